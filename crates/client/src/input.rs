@@ -1,0 +1,48 @@
+//! Everything that can happen to a client.
+//!
+//! Absent: how calls are made (FUSE, Rust API) and how messages travel.
+
+use proto::message::ServerMsg;
+use proto::request::Request;
+use proto::{Cred, Tid};
+
+/// A caller's handle for one call; chosen by the edge, given back with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub u64);
+
+/// One input.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A file-system call.
+    Call {
+        call: CallId,
+        cred: Cred,
+        request: Request,
+    },
+    /// The caller was interrupted: answer EINTR if the call waits for a lock.
+    Interrupt {
+        call: CallId,
+    },
+    /// The connection to the rank stands.
+    Connected,
+    /// The connection broke; the driver is connecting again.
+    Disconnected,
+    Message(ServerMsg),
+    Tick,
+    /// Unmount: end the session in order.
+    Close,
+}
+
+/// What the edge may assume about names and attributes it hands to its kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ttl {
+    /// 0: ask every time.
+    pub nanos: u64,
+}
+
+/// For debugging: a request that has no answer yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub tid: Tid,
+    pub call: CallId,
+}

@@ -1,0 +1,31 @@
+//! The FUSE transport of PandoFS: the kernel's protocol, typed requests and replies, and two ways to carry
+//! them, /dev/fuse and io_uring.
+//!
+//! A [`Handler`] gets each [`Request`] with a [`Reply`] that it answers at once or later, from any thread.
+//! [`mount`] puts a handler on a directory and returns the [`Session`].
+//!
+//! Absent on purpose: file-system semantics, inode tables, path handling, and any knowledge of PandoFS's
+//! other rooms; `null` is a stand-in for them in tests and benchmarks.
+
+pub mod abi;
+mod error;
+mod init;
+mod mountpoint;
+mod notify;
+pub mod null;
+mod reply;
+mod request;
+mod session;
+mod transport;
+
+pub use error::{MountError, UnmountError};
+pub use init::Negotiated;
+pub use mountpoint::{MountOptions, Mounter, Unmount, unmount};
+pub use notify::{Notifier, NotifyError};
+pub use reply::{DirSink, Entry, Held, Opened, Reply};
+pub use request::{
+    CopyFileRange, Extensions, Forgets, Lock, Operation, ParseError, Read, Release, Request, SecurityContext, SetAttr,
+    SetTime, Time, Write,
+};
+pub use session::{Config, Handler, Session, mount};
+pub use transport::Transport;

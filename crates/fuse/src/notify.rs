@@ -1,0 +1,116 @@
+//! Messages to the kernel unasked: dropping what it caches.
+//! Absent on purpose: STORE, RETRIEVE, RESEND, PRUNE and POLL, which PandoFS does not need.
+//!
+//! Dropping an entry, or an inode with its data, waits in the kernel for locks that a request under way in the
+//! same directory or file may hold: call these from a thread that holds no lock and answers no requests.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use crate::abi::{
+    INVAL_ENTRY_EXPIRE_ONLY, NotifyCode, NotifyDeleteOut, NotifyInvalEntryOut, NotifyInvalInodeOut, Plain,
+};
+use crate::transport::device::{Device, header};
+
+/// Sends notifications of one mount, from any thread.
+#[derive(Clone, Debug)]
+pub struct Notifier {
+    device: Arc<Device>,
+}
+
+/// The kernel did not take a notification.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum NotifyError {
+    /// The mount is gone.
+    Unmounted,
+    /// A directory still holds entries, or a mount is on the entry (DELETE).
+    Busy,
+    System(io::Error),
+}
+
+impl fmt::Display for NotifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotifyError::Unmounted => f.write_str("the mount is gone"),
+            NotifyError::Busy => f.write_str("the entry is in use"),
+            NotifyError::System(_) => f.write_str("the kernel refused a notification"),
+        }
+    }
+}
+
+impl std::error::Error for NotifyError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            NotifyError::System(source) => Some(source),
+            NotifyError::Unmounted | NotifyError::Busy => None,
+        }
+    }
+}
+
+/// Whether the kernel had what was to be dropped.
+type Notified = Result<bool, NotifyError>;
+
+impl Notifier {
+    pub(crate) fn new(device: Arc<Device>) -> Notifier {
+        Notifier { device }
+    }
+
+    /// Forgets a name and everything below it. Waits while a request changes the directory.
+    pub fn inval_entry(&self, parent: u64, name: &[u8]) -> Notified {
+        self.entry(parent, name, 0)
+    }
+
+    /// Ends a name's timeout: it is looked up again at next use, what is below it stays. Waits likewise.
+    pub fn expire_entry(&self, parent: u64, name: &[u8]) -> Notified {
+        self.entry(parent, name, INVAL_ENTRY_EXPIRE_ONLY)
+    }
+
+    /// Forgets the attributes of a node; never waits.
+    pub fn inval_attributes(&self, nodeid: u64) -> Notified {
+        // A negative offset means no data.
+        self.inode(nodeid, -1, 0)
+    }
+
+    /// Forgets attributes and the cached data from `offset`, `length` bytes or, at 0, to the end. Waits while
+    /// a READ of them is unanswered.
+    pub fn inval_inode(&self, nodeid: u64, offset: u64, length: u64) -> Notified {
+        let clamp = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        self.inode(nodeid, clamp(offset), clamp(length))
+    }
+
+    /// Forgets a name because the node behind it was deleted: watchers are told. Waits likewise.
+    pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> Notified {
+        let namelen = u32::try_from(name.len()).unwrap_or(u32::MAX);
+        let out = NotifyDeleteOut { parent, child, namelen, padding: 0 };
+        self.send(NotifyCode::Delete, &[out.bytes(), name, &[0]].concat())
+    }
+
+    /// Makes every name cached so far be looked up again at next use; never waits.
+    pub fn inc_epoch(&self) -> Notified {
+        self.send(NotifyCode::IncEpoch, &[])
+    }
+
+    fn entry(&self, parent: u64, name: &[u8], flags: u32) -> Notified {
+        let namelen = u32::try_from(name.len()).unwrap_or(u32::MAX);
+        let out = NotifyInvalEntryOut { parent, namelen, flags };
+        self.send(NotifyCode::InvalEntry, &[out.bytes(), name, &[0]].concat())
+    }
+
+    fn inode(&self, ino: u64, off: i64, len: i64) -> Notified {
+        self.send(NotifyCode::InvalInode, NotifyInvalInodeOut { ino, off, len }.bytes())
+    }
+
+    fn send(&self, code: NotifyCode, body: &[u8]) -> Notified {
+        match self.device.send(&header(0, code as i32, body.len()), body) {
+            Ok(()) => Ok(true),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENOENT) => Ok(false),
+                Some(libc::ENODEV | libc::ENOTCONN | libc::ECONNABORTED | libc::EPERM) => Err(NotifyError::Unmounted),
+                Some(libc::ENOTEMPTY | libc::EBUSY) => Err(NotifyError::Busy),
+                _ => Err(NotifyError::System(error)),
+            },
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Where a reply goes: a device, a ring entry, the interrupt book, or nowhere.
+//! Absent on purpose: what the bytes mean.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::transport::device::{Buffer, Device};
+use crate::transport::interrupts::Interrupts;
+use crate::transport::uring::EntryHandle;
+
+#[derive(Debug)]
+pub(crate) enum Channel {
+    /// Answered, or nobody waits.
+    Closed,
+    Device(DeviceChannel),
+    Ring(EntryHandle),
+    /// An interrupt: EAGAIN puts it in the book, anything else ends it.
+    Interrupt(Arc<Interrupts>, u64),
+}
+
+/// A reply written to the device its request was read from.
+#[derive(Debug)]
+pub(crate) struct DeviceChannel {
+    device: Arc<Device>,
+    /// The buffer the request lies in and where its data are, for WRITE only: the reader leaves a buffer
+    /// alone that someone else still holds.
+    data: Option<(Arc<Buffer>, Range<usize>)>,
+}
+
+impl DeviceChannel {
+    pub(crate) fn new(device: Arc<Device>, data: Option<(Arc<Buffer>, Range<usize>)>) -> DeviceChannel {
+        DeviceChannel { device, data }
+    }
+}
+
+impl Drop for DeviceChannel {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.data.take().and_then(|(buffer, _)| Arc::into_inner(buffer)) {
+            self.device.give_back(buffer);
+        }
+    }
+}
+
+/// The errno as the kernel takes it; numbers of 512 and up are its own.
+fn sane(errno: i32) -> i32 {
+    if (0..512).contains(&errno) { errno } else { libc::EIO }
+}
+
+impl Channel {
+    pub(crate) fn take(&mut self) -> Channel {
+        std::mem::replace(self, Channel::Closed)
+    }
+
+    pub(crate) fn send(self, unique: u64, errno: i32, body: &[u8]) {
+        let errno = sane(errno);
+        match self {
+            Channel::Closed => {}
+            Channel::Device(channel) => channel.device.answer(unique, errno, body),
+            Channel::Ring(entry) => entry.answer(errno, body),
+            Channel::Interrupt(book, target) => {
+                if errno == libc::EAGAIN {
+                    book.remember(target);
+                }
+            }
+        }
+    }
+
+    /// Lets `fill` write up to `room` bytes of the body in place.
+    pub(crate) fn fill(self, unique: u64, room: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, i32>) {
+        match self {
+            Channel::Closed | Channel::Interrupt(..) => {}
+            Channel::Device(channel) => channel.device.answer_with(unique, room, fill),
+            Channel::Ring(entry) => entry.answer_with(room, fill),
+        }
+    }
+
+    /// The data of the WRITE request this answers.
+    pub(crate) fn data(&self) -> &[u8] {
+        match self {
+            Channel::Device(DeviceChannel { data: Some((buffer, range)), .. }) => {
+                buffer.bytes().get(range.clone()).unwrap_or_default()
+            }
+            Channel::Ring(entry) => entry.data(),
+            Channel::Closed | Channel::Device(_) | Channel::Interrupt(..) => &[],
+        }
+    }
+}

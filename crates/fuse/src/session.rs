@@ -1,0 +1,237 @@
+//! A mount with its threads: configuration, start, end.
+//! Absent on purpose: file-system semantics (the handler's) and how bytes travel (`transport`).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use crate::abi::InitFlags;
+use crate::error::{MountError, UnmountError};
+use crate::init::{self, Negotiated};
+use crate::mountpoint::{self, MountOptions, Mounter, Unmount};
+use crate::notify::Notifier;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::transport::device::Device;
+use crate::transport::uring::parameter::Enabled;
+use crate::transport::uring::{Rings, Shape};
+use crate::transport::{Core, Presence, Transport, classic};
+
+/// Answers the requests of a mount. Called on transport threads, several at once: a call that waits keeps
+/// the requests of its CPU or reader waiting. A panic in it aborts the process.
+pub trait Handler: Send + Sync + 'static {
+    /// Once, before the first request.
+    fn init(&self, negotiated: &Negotiated, notifier: &Notifier);
+
+    /// One request; `reply` may be kept and answered later from any thread.
+    fn handle(&self, request: Request<'_>, reply: Reply);
+
+    /// After all requests that were ready together; replies given here leave with theirs.
+    fn batch_end(&self);
+
+    /// Once, after the last call of any other method, when the mount is gone.
+    fn destroy(&self);
+}
+
+/// How to mount and serve. The default suits PandoFS on one machine.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub transport: Transport,
+    /// Threads reading /dev/fuse without io_uring; 0 means one per CPU, at most 8.
+    pub readers: usize,
+    /// Requests per CPU that io_uring takes at first.
+    pub ring_depth: u16,
+    /// Requests per CPU that may be unanswered at once over io_uring; more wait in the kernel, so it must
+    /// exceed the lock waits expected. Costs address space, not memory: `max_write` bytes each.
+    pub ring_depth_max: u16,
+    /// Largest WRITE, in bytes.
+    pub max_write: u32,
+    /// Largest READ, in pages.
+    pub max_pages: u16,
+    pub max_readahead: u32,
+    /// Most background requests (readahead, asynchronous writes) at once.
+    pub max_background: u16,
+    /// Background requests from which the kernel calls the mount congested.
+    pub congestion_threshold: u16,
+    /// Granularity of time stamps, in nanoseconds.
+    pub time_gran: u32,
+    /// Features to take where offered; OVER_IO_URING follows `transport`.
+    pub wanted: InitFlags,
+    pub mount: MountOptions,
+    pub mounter: Mounter,
+}
+
+impl Config {
+    /// What PandoFS wants of the kernel: all that a distributed POSIX file system needs, and not the writeback
+    /// cache, which would hide remote sizes, nor skipping OPEN, which carries caps.
+    pub const WANTED: InitFlags = InitFlags::ASYNC_READ
+        .with(InitFlags::POSIX_LOCKS)
+        .with(InitFlags::FLOCK_LOCKS)
+        .with(InitFlags::ATOMIC_O_TRUNC)
+        .with(InitFlags::EXPORT_SUPPORT)
+        .with(InitFlags::BIG_WRITES)
+        .with(InitFlags::PARALLEL_DIROPS)
+        .with(InitFlags::DO_READDIRPLUS)
+        .with(InitFlags::READDIRPLUS_AUTO)
+        .with(InitFlags::POSIX_ACL)
+        .with(InitFlags::DONT_MASK)
+        .with(InitFlags::HANDLE_KILLPRIV_V2)
+        .with(InitFlags::SETXATTR_EXT)
+        .with(InitFlags::CREATE_SUPP_GROUP)
+        .with(InitFlags::AUTO_INVAL_DATA)
+        .with(InitFlags::CACHE_SYMLINKS)
+        .with(InitFlags::HAS_EXPIRE_ONLY)
+        .with(InitFlags::DIRECT_IO_ALLOW_MMAP);
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            transport: Transport::Auto,
+            readers: 0,
+            ring_depth: 16,
+            ring_depth_max: 256,
+            max_write: 1 << 20,
+            max_pages: 256,
+            max_readahead: 1 << 20,
+            max_background: 64,
+            congestion_threshold: 48,
+            time_gran: 1,
+            wanted: Config::WANTED,
+            mount: MountOptions::default(),
+            mounter: Mounter::default(),
+        }
+    }
+}
+
+/// A running mount. Dropped, it is taken down by force.
+pub struct Session {
+    path: PathBuf,
+    mounter: Mounter,
+    core: Arc<Core>,
+    device: Arc<Device>,
+    transport: Transport,
+    negotiated: Negotiated,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// Mounts `handler` on the directory `path` and returns once requests are being served.
+pub fn mount<H: Handler>(path: &Path, config: &Config, handler: Arc<H>) -> Result<Session, MountError> {
+    let enabled = match config.transport {
+        Transport::Classic => None,
+        Transport::Auto => Enabled::new().ok(),
+        Transport::Uring => Some(Enabled::new().map_err(MountError::NoUring)?),
+    };
+    let mut config = config.clone();
+    config.wanted = match enabled {
+        Some(_) => config.wanted | InitFlags::OVER_IO_URING,
+        None => config.wanted.without(InitFlags::OVER_IO_URING),
+    };
+    let (path, fd, mounter) = mountpoint::mount(path, &config)?;
+    let device = Arc::new(Device::new(fd, init::payload_bytes(&config)));
+    let opened = open_connection(&config, &device, handler);
+    opened
+        .map(|(negotiated, core, transport, threads)| Session {
+            path: path.clone(),
+            mounter,
+            core,
+            device,
+            transport,
+            negotiated,
+            threads: Mutex::new(threads),
+        })
+        .inspect_err(|_| {
+            // Nothing is served here; what remains of the mount must not stay in anyone's way.
+            let _gone_already = mountpoint::unmount_with(mounter, &path, Unmount::Force);
+        })
+}
+
+type Opened = (Negotiated, Arc<Core>, Transport, Vec<JoinHandle<()>>);
+
+/// INIT, then the threads of whichever transport came out of it.
+fn open_connection<H: Handler>(
+    config: &Config,
+    device: &Arc<Device>,
+    handler: Arc<H>,
+) -> Result<Opened, MountError> {
+    let (negotiated, unique) = init::receive(device, config)?;
+    handler.init(&negotiated, &Notifier::new(Arc::clone(device)));
+    let core = Arc::new(Core::new(handler, negotiated.dialect()));
+    // Held while starting, so that an early end does not look like the last one.
+    let starting: Presence = core.enter();
+    init::answer(device, unique, &negotiated);
+    let rings = if negotiated.flags.contains(InitFlags::OVER_IO_URING) {
+        let payload_bytes = init::payload_bytes(config);
+        let shape = Shape { depth: config.ring_depth.max(1), depth_max: config.ring_depth_max, payload_bytes };
+        Rings::start(&core, device, shape)
+    } else {
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    };
+    let (transport, readers, on_end, mut threads) = match rings {
+        Ok(rings) => {
+            let on_end: Arc<dyn Fn() + Send + Sync> = Arc::new(rings.stopper());
+            (Transport::Uring, 1, on_end, rings.into_threads())
+        }
+        Err(error) if config.transport == Transport::Uring => return Err(MountError::NoUring(error)),
+        Err(_) => {
+            let on_end: Arc<dyn Fn() + Send + Sync> = Arc::new(|| ());
+            (Transport::Classic, reader_count(config.readers), on_end, Vec::new())
+        }
+    };
+    let started = classic::start(&core, device, readers, &on_end);
+    drop(starting);
+    threads.extend(started.map_err(|source| MountError::system("start threads", source))?);
+    Ok((negotiated, core, transport, threads))
+}
+
+/// More readers than CPUs make everything slower.
+fn reader_count(configured: usize) -> usize {
+    match configured {
+        0 => std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(8)),
+        count => count,
+    }
+}
+
+impl Session {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The transport in use, never `Auto`.
+    pub fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    pub fn negotiated(&self) -> &Negotiated {
+        &self.negotiated
+    }
+
+    pub fn notifier(&self) -> Notifier {
+        Notifier::new(Arc::clone(&self.device))
+    }
+
+    /// Asks the kernel to unmount; see [`Session::wait`] for the end.
+    pub fn unmount(&self, how: Unmount) -> Result<(), UnmountError> {
+        mountpoint::unmount_with(self.mounter, &self.path, how)
+    }
+
+    /// Waits until the mount is gone, whoever unmounts it, and all threads ended.
+    pub fn wait(&self) -> io::Result<()> {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A panicking transport thread aborts the process, so there is no error to see.
+            let _ended = thread.join();
+        }
+        self.core.take_failure().map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let pending = !self.threads.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        if pending && self.unmount(Unmount::Force).is_ok() {
+            let _reported_to_nobody = self.wait();
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Reader threads on /dev/fuse, one message buffer each.
+//! Absent on purpose: cloned descriptors; measured, they change nothing here.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::device::{Buffer, Device, Received};
+use super::{Core, Presence};
+use crate::abi::{InHeader, Opcode, Plain};
+use crate::reply::channel::{Channel, DeviceChannel};
+use crate::request::Parts;
+
+/// Starts `count` readers; `on_end` runs in each when the mount is gone.
+pub(crate) fn start(
+    core: &Arc<Core>,
+    device: &Arc<Device>,
+    count: usize,
+    on_end: &Arc<dyn Fn() + Send + Sync>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let spawn = |index: usize| {
+        let (presence, device, on_end) = (core.enter(), Arc::clone(device), Arc::clone(on_end));
+        std::thread::Builder::new().name(format!("fuse-read-{index}")).spawn(move || {
+            read_until_unmounted(&presence, &device);
+            on_end();
+        })
+    };
+    (0..count).map(spawn).collect()
+}
+
+fn read_until_unmounted(presence: &Presence, device: &Arc<Device>) {
+    let core = &presence.0;
+    let mut buffer = Arc::new(device.buffer());
+    loop {
+        match device.receive(device.exclusive(&mut buffer)) {
+            Ok(Received::Message(length)) => {
+                dispatch(core, device, &buffer, length);
+                core.batch_end();
+            }
+            Ok(Received::Nothing) => {}
+            Ok(Received::Ended) => return,
+            Err(error) => return core.fail(error),
+        }
+    }
+}
+
+fn dispatch(core: &Core, device: &Arc<Device>, buffer: &Arc<Buffer>, length: usize) {
+    let message = buffer.bytes().get(..length).unwrap_or_default();
+    let Some(header) = InHeader::read(message) else { return };
+    let channel = |data| Channel::Device(DeviceChannel::new(Arc::clone(device), data));
+    match Parts::of_message(message, core.dialect) {
+        Ok(parts) => {
+            let data = write_data(&parts, length).map(|range| (Arc::clone(buffer), range));
+            core.dispatch(parts, channel(data));
+        }
+        Err(error) => core.refuse(&header, error, channel(None)),
+    }
+}
+
+/// Where a WRITE's data lie in its message.
+fn write_data(parts: &Parts<'_>, length: usize) -> Option<Range<usize>> {
+    (parts.opcode == Opcode::Write).then(|| length - parts.payload.len()..length)
+}

@@ -1,0 +1,85 @@
+//! Everything that can happen to a rank.
+//!
+//! Absent: how it came (socket, function call, simulated network).
+
+use proto::message::ClientMsg;
+use proto::storeio::{DataDone, Loaded, StoreError};
+use proto::{Cred, Position};
+
+/// A connection, numbered by the driver; never reused while the rank lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u64);
+
+/// Names one of the rank's own questions to a store; the answer carries it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub u64);
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// The mount in this process: dies with the rank, so it is answered before durability; its
+    /// kernel checks permissions.
+    Embedded,
+    /// A peer that may act for anyone (root on the unix socket, an insecure network): its kernel
+    /// checks permissions. Answered when durable.
+    Trusted,
+    /// Acts only as this user; the rank checks permissions. Answered when durable.
+    User(Cred),
+}
+
+/// One input.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// First input after construction: load the checkpoint and replay.
+    Boot,
+    /// A piece of the journal asked for by `Output::ReadJournal`: whole entries, already checked by
+    /// the journal reader, in order from `position` on.
+    Replay {
+        position: Position,
+        entries: Vec<u8>,
+    },
+    /// The journal ends here; the next append starts at this position (in a new segment).
+    ReplayEnd {
+        end: Position,
+    },
+    /// The journal cannot be read: the rank becomes `damaged`.
+    ReplayFailed(StoreError),
+    Connected {
+        conn: ConnId,
+        peer: Peer,
+    },
+    Disconnected {
+        conn: ConnId,
+    },
+    Message {
+        conn: ConnId,
+        message: ClientMsg,
+    },
+    /// Everything appended below this position is durable.
+    Durable(Position),
+    /// The journal failed: nothing appended from here on will ever be durable.
+    JournalFailed(StoreError),
+    /// Answers to `Output::Load`, one per request, in order.
+    Loaded {
+        tag: Tag,
+        results: Vec<Result<Loaded, StoreError>>,
+    },
+    /// Answer to `Output::Store`: all batches of the tag, or the reason.
+    Stored {
+        tag: Tag,
+        result: Result<(), StoreError>,
+    },
+    /// Answer to `Output::Data`.
+    DataDone {
+        tag: Tag,
+        result: Result<DataDone, StoreError>,
+    },
+    /// Time passed (at the latest at `deadline`).
+    Tick,
+    /// Write a checkpoint now and trim the journal (`pando compact`, backup, shutdown).
+    Checkpoint,
+    /// Forget clean cached entries (memory pressure, benchmarks).
+    DropCache,
+    /// No new sessions; checkpoint; then `Output::Stopped`.
+    Stop,
+}

@@ -1,0 +1,146 @@
+//! Identities as types of their own, so that two numbers are never mixed up.
+//!
+//! Absent: allocation; numbers are given out by the rank.
+
+/// An inode number: bit 63 zero, 15 bits of the allocating rank, 48 bits of counter. Never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ino(pub u64);
+
+impl Ino {
+    /// "No inode": never allocated.
+    pub const NONE: Self = Self(0);
+    /// The root directory.
+    pub const ROOT: Self = Self(1);
+    /// `//links`: home of inodes with more than one name.
+    pub const LINKS: Self = Self(2);
+    /// `//`: the system directory that holds the dentries of root, `//links` and `//orphans`.
+    pub const SYSTEM: Self = Self(3);
+    /// The first counter value given to files; lower numbers are reserved for the system.
+    pub const FIRST_COUNTER: u64 = 4096;
+
+    /// `//orphans/<rank>`: unlinked but open inodes and trees that wait for purge.
+    #[must_use]
+    pub const fn orphans(rank: Rank) -> Self {
+        Self(0x100 + rank.0 as u64)
+    }
+
+    /// The number `counter` of `rank`'s allocator.
+    #[must_use]
+    pub const fn of_rank(rank: Rank, counter: u64) -> Self {
+        Self(((rank.0 as u64) << 48) | (counter & 0xFFFF_FFFF_FFFF))
+    }
+
+    /// Whether this is one of the system's own directories (root is not).
+    #[must_use]
+    pub const fn is_system(self) -> bool {
+        self.0 != 1 && self.0 < Self::FIRST_COUNTER
+    }
+}
+
+/// A metadata rank (trunk), 0 to 32,767.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rank(pub u16);
+
+/// One life of a rank: grows by one with each start; older ones are fenced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u64);
+
+/// A client session, unique in the life of the file system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// A client's transaction number: grows by one per request, global to the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tid(pub u64);
+
+/// A byte position in one rank's journal stream; never goes back, across segments and lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position(pub u64);
+
+/// The version of a dirfrag: +1 per transaction that touches it, +2^20 with the first transaction
+/// of a new incarnation. Never names two contents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Version(pub u64);
+
+impl Version {
+    /// The jump a new incarnation makes with its first transaction on a frag.
+    pub const INCARNATION_STEP: u64 = 1 << 20;
+}
+
+/// The keyed 64-bit hash of a name, never below 8.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NameHash(pub u64);
+
+impl NameHash {
+    /// Hashes below this are free for cookies of start, "." and "..", and for headers in the store.
+    pub const FIRST: u64 = 8;
+
+    /// The readdir cookie of a name: positive as a signed 64-bit offset, above "." and "..".
+    #[must_use]
+    pub const fn cookie(self) -> u64 {
+        self.0 >> 1
+    }
+}
+
+/// A hash prefix of a directory: `depth` leading bits of `prefix` are significant. Depth 0 is the
+/// whole directory, the only frag of format 1 that this version writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Frag {
+    pub prefix: u64,
+    pub depth: u8,
+}
+
+impl Frag {
+    /// The whole directory.
+    pub const WHOLE: Self = Self { prefix: 0, depth: 0 };
+}
+
+/// The snapshot a record belongs to. HEAD sorts first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapId(pub u64);
+
+impl SnapId {
+    pub const HEAD: Self = Self(0);
+}
+
+/// How a request names an inode: by number, plus where its primary dentry was last seen. The
+/// place is a hint: it lets a rank that has evicted the inode find it with one keyed read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NodeRef {
+    pub ino: Ino,
+    /// `Ino::NONE` when unknown.
+    pub parent: Ino,
+    pub hash: NameHash,
+}
+
+impl NodeRef {
+    /// A reference without a place.
+    #[must_use]
+    pub const fn bare(ino: Ino) -> Self {
+        Self { ino, parent: Ino::NONE, hash: NameHash(0) }
+    }
+}
+
+/// The identity of an object's data: inode, generation, block of 4 MiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId {
+    pub ino: Ino,
+    pub generation: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_carry_their_rank_and_stay_positive() {
+        assert_eq!(Ino::of_rank(Rank(0), 4096), Ino(4096));
+        assert_eq!(Ino::of_rank(Rank(0x7FFF), (1 << 48) - 1).0, i64::MAX as u64);
+        assert!(!Ino::ROOT.is_system() && Ino::LINKS.is_system() && Ino::orphans(Rank(9)).is_system());
+    }
+
+    #[test]
+    fn cookies_leave_room_for_dots() {
+        assert!(NameHash(NameHash::FIRST).cookie() > 2);
+    }
+}

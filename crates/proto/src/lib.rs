@@ -1,0 +1,27 @@
+//! Room `proto`: the words every room shares: domain values, messages, journal and store records,
+//! their codecs and versions. docs/FORMAT.md and docs/PROTOCOL.md are normative; this is their code.
+//!
+//! Absent on purpose: behaviour. Nothing here decides anything or does I/O.
+
+pub mod attr;
+pub mod codec;
+pub mod dentry;
+pub mod errno;
+pub mod frame;
+pub mod fsrecord;
+pub mod header;
+pub mod ids;
+pub mod inode;
+pub mod journal;
+pub mod message;
+pub mod mutation;
+pub mod name;
+pub mod reply;
+pub mod request;
+pub mod storeio;
+
+pub use attr::{Attr, Cred, FileKind, SetAttr};
+pub use codec::{DecodeError, Reader, Writer};
+pub use errno::Errno;
+pub use ids::*;
+pub use name::Name;

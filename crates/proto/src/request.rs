@@ -1,0 +1,533 @@
+//! File-system requests of a client to a rank, with their wire ordinals (never reused).
+//!
+//! Absent: sessions and flow (`message.rs`), answers (`reply.rs`).
+
+use crate::attr::SetAttr;
+use crate::codec::{DecodeError, Reader, Writer};
+use crate::ids::{Ino, NameHash, NodeRef};
+use crate::name::Name;
+use crate::storeio::Payload;
+
+/// The most bytes one read or write carries.
+pub const IO_BYTES_MAX: usize = 1 << 20;
+
+/// Flags of `Open` and `Create` that the rank looks at: Linux `O_*` values.
+pub mod open_flags {
+    pub const ACCMODE: u32 = 3;
+    pub const WRONLY: u32 = 1;
+    pub const RDWR: u32 = 2;
+    pub const EXCL: u32 = 0o200;
+    pub const TRUNC: u32 = 0o1000;
+    pub const APPEND: u32 = 0o2000;
+}
+
+/// Flags of `Rename`: Linux `RENAME_*` values.
+pub mod rename_flags {
+    pub const NOREPLACE: u32 = 1;
+    pub const EXCHANGE: u32 = 2;
+    pub const WHITEOUT: u32 = 4;
+}
+
+/// Kinds of a file lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum LockKind {
+    Read = 0,
+    Write = 1,
+    Unlock = 2,
+}
+
+/// A lock on a byte range. flock locks and fcntl locks never see each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockSpec {
+    pub flock: bool,
+    /// The kernel's lock owner; unique within one client.
+    pub owner: u64,
+    pub kind: LockKind,
+    pub start: u64,
+    /// Last byte, inclusive; `u64::MAX` = to the end.
+    pub end: u64,
+    pub pid: u32,
+}
+
+/// What `setxattr` demands of the name's present state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum XattrMode {
+    Either = 0,
+    Create = 1,
+    Replace = 2,
+}
+
+/// What a new inode is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewNode {
+    /// Type and permission bits as the caller gave them.
+    pub mode: u32,
+    /// Applied by the rank unless the parent has a default ACL.
+    pub umask: u32,
+    pub rdev: u32,
+}
+
+/// One file-system operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    Lookup {
+        parent: NodeRef,
+        name: Name,
+    },
+    GetAttr {
+        node: NodeRef,
+    },
+    SetAttr {
+        node: NodeRef,
+        set: SetAttr,
+    },
+    ReadLink {
+        node: NodeRef,
+    },
+    /// Regular files, fifos, sockets, devices.
+    MkNod {
+        parent: NodeRef,
+        name: Name,
+        new: NewNode,
+    },
+    MkDir {
+        parent: NodeRef,
+        name: Name,
+        new: NewNode,
+    },
+    Symlink {
+        parent: NodeRef,
+        name: Name,
+        target: Box<[u8]>,
+    },
+    Link {
+        node: NodeRef,
+        parent: NodeRef,
+        name: Name,
+    },
+    Unlink {
+        parent: NodeRef,
+        name: Name,
+    },
+    RmDir {
+        parent: NodeRef,
+        name: Name,
+    },
+    Rename {
+        parent: NodeRef,
+        name: Name,
+        new_parent: NodeRef,
+        new_name: Name,
+        flags: u32,
+    },
+    /// Counts an open until `Release`; with `TRUNC` cuts the file.
+    Open {
+        node: NodeRef,
+        flags: u32,
+    },
+    /// Create if absent (EEXIST with `EXCL` if present) and open.
+    Create {
+        parent: NodeRef,
+        name: Name,
+        new: NewNode,
+        flags: u32,
+    },
+    /// An open file without a name, in `parent`'s place for permissions and ACLs.
+    TmpFile {
+        parent: NodeRef,
+        new: NewNode,
+        flags: u32,
+    },
+    /// Ends `count` opens.
+    Release {
+        node: NodeRef,
+        count: u32,
+    },
+    /// A page of the listing: entries with cookie > `after` ("." and ".." are the client's).
+    /// `attrs`: with attributes. About `bytes_max` bytes of names and attributes.
+    ReadDir {
+        dir: NodeRef,
+        after: u64,
+        attrs: bool,
+        bytes_max: u32,
+    },
+    Read {
+        node: NodeRef,
+        offset: u64,
+        len: u32,
+    },
+    /// With `append` the rank chooses the offset: the end of the file.
+    Write {
+        node: NodeRef,
+        offset: u64,
+        append: bool,
+        kill_suidgid: bool,
+        data: Payload,
+    },
+    /// Linux `FALLOC_FL_*` in `mode`: 0, KEEP_SIZE (1), PUNCH_HOLE (2) with 1, ZERO_RANGE (16) with or without 1.
+    Fallocate {
+        node: NodeRef,
+        mode: u32,
+        offset: u64,
+        len: u64,
+    },
+    /// SEEK_DATA, or SEEK_HOLE with `hole`.
+    Seek {
+        node: NodeRef,
+        offset: u64,
+        hole: bool,
+    },
+    CopyRange {
+        source: NodeRef,
+        source_offset: u64,
+        target: NodeRef,
+        target_offset: u64,
+        len: u64,
+    },
+    /// Data and metadata of one inode (a directory: its entries) are durable when it answers.
+    Fsync {
+        node: NodeRef,
+        data_only: bool,
+    },
+    /// Everything this client was answered is durable when it answers.
+    SyncFs,
+    StatFs,
+    GetXattr {
+        node: NodeRef,
+        name: Name,
+    },
+    ListXattr {
+        node: NodeRef,
+    },
+    SetXattr {
+        node: NodeRef,
+        name: Name,
+        value: Box<[u8]>,
+        mode: XattrMode,
+    },
+    RemoveXattr {
+        node: NodeRef,
+        name: Name,
+    },
+    /// Who would block this lock.
+    TestLock {
+        node: NodeRef,
+        lock: LockSpec,
+    },
+    /// `wait`: the answer comes when the lock is granted, or EINTR after `Cancel`.
+    SetLock {
+        node: NodeRef,
+        lock: LockSpec,
+        wait: bool,
+    },
+    /// Drop every lock of this owner on the inode (close of a file).
+    ReleaseLocks {
+        node: NodeRef,
+        flock: bool,
+        owner: u64,
+    },
+    /// Permission check for sessions whose kernel does not do it.
+    Access {
+        node: NodeRef,
+        mask: u32,
+    },
+    /// Where is the parent of this directory.
+    Parent {
+        node: NodeRef,
+    },
+}
+
+impl Request {
+    /// Appends the wire form. `External` payloads have none: the driver resolves them first.
+    pub fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::Lookup { parent, name } => named(w, 1, parent, name),
+            Self::GetAttr { node } => noded(w, 2, node),
+            Self::SetAttr { node, set } => {
+                noded(w, 3, node);
+                set.encode(w);
+            }
+            Self::ReadLink { node } => noded(w, 4, node),
+            Self::MkNod { parent, name, new } => {
+                named(w, 5, parent, name);
+                new.encode(w);
+            }
+            Self::MkDir { parent, name, new } => {
+                named(w, 6, parent, name);
+                new.encode(w);
+            }
+            Self::Symlink { parent, name, target } => {
+                named(w, 7, parent, name);
+                w.bytes(target);
+            }
+            Self::Link { node, parent, name } => {
+                named(w, 8, parent, name);
+                node.encode(w);
+            }
+            Self::Unlink { parent, name } => named(w, 9, parent, name),
+            Self::RmDir { parent, name } => named(w, 10, parent, name),
+            Self::Rename { parent, name, new_parent, new_name, flags } => {
+                named(w, 11, parent, name);
+                new_parent.encode(w);
+                w.name(new_name.as_bytes()).u32(*flags);
+            }
+            Self::Open { node, flags } => {
+                noded(w, 12, node);
+                w.u32(*flags);
+            }
+            Self::Create { parent, name, new, flags } => {
+                named(w, 13, parent, name);
+                new.encode(w);
+                w.u32(*flags);
+            }
+            Self::TmpFile { parent, new, flags } => {
+                noded(w, 14, parent);
+                new.encode(w);
+                w.u32(*flags);
+            }
+            Self::Release { node, count } => {
+                noded(w, 15, node);
+                w.u32(*count);
+            }
+            Self::ReadDir { dir, after, attrs, bytes_max } => {
+                noded(w, 16, dir);
+                w.u64(*after).bool(*attrs).u32(*bytes_max);
+            }
+            _ => self.encode_file_op(w),
+        }
+    }
+
+    fn encode_file_op(&self, w: &mut Writer) {
+        match self {
+            Self::Read { node, offset, len } => {
+                noded(w, 17, node);
+                w.u64(*offset).u32(*len);
+            }
+            Self::Write { node, offset, append, kill_suidgid, data } => {
+                noded(w, 18, node);
+                w.u64(*offset).bool(*append).bool(*kill_suidgid);
+                match data {
+                    Payload::Owned(bytes) => w.bytes(bytes),
+                    Payload::External { .. } => unreachable!("external payloads never reach the wire"),
+                };
+            }
+            Self::Fallocate { node, mode, offset, len } => {
+                noded(w, 19, node);
+                w.u32(*mode).u64(*offset).u64(*len);
+            }
+            Self::Seek { node, offset, hole } => {
+                noded(w, 20, node);
+                w.u64(*offset).bool(*hole);
+            }
+            Self::CopyRange { source, source_offset, target, target_offset, len } => {
+                noded(w, 21, source);
+                target.encode(w);
+                w.u64(*source_offset).u64(*target_offset).u64(*len);
+            }
+            Self::Fsync { node, data_only } => {
+                noded(w, 22, node);
+                w.bool(*data_only);
+            }
+            Self::SyncFs => {
+                w.u8(23);
+            }
+            Self::StatFs => {
+                w.u8(24);
+            }
+            _ => self.encode_attribute_op(w),
+        }
+    }
+
+    fn encode_attribute_op(&self, w: &mut Writer) {
+        match self {
+            Self::GetXattr { node, name } => named(w, 25, node, name),
+            Self::ListXattr { node } => noded(w, 26, node),
+            Self::SetXattr { node, name, value, mode } => {
+                named(w, 27, node, name);
+                w.bytes(value).u8(*mode as u8);
+            }
+            Self::RemoveXattr { node, name } => named(w, 28, node, name),
+            Self::TestLock { node, lock } => {
+                noded(w, 29, node);
+                lock.encode(w);
+            }
+            Self::SetLock { node, lock, wait } => {
+                noded(w, 30, node);
+                lock.encode(w);
+                w.bool(*wait);
+            }
+            Self::ReleaseLocks { node, flock, owner } => {
+                noded(w, 31, node);
+                w.bool(*flock).u64(*owner);
+            }
+            Self::Access { node, mask } => {
+                noded(w, 32, node);
+                w.u32(*mask);
+            }
+            Self::Parent { node } => noded(w, 33, node),
+            _ => unreachable!("encoded by `encode` or `encode_file_op`"),
+        }
+    }
+
+    /// Reads the wire form.
+    ///
+    /// # Errors
+    /// `DecodeError` for an unknown ordinal, a cut body, an impossible name or too long a payload.
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let tag = r.u8()?;
+        Ok(match tag {
+            1 => Self::Lookup { parent: node(r)?, name: name(r)? },
+            2 => Self::GetAttr { node: node(r)? },
+            3 => Self::SetAttr { node: node(r)?, set: SetAttr::decode(r)? },
+            4 => Self::ReadLink { node: node(r)? },
+            5 => Self::MkNod { parent: node(r)?, name: name(r)?, new: NewNode::decode(r)? },
+            6 => Self::MkDir { parent: node(r)?, name: name(r)?, new: NewNode::decode(r)? },
+            7 => Self::Symlink { parent: node(r)?, name: name(r)?, target: r.bytes(4096)?.into() },
+            8 => {
+                let (parent, name) = (node(r)?, name(r)?);
+                Self::Link { node: node(r)?, parent, name }
+            }
+            9 => Self::Unlink { parent: node(r)?, name: name(r)? },
+            10 => Self::RmDir { parent: node(r)?, name: name(r)? },
+            11 => Self::Rename {
+                parent: node(r)?,
+                name: name(r)?,
+                new_parent: node(r)?,
+                new_name: name(r)?,
+                flags: r.u32()?,
+            },
+            12 => Self::Open { node: node(r)?, flags: r.u32()? },
+            13 => {
+                let (parent, name) = (node(r)?, name(r)?);
+                Self::Create { parent, name, new: NewNode::decode(r)?, flags: r.u32()? }
+            }
+            14 => Self::TmpFile { parent: node(r)?, new: NewNode::decode(r)?, flags: r.u32()? },
+            15 => Self::Release { node: node(r)?, count: r.u32()? },
+            16 => Self::ReadDir { dir: node(r)?, after: r.u64()?, attrs: r.bool()?, bytes_max: r.u32()? },
+            17..=24 => Self::decode_file_op(tag, r)?,
+            _ => Self::decode_attribute_op(tag, r)?,
+        })
+    }
+
+    fn decode_file_op(tag: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match tag {
+            17 => Self::Read { node: node(r)?, offset: r.u64()?, len: r.u32()? },
+            18 => Self::Write {
+                node: node(r)?,
+                offset: r.u64()?,
+                append: r.bool()?,
+                kill_suidgid: r.bool()?,
+                data: Payload::Owned(r.bytes(IO_BYTES_MAX)?.to_vec()),
+            },
+            19 => Self::Fallocate { node: node(r)?, mode: r.u32()?, offset: r.u64()?, len: r.u64()? },
+            20 => Self::Seek { node: node(r)?, offset: r.u64()?, hole: r.bool()? },
+            21 => Self::CopyRange {
+                source: node(r)?,
+                target: node(r)?,
+                source_offset: r.u64()?,
+                target_offset: r.u64()?,
+                len: r.u64()?,
+            },
+            22 => Self::Fsync { node: node(r)?, data_only: r.bool()? },
+            23 => Self::SyncFs,
+            _ => Self::StatFs,
+        })
+    }
+
+    fn decode_attribute_op(tag: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match tag {
+            25 => Self::GetXattr { node: node(r)?, name: name(r)? },
+            26 => Self::ListXattr { node: node(r)? },
+            27 => Self::SetXattr {
+                node: node(r)?,
+                name: name(r)?,
+                value: r.bytes(crate::inode::XATTR_VALUE_BYTES_MAX)?.into(),
+                mode: match r.u8()? {
+                    0 => XattrMode::Either,
+                    1 => XattrMode::Create,
+                    2 => XattrMode::Replace,
+                    tag => return Err(DecodeError::UnknownTag { what: "xattr mode", tag: u64::from(tag) }),
+                },
+            },
+            28 => Self::RemoveXattr { node: node(r)?, name: name(r)? },
+            29 => Self::TestLock { node: node(r)?, lock: LockSpec::decode(r)? },
+            30 => Self::SetLock { node: node(r)?, lock: LockSpec::decode(r)?, wait: r.bool()? },
+            31 => Self::ReleaseLocks { node: node(r)?, flock: r.bool()?, owner: r.u64()? },
+            32 => Self::Access { node: node(r)?, mask: r.u32()? },
+            33 => Self::Parent { node: node(r)? },
+            tag => return Err(DecodeError::UnknownTag { what: "request", tag: u64::from(tag) }),
+        })
+    }
+}
+
+fn noded(w: &mut Writer, tag: u8, node: &NodeRef) {
+    w.u8(tag);
+    node.encode(w);
+}
+
+fn named(w: &mut Writer, tag: u8, node: &NodeRef, name: &Name) {
+    noded(w, tag, node);
+    w.name(name.as_bytes());
+}
+
+fn node(r: &mut Reader<'_>) -> Result<NodeRef, DecodeError> {
+    NodeRef::decode(r)
+}
+
+fn name(r: &mut Reader<'_>) -> Result<Name, DecodeError> {
+    Name::new(r.name()?).map_err(|_| DecodeError::Invalid { what: "name" })
+}
+
+impl NodeRef {
+    /// Appends the wire form.
+    pub fn encode(&self, w: &mut Writer) {
+        w.u64(self.ino.0).u64(self.parent.0).u64(self.hash.0);
+    }
+
+    /// Reads the wire form.
+    ///
+    /// # Errors
+    /// `Truncated`.
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { ino: Ino(r.u64()?), parent: Ino(r.u64()?), hash: NameHash(r.u64()?) })
+    }
+}
+
+impl NewNode {
+    fn encode(&self, w: &mut Writer) {
+        w.u32(self.mode).u32(self.umask).u32(self.rdev);
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { mode: r.u32()?, umask: r.u32()?, rdev: r.u32()? })
+    }
+}
+
+impl LockSpec {
+    /// Appends the wire form.
+    pub fn encode(&self, w: &mut Writer) {
+        w.bool(self.flock).u64(self.owner).u8(self.kind as u8).u64(self.start).u64(self.end).u32(self.pid);
+    }
+
+    /// Reads the wire form.
+    ///
+    /// # Errors
+    /// `DecodeError` on truncation or an unknown kind.
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            flock: r.bool()?,
+            owner: r.u64()?,
+            kind: match r.u8()? {
+                0 => LockKind::Read,
+                1 => LockKind::Write,
+                2 => LockKind::Unlock,
+                tag => return Err(DecodeError::UnknownTag { what: "lock kind", tag: u64::from(tag) }),
+            },
+            start: r.u64()?,
+            end: r.u64()?,
+            pid: r.u32()?,
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! The seam between files and the code that lays them out: journal, segments, blocks, registry.
+//! The real disk implements it with system calls, the simulator with a disk that forgets what was not
+//! synced.
+//!
+//! Absent: LMDB, which does its own I/O.
+
+use proto::storeio::StoreError;
+
+/// An open file. Reads and writes at offsets; no cursor.
+pub trait DiskFile: Send + Sync {
+    /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, StoreError>;
+
+    /// Writes all of `bytes` at `offset`.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError>;
+
+    /// Makes the file's data (and its length) durable: fdatasync.
+    ///
+    /// # Errors
+    /// `Io`: the caller must treat the file as poisoned.
+    fn sync_data(&self) -> Result<(), StoreError>;
+
+    /// Sets the length.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    fn set_len(&self, len: u64) -> Result<(), StoreError>;
+
+    /// The present length in bytes.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn size(&self) -> Result<u64, StoreError>;
+
+    /// Reserves space for the range without changing the length.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), StoreError>;
+
+    /// Frees the space of the range; it reads as zeros.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn punch(&self, offset: u64, len: u64) -> Result<(), StoreError>;
+
+    /// The first offset >= `offset` that is data (or a hole); `None` when there is none.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn seek(&self, offset: u64, hole: bool) -> Result<Option<u64>, StoreError>;
+
+    /// Tells the system that the range's cached pages are not needed. Best effort.
+    fn drop_cache(&self, offset: u64, len: u64);
+}
+
+/// A folder of files; names may contain `/` for subfolders, which are created as needed.
+pub trait Disk: Send + Sync + 'static {
+    type File: DiskFile + 'static;
+
+    /// Opens an existing file; `None` when there is none.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn open(&self, name: &str) -> Result<Option<Self::File>, StoreError>;
+
+    /// Opens a file, making it (and its folder) if absent.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    fn create(&self, name: &str) -> Result<Self::File, StoreError>;
+
+    /// Removes a file; one that is not there is no error.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn remove(&self, name: &str) -> Result<(), StoreError>;
+
+    /// Renames a file over another, atomically.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError>;
+
+    /// Names of the files (not folders) in a folder, sorted, without the folder's name; empty when
+    /// the folder is not there.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn list(&self, folder: &str) -> Result<Vec<String>, StoreError>;
+
+    /// Makes creations, removals and renames in a folder durable: fsync of the folder and of those
+    /// above it that were made.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn sync_folder(&self, folder: &str) -> Result<(), StoreError>;
+
+    /// Space of the device.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn space(&self) -> Result<proto::storeio::Space, StoreError>;
+}

@@ -1,0 +1,8 @@
+//! Room `store`: what keeps bytes. Seams (`disk`, `meta`), the journal and data files written on the
+//! `Disk` seam (so that the simulator runs the same code), a memory store with faults, and behind the
+//! cargo feature `embedded` the LMDB metadata store and the real disk.
+//!
+//! Absent: meaning. A store never decodes a record's value; it keeps keys, values and checksums.
+
+pub mod disk;
+pub mod meta;
