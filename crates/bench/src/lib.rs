@@ -1,1 +1,9 @@
-//! Room `bench`.
+//! Room `bench`: performance runs: mdtest through any mount, and (on the server itself) survey, cold and memory runs.
+//!
+//! Absent: pass marks. A run prints figures; docs/PERFORMANCE.md says what they mean.
+
+pub mod link;
+pub mod mdtest;
+pub mod report;
+pub mod rm;
+pub mod survey;

@@ -1,1 +1,117 @@
-//! Room `cli`.
+//! Room `cli`: the one binary `pando`. Parses the command line, finds the server or folder meant, calls
+//! the room that does the work, prints the result, and says what to do when there is none.
+//!
+//! Absent: any decision about the file system.
+
+mod admin;
+mod args;
+mod conf;
+mod discover;
+mod later;
+mod mounts;
+mod options;
+mod output;
+mod problem;
+mod size;
+mod source;
+mod verbs;
+
+use args::{Cli, Global, Verb};
+use clap::Parser;
+use clap::error::ErrorKind;
+use discover::Hints;
+use output::Output;
+use problem::{Exit, Problem, Verdict};
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+/// How long a server may take to answer an operator's question.
+const ANSWER_TIME: Duration = Duration::from_secs(10);
+
+/// Runs one command line (with the program's name first); the process's exit code.
+#[must_use]
+pub fn run(args: Vec<OsString>) -> u8 {
+    if let Some((verb, problem)) = later::check(&args) {
+        output::write_err(&problem.text(&verb));
+        return problem.code;
+    }
+    let cli = match Cli::try_parse_from(&args) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&args, &error),
+    };
+    let Global { format, quiet, verbose, no_color, .. } = cli.global;
+    let out = Output::new(format, quiet, verbose, no_color);
+    match dispatch(&cli, &out) {
+        Ok(code) => code,
+        Err(problem) => {
+            output::write_err(&problem.text(name(&cli.verb)));
+            problem.code
+        }
+    }
+}
+
+/// Help goes to stdout; a wrong command line is told in the form of every other problem.
+fn usage(args: &[OsString], error: &clap::Error) -> u8 {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            output::write_out(&error.to_string());
+            0
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            output::write_err(&error.to_string());
+            Exit::Usage as u8
+        }
+        _ => {
+            let verb = args.iter().skip(1).filter_map(|arg| arg.to_str()).find(|arg| !arg.starts_with('-'));
+            let text = error.to_string();
+            let what = text.strip_prefix("error: ").unwrap_or(&text);
+            let what = what.split("\n\nUsage:").next().unwrap_or(what);
+            let what = what.split("\n\nFor more").next().unwrap_or(what).trim_end();
+            let (place, help) = match verb {
+                Some(verb) => (format!("pando {verb}"), format!("`pando {verb} --help`")),
+                None => ("pando".into(), "`pando --help`".into()),
+            };
+            output::write_err(&format!("{place}: {what}\n  do: {help}\n"));
+            if verb == Some("fsck") { 16 } else { Exit::Usage as u8 }
+        }
+    }
+}
+
+fn dispatch(cli: &Cli, out: &Output) -> Verdict {
+    let conf = cli.global.conf.as_deref();
+    let server =
+        |path: Option<&Path>| discover::find(&Hints { cluster: cli.global.cluster.as_deref(), path, conf });
+    match &cli.verb {
+        Verb::Status(args) => verbs::status::run(server(args.path.as_deref()), out),
+        Verb::Client(verb) => verbs::client::run(verb, server(None), out),
+        Verb::Config(verb) => verbs::config::run(verb, conf, out),
+        Verb::Version => verbs::generate::version(out),
+        Verb::Completion(args) => verbs::generate::completion(args),
+        Verb::Man(args) => verbs::generate::man(&args.folder, out),
+        Verb::Load(verb) => verbs::load::run(verb, out),
+        _ => Err(Problem::new(Exit::Usage, "not in this version")),
+    }
+}
+
+/// The verb as messages name it.
+fn name(verb: &Verb) -> &'static str {
+    match verb {
+        Verb::Format(_) => "format",
+        Verb::Mount(_) => "mount",
+        Verb::Umount(_) => "umount",
+        Verb::Serve(_) => "serve",
+        Verb::Status(_) => "status",
+        Verb::Fsck(_) => "fsck",
+        Verb::Compact(_) => "compact",
+        Verb::Backup(_) => "backup",
+        Verb::Journal(_) => "journal",
+        Verb::Config(_) => "config",
+        Verb::Client(_) => "client",
+        Verb::Version => "version",
+        Verb::Completion(_) => "completion",
+        Verb::Man(_) => "man",
+        Verb::Demo(_) => "demo",
+        Verb::Load(_) => "load",
+    }
+}

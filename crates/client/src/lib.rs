@@ -2,5 +2,15 @@
 //!
 //! Absent on purpose: I/O, clocks, threads; capabilities and asynchronous operations (next version).
 
+mod config;
+mod held;
 pub mod input;
+mod machine;
 pub mod output;
+mod ranges;
+mod window;
+
+pub use config::{ClientConfig, Limits};
+pub use input::{CallId, Input, Ttl, Waiting};
+pub use machine::Client;
+pub use output::Output;

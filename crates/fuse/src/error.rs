@@ -79,7 +79,9 @@ pub enum UnmountError {
     Busy,
     /// Nothing is mounted there (any more).
     NotMounted,
-    NotPermitted { message: String },
+    NotPermitted {
+        message: String,
+    },
     NoHelper(io::Error),
     System(io::Error),
 }

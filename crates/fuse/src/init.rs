@@ -112,8 +112,10 @@ mod tests {
 
     #[test]
     fn only_offered_features_are_taken() {
-        let config = Config { wanted: InitFlags::POSIX_LOCKS | InitFlags::OVER_IO_URING, ..Config::default() };
-        let offered = InitFlags::OVER_IO_URING | InitFlags::INIT_EXT | InitFlags::MAX_PAGES | InitFlags::POSIX_ACL;
+        let config =
+            Config { wanted: InitFlags::POSIX_LOCKS | InitFlags::OVER_IO_URING, ..Config::default() };
+        let offered =
+            InitFlags::OVER_IO_URING | InitFlags::INIT_EXT | InitFlags::MAX_PAGES | InitFlags::POSIX_ACL;
         let input = InitIn {
             major: 7,
             minor: 99,

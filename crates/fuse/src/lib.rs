@@ -20,12 +20,12 @@ mod transport;
 
 pub use error::{MountError, UnmountError};
 pub use init::Negotiated;
-pub use mountpoint::{MountOptions, Mounter, Unmount, unmount};
+pub use mountpoint::{Atime, MountOptions, Mounter, Unmount, unmount};
 pub use notify::{Notifier, NotifyError};
 pub use reply::{DirSink, Entry, Held, Opened, Reply};
 pub use request::{
-    CopyFileRange, Extensions, Forgets, Lock, Operation, ParseError, Read, Release, Request, SecurityContext, SetAttr,
-    SetTime, Time, Write,
+    CopyFileRange, Extensions, Forgets, Lock, Operation, ParseError, Read, Release, Request, SecurityContext,
+    SetAttr, SetTime, Time, Write,
 };
 pub use session::{Config, Handler, Session, mount};
 pub use transport::Transport;

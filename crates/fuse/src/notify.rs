@@ -107,7 +107,9 @@ impl Notifier {
             Ok(()) => Ok(true),
             Err(error) => match error.raw_os_error() {
                 Some(libc::ENOENT) => Ok(false),
-                Some(libc::ENODEV | libc::ENOTCONN | libc::ECONNABORTED | libc::EPERM) => Err(NotifyError::Unmounted),
+                Some(libc::ENODEV | libc::ENOTCONN | libc::ECONNABORTED | libc::EPERM) => {
+                    Err(NotifyError::Unmounted)
+                }
                 Some(libc::ENOTEMPTY | libc::EBUSY) => Err(NotifyError::Busy),
                 _ => Err(NotifyError::System(error)),
             },

@@ -43,59 +43,173 @@ pub struct SecurityContext<'a> {
 /// What a request asks for. Names carry no NUL and are never empty.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation<'a> {
-    Lookup { name: &'a [u8] },
+    Lookup {
+        name: &'a [u8],
+    },
     /// Never answered.
-    Forget { nlookup: u64 },
+    Forget {
+        nlookup: u64,
+    },
     /// Never answered.
-    BatchForget { items: Forgets<'a> },
-    GetAttr { fh: Option<u64> },
-    Statx { fh: Option<u64>, flags: u32, mask: u32 },
+    BatchForget {
+        items: Forgets<'a>,
+    },
+    GetAttr {
+        fh: Option<u64>,
+    },
+    Statx {
+        fh: Option<u64>,
+        flags: u32,
+        mask: u32,
+    },
     SetAttr(SetAttr),
     ReadLink,
-    Symlink { name: &'a [u8], target: &'a [u8] },
-    MkNod { name: &'a [u8], mode: u32, rdev: u32, umask: u32 },
-    MkDir { name: &'a [u8], mode: u32, umask: u32 },
-    Unlink { name: &'a [u8] },
-    RmDir { name: &'a [u8] },
-    Rename { name: &'a [u8], new_parent: u64, new_name: &'a [u8], flags: u32 },
+    Symlink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    MkNod {
+        name: &'a [u8],
+        mode: u32,
+        rdev: u32,
+        umask: u32,
+    },
+    MkDir {
+        name: &'a [u8],
+        mode: u32,
+        umask: u32,
+    },
+    Unlink {
+        name: &'a [u8],
+    },
+    RmDir {
+        name: &'a [u8],
+    },
+    Rename {
+        name: &'a [u8],
+        new_parent: u64,
+        new_name: &'a [u8],
+        flags: u32,
+    },
     /// Gives `target` the name `name` in the directory `Request::nodeid`.
-    Link { target: u64, name: &'a [u8] },
-    Open { flags: u32, kill_suidgid: bool },
-    Create { name: &'a [u8], flags: u32, mode: u32, umask: u32, kill_suidgid: bool },
-    TmpFile { flags: u32, mode: u32, umask: u32 },
+    Link {
+        target: u64,
+        name: &'a [u8],
+    },
+    Open {
+        flags: u32,
+        kill_suidgid: bool,
+    },
+    Create {
+        name: &'a [u8],
+        flags: u32,
+        mode: u32,
+        umask: u32,
+        kill_suidgid: bool,
+    },
+    TmpFile {
+        flags: u32,
+        mode: u32,
+        umask: u32,
+    },
     Read(Read),
     Write(Write<'a>),
-    Flush { fh: u64, lock_owner: u64 },
-    FSync { fh: u64, data_only: bool },
+    Flush {
+        fh: u64,
+        lock_owner: u64,
+    },
+    FSync {
+        fh: u64,
+        data_only: bool,
+    },
     Release(Release),
-    OpenDir { flags: u32 },
-    ReadDir { fh: u64, offset: u64, size: u32 },
-    ReadDirPlus { fh: u64, offset: u64, size: u32 },
-    FSyncDir { fh: u64, data_only: bool },
+    OpenDir {
+        flags: u32,
+    },
+    ReadDir {
+        fh: u64,
+        offset: u64,
+        size: u32,
+    },
+    ReadDirPlus {
+        fh: u64,
+        offset: u64,
+        size: u32,
+    },
+    FSyncDir {
+        fh: u64,
+        data_only: bool,
+    },
     ReleaseDir(Release),
     StatFs,
     SyncFs,
-    Access { mask: u32 },
-    SetXattr { name: &'a [u8], value: &'a [u8], flags: u32, acl_kill_sgid: bool },
+    Access {
+        mask: u32,
+    },
+    SetXattr {
+        name: &'a [u8],
+        value: &'a [u8],
+        flags: u32,
+        acl_kill_sgid: bool,
+    },
     /// `size` 0 asks for the length only.
-    GetXattr { name: &'a [u8], size: u32 },
+    GetXattr {
+        name: &'a [u8],
+        size: u32,
+    },
     /// `size` 0 asks for the length only.
-    ListXattr { size: u32 },
-    RemoveXattr { name: &'a [u8] },
+    ListXattr {
+        size: u32,
+    },
+    RemoveXattr {
+        name: &'a [u8],
+    },
     GetLk(Lock),
     /// `sleep` asks to wait until granted; `lock.flock` tells flock(2) from fcntl(2).
-    SetLk { lock: Lock, sleep: bool },
-    Fallocate { fh: u64, offset: u64, length: u64, mode: u32 },
-    Lseek { fh: u64, offset: u64, whence: u32 },
+    SetLk {
+        lock: Lock,
+        sleep: bool,
+    },
+    Fallocate {
+        fh: u64,
+        offset: u64,
+        length: u64,
+        mode: u32,
+    },
+    Lseek {
+        fh: u64,
+        offset: u64,
+        whence: u32,
+    },
     CopyFileRange(CopyFileRange),
     /// The caller of request `unique` was sent a signal. Answer EAGAIN when that request is not known
     /// (yet): it is delivered again after the request, should that still arrive. Other answers are dropped.
-    Interrupt { unique: u64 },
-    BMap { block: u64, blocksize: u32 },
-    Ioctl { fh: u64, flags: u32, cmd: u32, arg: u64, data: &'a [u8], out_size: u32 },
-    Poll { fh: u64, kh: u64, flags: u32, events: u32 },
+    Interrupt {
+        unique: u64,
+    },
+    BMap {
+        block: u64,
+        blocksize: u32,
+    },
+    Ioctl {
+        fh: u64,
+        flags: u32,
+        cmd: u32,
+        arg: u64,
+        data: &'a [u8],
+        out_size: u32,
+    },
+    Poll {
+        fh: u64,
+        kh: u64,
+        flags: u32,
+        events: u32,
+    },
     /// Data asked for by a RETRIEVE notification; this crate sends none.
-    NotifyReply { offset: u64, data: &'a [u8] },
+    NotifyReply {
+        offset: u64,
+        data: &'a [u8],
+    },
     Destroy,
 }
 

@@ -163,7 +163,8 @@ fn open_connection<H: Handler>(
     init::answer(device, unique, &negotiated);
     let rings = if negotiated.flags.contains(InitFlags::OVER_IO_URING) {
         let payload_bytes = init::payload_bytes(config);
-        let shape = Shape { depth: config.ring_depth.max(1), depth_max: config.ring_depth_max, payload_bytes };
+        let shape =
+            Shape { depth: config.ring_depth.max(1), depth_max: config.ring_depth_max, payload_bytes };
         Rings::start(&core, device, shape)
     } else {
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
@@ -179,7 +180,7 @@ fn open_connection<H: Handler>(
             (Transport::Classic, reader_count(config.readers), on_end, Vec::new())
         }
     };
-    let started = classic::start(&core, device, readers, &on_end);
+    let started = classic::start(&core, device, readers, &on_end).inspect_err(|_| on_end());
     drop(starting);
     threads.extend(started.map_err(|source| MountError::system("start threads", source))?);
     Ok((negotiated, core, transport, threads))
@@ -218,8 +219,9 @@ impl Session {
 
     /// Waits until the mount is gone, whoever unmounts it, and all threads ended.
     pub fn wait(&self) -> io::Result<()> {
-        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
+        // Locked throughout: a second caller waits too.
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
             // A panicking transport thread aborts the process, so there is no error to see.
             let _ended = thread.join();
         }
@@ -229,7 +231,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let pending = !self.threads.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
+        let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let pending = threads.iter().any(|thread| !thread.is_finished());
         if pending && self.unmount(Unmount::Force).is_ok() {
             let _reported_to_nobody = self.wait();
         }

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::abi::{Dialect, InHeader, Opcode};
 use crate::reply::Reply;
 use crate::reply::channel::Channel;
+use crate::request::Parts;
 use crate::request::{Operation, ParseError, Request};
 use crate::session::Handler;
-use crate::request::Parts;
 use interrupts::Interrupts;
 
 /// Which way requests travel.

@@ -1,5 +1,24 @@
-//! Room `runtime`: moves bytes and time: sockets, framing, clocks, workers, logging, configuration.
+//! Room `runtime`: moves bytes and time: sockets, framing, clocks, logging, configuration.
 //!
-//! Absent: decisions about the file system.
+//! Absent: decisions about the file system; TLS and the metrics endpoint, which come later.
 
+pub mod addr;
+pub mod clock;
+pub mod config;
+mod conn;
+pub mod connect;
+pub mod listen;
+pub mod log;
+pub mod peer;
 pub mod port;
+pub mod spin;
+mod stream;
+mod wire;
+
+pub use addr::Addr;
+pub use clock::Clock;
+pub use config::Config;
+pub use connect::SocketConnector;
+pub use listen::{Acceptor, ListenError, Listener};
+pub use log::{Log, LogLevel};
+pub use peer::SocketPeer;

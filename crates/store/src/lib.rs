@@ -5,4 +5,11 @@
 //! Absent: meaning. A store never decodes a record's value; it keeps keys, values and checksums.
 
 pub mod disk;
+pub mod disk_sim;
 pub mod meta;
+pub mod meta_memory;
+
+mod checked;
+
+pub use disk_sim::SimDisk;
+pub use meta_memory::MemoryMeta;

@@ -161,7 +161,7 @@ wire! {
     /// The part of an io_uring entry's header that the transport and the kernel exchange.
     UringEntInOut [32] { flags: u64, commit_id: u64, payload_sz: u32, padding: u32, reserved: u64 }
     /// Header area of one io_uring entry.
-    UringHeader [288] { in_out: [u8; 128], op_in: [u8; 128], ent: UringEntInOut }
+    UringHeader [288] { in_out: [u64; 16], op_in: [u64; 16], ent: UringEntInOut }
     /// What sits in the command area of an io_uring entry.
     UringCmd [24] { flags: u64, commit_id: u64, qid: u16, padding: [u8; 6] }
 }

@@ -89,6 +89,9 @@ mod tests {
         assert!(sink.node(b"d", &entry, 1));
         assert_eq!(sink.used(), 160);
         assert_eq!(EntryOut::read(&buffer).map(|out| out.nodeid), Some(5));
-        assert_eq!(DirentHeader::read(&buffer[128..]).map(|header| header.kind), Some(u32::from(libc::DT_DIR)));
+        assert_eq!(
+            DirentHeader::read(&buffer[128..]).map(|header| header.kind),
+            Some(u32::from(libc::DT_DIR))
+        );
     }
 }

@@ -50,7 +50,8 @@ impl<'a> Parts<'a> {
         let rest = message.get(size_of::<InHeader>()..).ok_or(ParseError::Truncated)?;
         let opcode = Opcode::from_wire(header.opcode).ok_or(ParseError::UnknownOpcode(header.opcode))?;
         // GETATTR and others lost fields in old protocols; 7.45 sends each struct whole.
-        let (body, payload) = rest.split_at_checked(opcode.body_size(dialect)).ok_or(ParseError::Truncated)?;
+        let (body, payload) =
+            rest.split_at_checked(opcode.body_size(dialect)).ok_or(ParseError::Truncated)?;
         Ok(Parts { header, opcode, body, payload })
     }
 }
@@ -322,8 +323,7 @@ fn set_attr(input: &abi::SetAttrIn) -> SetAttr {
         size: has(fattr::SIZE).then_some(input.size),
         atime: time(fattr::ATIME, fattr::ATIME_NOW, input.atime, input.atimensec),
         mtime: time(fattr::MTIME, fattr::MTIME_NOW, input.mtime, input.mtimensec),
-        ctime: has(fattr::CTIME)
-            .then_some(Time { secs: input.ctime.cast_signed(), nanos: input.ctimensec }),
+        ctime: has(fattr::CTIME).then_some(Time { secs: input.ctime.cast_signed(), nanos: input.ctimensec }),
         kill_suidgid: has(fattr::KILL_SUIDGID),
         valid: input.valid,
     }

@@ -65,7 +65,9 @@ fn no_bytes_panic() {
         if let Some(opcode) = bytes.get_mut(4..8) {
             opcode.copy_from_slice(&u32::from(next() % 56).to_ne_bytes());
         }
-        if let Ok(Request { operation: Operation::BatchForget { items }, .. }) = Request::parse(&bytes, DIALECT) {
+        if let Ok(Request { operation: Operation::BatchForget { items }, .. }) =
+            Request::parse(&bytes, DIALECT)
+        {
             assert_eq!(items.iter().count(), items.len());
         }
     }
@@ -73,13 +75,17 @@ fn no_bytes_panic() {
 
 #[test]
 fn names_are_split_and_never_empty() {
-    let bytes = message(Opcode::Rename2, abi::Rename2In { newdir: 9, flags: 1, padding: 0 }.bytes(), b"a\0bc\0", &[]);
+    let bytes =
+        message(Opcode::Rename2, abi::Rename2In { newdir: 9, flags: 1, padding: 0 }.bytes(), b"a\0bc\0", &[]);
     let request = Request::parse(&bytes, DIALECT).expect("a valid rename");
     assert!(matches!(
         request.operation,
         Operation::Rename { name: b"a", new_parent: 9, new_name: b"bc", flags: 1 }
     ));
-    assert_eq!((request.unique, request.nodeid, request.uid, request.gid, request.pid), (8, 1, 1000, 100, 42));
+    assert_eq!(
+        (request.unique, request.nodeid, request.uid, request.gid, request.pid),
+        (8, 1, 1000, 100, 42)
+    );
     let empty = message(Opcode::Lookup, &[], b"\0", &[]);
     assert_eq!(Request::parse(&empty, DIALECT).err(), Some(ParseError::Malformed));
     let open_ended = message(Opcode::Lookup, &[], b"abc", &[]);

@@ -128,7 +128,7 @@ impl Worker {
         let area: UringHeader = self.queue.memory.header(entry);
         let Some(commit_id) = self.commit_ids.get_mut(usize::from(entry)) else { return };
         *commit_id = area.ent.commit_id;
-        let Some(header) = InHeader::read(&area.in_out) else { return };
+        let Some(header) = InHeader::read(area.in_out.bytes()) else { return };
         let length = (area.ent.payload_sz as usize).min(self.queue.memory.payload_bytes());
         // SAFETY: inside the payload area of an entry whose completion came. Until the answer is committed,
         // by this thread after the handler returned, the kernel leaves it alone. For a WRITE the handle made
@@ -146,7 +146,7 @@ impl Worker {
         let channel = Channel::Ring(EntryHandle::new(Arc::clone(&self.queue), entry, data_bytes));
         match opcode {
             Some(opcode) => {
-                let parts = Parts { header, opcode, body: &area.op_in, payload };
+                let parts = Parts { header, opcode, body: area.op_in.bytes(), payload };
                 self.presence.0.dispatch(parts, channel);
             }
             None => self.presence.0.refuse(&header, ParseError::UnknownOpcode(header.opcode), channel),

@@ -1,0 +1,29 @@
+# The two commands of the README, and a few more. Everything they do is in scripts/.
+
+.PHONY: help run test check bench-check system prerequisites
+
+help:
+	@echo "make run            build, mount ./pando-data at ./mnt, work on it, kill it, verify it"
+	@echo "make test           every test (as CI runs it); ends with 'N passed, N failed'"
+	@echo "make check          formatting, clippy, tidy and unit tests only"
+	@echo "make system         tests on real mounts only (root, /dev/fuse)"
+	@echo "make bench-check    short benchmarks against floors: finds gross slow-downs only"
+	@echo "make prerequisites  install what the above need"
+
+run:
+	@scripts/run.sh
+
+test:
+	@scripts/test.sh
+
+check:
+	@scripts/test.sh fmt clippy tidy units
+
+system:
+	@scripts/test.sh system
+
+bench-check:
+	@scripts/bench-check.sh
+
+prerequisites:
+	@scripts/install-prerequisites.sh --tests

@@ -1,0 +1,154 @@
+//! A bare connection for load generators: requests in batches, answers counted, no client machine in between.
+//!
+//! Absent: reconnects, locks, caching. A lost connection ends the run.
+
+use anyhow::{Result, bail};
+use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
+use proto::reply::{Outcome, Reply};
+use proto::request::Request;
+use proto::{Cred, Ino, NodeRef, SessionId, Tid};
+use runtime::port::{Connector, Port, Sink};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// Answers that came later than `Port::send` returned.
+#[derive(Default)]
+struct Inbox {
+    queue: Mutex<Late>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Late {
+    messages: VecDeque<ServerMsg>,
+    lost: bool,
+}
+
+impl Sink for Inbox {
+    fn messages(&self, batch: Vec<ServerMsg>) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).messages.extend(batch);
+        self.arrived.notify_one();
+    }
+
+    fn disconnected(&self) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).lost = true;
+        self.arrived.notify_one();
+    }
+}
+
+/// One session of a load generator.
+pub struct Link {
+    port: Arc<dyn Port>,
+    inbox: Arc<Inbox>,
+    next_tid: u64,
+    answers: Vec<ServerMsg>,
+    /// The root directory's number.
+    pub root: Ino,
+}
+
+impl Link {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub fn open(connector: &dyn Connector) -> Result<Self> {
+        let inbox = Arc::new(Inbox::default());
+        let port = connector.connect(Arc::<Inbox>::clone(&inbox))?;
+        let mut link = Self { port, inbox, next_tid: 1, answers: Vec::new(), root: Ino::ROOT };
+        let info = ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id() };
+        link.port.send(
+            vec![ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info }],
+            &mut link.answers,
+        )?;
+        loop {
+            match link.next()? {
+                ServerMsg::Welcome { root, .. } => {
+                    link.root = root;
+                    return Ok(link);
+                }
+                ServerMsg::Refused { reason, .. } => bail!("refused: {reason}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends all requests at once and waits for all answers, which come back in request order.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn batch(&mut self, requests: impl IntoIterator<Item = Request>) -> Result<Vec<Outcome>> {
+        let first = self.next_tid;
+        let messages: Vec<ClientMsg> = requests
+            .into_iter()
+            .map(|request| {
+                let tid = Tid(self.next_tid);
+                self.next_tid += 1;
+                ClientMsg::Request { tid, floor: Tid(first), cred: Cred::ROOT, request }
+            })
+            .collect();
+        let mut outcomes: Vec<Option<Outcome>> = messages.iter().map(|_| None).collect();
+        let mut missing = messages.len();
+        self.port.send(messages, &mut self.answers)?;
+        while missing > 0 {
+            match self.next()? {
+                ServerMsg::Reply { tid, outcome } => {
+                    if let Some(slot) = outcomes.get_mut((tid.0.wrapping_sub(first)) as usize) {
+                        missing -= usize::from(slot.is_none());
+                        *slot = Some(outcome);
+                    }
+                }
+                ServerMsg::Share => self.port.send(vec![ClientMsg::Shared], &mut self.answers)?,
+                _ => {}
+            }
+        }
+        Ok(outcomes.into_iter().flatten().collect())
+    }
+
+    /// One request.
+    ///
+    /// # Errors
+    /// When the connection is lost or the request fails.
+    pub fn call(&mut self, request: Request) -> Result<Reply> {
+        let text = format!("{request:?}");
+        match self.batch([request])?.pop() {
+            Some(Ok(reply)) => Ok(reply),
+            Some(Err(errno)) => bail!("{text}: {errno}"),
+            None => bail!("{text}: no answer"),
+        }
+    }
+
+    /// A node reference to what a reply describes.
+    #[must_use]
+    pub fn node(reply: &Reply) -> NodeRef {
+        match reply {
+            Reply::Attr(attr) | Reply::Created { attr, .. } => {
+                NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash }
+            }
+            _ => NodeRef::default(),
+        }
+    }
+
+    fn next(&mut self) -> Result<ServerMsg> {
+        if !self.answers.is_empty() {
+            return Ok(self.answers.remove(0));
+        }
+        let mut late = self.inbox.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(message) = late.messages.pop_front() {
+                return Ok(message);
+            }
+            if late.lost {
+                bail!("connection lost");
+            }
+            late = self.inbox.arrived.wait(late).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The other side may be gone already; there is nobody left to tell.
+        let _ = self.port.send(vec![ClientMsg::Goodbye], &mut self.answers);
+        self.port.close();
+    }
+}

@@ -1,0 +1,186 @@
+//! One task: executes phases as the parent orders them.
+//!
+//! Protocol, one line each: the parent sends the options as JSON, then `PHASE iteration`; the task answers `start_ns end_ns` on the
+//! system's monotonic clock, then the latencies as `nanos:count` pairs, then `.`. Absent: any timing decision.
+
+use super::options::Options;
+use super::tree;
+use crate::report::histogram;
+use anyhow::{Context, Result, bail};
+use hdrhistogram::Histogram;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Runs as task `task` until the parent closes standard input.
+///
+/// # Errors
+/// When a file operation fails; the message names the path.
+pub fn serve_task(task: u32) -> Result<()> {
+    let mut lines = std::io::stdin().lock().lines();
+    let options: Options = serde_json::from_str(&lines.next().context("no options")??)?;
+    let mut state = Task { options, task, made: None, buffer: Vec::new() };
+    let mut out = std::io::stdout().lock();
+    for line in lines {
+        let line = line?;
+        let (phase, iteration) = line.split_once(' ').context("malformed order")?;
+        let mut latencies = histogram();
+        let start = clock();
+        state.phase(phase, iteration.parse()?, &mut latencies)?;
+        writeln!(out, "{} {}", start, clock())?;
+        for value in latencies.iter_recorded() {
+            write!(out, "{}:{} ", value.value_iterated_to(), value.count_at_value())?;
+        }
+        writeln!(out, "\n.")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+/// Nanoseconds on a clock that all processes of the machine share.
+fn clock() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
+}
+
+struct Task {
+    options: Options,
+    task: u32,
+    /// How many items creation made, when a stonewall cut it short.
+    made: Option<usize>,
+    buffer: Vec<u8>,
+}
+
+impl Task {
+    fn phase(&mut self, phase: &str, iteration: u32, latencies: &mut Histogram<u64>) -> Result<()> {
+        let shift = self.options.stride;
+        match phase {
+            "tree-create" => self.tree(iteration, latencies, |dir| fs::create_dir_all(dir)),
+            "tree-remove" => self.tree_remove(iteration, latencies),
+            "dir-create" => self.create(iteration, latencies, "dir"),
+            "file-create" => self.create(iteration, latencies, "file"),
+            "dir-stat" => self.each(iteration, "dir", shift, latencies, |_, path| stat(path)),
+            "file-stat" => self.each(iteration, "file", shift, latencies, |_, path| stat(path)),
+            "file-read" => self.each(iteration, "file", shift, latencies, Self::read),
+            "dir-remove" => self.each(iteration, "dir", shift, latencies, |_, path| fs::remove_dir(path)),
+            "file-remove" => self.each(iteration, "file", shift, latencies, |_, path| fs::remove_file(path)),
+            other => bail!("unknown phase {other}"),
+        }
+    }
+
+    fn tree(
+        &self,
+        iteration: u32,
+        latencies: &mut Histogram<u64>,
+        make: impl Fn(&Path) -> std::io::Result<()>,
+    ) -> Result<()> {
+        if self.task != 0 && !self.options.unique {
+            return Ok(());
+        }
+        for dir in tree::directories(&self.options, &tree::root(&self.options, iteration, self.task)) {
+            timed(latencies, &dir, || make(&dir))?;
+        }
+        Ok(())
+    }
+
+    fn tree_remove(&self, iteration: u32, latencies: &mut Histogram<u64>) -> Result<()> {
+        if self.task != 0 && !self.options.unique {
+            return Ok(());
+        }
+        let root = tree::root(&self.options, iteration, self.task);
+        for dir in tree::directories(&self.options, &root).iter().rev() {
+            timed(latencies, dir, || fs::remove_dir(dir))?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, iteration: u32, latencies: &mut Histogram<u64>, kind: &str) -> Result<()> {
+        let limit = match self.options.stonewall_seconds {
+            0 => Duration::MAX,
+            seconds => Duration::from_secs(seconds),
+        };
+        let content = vec![b'm'; self.options.write_bytes];
+        let start = Instant::now();
+        let paths = tree::items(&self.options, iteration, self.task, kind);
+        let mut made = 0;
+        for path in &paths {
+            if start.elapsed() > limit {
+                break;
+            }
+            timed(latencies, path, || match kind {
+                "dir" => fs::create_dir(path),
+                _ => create_file(path, &content, self.options.fsync),
+            })?;
+            made += 1;
+        }
+        self.made = (made < paths.len()).then_some(made);
+        Ok(())
+    }
+
+    fn each(
+        &mut self,
+        iteration: u32,
+        kind: &str,
+        shift: u32,
+        latencies: &mut Histogram<u64>,
+        act: impl Fn(&mut Self, &Path) -> std::io::Result<()>,
+    ) -> Result<()> {
+        let task = (self.task + shift) % self.options.np;
+        let mut paths = tree::items(&self.options, iteration, task, kind);
+        if let Some(made) = self.made {
+            paths.truncate(made);
+        }
+        if self.options.random {
+            shuffle(&mut paths, u64::from(task));
+        }
+        for path in &paths {
+            timed(latencies, path, || act(self, path))?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, path: &Path) -> std::io::Result<()> {
+        let mut file = File::open(path)?;
+        if self.options.read_bytes > 0 {
+            self.buffer.resize(self.options.read_bytes, 0);
+            file.read_exact(&mut self.buffer)?;
+        }
+        Ok(())
+    }
+}
+
+fn create_file(path: &Path, content: &[u8], fsync: bool) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    if !content.is_empty() {
+        file.write_all(content)?;
+        if fsync {
+            file.sync_all()?;
+        }
+    }
+    Ok(())
+}
+
+fn stat(path: &Path) -> std::io::Result<()> {
+    fs::symlink_metadata(path).map(|meta| {
+        std::hint::black_box(meta.ino());
+    })
+}
+
+fn timed(
+    latencies: &mut Histogram<u64>,
+    path: &Path,
+    act: impl FnOnce() -> std::io::Result<()>,
+) -> Result<()> {
+    let start = Instant::now();
+    act().with_context(|| path.display().to_string())?;
+    latencies.saturating_record(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1));
+    Ok(())
+}
+
+fn shuffle(paths: &mut [PathBuf], seed: u64) {
+    let mut dice = stdx::Prng::new(seed);
+    for i in (1..paths.len()).rev() {
+        paths.swap(i, dice.index(i + 1));
+    }
+}

@@ -1,0 +1,176 @@
+//! The rank with its journal and store, without kernel and network: the operations of Lustre's mds-survey.
+//!
+//! Each thread has a session of its own and works in its own directory (`dirs` = threads) or all in one (`dirs` = 1). Absent: data.
+
+use crate::link::Link;
+use crate::report::{Phase, cpu_seconds, histogram};
+use anyhow::{Context, Result, bail, ensure};
+use hdrhistogram::Histogram;
+use proto::request::{NewNode, Request, XattrMode};
+use proto::{Errno, Name, NodeRef};
+use runtime::port::Connector;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    pub threads: u32,
+    /// Directories: `threads` = private, 1 = shared.
+    pub dirs: u32,
+    /// Files per thread.
+    pub files: u64,
+    /// Requests handed over together.
+    pub depth: u64,
+    /// Operations in this order: create, lookup, getattr, setxattr, unlink, mkdir, rmdir.
+    pub tests: Vec<String>,
+}
+
+/// Runs the survey; one phase per test.
+///
+/// # Errors
+/// When an operation fails.
+pub fn run(connector: &dyn Connector, survey: &Survey) -> Result<Vec<Phase>> {
+    ensure!(survey.threads > 0 && survey.dirs > 0, "--threads and --dirs must be at least 1");
+    let mut setup = Link::open(connector)?;
+    let dirs: Vec<NodeRef> =
+        (0..survey.dirs).map(|i| make_dir(&mut setup, &format!("survey.{i}"))).collect::<Result<_>>()?;
+    let mut workers = (0..survey.threads)
+        .map(|thread| {
+            let dir = dirs[thread as usize % dirs.len()];
+            Ok(Worker { link: Link::open(connector)?, survey, dir, thread, nodes: Vec::new() })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    survey.tests.iter().map(|test| phase(&mut workers, test)).collect()
+}
+
+/// The line mds-survey prints.
+#[must_use]
+pub fn line(survey: &Survey, phases: &[Phase]) -> String {
+    let mut text = format!(
+        "mdt 1 file {} dir {} thr {}",
+        survey.files * u64::from(survey.threads),
+        survey.dirs,
+        survey.threads
+    );
+    for phase in phases {
+        text += &format!(" {} {:.2}", phase.name, phase.ops_per_second);
+    }
+    text
+}
+
+fn make_dir(link: &mut Link, name: &str) -> Result<NodeRef> {
+    let parent = NodeRef::bare(link.root);
+    let name = Name::new(name.as_bytes())?;
+    let new = NewNode { mode: 0o040_755, umask: 0, rdev: 0 };
+    let made = link.batch([Request::MkDir { parent, name: name.clone(), new }])?;
+    match made.first() {
+        Some(Ok(reply)) => Ok(Link::node(reply)),
+        Some(Err(Errno::EEXIST)) => Ok(Link::node(&link.call(Request::Lookup { parent, name })?)),
+        other => bail!("cannot make {name:?}: {other:?}"),
+    }
+}
+
+/// One thread's share of one test.
+struct Share {
+    start: Instant,
+    end: Instant,
+    latencies: Histogram<u64>,
+}
+
+/// One load thread: a session, a directory, and the files it made.
+struct Worker<'a> {
+    link: Link,
+    survey: &'a Survey,
+    dir: NodeRef,
+    thread: u32,
+    /// Filled by create, mkdir or lookup; getattr and setxattr go by number.
+    nodes: Vec<NodeRef>,
+}
+
+impl Worker<'_> {
+    fn run(&mut self, test: &str) -> Result<Share> {
+        let mut latencies = histogram();
+        let keeps = matches!(test, "create" | "mkdir" | "lookup");
+        if keeps {
+            self.nodes.clear();
+        }
+        let start = Instant::now();
+        let mut at = 0;
+        while at < self.survey.files {
+            let end = (at + self.survey.depth.max(1)).min(self.survey.files);
+            let requests = (at..end).map(|i| self.request(test, i)).collect::<Result<Vec<_>>>()?;
+            let sent = Instant::now();
+            for (i, outcome) in self.link.batch(requests)?.into_iter().enumerate() {
+                let reply = outcome.with_context(|| format!("{test} of file {}", at + i as u64))?;
+                if keeps {
+                    self.nodes.push(Link::node(&reply));
+                }
+            }
+            let nanos = u64::try_from(sent.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            latencies.saturating_record_n(nanos.max(1), end - at);
+            at = end;
+        }
+        Ok(Share { start, end: Instant::now(), latencies })
+    }
+
+    fn request(&self, test: &str, i: u64) -> Result<Request> {
+        // 20 bytes, as the memory figures assume.
+        let name = Name::new(format!("f{:04}.{i:014}", self.thread).as_bytes())?;
+        let parent = self.dir;
+        let node = || {
+            self.nodes
+                .get(i as usize)
+                .copied()
+                .context("getattr and setxattr need create or lookup before them")
+        };
+        Ok(match test {
+            "create" => {
+                Request::MkNod { parent, name, new: NewNode { mode: 0o100_644, umask: 0o022, rdev: 0 } }
+            }
+            "mkdir" => {
+                Request::MkDir { parent, name, new: NewNode { mode: 0o040_755, umask: 0o022, rdev: 0 } }
+            }
+            "lookup" => Request::Lookup { parent, name },
+            "getattr" => Request::GetAttr { node: node()? },
+            "setxattr" => {
+                let (name, value) = (Name::new(b"user.survey")?, b"1"[..].into());
+                Request::SetXattr { node: node()?, name, value, mode: XattrMode::Either }
+            }
+            "unlink" => Request::Unlink { parent, name },
+            "rmdir" => Request::RmDir { parent, name },
+            other => {
+                bail!("unknown test {other}: one of create, lookup, getattr, setxattr, unlink, mkdir, rmdir")
+            }
+        })
+    }
+}
+
+fn phase(workers: &mut [Worker<'_>], test: &str) -> Result<Phase> {
+    let barrier = Barrier::new(workers.len());
+    let cpu = cpu_seconds(std::process::id());
+    let shares: Vec<Result<Share>> = std::thread::scope(|scope| {
+        let handles: Vec<_> = workers
+            .iter_mut()
+            .map(|worker| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    barrier.wait();
+                    worker.run(test)
+                })
+            })
+            .collect();
+        handles.into_iter().map(|h| h.join().unwrap_or_else(|_| bail!("a load thread panicked"))).collect()
+    });
+    let mut total = histogram();
+    let (mut first, mut last) = (None::<Instant>, None::<Instant>);
+    for share in shares {
+        let share = share?;
+        total.add(share.latencies)?;
+        first = Some(first.map_or(share.start, |first| first.min(share.start)));
+        last = last.max(Some(share.end));
+    }
+    let elapsed = last.zip(first).map_or(Duration::ZERO, |(last, first)| last - first);
+    let used = cpu_seconds(std::process::id()).zip(cpu).map(|(after, before)| after - before);
+    Ok(Phase::new(test, &total, elapsed, used))
+}

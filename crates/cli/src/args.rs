@@ -1,0 +1,326 @@
+//! The command tree, as clap reads it. The structs here are the whole interface of this version: help,
+//! completion and man pages come from them.
+//!
+//! Absent: verbs of later versions (`later.rs` answers them), and any effect.
+
+use crate::output::Format;
+use crate::size;
+use clap::{Args, Parser, Subcommand, ValueHint};
+use std::path::PathBuf;
+
+/// One POSIX namespace, served by many metadata ranks.
+#[derive(Debug, Parser)]
+#[command(name = "pando", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(
+    after_help = "SOURCE is /DATA-DIR (served by the mount itself), unix:SOCK, or HOST[:7420][,HOST...][:/subdir]."
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Options every verb takes.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub struct Global {
+    /// How results are written
+    #[arg(long, global = true, value_enum, default_value_t = Format::Plain, value_name = "FORMAT")]
+    pub format: Format,
+    /// No messages on stderr except errors
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// More messages on stderr
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+    /// No colours
+    #[arg(long, global = true)]
+    pub no_color: bool,
+    /// The server to ask
+    #[arg(long, global = true, value_name = "SOURCE")]
+    pub cluster: Option<String>,
+    /// Configuration file of this process
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub conf: Option<PathBuf>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Make an empty folder a file system
+    Format(Format_),
+    /// Mount a file system; a data folder is made one if it is empty
+    Mount(Mount),
+    /// Unmount
+    Umount(Umount),
+    /// Serve a data folder to mounts on this and other hosts
+    Serve(Serve),
+    /// State of a server: cluster, services, data, journal
+    Status(Status),
+    /// Check a data folder that nobody serves
+    ///
+    /// Exit codes are those of fsck(8): 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage.
+    Fsck(Fsck),
+    /// Write a checkpoint and give back free space of the metadata store
+    Compact(Compact),
+    /// Consistent copies of a file system
+    #[command(subcommand)]
+    Backup(Backup),
+    /// Look into a journal
+    #[command(subcommand)]
+    Journal(Journal),
+    /// Settings of processes on this host (pando.toml)
+    #[command(subcommand)]
+    Config(Config),
+    /// Clients of a server
+    #[command(subcommand)]
+    Client(Client),
+    /// Version of this program and of the format it writes
+    Version,
+    /// Print a completion script
+    Completion(Completion),
+    /// Write the man pages into a folder
+    #[command(hide = true)]
+    Man(Man),
+    /// The last three steps of `make run`
+    #[command(hide = true)]
+    Demo(Demo),
+    /// A load that notes what was made durable, and its verification
+    #[command(hide = true, subcommand)]
+    Load(Load),
+}
+
+/// `format`.
+#[derive(Debug, Args)]
+pub struct Format_ {
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+    /// Name of the file system
+    #[arg(long, default_value = "pandofs")]
+    pub name: String,
+    /// Where metadata lies, if not in DIR
+    #[arg(long, value_name = "D", value_hint = ValueHint::DirPath)]
+    pub meta_dir: Option<PathBuf>,
+    /// Where the journal lies, if not in DIR
+    #[arg(long, value_name = "D", value_hint = ValueHint::DirPath)]
+    pub journal_dir: Option<PathBuf>,
+    /// Where file data lies, if not in DIR
+    #[arg(long, value_name = "D", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<PathBuf>,
+    /// Files up to this size are packed together
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = size::parse)]
+    pub small_file: u64,
+}
+
+/// `mount`.
+#[derive(Debug, Args)]
+#[command(override_usage = "pando mount [OPTIONS] SOURCE MNT\n       pando mount [OPTIONS] --data DIR MNT")]
+pub struct Mount {
+    /// Where the file system is, and where to put it
+    #[arg(num_args = 1..=2, required = true, value_names = ["SOURCE", "MNT"], value_hint = ValueHint::DirPath)]
+    pub places: Vec<String>,
+    /// The same as SOURCE
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data: Option<String>,
+    /// Stay in the foreground
+    #[arg(short)]
+    pub foreground: bool,
+    /// Mount options, separated by commas
+    #[arg(short, value_name = "OPTIONS")]
+    pub options: Vec<String>,
+    /// Give up after so many seconds
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    pub timeout: u64,
+    /// This process is the daemon: tells on stdout when the mount stands
+    #[arg(long, hide = true)]
+    pub daemon: bool,
+}
+
+/// `umount`.
+#[derive(Debug, Args)]
+pub struct Umount {
+    #[arg(value_name = "MNT", value_hint = ValueHint::DirPath)]
+    pub mountpoint: PathBuf,
+    /// At once; requests under way fail
+    #[arg(long, conflicts_with = "lazy")]
+    pub force: bool,
+    /// From the tree at once, served until the last file is closed
+    #[arg(long)]
+    pub lazy: bool,
+}
+
+/// `serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+    /// Where to listen, besides DIR/pando.sock
+    #[arg(long, value_name = "unix:PATH|HOST:PORT")]
+    pub listen: Vec<String>,
+    /// Listen on TCP without TLS: only on a trusted network
+    #[arg(long)]
+    pub insecure: bool,
+    #[arg(long, hide = true)]
+    pub ranks: Option<u16>,
+    #[arg(long, hide = true)]
+    pub metrics: Option<String>,
+    #[arg(long, hide = true)]
+    pub tls_cert: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    pub tls_key: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    pub tls_ca: Option<PathBuf>,
+}
+
+/// `status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// A path inside a mount: asks that mount's server
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub path: Option<PathBuf>,
+}
+
+/// `fsck`.
+#[derive(Debug, Args)]
+pub struct Fsck {
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+    /// Correct what can be corrected without losing anything
+    #[arg(long)]
+    pub repair: bool,
+}
+
+/// `compact`.
+#[derive(Debug, Args)]
+pub struct Compact {
+    /// The data folder (default: of the server that is found)
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub dir: Option<PathBuf>,
+}
+
+/// `backup`.
+#[derive(Debug, Subcommand)]
+pub enum Backup {
+    /// Copy the file system of a data folder, served or not, into one file
+    Create {
+        #[arg(value_hint = ValueHint::DirPath)]
+        dir: PathBuf,
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// What backups a folder holds
+    Ls {
+        #[arg(value_hint = ValueHint::DirPath)]
+        folder: PathBuf,
+    },
+    /// Read a backup whole and check every record
+    Verify {
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+    /// Make an empty folder the file system a backup holds
+    Restore {
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        #[arg(value_hint = ValueHint::DirPath)]
+        dir: PathBuf,
+    },
+}
+
+/// `journal`.
+#[derive(Debug, Subcommand)]
+pub enum Journal {
+    /// List the transactions in a data folder's journal
+    Inspect {
+        #[arg(value_hint = ValueHint::DirPath)]
+        dir: PathBuf,
+        /// The rank whose journal is meant
+        #[arg(long, default_value_t = 0)]
+        rank: u16,
+        /// Start at this position
+        #[arg(long, default_value_t = 0, value_name = "POSITION")]
+        from: u64,
+        /// Stop after so many transactions
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+    },
+}
+
+/// `config`.
+#[derive(Debug, Subcommand)]
+#[command(disable_help_subcommand = true)]
+pub enum Config {
+    /// Every setting with its value
+    Ls,
+    /// One setting's value
+    Get { key: String },
+    /// Write a setting into the configuration file
+    Set { key: String, value: String },
+    /// Take a setting out of the configuration file
+    Rm { key: String },
+    /// What a setting means; all of them without KEY
+    Help { key: Option<String> },
+}
+
+/// `client`.
+#[derive(Debug, Subcommand)]
+pub enum Client {
+    /// List the clients
+    Ls,
+    /// End a client's session: its mount gets errors from then on
+    Evict { id: u64 },
+    /// Everything known of one client
+    Info { id: u64 },
+}
+
+/// `completion`.
+#[derive(Debug, Args)]
+pub struct Completion {
+    pub shell: clap_complete::Shell,
+}
+
+/// `man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub dir: PathBuf,
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub mountpoint: PathBuf,
+    /// Files to make
+    #[arg(long, default_value_t = 20_000)]
+    pub files: u64,
+    /// Processes that work at once
+    #[arg(long, default_value_t = 4)]
+    pub processes: u64,
+}
+
+/// `load`.
+#[derive(Debug, Subcommand)]
+pub enum Load {
+    /// Write files one after the other, fsync each, and note each in ACK once it is durable
+    Write(LoadWrite),
+    /// Check that every noted file is there with its content
+    Verify { folder: PathBuf, ack: PathBuf },
+}
+
+/// `load write`.
+#[derive(Debug, Args)]
+pub struct LoadWrite {
+    pub folder: PathBuf,
+    /// Where to note the number of each durable file; on another file system
+    pub ack: PathBuf,
+    #[arg(long, default_value_t = 0)]
+    pub first: u64,
+    #[arg(long, default_value_t = u64::MAX)]
+    pub count: u64,
+    #[arg(long, default_value = "4K", value_parser = size::parse)]
+    pub bytes: u64,
+}

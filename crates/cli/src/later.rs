@@ -1,0 +1,117 @@
+//! Verbs and options that INTERFACE promises for later versions: typed, they say so and exit 2.
+//!
+//! Absent: these verbs in help, completion and man pages.
+
+use crate::problem::{Exit, Problem};
+use std::ffi::OsString;
+
+/// First words whose time has not come.
+const VERBS: &[&str] = &[
+    "health",
+    "fs",
+    "mds",
+    "auth",
+    "subtree",
+    "dirfrag",
+    "tell",
+    "quota",
+    "qos",
+    "snap",
+    "trash",
+    "mds_partitioner",
+    "balancer",
+    "top",
+    "stats",
+    "profile",
+    "perf",
+    "ops",
+    "info",
+    "summary",
+    "cache",
+    "warmup",
+    "rmr",
+    "clone",
+    "sync",
+    "scan",
+    "debug",
+    "scrub",
+    "damage",
+    "bench",
+];
+
+/// Options of present verbs whose time has not come.
+const OPTIONS: &[(&str, &[&str])] =
+    &[("serve", &["--ranks", "--metrics", "--tls-cert", "--tls-key", "--tls-ca"])];
+
+/// Whether the command line names something of a later version; the verb and the problem.
+#[must_use]
+pub fn check(args: &[OsString]) -> Option<(String, Problem)> {
+    let mut words = args.iter().skip(1).filter_map(|arg| arg.to_str());
+    let verb = first_verb(&mut words)?;
+    if VERBS.contains(&verb) {
+        return Some((verb.into(), not_yet("")));
+    }
+    let (_, options) = OPTIONS.iter().find(|(name, _)| *name == verb)?;
+    for word in words.take_while(|word| *word != "--") {
+        let name = word.split('=').next().unwrap_or(word);
+        if options.contains(&name) {
+            return Some((verb.into(), not_yet(name)));
+        }
+    }
+    None
+}
+
+/// Skips global options and their values.
+fn first_verb<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    while let Some(word) = words.next() {
+        match word {
+            "--format" | "--cluster" | "--conf" => drop(words.next()),
+            _ if word.starts_with('-') => {}
+            _ => return Some(word),
+        }
+    }
+    None
+}
+
+fn not_yet(option: &str) -> Problem {
+    let colon = if option.is_empty() { "" } else { ": " };
+    Problem::new(Exit::Usage, format!("{option}{colon}not in this version"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::CommandFactory;
+
+    fn text(line: &str) -> Option<String> {
+        let args: Vec<OsString> = line.split(' ').map(Into::into).collect();
+        check(&args).map(|(verb, problem)| problem.text(&verb))
+    }
+
+    #[test]
+    fn later_verbs_say_so() {
+        assert_eq!(text("pando health detail").as_deref(), Some("pando health: not in this version\n"));
+        assert_eq!(
+            text("pando --format json -q quota get /").as_deref(),
+            Some("pando quota: not in this version\n")
+        );
+        let serve = text("pando serve /d --tls-cert=x");
+        assert_eq!(serve.as_deref(), Some("pando serve: --tls-cert: not in this version\n"));
+    }
+
+    #[test]
+    fn present_verbs_pass() {
+        assert_eq!(text("pando status"), None);
+        assert_eq!(text("pando --cluster fs status"), None);
+        assert_eq!(text("pando serve /d --listen unix:/x"), None);
+    }
+
+    #[test]
+    fn no_verb_is_both_present_and_later() {
+        let command = Cli::command();
+        for verb in command.get_subcommands() {
+            assert!(!VERBS.contains(&verb.get_name()), "{}", verb.get_name());
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The binary `pando`: hands its arguments to the room and exits with the code it gets.
+//!
+//! Absent: everything else.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(cli::run(std::env::args_os().collect()))
+}

@@ -1,0 +1,173 @@
+//! SOURCE: where a file system is: a data folder, a unix socket, or hosts. One text everywhere: on the
+//! command line, in $PANDO_CLUSTER, in pando.toml, in fstab.
+//!
+//! Absent: looking for a server when nobody said where (`discover.rs`).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The TCP port of a server when none is given.
+pub const PORT: u16 = 7420;
+
+/// Where a file system is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A data folder: the file system is served by the process that mounts it.
+    Folder(PathBuf),
+    Unix(PathBuf),
+    /// Hosts in the order to try; `subdir` is mounted as the root.
+    Tcp {
+        hosts: Vec<(String, u16)>,
+        subdir: Option<String>,
+    },
+}
+
+impl Source {
+    /// Reads a SOURCE. A bare word is a folder if there is such a folder here, else a host.
+    ///
+    /// # Errors
+    /// A sentence that names what cannot be read.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("an empty source".into());
+        }
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path {
+                "" => Err(format!("{text}: no socket path after unix:")),
+                _ => Ok(Self::Unix(path.into())),
+            };
+        }
+        if text.starts_with(['/', '.']) || Path::new(text).is_dir() || is_relative_path(text) {
+            return Ok(Self::Folder(text.into()));
+        }
+        Self::parse_hosts(text)
+    }
+
+    fn parse_hosts(text: &str) -> Result<Self, String> {
+        let (hosts, subdir) = match text.find(":/") {
+            Some(at) => (&text[..at], Some(text[at + 1..].to_string())),
+            None => (text, None),
+        };
+        let hosts = hosts.split(',').map(host_and_port).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::Tcp { hosts, subdir: subdir.filter(|path| path != "/") })
+    }
+
+    /// The same place, independent of the current directory.
+    #[must_use]
+    pub fn absolute(self) -> Self {
+        let whole = |path: PathBuf| {
+            let tidy = path.canonicalize().or_else(|_| std::path::absolute(&path));
+            tidy.unwrap_or(path)
+        };
+        match self {
+            Self::Folder(path) => Self::Folder(whole(path)),
+            Self::Unix(path) => Self::Unix(whole(path)),
+            tcp @ Self::Tcp { .. } => tcp,
+        }
+    }
+
+    /// The socket on which the server of this source answers; `None` for hosts.
+    #[must_use]
+    pub fn socket(&self) -> Option<PathBuf> {
+        match self {
+            Self::Folder(dir) => Some(dir.join("pando.sock")),
+            Self::Unix(path) => Some(path.clone()),
+            Self::Tcp { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(path) => write!(f, "{}", path.display()),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp { hosts, subdir } => {
+                for (index, (host, port)) in hosts.iter().enumerate() {
+                    let comma = if index > 0 { "," } else { "" };
+                    match host.contains(':') {
+                        true => write!(f, "{comma}[{host}]:{port}")?,
+                        false => write!(f, "{comma}{host}:{port}")?,
+                    }
+                }
+                match subdir {
+                    Some(path) => write!(f, ":{path}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// `a/b` is a path; `host:/b` and `host:7420` are not.
+fn is_relative_path(text: &str) -> bool {
+    text.find('/').is_some_and(|slash| !text[..slash].contains([':', ',']))
+}
+
+/// `HOST`, `HOST:PORT`, `[V6]`, `[V6]:PORT`.
+///
+/// # Errors
+/// A sentence that names the text.
+pub fn host_and_port(text: &str) -> Result<(String, u16), String> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, rest) = rest.split_once(']').ok_or_else(|| format!("{text}: no closing bracket"))?;
+            (host, rest.strip_prefix(':'))
+        }
+        None => match text.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == '/') {
+        return Err(format!("{text}: not a host name"));
+    }
+    match port {
+        None => Ok((host.into(), PORT)),
+        Some(port) => match port.parse::<u16>() {
+            Ok(number) if number > 0 => Ok((host.into(), number)),
+            _ => Err(format!("{text}: {port} is not a port")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(hosts: &[(&str, u16)], subdir: Option<&str>) -> Source {
+        let hosts = hosts.iter().map(|(host, port)| ((*host).to_string(), *port)).collect();
+        Source::Tcp { hosts, subdir: subdir.map(Into::into) }
+    }
+
+    #[test]
+    fn every_form_is_read_and_written_back() {
+        let cases = [
+            ("/srv/pando", Source::Folder("/srv/pando".into())),
+            ("./pando-data", Source::Folder("./pando-data".into())),
+            ("a/b", Source::Folder("a/b".into())),
+            ("unix:/run/pando/a.sock", Source::Unix("/run/pando/a.sock".into())),
+            ("h1:7420", tcp(&[("h1", 7420)], None)),
+            ("h1:7420,h2:7421:/home", tcp(&[("h1", 7420), ("h2", 7421)], Some("/home"))),
+            ("[::1]:9", tcp(&[("::1", 9)], None)),
+        ];
+        for (text, source) in cases {
+            assert_eq!(Source::parse(text), Ok(source.clone()), "{text}");
+            assert_eq!(source.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        assert_eq!(Source::parse("some-host"), Ok(tcp(&[("some-host", PORT)], None)));
+        assert_eq!(Source::parse("some-host:/"), Ok(tcp(&[("some-host", PORT)], None)));
+        assert_eq!(Source::parse("h:/x/y"), Ok(tcp(&[("h", PORT)], Some("/x/y"))));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for text in ["", "unix:", "h:0", "h:99999", "h:port", "[::1", ",h", "a b"] {
+            assert!(Source::parse(text).is_err(), "{text}");
+        }
+    }
+}

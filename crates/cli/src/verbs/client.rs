@@ -1,0 +1,85 @@
+//! `pando client`: who has sessions with a server.
+//!
+//! Absent: columns this version cannot fill (CAPS, DIRTY, OPS/s, LATE): they show `-`.
+
+use crate::args::Client;
+use crate::output::{Output, table};
+use crate::problem::{Exit, Problem, Verdict};
+use crate::source::Source;
+use crate::{ANSWER_TIME, admin};
+use serde_json::{Value, json};
+
+const COLUMNS: [&str; 9] = ["ID", "HOST", "MOUNT", "USER", "CAPS", "DIRTY", "OPS/s", "LATE", "AGE"];
+
+/// Runs the verb.
+///
+/// # Errors
+/// No server, no answer, no such client (exit 5).
+pub fn run(verb: &Client, source: Result<Source, Problem>, out: &Output) -> Verdict {
+    let source = source?;
+    match verb {
+        Client::Ls => {
+            let answer = admin::ask(&source, &json!({"cmd": "client ls"}), ANSWER_TIME)?;
+            out.result(&listing(&answer), answer);
+        }
+        Client::Evict { id } => {
+            let answer = admin::ask(&source, &json!({"cmd": "client evict", "id": id}), ANSWER_TIME)?;
+            out.result(&format!("evicted client {id}"), answer);
+        }
+        Client::Info { id } => {
+            let answer = admin::ask(&source, &json!({"cmd": "client ls"}), ANSWER_TIME)?;
+            let client = clients(&answer).iter().find(|client| client["id"] == *id).cloned();
+            let client = client.ok_or_else(|| Problem::new(Exit::State, format!("no client {id}")))?;
+            out.result(&pairs(&client), client);
+        }
+    }
+    Ok(0)
+}
+
+fn clients(answer: &Value) -> &[Value] {
+    answer.get("clients").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+fn listing(answer: &Value) -> String {
+    let mut rows = vec![COLUMNS.iter().map(|name| (*name).to_string()).collect()];
+    for client in clients(answer) {
+        let cell = |key: &str| client.get(key).map_or_else(|| "-".into(), shown);
+        let age = client.get("age_ms").and_then(Value::as_u64).map_or_else(|| "-".into(), age);
+        let mut row = vec![cell("id"), cell("host"), cell("mount"), cell("user")];
+        row.extend(["caps", "dirty", "ops", "late"].map(cell));
+        row.push(age);
+        rows.push(row);
+    }
+    table(&rows)
+}
+
+fn pairs(client: &Value) -> String {
+    let Some(object) = client.as_object() else { return String::new() };
+    object.iter().map(|(key, value)| format!("{key}: {}\n", shown(value))).collect()
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), Into::into)
+}
+
+fn age(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0..=119 => format!("{seconds}s"),
+        120..=7_199 => format!("{}m", seconds / 60),
+        7_200..=172_799 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_columns_are_those_promised() {
+        let answer = json!({"clients": [{"id": 4, "host": "a", "mount": "/m", "user": 0, "age_ms": 61_000}]});
+        let expected = "ID  HOST  MOUNT  USER  CAPS  DIRTY  OPS/s  LATE  AGE\n4   a     /m     0     -     -      -      -     61s\n";
+        assert_eq!(listing(&answer), expected);
+    }
+}

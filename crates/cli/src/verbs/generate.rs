@@ -1,0 +1,81 @@
+//! What is generated from the command tree: completion scripts, man pages, the version text.
+//!
+//! Absent: anything about a file system.
+
+use crate::args::{Cli, Completion};
+use crate::output::Output;
+use crate::problem::{Problem, Verdict};
+use clap::CommandFactory;
+use serde_json::json;
+use std::path::Path;
+
+/// `pando version`.
+///
+/// # Errors
+/// None.
+pub fn version(out: &Output) -> Verdict {
+    let (version, format) = (env!("CARGO_PKG_VERSION"), proto::fsrecord::FORMAT);
+    let protocol = proto::message::PROTOCOL;
+    let text = format!("pando {version} (format {format}, protocol {protocol})");
+    out.result(&text, json!({"version": version, "format": format, "protocol": protocol}));
+    Ok(0)
+}
+
+/// `pando completion SHELL`.
+///
+/// # Errors
+/// None.
+pub fn completion(args: &Completion) -> Verdict {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "pando", &mut text);
+    crate::output::write_out(&String::from_utf8_lossy(&text));
+    Ok(0)
+}
+
+/// `pando man FOLDER`: pando.1, one page per verb, and mount.fuse.pando.8.
+///
+/// # Errors
+/// The file system's.
+pub fn man(folder: &Path, out: &Output) -> Verdict {
+    let failed = |error: std::io::Error| Problem::io(folder.display(), &error);
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let mut command = Cli::command();
+    command.build();
+    let mut pages = vec![("pando".to_string(), command.clone())];
+    collect(&command, "pando", &mut pages);
+    for (name, command) in &pages {
+        let mut page = Vec::new();
+        let title: &'static str = Box::leak(name.clone().into_boxed_str());
+        clap_mangen::Man::new(command.clone().name(title)).render(&mut page).map_err(failed)?;
+        std::fs::write(folder.join(format!("{name}.1")), page).map_err(failed)?;
+    }
+    std::fs::write(folder.join("mount.fuse.pando.8"), HELPER_PAGE).map_err(failed)?;
+    out.say(&format!("wrote {} pages into {}", pages.len() + 1, folder.display()));
+    Ok(0)
+}
+
+fn collect(command: &clap::Command, prefix: &str, pages: &mut Vec<(String, clap::Command)>) {
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help") {
+        let name = format!("{prefix}-{}", verb.get_name());
+        pages.push((name.clone(), verb.clone()));
+        collect(verb, &name, pages);
+    }
+}
+
+const HELPER_PAGE: &str = r".TH mount.fuse.pando 8
+.SH NAME
+mount.fuse.pando \- mount a PandoFS file system from fstab
+.SH SYNOPSIS
+.B mount \-t fuse.pando
+.I SOURCE MNT
+[\-o OPTIONS]
+.SH DESCRIPTION
+Called by mount(8). SOURCE and OPTIONS are those of
+.BR pando\-mount (1).
+It never creates a file system: a disk that is not mounted must not become an empty one.
+.SH EXIT STATUS
+0 when mounted, 1 for a wrong command line, 32 when the mount failed.
+.SH SEE ALSO
+.BR pando\-mount (1),
+.BR fstab (5)
+";

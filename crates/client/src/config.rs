@@ -1,0 +1,64 @@
+//! What a client machine is told at construction, and every limit it keeps.
+//!
+//! Absent: mount options; the edges translate them.
+
+use proto::message::ClientInfo;
+
+/// How a client behaves for its whole life.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientConfig {
+    pub info: ClientInfo,
+    /// Keep unanswered requests, to send them again after a reconnect. Off where the connection lasts
+    /// exactly as long as the rank (one process): nothing could be resumed, and payloads need no copy.
+    pub retry: bool,
+    /// After an eviction go on in a new session (`recover_session=clean`): locks are lost and said to
+    /// be. Otherwise the client ends (`recover_session=no`).
+    pub recover_clean: bool,
+    pub limits: Limits,
+}
+
+/// Every queue and table has a bound; at the bound the named answer is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests at the rank at once, lock waits apart. More wait here.
+    pub in_flight_max: usize,
+    /// Lock waits at the rank at once. Beyond: ENOLCK.
+    pub lock_waits_max: usize,
+    /// Requests waiting here. Beyond: EAGAIN.
+    pub queued_max: usize,
+    /// Distance between the oldest unanswered tid and the newest: what the rank has to remember
+    /// results for. A lock wait that falls behind is renewed under a new tid.
+    pub tid_span_max: u64,
+    /// Inodes open at once. Beyond: ENFILE.
+    pub open_inodes_max: usize,
+    /// Ranges locked at once. Beyond: ENOLCK.
+    pub locks_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            in_flight_max: 256,
+            lock_waits_max: 4096,
+            queued_max: 65_536,
+            tid_span_max: 65_536,
+            open_inodes_max: 1 << 20,
+            locks_max: 1 << 16,
+        }
+    }
+}
+
+impl Limits {
+    /// Small enough that every bound is met in every test.
+    #[must_use]
+    pub const fn tiny() -> Self {
+        Self {
+            in_flight_max: 2,
+            lock_waits_max: 2,
+            queued_max: 8,
+            tid_span_max: 6,
+            open_inodes_max: 4,
+            locks_max: 8,
+        }
+    }
+}

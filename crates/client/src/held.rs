@@ -1,0 +1,136 @@
+//! What the client holds at the rank: opens and locks per inode. It is what a resumed session claims
+//! back, and what is lost with an evicted one.
+//!
+//! Absent: what the kernel has open; the edges count that.
+
+use crate::ranges::Ranges;
+use proto::message::ClientMsg;
+use proto::reply::{Outcome, Reply};
+use proto::request::Request;
+use proto::{Attr, Ino, NodeRef};
+use std::collections::BTreeMap;
+
+/// One inode's holdings.
+#[derive(Clone, Debug, Default)]
+struct Holding {
+    node: NodeRef,
+    opens: u32,
+    locks: Ranges,
+    /// Locks were lost with an evicted session: data operations fail until the last open ends, because
+    /// their caller believes to be alone.
+    lost: bool,
+}
+
+/// Everything held, by inode.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    inodes: BTreeMap<Ino, Holding>,
+    locks: usize,
+}
+
+impl Held {
+    pub(crate) const fn new() -> Self {
+        Self { inodes: BTreeMap::new(), locks: 0 }
+    }
+
+    pub(crate) fn inodes(&self) -> usize {
+        self.inodes.len()
+    }
+
+    pub(crate) const fn locks(&self) -> usize {
+        self.locks
+    }
+
+    pub(crate) fn opens(&self, ino: Ino) -> u32 {
+        self.inodes.get(&ino).map_or(0, |holding| holding.opens)
+    }
+
+    /// Whether a request must fail because locks it may rely on were lost.
+    pub(crate) fn is_lost(&self, request: &Request) -> bool {
+        let node = match request {
+            Request::Read { node, .. }
+            | Request::Write { node, .. }
+            | Request::Fallocate { node, .. }
+            | Request::Fsync { node, .. }
+            | Request::SetLock { node, .. } => node,
+            Request::CopyRange { source, target, .. } => {
+                return self.lost_ino(source.ino) || self.lost_ino(target.ino);
+            }
+            _ => return false,
+        };
+        self.lost_ino(node.ino)
+    }
+
+    fn lost_ino(&self, ino: Ino) -> bool {
+        self.inodes.get(&ino).is_some_and(|holding| holding.lost)
+    }
+
+    /// Keeps the books after an answer.
+    pub(crate) fn on_answer(&mut self, request: &Request, outcome: &Outcome) {
+        match (request, outcome) {
+            (
+                Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. },
+                Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
+            ) => self.opened(attr),
+            // ESTALE and the like: the rank has no such open, so there is nothing to claim back.
+            (Request::Release { node, count }, _) => self.released(node.ino, *count),
+            (Request::SetLock { node, lock, .. }, Ok(_)) => {
+                self.with_locks(*node, |ranges| ranges.apply(*lock));
+            }
+            (Request::ReleaseLocks { node, flock, owner }, Ok(_)) => {
+                self.with_locks(*node, |ranges| ranges.release(*flock, *owner));
+            }
+            _ => {}
+        }
+    }
+
+    fn opened(&mut self, attr: &Attr) {
+        let node = NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash };
+        let holding = self.inodes.entry(attr.ino).or_default();
+        holding.node = node;
+        holding.opens = holding.opens.saturating_add(1);
+    }
+
+    fn released(&mut self, ino: Ino, count: u32) {
+        let Some(holding) = self.inodes.get_mut(&ino) else { return };
+        holding.opens = holding.opens.saturating_sub(count);
+        if holding.opens == 0 {
+            holding.lost = false;
+        }
+        self.drop_if_empty(ino);
+    }
+
+    fn with_locks(&mut self, node: NodeRef, change: impl FnOnce(&mut Ranges)) {
+        let holding = self.inodes.entry(node.ino).or_insert_with(|| Holding { node, ..Holding::default() });
+        let before = holding.locks.as_slice().len();
+        change(&mut holding.locks);
+        self.locks = self.locks + holding.locks.as_slice().len() - before;
+        self.drop_if_empty(node.ino);
+    }
+
+    fn drop_if_empty(&mut self, ino: Ino) {
+        let empty = |h: &Holding| h.opens == 0 && h.locks.as_slice().is_empty() && !h.lost;
+        if self.inodes.get(&ino).is_some_and(empty) {
+            self.inodes.remove(&ino);
+        }
+    }
+
+    /// The session is gone and its locks with it; opens are claimed anew.
+    pub(crate) fn lose_locks(&mut self) {
+        self.locks = 0;
+        for holding in self.inodes.values_mut() {
+            holding.lost |= !holding.locks.as_slice().is_empty() && holding.opens > 0;
+            holding.locks = Ranges::default();
+        }
+        self.inodes.retain(|_, holding| holding.opens > 0);
+    }
+
+    /// The claims of a resumed session, in inode order.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = ClientMsg> + '_ {
+        self.inodes.values().map(|holding| ClientMsg::Reclaim {
+            node: holding.node,
+            count: holding.opens,
+            locks: holding.locks.as_slice().to_vec(),
+        })
+    }
+}

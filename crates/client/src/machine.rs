@@ -1,0 +1,373 @@
+//! The client machine: one session with one rank. It numbers requests, keeps those without an answer,
+//! says Hello again after each break of the connection, claims back what it held, and repeats.
+//!
+//! Absent: capabilities, caches and asynchronous operations; choosing among ranks; reconnecting, which
+//! the driver does.
+
+mod session;
+#[cfg(test)]
+mod tests;
+
+use crate::config::ClientConfig;
+use crate::held::Held;
+use crate::input::{CallId, Input, Waiting};
+use crate::output::Output;
+use crate::window::{Pending, Window};
+use proto::message::{ClientMsg, ServerMsg};
+use proto::reply::Outcome;
+use proto::request::{LockKind, Request};
+use proto::{Cred, Errno, Ino, SessionId, Tid};
+use std::collections::VecDeque;
+use stdx::{Machine, Mono, Now, Outbox};
+
+type Out = Outbox<Output>;
+
+/// Where the connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    Down,
+    /// Hello was sent.
+    Greeting,
+    Up,
+}
+
+/// Where the client is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Serving,
+    /// Takes no new calls; ends when the last one is answered.
+    Closing,
+    Over,
+}
+
+/// A call that was not sent yet.
+#[derive(Clone, Debug)]
+struct Queued {
+    call: CallId,
+    cred: Cred,
+    request: Request,
+}
+
+/// The client machine. One input per step; the outputs are carried out in order before the next.
+///
+/// Every call is in exactly one place until its one answer: `lane` or `queue` (not sent), or `window`
+/// (sent). A disconnect moves nothing: what is in the window is sent again under its tid, and the rank
+/// tells from the tid whether it was executed.
+#[derive(Clone, Debug)]
+pub struct Client {
+    config: ClientConfig,
+    link: Link,
+    life: Life,
+    window: Window,
+    /// What releases something or waits at the rank without using it: never behind the credit limit,
+    /// else callers that wait for a lock could keep its holder from unlocking.
+    lane: VecDeque<Queued>,
+    queue: VecDeque<Queued>,
+    /// Empty without `retry`: what cannot be claimed back needs no book.
+    held: Held,
+    /// 0: none yet.
+    session: SessionId,
+    fsid: [u8; 16],
+    root: Ino,
+    renew_every_ns: u64,
+    renew_at: Option<Mono>,
+    ttl_ns: u64,
+    /// Everything handed out with a time to live has run out by then.
+    ttl_ends: Mono,
+    /// When to answer `Share`.
+    shared_at: Option<Mono>,
+}
+
+impl Machine for Client {
+    type Input = Input;
+    type Output = Output;
+
+    fn step(&mut self, now: Now, input: Input, out: &mut Out) {
+        match input {
+            Input::Call { call, cred, request } => self.on_call(Queued { call, cred, request }, out),
+            Input::Interrupt { call } => self.on_interrupt(call, out),
+            Input::Connected => self.on_connected(out),
+            Input::Disconnected => self.on_disconnected(now.mono, out),
+            Input::Message(message) => self.on_message(now.mono, message, out),
+            Input::Tick => self.on_tick(now.mono, out),
+            Input::Close => self.on_close(out),
+        }
+        self.pump(out);
+        self.finish(out);
+    }
+
+    fn deadline(&self) -> Option<Mono> {
+        match (self.renew_at, self.shared_at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}
+
+impl Client {
+    /// A client that has no connection yet.
+    #[must_use]
+    pub const fn new(config: ClientConfig) -> Self {
+        Self {
+            config,
+            link: Link::Down,
+            life: Life::Serving,
+            window: Window::new(),
+            lane: VecDeque::new(),
+            queue: VecDeque::new(),
+            held: Held::new(),
+            session: SessionId(0),
+            fsid: [0; 16],
+            root: Ino::ROOT,
+            renew_every_ns: 0,
+            renew_at: None,
+            ttl_ns: 0,
+            ttl_ends: Mono(0),
+            shared_at: None,
+        }
+    }
+
+    /// The session, 0 before the first Welcome.
+    #[must_use]
+    pub const fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The file system's id, zeros before the first Welcome.
+    #[must_use]
+    pub const fn fsid(&self) -> [u8; 16] {
+        self.fsid
+    }
+
+    /// The directory this session calls root.
+    #[must_use]
+    pub const fn root(&self) -> Ino {
+        self.root
+    }
+
+    /// Opens of `ino` that a resume would claim back.
+    #[must_use]
+    pub fn opens(&self, ino: Ino) -> u32 {
+        self.held.opens(ino)
+    }
+
+    /// Requests at the rank without an answer, oldest first.
+    pub fn waiting(&self) -> impl Iterator<Item = Waiting> + '_ {
+        self.window.waiting()
+    }
+
+    /// Calls that were not sent yet.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.lane.len() + self.queue.len()
+    }
+
+    fn on_call(&mut self, queued: Queued, out: &mut Out) {
+        if let Some(errno) = self.refusal(&queued.request) {
+            return answer(out, queued.call, Err(errno));
+        }
+        if is_uncredited(&queued.request) { &mut self.lane } else { &mut self.queue }.push_back(queued);
+    }
+
+    /// Why a call is answered without asking the rank.
+    fn refusal(&self, request: &Request) -> Option<Errno> {
+        let limits = &self.config.limits;
+        if self.life != Life::Serving {
+            return Some(Errno::ESHUTDOWN);
+        }
+        if self.queued() >= limits.queued_max {
+            return Some(Errno::EAGAIN);
+        }
+        if is_lock_wait(request) {
+            let unsent = self.lane.iter().filter(|queued| is_lock_wait(&queued.request)).count();
+            if self.window.lock_waits() + unsent >= limits.lock_waits_max {
+                return Some(Errno::ENOLCK);
+            }
+        }
+        if self.held.is_lost(request) {
+            return Some(Errno::EIO);
+        }
+        match request {
+            Request::Open { node, .. } if self.held.opens(node.ino) > 0 => None,
+            Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. } => {
+                (self.held.inodes() >= limits.open_inodes_max).then_some(Errno::ENFILE)
+            }
+            Request::SetLock { lock, .. } if lock.kind != LockKind::Unlock => {
+                (self.held.locks() >= limits.locks_max).then_some(Errno::ENOLCK)
+            }
+            _ => None,
+        }
+    }
+
+    fn on_interrupt(&mut self, call: CallId, out: &mut Out) {
+        // Only a wait for a lock gives up: anything else is answered soon, and half done is not done.
+        if let Some(at) = self.lane.iter().position(|q| q.call == call && is_lock_wait(&q.request)) {
+            self.lane.remove(at);
+            return answer(out, call, Err(Errno::EINTR));
+        }
+        let link = self.link;
+        let found = self.window.iter_mut().find(|(_, p)| p.call == call && p.lock_wait && !p.cancelled);
+        if let Some((tid, pending)) = found {
+            pending.cancelled = true;
+            // A renewing one was told already; while the link is down, the resume tells.
+            if link == Link::Up && !pending.renewing {
+                out.push(Output::Send(ClientMsg::Cancel { tid }));
+            }
+        }
+    }
+
+    fn on_message(&mut self, now: Mono, message: ServerMsg, out: &mut Out) {
+        if self.life == Life::Over {
+            return;
+        }
+        match (message, self.link) {
+            (ServerMsg::Welcome { .. }, Link::Down | Link::Up) | (_, Link::Down) => {}
+            (message @ ServerMsg::Welcome { .. }, Link::Greeting) => self.on_welcome(now, message, out),
+            (ServerMsg::Refused { reason, .. }, _) => self.end(reason, out),
+            (ServerMsg::Reply { tid, outcome }, Link::Up) => self.on_reply(tid, outcome, out),
+            (ServerMsg::Share, Link::Up) => self.on_share(now, out),
+            (ServerMsg::Sole, Link::Up) => self.on_sole(out),
+            // Only an operator's connection asks.
+            (ServerMsg::Admin { .. }, _) => {}
+            (ServerMsg::Reply { .. } | ServerMsg::Share | ServerMsg::Sole, Link::Greeting) => {}
+        }
+    }
+
+    fn on_reply(&mut self, tid: Tid, outcome: Outcome, out: &mut Out) {
+        // Unknown: answered before a reconnect, and answered again because the retry crossed it.
+        let Some(pending) = self.window.remove(tid) else { return };
+        let renew = pending.renewing && !pending.cancelled && outcome == Err(Errno::EINTR);
+        match pending.kept {
+            Some(kept) if renew && self.life == Life::Serving => {
+                let (cred, request) = *kept;
+                self.lane.push_back(Queued { call: pending.call, cred, request });
+            }
+            kept => {
+                if let (Some(kept), true) = (kept, self.config.retry) {
+                    self.held.on_answer(&kept.1, &outcome);
+                }
+                answer(out, pending.call, outcome);
+            }
+        }
+    }
+
+    /// Sends what may be sent.
+    fn pump(&mut self, out: &mut Out) {
+        if self.link != Link::Up {
+            return;
+        }
+        while self.window.span() < self.config.limits.tid_span_max {
+            let credit = self.window.credited() < self.config.limits.in_flight_max;
+            let next = match self.lane.pop_front() {
+                Some(queued) => Some(queued),
+                None if credit => self.queue.pop_front(),
+                None => None,
+            };
+            let Some(queued) = next else { return };
+            self.send(queued, out);
+        }
+        self.renew_oldest(out);
+    }
+
+    fn send(&mut self, queued: Queued, out: &mut Out) {
+        let Queued { call, cred, request } = queued;
+        let lock_wait = is_lock_wait(&request);
+        let keep = self.config.retry || lock_wait;
+        let kept = keep.then(|| Box::new((cred.clone(), request.clone())));
+        let pending = Pending { call, kept, lock_wait, cancelled: false, renewing: false };
+        let tid = self.window.insert(pending);
+        let floor = self.window.floor();
+        out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
+    }
+
+    /// The window is as wide as it may be. If a wait for a lock holds it open (for hours, perhaps), it
+    /// is cancelled and waits on under a younger tid, so that the rank can forget older results.
+    fn renew_oldest(&mut self, out: &mut Out) {
+        if self.lane.is_empty() && self.queue.is_empty() {
+            return;
+        }
+        if let Some((tid, pending)) = self.window.oldest()
+            && pending.lock_wait
+            && !pending.renewing
+            && !pending.cancelled
+        {
+            pending.renewing = true;
+            out.push(Output::Send(ClientMsg::Cancel { tid }));
+        }
+    }
+
+    fn on_close(&mut self, out: &mut Out) {
+        if self.life != Life::Serving {
+            return;
+        }
+        self.life = Life::Closing;
+        if self.link != Link::Up {
+            // Nobody to say goodbye to; the rank ends the session with its lease.
+            return self.fail_all(Errno::EIO, out);
+        }
+        let (waits, rest) = std::mem::take(&mut self.lane).into_iter().partition(|q| is_lock_wait(&q.request));
+        self.lane = rest;
+        let waits: VecDeque<Queued> = waits;
+        for queued in waits {
+            answer(out, queued.call, Err(Errno::EINTR));
+        }
+        for (tid, pending) in self.window.iter_mut().filter(|(_, p)| p.lock_wait && !p.cancelled) {
+            pending.cancelled = true;
+            out.push(Output::Send(ClientMsg::Cancel { tid }));
+        }
+    }
+
+    /// Closing ends when nothing is unanswered.
+    fn finish(&mut self, out: &mut Out) {
+        if self.life == Life::Closing && self.window.is_empty() && self.queued() == 0 {
+            if self.link == Link::Up {
+                out.push(Output::Send(ClientMsg::Goodbye));
+            }
+            self.life = Life::Over;
+            self.renew_at = None;
+            self.shared_at = None;
+            out.push(Output::Closed);
+        }
+    }
+
+    /// Answers everything that has no answer: what may have been executed with `sent`.
+    fn fail_all(&mut self, sent: Errno, out: &mut Out) {
+        for pending in self.window.take_all().into_values() {
+            answer(out, pending.call, Err(sent));
+        }
+        for queued in self.lane.drain(..).chain(self.queue.drain(..)) {
+            answer(out, queued.call, Err(Errno::ESHUTDOWN));
+        }
+    }
+
+    /// There will be no session any more.
+    fn end(&mut self, reason: String, out: &mut Out) {
+        let closing = self.life == Life::Closing;
+        self.life = Life::Over;
+        self.link = Link::Down;
+        self.renew_at = None;
+        self.shared_at = None;
+        self.fail_all(Errno::EIO, out);
+        self.stop_ttl(out);
+        out.push(Output::Refused { reason });
+        if closing {
+            out.push(Output::Closed);
+        }
+    }
+}
+
+fn answer(out: &mut Out, call: CallId, outcome: Outcome) {
+    out.push(Output::Answer { call, outcome });
+}
+
+const fn is_lock_wait(request: &Request) -> bool {
+    matches!(request, Request::SetLock { wait: true, lock, .. } if !matches!(lock.kind, LockKind::Unlock))
+}
+
+const fn is_uncredited(request: &Request) -> bool {
+    match request {
+        Request::Release { .. } | Request::ReleaseLocks { .. } => true,
+        Request::SetLock { wait, lock, .. } => *wait || matches!(lock.kind, LockKind::Unlock),
+        _ => false,
+    }
+}

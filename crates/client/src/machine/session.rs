@@ -1,0 +1,142 @@
+//! The session's side of the machine: greeting, resuming, lease, and what a sole client may cache.
+//!
+//! Absent: requests and answers (`machine.rs`).
+
+use super::{Client, Life, Link, Out, answer};
+use crate::output::Output;
+use proto::message::{ClientMsg, PROTOCOL, SOLE_TTL_MS, ServerMsg};
+use proto::{Errno, SessionId};
+use stdx::Mono;
+use stdx::time::MS;
+
+const SOLE_TTL_NS: u64 = SOLE_TTL_MS * MS;
+
+impl Client {
+    pub(super) fn on_connected(&mut self, out: &mut Out) {
+        if self.life == Life::Over || self.link != Link::Down {
+            return;
+        }
+        self.link = Link::Greeting;
+        let info = self.config.info.clone();
+        out.push(Output::Send(ClientMsg::Hello { protocol: PROTOCOL, session: self.session, info }));
+    }
+
+    pub(super) fn on_disconnected(&mut self, now: Mono, out: &mut Out) {
+        if self.life == Life::Over || self.link == Link::Down {
+            return;
+        }
+        if !self.config.retry {
+            return self.end("the rank is gone".to_owned(), out);
+        }
+        self.link = Link::Down;
+        self.renew_at = None;
+        self.shared_at = None;
+        // The rank may admit others once the lease is over; nothing may outlive that here.
+        self.ends_ttl(now, out);
+        if self.life == Life::Closing {
+            self.fail_all(Errno::EIO, out);
+        }
+    }
+
+    pub(super) fn on_welcome(&mut self, now: Mono, message: ServerMsg, out: &mut Out) {
+        let ServerMsg::Welcome { protocol, session, fsid, resumed, lease_ms, sole, root, .. } = message else {
+            return;
+        };
+        if protocol != PROTOCOL {
+            return self.end(format!("the server speaks protocol {protocol}, not {PROTOCOL}"), out);
+        }
+        let former = std::mem::replace(&mut self.session, session);
+        let known = former == SessionId(0) || (resumed && former == session);
+        if !known && !self.config.recover_clean {
+            return self.end(format!("session {} was evicted", former.0), out);
+        }
+        (self.fsid, self.root, self.link) = (fsid, root, Link::Up);
+        // A third of the lease: two renewals may be late before it ends.
+        self.renew_every_ns = u64::from(lease_ms) * MS / 3;
+        self.renew_at = Some(now.after(self.renew_every_ns));
+        self.ttl_ns = if sole { SOLE_TTL_NS } else { 0 };
+        out.push(Output::Ready { ttl_ns: self.ttl_ns });
+        if !known {
+            self.start_over(out);
+        }
+        if former != SessionId(0) {
+            self.resume(out);
+        }
+    }
+
+    /// The former session was evicted. What it sent is unknown: executed or not, nobody remembers; the
+    /// callers get EIO. Its locks may belong to others by now.
+    fn start_over(&mut self, out: &mut Out) {
+        for pending in self.window.take_all().into_values() {
+            let outcome = Err(Errno::EIO);
+            if let Some(kept) = &pending.kept {
+                self.held.on_answer(&kept.1, &outcome);
+            }
+            answer(out, pending.call, outcome);
+        }
+        self.held.lose_locks();
+    }
+
+    /// Claims first, so that no file is purged and no lock granted to another before retried requests
+    /// run; then the unanswered requests in tid order, as they were executed the first time.
+    fn resume(&mut self, out: &mut Out) {
+        out.extend(self.held.claims().map(Output::Send));
+        out.push(Output::Send(ClientMsg::Reclaimed));
+        let floor = self.window.floor();
+        let mut cancels = Vec::new();
+        for (tid, pending) in self.window.iter_mut() {
+            let Some(kept) = &pending.kept else { continue };
+            let (cred, request) = (**kept).clone();
+            out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
+            if pending.cancelled || pending.renewing {
+                cancels.push(Output::Send(ClientMsg::Cancel { tid }));
+            }
+        }
+        out.append(&mut cancels);
+    }
+
+    pub(super) fn on_share(&mut self, now: Mono, out: &mut Out) {
+        self.ends_ttl(now, out);
+        // Always by tick, so that a driver that is still dropping caches can hold the answer back by
+        // holding the tick back.
+        self.shared_at = Some(now.max(self.ttl_ends));
+        if stdx::mutant!("client_shared_at_once") {
+            self.shared_at = Some(now);
+        }
+    }
+
+    pub(super) fn on_sole(&mut self, out: &mut Out) {
+        // The other one is gone before the answer was due: it is not owed any more.
+        self.shared_at = None;
+        if self.ttl_ns != SOLE_TTL_NS {
+            self.ttl_ns = SOLE_TTL_NS;
+            out.push(Output::TtlChanged { ttl_ns: SOLE_TTL_NS });
+        }
+    }
+
+    pub(super) fn on_tick(&mut self, now: Mono, out: &mut Out) {
+        if self.renew_at.is_some_and(|at| at <= now) {
+            out.push(Output::Send(ClientMsg::Renew));
+            self.renew_at = Some(now.after(self.renew_every_ns.max(MS)));
+        }
+        if self.shared_at.is_some_and(|at| at <= now) {
+            self.shared_at = None;
+            out.push(Output::Send(ClientMsg::Shared));
+        }
+    }
+
+    /// From now on nothing is handed out; what was, runs out by `ttl_ends`.
+    fn ends_ttl(&mut self, now: Mono, out: &mut Out) {
+        if self.ttl_ns != 0 {
+            self.ttl_ends = now.after(SOLE_TTL_NS);
+        }
+        self.stop_ttl(out);
+    }
+
+    pub(super) fn stop_ttl(&mut self, out: &mut Out) {
+        if self.ttl_ns != 0 {
+            self.ttl_ns = 0;
+            out.push(Output::TtlChanged { ttl_ns: 0 });
+        }
+    }
+}

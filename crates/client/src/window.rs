@@ -1,0 +1,90 @@
+//! The requests that are at the rank: sent, not answered.
+//!
+//! Absent: requests not sent yet; they have no tid and wait in the machine's queues.
+
+use crate::input::{CallId, Waiting};
+use proto::request::Request;
+use proto::{Cred, Tid};
+use std::collections::BTreeMap;
+
+/// A request without an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) call: CallId,
+    /// What to send again; absent where nothing is ever sent again.
+    pub(crate) kept: Option<Box<(Cred, Request)>>,
+    /// May wait at the rank for as long as another holds a lock.
+    pub(crate) lock_wait: bool,
+    /// The caller was interrupted.
+    pub(crate) cancelled: bool,
+    /// Cancelled by the client itself, to wait on under a younger tid.
+    pub(crate) renewing: bool,
+}
+
+/// All pending requests and the next tid.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    pending: BTreeMap<Tid, Pending>,
+    next: Tid,
+    lock_waits: usize,
+}
+
+impl Window {
+    pub(crate) const fn new() -> Self {
+        Self { pending: BTreeMap::new(), next: Tid(1), lock_waits: 0 }
+    }
+
+    pub(crate) fn insert(&mut self, pending: Pending) -> Tid {
+        let tid = self.next;
+        self.next = Tid(tid.0 + 1);
+        self.lock_waits += usize::from(pending.lock_wait);
+        self.pending.insert(tid, pending);
+        tid
+    }
+
+    pub(crate) fn remove(&mut self, tid: Tid) -> Option<Pending> {
+        let pending = self.pending.remove(&tid)?;
+        self.lock_waits -= usize::from(pending.lock_wait);
+        Some(pending)
+    }
+
+    pub(crate) fn take_all(&mut self) -> BTreeMap<Tid, Pending> {
+        self.lock_waits = 0;
+        std::mem::take(&mut self.pending)
+    }
+
+    /// The client has the result of every tid below this.
+    pub(crate) fn floor(&self) -> Tid {
+        self.pending.first_key_value().map_or(self.next, |(tid, _)| *tid)
+    }
+
+    /// Tids between the floor and the next one.
+    pub(crate) fn span(&self) -> u64 {
+        self.next.0 - self.floor().0
+    }
+
+    pub(crate) fn oldest(&mut self) -> Option<(Tid, &mut Pending)> {
+        self.pending.iter_mut().next().map(|(tid, pending)| (*tid, pending))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Tid, &mut Pending)> {
+        self.pending.iter_mut().map(|(tid, pending)| (*tid, pending))
+    }
+
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = Waiting> + '_ {
+        self.pending.iter().map(|(tid, pending)| Waiting { tid: *tid, call: pending.call })
+    }
+
+    /// Requests that use credit.
+    pub(crate) fn credited(&self) -> usize {
+        self.pending.len() - self.lock_waits
+    }
+
+    pub(crate) const fn lock_waits(&self) -> usize {
+        self.lock_waits
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+}

@@ -1,0 +1,132 @@
+//! What a check can find: kinds with stable codes, and the report.
+//!
+//! Absent: printing; the command line does it.
+
+use std::fmt;
+
+macro_rules! kinds {
+    ($($name:ident = $code:literal, $text:literal;)*) => {
+        /// What is wrong. Codes are stable; scripts may match them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Kind { $(#[doc = $text] $name,)* }
+
+        impl Kind {
+            /// Every kind.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The stable code.
+            #[must_use]
+            pub const fn code(self) -> &'static str {
+                match self { $(Self::$name => $code,)* }
+            }
+
+            /// One sentence.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    RecordDamaged = "F01", "checksum mismatch";
+    EnvironmentUnreadable = "F02", "the metadata environment cannot be read";
+    IncompatibleFeature = "F03", "the folder uses a feature this version does not know";
+    JournalEntryDamaged = "J01", "checksum mismatch";
+    JournalSegmentMissing = "J02", "the segment that continues the journal is missing";
+    JournalHeaderDamaged = "J03", "the segment header is damaged";
+    JournalMutationUnknown = "J04", "a transaction holds a mutation that cannot be read";
+    JournalBeforeCheckpoint = "J05", "the journal does not reach back to the checkpoint";
+    CheckpointUnreadable = "J06", "the checkpoint record cannot be read";
+    ValueDamaged = "M01", "checksum mismatch";
+    KeyInvalid = "M02", "the key is not of this table";
+    NameInvalid = "M03", "the name is not a file name";
+    HashWrong = "M04", "the key's hash is not the name's";
+    DentryUnreadable = "M05", "the dentry cannot be read";
+    InodeUnreadable = "M06", "the inode record cannot be read";
+    InodeNumberInvalid = "M07", "the inode number is impossible";
+    TypeInvalid = "M08", "the file type is impossible";
+    SizeInvalid = "M09", "the size is impossible";
+    FlagsUnknown = "M10", "the inode has flags of no format";
+    SymlinkWithoutTarget = "M11", "a symlink without a target";
+    TargetOnNonSymlink = "M12", "a target on what is no symlink";
+    XattrsInvalid = "M13", "the xattrs are not sorted, repeated, or too large";
+    DeviceOnNonDevice = "M14", "a device number on what is no device";
+    SnapshotUnknown = "M15", "a record of a snapshot that does not exist";
+    HeaderUnreadable = "M16", "the directory's header cannot be read";
+    HeaderMissing = "M17", "the directory has no header";
+    EntriesWrong = "M18", "the header's entry count is wrong";
+    SubdirsWrong = "M19", "the header's subdirectory count is wrong";
+    HeaderOrphaned = "M20", "a header of a directory that does not exist";
+    InodeTwice = "M21", "the inode is at more than one place";
+    Unreachable = "M22", "entries of a directory that does not exist";
+    Loop = "M23", "the directory is its own ancestor";
+    RemoteDangling = "M24", "a name of an inode that does not exist";
+    RemoteTypeWrong = "M25", "a name gives another type than its inode";
+    LinkCountWrong = "M26", "the link count is not the number of names";
+    LinkListWrong = "M27", "the list of names is not the names";
+    LinkWithoutNames = "M28", "an inode in //links without any name";
+    OrphanNamed = "M29", "an orphan with a link count";
+    CounterBehind = "M30", "an inode number at or above the allocator's counter";
+    CounterUnreadable = "M31", "the allocator's counter cannot be read";
+    SystemDirectoryMissing = "M32", "a system directory is missing";
+    BackptrUnreadable = "M33", "the backptr cannot be read";
+    BackptrMissing = "M34", "a directory without a backptr";
+    SessionUnreadable = "M35", "the session record cannot be read";
+    SystemKeyUnknown = "M36", "a system record of no kind";
+    PlainFileNlink = "M37", "a file with one name has another link count";
+    HeaderVersionZero = "M38", "the header has no version";
+}
+
+/// One thing that is wrong, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub kind: Kind,
+    /// File and offset, or environment and key.
+    pub place: String,
+    /// What was expected and found; may be empty.
+    pub detail: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.kind.code(), self.place, self.kind.text())?;
+        if !self.detail.is_empty() {
+            write!(f, " ({})", self.detail)?;
+        }
+        Ok(())
+    }
+}
+
+/// The most findings kept with their text; beyond it they are only counted.
+const KEPT_MAX: usize = 10_000;
+
+/// The result of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub findings: Vec<Finding>,
+    /// Findings beyond those kept.
+    pub more: u64,
+    pub directories: u64,
+    pub files: u64,
+    /// Operations in the journal that no checkpoint covers.
+    pub journal_operations: u64,
+}
+
+impl Report {
+    /// Adds a finding.
+    pub(crate) fn add(&mut self, kind: Kind, place: impl Into<String>, detail: impl Into<String>) {
+        if self.findings.len() >= KEPT_MAX {
+            self.more += 1;
+            return;
+        }
+        self.findings.push(Finding { kind, place: place.into(), detail: detail.into() });
+    }
+
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+}

@@ -1,0 +1,166 @@
+//! What a rank is told once: identity, limits, policies.
+//!
+//! Absent: anything that changes while it runs.
+
+use proto::{Incarnation, Rank as RankId};
+use stdx::hash::HashSeed;
+use stdx::time::SECOND;
+
+/// When a directory's entries are read before they are asked for (`mds_dir_prefetch`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefetch {
+    /// Keyed reads first; a directory that keeps missing is loaded in the background when it is small
+    /// against the cache.
+    Auto,
+    /// Only what was asked for.
+    Keyed,
+    /// The first miss loads the directory in the background.
+    Full,
+}
+
+/// Bounds of one step's work and of tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Entries a checkpoint encodes per slice.
+    pub slice_entries: u32,
+    /// Store requests of a checkpoint under way at once.
+    pub stores_in_flight: u32,
+    /// Nanoseconds between two slices, so that requests come in between.
+    pub slice_pause_ns: u64,
+    /// Entries of one scan of the store.
+    pub scan_entries: u32,
+    /// Bytes of one listing page at most, whatever the client asks for.
+    pub page_bytes: u32,
+    /// Misses in a directory before `Auto` loads it.
+    pub misses: u32,
+    /// Entries a background load may bring in for one directory.
+    pub load_entries: u64,
+    /// Inode numbers reserved at a time.
+    pub ino_block: u64,
+    /// A last name removed from a longer file goes through `//orphans`.
+    pub inline_remove_bytes: u64,
+    /// Locks held on one file, and waiters for it.
+    pub locks_per_file: usize,
+    /// Requests one session may have parked.
+    pub parked_per_session: usize,
+    /// Cached entries given up in one step.
+    pub evict: u32,
+}
+
+/// A rank's configuration.
+#[derive(Clone, Debug)]
+pub struct RankConfig {
+    pub rank: RankId,
+    pub incarnation: Incarnation,
+    pub fsid: [u8; 16],
+    pub hash_seed: HashSeed,
+    /// The file system's epoch: seeds generations.
+    pub fs_epoch: u32,
+    pub small_file_bytes: u32,
+    /// `mds_cache_memory_limit`.
+    pub cache_bytes: u64,
+    /// A checkpoint starts when the journal is longer.
+    pub journal_bytes: u64,
+    pub lease_ns: u64,
+    pub prefetch: Prefetch,
+    pub limits: Limits,
+}
+
+impl RankConfig {
+    /// The production defaults of a file system.
+    #[must_use]
+    pub const fn new(fsid: [u8; 16], hash_seed: HashSeed, incarnation: Incarnation) -> Self {
+        Self {
+            rank: RankId(0),
+            incarnation,
+            fsid,
+            hash_seed,
+            fs_epoch: 1,
+            small_file_bytes: 65_536,
+            cache_bytes: 4 << 30,
+            journal_bytes: 1 << 30,
+            lease_ns: 10 * SECOND,
+            prefetch: Prefetch::Auto,
+            limits: Limits {
+                slice_entries: 256,
+                stores_in_flight: 32,
+                slice_pause_ns: 200_000,
+                scan_entries: 512,
+                page_bytes: 128 << 10,
+                misses: 32,
+                load_entries: 1 << 20,
+                ino_block: 65_536,
+                inline_remove_bytes: 64 << 20,
+                locks_per_file: 65_536,
+                parked_per_session: 65_536,
+                evict: 256,
+            },
+        }
+    }
+
+    /// Everything small, so that a few hundred operations reach every limit.
+    #[must_use]
+    pub const fn tiny(fsid: [u8; 16], hash_seed: HashSeed, incarnation: Incarnation) -> Self {
+        let mut config = Self::new(fsid, hash_seed, incarnation);
+        config.cache_bytes = 64 << 10;
+        config.journal_bytes = 32 << 10;
+        config.limits = Limits {
+            slice_entries: 8,
+            stores_in_flight: 3,
+            slice_pause_ns: 50_000,
+            scan_entries: 8,
+            page_bytes: 4 << 10,
+            misses: 4,
+            load_entries: 64,
+            ino_block: 64,
+            inline_remove_bytes: 128 << 10,
+            locks_per_file: 64,
+            parked_per_session: 256,
+            evict: 16,
+        };
+        config
+    }
+}
+
+/// Where a rank is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Reads its checkpoint and the system directories.
+    Boot,
+    /// Applies the journal's tail.
+    Replay,
+    /// Serves; former sessions may still present their opens and locks.
+    Reconnect,
+    Active,
+    /// Writes its last checkpoint.
+    Stopping,
+    /// Everything is in the store; serves nothing.
+    Stopped,
+    /// Refuses to serve.
+    Damaged,
+}
+
+impl State {
+    /// The word shown to people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Boot => "boot",
+            Self::Replay => "replay",
+            Self::Reconnect => "reconnect",
+            Self::Active => "active",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Damaged => "damaged",
+        }
+    }
+
+    /// Whether requests are executed.
+    #[must_use]
+    pub const fn serves(self) -> bool {
+        match self {
+            Self::Reconnect | Self::Active => true,
+            Self::Boot | Self::Replay | Self::Stopping | Self::Stopped | Self::Damaged => false,
+        }
+    }
+}

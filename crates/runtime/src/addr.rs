@@ -1,0 +1,74 @@
+//! Where a server listens and a client connects: `unix:PATH` or `HOST:PORT`.
+//!
+//! Absent: name resolution beyond what std does; data folders, which the command line handles.
+
+use std::fmt;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// The port when none is named.
+pub const PORT_DEFAULT: u16 = 7420;
+
+/// A place on a socket.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Addr {
+    Unix(PathBuf),
+    /// `HOST:PORT`, resolved when used.
+    Tcp(String),
+}
+
+/// The text names no place.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{text}: not unix:PATH or HOST[:PORT]")]
+pub struct AddrError {
+    pub text: String,
+}
+
+impl Addr {
+    /// Reads `unix:PATH`, `HOST`, `HOST:PORT` or `[V6]:PORT`.
+    ///
+    /// # Errors
+    /// `AddrError` naming the text.
+    pub fn parse(text: &str) -> Result<Self, AddrError> {
+        let wrong = || AddrError { text: text.to_owned() };
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() { Err(wrong()) } else { Ok(Self::Unix(path.into())) };
+        }
+        if text.is_empty() || text.contains('/') {
+            return Err(wrong());
+        }
+        let host_end = text.rfind(']').map_or(0, |at| at + 1);
+        match text[host_end..].rsplit_once(':') {
+            None => Ok(Self::Tcp(format!("{text}:{PORT_DEFAULT}"))),
+            Some((_, port)) => {
+                port.parse::<u16>().map_err(|_| wrong())?;
+                Ok(Self::Tcp(text.to_owned()))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Addr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(at) => f.write_str(at),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_name_places() {
+        assert_eq!(Addr::parse("unix:/a/b"), Ok(Addr::Unix("/a/b".into())));
+        assert_eq!(Addr::parse("host"), Ok(Addr::Tcp("host:7420".into())));
+        assert_eq!(Addr::parse("[::1]"), Ok(Addr::Tcp("[::1]:7420".into())));
+        assert_eq!(Addr::parse("h:1").map(|a| a.to_string()), Ok("h:1".into()));
+        for bad in ["", "unix:", "h:x", "/data", "h:99999"] {
+            assert!(Addr::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `pando.toml`, read and validated once into typed values. Option names are CephFS's where the
+//! meaning is equal.
+//!
+//! Absent: changing options at run time; environment variables, which the command line reads.
+
+mod value;
+
+use crate::addr::Addr;
+use crate::log::{LogFormat, LogLevel};
+use serde::Deserialize;
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+use value::Bytes;
+
+/// Where a process looks for its configuration when told nothing.
+pub const PATH_DEFAULT: &str = "/etc/pando/pando.toml";
+
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// When whole directories are loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DirPrefetch {
+    /// Keyed reads; a directory that misses often is loaded in the background.
+    #[default]
+    Auto,
+    Keyed,
+    Full,
+}
+
+/// Every option of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bytes the rank's cache may use.
+    pub mds_cache_memory_limit: u64,
+    pub mds_dir_prefetch: DirPrefetch,
+    /// Seconds a client's lease lasts without renewal.
+    pub session_timeout: u64,
+    /// A checkpoint starts when the journal has this many bytes.
+    pub journal_size: u64,
+    /// Bytes of file data kept in memory.
+    pub data_cache_limit: u64,
+    /// Data of files above this size is not kept in memory.
+    pub data_cache_max_filesize: u64,
+    /// Bytes kept back for unlink and checkpoints on a full disk.
+    pub ballast_size: u64,
+    /// Where `serve` listens besides DIR/pando.sock.
+    pub listen: Vec<Addr>,
+    /// The server that commands talk to when none is named.
+    pub cluster: Option<String>,
+    pub log_file: Option<PathBuf>,
+    pub log_format: LogFormat,
+    pub log_level: LogLevel,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mds_cache_memory_limit: 4 * GIB,
+            mds_dir_prefetch: DirPrefetch::Auto,
+            session_timeout: 10,
+            journal_size: GIB,
+            data_cache_limit: 256 * MIB,
+            data_cache_max_filesize: 64 * MIB,
+            ballast_size: 64 * MIB,
+            listen: Vec::new(),
+            cluster: None,
+            log_file: None,
+            log_format: LogFormat::Logfmt,
+            log_level: LogLevel::Info,
+        }
+    }
+}
+
+/// One option for `config help`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionHelp {
+    pub name: &'static str,
+    pub default: &'static str,
+    pub help: &'static str,
+}
+
+/// All options, in the order people read them.
+pub const OPTIONS: &[OptionHelp] = &[
+    help("mds_cache_memory_limit", "4G", "memory of the rank's cache"),
+    help("mds_dir_prefetch", "auto", "load whole directories: auto, keyed (never) or full (always)"),
+    help("session_timeout", "10", "seconds a client's lease lasts without renewal"),
+    help("journal_size", "1G", "size of the journal at which a checkpoint starts"),
+    help("data_cache_limit", "256M", "file data kept in memory"),
+    help("data_cache_max_filesize", "64M", "data of larger files is not kept in memory"),
+    help("ballast_size", "64M", "space kept back so that unlink works on a full disk"),
+    help("listen", "[]", "addresses to listen on besides DIR/pando.sock"),
+    help("cluster", "", "the server commands talk to when none is named"),
+    help("log_file", "DIR/log/pando.log", "the log, rotated at 64 MiB, 4 files"),
+    help("log_format", "logfmt", "logfmt or json"),
+    help("log_level", "info", "debug, info, warn or error"),
+];
+
+const fn help(name: &'static str, default: &'static str, help: &'static str) -> OptionHelp {
+    OptionHelp { name, default, help }
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    #[error("{file}: {source}")]
+    Io { file: String, source: io::Error },
+    #[error("{file}: line {line}: {what}")]
+    Syntax { file: String, line: usize, what: String },
+    #[error("{file}: {option}: {what}")]
+    Range { file: String, option: &'static str, what: String },
+}
+
+/// The file as written; every key may be absent, an unknown one is an error.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    mds_cache_memory_limit: Option<Bytes>,
+    mds_dir_prefetch: Option<value::Prefetch>,
+    session_timeout: Option<u64>,
+    journal_size: Option<Bytes>,
+    data_cache_limit: Option<Bytes>,
+    data_cache_max_filesize: Option<Bytes>,
+    ballast_size: Option<Bytes>,
+    listen: Option<Vec<value::Place>>,
+    cluster: Option<String>,
+    log_file: Option<PathBuf>,
+    log_format: Option<value::Format>,
+    log_level: Option<value::Level>,
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// `Io`, and those of `parse`.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Io { file: file.clone(), source })?;
+        Self::parse(&text, &file)
+    }
+
+    /// Reads a text; `file` names it in errors.
+    ///
+    /// # Errors
+    /// `Syntax` (an unknown key included) with the line, `Range` for a value that cannot work.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
+        let raw: Raw = toml::from_str(text).map_err(|e| {
+            let at = e.span().map_or(0, |span| span.start.min(text.len()));
+            let line = 1 + text.as_bytes()[..at].iter().filter(|b| **b == b'\n').count();
+            ConfigError::Syntax { file: file.to_owned(), line, what: e.message().to_owned() }
+        })?;
+        let config = Self::from_raw(raw);
+        config.check(file)?;
+        Ok(config)
+    }
+
+    fn from_raw(raw: Raw) -> Self {
+        let d = Self::default();
+        let bytes = |value: Option<Bytes>, default| value.map_or(default, |b| b.0);
+        Self {
+            mds_cache_memory_limit: bytes(raw.mds_cache_memory_limit, d.mds_cache_memory_limit),
+            mds_dir_prefetch: raw.mds_dir_prefetch.map_or(d.mds_dir_prefetch, |p| p.0),
+            session_timeout: raw.session_timeout.unwrap_or(d.session_timeout),
+            journal_size: bytes(raw.journal_size, d.journal_size),
+            data_cache_limit: bytes(raw.data_cache_limit, d.data_cache_limit),
+            data_cache_max_filesize: bytes(raw.data_cache_max_filesize, d.data_cache_max_filesize),
+            ballast_size: bytes(raw.ballast_size, d.ballast_size),
+            listen: raw.listen.map_or(d.listen, |l| l.into_iter().map(|p| p.0).collect()),
+            cluster: raw.cluster,
+            log_file: raw.log_file,
+            log_format: raw.log_format.map_or(d.log_format, |f| f.0),
+            log_level: raw.log_level.map_or(d.log_level, |l| l.0),
+        }
+    }
+
+    fn check(&self, file: &str) -> Result<(), ConfigError> {
+        let range = |option, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            let what = format!("{value} is not between {low} and {high}");
+            Err(ConfigError::Range { file: file.to_owned(), option, what })
+        };
+        range("mds_cache_memory_limit", self.mds_cache_memory_limit, 16 * MIB, 1 << 46)?;
+        range("session_timeout", self.session_timeout, 1, 3600)?;
+        range("journal_size", self.journal_size, 16 * MIB, 1 << 40)?;
+        range("data_cache_limit", self.data_cache_limit, 0, 1 << 46)?;
+        range("data_cache_max_filesize", self.data_cache_max_filesize, 0, u64::MAX)?;
+        range("ballast_size", self.ballast_size, MIB, 1 << 40)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_gives_the_defaults_and_values_are_read() {
+        assert_eq!(Config::parse("", "f").expect("empty"), Config::default());
+        let text = "mds_cache_memory_limit = \"512M\"\nmds_dir_prefetch = true\n\
+                    listen = [\"unix:/run/pando/a.sock\", \"h:1\"]\nlog_format = \"json\"\njournal_size = 33554432\n";
+        let config = Config::parse(text, "f").expect("good");
+        assert_eq!(config.mds_cache_memory_limit, 512 * MIB);
+        assert_eq!(config.mds_dir_prefetch, DirPrefetch::Full);
+        assert_eq!(config.listen.len(), 2);
+        assert_eq!((config.log_format, config.journal_size), (LogFormat::Json, 32 * MIB));
+    }
+
+    #[test]
+    fn mistakes_name_key_and_line() {
+        let text = "session_timeout = 10\n\nmds_cache_memory = 5\n";
+        let error = Config::parse(text, "pando.toml").expect_err("unknown key").to_string();
+        assert!(error.starts_with("pando.toml: line 3: unknown field `mds_cache_memory`"), "{error}");
+        let error = Config::parse("journal_size = \"5X\"", "f").expect_err("unit").to_string();
+        assert!(error.contains("line 1") && error.contains("5X"), "{error}");
+        let error = Config::parse("session_timeout = 0", "f").expect_err("range").to_string();
+        assert!(error.contains("session_timeout"), "{error}");
+        assert!(Config::parse("listen = [\"/x\"]", "f").is_err());
+    }
+
+    #[test]
+    fn help_names_every_option_the_parser_knows() {
+        for option in OPTIONS {
+            let text = format!("{} = {{}}", option.name);
+            let error = Config::parse(&text, "f").expect_err("a table is no value").to_string();
+            assert!(!error.contains("unknown field"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! One connection's way out, shared by client and server: frames are written by whoever has them,
+//! the loop finishes what did not fit into the socket.
+//!
+//! Absent: reading, which only the loop's thread does.
+
+use crate::stream::Stream;
+use crate::wire::Outbox;
+use proto::Writer;
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The sending half of a connection.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    pub(crate) stream: Stream,
+    out: Mutex<Out>,
+    room: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Out {
+    bytes: Outbox,
+    /// Close once everything left.
+    finish: bool,
+    /// Nothing leaves any more.
+    dead: bool,
+}
+
+/// The connection is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+impl Pipe {
+    pub(crate) fn new(stream: Stream) -> Self {
+        Self { stream, out: Mutex::default(), room: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Out> {
+        // A panic while encoding aborts the process (server) or kills the mount (client); the bytes
+        // are never left half-written because `put` truncates.
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Appends a frame for each body and writes what the socket takes. Returns the bytes left.
+    ///
+    /// # Errors
+    /// `Gone` when the connection is or just broke, or a body is too big for a frame.
+    pub(crate) fn send<T>(&self, bodies: &[T], encode: impl Fn(&T, &mut Writer)) -> Result<usize, Gone> {
+        let mut out = self.lock();
+        if out.dead {
+            return Err(Gone);
+        }
+        let mut fits = true;
+        for body in bodies {
+            fits &= out.bytes.put(|w| encode(body, w));
+        }
+        if !fits {
+            self.die(&mut out);
+            return Err(Gone);
+        }
+        self.flush_locked(&mut out)
+    }
+
+    /// Writes what the socket takes. Returns the bytes left.
+    ///
+    /// # Errors
+    /// `Gone`.
+    pub(crate) fn flush(&self) -> Result<usize, Gone> {
+        self.flush_locked(&mut self.lock())
+    }
+
+    fn flush_locked(&self, out: &mut Out) -> Result<usize, Gone> {
+        if out.dead {
+            return Err(Gone);
+        }
+        match out.bytes.flush(|bytes| self.stream.write(bytes)) {
+            Ok(all) => {
+                if all && out.finish {
+                    self.die(out);
+                }
+                self.room.notify_all();
+                Ok(out.bytes.len())
+            }
+            Err(_broken) => {
+                self.die(out);
+                Err(Gone)
+            }
+        }
+    }
+
+    /// Bytes waiting for the socket.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().bytes.len()
+    }
+
+    /// Blocks while more than `limit` bytes wait.
+    pub(crate) fn wait_for_room(&self, limit: usize) {
+        let mut out = self.lock();
+        while !out.dead && out.bytes.len() > limit {
+            out = self.room.wait(out).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Closes once everything left.
+    pub(crate) fn finish(&self) {
+        let mut out = self.lock();
+        out.finish = true;
+        let _gone_either_way = self.flush_locked(&mut out);
+    }
+
+    /// Closes now.
+    pub(crate) fn close(&self) {
+        let mut out = self.lock();
+        self.die(&mut out);
+    }
+
+    fn die(&self, out: &mut Out) {
+        if !out.dead {
+            out.dead = true;
+            out.bytes.clear();
+            self.stream.shutdown();
+            self.room.notify_all();
+        }
+    }
+}
+
+/// The result of a socket read that ended a connection, as a person reads it.
+pub(crate) fn why(error: Option<&io::Error>) -> String {
+    error.map_or_else(|| "closed by peer".to_owned(), ToString::to_string)
+}

@@ -1,0 +1,131 @@
+//! The client's end of a socket: a `Connector` whose ports frame messages onto a stream and whose
+//! thread hands what arrives to the sink.
+//!
+//! Absent: retries and sessions (the client machine), encryption.
+
+use crate::addr::Addr;
+use crate::conn::Pipe;
+use crate::port::{Connector, Port, PortError, Sink};
+use crate::stream::Stream;
+use crate::wire::{Inbox, ReadEnd};
+use mio::{Events, Poll, Token};
+use proto::message::{ClientMsg, ServerMsg};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ThreadId};
+
+/// A sender waits while more bytes than this have not left.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+
+/// Connects to a server's socket.
+#[derive(Clone, Debug)]
+pub struct SocketConnector {
+    addr: Addr,
+}
+
+impl SocketConnector {
+    #[must_use]
+    pub const fn new(addr: Addr) -> Self {
+        Self { addr }
+    }
+
+    fn open(&self, sink: Arc<dyn Sink>) -> io::Result<Arc<dyn Port>> {
+        let mut stream = Stream::connect(&self.addr)?;
+        let poll = Poll::new()?;
+        stream.register(poll.registry(), Token(0))?;
+        let shared = Arc::new(Shared { pipe: Pipe::new(stream), closed: AtomicBool::new(false) });
+        let reader = Reader { shared: shared.clone(), sink, poll };
+        let thread = thread::Builder::new().name("pando-port".into()).spawn(move || reader.run())?;
+        Ok(Arc::new(SocketPort { shared, reader: thread.thread().id() }))
+    }
+}
+
+impl Connector for SocketConnector {
+    fn connect(&self, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+        self.open(sink).map_err(|source| PortError::Unreachable { at: self.describe(), source })
+    }
+
+    fn describe(&self) -> String {
+        self.addr.to_string()
+    }
+}
+
+struct Shared {
+    pipe: Pipe,
+    /// `Port::close` was called: the sink is not told.
+    closed: AtomicBool,
+}
+
+struct SocketPort {
+    shared: Arc<Shared>,
+    /// The thread that calls the sink; when it sends it must never wait for room, because only it
+    /// makes room.
+    reader: ThreadId,
+}
+
+impl Port for SocketPort {
+    fn send(&self, messages: Vec<ClientMsg>, _answers: &mut Vec<ServerMsg>) -> Result<(), PortError> {
+        let waiting =
+            self.shared.pipe.send(&messages, ClientMsg::encode).map_err(|_| PortError::Lost)?;
+        if waiting > WAITING_BYTES_MAX && thread::current().id() != self.reader {
+            self.shared.pipe.wait_for_room(WAITING_BYTES_MAX);
+        }
+        Ok(())
+    }
+
+    fn close(&self) {
+        self.shared.closed.store(true, Ordering::Release);
+        self.shared.pipe.finish();
+    }
+}
+
+impl Drop for SocketPort {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+struct Reader {
+    shared: Arc<Shared>,
+    sink: Arc<dyn Sink>,
+    poll: Poll,
+}
+
+impl Reader {
+    fn run(mut self) {
+        let _the_end_is_told_either_way = self.pump();
+        self.shared.pipe.close();
+        if !self.shared.closed.load(Ordering::Acquire) {
+            self.sink.disconnected();
+        }
+    }
+
+    /// Runs until the connection ends or carries something that is no message.
+    fn pump(&mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(4);
+        let mut inbox = Inbox::default();
+        loop {
+            match self.poll.poll(&mut events, None) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                other => other?,
+            }
+            self.shared.pipe.flush().map_err(|_| io::ErrorKind::BrokenPipe)?;
+            loop {
+                let end = inbox.fill(|buf| self.shared.pipe.stream.read(buf))?;
+                let mut batch = Vec::new();
+                while let Some(body) = inbox.next().map_err(io::Error::other)? {
+                    batch.push(ServerMsg::decode(body).map_err(io::Error::other)?);
+                }
+                if !batch.is_empty() {
+                    self.sink.messages(batch);
+                }
+                match end {
+                    ReadEnd::More => {}
+                    ReadEnd::Drained => break,
+                    ReadEnd::Closed => return Ok(()),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The server's end of sockets: one thread with an epoll loop accepts, reads, decodes, hands batches
+//! to the server, encodes and writes, many requests per turn.
+//!
+//! Hostile bytes close their connection with a log line. What one connection may make the server
+//! hold is bounded: past a limit of unsent and promised bytes the loop stops reading it.
+//!
+//! Absent: TLS (so TCP needs `insecure`), the meaning of messages.
+
+mod remote;
+mod sockets;
+
+use crate::addr::Addr;
+use crate::log::Log;
+use crate::peer::SocketPeer;
+use crate::port::{Port, PortError, Sink};
+use crate::spin::Spinner;
+use crate::wire::ReadEnd;
+use mio::{Events, Poll, Token, Waker};
+use remote::{Remote, Turn};
+use sockets::Acceptable;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use thiserror::Error;
+
+const WAKE: Token = Token(0);
+const CONNECTIONS_MAX: usize = 65_536;
+/// How long accepting rests after an error such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Takes connections into a server.
+pub trait Acceptor: Send + Sync {
+    /// A peer connected; what does not come back from `Port::send` goes to `sink`.
+    ///
+    /// # Errors
+    /// `PortError` when the server takes no connections: it is closed.
+    fn accept(&self, peer: SocketPeer, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError>;
+}
+
+/// Why a server does not listen.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    #[error("{at}: refusing to listen without TLS")]
+    Insecure { at: String },
+    #[error("{at}: {source}")]
+    Io { at: String, source: io::Error },
+}
+
+/// A running loop.
+#[derive(Debug)]
+pub struct Listener {
+    control: Arc<Control>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    /// Where it really listens: port 0 is resolved.
+    addrs: Vec<Addr>,
+}
+
+/// What other threads tell the loop.
+#[derive(Debug)]
+struct Control {
+    waker: Waker,
+    stop: AtomicBool,
+    /// Connections that may be read again.
+    resumed: Mutex<Vec<Token>>,
+}
+
+impl Listener {
+    /// Binds every address and starts the loop. `insecure` permits TCP.
+    ///
+    /// # Errors
+    /// `Insecure` for TCP without permission, `Io` from binding.
+    pub fn start(
+        addrs: &[Addr],
+        insecure: bool,
+        acceptor: Arc<dyn Acceptor>,
+        log: Arc<Log>,
+    ) -> Result<Self, ListenError> {
+        let told = |at: &Addr, source| ListenError::Io { at: at.to_string(), source };
+        if let Some(at) = addrs.iter().find(|a| matches!(a, Addr::Tcp(_)) && !insecure) {
+            return Err(ListenError::Insecure { at: at.to_string() });
+        }
+        let setup = |source| ListenError::Io { at: "epoll".into(), source };
+        let poll = Poll::new().map_err(setup)?;
+        let waker = Waker::new(poll.registry(), WAKE).map_err(setup)?;
+        let (mut sockets, mut bound) = (Vec::new(), Vec::new());
+        for at in addrs {
+            let token = Token(1 + sockets.len());
+            let socket = Acceptable::bind(at, poll.registry(), token).map_err(|e| told(at, e))?;
+            bound.push(socket.addr(at));
+            sockets.push(socket);
+        }
+        for at in &bound {
+            log.info("listen", "listening", &[("at", at)]);
+        }
+        let control =
+            Arc::new(Control { waker, stop: AtomicBool::new(false), resumed: Mutex::default() });
+        let next_token = 1 + sockets.len();
+        let worker = Loop {
+            poll,
+            control: control.clone(),
+            sockets,
+            remotes: BTreeMap::new(),
+            next_token,
+            accept_again: false,
+            acceptor,
+            log,
+            spinner: Spinner::new(),
+        };
+        let thread = thread::Builder::new()
+            .name("pando-listen".into())
+            .spawn(move || worker.run())
+            .map_err(setup)?;
+        Ok(Self { control, thread: Mutex::new(Some(thread)), addrs: bound })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addrs(&self) -> &[Addr] {
+        &self.addrs
+    }
+
+    /// Closes every connection and socket; returns when the loop has ended. Unix socket files are
+    /// removed.
+    pub fn stop(&self) {
+        self.control.stop.store(true, Ordering::Release);
+        let _loop_ended = self.control.waker.wake();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.thread().id() != thread::current().id()
+        {
+            let _panic_was_logged = thread.join();
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Loop {
+    poll: Poll,
+    control: Arc<Control>,
+    sockets: Vec<Acceptable>,
+    remotes: BTreeMap<usize, Remote>,
+    next_token: usize,
+    accept_again: bool,
+    acceptor: Arc<dyn Acceptor>,
+    log: Arc<Log>,
+    spinner: Spinner,
+}
+
+impl Loop {
+    fn run(mut self) {
+        let mut events = Events::with_capacity(256);
+        // Connections with bytes left to read: edge-triggered readiness is not told twice.
+        let mut ready: Vec<usize> = Vec::new();
+        while !self.control.stop.load(Ordering::Acquire) {
+            let timeout = if !ready.is_empty() {
+                Some(Duration::ZERO)
+            } else if self.accept_again {
+                Some(ACCEPT_PAUSE)
+            } else {
+                None
+            };
+            if let Err(e) = self.wait(&mut events, timeout)
+                && e.kind() != io::ErrorKind::Interrupted
+            {
+                self.log.error("listen", "epoll failed", &[("error", &e)]);
+                break;
+            }
+            ready.append(&mut self.resumed());
+            let mut accept = self.accept_again;
+            for event in &events {
+                match event.token() {
+                    WAKE => {}
+                    Token(n) if n <= self.sockets.len() => accept = true,
+                    Token(n) => ready.push(n),
+                }
+            }
+            if accept {
+                self.accept();
+            }
+            ready.sort_unstable();
+            ready.dedup();
+            ready.retain(|n| self.turn(*n));
+        }
+        for remote in self.remotes.values() {
+            remote.end();
+        }
+    }
+
+    /// Waits for events; spins first while a CPU is free, so that a busy client is answered without
+    /// a wake-up.
+    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        if timeout.is_none() && !self.remotes.is_empty() {
+            let (poll, mut failed) = (&mut self.poll, None);
+            let ready = self.spinner.wait(|| match poll.poll(events, Some(Duration::ZERO)) {
+                Ok(()) => !events.is_empty(),
+                Err(e) => {
+                    failed = Some(e);
+                    true
+                }
+            });
+            if let Some(e) = failed {
+                return Err(e);
+            }
+            if ready {
+                return Ok(());
+            }
+        }
+        self.poll.poll(events, timeout)
+    }
+
+    fn resumed(&self) -> Vec<usize> {
+        let mut resumed = self.control.resumed.lock().unwrap_or_else(PoisonError::into_inner);
+        resumed.drain(..).map(|token| token.0).collect()
+    }
+
+    fn accept(&mut self) {
+        self.accept_again = false;
+        for at in 0..self.sockets.len() {
+            loop {
+                match self.sockets[at].accept() {
+                    Ok(Some(stream)) => self.admit(stream),
+                    Ok(None) => break,
+                    Err(e) => {
+                        self.log.warn("listen", "accept failed", &[("error", &e)]);
+                        self.accept_again = true;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: crate::stream::Stream) {
+        if self.remotes.len() >= CONNECTIONS_MAX {
+            self.log.warn("listen", "connection refused", &[("limit", &CONNECTIONS_MAX)]);
+            return;
+        }
+        self.next_token += 1;
+        let token = Token(self.next_token);
+        match Remote::open(stream, token, self.poll.registry(), &self.control, self.acceptor.as_ref()) {
+            Ok(remote) => {
+                self.remotes.insert(token.0, remote);
+            }
+            Err(e) => self.log.warn("listen", "connection refused", &[("error", &e)]),
+        }
+    }
+
+    /// One turn of a connection; `true` when it has more to read at once.
+    fn turn(&mut self, n: usize) -> bool {
+        let Some(remote) = self.remotes.get_mut(&n) else { return false };
+        match remote.turn() {
+            Turn::Went(ReadEnd::More) => true,
+            Turn::Went(_) => false,
+            Turn::Ended(reason) => {
+                let peer = remote.peer_text();
+                self.log.event(reason.level(), "listen", "connection ended", &[
+                    ("conn", &n),
+                    ("peer", &peer),
+                    ("why", &reason),
+                ]);
+                remote.end();
+                self.remotes.remove(&n);
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! One accepted connection: its sink, its bounds, its turn of the loop.
+//!
+//! Absent: waiting for readiness (the loop does it).
+
+use super::{Acceptor, Control};
+use crate::conn::{Pipe, why};
+use crate::log::LogLevel;
+use crate::peer::SocketPeer;
+use crate::port::{Port, Sink};
+use crate::stream::Stream;
+use crate::wire::{Inbox, ReadEnd};
+use mio::{Registry, Token};
+use proto::message::{ClientMsg, ServerMsg};
+use proto::request::Request;
+use proto::{DecodeError, Tid};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Reading stops while unsent and promised bytes are above this.
+const HELD_BYTES_MAX: usize = 32 << 20;
+/// Fixed part of what one outstanding request is counted as.
+const REQUEST_BYTES: usize = 256;
+/// Socket reads of one turn, so that one connection cannot starve the others.
+const READS_PER_TURN: u32 = 8;
+
+/// How a turn ended.
+pub(super) enum Turn {
+    Went(ReadEnd),
+    Ended(Reason),
+}
+
+/// Why a connection ended.
+pub(super) enum Reason {
+    Closed,
+    Broken(io::Error),
+    Hostile(DecodeError),
+    Refused,
+}
+
+impl Reason {
+    pub(super) fn level(&self) -> LogLevel {
+        match self {
+            Self::Hostile(_) => LogLevel::Warn,
+            Self::Closed | Self::Broken(_) | Self::Refused => LogLevel::Info,
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => f.write_str(&why(None)),
+            Self::Broken(e) => f.write_str(&why(Some(e))),
+            Self::Hostile(e) => write!(f, "bytes that are no message: {e}"),
+            Self::Refused => f.write_str("closed by server"),
+        }
+    }
+}
+
+/// What a connection's sink and its loop share.
+struct Shared {
+    pipe: Pipe,
+    token: Token,
+    control: Arc<Control>,
+    /// Answers owed: the most bytes each outstanding request may bring.
+    owed: Mutex<BTreeMap<Tid, usize>>,
+    owed_bytes: AtomicUsize,
+    paused: AtomicBool,
+}
+
+impl Shared {
+    fn held(&self) -> usize {
+        self.pipe.waiting() + self.owed_bytes.load(Ordering::Relaxed)
+    }
+
+    fn owe(&self, message: &ClientMsg) {
+        let ClientMsg::Request { tid, request, .. } = message else { return };
+        let bytes = REQUEST_BYTES + answer_bytes_max(request);
+        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = owed.insert(*tid, bytes).unwrap_or(0);
+        self.owed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.owed_bytes.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    fn settle(&self, batch: &[ServerMsg]) {
+        let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
+        for message in batch {
+            if let ServerMsg::Reply { tid, .. } = message
+                && let Some(bytes) = owed.remove(tid)
+            {
+                self.owed_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn send(&self, batch: &[ServerMsg]) {
+        self.settle(batch);
+        // A connection that broke is found by the loop: its socket was shut down.
+        let _gone = self.pipe.send(batch, ServerMsg::encode);
+        if self.paused.load(Ordering::Acquire) && self.held() < HELD_BYTES_MAX / 2 {
+            self.control.resumed.lock().unwrap_or_else(PoisonError::into_inner).push(self.token);
+            let _loop_ended = self.control.waker.wake();
+        }
+    }
+}
+
+/// The most bytes the answer to a request can have beyond its fixed part.
+fn answer_bytes_max(request: &Request) -> usize {
+    match request {
+        Request::Read { len, .. } => (*len as usize).min(proto::request::IO_BYTES_MAX),
+        Request::ReadDir { bytes_max, .. } => (*bytes_max as usize).min(proto::frame::FRAME_BYTES_MAX),
+        Request::ReadLink { .. } => 4096,
+        Request::GetXattr { .. } | Request::ListXattr { .. } => 1 << 16,
+        _ => 0,
+    }
+}
+
+struct RemoteSink(Arc<Shared>);
+
+impl Sink for RemoteSink {
+    fn messages(&self, batch: Vec<ServerMsg>) {
+        self.0.send(&batch);
+    }
+
+    fn disconnected(&self) {
+        self.0.pipe.finish();
+    }
+}
+
+/// One accepted connection as the loop has it.
+pub(super) struct Remote {
+    shared: Arc<Shared>,
+    port: Arc<dyn Port>,
+    peer: SocketPeer,
+    inbox: Inbox,
+    /// A turn stopped with whole frames left in the inbox.
+    undecoded: bool,
+}
+
+impl Remote {
+    pub(super) fn open(
+        mut stream: Stream,
+        token: Token,
+        registry: &Registry,
+        control: &Arc<Control>,
+        acceptor: &dyn Acceptor,
+    ) -> io::Result<Self> {
+        let peer = stream.peer()?;
+        stream.register(registry, token)?;
+        let shared = Arc::new(Shared {
+            pipe: Pipe::new(stream),
+            token,
+            control: control.clone(),
+            owed: Mutex::default(),
+            owed_bytes: AtomicUsize::new(0),
+            paused: AtomicBool::new(false),
+        });
+        let sink = Arc::new(RemoteSink(shared.clone()));
+        let port = acceptor.accept(peer.clone(), sink).map_err(io::Error::other)?;
+        Ok(Self { shared, port, peer, inbox: Inbox::default(), undecoded: false })
+    }
+
+    pub(super) fn peer_text(&self) -> String {
+        match &self.peer {
+            SocketPeer::Trusted => "trusted".to_owned(),
+            SocketPeer::User(cred) => format!("uid {}", cred.uid),
+        }
+    }
+
+    /// Tells the server that the peer is gone and closes the socket.
+    pub(super) fn end(&self) {
+        self.port.close();
+        self.shared.pipe.close();
+    }
+
+    /// Writes what waits, then reads and serves until the socket is empty, the budget is used, or
+    /// the connection holds too much.
+    pub(super) fn turn(&mut self) -> Turn {
+        if self.shared.pipe.flush().is_err() {
+            return Turn::Ended(Reason::Refused);
+        }
+        let mut answers = Vec::new();
+        for _ in 0..READS_PER_TURN {
+            let end = if self.undecoded {
+                ReadEnd::More
+            } else {
+                match self.inbox.fill(|buf| self.shared.pipe.stream.read(buf)) {
+                    Ok(end) => end,
+                    Err(e) => return Turn::Ended(Reason::Broken(e)),
+                }
+            };
+            match self.serve(&mut answers) {
+                Ok(()) => {}
+                Err(reason) => return Turn::Ended(reason),
+            }
+            if self.undecoded {
+                // Paused: the sink resumes the loop once enough has left. Look again after the flag
+                // is up, because it may have left just before.
+                self.shared.paused.store(true, Ordering::Release);
+                if self.shared.held() >= HELD_BYTES_MAX / 2 {
+                    return Turn::Went(ReadEnd::Drained);
+                }
+                continue;
+            }
+            match end {
+                ReadEnd::More => {}
+                ReadEnd::Drained => return Turn::Went(ReadEnd::Drained),
+                ReadEnd::Closed => return Turn::Ended(Reason::Closed),
+            }
+        }
+        Turn::Went(ReadEnd::More)
+    }
+
+    /// Decodes whole frames up to the limit and hands them over in one batch.
+    fn serve(&mut self, answers: &mut Vec<ServerMsg>) -> Result<(), Reason> {
+        self.shared.paused.store(false, Ordering::Release);
+        let mut batch = Vec::new();
+        self.undecoded = false;
+        let mut hostile = None;
+        loop {
+            if self.shared.held() >= HELD_BYTES_MAX {
+                self.undecoded = true;
+                break;
+            }
+            match self.inbox.next().and_then(|body| body.map(ClientMsg::decode).transpose()) {
+                Ok(None) => break,
+                Ok(Some(message)) => {
+                    self.shared.owe(&message);
+                    batch.push(message);
+                }
+                Err(e) => {
+                    hostile = Some(Reason::Hostile(e));
+                    break;
+                }
+            }
+        }
+        if !batch.is_empty() {
+            self.port.send(batch, answers).map_err(|_| Reason::Refused)?;
+            if !answers.is_empty() {
+                self.shared.send(answers);
+                answers.clear();
+            }
+        }
+        hostile.map_or(Ok(()), Err)
+    }
+}

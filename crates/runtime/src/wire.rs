@@ -1,0 +1,210 @@
+//! Byte queues of a connection: frames taken off what arrived, frames put behind what must leave.
+//!
+//! Absent: sockets (`stream.rs`), the meaning of bodies.
+
+use proto::frame::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES, put_frame, take_frame};
+use proto::{DecodeError, Writer};
+use std::io::{self, ErrorKind};
+
+/// Bytes read from a socket in one call.
+const READ_BYTES: usize = 64 << 10;
+/// Memory a queue keeps when it has run empty.
+const KEEP_BYTES: usize = 256 << 10;
+
+/// What a read ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadEnd {
+    /// Nothing more for now.
+    Drained,
+    /// The budget is used; there may be more.
+    More,
+    /// The peer is gone.
+    Closed,
+}
+
+/// Bytes that arrived and were not taken yet: never more than one frame and one read.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Inbox {
+    /// Reads once from a non-blocking source.
+    ///
+    /// # Errors
+    /// Those of the source, except `WouldBlock` and `Interrupted`.
+    pub(crate) fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<ReadEnd> {
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.bytes.shrink_to(KEEP_BYTES);
+            self.start = 0;
+        } else if self.start > READ_BYTES {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        let at = self.bytes.len();
+        self.bytes.resize(at + READ_BYTES, 0);
+        let result = read(&mut self.bytes[at..]);
+        let got = *result.as_ref().unwrap_or(&0);
+        self.bytes.truncate(at + got);
+        match result {
+            Ok(0) => Ok(ReadEnd::Closed),
+            Ok(n) if n < READ_BYTES => Ok(ReadEnd::Drained),
+            Ok(_) => Ok(ReadEnd::More),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(ReadEnd::Drained),
+            Err(e) if e.kind() == ErrorKind::Interrupted => Ok(ReadEnd::More),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Takes the next whole frame's body; `None` while it is not complete.
+    ///
+    /// # Errors
+    /// An oversized or damaged frame: the connection must be closed.
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, DecodeError> {
+        match take_frame(&self.bytes[self.start..])? {
+            None => Ok(None),
+            Some((body, len)) => {
+                self.start += len;
+                Ok(Some(body))
+            }
+        }
+    }
+}
+
+/// Bytes that must leave.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    w: Writer,
+    start: usize,
+}
+
+impl Outbox {
+    /// Bytes waiting.
+    pub(crate) fn len(&self) -> usize {
+        self.w.len() - self.start
+    }
+
+    /// Appends a frame; `false` when its body is above the limit (nothing is appended then).
+    #[must_use]
+    pub(crate) fn put(&mut self, body: impl FnOnce(&mut Writer)) -> bool {
+        let before = self.w.len();
+        put_frame(&mut self.w, body);
+        let fits = self.w.len() - before <= FRAME_BYTES_MAX + FRAME_HEADER_BYTES;
+        if !fits {
+            self.w.0.truncate(before);
+        }
+        fits
+    }
+
+    /// Writes until nothing is left or the sink would block. Returns whether nothing is left.
+    ///
+    /// # Errors
+    /// Those of the sink, except `WouldBlock` and `Interrupted`.
+    pub(crate) fn flush(&mut self, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<bool> {
+        while self.len() > 0 {
+            match write(&self.w.0[self.start..]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(n) => self.start += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.compact();
+                    return Ok(false);
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        self.w.0.clear();
+        self.w.0.shrink_to(KEEP_BYTES);
+        self.start = 0;
+        Ok(true)
+    }
+
+    /// Forgets everything.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn compact(&mut self) {
+        if self.start > self.w.len() / 2 {
+            self.w.0.drain(..self.start);
+            self.start = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(bodies: &[&[u8]]) -> Vec<u8> {
+        let mut out = Outbox::default();
+        for body in bodies {
+            assert!(out.put(|w| {
+                w.raw(body);
+            }));
+        }
+        out.w.0
+    }
+
+    #[test]
+    fn frames_cross_in_any_pieces() {
+        let bytes = framed(&[b"one", b"", &[7; 100_000]]);
+        for piece in [1, 7, 4096, READ_BYTES] {
+            let (mut inbox, mut bodies) = (Inbox::default(), Vec::new());
+            for chunk in bytes.chunks(piece) {
+                let filled = inbox.fill(|buf| {
+                    buf[..chunk.len()].copy_from_slice(chunk);
+                    Ok(chunk.len())
+                });
+                assert!(filled.is_ok());
+                while let Some(body) = inbox.next().expect("sound") {
+                    bodies.push(body.to_vec());
+                }
+            }
+            assert_eq!(bodies, vec![b"one".to_vec(), Vec::new(), vec![7; 100_000]]);
+        }
+    }
+
+    #[test]
+    fn an_oversized_frame_is_refused_before_it_is_buffered() {
+        let mut inbox = Inbox::default();
+        let mut bytes = [0_u8; 8];
+        bytes[..4].copy_from_slice(&u32::MAX.to_le_bytes());
+        inbox.fill(|buf| {
+            buf[..8].copy_from_slice(&bytes);
+            Ok(8)
+        })
+        .expect("fill");
+        assert!(inbox.next().is_err());
+        let mut out = Outbox::default();
+        assert!(!out.put(|w| {
+            w.raw(&vec![0; FRAME_BYTES_MAX + 1]);
+        }));
+        assert_eq!(out.len(), 0);
+    }
+
+    #[test]
+    fn what_did_not_leave_stays_in_order() {
+        let mut out = Outbox::default();
+        assert!(out.put(|w| {
+            w.raw(b"abcdef");
+        }));
+        let whole = out.w.0.clone();
+        let mut sent = Vec::new();
+        for _ in 0..whole.len() {
+            let mut room = 1;
+            let done = out.flush(|bytes| {
+                if room == 0 {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
+                room -= 1;
+                sent.push(bytes[0]);
+                Ok(1)
+            });
+            assert!(done.is_ok());
+        }
+        assert_eq!(sent, whole);
+    }
+}

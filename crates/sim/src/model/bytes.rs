@@ -1,0 +1,353 @@
+//! File bytes with everything a crash may leave of them.
+//!
+//! A file is a list of ranges; each range has versions: what was written there, from when until when.
+//! A read must return, byte by byte, a version that was valid at some moment between its request and
+//! its answer. An fsync forgets what ended before it began. A crash makes every version since the last
+//! fsync possible again, and zeros where anything was not synced (DESIGN 3).
+//!
+//! Absent: sizes; they belong to the tree and are cut with `crash`.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use stdx::hash::mix64;
+
+/// Where bytes come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    Zero,
+    /// The pattern of one write; the byte at file offset `o` is the pattern's byte `o + shift`.
+    Pattern {
+        id: u64,
+        shift: u64,
+    },
+    /// Bytes once read after a crash; `data[0]` is at file offset `base`.
+    Bytes {
+        data: Rc<[u8]>,
+        base: u64,
+    },
+}
+
+/// The byte `at` of pattern `id`; never zero, so that zeros are told apart.
+#[must_use]
+pub fn pattern_byte(id: u64, at: u64) -> u8 {
+    let lane = mix64(id.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (at >> 3));
+    (lane >> ((at & 7) * 8)) as u8 | 1
+}
+
+/// The bytes of pattern `id` from `at` on.
+#[must_use]
+pub fn pattern(id: u64, at: u64, len: u64) -> Vec<u8> {
+    (at..at + len).map(|at| pattern_byte(id, at)).collect()
+}
+
+impl Source {
+    fn byte(&self, offset: u64) -> u8 {
+        match self {
+            Self::Zero => 0,
+            Self::Pattern { id, shift } => pattern_byte(*id, offset.wrapping_add(*shift)),
+            Self::Bytes { data, base } => data[(offset - base) as usize],
+        }
+    }
+
+    fn shifted(&self, by: u64) -> Self {
+        match self {
+            Self::Zero => Self::Zero,
+            Self::Pattern { id, shift } => Self::Pattern { id: *id, shift: shift.wrapping_add(by) },
+            Self::Bytes { data, base } => Self::Bytes { data: data.clone(), base: base.wrapping_sub(by) },
+        }
+    }
+}
+
+/// "Still valid", "still running".
+const OPEN: u64 = u64::MAX;
+
+#[derive(Clone, Debug)]
+struct Version {
+    source: Source,
+    /// When its operation began, ended, and when a later one had certainly replaced it.
+    from: u64,
+    done: u64,
+    to: u64,
+    synced: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Extent {
+    end: u64,
+    versions: Vec<Version>,
+}
+
+/// The bytes of one file, from 0 to infinity.
+#[derive(Clone, Debug)]
+pub struct FileBytes {
+    extents: BTreeMap<u64, Extent>,
+}
+
+impl Default for FileBytes {
+    fn default() -> Self {
+        let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true };
+        Self { extents: BTreeMap::from([(0, Extent { end: OPEN, versions: vec![zero] })]) }
+    }
+}
+
+/// A byte that no allowed version explains.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    pub offset: u64,
+    pub found: u8,
+    pub allowed: Vec<u8>,
+}
+
+impl FileBytes {
+    fn split(&mut self, at: u64) {
+        if at == OPEN {
+            return;
+        }
+        let Some((_, extent)) = self.extents.range_mut(..at).next_back() else { return };
+        if extent.end > at {
+            let right = Extent { end: extent.end, versions: extent.versions.clone() };
+            extent.end = at;
+            self.extents.insert(at, right);
+        }
+    }
+
+    fn range(&mut self, start: u64, end: u64) -> impl Iterator<Item = (u64, &mut Extent)> {
+        self.split(start);
+        self.split(end);
+        self.extents.range_mut(start..end).map(|(start, extent)| (*start, extent))
+    }
+
+    /// An operation that puts `source` into the range has begun: its bytes may appear.
+    pub fn begin(&mut self, start: u64, end: u64, source: &Source, from: u64) {
+        if start >= end {
+            return;
+        }
+        for (_, extent) in self.range(start, end) {
+            extent.versions.push(Version { source: source.clone(), from, done: OPEN, to: OPEN, synced: false });
+        }
+    }
+
+    /// It has ended: what ended before it began is replaced.
+    pub fn end(&mut self, start: u64, end: u64, source: &Source, from: u64, now: u64) {
+        if start >= end {
+            return;
+        }
+        for (_, extent) in self.range(start, end) {
+            for version in &mut extent.versions {
+                if version.from == from && version.done == OPEN && version.source == *source {
+                    version.done = now;
+                } else if version.done < from && version.to == OPEN {
+                    version.to = now;
+                }
+            }
+        }
+    }
+
+    /// It has failed: its bytes may or may not be there.
+    pub fn fail(&mut self, from: u64, now: u64) {
+        for extent in self.extents.values_mut() {
+            for version in &mut extent.versions {
+                if version.from == from && version.done == OPEN {
+                    version.done = now;
+                }
+            }
+        }
+    }
+
+    /// An operation that is over as soon as it is seen (a cut).
+    pub fn put(&mut self, start: u64, end: u64, source: &Source, from: u64, now: u64) {
+        self.begin(start, end, source, from);
+        self.end(start, end, source, from, now);
+    }
+
+    /// The versions of a range valid at or after `since`, moved by `by` bytes: for a copy.
+    #[must_use]
+    pub fn pieces(&mut self, start: u64, end: u64, since: u64, by: u64) -> Vec<(u64, u64, Source)> {
+        let mut pieces = Vec::new();
+        for (start, extent) in self.range(start, end) {
+            for version in extent.versions.iter().filter(|version| version.to >= since) {
+                // The target's offset is source + by, so its source offset is target - by.
+                let source = version.source.shifted(by.wrapping_neg());
+                pieces.push((start.wrapping_add(by), extent.end.wrapping_add(by), source));
+            }
+        }
+        pieces
+    }
+
+    /// An fsync that began at `from` has answered: what was over by then is on disk and alone.
+    pub fn synced(&mut self, from: u64) {
+        for extent in self.extents.values_mut() {
+            extent.versions.retain(|version| version.to >= from);
+            if let [only] = &mut extent.versions[..] {
+                only.synced |= only.done < from;
+            }
+        }
+    }
+
+    /// The rank's process died and the file is now `size` bytes long.
+    pub fn crash(&mut self, size: u64) {
+        for extent in self.extents.values_mut() {
+            if extent.versions.iter().any(|version| !version.synced) {
+                extent.versions.iter_mut().for_each(|version| version.synced = false);
+                let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: false };
+                extent.versions.push(zero);
+            }
+            for version in &mut extent.versions {
+                (version.from, version.done, version.to) = (0, 0, OPEN);
+            }
+            dedup(&mut extent.versions);
+        }
+        let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true };
+        for (_, extent) in self.range(size, OPEN) {
+            extent.versions = vec![zero.clone()];
+        }
+        self.merge();
+    }
+
+    /// Whether `found`, read between `since` and now, can be the bytes from `offset` on. Bytes that a
+    /// crash left open are settled by what was found.
+    ///
+    /// # Errors
+    /// The first byte that no version explains.
+    pub fn check(&mut self, offset: u64, found: &[u8], since: u64, now: u64) -> Result<(), Mismatch> {
+        let end = offset + found.len() as u64;
+        for (start, extent) in self.range(offset, end) {
+            let valid = extent.versions.iter().filter(|version| version.to >= since);
+            let valid: Vec<&Version> = valid.collect();
+            let piece = &found[(start - offset) as usize..(extent.end.min(end) - offset) as usize];
+            check_piece(&valid, start, piece)?;
+            let settled = valid.iter().all(|version| version.done < since);
+            if settled && valid.len() > 1 {
+                settle(extent, start, piece, now);
+            }
+        }
+        self.merge();
+        Ok(())
+    }
+
+    /// Whether the byte may be zero (`Seek`).
+    #[must_use]
+    pub fn may_be_zero(&mut self, start: u64, end: u64, since: u64) -> bool {
+        if start >= end {
+            return true;
+        }
+        self.range(start, end).all(|(_, extent)| {
+            extent.versions.iter().any(|version| version.to >= since && !matches!(version.source, Source::Pattern { .. }))
+        })
+    }
+
+    fn merge(&mut self) {
+        let mut merged: BTreeMap<u64, Extent> = BTreeMap::new();
+        for (start, extent) in std::mem::take(&mut self.extents) {
+            if let Some(mut last) = merged.last_entry()
+                && same(&last.get().versions, &extent.versions)
+            {
+                last.get_mut().end = extent.end;
+                continue;
+            }
+            merged.insert(start, extent);
+        }
+        self.extents = merged;
+    }
+}
+
+fn same(a: &[Version], b: &[Version]) -> bool {
+    let key = |v: &Version| (v.from, v.done, v.to, v.synced);
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b) && a.source == b.source)
+}
+
+fn dedup(versions: &mut Vec<Version>) {
+    let mut kept: Vec<Version> = Vec::new();
+    for version in versions.drain(..) {
+        if !kept.iter().any(|k| k.source == version.source) {
+            kept.push(version);
+        }
+    }
+    *versions = kept;
+}
+
+fn check_piece(valid: &[&Version], start: u64, piece: &[u8]) -> Result<(), Mismatch> {
+    let explains = |version: &Version| match &version.source {
+        Source::Zero => piece.iter().all(|b| *b == 0),
+        source => piece.iter().enumerate().all(|(i, b)| source.byte(start + i as u64) == *b),
+    };
+    if valid.iter().any(|version| explains(version)) {
+        return Ok(());
+    }
+    for (i, found) in piece.iter().enumerate() {
+        let offset = start + i as u64;
+        if !valid.iter().any(|version| version.source.byte(offset) == *found) {
+            let allowed = valid.iter().map(|version| version.source.byte(offset)).collect();
+            return Err(Mismatch { offset, found: *found, allowed });
+        }
+    }
+    Ok(())
+}
+
+fn settle(extent: &mut Extent, start: u64, piece: &[u8], now: u64) {
+    for version in &mut extent.versions {
+        version.to = version.to.min(now);
+    }
+    let source = if piece.iter().all(|b| *b == 0) {
+        Source::Zero
+    } else {
+        Source::Bytes { data: piece.into(), base: start }
+    };
+    extent.versions.push(Version { source, from: 0, done: 0, to: OPEN, synced: false });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Source = Source::Pattern { id: 1, shift: 0 };
+    const B: Source = Source::Pattern { id: 2, shift: 0 };
+
+    #[test]
+    fn a_finished_write_is_what_is_read() {
+        let mut bytes = FileBytes::default();
+        bytes.put(10, 20, &A, 1, 2);
+        let mut expected = vec![0; 10];
+        expected.extend(pattern(1, 10, 10));
+        assert_eq!(bytes.check(0, &expected, 3, 4), Ok(()));
+        assert!(bytes.check(0, &[0; 20], 3, 4).is_err());
+    }
+
+    #[test]
+    fn a_running_write_may_be_seen_in_part() {
+        let mut bytes = FileBytes::default();
+        bytes.put(0, 8, &A, 1, 2);
+        bytes.begin(0, 8, &B, 3);
+        let mut mixed = pattern(1, 0, 4);
+        mixed.extend(pattern(2, 4, 4));
+        assert_eq!(bytes.check(0, &mixed, 4, 5), Ok(()));
+        bytes.end(0, 8, &B, 3, 6);
+        assert!(bytes.check(0, &mixed, 7, 8).is_err());
+        assert_eq!(bytes.check(0, &pattern(2, 0, 8), 7, 8), Ok(()));
+    }
+
+    #[test]
+    fn a_crash_leaves_synced_bytes_alone_and_the_rest_open() {
+        let mut bytes = FileBytes::default();
+        bytes.put(0, 8, &A, 1, 2);
+        bytes.synced(3);
+        bytes.crash(8);
+        assert!(bytes.check(0, &[0; 8], 5, 6).is_err());
+        bytes.put(4, 8, &B, 7, 8);
+        bytes.crash(8);
+        let mut found = pattern(1, 0, 4);
+        found.extend([0; 4]);
+        assert_eq!(bytes.check(0, &found, 10, 11), Ok(()));
+        // Settled by the first read: another answer is wrong now.
+        assert!(bytes.check(0, &pattern(1, 0, 8), 12, 13).is_err());
+    }
+
+    #[test]
+    fn beyond_the_recovered_size_there_is_nothing() {
+        let mut bytes = FileBytes::default();
+        bytes.put(0, 8, &A, 1, 2);
+        bytes.crash(3);
+        assert_eq!(bytes.check(3, &[0; 5], 5, 6), Ok(()));
+        assert!(bytes.check(3, &pattern(1, 3, 5), 5, 6).is_err());
+    }
+}

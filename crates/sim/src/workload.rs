@@ -1,0 +1,395 @@
+//! Random requests on a small name space, so that clients collide: five names, a handful of
+//! directories, few files.
+//!
+//! Absent: who asks and when (`world/`), what the answer must be (`model/`).
+
+use crate::model::bytes::pattern;
+use crate::model::tree::Tree;
+use proto::attr::{FileKind, SetAttr, SetTime};
+use proto::request::{LockKind, LockSpec, NewNode, Request, XattrMode, open_flags, rename_flags};
+use proto::storeio::Payload;
+use proto::{Ino, Name, NodeRef};
+use std::collections::BTreeMap;
+use stdx::{Prng, Wall};
+
+const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"name-that-is-longer-than-inline", b"\xff\x01"];
+const XATTRS: [&[u8]; 4] = [b"user.a", b"user.bb", b"trusted.c", b"security.d"];
+/// Directories the workload makes at most.
+const DIRECTORIES_MAX: usize = 8;
+/// A block of the data store.
+const BLOCK: u64 = 4 << 20;
+
+/// What one client knows and holds.
+#[derive(Default)]
+pub struct Knowledge {
+    /// Where each inode was last seen.
+    pub places: BTreeMap<Ino, NodeRef>,
+    /// Opens answered and not released.
+    pub opens: Vec<NodeRef>,
+    /// Places in listings to go on from.
+    pub cursors: BTreeMap<Ino, u64>,
+    /// Locks asked for and not given back.
+    pub locks: Vec<(NodeRef, LockSpec)>,
+}
+
+/// Makes requests.
+pub struct Workload {
+    rng: Prng,
+    writes: u64,
+}
+
+/// Every kind of operation, with its weight.
+const KINDS: [(&str, u64); 37] = [
+    ("lookup", 6),
+    ("getattr", 4),
+    ("chmod", 2),
+    ("chown", 2),
+    ("utimens", 2),
+    ("truncate", 5),
+    ("readlink", 1),
+    ("mknod", 2),
+    ("mkdir", 5),
+    ("symlink", 2),
+    ("link", 6),
+    ("unlink", 8),
+    ("rmdir", 4),
+    ("rename", 8),
+    ("exchange", 3),
+    ("noreplace", 2),
+    ("open", 5),
+    ("create", 12),
+    ("tmpfile", 2),
+    ("release", 6),
+    ("readdir", 4),
+    ("read", 9),
+    ("write", 12),
+    ("append", 4),
+    ("fallocate", 3),
+    ("punch", 3),
+    ("seek", 2),
+    ("copy", 3),
+    ("fsync", 4),
+    ("syncfs", 1),
+    ("statfs", 1),
+    ("getxattr", 2),
+    ("listxattr", 1),
+    ("setxattr", 4),
+    ("removexattr", 2),
+    ("acl", 2),
+    ("lock", 6),
+];
+
+/// The names of the operations, for the coverage table.
+pub fn kinds() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|(kind, _)| *kind)
+}
+
+impl Workload {
+    /// A generator of its own stream.
+    #[must_use]
+    pub const fn new(rng: Prng) -> Self {
+        Self { rng, writes: 0 }
+    }
+
+    /// The next request of a client, with the name of its kind. `tree` is the model's present tree:
+    /// it only steers towards names that exist.
+    pub fn next(&mut self, known: &mut Knowledge, tree: &Tree) -> (&'static str, Request) {
+        loop {
+            let total = KINDS.iter().map(|(_, weight)| weight).sum();
+            let mut at = self.rng.below(total);
+            let kind = KINDS.iter().find(|(_, weight)| {
+                let hit = at < *weight;
+                at = at.saturating_sub(*weight);
+                hit
+            });
+            let kind = kind.map_or("lookup", |(kind, _)| kind);
+            if let Some(request) = self.make(kind, known, tree) {
+                return (kind, request);
+            }
+        }
+    }
+
+    fn make(&mut self, kind: &str, known: &mut Knowledge, tree: &Tree) -> Option<Request> {
+        match kind {
+            "lookup" => {
+                let (parent, name) = self.entry(known, tree, |_| true);
+                Some(Request::Lookup { parent, name })
+            }
+            "getattr" => Some(Request::GetAttr { node: self.any(known, tree)? }),
+            "chmod" => self.set(known, tree, |rng| SetAttr { mode: Some(rng.below(0o10000) as u32), ..SetAttr::default() }),
+            "chown" => self.set(known, tree, |rng| SetAttr {
+                uid: Some(rng.below(3) as u32),
+                gid: rng.chance(1, 2).then(|| 7),
+                kill_suidgid: rng.chance(1, 3),
+                ..SetAttr::default()
+            }),
+            "utimens" => self.set(known, tree, |rng| {
+                let time = |rng: &mut Prng| match rng.below(3) {
+                    0 => None,
+                    1 => Some(SetTime::Now),
+                    _ => Some(SetTime::At(Wall(rng.below(1 << 60) as i64 - (1 << 59)))),
+                };
+                SetAttr { atime: time(rng), mtime: time(rng), ..SetAttr::default() }
+            }),
+            "readlink" => Some(Request::ReadLink { node: self.of_kind(known, tree, FileKind::Symlink)? }),
+            "open" => Some(Request::Open { node: self.file(known, tree)?, flags: self.flags() & !open_flags::EXCL }),
+            "tmpfile" => Some(Request::TmpFile { parent: self.dir(known, tree), new: self.new_node(0), flags: open_flags::RDWR }),
+            "release" => {
+                let at = self.rng.index(known.opens.len());
+                (!known.opens.is_empty()).then(|| Request::Release { node: known.opens.swap_remove(at), count: 1 })
+            }
+            "readdir" => Some(self.readdir(known, tree)),
+            "syncfs" => Some(Request::SyncFs),
+            "statfs" => Some(Request::StatFs),
+            "lock" => self.lock(known, tree),
+            "mknod" | "mkdir" | "symlink" | "link" | "unlink" | "rmdir" | "create" | "rename" | "exchange"
+            | "noreplace" => self.naming(kind, known, tree),
+            "getxattr" | "listxattr" | "setxattr" | "removexattr" | "acl" => self.xattr(kind, known, tree),
+            _ => self.data(kind, known, tree),
+        }
+    }
+
+    fn name(&mut self) -> Name {
+        Name::new(NAMES[self.rng.index(NAMES.len())]).expect("the workload's names are valid")
+    }
+
+    /// A known directory; mostly one that still exists.
+    fn dir(&mut self, known: &Knowledge, tree: &Tree) -> NodeRef {
+        let fits = |ino: Ino| tree.node(ino).is_some_and(|node| node.is_dir());
+        let stale = self.rng.chance(1, 30);
+        let all: Vec<NodeRef> = known.places.values().filter(|place| stale || fits(place.ino)).copied().collect();
+        if all.is_empty() || self.rng.chance(1, 5) {
+            return NodeRef::bare(Ino::ROOT);
+        }
+        all[self.rng.index(all.len())]
+    }
+
+    /// A directory and a name; half of the time one that exists and fits.
+    fn entry(&mut self, known: &Knowledge, tree: &Tree, fits: impl Fn(FileKind) -> bool) -> (NodeRef, Name) {
+        let dir = self.dir(known, tree);
+        if self.rng.chance(1, 4) {
+            return (dir, self.name());
+        }
+        let mut all = Vec::new();
+        for place in known.places.values().copied().chain([NodeRef::bare(Ino::ROOT)]) {
+            let Some(node) = tree.node(place.ino) else { continue };
+            for (name, ino) in &node.entries {
+                if tree.node(*ino).is_some_and(|child| fits(child.kind())) {
+                    all.push((place, name));
+                }
+            }
+        }
+        match all.get(self.rng.index(all.len())) {
+            Some((place, name)) => (*place, Name::new(name).expect("names of the tree are valid")),
+            None => (dir, self.name()),
+        }
+    }
+
+    fn any(&mut self, known: &Knowledge, tree: &Tree) -> Option<NodeRef> {
+        let stale = self.rng.chance(1, 20);
+        self.pick(known, |place| stale || tree.node(place.ino).is_some())
+    }
+
+    fn of_kind(&mut self, known: &Knowledge, tree: &Tree, kind: FileKind) -> Option<NodeRef> {
+        self.pick(known, |place| tree.node(place.ino).is_some_and(|node| node.kind() == kind))
+    }
+
+    fn pick(&mut self, known: &Knowledge, fits: impl Fn(&NodeRef) -> bool) -> Option<NodeRef> {
+        let all: Vec<NodeRef> = known.places.values().filter(|place| fits(place)).copied().collect();
+        (!all.is_empty()).then(|| all[self.rng.index(all.len())])
+    }
+
+    /// A regular file: an open one as often as any.
+    fn file(&mut self, known: &Knowledge, tree: &Tree) -> Option<NodeRef> {
+        if !known.opens.is_empty() && self.rng.chance(1, 2) {
+            return Some(known.opens[self.rng.index(known.opens.len())]);
+        }
+        self.of_kind(known, tree, FileKind::Regular)
+    }
+
+    fn flags(&mut self) -> u32 {
+        let mut flags = open_flags::RDWR;
+        if self.rng.chance(1, 4) {
+            flags |= open_flags::TRUNC;
+        }
+        if self.rng.chance(1, 4) {
+            flags |= open_flags::EXCL;
+        }
+        flags
+    }
+
+    fn new_node(&mut self, kind_bits: u32) -> NewNode {
+        let mode = [0o644, 0o755, 0o600, 0o2755, 0o4711, 0o777][self.rng.index(6)];
+        NewNode { mode: kind_bits | mode, umask: [0o022, 0, 0o077][self.rng.index(3)], rdev: 0 }
+    }
+
+    fn set(&mut self, known: &Knowledge, tree: &Tree, make: impl Fn(&mut Prng) -> SetAttr) -> Option<Request> {
+        let node = self.any(known, tree)?;
+        Some(Request::SetAttr { node, set: make(&mut self.rng) })
+    }
+
+    fn readdir(&mut self, known: &mut Knowledge, tree: &Tree) -> Request {
+        let dir = self.dir(known, tree);
+        let after = known.cursors.get(&dir.ino).copied().unwrap_or(0);
+        Request::ReadDir { dir, after, attrs: self.rng.chance(1, 2), bytes_max: [64, 400, 65_536][self.rng.index(3)] }
+    }
+
+    fn naming(&mut self, kind: &str, known: &Knowledge, tree: &Tree) -> Option<Request> {
+        let not_dir = |kind| kind != FileKind::Directory;
+        Some(match kind {
+            "mknod" => {
+                let parent = self.dir(known, tree);
+                let bits = [FileKind::Fifo, FileKind::Socket, FileKind::Character, FileKind::Regular];
+                let mut new = self.new_node(bits[self.rng.index(4)].mode_bits());
+                new.rdev = 0x103;
+                Request::MkNod { parent, name: self.name(), new }
+            }
+            "mkdir" => {
+                if tree.nodes.values().filter(|node| node.is_dir()).count() > DIRECTORIES_MAX {
+                    return None;
+                }
+                Request::MkDir { parent: self.dir(known, tree), name: self.name(), new: self.new_node(0) }
+            }
+            "symlink" => {
+                let len = 1 + self.rng.index(60);
+                Request::Symlink { parent: self.dir(known, tree), name: self.name(), target: vec![b't'; len].into() }
+            }
+            "link" => {
+                let node = self.pick(known, |place| tree.node(place.ino).is_some_and(|node| !node.is_dir()))?;
+                Request::Link { node, parent: self.dir(known, tree), name: self.name() }
+            }
+            "unlink" => {
+                let (parent, name) = self.entry(known, tree, not_dir);
+                Request::Unlink { parent, name }
+            }
+            "rmdir" => {
+                let (parent, name) = self.entry(known, tree, |kind| kind == FileKind::Directory);
+                Request::RmDir { parent, name }
+            }
+            "create" => {
+                let parent = self.dir(known, tree);
+                Request::Create { parent, name: self.name(), new: self.new_node(0), flags: self.flags() }
+            }
+            _ => {
+                let (parent, name) = self.entry(known, tree, |_| true);
+                let (new_parent, new_name) = self.entry(known, tree, |_| true);
+                let flags = match kind {
+                    "exchange" => rename_flags::EXCHANGE,
+                    "noreplace" => rename_flags::NOREPLACE,
+                    _ => 0,
+                };
+                Request::Rename { parent, name, new_parent, new_name, flags }
+            }
+        })
+    }
+
+    fn xattr(&mut self, kind: &str, known: &Knowledge, tree: &Tree) -> Option<Request> {
+        let node = self.pick(known, |place| {
+            tree.node(place.ino).is_some_and(|node| matches!(node.kind(), FileKind::Regular | FileKind::Directory))
+        })?;
+        let name = Name::new(XATTRS[self.rng.index(XATTRS.len())]).expect("the workload's names are valid");
+        Some(match kind {
+            "getxattr" => Request::GetXattr { node, name },
+            "listxattr" => Request::ListXattr { node },
+            "removexattr" => Request::RemoveXattr { node, name },
+            "acl" => self.acl(node, tree),
+            _ => {
+                let len = if self.rng.chance(1, 20) { 40_000 } else { self.rng.below(300) };
+                let mode = [XattrMode::Either, XattrMode::Create, XattrMode::Replace][self.rng.index(3)];
+                Request::SetXattr { node, name, value: pattern(self.rng.next_u64(), 0, len).into(), mode }
+            }
+        })
+    }
+
+    /// A valid ACL with a named user, as the kernel's xattr form has it.
+    fn acl(&mut self, node: NodeRef, tree: &Tree) -> Request {
+        let is_dir = tree.node(node.ino).is_some_and(|node| node.is_dir());
+        let which: &[u8] = if is_dir && self.rng.chance(1, 2) { b"system.posix_acl_default" } else { b"system.posix_acl_access" };
+        let name = Name::new(which).expect("a valid name");
+        if self.rng.chance(1, 3) {
+            return Request::RemoveXattr { node, name };
+        }
+        let mut value = 2_u32.to_le_bytes().to_vec();
+        let user = self.rng.below(8) as u16;
+        for (tag, perm, id) in [(1_u16, 7_u16, u32::MAX), (2, user, 1000), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 4, u32::MAX)] {
+            value.extend(tag.to_le_bytes());
+            value.extend(perm.to_le_bytes());
+            value.extend(id.to_le_bytes());
+        }
+        Request::SetXattr { node, name, value: value.into(), mode: XattrMode::Either }
+    }
+
+    fn offset(&mut self) -> u64 {
+        match self.rng.below(20) {
+            0 => BLOCK - self.rng.below(2000),
+            1..=4 => self.rng.below(20) * 1024,
+            5..=9 => 0,
+            _ => self.rng.below(9000),
+        }
+    }
+
+    fn len(&mut self) -> u64 {
+        match self.rng.below(10) {
+            0 => 4096,
+            1 => 1 + self.rng.below(12_000),
+            _ => 1 + self.rng.below(1500),
+        }
+    }
+
+    fn data(&mut self, kind: &str, known: &Knowledge, tree: &Tree) -> Option<Request> {
+        let node = self.file(known, tree)?;
+        let (offset, len) = (self.offset(), self.len());
+        Some(match kind {
+            "read" => Request::Read { node, offset, len: (len * 4) as u32 },
+            "write" | "append" => {
+                self.writes += 1;
+                let data = Payload::Owned(pattern(self.writes, offset, len));
+                Request::Write { node, offset, append: kind == "append", kill_suidgid: self.rng.chance(1, 4), data }
+            }
+            "truncate" => {
+                let size = if self.rng.chance(1, 3) { 0 } else { offset };
+                Request::SetAttr { node, set: SetAttr { size: Some(size), ..SetAttr::default() } }
+            }
+            "fallocate" => Request::Fallocate { node, mode: [0, 1][self.rng.index(2)], offset, len },
+            "punch" => Request::Fallocate { node, mode: [3, 16, 17][self.rng.index(3)], offset, len },
+            "seek" => Request::Seek { node, offset, hole: self.rng.chance(1, 2) },
+            "copy" => {
+                let target = self.file(known, tree)?;
+                Request::CopyRange { source: node, source_offset: self.offset(), target, target_offset: offset, len }
+            }
+            _ => Request::Fsync { node, data_only: self.rng.chance(1, 2) },
+        })
+    }
+
+    /// The number of the write that has just been made: the pattern of its bytes.
+    #[must_use]
+    pub const fn last_write(&self) -> u64 {
+        self.writes
+    }
+
+    fn lock(&mut self, known: &mut Knowledge, tree: &Tree) -> Option<Request> {
+        if !known.locks.is_empty() && self.rng.chance(1, 2) {
+            let at = self.rng.index(known.locks.len());
+            let (node, lock) = known.locks.swap_remove(at);
+            let lock = LockSpec { kind: LockKind::Unlock, ..lock };
+            return Some(if self.rng.chance(1, 4) {
+                known.locks.retain(|(n, l)| n.ino != node.ino || l.flock != lock.flock || l.owner != lock.owner);
+                Request::ReleaseLocks { node, flock: lock.flock, owner: lock.owner }
+            } else {
+                Request::SetLock { node, lock, wait: false }
+            });
+        }
+        let node = self.of_kind(known, tree, FileKind::Regular)?;
+        let flock = self.rng.chance(1, 2);
+        let start = if flock { 0 } else { self.rng.below(4) * 10 };
+        let end = if flock { u64::MAX } else { start + 9 + self.rng.below(2) * 10 };
+        let kind = if self.rng.chance(1, 2) { LockKind::Read } else { LockKind::Write };
+        let owner = 1 + self.rng.below(2);
+        let lock = LockSpec { flock, owner, kind, start, end, pid: owner as u32 };
+        if self.rng.chance(1, 5) {
+            return Some(Request::TestLock { node, lock });
+        }
+        known.locks.push((node, lock));
+        Some(Request::SetLock { node, lock, wait: self.rng.chance(1, 2) })
+    }
+}

@@ -1,0 +1,134 @@
+//! What every metadata store shares: the checksum in front of a stored value, the guard's version,
+//! and the rules of directory scans.
+//!
+//! Absent: where records lie.
+
+use proto::header::FragHeader;
+use proto::ids::{Ino, NameHash, SessionId, SnapId};
+use proto::storeio::{Loaded, StoreError, StoreKey, StoredDentry, Table};
+use stdx::checksum::crc32c_parts;
+
+/// Bytes in front of a stored value.
+pub(crate) const CRC_BYTES: usize = 4;
+
+/// A record as the store found it.
+pub(crate) type Found<'a> = Result<(&'a [u8], &'a [u8]), StoreError>;
+
+/// Appends the stored form of a value: its checksum over key and value, then the value.
+pub(crate) fn seal(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&crc32c_parts(&[key, value]).to_le_bytes());
+    out.extend_from_slice(value);
+}
+
+/// The value in a stored form, if its checksum matches.
+pub(crate) fn unseal<'a>(key: &[u8], stored: &'a [u8]) -> Option<&'a [u8]> {
+    let (crc, value) = stored.split_first_chunk::<CRC_BYTES>()?;
+    (u32::from_le_bytes(*crc) == crc32c_parts(&[key, value])).then_some(value)
+}
+
+/// The error for a record of environment `place` that is not what was stored.
+pub(crate) fn damaged(place: &str, table: Table, key: &[u8], what: &str) -> StoreError {
+    StoreError::Damaged { at: format!("{place} {}", describe(table, key)), what: what.into() }
+}
+
+/// A key for people: its fields when it is one, else its bytes.
+pub(crate) fn describe(table: Table, key: &[u8]) -> String {
+    match StoreKey::decode(table, key) {
+        Ok(StoreKey::Dentry { dir, hash, name, snap }) => format!(
+            "dentry {:x}/{:016x} \"{}\" snap {:x}",
+            dir.0,
+            hash.0,
+            name.escape_ascii(),
+            snap.0
+        ),
+        Ok(StoreKey::Header { dir, frag }) => {
+            format!("header {:x} frag {:x}/{}", dir.0, frag.prefix, frag.depth)
+        }
+        Ok(StoreKey::Backptr { ino }) => format!("backptr {:x}", ino.0),
+        Ok(StoreKey::Session { id }) => format!("session {:x}", id.0),
+        Ok(StoreKey::Counter { rank }) => format!("counter of rank {}", rank.0),
+        Ok(StoreKey::Checkpoint { rank }) => format!("checkpoint of rank {}", rank.0),
+        Err(_) => key.iter().fold(String::from("key 0x"), |text, byte| text + &format!("{byte:02x}")),
+    }
+}
+
+/// First and last possible key of a directory's frag headers, as `start..end`.
+pub(crate) fn header_range(dir: Ino) -> (Vec<u8>, Vec<u8>) {
+    (dentry_bound(dir, NameHash(0)), dentry_bound(dir, NameHash(1)))
+}
+
+/// The smallest key a dentry of this hash can have.
+pub(crate) fn dentry_bound(dir: Ino, hash: NameHash) -> Vec<u8> {
+    let mut bound = Vec::with_capacity(16);
+    bound.extend_from_slice(&dir.0.to_be_bytes());
+    bound.extend_from_slice(&hash.0.to_be_bytes());
+    bound
+}
+
+/// The version a stored header names.
+pub(crate) fn header_version(value: &[u8]) -> Option<u64> {
+    FragHeader::decode(value).ok().map(|header| header.version.0)
+}
+
+/// Which dentries of a directory a page holds.
+#[derive(Clone, Copy)]
+pub(crate) enum Page {
+    /// All of one hash.
+    Hash(NameHash),
+    /// About this many, equal cookies together.
+    Scan(u32),
+}
+
+/// Builds a page from the records of `dir` in key order, starting at the first wanted hash. Records
+/// that are not HEAD dentries are passed over; the first damaged one fails the page.
+pub(crate) fn dentry_page<'a>(
+    dir: Ino,
+    page: Page,
+    records: impl Iterator<Item = Found<'a>>,
+) -> Result<Loaded, StoreError> {
+    let mut entries: Vec<StoredDentry> = Vec::new();
+    let mut next = None;
+    for record in records {
+        let (key, value) = record?;
+        let Ok(StoreKey::Dentry { dir: of, hash, name, snap }) = StoreKey::decode(Table::Dentry, key) else {
+            continue;
+        };
+        if of != dir {
+            break;
+        }
+        if snap != SnapId::HEAD {
+            continue;
+        }
+        let full = match page {
+            Page::Hash(wanted) => hash != wanted,
+            Page::Scan(max) => {
+                entries.len() >= max.max(1) as usize
+                    && entries.last().is_some_and(|last| last.hash.cookie() != hash.cookie())
+            }
+        };
+        if full {
+            next = matches!(page, Page::Scan(_)).then_some(hash);
+            break;
+        }
+        entries.push(StoredDentry { hash, name: name.into(), value: value.into() });
+    }
+    Ok(Loaded::Dentries { entries, next })
+}
+
+/// The session records among system records in key order, starting at the first session.
+pub(crate) fn sessions<'a>(records: impl Iterator<Item = Found<'a>>) -> Result<Loaded, StoreError> {
+    let mut found = Vec::new();
+    for record in records {
+        let (key, value) = record?;
+        let Ok(StoreKey::Session { id }) = StoreKey::decode(Table::System, key) else { break };
+        found.push((id, value.into()));
+    }
+    Ok(Loaded::Sessions(found))
+}
+
+/// The key of the lowest possible session.
+pub(crate) fn first_session() -> Vec<u8> {
+    let mut key = Vec::new();
+    StoreKey::Session { id: SessionId(0) }.encode(&mut key);
+    key
+}
