@@ -13,7 +13,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Asks the server at `source`. The answer is the object inside `{"ok": ...}`.
+/// Asks the server at `source`; its answer's `result`.
 ///
 /// # Errors
 /// Unreachable or no answer in time (exit 3), refused (exit 4), or what the server says.
@@ -39,11 +39,13 @@ pub fn ask(source: &Source, command: &Value, timeout: Duration) -> Result<Value,
     unwrap(source, answer)
 }
 
-/// `{"error": TEXT, "code": N}` is the server's way to say no.
-fn unwrap(source: &Source, answer: Value) -> Result<Value, Problem> {
-    let Some(error) = answer.get("error") else { return Ok(answer) };
-    let text = error.as_str().map_or_else(|| error.to_string(), Into::into);
-    let code = answer.get("code").and_then(Value::as_u64).and_then(|code| u8::try_from(code).ok());
+/// `{"ok": false, "error": TEXT, "code": N}` is the server's way to say no.
+fn unwrap(source: &Source, mut answer: Value) -> Result<Value, Problem> {
+    if answer["ok"] == true {
+        return Ok(answer["result"].take());
+    }
+    let text = answer["error"].as_str().unwrap_or("an answer without meaning");
+    let code = answer["code"].as_u64().and_then(|code| u8::try_from(code).ok());
     Err(Problem { code: code.unwrap_or(Exit::Failed as u8), what: format!("{source}: {text}"), step: None })
 }
 
@@ -142,15 +144,15 @@ mod tests {
     #[test]
     fn a_question_gets_its_answer() {
         let (_folder, source) =
-            server(|command| ServerMsg::Admin { id: 1, answer: format!("{{\"echo\":{command}}}") });
+            server(|command| ServerMsg::Admin { id: 1, answer: format!("{{\"ok\":true,\"result\":{command}}}") });
         let answer = ask(&source, &json!({"cmd": "status"}), Duration::from_secs(5));
-        assert_eq!(answer, Ok(json!({"echo": {"cmd": "status"}})));
+        assert_eq!(answer, Ok(json!({"cmd": "status"})));
     }
 
     #[test]
     fn the_servers_no_keeps_its_code() {
         let (_folder, source) =
-            server(|_| ServerMsg::Admin { id: 1, answer: "{\"error\":\"no client 7\",\"code\":5}".into() });
+            server(|_| ServerMsg::Admin { id: 1, answer: "{\"ok\":false,\"error\":\"no client 7\",\"code\":5}".into() });
         let problem = ask(&source, &json!({}), Duration::from_secs(5)).expect_err("refused");
         assert_eq!((problem.code, problem.what), (5, format!("{source}: no client 7")));
     }

@@ -44,7 +44,7 @@ pub fn find(hints: &Hints<'_>) -> Result<Source, Problem> {
     if let Some(text) = conf::read(hints.conf)?.cluster {
         return parse(&text);
     }
-    only_socket(hints.conf)
+    only_socket(&socket_folders(), hints.conf)
 }
 
 /// Folders in which running servers link their sockets.
@@ -65,12 +65,12 @@ fn living(folder: &Path) -> Vec<PathBuf> {
     sockets
 }
 
-fn only_socket(conf: Option<&Path>) -> Result<Source, Problem> {
-    let sockets: Vec<PathBuf> = socket_folders().iter().flat_map(|folder| living(folder)).collect();
+fn only_socket(folders: &[PathBuf], conf: Option<&Path>) -> Result<Source, Problem> {
+    let sockets: Vec<PathBuf> = folders.iter().flat_map(|folder| living(folder)).collect();
     match sockets.as_slice() {
         [one] => Ok(Source::Unix(one.clone())),
         [] => {
-            let file = conf.unwrap_or(Path::new(conf::PATH)).display();
+            let file = conf.unwrap_or(Path::new(runtime::config::PATH_DEFAULT)).display();
             let what = format!("no server found (tried $PANDO_CLUSTER, {file}, /run/pando)");
             Err(Problem::new(Exit::Unreachable, what).do_this("name it: `--cluster SOURCE`"))
         }
@@ -113,6 +113,25 @@ mod tests {
         let live = folder.path().join("live.sock");
         let _listener = UnixListener::bind(&live).expect("a socket");
         assert_eq!(living(folder.path()), vec![live]);
+    }
+
+    #[test]
+    fn nobody_there_says_where_it_looked() {
+        let problem = only_socket(&["/nowhere".into()], None).expect_err("nobody");
+        let expected = "pando status: no server found (tried $PANDO_CLUSTER, /etc/pando/pando.toml, /run/pando)\n  \
+            do: name it: `--cluster SOURCE`\n";
+        assert_eq!((problem.text("status").as_str(), problem.code), (expected, 3));
+    }
+
+    #[test]
+    fn of_several_servers_none_is_guessed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (a, b) = (folder.path().join("a.sock"), folder.path().join("b.sock"));
+        let _first = UnixListener::bind(&a).expect("a socket");
+        let folders = [folder.path().to_path_buf()];
+        assert_eq!(only_socket(&folders, None), Ok(Source::Unix(a)));
+        let _second = UnixListener::bind(&b).expect("a socket");
+        assert_eq!(only_socket(&folders, None).map_err(|problem| problem.code), Err(3));
     }
 
     #[test]

@@ -3,18 +3,18 @@
 //!
 //! Absent: any decision about the file system.
 
-mod admin;
-mod args;
-mod conf;
-mod discover;
-mod later;
-mod mounts;
-mod options;
-mod output;
-mod problem;
-mod size;
-mod source;
-mod verbs;
+pub mod admin;
+pub mod args;
+pub mod conf;
+pub mod discover;
+pub mod later;
+pub mod mounts;
+pub mod options;
+pub mod output;
+pub mod problem;
+pub mod size;
+pub mod source;
+pub mod verbs;
 
 use args::{Cli, Global, Verb};
 use clap::Parser;
@@ -69,6 +69,9 @@ fn usage(args: &[OsString], error: &clap::Error) -> u8 {
             let what = what.split("\n\nUsage:").next().unwrap_or(what);
             let what = what.split("\n\nFor more").next().unwrap_or(what).trim_end();
             let (place, help) = match verb {
+                Some(verb) if error.kind() == ErrorKind::InvalidSubcommand => {
+                    (format!("pando {verb}"), "`pando --help`".into())
+                }
                 Some(verb) => (format!("pando {verb}"), format!("`pando {verb} --help`")),
                 None => ("pando".into(), "`pando --help`".into()),
             };

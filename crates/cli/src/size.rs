@@ -23,9 +23,7 @@ pub fn parse(text: &str) -> Result<u64, String> {
         return whole.checked_mul(1 << shift).ok_or_else(|| "too large".into());
     }
     match digits.parse::<f64>() {
-        Ok(part) if part.is_finite() && part >= 0.0 && part < 1e6 => {
-            Ok((part * f64::from(1_u32 << 10).powi(shift / 10)) as u64)
-        }
+        Ok(part) if (0.0..1e6).contains(&part) => Ok((part * f64::from(1_u32 << 10).powi(shift / 10)) as u64),
         _ => Err("not a size (use 4096, 64K, 1M, 2G, 1T)".into()),
     }
 }

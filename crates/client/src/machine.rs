@@ -305,7 +305,8 @@ impl Client {
             // Nobody to say goodbye to; the rank ends the session with its lease.
             return self.fail_all(Errno::EIO, out);
         }
-        let (waits, rest) = std::mem::take(&mut self.lane).into_iter().partition(|q| is_lock_wait(&q.request));
+        let (waits, rest) =
+            std::mem::take(&mut self.lane).into_iter().partition(|q| is_lock_wait(&q.request));
         self.lane = rest;
         let waits: VecDeque<Queued> = waits;
         for queued in waits {

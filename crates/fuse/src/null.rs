@@ -9,6 +9,7 @@ mod tree;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::abi::{self, Attr, fopen};
@@ -53,6 +54,7 @@ pub struct Null {
     tree: Tree,
     locks: Locks,
     contents: Option<Contents>,
+    next_handle: AtomicU64,
 }
 
 /// Entries looked at per READDIR; a larger buffer takes another round.
@@ -61,7 +63,13 @@ const LIST_ENTRIES: usize = 1024;
 impl Null {
     pub fn new(options: NullOptions) -> io::Result<Null> {
         let contents = options.data_folder.clone().map(Contents::new).transpose()?;
-        Ok(Null { options, tree: Tree::new(), locks: Locks::default(), contents })
+        Ok(Null {
+            options,
+            tree: Tree::new(),
+            locks: Locks::default(),
+            contents,
+            next_handle: AtomicU64::new(1),
+        })
     }
 
     fn entry(&self, attr: Attr) -> Entry {
@@ -75,7 +83,10 @@ impl Null {
     }
 
     fn opened(&self, nodeid: u64, created: bool) -> Result<Opened, i32> {
-        let fh = self.contents.as_ref().map_or(Ok(0), |contents| contents.open(nodeid))?;
+        let fh = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        if let Some(contents) = &self.contents {
+            contents.open(nodeid, fh)?;
+        }
         let flush = if self.options.flush { 0 } else { fopen::NOFLUSH };
         let direct = if created && self.options.direct_io_create { fopen::DIRECT_IO } else { 0 };
         let kept = if created { 0 } else { fopen::KEEP_CACHE };
@@ -189,6 +200,7 @@ impl Null {
         if release.flock_unlock {
             self.locks.drop_owner(nodeid, release.lock_owner, true);
         }
+        self.locks.drop_handle(nodeid, release.fh);
         reply.ok();
     }
 

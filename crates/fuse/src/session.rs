@@ -40,11 +40,10 @@ pub struct Config {
     pub transport: Transport,
     /// Threads reading /dev/fuse without io_uring; 0 means one per CPU, at most 8.
     pub readers: usize,
-    /// Requests per CPU that io_uring takes at first.
+    /// Requests per CPU that may be unanswered at once over io_uring; more wait in the kernel, and of these a
+    /// waiting lock is refused with ENOLCK when an eighth is left. Costs address space, and memory as used:
+    /// up to `max_write` bytes each.
     pub ring_depth: u16,
-    /// Requests per CPU that may be unanswered at once over io_uring; more wait in the kernel, so it must
-    /// exceed the lock waits expected. Costs address space, not memory: `max_write` bytes each.
-    pub ring_depth_max: u16,
     /// Largest WRITE, in bytes.
     pub max_write: u32,
     /// Largest READ, in pages.
@@ -90,8 +89,7 @@ impl Default for Config {
         Config {
             transport: Transport::Auto,
             readers: 0,
-            ring_depth: 16,
-            ring_depth_max: 256,
+            ring_depth: 256,
             max_write: 1 << 20,
             max_pages: 256,
             max_readahead: 1 << 20,
@@ -163,8 +161,7 @@ fn open_connection<H: Handler>(
     init::answer(device, unique, &negotiated);
     let rings = if negotiated.flags.contains(InitFlags::OVER_IO_URING) {
         let payload_bytes = init::payload_bytes(config);
-        let shape =
-            Shape { depth: config.ring_depth.max(1), depth_max: config.ring_depth_max, payload_bytes };
+        let shape = Shape { depth: config.ring_depth, payload_bytes };
         Rings::start(&core, device, shape)
     } else {
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))

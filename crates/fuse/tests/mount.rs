@@ -360,26 +360,31 @@ fn statfs(path: &Path) -> io::Result<()> {
 }
 
 #[test]
-fn more_waiting_locks_than_ring_entries() {
+fn waiting_locks_leave_room_for_the_unlock() {
     let place = Place::new();
-    let config = Config { ring_depth: 2, ring_depth_max: 64, ..config(Transport::Uring) };
+    let config = Config { ring_depth: 8, ..config(Transport::Uring) };
     let session = mount_null(&place, &config, NullOptions::default());
     let path = place.0.join("locked");
     let holder = File::create(&path).expect("create");
     flock(&holder, libc::LOCK_EX).expect("nobody else holds it");
+    // More than all rings together take: some must be refused, and then the others wait.
+    let waiters = 8 * thread::available_parallelism().expect("a CPU count").get() + 1;
+    let (done, outcomes) = mpsc::channel();
     thread::scope(|scope| {
-        let (started, starts) = mpsc::channel();
-        for _ in 0..16 {
-            let (path, started) = (&path, started.clone());
+        for _ in 0..waiters {
+            let (path, done) = (&path, done.clone());
             scope.spawn(move || {
                 let file = File::open(path).expect("open");
-                started.send(()).expect("the test listens");
-                flock(&file, libc::LOCK_EX).expect("granted in the end");
+                let outcome = flock(&file, libc::LOCK_EX).map_err(|error| error.raw_os_error());
+                drop(file);
+                done.send(outcome).expect("the test listens");
             });
         }
-        starts.iter().take(16).for_each(drop);
+        assert_eq!(outcomes.recv().expect("an outcome"), Err(Some(libc::ENOLCK)));
         fs::metadata(place.0.join("other")).expect_err("answered although locks wait");
         flock(&holder, libc::LOCK_UN).expect("unlock");
+        let granted = outcomes.iter().take(waiters - 1).filter(Result::is_ok).count();
+        assert!(granted > 0);
     });
     drop(holder);
     finish(&session);

@@ -1,1 +1,19 @@
-//! Room `mount`.
+//! Room `mount`: drives one client machine over a connection, and the Rust file-system API on top.
+//!
+//! Absent: caching (the kernel's, where a sole client may; none here), the kernel's protocol (`fuse`),
+//! and knowledge of how a connection is made (`runtime::port`).
+
+mod calls;
+mod core;
+mod error;
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
+pub mod fs;
+mod link;
+mod mount;
+mod threads;
+
+pub use client::{CallId, Limits};
+pub use error::{MountError, Result};
+pub use fs::Fs;
+pub use mount::{Done, Mount, Settings};

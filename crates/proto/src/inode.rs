@@ -32,6 +32,8 @@ pub mod flags {
     pub const RECOVERING: u32 = 2;
     /// A truncation is journaled whose data part may not have reached the data store yet.
     pub const CUT_PENDING: u32 = 4;
+    /// A backptr of this file exists (it was renamed or linked; directories always have one).
+    pub const BACKPTR: u32 = 8;
 }
 
 /// The fixed part of every inode.

@@ -11,6 +11,7 @@ pub mod listen;
 pub mod log;
 pub mod peer;
 pub mod port;
+pub mod process;
 pub mod spin;
 mod stream;
 mod wire;

@@ -46,6 +46,12 @@ pub trait Connector: Send + Sync {
     /// `Unreachable`.
     fn connect(&self, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError>;
 
+    /// Whether a connection lasts exactly as long as the rank (one process): after its end there is
+    /// nothing to resume, so clients need not keep requests to send them again.
+    fn is_lasting(&self) -> bool {
+        false
+    }
+
     /// How a person would name the place: "embedded", "unix:/run/pando/a.sock".
     fn describe(&self) -> String;
 }

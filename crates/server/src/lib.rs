@@ -1,1 +1,17 @@
-//! Room `server`.
+//! Room `server`: the driver of a rank: its lock, its threads, its stores, its listeners; and what
+//! an operator asks of it.
+//!
+//! One rule orders everything: the rank is stepped under one mutex, by whoever has an input for it,
+//! and nothing is read, written or waited for while that mutex is held.
+//!
+//! Absent: decisions about the file system (room `mds`), layouts (room `store`), sockets (room
+//! `runtime`), the metrics endpoint.
+
+mod admin;
+mod driver;
+pub mod machine;
+pub mod parts;
+mod port;
+pub mod server;
+
+pub use server::{Server, ServerError, ServerOptions};

@@ -240,7 +240,8 @@ impl Workload {
             "mknod" => {
                 let parent = self.dir(known, tree);
                 let bits = [FileKind::Fifo, FileKind::Socket, FileKind::Character, FileKind::Regular];
-                let mut new = self.new_node(bits[self.rng.index(4)].mode_bits());
+                let kind = bits[self.rng.index(4)];
+                let mut new = self.new_node(kind.mode_bits());
                 new.rdev = 0x103;
                 Request::MkNod { parent, name: self.name(), new }
             }

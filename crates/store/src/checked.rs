@@ -11,6 +11,9 @@ use stdx::checksum::crc32c_parts;
 /// Bytes in front of a stored value.
 pub(crate) const CRC_BYTES: usize = 4;
 
+/// The longest stored value: an inode with the most links and xattrs has about 1.2 MB.
+const STORED_BYTES_MAX: usize = 4 << 20;
+
 /// A record as the store found it.
 pub(crate) type Found<'a> = Result<(&'a [u8], &'a [u8]), StoreError>;
 
@@ -20,8 +23,12 @@ pub(crate) fn seal(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(value);
 }
 
-/// The value in a stored form, if its checksum matches.
+/// The value in a stored form, if its checksum matches. A length beyond any value comes from a damaged
+/// page and is not followed.
 pub(crate) fn unseal<'a>(key: &[u8], stored: &'a [u8]) -> Option<&'a [u8]> {
+    if stored.len() > STORED_BYTES_MAX {
+        return None;
+    }
     let (crc, value) = stored.split_first_chunk::<CRC_BYTES>()?;
     (u32::from_le_bytes(*crc) == crc32c_parts(&[key, value])).then_some(value)
 }

@@ -5,8 +5,13 @@
 //! Absent: meaning. A store never decodes a record's value; it keeps keys, values and checksums.
 
 pub mod disk;
+#[cfg(feature = "embedded")]
+pub mod disk_real;
 pub mod disk_sim;
+pub mod journal_files;
 pub mod meta;
+#[cfg(feature = "embedded")]
+pub mod meta_lmdb;
 pub mod meta_memory;
 
 mod checked;

@@ -3,10 +3,11 @@
 //! Absent: telling running processes; they read the file when they start.
 
 use crate::args::Config;
-use crate::conf::{self, Setting};
+use crate::conf;
 use crate::output::{Output, table};
 use crate::problem::{Exit, Problem, Verdict};
-use serde_json::{Map, Value, json};
+use runtime::config::{OPTIONS, OptionHelp};
+use serde_json::{Map, json};
 use std::path::Path;
 
 /// Runs the verb.
@@ -18,17 +19,17 @@ pub fn run(verb: &Config, file: Option<&Path>, out: &Output) -> Verdict {
         Config::Ls => ls(file, out),
         Config::Get { key } => get(known(key)?, file, out),
         Config::Set { key, value } => {
-            let setting = known(key)?;
-            conf::accepts(setting, value)
+            let name = known(key)?.name;
+            let literal = conf::literal(name, value)
                 .map_err(|why| Problem::new(Exit::Usage, format!("{key}: {value}: {why}")))?;
-            edit(setting, Some(value), file, out)
+            edit(name, Some(&literal), file, out)
         }
-        Config::Rm { key } => edit(known(key)?, None, file, out),
+        Config::Rm { key } => edit(known(key)?.name, None, file, out),
         Config::Help { key } => help(key.as_deref(), out),
     }
 }
 
-fn known(key: &str) -> Result<&'static Setting, Problem> {
+fn known(key: &str) -> Result<&'static OptionHelp, Problem> {
     let unknown =
         || Problem::new(Exit::Usage, format!("{key}: unknown setting")).do_this("`pando config help`");
     conf::setting(key).ok_or_else(unknown)
@@ -38,54 +39,52 @@ fn ls(file: Option<&Path>, out: &Output) -> Verdict {
     let set = conf::table(file)?;
     let mut rows = vec![vec!["KEY".into(), "VALUE".into(), "FROM".into()]];
     let mut json = Map::new();
-    for setting in conf::SETTINGS {
-        let (value, from) = match set.get(setting.key) {
+    for option in OPTIONS {
+        let (value, from) = match set.get(option.name) {
             Some(value) => (conf::shown(value), "file"),
-            None => (setting.default.into(), "default"),
+            None => (option.default.into(), "default"),
         };
-        json.insert(setting.key.into(), json!({"value": value, "from": from}));
+        json.insert(option.name.into(), json!({"value": value, "from": from}));
         let shown = if value.is_empty() { "-".into() } else { value };
-        rows.push(vec![setting.key.into(), shown, from.into()]);
+        rows.push(vec![option.name.into(), shown, from.into()]);
     }
     out.result(&table(&rows), json!({"settings": json}));
     Ok(0)
 }
 
-fn get(setting: &Setting, file: Option<&Path>, out: &Output) -> Verdict {
+fn get(option: &OptionHelp, file: Option<&Path>, out: &Output) -> Verdict {
     let set = conf::table(file)?;
-    let value = set.get(setting.key).map_or_else(|| setting.default.into(), conf::shown);
-    out.result(&value, json!({"key": setting.key, "value": value}));
+    let value = set.get(option.name).map_or_else(|| option.default.into(), conf::shown);
+    out.result(&value, json!({"key": option.name, "value": value}));
     Ok(0)
 }
 
-fn edit(setting: &Setting, value: Option<&str>, file: Option<&Path>, out: &Output) -> Verdict {
-    // A file that is damaged is not made worse.
-    let path = file.unwrap_or(Path::new(conf::PATH));
-    let old = match std::fs::read_to_string(path) {
+fn edit(key: &str, literal: Option<&str>, file: Option<&Path>, out: &Output) -> Verdict {
+    let path = conf::path(file);
+    let old = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(Problem::io(path.display(), &error)),
     };
-    if !old.is_empty() {
-        conf::table(Some(path))?;
-    }
-    conf::write(path, &conf::edited(&old, setting.key, value))?;
+    let new = conf::edited(&old, key, literal);
+    conf::check(&path, &new)?;
+    conf::write(&path, &new)?;
     out.detail(&format!("wrote {}; processes read it when they start", path.display()));
     Ok(0)
 }
 
 fn help(key: Option<&str>, out: &Output) -> Verdict {
-    let settings: Vec<&Setting> = match key {
+    let options: Vec<&OptionHelp> = match key {
         Some(key) => vec![known(key)?],
-        None => conf::SETTINGS.iter().collect(),
+        None => OPTIONS.iter().collect(),
     };
     let mut text = String::new();
     let mut json = Vec::new();
-    for setting in settings {
-        let default = if setting.default.is_empty() { "unset" } else { setting.default };
-        text.push_str(&format!("{} (default: {default})\n    {}\n", setting.key, setting.help));
-        json.push(json!({"key": setting.key, "default": setting.default, "help": setting.help}));
+    for option in options {
+        let default = if option.default.is_empty() { "unset" } else { option.default };
+        text.push_str(&format!("{} (default: {default})\n    {}\n", option.name, option.help));
+        json.push(json!({"key": option.name, "default": option.default, "help": option.help}));
     }
-    out.result(&text, json!({"settings": Value::Array(json)}));
+    out.result(&text, json!({"settings": json}));
     Ok(0)
 }

@@ -20,53 +20,61 @@ pub fn run(source: Result<Source, Problem>, out: &Output) -> Verdict {
 
 /// As `ceph -s`: cluster, services, data, io; then the journal. What the server does not say is left out.
 fn text(answer: &Value) -> String {
-    let word = |key: &str| answer.get(key).and_then(Value::as_str);
+    let word = |key: &str| answer.get(key).and_then(Value::as_str).map(Into::into);
     let number = |key: &str| answer.get(key).and_then(Value::as_u64);
-    let mut text = String::from("  cluster:\n");
-    let mut line = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            text.push_str(&format!("    {:<10}{value}\n", format!("{name}:")));
-        }
-    };
-    line("id", word("fsid").map(Into::into));
-    line("name", word("name").map(Into::into));
-    let state = word("state").map(Into::into);
-    line("state", state);
-    line("\u{0}", None);
-    text.push_str("\n  services:\n");
-    let mut line = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            text.push_str(&format!("    {:<10}{value}\n", format!("{name}:")));
-        }
-    };
-    line("mds", word("state").map(|state| format!("1 rank, {state}{}", pid(answer))));
-    line("clients", number("clients").map(grouped));
-    text.push_str("\n  data:\n");
-    let mut line = |name: &str, value: Option<String>| {
-        if let Some(value) = value {
-            text.push_str(&format!("    {:<10}{value}\n", format!("{name}:")));
-        }
-    };
-    line("folder", word("dir").map(Into::into));
-    line("usage", usage(answer));
-    line("cached", number("cached_inodes").map(|count| format!("{} inodes", grouped(count))));
+    let rank = word("state").map(|state: String| match number("pid") {
+        Some(pid) => format!("1 rank, {state} (pid {pid})"),
+        None => format!("1 rank, {state}"),
+    });
+    let cached = number("cached_inodes").map(|count| format!("{} inodes", grouped(count)));
+    let parts = [
+        part("cluster", &[("id", word("fsid")), ("name", word("name")), ("state", word("state"))]),
+        part("services", &[("mds", rank), ("clients", number("clients").map(grouped))]),
+        part("data", &[("folder", word("dir")), ("usage", usage(answer)), ("cached", cached)]),
+    ];
+    let mut text = parts.concat();
     if let Some(count) = number("journal_operations") {
         let seconds = answer.get("replay_seconds").and_then(Value::as_f64).unwrap_or(0.0);
-        text.push_str(&format!(
-            "\n  journal: {} ops not checkpointed (replay about {seconds:.1} s)\n",
-            grouped(count)
-        ));
+        let count = grouped(count);
+        text.push_str(&format!("  journal: {count} ops not checkpointed (replay about {seconds:.1} s)\n"));
     }
     text
 }
 
-fn pid(answer: &Value) -> String {
-    answer.get("pid").and_then(Value::as_u64).map_or_else(String::new, |pid| format!(" (pid {pid})"))
+fn part(name: &str, lines: &[(&str, Option<String>)]) -> String {
+    let known: Vec<String> = lines
+        .iter()
+        .filter_map(|(key, value)| Some(format!("    {:<9} {}\n", format!("{key}:"), value.as_ref()?)))
+        .collect();
+    if known.is_empty() { String::new() } else { format!("  {name}:\n{}\n", known.concat()) }
 }
 
 fn usage(answer: &Value) -> Option<String> {
     let space = answer.get("space")?;
-    let total = space.get("total")?.as_u64()?;
-    let available = space.get("available")?.as_u64()?;
+    let (total, available) = (space.get("total")?.as_u64()?, space.get("available")?.as_u64()?);
     Some(format!("{} available of {}", bytes(available), bytes(total)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shape_is_that_of_ceph() {
+        let answer = json!({
+            "fsid": "3f1c9a02", "name": "pandofs", "state": "active", "pid": 4242, "clients": 2,
+            "dir": "/srv/pando", "space": {"total": 1_u64 << 30, "available": 1_u64 << 29},
+            "journal_operations": 81_000, "replay_seconds": 0.4
+        });
+        let expected = "  cluster:\n    id:       3f1c9a02\n    name:     pandofs\n    state:    active\n\n  \
+            services:\n    mds:      1 rank, active (pid 4242)\n    clients:  2\n\n  \
+            data:\n    folder:   /srv/pando\n    usage:    512.0 MiB available of 1.0 GiB\n\n  \
+            journal: 81,000 ops not checkpointed (replay about 0.4 s)\n";
+        assert_eq!(text(&answer), expected);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_shown() {
+        assert_eq!(text(&json!({})), "");
+    }
 }

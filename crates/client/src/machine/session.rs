@@ -39,7 +39,8 @@ impl Client {
     }
 
     pub(super) fn on_welcome(&mut self, now: Mono, message: ServerMsg, out: &mut Out) {
-        let ServerMsg::Welcome { protocol, session, fsid, resumed, lease_ms, sole, root, .. } = message else {
+        let ServerMsg::Welcome { protocol, session, fsid, resumed, lease_ms, sole, root, .. } = message
+        else {
             return;
         };
         if protocol != PROTOCOL {

@@ -6,14 +6,12 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 #[derive(Debug)]
 pub(super) struct Contents {
     folder: PathBuf,
     open: RwLock<HashMap<u64, Arc<File>>>,
-    next: AtomicU64,
 }
 
 fn errno(error: &io::Error) -> i32 {
@@ -23,7 +21,7 @@ fn errno(error: &io::Error) -> i32 {
 impl Contents {
     pub(super) fn new(folder: PathBuf) -> io::Result<Contents> {
         std::fs::create_dir_all(&folder)?;
-        Ok(Contents { folder, open: RwLock::default(), next: AtomicU64::new(1) })
+        Ok(Contents { folder, open: RwLock::default() })
     }
 
     fn file(&self, nodeid: u64) -> Result<File, i32> {
@@ -37,11 +35,10 @@ impl Contents {
         open.get(&fh).cloned().ok_or(libc::EBADF)
     }
 
-    pub(super) fn open(&self, nodeid: u64) -> Result<u64, i32> {
+    pub(super) fn open(&self, nodeid: u64, fh: u64) -> Result<(), i32> {
         let file = Arc::new(self.file(nodeid)?);
-        let fh = self.next.fetch_add(1, Ordering::Relaxed);
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(fh, file);
-        Ok(fh)
+        Ok(())
     }
 
     pub(super) fn close(&self, fh: u64) {

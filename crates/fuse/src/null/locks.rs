@@ -102,9 +102,19 @@ impl Locks {
     }
 
     pub(super) fn drop_owner(&self, nodeid: u64, owner: u64, flock: bool) {
+        self.drop_held(nodeid, |held| held.owner == owner && held.flock == flock);
+    }
+
+    /// Drops the fcntl locks taken through a handle that is going. Those of processes went with their FLUSH;
+    /// what is left belongs to the open file (F_OFD_SETLK), and the kernel sends no unlock for these.
+    pub(super) fn drop_handle(&self, nodeid: u64, fh: u64) {
+        self.drop_held(nodeid, |held| held.fh == fh && !held.flock);
+    }
+
+    fn drop_held(&self, nodeid: u64, going: impl Fn(&Lock) -> bool) {
         let mut nodes = self.nodes();
         let Some(node) = nodes.get_mut(&nodeid) else { return };
-        node.held.retain(|held| held.owner != owner || held.flock != flock);
+        node.held.retain(|held| !going(held));
         node.wake();
         if node.held.is_empty() && node.waiting.is_empty() {
             nodes.remove(&nodeid);

@@ -23,10 +23,8 @@ use worker::Worker;
 /// How large the rings are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
-    /// Entries per queue registered at the start.
+    /// Entries per queue.
     pub(crate) depth: u16,
-    /// Entries a queue may grow to when the handler holds all it has.
-    pub(crate) depth_max: u16,
     /// The most a request or reply carries.
     pub(crate) payload_bytes: usize,
 }
@@ -75,7 +73,7 @@ impl Rings {
         let (presence, device) = (core.enter(), Arc::clone(device));
         let run = move || {
             super::pin_to_cpu(usize::from(qid));
-            match Worker::register(presence, queue, &device, qid, shape.depth) {
+            match Worker::register(presence, queue, &device, qid) {
                 Ok(worker) => {
                     // The starter may have given up on another queue; then `stop` is already set.
                     let _starter_left = report.send(Ok(()));

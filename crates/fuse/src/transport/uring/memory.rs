@@ -30,7 +30,7 @@ unsafe impl Sync for Memory {}
 impl Memory {
     pub(super) fn new(shape: Shape) -> io::Result<Memory> {
         let payload_bytes = shape.payload_bytes.next_multiple_of(4096);
-        let entries = usize::from(shape.depth_max.max(1));
+        let entries = usize::from(shape.depth.max(1));
         let length = (HEAD_BYTES + payload_bytes) * entries;
         // SAFETY: a new anonymous mapping wherever the kernel likes overlaps nothing.
         let base = unsafe {

@@ -28,7 +28,6 @@ pub(super) struct Worker {
     queue: Arc<Queue>,
     presence: Presence,
     qid: u16,
-    depth: u16,
     /// Per registered entry the id its answer is committed under; 0 while the kernel has it.
     commit_ids: Vec<u64>,
     /// Entries the kernel has. At none, requests of this CPU wait for an answer.
@@ -40,17 +39,16 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Sets the ring up and registers `depth` entries with the kernel.
+    /// Sets the ring up and registers its entries with the kernel.
     pub(super) fn register(
         presence: Presence,
         queue: Arc<Queue>,
         device: &Device,
         qid: u16,
-        depth: u16,
     ) -> io::Result<Worker> {
         let entries = u32::try_from(queue.memory.entries()).map_err(io::Error::other)?;
         let ring = IoUring::builder()
-            .setup_cqsize((entries + 1).next_power_of_two() * 2)
+            .setup_cqsize(entries.max(SUBMISSIONS).next_power_of_two() * 2)
             .setup_single_issuer()
             .setup_coop_taskrun()
             .build(SUBMISSIONS)?;
@@ -60,7 +58,6 @@ impl Worker {
             queue,
             presence,
             qid,
-            depth,
             commit_ids: Vec::new(),
             idle: 0,
             completions: Vec::new(),
@@ -69,7 +66,7 @@ impl Worker {
         };
         worker.queue.adopt();
         worker.watch_bell();
-        worker.grow();
+        worker.offer_entries();
         worker.submit(0);
         worker.refused()?;
         Ok(worker)
@@ -85,9 +82,6 @@ impl Worker {
             self.handle_completions();
             self.presence.0.batch_end();
             self.commit();
-            if self.idle == 0 {
-                self.grow();
-            }
             let wait = self.queue.may_sleep();
             self.submit(usize::from(wait));
             self.queue.awake();
@@ -145,12 +139,20 @@ impl Worker {
         };
         let channel = Channel::Ring(EntryHandle::new(Arc::clone(&self.queue), entry, data_bytes));
         match opcode {
+            Some(Opcode::SetLkW) if self.idle < self.reserve() => {
+                Channel::send(channel, header.unique, libc::ENOLCK, &[]);
+            }
             Some(opcode) => {
                 let parts = Parts { header, opcode, body: area.op_in.bytes(), payload };
                 self.presence.0.dispatch(parts, channel);
             }
             None => self.presence.0.refuse(&header, ParseError::UnknownOpcode(header.opcode), channel),
         }
+    }
+
+    /// Entries that waits for locks must leave, or the unlock that ends them would find none.
+    fn reserve(&self) -> usize {
+        self.queue.memory.entries().div_ceil(8)
     }
 
     /// Queues the commits of all answers given so far.
@@ -177,11 +179,10 @@ impl Worker {
         self.answers = answers;
     }
 
-    /// Gives the kernel `depth` more entries, up to what there is memory for.
-    fn grow(&mut self) {
-        let first = self.commit_ids.len();
-        let last = self.queue.memory.entries().min(first + usize::from(self.depth.max(1)));
-        for entry in (first..last).filter_map(|entry| u16::try_from(entry).ok()) {
+    /// Gives the kernel all entries. Later would be too late: the kernel gives requests that already wait
+    /// only to entries that are committed, not to new ones.
+    fn offer_entries(&mut self) {
+        for entry in (0..self.queue.memory.entries()).filter_map(|entry| u16::try_from(entry).ok()) {
             let vectors = self.queue.memory.vectors(entry);
             let command = self.command(abi::URING_CMD_REGISTER, 0).user_data(u64::from(entry));
             self.push(with_vectors(command, vectors));

@@ -1,0 +1,241 @@
+//! `pando mount`: checks what can be checked, starts the daemon, and returns when the mount answers.
+//!
+//! Absent: the daemon's own work (`mounted.rs`), mount(8)'s manners (`helper.rs`).
+
+use crate::args::Mount;
+use crate::options::MountOptions;
+use crate::output::{Output, write_out};
+use crate::problem::{Exit, Problem, Verdict};
+use crate::source::Source;
+use crate::verbs::{mounted, umount};
+use crate::{admin, conf, daemon, mounts};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What is to be mounted where.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// As the person wrote it.
+    pub named: Source,
+    /// Where the server is found: an embedded folder that is served already has become its socket.
+    pub source: Source,
+    pub mountpoint: PathBuf,
+    pub options: MountOptions,
+    pub may_create: bool,
+    pub log: Option<PathBuf>,
+    pub timeout: Duration,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// Those of INTERFACE's list; the texts are golden.
+pub fn run(args: &Mount, conf_file: Option<&Path>, out: &Output) -> Verdict {
+    let plan = plan(args)?;
+    if args.daemon {
+        return mounted::as_daemon(&plan, conf_file);
+    }
+    prepare(&plan, out)?;
+    if args.foreground {
+        return mounted::in_foreground(&plan, conf_file, out);
+    }
+    let word = daemon::start(&daemon_args(args, conf_file), plan.log.as_deref(), plan.timeout)?;
+    first_look(&plan)?;
+    report(&plan, &word, out);
+    Ok(0)
+}
+
+/// Reads the places and options.
+///
+/// # Errors
+/// Exit 2.
+pub fn plan(args: &Mount) -> Result<Plan, Problem> {
+    let usage = |why: String| Problem::new(Exit::Usage, why).do_this("`pando mount --help`");
+    let (source, mountpoint) = match (args.places.as_slice(), &args.data) {
+        ([source, mountpoint], None) => (source.as_str(), mountpoint),
+        ([mountpoint], Some(data)) => (data.as_str(), mountpoint),
+        ([_], None) => return Err(usage("SOURCE and MNT are wanted".into())),
+        _ => return Err(usage("SOURCE is given twice".into())),
+    };
+    let options = MountOptions::parse(&args.options).map_err(usage)?;
+    let named = match (&args.data, Source::parse(source).map_err(usage)?) {
+        (Some(data), _) => Source::Folder(data.into()),
+        (None, source) => source,
+    };
+    let timeout = options.mount_timeout.unwrap_or(args.timeout).max(1);
+    let log = options.log.clone().or_else(|| log_of(&named));
+    let mut plan = Plan {
+        source: named.clone(),
+        named,
+        mountpoint: mountpoint.into(),
+        may_create: !options.nocreate,
+        options,
+        log,
+        timeout: Duration::from_secs(timeout),
+    };
+    if let Some(socket) = plan.source.socket().filter(|socket| admin::is_alive(socket)) {
+        plan.source = Source::Unix(socket);
+    }
+    Ok(plan)
+}
+
+/// An embedded server logs into its folder; another mount into the user's log folder.
+fn log_of(source: &Source) -> Option<PathBuf> {
+    if let Source::Folder(dir) = source {
+        return Some(dir.join("log/pando.log"));
+    }
+    let system = PathBuf::from("/var/log/pando/mount.log");
+    let own = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state/pando/mount.log"));
+    if runtime::process::is_root() { Some(system) } else { own }
+}
+
+/// What must hold before a daemon is started.
+fn prepare(plan: &Plan, out: &Output) -> Result<(), Problem> {
+    let place = plan.mountpoint.display();
+    if let Some(mount) = mounts::at(&plan.mountpoint) {
+        if !mounts::is_dead(&mount.path) {
+            let who = umount::daemon_of(&mount).map_or_else(String::new, |pid| format!(" (pid {pid})"));
+            let what = format!("{place} is already a PandoFS mount{who}");
+            return Err(Problem::new(Exit::State, what).do_this(format!("`pando umount {place}`")));
+        }
+        let same = Source::parse(&mount.source).is_ok_and(|source| is_same(&source, plan));
+        if !same {
+            return Err(dead(&plan.mountpoint));
+        }
+        fuse::unmount(&mount.path, fuse::Unmount::Lazy).map_err(|_| dead(&plan.mountpoint))?;
+        out.say(&format!("{place}: replaced the mount of a daemon that died"));
+    }
+    if !plan.mountpoint.exists() {
+        std::fs::create_dir_all(&plan.mountpoint).map_err(|error| Problem::io(place, &error))?;
+    }
+    Ok(())
+}
+
+/// The golden text for the mount of a dead daemon.
+#[must_use]
+pub fn dead(mountpoint: &Path) -> Problem {
+    let place = mountpoint.display();
+    Problem::new(Exit::State, format!("{place}: transport endpoint is not connected (its daemon died)"))
+        .do_this(format!("run the same mount again, or `umount -l {place}`"))
+}
+
+fn is_same(source: &Source, plan: &Plan) -> bool {
+    let (old, named) = (source.clone().absolute(), plan.named.clone().absolute());
+    old == named || (old.socket().is_some() && old.socket() == named.socket())
+}
+
+/// The same command line for the daemon; places are made absolute by the daemon itself, which starts here.
+fn daemon_args(args: &Mount, conf_file: Option<&Path>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec!["mount".into(), "--daemon".into()];
+    words.extend(["--timeout".into(), args.timeout.to_string().into()]);
+    for options in &args.options {
+        words.extend(["-o".into(), options.into()]);
+    }
+    if let Some(file) = conf_file {
+        words.extend(["--conf".into(), file.into()]);
+    }
+    if let Some(data) = &args.data {
+        words.extend(["--data".into(), data.into()]);
+    }
+    words.push("--".into());
+    words.extend(args.places.iter().map(OsString::from));
+    words
+}
+
+/// The first statfs: the kernel asks the daemon, and it answers.
+fn first_look(plan: &Plan) -> Result<(), Problem> {
+    let place = plan.mountpoint.display();
+    runtime::process::space_of(&plan.mountpoint).map(drop).map_err(|error| Problem::io(place, &error))
+}
+
+/// Tells what stands. `word` is the daemon's: name, fsid, pid, created.
+pub fn report(plan: &Plan, word: &Value, out: &Output) {
+    let mut text = String::new();
+    if word["created"] == true {
+        text.push_str(&created_line(word, &plan.named));
+    }
+    let name = word["name"].as_str().unwrap_or("pandofs");
+    let path = mounts::resolve(&plan.mountpoint);
+    let log = plan.log.as_ref().map_or_else(String::new, |log| format!(", log {}", log.display()));
+    text.push_str(&format!("{name} is mounted at {} (pid {}{log})\n", path.display(), word["pid"]));
+    let mut json = json!({"mount": mounts::shown(&path), "source": plan.named.to_string()});
+    for key in ["name", "fsid", "pid", "created"] {
+        json[key] = word[key].clone();
+    }
+    match out.quiet {
+        true if out.format == crate::output::Format::Plain => write_out(""),
+        _ => out.result(&text, json),
+    }
+}
+
+/// `created file system NAME FSID in DIR (format 1, embedded, 1 rank)`
+#[must_use]
+pub fn created_line(word: &Value, place: &Source) -> String {
+    let (name, fsid) = (word["name"].as_str().unwrap_or(""), word["fsid"].as_str().unwrap_or(""));
+    let format = proto::fsrecord::FORMAT;
+    format!("created file system {name} {fsid} in {place} (format {format}, embedded, 1 rank)\n")
+}
+
+/// The configuration with the mount's own options on top.
+///
+/// # Errors
+/// As `conf::read`.
+pub fn config(plan: &Plan, conf_file: Option<&Path>) -> Result<runtime::Config, Problem> {
+    let mut config = conf::read(plan.options.conf.as_deref().or(conf_file))?;
+    if let Some(bytes) = plan.options.data_cache {
+        config.data_cache_limit = bytes;
+    }
+    if plan.options.log.is_some() {
+        config.log_file.clone_from(&plan.options.log);
+    }
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
+
+    fn mount(line: &str) -> Mount {
+        let cli = Cli::try_parse_from(line.split(' ')).expect("a command line");
+        match cli.verb {
+            crate::args::Verb::Mount(mount) => mount,
+            _ => panic!("not mount"),
+        }
+    }
+
+    #[test]
+    fn data_is_source() {
+        let a = plan(&mount("pando mount /data /m")).expect("a plan");
+        let b = plan(&mount("pando mount --data /data /m")).expect("a plan");
+        assert_eq!((a.named, a.mountpoint), (b.named, b.mountpoint));
+    }
+
+    #[test]
+    fn the_daemon_gets_the_same_plan() {
+        let args = mount("pando mount -o ro,nocreate -o noatime --timeout 7 /data /m");
+        let again: Vec<OsString> = std::iter::once("pando".into()).chain(daemon_args(&args, None)).collect();
+        let cli = Cli::try_parse_from(&again).expect("a command line");
+        let crate::args::Verb::Mount(again) = cli.verb else { panic!("not mount") };
+        let (a, b) = (plan(&args).expect("a plan"), plan(&again).expect("a plan"));
+        assert_eq!((a.named, a.options, a.timeout), (b.named, b.options, b.timeout));
+        assert!(again.daemon && !b.may_create);
+    }
+
+    #[test]
+    fn wrong_places_are_usage() {
+        for line in ["pando mount /a", "pando mount --data /a /b /c", "pando mount -o frob /a /b"] {
+            assert_eq!(plan(&mount(line)).map_err(|problem| problem.code).map(drop), Err(2), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_dead_mounts_text() {
+        let expected = "pando mount: ./mnt: transport endpoint is not connected (its daemon died)\n  \
+            do: run the same mount again, or `umount -l ./mnt`\n";
+        assert_eq!(dead(Path::new("./mnt")).text("mount"), expected);
+    }
+}

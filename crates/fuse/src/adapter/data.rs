@@ -1,0 +1,186 @@
+//! Open files: create, open, read, write, and the rest that works on content.
+//!
+//! A file handle is no table entry: requests carry node id and open flags; the handle only says whether
+//! the page cache is bypassed.
+//! Absent on purpose: read-ahead and write-back, which are the kernel's.
+
+use std::sync::Arc;
+
+use proto::attr::Attr;
+use proto::name::Name;
+use proto::reply::Reply as Answer;
+use proto::request::{IO_BYTES_MAX, NewNode, Request as Ask};
+use proto::storeio::Payload;
+use proto::{Cred, FileKind, NodeRef, SetAttr};
+
+use super::{About, Shared};
+use crate::abi::fopen;
+use crate::reply::{Opened, Reply};
+use crate::request::{CopyFileRange, Operation, Read, Release, Request, Write};
+
+const DIRECT: u64 = 1;
+const CACHED: u64 = 2;
+
+impl Shared {
+    pub(super) fn data_operation(self: &Arc<Self>, about: About, request: &Request<'_>, reply: Reply) {
+        let node = about.node;
+        match request.operation {
+            Operation::Open { flags, kill_suidgid } => self.open(about, flags, kill_suidgid, reply),
+            Operation::Create { name, flags, mode, umask, .. } => {
+                let name = match Name::new(name) {
+                    Ok(name) => name,
+                    Err(errno) => return reply.error(errno.0),
+                };
+                let new = regular(mode, umask);
+                self.create(about, Ask::Create { parent: node, name, new, flags }, flags, reply);
+            }
+            Operation::TmpFile { flags, mode, umask } => {
+                let new = regular(mode, umask);
+                self.create(about, Ask::TmpFile { parent: node, new, flags }, flags, reply);
+            }
+            Operation::Read(read) => self.read(about, read, reply),
+            Operation::Write(write) => self.write(about, &write, reply),
+            Operation::Release(release) => self.release(about, release, reply),
+            Operation::FSync { data_only, .. } => self.done(about.cred, Ask::Fsync { node, data_only }, reply),
+            Operation::Fallocate { offset, length, mode, .. } => {
+                let ask = Ask::Fallocate { node, mode, offset, len: length };
+                self.done_or_synced(about.cred, node, ask, reply);
+            }
+            Operation::Lseek { offset, whence, .. } => self.seek(about, offset, whence, reply),
+            Operation::CopyFileRange(copy) => self.copy(about, copy, reply),
+            _ => reply.error(libc::ENOSYS),
+        }
+    }
+
+    /// Counts the open and tells the kernel how to treat its pages.
+    fn handle(&self, nodeid: u64, flags: u32, epoch: u64) -> Opened {
+        // A handle that cannot read gains nothing from the page cache, and without it the kernel does not
+        // ask for security.capability before its first write.
+        let write_only = flags & libc::O_ACCMODE as u32 == libc::O_WRONLY as u32;
+        let caching = self.is_caching() && epoch == self.epoch();
+        let keep = self.nodes.opened(nodeid, epoch, caching);
+        if write_only || !caching {
+            return Opened { fh: DIRECT, flags: fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES };
+        }
+        Opened { fh: CACHED, flags: if keep { fopen::KEEP_CACHE } else { 0 } }
+    }
+
+    fn open(self: &Arc<Self>, about: About, flags: u32, kill_suidgid: bool, reply: Reply) {
+        let About { cred, nodeid, node } = about;
+        let epoch = self.epoch();
+        self.ask_attr(cred.clone(), Ask::Open { node, flags }, reply, move |shared, reply, attr| {
+            shared.nodes.learn(nodeid, &attr, epoch, false);
+            let opened = shared.handle(nodeid, flags, epoch);
+            if !kill_suidgid || flags & libc::O_TRUNC as u32 == 0 {
+                return reply.open(opened);
+            }
+            // Cut by someone without the right to keep the bits.
+            let set = SetAttr { kill_suidgid: true, ..SetAttr::default() };
+            shared.ask(cred, Ask::SetAttr { node, set }, reply, move |_, reply, _| reply.open(opened));
+        });
+    }
+
+    fn create(self: &Arc<Self>, about: About, ask: Ask, flags: u32, reply: Reply) {
+        let epoch = self.epoch();
+        let About { cred, node: parent, .. } = about;
+        self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr: Attr| {
+            shared.after_names(cred, parent, reply, move |shared, reply| {
+                let entry = shared.entry(&attr, epoch);
+                let opened = shared.handle(entry.nodeid, flags, epoch);
+                reply.create(&entry, opened);
+            });
+        });
+    }
+
+    fn read(self: &Arc<Self>, about: About, read: Read, reply: Reply) {
+        let len = read.size.min(IO_BYTES_MAX as u32);
+        let ask = Ask::Read { node: about.node, offset: read.offset, len };
+        self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
+            Answer::Data(Payload::Owned(bytes)) => reply.bytes(&bytes),
+            _ => reply.error(libc::EIO),
+        });
+    }
+
+    fn write(self: &Arc<Self>, about: About, write: &Write<'_>, reply: Reply) {
+        let About { cred, node, .. } = about;
+        // What comes from a shared mapping has its place already.
+        let append = write.flags & libc::O_APPEND as u32 != 0 && !write.cached;
+        let ask = Ask::Write {
+            node,
+            offset: write.offset,
+            append,
+            kill_suidgid: write.kill_suidgid,
+            data: Payload::Owned(write.data.to_vec()),
+        };
+        let synced = self.behaviour.sync_all || write.flags & libc::O_DSYNC as u32 != 0;
+        self.ask(cred.clone(), ask, reply, move |shared, reply, answer| {
+            let Answer::Written { count, .. } = answer else { return reply.error(libc::EIO) };
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            match synced {
+                true => shared.after_sync(cred, node, reply, move |_, reply| reply.write(count)),
+                false => reply.write(count),
+            }
+        });
+    }
+
+    fn done_or_synced(self: &Arc<Self>, cred: Cred, node: NodeRef, ask: Ask, reply: Reply) {
+        self.ask(cred.clone(), ask, reply, move |shared, reply, _| match shared.behaviour.sync_all {
+            true => shared.after_sync(cred, node, reply, |_, reply| reply.ok()),
+            false => reply.ok(),
+        });
+    }
+
+    fn release(self: &Arc<Self>, about: About, release: Release, reply: Reply) {
+        let About { cred, nodeid, node } = about;
+        self.nodes.closed(nodeid);
+        let ask = Ask::Release { node, count: 1 };
+        if !release.flock_unlock {
+            return self.done(cred, ask, reply);
+        }
+        // Locks first: a waiter must not see the file gone before it gets its lock.
+        let unlock = Ask::ReleaseLocks { node, flock: true, owner: release.lock_owner };
+        let (shared, caller) = (Arc::clone(self), cred.clone());
+        let then = Box::new(move |_: proto::reply::Outcome| shared.done(caller, ask, reply));
+        self.mount.submit(cred, unlock, then);
+    }
+
+    fn seek(self: &Arc<Self>, about: About, offset: u64, whence: u32, reply: Reply) {
+        let hole = match whence as i32 {
+            libc::SEEK_DATA => false,
+            libc::SEEK_HOLE => true,
+            // The kernel does the others itself.
+            _ => return reply.error(libc::EINVAL),
+        };
+        let ask = Ask::Seek { node: about.node, offset, hole };
+        self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
+            Answer::Offset(offset) => reply.lseek(offset),
+            _ => reply.error(libc::EIO),
+        });
+    }
+
+    fn copy(self: &Arc<Self>, about: About, copy: CopyFileRange, reply: Reply) {
+        if copy.flags != 0 {
+            return reply.error(libc::EINVAL);
+        }
+        let cred = about.cred;
+        let target = self.nodes.node(copy.nodeid_out);
+        let ask = Ask::CopyRange {
+            source: about.node,
+            source_offset: copy.offset_in,
+            target,
+            target_offset: copy.offset_out,
+            len: copy.length,
+        };
+        self.ask(cred.clone(), ask, reply, move |shared, reply, answer| {
+            let Answer::Written { count, .. } = answer else { return reply.error(libc::EIO) };
+            match shared.behaviour.sync_all {
+                true => shared.after_sync(cred, target, reply, move |_, reply| reply.copied(count)),
+                false => reply.copied(count),
+            }
+        });
+    }
+}
+
+fn regular(mode: u32, umask: u32) -> NewNode {
+    NewNode { mode: FileKind::Regular.mode_bits() | (mode & 0o7777), umask, rdev: 0 }
+}

@@ -1,0 +1,173 @@
+//! Directory listings: "." and "..", then the rank's pages under the rank's cookies.
+//!
+//! A cookie is the hash of a name, so it stays good while others create and remove. Names with one cookie
+//! (a hash collision) arrive in one page; when the kernel's buffer ends between them, the handle keeps the
+//! rest of the page, because no offset could name the place.
+//! Absent on purpose: opening at the rank; a directory needs no open to stay listable.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use proto::reply::{DirEntry, Reply as Answer};
+use proto::request::Request as Ask;
+
+use super::{About, Shared};
+use crate::abi::fopen;
+use crate::reply::{DirSink, Opened, Reply};
+use crate::request::Operation;
+
+/// Offsets after "." and "..": below every cookie.
+const AFTER_DOT: u64 = 1;
+const AFTER_DOTS: u64 = 2;
+
+/// The unread rest of a page, and the offset at which it continues.
+#[derive(Default)]
+struct Rest {
+    at: u64,
+    entries: VecDeque<DirEntry>,
+    end: bool,
+}
+
+/// Open directories.
+#[derive(Default)]
+pub(super) struct Listings {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, Arc<Mutex<Rest>>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Listings {
+    fn open(&self) -> u64 {
+        let fh = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        lock(&self.open).insert(fh, Arc::default());
+        fh
+    }
+
+    fn rest(&self, fh: u64) -> Option<Arc<Mutex<Rest>>> {
+        lock(&self.open).get(&fh).cloned()
+    }
+
+    fn close(&self, fh: u64) {
+        lock(&self.open).remove(&fh);
+    }
+}
+
+/// One READDIR or READDIRPLUS.
+struct Want {
+    about: About,
+    rest: Arc<Mutex<Rest>>,
+    offset: u64,
+    size: u32,
+    plus: bool,
+}
+
+impl Shared {
+    pub(super) fn listing_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
+        match *operation {
+            Operation::OpenDir { .. } => {
+                let caching = self.is_caching();
+                let keep = self.nodes.opened(about.nodeid, self.epoch(), caching);
+                let flags = match (caching, keep) {
+                    (false, _) => 0,
+                    (true, false) => fopen::CACHE_DIR,
+                    (true, true) => fopen::CACHE_DIR | fopen::KEEP_CACHE,
+                };
+                reply.open(Opened { fh: self.listings.open(), flags });
+            }
+            Operation::ReadDir { fh, offset, size } => self.list(about, fh, offset, size, false, reply),
+            Operation::ReadDirPlus { fh, offset, size } => self.list(about, fh, offset, size, true, reply),
+            Operation::ReleaseDir(release) => {
+                self.nodes.closed(about.nodeid);
+                self.listings.close(release.fh);
+                reply.ok();
+            }
+            _ => {
+                let data_only = matches!(operation, Operation::FSyncDir { data_only: true, .. });
+                self.done(about.cred, Ask::Fsync { node: about.node, data_only }, reply);
+            }
+        }
+    }
+
+    fn list(self: &Arc<Self>, about: About, fh: u64, offset: u64, size: u32, plus: bool, reply: Reply) {
+        let Some(rest) = self.listings.rest(fh) else { return reply.error(libc::EBADF) };
+        let kept = {
+            let mut rest = lock(&rest);
+            match rest.at == offset && offset > AFTER_DOTS {
+                true => std::mem::take(&mut *rest),
+                false => {
+                    *rest = Rest::default();
+                    Rest::default()
+                }
+            }
+        };
+        let want = Want { about, rest, offset, size, plus };
+        if !kept.entries.is_empty() || kept.end {
+            // Attributes of an earlier page may be older than what the kernel knows by now: names alone.
+            return self.fill(&want, kept, false, 0, reply);
+        }
+        let after = if offset <= AFTER_DOTS { 0 } else { offset };
+        let ask = Ask::ReadDir { dir: want.about.node, after, attrs: plus, bytes_max: size };
+        let epoch = self.epoch();
+        self.ask(want.about.cred.clone(), ask, reply, move |shared, reply, answer| match answer {
+            Answer::Entries { entries, end } => {
+                let page = Rest { at: 0, entries: entries.into(), end };
+                shared.fill(&want, page, true, epoch, reply);
+            }
+            _ => reply.error(libc::EIO),
+        });
+    }
+
+    /// Writes what fits into the reply and keeps the rest.
+    fn fill(&self, want: &Want, mut page: Rest, fresh: bool, epoch: u64, reply: Reply) {
+        reply.directory(|sink| {
+            if !self.dots(want, sink) {
+                return Ok(());
+            }
+            let mut last = want.offset;
+            while let Some(entry) = page.entries.front() {
+                if !self.put(entry, fresh, epoch, sink) {
+                    break;
+                }
+                last = entry.hash.cookie();
+                page.entries.pop_front();
+            }
+            page.at = last;
+            let torn = page.entries.front().is_some_and(|entry| entry.hash.cookie() == last);
+            // With attributes a new page is better than old ones, unless no offset leads to it.
+            if torn || !want.plus || page.entries.is_empty() {
+                page.end &= page.at != want.offset || page.entries.is_empty();
+                *lock(&want.rest) = page;
+            }
+            Ok(())
+        });
+    }
+
+    /// "." and "..", as far as the offset lies before them; false when the buffer is full.
+    fn dots(&self, want: &Want, sink: &mut DirSink<'_>) -> bool {
+        let node = want.about.node;
+        let parent = if node.ino == self.root.ino { node.ino } else { node.parent };
+        let dots = [(&b"."[..], node.ino, AFTER_DOT), (b"..", parent, AFTER_DOTS)];
+        dots.iter()
+            .filter(|(_, _, next)| *next > want.offset)
+            .all(|(name, ino, next)| sink.name(name, ino.0.max(1), libc::DT_DIR, *next))
+    }
+
+    fn put(&self, entry: &DirEntry, fresh: bool, epoch: u64, sink: &mut DirSink<'_>) -> bool {
+        let next = entry.hash.cookie();
+        match &entry.attr {
+            Some(attr) if fresh && sink.wants_nodes() => {
+                if !sink.node(&entry.name, &self.entry_uncounted(attr), next) {
+                    return false;
+                }
+                // Before the reply leaves, so that no FORGET can come first.
+                self.nodes.learn(self.nodeid(attr.ino), attr, epoch, true);
+                true
+            }
+            _ => sink.name(&entry.name, entry.ino.0, entry.kind as u8, next),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! File locks: flock and fcntl kept apart, waits that a signal ends, and what closing a file drops.
+//! Absent on purpose: who gets a lock; the rank decides.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::mount::CallId;
+use proto::request::{LockKind, Request as Ask};
+use proto::reply::Reply as Answer;
+
+use super::{About, Shared, convert};
+use crate::reply::Reply;
+use crate::request::{Lock, Operation, Request};
+
+/// How far a wait for a lock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Being handed to the session.
+    Starting,
+    /// Interrupted before the session had it.
+    Interrupted,
+    Call(CallId),
+}
+
+/// Waits by the kernel's number of the request.
+#[derive(Default)]
+pub(super) struct Waits(Mutex<HashMap<u64, Wait>>);
+
+impl Waits {
+    fn with<T>(&self, look: impl FnOnce(&mut HashMap<u64, Wait>) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn start(&self, unique: u64) {
+        self.with(|waits| waits.insert(unique, Wait::Starting));
+    }
+
+    /// The session has it; true when it was interrupted meanwhile. Answered already: nothing to note.
+    fn started(&self, unique: u64, call: CallId) -> bool {
+        self.with(|waits| match waits.get_mut(&unique) {
+            Some(wait) => std::mem::replace(wait, Wait::Call(call)) == Wait::Interrupted,
+            None => false,
+        })
+    }
+
+    fn end(&self, unique: u64) {
+        self.with(|waits| waits.remove(&unique));
+    }
+
+    /// What to interrupt; `Err`: no such wait (yet).
+    fn interrupt(&self, unique: u64) -> Result<Option<CallId>, ()> {
+        self.with(|waits| match waits.get_mut(&unique) {
+            None => Err(()),
+            Some(Wait::Call(call)) => Ok(Some(*call)),
+            Some(wait) => {
+                *wait = Wait::Interrupted;
+                Ok(None)
+            }
+        })
+    }
+}
+
+impl Shared {
+    pub(super) fn lock_operation(self: &Arc<Self>, about: About, request: &Request<'_>, reply: Reply) {
+        match &request.operation {
+            Operation::GetLk(lock) => self.test_lock(about, lock, reply),
+            Operation::SetLk { lock, sleep } => self.set_lock(about, lock, *sleep, request.unique, reply),
+            Operation::Flush { lock_owner, .. } => {
+                // Closing any handle drops the fcntl locks its owner has on the file.
+                if !self.nodes.may_be_locked(about.nodeid) {
+                    return reply.ok();
+                }
+                let ask = Ask::ReleaseLocks { node: about.node, flock: false, owner: *lock_owner };
+                self.done(about.cred, ask, reply);
+            }
+            _ => reply.error(libc::EIO),
+        }
+    }
+
+    fn test_lock(self: &Arc<Self>, about: About, lock: &Lock, reply: Reply) {
+        let lock = match convert::lock(lock) {
+            Ok(lock) => lock,
+            Err(errno) => return reply.error(errno.0),
+        };
+        let ask = Ask::TestLock { node: about.node, lock };
+        self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
+            Answer::Lock(found) => reply.lock(&convert::file_lock(found.as_ref())),
+            _ => reply.error(libc::EIO),
+        });
+    }
+
+    fn set_lock(self: &Arc<Self>, about: About, lock: &Lock, sleep: bool, unique: u64, reply: Reply) {
+        let lock = match convert::lock(lock) {
+            Ok(lock) => lock,
+            Err(errno) => return reply.error(errno.0),
+        };
+        if !lock.flock && lock.kind != LockKind::Unlock {
+            self.nodes.set_locked(about.nodeid);
+        }
+        let wait = sleep && lock.kind != LockKind::Unlock;
+        let ask = Ask::SetLock { node: about.node, lock, wait };
+        if !wait {
+            return self.done(about.cred, ask, reply);
+        }
+        self.waits.start(unique);
+        let shared = Arc::clone(self);
+        let done = Box::new(move |outcome: proto::reply::Outcome| {
+            shared.waits.end(unique);
+            match outcome {
+                Ok(_) => reply.ok(),
+                Err(errno) => reply.error(errno.0),
+            }
+        });
+        let call = self.mount.submit(about.cred, ask, done);
+        if self.waits.started(unique, call) {
+            self.mount.interrupt(call);
+        }
+    }
+
+    /// A signal for the caller of request `unique`. Only waits for locks give up.
+    pub(super) fn interrupt(&self, unique: u64, reply: Reply) {
+        match self.waits.interrupt(unique) {
+            Ok(Some(call)) => {
+                self.mount.interrupt(call);
+                reply.ok();
+            }
+            Ok(None) => reply.ok(),
+            // Not known yet, or none that waits: the transport asks again should the request still come.
+            Err(()) => reply.error(libc::EAGAIN),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_is_never_lost_between_start_and_call() {
+        let waits = Waits::default();
+        assert_eq!(waits.interrupt(1), Err(()));
+        waits.start(1);
+        assert_eq!(waits.interrupt(1), Ok(None));
+        assert!(waits.started(1, CallId(9)), "the call must be interrupted now");
+        assert_eq!(waits.interrupt(1), Ok(Some(CallId(9))));
+        waits.end(1);
+        assert!(!waits.started(1, CallId(9)), "an answered wait stays gone");
+        assert_eq!(waits.interrupt(1), Err(()));
+    }
+}

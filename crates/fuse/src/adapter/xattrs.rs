@@ -1,0 +1,114 @@
+//! Extended attributes and POSIX ACLs.
+//! Absent on purpose: what values mean; the rank keeps them and enforces ACLs it must.
+
+use std::sync::Arc;
+
+use proto::name::Name;
+use proto::reply::Reply as Answer;
+use proto::request::{Request as Ask, XattrMode};
+use proto::{Errno, NodeRef, SetAttr};
+
+use super::{About, Shared};
+use crate::reply::Reply;
+use crate::request::Operation;
+
+const SETGID: u32 = 0o2000;
+
+impl Shared {
+    pub(super) fn xattr_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
+        let About { cred, nodeid, node } = about;
+        let name = match *operation {
+            Operation::SetXattr { name, .. }
+            | Operation::GetXattr { name, .. }
+            | Operation::RemoveXattr { name } => match self.xattr_name(name) {
+                Ok(name) => name,
+                Err(errno) => return reply.error(errno.0),
+            },
+            _ => return self.list_xattrs(cred, nodeid, node, reply),
+        };
+        match *operation {
+            Operation::GetXattr { .. } => self.get_xattr(cred, nodeid, node, name, reply),
+            Operation::SetXattr { value, flags, acl_kill_sgid, .. } => {
+                let mode = match flags as i32 {
+                    0 => XattrMode::Either,
+                    libc::XATTR_CREATE => XattrMode::Create,
+                    libc::XATTR_REPLACE => XattrMode::Replace,
+                    _ => return reply.error(libc::EINVAL),
+                };
+                // Before the rank knows: no answer about attributes may call it bare from here on.
+                self.nodes.set_dressed(nodeid);
+                let ask = Ask::SetXattr { node, name, value: value.into(), mode };
+                self.ask(cred.clone(), ask, reply, move |shared, reply, _| match acl_kill_sgid {
+                    true => shared.drop_setgid(cred, node, reply),
+                    false => shared.xattr_done(cred, node, reply),
+                });
+            }
+            _ => {
+                let ask = Ask::RemoveXattr { node, name };
+                self.ask(cred.clone(), ask, reply, move |shared, reply, _| {
+                    shared.xattr_done(cred, node, reply);
+                });
+            }
+        }
+    }
+
+    fn xattr_name(&self, name: &[u8]) -> Result<Name, Errno> {
+        if self.behaviour.no_acl && name.starts_with(b"system.posix_acl_") {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        match Name::new(name) {
+            // xattr(7) calls a name that is too long out of range.
+            Err(Errno::ENAMETOOLONG) => Err(Errno::ERANGE),
+            name => name,
+        }
+    }
+
+    fn get_xattr(self: &Arc<Self>, cred: proto::Cred, nodeid: u64, node: NodeRef, name: Name, reply: Reply) {
+        // Before each first write the kernel asks for security.capability, at each access for ACLs.
+        let stored = [&b"security."[..], b"system.", b"user.", b"trusted."]
+            .iter()
+            .any(|space| name.as_bytes().starts_with(space));
+        if stored && self.is_bare(nodeid) {
+            return reply.error(libc::ENODATA);
+        }
+        self.ask(cred, Ask::GetXattr { node, name }, reply, |_, reply, answer| match answer {
+            Answer::Xattr(value) => reply.xattr(&value),
+            _ => reply.error(libc::EIO),
+        });
+    }
+
+    fn list_xattrs(self: &Arc<Self>, cred: proto::Cred, nodeid: u64, node: NodeRef, reply: Reply) {
+        if self.is_bare(nodeid) {
+            return reply.xattr(&[]);
+        }
+        self.ask(cred, Ask::ListXattr { node }, reply, |_, reply, answer| match answer {
+            Answer::XattrNames(names) => reply.xattr(&names),
+            _ => reply.error(libc::EIO),
+        });
+    }
+
+    fn is_bare(&self, nodeid: u64) -> bool {
+        self.is_caching() && self.nodes.is_bare(nodeid, self.epoch())
+    }
+
+    /// An ACL was set by someone outside the file's group: the set-group-ID bit goes. The kernel holds the
+    /// inode's lock meanwhile, so no chmod of this client comes between the two steps.
+    fn drop_setgid(self: &Arc<Self>, cred: proto::Cred, node: NodeRef, reply: Reply) {
+        self.ask_attr(cred.clone(), Ask::GetAttr { node }, reply, move |shared, reply, attr| {
+            if attr.mode & SETGID == 0 {
+                return shared.xattr_done(cred, node, reply);
+            }
+            let set = SetAttr { mode: Some(attr.mode & 0o7777 & !SETGID), ..SetAttr::default() };
+            shared.ask(cred.clone(), Ask::SetAttr { node, set }, reply, move |shared, reply, _| {
+                shared.xattr_done(cred, node, reply);
+            });
+        });
+    }
+
+    fn xattr_done(self: &Arc<Self>, cred: proto::Cred, node: NodeRef, reply: Reply) {
+        match self.behaviour.sync_all {
+            true => self.after_sync(cred, node, reply, |_, reply| reply.ok()),
+            false => reply.ok(),
+        }
+    }
+}

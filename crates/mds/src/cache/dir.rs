@@ -1,0 +1,108 @@
+//! A cached directory: its header, its names, its dirty list.
+//!
+//! Absent: the directory's inode; that is a node of the parent.
+
+use super::slab::{NONE, Slot};
+use super::table::Table;
+use proto::header::FragHeader;
+use proto::{Ino, Version};
+
+/// The header is known.
+pub(crate) const HEADER: u32 = 1;
+/// Every existing name is cached.
+pub(crate) const COMPLETE: u32 = 2;
+/// The version made this incarnation's jump.
+pub(crate) const JUMPED: u32 = 4;
+/// The directory is gone: its header is to be deleted from the store.
+pub(crate) const REMOVED: u32 = 8;
+/// The header differs from the store.
+pub(crate) const HEADER_DIRTY: u32 = 16;
+/// On the cache's list of dirty directories.
+pub(crate) const QUEUED: u32 = 32;
+/// Entries are never evicted.
+pub(crate) const PINNED: u32 = 64;
+/// A background load of all names is under way.
+pub(crate) const LOADING: u32 = 128;
+/// A name was evicted while all names were being loaded.
+pub(crate) const LOAD_BROKEN: u32 = 256;
+/// Its header is being written by the present checkpoint after its entries.
+pub(crate) const HEADER_LATER: u32 = 512;
+
+/// The store may hold its header.
+pub(crate) const STORED: u32 = 1024;
+
+/// A directory with cached names or a known header.
+pub(crate) struct Dir {
+    pub ino: Ino,
+    pub header: FragHeader,
+    /// The header as it was when the present checkpoint began, if it changed since.
+    pub saved: Option<Box<FragHeader>>,
+    pub table: Table,
+    /// Slot of the directory's inode; `NONE` while that is not cached.
+    pub node: u32,
+    pub flags: u32,
+    pub dirty_head: u32,
+    pub dirty_tail: u32,
+    pub dirty: u32,
+    /// Loads under way that will bring names.
+    pub loads: u32,
+    pub misses: u32,
+    /// Checkpoint number of the last change.
+    pub epoch: u8,
+    /// Checkpoint number it was put on the dirty list under.
+    pub queued: u8,
+}
+
+impl Dir {
+    pub(crate) fn new(ino: Ino) -> Self {
+        Self {
+            ino,
+            header: FragHeader::default(),
+            saved: None,
+            table: Table::new(),
+            node: NONE,
+            flags: 0,
+            dirty_head: NONE,
+            dirty_tail: NONE,
+            dirty: 0,
+            loads: 0,
+            misses: 0,
+            epoch: 0,
+            queued: 0,
+        }
+    }
+
+    pub(crate) const fn has(&self, flags: u32) -> bool {
+        self.flags & flags != 0
+    }
+
+    pub(crate) const fn set(&mut self, flags: u32) {
+        self.flags |= flags;
+    }
+
+    pub(crate) const fn clear(&mut self, flags: u32) {
+        self.flags &= !flags;
+    }
+
+    /// Whether something depends on it being cached.
+    pub(crate) const fn in_use(&self) -> bool {
+        self.table.len() > 0 || self.loads > 0 || self.has(QUEUED | PINNED | LOADING | HEADER_LATER)
+    }
+
+    /// The version of the next transaction: +1, and a jump with an incarnation's first, so that no
+    /// version ever names two contents.
+    pub(crate) const fn next_version(&self) -> Version {
+        let step = if self.has(JUMPED) || stdx::mutant!("mds_version_no_jump") {
+            1
+        } else {
+            Version::INCARNATION_STEP
+        };
+        Version(self.header.version.0 + step)
+    }
+}
+
+impl Slot for Dir {
+    fn free_link(&mut self) -> &mut u32 {
+        &mut self.node
+    }
+}

@@ -1,0 +1,118 @@
+//! Forgetting: clean nodes on one list with a second chance.
+//!
+//! Absent: dirty nodes (pinned until the store has them), busy inodes, directories with cached names.
+
+use super::node::{self, Node};
+use super::slab::NONE;
+use super::{Cache, dir};
+use proto::Ino;
+
+impl Cache {
+    pub(super) fn lru_push(&mut self, slot: u32) {
+        let head = self.lru_head;
+        let node = self.nodes.get_mut(slot);
+        node.prev = NONE;
+        node.next = head;
+        if head == NONE {
+            self.lru_tail = slot;
+        } else {
+            self.nodes.get_mut(head).prev = slot;
+        }
+        self.lru_head = slot;
+        self.lru_len += 1;
+    }
+
+    pub(super) fn lru_remove(&mut self, slot: u32) {
+        let (prev, next) = (self.nodes.get(slot).prev, self.nodes.get(slot).next);
+        if prev == NONE { self.lru_head = next } else { self.nodes.get_mut(prev).next = next }
+        if next == NONE { self.lru_tail = prev } else { self.nodes.get_mut(next).prev = prev }
+        self.lru_len -= 1;
+        let node = self.nodes.get_mut(slot);
+        node.prev = NONE;
+        node.next = NONE;
+    }
+
+    /// Nodes that could be forgotten.
+    pub(crate) const fn clean(&self) -> u32 {
+        self.lru_len
+    }
+
+    fn evictable(&self, slot: u32) -> bool {
+        let node = self.nodes.get(slot);
+        // Until a checkpoint's SyncAll returned, "written" is the only trace of unsynced data.
+        if node.has(node::BUSY) || (node.has(node::WRITTEN) && self.checkpointing) {
+            return false;
+        }
+        if node.own != NONE && self.dirs.get(node.own).in_use() {
+            return false;
+        }
+        !self.dirs.get(node.dir).has(dir::PINNED)
+    }
+
+    /// Looks at up to `budget` nodes from the cold end and forgets those that may go, while more than
+    /// `target` bytes are in use.
+    pub(crate) fn evict(&mut self, budget: u32, target: u64) -> u32 {
+        let mut forgotten = 0;
+        for _ in 0..budget.min(self.lru_len) {
+            if self.bytes() <= target || self.lru_tail == NONE {
+                break;
+            }
+            let slot = self.lru_tail;
+            let used = self.nodes.get(slot).has(node::USED) && target > 0;
+            if used || !self.evictable(slot) {
+                self.nodes.get_mut(slot).flags &= !node::USED;
+                self.lru_remove(slot);
+                self.lru_push(slot);
+                continue;
+            }
+            self.forget(slot);
+            forgotten += 1;
+        }
+        forgotten
+    }
+
+    /// Drops a clean node (on the list) with all that hangs on it.
+    pub(super) fn forget(&mut self, slot: u32) {
+        self.lru_remove(slot);
+        let node = self.nodes.get(slot);
+        let (dir_slot, hash, own, positive) = (node.dir, node.hash, node.own, node.positive());
+        let changed = node.has(node::CHANGED);
+        if node.primary() {
+            let ino = node.core.ino;
+            let nodes = &self.nodes;
+            self.inos.remove(ino.0, slot, |slot| nodes.get(slot).core.ino.0);
+        }
+        if own != NONE {
+            self.dirs.get_mut(own).node = NONE;
+            self.drop_dir_if_idle(own);
+        }
+        self.set_ext(slot, None);
+        let dir = self.dirs.get_mut(dir_slot);
+        dir.table.remove(slot, &self.nodes);
+        if positive {
+            dir.clear(dir::COMPLETE);
+            dir.set(dir::LOAD_BROKEN);
+        }
+        if changed && dir.loads > 0 {
+            self.forgotten.push((dir.ino, hash));
+        }
+        let gone = self.nodes.remove(slot, Node::empty());
+        self.heap -= gone.name.heap();
+        self.drop_dir_if_idle(dir_slot);
+    }
+
+    /// Forgets a directory that nothing refers to: no inode cached, no names, nothing dirty.
+    pub(crate) fn drop_dir_if_idle(&mut self, slot: u32) {
+        let dir = self.dirs.get(slot);
+        if dir.node != NONE || dir.in_use() || dir.dirty > 0 {
+            return;
+        }
+        let ino = dir.ino;
+        if ino == Ino::NONE {
+            return;
+        }
+        let dirs = &self.dirs;
+        self.dir_inos.remove(ino.0, slot, |slot| dirs.get(slot).ino.0);
+        self.dirs.remove(slot, dir::Dir::new(Ino::NONE));
+    }
+}

@@ -1,0 +1,169 @@
+//! Inodes that something depends on beyond their record: opens, data operations under way, a cut that
+//! has not reached the data store. Such an inode is never evicted and never removed at once.
+//!
+//! Absent: contents.
+
+use crate::op::{Hold, OpId};
+use proto::{Ino, SessionId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// One inode's state.
+#[derive(Debug, Default)]
+pub(crate) struct FileState {
+    /// Opens per session (a session appears once).
+    pub opens: Vec<(SessionId, u32)>,
+    /// Data operations under way that may run beside each other.
+    pub shared: u32,
+    /// One that runs alone is under way.
+    pub exclusive: bool,
+    /// Data operations under way that need the data to stay (reads, syncs).
+    pub users: u32,
+    /// Writes completed, to see whether one came while a sync was under way.
+    pub writes: u32,
+    /// A cut is journaled and the data store has not answered.
+    pub cutting: bool,
+    /// Requests waiting for one of these.
+    pub queue: VecDeque<OpId>,
+    /// Cut to nothing by O_TRUNC: synced at the last close.
+    pub truncated: bool,
+    /// Data removal of the orphan has begun.
+    pub purging: bool,
+}
+
+impl FileState {
+    pub(crate) fn open_count(&self) -> u32 {
+        self.opens.iter().map(|(_, count)| *count).sum()
+    }
+
+    /// Whether a removal of the last name must keep the data.
+    pub(crate) fn needs_data(&self) -> bool {
+        !self.opens.is_empty() || self.shared > 0 || self.exclusive || self.users > 0 || self.cutting
+    }
+
+    fn idle(&self) -> bool {
+        !self.needs_data() && self.queue.is_empty() && !self.purging
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    files: BTreeMap<Ino, FileState>,
+}
+
+impl Files {
+    pub(crate) fn get(&self, ino: Ino) -> Option<&FileState> {
+        self.files.get(&ino)
+    }
+
+    pub(crate) fn get_mut(&mut self, ino: Ino) -> &mut FileState {
+        self.files.entry(ino).or_default()
+    }
+
+    pub(crate) fn existing(&mut self, ino: Ino) -> Option<&mut FileState> {
+        self.files.get_mut(&ino)
+    }
+
+    /// Drops the state if nothing depends on it; true when it is gone.
+    pub(crate) fn settle(&mut self, ino: Ino) -> bool {
+        match self.files.get(&ino) {
+            Some(file) if file.idle() => {
+                self.files.remove(&ino);
+                true
+            }
+            Some(_) => false,
+            None => true,
+        }
+    }
+
+    pub(crate) fn open(&mut self, ino: Ino, session: SessionId, count: u32) {
+        let file = self.get_mut(ino);
+        match file.opens.iter_mut().find(|(s, _)| *s == session) {
+            Some((_, n)) => *n = n.saturating_add(count),
+            None => file.opens.push((session, count)),
+        }
+    }
+
+    /// Ends opens of a session (at most those it has). Returns whether any open is left.
+    pub(crate) fn close(&mut self, ino: Ino, session: SessionId, count: u32) -> bool {
+        let Some(file) = self.files.get_mut(&ino) else { return false };
+        if let Some(at) = file.opens.iter().position(|(s, _)| *s == session) {
+            file.opens[at].1 = file.opens[at].1.saturating_sub(count);
+            if file.opens[at].1 == 0 {
+                file.opens.swap_remove(at);
+            }
+        }
+        !file.opens.is_empty()
+    }
+
+    /// Whether a data operation may start; newcomers wait behind those that wait.
+    pub(crate) fn may_hold(&self, hold: Hold, woken: bool) -> bool {
+        let (ino, alone) = match hold {
+            Hold::None | Hold::User(_) => return true,
+            Hold::Shared(ino) => (ino, false),
+            Hold::Exclusive(ino) | Hold::Copy { target: ino, .. } => (ino, true),
+        };
+        let Some(file) = self.files.get(&ino) else { return true };
+        !file.exclusive && (!alone || file.shared == 0) && (woken || file.queue.is_empty())
+    }
+
+    pub(crate) fn hold(&mut self, hold: Hold) {
+        match hold {
+            Hold::None => {}
+            Hold::User(ino) => self.get_mut(ino).users += 1,
+            Hold::Shared(ino) => self.get_mut(ino).shared += 1,
+            Hold::Exclusive(ino) => self.get_mut(ino).exclusive = true,
+            Hold::Copy { source, target } => {
+                self.get_mut(source).users += 1;
+                self.get_mut(target).exclusive = true;
+            }
+        }
+    }
+
+    pub(crate) fn release(&mut self, hold: Hold) {
+        match hold {
+            Hold::None => {}
+            Hold::User(ino) => self.release_user(ino),
+            Hold::Shared(ino) => {
+                if let Some(file) = self.files.get_mut(&ino) {
+                    file.shared = file.shared.saturating_sub(1);
+                }
+            }
+            Hold::Exclusive(ino) => self.release_alone(ino),
+            Hold::Copy { source, target } => {
+                self.release_user(source);
+                self.release_alone(target);
+            }
+        }
+    }
+
+    fn release_user(&mut self, ino: Ino) {
+        if let Some(file) = self.files.get_mut(&ino) {
+            file.users = file.users.saturating_sub(1);
+        }
+    }
+
+    fn release_alone(&mut self, ino: Ino) {
+        if let Some(file) = self.files.get_mut(&ino) {
+            file.exclusive = false;
+        }
+    }
+
+    /// Files a session has open, from `after` on: for eviction in slices.
+    pub(crate) fn opened_by(&self, session: SessionId, after: Ino, max: usize) -> (Vec<Ino>, Option<Ino>) {
+        let mut found = Vec::new();
+        for (seen, (ino, file)) in self.files.range(after..).enumerate() {
+            if seen == max {
+                return (found, Some(*ino));
+            }
+            if file.opens.iter().any(|(s, _)| *s == session) {
+                found.push(*ino);
+            }
+        }
+        (found, None)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.files.len()
+    }
+}

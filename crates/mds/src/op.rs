@@ -1,0 +1,154 @@
+//! One request on its way through the rank, and what planning it can come to.
+//!
+//! Absent: the plans (`ops/`).
+
+use crate::view::Found;
+use proto::mutation::REDO_BYTES_MAX;
+use proto::reply::{Outcome, Reply};
+use proto::request::Request;
+use proto::storeio::{DataOp, StoredDentry};
+use proto::{Cred, Errno, Ino, NameHash, SessionId, Tid};
+
+const _: () = assert!(REDO_BYTES_MAX < proto::journal::ENTRY_BYTES_MAX);
+
+/// Names a request inside the rank.
+pub(crate) type OpId = u64;
+
+/// A page of the store's listing, brought for one readdir.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanPage {
+    pub from: NameHash,
+    pub entries: Vec<StoredDentry>,
+    pub next: Option<NameHash>,
+}
+
+/// A request and what it needs to be planned again.
+#[derive(Debug)]
+pub(crate) struct Op {
+    pub id: OpId,
+    pub session: SessionId,
+    pub tid: Tid,
+    pub embedded: bool,
+    /// The rank checks permissions.
+    pub check: bool,
+    pub cred: Cred,
+    pub request: Request,
+    /// Which inode is being looked for, and how far the search is.
+    pub probe: (Ino, u8),
+    /// Where a backptr said the inode is.
+    pub hint: Option<(Ino, NameHash)>,
+    pub scan: Option<Box<ScanPage>>,
+    /// A load failed: the answer.
+    pub failed: Option<Errno>,
+    /// Taken from the front of a file's queue: newcomers wait behind it.
+    pub woken: bool,
+}
+
+/// What a load brings, and who shares it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum LoadKey {
+    Dentry { dir: Ino, hash: NameHash, name: Box<[u8]> },
+    ByHash { dir: Ino, hash: NameHash },
+    Header { dir: Ino },
+    Backptr { ino: Ino },
+    /// For one request, or (0) for the background load of the directory.
+    Scan { dir: Ino, from: NameHash, op: OpId },
+}
+
+/// What a request waits for.
+#[derive(Clone, Debug)]
+pub(crate) enum Park {
+    Load(LoadKey),
+    /// Data operations or a cut on this file.
+    File(Ino),
+    /// Fresh inode numbers.
+    Inos,
+    /// The end of the reconnect window.
+    Window,
+}
+
+/// Why a plan ends early.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    Park(Park),
+    Fail(Errno),
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Self::Fail(errno)
+    }
+}
+
+/// Volatile changes that go with a transaction or an answer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effects {
+    /// Count an open of this inode for the session.
+    pub open: Option<Ino>,
+    /// A cut of this inode begins.
+    pub cut: Option<Ino>,
+    /// The inode went to `//orphans` or lost its last open there.
+    pub orphan: Option<Ino>,
+    /// Remember the outcome although no transaction holds it.
+    pub remember: bool,
+    /// O_TRUNC: sync at the last close.
+    pub truncated: Option<Ino>,
+}
+
+/// How a file's data operation stands to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    None,
+    /// The data must stay; nothing else matters.
+    User(Ino),
+    /// The target alone, the source as a user.
+    Copy { source: Ino, target: Ino },
+    /// Beside other shared ones: the size does not depend on order.
+    Shared(Ino),
+    /// Alone: it chooses an offset from the size or zeroes beyond it.
+    Exclusive(Ino),
+}
+
+/// What follows a data operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Read,
+    /// The range ends at `end`.
+    Write { ino: Ino, end: u64 },
+    Zero { ino: Ino, end: u64, count: u64 },
+    Copy { ino: Ino, offset: u64 },
+    Seek,
+    Fsync { ino: Ino, writes: u32 },
+    /// The request is planned again: what stood in its way is synced.
+    Synced { ino: Ino, writes: u32 },
+    /// The request is planned again: an earlier cut has reached the data.
+    CutDone { ino: Ino },
+    SyncFs,
+    StatFs,
+}
+
+/// What planning a request comes to.
+pub(crate) enum Plan {
+    /// An answer; nothing changes but `Effects`.
+    Answer(Outcome, Effects),
+    /// The transaction in the view's buffer, and its answer.
+    Commit(Reply, Effects),
+    Data(DataOp, Hold, Next),
+    /// Answer when everything up to now is durable.
+    Durable(Reply),
+    /// A lock was queued: the answer comes with the grant.
+    Queued,
+}
+
+impl Plan {
+    pub(crate) const fn reply(reply: Reply) -> Found<Self> {
+        Ok(Self::Answer(Ok(reply), NO_EFFECTS))
+    }
+
+    pub(crate) const fn commit(reply: Reply) -> Found<Self> {
+        Ok(Self::Commit(reply, NO_EFFECTS))
+    }
+}
+
+pub(crate) const NO_EFFECTS: Effects =
+    Effects { open: None, cut: None, orphan: None, remember: false, truncated: None };

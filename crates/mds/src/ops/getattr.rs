@@ -1,0 +1,36 @@
+//! Getattr, access and parent: questions about one inode.
+//!
+//! Absent: names.
+
+use crate::op::{Op, Plan};
+use crate::perm;
+use crate::view::{Found, View};
+use proto::reply::Reply;
+use proto::{Errno, Ino, NodeRef};
+
+pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan> {
+    let slot = view.resolve(node, op)?;
+    let attr = view.attr(slot)?;
+    Plan::reply(Reply::Attr(attr))
+}
+
+pub(crate) fn access(view: &mut View, op: &mut Op, node: NodeRef, mask: u32) -> Found<Plan> {
+    if mask & !7 != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let slot = view.resolve(node, op)?;
+    perm::allowed(view, &op.cred, slot, mask)?;
+    Plan::reply(Reply::Ok)
+}
+
+/// Where a directory's parent is; the root is its own.
+pub(crate) fn parent(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan> {
+    let slot = view.resolve(node, op)?;
+    if !view.cache.node(slot).is_dir() {
+        return Err(Errno::ENOTDIR.into());
+    }
+    let parent = if node.ino == Ino::ROOT { Ino::ROOT } else { view.cache.parent_ino(slot) };
+    let at = view.resolve(NodeRef::bare(parent), op)?;
+    let hash = view.cache.node(at).hash;
+    Plan::reply(Reply::Node(NodeRef { ino: parent, parent: view.cache.parent_ino(at), hash }))
+}

@@ -1,0 +1,19 @@
+//! Lookup: the inode a name leads to.
+//!
+//! Absent: paths; the client walks.
+
+use crate::op::{Op, Plan};
+use crate::perm;
+use crate::view::{Found, View};
+use proto::reply::Reply;
+use proto::{Errno, Name, NodeRef};
+
+pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Found<Plan> {
+    let (node, dir) = view.directory(parent, op)?;
+    perm::access(view, op, node, perm::EXEC)?;
+    let hash = view.name_hash(name);
+    let slot = view.lookup(dir, hash, name.as_bytes())?.ok_or(Errno::ENOENT)?;
+    let slot = view.target(slot, op)?;
+    let attr = view.attr(slot)?;
+    Plan::reply(Reply::Attr(attr))
+}

@@ -1,0 +1,127 @@
+//! One file per operation: `plan(view, op, ...) -> Found<Plan>`. A plan has no effects but the
+//! transaction it writes into the view's buffer; what is missing parks it and it plans again.
+//!
+//! Absent: sessions, durability, answers (`rank.rs`, `session.rs`, `hold.rs`).
+
+pub(crate) mod create;
+pub(crate) mod data;
+pub(crate) mod destroy;
+pub(crate) mod finish;
+pub(crate) mod getattr;
+pub(crate) mod link;
+pub(crate) mod lock;
+pub(crate) mod lookup;
+pub(crate) mod mkdir;
+pub(crate) mod open;
+pub(crate) mod readdir;
+pub(crate) mod rename;
+pub(crate) mod rmdir;
+pub(crate) mod setattr;
+pub(crate) mod sync;
+pub(crate) mod symlink;
+pub(crate) mod tmpfile;
+pub(crate) mod unlink;
+pub(crate) mod write;
+pub(crate) mod xattr;
+
+use crate::op::{Op, Plan};
+use crate::txn::Delta;
+use crate::view::{Found, View};
+use proto::request::Request;
+use stdx::Wall;
+
+/// Plans any request.
+pub(crate) fn plan(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan> {
+    match request {
+        Request::Lookup { parent, name } => lookup::plan(view, op, *parent, name),
+        Request::GetAttr { node } => getattr::plan(view, op, *node),
+        Request::SetAttr { node, set } => setattr::plan(view, op, *node, set),
+        Request::ReadLink { node } => symlink::read(view, op, *node),
+        Request::MkNod { parent, name, new } => create::mknod(view, op, *parent, name, new),
+        Request::MkDir { parent, name, new } => mkdir::plan(view, op, *parent, name, new),
+        Request::Symlink { parent, name, target } => symlink::plan(view, op, *parent, name, target),
+        Request::Link { node, parent, name } => link::plan(view, op, *node, *parent, name),
+        Request::Unlink { parent, name } => unlink::plan(view, op, *parent, name),
+        Request::RmDir { parent, name } => rmdir::plan(view, op, *parent, name),
+        Request::Rename { parent, name, new_parent, new_name, flags } => {
+            rename::plan(view, op, (*parent, name), (*new_parent, new_name), *flags)
+        }
+        Request::Open { node, flags } => open::plan(view, op, *node, *flags),
+        Request::Create { parent, name, new, flags } => create::plan(view, op, *parent, name, new, *flags),
+        Request::TmpFile { parent, new, .. } => tmpfile::plan(view, op, *parent, new),
+        Request::Release { .. } => Plan::reply(proto::reply::Reply::Ok),
+        Request::ReadDir { dir, after, attrs, bytes_max } => {
+            readdir::plan(view, op, *dir, *after, *attrs, *bytes_max)
+        }
+        other => plan_data(view, op, other),
+    }
+}
+
+fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan> {
+    match request {
+        Request::Read { node, offset, len } => data::read(view, op, *node, *offset, *len),
+        Request::Write { node, offset, append, kill_suidgid, data } => {
+            let how = write::How { offset: *offset, append: *append, kill: *kill_suidgid };
+            write::plan(view, op, *node, how, data)
+        }
+        Request::Fallocate { node, mode, offset, len } => {
+            data::fallocate(view, op, *node, *mode, *offset, *len)
+        }
+        Request::Seek { node, offset, hole } => data::seek(view, op, *node, *offset, *hole),
+        Request::CopyRange { source, source_offset, target, target_offset, len } => {
+            data::copy(view, op, (*source, *source_offset), (*target, *target_offset), *len)
+        }
+        Request::Fsync { node, .. } => sync::fsync(view, op, *node),
+        Request::SyncFs => Ok(sync::syncfs()),
+        Request::StatFs => Ok(sync::statfs()),
+        Request::GetXattr { node, name } => xattr::get(view, op, *node, name.as_bytes()),
+        Request::ListXattr { node } => xattr::list(view, op, *node),
+        Request::SetXattr { node, name, value, mode } => {
+            xattr::set(view, op, *node, name.as_bytes(), value, *mode)
+        }
+        Request::RemoveXattr { node, name } => xattr::remove(view, op, *node, name.as_bytes()),
+        Request::TestLock { node, lock } => lock::test(view, op, *node, lock),
+        Request::SetLock { node, lock, wait } => lock::set(view, op, *node, lock, *wait),
+        Request::ReleaseLocks { node, flock, owner } => {
+            Ok(lock::release(view, op.session, node.ino, *flock, *owner))
+        }
+        Request::Access { node, mask } => getattr::access(view, op, *node, *mask),
+        Request::Parent { node } => getattr::parent(view, op, *node),
+        _ => Err(proto::Errno::ENOSYS.into()),
+    }
+}
+
+/// The headers one transaction changes, each once.
+pub(crate) struct Headers {
+    list: [(u32, Delta); 6],
+    len: usize,
+}
+
+impl Headers {
+    pub(crate) const fn new() -> Self {
+        Self { list: [(0, Delta { entries: 0, subdirs: 0, mtime: None }); 6], len: 0 }
+    }
+
+    /// Adds to the change of a directory's header.
+    pub(crate) fn add(&mut self, dir: u32, entries: i64, subdirs: i64, mtime: Option<Wall>) {
+        let at = match self.list[..self.len].iter().position(|(d, _)| *d == dir) {
+            Some(at) => at,
+            None => {
+                self.list[self.len] = (dir, Delta::default());
+                self.len += 1;
+                self.len - 1
+            }
+        };
+        let delta = &mut self.list[at].1;
+        delta.entries += entries;
+        delta.subdirs += subdirs;
+        delta.mtime = delta.mtime.max(mtime);
+    }
+
+    /// Writes them.
+    pub(crate) fn emit(&self, view: &mut View) {
+        for (dir, delta) in &self.list[..self.len] {
+            view.txn.header(view.cache.dirs.get(*dir), *delta);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! O_TMPFILE: an open inode without a name, born in `//orphans`.
+//!
+//! Absent: giving it a name (`link.rs`).
+
+use crate::cache::attr_of;
+use crate::op::{Effects, Op, Plan};
+use crate::ops::Headers;
+use crate::ops::create::new_inode;
+use crate::perm;
+use crate::view::{Found, View, hex_name};
+use proto::reply::Reply;
+use proto::request::NewNode;
+use proto::{FileKind, NodeRef};
+
+pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, new: &NewNode) -> Found<Plan> {
+    let (parent, _) = view.directory(parent, op)?;
+    perm::modify(view, op, parent)?;
+    view.space()?;
+    let orphans = view.system(view.orphans())?;
+    let ino = view.new_ino()?;
+    let mut new = new.clone();
+    new.mode = FileKind::Regular.mode_bits() | (new.mode & 0o7777);
+    let (mut core, ext) = new_inode(view, op, parent, ino, &new);
+    core.nlink = 0;
+    let name = hex_name(ino);
+    let place = view.place_in(orphans, view.hash(&name), &name);
+    let attr = attr_of(&core, ext.as_deref(), place.dir, place.hash);
+    view.txn.primary(place, &core, ext.as_deref());
+    let mut headers = Headers::new();
+    headers.add(orphans, 1, 0, Some(view.wall()));
+    headers.emit(view);
+    let effects = Effects { open: Some(ino), ..Default::default() };
+    Ok(Plan::Commit(Reply::Created { attr, new: true }, effects))
+}

@@ -1,0 +1,33 @@
+//! Unlink: a name goes; with the last one the inode.
+//!
+//! Absent: directories (`rmdir.rs`).
+
+use crate::op::{Effects, Op, Plan};
+use crate::ops::Headers;
+use crate::ops::destroy::{Fate, lose_name, prepare};
+use crate::perm;
+use crate::view::{Found, View};
+use proto::reply::Reply;
+use proto::{Errno, Name, NodeRef};
+
+pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Found<Plan> {
+    let (parent, dir) = view.directory(parent, op)?;
+    perm::access(view, op, parent, perm::EXEC)?;
+    let hash = view.name_hash(name);
+    let slot = view.lookup(dir, hash, name.as_bytes())?.ok_or(Errno::ENOENT)?;
+    let target = view.target(slot, op)?;
+    perm::access(view, op, parent, perm::WRITE)?;
+    perm::sticky(view, op, parent, target)?;
+    if view.cache.node(target).is_dir() {
+        return Err(Errno::EISDIR.into());
+    }
+    prepare(view, target)?;
+    let ino = view.cache.node(target).ino();
+    let mut headers = Headers::new();
+    headers.add(dir, -1, 0, Some(view.wall()));
+    let fate = lose_name(view, target, (view.cache.dir(dir).ino, hash), &mut headers)?;
+    view.txn.delete(view.place_in(dir, hash, name.as_bytes()));
+    headers.emit(view);
+    let orphan = (fate == Fate::Orphan).then_some(ino);
+    Ok(Plan::Commit(Reply::Ok, Effects { orphan, ..Default::default() }))
+}

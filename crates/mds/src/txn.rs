@@ -1,0 +1,134 @@
+//! The transaction being planned: mutations encoded once, read from the same bytes by `apply`.
+//!
+//! Absent: the entry around them (`journal.rs`), the decision to commit.
+
+use crate::cache::dir::Dir;
+use proto::dentry::{encode_primary, encode_remote};
+use proto::inode::{InodeCore, InodeExt};
+use proto::mutation::Mutation;
+use proto::{FileId, FileKind, Frag, Ino, NameHash, Version, Writer};
+use stdx::Wall;
+
+/// A buffer of mutations.
+#[derive(Debug, Default)]
+pub(crate) struct Txn {
+    pub muts: Writer,
+    value: Writer,
+    /// Inode numbers taken from the counter.
+    pub inos: u64,
+}
+
+/// A name in a directory.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub dir: Ino,
+    pub hash: NameHash,
+    pub version: Version,
+    pub name: &'a [u8],
+}
+
+/// How a transaction changes a directory's header.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Delta {
+    pub entries: i64,
+    pub subdirs: i64,
+    /// The listing changes at this time; `None`: only an inode in it does.
+    pub mtime: Option<Wall>,
+}
+
+impl Txn {
+    /// Forgets what was planned.
+    pub(crate) fn clear(&mut self) {
+        self.muts.0.clear();
+        self.inos = 0;
+    }
+
+    /// The name leads to this inode.
+    pub(crate) fn primary(&mut self, place: Place<'_>, core: &InodeCore, ext: Option<&InodeExt>) {
+        self.value.0.clear();
+        encode_primary(core, ext, &mut self.value);
+        self.put(place);
+    }
+
+    /// The name leads to an inode in `//links`.
+    pub(crate) fn remote(&mut self, place: Place<'_>, ino: Ino, kind: FileKind) {
+        self.value.0.clear();
+        encode_remote(ino, kind, &mut self.value);
+        self.put(place);
+    }
+
+    fn put(&mut self, place: Place<'_>) {
+        let Place { dir, hash, version, name } = place;
+        let value = &self.value.0;
+        Mutation::PutDentry { dir, hash, version, name, value }.encode(&mut self.muts);
+    }
+
+    /// The name is gone.
+    pub(crate) fn delete(&mut self, place: Place<'_>) {
+        let Place { dir, hash, version, name } = place;
+        Mutation::DelDentry { dir, hash, version, name }.encode(&mut self.muts);
+    }
+
+    /// The header of `dir` after this transaction.
+    pub(crate) fn header(&mut self, dir: &Dir, delta: Delta) {
+        let mut header = dir.header.clone();
+        header.version = dir.next_version();
+        header.entries = header.entries.saturating_add_signed(delta.entries);
+        header.subdirs = header.subdirs.saturating_add_signed(delta.subdirs);
+        if let Some(mtime) = delta.mtime {
+            header.mtime = mtime;
+            header.change += 1;
+        }
+        self.value.0.clear();
+        header.encode(&mut self.value);
+        self.put_header(dir.ino, header.version, false);
+    }
+
+    /// The first header of a directory made by this transaction.
+    pub(crate) fn newborn(&mut self, dir: Ino, now: Wall) {
+        let header =
+            proto::header::FragHeader { version: Version(1), mtime: now, change: 1, ..Default::default() };
+        self.value.0.clear();
+        header.encode(&mut self.value);
+        self.put_header(dir, header.version, true);
+    }
+
+    /// A header given in full.
+    pub(crate) fn whole_header(&mut self, dir: Ino, header: &proto::header::FragHeader) {
+        self.value.0.clear();
+        header.encode(&mut self.value);
+        self.put_header(dir, header.version, false);
+    }
+
+    fn put_header(&mut self, dir: Ino, version: Version, newborn: bool) {
+        let header = &self.value.0;
+        Mutation::PutHeader { dir, frag: Frag::WHOLE, version, newborn, header }.encode(&mut self.muts);
+    }
+
+    /// Where the inode's primary dentry is.
+    pub(crate) fn backptr(&mut self, ino: Ino, version: u64, place: Place<'_>) {
+        let Place { dir, hash, name, .. } = place;
+        Mutation::PutBackptr { ino, version, parent: dir, hash, name }.encode(&mut self.muts);
+    }
+
+    /// The inode is gone.
+    pub(crate) fn no_backptr(&mut self, ino: Ino, version: u64) {
+        Mutation::DelBackptr { ino, version }.encode(&mut self.muts);
+    }
+
+    /// The inode's data is to be cut as its record says.
+    pub(crate) fn cut(&mut self, core: &InodeCore) {
+        let (size, truncate_seq) = (core.truncate_size, core.truncate_seq);
+        Mutation::DataCut { file: file_id(core), size, truncate_seq }.encode(&mut self.muts);
+    }
+
+    /// The inode's data is to be removed.
+    pub(crate) fn remove(&mut self, core: &InodeCore) {
+        Mutation::DataRemove { file: file_id(core) }.encode(&mut self.muts);
+    }
+}
+
+/// The identity of an inode's data.
+pub(crate) const fn file_id(core: &InodeCore) -> FileId {
+    FileId { ino: core.ino, generation: core.generation }
+}

@@ -1,0 +1,283 @@
+//! What a plan may look at, and how it finds inodes and names; whatever is not cached parks it.
+//!
+//! Absent: changes. A plan only fills the transaction buffer.
+
+use crate::cache::slab::NONE;
+use crate::cache::{Cache, dir, node};
+use crate::config::RankConfig;
+use crate::files::Files;
+use crate::locks::Locks;
+use crate::op::{LoadKey, Op, Park, Stop};
+use crate::txn::{Place, Txn};
+use proto::inode::{InodeCore, InodeExt};
+use proto::storeio::Backptr;
+use proto::{Attr, Errno, Ino, Name, NameHash, NodeRef, SessionId};
+use std::collections::BTreeMap;
+use stdx::{Now, Wall};
+
+/// What planning finds, or why it ends early.
+pub(crate) type Found<T> = Result<T, Stop>;
+
+/// Inode numbers this rank may give out.
+#[derive(Debug, Default)]
+pub(crate) struct Inos {
+    pub next: u64,
+    /// Below it numbers are reserved and the reservation is durable.
+    pub usable: u64,
+    /// Reserved, perhaps not yet durable.
+    pub reserved: u64,
+}
+
+/// Where primary dentries are, as far as the store has not heard: `None` = the inode is gone.
+pub(crate) type Backptrs = BTreeMap<Ino, (u64, Option<Backptr>)>;
+
+/// A planned operation's world.
+pub(crate) struct View {
+    pub config: RankConfig,
+    pub cache: Cache,
+    pub txn: Txn,
+    pub files: Files,
+    pub locks: Locks,
+    pub inos: Inos,
+    pub backptrs: Backptrs,
+    /// Being written by the present checkpoint.
+    pub backptrs_old: Backptrs,
+    /// The store or the data store said that it is full.
+    pub full: bool,
+    /// Former sessions may still come back with their opens.
+    pub reconnecting: bool,
+    pub now: Now,
+}
+
+/// The name of an inode in `//links` and `//orphans`: 16 hex digits.
+pub(crate) fn hex_name(ino: Ino) -> [u8; 16] {
+    let mut name = [0; 16];
+    for (at, byte) in name.iter_mut().enumerate() {
+        let digit = (ino.0 >> (60 - 4 * at)) & 0xF;
+        *byte = b"0123456789abcdef"[digit as usize];
+    }
+    name
+}
+
+impl View {
+    pub(crate) fn wall(&self) -> Wall {
+        self.now.wall
+    }
+
+    pub(crate) fn hash(&self, name: &[u8]) -> NameHash {
+        proto::name::name_hash(&self.config.hash_seed, name)
+    }
+
+    pub(crate) const fn orphans(&self) -> Ino {
+        Ino::orphans(self.config.rank)
+    }
+
+    /// The node of an inode, from the cache, from where the client saw it, from its backptr, from the
+    /// system directories; in this order.
+    pub(crate) fn resolve(&self, reference: NodeRef, op: &mut Op) -> Found<u32> {
+        let ino = reference.ino;
+        if ino.is_system() {
+            return Err(Errno::ESTALE.into());
+        }
+        if let Some(slot) = self.cache.by_ino(ino) {
+            return Ok(slot);
+        }
+        if ino.0 >> 63 == 1 {
+            return Err(Errno::ESTALE.into());
+        }
+        if op.probe.0 != ino {
+            op.probe = (ino, 0);
+            op.hint = None;
+        }
+        if op.probe.1 == 0 {
+            op.probe.1 = 1;
+            if reference.parent != Ino::NONE && !self.complete(reference.parent) {
+                return park(LoadKey::ByHash { dir: reference.parent, hash: reference.hash });
+            }
+        }
+        if op.probe.1 == 1 {
+            op.probe.1 = 2;
+            if self.backptr(ino).is_none() {
+                return park(LoadKey::Backptr { ino });
+            }
+        }
+        if op.probe.1 == 2 {
+            op.probe.1 = 3;
+            let place = match self.backptr(ino) {
+                Some(known) => known.as_ref().map(|b| (b.parent, b.hash)),
+                None => op.hint.take(),
+            };
+            if let Some((dir, hash)) = place.filter(|(dir, _)| !self.complete(*dir)) {
+                return park(LoadKey::ByHash { dir, hash });
+            }
+        }
+        for (stage, dir) in [(3, Ino::LINKS), (4, self.orphans())] {
+            if op.probe.1 == stage {
+                op.probe.1 = stage + 1;
+                let name = hex_name(ino);
+                return park(LoadKey::Dentry { dir, hash: self.hash(&name), name: name.into() });
+            }
+        }
+        op.probe = (Ino::NONE, 0);
+        Err(Errno::ESTALE.into())
+    }
+
+    fn complete(&self, ino: Ino) -> bool {
+        self.cache.find_dir(ino).is_some_and(|slot| self.cache.dir(slot).has(dir::COMPLETE))
+    }
+
+    /// What is known of an inode's place that the store may not know.
+    fn backptr(&self, ino: Ino) -> Option<&Option<Backptr>> {
+        self.backptrs.get(&ino).or_else(|| self.backptrs_old.get(&ino)).map(|(_, place)| place)
+    }
+
+    /// The names of a directory inode, with its header.
+    pub(crate) fn entries_of(&self, slot: u32) -> Found<u32> {
+        let node = self.cache.node(slot);
+        if !node.is_dir() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if node.own == NONE || !self.cache.dir(node.own).has(dir::HEADER) {
+            return park(LoadKey::Header { dir: node.ino() });
+        }
+        Ok(node.own)
+    }
+
+    /// A directory by reference: (inode's node, names).
+    pub(crate) fn directory(&self, reference: NodeRef, op: &mut Op) -> Found<(u32, u32)> {
+        let slot = self.resolve(reference, op)?;
+        Ok((slot, self.entries_of(slot)?))
+    }
+
+    /// One of the system's own directories.
+    pub(crate) fn system(&self, ino: Ino) -> Found<u32> {
+        let slot = self.cache.by_ino(ino).ok_or(Errno::EIO)?;
+        self.entries_of(slot)
+    }
+
+    /// The node of an existing name, `None` when it does not exist.
+    pub(crate) fn lookup(&mut self, dir: u32, hash: NameHash, name: &[u8]) -> Found<Option<u32>> {
+        if let Some(slot) = self.cache.find(dir, hash, name) {
+            return Ok(self.cache.node(slot).positive().then_some(slot));
+        }
+        if self.cache.dir(dir).has(dir::COMPLETE) {
+            return Ok(None);
+        }
+        let ino = self.cache.dir(dir).ino;
+        park(LoadKey::Dentry { dir: ino, hash, name: name.into() })
+    }
+
+    /// The node that holds the inode a name leads to.
+    pub(crate) fn target(&self, slot: u32, op: &mut Op) -> Found<u32> {
+        let node = self.cache.node(slot);
+        if node.primary() {
+            return Ok(slot);
+        }
+        let ino = node.ino();
+        let hash = self.hash(&hex_name(ino));
+        match self.resolve(NodeRef { ino, parent: Ino::LINKS, hash }, op) {
+            Err(Stop::Fail(_)) => Err(Errno::EIO.into()),
+            other => other,
+        }
+    }
+
+    /// The attributes of a primary node.
+    pub(crate) fn attr(&self, slot: u32) -> Found<Attr> {
+        match self.cache.attr(slot) {
+            Some(attr) => Ok(attr),
+            None => park(LoadKey::Header { dir: self.cache.node(slot).ino() }),
+        }
+    }
+
+    /// A copy of an inode's core, about to be changed: counts the change.
+    pub(crate) fn changed_core(&self, slot: u32) -> InodeCore {
+        let node = self.cache.node(slot);
+        let mut core = node.core;
+        core.change += if node.has(node::BUMPED) { 1 } else { proto::Version::INCARNATION_STEP };
+        core
+    }
+
+    /// Where a primary node's record is.
+    pub(crate) fn place(&self, slot: u32) -> Place<'_> {
+        let node = self.cache.node(slot);
+        let dir = self.cache.dir(node.dir);
+        Place { dir: dir.ino, hash: node.hash, version: dir.next_version(), name: node.name.as_bytes() }
+    }
+
+    /// A new name in a directory.
+    pub(crate) fn place_in<'a>(&self, dir: u32, hash: NameHash, name: &'a [u8]) -> Place<'a> {
+        let dir = self.cache.dir(dir);
+        Place { dir: dir.ino, hash, version: dir.next_version(), name }
+    }
+
+    /// The directory a node's record is in must have a known header before it is changed.
+    pub(crate) fn writable(&self, slot: u32) -> Found<u32> {
+        let dir = self.cache.node(slot).dir;
+        if self.cache.dir(dir).has(dir::HEADER) {
+            return Ok(dir);
+        }
+        park(LoadKey::Header { dir: self.cache.dir(dir).ino })
+    }
+
+    /// Plans the change of one inode's record: the dentry and its directory's header.
+    pub(crate) fn put_inode(&mut self, slot: u32, core: &InodeCore, ext: Option<&InodeExt>) -> Found<()> {
+        let dir = self.writable(slot)?;
+        let node = self.cache.nodes.get(slot);
+        let entries = self.cache.dirs.get(dir);
+        let place = Place {
+            dir: entries.ino,
+            hash: node.hash,
+            version: entries.next_version(),
+            name: node.name.as_bytes(),
+        };
+        self.txn.primary(place, core, ext);
+        self.txn.header(entries, crate::txn::Delta::default());
+        Ok(())
+    }
+
+    /// The same with the ext that is there.
+    pub(crate) fn put_core(&mut self, slot: u32, core: &InodeCore) -> Found<()> {
+        let dir = self.writable(slot)?;
+        let node = self.cache.nodes.get(slot);
+        let entries = self.cache.dirs.get(dir);
+        let place = Place {
+            dir: entries.ino,
+            hash: node.hash,
+            version: entries.next_version(),
+            name: node.name.as_bytes(),
+        };
+        self.txn.primary(place, core, self.cache.ext(slot));
+        self.txn.header(entries, crate::txn::Delta::default());
+        Ok(())
+    }
+
+    /// A fresh inode number for this transaction.
+    pub(crate) fn new_ino(&mut self) -> Found<Ino> {
+        let counter = self.inos.next + self.txn.inos;
+        if counter >= self.inos.usable {
+            return Err(Stop::Park(Park::Inos));
+        }
+        self.txn.inos += 1;
+        Ok(Ino::of_rank(self.config.rank, counter))
+    }
+
+    /// Refuses what needs new space while the store is full.
+    pub(crate) const fn space(&self) -> Result<(), Errno> {
+        if self.full { Err(Errno::ENOSPC) } else { Ok(()) }
+    }
+
+    /// Whether the session has the file open.
+    pub(crate) fn has_open(&self, session: SessionId, ino: Ino) -> bool {
+        self.files.get(ino).is_some_and(|f| f.opens.iter().any(|(s, n)| *s == session && *n > 0))
+    }
+
+    /// Hash of a checked name.
+    pub(crate) fn name_hash(&self, name: &Name) -> NameHash {
+        name.hash(&self.config.hash_seed)
+    }
+}
+
+/// Waits for a load.
+pub(crate) const fn park<T>(key: LoadKey) -> Found<T> {
+    Err(Stop::Park(Park::Load(key)))
+}

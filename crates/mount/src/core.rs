@@ -1,0 +1,139 @@
+//! What the mount's mutex guards: the machine, its link, and what a step leaves to be done outside.
+//!
+//! Absent: sending and calling back; both happen without the mutex.
+
+use crate::calls::Calls;
+use crate::link::{Dispatch, Link};
+use crate::mount::Done;
+use client::{Client, Input, Output};
+use proto::message::{ClientMsg, ServerMsg};
+use proto::reply::Outcome;
+use std::collections::VecDeque;
+use stdx::{Machine, Mono, Now};
+
+/// Everything behind the mutex.
+pub(crate) struct Core {
+    pub(crate) client: Client,
+    pub(crate) calls: Calls,
+    pub(crate) link: Option<Link>,
+    /// The number of the newest connection, made or in the making.
+    pub(crate) generation: u64,
+    /// The newest connection that broke.
+    pub(crate) broken: u64,
+    pub(crate) phase: Phase,
+    /// Changes of the time to live that the hook has not seen, oldest first.
+    pub(crate) ttl_changes: VecDeque<u64>,
+    /// When the timer thread will look next.
+    pub(crate) timer_wakes: Mono,
+    pub(crate) stop: bool,
+    out: Vec<Output>,
+    messages: Vec<ClientMsg>,
+}
+
+/// How far the session is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Opening,
+    Ready,
+    Refused(String),
+    Closed,
+}
+
+/// What a thread has to do after it let go of the mutex.
+#[derive(Default)]
+pub(crate) struct Turn {
+    pub(crate) done: Vec<(Done, Outcome)>,
+    pub(crate) dispatch: Option<Dispatch>,
+    /// Some waiter may go on.
+    pub(crate) phase_changed: bool,
+    pub(crate) ttl: Option<u64>,
+    /// The timer thread waits for too long or has a hook to run.
+    pub(crate) wake_timer: bool,
+    /// The link thread has to connect.
+    pub(crate) wake_link: bool,
+}
+
+impl Core {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            calls: Calls::default(),
+            link: None,
+            generation: 0,
+            broken: 0,
+            phase: Phase::Opening,
+            ttl_changes: VecDeque::new(),
+            timer_wakes: Mono(u64::MAX),
+            stop: false,
+            out: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+
+    /// One input. `settle` must follow before the mutex is let go.
+    pub(crate) fn step(&mut self, now: Now, input: Input, turn: &mut Turn) {
+        self.client.step(now, input, &mut self.out);
+        for output in self.out.drain(..) {
+            match output {
+                Output::Send(message) => self.messages.push(message),
+                Output::Answer { call, outcome } => {
+                    if let Some(done) = self.calls.take(call) {
+                        turn.done.push((done, outcome));
+                    }
+                }
+                Output::Ready { ttl_ns } => {
+                    self.phase = Phase::Ready;
+                    turn.phase_changed = true;
+                    turn.ttl = Some(ttl_ns);
+                    self.ttl_changes.push_back(ttl_ns);
+                }
+                Output::TtlChanged { ttl_ns } => {
+                    turn.ttl = Some(ttl_ns);
+                    self.ttl_changes.push_back(ttl_ns);
+                }
+                Output::Refused { reason } => {
+                    self.phase = Phase::Refused(reason);
+                    turn.phase_changed = true;
+                }
+                Output::Closed => {
+                    self.phase = Phase::Closed;
+                    turn.phase_changed = true;
+                }
+            }
+        }
+    }
+
+    /// Messages of connection `generation`; those of an older one are void.
+    pub(crate) fn receive(&mut self, now: Now, generation: u64, batch: Vec<ServerMsg>, turn: &mut Turn) {
+        for message in batch {
+            if self.link.as_ref().is_none_or(|link| link.generation != generation) {
+                return;
+            }
+            self.step(now, Input::Message(message), turn);
+        }
+    }
+
+    /// Connection `generation` is gone.
+    pub(crate) fn lost(&mut self, now: Now, generation: u64, turn: &mut Turn) {
+        self.broken = self.broken.max(generation);
+        if self.link.as_ref().is_some_and(|link| link.generation == generation) {
+            self.link = None;
+            self.step(now, Input::Disconnected, turn);
+            turn.wake_link = true;
+        }
+    }
+
+    /// Ends a turn: decides what leaves on the link and whom to wake.
+    pub(crate) fn settle(&mut self, turn: &mut Turn) {
+        let messages = std::mem::take(&mut self.messages);
+        // Without a link they are void: the machine repeats them after the next Hello.
+        turn.dispatch = self.link.as_mut().and_then(|link| link.plan(messages));
+        let early = self.client.deadline().is_some_and(|at| at < self.timer_wakes);
+        turn.wake_timer |= early || !self.ttl_changes.is_empty();
+    }
+
+    /// Whether connecting (again) makes sense.
+    pub(crate) fn wants_link(&self) -> bool {
+        !self.stop && self.link.is_none() && matches!(self.phase, Phase::Opening | Phase::Ready)
+    }
+}

@@ -1,0 +1,374 @@
+//! An open file.
+//!
+//! Absent: a file position; `read` and `write` keep one, `pread` and `pwrite` do not use it.
+
+use super::{Fs, attr, node_of};
+use crate::error::Result;
+use crate::mount::lock;
+use client::CallId;
+use proto::reply::{Outcome, Reply};
+use proto::request::{IO_BYTES_MAX, LockKind, LockSpec, Request, open_flags};
+use proto::storeio::Payload;
+use proto::{Attr, Errno, FileKind, NodeRef, SetAttr};
+use std::path::Path;
+use std::sync::Mutex;
+
+/// How to open a file; the defaults are read-only and nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenOptions {
+    read: bool,
+    write: bool,
+    append: bool,
+    truncate: bool,
+    create: bool,
+    exclusive: bool,
+    mode: u32,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::READ
+    }
+}
+
+macro_rules! switches {
+    ($($name:ident: $doc:literal,)*) => {
+        $(
+            #[doc = $doc]
+            #[must_use]
+            pub const fn $name(mut self) -> Self {
+                self.$name = true;
+                self
+            }
+        )*
+    };
+}
+
+impl OpenOptions {
+    /// For reading.
+    pub const READ: Self = Self {
+        read: true,
+        write: false,
+        append: false,
+        truncate: false,
+        create: false,
+        exclusive: false,
+        mode: 0o666,
+    };
+    /// For writing alone.
+    pub const WRITE: Self = Self { read: false, write: true, ..Self::READ };
+    /// For reading and writing.
+    pub const READ_WRITE: Self = Self { write: true, ..Self::READ };
+
+    switches! {
+        write: "For writing, too.",
+        append: "Each write goes to the end of the file.",
+        truncate: "Cut to nothing at open.",
+        create: "Make it when absent.",
+        exclusive: "With `create`: fail when present.",
+    }
+
+    /// Permission bits of a file made by this open.
+    #[must_use]
+    pub const fn mode(mut self, mode: u32) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    const fn flags(self) -> u32 {
+        let mut flags = match (self.read, self.write) {
+            (_, false) => 0,
+            (false, true) => open_flags::WRONLY,
+            (true, true) => open_flags::RDWR,
+        };
+        if self.append {
+            flags |= open_flags::APPEND;
+        }
+        if self.truncate {
+            flags |= open_flags::TRUNC;
+        }
+        if self.exclusive {
+            flags |= open_flags::EXCL;
+        }
+        flags
+    }
+}
+
+/// An open file. Dropped, it is released without waiting.
+pub struct File {
+    fs: Fs,
+    node: NodeRef,
+    append: bool,
+    position: Mutex<u64>,
+    released: bool,
+}
+
+impl Fs {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File> {
+        let path = path.as_ref();
+        if options.create {
+            let (parent, name) = self.parent_of(path)?;
+            let new = self.new_node(FileKind::Regular.mode_bits() | (options.mode & 0o7777), 0);
+            let flags = options.flags();
+            match self.call(Request::Create { parent, name, new, flags }) {
+                Ok(Reply::Created { attr, .. }) => return Ok(self.file(&attr, options)),
+                Ok(_) => return Err(Errno::EPROTO),
+                // Something that is not a file, perhaps a symbolic link: open decides.
+                Err(Errno::ELOOP | Errno::EISDIR) if !options.exclusive => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        let node = self.node(path)?;
+        let attr = attr(self.call(Request::Open { node, flags: options.flags() }))?;
+        Ok(self.file(&attr, options))
+    }
+
+    /// Makes or cuts a file and opens it for writing.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<File> {
+        self.open(path, OpenOptions::READ_WRITE.create().truncate())
+    }
+
+    /// An open file without a name in the directory `dir`.
+    ///
+    /// # Errors
+    /// As open(2) with O_TMPFILE.
+    pub fn tmpfile(&self, dir: impl AsRef<Path>, mode: u32) -> Result<File> {
+        let parent = self.node(dir)?;
+        let new = self.new_node(FileKind::Regular.mode_bits() | (mode & 0o7777), 0);
+        let flags = open_flags::RDWR;
+        let attr = attr(self.call(Request::TmpFile { parent, new, flags }))?;
+        Ok(self.file(&attr, OpenOptions::READ_WRITE))
+    }
+
+    /// The whole content.
+    ///
+    /// # Errors
+    /// As open(2) and read(2).
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let file = self.open(path, OpenOptions::READ)?;
+        let mut content = Vec::new();
+        loop {
+            let chunk = file.pread(content.len() as u64, IO_BYTES_MAX)?;
+            if chunk.is_empty() {
+                return Ok(content);
+            }
+            content.extend_from_slice(&chunk);
+        }
+    }
+
+    /// Makes the file's content exactly `content`.
+    ///
+    /// # Errors
+    /// As open(2) and write(2).
+    pub fn write(&self, path: impl AsRef<Path>, content: &[u8]) -> Result<()> {
+        let file = self.create(path)?;
+        file.pwrite(0, content)?;
+        file.close()
+    }
+
+    fn file(&self, attr: &Attr, options: OpenOptions) -> File {
+        let (node, position) = (node_of(attr), Mutex::new(0));
+        File { fs: self.clone(), node, append: options.append, position, released: false }
+    }
+}
+
+impl File {
+    /// How requests name it.
+    #[must_use]
+    pub const fn node(&self) -> NodeRef {
+        self.node
+    }
+
+    /// Attributes.
+    ///
+    /// # Errors
+    /// What the rank answers.
+    pub fn stat(&self) -> Result<Attr> {
+        self.fs.getattr(self.node)
+    }
+
+    /// Changes attributes.
+    ///
+    /// # Errors
+    /// What the rank answers.
+    pub fn setattr(&self, set: SetAttr) -> Result<Attr> {
+        attr(self.fs.call(Request::SetAttr { node: self.node, set }))
+    }
+
+    /// Up to `len` bytes from `offset`, at most 1 MiB; none at the end.
+    ///
+    /// # Errors
+    /// What the rank answers.
+    pub fn pread(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let len = len.min(IO_BYTES_MAX) as u32;
+        match self.fs.call(Request::Read { node: self.node, offset, len })? {
+            Reply::Data(Payload::Owned(bytes)) => Ok(bytes),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Up to `len` bytes from the position, which moves on.
+    ///
+    /// # Errors
+    /// As `pread`.
+    pub fn read(&self, len: usize) -> Result<Vec<u8>> {
+        let mut position = lock(&self.position);
+        let bytes = self.pread(*position, len)?;
+        *position += bytes.len() as u64;
+        Ok(bytes)
+    }
+
+    /// Writes everything at `offset` (at the end, if opened for appending).
+    ///
+    /// # Errors
+    /// What the rank answers; part may have been written.
+    pub fn pwrite(&self, offset: u64, data: &[u8]) -> Result<Attr> {
+        let mut last = None;
+        for (index, chunk) in data.chunks(IO_BYTES_MAX).enumerate() {
+            last = Some(self.write_chunk(offset + (index * IO_BYTES_MAX) as u64, chunk)?);
+        }
+        last.map_or_else(|| self.stat(), Ok)
+    }
+
+    fn write_chunk(&self, offset: u64, chunk: &[u8]) -> Result<Attr> {
+        let data = Payload::Owned(chunk.to_vec());
+        let request =
+            Request::Write { node: self.node, offset, append: self.append, kill_suidgid: false, data };
+        match self.fs.call(request)? {
+            Reply::Written { count, attr } if count == chunk.len() as u64 => Ok(attr),
+            Reply::Written { .. } => Err(Errno::ENOSPC),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Writes everything at the position, which moves on.
+    ///
+    /// # Errors
+    /// As `pwrite`.
+    pub fn write(&self, data: &[u8]) -> Result<()> {
+        let mut position = lock(&self.position);
+        self.pwrite(*position, data)?;
+        *position += data.len() as u64;
+        Ok(())
+    }
+
+    /// Data and attributes are durable when it returns.
+    ///
+    /// # Errors
+    /// `EIO`: they are not.
+    pub fn fsync(&self) -> Result<()> {
+        self.fs.call(Request::Fsync { node: self.node, data_only: false }).map(drop)
+    }
+
+    /// As `fsync`, without attributes that reading back does not need.
+    ///
+    /// # Errors
+    /// As `fsync`.
+    pub fn fdatasync(&self) -> Result<()> {
+        self.fs.call(Request::Fsync { node: self.node, data_only: true }).map(drop)
+    }
+
+    /// fallocate(2).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for modes that are not supported, `ENOSPC`.
+    pub fn fallocate(&self, mode: u32, offset: u64, len: u64) -> Result<()> {
+        self.fs.call(Request::Fallocate { node: self.node, mode, offset, len }).map(drop)
+    }
+
+    /// The next data, or hole, from `offset` on.
+    ///
+    /// # Errors
+    /// `ENXIO` beyond the end.
+    pub fn seek(&self, offset: u64, hole: bool) -> Result<u64> {
+        match self.fs.call(Request::Seek { node: self.node, offset, hole })? {
+            Reply::Offset(offset) => Ok(offset),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Copies within the file system, without moving data through this process.
+    ///
+    /// # Errors
+    /// `EINVAL` for overlapping ranges of one file.
+    pub fn copy_to(&self, offset: u64, target: &Self, target_offset: u64, len: u64) -> Result<u64> {
+        let request = Request::CopyRange {
+            source: self.node,
+            source_offset: offset,
+            target: target.node,
+            target_offset,
+            len,
+        };
+        match self.fs.call(request)? {
+            Reply::Written { count, .. } => Ok(count),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Takes or drops a lock; `wait`: until it is granted.
+    ///
+    /// # Errors
+    /// `EAGAIN` when in the way and not waiting, `EDEADLK`, `EINTR`.
+    pub fn lock(&self, lock: LockSpec, wait: bool) -> Result<()> {
+        self.fs.call(Request::SetLock { node: self.node, lock, wait }).map(drop)
+    }
+
+    /// Asks for a lock and returns at once; `done` gets the answer, `Mount::interrupt` ends the wait.
+    pub fn lock_later(&self, lock: LockSpec, done: impl FnOnce(Outcome) + Send + 'static) -> CallId {
+        let request = Request::SetLock { node: self.node, lock, wait: true };
+        self.fs.mount.submit(self.fs.cred.clone(), request, Box::new(done))
+    }
+
+    /// The lock that is in the way of this one.
+    ///
+    /// # Errors
+    /// What the rank answers.
+    pub fn test_lock(&self, lock: LockSpec) -> Result<Option<LockSpec>> {
+        match self.fs.call(Request::TestLock { node: self.node, lock })? {
+            Reply::Lock(found) => Ok(found),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Takes or drops a flock(2) lock for `owner`.
+    ///
+    /// # Errors
+    /// As `lock`.
+    pub fn flock(&self, owner: u64, kind: LockKind, wait: bool) -> Result<()> {
+        self.lock(LockSpec { flock: true, owner, kind, start: 0, end: u64::MAX, pid: 0 }, wait)
+    }
+
+    /// Drops all locks of `owner`, as closing the file does.
+    ///
+    /// # Errors
+    /// What the rank answers.
+    pub fn release_locks(&self, owner: u64, flock: bool) -> Result<()> {
+        self.fs.call(Request::ReleaseLocks { node: self.node, flock, owner }).map(drop)
+    }
+
+    /// Releases the file and waits for the answer.
+    ///
+    /// # Errors
+    /// What the rank answers.
+    pub fn close(mut self) -> Result<()> {
+        self.released = true;
+        self.fs.call(Request::Release { node: self.node, count: 1 }).map(drop)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.released {
+            return;
+        }
+        let request = Request::Release { node: self.node, count: 1 };
+        self.fs.mount.submit(self.fs.cred.clone(), request, Box::new(|_| ()));
+    }
+}

@@ -1,0 +1,362 @@
+//! One session of this process with one rank: calls in, answers out.
+//!
+//! A call steps the machine under a mutex, sends without it, and runs callbacks without it. In one
+//! process the rank is stepped by the same thread inside the send, so most calls are answered before
+//! `submit` returns.
+//!
+//! Absent: threads that carry calls; only the timer and the link have one each (`threads.rs`).
+
+use crate::core::{Core, Phase, Turn};
+use crate::error::MountError;
+use crate::link::Link;
+use crate::threads;
+use client::{CallId, Client, ClientConfig, Input, Limits};
+use proto::message::{ClientInfo, ServerMsg};
+use proto::reply::Outcome;
+use proto::request::Request;
+use proto::{Cred, Ino, SessionId};
+use runtime::Clock;
+use runtime::port::{Connector, PortError, Sink};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Called with the answer, once, on any thread, with no lock held; may submit.
+pub type Done = Box<dyn FnOnce(Outcome) + Send>;
+pub(crate) type Hook = Arc<dyn Fn(u64) + Send + Sync>;
+
+/// What can be chosen about a mount.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// After an eviction go on in a new session (`recover_session=clean`).
+    pub recover_clean: bool,
+    /// How long `open` waits for the first Welcome.
+    pub open_timeout: Duration,
+    /// How long `close` waits for answers.
+    pub close_timeout: Duration,
+    /// Between attempts to connect again: from the first, doubled, to the second.
+    pub backoff: (Duration, Duration),
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            recover_clean: false,
+            open_timeout: Duration::from_secs(30),
+            close_timeout: Duration::from_secs(10),
+            backoff: (Duration::from_millis(20), Duration::from_secs(2)),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// A session with a rank. Closed when dropped.
+pub struct Mount {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) settings: Settings,
+    core: Mutex<Core>,
+    pub(crate) timer: Condvar,
+    pub(crate) linker: Condvar,
+    phase: Condvar,
+    ttl_ns: AtomicU64,
+    pub(crate) hook: Mutex<Option<Hook>>,
+}
+
+impl Mount {
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// `MountError` when the server cannot be reached, refuses, or stays silent for 30 s.
+    pub fn open(connector: Arc<dyn Connector>, info: ClientInfo) -> Result<Arc<Self>, MountError> {
+        Self::open_with(connector, info, Settings::default())
+    }
+
+    /// Opens a session with other settings than the default.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_with(
+        connector: Arc<dyn Connector>,
+        info: ClientInfo,
+        settings: Settings,
+    ) -> Result<Arc<Self>, MountError> {
+        let config = ClientConfig {
+            info,
+            retry: !connector.is_lasting(),
+            recover_clean: settings.recover_clean,
+            limits: settings.limits.clone(),
+        };
+        let shared = Arc::new(Shared {
+            clock: Clock::new(),
+            connector,
+            settings,
+            core: Mutex::new(Core::new(Client::new(config))),
+            timer: Condvar::new(),
+            linker: Condvar::new(),
+            phase: Condvar::new(),
+            ttl_ns: AtomicU64::new(0),
+            hook: Mutex::new(None),
+        });
+        let at = shared.connector.describe();
+        shared.connect().map_err(|source| MountError::Unreachable { at, source })?;
+        // From here on dropping ends the session.
+        let mount = Self { shared: Arc::clone(&shared), threads: Mutex::default() };
+        let started = threads::start(&shared).map_err(MountError::Threads)?;
+        lock(&mount.threads).extend(started);
+        shared.wait_ready()?;
+        Ok(Arc::new(mount))
+    }
+
+    /// Starts a call. `done` may run before this returns.
+    pub fn submit(&self, cred: Cred, request: Request, done: Done) -> CallId {
+        let mut turn = Turn::default();
+        let now = self.shared.clock.now();
+        let mut core = self.shared.core();
+        let call = core.calls.insert(done);
+        core.step(now, Input::Call { call, cred, request }, &mut turn);
+        self.shared.end_turn(core, turn);
+        call
+    }
+
+    /// The caller of `call` was interrupted: a wait for a lock is answered with EINTR, unless granted.
+    pub fn interrupt(&self, call: CallId) {
+        self.shared.input(Input::Interrupt { call });
+    }
+
+    /// A call that waits for its answer.
+    pub fn call(&self, cred: Cred, request: Request) -> Outcome {
+        let slot = Arc::new((Mutex::new(None), Condvar::new()));
+        let filled = Arc::clone(&slot);
+        self.submit(
+            cred,
+            request,
+            Box::new(move |outcome| {
+                *lock(&filled.0) = Some(outcome);
+                filled.1.notify_one();
+            }),
+        );
+        let mut outcome = lock(&slot.0);
+        loop {
+            if let Some(outcome) = outcome.take() {
+                return outcome;
+            }
+            outcome = slot.1.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// How long names and attributes may be kept without asking; 0 = not at all. Read it after the
+    /// answer came, immediately before handing out.
+    pub fn ttl_ns(&self) -> u64 {
+        self.shared.ttl_ns.load(Ordering::SeqCst)
+    }
+
+    /// Sets what to do when `ttl_ns` has changed. On 0 the hook drops what is cached and returns only
+    /// when nothing more is handed out under an older value; only `SOLE_TTL_MS` after that the rank is
+    /// told. It runs on a thread of its own and may wait.
+    pub fn on_ttl_change(&self, hook: Box<dyn Fn(u64) + Send + Sync>) {
+        *lock(&self.shared.hook) = Some(Arc::from(hook));
+    }
+
+    /// The session's number.
+    pub fn session(&self) -> SessionId {
+        self.shared.core().client.session()
+    }
+
+    /// The file system's id.
+    pub fn fsid(&self) -> [u8; 16] {
+        self.shared.core().client.fsid()
+    }
+
+    /// The directory that this session calls root.
+    pub fn root(&self) -> Ino {
+        self.shared.core().client.root()
+    }
+
+    /// Where the server is, for people.
+    pub fn describe(&self) -> String {
+        self.shared.connector.describe()
+    }
+
+    /// Ends the session in order: open calls are answered, waits for locks with EINTR, later calls with
+    /// ESHUTDOWN. Safe to call again. Not from a callback.
+    pub fn close(&self) {
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        self.shared.input(Input::Close);
+        self.shared.wait_closed();
+        for thread in threads {
+            // A panic there has been printed; the session is over either way.
+            let _ended = thread.join();
+        }
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        lock(&self.core)
+    }
+
+    pub(crate) fn input(self: &Arc<Self>, input: Input) {
+        let mut turn = Turn::default();
+        let now = self.clock.now();
+        let mut core = self.core();
+        core.step(now, input, &mut turn);
+        self.end_turn(core, turn);
+    }
+
+    /// Lets go of the mutex and does what the turn left to do.
+    pub(crate) fn end_turn(&self, mut core: MutexGuard<'_, Core>, mut turn: Turn) {
+        core.settle(&mut turn);
+        if let Some(ttl_ns) = turn.ttl.take() {
+            self.ttl_ns.store(ttl_ns, Ordering::SeqCst);
+        }
+        drop(core);
+        self.run(turn);
+    }
+
+    /// Does what a turn left to do: wakes, answers, sends; then what the sends' answers leave to do.
+    pub(crate) fn run(&self, mut turn: Turn) {
+        loop {
+            if turn.wake_timer {
+                self.timer.notify_one();
+            }
+            if turn.wake_link {
+                self.linker.notify_one();
+            }
+            if turn.phase_changed {
+                self.phase.notify_all();
+            }
+            for (done, outcome) in turn.done.drain(..) {
+                done(outcome);
+            }
+            let Some(mut dispatch) = turn.dispatch.take() else { return };
+            let mut answers = Vec::new();
+            let messages = std::mem::take(&mut dispatch.messages);
+            let sent = dispatch.port.send(messages, &mut answers);
+            turn = Turn::default();
+            let now = self.clock.now();
+            let mut core = self.core();
+            if let Some(link) = core.link.as_mut().filter(|link| link.generation == dispatch.generation) {
+                link.sent(&dispatch);
+            }
+            core.receive(now, dispatch.generation, answers, &mut turn);
+            if sent.is_err() {
+                core.lost(now, dispatch.generation, &mut turn);
+            }
+            core.settle(&mut turn);
+            if let Some(ttl_ns) = turn.ttl.take() {
+                self.ttl_ns.store(ttl_ns, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Makes a connection and says Hello.
+    pub(crate) fn connect(self: &Arc<Self>) -> Result<(), PortError> {
+        let generation = {
+            let mut core = self.core();
+            core.generation += 1;
+            core.generation
+        };
+        let sink = LinkSink { shared: Arc::downgrade(self), generation };
+        let port = self.connector.connect(Arc::new(sink))?;
+        let mut turn = Turn::default();
+        let now = self.clock.now();
+        let mut core = self.core();
+        if core.stop || core.broken >= generation {
+            drop(core);
+            port.close();
+            return Err(PortError::Lost);
+        }
+        core.link = Some(Link::new(port, generation));
+        core.step(now, Input::Connected, &mut turn);
+        self.end_turn(core, turn);
+        Ok(())
+    }
+
+    fn wait_ready(&self) -> Result<(), MountError> {
+        let limit = self.settings.open_timeout;
+        let until = Instant::now() + limit;
+        let mut core = self.core();
+        loop {
+            let at = self.connector.describe();
+            match &core.phase {
+                Phase::Ready => return Ok(()),
+                Phase::Refused(reason) => return Err(MountError::Refused { at, reason: reason.clone() }),
+                Phase::Closed => return Err(MountError::Refused { at, reason: "closed".to_owned() }),
+                Phase::Opening => {}
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(MountError::TimedOut { at, seconds: limit.as_secs() });
+            }
+            core = self.phase.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Waits for the end of a closing session, ends it by force after the limit, and stops the threads.
+    fn wait_closed(self: &Arc<Self>) {
+        let until = Instant::now() + self.settings.close_timeout;
+        let mut core = self.core();
+        while matches!(core.phase, Phase::Opening | Phase::Ready) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            core = self.phase.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        core.stop = true;
+        let mut turn = Turn { wake_timer: true, wake_link: true, ..Turn::default() };
+        let port = core.link.as_ref().map(|link| Arc::clone(link.port()));
+        let generation = core.generation;
+        let now = self.clock.now();
+        // Answers whatever is still open; a session that ended in order ignores it.
+        core.lost(now, generation, &mut turn);
+        self.end_turn(core, turn);
+        if let Some(port) = port {
+            port.close();
+        }
+    }
+}
+
+struct LinkSink {
+    shared: std::sync::Weak<Shared>,
+    generation: u64,
+}
+
+impl Sink for LinkSink {
+    fn messages(&self, batch: Vec<ServerMsg>) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let mut turn = Turn::default();
+        let now = shared.clock.now();
+        let mut core = shared.core();
+        core.receive(now, self.generation, batch, &mut turn);
+        shared.end_turn(core, turn);
+    }
+
+    fn disconnected(&self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let mut turn = Turn::default();
+        let now = shared.clock.now();
+        let mut core = shared.core();
+        core.lost(now, self.generation, &mut turn);
+        shared.end_turn(core, turn);
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panicking callback runs without locks, so what they guard is whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,126 @@
+//! What a daemon needs of the operating system: a session of its own, the signals that end it, the limit of
+//! open files, and the first look at a mount.
+//!
+//! Absent: what to do when a signal comes (the binary's).
+
+use std::ffi::CString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Leaves the terminal's session: closing the terminal no longer ends this process.
+///
+/// # Errors
+/// Those of setsid; a process that leads a group already may not.
+pub fn leave_terminal() -> io::Result<()> {
+    // SAFETY: takes nothing and touches no memory.
+    match unsafe { libc::setsid() } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Lets this process open as many files as the system permits it. Best effort.
+pub fn raise_file_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writes and, in the second call, for reads.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// The signals that end a daemon in order: SIGTERM, SIGINT, SIGHUP.
+#[derive(Debug)]
+pub struct Endings {
+    set: libc::sigset_t,
+}
+
+impl Endings {
+    /// From here on these signals wait for `wait` instead of killing. Call it before any thread starts:
+    /// threads inherit it.
+    ///
+    /// # Errors
+    /// Those of pthread_sigmask.
+    pub fn hold() -> io::Result<Self> {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the whole set before it is used; the null pointer says that
+        // the former mask is not wanted.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+            let rc = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+            if rc == 0 { Ok(Self { set: set.assume_init() }) } else { Err(io::Error::from_raw_os_error(rc)) }
+        }
+    }
+
+    /// Waits for one of them; its number.
+    ///
+    /// # Errors
+    /// Those of sigwait.
+    pub fn wait(&self) -> io::Result<i32> {
+        let mut signal = 0;
+        // SAFETY: the set is initialised and `signal` is valid for a write.
+        match unsafe { libc::sigwait(&raw const self.set, &raw mut signal) } {
+            0 => Ok(signal),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+/// Bytes of the file system that holds a path: total, and what a user may still write. Asks a mount's
+/// daemon, so it is also the proof that one answers.
+///
+/// # Errors
+/// Those of statvfs.
+pub fn space_of(path: &Path) -> io::Result<(u64, u64)> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut stat = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `path` ends with NUL and `stat` is valid for a write of its size.
+    if unsafe { libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: statvfs succeeded, so it filled the structure.
+    let stat = unsafe { stat.assume_init() };
+    Ok((stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize))
+}
+
+/// Whether this process may do what root may.
+#[must_use]
+pub fn is_root() -> bool {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// The host's name, for people.
+#[must_use]
+pub fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mounted_path_has_space_and_others_say_why_not() {
+        assert!(space_of(Path::new("/")).is_ok_and(|(total, free)| total > 0 && free <= total));
+        let error = space_of(Path::new("/nonexistent/x")).expect_err("nothing is there");
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_held_signal_is_waited_for() {
+        let held = Endings::hold().expect("held");
+        // SAFETY: sends a signal that this very thread holds back.
+        let rc = unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGHUP) };
+        assert_eq!(rc, 0);
+        assert_eq!(held.wait().expect("waited"), libc::SIGHUP);
+    }
+}

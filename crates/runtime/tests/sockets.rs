@@ -1,0 +1,226 @@
+//! A connector and a listener over real sockets: order, bounds, hostile bytes, ends.
+
+use proto::message::{ClientMsg, ServerMsg};
+use proto::reply::Reply;
+use proto::request::Request;
+use proto::storeio::Payload;
+use proto::{Cred, Ino, NodeRef, Tid};
+use runtime::port::{Connector, Port, PortError, Sink};
+use runtime::{Acceptor, Addr, ListenError, Listener, Log, SocketConnector, SocketPeer};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex};
+
+/// Answers reads with that many bytes: even tids at once, odd ones through the sink. A lookup ends
+/// the connection.
+#[derive(Default)]
+struct Echo {
+    closed: Arc<(Mutex<u32>, Condvar)>,
+    sinks: Mutex<Vec<Arc<dyn Sink>>>,
+}
+
+struct EchoPort {
+    sink: Arc<dyn Sink>,
+    closed: Arc<(Mutex<u32>, Condvar)>,
+}
+
+impl Acceptor for Echo {
+    fn accept(&self, _: SocketPeer, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+        self.sinks.lock().expect("lock").push(sink.clone());
+        Ok(Arc::new(EchoPort { sink, closed: self.closed.clone() }))
+    }
+}
+
+impl Port for EchoPort {
+    fn send(&self, messages: Vec<ClientMsg>, answers: &mut Vec<ServerMsg>) -> Result<(), PortError> {
+        for message in messages {
+            let ClientMsg::Request { tid, request, .. } = message else { continue };
+            let Request::Read { len, .. } = request else {
+                self.sink.disconnected();
+                continue;
+            };
+            let data = Payload::Owned(vec![tid.0 as u8; len as usize]);
+            let reply = ServerMsg::Reply { tid, outcome: Ok(Reply::Data(data)) };
+            if tid.0 % 2 == 0 {
+                answers.push(reply);
+            } else {
+                self.sink.messages(vec![reply]);
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&self) {
+        *self.closed.0.lock().expect("lock") += 1;
+        self.closed.1.notify_all();
+    }
+}
+
+impl Echo {
+    fn wait_closed(&self, n: u32) {
+        let closed = self.closed.0.lock().expect("lock");
+        drop(self.closed.1.wait_while(closed, |c| *c < n).expect("lock"));
+    }
+}
+
+#[derive(Default)]
+struct Mailbox {
+    replies: Mutex<(Vec<(Tid, usize)>, u32)>,
+    more: Condvar,
+}
+
+impl Sink for Mailbox {
+    fn messages(&self, batch: Vec<ServerMsg>) {
+        let mut replies = self.replies.lock().expect("lock");
+        for message in batch {
+            let ServerMsg::Reply { tid, outcome: Ok(Reply::Data(data)) } = message else { panic!("reply") };
+            replies.0.push((tid, data.len() as usize));
+        }
+        self.more.notify_all();
+    }
+
+    fn disconnected(&self) {
+        self.replies.lock().expect("lock").1 += 1;
+        self.more.notify_all();
+    }
+}
+
+impl Mailbox {
+    fn wait(&self, until: impl Fn(&(Vec<(Tid, usize)>, u32)) -> bool) -> Vec<(Tid, usize)> {
+        let replies = self.replies.lock().expect("lock");
+        self.more.wait_while(replies, |r| !until(r)).expect("lock").0.clone()
+    }
+}
+
+fn read(tid: u64, len: u32) -> ClientMsg {
+    let request = Request::Read { node: NodeRef::bare(Ino::ROOT), offset: 0, len };
+    ClientMsg::Request { tid: Tid(tid), floor: Tid(0), cred: Cred::ROOT, request }
+}
+
+fn listen(at: &Addr) -> (Arc<Echo>, Listener) {
+    let echo = Arc::new(Echo::default());
+    let listener =
+        Listener::start(std::slice::from_ref(at), true, echo.clone(), Arc::new(Log::silent())).expect("listen");
+    (echo, listener)
+}
+
+fn unix(dir: &tempfile::TempDir) -> Addr {
+    Addr::Unix(dir.path().join("s.sock"))
+}
+
+#[test]
+fn requests_and_answers_cross_unix_and_tcp() {
+    let dir = tempfile::tempdir().expect("dir");
+    for at in [unix(&dir), Addr::Tcp("127.0.0.1:0".into())] {
+        let (_echo, listener) = listen(&at);
+        let mailbox = Arc::new(Mailbox::default());
+        let port = SocketConnector::new(listener.addrs()[0].clone()).connect(mailbox.clone()).expect("connect");
+        for tid in 0..500 {
+            port.send(vec![read(2 * tid, 3), read(2 * tid + 1, 70_000)], &mut Vec::new()).expect("send");
+        }
+        let replies = mailbox.wait(|r| r.0.len() == 1000);
+        assert!(replies.iter().all(|(tid, len)| *len == if tid.0 % 2 == 0 { 3 } else { 70_000 }));
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_either() {
+    let dir = tempfile::tempdir().expect("dir");
+    let Addr::Unix(path) = unix(&dir) else { unreachable!() };
+    let (_echo, _listener) = listen(&Addr::Unix(path.clone()));
+    let mut stream = UnixStream::connect(&path).expect("connect");
+    // 400 MiB of answers are asked for, none is read: the server must stop reading and not hold them.
+    let mut w = proto::Writer::new();
+    for tid in 0..400 {
+        proto::frame::put_frame(&mut w, |w| read(tid, 1 << 20).encode(w));
+    }
+    stream.write_all(&w.0).expect("requests fit the socket");
+    // Read slowly now: all 400 come.
+    let mut bytes = Vec::new();
+    let mut buf = vec![0; 1 << 20];
+    let mut count = 0;
+    while count < 400 {
+        let n = stream.read(&mut buf).expect("read");
+        assert!(n > 0, "closed after {count}");
+        bytes.extend_from_slice(&buf[..n]);
+        while let Some((_, len)) = proto::frame::take_frame(&bytes).expect("frame") {
+            bytes.drain(..len);
+            count += 1;
+        }
+    }
+}
+
+#[test]
+fn hostile_bytes_end_their_connection_only() {
+    let dir = tempfile::tempdir().expect("dir");
+    let Addr::Unix(path) = unix(&dir) else { unreachable!() };
+    let (echo, listener) = listen(&Addr::Unix(path.clone()));
+    let mut framed = proto::Writer::new();
+    proto::frame::put_frame(&mut framed, |w| {
+        w.raw(&[200, 1, 2, 3]);
+    });
+    let mut seed = stdx::Prng::new(7);
+    let noise: Vec<u8> = (0..10_000).map(|_| seed.next_u64() as u8).collect();
+    let attacks: [&[u8]; 4] = [&[0xFF; 64], &framed.0, &noise, &[0, 0, 0, 0, 1, 1, 1, 1]];
+    for (n, attack) in attacks.iter().enumerate() {
+        let mut stream = UnixStream::connect(&path).expect("connect");
+        // The server may close while we still write.
+        let _cut_short = stream.write_all(attack);
+        let mut rest = Vec::new();
+        let _reset = stream.read_to_end(&mut rest);
+        echo.wait_closed(n as u32 + 1);
+    }
+    let mailbox = Arc::new(Mailbox::default());
+    let port = SocketConnector::new(listener.addrs()[0].clone()).connect(mailbox.clone()).expect("connect");
+    port.send(vec![read(1, 1)], &mut Vec::new()).expect("send");
+    mailbox.wait(|r| r.0.len() == 1);
+}
+
+#[test]
+fn ends_are_told_once_on_both_sides() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (echo, listener) = listen(&unix(&dir));
+    let connector = SocketConnector::new(listener.addrs()[0].clone());
+    // Closed by the client: its sink hears nothing, the server does.
+    let quiet = Arc::new(Mailbox::default());
+    connector.connect(quiet.clone()).expect("connect").close();
+    echo.wait_closed(1);
+    // Closed by the server.
+    let told = Arc::new(Mailbox::default());
+    let port = connector.connect(told.clone()).expect("connect");
+    let name = proto::Name::new(b"n").expect("name");
+    let request = Request::Lookup { parent: NodeRef::bare(Ino::ROOT), name };
+    let bye = ClientMsg::Request { tid: Tid(1), floor: Tid(0), cred: Cred::ROOT, request };
+    port.send(vec![bye], &mut Vec::new()).expect("send");
+    told.wait(|r| r.1 == 1);
+    assert!(matches!(port.send(vec![read(2, 1)], &mut Vec::new()), Err(PortError::Lost)));
+    // The server goes away.
+    let left = Arc::new(Mailbox::default());
+    let _port = connector.connect(left.clone()).expect("connect");
+    listener.stop();
+    left.wait(|r| r.1 == 1);
+    assert!(matches!(connector.connect(left), Err(PortError::Unreachable { .. })));
+    assert_eq!(quiet.replies.lock().expect("lock").1, 0);
+}
+
+#[test]
+fn addresses_are_refused_or_taken_over() {
+    let dir = tempfile::tempdir().expect("dir");
+    let start = |at: &Addr, insecure| {
+        let echo: Arc<dyn Acceptor> = Arc::new(Echo::default());
+        Listener::start(std::slice::from_ref(at), insecure, echo, Arc::new(Log::silent()))
+    };
+    let tcp = Addr::Tcp("127.0.0.1:0".into());
+    let refused = start(&tcp, false).expect_err("no TLS");
+    assert_eq!(refused.to_string(), "127.0.0.1:0: refusing to listen without TLS");
+    // A live socket is not taken; what a killed server left is.
+    let at = unix(&dir);
+    let live = start(&at, false).expect("listen");
+    assert!(matches!(start(&at, false), Err(ListenError::Io { .. })));
+    drop(live);
+    let Addr::Unix(path) = &at else { unreachable!() };
+    drop(std::os::unix::net::UnixListener::bind(path).expect("bind"));
+    assert!(path.exists());
+    drop(start(&at, false).expect("taken over"));
+    assert!(!path.exists());
+}

@@ -1,0 +1,169 @@
+//! How many creates a second one thread gets through `Port::send`.
+//!
+//! `step_rate null [SECONDS]`: a rank that does nothing but append and answer, on a journal that
+//! forgets: the driver's own cost.
+//!
+//! Absent: the kernel, sockets, a client machine.
+
+use mds::input::{ConnId, Input};
+use mds::output::Output;
+use proto::attr::Attr;
+use proto::message::{ClientMsg, ServerMsg};
+use proto::reply::Reply;
+use proto::request::{NewNode, Request};
+use proto::storeio::{DataDone, DataOp, LoadRequest, Loaded, StoreBatch, StoreError};
+use proto::{Cred, Ino, Name, NodeRef, Position, Tid};
+use runtime::Log;
+use runtime::port::{Port, Sink};
+use server::machine::RankMachine;
+use server::parts::{DataIo, JournalIo, Parts};
+use server::{Server, ServerOptions};
+use std::error::Error;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use stdx::{Mono, Now};
+use store::meta::MetaStore;
+
+struct NullRank {
+    end: u64,
+}
+
+impl RankMachine for NullRank {
+    fn step(&mut self, _: Now, input: Input, out: &mut Vec<Output>) {
+        match input {
+            Input::Boot => out.push(Output::Active),
+            Input::Message { conn: ConnId(n), message: ClientMsg::Request { tid, .. } } => {
+                let bytes = vec![0; 300];
+                let position = Position(self.end);
+                self.end += bytes.len() as u64;
+                out.push(Output::Append { position, bytes, urgent: false });
+                let outcome = Ok(Reply::Created { attr: Attr::default(), new: true });
+                out.push(Output::Send { conn: ConnId(n), message: ServerMsg::Reply { tid, outcome } });
+            }
+            _ => {}
+        }
+    }
+
+    fn deadline(&self) -> Option<Mono> {
+        None
+    }
+
+    fn report(&self, _: &serde_json::Value) -> Option<serde_json::Value> {
+        None
+    }
+}
+
+struct NullStore {
+    end: AtomicU64,
+}
+
+impl JournalIo for NullStore {
+    fn read(&self, _: Position, _: &mut dyn FnMut(Position, &[u8])) -> Result<Position, StoreError> {
+        Ok(Position(0))
+    }
+
+    fn append(&self, position: Position, entries: &[u8]) -> Result<(), StoreError> {
+        self.end.store(position.0 + entries.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<Position, StoreError> {
+        Ok(Position(self.end.load(Ordering::Relaxed)))
+    }
+
+    fn trim(&self, _: Position) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn prepare(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+impl DataIo for NullStore {
+    fn run(&self, _: &DataOp) -> Result<DataDone, StoreError> {
+        Ok(DataDone::Done)
+    }
+
+    fn is_quick(&self, _: &DataOp) -> bool {
+        true
+    }
+
+    fn compact_step(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+}
+
+impl MetaStore for NullStore {
+    fn load(&self, requests: &[LoadRequest]) -> Vec<Result<Loaded, StoreError>> {
+        requests.iter().map(|_| Ok(Loaded::Value(None))).collect()
+    }
+
+    fn apply(&self, _: &[StoreBatch]) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+struct Ignore;
+
+impl Sink for Ignore {
+    fn messages(&self, _: Vec<ServerMsg>) {}
+
+    fn disconnected(&self) {}
+}
+
+fn null_server() -> Result<Arc<Server>, Box<dyn Error>> {
+    let store = Arc::new(NullStore { end: AtomicU64::new(0) });
+    let parts = Parts {
+        rank: Box::new(NullRank { end: 0 }),
+        journal: store.clone(),
+        meta: store.clone(),
+        data: store,
+        ballast: None,
+    };
+    Ok(Server::with_parts(parts, "null", &ServerOptions::default(), Arc::new(Log::silent()))?)
+}
+
+/// Creates until the time is up; returns how many.
+fn creates(port: &dyn Port, parent: NodeRef, span: Duration) -> Result<u64, Box<dyn Error>> {
+    let (begin, mut tid) = (Instant::now(), 1_000_u64);
+    let mut answers = Vec::new();
+    let mut unanswered = 0_u64;
+    while tid % 256 != 0 || begin.elapsed() < span {
+        tid += 1;
+        let name = Name::new(format!("file.mdtest.0.{tid}").as_bytes())?;
+        let new = NewNode { mode: 0o100_644, umask: 0o022, rdev: 0 };
+        let request = Request::MkNod { parent, name, new };
+        let message = ClientMsg::Request { tid: Tid(tid), floor: Tid(tid), cred: Cred::ROOT, request };
+        port.send(vec![message], &mut answers)?;
+        unanswered += u64::from(answers.is_empty());
+        answers.clear();
+    }
+    if unanswered > 0 {
+        println!("{unanswered} not answered at once");
+    }
+    Ok(tid - 1_000)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let what = args.next().unwrap_or_default();
+    let seconds: u64 = args.next().map_or(Ok(5), |text| text.parse())?;
+    let server = match what.as_str() {
+        "null" => null_server()?,
+        _ => return Err("usage: step_rate null [SECONDS]".into()),
+    };
+    let port = server.embedded().connect(Arc::new(Ignore))?;
+    let begin = Instant::now();
+    let count = creates(port.as_ref(), NodeRef::bare(Ino::ROOT), Duration::from_secs(seconds))?;
+    let rate = count as f64 / begin.elapsed().as_secs_f64();
+    println!("{count} creates, {rate:.0}/s, {:.0} ns each", 1e9 / rate);
+    println!("{}", server.admin(&serde_json::json!({ "cmd": "perf dump" })));
+    server.stop()?;
+    Ok(())
+}

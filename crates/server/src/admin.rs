@@ -1,0 +1,103 @@
+//! An operator's commands: JSON in, JSON out. Every answer has `ok`; a refusal has `code` (the exit
+//! code of the command line) and `error`.
+//!
+//! Nothing here waits: what takes long is started and seen in `status`.
+//!
+//! Absent: texts and tables (room `cli`).
+
+use crate::driver::{Driver, Life};
+use crate::server::Server;
+use mds::input::Input;
+use serde_json::{Map, Value, json};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Exit codes of the command line.
+const USAGE: u8 = 2;
+const REFUSED: u8 = 4;
+
+pub(crate) fn refusal(code: u8, error: &str) -> Value {
+    json!({ "schema": 1, "ok": false, "code": code, "error": error })
+}
+
+fn done(result: Value) -> Value {
+    json!({ "schema": 1, "ok": true, "result": result })
+}
+
+/// Answers one command. `may_change`: the asker is root or this process.
+pub(crate) fn answer(server: &Server, command: &Value, may_change: bool) -> Value {
+    let Some(cmd) = command.get("cmd").and_then(Value::as_str) else {
+        return refusal(USAGE, "no `cmd`");
+    };
+    let driver = &server.driver;
+    match cmd {
+        "status" => return done(status(server)),
+        "perf dump" => return done(counters(driver)),
+        "journal info" => return done(journal(driver)),
+        "client ls" | "client info" => return report(driver, command),
+        _ => {}
+    }
+    if !may_change {
+        return refusal(REFUSED, "permission denied: only root may do this");
+    }
+    match cmd {
+        "checkpoint" | "compact" => {
+            driver.feed([Input::Checkpoint]);
+            done(json!({ "started": true }))
+        }
+        "cache drop" => {
+            driver.feed([Input::DropCache]);
+            done(json!({ "started": true }))
+        }
+        _ => report(driver, command),
+    }
+}
+
+/// A question about the rank's own state.
+fn report(driver: &Driver, command: &Value) -> Value {
+    match driver.with_rank(|rank| rank.report(command)) {
+        Some(result) => done(result),
+        None => refusal(USAGE, "unknown command"),
+    }
+}
+
+fn status(server: &Server) -> Value {
+    let driver = &server.driver;
+    let (state, why) = match driver.life.get() {
+        Life::Booting => ("boot", None),
+        Life::Active => ("active", None),
+        Life::Damaged(why) => ("damaged", Some(why)),
+        Life::Stopped => ("stopped", None),
+    };
+    let rank = driver.with_rank(|rank| rank.report(&json!({ "cmd": "status" })));
+    json!({
+        "place": server.place,
+        "pid": std::process::id(),
+        "state": state,
+        "why": why,
+        "uptime_s": server.started.elapsed().as_secs(),
+        "journal": journal(driver),
+        "rank": rank,
+    })
+}
+
+fn journal(driver: &Driver) -> Value {
+    json!({ "bytes": driver.journal_io.bytes(), "pending_bytes": driver.journal_pending() })
+}
+
+fn counters(driver: &Driver) -> Value {
+    let c = &driver.counters;
+    let mut map = Map::new();
+    let mut put = |name: &str, counter: &AtomicU64| {
+        map.insert(name.to_owned(), json!(counter.load(Ordering::Relaxed)));
+    };
+    put("turns", &c.turns);
+    put("inputs", &c.inputs);
+    put("journal_commits", &c.commits);
+    put("journal_bytes", &c.journal_bytes);
+    put("loads", &c.loads);
+    put("store_batches", &c.store_batches);
+    put("data_inline", &c.data_inline);
+    put("data_queued", &c.data_queued);
+    let rank = driver.with_rank(|rank| rank.report(&json!({ "cmd": "perf dump" })));
+    json!({ "driver": map, "rank": rank })
+}

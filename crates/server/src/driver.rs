@@ -1,0 +1,222 @@
+//! The driver: one rank behind one mutex, and the threads that carry out what it asks.
+//!
+//! A *turn* is: lock, step the inputs, sort the outputs, unlock, then act. What must keep the order
+//! in which the rank said it (journal appends, store batches, messages of one connection, data
+//! operations of one file) is put into its queue before the lock is released; queues are leaf locks
+//! held for a few instructions and never while another is taken.
+//!
+//! Absent: I/O under the rank's lock.
+
+mod chores;
+mod core;
+mod data;
+mod deliver;
+mod journal;
+mod life;
+mod loads;
+mod order;
+mod stores;
+mod threads;
+mod timer;
+
+#[cfg(test)]
+mod tests;
+
+use self::core::{Core, Turn};
+use crate::machine::RankMachine;
+use crate::parts::{Ballast, DataIo, JournalIo, Parts};
+use mds::input::{ConnId, Input, Peer};
+use proto::message::ServerMsg;
+use runtime::port::Sink;
+use runtime::{Clock, Log};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use store::meta::MetaStore;
+
+pub(crate) use life::{Life, LifeCell};
+pub(crate) use threads::Threads;
+
+/// Counters of the driver, for `perf dump`.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) turns: AtomicU64,
+    pub(crate) inputs: AtomicU64,
+    pub(crate) commits: AtomicU64,
+    pub(crate) journal_bytes: AtomicU64,
+    pub(crate) loads: AtomicU64,
+    pub(crate) store_batches: AtomicU64,
+    pub(crate) data_inline: AtomicU64,
+    pub(crate) data_queued: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, n: u64) {
+        counter.fetch_add(n, Ordering::Relaxed);
+    }
+}
+
+/// One rank and everything that serves it.
+pub(crate) struct Driver {
+    core: Mutex<Core>,
+    clock: Clock,
+    pub(crate) log: Arc<Log>,
+    journal: journal::Queue,
+    loads: loads::Queue,
+    stores: stores::Queues,
+    data: data::Queue,
+    timer: timer::Timer,
+    chores: chores::Chores,
+    pub(crate) journal_io: Arc<dyn JournalIo>,
+    pub(crate) meta: Arc<dyn MetaStore>,
+    pub(crate) data_io: Arc<dyn DataIo>,
+    ballast: Option<Arc<dyn Ballast>>,
+    pub(crate) life: LifeCell,
+    pub(crate) counters: Counters,
+    /// No input is taken any more: the server was dropped or its stop is complete.
+    halted: AtomicBool,
+    next_conn: AtomicU64,
+    /// Named in log lines: the data folder.
+    place: String,
+}
+
+impl Driver {
+    /// Builds a driver and starts its threads; `Input::Boot` is the caller's first input.
+    pub(crate) fn start(parts: Parts, log: Arc<Log>, place: String) -> std::io::Result<(Arc<Self>, Threads)> {
+        let Parts { rank, journal, meta, data, ballast } = parts;
+        let driver = Arc::new(Self {
+            core: Mutex::new(Core::new(rank)),
+            clock: Clock::new(),
+            log,
+            journal: journal::Queue::default(),
+            loads: loads::Queue::default(),
+            stores: stores::Queues::default(),
+            data: data::Queue::default(),
+            timer: timer::Timer::default(),
+            chores: chores::Chores::default(),
+            journal_io: journal,
+            meta,
+            data_io: data,
+            ballast,
+            life: LifeCell::default(),
+            counters: Counters::default(),
+            halted: AtomicBool::new(false),
+            next_conn: AtomicU64::new(1),
+            place,
+        });
+        let threads = Threads::start(&driver)?;
+        Ok((driver, threads))
+    }
+
+    fn core(&self) -> MutexGuard<'_, Core> {
+        // Poisoned only while this process is on its way to abort.
+        self.core.lock().expect("a panic under the rank's lock aborts the process")
+    }
+
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halted.load(Ordering::Acquire)
+    }
+
+    /// Feeds inputs and carries out what follows, until no work is left that this thread can do at
+    /// once. Replies to `own` are appended to `answers`, everything else goes to its sink.
+    pub(crate) fn drive(
+        &self,
+        inputs: impl IntoIterator<Item = Input>,
+        own: Option<ConnId>,
+        answers: &mut Vec<ServerMsg>,
+    ) {
+        let _guard = life::AbortOnPanic { log: &self.log };
+        let mut turn = Turn::new(own, answers);
+        self.step(inputs, &mut turn);
+        self.act(&mut turn);
+        while !turn.inputs.is_empty() || !turn.delivered.is_empty() {
+            let inputs = std::mem::take(&mut turn.inputs);
+            self.step(inputs, &mut turn);
+            self.act(&mut turn);
+        }
+    }
+
+    /// As `drive`, for threads that answer no connection.
+    pub(crate) fn feed(&self, inputs: impl IntoIterator<Item = Input>) {
+        self.drive(inputs, None, &mut Vec::new());
+    }
+
+    fn step(&self, inputs: impl IntoIterator<Item = Input>, turn: &mut Turn<'_>) {
+        let mut core = self.core();
+        if self.is_halted() {
+            return;
+        }
+        let now = self.clock.now();
+        core.settle_deliveries(turn);
+        let mut count = 0;
+        for input in inputs {
+            count += 1;
+            core.step(now, input, self, turn);
+        }
+        turn.wake_timer = core.new_deadline();
+        drop(core);
+        Counters::add(&self.counters.turns, 1);
+        Counters::add(&self.counters.inputs, count);
+    }
+
+    /// Acts on a turn's outputs, with no lock held.
+    fn act(&self, turn: &mut Turn<'_>) {
+        self.journal.wake_if(turn.wake_journal);
+        turn.wake_journal = false;
+        if let Some(at) = turn.wake_timer.take() {
+            self.timer.set(at);
+        }
+        if turn.wake_stores {
+            self.stores.wake();
+            turn.wake_stores = false;
+        }
+        if !turn.loads.is_empty() {
+            Counters::add(&self.counters.loads, turn.loads.len() as u64);
+            self.loads.push(&mut turn.loads);
+        }
+        self.deliver(turn);
+        for (tag, op) in turn.data.drain(..) {
+            if self.data_io.is_quick(&op) {
+                Counters::add(&self.counters.data_inline, 1);
+                let result = self.run_data(&op);
+                turn.inputs.push(Input::DataDone { tag, result });
+            } else {
+                Counters::add(&self.counters.data_queued, 1);
+                self.data.push(tag, op);
+            }
+        }
+    }
+
+    /// Takes a connection in.
+    pub(crate) fn connect(&self, peer: Peer, sink: Arc<dyn Sink>) -> Option<ConnId> {
+        if self.is_halted() {
+            return None;
+        }
+        let conn = ConnId(self.next_conn.fetch_add(1, Ordering::Relaxed));
+        self.core().conns.add(conn, sink);
+        self.feed([Input::Connected { conn, peer }]);
+        Some(conn)
+    }
+
+    /// The peer left: its sink hears nothing more.
+    pub(crate) fn disconnect(&self, conn: ConnId) {
+        let known = self.core().conns.remove(conn);
+        if known {
+            self.feed([Input::Disconnected { conn }]);
+        }
+    }
+
+    /// Blocks while the journal is far behind, so that its buffer stays bounded.
+    pub(crate) fn throttle(&self) {
+        self.journal.wait_for_room();
+    }
+
+    /// Looks at the rank between two steps. `look` must be short.
+    pub(crate) fn with_rank<T>(&self, look: impl FnOnce(&dyn RankMachine) -> T) -> T {
+        look(self.core().rank())
+    }
+
+    /// Journal bytes appended and not yet durable.
+    pub(crate) fn journal_pending(&self) -> usize {
+        self.journal.pending()
+    }
+}

@@ -1,0 +1,156 @@
+//! What the rank's mutex guards: the rank, the connections' outboxes, the order of data operations.
+//!
+//! Absent: anything that blocks.
+
+use super::deliver::{Conns, Delivery};
+use super::life::Life;
+use super::order::DataOrder;
+use super::{Counters, Driver};
+use crate::machine::RankMachine;
+use mds::input::{ConnId, Input, Tag};
+use mds::output::{Level, Output};
+use proto::message::ServerMsg;
+use proto::storeio::{DataOp, LoadRequest};
+use runtime::LogLevel;
+use stdx::{Mono, Now};
+
+/// One thread's work between two lock sections.
+pub(super) struct Turn<'a> {
+    own: Option<ConnId>,
+    answers: &'a mut Vec<ServerMsg>,
+    /// Inputs this thread produced by acting.
+    pub(super) inputs: Vec<Input>,
+    pub(super) loads: Vec<(Tag, Vec<LoadRequest>)>,
+    pub(super) data: Vec<(Tag, DataOp)>,
+    pub(super) deliveries: Vec<Delivery>,
+    /// Connections whose delivery is to be settled under the next lock.
+    pub(super) delivered: Vec<ConnId>,
+    pub(super) wake_journal: bool,
+    pub(super) wake_stores: bool,
+    pub(super) wake_timer: Option<Mono>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn new(own: Option<ConnId>, answers: &'a mut Vec<ServerMsg>) -> Self {
+        Self {
+            own,
+            answers,
+            inputs: Vec::new(),
+            loads: Vec::new(),
+            data: Vec::new(),
+            deliveries: Vec::new(),
+            delivered: Vec::new(),
+            wake_journal: false,
+            wake_stores: false,
+            wake_timer: None,
+        }
+    }
+}
+
+/// Everything behind the rank's mutex.
+pub(super) struct Core {
+    rank: Box<dyn RankMachine>,
+    out: Vec<Output>,
+    pub(super) conns: Conns,
+    order: DataOrder,
+    /// When the timer thread will wake; `None`: it sleeps until told.
+    timer_at: Option<Mono>,
+}
+
+impl Core {
+    pub(super) fn new(rank: Box<dyn RankMachine>) -> Self {
+        Self {
+            rank,
+            out: Vec::new(),
+            conns: Conns::default(),
+            order: DataOrder::default(),
+            timer_at: None,
+        }
+    }
+
+    pub(super) fn rank(&self) -> &dyn RankMachine {
+        self.rank.as_ref()
+    }
+
+    /// Steps one input and sorts its outputs into queues and the turn.
+    pub(super) fn step(&mut self, now: Now, input: Input, driver: &Driver, turn: &mut Turn<'_>) {
+        match &input {
+            Input::DataDone { tag, .. } => {
+                if let Some(next) = self.order.done(*tag) {
+                    turn.data.push(next);
+                }
+            }
+            Input::Tick => self.timer_at = None,
+            _ => {}
+        }
+        self.rank.step(now, input, &mut self.out);
+        let mut out = std::mem::take(&mut self.out);
+        for output in out.drain(..) {
+            self.sort(now, output, driver, turn);
+        }
+        self.out = out;
+    }
+
+    fn sort(&mut self, now: Now, output: Output, driver: &Driver, turn: &mut Turn<'_>) {
+        match output {
+            // Only replies take the short way back: they need no order among themselves, while
+            // `Share` and `Sole` must arrive in the order they were said.
+            Output::Send { conn, message } => {
+                if turn.own == Some(conn) && matches!(message, ServerMsg::Reply { .. }) {
+                    turn.answers.push(message);
+                } else {
+                    self.conns.push(conn, message, turn);
+                }
+            }
+            Output::Close { conn } => self.conns.close(conn, turn),
+            Output::Append { position, bytes, urgent } => {
+                turn.wake_journal |= driver.journal.append(now.mono, position, &bytes, urgent);
+            }
+            Output::Commit => turn.wake_journal |= driver.journal.commit(),
+            Output::ReadJournal { from } => turn.wake_journal |= driver.journal.read(from),
+            Output::Trim { before } => driver.chores.trim(before),
+            Output::Load { tag, requests } => turn.loads.push((tag, requests)),
+            Output::Store { tag, batches } => {
+                Counters::add(&driver.counters.store_batches, batches.len() as u64);
+                driver.stores.push(tag, batches);
+                turn.wake_stores = true;
+            }
+            Output::Data { tag, op } => {
+                if let Some(ready) = self.order.admit(tag, op) {
+                    turn.data.push(ready);
+                }
+            }
+            Output::Active => driver.life.set(Life::Active),
+            Output::Damaged { reason } => {
+                driver.log.error("rank", "damaged", &[("why", &reason)]);
+                driver.life.set(Life::Damaged(reason));
+            }
+            Output::Stopped => driver.life.set(Life::Stopped),
+            Output::Note { level, text } => {
+                let level = match level {
+                    Level::Info => LogLevel::Info,
+                    Level::Warn => LogLevel::Warn,
+                    Level::Error => LogLevel::Error,
+                };
+                driver.log.event(level, "rank", &text, &[]);
+            }
+        }
+    }
+
+    /// The rank's deadline if the timer thread would wake too late for it.
+    pub(super) fn new_deadline(&mut self) -> Option<Mono> {
+        let wanted = self.rank.deadline()?;
+        if self.timer_at.is_some_and(|at| at <= wanted) {
+            return None;
+        }
+        self.timer_at = Some(wanted);
+        Some(wanted)
+    }
+
+    /// Ends deliveries whose outbox stayed empty, continues the others.
+    pub(super) fn settle_deliveries(&mut self, turn: &mut Turn<'_>) {
+        for conn in std::mem::take(&mut turn.delivered) {
+            self.conns.settle(conn, turn);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Data workers: operations on file data that need the disk.
+//!
+//! Absent: order (`order.rs`), layouts (room `store`).
+
+use super::Driver;
+use mds::input::{Input, Tag};
+use proto::storeio::{DataDone, DataOp, StoreError};
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Data workers.
+pub(super) const WORKERS: usize = 8;
+/// Replay waits while more operations than this wait.
+const SHORT: usize = 256;
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<(Tag, DataOp)>,
+    stop: bool,
+}
+
+/// Operations on their way to the workers.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+    short: Condvar,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn push(&self, tag: Tag, op: DataOp) {
+        self.lock().jobs.push_back((tag, op));
+        self.wake.notify_one();
+    }
+
+    pub(super) fn stop(&self) {
+        self.lock().stop = true;
+        self.wake.notify_all();
+        self.short.notify_all();
+    }
+
+    /// Blocks while many operations wait.
+    pub(super) fn wait_until_short(&self) {
+        let mut state = self.lock();
+        while state.jobs.len() > SHORT && !state.stop {
+            state = self.short.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn take(&self) -> Option<(Tag, DataOp)> {
+        let mut state = self.lock();
+        while state.jobs.is_empty() && !state.stop {
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.stop {
+            return None;
+        }
+        if state.jobs.len() == SHORT {
+            self.short.notify_all();
+        }
+        state.jobs.pop_front()
+    }
+}
+
+/// A data worker.
+pub(super) fn run(driver: &Driver) {
+    while let Some((tag, op)) = driver.data.take() {
+        let result = driver.run_data(&op);
+        driver.feed([Input::DataDone { tag, result }]);
+    }
+}
+
+impl Driver {
+    /// Runs one data operation. What frees space or makes data durable may use the ballast.
+    pub(super) fn run_data(&self, op: &DataOp) -> Result<DataDone, StoreError> {
+        match self.data_io.run(op) {
+            Err(StoreError::NoSpace) => {
+                let released = self.release_ballast();
+                let frees = matches!(
+                    op,
+                    DataOp::Remove { .. }
+                        | DataOp::Truncate { .. }
+                        | DataOp::Sync { .. }
+                        | DataOp::SyncAll
+                        | DataOp::Redo { .. }
+                );
+                if released && frees { self.data_io.run(op) } else { Err(StoreError::NoSpace) }
+            }
+            other => other,
+        }
+    }
+
+    /// Gives the ballast up; `true` when that made room just now.
+    pub(super) fn release_ballast(&self) -> bool {
+        let Some(ballast) = &self.ballast else { return false };
+        let bytes = ballast.release();
+        if bytes == 0 {
+            return false;
+        }
+        let mib = bytes >> 20;
+        let text = format!(
+            "store {}: no space left: new data refused, unlink still works, {mib} MiB kept for it",
+            self.place
+        );
+        self.log.warn("store", &text, &[]);
+        true
+    }
+
+    /// Takes the ballast again when the disk has room.
+    pub(super) fn restore_ballast(&self) {
+        if let Some(ballast) = &self.ballast
+            && ballast.restore()
+        {
+            self.log.info("store", "space again: new data accepted", &[("place", &self.place)]);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The journal thread: takes appended bytes in order, commits groups, tells the rank what is durable.
+//!
+//! A commit starts at once when something waits for it, else 2 ms after its first byte or at 1 MiB.
+//! While one commit runs, the next group gathers.
+//!
+//! Absent: segments (room `store`).
+
+use super::{Counters, Driver};
+use mds::input::Input;
+use proto::Position;
+use proto::storeio::StoreError;
+use runtime::spin::Spinner;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use stdx::time::MS;
+use stdx::{Mono, mutant};
+
+/// Longest time an append waits for its commit.
+const COMMIT_NS: u64 = 2 * MS;
+/// A group this big is committed at once.
+const COMMIT_BYTES: usize = 1 << 20;
+/// Senders wait while more than this is not durable.
+const PENDING_BYTES_MAX: usize = 64 << 20;
+/// Memory the append buffer keeps between groups.
+const KEEP_BYTES: usize = 4 << 20;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sleep {
+    #[default]
+    Awake,
+    /// Until there is anything.
+    Idle,
+    /// Until the group's time is up.
+    Gathering,
+}
+
+#[derive(Default)]
+struct State {
+    start: Position,
+    bytes: Vec<u8>,
+    /// When the first byte of the group came.
+    since: Mono,
+    urgent: bool,
+    read: Option<Position>,
+    sleep: Sleep,
+    stop: bool,
+}
+
+impl State {
+    /// Whether the thread must be woken; at most once per sleep.
+    fn wake(&mut self, only_idle: bool) -> bool {
+        let wake = match self.sleep {
+            Sleep::Awake => false,
+            Sleep::Idle => true,
+            Sleep::Gathering => !only_idle,
+        };
+        if wake {
+            self.sleep = Sleep::Awake;
+        }
+        wake
+    }
+}
+
+/// What the journal thread does next.
+enum Work {
+    Commit(Position, Vec<u8>),
+    Read(Position),
+    Stop,
+}
+
+/// Appends on their way to the journal thread.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+    room: Condvar,
+    /// Bytes gathered or being committed.
+    pending: AtomicUsize,
+    /// Something does not wait for the group's time: lets the thread spin without the lock.
+    attention: AtomicBool,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Copies entries behind what is gathered. Called under the rank's lock, so that positions
+    /// arrive in order. Returns whether the thread must be woken.
+    pub(super) fn append(&self, now: Mono, position: Position, bytes: &[u8], urgent: bool) -> bool {
+        let mut state = self.lock();
+        if state.bytes.is_empty() {
+            state.start = position;
+            state.since = now;
+        }
+        debug_assert_eq!(state.start.0 + state.bytes.len() as u64, position.0);
+        state.bytes.extend_from_slice(bytes);
+        state.urgent |= urgent;
+        self.pending.fetch_add(bytes.len(), Ordering::Relaxed);
+        let now_due = state.urgent || state.bytes.len() >= COMMIT_BYTES;
+        if now_due {
+            self.attention.store(true, Ordering::Release);
+        }
+        state.wake(!now_due)
+    }
+
+    /// Something waits for what is gathered.
+    pub(super) fn commit(&self) -> bool {
+        let mut state = self.lock();
+        if state.bytes.is_empty() {
+            return false;
+        }
+        state.urgent = true;
+        self.attention.store(true, Ordering::Release);
+        state.wake(false)
+    }
+
+    /// The rank boots: read the inherited journal.
+    pub(super) fn read(&self, from: Position) -> bool {
+        let mut state = self.lock();
+        state.read = Some(from);
+        self.attention.store(true, Ordering::Release);
+        state.wake(false)
+    }
+
+    pub(super) fn wake_if(&self, wake: bool) {
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Ends the thread; what is gathered stays uncommitted.
+    pub(super) fn stop(&self) {
+        self.lock().stop = true;
+        self.attention.store(true, Ordering::Release);
+        self.wake.notify_one();
+        self.room.notify_all();
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Blocks while too much is not durable.
+    pub(super) fn wait_for_room(&self) {
+        if self.pending() <= PENDING_BYTES_MAX {
+            return;
+        }
+        let mut state = self.lock();
+        while !state.stop && self.pending() > PENDING_BYTES_MAX {
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A group is durable, or will never be; its buffer comes back for the next but one.
+    fn committed(&self, mut bytes: Vec<u8>) {
+        self.pending.fetch_sub(bytes.len(), Ordering::Relaxed);
+        bytes.clear();
+        bytes.shrink_to(KEEP_BYTES);
+        let mut state = self.lock();
+        if state.bytes.is_empty() && state.bytes.capacity() < bytes.capacity() {
+            state.bytes = bytes;
+        }
+        self.room.notify_all();
+    }
+
+    fn next(&self, driver: &Driver, spinner: &Spinner) -> Work {
+        spinner.wait(|| self.attention.load(Ordering::Acquire));
+        let mut state = self.lock();
+        loop {
+            state.sleep = Sleep::Awake;
+            self.attention.store(false, Ordering::Relaxed);
+            if state.stop {
+                return Work::Stop;
+            }
+            if let Some(from) = state.read.take() {
+                return Work::Read(from);
+            }
+            if state.bytes.is_empty() {
+                state.sleep = Sleep::Idle;
+                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let due = state.since.after(COMMIT_NS);
+            let left = if state.urgent || state.bytes.len() >= COMMIT_BYTES {
+                Duration::ZERO
+            } else {
+                driver.clock.until(due)
+            };
+            if left.is_zero() {
+                state.urgent = false;
+                let start = state.start;
+                return Work::Commit(start, std::mem::take(&mut state.bytes));
+            }
+            state.sleep = Sleep::Gathering;
+            state = self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// The journal thread.
+pub(super) fn run(driver: &Driver) {
+    let spinner = Spinner::new();
+    let mut failed = false;
+    loop {
+        match driver.journal.next(driver, &spinner) {
+            Work::Stop => return,
+            Work::Read(from) => replay(driver, from),
+            Work::Commit(start, bytes) => {
+                // After a failure nothing more is ever durable: the rank was told once.
+                let result = if failed { Ok(None) } else { commit(driver, start, &bytes).map(Some) };
+                Counters::add(&driver.counters.commits, 1);
+                Counters::add(&driver.counters.journal_bytes, bytes.len() as u64);
+                driver.journal.committed(bytes);
+                match result {
+                    Ok(Some(end)) => driver.feed([Input::Durable(end)]),
+                    Ok(None) => {}
+                    Err(e) => {
+                        failed = true;
+                        driver.log.error("journal", "commit failed", &[("error", &e)]);
+                        driver.feed([Input::JournalFailed(e)]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn commit(driver: &Driver, start: Position, bytes: &[u8]) -> Result<Position, StoreError> {
+    let io = &driver.journal_io;
+    match io.append(start, bytes) {
+        Err(StoreError::NoSpace) if driver.release_ballast() => io.append(start, bytes)?,
+        other => other?,
+    }
+    if mutant!("server_commit_without_sync") {
+        return Ok(Position(start.0 + bytes.len() as u64));
+    }
+    io.sync()
+}
+
+fn replay(driver: &Driver, from: Position) {
+    let end = driver.journal_io.read(from, &mut |position, entries| {
+        // Replay emits data operations; they must not pile up without bound.
+        driver.data.wait_until_short();
+        driver.feed([Input::Replay { position, entries: entries.to_vec() }]);
+    });
+    match end {
+        Ok(end) => driver.feed([Input::ReplayEnd { end }]),
+        Err(e) => driver.feed([Input::ReplayFailed(e)]),
+    }
+}

@@ -1,0 +1,147 @@
+//! Load workers: reads of the metadata store, many at a time because a cold read is a disk read,
+//! few at a time when pages are warm because a wake-up costs more than the read.
+//!
+//! Absent: caching (the rank's) and prefetch policy.
+
+use super::Driver;
+use mds::input::{Input, Tag};
+use proto::storeio::LoadRequest;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Load workers.
+pub(super) const WORKERS: usize = 48;
+/// Loads slower than this on average are disk reads: spread them over all workers.
+const COLD_NS: u64 = 15_000;
+/// Loads one worker takes at once while pages are warm.
+const WARM_BATCH: usize = 64;
+/// A batch is cut short, and the rest given back, once it took this long.
+const BATCH_NS: u64 = 200_000;
+
+type Job = (Tag, Vec<LoadRequest>);
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    /// Woken and not yet running.
+    waking: usize,
+    stop: bool,
+}
+
+/// Loads on their way to the workers.
+#[derive(Default)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+    /// Moving average of one request's nanoseconds.
+    average: AtomicU64,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_cold(&self) -> bool {
+        self.average.load(Ordering::Relaxed) > COLD_NS
+    }
+
+    pub(super) fn push(&self, jobs: &mut Vec<Job>) {
+        let cold = self.is_cold();
+        let mut state = self.lock();
+        state.jobs.extend(jobs.drain(..));
+        self.wake_some(&mut state, cold);
+    }
+
+    /// Wakes as many workers as the waiting jobs deserve.
+    fn wake_some(&self, state: &mut State, cold: bool) {
+        let busy = WORKERS - state.idle;
+        let wanted = if cold {
+            state.jobs.len()
+        } else if busy == 0 {
+            state.jobs.len().div_ceil(WARM_BATCH)
+        } else {
+            // Those at work come back soon; more only when a full batch waits.
+            state.jobs.len() / WARM_BATCH
+        };
+        let wake = wanted.saturating_sub(state.waking).min(state.idle);
+        state.idle -= wake;
+        state.waking += wake;
+        for _ in 0..wake {
+            self.wake.notify_one();
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.lock().stop = true;
+        self.wake.notify_all();
+    }
+
+    fn take(&self, batch: &mut VecDeque<Job>) -> bool {
+        let mut state = self.lock();
+        while state.jobs.is_empty() && !state.stop {
+            state.idle += 1;
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            // Either counted as waking by who woke us, or woken by chance: the counters only steer.
+            if state.waking > 0 {
+                state.waking -= 1;
+            } else {
+                state.idle = state.idle.saturating_sub(1);
+            }
+        }
+        if state.stop {
+            return false;
+        }
+        let cold = self.is_cold();
+        let take = if cold {
+            state.jobs.len().div_ceil(state.idle + state.waking + 1).min(4)
+        } else {
+            WARM_BATCH
+        };
+        let take = take.min(state.jobs.len());
+        batch.extend(state.jobs.drain(..take));
+        self.wake_some(&mut state, cold);
+        true
+    }
+
+    /// Gives back what a slow batch did not get to.
+    fn give_back(&self, batch: &mut VecDeque<Job>) {
+        let mut state = self.lock();
+        while let Some(job) = batch.pop_back() {
+            state.jobs.push_front(job);
+        }
+        self.wake_some(&mut state, true);
+    }
+
+    fn measured(&self, nanos: u64, requests: u64) {
+        let one = nanos / requests.max(1);
+        let old = self.average.load(Ordering::Relaxed);
+        // Rises at once, falls slowly: taking cold for warm costs more than the reverse.
+        let new = if one > old { one.midpoint(old) } else { old - (old - one) / 8 };
+        self.average.store(new, Ordering::Relaxed);
+    }
+}
+
+/// A load worker.
+pub(super) fn run(driver: &Driver) {
+    let queue = &driver.loads;
+    let mut batch = VecDeque::new();
+    let mut done = Vec::new();
+    while queue.take(&mut batch) {
+        let begin = Instant::now();
+        let mut requests_done = 0;
+        while let Some((tag, requests)) = batch.pop_front() {
+            let results = driver.meta.load(&requests);
+            requests_done += requests.len() as u64;
+            done.push(Input::Loaded { tag, results });
+            if !batch.is_empty() && begin.elapsed().as_nanos() as u64 > BATCH_NS {
+                queue.give_back(&mut batch);
+            }
+        }
+        queue.measured(begin.elapsed().as_nanos() as u64, requests_done);
+        driver.feed(done.drain(..));
+    }
+}

@@ -1,0 +1,85 @@
+//! What a driver needs of its stores. The stores of room `store` implement it over any `Disk`.
+//!
+//! Absent: layouts.
+
+use proto::Position;
+use proto::storeio::{DataDone, DataOp, StoreError};
+use std::sync::Arc;
+use store::meta::MetaStore;
+
+/// The journal's files: one thread appends and syncs, another may trim and prepare meanwhile.
+pub trait JournalIo: Send + Sync {
+    /// Hands over whole entries from `from` on, piece by piece, and returns where the next append
+    /// starts.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    fn read(
+        &self,
+        from: Position,
+        piece: &mut dyn FnMut(Position, &[u8]),
+    ) -> Result<Position, StoreError>;
+
+    /// Writes entries at the end of the stream.
+    ///
+    /// # Errors
+    /// `NoSpace` (may be tried again), `Io`, `Poisoned`.
+    fn append(&self, position: Position, entries: &[u8]) -> Result<(), StoreError>;
+
+    /// Makes everything appended durable; returns the end of it.
+    ///
+    /// # Errors
+    /// `Io`, `Poisoned`.
+    fn sync(&self) -> Result<Position, StoreError>;
+
+    /// Recycles segments before this position.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn trim(&self, before: Position) -> Result<(), StoreError>;
+
+    /// Makes one spare segment if there are too few; returns whether it did.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    fn prepare(&self) -> Result<bool, StoreError>;
+
+    /// Bytes not trimmed.
+    fn bytes(&self) -> u64;
+}
+
+/// The data store. Used by many threads.
+pub trait DataIo: Send + Sync {
+    /// Carries out one operation; may block.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    fn run(&self, op: &DataOp) -> Result<DataDone, StoreError>;
+
+    /// Whether `run` would answer from or into memory.
+    fn is_quick(&self, op: &DataOp) -> bool;
+
+    /// Does a bounded piece of compaction; `false` when there is nothing to do.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`, `Damaged`.
+    fn compact_step(&self) -> Result<bool, StoreError>;
+}
+
+/// Space kept back for a full disk.
+pub trait Ballast: Send + Sync {
+    /// Gives the space back to the disk; returns how many bytes, 0 when it was given before.
+    fn release(&self) -> u64;
+
+    /// Takes the space again, if the disk has enough; returns whether it is held now.
+    fn restore(&self) -> bool;
+}
+
+/// Everything a driver is built from.
+pub struct Parts {
+    pub rank: Box<dyn crate::machine::RankMachine>,
+    pub journal: Arc<dyn JournalIo>,
+    pub meta: Arc<dyn MetaStore>,
+    pub data: Arc<dyn DataIo>,
+    pub ballast: Option<Arc<dyn Ballast>>,
+}

@@ -1,0 +1,112 @@
+//! Connections into a server: the embedded connector, and the acceptor of sockets. Both end in a
+//! `RankPort`, whose `send` steps the rank on the caller's thread.
+//!
+//! Absent: sockets (room `runtime`), the client's side of the protocol.
+
+use crate::server::Server;
+use mds::input::{ConnId, Input, Peer};
+use proto::message::{ClientMsg, ServerMsg};
+use runtime::port::{Connector, Port, PortError, Sink};
+use runtime::{Acceptor, SocketPeer};
+use std::io::{self, ErrorKind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Connects mounts of this process.
+pub(crate) struct Embedded(pub(crate) Weak<Server>);
+
+impl Connector for Embedded {
+    fn connect(&self, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+        let gone = || PortError::Unreachable {
+            at: self.describe(),
+            source: io::Error::new(ErrorKind::NotConnected, "the server is closed"),
+        };
+        let server = self.0.upgrade().ok_or_else(gone)?;
+        open(&server, Peer::Embedded, sink).ok_or_else(gone)
+    }
+
+    fn describe(&self) -> String {
+        "embedded".to_owned()
+    }
+}
+
+/// Takes in what arrives on sockets.
+pub(crate) struct Doors(pub(crate) Weak<Server>);
+
+impl Acceptor for Doors {
+    fn accept(&self, peer: SocketPeer, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+        let peer = match peer {
+            SocketPeer::Trusted => Peer::Trusted,
+            SocketPeer::User(cred) => Peer::User(cred),
+        };
+        let server = self.0.upgrade().ok_or(PortError::Lost)?;
+        open(&server, peer, sink).ok_or(PortError::Lost)
+    }
+}
+
+fn open(server: &Arc<Server>, peer: Peer, sink: Arc<dyn Sink>) -> Option<Arc<dyn Port>> {
+    let may_change = !matches!(peer, Peer::User(_));
+    let conn = server.driver.connect(peer, sink)?;
+    Some(Arc::new(RankPort { server: Arc::downgrade(server), conn, may_change, closed: AtomicBool::new(false) }))
+}
+
+struct RankPort {
+    /// Weak: a connection that nobody closed must not keep a dropped server's folder locked.
+    server: Weak<Server>,
+    conn: ConnId,
+    /// May give the operator's commands that change something.
+    may_change: bool,
+    closed: AtomicBool,
+}
+
+impl Port for RankPort {
+    fn send(&self, mut messages: Vec<ClientMsg>, answers: &mut Vec<ServerMsg>) -> Result<(), PortError> {
+        let server = self.server.upgrade().ok_or(PortError::Lost)?;
+        if self.closed.load(Ordering::Acquire) || server.driver.is_halted() {
+            return Err(PortError::Lost);
+        }
+        if messages.iter().any(|m| matches!(m, ClientMsg::Admin { .. })) {
+            messages = self.answer_admin(&server, messages, answers);
+        }
+        server.driver.throttle();
+        let conn = self.conn;
+        let inputs = messages.into_iter().map(|message| Input::Message { conn, message });
+        server.driver.drive(inputs, Some(conn), answers);
+        Ok(())
+    }
+
+    fn close(&self) {
+        if !self.closed.swap(true, Ordering::AcqRel)
+            && let Some(server) = self.server.upgrade()
+        {
+            server.driver.disconnect(self.conn);
+        }
+    }
+}
+
+impl RankPort {
+    fn answer_admin(
+        &self,
+        server: &Server,
+        messages: Vec<ClientMsg>,
+        answers: &mut Vec<ServerMsg>,
+    ) -> Vec<ClientMsg> {
+        let mut rest = Vec::with_capacity(messages.len());
+        for message in messages {
+            match message {
+                ClientMsg::Admin { id, command } => {
+                    let answer = server.admin_text(&command, self.may_change);
+                    answers.push(ServerMsg::Admin { id, answer });
+                }
+                other => rest.push(other),
+            }
+        }
+        rest
+    }
+}
+
+impl Drop for RankPort {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

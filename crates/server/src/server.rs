@@ -1,0 +1,161 @@
+//! A server: one rank, its driver, its listeners.
+//!
+//! Absent: the folder's layout (room `store`), several ranks.
+
+use crate::driver::{Driver, Life, Threads};
+use crate::parts::Parts;
+use crate::port::{Doors, Embedded};
+use mds::input::Input;
+use proto::storeio::StoreError;
+use runtime::port::Connector;
+use runtime::{Addr, Config, ListenError, Listener, Log};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use thiserror::Error;
+
+/// How a server is opened.
+#[derive(Clone, Default)]
+pub struct ServerOptions {
+    pub config: Config,
+    /// Where to log; `None`: DIR/log/pando.log (or the configured file).
+    pub log: Option<Arc<Log>>,
+    /// Permits TCP without TLS.
+    pub insecure: bool,
+}
+
+/// Why a server does not serve.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("damaged: {0}")]
+    Damaged(String),
+    #[error("{what}: {source}")]
+    Io { what: String, source: io::Error },
+}
+
+/// A running server.
+pub struct Server {
+    pub(crate) driver: Arc<Driver>,
+    threads: Mutex<Threads>,
+    listeners: Mutex<Vec<Listener>>,
+    insecure: bool,
+    pub(crate) log: Arc<Log>,
+    pub(crate) place: String,
+    pub(crate) started: Instant,
+}
+
+impl Server {
+    /// Boots a rank over these stores; returns when it serves. `place` names it in log lines.
+    ///
+    /// # Errors
+    /// `Damaged` with what the rank found, `Io` when threads cannot be started.
+    pub fn with_parts(
+        parts: Parts,
+        place: &str,
+        options: &ServerOptions,
+        log: Arc<Log>,
+    ) -> Result<Arc<Self>, ServerError> {
+        let started = Instant::now();
+        let (driver, mut threads) = Driver::start(parts, log.clone(), place.to_owned())
+            .map_err(|source| ServerError::Io { what: "threads".into(), source })?;
+        driver.feed([Input::Boot]);
+        match driver.life.wait(|life| *life != Life::Booting) {
+            Life::Active | Life::Booting => {}
+            Life::Damaged(reason) => {
+                threads.end(&driver);
+                return Err(ServerError::Damaged(reason));
+            }
+            Life::Stopped => {
+                threads.end(&driver);
+                return Err(ServerError::Damaged("the rank stopped while it booted".into()));
+            }
+        }
+        log.info("server", "active", &[("place", &place), ("boot_ms", &started.elapsed().as_millis())]);
+        Ok(Arc::new(Self {
+            driver,
+            threads: Mutex::new(threads),
+            listeners: Mutex::default(),
+            insecure: options.insecure,
+            log,
+            place: place.to_owned(),
+            started,
+        }))
+    }
+
+    /// Connects mounts of this process.
+    #[must_use]
+    pub fn embedded(self: &Arc<Self>) -> Arc<dyn Connector> {
+        Arc::new(Embedded(Arc::downgrade(self)))
+    }
+
+    /// Listens on these addresses too; returns where it really listens.
+    ///
+    /// # Errors
+    /// `ListenError`: TCP without `insecure`, an address in use.
+    pub fn listen(self: &Arc<Self>, addrs: &[Addr]) -> Result<Vec<Addr>, ListenError> {
+        let doors = Arc::new(Doors(Arc::downgrade(self)));
+        let listener = Listener::start(addrs, self.insecure, doors, self.log.clone())?;
+        let bound = listener.addrs().to_vec();
+        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
+        Ok(bound)
+    }
+
+    /// Answers an operator's command, a JSON object with the field `cmd`.
+    #[must_use]
+    pub fn admin(&self, command: &serde_json::Value) -> serde_json::Value {
+        crate::admin::answer(self, command, true)
+    }
+
+    pub(crate) fn admin_text(&self, command: &str, may_change: bool) -> String {
+        match serde_json::from_str(command) {
+            Ok(command) => crate::admin::answer(self, &command, may_change),
+            Err(e) => crate::admin::refusal(2, &format!("no JSON: {e}")),
+        }
+        .to_string()
+    }
+
+    /// Takes no more clients, writes a last checkpoint, closes. A second call does nothing.
+    ///
+    /// # Errors
+    /// `Damaged` when the last checkpoint could not be written: what was acknowledged is in the
+    /// journal and replayed by the next start.
+    pub fn stop(&self) -> Result<(), ServerError> {
+        self.close_doors();
+        if self.driver.is_halted() {
+            return Ok(());
+        }
+        self.driver.feed([Input::Stop]);
+        let end = self.driver.life.wait(|life| matches!(life, Life::Stopped | Life::Damaged(_)));
+        self.end();
+        match end {
+            Life::Damaged(reason) => Err(ServerError::Damaged(reason)),
+            _ => {
+                self.log.info("server", "stopped", &[("place", &self.place)]);
+                Ok(())
+            }
+        }
+    }
+
+    fn close_doors(&self) {
+        let listeners =
+            std::mem::take(&mut *self.listeners.lock().unwrap_or_else(PoisonError::into_inner));
+        for listener in listeners {
+            listener.stop();
+        }
+    }
+
+    fn end(&self) {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).end(&self.driver);
+    }
+}
+
+impl Drop for Server {
+    /// Without `stop` this is a crash: nothing more is written, the next start replays the journal.
+    fn drop(&mut self) {
+        self.close_doors();
+        self.end();
+    }
+}

@@ -1,0 +1,242 @@
+//! The judge: follows a rank from outside and says what it did wrong.
+//!
+//! Every journal entry is one step of history. The judge applies it to a mirror of the records and
+//! executes the request it answers on the reference tree; both must agree, always. So it knows the
+//! linear order of all changes without asking the rank. An answer without a transaction must fit one of
+//! the states between the request's arrival and the answer, and for anyone but the embedded client a
+//! state that is durable. A crash cuts history at the recovered end of the journal, which must not lie
+//! before the durable mark.
+//!
+//! Absent: locks (`locks.rs`), time, the driver.
+
+mod answers;
+mod data;
+mod history;
+mod stored;
+
+use crate::model::bytes::{FileBytes, Source};
+use crate::model::records::{Records, Undo};
+use crate::model::tree::Tree;
+use proto::ids::{Position, SessionId, Tid};
+use proto::reply::Outcome;
+use proto::request::Request;
+use proto::{Cred, Ino};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use stdx::hash::HashSeed;
+
+/// What a rank did wrong, in words.
+pub type Verdict<T = ()> = Result<T, String>;
+
+/// A request, as a connection handed it to the rank.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub session: SessionId,
+    pub tid: Tid,
+    pub cred: Cred,
+    pub request: Request,
+    pub embedded: bool,
+    /// Of a write: the pattern of its bytes.
+    pub pattern: u64,
+}
+
+/// Errors that the world's faults explain at present.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Excuses {
+    pub no_space: bool,
+    pub io: bool,
+}
+
+/// One state of history, after the entry that ends at `end`.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    pub(crate) tree: Tree,
+    pub(crate) end: Position,
+}
+
+#[derive(Clone, Debug)]
+struct Executed {
+    outcome: Outcome,
+    end: Position,
+}
+
+/// A change of bytes under way.
+#[derive(Clone, Debug)]
+struct Landing {
+    ino: Ino,
+    start: u64,
+    pieces: Vec<(u64, u64, Source)>,
+    from: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    asked: Asked,
+    /// The state it arrived at, and the moment.
+    first: u64,
+    since: u64,
+    landing: Option<Landing>,
+    executed: Option<Executed>,
+    /// For fsync and syncfs: what must be durable with the answer.
+    need: Position,
+}
+
+/// The judge of one run.
+pub struct Judge {
+    seed: HashSeed,
+    states: VecDeque<State>,
+    /// The number of `states[0]`.
+    first: u64,
+    records: Records,
+    /// Entries above the durable mark, newest last: their end, and what they replaced.
+    undo: VecDeque<(Position, Undo)>,
+    /// Entries since the last trim: start, end, mutations.
+    log: VecDeque<(Position, Position, Vec<u8>)>,
+    durable: Position,
+    end: Position,
+    bytes: BTreeMap<Ino, FileBytes>,
+    pending: BTreeMap<(SessionId, Tid), Pending>,
+    /// Answered requests: none of them may ever have an effect again.
+    answered: BTreeSet<(SessionId, Tid)>,
+    /// Opens a client was told of and has not given back.
+    opens: BTreeMap<(SessionId, Ino), u32>,
+    /// The entry that last touched an inode, and the last one each session was answered.
+    touched: BTreeMap<Ino, Position>,
+    told: BTreeMap<SessionId, Position>,
+    clock: u64,
+    pub excuses: Excuses,
+    /// Transactions judged.
+    pub transactions: u64,
+    /// Answers judged.
+    pub answers: u64,
+}
+
+impl Judge {
+    /// A judge of a fresh file system whose store holds `records` and whose journal starts at `start`.
+    #[must_use]
+    pub fn new(seed: HashSeed, records: Records, start: Position) -> Self {
+        Self {
+            seed,
+            states: VecDeque::from([State { tree: Tree::fresh(), end: start }]),
+            first: 0,
+            records,
+            undo: VecDeque::new(),
+            log: VecDeque::new(),
+            durable: start,
+            end: start,
+            bytes: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            answered: BTreeSet::new(),
+            opens: BTreeMap::new(),
+            touched: BTreeMap::new(),
+            told: BTreeMap::new(),
+            clock: 1,
+            excuses: Excuses::default(),
+            transactions: 0,
+            answers: 0,
+        }
+    }
+
+    /// The present tree.
+    ///
+    /// # Panics
+    /// Never: there is always a state.
+    #[must_use]
+    pub fn tree(&self) -> &Tree {
+        &self.states.back().expect("history is never empty").tree
+    }
+
+    fn tick(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    fn last(&self) -> u64 {
+        self.first + self.states.len() as u64 - 1
+    }
+
+    /// The newest durable tree.
+    fn durable_tree(&self) -> &Tree {
+        let state = self.states.iter().rev().find(|state| state.end <= self.durable);
+        &state.unwrap_or(&self.states[0]).tree
+    }
+
+    /// A connection delivered a request to the rank; a retry of a known one changes nothing.
+    pub fn asked(&mut self, asked: Asked) {
+        let key = (asked.session, asked.tid);
+        let now = self.tick();
+        if self.pending.contains_key(&key) || self.answered.contains(&key) {
+            return;
+        }
+        let need = match &asked.request {
+            Request::Fsync { node, .. } => self.touched.get(&node.ino).copied().unwrap_or_default(),
+            Request::SyncFs => self.told.get(&asked.session).copied().unwrap_or_default(),
+            _ => Position(0),
+        };
+        let pending = Pending { asked, first: self.last(), since: now, landing: None, executed: None, need };
+        self.pending.insert(key, pending);
+    }
+
+    /// The kind of check an unanswered request still needs; for traces.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// The journal said that everything below is durable.
+    pub fn durable(&mut self, position: Position) {
+        self.durable = self.durable.max(position);
+        while self.undo.front().is_some_and(|(end, _)| *end <= self.durable) {
+            self.undo.pop_front();
+        }
+        self.prune();
+    }
+
+    /// Forgets states no answer can need: those before the durable one and before every request.
+    fn prune(&mut self) {
+        let durable = self.states.iter().rposition(|state| state.end <= self.durable).unwrap_or(0) as u64;
+        let waits = |pending: &&Pending| !matches!(pending.asked.request, Request::SetLock { .. });
+        let oldest = self.pending.values().filter(waits).map(|pending| pending.first).min();
+        let keep = oldest.unwrap_or(u64::MAX).min(self.first + durable);
+        while self.first < keep && self.states.len() > 1 {
+            self.states.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// The client has its answer.
+    pub fn answered(&mut self, session: SessionId, tid: Tid) {
+        let Some(pending) = self.pending.remove(&(session, tid)) else { return };
+        self.answered.insert((session, tid));
+        if let Some(executed) = &pending.executed {
+            let told = self.told.entry(session).or_default();
+            *told = (*told).max(executed.end);
+        }
+    }
+
+    /// A client was told that it has this file open.
+    pub fn opened(&mut self, session: SessionId, ino: Ino) {
+        *self.opens.entry((session, ino)).or_default() += 1;
+    }
+
+    /// A client starts to give an open back.
+    pub fn releasing(&mut self, session: SessionId, ino: Ino) {
+        if let Some(count) = self.opens.get_mut(&(session, ino)) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// A session ended or died: it holds nothing any more.
+    pub fn session_over(&mut self, session: SessionId) {
+        self.opens.retain(|(owner, _), _| *owner != session);
+    }
+
+    /// The client of a session is gone: its requests may still have an effect, but nobody waits.
+    pub fn client_gone(&mut self, session: SessionId) {
+        self.session_over(session);
+    }
+
+    fn is_open(&self, ino: Ino) -> Option<SessionId> {
+        let held = self.opens.iter().find(|((_, at), count)| *at == ino && **count > 0);
+        held.map(|((session, _), _)| *session)
+    }
+}

@@ -1,0 +1,240 @@
+//! Answers: what left the rank against the state it may have seen.
+//!
+//! Absent: the order of transactions (`history.rs`).
+
+use super::history::Sent;
+use super::{Judge, Pending, State, Verdict};
+use crate::model::rules::{Answer, Op, given};
+use crate::model::tree::Tree;
+use proto::name::name_hash;
+use proto::reply::{DirEntry, Outcome, Reply};
+use proto::request::Request;
+use proto::storeio::Payload;
+use proto::{Attr, Errno, Ino};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use stdx::Wall;
+
+impl Judge {
+    /// An answer leaves the rank.
+    pub(super) fn sent(&mut self, sent: &Sent) -> Verdict {
+        self.answers += 1;
+        let key = (sent.session, sent.tid);
+        let Some(pending) = self.pending.get(&key).cloned() else {
+            if self.answered.contains(&key) {
+                return Ok(());
+            }
+            return Err(format!("answers request {} of session {}, which nobody asked for", sent.tid.0, sent.session.0));
+        };
+        let request = pending.asked.request.clone();
+        let judged = match &pending.executed {
+            Some(executed) => {
+                if executed.outcome != sent.outcome {
+                    return Err(format!("answers {:?} but executed {:?}: {request:?}", sent.outcome, executed.outcome));
+                }
+                if !sent.embedded && executed.end > self.durable {
+                    return Err(format!("answers before {} is durable: {request:?}", executed.end.0));
+                }
+                Ok(())
+            }
+            None => self.unexecuted(&pending, sent),
+        };
+        judged.map_err(|error| format!("{error}\n  request {request:?}\n  answer {:?}", sent.outcome))?;
+        if matches!(request, Request::Fsync { .. } | Request::SyncFs) && sent.outcome.is_ok() {
+            self.sync_answered(&pending)?;
+        }
+        if sent.outcome.is_err()
+            && let Some(landing) = &pending.landing
+        {
+            self.failed_bytes(landing);
+        }
+        Ok(())
+    }
+
+    fn sync_answered(&mut self, pending: &Pending) -> Verdict {
+        if pending.need > self.durable {
+            return Err(format!("sync answered before {} is durable: {:?}", pending.need.0, pending.asked.request));
+        }
+        let ino = match &pending.asked.request {
+            Request::Fsync { node, .. } => Some(node.ino),
+            _ => None,
+        };
+        self.synced(ino, pending.since);
+        Ok(())
+    }
+
+    /// An answer without a transaction must fit a state since the request came; for others than the
+    /// embedded client a durable one.
+    fn unexecuted(&mut self, pending: &Pending, sent: &Sent) -> Verdict {
+        if self.is_excused(&pending.asked.request, &sent.outcome) {
+            return Ok(());
+        }
+        let skip = pending.first.saturating_sub(self.first) as usize;
+        let mut why = String::from("no state to compare with");
+        let mut fits = None;
+        for state in self.states.iter().skip(skip).rev() {
+            if !sent.embedded && state.end > self.durable {
+                why = "only fits what is not durable".into();
+                continue;
+            }
+            match self.fits(state, pending, &sent.outcome) {
+                Ok(()) => {
+                    fits = Some(state.tree.clone());
+                    break;
+                }
+                Err(error) => why = error,
+            }
+        }
+        let Some(tree) = fits else { return Err(why) };
+        self.check_bytes(pending, sent, &tree)
+    }
+
+    fn is_excused(&self, request: &Request, outcome: &Outcome) -> bool {
+        let locks = matches!(request, Request::SetLock { .. } | Request::TestLock { .. } | Request::ReleaseLocks { .. });
+        match outcome {
+            Err(Errno::ENOSPC) => self.excuses.no_space,
+            Err(Errno::EIO) => self.excuses.io,
+            _ => locks,
+        }
+    }
+
+    fn fits(&self, state: &State, pending: &Pending, outcome: &Outcome) -> Verdict {
+        let asked = &pending.asked;
+        let mut tree = state.tree.clone();
+        let (made, offset, count) = match outcome {
+            Ok(reply) => given(&asked.request, reply, pending.landing.as_ref().map(|landing| landing.start)),
+            Err(_) => (Ino::NONE, 0, 1),
+        };
+        let op = Op { request: &asked.request, cred: &asked.cred, wall: Wall(0), made, offset, count };
+        match (tree.run(&op), outcome) {
+            (Err(errors), Err(errno)) if errors.contains(errno) => Ok(()),
+            (Err(errors), _) => Err(format!("must fail with {errors:?}")),
+            (Ok(answer), Err(_)) => Err(format!("must succeed with {answer:?}")),
+            (Ok(answer), Ok(reply)) => {
+                if !is_harmless(&asked.request, reply) && tree != state.tree {
+                    return Err("answers without a transaction".into());
+                }
+                self.check_reply(&state.tree, &answer, reply)?;
+                self.check_listing(&state.tree, &asked.request, reply)
+            }
+        }
+    }
+
+    /// The answer that is part of a transaction, against the state after it.
+    pub(super) fn check_executed(&self, outcome: &Outcome, answer: &Answer) -> Verdict {
+        match outcome {
+            Ok(reply) => self.check_reply(self.tree(), answer, reply),
+            Err(errno) => Err(format!("executed and failed with {errno}")),
+        }
+    }
+
+    fn check_reply(&self, tree: &Tree, answer: &Answer, reply: &Reply) -> Verdict {
+        let attr_of = |ino: &Ino, attr: &Attr| match tree.node(*ino) {
+            Some(node) => same_attr(&tree.attr(node), attr),
+            None => Err(format!("inode {} is gone", ino.0)),
+        };
+        match (answer, reply) {
+            (Answer::Ok, _) | (Answer::Elsewhere, _) => Ok(()),
+            (Answer::Attr(ino), Reply::Attr(attr)) => attr_of(ino, attr),
+            (Answer::Created { ino, new }, Reply::Created { attr, new: found }) if new == found => attr_of(ino, attr),
+            (Answer::Target(target), Reply::Target(found)) if target[..] == found[..] => Ok(()),
+            (Answer::Written { ino, .. }, Reply::Written { attr, .. }) => attr_of(ino, attr),
+            (Answer::Xattr(value), Reply::Xattr(found)) if value[..] == found[..] => Ok(()),
+            (Answer::Names(names), Reply::XattrNames(found)) => {
+                let found: BTreeSet<&[u8]> = found.split(|b| *b == 0).filter(|name| !name.is_empty()).collect();
+                let names: BTreeSet<&[u8]> = names.iter().map(|name| &name[..]).collect();
+                if names == found { Ok(()) } else { Err("xattr names differ".into()) }
+            }
+            (Answer::Node { parent }, Reply::Node(node)) if node.ino == *parent => Ok(()),
+            _ => Err(format!("must answer {answer:?}")),
+        }
+    }
+
+    /// A page of a listing holds every name from its start to its end, once.
+    fn check_listing(&self, tree: &Tree, request: &Request, reply: &Reply) -> Verdict {
+        let (Request::ReadDir { dir, after, .. }, Reply::Entries { entries, end }) = (request, reply) else {
+            return Ok(());
+        };
+        let Some(node) = tree.node(dir.ino) else { return Err("lists a directory that is gone".into()) };
+        let mut all: Vec<(u64, Rc<[u8]>, Ino)> =
+            node.entries.iter().map(|(name, ino)| (name_hash(&self.seed, name).0, name.clone(), *ino)).collect();
+        all.sort();
+        let last = entries.last().map_or(*after, |entry| entry.hash.cookie());
+        let expected = all.iter().filter(|(hash, ..)| hash >> 1 > *after && (*end || hash >> 1 <= last));
+        let expected: Vec<_> = expected.collect();
+        if entries.is_empty() && !*end {
+            return Err("an empty page that is not the last".into());
+        }
+        if expected.len() != entries.len() {
+            return Err(format!("a page of {} names instead of {}", entries.len(), expected.len()));
+        }
+        for ((hash, name, ino), entry) in expected.into_iter().zip(entries) {
+            if (*hash, &name[..], *ino) != (entry.hash.0, &entry.name[..], entry.ino) {
+                return Err(format!("lists {} instead of {}", entry.name.escape_ascii(), name.escape_ascii()));
+            }
+            check_entry(tree, entry)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes a read or seek answers.
+    fn check_bytes(&mut self, pending: &Pending, sent: &Sent, tree: &Tree) -> Verdict {
+        let size = |ino: Ino| tree.node(ino).map_or(0, |node| node.size);
+        match (&pending.asked.request, &sent.outcome) {
+            (Request::Read { node, offset, len }, Ok(Reply::Data(Payload::Owned(found)))) => {
+                let wanted = u64::from(*len).min(size(node.ino).saturating_sub(*offset));
+                if found.len() as u64 != wanted && !self.other_size(pending, node.ino, *offset, *len, found.len()) {
+                    return Err(format!("reads {} bytes instead of {wanted}", found.len()));
+                }
+                self.check_read(node.ino, *offset, found, pending.since)
+            }
+            (Request::Seek { node, offset, hole }, Ok(Reply::Offset(found))) => {
+                let sizes: BTreeSet<u64> = self.window_sizes(pending, node.ino).collect();
+                let fits = sizes.iter().any(|size| {
+                    self.check_seek(node.ino, (*offset, *hole), *found, *size, pending.since).is_ok()
+                });
+                if fits { Ok(()) } else { Err(format!("no such place; sizes {sizes:?}")) }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn window_sizes(&self, pending: &Pending, ino: Ino) -> impl Iterator<Item = u64> {
+        let skip = pending.first.saturating_sub(self.first) as usize;
+        self.states.iter().skip(skip).filter_map(move |state| state.tree.node(ino)).map(|node| node.size)
+    }
+
+    /// Whether another state of the window explains the length.
+    fn other_size(&self, pending: &Pending, ino: Ino, offset: u64, len: u32, found: usize) -> bool {
+        self.window_sizes(pending, ino).any(|size| u64::from(len).min(size.saturating_sub(offset)) == found as u64)
+    }
+}
+
+/// Requests that succeed without a transaction although the model changes something by them.
+fn is_harmless(request: &Request, reply: &Reply) -> bool {
+    match request {
+        Request::Fallocate { .. } => true,
+        Request::CopyRange { .. } | Request::Write { .. } => Judge::written(reply) == 0,
+        _ => false,
+    }
+}
+
+fn check_entry(tree: &Tree, entry: &DirEntry) -> Verdict {
+    let Some(node) = tree.node(entry.ino) else { return Err("lists an inode that is gone".into()) };
+    if node.kind() != entry.kind {
+        return Err(format!("lists {} as {:?}", entry.name.escape_ascii(), entry.kind));
+    }
+    match &entry.attr {
+        Some(attr) => same_attr(&tree.attr(node), attr),
+        None => Ok(()),
+    }
+}
+
+fn same_attr(wanted: &Attr, found: &Attr) -> Verdict {
+    let key = |a: &Attr| (a.ino, a.generation, a.mode, a.nlink, a.uid, a.gid, a.rdev, a.size);
+    let times = |a: &Attr| (a.mtime, a.ctime, a.btime, a.has_xattrs);
+    if key(wanted) == key(found) && times(wanted) == times(found) {
+        return Ok(());
+    }
+    Err(format!("attributes {found:?} instead of {wanted:?}"))
+}

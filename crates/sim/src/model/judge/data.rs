@@ -1,0 +1,170 @@
+//! File data as the rank's questions to the data store show it.
+//!
+//! Absent: sizes (the tree has them), the data store.
+
+use super::{Judge, Landing, Verdict};
+use crate::model::bytes::Source;
+use crate::model::tree::Tree;
+use proto::ids::{SessionId, Tid};
+use proto::reply::Reply;
+use proto::request::Request;
+use proto::storeio::{DataOp, Payload};
+use proto::{FileId, Ino};
+
+const END: u64 = u64::MAX;
+
+impl Judge {
+    /// The rank hands an operation to the data store.
+    ///
+    /// # Errors
+    /// Data of a live file would be destroyed, or before the transaction that says so is durable.
+    pub fn data_op(&mut self, op: &DataOp) -> Verdict {
+        let from = self.tick();
+        match op {
+            DataOp::Write { file, offset, data: Payload::Owned(data), .. } => self.write(*file, *offset, data, from),
+            DataOp::Zero { file, offset, len, .. } => {
+                let pieces = vec![(*offset, offset.saturating_add(*len), Source::Zero)];
+                let matches = |request: &Request| matches!(request, Request::Fallocate { node, .. } if node.ino == file.ino);
+                self.land(Landing { ino: file.ino, start: *offset, pieces, from }, matches);
+            }
+            DataOp::Copy { source, source_offset, target, target_offset, len, .. } => {
+                let by = target_offset.wrapping_sub(*source_offset);
+                let bytes = self.bytes.entry(source.ino).or_default();
+                let pieces = bytes.pieces(*source_offset, source_offset + len, from, by);
+                let (from_ino, to_ino) = (source.ino, target.ino);
+                let matches = |request: &Request| {
+                    matches!(request, Request::CopyRange { source, target, .. } if source.ino == from_ino && target.ino == to_ino)
+                };
+                self.land(Landing { ino: target.ino, start: *target_offset, pieces, from }, matches);
+            }
+            DataOp::Truncate { file, cut } => {
+                let cuts = self.durable_tree().node(file.ino).map_or(u32::MAX, |node| node.cuts);
+                if cut.seq > cuts {
+                    return Err(format!("data of {} is cut for the {}th time, durable are {cuts}", file.ino.0, cut.seq));
+                }
+            }
+            DataOp::Remove { file } => self.remove(*file)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn remove(&self, file: FileId) -> Verdict {
+        let lives = |tree: &Tree| tree.node(file.ino).is_some();
+        if lives(self.tree()) || lives(self.durable_tree()) {
+            return Err(format!("data of {} is removed while its inode lives or its end is not durable", file.ino.0));
+        }
+        match self.is_open(file.ino) {
+            Some(session) => Err(format!("data of {} is removed while session {} has it open", file.ino.0, session.0)),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, file: FileId, offset: u64, data: &[u8], from: u64) {
+        let found = self.pending.values_mut().find(|pending| match &pending.asked.request {
+            Request::Write { node, data: Payload::Owned(asked), .. } => {
+                node.ino == file.ino && pending.landing.is_none() && pending.executed.is_none() && asked == data
+            }
+            _ => false,
+        });
+        let Some(pending) = found else { return };
+        let Request::Write { offset: asked, .. } = pending.asked.request else { return };
+        let source = Source::Pattern { id: pending.asked.pattern, shift: asked.wrapping_sub(offset) };
+        let end = offset + data.len() as u64;
+        pending.landing =
+            Some(Landing { ino: file.ino, start: offset, pieces: vec![(offset, end, source.clone())], from });
+        self.bytes.entry(file.ino).or_default().begin(offset, end, &source, from);
+    }
+
+    fn land(&mut self, landing: Landing, matches: impl Fn(&Request) -> bool) {
+        let bytes = self.bytes.entry(landing.ino).or_default();
+        for (start, end, source) in &landing.pieces {
+            bytes.begin(*start, *end, source, landing.from);
+        }
+        let found = self.pending.values_mut().find(|pending| {
+            matches(&pending.asked.request) && pending.landing.is_none() && pending.executed.is_none()
+        });
+        if let Some(pending) = found {
+            pending.landing = Some(landing);
+        }
+    }
+
+    /// A request was executed: its bytes are in place, or its cut is.
+    pub(super) fn executed_bytes(&mut self, session: SessionId, tid: Tid, before: &Tree, now: u64) {
+        let Some(pending) = self.pending.get(&(session, tid)) else { return };
+        let since = pending.since;
+        if let Some(landing) = pending.landing.clone() {
+            let bytes = self.bytes.entry(landing.ino).or_default();
+            for (start, end, source) in &landing.pieces {
+                bytes.end(*start, *end, source, landing.from, now);
+            }
+        }
+        let cut = match &pending.asked.request {
+            Request::SetAttr { node, set } => set.size.map(|_| node.ino),
+            Request::Open { node, .. } => Some(node.ino),
+            Request::Create { parent, name, .. } => {
+                before.node(parent.ino).and_then(|dir| dir.entries.get(name.as_bytes()).copied())
+            }
+            _ => None,
+        };
+        let Some(ino) = cut else { return };
+        let size = |tree: &Tree| tree.node(ino).map_or(0, |node| node.size);
+        let (old, new) = (size(before), size(self.tree()));
+        if new < old {
+            self.bytes.entry(ino).or_default().put(new, END, &Source::Zero, since, now);
+        }
+    }
+
+    /// A request that changes bytes has failed: what it wrote may or may not be there.
+    pub(super) fn failed_bytes(&mut self, landing: &Landing) {
+        let now = self.tick();
+        self.bytes.entry(landing.ino).or_default().fail(landing.from, now);
+    }
+
+    /// An fsync was answered: what was over when it was asked for is on disk.
+    pub(super) fn synced(&mut self, ino: Option<Ino>, since: u64) {
+        match ino {
+            Some(ino) => {
+                if let Some(bytes) = self.bytes.get_mut(&ino) {
+                    bytes.synced(since);
+                }
+            }
+            None => self.bytes.values_mut().for_each(|bytes| bytes.synced(since)),
+        }
+    }
+
+    /// The bytes of a read.
+    pub(super) fn check_read(&mut self, ino: Ino, offset: u64, found: &[u8], since: u64) -> Verdict {
+        let now = self.tick();
+        let bytes = self.bytes.entry(ino).or_default();
+        bytes.check(offset, found, since, now).map_err(|mismatch| {
+            format!(
+                "byte {} of inode {} reads {:#x}; allowed: {:x?}",
+                mismatch.offset, ino.0, mismatch.found, mismatch.allowed
+            )
+        })
+    }
+
+    /// Whether a seek's answer fits what may be in the file.
+    pub(super) fn check_seek(&mut self, ino: Ino, asked: (u64, bool), found: u64, size: u64, since: u64) -> Verdict {
+        let bytes = self.bytes.entry(ino).or_default();
+        let (offset, hole) = asked;
+        let fits = if hole {
+            found == size || (found < size && bytes.may_be_zero(found, found + 1, since))
+        } else {
+            found < size && bytes.may_be_zero(offset, found, since)
+        };
+        if fits && found >= offset {
+            return Ok(());
+        }
+        Err(format!("seek from {offset} in inode {} of {size} bytes answers {found}", ino.0))
+    }
+
+    /// The reply of a write or copy that was cut short by a full disk is taken as it is.
+    pub(super) const fn written(reply: &Reply) -> u64 {
+        match reply {
+            Reply::Written { count, .. } => *count,
+            _ => 0,
+        }
+    }
+}

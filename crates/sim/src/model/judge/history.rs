@@ -1,0 +1,303 @@
+//! Journal entries: each one step of history; and what a crash leaves of it.
+//!
+//! Absent: answers without a transaction (`answers.rs`), file bytes (`data.rs`).
+
+use super::{Executed, Judge, State, Verdict};
+use crate::model::compare::compare;
+use crate::model::records::{Key, Records, Undo};
+use crate::model::rules::{Answer, Op, given};
+use crate::model::tree::{ACL_PREFIX, Tree};
+use proto::dentry::DentryValue;
+use proto::ids::{Position, Rank, SessionId, Tid};
+use proto::inode::InodeRecord;
+use proto::journal::{Mutations, Payload, read_entry};
+use proto::mutation::Mutation;
+use proto::reply::{Outcome, Reply, decode_outcome};
+use proto::request::Request;
+use proto::{Ino, Reader};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use stdx::Wall;
+
+/// An answer that left the rank in a step.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub session: SessionId,
+    pub tid: Tid,
+    pub outcome: Outcome,
+    pub embedded: bool,
+}
+
+/// Whose transaction an entry is.
+struct Origin {
+    session: SessionId,
+    tid: Tid,
+    outcome: Outcome,
+}
+
+impl Judge {
+    /// What one step of the rank appended and answered.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn step(&mut self, appends: &[(Position, &[u8])], sent: &[Sent]) -> Verdict {
+        // Answers to the embedded client leave in the step that executes the request, in its order.
+        let mut early: VecDeque<&Sent> = sent.iter().filter(|sent| sent.embedded).collect();
+        for (position, bytes) in appends {
+            if *position != self.end {
+                return Err(format!("append at {} but the journal ends at {}", position.0, self.end.0));
+            }
+            let mut rest = *bytes;
+            while !rest.is_empty() {
+                let len = self.entry(rest, &mut early)?;
+                rest = &rest[len..];
+            }
+        }
+        for sent in sent {
+            self.sent(sent)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, bytes: &[u8], early: &mut VecDeque<&Sent>) -> Verdict<usize> {
+        let at = self.end;
+        let entry = read_entry(bytes, at).map_err(|error| format!("entry at {}: {error}", at.0))?;
+        if entry.mark > self.durable {
+            return Err(format!("entry at {} claims {} durable, not {}", at.0, entry.mark.0, self.durable.0));
+        }
+        let end = Position(at.0 + entry.len as u64);
+        if let Payload::Transaction { wall, origin, mutations, .. } = entry.payload {
+            let origin = match origin {
+                Some(origin) => {
+                    let outcome = decode_outcome(&mut Reader::new(origin.result))
+                        .map_err(|error| format!("result at {}: {error}", at.0))?;
+                    Some(Origin { session: origin.session, tid: origin.tid, outcome })
+                }
+                None => self.early_origin(mutations, wall, early)?,
+            };
+            self.transaction(end, wall, origin, mutations)
+                .map_err(|error| format!("transaction at {}: {error}", at.0))?;
+        }
+        self.end = end;
+        Ok(entry.len)
+    }
+
+    /// Whose transaction this is when it does not say: the embedded client's, in the order of its
+    /// answers, unless it is the rank's own.
+    fn early_origin(&self, mutations: &[u8], wall: Wall, early: &mut VecDeque<&Sent>) -> Verdict<Option<Origin>> {
+        if !is_users(mutations) {
+            return Ok(None);
+        }
+        while let Some(sent) = early.pop_front() {
+            let Some(pending) = self.pending.get(&(sent.session, sent.tid)) else { continue };
+            let (request, Ok(reply)) = (&pending.asked.request, &sent.outcome) else { continue };
+            let landed = pending.landing.as_ref().map(|landing| landing.start);
+            let (made, offset, count) = given(request, reply, landed);
+            let op = Op { request, cred: &pending.asked.cred, wall, made, offset, count };
+            let mut tree = self.tree().clone();
+            let changes = tree.run(&op).is_ok() && tree != *self.tree();
+            if changes || matches!(request, Request::Fallocate { .. }) {
+                return Ok(Some(Origin { session: sent.session, tid: sent.tid, outcome: sent.outcome.clone() }));
+            }
+        }
+        let list: Vec<_> = Mutations::new(mutations).flatten().collect();
+        Err(format!("a transaction that no request explains: {list:?}"))
+    }
+
+    fn transaction(&mut self, end: Position, wall: Wall, origin: Option<Origin>, mutations: &[u8]) -> Verdict {
+        self.transactions += 1;
+        let now = self.tick();
+        let mut tree = self.tree().clone();
+        let before = tree.clone();
+        let answer = match &origin {
+            Some(origin) => Some(self.execute(&mut tree, origin, wall)?),
+            None => None,
+        };
+        let request = origin.as_ref().and_then(|origin| self.pending.get(&(origin.session, origin.tid)));
+        let request = request.map(|pending| pending.asked.request.clone());
+        let undo = self.records.apply(mutations, true)?;
+        adopt(&mut tree, &self.records, &undo, request.as_ref().is_some_and(may_keep_times).then_some(wall));
+        self.purge(&mut tree)?;
+        self.touch(&undo, end);
+        compare(&self.records, &tree, &self.seed).map_err(|error| format!("{error} (after {request:?})"))?;
+        if end > self.durable {
+            self.undo.push_back((end, undo));
+        }
+        self.log.push_back((self.end, end, mutations.to_vec()));
+        self.states.push_back(State { tree, end });
+        if let (Some(origin), Some(answer)) = (origin, answer) {
+            self.check_executed(&origin.outcome, &answer).map_err(|error| format!("{error} (to {request:?})"))?;
+            self.executed_bytes(origin.session, origin.tid, &before, now);
+            if let Some(pending) = self.pending.get_mut(&(origin.session, origin.tid)) {
+                pending.executed = Some(Executed { outcome: origin.outcome, end });
+            }
+        }
+        self.prune();
+        Ok(())
+    }
+
+    fn execute(&self, tree: &mut Tree, origin: &Origin, wall: Wall) -> Verdict<Answer> {
+        let (session, tid) = (origin.session, origin.tid);
+        let Some(pending) = self.pending.get(&(session, tid)) else {
+            let again = self.answered.contains(&(session, tid));
+            let what = if again { "was answered before" } else { "nobody asked for" };
+            return Err(format!("executes request {} of session {}, which {what}", tid.0, session.0));
+        };
+        let request = &pending.asked.request;
+        if pending.executed.is_some() {
+            return Err(format!("executes request {} of session {} twice: {request:?}", tid.0, session.0));
+        }
+        let Ok(reply) = &origin.outcome else {
+            return Err(format!("changes something and fails with {:?}: {request:?}", origin.outcome));
+        };
+        let landed = pending.landing.as_ref().map(|landing| landing.start);
+        let (made, offset, count) = given(request, reply, landed);
+        if is_making(request, reply) && tree.node(made).is_some() {
+            return Err(format!("gives out inode {} again: {request:?}", made.0));
+        }
+        let op = Op { request, cred: &pending.asked.cred, wall, made, offset, count };
+        tree.run(&op).map_err(|errors| format!("succeeds but must fail with {errors:?}: {request:?}"))
+    }
+
+    /// Nodes without a name that are not orphans any more are gone; nobody may have them open.
+    fn purge(&self, tree: &mut Tree) -> Verdict {
+        let nameless: Vec<Ino> =
+            tree.nodes.values().filter(|node| !node.is_dir() && node.nlink == 0).map(|node| node.ino).collect();
+        let orphans = Ino::orphans(Rank(0));
+        for ino in nameless {
+            if self.records.dentries().any(|(dir, _, _, value)| dir == orphans && value.ino() == ino) {
+                continue;
+            }
+            if let Some(session) = self.is_open(ino) {
+                return Err(format!("inode {} is removed while session {} has it open", ino.0, session.0));
+            }
+            tree.nodes.remove(&ino);
+        }
+        Ok(())
+    }
+
+    fn touch(&mut self, undo: &Undo, end: Position) {
+        for (key, old) in undo {
+            let Key::Dentry { dir, .. } = key else { continue };
+            self.touched.insert(*dir, end);
+            for record in [old.as_ref(), self.records.0.get(key)].into_iter().flatten() {
+                if let Some(value) = record.dentry.as_deref() {
+                    self.touched.insert(value.ino(), end);
+                }
+            }
+        }
+    }
+
+    /// The rank restarts on a journal that ends at `end`: what lies behind never happened.
+    ///
+    /// # Errors
+    /// A durable position lies behind the end.
+    pub fn recovered(&mut self, end: Position) -> Verdict {
+        if end < self.durable {
+            return Err(format!("the journal ends at {} but {} was durable", end.0, self.durable.0));
+        }
+        while self.undo.back().is_some_and(|(position, _)| *position > end) {
+            if let Some((_, undo)) = self.undo.pop_back() {
+                self.records.revert(undo);
+            }
+        }
+        while self.states.len() > 1 && self.states.back().is_some_and(|state| state.end > end) {
+            self.states.pop_back();
+        }
+        while self.log.back().is_some_and(|(_, last, _)| *last > end) {
+            self.log.pop_back();
+        }
+        self.end = end;
+        self.durable(end);
+        for position in self.touched.values_mut().chain(self.told.values_mut()) {
+            *position = (*position).min(end);
+        }
+        let last = self.last();
+        for pending in self.pending.values_mut() {
+            if pending.executed.as_ref().is_some_and(|executed| executed.end > end) {
+                pending.executed = None;
+            }
+            pending.landing = None;
+            pending.first = pending.first.min(last);
+            pending.need = pending.need.min(end);
+        }
+        let tree = self.tree().clone();
+        self.bytes.retain(|ino, _| tree.node(*ino).is_some());
+        for (ino, bytes) in &mut self.bytes {
+            bytes.crash(tree.node(*ino).map_or(0, |node| node.size));
+        }
+        Ok(())
+    }
+
+    /// The requests of the embedded client die with the rank.
+    pub fn embedded_died(&mut self, session: SessionId) {
+        self.pending.retain(|(owner, _), _| *owner != session);
+        self.session_over(session);
+    }
+}
+
+/// Whether a transaction is a user's: it states a dentry, or takes one out of a user's directory.
+fn is_users(mutations: &[u8]) -> bool {
+    Mutations::new(mutations).flatten().any(|mutation| match mutation {
+        Mutation::PutDentry { .. } => true,
+        Mutation::DelDentry { dir, .. } => dir != Ino::orphans(Rank(0)),
+        _ => false,
+    })
+}
+
+const fn is_making(request: &Request, reply: &Reply) -> bool {
+    match request {
+        Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. } | Request::TmpFile { .. } => true,
+        Request::Create { .. } => matches!(reply, Reply::Created { new: true, .. }),
+        _ => false,
+    }
+}
+
+/// POSIX leaves open whether a change to the present state touches the times.
+const fn may_keep_times(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Fallocate { .. } | Request::SetAttr { .. } | Request::Open { .. } | Request::Create { .. }
+    )
+}
+
+/// Takes from the records what the rules leave open: generations, ACLs and the mode they decide, the
+/// times of an operation that need not change them.
+fn adopt(tree: &mut Tree, records: &Records, undo: &Undo, times: Option<Wall>) {
+    for (key, _) in undo {
+        let Some(DentryValue::Primary(inode)) = records.0.get(key).and_then(|record| record.dentry.as_deref()) else {
+            continue;
+        };
+        adopt_inode(tree, inode, times);
+    }
+}
+
+fn adopt_inode(tree: &mut Tree, inode: &InodeRecord, times: Option<Wall>) {
+    let core = &inode.core;
+    let Some(node) = tree.node(core.ino) else { return };
+    let inherits = tree.node(node.parent).is_some_and(|dir| dir.has_acl());
+    let node = tree.change(core.ino);
+    node.generation = core.generation;
+    node.atime = core.atime;
+    node.cuts = core.truncate_seq;
+    let acls = |name: &[u8]| name.starts_with(ACL_PREFIX);
+    node.xattrs.retain(|name, _| !acls(name));
+    for (name, value) in inode.ext.as_deref().map_or(&[][..], |ext| &ext.xattrs) {
+        if acls(name) {
+            node.xattrs.insert(Rc::from(&name[..]), Rc::from(&value[..]));
+        }
+    }
+    let differs = node.mode ^ core.mode;
+    // Dropping setuid and setgid more often than needed is allowed; setting them is not.
+    if node.has_acl() || inherits || (differs & !0o6000 == 0 && core.mode & differs == 0) {
+        node.mode = core.mode;
+    }
+    if let Some(wall) = times {
+        if core.mtime == wall {
+            node.mtime = wall;
+        }
+        if core.ctime == wall {
+            node.ctime = wall;
+        }
+    }
+}

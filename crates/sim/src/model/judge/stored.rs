@@ -1,0 +1,124 @@
+//! The metadata store: nothing reaches it before it is durable, and with the journal's tail it is
+//! always the whole truth (invariants 3 and 4).
+//!
+//! Absent: the rank's own replay; the tree after a restart is compared through answers.
+
+use super::{Judge, Verdict};
+use crate::model::records::{Key, Record, Records};
+use proto::ids::{Position, Rank};
+use proto::storeio::{StoreBatch, StoreKey};
+use proto::{Ino, Reader};
+use std::collections::BTreeSet;
+
+impl Judge {
+    /// A batch leaves for the store: its records must be durable in the journal.
+    ///
+    /// # Errors
+    /// A record that only an undurable entry states.
+    pub fn batch(&self, batch: &StoreBatch) -> Verdict {
+        for (table, key, value) in batch.iter() {
+            let key = StoreKey::decode(table, key).map_err(|error| format!("store key: {error}"))?;
+            let key = Key::of(&key);
+            match key {
+                Key::Checkpoint { .. } => {
+                    let position = checkpoint_position(value.unwrap_or_default())?;
+                    if position > self.durable {
+                        return Err(format!("checkpoint at {} before it is durable", position.0));
+                    }
+                }
+                Key::Dentry { .. } | Key::Header { .. } => self.record_is_durable(&key, value)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn record_is_durable(&self, key: &Key, value: Option<&[u8]>) -> Verdict {
+        let bytes = |record: Option<&Record>| record.map(|record| record.bytes.to_vec());
+        let value = value.map(<[u8]>::to_vec);
+        // What the key held at the durable mark, then after each later entry.
+        let later = self.undo.iter().flat_map(|(_, undo)| undo.iter()).filter(|(at, _)| at == key);
+        let mut held: Vec<Option<Vec<u8>>> = later.map(|(_, old)| bytes(old.as_ref())).collect();
+        held.push(bytes(self.records.0.get(key)));
+        let (durable, undurable) = (&held[0], &held[1..]);
+        if *durable != value && undurable.contains(&value) {
+            return Err(format!("stores {key:?} before it is durable"));
+        }
+        Ok(())
+    }
+
+    /// The journal is about to forget everything before `before`.
+    ///
+    /// # Errors
+    /// The stored checkpoint needs it.
+    pub fn trim(&mut self, before: Position, stored: &Records) -> Verdict {
+        let position = stored_checkpoint(stored)?;
+        if position < before {
+            return Err(format!("trims to {} but the stored checkpoint is {}", before.0, position.0));
+        }
+        while self.log.front().is_some_and(|(_, end, _)| *end <= before) {
+            self.log.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Store plus the journal from its checkpoint on must be the records of history.
+    ///
+    /// # Errors
+    /// The first record that differs.
+    pub fn check_store(&self, mut stored: Records) -> Verdict {
+        let from = stored_checkpoint(&stored)?;
+        for (start, _, mutations) in &self.log {
+            if *start >= from {
+                stored.apply(mutations, false)?;
+            }
+        }
+        self.check_same(&stored)
+    }
+
+    /// At the end everything is in the store.
+    ///
+    /// # Errors
+    /// The first record that differs.
+    pub fn check_stopped(&self, stored: &Records) -> Verdict {
+        self.check_same(stored)
+    }
+
+    fn check_same(&self, stored: &Records) -> Verdict {
+        let looked_at = |key: &&Key| matches!(key, Key::Dentry { .. } | Key::Header { .. } | Key::Backptr { .. });
+        let keys: BTreeSet<&Key> = stored.0.keys().chain(self.records.0.keys()).filter(looked_at).collect();
+        for key in keys {
+            let (found, wanted) = (stored.0.get(key), self.records.0.get(key));
+            if found == wanted || self.may_differ(key, found, wanted) {
+                continue;
+            }
+            return Err(format!("store has {key:?} as {found:?} instead of {wanted:?}"));
+        }
+        Ok(())
+    }
+
+    /// What is left of the dead does no harm: headers and backptrs of inodes that are gone, and what
+    /// is said of the system's own directories.
+    fn may_differ(&self, key: &Key, found: Option<&Record>, wanted: Option<&Record>) -> bool {
+        match key {
+            Key::Header { dir } => *dir == Ino::SYSTEM || (wanted.is_none() && found.is_some() && self.tree().node(*dir).is_none()),
+            Key::Backptr { ino } => self.tree().node(*ino).is_none(),
+            _ => false,
+        }
+    }
+}
+
+/// The position a stored checkpoint names.
+///
+/// # Errors
+/// A record that is cut.
+pub fn checkpoint_position(value: &[u8]) -> Verdict<Position> {
+    Reader::new(value).u64().map(Position).map_err(|error| format!("checkpoint record: {error}"))
+}
+
+fn stored_checkpoint(stored: &Records) -> Verdict<Position> {
+    match stored.0.get(&Key::Checkpoint { rank: Rank(0) }) {
+        Some(record) => checkpoint_position(&record.bytes),
+        None => Ok(Position(0)),
+    }
+}

@@ -1,0 +1,217 @@
+//! The records a journal describes, applied by code of the simulator's own: what store plus journal
+//! tail must come to. One function applies an entry, to the mirror of the running rank and to a dump
+//! of its store after a crash.
+//!
+//! Absent: the rank's own replay, on purpose; meaning of names (`compare.rs`).
+
+use proto::attr::FileKind;
+use proto::dentry::DentryValue;
+use proto::header::FragHeader;
+use proto::ids::{NameHash, Rank, SessionId, Version};
+use proto::journal::Mutations;
+use proto::mutation::Mutation;
+use proto::storeio::{Backptr, StoreKey, Table};
+use proto::{DecodeError, Ino, Writer};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// The key of a record, owned.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    Dentry { dir: Ino, hash: NameHash, name: Rc<[u8]> },
+    Header { dir: Ino },
+    Backptr { ino: Ino },
+    Session { id: SessionId },
+    Counter { rank: Rank },
+    Checkpoint { rank: Rank },
+}
+
+impl Key {
+    /// From a store's key.
+    #[must_use]
+    pub fn of(key: &StoreKey<'_>) -> Self {
+        match *key {
+            StoreKey::Dentry { dir, hash, name, .. } => Self::Dentry { dir, hash, name: name.into() },
+            StoreKey::Header { dir, .. } => Self::Header { dir },
+            StoreKey::Backptr { ino } => Self::Backptr { ino },
+            StoreKey::Session { id } => Self::Session { id },
+            StoreKey::Counter { rank } => Self::Counter { rank },
+            StoreKey::Checkpoint { rank } => Self::Checkpoint { rank },
+        }
+    }
+}
+
+/// A record: its bytes, and what they say where that is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub bytes: Rc<[u8]>,
+    pub dentry: Option<Rc<DentryValue>>,
+    pub header: Option<FragHeader>,
+}
+
+impl Record {
+    /// Decodes what the key says it is.
+    ///
+    /// # Errors
+    /// A value that is not what its key says.
+    pub fn new(key: &Key, bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut record = Self { bytes: bytes.into(), dentry: None, header: None };
+        match key {
+            Key::Dentry { .. } => record.dentry = Some(Rc::new(DentryValue::decode(bytes)?)),
+            Key::Header { .. } => record.header = Some(FragHeader::decode(bytes)?),
+            _ => {}
+        }
+        Ok(record)
+    }
+
+    /// The directory this dentry is the home of.
+    fn directory(&self) -> Option<Ino> {
+        match self.dentry.as_deref() {
+            Some(DentryValue::Primary(inode)) if FileKind::of_mode(inode.core.mode) == Some(FileKind::Directory) => {
+                Some(inode.core.ino)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a key held before an entry.
+pub type Undo = Vec<(Key, Option<Record>)>;
+
+/// All records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Records(pub BTreeMap<Key, Record>);
+
+impl Records {
+    /// Applies the mutations of one entry. Returns what they replaced.
+    ///
+    /// # Errors
+    /// A mutation that cannot be read, or a version that goes back.
+    pub fn apply(&mut self, mutations: &[u8], strict: bool) -> Result<Undo, String> {
+        let mut undo = Undo::new();
+        let (mut left, mut settled) = (BTreeSet::new(), BTreeSet::new());
+        for mutation in Mutations::new(mutations) {
+            let mutation = mutation.map_err(|error| format!("journal mutation: {error}"))?;
+            let before = undo.len();
+            self.apply_one(&mutation, strict, &mut undo)?;
+            for (key, old) in &undo[before..] {
+                left.extend(old.as_ref().and_then(Record::directory));
+                settled.extend(self.0.get(key).and_then(Record::directory));
+            }
+        }
+        for gone in left.difference(&settled) {
+            self.set(Key::Header { dir: *gone }, None, &mut undo);
+        }
+        Ok(undo)
+    }
+
+    /// Takes an entry back.
+    pub fn revert(&mut self, undo: Undo) {
+        for (key, old) in undo.into_iter().rev() {
+            match old {
+                Some(old) => self.0.insert(key, old),
+                None => self.0.remove(&key),
+            };
+        }
+    }
+
+    fn set(&mut self, key: Key, record: Option<Record>, undo: &mut Undo) {
+        let old = match record {
+            Some(record) => self.0.insert(key.clone(), record),
+            None => self.0.remove(&key),
+        };
+        undo.push((key, old));
+    }
+
+    fn put(&mut self, key: Key, bytes: &[u8], undo: &mut Undo) -> Result<(), String> {
+        let record = Record::new(&key, bytes).map_err(|error| format!("{key:?}: {error}"))?;
+        self.set(key, Some(record), undo);
+        Ok(())
+    }
+
+    fn apply_one(&mut self, mutation: &Mutation<'_>, strict: bool, undo: &mut Undo) -> Result<(), String> {
+        match *mutation {
+            Mutation::PutDentry { dir, hash, name, value, version } => {
+                self.check_version(dir, version, strict)?;
+                self.put(Key::Dentry { dir, hash, name: name.into() }, value, undo)
+            }
+            Mutation::DelDentry { dir, hash, name, version } => {
+                self.check_version(dir, version, strict)?;
+                self.set(Key::Dentry { dir, hash, name: name.into() }, None, undo);
+                Ok(())
+            }
+            Mutation::PutHeader { dir, version, header, .. } => {
+                self.check_version(dir, version, strict)?;
+                self.put(Key::Header { dir }, header, undo)
+            }
+            Mutation::PutBackptr { ino, version, parent, hash, name } => {
+                let key = Key::Backptr { ino };
+                if self.backptr(&key).is_some_and(|old| old.version >= version) {
+                    return Ok(());
+                }
+                let mut w = Writer::new();
+                Backptr { version, parent, hash, name: name.into() }.encode(&mut w);
+                self.put(key, &w.0, undo)
+            }
+            Mutation::DelBackptr { ino, version } => {
+                let key = Key::Backptr { ino };
+                if self.backptr(&key).is_some_and(|old| old.version <= version) {
+                    self.set(key, None, undo);
+                }
+                Ok(())
+            }
+            Mutation::Session { id, open, .. } => {
+                let key = Key::Session { id };
+                if open { self.put(key, b"", undo) } else { self.set(key, None, undo); Ok(()) }
+            }
+            Mutation::InoCounter { rank, next } => self.put(Key::Counter { rank }, &next.to_le_bytes(), undo),
+            _ => Ok(()),
+        }
+    }
+
+    /// A frag's version never goes back while the rank runs (invariant 3).
+    fn check_version(&self, dir: Ino, version: Version, strict: bool) -> Result<(), String> {
+        let header = self.0.get(&Key::Header { dir }).and_then(|record| record.header.as_ref());
+        match header {
+            Some(header) if strict && version < header.version => {
+                Err(format!("version of directory {} went from {} back to {}", dir.0, header.version.0, version.0))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn backptr(&self, key: &Key) -> Option<Backptr> {
+        self.0.get(key).and_then(|record| Backptr::decode(&record.bytes).ok())
+    }
+
+    /// The records of a store's tables.
+    ///
+    /// # Errors
+    /// A key or value that cannot be read.
+    pub fn of_store(tables: &[(Table, Vec<(Vec<u8>, Vec<u8>)>)]) -> Result<Self, String> {
+        let mut records = Self::default();
+        for (table, rows) in tables {
+            for (key, value) in rows {
+                let key = StoreKey::decode(*table, key).map_err(|error| format!("store key {key:x?}: {error}"))?;
+                let key = Key::of(&key);
+                let record = Record::new(&key, value).map_err(|error| format!("store {key:?}: {error}"))?;
+                records.0.insert(key, record);
+            }
+        }
+        Ok(records)
+    }
+
+    /// The dentries as (directory, name, value).
+    pub fn dentries(&self) -> impl Iterator<Item = (Ino, NameHash, &Rc<[u8]>, &DentryValue)> {
+        self.0.iter().filter_map(|(key, record)| match (key, record.dentry.as_deref()) {
+            (Key::Dentry { dir, hash, name }, Some(value)) => Some((*dir, *hash, name, value)),
+            _ => None,
+        })
+    }
+
+    /// A directory's header.
+    #[must_use]
+    pub fn header(&self, dir: Ino) -> Option<&FragHeader> {
+        self.0.get(&Key::Header { dir })?.header.as_ref()
+    }
+}

@@ -1,0 +1,128 @@
+//! What a seed decides before the first event: how many clients of which kind, which limits, which
+//! faults. Seeds differ in kind, not only in dice (swarm testing).
+//!
+//! Absent: dice during the run.
+
+use client::ClientConfig;
+use mds::RankConfig;
+use proto::Cred;
+use proto::ids::Incarnation;
+use proto::message::ClientInfo;
+use stdx::Prng;
+use stdx::hash::HashSeed;
+use stdx::time::MS;
+use store::data;
+use store::journal_files::JournalLimits;
+
+/// The kinds of client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Embedded,
+    Trusted,
+    /// Acts as one user only; the rank checks permissions.
+    User,
+}
+
+/// How one run is.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub clients: Vec<Kind>,
+    pub operations: u64,
+    pub crashes: u64,
+    /// Calls one client has open at once.
+    pub calls_max: usize,
+    /// Longest pause between calls, delay of a message, of a disk operation.
+    pub pause_ns: u64,
+    pub message_ns: u64,
+    pub disk_ns: u64,
+    pub tiny_cache: bool,
+    pub cut_connections: bool,
+    pub kill_clients: bool,
+    pub full_disk: bool,
+    pub small_file_bytes: u32,
+    pub fsid: [u8; 16],
+    pub hash_seed: HashSeed,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    #[must_use]
+    pub fn new(rng: &mut Prng, operations: u64, crashes: u64) -> Self {
+        let mut clients = Vec::new();
+        if rng.chance(4, 5) {
+            clients.push(Kind::Embedded);
+        }
+        let others = if clients.is_empty() { 1 + rng.below(3) } else { rng.below(4) };
+        for _ in 0..others {
+            clients.push(if rng.chance(1, 6) { Kind::User } else { Kind::Trusted });
+        }
+        let mut hash_seed = [0; 16];
+        hash_seed[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
+        Self {
+            clients,
+            operations,
+            crashes,
+            calls_max: 1 + rng.index(4),
+            pause_ns: [MS / 10, MS, 5 * MS][rng.index(3)],
+            message_ns: [MS / 20, MS, 10 * MS][rng.index(3)],
+            disk_ns: [MS / 20, MS, 8 * MS][rng.index(3)],
+            tiny_cache: rng.chance(3, 4),
+            cut_connections: rng.chance(2, 3),
+            kill_clients: rng.chance(1, 2),
+            full_disk: rng.chance(1, 3),
+            small_file_bytes: [0, 1000, 4096][rng.index(3)],
+            fsid: [7; 16],
+            hash_seed: HashSeed(hash_seed),
+        }
+    }
+
+    /// The rank's configuration in one of its lives.
+    #[must_use]
+    pub const fn rank(&self, incarnation: Incarnation) -> RankConfig {
+        let mut config = RankConfig::tiny(self.fsid, self.hash_seed, incarnation);
+        if !self.tiny_cache {
+            config.cache_bytes = 64 << 20;
+            config.journal_bytes = 256 << 10;
+        }
+        config.small_file_bytes = self.small_file_bytes;
+        config
+    }
+
+    /// Sizes of the journal's files.
+    #[must_use]
+    pub const fn journal(&self) -> JournalLimits {
+        if self.tiny_cache {
+            JournalLimits { segment_bytes: 16 << 10, journal_bytes: 64 << 10 }
+        } else {
+            JournalLimits { segment_bytes: 128 << 10, journal_bytes: 512 << 10 }
+        }
+    }
+
+    /// Limits of the data store.
+    #[must_use]
+    pub fn data(&self) -> data::Limits {
+        data::Limits::tiny()
+    }
+
+    /// A client's configuration.
+    #[must_use]
+    pub fn client(&self, kind: Kind, number: usize, rng: &mut Prng) -> ClientConfig {
+        let limits = if rng.chance(1, 3) { client::Limits::tiny() } else { client::Limits::default() };
+        ClientConfig {
+            info: ClientInfo { host: format!("host{number}"), mount: "/mnt".into(), pid: number as u32 },
+            retry: kind != Kind::Embedded,
+            recover_clean: rng.chance(1, 2),
+            limits,
+        }
+    }
+
+    /// On whose behalf a client's calls are.
+    #[must_use]
+    pub fn cred(kind: Kind, rng: &mut Prng) -> Cred {
+        match kind {
+            Kind::User => Cred { uid: 1000, gid: 1000, groups: vec![7] },
+            _ if rng.chance(1, 4) => Cred { uid: 1, gid: 2, groups: Vec::new() },
+            _ => Cred::ROOT,
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! What the data store knows in memory: index, buffers of small files that are in no segment yet,
+//! tombstones to write, segments with their live bytes, blocks of large files, open files.
+//!
+//! One mutex guards all of it and is held for memory work only. Absent: I/O.
+
+use super::handles::Handles;
+use super::index::{Entry, Index, Place};
+use super::limits::Limits;
+use super::record::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, Seqs, record_bytes};
+use proto::FileId;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// What a buffer costs beside its bytes.
+const BUFFER_OVERHEAD: u64 = 160;
+/// What a waiting tombstone costs.
+const TOMBSTONE_OVERHEAD: u64 = 48;
+/// How far write sequences jump with each opening, so that none is ever given out twice.
+pub(super) const WRITE_SEQ_STEP: u64 = 1 << 20;
+
+/// Content of a small file that is in no segment yet.
+#[derive(Debug)]
+pub(super) struct Buffer {
+    /// Shared with a flush in flight; a change then works on a copy.
+    pub(super) data: Arc<Vec<u8>>,
+    pub(super) seqs: Seqs,
+    /// Its place in the queue; `None` while a flush of exactly this content is in flight.
+    stamp: Option<u64>,
+    /// This or an earlier content may be in the journal as a redo.
+    pub(super) journaled: bool,
+}
+
+/// A packed record that is to be declared dead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tombstone {
+    pub(super) file: FileId,
+    pub(super) seqs: Seqs,
+}
+
+/// One record of a flush.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) file: FileId,
+    pub(super) seqs: Seqs,
+    /// `None`: a tombstone.
+    pub(super) body: Option<Arc<Vec<u8>>>,
+    pub(super) offset: u32,
+}
+
+impl Item {
+    fn len(&self) -> u32 {
+        self.body.as_ref().map_or(0, |body| body.len() as u32)
+    }
+}
+
+/// What there is to flush.
+#[derive(Debug)]
+pub(super) enum Batch {
+    Nothing,
+    /// The next record does not fit into this segment.
+    Full,
+    Items(Vec<Item>),
+}
+
+/// One segment file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Segment {
+    /// Every record below is in the index, or was superseded.
+    pub(super) end: u64,
+    /// Durable up to here.
+    pub(super) synced: u64,
+    /// The index checkpoint on disk covers every record below.
+    pub(super) covered: u64,
+    /// Bytes of records that the index points to.
+    pub(super) live: u64,
+    /// No record will be added.
+    pub(super) sealed: bool,
+    /// Compaction met a damaged record in it: it stays, so that the damage stays visible.
+    pub(super) stuck: bool,
+}
+
+/// One block file of a large file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Block {
+    /// The truncation that was applied to it; `None` until its header was read.
+    pub(super) seq: Option<u32>,
+    /// Bytes of data in it (known with `seq`).
+    pub(super) len: u64,
+    /// Something was written that is not synced.
+    pub(super) dirty: bool,
+    /// The header on disk has an older `seq` than the content. It is rewritten only after the cut it
+    /// tells of was synced: header first and a crash would bring cut bytes back; content synced
+    /// without header and the next life would cut what was written after the cut.
+    pub(super) header_stale: bool,
+}
+
+/// A file in block form: at least one block exists.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LargeFile {
+    pub(super) blocks: BTreeMap<u64, Block>,
+    /// A block was made or unlinked since its folder was synced.
+    pub(super) folder_dirty: bool,
+}
+
+/// In which form a file's data is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Absent,
+    Buffered,
+    Packed(Entry),
+    Large,
+}
+
+/// Why a small write cannot go into its buffer at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shortage {
+    /// Buffers are full: flush.
+    Memory,
+    /// Segments made so far could not take all buffers: make one.
+    Space,
+}
+
+/// The state behind the central lock.
+#[derive(Debug)]
+pub(super) struct Central<F> {
+    pub(super) index: Index,
+    pub(super) segments: BTreeMap<u32, Segment>,
+    pub(super) next_segment: u32,
+    pub(super) next_write_seq: u64,
+    buffers: BTreeMap<FileId, Buffer>,
+    queue: BTreeMap<u64, FileId>,
+    next_stamp: u64,
+    tombstones: VecDeque<Tombstone>,
+    tombstones_added: u64,
+    /// Memory of buffers and waiting tombstones.
+    buffered_bytes: u64,
+    /// Segment bytes that queued buffers and waiting tombstones will take.
+    queued_bytes: u64,
+    /// Segment bytes reserved on disk and not yet used.
+    pub(super) space_left: u64,
+    pub(super) large: BTreeMap<FileId, LargeFile>,
+    pub(super) dirty_large: BTreeSet<FileId>,
+    pub(super) dirty_folders: BTreeSet<u8>,
+    /// Segment files were made since `data` was synced.
+    pub(super) data_folder_dirty: bool,
+    /// Blocks whose pages may be cached, oldest first.
+    pub(super) cached_blocks: VecDeque<(FileId, u64)>,
+    pub(super) handles: Handles<F>,
+    buffer_limit: u64,
+    /// Segment bytes that only tombstones may use, so that removal works on a full disk.
+    tombstone_reserve: u64,
+}
+
+impl<F> Central<F> {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            index: Index::new(),
+            segments: BTreeMap::new(),
+            next_segment: 1,
+            next_write_seq: 1,
+            buffers: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            next_stamp: 0,
+            tombstones: VecDeque::new(),
+            tombstones_added: 0,
+            buffered_bytes: 0,
+            queued_bytes: 0,
+            space_left: 0,
+            large: BTreeMap::new(),
+            dirty_large: BTreeSet::new(),
+            dirty_folders: BTreeSet::new(),
+            data_folder_dirty: false,
+            cached_blocks: VecDeque::new(),
+            handles: Handles::new(limits.handles_max),
+            buffer_limit: limits.buffer_bytes,
+            tombstone_reserve: limits.segment_bytes / 16,
+        }
+    }
+
+    pub(super) fn form(&self, file: FileId) -> Form {
+        if self.buffers.contains_key(&file) {
+            return Form::Buffered;
+        }
+        match self.index.get(file) {
+            Some(entry) => Form::Packed(entry),
+            None if self.large.contains_key(&file) => Form::Large,
+            None => Form::Absent,
+        }
+    }
+
+    pub(super) fn buffer(&self, file: FileId) -> Option<&Buffer> {
+        self.buffers.get(&file)
+    }
+
+    /// The newest sequences the store has of a packed file.
+    pub(super) fn packed_seqs(&self, file: FileId) -> Option<Seqs> {
+        match self.buffers.get(&file) {
+            Some(buffer) => Some(buffer.seqs),
+            None => self.index.get(file).map(|entry| entry.seqs),
+        }
+    }
+
+    pub(super) const fn take_write_seq(&mut self) -> u64 {
+        self.next_write_seq += 1;
+        self.next_write_seq - 1
+    }
+
+    /// Whether a buffer of `len` bytes may be put or grown to now.
+    pub(super) fn shortage(&self, len: u64) -> Option<Shortage> {
+        let record = RECORD_HEADER_BYTES + len.next_multiple_of(8);
+        if self.buffered_bytes > 0 && self.buffered_bytes + len + BUFFER_OVERHEAD > self.buffer_limit {
+            return Some(Shortage::Memory);
+        }
+        let need = self.queued_bytes + record + self.tombstone_reserve;
+        (need > self.space_left).then_some(Shortage::Space)
+    }
+
+    /// Whether buffers take more than half of their memory: a background flush is due.
+    pub(super) const fn wants_flush(&self) -> bool {
+        self.buffered_bytes * 2 > self.buffer_limit
+    }
+
+    /// Whether space for another half segment should be reserved ahead of need.
+    pub(super) const fn wants_space(&self) -> bool {
+        self.queued_bytes + self.tombstone_reserve * 9 > self.space_left
+    }
+
+    pub(super) const fn buffered_bytes(&self) -> u64 {
+        self.buffered_bytes
+    }
+
+    /// Sets a file's content.
+    pub(super) fn put_buffer(&mut self, file: FileId, data: Vec<u8>, seqs: Seqs, journaled: bool) {
+        let journaled = journaled | self.drop_buffer(file).is_some_and(|old| old.journaled);
+        self.enqueue(file, Buffer { data: Arc::new(data), seqs, stamp: None, journaled });
+    }
+
+    /// Changes a buffered content (given with its sequences) under a new write sequence. Whether there
+    /// was one.
+    pub(super) fn edit_buffer(
+        &mut self,
+        file: FileId,
+        truncate: u32,
+        edit: impl FnOnce(Seqs, &mut Vec<u8>),
+    ) -> bool {
+        let Some(mut buffer) = self.drop_buffer(file) else { return false };
+        edit(buffer.seqs, Arc::make_mut(&mut buffer.data));
+        buffer.seqs =
+            Seqs { truncate: buffer.seqs.truncate.max(truncate), write: self.take_write_seq() };
+        self.enqueue(file, buffer);
+        true
+    }
+
+    /// Marks a buffered content as journaled and returns it.
+    pub(super) fn journal_buffer(&mut self, file: FileId) -> Option<(Seqs, Arc<Vec<u8>>)> {
+        let buffer = self.buffers.get_mut(&file)?;
+        buffer.journaled = true;
+        Some((buffer.seqs, Arc::clone(&buffer.data)))
+    }
+
+    fn enqueue(&mut self, file: FileId, mut buffer: Buffer) {
+        self.next_stamp += 1;
+        buffer.stamp = Some(self.next_stamp);
+        self.queue.insert(self.next_stamp, file);
+        self.buffered_bytes += buffer.data.len() as u64 + BUFFER_OVERHEAD;
+        self.queued_bytes += record_bytes(buffer.data.len() as u32);
+        self.buffers.insert(file, buffer);
+    }
+
+    /// Forgets a buffered content; what a flush in flight writes of it is buried when it lands.
+    pub(super) fn drop_buffer(&mut self, file: FileId) -> Option<Buffer> {
+        let buffer = self.buffers.remove(&file)?;
+        self.buffered_bytes -= buffer.data.len() as u64 + BUFFER_OVERHEAD;
+        if let Some(stamp) = buffer.stamp {
+            self.queue.remove(&stamp);
+            self.queued_bytes -= record_bytes(buffer.data.len() as u32);
+        }
+        Some(buffer)
+    }
+
+    /// Declares a file's packed record dead, if it has one.
+    pub(super) fn bury(&mut self, file: FileId, truncate: u32) {
+        if let Some(entry) = self.index.remove(file) {
+            self.subtract_live(entry.place);
+            self.add_tombstone(file, truncate.max(entry.seqs.truncate));
+        }
+    }
+
+    fn add_tombstone(&mut self, file: FileId, truncate: u32) {
+        let seqs = Seqs { truncate, write: self.take_write_seq() };
+        self.push_tombstone(Tombstone { file, seqs });
+    }
+
+    /// Adds a tombstone with the sequences it has.
+    pub(super) fn push_tombstone(&mut self, tombstone: Tombstone) {
+        self.tombstones.push_back(tombstone);
+        self.tombstones_added += 1;
+        self.buffered_bytes += TOMBSTONE_OVERHEAD;
+        self.queued_bytes += RECORD_HEADER_BYTES;
+    }
+
+    fn subtract_live(&mut self, place: Place) {
+        if let Some(segment) = self.segments.get_mut(&place.segment) {
+            segment.live -= record_bytes(place.len);
+        }
+    }
+
+    /// Points the index at a record.
+    pub(super) fn put_entry(&mut self, entry: Entry) {
+        if let Some(segment) = self.segments.get_mut(&entry.place.segment) {
+            segment.live += record_bytes(entry.place.len);
+        }
+        if let Some(old) = self.index.put(entry) {
+            self.subtract_live(old.place);
+        }
+    }
+
+    pub(super) fn nothing_queued(&self) -> bool {
+        self.queue.is_empty() && self.tombstones.is_empty()
+    }
+
+    /// What has been queued so far, to be compared with `flushed_past`.
+    pub(super) const fn queue_mark(&self) -> (u64, u64) {
+        (self.next_stamp, self.tombstones_added)
+    }
+
+    /// Whether everything queued before the mark was taken by a flush.
+    pub(super) fn flushed_past(&self, mark: (u64, u64)) -> bool {
+        let first = self.queue.first_key_value().map_or(u64::MAX, |(stamp, _)| *stamp);
+        first > mark.0 && self.tombstones_added - self.tombstones.len() as u64 >= mark.1
+    }
+
+    /// Takes the oldest records for a flush, at most `batch` bytes of them into `room` bytes from
+    /// `offset` on. Tombstones go first: they are short and let go of space.
+    pub(super) fn take_batch(&mut self, offset: u64, room: u64, batch: u64) -> Batch {
+        let mut items = Vec::new();
+        let mut taken = 0;
+        while taken + RECORD_HEADER_BYTES <= room && taken < batch {
+            let Some(tombstone) = self.tombstones.pop_front() else { break };
+            self.buffered_bytes -= TOMBSTONE_OVERHEAD;
+            self.queued_bytes -= RECORD_HEADER_BYTES;
+            let Tombstone { file, seqs } = tombstone;
+            items.push(Item { file, seqs, body: None, offset: (offset + taken) as u32 });
+            taken += RECORD_HEADER_BYTES;
+        }
+        while taken < batch {
+            let Some((&stamp, &file)) = self.queue.first_key_value() else { break };
+            let Some(buffer) = self.buffers.get_mut(&file) else { break };
+            let bytes = record_bytes(buffer.data.len() as u32);
+            if taken + bytes > room {
+                break;
+            }
+            self.queue.remove(&stamp);
+            self.queued_bytes -= bytes;
+            buffer.stamp = None;
+            let body = Some(Arc::clone(&buffer.data));
+            items.push(Item { file, seqs: buffer.seqs, body, offset: (offset + taken) as u32 });
+            taken += bytes;
+        }
+        match items.is_empty() {
+            false => Batch::Items(items),
+            true if self.nothing_queued() => Batch::Nothing,
+            true => Batch::Full,
+        }
+    }
+
+    /// Puts back what a flush could not write for lack of space.
+    pub(super) fn untake(&mut self, items: Vec<Item>) {
+        for item in items.into_iter().rev() {
+            if item.body.is_none() {
+                self.tombstones.push_front(Tombstone { file: item.file, seqs: item.seqs });
+                self.buffered_bytes += TOMBSTONE_OVERHEAD;
+                self.queued_bytes += RECORD_HEADER_BYTES;
+            } else if self.buffers.get(&item.file).is_some_and(|b| b.stamp.is_none())
+                && let Some(buffer) = self.drop_buffer(item.file)
+            {
+                self.enqueue(item.file, buffer);
+            }
+        }
+    }
+
+    /// The items are in the segment, which now ends at `end`.
+    pub(super) fn commit(&mut self, segment: u32, end: u64, items: &[Item]) {
+        if let Some(segment) = self.segments.get_mut(&segment) {
+            segment.end = end;
+        }
+        for item in items.iter().filter(|item| item.body.is_some()) {
+            let place = Place { segment, offset: item.offset, len: item.len() };
+            match self.buffers.get(&item.file) {
+                Some(buffer) => {
+                    // A newer content keeps its buffer; the index gets what is on disk, so that a
+                    // removal knows there is something to bury.
+                    if buffer.seqs == item.seqs {
+                        self.drop_buffer(item.file);
+                    }
+                    self.put_entry(Entry { file: item.file, seqs: item.seqs, place });
+                }
+                // Removed, cut to nothing or grown to blocks while the write was in flight.
+                None => self.add_tombstone(item.file, item.seqs.truncate),
+            }
+        }
+    }
+
+    /// Registers a new segment before its file is made: the state file must never tell of a higher
+    /// `next_segment` without listing it.
+    pub(super) fn new_segment(&mut self) -> u32 {
+        let id = self.next_segment;
+        self.next_segment += 1;
+        let end = SEGMENT_HEADER_BYTES;
+        self.segments.insert(id, Segment { end, ..Segment::default() });
+        id
+    }
+
+    /// Number of small files whose content is in a buffer.
+    pub(super) fn buffers(&self) -> impl Iterator<Item = (FileId, &Buffer)> {
+        self.buffers.iter().map(|(file, buffer)| (*file, buffer))
+    }
+}

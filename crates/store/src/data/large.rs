@@ -1,0 +1,551 @@
+//! Operations on files in block form, and the way there.
+//!
+//! The caller holds the file's lock. Absent: syncing (`sync`).
+
+use super::blocks::{
+    BLOCK_HEADER_BYTES, BlockHeader, HEADER_USED, block_name, decode_header, encode_header, folder_name,
+    folder_of,
+};
+use super::central::{Block, Central, Form};
+use super::handles::HandleKey;
+use super::locks::hold;
+use super::{DataFiles, damaged};
+use crate::disk::{Disk, DiskFile};
+use proto::FileId;
+use proto::storeio::{Cut, StoreError};
+use std::sync::Arc;
+
+/// Blocks that stay cached behind a sequential writer of a file too large for the cache.
+const CACHED_BEHIND: u64 = 8;
+
+/// The part of a file range that lies in one block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) block: u64,
+    /// Offset in the block's data.
+    pub(super) at: u64,
+    pub(super) len: u64,
+}
+
+/// A block that exists, ready for use.
+pub(super) struct OpenBlock<F> {
+    pub(super) file: Arc<F>,
+    /// Bytes of data that count.
+    pub(super) len: u64,
+}
+
+fn update<F>(central: &mut Central<F>, file: FileId, block: u64, change: impl FnOnce(&mut Block)) {
+    if let Some(block) = central.large.get_mut(&file).and_then(|large| large.blocks.get_mut(&block)) {
+        change(block);
+    }
+}
+
+impl<D: Disk> DataFiles<D> {
+    /// Splits a range at block boundaries.
+    pub(super) fn pieces(&self, offset: u64, len: u64) -> impl Iterator<Item = Piece> + use<D> {
+        let (size, end) = (self.limits.block_bytes, offset + len);
+        let mut next = offset;
+        std::iter::from_fn(move || {
+            let (block, at) = (next / size, next % size);
+            let len = (size - at).min(end - next);
+            next += len;
+            (len > 0).then_some(Piece { block, at, len })
+        })
+    }
+
+    /// Bytes of a block that a cut leaves.
+    fn kept(&self, block: u64, cut: Cut) -> u64 {
+        cut.size.saturating_sub(block.saturating_mul(self.limits.block_bytes)).min(self.limits.block_bytes)
+    }
+
+    fn block(&self, file: FileId, block: u64) -> Option<Block> {
+        hold(&self.central).large.get(&file)?.blocks.get(&block).copied()
+    }
+
+    fn block_file(&self, file: FileId, block: u64) -> Result<Arc<D::File>, StoreError> {
+        let key = HandleKey::Block(file, block);
+        if let Some(open) = hold(&self.central).handles.get(key) {
+            return Ok(open);
+        }
+        let name = block_name(file, block);
+        let Some(open) = self.disk.open(&name)? else { return Err(damaged(&name, 0, "block is missing")) };
+        let open = Arc::new(open);
+        self.keep_handle(key, Arc::clone(&open));
+        Ok(open)
+    }
+
+    fn keep_handle(&self, key: HandleKey, file: Arc<D::File>) {
+        // Closed here, after the lock is released.
+        let evicted = hold(&self.central).handles.put(key, file);
+        drop(evicted);
+    }
+
+    /// Opens a block and makes sure that its header was read; `None` when there is none or it is blank.
+    fn open_block(&self, file: FileId, block: u64) -> Result<Option<(Arc<D::File>, u32, u64)>, StoreError> {
+        let Some(state) = self.block(file, block) else { return Ok(None) };
+        let open = self.block_file(file, block)?;
+        if let Some(seq) = state.seq {
+            return Ok(Some((open, seq, state.len)));
+        }
+        let mut header = [0; HEADER_USED];
+        let count = open.read_at(&mut header, 0)?;
+        match decode_header(&header[..count], file, block) {
+            BlockHeader::Blank => Ok(None),
+            BlockHeader::Wrong => Err(damaged(&block_name(file, block), 0, "checksum mismatch")),
+            BlockHeader::Valid { truncate_seq } => {
+                let len = open.size()?.saturating_sub(BLOCK_HEADER_BYTES);
+                update(&mut hold(&self.central), file, block, |state| {
+                    (state.seq, state.len) = (Some(truncate_seq), len);
+                });
+                Ok(Some((open, truncate_seq, len)))
+            }
+        }
+    }
+
+    /// A block for reading under a cut; `None` reads as zeros.
+    pub(super) fn readable_block(
+        &self,
+        file: FileId,
+        block: u64,
+        cut: Cut,
+    ) -> Result<Option<OpenBlock<D::File>>, StoreError> {
+        let Some((open, seq, len)) = self.open_block(file, block)? else { return Ok(None) };
+        let len = if seq < cut.seq { len.min(self.kept(block, cut)) } else { len };
+        Ok(Some(OpenBlock { file: open, len }))
+    }
+
+    /// A block for writing: made if absent, cut if it has not seen the cut.
+    pub(super) fn writable_block(
+        &self,
+        file: FileId,
+        block: u64,
+        cut: Cut,
+    ) -> Result<OpenBlock<D::File>, StoreError> {
+        let open = match self.open_block(file, block)? {
+            None => return self.create_block(file, block, cut.seq),
+            Some((open, seq, len)) if seq < cut.seq => {
+                let len = self.cut_block(file, block, cut, &open, len)?;
+                OpenBlock { file: open, len }
+            }
+            Some((open, _, len)) => OpenBlock { file: open, len },
+        };
+        self.mark_dirty(file, block);
+        Ok(open)
+    }
+
+    fn mark_dirty(&self, file: FileId, block: u64) {
+        let mut central = hold(&self.central);
+        central.dirty_large.insert(file);
+        update(&mut central, file, block, |state| state.dirty = true);
+    }
+
+    /// Drops what the cut drops of one block; returns the bytes left.
+    fn cut_block(
+        &self,
+        file: FileId,
+        block: u64,
+        cut: Cut,
+        open: &D::File,
+        len: u64,
+    ) -> Result<u64, StoreError> {
+        let kept = self.kept(block, cut);
+        if kept < len {
+            open.set_len(BLOCK_HEADER_BYTES + kept).map_err(|error| self.poison(error))?;
+        }
+        let mut central = hold(&self.central);
+        central.dirty_large.insert(file);
+        update(&mut central, file, block, |state| {
+            state.seq = Some(cut.seq);
+            state.len = len.min(kept);
+            // A cut behind the block changes nothing in it, so forgetting it does no harm.
+            if kept < self.limits.block_bytes {
+                (state.dirty, state.header_stale) = (true, true);
+            }
+        });
+        Ok(len.min(kept))
+    }
+
+    fn create_block(&self, file: FileId, block: u64, seq: u32) -> Result<OpenBlock<D::File>, StoreError> {
+        let name = block_name(file, block);
+        let open = self.disk.create(&name)?;
+        let made = (|| {
+            // A blank one: left by a crash before it was synced.
+            if open.size()? > 0 {
+                open.set_len(0)?;
+            }
+            open.write_at(&encode_header(file, block, seq), 0)
+        })();
+        let open = Arc::new(open);
+        let mut central = hold(&self.central);
+        match made {
+            Ok(()) => {
+                let large = central.large.entry(file).or_default();
+                large.folder_dirty = true;
+                let fresh = Block { seq: Some(seq), len: 0, dirty: true, header_stale: false };
+                large.blocks.insert(block, fresh);
+                central.dirty_large.insert(file);
+                central.dirty_folders.insert(folder_of(file));
+                drop(central);
+                self.keep_handle(HandleKey::Block(file, block), Arc::clone(&open));
+                Ok(OpenBlock { file: open, len: 0 })
+            }
+            Err(error) => {
+                drop(central);
+                self.forget_block(file, block)?;
+                Err(if error == StoreError::NoSpace { error } else { self.poison(error) })
+            }
+        }
+    }
+
+    /// Unlinks a block file and forgets it.
+    fn forget_block(&self, file: FileId, block: u64) -> Result<(), StoreError> {
+        let mut central = hold(&self.central);
+        let handle = central.handles.remove(HandleKey::Block(file, block));
+        central.dirty_folders.insert(folder_of(file));
+        let mut empty = false;
+        if let Some(large) = central.large.get_mut(&file) {
+            large.blocks.remove(&block);
+            large.folder_dirty = true;
+            empty = large.blocks.is_empty();
+        }
+        if empty {
+            central.large.remove(&file);
+            central.dirty_large.remove(&file);
+        } else if central.large.contains_key(&file) {
+            central.dirty_large.insert(file);
+        }
+        drop(central);
+        drop(handle);
+        self.disk.remove(&block_name(file, block)).map_err(|error| self.poison(error))
+    }
+
+    /// Unlinks the blocks that `which` chooses.
+    pub(super) fn unlink_blocks(&self, file: FileId, which: impl Fn(u64) -> bool) -> Result<(), StoreError> {
+        let blocks: Vec<u64> = match hold(&self.central).large.get(&file) {
+            Some(large) => large.blocks.keys().copied().filter(|block| which(*block)).collect(),
+            None => return Ok(()),
+        };
+        blocks.into_iter().try_for_each(|block| self.forget_block(file, block))
+    }
+
+    /// Whether some block has seen truncation `seq` or a later one.
+    pub(super) fn has_blocks_since(&self, file: FileId, seq: u32) -> Result<bool, StoreError> {
+        let blocks: Vec<u64> = match hold(&self.central).large.get(&file) {
+            Some(large) => large.blocks.keys().copied().collect(),
+            None => return Ok(false),
+        };
+        for block in blocks {
+            if self.open_block(file, block)?.is_some_and(|(_, block_seq, _)| block_seq >= seq) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    pub(super) fn read_large(
+        &self,
+        file: FileId,
+        cut: Cut,
+        offset: u64,
+        out: &mut [u8],
+    ) -> Result<(), StoreError> {
+        let mut rest = out;
+        for piece in self.pieces(offset, rest.len() as u64) {
+            let (part, tail) = std::mem::take(&mut rest).split_at_mut(piece.len as usize);
+            rest = tail;
+            let mut done = 0;
+            if let Some(block) = self.readable_block(file, piece.block, cut)? {
+                let want = block.len.saturating_sub(piece.at).min(piece.len) as usize;
+                if want > 0 {
+                    done = block.file.read_at(&mut part[..want], BLOCK_HEADER_BYTES + piece.at)?;
+                    self.cool_read(file, piece, &block.file);
+                }
+            }
+            part[done..].fill(0);
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_large(
+        &self,
+        file: FileId,
+        cut: Cut,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u64, StoreError> {
+        let mut done = 0;
+        for piece in self.pieces(offset, bytes.len() as u64) {
+            let part = &bytes[done as usize..(done + piece.len) as usize];
+            match self.write_piece(file, cut, piece, part) {
+                Ok(()) => done += piece.len,
+                Err(StoreError::NoSpace) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_piece(&self, file: FileId, cut: Cut, piece: Piece, bytes: &[u8]) -> Result<(), StoreError> {
+        let existed = self.block(file, piece.block).is_some();
+        let block = self.writable_block(file, piece.block, cut)?;
+        match block.file.write_at(bytes, BLOCK_HEADER_BYTES + piece.at) {
+            Ok(()) => {
+                update(&mut hold(&self.central), file, piece.block, |state| {
+                    state.len = state.len.max(piece.at + piece.len);
+                });
+                self.cool_written(file, piece, &block.file);
+                Ok(())
+            }
+            Err(StoreError::NoSpace) => {
+                // What was written past the old end must not appear when the file is extended.
+                if existed {
+                    let len = BLOCK_HEADER_BYTES + block.len;
+                    block.file.set_len(len).map_err(|error| self.poison(error))?;
+                } else {
+                    self.forget_block(file, piece.block)?;
+                }
+                Err(StoreError::NoSpace)
+            }
+            Err(error) => Err(self.poison(error)),
+        }
+    }
+
+    pub(super) fn truncate_large(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
+        let first = cut.size / self.limits.block_bytes;
+        let blocks: Vec<u64> = match hold(&self.central).large.get(&file) {
+            Some(large) => large.blocks.range(first..).map(|(block, _)| *block).collect(),
+            None => return Ok(()),
+        };
+        for block in blocks {
+            match self.open_block(file, block)? {
+                Some((_, seq, _)) if seq >= cut.seq => {}
+                Some((open, _, len)) if self.kept(block, cut) > 0 => {
+                    self.cut_block(file, block, cut, &open, len)?;
+                }
+                _ => self.forget_block(file, block)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn zero_large(
+        &self,
+        file: FileId,
+        cut: Cut,
+        offset: u64,
+        len: u64,
+        punch: bool,
+    ) -> Result<(), StoreError> {
+        let whole = Piece { block: 0, at: 0, len: self.limits.block_bytes };
+        let blocks: Vec<u64> = {
+            let central = hold(&self.central);
+            let (first, end) = (offset / whole.len, (offset + len).div_ceil(whole.len));
+            let Some(large) = central.large.get(&file) else { return Ok(()) };
+            if first >= end { Vec::new() } else { large.blocks.range(first..end).map(|(b, _)| *b).collect() }
+        };
+        for block in blocks {
+            let start = block * whole.len;
+            let from = offset.max(start) - start;
+            let to = (offset + len).min(start + whole.len) - start;
+            if punch && to - from == whole.len {
+                self.forget_block(file, block)?;
+                continue;
+            }
+            let open = self.writable_block(file, block, cut)?;
+            if from < open.len {
+                let count = to.min(open.len) - from;
+                let punched = open.file.punch(BLOCK_HEADER_BYTES + from, count);
+                punched.map_err(|error| self.poison(error))?;
+            }
+            if !punch {
+                open.file.allocate(BLOCK_HEADER_BYTES + from, to - from)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn allocate_large(
+        &self,
+        file: FileId,
+        cut: Cut,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), StoreError> {
+        for piece in self.pieces(offset, len) {
+            let existed = self.block(file, piece.block).is_some();
+            let open = self.writable_block(file, piece.block, cut)?;
+            if let Err(error) = open.file.allocate(BLOCK_HEADER_BYTES + piece.at, piece.len) {
+                if !existed {
+                    self.forget_block(file, piece.block)?;
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The first data or hole at or after `offset`; `None` when there is none in the blocks.
+    pub(super) fn seek_large(
+        &self,
+        file: FileId,
+        cut: Cut,
+        offset: u64,
+        size: u64,
+        hole: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        let bytes = self.limits.block_bytes;
+        let mut at = offset;
+        while at < size {
+            let block = at / bytes;
+            let next = {
+                let central = hold(&self.central);
+                let Some(large) = central.large.get(&file) else { return Ok(hole.then_some(at)) };
+                large.blocks.range(block..).next().map(|(block, _)| *block)
+            };
+            match next {
+                None => return Ok(hole.then_some(at)),
+                Some(next) if next > block && hole => return Ok(Some(at)),
+                Some(next) => at = at.max(next * bytes),
+            }
+            let block = at / bytes;
+            if let Some(found) = self.seek_block(file, cut, block, at % bytes, hole)? {
+                return Ok(Some(block * bytes + found));
+            }
+            at = (block + 1) * bytes;
+        }
+        Ok(None)
+    }
+
+    fn seek_block(
+        &self,
+        file: FileId,
+        cut: Cut,
+        block: u64,
+        at: u64,
+        hole: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        let open = self.readable_block(file, block, cut)?;
+        let Some(open) = open.filter(|open| at < open.len) else { return Ok(hole.then_some(at)) };
+        let found = open.file.seek(BLOCK_HEADER_BYTES + at, hole)?;
+        let found = found.map(|found| found.saturating_sub(BLOCK_HEADER_BYTES).max(at));
+        let inside = found.filter(|found| *found < open.len);
+        // The end of the block's data is a hole, unless the block is full: the next one decides.
+        let tail = (hole && open.len < self.limits.block_bytes).then_some(open.len);
+        Ok(inside.or(tail))
+    }
+
+    /// Turns a file that is not in block form into one that is: its content becomes block 0.
+    ///
+    /// A content that may be durable (in a segment or in the journal) must not be lost to a crash, so
+    /// block 0 appears under its name only when it is synced, and the record is buried after that:
+    /// 1. crash before the rename: the record is there, the block is a `.tmp` that is removed;
+    /// 2. crash after it: both may be there, the block has an equal or higher truncation and wins.
+    pub(super) fn grow_to_blocks(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
+        let durable = {
+            let central = hold(&self.central);
+            match central.form(file) {
+                Form::Large | Form::Absent => return Ok(()),
+                Form::Packed(_) => true,
+                Form::Buffered => {
+                    central.index.get(file).is_some()
+                        || central.buffer(file).is_some_and(|buffer| buffer.journaled)
+                }
+            }
+        };
+        let content = self.small_content(file, cut)?;
+        let held = hold(&self.central).packed_seqs(file).map_or(0, |seqs| seqs.truncate);
+        let seq = held.max(cut.seq);
+        // A flush may have put the buffer into a segment since; then it is unsynced, and losing block 0
+        // leaves an older content of the same file.
+        if durable {
+            self.create_durable_block(file, seq, &content)?;
+        } else if !content.is_empty() {
+            let open = self.create_block(file, 0, seq)?;
+            match open.file.write_at(&content, BLOCK_HEADER_BYTES) {
+                Ok(()) => {}
+                Err(StoreError::NoSpace) => {
+                    self.forget_block(file, 0)?;
+                    return Err(StoreError::NoSpace);
+                }
+                Err(error) => return Err(self.poison(error)),
+            }
+            let len = content.len() as u64;
+            update(&mut hold(&self.central), file, 0, |state| state.len = len);
+        }
+        self.bury_packed(file, seq);
+        Ok(())
+    }
+
+    fn create_durable_block(&self, file: FileId, seq: u32, content: &[u8]) -> Result<(), StoreError> {
+        let name = block_name(file, 0);
+        let temporary = format!("{name}.tmp");
+        let made = (|| {
+            let open = self.disk.create(&temporary)?;
+            open.set_len(0)?;
+            open.write_at(&encode_header(file, 0, seq), 0)?;
+            open.write_at(content, BLOCK_HEADER_BYTES)?;
+            Ok(open)
+        })();
+        let open = match made {
+            Ok(open) => open,
+            Err(StoreError::NoSpace) => {
+                self.disk.remove(&temporary)?;
+                return Err(StoreError::NoSpace);
+            }
+            Err(error) => return Err(self.poison(error)),
+        };
+        let folder = folder_name(folder_of(file));
+        let placed = open
+            .sync_data()
+            .and_then(|()| self.disk.rename(&temporary, &name))
+            .and_then(|()| self.disk.sync_folder(&folder));
+        placed.map_err(|error| self.poison(error))?;
+        let state = Block { seq: Some(seq), len: content.len() as u64, dirty: false, header_stale: false };
+        hold(&self.central).large.entry(file).or_default().blocks.insert(0, state);
+        Ok(())
+    }
+
+    fn is_too_large_to_cache(&self, file: FileId) -> bool {
+        let blocks = hold(&self.central).large.get(&file).map_or(0, |large| large.blocks.len() as u64);
+        blocks.saturating_mul(self.limits.block_bytes) > self.limits.data_cache_max_filesize
+    }
+
+    fn cool_read(&self, file: FileId, piece: Piece, open: &D::File) {
+        if self.is_too_large_to_cache(file) {
+            open.drop_cache(BLOCK_HEADER_BYTES + piece.at, piece.len);
+        } else {
+            self.cool_oldest(file, piece.block);
+        }
+    }
+
+    fn cool_written(&self, file: FileId, piece: Piece, _open: &D::File) {
+        if piece.at + piece.len < self.limits.block_bytes || !self.is_too_large_to_cache(file) {
+            self.cool_oldest(file, piece.block);
+            return;
+        }
+        // Pages just written are dirty and cannot be dropped; those some blocks back are written.
+        let Some(behind) = piece.block.checked_sub(CACHED_BEHIND) else { return };
+        let open = hold(&self.central).handles.get(HandleKey::Block(file, behind));
+        if let Some(open) = open {
+            open.drop_cache(0, BLOCK_HEADER_BYTES + self.limits.block_bytes);
+        }
+    }
+
+    /// Notes that a block is cached, and drops the one longest there when there are too many.
+    fn cool_oldest(&self, file: FileId, block: u64) {
+        let mut central = hold(&self.central);
+        if central.cached_blocks.back() == Some(&(file, block)) {
+            return;
+        }
+        central.cached_blocks.push_back((file, block));
+        if central.cached_blocks.len() as u64 * self.limits.block_bytes <= self.limits.data_cache_limit {
+            return;
+        }
+        let Some((file, block)) = central.cached_blocks.pop_front() else { return };
+        let open = central.handles.get(HandleKey::Block(file, block));
+        drop(central);
+        if let Some(open) = open {
+            open.drop_cache(0, BLOCK_HEADER_BYTES + self.limits.block_bytes);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! One operation per file at a time. Locks are by file, not by hash: a slow operation on one file
+//! never holds up a quick one on another.
+//!
+//! Absent: order among waiters; a driver that wants an order starts operations of one file in it.
+
+use proto::FileId;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+const SHARDS: usize = 64;
+
+/// Locks a mutex; a panic of another holder is that holder's report, its state stays checked by its
+/// own invariants.
+pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    busy: Mutex<Vec<FileId>>,
+    freed: Condvar,
+}
+
+/// The files that some operation is working on.
+#[derive(Debug)]
+pub(super) struct FileLocks {
+    shards: Vec<Shard>,
+}
+
+/// The right to work on one file.
+#[derive(Debug)]
+pub(super) struct FileGuard<'a> {
+    shard: &'a Shard,
+    file: FileId,
+}
+
+impl FileLocks {
+    pub(super) fn new() -> Self {
+        Self { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+    }
+
+    fn shard(&self, file: FileId) -> &Shard {
+        &self.shards[(stdx::hash::mix64(file.ino.0) % SHARDS as u64) as usize]
+    }
+
+    /// Waits until no other operation works on the file.
+    pub(super) fn lock(&self, file: FileId) -> FileGuard<'_> {
+        let shard = self.shard(file);
+        let mut busy = hold(&shard.busy);
+        while busy.contains(&file) {
+            busy = shard.freed.wait(busy).unwrap_or_else(PoisonError::into_inner);
+        }
+        busy.push(file);
+        FileGuard { shard, file }
+    }
+
+    /// Locks two files in one global order; one guard when they are the same.
+    pub(super) fn lock_two(&self, a: FileId, b: FileId) -> (FileGuard<'_>, Option<FileGuard<'_>>) {
+        let first = self.lock(a.min(b));
+        let second = (a != b).then(|| self.lock(a.max(b)));
+        (first, second)
+    }
+
+    pub(super) fn is_busy(&self, file: FileId) -> bool {
+        hold(&self.shard(file).busy).contains(&file)
+    }
+}
+
+impl Drop for FileGuard<'_> {
+    fn drop(&mut self) {
+        let mut busy = hold(&self.shard.busy);
+        if let Some(at) = busy.iter().position(|file| *file == self.file) {
+            busy.swap_remove(at);
+        }
+        drop(busy);
+        self.shard.freed.notify_all();
+    }
+}

@@ -1,0 +1,377 @@
+//! File data on the `Disk` seam: small files packed into append-only segments behind a write-back
+//! buffer, larger ones as block files. Executes every `DataOp`.
+//!
+//! `run` may block and may be called from any thread. Operations of one file exclude each other but
+//! are not ordered: a driver that has one under way or waiting must not start a later one before it.
+//!
+//! Absent: threads and clocks (the driver calls `background_step`), inodes and sizes (the rank's),
+//! retries after a failed write or sync (the store is poisoned until reopened).
+
+mod blocks;
+mod central;
+mod checkpoint;
+mod compact;
+mod copy;
+mod handles;
+mod index;
+mod large;
+mod limits;
+mod locks;
+mod record;
+mod recover;
+mod segments;
+mod small;
+mod state;
+mod sync;
+mod verify;
+
+#[cfg(test)]
+mod tests;
+
+pub use compact::Compacted;
+pub use limits::{Limits, SMALL_FILE_BYTES_MAX};
+pub use recover::Damage;
+pub use verify::{DataStats, ObjectInfo, Verified};
+
+use crate::disk::Disk;
+use central::{Central, Form};
+use checkpoint::Checkpointer;
+use compact::Compactor;
+use locks::{FileLocks, hold};
+use proto::FileId;
+use proto::storeio::{Cut, DataDone, DataOp, IoError, Payload, StoreError};
+use segments::Appender;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const EINVAL: i32 = 22;
+const EFBIG: i32 = 27;
+
+/// The data store of one file system. Locks are taken in the order of the fields below; a file's lock
+/// comes between `compactor` and `appender`.
+pub struct DataFiles<D: Disk> {
+    disk: D,
+    small_file_bytes: u32,
+    limits: Limits,
+    poisoned: AtomicBool,
+    checkpointer: Mutex<Checkpointer>,
+    compactor: Mutex<Compactor<D::File>>,
+    locks: FileLocks,
+    appender: Mutex<Appender<D::File>>,
+    central: Mutex<Central<D::File>>,
+}
+
+impl<D: Disk> DataFiles<D> {
+    /// Opens the store, making it where the disk has none. Files of at most `small_file_bytes` (at most
+    /// 64 KiB) are packed.
+    ///
+    /// # Errors
+    /// `Damaged` names the first synced record that is missing or wrong; `Io`, `NoSpace`.
+    pub fn open(disk: D, small_file_bytes: u32, limits: Limits) -> Result<Self, StoreError> {
+        let (store, damages) = Self::open_damaged(disk, small_file_bytes, limits)?;
+        match damages.into_iter().next() {
+            None => Ok(store),
+            Some(damage) => Err(damage.into()),
+        }
+    }
+
+    /// Opens the store although records are damaged: for repair. Damaged records are left out; where
+    /// the index is damaged it is rebuilt from the segments.
+    ///
+    /// # Errors
+    /// `Io`, `NoSpace`; `Damaged` when `data/state` itself cannot be read.
+    pub fn open_damaged(
+        disk: D,
+        small_file_bytes: u32,
+        limits: Limits,
+    ) -> Result<(Self, Vec<Damage>), StoreError> {
+        let small_file_bytes = small_file_bytes.min(SMALL_FILE_BYTES_MAX);
+        let limits = limits.checked(small_file_bytes);
+        let recovered = recover::recover(&disk, &limits)?;
+        let store = Self {
+            disk,
+            small_file_bytes,
+            limits,
+            poisoned: AtomicBool::new(false),
+            checkpointer: Mutex::new(recovered.checkpointer),
+            compactor: Mutex::new(Compactor::new()),
+            locks: FileLocks::new(),
+            appender: Mutex::new(Appender::new()),
+            central: Mutex::new(recovered.central),
+        };
+        let mut damages = recovered.damages;
+        store.settle_forms(&mut damages)?;
+        Ok((store, damages))
+    }
+
+    /// The disk.
+    pub const fn disk(&self) -> &D {
+        &self.disk
+    }
+
+    /// Whether a write or sync failed: everything that changes data is refused until reopened.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// Executes one operation, blocking.
+    ///
+    /// # Errors
+    /// `NoSpace` (nothing changed), `Damaged`, `Io`, `Poisoned`. `Io` with EINVAL for a payload held by
+    /// the driver: that goes to `write`.
+    pub fn run(&self, op: &DataOp) -> Result<DataDone, StoreError> {
+        match *op {
+            DataOp::Read { file, cut, offset, len } => {
+                let mut bytes = vec![0; len as usize];
+                self.read_into(file, cut, offset, &mut bytes)?;
+                return Ok(DataDone::Bytes(bytes));
+            }
+            DataOp::Seek { file, cut, offset, size, hole } => {
+                return Ok(DataDone::Offset(self.seek(file, cut, offset, size, hole)?));
+            }
+            DataOp::StatFs => return Ok(DataDone::Space(self.disk.space()?)),
+            _ => {}
+        }
+        self.check_poison()?;
+        match op {
+            DataOp::Write { file, cut, offset, data: Payload::Owned(bytes) } => {
+                Ok(DataDone::Count(self.write(*file, *cut, *offset, bytes)?))
+            }
+            DataOp::Write { .. } => Err(io_error("external payload", EINVAL)),
+            DataOp::Truncate { file, cut } => self.truncate(*file, *cut).map(|()| DataDone::Done),
+            DataOp::Zero { file, cut, offset, len, punch } => {
+                self.zero(*file, *cut, *offset, *len, *punch)?;
+                Ok(DataDone::Count(*len))
+            }
+            DataOp::Allocate { file, cut, offset, len } => {
+                self.allocate(*file, *cut, *offset, *len).map(|()| DataDone::Done)
+            }
+            DataOp::Copy { source, source_cut, source_offset, target, target_cut, target_offset, len } => {
+                let from = copy::Side { file: *source, cut: *source_cut, offset: *source_offset };
+                let to = copy::Side { file: *target, cut: *target_cut, offset: *target_offset };
+                Ok(DataDone::Count(self.copy(from, to, *len)?))
+            }
+            DataOp::Sync { file } => self.sync_file(*file),
+            DataOp::SyncAll => self.sync_all().map(|()| DataDone::Done),
+            DataOp::Redo { file, truncate_seq, write_seq, data } => {
+                self.redo(*file, *truncate_seq, *write_seq, data).map(|()| DataDone::Done)
+            }
+            DataOp::Remove { file } => self.remove(*file).map(|()| DataDone::Done),
+            DataOp::Read { .. } | DataOp::Seek { .. } | DataOp::StatFs => {
+                Err(io_error("answered above", EINVAL))
+            }
+        }
+    }
+
+    /// Writes `bytes`; the count is short only when a full disk ended a longer write.
+    ///
+    /// # Errors
+    /// As `run`.
+    pub fn write(&self, file: FileId, cut: Cut, offset: u64, bytes: &[u8]) -> Result<u64, StoreError> {
+        self.check_poison()?;
+        let _guard = self.locks.lock(file);
+        self.write_locked(file, cut, offset, bytes)
+    }
+
+    fn write_locked(&self, file: FileId, cut: Cut, offset: u64, bytes: &[u8]) -> Result<u64, StoreError> {
+        let end = end_of(offset, bytes.len() as u64)?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let is_large = matches!(hold(&self.central).form(file), Form::Large);
+        if !is_large && end <= u64::from(self.small_file_bytes) {
+            self.write_small(file, cut, offset as usize, bytes)?;
+            return Ok(bytes.len() as u64);
+        }
+        if !is_large {
+            self.grow_to_blocks(file, cut)?;
+        }
+        self.write_large(file, cut, offset, bytes)
+    }
+
+    /// Fills `out` with the file's bytes from `offset` on, zeros where never written.
+    ///
+    /// # Errors
+    /// As `run`.
+    pub fn read_into(&self, file: FileId, cut: Cut, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        let _guard = self.locks.lock(file);
+        self.read_locked(file, cut, offset, out)
+    }
+
+    fn read_locked(&self, file: FileId, cut: Cut, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        end_of(offset, out.len() as u64)?;
+        if matches!(hold(&self.central).form(file), Form::Large) {
+            return self.read_large(file, cut, offset, out);
+        }
+        let content = self.small_content(file, cut)?;
+        let from = usize::try_from(offset).map_or(content.len(), |from| from.min(content.len()));
+        let count = (content.len() - from).min(out.len());
+        out[..count].copy_from_slice(&content[from..from + count]);
+        out[count..].fill(0);
+        Ok(())
+    }
+
+    fn truncate(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
+        let _guard = self.locks.lock(file);
+        match hold(&self.central).form(file) {
+            Form::Large => {}
+            _ => return self.truncate_small(file, cut),
+        }
+        self.truncate_large(file, cut)
+    }
+
+    fn zero(&self, file: FileId, cut: Cut, offset: u64, len: u64, punch: bool) -> Result<(), StoreError> {
+        let _guard = self.locks.lock(file);
+        self.zero_locked(file, cut, offset, len, punch)
+    }
+
+    fn zero_locked(
+        &self,
+        file: FileId,
+        cut: Cut,
+        offset: u64,
+        len: u64,
+        punch: bool,
+    ) -> Result<(), StoreError> {
+        end_of(offset, len)?;
+        match hold(&self.central).form(file) {
+            Form::Large => {}
+            _ => return self.zero_small(file, cut, offset, len),
+        }
+        self.zero_large(file, cut, offset, len, punch)
+    }
+
+    fn allocate(&self, file: FileId, cut: Cut, offset: u64, len: u64) -> Result<(), StoreError> {
+        let _guard = self.locks.lock(file);
+        end_of(offset, len)?;
+        // A packed file cannot reserve: its next version goes elsewhere.
+        if !matches!(hold(&self.central).form(file), Form::Large) {
+            self.grow_to_blocks(file, cut)?;
+        }
+        self.allocate_large(file, cut, offset, len)
+    }
+
+    fn seek(
+        &self,
+        file: FileId,
+        cut: Cut,
+        offset: u64,
+        size: u64,
+        hole: bool,
+    ) -> Result<Option<u64>, StoreError> {
+        if offset >= size {
+            return Ok(None);
+        }
+        let _guard = self.locks.lock(file);
+        let found = match hold(&self.central).form(file) {
+            Form::Large => None,
+            _ => Some(()),
+        };
+        let found = match found {
+            None => self.seek_large(file, cut, offset, size, hole)?,
+            Some(()) => small::seek(&self.small_content(file, cut)?, offset, hole),
+        };
+        Ok(match found {
+            Some(at) if at < size => Some(at),
+            // The end of a file is a hole.
+            _ => hole.then_some(size),
+        })
+    }
+
+    fn remove(&self, file: FileId) -> Result<(), StoreError> {
+        let _guard = self.locks.lock(file);
+        {
+            let mut central = hold(&self.central);
+            central.drop_buffer(file);
+            central.bury(file, 0);
+            if !central.large.contains_key(&file) {
+                return Ok(());
+            }
+        }
+        self.unlink_blocks(file, |_| true)
+    }
+
+    /// Work that need not be done while somebody waits: flushing buffers, reserving segments,
+    /// checkpointing the index, compaction of at most about `budget_bytes`. Call it from a worker of
+    /// its own, again at once while it answers `true`, else after a while.
+    ///
+    /// # Errors
+    /// As `run`; `NoSpace` only means that nothing could be done now.
+    pub fn background_step(&self, budget_bytes: u64) -> Result<bool, StoreError> {
+        self.check_poison()?;
+        let flushed = self.flush_ahead()?;
+        let compacted = self.compact_step(budget_bytes)?;
+        Ok(flushed || compacted.more)
+    }
+
+    /// Whether `run` will only touch memory. True answers hold until another operation runs.
+    pub fn is_quick(&self, op: &DataOp) -> bool {
+        let file = match *op {
+            DataOp::Write { file, .. }
+            | DataOp::Read { file, .. }
+            | DataOp::Truncate { file, .. }
+            | DataOp::Zero { file, .. }
+            | DataOp::Seek { file, .. }
+            | DataOp::Sync { file }
+            | DataOp::Redo { file, .. }
+            | DataOp::Remove { file } => file,
+            DataOp::Allocate { .. } | DataOp::Copy { .. } | DataOp::SyncAll | DataOp::StatFs => return false,
+        };
+        if self.locks.is_busy(file) {
+            return false;
+        }
+        let central = hold(&self.central);
+        let form = central.form(file);
+        let in_memory = matches!(form, Form::Absent | Form::Buffered);
+        let small = u64::from(self.small_file_bytes);
+        match op {
+            DataOp::Write { offset, data, cut, .. } => {
+                let Some(end) = offset.checked_add(data.len()) else { return false };
+                let replaces = match form {
+                    Form::Packed(entry) => *offset == 0 && end >= small::cut_len(&entry, *cut),
+                    Form::Absent | Form::Buffered => true,
+                    Form::Large => false,
+                };
+                let held = central.buffer(file).map_or(0, |buffer| buffer.data.len() as u64);
+                end <= small && replaces && central.shortage(end.max(held)).is_none()
+            }
+            DataOp::Read { .. } | DataOp::Seek { .. } => in_memory,
+            DataOp::Zero { .. } => form == Form::Absent,
+            DataOp::Truncate { cut, .. } => match form {
+                Form::Large => false,
+                Form::Absent | Form::Buffered => true,
+                Form::Packed(entry) => cut.size == 0 || cut.size >= u64::from(entry.place.len),
+            },
+            DataOp::Sync { .. } => in_memory,
+            DataOp::Redo { data, .. } => in_memory && central.shortage(data.len() as u64).is_none(),
+            DataOp::Remove { .. } => form != Form::Large && !central.wants_flush(),
+            DataOp::Allocate { .. } | DataOp::Copy { .. } | DataOp::SyncAll | DataOp::StatFs => false,
+        }
+    }
+
+    fn check_poison(&self) -> Result<(), StoreError> {
+        if self.is_poisoned() { Err(StoreError::Poisoned) } else { Ok(()) }
+    }
+
+    /// A write or sync failed: what the disk holds is unknown from here on.
+    fn poison(&self, error: StoreError) -> StoreError {
+        self.poisoned.store(true, Ordering::Release);
+        error
+    }
+}
+
+/// The end of a range; beyond what a file may have it is EFBIG.
+fn end_of(offset: u64, len: u64) -> Result<u64, StoreError> {
+    match offset.checked_add(len) {
+        Some(end) if i64::try_from(end).is_ok() => Ok(end),
+        _ => Err(io_error("range", EFBIG)),
+    }
+}
+
+fn io_error(at: &str, errno: i32) -> StoreError {
+    StoreError::Io { at: at.to_owned(), source: IoError(errno) }
+}
+
+fn damaged(name: &str, offset: u64, what: &str) -> StoreError {
+    StoreError::Damaged { at: format!("{name} at {offset:#x}"), what: what.to_owned() }
+}

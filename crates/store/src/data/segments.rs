@@ -1,0 +1,223 @@
+//! Writing segments: one appender, sequential writes of many records, space reserved before a write
+//! is accepted so that what is buffered can always be flushed.
+//!
+//! Absent: syncing (`sync`), moving live records (`compact`).
+
+use super::central::{Batch, Item, Shortage};
+use super::handles::HandleKey;
+use super::locks::hold;
+use super::record::{RecordHeader, SEGMENT_HEADER_BYTES, encode_segment_header, record_bytes, segment_name};
+use super::DataFiles;
+use crate::disk::{Disk, DiskFile};
+use proto::storeio::{IoError, StoreError};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use stdx::crc32c;
+
+/// The file system of the disk cannot reserve space.
+const EOPNOTSUPP: i32 = 95;
+
+/// A segment that records are added to.
+#[derive(Debug)]
+pub(super) struct Output<F> {
+    pub(super) id: u32,
+    pub(super) file: Arc<F>,
+    pub(super) end: u64,
+}
+
+/// The segments that flushes write to. Its mutex is held during flush I/O, never by quick operations.
+#[derive(Debug)]
+pub(super) struct Appender<F> {
+    active: Option<Output<F>>,
+    spares: VecDeque<Output<F>>,
+}
+
+impl<F> Appender<F> {
+    pub(super) const fn new() -> Self {
+        Self { active: None, spares: VecDeque::new() }
+    }
+}
+
+impl<D: Disk> DataFiles<D> {
+    /// Bytes that records are sure to fit into.
+    fn usable(&self, output: &Output<D::File>) -> u64 {
+        (self.limits.segment_bytes - output.end).saturating_sub(record_bytes(self.small_file_bytes))
+    }
+
+    fn count_space(&self, appender: &Appender<D::File>) {
+        let space = appender.active.iter().chain(&appender.spares).map(|output| self.usable(output)).sum();
+        hold(&self.central).space_left = space;
+    }
+
+    /// Makes a segment with its space reserved.
+    pub(super) fn create_segment(&self) -> Result<Output<D::File>, StoreError> {
+        let id = hold(&self.central).new_segment();
+        let made = self.make_segment_file(id);
+        let mut central = hold(&self.central);
+        match made {
+            Ok(file) => {
+                central.data_folder_dirty = true;
+                let evicted = central.handles.put(HandleKey::Segment(id), Arc::clone(&file));
+                drop(central);
+                drop(evicted);
+                Ok(Output { id, file, end: SEGMENT_HEADER_BYTES })
+            }
+            Err(error) => {
+                central.segments.remove(&id);
+                drop(central);
+                // Without its header it would be dropped at the next opening anyway.
+                let _ = self.disk.remove(&segment_name(id));
+                Err(error)
+            }
+        }
+    }
+
+    fn make_segment_file(&self, id: u32) -> Result<Arc<D::File>, StoreError> {
+        let file = self.disk.create(&segment_name(id))?;
+        match file.allocate(0, self.limits.segment_bytes) {
+            Err(StoreError::Io { source: IoError(EOPNOTSUPP), .. }) | Ok(()) => {}
+            Err(error) => return Err(error),
+        }
+        file.write_at(&encode_segment_header(id), 0)?;
+        Ok(Arc::new(file))
+    }
+
+    /// Makes room for a buffer of `len` bytes: flushes while memory is short, reserves while disk
+    /// space is short.
+    pub(super) fn make_room(&self, len: u64) -> Result<(), StoreError> {
+        let mut appender = hold(&self.appender);
+        loop {
+            let shortage = hold(&self.central).shortage(len);
+            match shortage {
+                None => return Ok(()),
+                Some(Shortage::Memory) => {
+                    if !self.flush_batch(&mut appender)? {
+                        // Only limits smaller than one file lead here.
+                        return Err(StoreError::NoSpace);
+                    }
+                }
+                Some(Shortage::Space) => self.add_spare(&mut appender)?,
+            }
+        }
+    }
+
+    /// Reserves another segment.
+    fn add_spare(&self, appender: &mut Appender<D::File>) -> Result<(), StoreError> {
+        let spare = self.create_segment()?;
+        appender.spares.push_back(spare);
+        self.count_space(appender);
+        Ok(())
+    }
+
+    /// Background work of the appender: flush when half full, reserve ahead. Whether anything was done.
+    pub(super) fn flush_ahead(&self) -> Result<bool, StoreError> {
+        let (flush, reserve) = {
+            let central = hold(&self.central);
+            (central.wants_flush(), central.wants_space())
+        };
+        if !flush && !reserve {
+            return Ok(false);
+        }
+        let mut appender = hold(&self.appender);
+        let mut done = false;
+        if reserve {
+            match self.add_spare(&mut appender) {
+                Err(StoreError::NoSpace) => {}
+                result => {
+                    result?;
+                    done = true;
+                }
+            }
+        }
+        if flush {
+            done |= self.flush_batch(&mut appender)?;
+        }
+        Ok(done)
+    }
+
+    /// Flushes everything that is queued now.
+    pub(super) fn flush_all(&self) -> Result<(), StoreError> {
+        let mark = hold(&self.central).queue_mark();
+        loop {
+            // Taken anew each time, so that a writer short of room is not held up by the whole flush.
+            let mut appender = hold(&self.appender);
+            if hold(&self.central).flushed_past(mark) || !self.flush_batch(&mut appender)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Writes the oldest queued records. Whether there were any.
+    fn flush_batch(&self, appender: &mut Appender<D::File>) -> Result<bool, StoreError> {
+        loop {
+            if hold(&self.central).nothing_queued() {
+                return Ok(false);
+            }
+            let output = match appender.active.take().or_else(|| appender.spares.pop_front()) {
+                Some(output) => appender.active.insert(output),
+                None => appender.active.insert(self.create_segment()?),
+            };
+            let room = self.limits.segment_bytes - output.end;
+            let batch = hold(&self.central).take_batch(output.end, room, self.limits.flush_bytes);
+            match batch {
+                Batch::Nothing => return Ok(false),
+                Batch::Full => self.seal_active(appender),
+                Batch::Items(items) => {
+                    self.write_items(output, items)?;
+                    self.count_space(appender);
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    fn seal_active(&self, appender: &mut Appender<D::File>) {
+        if let Some(output) = appender.active.take()
+            && let Some(segment) = hold(&self.central).segments.get_mut(&output.id)
+        {
+            segment.sealed = true;
+        }
+        self.count_space(appender);
+    }
+
+    /// Seals the active segment if it is mostly dead, so that compaction may take it.
+    pub(super) fn rotate_dead_active(&self) {
+        let mut appender = hold(&self.appender);
+        let Some(id) = appender.active.as_ref().map(|output| output.id) else { return };
+        let central = hold(&self.central);
+        let Some(segment) = central.segments.get(&id).copied() else { return };
+        drop(central);
+        if segment.end * 8 > self.limits.segment_bytes && segment.live * 2 < segment.end {
+            self.seal_active(&mut appender);
+        }
+    }
+
+    fn write_items(&self, output: &mut Output<D::File>, items: Vec<Item>) -> Result<(), StoreError> {
+        let mut bytes = Vec::with_capacity(self.limits.flush_bytes as usize);
+        for item in &items {
+            let body = item.body.as_ref().map_or(&[][..], |body| body.as_slice());
+            let header = RecordHeader {
+                file: item.file,
+                seqs: item.seqs,
+                tombstone: item.body.is_none(),
+                len: body.len() as u32,
+                body_crc: crc32c(body),
+                segment: output.id,
+                offset: item.offset,
+            };
+            header.encode(body, &mut bytes);
+        }
+        match output.file.write_at(&bytes, output.end) {
+            Ok(()) => {}
+            Err(StoreError::NoSpace) => {
+                // What was written lies beyond the end and is overwritten by the next flush.
+                hold(&self.central).untake(items);
+                return Err(StoreError::NoSpace);
+            }
+            Err(error) => return Err(self.poison(error)),
+        }
+        output.end += bytes.len() as u64;
+        hold(&self.central).commit(output.id, output.end, &items);
+        Ok(())
+    }
+}

@@ -1,0 +1,299 @@
+//! Operations on packed files: content in a buffer, or in one record of a segment.
+//!
+//! The caller holds the file's lock, so a file's form changes under nobody's hands; only compaction
+//! may move its record. Absent: block files.
+
+use super::central::{Form, Tombstone};
+use super::handles::HandleKey;
+use super::index::Entry;
+use super::locks::hold;
+use super::record::{RECORD_HEADER_BYTES, RecordHeader, Seqs, record_bytes, segment_name};
+use super::{DataFiles, damaged};
+use crate::disk::{Disk, DiskFile};
+use proto::FileId;
+use proto::storeio::{Cut, StoreError};
+use std::sync::Arc;
+use stdx::crc32c;
+
+/// Holes of a small file are whole pages of zeros.
+const HOLE_BYTES: usize = 4096;
+
+/// The length of a record's content under a cut.
+pub(super) fn cut_len(entry: &Entry, cut: Cut) -> u64 {
+    cut_len_of(u64::from(entry.place.len), entry.seqs, cut)
+}
+
+fn cut_len_of(len: u64, seqs: Seqs, cut: Cut) -> u64 {
+    if seqs.truncate < cut.seq { len.min(cut.size) } else { len }
+}
+
+/// As `lseek` on content that ends with the slice; `None` past its end.
+pub(super) fn seek(content: &[u8], offset: u64, hole: bool) -> Option<u64> {
+    let mut at = usize::try_from(offset).ok().filter(|at| *at < content.len());
+    while let Some(from) = at {
+        let end = ((from / HOLE_BYTES + 1) * HOLE_BYTES).min(content.len());
+        let page = &content[from / HOLE_BYTES * HOLE_BYTES..end];
+        if page.iter().all(|byte| *byte == 0) == hole {
+            return Some(from as u64);
+        }
+        at = (end < content.len()).then_some(end);
+    }
+    // Past the content all is hole.
+    hole.then_some(offset.max(content.len() as u64))
+}
+
+fn splice(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
+    let end = offset + bytes.len();
+    if content.len() < end {
+        content.resize(end, 0);
+    }
+    content[offset..end].copy_from_slice(bytes);
+}
+
+impl<D: Disk> DataFiles<D> {
+    pub(super) fn segment_file(&self, id: u32) -> Result<Option<Arc<D::File>>, StoreError> {
+        let cached = hold(&self.central).handles.get(HandleKey::Segment(id));
+        if cached.is_some() {
+            return Ok(cached);
+        }
+        let Some(file) = self.disk.open(&segment_name(id))? else { return Ok(None) };
+        let file = Arc::new(file);
+        let evicted = hold(&self.central).handles.put(HandleKey::Segment(id), Arc::clone(&file));
+        drop(evicted);
+        Ok(Some(file))
+    }
+
+    /// The content of a file in packed form, under the cut; empty when there is none.
+    pub(super) fn small_content(&self, file: FileId, cut: Cut) -> Result<Arc<Vec<u8>>, StoreError> {
+        let (mut content, seqs) = self.newest_small(file)?;
+        let len = cut_len_of(content.len() as u64, seqs, cut) as usize;
+        if len < content.len() {
+            Arc::make_mut(&mut content).truncate(len);
+        }
+        Ok(content)
+    }
+
+    fn newest_small(&self, file: FileId) -> Result<(Arc<Vec<u8>>, Seqs), StoreError> {
+        let mut central = hold(&self.central);
+        loop {
+            if let Some(buffer) = central.buffer(file) {
+                return Ok((Arc::clone(&buffer.data), buffer.seqs));
+            }
+            let Some(entry) = central.index.get(file) else {
+                return Ok((Arc::default(), Seqs::default()));
+            };
+            drop(central);
+            let read = self.read_record(&entry);
+            central = hold(&self.central);
+            match read {
+                Ok(bytes) => return Ok((Arc::new(bytes), entry.seqs)),
+                // Compaction moved it meanwhile; otherwise the record is what it seems.
+                Err(_) if central.index.get(file) != Some(entry) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Reads a record and checks that it is the one the index means.
+    pub(super) fn read_record(&self, entry: &Entry) -> Result<Vec<u8>, StoreError> {
+        let place = entry.place;
+        let name = segment_name(place.segment);
+        let at = u64::from(place.offset);
+        let Some(file) = self.segment_file(place.segment)? else {
+            return Err(damaged(&name, at, "segment is missing"));
+        };
+        let mut bytes = vec![0; RECORD_HEADER_BYTES as usize + place.len as usize];
+        if file.read_at(&mut bytes, at)? < bytes.len() {
+            return Err(damaged(&name, at, "record is missing"));
+        }
+        let Ok(header) = RecordHeader::decode(&bytes) else {
+            return Err(damaged(&name, at, "checksum mismatch"));
+        };
+        let same = header.is_at(place.segment, at)
+            && header.file == entry.file
+            && header.seqs == entry.seqs
+            && header.len == place.len
+            && !header.tombstone;
+        if !same {
+            return Err(damaged(&name, at, "record of another object"));
+        }
+        bytes.drain(..RECORD_HEADER_BYTES as usize);
+        if header.body_crc != crc32c(&bytes) {
+            return Err(damaged(&name, at, "checksum mismatch"));
+        }
+        Ok(bytes)
+    }
+
+    /// Makes sure that a buffer of `len` bytes may be put.
+    fn has_room(&self, len: u64) -> Result<bool, StoreError> {
+        if hold(&self.central).shortage(len).is_none() {
+            return Ok(true);
+        }
+        self.make_room(len)?;
+        Ok(false)
+    }
+
+    pub(super) fn write_small(
+        &self,
+        file: FileId,
+        cut: Cut,
+        offset: usize,
+        bytes: &[u8],
+    ) -> Result<(), StoreError> {
+        let end = offset + bytes.len();
+        let mut base: Option<(Seqs, Arc<Vec<u8>>)> = None;
+        loop {
+            let mut central = hold(&self.central);
+            let form = central.form(file);
+            let held = match form {
+                Form::Packed(entry) => cut_len(&entry, cut) as usize,
+                _ => central.buffer(file).map_or(0, |buffer| buffer.data.len()),
+            };
+            if central.shortage(held.max(end) as u64).is_some() {
+                drop(central);
+                self.make_room(held.max(end) as u64)?;
+                continue;
+            }
+            // A flush may turn a buffer into a record at any time the central lock is not held.
+            let mut truncate = cut.seq;
+            let mut content = Vec::new();
+            if let Form::Packed(entry) = form {
+                truncate = truncate.max(entry.seqs.truncate);
+                let partial = offset > 0 || end < held;
+                match base.take() {
+                    Some((seqs, old)) if partial && seqs == entry.seqs => content = Arc::unwrap_or_clone(old),
+                    _ if partial => {
+                        drop(central);
+                        base = Some(self.newest_small(file)?).map(|(old, seqs)| (seqs, old));
+                        continue;
+                    }
+                    _ => {}
+                }
+                content.truncate(held);
+            }
+            let edited = central.edit_buffer(file, cut.seq, |seqs, content| {
+                content.truncate(cut_len_of(content.len() as u64, seqs, cut) as usize);
+                splice(content, offset, bytes);
+            });
+            if !edited {
+                splice(&mut content, offset, bytes);
+                let seqs = Seqs { truncate, write: central.take_write_seq() };
+                central.put_buffer(file, content, seqs, false);
+            }
+            return Ok(());
+        }
+    }
+
+    pub(super) fn truncate_small(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
+        let mut central = hold(&self.central);
+        let (seqs, len) = match central.form(file) {
+            Form::Absent | Form::Large => return Ok(()),
+            Form::Buffered => match central.buffer(file) {
+                Some(buffer) => (buffer.seqs, buffer.data.len() as u64),
+                None => return Ok(()),
+            },
+            Form::Packed(entry) => (entry.seqs, u64::from(entry.place.len)),
+        };
+        if seqs.truncate >= cut.seq {
+            return Ok(());
+        }
+        if cut.size == 0 {
+            central.drop_buffer(file);
+            central.bury(file, cut.seq);
+            return Ok(());
+        }
+        if central.edit_buffer(file, cut.seq, |_, content| content.truncate(cut.size as usize)) {
+            return Ok(());
+        }
+        drop(central);
+        // A record within the cut stays: no later cut of this file comes before this one is done.
+        if len > cut.size { self.rewrite_small(file, cut, |_| {}) } else { Ok(()) }
+    }
+
+    pub(super) fn zero_small(&self, file: FileId, cut: Cut, offset: u64, len: u64) -> Result<(), StoreError> {
+        let held = match hold(&self.central).form(file) {
+            Form::Absent | Form::Large => 0,
+            Form::Buffered | Form::Packed(_) => self.small_content(file, cut)?.len() as u64,
+        };
+        if offset >= held || len == 0 {
+            return Ok(());
+        }
+        self.rewrite_small(file, cut, |content| {
+            let (from, to) = (offset as usize, (offset + len).min(content.len() as u64) as usize);
+            if from < to && to < content.len() {
+                content[from..to].fill(0);
+            } else {
+                // Past the content all is zeros.
+                content.truncate(from);
+            }
+        })
+    }
+
+    /// Replaces a file's content by a changed one of at most its length.
+    fn rewrite_small(
+        &self,
+        file: FileId,
+        cut: Cut,
+        change: impl Fn(&mut Vec<u8>),
+    ) -> Result<(), StoreError> {
+        loop {
+            let (content, seqs) = self.newest_small(file)?;
+            if !self.has_room(content.len() as u64)? {
+                continue;
+            }
+            let mut content = Arc::unwrap_or_clone(content);
+            content.truncate(cut_len_of(content.len() as u64, seqs, cut) as usize);
+            change(&mut content);
+            let mut central = hold(&self.central);
+            let seqs = Seqs { truncate: seqs.truncate.max(cut.seq), write: central.take_write_seq() };
+            central.put_buffer(file, content, seqs, false);
+            return Ok(());
+        }
+    }
+
+    /// At replay: installs a journaled content unless the store has it or something newer.
+    pub(super) fn redo(
+        &self,
+        file: FileId,
+        truncate_seq: u32,
+        write_seq: u64,
+        data: &[u8],
+    ) -> Result<(), StoreError> {
+        let _guard = self.locks.lock(file);
+        let redo = Seqs { truncate: truncate_seq, write: write_seq };
+        if self.has_blocks_since(file, truncate_seq)? {
+            return Ok(());
+        }
+        self.unlink_blocks(file, |_| true)?;
+        loop {
+            {
+                let mut central = hold(&self.central);
+                central.next_write_seq = central.next_write_seq.max(write_seq + 1);
+                if central.packed_seqs(file).is_some_and(|seqs| seqs >= redo) {
+                    return Ok(());
+                }
+            }
+            if self.has_room(data.len() as u64)? {
+                hold(&self.central).put_buffer(file, data.to_vec(), redo, true);
+                return Ok(());
+            }
+        }
+    }
+
+    /// The packed form gave way to blocks: nothing of it may come back.
+    pub(super) fn bury_packed(&self, file: FileId, truncate: u32) {
+        let mut central = hold(&self.central);
+        central.drop_buffer(file);
+        central.bury(file, truncate);
+    }
+
+    /// Declares a record dead that recovery found beside newer blocks.
+    pub(super) fn push_tombstone(&self, tombstone: Tombstone) {
+        hold(&self.central).push_tombstone(tombstone);
+    }
+
+    /// Segment bytes a file of this length takes.
+    pub(super) const fn packed_bytes(len: u32) -> u64 {
+        record_bytes(len)
+    }
+}

@@ -1,0 +1,265 @@
+//! The `Disk` seam on a real folder, with system calls.
+//!
+//! Absent: O_DIRECT (recycled journal segments and `drop_cache` serve), retries of failed writes or
+//! syncs (after one, the kernel may have dropped the data: callers poison themselves).
+
+use crate::disk::{Disk, DiskFile};
+use proto::storeio::{IoError, Space, StoreError};
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// A folder of a mounted file system.
+pub struct RealDisk {
+    root: PathBuf,
+    /// Folders whose own entries, up to the root, were made durable by this process.
+    anchored: Mutex<BTreeSet<String>>,
+}
+
+/// An open file of a `RealDisk`.
+pub struct RealFile {
+    file: File,
+    name: Box<str>,
+}
+
+impl RealDisk {
+    /// Over the folder `root`, which must exist.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
+        Self { root: root.into(), anchored: Mutex::new(BTreeSet::new()) }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn open_existing(&self, name: &str) -> Result<Option<RealFile>, StoreError> {
+        match OpenOptions::new().read(true).write(true).open(self.root.join(name)) {
+            Ok(file) => Ok(Some(RealFile { file, name: name.into() })),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(name, &error)),
+        }
+    }
+
+    fn make(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.root.join(name))
+    }
+}
+
+impl Disk for RealDisk {
+    type File = RealFile;
+
+    fn open(&self, name: &str) -> Result<Option<RealFile>, StoreError> {
+        self.open_existing(name)
+    }
+
+    fn create(&self, name: &str) -> Result<RealFile, StoreError> {
+        let file = match self.make(name) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if let Some(folder) = self.root.join(name).parent() {
+                    fs::create_dir_all(folder).map_err(|error| no_space(name, &error))?;
+                }
+                self.make(name)
+            }
+            made => made,
+        };
+        Ok(RealFile { file: file.map_err(|error| no_space(name, &error))?, name: name.into() })
+    }
+
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        match fs::remove_file(self.root.join(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(name, &error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        fs::rename(self.root.join(from), self.root.join(to)).map_err(|error| failed(from, &error))
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        let entries = match fs::read_dir(self.root.join(folder)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(folder, &error)),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| failed(folder, &error))?;
+            let kind = entry.file_type().map_err(|error| failed(folder, &error))?;
+            // Names that are not text are not ours.
+            if let (true, Ok(name)) = (kind.is_file(), entry.file_name().into_string()) {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn sync_folder(&self, folder: &str) -> Result<(), StoreError> {
+        let folder = folder.trim_end_matches('/');
+        let path = self.root.join(folder);
+        if !path.exists() {
+            return Ok(());
+        }
+        sync_path(&path).map_err(|error| failed(folder, &error))?;
+        let mut anchored = self.anchored.lock().unwrap_or_else(PoisonError::into_inner);
+        // A folder made by an earlier life that crashed before syncing it looks like any other, so
+        // each is anchored once per process.
+        let mut below = folder;
+        while !below.is_empty() && !anchored.contains(below) {
+            let above = below.rsplit_once('/').map_or("", |(above, _)| above);
+            sync_path(&self.root.join(above)).map_err(|error| failed(above, &error))?;
+            anchored.insert(below.to_owned());
+            below = above;
+        }
+        Ok(())
+    }
+
+    fn space(&self) -> Result<Space, StoreError> {
+        space_of(&self.root).map_err(|error| failed("", &error))
+    }
+}
+
+impl RealFile {
+    fn check(&self, code: i32) -> Result<(), StoreError> {
+        if code == 0 { Ok(()) } else { Err(no_space(&self.name, &io::Error::last_os_error())) }
+    }
+}
+
+impl DiskFile for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, StoreError> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(&self.name, &error)),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
+        self.file.write_all_at(bytes, offset).map_err(|error| no_space(&self.name, &error))
+    }
+
+    fn sync_data(&self) -> Result<(), StoreError> {
+        self.file.sync_data().map_err(|error| failed(&self.name, &error))
+    }
+
+    fn set_len(&self, len: u64) -> Result<(), StoreError> {
+        self.file.set_len(len).map_err(|error| no_space(&self.name, &error))
+    }
+
+    fn size(&self) -> Result<u64, StoreError> {
+        Ok(self.file.metadata().map_err(|error| failed(&self.name, &error))?.len())
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        let (fd, offset, len) = (self.file.as_raw_fd(), signed(offset), signed(len));
+        // SAFETY: the descriptor is open as long as `self.file`; no memory is passed.
+        let code = unsafe { libc::fallocate(fd, libc::FALLOC_FL_KEEP_SIZE, offset, len) };
+        match self.check(code) {
+            // Not every file system can reserve; then writes find out.
+            Err(StoreError::Io { source: IoError(libc::EOPNOTSUPP), .. }) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn punch(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        let mode = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE;
+        let (fd, start) = (self.file.as_raw_fd(), signed(offset));
+        let bytes = signed(len).min(i64::MAX - start);
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the descriptor is open as long as `self.file`; no memory is passed.
+        let code = unsafe { libc::fallocate(fd, mode, start, bytes) };
+        match self.check(code) {
+            Err(StoreError::Io { source: IoError(libc::EOPNOTSUPP), .. }) => self.write_zeros(offset, len),
+            result => result,
+        }
+    }
+
+    fn seek(&self, offset: u64, hole: bool) -> Result<Option<u64>, StoreError> {
+        let whence = if hole { libc::SEEK_HOLE } else { libc::SEEK_DATA };
+        // SAFETY: the descriptor is open as long as `self.file`; its cursor is used by nothing else.
+        let at = unsafe { libc::lseek(self.file.as_raw_fd(), signed(offset), whence) };
+        if at >= 0 {
+            return Ok(Some(at as u64));
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() == Some(libc::ENXIO) { Ok(None) } else { Err(failed(&self.name, &error)) }
+    }
+
+    fn drop_cache(&self, offset: u64, len: u64) {
+        let (fd, offset, len) = (self.file.as_raw_fd(), signed(offset), signed(len));
+        // SAFETY: the descriptor is open as long as `self.file`; no memory is passed. The result is
+        // advice on advice.
+        let _ = unsafe { libc::posix_fadvise(fd, offset, len, libc::POSIX_FADV_DONTNEED) };
+    }
+}
+
+impl RealFile {
+    fn write_zeros(&self, offset: u64, len: u64) -> Result<(), StoreError> {
+        let end = offset.saturating_add(len).min(self.size()?);
+        let zeros = [0; 1 << 16];
+        let mut at = offset;
+        while at < end {
+            let part = (end - at).min(zeros.len() as u64);
+            self.write_at(&zeros[..part as usize], at)?;
+            at += part;
+        }
+        Ok(())
+    }
+}
+
+/// Space of the device that holds `path`.
+pub(crate) fn space_of(path: &Path) -> io::Result<Space> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: all-zero bytes are a valid statvfs, which is plain numbers.
+    let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` ends in NUL and `stat` is a live, exclusive statvfs.
+    if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let unit = stat.f_frsize;
+    Ok(Space {
+        total: stat.f_blocks.saturating_mul(unit),
+        free: stat.f_bfree.saturating_mul(unit),
+        available: stat.f_bavail.saturating_mul(unit),
+    })
+}
+
+/// Makes a folder's entries durable.
+pub(crate) fn sync_path(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// An error of an operation that takes no space: never `NoSpace`, because a sync that ran out of space
+/// has lost data.
+pub(crate) fn failed(at: &str, error: &io::Error) -> StoreError {
+    StoreError::Io { at: at.into(), source: IoError(error.raw_os_error().unwrap_or(libc::EIO)) }
+}
+
+/// An error of an operation that takes space.
+pub(crate) fn no_space(at: &str, error: &io::Error) -> StoreError {
+    match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => StoreError::NoSpace,
+        _ => failed(at, error),
+    }
+}

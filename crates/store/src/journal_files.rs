@@ -1,0 +1,424 @@
+//! The journal of one rank as files on the `Disk` seam: segments of equal size, prewritten where
+//! `prepare` had time and recycled after that, each with a 4 KiB header.
+//!
+//! A segment gets its name (8 hex digits of its sequence) only after its header is durable, and the
+//! header states where the predecessor ended, after the predecessor was synced up to there. So below a
+//! stated end everything must be readable, and only the last segment can have a torn tail. A new life
+//! never appends to an inherited segment.
+//!
+//! Absent: O_DIRECT, the meaning of entries (only their frame and mark are read), threads: one thread
+//! appends, any other may sync, trim or prepare.
+
+mod header;
+mod recover;
+
+pub use header::{HEADER_BYTES, SegmentHeader};
+
+use crate::disk::{Disk, DiskFile};
+use header::Segment;
+use proto::ids::{Incarnation, Position, Rank};
+use proto::journal::{ENTRY_BYTES_MAX, ENTRY_HEADER_BYTES};
+use proto::storeio::StoreError;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const PREWRITE_BYTES: usize = 1 << 20;
+/// Spare segments that `prepare` provides.
+const SPARES_WANTED: usize = 2;
+
+/// Sizes of a journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JournalLimits {
+    /// Of one segment file, header included. An entry that is longer gets a longer file.
+    pub segment_bytes: u64,
+    /// Of live and spare segments together: trimmed segments beyond it are removed.
+    pub journal_bytes: u64,
+}
+
+impl Default for JournalLimits {
+    fn default() -> Self {
+        Self { segment_bytes: 64 << 20, journal_bytes: 1 << 30 }
+    }
+}
+
+/// One segment, for inspection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    pub name: String,
+    pub header: SegmentHeader,
+}
+
+/// The journal files of one rank.
+pub struct JournalFiles<D: Disk> {
+    disk: D,
+    folder: String,
+    rank: Rank,
+    incarnation: Incarnation,
+    limits: JournalLimits,
+    state: Mutex<State<D::File>>,
+    /// Held while a spare is made or the folder changes, so that making one does not stop appends.
+    making: Mutex<()>,
+}
+
+struct State<F> {
+    /// Live segments, oldest first.
+    segments: VecDeque<Segment>,
+    /// The file appended to: always one of this life.
+    current: Option<Arc<F>>,
+    /// Files of `segment_bytes` that may be used again, with the start their old header states.
+    spares: Vec<Spare>,
+    /// Where the next append goes; `None` until the inherited journal was read.
+    end: Option<Position>,
+    durable: Position,
+    /// Where an append began that ran out of space after some of its entries were written.
+    unfinished: Option<Position>,
+    next_spare: u64,
+    poisoned: bool,
+}
+
+struct Spare {
+    name: String,
+    /// `None`: holds nothing but zeros.
+    stale_start: Option<Position>,
+}
+
+impl<D: Disk> JournalFiles<D> {
+    /// Opens the journal of `rank` (empty if there is none): lists segments and checks their headers.
+    ///
+    /// # Errors
+    /// `Damaged` for a header that is not what was written, `Io`.
+    pub fn open(
+        disk: D,
+        rank: Rank,
+        incarnation: Incarnation,
+        limits: JournalLimits,
+    ) -> Result<Self, StoreError> {
+        let folder = if rank.0 == 0 { "journal".to_owned() } else { format!("journal/{:04x}", rank.0) };
+        let state = State {
+            segments: VecDeque::new(),
+            current: None,
+            spares: Vec::new(),
+            end: None,
+            durable: Position(0),
+            unfinished: None,
+            next_spare: 0,
+            poisoned: false,
+        };
+        let (state, making) = (Mutex::new(state), Mutex::new(()));
+        let journal = Self { disk, folder, rank, incarnation, limits, state, making };
+        journal.find_segments()?;
+        Ok(journal)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<D::File>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.folder)
+    }
+
+    /// Appends whole entries at `position`, which must be the end of what was appended or read so far.
+    /// They are durable after `sync`. Blocks for the disk only where a new segment begins.
+    ///
+    /// # Errors
+    /// `NoSpace`: the same append may be tried again. `Poisoned`, `Io`: nothing will ever be durable.
+    ///
+    /// # Panics
+    /// Never with whole entries at the end of the stream; other bytes are a defect of the caller and
+    /// are refused as `Io`.
+    pub fn append(&self, position: Position, bytes: &[u8]) -> Result<(), StoreError> {
+        if self.lock().end.is_none() {
+            self.read_tail()?;
+        }
+        let mut state = self.lock();
+        let mut bytes = state.admit(position, bytes).ok_or_else(|| self.misuse(position))?;
+        while !bytes.is_empty() {
+            match self.append_some(&mut state, bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(StoreError::NoSpace) => {
+                    state.unfinished = Some(position);
+                    return Err(StoreError::NoSpace);
+                }
+                Err(error) => {
+                    state.poisoned = true;
+                    return Err(error);
+                }
+            }
+        }
+        state.unfinished = None;
+        Ok(())
+    }
+
+    fn misuse(&self, position: Position) -> StoreError {
+        const EINVAL: i32 = 22;
+        let at = format!("{} append at position {}", self.folder, position.0);
+        StoreError::Io { at, source: proto::storeio::IoError(EINVAL) }
+    }
+
+    /// Writes the entries that fit the current segment, or begins the next one. Bytes written.
+    fn append_some(&self, state: &mut State<D::File>, bytes: &[u8]) -> Result<usize, StoreError> {
+        if state.poisoned {
+            return Err(StoreError::Poisoned);
+        }
+        let end = state.end.ok_or(StoreError::Poisoned)?;
+        let (Some(file), Some(segment)) = (state.current.clone(), state.segments.back()) else {
+            self.begin_segment(state, end)?;
+            return Ok(0);
+        };
+        let offset = segment.offset_of(end);
+        let room = self.limits.segment_bytes.saturating_sub(offset);
+        let mut count = whole_entries(bytes, room).ok_or_else(|| self.misuse(end))?;
+        if count == 0 && end > segment.header.start {
+            self.begin_segment(state, end)?;
+            return Ok(0);
+        }
+        if count == 0 {
+            // An entry longer than a segment gets a segment of its own, made longer.
+            count = first_entry(bytes);
+        }
+        file.write_at(&bytes[..count], offset)?;
+        state.end = Some(Position(end.0 + count as u64));
+        Ok(count)
+    }
+
+    /// Makes `end` the start of a new segment of this life.
+    fn begin_segment(&self, state: &mut State<D::File>, end: Position) -> Result<(), StoreError> {
+        if let Some(file) = &state.current {
+            // Before a header may state this end, everything below it must be durable.
+            if !stdx::mutant!("journal_no_sync_before_roll") {
+                file.sync_data()?;
+            }
+            state.durable = state.durable.max(end);
+        }
+        let spare = self.take_spare(state, end)?;
+        let sequence = state.segments.back().map_or(1, |last| last.header.sequence + 1);
+        let header = SegmentHeader {
+            rank: self.rank,
+            incarnation: self.incarnation,
+            sequence,
+            start: end,
+            predecessor_end: end,
+        };
+        let segment = Segment { name: header.file_name(), header };
+        let from = self.path(&spare);
+        let file = self.disk.create(&from)?;
+        if let Err(error) = file.write_at(&segment.header.encode(), 0) {
+            self.disk.remove(&from)?;
+            return Err(error);
+        }
+        file.sync_data()?;
+        drop(file);
+        let path = self.path(&segment.name);
+        self.disk.rename(&from, &path)?;
+        self.disk.sync_folder(&self.folder)?;
+        // Opened again, so that its errors name the segment.
+        state.current = Some(Arc::new(self.disk.create(&path)?));
+        state.segments.push_back(segment);
+        Ok(())
+    }
+
+    /// The name of a file fit to become the segment that starts at `start`.
+    fn take_spare(&self, state: &mut State<D::File>, start: Position) -> Result<String, StoreError> {
+        // A spare whose stale entries lie at the very positions the new ones will have could show one
+        // of them behind a torn tail; any other stale entry names another position.
+        let fit = state.spares.iter().rposition(|spare| spare.stale_start != Some(start));
+        if let Some(at) = fit {
+            return Ok(state.spares.remove(at).name);
+        }
+        // Nobody had time to prepare one: reserve only, prewriting would hold up the append.
+        let name = format!("spare.{:08x}", state.next_spare);
+        state.next_spare += 1;
+        let made = self.disk.create(&self.path(&name)).and_then(|file| {
+            file.allocate(0, self.limits.segment_bytes)?;
+            file.set_len(self.limits.segment_bytes)
+        });
+        if let Err(error) = made {
+            self.disk.remove(&self.path(&name))?;
+            return Err(error);
+        }
+        Ok(name)
+    }
+
+    /// Makes everything appended before the call durable. Returns the position up to which the journal
+    /// is durable now. Appends go on meanwhile.
+    ///
+    /// # Errors
+    /// `Poisoned`, `Io`: nothing more will ever be durable.
+    pub fn sync(&self) -> Result<Position, StoreError> {
+        let (file, end) = {
+            let state = self.lock();
+            if state.poisoned {
+                return Err(StoreError::Poisoned);
+            }
+            match (&state.current, state.end) {
+                (Some(file), Some(end)) if end > state.durable => (Arc::clone(file), end),
+                _ => return Ok(state.durable),
+            }
+        };
+        // A segment begun meanwhile does not matter: beginning it synced this one.
+        let result = if stdx::mutant!("journal_no_sync") { Ok(()) } else { file.sync_data() };
+        let mut state = self.lock();
+        if let Err(error) = result {
+            state.poisoned = true;
+            return Err(error);
+        }
+        state.durable = state.durable.max(end);
+        Ok(state.durable)
+    }
+
+    /// Nothing before `before` is needed any more. Segments that lie wholly before it are kept as
+    /// spares, or removed beyond the journal's size.
+    ///
+    /// # Errors
+    /// `Io`; the journal stays usable.
+    pub fn trim(&self, before: Position) -> Result<(), StoreError> {
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let (old, mut keep) = {
+            let mut state = self.lock();
+            let total = (self.limits.journal_bytes / self.limits.segment_bytes.max(1)).max(2) as usize;
+            let mut old = Vec::new();
+            while state.segments.len() > 1 && state.segments[1].header.start <= before {
+                old.extend(state.segments.pop_front());
+            }
+            let in_use = state.segments.len() + state.spares.len();
+            (old, total.saturating_sub(in_use))
+        };
+        let mut spares = Vec::new();
+        for segment in &old {
+            let path = self.path(&segment.name);
+            if keep > 0 && self.has_normal_size(&path)? {
+                keep -= 1;
+                let mut state = self.lock();
+                let name = format!("spare.{:08x}", state.next_spare);
+                state.next_spare += 1;
+                drop(state);
+                self.disk.rename(&path, &self.path(&name))?;
+                spares.push(Spare { name, stale_start: Some(segment.header.start) });
+            } else {
+                self.disk.remove(&path)?;
+            }
+        }
+        if !old.is_empty() {
+            // Before a spare's header is overwritten its old name must be gone for good: a crash must
+            // not bring the new content back under it.
+            self.disk.sync_folder(&self.folder)?;
+            self.lock().spares.extend(spares);
+        }
+        Ok(())
+    }
+
+    fn has_normal_size(&self, path: &str) -> Result<bool, StoreError> {
+        let Some(file) = self.disk.open(path)? else { return Ok(false) };
+        Ok(file.size()? == self.limits.segment_bytes)
+    }
+
+    /// Prewrites one spare segment if there are too few. Returns whether it did, so that an idle worker
+    /// can call it until it returns false.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`; the journal stays usable.
+    pub fn prepare(&self) -> Result<bool, StoreError> {
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = {
+            let mut state = self.lock();
+            if state.poisoned || state.spares.len() >= SPARES_WANTED {
+                return Ok(false);
+            }
+            state.next_spare += 1;
+            format!("spare.{:08x}", state.next_spare - 1)
+        };
+        let making = self.path("new");
+        if let Err(error) = self.prewrite(&making) {
+            self.disk.remove(&making)?;
+            return Err(error);
+        }
+        self.disk.rename(&making, &self.path(&name))?;
+        self.disk.sync_folder(&self.folder)?;
+        self.lock().spares.push(Spare { name, stale_start: None });
+        Ok(true)
+    }
+
+    fn prewrite(&self, path: &str) -> Result<(), StoreError> {
+        let file = self.disk.create(path)?;
+        let zeros = vec![0; PREWRITE_BYTES];
+        let mut at = 0;
+        while at < self.limits.segment_bytes {
+            let part = (self.limits.segment_bytes - at).min(PREWRITE_BYTES as u64);
+            file.write_at(&zeros[..part as usize], at)?;
+            at += part;
+        }
+        file.sync_data()?;
+        file.drop_cache(0, self.limits.segment_bytes);
+        Ok(())
+    }
+
+    /// Bytes of the stream from the oldest live segment to the end.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let state = self.lock();
+        let Some(first) = state.segments.front() else { return 0 };
+        let end = state.end.or(state.segments.back().map(|last| last.header.start));
+        end.map_or(0, |end| end.0.saturating_sub(first.header.start.0))
+    }
+
+    /// Up to where the journal is known to be durable.
+    #[must_use]
+    pub fn durable(&self) -> Position {
+        self.lock().durable
+    }
+
+    /// Live segments, oldest first.
+    #[must_use]
+    pub fn segments(&self) -> Vec<SegmentInfo> {
+        let state = self.lock();
+        let infos = state.segments.iter().map(|segment| SegmentInfo {
+            name: self.path(&segment.name),
+            header: segment.header,
+        });
+        infos.collect()
+    }
+
+    /// Number of spare segments.
+    #[must_use]
+    pub fn spares(&self) -> usize {
+        self.lock().spares.len()
+    }
+}
+
+impl<F> State<F> {
+    /// The part of `bytes` that is not written yet: all of it, or what an append that ran out of space
+    /// left over. `None` when they do not belong at the end.
+    fn admit<'a>(&self, position: Position, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let end = self.end?;
+        let written = if self.unfinished == Some(position) { end.0.checked_sub(position.0)? } else { 0 };
+        if position.0 + written != end.0 {
+            return None;
+        }
+        bytes.get(usize::try_from(written).ok()?..)
+    }
+}
+
+/// How many bytes of leading whole entries fit `room`; `None` when the bytes are not whole entries.
+fn whole_entries(bytes: &[u8], room: u64) -> Option<usize> {
+    let mut at = 0;
+    while at < bytes.len() {
+        let len = first_entry(&bytes[at..]);
+        if !(ENTRY_HEADER_BYTES..=ENTRY_BYTES_MAX).contains(&len) || len > bytes.len() - at {
+            return None;
+        }
+        if (at + len) as u64 > room {
+            break;
+        }
+        at += len;
+    }
+    Some(at)
+}
+
+/// The length the entry at the front of `bytes` states; 0 when they end before it.
+fn first_entry(bytes: &[u8]) -> usize {
+    bytes.first_chunk::<4>().map_or(0, |len| u32::from_le_bytes(*len) as usize)
+}
+
+#[cfg(test)]
+mod tests;

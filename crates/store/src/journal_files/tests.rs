@@ -1,0 +1,296 @@
+//! The journal on the simulated disk: crashes, flipped bits, full disks, and the limits of a torn tail.
+
+use super::*;
+use crate::disk_sim::{DiskFault, SimDisk};
+use proto::codec::Writer;
+use proto::journal::{TxnCluster, begin_entry, end_entry, put_mark, put_transaction};
+use proto::mutation::Mutation;
+use stdx::{Prng, Wall};
+
+const LIMITS: JournalLimits = JournalLimits { segment_bytes: 16 << 10, journal_bytes: 96 << 10 };
+
+fn open(disk: &SimDisk, life: u64) -> Result<JournalFiles<SimDisk>, StoreError> {
+    JournalFiles::open(disk.clone(), Rank(0), Incarnation(life), LIMITS)
+}
+
+/// One entry at `at` with about `bytes` of content.
+fn entry(w: &mut Writer, base: Position, mark: Position, bytes: usize, fill: u8) {
+    let position = Position(base.0 + w.len() as u64);
+    let start = begin_entry(w, position, mark);
+    if bytes == 0 {
+        put_mark(w);
+    } else {
+        put_transaction(w, Wall(1), None, TxnCluster::default());
+        let data = vec![fill; bytes];
+        let file = proto::FileId { ino: proto::Ino(4096), generation: 0 };
+        Mutation::DataRedo { file, truncate_seq: 0, write_seq: 0, data: &data }.encode(w);
+    }
+    end_entry(w, start);
+}
+
+fn one(at: Position, mark: Position, bytes: usize) -> Vec<u8> {
+    let mut w = Writer::new();
+    entry(&mut w, at, mark, bytes, at.0 as u8);
+    w.0
+}
+
+fn read_all(journal: &JournalFiles<SimDisk>, from: Position) -> Result<(Position, Vec<u8>), StoreError> {
+    let mut bytes = Vec::new();
+    let end = journal.read(from, &mut |position, piece| {
+        assert_eq!(position.0, from.0 + bytes.len() as u64, "pieces follow each other");
+        bytes.extend_from_slice(piece);
+    })?;
+    assert_eq!(end.0, from.0 + bytes.len() as u64);
+    Ok((end, bytes))
+}
+
+/// A journal with its stream as the model.
+struct Life {
+    disk: SimDisk,
+    prng: Prng,
+    /// The stream from position 0, as appended or found.
+    stream: Vec<u8>,
+    /// Ends of entries in it.
+    ends: Vec<u64>,
+    synced: u64,
+    trimmed: u64,
+    life: u64,
+}
+
+impl Life {
+    fn new(seed: u64) -> Self {
+        let (disk, prng) = (SimDisk::new(seed), Prng::new(seed ^ 0xA5A5));
+        Self { disk, prng, stream: Vec::new(), ends: vec![0], synced: 0, trimmed: 0, life: 0 }
+    }
+
+    /// Restarts and checks what is there against the model.
+    fn recover(&mut self) -> JournalFiles<SimDisk> {
+        self.life += 1;
+        let journal = open(&self.disk, self.life).expect("opens");
+        let (end, bytes) = read_all(&journal, Position(self.trimmed)).expect("reads");
+        assert!(end.0 >= self.synced, "end {} below the synced {}", end.0, self.synced);
+        assert!(self.ends.contains(&end.0), "entries are whole");
+        assert_eq!(bytes, self.stream[self.trimmed as usize..end.0 as usize]);
+        self.stream.truncate(end.0 as usize);
+        self.ends.retain(|at| *at <= end.0);
+        self.synced = end.0;
+        journal
+    }
+
+    fn append(&mut self, journal: &JournalFiles<SimDisk>) -> Result<(), StoreError> {
+        let base = Position(self.stream.len() as u64);
+        let mut w = Writer::new();
+        for _ in 0..=self.prng.below(3) {
+            let bytes = if self.prng.chance(1, 40) { 20_000 } else { self.prng.below(3000) as usize };
+            entry(&mut w, base, Position(self.synced), bytes, self.life as u8);
+            self.ends.push(base.0 + w.len() as u64);
+        }
+        self.stream.extend_from_slice(&w.0);
+        journal.append(base, &w.0)
+    }
+
+    fn act(&mut self, journal: &JournalFiles<SimDisk>) -> Result<(), StoreError> {
+        match self.prng.below(12) {
+            0..=6 => self.append(journal),
+            7..=9 => {
+                self.synced = self.synced.max(journal.sync()?.0);
+                Ok(())
+            }
+            10 => {
+                let synced: Vec<u64> = self.ends.iter().copied().filter(|at| *at <= self.synced).collect();
+                let to = synced[self.prng.index(synced.len())].max(self.trimmed);
+                self.trimmed = to;
+                journal.trim(Position(to))
+            }
+            _ => journal.prepare().map(|_| ()),
+        }
+    }
+}
+
+#[test]
+fn whatever_was_synced_survives_thousands_of_crashes() {
+    let mut crashes = 0;
+    for seed in 0..120 {
+        let mut life = Life::new(seed);
+        for _ in 0..30 {
+            let journal = life.recover();
+            life.disk.die_after(life.prng.clone().below(60));
+            for _ in 0..40 {
+                if life.act(&journal).is_err() {
+                    assert!(life.disk.is_dead());
+                    break;
+                }
+            }
+            if life.prng.chance(1, 4) { life.disk.kill() } else { life.disk.crash() }
+            crashes += 1;
+        }
+    }
+    assert_eq!(crashes, 3600);
+}
+
+/// Several segments of synced entries, then a tail that is not synced. Returns the disk, the stream and
+/// where the synced part ends.
+fn sample(seed: u64) -> (SimDisk, Vec<u8>, u64) {
+    let mut life = Life::new(seed);
+    let journal = life.recover();
+    for step in 0..14 {
+        let base = Position(life.stream.len() as u64);
+        let bytes = one(base, Position(life.synced), 2000 + step * 10);
+        life.stream.extend_from_slice(&bytes);
+        journal.append(base, &bytes).expect("appended");
+        if step < 12 {
+            life.synced = journal.sync().expect("synced").0;
+        }
+    }
+    drop(journal);
+    life.disk.kill();
+    (life.disk, life.stream, life.synced)
+}
+
+#[test]
+fn every_flipped_bit_is_found_or_lies_in_the_tail_nobody_was_told_of() {
+    let (disk, stream, synced) = sample(1);
+    let names: Vec<String> = disk.names().into_iter().filter(|name| !name.contains("spare")).collect();
+    assert!(names.len() >= 2);
+    let (mut damaged, mut tail) = (0, 0);
+    for name in &names {
+        let size = disk.content(name).expect("there").len() as u64 * 8;
+        for bit in (0..size).step_by(13) {
+            assert!(disk.flip(name, bit));
+            match open(&disk, 2).and_then(|journal| read_all(&journal, Position(0))) {
+                Err(StoreError::Damaged { .. }) => damaged += 1,
+                Err(other) => panic!("{other}"),
+                Ok((end, bytes)) => {
+                    assert!(end.0 + 2200 > synced, "bit {bit} of {name} lost synced entries");
+                    assert_eq!(bytes, stream[..end.0 as usize]);
+                    tail += u32::from(end.0 < stream.len() as u64);
+                }
+            }
+            disk.flip(name, bit);
+        }
+    }
+    assert!(damaged > 1000 && tail > 100, "{damaged} {tail}");
+}
+
+#[test]
+fn damage_names_file_offset_and_what_is_lost() {
+    let (disk, _, _) = sample(2);
+    assert!(disk.flip("journal/00000001", (4096 + 2100) * 8));
+    let error = open(&disk, 2).and_then(|journal| read_all(&journal, Position(0))).expect_err("damaged");
+    let len = one(Position(0), Position(0), 2000).len();
+    let text = format!("journal/00000001 at {:#x}: checksum mismatch (13 operations after seq {len} unreadable)", 4096 + len);
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn a_missing_segment_is_damage_wherever_it_was() {
+    for missing in ["journal/00000001", "journal/00000002"] {
+        let mut life = Life::new(3);
+        let journal = life.recover();
+        while journal.segments().len() < 3 {
+            life.append(&journal).expect("appended");
+        }
+        let second = journal.segments()[1].header.start;
+        drop(journal);
+        life.disk.kill();
+        life.disk.remove(missing).expect("removed");
+        let journal = open(&life.disk, 2).expect("headers are fine");
+        assert!(matches!(read_all(&journal, Position(0)), Err(StoreError::Damaged { .. })));
+        if missing.ends_with('1') {
+            assert!(read_all(&journal, second).is_ok(), "nobody needs what lies before");
+        }
+    }
+}
+
+#[test]
+fn bytes_past_a_stated_end_are_never_read() {
+    let mut life = Life::new(4);
+    let journal = life.recover();
+    let first = one(Position(0), Position(0), 100);
+    journal.append(Position(0), &first).expect("appended");
+    journal.sync().expect("synced");
+    let at = Position(first.len() as u64);
+    let lost = one(at, Position(0), 300);
+    journal.append(at, &lost).expect("appended");
+    life.disk.kill();
+    // The tail is torn: the second life ends before it and appends something else.
+    assert!(life.disk.flip("journal/00000001", (4096 + at.0 + 60) * 8));
+    let journal = open(&life.disk, 2).expect("opens");
+    assert_eq!(read_all(&journal, Position(0)).expect("reads").0, at);
+    let other = one(at, at, 50);
+    journal.append(at, &other).expect("appended");
+    assert_eq!(journal.segments()[1].header.predecessor_end, at);
+    // Even when the torn entry comes back whole.
+    assert!(life.disk.flip("journal/00000001", (4096 + at.0 + 60) * 8));
+    let (_, bytes) = open(&life.disk, 3).and_then(|j| read_all(&j, Position(0))).expect("reads");
+    assert_eq!(bytes, [first, other].concat());
+}
+
+#[test]
+fn trimmed_segments_are_used_again_and_never_more_than_the_limit() {
+    let mut life = Life::new(5);
+    let journal = life.recover();
+    assert!(journal.prepare().expect("made") && journal.prepare().expect("made"));
+    assert!(!journal.prepare().expect("enough"));
+    for _ in 0..200 {
+        life.append(&journal).expect("appended");
+        life.synced = journal.sync().expect("synced").0;
+        let keep = life.synced.saturating_sub(40 << 10);
+        let to = life.ends.iter().copied().filter(|at| *at <= keep).max().unwrap_or(0);
+        journal.trim(Position(to)).expect("trimmed");
+        life.trimmed = to;
+        assert!(life.disk.names().len() <= 7, "{:?}", life.disk.names());
+    }
+    assert!(journal.bytes() <= 80 << 10);
+    assert!(journal.spares() > 0);
+    life.disk.crash();
+    life.recover();
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_durable_any_more() {
+    let mut life = Life::new(6);
+    let journal = life.recover();
+    life.append(&journal).expect("appended");
+    life.disk.inject(DiskFault::Sync, "journal/0", 1);
+    assert!(journal.sync().is_err());
+    assert_eq!(journal.sync(), Err(StoreError::Poisoned));
+    let end = Position(life.stream.len() as u64);
+    assert_eq!(journal.append(end, &one(end, end, 10)), Err(StoreError::Poisoned));
+}
+
+#[test]
+fn a_full_disk_stops_the_append_and_the_same_append_goes_on_later() {
+    let mut life = Life::new(7);
+    life.disk.set_capacity(24 << 10);
+    let journal = life.recover();
+    let mut w = Writer::new();
+    for _ in 0..12 {
+        entry(&mut w, Position(0), Position(0), 3000, 1);
+    }
+    assert_eq!(journal.append(Position(0), &w.0), Err(StoreError::NoSpace));
+    assert_eq!(journal.append(Position(0), &w.0), Err(StoreError::NoSpace));
+    life.disk.set_capacity(1 << 20);
+    journal.append(Position(0), &w.0).expect("appended");
+    assert_eq!(journal.sync(), Ok(Position(w.0.len() as u64)));
+    life.disk.crash();
+    let journal = open(&life.disk, 2).expect("opens");
+    assert_eq!(read_all(&journal, Position(0)).expect("reads").1, w.0);
+}
+
+#[test]
+fn a_checkpoint_beyond_the_journal_is_damage() {
+    let (disk, stream, _) = sample(8);
+    let journal = open(&disk, 2).expect("opens");
+    assert!(matches!(read_all(&journal, Position(stream.len() as u64 + 64)), Err(StoreError::Damaged { .. })));
+    assert!(read_all(&journal, Position(stream.len() as u64)).is_ok());
+    assert!(matches!(read_all(&open(&SimDisk::new(1), 1).expect("opens"), Position(9)), Err(StoreError::Damaged { .. })));
+}
+
+#[test]
+fn an_append_that_does_not_follow_is_refused() {
+    let mut life = Life::new(9);
+    let journal = life.recover();
+    assert!(journal.append(Position(5), &one(Position(5), Position(0), 10)).is_err());
+    assert!(journal.append(Position(0), b"not an entry, whatever it says").is_err());
+}

@@ -1,0 +1,253 @@
+//! Style as tests: size, header, banned words, `unsafe`, purity, links, and that nothing of the place
+//! where this was written is in it.
+//!
+//! Absent: formatting (rustfmt) and lints (clippy).
+
+use std::path::Path;
+use tidy::{repo, rules, source};
+
+fn report(rule: &str, wrong: &[String]) {
+    assert!(wrong.is_empty(), "{rule}:\n{}", wrong.join("\n"));
+}
+
+/// Rust files of the rooms with their text; fixtures are not ours to judge.
+fn rust() -> Vec<(std::path::PathBuf, String)> {
+    let files = repo::files_ending(".rs").into_iter();
+    files.filter_map(|path| repo::text(&path).map(|text| (path, text))).collect()
+}
+
+#[test]
+fn files_stay_small() {
+    let (mut long, mut too_long) = (Vec::new(), Vec::new());
+    for (path, text) in rust() {
+        let lines = source::without_tests(&text).lines().count();
+        let line = format!("{}: {lines} lines", path.display());
+        if lines > rules::LINES_MAX {
+            too_long.push(line);
+        } else if lines > rules::LINES_WANTED {
+            long.push(line);
+        }
+    }
+    if !long.is_empty() {
+        println!("over {} lines, think of splitting:\n{}", rules::LINES_WANTED, long.join("\n"));
+    }
+    report(&format!("files over {} lines", rules::LINES_MAX), &too_long);
+}
+
+#[test]
+fn every_file_opens_with_its_duty_and_what_is_absent() {
+    let mut wrong = Vec::new();
+    for (path, text) in rust() {
+        let header: Vec<&str> = text.lines().take_while(|line| line.starts_with("//!")).collect();
+        let words = header.join(" ");
+        let sentence = words.trim_start_matches("//!").trim().split(' ').count() >= 3;
+        // Modules of tests say their duty; what is absent is said by the module they test.
+        let is_test = path.file_name().is_some_and(|name| name.to_string_lossy().contains("tests"))
+            || path.components().any(|part| part.as_os_str() == "tests");
+        if !sentence || !(words.contains("Absent") || is_test) {
+            wrong.push(path.display().to_string());
+        }
+    }
+    report("no `//!` header with a sentence and \"Absent\"", &wrong);
+}
+
+#[test]
+fn banned_words_are_not_used() {
+    // Spelled in parts, so that this file is not its own finding.
+    let markers = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX:"), concat!("HA", "CK:")];
+    let everywhere = ["dbg!", "unimplemented!", "todo!"];
+    let pure = ["println!", "eprintln!", "print!", "eprint!"];
+    let tests = ["#[ignore", "thread::sleep"];
+    let mut wrong = Vec::new();
+    for (path, text) in rust() {
+        let code = source::code(&text);
+        let room = repo::room_of(&path).unwrap_or_default();
+        let row = rules::of(&room);
+        let mut find = |code: &str, words: &[&str]| {
+            for word in words {
+                let places = source::places(code, word);
+                wrong.extend(places.iter().map(|line| format!("{}:{line}: {word}", path.display())));
+            }
+        };
+        find(&text, &markers);
+        find(&code, &everywhere);
+        // A pure room's binary may print; its library may not.
+        let is_binary =
+            path.ends_with("src/main.rs") || path.components().any(|part| part.as_os_str() == "bin");
+        if row.is_some_and(|row| row.pure) && !is_binary {
+            find(source::without_tests(&code), &pure);
+        }
+        let shipped = source::without_tests(&code).len();
+        let in_tests =
+            path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs");
+        find(if in_tests { &code } else { &code[shipped..] }, &tests[1..]);
+        find(&code, &tests[..1]);
+    }
+    report("banned words", &wrong);
+}
+
+#[test]
+fn unsafe_stays_in_the_rooms_that_may() {
+    let mut wrong = Vec::new();
+    for (path, text) in rust() {
+        let may = repo::room_of(&path).and_then(|room| rules::of(&room)).is_some_and(|row| row.may_unsafe);
+        let lines: Vec<&str> = text.lines().collect();
+        for place in source::places(&source::code(&text), "unsafe") {
+            if !may {
+                wrong.push(format!("{}:{place}: this room has no unsafe code", path.display()));
+            }
+            let line = lines.get(place - 1).copied().unwrap_or_default();
+            let is_block = line.contains("unsafe {");
+            let proved = lines[place.saturating_sub(12)..place].iter().any(|line| line.contains("SAFETY:"));
+            if is_block && !proved {
+                wrong.push(format!("{}:{place}: no SAFETY comment", path.display()));
+            }
+        }
+    }
+    report("unsafe", &wrong);
+}
+
+/// What the shipped code of a pure room never names; clippy sees the types, this sees the words.
+const IMPURE: &[&str] = &[
+    "HashMap",
+    "HashSet",
+    "RandomState",
+    "DefaultHasher",
+    "Instant",
+    "SystemTime",
+    "std::thread",
+    "std::env",
+    "std::fs",
+    "std::net",
+    "std::process",
+    "Mutex",
+    "RwLock",
+    "Condvar",
+    "std::io",
+    "rand::",
+];
+
+#[test]
+fn pure_rooms_are_pure() {
+    let mut wrong = Vec::new();
+    for room in rules::ROOMS.iter().filter(|room| room.pure) {
+        let folder = Path::new("crates").join(room.name).join("src");
+        for (path, text) in rust() {
+            let is_binary =
+                path.ends_with("src/main.rs") || path.components().any(|part| part.as_os_str() == "bin");
+            if !path.starts_with(&folder) || path.ends_with("tests.rs") || is_binary {
+                continue;
+            }
+            let code = source::code(source::without_tests(&text));
+            for word in IMPURE {
+                let places = source::places(&code, word);
+                wrong.extend(places.iter().map(|line| format!("{}:{line}: {word}", path.display())));
+            }
+        }
+    }
+    report("pure rooms have no clock, thread, file, environment or hash order", &wrong);
+}
+
+#[test]
+fn pure_rooms_carry_the_bans_clippy_checks() {
+    for room in rules::ROOMS.iter().filter(|room| room.pure) {
+        let path = Path::new("crates").join(room.name).join("clippy.toml");
+        let text = repo::text(&path).unwrap_or_default();
+        let table: toml::Table = text.parse().expect("clippy.toml is TOML");
+        for (key, wanted) in
+            [("disallowed-types", "std::collections::HashMap"), ("disallowed-methods", "std::thread::spawn")]
+        {
+            let list = table.get(key).and_then(|list| list.as_array()).cloned().unwrap_or_default();
+            let found =
+                list.iter().any(|item| item.get("path").and_then(|path| path.as_str()) == Some(wanted));
+            assert!(found, "{}: {key} must ban {wanted}", path.display());
+        }
+        assert_eq!(
+            table.get("too-many-lines-threshold").and_then(toml::Value::as_integer),
+            Some(70),
+            "{}",
+            room.name
+        );
+    }
+}
+
+#[test]
+fn links_in_documents_lead_somewhere() {
+    let mut wrong = Vec::new();
+    for path in repo::files_ending(".md") {
+        let text = repo::text(&path).unwrap_or_default();
+        let folder = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        for link in links(&text) {
+            let outside = ["http://", "https://", "mailto:", "#"].iter().any(|start| link.starts_with(start));
+            let target = link.split('#').next().unwrap_or_default();
+            if !outside && !target.is_empty() && !repo::root().join(&folder).join(target).exists() {
+                wrong.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    report("links that lead nowhere", &wrong);
+}
+
+/// Targets of `[text](target)` outside fenced blocks.
+fn links(text: &str) -> Vec<String> {
+    let mut fenced = false;
+    let mut found = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        }
+        if fenced {
+            continue;
+        }
+        let mut rest = line;
+        while let Some(at) = rest.find("](") {
+            rest = &rest[at + 2..];
+            if let Some(end) = rest.find(')') {
+                found.push(rest[..end].trim().to_string());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn links_are_found_outside_fences() {
+    let text = "[a](b.md) and [c](d#e)\n```\n[x](y)\n```\n";
+    assert_eq!(links(text), vec!["b.md", "d#e"]);
+}
+
+#[test]
+fn nothing_of_a_workplace_is_in_the_repository() {
+    // Paths and hosts of whoever writes; spelled in parts, so that this file is not its own finding.
+    let words =
+        [concat!("/wo", "rk/"), concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!(".inter", "nal")];
+    // Paths a reader is shown, and what stands for anybody's folder.
+    let fine = [concat!("/ho", "me/a/mnt"), concat!("/ho", "me/a"), concat!("HOME", "/")];
+    let mut wrong = Vec::new();
+    for path in repo::files() {
+        let Some(text) = repo::text(&path) else { continue };
+        for (number, line) in text.lines().enumerate() {
+            let line = fine.iter().fold(line.to_string(), |line, word| line.replace(word, ""));
+            let found = words.iter().find(|word| line.contains(*word));
+            wrong.extend(found.map(|word| format!("{}:{}: {word}", path.display(), number + 1)));
+        }
+    }
+    report("paths of a workplace", &wrong);
+}
+
+#[test]
+fn the_disk_format_is_little_endian_where_it_is_not_a_key() {
+    // Only keys, whose bytes are compared, are big-endian; host order is nowhere.
+    let mut wrong = Vec::new();
+    for (path, text) in rust() {
+        let code = source::code(source::without_tests(&text));
+        let room = repo::room_of(&path).unwrap_or_default();
+        if ["proto", "store"].contains(&room.as_str()) {
+            for word in ["to_ne_bytes", "from_ne_bytes"] {
+                let places = source::places(&code, word);
+                wrong.extend(places.iter().map(|line| format!("{}:{line}: {word}", path.display())));
+            }
+        }
+    }
+    report("host byte order in a format", &wrong);
+}

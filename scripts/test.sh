@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Every test of PandoFS, as CI runs them. Runs all stages even when one fails, prints a table of them,
+# and ends with the plain line "N passed, N failed". Exit 0 only if nothing failed.
+#
+#   scripts/test.sh [STAGE...]        stages: see the list at the end; default all
+#
+# A stage without tests of its own (formatting, lints) counts as one. Logs: $CARGO_TARGET_DIR/test-logs.
+set -u
+. "$(dirname "$0")/env.sh"
+cd "$ROOT" || exit 1
+
+LOGS=$CARGO_TARGET_DIR/test-logs
+mkdir -p "$LOGS"
+wanted=("$@")
+passed_total=0 failed_total=0 rows=()
+
+# Sums "test result:" lines of cargo test and "result:" lines of our own harnesses.
+count() {
+    awk '
+        /^test result: / { passed += $4; failed += $6; seen = 1 }
+        /^result: [0-9]+ passed, [0-9]+ failed$/ { passed += $2; failed += $4; seen = 1 }
+        END { if (seen) print passed + 0, failed + 0 }
+    ' "$1"
+}
+
+# stage NAME COMMAND...
+stage() {
+    local name=$1 start end status passed=0 failed=0 log
+    shift
+    if [ ${#wanted[@]} -gt 0 ] && [[ " ${wanted[*]} " != *" $name "* ]]; then return; fi
+    log=$LOGS/$name.log
+    echo "== $name: $*"
+    start=$SECONDS
+    "$@" >"$log" 2>&1
+    status=$?
+    end=$((SECONDS - start))
+    read -r passed failed <<<"$(count "$log")"
+    if [ -z "${passed:-}" ]; then
+        if [ $status = 0 ]; then passed=1 failed=0; else passed=0 failed=1; fi
+    elif [ $status != 0 ] && [ "$failed" = 0 ]; then
+        # It broke outside of any test: a build error, a harness that died.
+        failed=1
+    fi
+    passed_total=$((passed_total + passed)) failed_total=$((failed_total + failed))
+    local verdict=ok
+    if [ $status != 0 ] || [ "$failed" != 0 ]; then
+        verdict=FAILED
+        echo "-- end of $log"
+        tail -n 60 "$log"
+    fi
+    rows+=("$(printf '%-12s %-7s %4d:%02d %8d %8d' "$name" $verdict $((end / 60)) $((end % 60)) "$passed" "$failed")")
+}
+
+fuzz() {
+    # Decoders and journal recovery on hostile bytes, seeded from the kept corpus, for a fixed number of runs.
+    PANDOFS_FUZZ_RUNS=${PANDOFS_FUZZ_RUNS:-200000} cargo test --release --locked -p proto -p store fuzz_
+}
+
+system() {
+    cargo build --release --locked -p cli && tests-system/run.sh
+}
+
+if [ ${#wanted[@]} -eq 0 ] || [[ " ${wanted[*]} " =~ " system " ]]; then
+    scripts/install-prerequisites.sh --tests || echo "going on; what needs the missing parts will fail"
+fi
+
+stage fmt cargo fmt --all --check
+stage clippy cargo clippy --workspace --all-targets --locked -- -D warnings
+stage tidy cargo test --locked -p tidy
+stage units cargo test --locked --workspace --exclude tidy
+stage sweep cargo run --release --locked -p sim -- sweep --seeds "${PANDOFS_SEEDS:-500}"
+stage mutants cargo run --release --locked -p sim --features mutants -- mutants
+stage fuzz fuzz
+stage system system
+
+echo
+printf '%-12s %-7s %7s %8s %8s\n' stage result time passed failed
+printf '%s\n' "${rows[@]}"
+echo
+echo "$passed_total passed, $failed_total failed"
+[ $failed_total = 0 ] && [ $passed_total -gt 0 ]
