@@ -76,13 +76,11 @@ fi
 
 # tool NAME VERSION: a test program from the crate registry, built once per version.
 tool() {
-    local stamp=$TOOLS/.$1-$2
-    [ -x "$TOOLS/bin/$1" ] && [ -e "$stamp" ] && return
+    "$TOOLS/bin/$1" --version 2>/dev/null | grep -qF " $2" && return
     say "building $1 $2 into $TOOLS (once)"
     mkdir -p "$TOOLS"
     if CARGO_TARGET_DIR=$TOOLS/build cargo install --locked --quiet --force --root "$TOOLS" \
         "$1" --version "$2"; then
-        touch "$stamp"
         installed+=("$1 $2")
     else
         missing+=("$1 $2: cargo install --locked --root $TOOLS $1 --version $2")

@@ -143,16 +143,20 @@ mod tests {
 
     #[test]
     fn a_question_gets_its_answer() {
-        let (_folder, source) =
-            server(|command| ServerMsg::Admin { id: 1, answer: format!("{{\"ok\":true,\"result\":{command}}}") });
+        let (_folder, source) = server(|command| ServerMsg::Admin {
+            id: 1,
+            answer: format!("{{\"ok\":true,\"result\":{command}}}"),
+        });
         let answer = ask(&source, &json!({"cmd": "status"}), Duration::from_secs(5));
         assert_eq!(answer, Ok(json!({"cmd": "status"})));
     }
 
     #[test]
     fn the_servers_no_keeps_its_code() {
-        let (_folder, source) =
-            server(|_| ServerMsg::Admin { id: 1, answer: "{\"ok\":false,\"error\":\"no client 7\",\"code\":5}".into() });
+        let (_folder, source) = server(|_| ServerMsg::Admin {
+            id: 1,
+            answer: "{\"ok\":false,\"error\":\"no client 7\",\"code\":5}".into(),
+        });
         let problem = ask(&source, &json!({}), Duration::from_secs(5)).expect_err("refused");
         assert_eq!((problem.code, problem.what), (5, format!("{source}: no client 7")));
     }

@@ -186,9 +186,6 @@ pub struct Status {
 pub struct Fsck {
     #[arg(value_hint = ValueHint::DirPath)]
     pub dir: PathBuf,
-    /// Correct what can be corrected without losing anything
-    #[arg(long)]
-    pub repair: bool,
 }
 
 /// `compact`.
@@ -309,6 +306,27 @@ pub enum Load {
     Write(LoadWrite),
     /// Check that every noted file is there with its content
     Verify { folder: PathBuf, ack: PathBuf },
+    /// Do one thing to each of a row of files; prints the nanoseconds each took
+    Phase(LoadPhase),
+}
+
+/// `load phase`.
+#[derive(Debug, Args)]
+pub struct LoadPhase {
+    #[arg(value_enum)]
+    pub phase: Phase,
+    pub folder: PathBuf,
+    pub first: u64,
+    pub count: u64,
+}
+
+/// What is done to every file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Phase {
+    Create,
+    Stat,
+    Read,
+    List,
 }
 
 /// `load write`.

@@ -69,7 +69,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().canonicalize().expect("a path");
         let file = fs::File::create(root.join("a")).expect("a file");
-        let me = |holders: &[Holder]| holders.iter().find(|h| h.pid == std::process::id()).map(|h| h.what.clone());
+        let me =
+            |holders: &[Holder]| holders.iter().find(|h| h.pid == std::process::id()).map(|h| h.what.clone());
         assert_eq!(me(&holders(&root, Path::new("./mnt"))).as_deref(), Some("./mnt/a"));
         drop(file);
         assert_eq!(me(&holders(&root, Path::new("./mnt"))), None);

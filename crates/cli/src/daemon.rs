@@ -53,7 +53,10 @@ pub fn start(args: &[OsString], log: Option<&Path>, timeout: Duration) -> Result
         Ok(word) => Ok(word),
         Err(_) => {
             let end = child.wait().map_or_else(|error| plain(&error), |status| status.to_string());
-            Err(where_to_look(Problem::new(Exit::Failed, format!("the daemon ended before it stood ({end})"))))
+            Err(where_to_look(Problem::new(
+                Exit::Failed,
+                format!("the daemon ended before it stood ({end})"),
+            )))
         }
     }
 }

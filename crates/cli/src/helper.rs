@@ -36,7 +36,9 @@ pub fn run(args: &[OsString]) -> u8 {
     let (mount, fake) = match parse(args) {
         Ok(parsed) => parsed,
         Err(why) => {
-            write_err(&format!("mount.fuse.pando: {why}\n  do: `mount -t fuse.pando SOURCE MNT [-o OPTIONS]`\n"));
+            write_err(&format!(
+                "mount.fuse.pando: {why}\n  do: `mount -t fuse.pando SOURCE MNT [-o OPTIONS]`\n"
+            ));
             return USAGE;
         }
     };
@@ -88,7 +90,7 @@ fn parse(args: &[OsString]) -> Result<(Mount, bool), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::MountOptions;
+    use fuse::adapter::Options;
 
     fn words(line: &str) -> Vec<OsString> {
         line.split(' ').map(Into::into).collect()
@@ -105,8 +107,9 @@ mod tests {
 
     #[test]
     fn it_never_creates() {
-        let (mount, fake) = parse(&words("/d /m -sn -o rw,noatime,x-systemd.requires=a -t fuse.pando")).expect("good");
-        let options = MountOptions::parse(&mount.options).expect("good");
+        let (mount, fake) =
+            parse(&words("/d /m -sn -o rw,noatime,x-systemd.requires=a -t fuse.pando")).expect("good");
+        let options = Options::parse(&mount.options).expect("good");
         assert!(options.nocreate && !fake && !options.read_only);
         assert_eq!(mount.places, vec!["/d", "/m"]);
     }

@@ -41,7 +41,7 @@ const VERBS: &[&str] = &[
 
 /// Options of present verbs whose time has not come.
 const OPTIONS: &[(&str, &[&str])] =
-    &[("serve", &["--ranks", "--metrics", "--tls-cert", "--tls-key", "--tls-ca"])];
+    &[("fsck", &["--repair"]), ("serve", &["--ranks", "--metrics", "--tls-cert", "--tls-key", "--tls-ca"])];
 
 /// Whether the command line names something of a later version; the verb and the problem.
 #[must_use]

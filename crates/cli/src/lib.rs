@@ -5,12 +5,15 @@
 
 pub mod admin;
 pub mod args;
+pub mod busy;
 pub mod conf;
+pub mod daemon;
 pub mod discover;
+pub mod helper;
 pub mod later;
 pub mod mounts;
-pub mod options;
 pub mod output;
+pub mod place;
 pub mod problem;
 pub mod size;
 pub mod source;
@@ -21,7 +24,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use discover::Hints;
 use output::Output;
-use problem::{Exit, Problem, Verdict};
+use problem::{Exit, Verdict};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
@@ -32,6 +35,9 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 /// Runs one command line (with the program's name first); the process's exit code.
 #[must_use]
 pub fn run(args: Vec<OsString>) -> u8 {
+    if let Some(words) = helper::arguments(&args) {
+        return helper::run(words);
+    }
     if let Some((verb, problem)) = later::check(&args) {
         output::write_err(&problem.text(&verb));
         return problem.code;
@@ -86,14 +92,22 @@ fn dispatch(cli: &Cli, out: &Output) -> Verdict {
     let server =
         |path: Option<&Path>| discover::find(&Hints { cluster: cli.global.cluster.as_deref(), path, conf });
     match &cli.verb {
+        Verb::Format(args) => verbs::format::run(args, out),
+        Verb::Mount(args) => verbs::mount::run(args, conf, out),
+        Verb::Umount(args) => verbs::umount::run(args, out),
+        Verb::Serve(args) => verbs::serve::run(args, conf, out),
         Verb::Status(args) => verbs::status::run(server(args.path.as_deref()), out),
         Verb::Client(verb) => verbs::client::run(verb, server(None), out),
         Verb::Config(verb) => verbs::config::run(verb, conf, out),
         Verb::Version => verbs::generate::version(out),
         Verb::Completion(args) => verbs::generate::completion(args),
         Verb::Man(args) => verbs::generate::man(&args.folder, out),
+        Verb::Demo(args) => verbs::demo::run(args),
         Verb::Load(verb) => verbs::load::run(verb, out),
-        _ => Err(Problem::new(Exit::Usage, "not in this version")),
+        Verb::Fsck(args) => verbs::fsck::run(args, out),
+        Verb::Compact(args) => verbs::compact::run(args, || server(None), out),
+        Verb::Backup(verb) => verbs::backup::run(verb, out),
+        Verb::Journal(verb) => verbs::journal::run(verb, out),
     }
 }
 

@@ -2,8 +2,18 @@
 //!
 //! Absent: parsing (`args.rs`).
 
+pub mod backup;
 pub mod client;
+pub mod compact;
 pub mod config;
+pub mod demo;
+pub mod format;
+pub mod fsck;
 pub mod generate;
+pub mod journal;
 pub mod load;
+pub mod mount;
+pub mod mounted;
+pub mod serve;
 pub mod status;
+pub mod umount;

@@ -33,11 +33,42 @@ fn pando(args: &str, folder: &Path) -> String {
         None => text.push_str("killed\n"),
     }
     let folder = folder.canonicalize().expect("the folder stays");
-    let text = text.replace(&folder.display().to_string(), "DIR");
+    let text = without_id(&text.replace(&folder.display().to_string(), "DIR"));
     text.replace(env!("CARGO_PKG_VERSION"), "VERSION")
         .lines()
         .map(|line| format!("{}\n", line.trim_end()))
         .collect()
+}
+
+/// File systems get random ids: eight digits behind the name read `ID`.
+fn without_id(text: &str) -> String {
+    let words = text.split_inclusive([' ', '\n']);
+    let is_id = |word: &str| word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    words.map(|word| if is_id(word.trim_end()) { word.replace(word.trim_end(), "ID") } else { word.into() }).collect()
+}
+
+/// `\n` and `\xNN` in a line of a transcript.
+fn unescape(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        bytes.extend_from_slice(&rest.as_bytes()[..at]);
+        rest = &rest[at + 1..];
+        let taken = match rest.as_bytes() {
+            [b'n', ..] => {
+                bytes.push(b'\n');
+                1
+            }
+            [b'x', _, _, ..] => {
+                bytes.push(u8::from_str_radix(&rest[1..3], 16).expect("two hex digits"));
+                3
+            }
+            _ => panic!("unknown escape in {text}"),
+        };
+        rest = &rest[taken..];
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    bytes
 }
 
 fn run(line: &str, folder: &Path) -> String {
@@ -48,7 +79,7 @@ fn run(line: &str, folder: &Path) -> String {
         "write" => {
             let (file, text) = rest.split_once(' ').unwrap_or((rest, ""));
             let path = folder.join(file);
-            fs::write(path, text.replace("\\n", "\n")).map(|()| String::new()).expect("a file")
+            fs::write(path, unescape(text)).map(|()| String::new()).expect("a file")
         }
         "cat" => fs::read_to_string(folder.join(rest)).expect("a file"),
         _ => panic!("unknown golden command {word}"),

@@ -8,6 +8,7 @@
 //! other rooms; `null` is a stand-in for them in tests and benchmarks.
 
 pub mod abi;
+pub mod adapter;
 mod error;
 mod init;
 mod mountpoint;

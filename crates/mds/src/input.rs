@@ -4,7 +4,7 @@
 
 use proto::message::ClientMsg;
 use proto::storeio::{DataDone, Loaded, StoreError};
-use proto::{Cred, Position};
+use proto::{Cred, Position, SessionId};
 
 /// A connection, numbered by the driver; never reused while the rank lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +80,11 @@ pub enum Input {
     Checkpoint,
     /// Forget clean cached entries (memory pressure, benchmarks).
     DropCache,
+    /// The disk ran full (what was kept back for it was given up), or has room again. While it is
+    /// full, mutations that need new space answer ENOSPC; unlink, rmdir, truncate go on.
+    Space { full: bool },
+    /// An operator ends a session: as if its lease had run out.
+    Evict { session: SessionId },
     /// No new sessions; checkpoint; then `Output::Stopped`.
     Stop,
 }

@@ -113,9 +113,9 @@ pub(crate) enum Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Read,
-    /// The range ends at `end`.
-    Write { ino: Ino, end: u64 },
-    Zero { ino: Ino, end: u64, count: u64 },
+    Write { ino: Ino, offset: u64 },
+    /// The file is at least `size` long afterwards.
+    Zero { ino: Ino, size: u64 },
     Copy { ino: Ino, offset: u64 },
     Seek,
     Fsync { ino: Ino, writes: u32 },

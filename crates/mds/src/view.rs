@@ -197,13 +197,6 @@ impl View {
         core
     }
 
-    /// Where a primary node's record is.
-    pub(crate) fn place(&self, slot: u32) -> Place<'_> {
-        let node = self.cache.node(slot);
-        let dir = self.cache.dir(node.dir);
-        Place { dir: dir.ino, hash: node.hash, version: dir.next_version(), name: node.name.as_bytes() }
-    }
-
     /// A new name in a directory.
     pub(crate) fn place_in<'a>(&self, dir: u32, hash: NameHash, name: &'a [u8]) -> Place<'a> {
         let dir = self.cache.dir(dir);

@@ -1,1 +1,399 @@
+//! A small rank in memory behind a connector, for tests of the edges: one process, no durability.
+//!
+//! It keeps the session contract (tids, results, resume, sole client) to the letter and the file system
+//! only as far as tests need it.
+//!
+//! Absent: permissions, ACLs, byte-range conflicts (any two owners conflict, unless both read).
 
+mod tree;
+
+use crate::mount::lock;
+use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
+use proto::reply::{Outcome, Reply};
+use proto::request::{LockKind, LockSpec, Request};
+use proto::{Errno, Ino, SessionId, Tid};
+use runtime::port::{Connector, Port, PortError, Sink};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use tree::Tree;
+
+/// The rank. Clones are the same rank.
+#[derive(Clone, Default)]
+pub struct Fake {
+    state: Arc<Mutex<State>>,
+    said: Arc<Condvar>,
+}
+
+#[derive(Default)]
+struct State {
+    tree: Tree,
+    sessions: BTreeMap<SessionId, Session>,
+    conns: BTreeMap<u64, Conn>,
+    next: u64,
+    locks: Vec<(SessionId, Ino, LockSpec)>,
+    waits: Vec<Wait>,
+    seen: Vec<Request>,
+    /// Requests are kept unanswered.
+    held: Option<Vec<(u64, ClientMsg)>>,
+    lasting: bool,
+    refuse_connect: bool,
+    lease_ms: u32,
+    shared: u32,
+}
+
+#[derive(Default)]
+struct Session {
+    results: BTreeMap<Tid, Outcome>,
+    opens: BTreeMap<Ino, u32>,
+}
+
+struct Conn {
+    sink: Arc<dyn Sink>,
+    session: SessionId,
+}
+
+struct Wait {
+    conn: u64,
+    session: SessionId,
+    tid: Tid,
+    ino: Ino,
+    lock: LockSpec,
+}
+
+/// Messages for connections, sent when no lock is held.
+type Posts = Vec<(u64, ServerMsg)>;
+
+impl Fake {
+    /// An empty file system.
+    #[must_use]
+    pub fn new() -> Self {
+        let fake = Self::default();
+        lock(&fake.state).lease_ms = 10_000;
+        fake
+    }
+
+    /// Connections last as long as the rank, as in one process.
+    #[must_use]
+    pub fn lasting(self) -> Self {
+        lock(&self.state).lasting = true;
+        self
+    }
+
+    /// How to reach it.
+    #[must_use]
+    pub fn connector(&self) -> Arc<dyn Connector> {
+        Arc::new(self.clone())
+    }
+
+    /// All requests executed so far.
+    #[must_use]
+    pub fn seen(&self) -> Vec<Request> {
+        lock(&self.state).seen.clone()
+    }
+
+    /// Forgets what was executed so far.
+    pub fn clear_seen(&self) {
+        lock(&self.state).seen.clear();
+    }
+
+    /// Opens all sessions have of an inode.
+    #[must_use]
+    pub fn opens(&self, ino: Ino) -> u32 {
+        let state = lock(&self.state);
+        state.sessions.values().filter_map(|session| session.opens.get(&ino)).sum()
+    }
+
+    /// Locks held and waits, over all sessions.
+    #[must_use]
+    pub fn locks(&self) -> (usize, usize) {
+        let state = lock(&self.state);
+        (state.locks.len(), state.waits.len())
+    }
+
+    /// From now on requests are received but not executed.
+    pub fn hold(&self) {
+        lock(&self.state).held.get_or_insert_default();
+    }
+
+    /// Executes what was held, in order.
+    pub fn release(&self) {
+        let held = lock(&self.state).held.take().unwrap_or_default();
+        for (conn, message) in held {
+            let posts = lock(&self.state).receive(conn, message);
+            self.post(posts);
+        }
+    }
+
+    /// Breaks every connection; sessions stay. What was held is lost.
+    pub fn cut(&self) {
+        let conns = {
+            let mut state = lock(&self.state);
+            if let Some(held) = &mut state.held {
+                held.clear();
+            }
+            state.waits.clear();
+            std::mem::take(&mut state.conns)
+        };
+        for conn in conns.into_values() {
+            conn.sink.disconnected();
+        }
+    }
+
+    /// Forgets every session, as an eviction does.
+    pub fn evict(&self) {
+        let mut state = lock(&self.state);
+        state.sessions.clear();
+        state.locks.clear();
+    }
+
+    /// How often a client said `Shared`.
+    #[must_use]
+    pub fn shared(&self) -> u32 {
+        lock(&self.state).shared
+    }
+
+    /// Waits until a client said `Shared`.
+    ///
+    /// # Panics
+    /// When it does not in time.
+    pub fn wait_shared(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let mut state = lock(&self.state);
+        while state.shared == 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "no Shared in time");
+            state = self.said.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether connecting fails.
+    pub fn refuse_connect(&self, refuse: bool) {
+        lock(&self.state).refuse_connect = refuse;
+    }
+
+    /// Says something to every connection.
+    pub fn say(&self, message: &ServerMsg) {
+        let posts = lock(&self.state).conns.keys().map(|conn| (*conn, message.clone())).collect();
+        self.post(posts);
+    }
+
+    fn post(&self, posts: Posts) {
+        for (conn, message) in posts {
+            let sink = lock(&self.state).conns.get(&conn).map(|conn| Arc::clone(&conn.sink));
+            if let Some(sink) = sink {
+                sink.messages(vec![message]);
+            }
+        }
+    }
+}
+
+impl Connector for Fake {
+    fn connect(&self, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+        let mut state = lock(&self.state);
+        if state.refuse_connect {
+            let source = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+            return Err(PortError::Unreachable { at: self.describe(), source });
+        }
+        state.next += 1;
+        let conn = state.next;
+        state.conns.insert(conn, Conn { sink, session: SessionId(0) });
+        Ok(Arc::new(FakePort { state: Arc::downgrade(&self.state), fake: self.clone(), conn }))
+    }
+
+    fn is_lasting(&self) -> bool {
+        lock(&self.state).lasting
+    }
+
+    fn describe(&self) -> String {
+        "fake".to_owned()
+    }
+}
+
+struct FakePort {
+    state: Weak<Mutex<State>>,
+    fake: Fake,
+    conn: u64,
+}
+
+impl Port for FakePort {
+    fn send(&self, messages: Vec<ClientMsg>, answers: &mut Vec<ServerMsg>) -> Result<(), PortError> {
+        let state = self.state.upgrade().ok_or(PortError::Lost)?;
+        for message in messages {
+            let posts = {
+                let mut state = lock(&state);
+                if !state.conns.contains_key(&self.conn) {
+                    return Err(PortError::Lost);
+                }
+                let is_request = matches!(message, ClientMsg::Request { .. });
+                match &mut state.held {
+                    Some(held) if is_request => {
+                        held.push((self.conn, message));
+                        continue;
+                    }
+                    _ => state.receive(self.conn, message),
+                }
+            };
+            self.fake.said.notify_all();
+            let (own, others): (Posts, Posts) = posts.into_iter().partition(|(conn, _)| *conn == self.conn);
+            answers.extend(own.into_iter().map(|(_, message)| message));
+            self.fake.post(others);
+        }
+        Ok(())
+    }
+
+    fn close(&self) {
+        if let Some(state) = self.state.upgrade() {
+            lock(&state).conns.remove(&self.conn);
+        }
+    }
+}
+
+impl State {
+    fn receive(&mut self, conn: u64, message: ClientMsg) -> Posts {
+        let Some(session) = self.conns.get(&conn).map(|conn| conn.session) else { return Vec::new() };
+        match message {
+            ClientMsg::Hello { session, .. } => self.hello(conn, session),
+            ClientMsg::Request { tid, floor, request, .. } => {
+                let Some(known) = self.sessions.get_mut(&session) else { return Vec::new() };
+                known.results.retain(|tid, _| *tid >= floor);
+                if let Some(outcome) = known.results.get(&tid) {
+                    return vec![(conn, ServerMsg::Reply { tid, outcome: outcome.clone() })];
+                }
+                self.seen.push(request.clone());
+                self.request(conn, session, tid, &request)
+            }
+            ClientMsg::Cancel { tid } => {
+                let before = self.waits.len();
+                self.waits.retain(|wait| wait.session != session || wait.tid != tid);
+                match self.waits.len() < before {
+                    true => vec![(conn, ServerMsg::Reply { tid, outcome: Err(Errno::EINTR) })],
+                    false => Vec::new(),
+                }
+            }
+            ClientMsg::Reclaim { node, count, locks } => {
+                if let Some(session) = self.sessions.get_mut(&session) {
+                    session.opens.insert(node.ino, count);
+                }
+                self.locks.retain(|(holder, ino, _)| *holder != session || *ino != node.ino);
+                self.locks.extend(locks.into_iter().map(|lock| (session, node.ino, lock)));
+                Vec::new()
+            }
+            ClientMsg::Goodbye => {
+                self.sessions.remove(&session);
+                self.locks.retain(|(holder, _, _)| *holder != session);
+                Vec::new()
+            }
+            ClientMsg::Shared => {
+                self.shared += 1;
+                Vec::new()
+            }
+            ClientMsg::Renew | ClientMsg::Reclaimed | ClientMsg::Admin { .. } => Vec::new(),
+        }
+    }
+
+    fn hello(&mut self, conn: u64, former: SessionId) -> Posts {
+        let resumed = self.sessions.contains_key(&former);
+        self.next += 1;
+        let session = if resumed { former } else { SessionId(self.next) };
+        self.sessions.entry(session).or_default();
+        if let Some(conn) = self.conns.get_mut(&conn) {
+            conn.session = session;
+        }
+        let welcome = ServerMsg::Welcome {
+            protocol: PROTOCOL,
+            session,
+            incarnation: proto::Incarnation(1),
+            fsid: [7; 16],
+            resumed,
+            lease_ms: self.lease_ms,
+            sole: self.sessions.len() == 1,
+            root: Ino::ROOT,
+        };
+        vec![(conn, welcome)]
+    }
+
+    fn request(&mut self, conn: u64, session: SessionId, tid: Tid, request: &Request) -> Posts {
+        let outcome = match request {
+            Request::SetLock { node, lock, wait } => match self.take_lock(session, node.ino, *lock) {
+                Err(_) if *wait => {
+                    self.waits.push(Wait { conn, session, tid, ino: node.ino, lock: *lock });
+                    return Vec::new();
+                }
+                outcome => outcome,
+            },
+            Request::ReleaseLocks { node, flock, owner } => {
+                self.locks.retain(|(holder, ino, lock)| {
+                    *holder != session || *ino != node.ino || lock.flock != *flock || lock.owner != *owner
+                });
+                Ok(Reply::Ok)
+            }
+            Request::TestLock { node, lock } => Ok(Reply::Lock(self.in_the_way(session, node.ino, lock))),
+            Request::Release { node, count } => {
+                self.count(session, node.ino, -i64::from(*count));
+                Ok(Reply::Ok)
+            }
+            other => self.tree.execute(other),
+        };
+        if matches!(request, Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. })
+            && let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = &outcome
+        {
+            self.count(session, attr.ino, 1);
+        }
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.results.insert(tid, outcome.clone());
+        }
+        let mut posts = vec![(conn, ServerMsg::Reply { tid, outcome })];
+        posts.append(&mut self.grant());
+        posts
+    }
+
+    fn count(&mut self, session: SessionId, ino: Ino, by: i64) {
+        let Some(session) = self.sessions.get_mut(&session) else { return };
+        let opens = session.opens.entry(ino).or_default();
+        *opens = opens.saturating_add_signed(by as i32);
+        if *opens == 0 {
+            session.opens.remove(&ino);
+        }
+    }
+
+    fn in_the_way(&self, session: SessionId, ino: Ino, lock: &LockSpec) -> Option<LockSpec> {
+        let conflicts = |(holder, at, held): &&(SessionId, Ino, LockSpec)| {
+            *at == ino
+                && held.flock == lock.flock
+                && (*holder != session || held.owner != lock.owner)
+                && !(held.kind == LockKind::Read && lock.kind == LockKind::Read)
+        };
+        self.locks.iter().find(conflicts).map(|(_, _, held)| *held)
+    }
+
+    fn take_lock(&mut self, session: SessionId, ino: Ino, lock: LockSpec) -> Outcome {
+        if lock.kind != LockKind::Unlock && self.in_the_way(session, ino, &lock).is_some() {
+            return Err(Errno::EAGAIN);
+        }
+        self.locks.retain(|(holder, at, held)| {
+            *holder != session || *at != ino || held.flock != lock.flock || held.owner != lock.owner
+        });
+        if lock.kind != LockKind::Unlock {
+            self.locks.push((session, ino, lock));
+        }
+        Ok(Reply::Ok)
+    }
+
+    /// Grants waits that nothing blocks any more, oldest first.
+    fn grant(&mut self) -> Posts {
+        let mut posts = Vec::new();
+        for wait in std::mem::take(&mut self.waits) {
+            match self.take_lock(wait.session, wait.ino, wait.lock) {
+                Ok(reply) => {
+                    if let Some(session) = self.sessions.get_mut(&wait.session) {
+                        session.results.insert(wait.tid, Ok(reply.clone()));
+                    }
+                    posts.push((wait.conn, ServerMsg::Reply { tid: wait.tid, outcome: Ok(reply) }));
+                }
+                Err(_) => self.waits.push(wait),
+            }
+        }
+        posts
+    }
+}

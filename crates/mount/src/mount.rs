@@ -6,6 +6,9 @@
 //!
 //! Absent: threads that carry calls; only the timer and the link have one each (`threads.rs`).
 
+#[cfg(test)]
+mod tests;
+
 use crate::core::{Core, Phase, Turn};
 use crate::error::MountError;
 use crate::link::Link;

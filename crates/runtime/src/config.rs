@@ -39,12 +39,10 @@ pub struct Config {
     pub session_timeout: u64,
     /// A checkpoint starts when the journal has this many bytes.
     pub journal_size: u64,
-    /// Bytes of file data kept in memory.
+    /// Bytes of file data kept in the page cache.
     pub data_cache_limit: u64,
-    /// Data of files above this size is not kept in memory.
+    /// Data of files above this size is not kept in the page cache.
     pub data_cache_max_filesize: u64,
-    /// Bytes kept back for unlink and checkpoints on a full disk.
-    pub ballast_size: u64,
     /// Where `serve` listens besides DIR/pando.sock.
     pub listen: Vec<Addr>,
     /// The server that commands talk to when none is named.
@@ -61,9 +59,8 @@ impl Default for Config {
             mds_dir_prefetch: DirPrefetch::Auto,
             session_timeout: 10,
             journal_size: GIB,
-            data_cache_limit: 256 * MIB,
-            data_cache_max_filesize: 64 * MIB,
-            ballast_size: 64 * MIB,
+            data_cache_limit: 2 * GIB,
+            data_cache_max_filesize: GIB,
             listen: Vec::new(),
             cluster: None,
             log_file: None,
@@ -87,9 +84,8 @@ pub const OPTIONS: &[OptionHelp] = &[
     help("mds_dir_prefetch", "auto", "load whole directories: auto, keyed (never) or full (always)"),
     help("session_timeout", "10", "seconds a client's lease lasts without renewal"),
     help("journal_size", "1G", "size of the journal at which a checkpoint starts"),
-    help("data_cache_limit", "256M", "file data kept in memory"),
-    help("data_cache_max_filesize", "64M", "data of larger files is not kept in memory"),
-    help("ballast_size", "64M", "space kept back so that unlink works on a full disk"),
+    help("data_cache_limit", "2G", "file data kept in the page cache"),
+    help("data_cache_max_filesize", "1G", "data of larger files is not kept in the page cache"),
     help("listen", "[]", "addresses to listen on besides DIR/pando.sock"),
     help("cluster", "", "the server commands talk to when none is named"),
     help("log_file", "DIR/log/pando.log", "the log, rotated at 64 MiB, 4 files"),
@@ -123,7 +119,6 @@ struct Raw {
     journal_size: Option<Bytes>,
     data_cache_limit: Option<Bytes>,
     data_cache_max_filesize: Option<Bytes>,
-    ballast_size: Option<Bytes>,
     listen: Option<Vec<value::Place>>,
     cluster: Option<String>,
     log_file: Option<PathBuf>,
@@ -138,8 +133,8 @@ impl Config {
     /// `Io`, and those of `parse`.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let file = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Io { file: file.clone(), source })?;
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ConfigError::Io { file: file.clone(), source })?;
         Self::parse(&text, &file)
     }
 
@@ -168,7 +163,6 @@ impl Config {
             journal_size: bytes(raw.journal_size, d.journal_size),
             data_cache_limit: bytes(raw.data_cache_limit, d.data_cache_limit),
             data_cache_max_filesize: bytes(raw.data_cache_max_filesize, d.data_cache_max_filesize),
-            ballast_size: bytes(raw.ballast_size, d.ballast_size),
             listen: raw.listen.map_or(d.listen, |l| l.into_iter().map(|p| p.0).collect()),
             cluster: raw.cluster,
             log_file: raw.log_file,
@@ -189,8 +183,7 @@ impl Config {
         range("session_timeout", self.session_timeout, 1, 3600)?;
         range("journal_size", self.journal_size, 16 * MIB, 1 << 40)?;
         range("data_cache_limit", self.data_cache_limit, 0, 1 << 46)?;
-        range("data_cache_max_filesize", self.data_cache_max_filesize, 0, u64::MAX)?;
-        range("ballast_size", self.ballast_size, MIB, 1 << 40)
+        range("data_cache_max_filesize", self.data_cache_max_filesize, 0, u64::MAX)
     }
 }
 

@@ -66,8 +66,7 @@ struct SocketPort {
 
 impl Port for SocketPort {
     fn send(&self, messages: Vec<ClientMsg>, _answers: &mut Vec<ServerMsg>) -> Result<(), PortError> {
-        let waiting =
-            self.shared.pipe.send(&messages, ClientMsg::encode).map_err(|_| PortError::Lost)?;
+        let waiting = self.shared.pipe.send(&messages, ClientMsg::encode).map_err(|_| PortError::Lost)?;
         if waiting > WAITING_BYTES_MAX && thread::current().id() != self.reader {
             self.shared.pipe.wait_for_room(WAITING_BYTES_MAX);
         }

@@ -96,8 +96,7 @@ impl Listener {
         for at in &bound {
             log.info("listen", "listening", &[("at", at)]);
         }
-        let control =
-            Arc::new(Control { waker, stop: AtomicBool::new(false), resumed: Mutex::default() });
+        let control = Arc::new(Control { waker, stop: AtomicBool::new(false), resumed: Mutex::default() });
         let next_token = 1 + sockets.len();
         let worker = Loop {
             poll,
@@ -110,10 +109,8 @@ impl Listener {
             log,
             spinner: Spinner::new(),
         };
-        let thread = thread::Builder::new()
-            .name("pando-listen".into())
-            .spawn(move || worker.run())
-            .map_err(setup)?;
+        let thread =
+            thread::Builder::new().name("pando-listen".into()).spawn(move || worker.run()).map_err(setup)?;
         Ok(Self { control, thread: Mutex::new(Some(thread)), addrs: bound })
     }
 
@@ -262,11 +259,12 @@ impl Loop {
             Turn::Went(_) => false,
             Turn::Ended(reason) => {
                 let peer = remote.peer_text();
-                self.log.event(reason.level(), "listen", "connection ended", &[
-                    ("conn", &n),
-                    ("peer", &peer),
-                    ("why", &reason),
-                ]);
+                self.log.event(
+                    reason.level(),
+                    "listen",
+                    "connection ended",
+                    &[("conn", &n), ("peer", &peer), ("why", &reason)],
+                );
                 remote.end();
                 self.remotes.remove(&n);
                 false

@@ -172,11 +172,12 @@ mod tests {
         let mut inbox = Inbox::default();
         let mut bytes = [0_u8; 8];
         bytes[..4].copy_from_slice(&u32::MAX.to_le_bytes());
-        inbox.fill(|buf| {
-            buf[..8].copy_from_slice(&bytes);
-            Ok(8)
-        })
-        .expect("fill");
+        inbox
+            .fill(|buf| {
+                buf[..8].copy_from_slice(&bytes);
+                Ok(8)
+            })
+            .expect("fill");
         assert!(inbox.next().is_err());
         let mut out = Outbox::default();
         assert!(!out.put(|w| {

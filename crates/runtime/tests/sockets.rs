@@ -99,8 +99,8 @@ fn read(tid: u64, len: u32) -> ClientMsg {
 
 fn listen(at: &Addr) -> (Arc<Echo>, Listener) {
     let echo = Arc::new(Echo::default());
-    let listener =
-        Listener::start(std::slice::from_ref(at), true, echo.clone(), Arc::new(Log::silent())).expect("listen");
+    let listener = Listener::start(std::slice::from_ref(at), true, echo.clone(), Arc::new(Log::silent()))
+        .expect("listen");
     (echo, listener)
 }
 
@@ -114,7 +114,8 @@ fn requests_and_answers_cross_unix_and_tcp() {
     for at in [unix(&dir), Addr::Tcp("127.0.0.1:0".into())] {
         let (_echo, listener) = listen(&at);
         let mailbox = Arc::new(Mailbox::default());
-        let port = SocketConnector::new(listener.addrs()[0].clone()).connect(mailbox.clone()).expect("connect");
+        let port =
+            SocketConnector::new(listener.addrs()[0].clone()).connect(mailbox.clone()).expect("connect");
         for tid in 0..500 {
             port.send(vec![read(2 * tid, 3), read(2 * tid + 1, 70_000)], &mut Vec::new()).expect("send");
         }

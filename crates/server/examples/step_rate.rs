@@ -1,28 +1,32 @@
 //! How many creates a second one thread gets through `Port::send`.
 //!
 //! `step_rate null [SECONDS]`: a rank that does nothing but append and answer, on a journal that
-//! forgets: the driver's own cost.
+//! forgets: the driver's own cost. `step_rate journal SECONDS DIR`: the same rank on journal files.
 //!
 //! Absent: the kernel, sockets, a client machine.
 
 use mds::input::{ConnId, Input};
 use mds::output::Output;
 use proto::attr::Attr;
+use proto::journal::{TxnCluster, begin_entry, end_entry, put_transaction};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Reply;
 use proto::request::{NewNode, Request};
 use proto::storeio::{DataDone, DataOp, LoadRequest, Loaded, StoreBatch, StoreError};
-use proto::{Cred, Ino, Name, NodeRef, Position, Tid};
+use proto::{Cred, Incarnation, Ino, Name, NodeRef, Position, Rank, Tid, Writer};
 use runtime::Log;
 use runtime::port::{Port, Sink};
 use server::machine::RankMachine;
 use server::parts::{DataIo, JournalIo, Parts};
 use server::{Server, ServerOptions};
 use std::error::Error;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use stdx::{Mono, Now};
+use store::disk_real::RealDisk;
+use store::journal_files::{JournalFiles, JournalLimits};
 use store::meta::MetaStore;
 
 struct NullRank {
@@ -30,12 +34,22 @@ struct NullRank {
 }
 
 impl RankMachine for NullRank {
-    fn step(&mut self, _: Now, input: Input, out: &mut Vec<Output>) {
+    fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         match input {
-            Input::Boot => out.push(Output::Active),
+            Input::Boot => out.push(Output::ReadJournal { from: Position(0) }),
+            Input::ReplayEnd { end } => {
+                self.end = end.0;
+                out.push(Output::Active);
+            }
+            Input::Stop => out.push(Output::Stopped),
             Input::Message { conn: ConnId(n), message: ClientMsg::Request { tid, .. } } => {
-                let bytes = vec![0; 300];
                 let position = Position(self.end);
+                let mut w = Writer(Vec::with_capacity(320));
+                let start = begin_entry(&mut w, position, Position(0));
+                put_transaction(&mut w, now.wall, None, TxnCluster::default());
+                w.raw(&[7; 260]);
+                end_entry(&mut w, start);
+                let bytes = w.0;
                 self.end += bytes.len() as u64;
                 out.push(Output::Append { position, bytes, urgent: false });
                 let outcome = Ok(Reply::Created { attr: Attr::default(), new: true });
@@ -94,7 +108,7 @@ impl DataIo for NullStore {
         true
     }
 
-    fn compact_step(&self) -> Result<bool, StoreError> {
+    fn background(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
 }
@@ -117,11 +131,18 @@ impl Sink for Ignore {
     fn disconnected(&self) {}
 }
 
-fn null_server() -> Result<Arc<Server>, Box<dyn Error>> {
+fn null_server(journal: Option<&Path>) -> Result<Arc<Server>, Box<dyn Error>> {
     let store = Arc::new(NullStore { end: AtomicU64::new(0) });
+    let journal: Arc<dyn JournalIo> = match journal {
+        None => store.clone(),
+        Some(dir) => {
+            let disk = RealDisk::new(dir);
+            Arc::new(JournalFiles::open(disk, Rank(0), Incarnation(1), JournalLimits::default())?)
+        }
+    };
     let parts = Parts {
         rank: Box::new(NullRank { end: 0 }),
-        journal: store.clone(),
+        journal,
         meta: store.clone(),
         data: store,
         ballast: None,
@@ -155,8 +176,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let what = args.next().unwrap_or_default();
     let seconds: u64 = args.next().map_or(Ok(5), |text| text.parse())?;
     let server = match what.as_str() {
-        "null" => null_server()?,
-        _ => return Err("usage: step_rate null [SECONDS]".into()),
+        "null" => null_server(None)?,
+        "journal" => null_server(Some(Path::new(&args.next().ok_or("no DIR")?)))?,
+        _ => return Err("usage: step_rate null [SECONDS] | journal SECONDS DIR".into()),
     };
     let port = server.embedded().connect(Arc::new(Ignore))?;
     let begin = Instant::now();

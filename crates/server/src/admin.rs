@@ -5,15 +5,20 @@
 //!
 //! Absent: texts and tables (room `cli`).
 
+use crate::backup;
 use crate::driver::{Driver, Life};
 use crate::server::Server;
 use mds::input::Input;
+use proto::storeio::{DataDone, DataOp};
 use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Exit codes of the command line.
 const USAGE: u8 = 2;
 const REFUSED: u8 = 4;
+const BUSY: u8 = 5;
 
 pub(crate) fn refusal(code: u8, error: &str) -> Value {
     json!({ "schema": 1, "ok": false, "code": code, "error": error })
@@ -24,7 +29,7 @@ fn done(result: Value) -> Value {
 }
 
 /// Answers one command. `may_change`: the asker is root or this process.
-pub(crate) fn answer(server: &Server, command: &Value, may_change: bool) -> Value {
+pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) -> Value {
     let Some(cmd) = command.get("cmd").and_then(Value::as_str) else {
         return refusal(USAGE, "no `cmd`");
     };
@@ -33,6 +38,7 @@ pub(crate) fn answer(server: &Server, command: &Value, may_change: bool) -> Valu
         "status" => return done(status(server)),
         "perf dump" => return done(counters(driver)),
         "journal info" => return done(journal(driver)),
+        "backup status" => return done(server.backup.report()),
         "client ls" | "client info" => return report(driver, command),
         _ => {}
     }
@@ -48,6 +54,13 @@ pub(crate) fn answer(server: &Server, command: &Value, may_change: bool) -> Valu
             driver.feed([Input::DropCache]);
             done(json!({ "started": true }))
         }
+        "backup create" => match command.get("path").and_then(Value::as_str) {
+            None => refusal(USAGE, "no `path`"),
+            Some(path) => match backup::start(server, PathBuf::from(path)) {
+                Ok(()) => done(json!({ "started": true })),
+                Err(e) => refusal(BUSY, &e.to_string()),
+            },
+        },
         _ => report(driver, command),
     }
 }
@@ -68,16 +81,34 @@ fn status(server: &Server) -> Value {
         Life::Damaged(why) => ("damaged", Some(why)),
         Life::Stopped => ("stopped", None),
     };
-    let rank = driver.with_rank(|rank| rank.report(&json!({ "cmd": "status" })));
-    json!({
-        "place": server.place,
+    let mut answer = json!({
+        "dir": server.place,
         "pid": std::process::id(),
         "state": state,
-        "why": why,
         "uptime_s": server.started.elapsed().as_secs(),
         "journal": journal(driver),
-        "rank": rank,
-    })
+    });
+    let mut put = |key: &str, value: Value| {
+        if !value.is_null() {
+            answer[key] = value;
+        }
+    };
+    put("why", json!(why));
+    if let Some(opened) = &server.opened {
+        let record = opened.folder.record();
+        put("fsid", json!(store::folder::short_id(record)));
+        put("name", json!(record.name));
+    }
+    if let Ok(DataDone::Space(space)) = driver.data_io.run(&DataOp::StatFs) {
+        put("space", json!({ "total": space.total, "free": space.free, "available": space.available }));
+    }
+    // What the rank says of itself: its own state word is the finer one.
+    if let Some(Value::Object(rank)) = driver.with_rank(|rank| rank.report(&json!({ "cmd": "status" }))) {
+        for (key, value) in rank {
+            put(&key, value);
+        }
+    }
+    answer
 }
 
 fn journal(driver: &Driver) -> Value {

@@ -11,6 +11,7 @@ mod chores;
 mod core;
 mod data;
 mod deliver;
+mod gate;
 mod journal;
 mod life;
 mod loads;
@@ -66,6 +67,7 @@ pub(crate) struct Driver {
     data: data::Queue,
     timer: timer::Timer,
     chores: chores::Chores,
+    data_chores: chores::Chores,
     pub(crate) journal_io: Arc<dyn JournalIo>,
     pub(crate) meta: Arc<dyn MetaStore>,
     pub(crate) data_io: Arc<dyn DataIo>,
@@ -93,6 +95,7 @@ impl Driver {
             data: data::Queue::default(),
             timer: timer::Timer::default(),
             chores: chores::Chores::default(),
+            data_chores: chores::Chores::default(),
             journal_io: journal,
             meta,
             data_io: data,
@@ -165,9 +168,8 @@ impl Driver {
         if let Some(at) = turn.wake_timer.take() {
             self.timer.set(at);
         }
-        if turn.wake_stores {
-            self.stores.wake();
-            turn.wake_stores = false;
+        if turn.wake_stores != 0 {
+            self.stores.wake(std::mem::take(&mut turn.wake_stores));
         }
         if !turn.loads.is_empty() {
             Counters::add(&self.counters.loads, turn.loads.len() as u64);

@@ -8,10 +8,12 @@
 //! `runtime`), the metrics endpoint.
 
 mod admin;
+pub mod backup;
 mod driver;
 pub mod machine;
 pub mod parts;
 mod port;
 pub mod server;
+mod stores;
 
 pub use server::{Server, ServerError, ServerOptions};

@@ -14,11 +14,7 @@ pub trait JournalIo: Send + Sync {
     ///
     /// # Errors
     /// `Damaged`, `Io`.
-    fn read(
-        &self,
-        from: Position,
-        piece: &mut dyn FnMut(Position, &[u8]),
-    ) -> Result<Position, StoreError>;
+    fn read(&self, from: Position, piece: &mut dyn FnMut(Position, &[u8])) -> Result<Position, StoreError>;
 
     /// Writes entries at the end of the stream.
     ///
@@ -59,11 +55,12 @@ pub trait DataIo: Send + Sync {
     /// Whether `run` would answer from or into memory.
     fn is_quick(&self, op: &DataOp) -> bool;
 
-    /// Does a bounded piece of compaction; `false` when there is nothing to do.
+    /// Does a bounded piece of what nobody waits for (flushing ahead, compaction); `false` when
+    /// there is nothing to do.
     ///
     /// # Errors
-    /// `NoSpace`, `Io`, `Damaged`.
-    fn compact_step(&self) -> Result<bool, StoreError>;
+    /// `NoSpace`: nothing could be done now; `Io`, `Damaged`, `Poisoned`.
+    fn background(&self) -> Result<bool, StoreError>;
 }
 
 /// Space kept back for a full disk.
@@ -71,7 +68,8 @@ pub trait Ballast: Send + Sync {
     /// Gives the space back to the disk; returns how many bytes, 0 when it was given before.
     fn release(&self) -> u64;
 
-    /// Takes the space again, if the disk has enough; returns whether it is held now.
+    /// Takes the space if it is not held and the disk has enough; `true` when it was released
+    /// before and is held again.
     fn restore(&self) -> bool;
 }
 

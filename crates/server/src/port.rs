@@ -47,7 +47,12 @@ impl Acceptor for Doors {
 fn open(server: &Arc<Server>, peer: Peer, sink: Arc<dyn Sink>) -> Option<Arc<dyn Port>> {
     let may_change = !matches!(peer, Peer::User(_));
     let conn = server.driver.connect(peer, sink)?;
-    Some(Arc::new(RankPort { server: Arc::downgrade(server), conn, may_change, closed: AtomicBool::new(false) }))
+    Some(Arc::new(RankPort {
+        server: Arc::downgrade(server),
+        conn,
+        may_change,
+        closed: AtomicBool::new(false),
+    }))
 }
 
 struct RankPort {
@@ -87,7 +92,7 @@ impl Port for RankPort {
 impl RankPort {
     fn answer_admin(
         &self,
-        server: &Server,
+        server: &Arc<Server>,
         messages: Vec<ClientMsg>,
         answers: &mut Vec<ServerMsg>,
     ) -> Vec<ClientMsg> {

@@ -2,6 +2,7 @@
 //!
 //! Absent: the folder's layout (room `store`), several ranks.
 
+use crate::backup::Task;
 use crate::driver::{Driver, Life, Threads};
 use crate::parts::Parts;
 use crate::port::{Doors, Embedded};
@@ -12,6 +13,8 @@ use runtime::{Addr, Config, ListenError, Listener, Log};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+use store::folder::{Folder, FolderError};
+use store::meta_lmdb::LmdbMeta;
 use thiserror::Error;
 
 /// How a server is opened.
@@ -29,6 +32,8 @@ pub struct ServerOptions {
 #[non_exhaustive]
 pub enum ServerError {
     #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
     Store(#[from] StoreError),
     #[error("damaged: {0}")]
     Damaged(String),
@@ -45,6 +50,15 @@ pub struct Server {
     pub(crate) log: Arc<Log>,
     pub(crate) place: String,
     pub(crate) started: Instant,
+    pub(crate) backup: Task,
+    /// The locked folder: the last to go, so that nobody opens it while a store is still open.
+    pub(crate) opened: Option<Opened>,
+}
+
+/// What a server over a data folder keeps beside its driver.
+pub(crate) struct Opened {
+    pub(crate) meta: Arc<LmdbMeta>,
+    pub(crate) folder: Folder,
 }
 
 impl Server {
@@ -57,6 +71,16 @@ impl Server {
         place: &str,
         options: &ServerOptions,
         log: Arc<Log>,
+    ) -> Result<Arc<Self>, ServerError> {
+        Self::start(parts, place, options, log, None)
+    }
+
+    pub(crate) fn start(
+        parts: Parts,
+        place: &str,
+        options: &ServerOptions,
+        log: Arc<Log>,
+        opened: Option<Opened>,
     ) -> Result<Arc<Self>, ServerError> {
         let started = Instant::now();
         let (driver, mut threads) = Driver::start(parts, log.clone(), place.to_owned())
@@ -82,6 +106,8 @@ impl Server {
             log,
             place: place.to_owned(),
             started,
+            backup: Task::default(),
+            opened,
         }))
     }
 
@@ -105,11 +131,11 @@ impl Server {
 
     /// Answers an operator's command, a JSON object with the field `cmd`.
     #[must_use]
-    pub fn admin(&self, command: &serde_json::Value) -> serde_json::Value {
+    pub fn admin(self: &Arc<Self>, command: &serde_json::Value) -> serde_json::Value {
         crate::admin::answer(self, command, true)
     }
 
-    pub(crate) fn admin_text(&self, command: &str, may_change: bool) -> String {
+    pub(crate) fn admin_text(self: &Arc<Self>, command: &str, may_change: bool) -> String {
         match serde_json::from_str(command) {
             Ok(command) => crate::admin::answer(self, &command, may_change),
             Err(e) => crate::admin::refusal(2, &format!("no JSON: {e}")),
@@ -140,8 +166,7 @@ impl Server {
     }
 
     fn close_doors(&self) {
-        let listeners =
-            std::mem::take(&mut *self.listeners.lock().unwrap_or_else(PoisonError::into_inner));
+        let listeners = std::mem::take(&mut *self.listeners.lock().unwrap_or_else(PoisonError::into_inner));
         for listener in listeners {
             listener.stop();
         }

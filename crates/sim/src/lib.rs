@@ -4,4 +4,6 @@
 //! Absent on purpose: threads, clocks and files (the binary brings threads for sweeps); LMDB.
 
 pub mod model;
+pub mod mutants;
 pub mod workload;
+pub mod world;

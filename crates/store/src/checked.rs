@@ -41,13 +41,9 @@ pub(crate) fn damaged(place: &str, table: Table, key: &[u8], what: &str) -> Stor
 /// A key for people: its fields when it is one, else its bytes.
 pub(crate) fn describe(table: Table, key: &[u8]) -> String {
     match StoreKey::decode(table, key) {
-        Ok(StoreKey::Dentry { dir, hash, name, snap }) => format!(
-            "dentry {:x}/{:016x} \"{}\" snap {:x}",
-            dir.0,
-            hash.0,
-            name.escape_ascii(),
-            snap.0
-        ),
+        Ok(StoreKey::Dentry { dir, hash, name, snap }) => {
+            format!("dentry {:x}/{:016x} \"{}\" snap {:x}", dir.0, hash.0, name.escape_ascii(), snap.0)
+        }
         Ok(StoreKey::Header { dir, frag }) => {
             format!("header {:x} frag {:x}/{}", dir.0, frag.prefix, frag.depth)
         }

@@ -15,6 +15,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+/// No file of ours is longer; file systems refuse ranges beyond their own limit, 16 TiB on ext4.
+const LENGTH_MAX: i64 = 8 << 40;
+
 /// A folder of a mounted file system.
 pub struct RealDisk {
     root: PathBuf,
@@ -179,8 +182,8 @@ impl DiskFile for RealFile {
     fn punch(&self, offset: u64, len: u64) -> Result<(), StoreError> {
         let mode = libc::FALLOC_FL_KEEP_SIZE | libc::FALLOC_FL_PUNCH_HOLE;
         let (fd, start) = (self.file.as_raw_fd(), signed(offset));
-        let bytes = signed(len).min(i64::MAX - start);
-        if bytes == 0 {
+        let bytes = signed(len).min(LENGTH_MAX - start);
+        if bytes <= 0 {
             return Ok(());
         }
         // SAFETY: the descriptor is open as long as `self.file`; no memory is passed.

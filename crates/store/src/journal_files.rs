@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const PREWRITE_BYTES: usize = 1 << 20;
+const PRESYNC_BYTES: u64 = 8 << 20;
 /// Spare segments that `prepare` provides.
 const SPARES_WANTED: usize = 2;
 
@@ -347,6 +348,10 @@ impl<D: Disk> JournalFiles<D> {
             let part = (self.limits.segment_bytes - at).min(PREWRITE_BYTES as u64);
             file.write_at(&zeros[..part as usize], at)?;
             at += part;
+            // Little by little, so that the appends' syncs do not queue behind a whole segment.
+            if at.is_multiple_of(PRESYNC_BYTES) {
+                file.sync_data()?;
+            }
         }
         file.sync_data()?;
         file.drop_cache(0, self.limits.segment_bytes);
@@ -372,10 +377,10 @@ impl<D: Disk> JournalFiles<D> {
     #[must_use]
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let state = self.lock();
-        let infos = state.segments.iter().map(|segment| SegmentInfo {
-            name: self.path(&segment.name),
-            header: segment.header,
-        });
+        let infos = state
+            .segments
+            .iter()
+            .map(|segment| SegmentInfo { name: self.path(&segment.name), header: segment.header });
         infos.collect()
     }
 

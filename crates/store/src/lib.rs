@@ -4,10 +4,14 @@
 //!
 //! Absent: meaning. A store never decodes a record's value; it keeps keys, values and checksums.
 
+pub mod data;
 pub mod disk;
 #[cfg(feature = "embedded")]
 pub mod disk_real;
 pub mod disk_sim;
+#[cfg(feature = "embedded")]
+pub mod folder;
+pub mod initial;
 pub mod journal_files;
 pub mod meta;
 #[cfg(feature = "embedded")]
@@ -15,6 +19,8 @@ pub mod meta_lmdb;
 pub mod meta_memory;
 
 mod checked;
+#[cfg(test)]
+mod conformance;
 
 pub use disk_sim::SimDisk;
 pub use meta_memory::MemoryMeta;

@@ -187,7 +187,7 @@ impl MetaStore for LmdbMeta {
             let mut readers: Vec<Option<Reader<'_>>> = Vec::new();
             readers.resize_with(self.environments.len(), || None);
             let began = Instant::now();
-            while let Some(request) = requests.next() {
+            for request in requests.by_ref() {
                 let index = self.index_of(shard_of(request));
                 results.push(self.environments[index].load(&mut readers[index], request));
                 if results.len() % READER_REQUESTS == 0 && began.elapsed() > READER_LIFE {

@@ -34,6 +34,9 @@ pub struct Begun(u64);
 #[derive(Clone)]
 pub struct MemoryMeta(Arc<Mutex<State>>);
 
+/// A record's key bytes and value.
+pub type Record = (Vec<u8>, Vec<u8>);
+
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
 struct State {
@@ -191,7 +194,7 @@ impl MemoryMeta {
     ///
     /// # Errors
     /// `Damaged` for a record that does not match its checksum.
-    pub fn dump(&self, table: Table) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+    pub fn dump(&self, table: Table) -> Result<Vec<Record>, StoreError> {
         let state = self.state();
         state.range(table, Vec::new()).map(|record| record.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect()
     }
@@ -296,7 +299,10 @@ impl State {
         }
         // Only growth can lack space: a batch that frees is always taken.
         let grew = undo.records.iter().map(|(_, key, before)| cost(key, before.as_ref())).sum::<u64>()
-            < batch.iter().map(|(_, key, value)| value.map_or(0, |v| cost_of(key, v.len() + CRC_BYTES))).sum();
+            < batch
+                .iter()
+                .map(|(_, key, value)| value.map_or(0, |v| cost_of(key, v.len() + CRC_BYTES)))
+                .sum();
         if self.used > self.capacity && grew {
             for (table, key, before) in undo.records.into_iter().rev() {
                 self.set(table, key, before);
@@ -313,7 +319,7 @@ impl State {
         let records = &mut self.tables[slot(table)];
         let (old, before) = match value {
             Some(value) => {
-                let before = records.get(&key).map(Vec::clone);
+                let before = records.get(&key).cloned();
                 let old = cost(&key, before.as_ref());
                 records.insert(key, value);
                 (old, before)

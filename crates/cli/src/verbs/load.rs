@@ -3,6 +3,8 @@
 //!
 //! Absent: other workloads (`pando bench`).
 
+pub mod phase;
+
 use crate::args::{Load, LoadWrite};
 use crate::output::{Output, grouped};
 use crate::problem::{Exit, Problem, Verdict};
@@ -20,6 +22,7 @@ const FOLDER_FILES: u64 = 1000;
 /// Lost or wrong files (exit 1).
 pub fn run(verb: &Load, out: &Output) -> Verdict {
     match verb {
+        Load::Phase(args) => phase::run(args),
         Load::Write(args) => write(args),
         Load::Verify { folder, ack } => {
             let (good, bad) = verify(folder, ack)?;

@@ -3,12 +3,12 @@
 //! Absent: the daemon's own work (`mounted.rs`), mount(8)'s manners (`helper.rs`).
 
 use crate::args::Mount;
-use crate::options::MountOptions;
 use crate::output::{Output, write_out};
 use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
 use crate::verbs::{mounted, umount};
 use crate::{admin, conf, daemon, mounts};
+use fuse::adapter::Options;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub struct Plan {
     /// Where the server is found: an embedded folder that is served already has become its socket.
     pub source: Source,
     pub mountpoint: PathBuf,
-    pub options: MountOptions,
+    pub options: Options,
     pub may_create: bool,
     pub log: Option<PathBuf>,
     pub timeout: Duration,
@@ -59,13 +59,13 @@ pub fn plan(args: &Mount) -> Result<Plan, Problem> {
         ([_], None) => return Err(usage("SOURCE and MNT are wanted".into())),
         _ => return Err(usage("SOURCE is given twice".into())),
     };
-    let options = MountOptions::parse(&args.options).map_err(usage)?;
+    let options = Options::parse(&args.options).map_err(|why| usage(why.to_string()))?;
     let named = match (&args.data, Source::parse(source).map_err(usage)?) {
         (Some(data), _) => Source::Folder(data.into()),
         (None, source) => source,
     };
     let timeout = options.mount_timeout.unwrap_or(args.timeout).max(1);
-    let log = options.log.clone().or_else(|| log_of(&named));
+    let log = options.log.as_ref().map(PathBuf::from).or_else(|| log_of(&named));
     let mut plan = Plan {
         source: named.clone(),
         named,
@@ -183,12 +183,12 @@ pub fn created_line(word: &Value, place: &Source) -> String {
 /// # Errors
 /// As `conf::read`.
 pub fn config(plan: &Plan, conf_file: Option<&Path>) -> Result<runtime::Config, Problem> {
-    let mut config = conf::read(plan.options.conf.as_deref().or(conf_file))?;
+    let mut config = conf::read(plan.options.conf.as_deref().map(Path::new).or(conf_file))?;
     if let Some(bytes) = plan.options.data_cache {
         config.data_cache_limit = bytes;
     }
-    if plan.options.log.is_some() {
-        config.log_file.clone_from(&plan.options.log);
+    if let Some(log) = &plan.options.log {
+        config.log_file = Some(log.into());
     }
     Ok(config)
 }

@@ -45,7 +45,11 @@ fn explain(error: &UnmountError, path: &Path, named: &Path) -> Problem {
     match error {
         UnmountError::Busy => {
             let holders: Vec<String> = busy::holders(path, named).iter().map(ToString::to_string).collect();
-            let who = if holders.is_empty() { "by a process that cannot be seen".into() } else { holders.join(", ") };
+            let who = if holders.is_empty() {
+                "by a process that cannot be seen".into()
+            } else {
+                holders.join(", ")
+            };
             Problem::new(Exit::State, format!("{place}: busy: {who}"))
                 .do_this(format!("end them, or `pando umount --lazy {place}`"))
         }
@@ -73,6 +77,14 @@ fn is_gone(pid: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')),
         Err(_) => true,
+    }
+}
+
+/// Waits until a process that was killed is gone, but not for ever.
+pub fn wait_until_gone(pid: u32, at_most: Duration) {
+    let start = Instant::now();
+    while !is_gone(pid) && start.elapsed() < at_most {
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

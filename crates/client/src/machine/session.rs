@@ -2,7 +2,7 @@
 //!
 //! Absent: requests and answers (`machine.rs`).
 
-use super::{Client, Life, Link, Out, answer};
+use super::{Client, Life, Link, Out, Queued, answer};
 use crate::output::Output;
 use proto::message::{ClientMsg, PROTOCOL, SOLE_TTL_MS, ServerMsg};
 use proto::{Errno, SessionId};
@@ -31,6 +31,12 @@ impl Client {
         self.link = Link::Down;
         self.renew_at = None;
         self.shared_at = None;
+        if stdx::mutant!("client_retry_under_new_tid") {
+            for pending in self.window.take_all().into_values() {
+                let Some((cred, request)) = pending.kept.map(|kept| *kept) else { continue };
+                self.queue.push_back(Queued { call: pending.call, cred, request });
+            }
+        }
         // The rank may admit others once the lease is over; nothing may outlive that here.
         self.ends_ttl(now, out);
         if self.life == Life::Closing {
@@ -81,7 +87,9 @@ impl Client {
     /// Claims first, so that no file is purged and no lock granted to another before retried requests
     /// run; then the unanswered requests in tid order, as they were executed the first time.
     fn resume(&mut self, out: &mut Out) {
-        out.extend(self.held.claims().map(Output::Send));
+        if !stdx::mutant!("client_no_reclaim") {
+            out.extend(self.held.claims().map(Output::Send));
+        }
         out.push(Output::Send(ClientMsg::Reclaimed));
         let floor = self.window.floor();
         let mut cancels = Vec::new();

@@ -1,1 +1,464 @@
+//! The machine against a rank reduced to its contract: a result per tid, executed once.
+//!
+//! Absent: what requests do; here each does nothing but count.
 
+use super::*;
+use crate::config::Limits;
+use proto::message::{PROTOCOL, SOLE_TTL_MS};
+use proto::reply::Reply;
+use proto::request::LockSpec;
+use proto::{Attr, Incarnation, NodeRef};
+use std::collections::{BTreeMap, BTreeSet};
+use stdx::Prng;
+use stdx::time::{MS, SECOND};
+
+const LEASE_MS: u32 = 9_000;
+
+fn node(ino: u64) -> NodeRef {
+    NodeRef::bare(Ino(ino))
+}
+
+fn getattr(ino: u64) -> Request {
+    Request::GetAttr { node: node(ino) }
+}
+
+fn lock(owner: u64, kind: LockKind) -> LockSpec {
+    LockSpec { flock: false, owner, kind, start: 0, end: 9, pid: 1 }
+}
+
+fn lock_wait(ino: u64, owner: u64) -> Request {
+    Request::SetLock { node: node(ino), lock: lock(owner, LockKind::Write), wait: true }
+}
+
+fn attr(ino: u64) -> Outcome {
+    Ok(Reply::Attr(Attr { ino: Ino(ino), ..Attr::default() }))
+}
+
+fn welcome(session: u64, resumed: bool, sole: bool) -> Input {
+    Input::Message(ServerMsg::Welcome {
+        protocol: PROTOCOL,
+        session: SessionId(session),
+        incarnation: Incarnation(1),
+        fsid: [1; 16],
+        resumed,
+        lease_ms: LEASE_MS,
+        sole,
+        root: Ino::ROOT,
+    })
+}
+
+fn reply(tid: u64, outcome: Outcome) -> Input {
+    Input::Message(ServerMsg::Reply { tid: Tid(tid), outcome })
+}
+
+struct Bench {
+    client: Client,
+    at: Now,
+}
+
+impl Bench {
+    fn new(retry: bool, limits: Limits) -> Self {
+        let config = ClientConfig { retry, limits, ..ClientConfig::default() };
+        Self { client: Client::new(config), at: Now::default() }
+    }
+
+    fn up(retry: bool) -> Self {
+        let mut bench = Self::new(retry, Limits::tiny());
+        bench.step(Input::Connected);
+        bench.step(welcome(5, false, false));
+        bench
+    }
+
+    fn step(&mut self, input: Input) -> Vec<Output> {
+        let mut out = Vec::new();
+        self.client.step(self.at, input, &mut out);
+        out
+    }
+
+    fn call(&mut self, call: u64, request: Request) -> Vec<Output> {
+        self.step(Input::Call { call: CallId(call), cred: Cred::ROOT, request })
+    }
+
+    fn wait(&mut self, nanos: u64) {
+        self.at.mono = self.at.mono.after(nanos);
+    }
+}
+
+fn sent(out: &[Output]) -> Vec<ClientMsg> {
+    let sends =
+        out.iter().filter_map(|o| if let Output::Send(message) = o { Some(message.clone()) } else { None });
+    sends.collect()
+}
+
+fn tids(out: &[Output]) -> Vec<u64> {
+    let tid = |m: ClientMsg| if let ClientMsg::Request { tid, .. } = m { Some(tid.0) } else { None };
+    sent(out).into_iter().filter_map(tid).collect()
+}
+
+fn answers(out: &[Output]) -> Vec<(u64, Outcome)> {
+    let answer = |o: &Output| match o {
+        Output::Answer { call, outcome } => Some((call.0, outcome.clone())),
+        _ => None,
+    };
+    out.iter().filter_map(answer).collect()
+}
+
+#[test]
+fn calls_wait_for_the_session_and_carry_the_floor() {
+    let mut bench = Bench::new(true, Limits::default());
+    assert!(bench.call(1, getattr(1)).is_empty());
+    let out = bench.step(Input::Connected);
+    assert!(matches!(sent(&out)[..], [ClientMsg::Hello { session: SessionId(0), .. }]));
+    assert!(bench.call(2, getattr(2)).is_empty());
+    let out = bench.step(welcome(5, false, true));
+    assert_eq!(out[0], Output::Ready { ttl_ns: SOLE_TTL_MS * MS });
+    assert_eq!(tids(&out), [1, 2]);
+    assert_eq!(answers(&bench.step(reply(1, attr(1)))), [(1, attr(1))]);
+    let out = bench.call(3, getattr(3));
+    assert!(matches!(sent(&out)[..], [ClientMsg::Request { tid: Tid(3), floor: Tid(2), .. }]));
+    assert_eq!(bench.step(reply(1, attr(1))), [], "a second answer is dropped");
+}
+
+#[test]
+fn credit_holds_requests_back_but_never_what_releases() {
+    let mut bench = Bench::up(true);
+    assert_eq!(tids(&bench.call(1, getattr(1))), [1]);
+    assert_eq!(tids(&bench.call(2, getattr(1))), [2]);
+    assert_eq!(tids(&bench.call(3, getattr(1))), []);
+    let unlock = Request::SetLock { node: node(1), lock: lock(1, LockKind::Unlock), wait: false };
+    assert_eq!(tids(&bench.call(4, unlock)), [3]);
+    assert_eq!(tids(&bench.call(5, lock_wait(1, 2))), [4]);
+    // A lock wait uses no credit: the holder's next request must still get through.
+    assert_eq!(tids(&bench.step(reply(1, attr(1)))), [], "the unlock counts until it is answered");
+    assert_eq!(tids(&bench.step(reply(3, Ok(Reply::Ok)))), [5]);
+}
+
+#[test]
+fn every_bound_has_its_answer() {
+    let mut bench = Bench::new(true, Limits::tiny());
+    for call in 0..8 {
+        assert_eq!(bench.call(call, getattr(1)), []);
+    }
+    assert_eq!(answers(&bench.call(8, getattr(1))), [(8, Err(Errno::EAGAIN))]);
+    let mut bench = Bench::up(true);
+    bench.call(1, lock_wait(1, 1));
+    bench.call(2, lock_wait(1, 2));
+    assert_eq!(answers(&bench.call(3, lock_wait(1, 3))), [(3, Err(Errno::ENOLCK))]);
+    let mut bench = Bench::up(true);
+    for ino in 1..=4 {
+        bench.call(ino, Request::Open { node: node(ino), flags: 0 });
+        bench.step(reply(ino, attr(ino)));
+    }
+    assert_eq!(answers(&bench.call(5, Request::Open { node: node(5), flags: 0 })), [(5, Err(Errno::ENFILE))]);
+    assert_eq!(tids(&bench.call(6, Request::Open { node: node(4), flags: 0 })), [5]);
+}
+
+#[test]
+fn a_resume_claims_opens_and_locks_then_retries_in_order() {
+    let mut bench = Bench::up(true);
+    bench.call(1, Request::Open { node: node(7), flags: 0 });
+    bench.step(reply(1, attr(7)));
+    bench.call(2, Request::SetLock { node: node(7), lock: lock(1, LockKind::Read), wait: false });
+    bench.step(reply(2, Ok(Reply::Ok)));
+    bench.call(3, getattr(1));
+    bench.call(4, Request::Release { node: node(7), count: 1 });
+    bench.call(5, lock_wait(9, 1));
+    bench.step(Input::Interrupt { call: CallId(5) });
+    bench.step(Input::Disconnected);
+    let out = bench.step(Input::Connected);
+    assert!(matches!(sent(&out)[..], [ClientMsg::Hello { session: SessionId(5), .. }]));
+    let out = sent(&bench.step(welcome(5, true, false)));
+    // The release has no answer, so it is claimed and released again.
+    let claim = ClientMsg::Reclaim { node: node(7), count: 1, locks: vec![lock(1, LockKind::Read)] };
+    assert_eq!(out[..2], [claim, ClientMsg::Reclaimed]);
+    let retried: Vec<_> = out[2..5].iter().cloned().map(Output::Send).collect();
+    assert_eq!(tids(&retried), [3, 4, 5]);
+    assert_eq!(out[5], ClientMsg::Cancel { tid: Tid(5) });
+    bench.step(reply(4, Ok(Reply::Ok)));
+    assert_eq!(bench.client.opens(Ino(7)), 0);
+}
+
+#[test]
+fn an_evicted_session_ends_or_starts_over() {
+    for clean in [false, true] {
+        let mut bench = Bench::up(true);
+        bench.client.config.recover_clean = clean;
+        bench.call(1, Request::Open { node: node(7), flags: 0 });
+        bench.step(reply(1, attr(7)));
+        bench.call(2, Request::SetLock { node: node(7), lock: lock(1, LockKind::Write), wait: false });
+        bench.step(reply(2, Ok(Reply::Ok)));
+        bench.call(3, getattr(7));
+        bench.step(Input::Disconnected);
+        bench.call(4, getattr(8));
+        bench.step(Input::Connected);
+        let out = bench.step(welcome(6, false, false));
+        let read = Request::Read { node: node(7), offset: 0, len: 1 };
+        if clean {
+            assert_eq!(answers(&out), [(3, Err(Errno::EIO))]);
+            assert!(sent(&out).contains(&ClientMsg::Reclaim { node: node(7), count: 1, locks: Vec::new() }));
+            assert_eq!(tids(&out), [4], "what was never sent goes on");
+            assert_eq!(answers(&bench.call(5, read.clone())), [(5, Err(Errno::EIO))], "its lock was lost");
+            bench.call(6, Request::Release { node: node(7), count: 1 });
+            bench.step(reply(5, Ok(Reply::Ok)));
+            assert_eq!(tids(&bench.call(7, read)), [6]);
+        } else {
+            assert_eq!(answers(&out), [(3, Err(Errno::EIO)), (4, Err(Errno::ESHUTDOWN))]);
+            assert!(out.iter().any(|o| matches!(o, Output::Refused { .. })));
+            assert_eq!(answers(&bench.call(5, read)), [(5, Err(Errno::ESHUTDOWN))]);
+        }
+    }
+}
+
+#[test]
+fn without_retry_the_end_of_the_connection_is_the_end() {
+    let mut bench = Bench::up(false);
+    bench.call(1, getattr(1));
+    let out = bench.step(Input::Disconnected);
+    assert_eq!(answers(&out), [(1, Err(Errno::EIO))]);
+    assert!(matches!(out.last(), Some(Output::Refused { .. })));
+}
+
+#[test]
+fn the_lease_is_renewed_three_times_as_often_as_needed() {
+    let mut bench = Bench::up(true);
+    let due = bench.client.deadline().expect("a session has a lease");
+    assert_eq!(due.0, 3 * SECOND);
+    bench.wait(3 * SECOND - 1);
+    assert_eq!(bench.step(Input::Tick), []);
+    bench.wait(1);
+    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Renew]);
+    assert_eq!(bench.client.deadline().map(|at| at.0), Some(6 * SECOND));
+    bench.step(Input::Disconnected);
+    assert_eq!(bench.client.deadline(), None);
+}
+
+#[test]
+fn shared_is_said_when_everything_handed_out_has_run_out() {
+    let ttl = SOLE_TTL_MS * MS;
+    let mut bench = Bench::new(true, Limits::tiny());
+    bench.step(Input::Connected);
+    bench.step(welcome(5, false, true));
+    bench.wait(10);
+    let out = bench.step(Input::Message(ServerMsg::Share));
+    assert_eq!(out, [Output::TtlChanged { ttl_ns: 0 }]);
+    bench.wait(ttl - 1);
+    assert_eq!(sent(&bench.step(Input::Tick)), []);
+    bench.wait(1);
+    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Shared]);
+    assert_eq!(bench.step(Input::Message(ServerMsg::Sole)), [Output::TtlChanged { ttl_ns: ttl }]);
+    // Asked again and alone again before the answer: nothing is owed.
+    bench.step(Input::Message(ServerMsg::Share));
+    bench.step(Input::Message(ServerMsg::Sole));
+    bench.wait(2 * ttl);
+    assert!(!sent(&bench.step(Input::Tick)).contains(&ClientMsg::Shared));
+    // A break ends caching, too; a Share after it still waits for the rest of the time.
+    assert!(bench.step(Input::Disconnected).contains(&Output::TtlChanged { ttl_ns: 0 }));
+    bench.step(Input::Connected);
+    bench.step(welcome(5, true, false));
+    bench.wait(ttl / 2);
+    bench.step(Input::Message(ServerMsg::Share));
+    assert_eq!(sent(&bench.step(Input::Tick)), []);
+    bench.wait(ttl / 2);
+    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Shared]);
+}
+
+#[test]
+fn an_interrupt_ends_waits_for_locks_only() {
+    let mut bench = Bench::up(true);
+    bench.call(1, getattr(1));
+    assert_eq!(bench.step(Input::Interrupt { call: CallId(1) }), []);
+    bench.call(2, lock_wait(1, 1));
+    let out = bench.step(Input::Interrupt { call: CallId(2) });
+    assert_eq!(sent(&out), [ClientMsg::Cancel { tid: Tid(2) }]);
+    assert_eq!(bench.step(Input::Interrupt { call: CallId(2) }), [], "once is enough");
+    assert_eq!(answers(&bench.step(reply(2, Err(Errno::EINTR)))), [(2, Err(Errno::EINTR))]);
+    let mut bench = Bench::new(true, Limits::tiny());
+    bench.call(3, lock_wait(1, 1));
+    assert_eq!(answers(&bench.step(Input::Interrupt { call: CallId(3) })), [(3, Err(Errno::EINTR))]);
+}
+
+#[test]
+fn an_old_lock_wait_moves_on_so_that_the_rank_can_forget() {
+    let mut bench = Bench::up(true);
+    bench.call(0, lock_wait(1, 1));
+    for call in 1..6 {
+        let out = bench.call(call, getattr(1));
+        bench.step(reply(tids(&out)[0], attr(1)));
+    }
+    // tids 1 to 6 are used: the window is as wide as it may be.
+    let out = bench.call(6, getattr(1));
+    assert_eq!(sent(&out), [ClientMsg::Cancel { tid: Tid(1) }]);
+    let out = bench.step(reply(1, Err(Errno::EINTR)));
+    assert_eq!((answers(&out), tids(&out)), (Vec::new(), vec![7, 8]));
+    assert_eq!(answers(&bench.step(reply(7, Ok(Reply::Ok)))), [(0, Ok(Reply::Ok))]);
+}
+
+#[test]
+fn closing_answers_everything_then_says_goodbye() {
+    let mut bench = Bench::up(true);
+    bench.call(1, getattr(1));
+    bench.call(2, lock_wait(1, 1));
+    assert_eq!(sent(&bench.step(Input::Close)), [ClientMsg::Cancel { tid: Tid(2) }]);
+    assert_eq!(answers(&bench.call(3, getattr(1))), [(3, Err(Errno::ESHUTDOWN))]);
+    bench.step(reply(2, Err(Errno::EINTR)));
+    let out = bench.step(reply(1, attr(1)));
+    assert_eq!(out[1..], [Output::Send(ClientMsg::Goodbye), Output::Closed]);
+    assert_eq!(bench.client.deadline(), None);
+    let mut bench = Bench::new(true, Limits::tiny());
+    bench.call(1, getattr(1));
+    let out = bench.step(Input::Close);
+    assert_eq!(answers(&out), [(1, Err(Errno::ESHUTDOWN))]);
+    assert_eq!(out.last(), Some(&Output::Closed));
+}
+
+/// A rank that executes each tid once and remembers results above the floor, behind a connection that
+/// breaks anywhere and then loses everything on its way, in both directions.
+#[derive(Default)]
+struct Rank {
+    results: BTreeMap<Tid, Outcome>,
+    executed: BTreeMap<u64, u32>,
+    waits: BTreeSet<Tid>,
+    floor: Tid,
+    known: bool,
+}
+
+impl Rank {
+    fn receive(&mut self, message: ClientMsg, to_client: &mut VecDeque<ServerMsg>) {
+        let ClientMsg::Request { tid, floor, request, .. } = message else {
+            match message {
+                ClientMsg::Hello { .. } => {
+                    let Input::Message(message) = welcome(5, self.known, true) else { return };
+                    self.known = true;
+                    // A new connection: the former one's waits are sent again.
+                    self.waits.clear();
+                    to_client.push_back(message);
+                }
+                ClientMsg::Cancel { tid } if self.waits.remove(&tid) => {
+                    self.answer(tid, Err(Errno::EINTR), to_client);
+                }
+                _ => {}
+            }
+            return;
+        };
+        assert!(floor >= self.floor, "a floor never goes back");
+        assert!(tid >= floor);
+        self.floor = floor;
+        self.results.retain(|tid, _| *tid >= floor);
+        if let Some(outcome) = self.results.get(&tid) {
+            return to_client.push_back(ServerMsg::Reply { tid, outcome: outcome.clone() });
+        }
+        match request {
+            Request::SetLock { wait: true, .. } => {
+                self.waits.insert(tid);
+            }
+            Request::GetAttr { node } => {
+                *self.executed.entry(node.ino.0).or_default() += 1;
+                self.answer(tid, attr(node.ino.0), to_client);
+            }
+            _ => self.answer(tid, Ok(Reply::Ok), to_client),
+        }
+    }
+
+    fn answer(&mut self, tid: Tid, outcome: Outcome, to_client: &mut VecDeque<ServerMsg>) {
+        self.results.insert(tid, outcome.clone());
+        to_client.push_back(ServerMsg::Reply { tid, outcome });
+    }
+}
+
+#[derive(Default)]
+struct Run {
+    rank: Rank,
+    to_rank: VecDeque<ClientMsg>,
+    to_client: VecDeque<ServerMsg>,
+    answered: BTreeMap<u64, Outcome>,
+    connected: bool,
+}
+
+impl Run {
+    fn feed(&mut self, bench: &mut Bench, input: Input) {
+        for output in bench.step(input) {
+            match output {
+                Output::Send(message) => self.to_rank.push_back(message),
+                Output::Answer { call, outcome } => {
+                    assert_eq!(self.answered.insert(call.0, outcome), None, "call {} answered twice", call.0);
+                }
+                Output::Refused { reason } => panic!("refused: {reason}"),
+                Output::Ready { .. } | Output::TtlChanged { .. } | Output::Closed => {}
+            }
+        }
+    }
+
+    fn deliver(&mut self, bench: &mut Bench) {
+        if let Some(message) = self.to_rank.pop_front() {
+            self.rank.receive(message, &mut self.to_client);
+        }
+        if let Some(message) = self.to_client.pop_front() {
+            self.feed(bench, Input::Message(message));
+        }
+    }
+
+    fn connect(&mut self, bench: &mut Bench, connected: bool) {
+        self.to_rank.clear();
+        self.to_client.clear();
+        self.connected = connected;
+        self.feed(bench, if connected { Input::Connected } else { Input::Disconnected });
+    }
+}
+
+/// Exactly one answer per call, and at most one execution per request, wherever connections break.
+#[test]
+fn random_breaks_lose_and_repeat_nothing() {
+    for seed in 0..400 {
+        random_breaks(seed);
+    }
+}
+
+/// The test above can fail.
+#[cfg(feature = "mutants")]
+#[test]
+#[should_panic(expected = "executed twice")]
+fn a_retry_under_a_new_tid_is_noticed() {
+    stdx::mutant::activate(Some("client_retry_under_new_tid"));
+    (0..400).for_each(random_breaks);
+}
+
+fn random_breaks(seed: u64) {
+    let mut prng = Prng::new(seed);
+    let limits = Limits { queued_max: 1000, lock_waits_max: 1000, ..Limits::tiny() };
+    let mut bench = Bench::new(true, limits);
+    let (mut run, mut calls) = (Run::default(), 0);
+    for _ in 0..300 {
+        bench.wait(prng.below(SECOND));
+        match prng.below(10) {
+            0 => {
+                let connected = !run.connected;
+                run.connect(&mut bench, connected);
+            }
+            1 => run.feed(&mut bench, Input::Tick),
+            2 if calls > 0 => {
+                run.feed(&mut bench, Input::Interrupt { call: CallId(prng.below(calls)) });
+            }
+            3 | 4 => {
+                let request = if prng.chance(1, 4) { lock_wait(calls, calls) } else { getattr(calls) };
+                let call = CallId(calls);
+                run.feed(&mut bench, Input::Call { call, cred: Cred::ROOT, request });
+                calls += 1;
+            }
+            _ => run.deliver(&mut bench),
+        }
+    }
+    if !run.connected {
+        run.connect(&mut bench, true);
+    }
+    for call in 0..calls {
+        run.feed(&mut bench, Input::Interrupt { call: CallId(call) });
+    }
+    while !(run.to_rank.is_empty() && run.to_client.is_empty()) {
+        run.deliver(&mut bench);
+    }
+    for call in 0..calls {
+        assert!(run.answered.contains_key(&call), "seed {seed}: call {call} has no answer");
+        assert!(run.rank.executed.get(&call).is_none_or(|times| *times == 1), "seed {seed}: executed twice");
+    }
+    assert_eq!((bench.client.waiting().count(), bench.client.queued()), (0, 0));
+}

@@ -82,8 +82,9 @@ impl Shared {
         Duration::from_nanos(self.mount.ttl_ns() / 2)
     }
 
-    pub(super) fn is_caching(&self) -> bool {
-        self.mount.ttl_ns() != 0
+    /// Whether what was asked for in `epoch` may still be cached.
+    pub(super) fn may_cache(&self, epoch: u64) -> bool {
+        self.mount.ttl_ns() != 0 && self.epoch() == epoch
     }
 
     /// The kernel's entry for an inode, whose node it thereby counts.

@@ -57,8 +57,7 @@ impl Shared {
         // A handle that cannot read gains nothing from the page cache, and without it the kernel does not
         // ask for security.capability before its first write.
         let write_only = flags & libc::O_ACCMODE as u32 == libc::O_WRONLY as u32;
-        let caching = self.is_caching() && epoch == self.epoch();
-        let keep = self.nodes.opened(nodeid, epoch, caching);
+        let (caching, keep) = self.nodes.opened(nodeid, epoch, || self.may_cache(epoch));
         if write_only || !caching {
             return Opened { fh: DIRECT, flags: fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES };
         }

@@ -61,7 +61,6 @@ struct Want {
     about: About,
     rest: Arc<Mutex<Rest>>,
     offset: u64,
-    size: u32,
     plus: bool,
 }
 
@@ -69,9 +68,8 @@ impl Shared {
     pub(super) fn listing_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
         match *operation {
             Operation::OpenDir { .. } => {
-                let caching = self.is_caching();
-                let keep = self.nodes.opened(about.nodeid, self.epoch(), caching);
-                let flags = match (caching, keep) {
+                let epoch = self.epoch();
+                let flags = match self.nodes.opened(about.nodeid, epoch, || self.may_cache(epoch)) {
                     (false, _) => 0,
                     (true, false) => fopen::CACHE_DIR,
                     (true, true) => fopen::CACHE_DIR | fopen::KEEP_CACHE,
@@ -96,7 +94,7 @@ impl Shared {
         let Some(rest) = self.listings.rest(fh) else { return reply.error(libc::EBADF) };
         let kept = {
             let mut rest = lock(&rest);
-            match rest.at == offset && offset > AFTER_DOTS {
+            match rest.at == offset && offset >= AFTER_DOTS {
                 true => std::mem::take(&mut *rest),
                 false => {
                     *rest = Rest::default();
@@ -104,7 +102,7 @@ impl Shared {
                 }
             }
         };
-        let want = Want { about, rest, offset, size, plus };
+        let want = Want { about, rest, offset, plus };
         if !kept.entries.is_empty() || kept.end {
             // Attributes of an earlier page may be older than what the kernel knows by now: names alone.
             return self.fill(&want, kept, false, 0, reply);
@@ -127,7 +125,7 @@ impl Shared {
             if !self.dots(want, sink) {
                 return Ok(());
             }
-            let mut last = want.offset;
+            let mut last = want.offset.max(AFTER_DOTS);
             while let Some(entry) = page.entries.front() {
                 if !self.put(entry, fresh, epoch, sink) {
                     break;
@@ -136,12 +134,10 @@ impl Shared {
                 page.entries.pop_front();
             }
             page.at = last;
+            // With attributes a new page is better than an old one, unless no offset leads to it.
             let torn = page.entries.front().is_some_and(|entry| entry.hash.cookie() == last);
-            // With attributes a new page is better than old ones, unless no offset leads to it.
-            if torn || !want.plus || page.entries.is_empty() {
-                page.end &= page.at != want.offset || page.entries.is_empty();
-                *lock(&want.rest) = page;
-            }
+            let keep = if page.entries.is_empty() { page.end } else { torn || !want.plus };
+            *lock(&want.rest) = if keep { page } else { Rest::default() };
             Ok(())
         });
     }

@@ -1,0 +1,385 @@
+//! The adapter between a kernel played by a socket pair and the fake rank.
+//! Absent on purpose: real mounts; those tests live where a server is at hand.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ::mount::fake::Fake;
+use proto::message::{ClientInfo, ServerMsg};
+
+use super::*;
+use crate::abi::{
+    self, AttrOut, CreateOut, DirentHeader, EntryOut, FileLock, Opcode, OpenOut, OutHeader, Plain, fopen,
+};
+use crate::reply::channel::{Channel, DeviceChannel};
+use crate::request::{Extensions, Lock, Read, Release, SetAttr, Write};
+use crate::transport::device::Device;
+
+/// A kernel with one mount.
+struct Kernel {
+    fake: Fake,
+    adapter: Arc<Adapter>,
+    device: Arc<Device>,
+    socket: OwnedFd,
+    unique: AtomicU64,
+}
+
+type Answer = Result<Vec<u8>, i32>;
+
+const RDWR: u32 = libc::O_RDWR as u32;
+
+impl Kernel {
+    fn new(behaviour: Behaviour) -> Kernel {
+        Kernel::of(Fake::new(), None, behaviour)
+    }
+
+    fn of(fake: Fake, subdir: Option<&str>, behaviour: Behaviour) -> Kernel {
+        let mut fds = [0; 2];
+        // SAFETY: `fds` has room for the two descriptors.
+        let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, fds.as_mut_ptr()) };
+        assert_eq!(made, 0);
+        // SAFETY: both were just made and belong to nobody else.
+        let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
+        let device = Arc::new(Device::new(theirs, 1 << 20));
+        let mount = Mount::open(fake.connector(), ClientInfo::default()).expect("the fake welcomes anyone");
+        let adapter = Adapter::new(mount, subdir, behaviour).expect("the root is there");
+        let negotiated = Negotiated {
+            minor: 45,
+            offered: Default::default(),
+            flags: Default::default(),
+            max_write: 1 << 20,
+            max_pages: 256,
+            max_readahead: 0,
+            max_background: 1,
+            congestion_threshold: 1,
+            time_gran: 1,
+        };
+        adapter.init(&negotiated, &Notifier::new(Arc::clone(&device)));
+        fake.clear_seen();
+        Kernel { fake, adapter, device, socket: ours, unique: AtomicU64::new(2) }
+    }
+
+    fn send(&self, nodeid: u64, operation: Operation<'_>) -> u64 {
+        let unique = self.unique.fetch_add(2, Ordering::Relaxed);
+        let (opcode, room) = match operation {
+            Operation::ReadDirPlus { size, .. } => (Opcode::ReadDirPlus, size),
+            Operation::ReadDir { size, .. }
+            | Operation::GetXattr { size, .. }
+            | Operation::ListXattr { size } => (Opcode::ReadDir, size),
+            Operation::Read(read) => (Opcode::Read, read.size),
+            _ => (Opcode::GetAttr, 4095),
+        };
+        let channel = match operation {
+            Operation::Forget { .. } | Operation::Interrupt { .. } => Channel::Closed,
+            _ => Channel::Device(DeviceChannel::new(Arc::clone(&self.device), None)),
+        };
+        let request =
+            Request { unique, nodeid, uid: 10, gid: 20, pid: 30, extensions: Extensions::default(), operation };
+        self.adapter.handle(request, Reply::new(channel, unique, opcode, room));
+        unique
+    }
+
+    /// The next message to the kernel: unique number, error, body.
+    fn receive(&self) -> (u64, i32, Vec<u8>) {
+        let mut buffer = vec![0; (1 << 20) + 4096];
+        let fd = self.socket.as_raw_fd();
+        // SAFETY: the buffer is writable for its whole length.
+        let read = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+        buffer.truncate(usize::try_from(read).expect("the socket is open"));
+        let header = OutHeader::read(&buffer).expect("a whole header");
+        (header.unique, header.error, buffer.split_off(size_of::<OutHeader>()))
+    }
+
+    fn ask(&self, nodeid: u64, operation: Operation<'_>) -> Answer {
+        let sent = self.send(nodeid, operation);
+        let (unique, error, body) = self.receive();
+        assert_eq!(unique, sent);
+        if error == 0 { Ok(body) } else { Err(-error) }
+    }
+
+    fn lookup(&self, name: &[u8]) -> Result<EntryOut, i32> {
+        self.ask(1, Operation::Lookup { name }).map(|body| EntryOut::read(&body).expect("an entry"))
+    }
+
+    fn create(&self, name: &[u8], flags: u32) -> (EntryOut, OpenOut) {
+        let operation = Operation::Create { name, flags, mode: 0o666, umask: 0o022, kill_suidgid: false };
+        let body = self.ask(1, operation).expect("created");
+        let out = CreateOut::read(&body).expect("a whole answer");
+        (out.entry, out.open)
+    }
+
+    fn open(&self, nodeid: u64, flags: u32) -> OpenOut {
+        let body = self.ask(nodeid, Operation::Open { flags, kill_suidgid: false }).expect("opened");
+        OpenOut::read(&body).expect("a whole answer")
+    }
+
+    fn write(&self, nodeid: u64, offset: u64, data: &[u8], flags: u32, cached: bool) -> Answer {
+        let write = Write { fh: 1, offset, data, flags, lock_owner: None, cached, kill_suidgid: false };
+        self.ask(nodeid, Operation::Write(write))
+    }
+
+    fn read(&self, nodeid: u64) -> Answer {
+        self.ask(nodeid, Operation::Read(Read { fh: 1, offset: 0, size: 4096, flags: 0, lock_owner: None }))
+    }
+
+    fn stop_caching(&self) {
+        self.fake.say(&ServerMsg::Share);
+    }
+}
+
+fn release(flock_unlock: bool) -> Operation<'static> {
+    Operation::Release(Release { fh: 1, flags: 0, lock_owner: 5, flush: false, flock_unlock })
+}
+
+fn lock(owner: u64, kind: i32, flock: bool) -> Lock {
+    Lock { fh: 1, owner, range: FileLock { start: 0, end: i64::MAX as u64, kind: kind as u32, pid: 1 }, flock }
+}
+
+#[test]
+fn a_file_is_made_written_read_and_forgotten() {
+    let kernel = Kernel::new(Behaviour::default());
+    assert_eq!(kernel.lookup(b"f").err(), Some(libc::ENOENT));
+    let (entry, opened) = kernel.create(b"f", RDWR);
+    assert_eq!((entry.attr.mode, entry.attr.ino), (0o100_644, entry.nodeid));
+    assert!(entry.entry_valid == 0 && entry.entry_valid_nsec > 0, "half of a second");
+    assert_eq!(opened.open_flags, 0);
+    assert!(kernel.write(entry.nodeid, 0, b"hello", RDWR, false).is_ok());
+    assert_eq!(kernel.read(entry.nodeid), Ok(b"hello".to_vec()));
+    assert_eq!(kernel.fake.opens(proto::Ino(entry.nodeid)), 1);
+    assert_eq!(kernel.ask(entry.nodeid, release(false)), Ok(Vec::new()));
+    assert_eq!(kernel.fake.opens(proto::Ino(entry.nodeid)), 0);
+    kernel.lookup(b"f").expect("still there");
+    assert_eq!(kernel.adapter.shared.nodes.lookups(entry.nodeid), 2);
+    kernel.send(entry.nodeid, Operation::Forget { nlookup: 2 });
+    assert_eq!(kernel.adapter.shared.nodes.lookups(entry.nodeid), 0);
+}
+
+#[test]
+fn the_place_of_a_node_goes_with_its_number() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (entry, _) = kernel.create(b"f", RDWR);
+    kernel.fake.clear_seen();
+    kernel.ask(entry.nodeid, Operation::GetAttr { fh: None }).expect("attributes");
+    let seen = kernel.fake.seen();
+    let Some(Ask::GetAttr { node }) = seen.first() else { panic!("not asked for attributes") };
+    assert_eq!((node.parent, node.hash != proto::NameHash(0)), (proto::Ino::ROOT, true));
+}
+
+#[test]
+fn appending_ignores_the_offset_except_from_a_mapping() {
+    let kernel = Kernel::new(Behaviour::default());
+    let flags = (libc::O_WRONLY | libc::O_APPEND) as u32;
+    let (entry, opened) = kernel.create(b"f", flags);
+    assert_ne!(opened.open_flags & fopen::DIRECT_IO, 0, "it cannot read: no cache for it");
+    kernel.write(entry.nodeid, 77, b"ab", flags, false).expect("at the end");
+    kernel.write(entry.nodeid, 77, b"cd", flags, false).expect("at the end");
+    kernel.write(entry.nodeid, 1, b"X", flags, true).expect("in its place");
+    assert_eq!(kernel.read(entry.nodeid), Ok(b"aXcd".to_vec()));
+}
+
+#[test]
+fn pages_are_kept_while_nobody_else_can_write() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (entry, _) = kernel.create(b"f", RDWR);
+    assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, fopen::KEEP_CACHE);
+    kernel.stop_caching();
+    // The open node's pages are dropped.
+    let (unique, code, body) = kernel.receive();
+    assert_eq!((unique, code), (0, abi::NotifyCode::InvalInode as i32));
+    assert_eq!(u64::read(&body), Some(entry.nodeid));
+    let direct = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
+    assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, direct);
+    assert_eq!(kernel.lookup(b"f").map(|entry| (entry.attr_valid, entry.attr_valid_nsec)), Ok((0, 0)));
+    kernel.fake.say(&ServerMsg::Sole);
+    assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, 0, "what came between may have been written");
+    assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, fopen::KEEP_CACHE);
+}
+
+#[test]
+fn what_has_no_xattrs_is_not_asked_for_them() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (entry, _) = kernel.create(b"f", RDWR);
+    kernel.fake.clear_seen();
+    let get = |name, size| kernel.ask(entry.nodeid, Operation::GetXattr { name, size });
+    assert_eq!(get(b"security.capability", 0), Err(libc::ENODATA));
+    assert_eq!(kernel.ask(entry.nodeid, Operation::ListXattr { size: 100 }), Ok(Vec::new()));
+    assert_eq!(kernel.fake.seen(), []);
+    assert_eq!(get(b"pando.durable", 0), Err(libc::ENODATA));
+    assert_eq!(kernel.fake.seen().len(), 1, "virtual ones are the rank's");
+    let set = Operation::SetXattr { name: b"user.a", value: b"value", flags: 0, acl_kill_sgid: false };
+    assert_eq!(kernel.ask(entry.nodeid, set), Ok(Vec::new()));
+    assert_eq!(get(b"user.a", 100), Ok(b"value".to_vec()));
+    assert_eq!(get(b"user.a", 0).map(|body| u32::read(&body)), Ok(Some(5)));
+    assert_eq!(get(b"user.a", 2), Err(libc::ERANGE));
+    kernel.stop_caching();
+    kernel.receive();
+    let (other, _) = kernel.create(b"g", RDWR);
+    kernel.fake.clear_seen();
+    let get = Operation::GetXattr { name: b"security.capability", size: 0 };
+    assert_eq!(kernel.ask(other.nodeid, get), Err(libc::ENODATA));
+    assert_eq!(kernel.fake.seen().len(), 1, "another client may have set one");
+}
+
+#[test]
+fn an_acl_by_a_stranger_drops_setgid() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (entry, _) = kernel.create(b"f", RDWR);
+    let chmod = SetAttr { mode: Some(0o2755), ..SetAttr::default() };
+    kernel.ask(entry.nodeid, Operation::SetAttr(chmod)).expect("changed");
+    let name = b"system.posix_acl_access";
+    let acl = Operation::SetXattr { name, value: b"v", flags: 0, acl_kill_sgid: true };
+    kernel.ask(entry.nodeid, acl).expect("set");
+    let body = kernel.ask(entry.nodeid, Operation::GetAttr { fh: None }).expect("attributes");
+    assert_eq!(AttrOut::read(&body).map(|out| out.attr.mode), Some(0o100_755));
+    let kernel = Kernel::new(Behaviour { no_acl: true, ..Behaviour::default() });
+    assert_eq!(kernel.ask(1, Operation::GetXattr { name, size: 0 }), Err(libc::EOPNOTSUPP));
+}
+
+/// Lists the root in buffers of `size`, as names with their offsets.
+fn list(kernel: &Kernel, plus: bool, size: u32) -> Vec<Vec<u8>> {
+    let body = kernel.ask(1, Operation::OpenDir { flags: 0 }).expect("opened");
+    let fh = OpenOut::read(&body).expect("a whole answer").fh;
+    let (mut names, mut offset) = (Vec::new(), 0);
+    loop {
+        let operation = match plus {
+            true => Operation::ReadDirPlus { fh, offset, size },
+            false => Operation::ReadDir { fh, offset, size },
+        };
+        let mut body = &kernel.ask(1, operation).expect("a page")[..];
+        if body.is_empty() {
+            let closed = Release { fh, flags: 0, lock_owner: 0, flush: false, flock_unlock: false };
+            kernel.ask(1, Operation::ReleaseDir(closed)).expect("closed");
+            return names;
+        }
+        while !body.is_empty() {
+            let entry_bytes = if plus { size_of::<EntryOut>() } else { 0 };
+            let header = DirentHeader::read(&body[entry_bytes..]).expect("a whole entry");
+            let at = entry_bytes + size_of::<DirentHeader>();
+            names.push(body[at..at + header.namelen as usize].to_vec());
+            offset = header.off;
+            body = &body[(at + header.namelen as usize).next_multiple_of(8)..];
+        }
+    }
+}
+
+#[test]
+fn listings_hold_each_name_once_whatever_the_buffer() {
+    let kernel = Kernel::new(Behaviour::default());
+    assert_eq!(list(&kernel, false, 4096), [b".".to_vec(), b"..".to_vec()]);
+    let mut want: BTreeSet<Vec<u8>> = [b".".to_vec(), b"..".to_vec()].into();
+    for index in 0..300 {
+        let name = format!("name-{index}").into_bytes();
+        kernel.create(&name, RDWR);
+        want.insert(name);
+    }
+    for (plus, size) in [(false, 4096), (false, 256), (true, 4096), (true, 600), (false, 1 << 20), (true, 1 << 20)]
+    {
+        let names = list(&kernel, plus, size);
+        assert_eq!(names.len(), want.len(), "plus {plus} size {size}");
+        assert_eq!(names.into_iter().collect::<BTreeSet<_>>(), want);
+    }
+}
+
+#[test]
+fn each_node_of_a_listing_is_counted_once() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (entry, _) = kernel.create(b"f", RDWR);
+    let before = kernel.adapter.shared.nodes.lookups(entry.nodeid);
+    list(&kernel, true, 4096);
+    assert_eq!(kernel.adapter.shared.nodes.lookups(entry.nodeid), before + 1);
+    list(&kernel, false, 4096);
+    assert_eq!(kernel.adapter.shared.nodes.lookups(entry.nodeid), before + 1);
+}
+
+#[test]
+fn closing_drops_fcntl_locks_and_the_last_close_flock() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (entry, _) = kernel.create(b"f", RDWR);
+    let flush = Operation::Flush { fh: 1, lock_owner: 5 };
+    kernel.fake.clear_seen();
+    assert_eq!(kernel.ask(entry.nodeid, flush), Ok(Vec::new()));
+    assert_eq!(kernel.fake.seen(), [], "nothing to drop, nobody to ask");
+    for flock in [false, true] {
+        let lock = lock(5, libc::F_WRLCK, flock);
+        kernel.ask(entry.nodeid, Operation::SetLk { lock, sleep: false }).expect("granted");
+    }
+    assert_eq!(kernel.fake.locks(), (2, 0), "the two kinds do not see each other");
+    let other = Operation::GetLk(lock(6, libc::F_WRLCK, false));
+    let found = kernel.ask(entry.nodeid, other).map(|body| FileLock::read(&body).map(|lock| lock.kind));
+    assert_eq!(found, Ok(Some(libc::F_WRLCK as u32)));
+    kernel.ask(entry.nodeid, flush).expect("dropped");
+    assert_eq!(kernel.fake.locks(), (1, 0));
+    kernel.ask(entry.nodeid, release(true)).expect("dropped");
+    assert_eq!(kernel.fake.locks(), (0, 0));
+}
+
+#[test]
+fn a_signal_ends_a_wait_for_a_lock_and_nothing_else() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (entry, _) = kernel.create(b"f", RDWR);
+    let held = Operation::SetLk { lock: lock(5, libc::F_WRLCK, true), sleep: true };
+    kernel.ask(entry.nodeid, held).expect("granted");
+    let waiting = kernel.send(entry.nodeid, Operation::SetLk { lock: lock(6, libc::F_WRLCK, true), sleep: true });
+    assert_eq!(kernel.fake.locks(), (1, 1));
+    kernel.send(0, Operation::Interrupt { unique: waiting });
+    let (unique, error, _) = kernel.receive();
+    assert_eq!((unique, -error), (waiting, libc::EINTR));
+    assert_eq!(kernel.fake.locks(), (1, 0));
+    let unlock = Operation::SetLk { lock: lock(5, libc::F_UNLCK, true), sleep: false };
+    kernel.ask(entry.nodeid, unlock).expect("unlocked");
+}
+
+#[test]
+fn a_read_only_mount_changes_nothing() {
+    let kernel = Kernel::new(Behaviour { read_only: true, ..Behaviour::default() });
+    let mkdir = Operation::MkDir { name: b"d", mode: 0o755, umask: 0 };
+    assert_eq!(kernel.ask(1, mkdir), Err(libc::EROFS));
+    assert_eq!(kernel.ask(1, Operation::Open { flags: RDWR, kill_suidgid: false }), Err(libc::EROFS));
+    assert!(kernel.ask(1, Operation::GetAttr { fh: None }).is_ok());
+    let touched = kernel.fake.seen().iter().any(|ask| !matches!(ask, Ask::GetAttr { .. }));
+    assert!(!touched);
+}
+
+#[test]
+fn what_must_be_durable_is_synced_before_the_answer() {
+    let kernel = Kernel::new(Behaviour { sync_names: true, ..Behaviour::default() });
+    let mkdir = Operation::MkDir { name: b"d", mode: 0o755, umask: 0 };
+    kernel.ask(1, mkdir).expect("made");
+    assert!(matches!(kernel.fake.seen()[..], [Ask::MkDir { .. }, Ask::Fsync { .. }]));
+    let kernel = Kernel::new(Behaviour::default());
+    let (entry, _) = kernel.create(b"f", RDWR);
+    kernel.fake.clear_seen();
+    kernel.write(entry.nodeid, 0, b"a", RDWR | libc::O_DSYNC as u32, false).expect("written");
+    assert!(matches!(kernel.fake.seen()[..], [Ask::Write { .. }, Ask::Fsync { .. }]));
+}
+
+#[test]
+fn a_subdirectory_can_be_the_root() {
+    let fake = Fake::new();
+    let mount = Mount::open(fake.connector(), ClientInfo::default()).expect("the fake welcomes anyone");
+    let fs = Fs::new(mount, Cred::ROOT);
+    fs.mkdir_all("/a/b", 0o755).expect("two levels");
+    fs.write("/a/b/f", b"x").expect("a file");
+    assert_eq!(Adapter::new(Arc::clone(fs.mount()), Some("a/b/f"), Behaviour::default()).err(), Some(Errno::ENOTDIR));
+    let kernel = Kernel::of(fake, Some("/a/b"), Behaviour::default());
+    let entry = kernel.lookup(b"f").expect("in the root");
+    assert_ne!(entry.nodeid, 1);
+    assert_eq!(kernel.lookup(b"..").map(|entry| entry.nodeid), Ok(1), "nothing lies above the root");
+}
+
+#[test]
+fn names_and_requests_that_cannot_be_have_their_errors() {
+    let kernel = Kernel::new(Behaviour::default());
+    assert_eq!(kernel.lookup(&[b'a'; 256]).err(), Some(libc::ENAMETOOLONG));
+    let name = [b'a'; 256];
+    assert_eq!(kernel.ask(1, Operation::GetXattr { name: &name, size: 0 }), Err(libc::ERANGE));
+    assert_eq!(kernel.ask(1, Operation::Access { mask: 4 }), Err(libc::ENOSYS));
+    assert_eq!(kernel.ask(1, Operation::Poll { fh: 0, kh: 0, flags: 0, events: 0 }), Err(libc::ENOSYS));
+    assert_eq!(kernel.ask(1, Operation::ReadDir { fh: 99, offset: 0, size: 4096 }), Err(libc::EBADF));
+    assert_eq!(kernel.ask(1, Operation::Lseek { fh: 0, offset: 0, whence: 0 }), Err(libc::EINVAL));
+    assert_eq!(kernel.ask(4711, Operation::GetAttr { fh: None }), Err(libc::ESTALE));
+    assert!(kernel.ask(1, Operation::StatFs).is_ok());
+    assert_eq!(kernel.adapter.shared.timeout(), Duration::from_millis(500));
+}

@@ -88,7 +88,8 @@ impl Shared {
     }
 
     fn is_bare(&self, nodeid: u64) -> bool {
-        self.is_caching() && self.nodes.is_bare(nodeid, self.epoch())
+        let epoch = self.epoch();
+        self.may_cache(epoch) && self.nodes.is_bare(nodeid, epoch)
     }
 
     /// An ACL was set by someone outside the file's group: the set-group-ID bit goes. The kernel holds the

@@ -45,7 +45,8 @@ pub(crate) fn lose_name(
         if let Some(at) = ext.links.iter().position(|link| *link == from) {
             ext.links.swap_remove(at);
         }
-        let place = crate::txn::Place { name: &hex_name(core.ino), ..view.place(target) };
+        let name = hex_name(core.ino);
+        let place = view.place_in(dir, view.cache.node(target).hash, &name);
         view.txn.primary(place, &core, Some(&ext));
         headers.add(dir, 0, 0, None);
         return Ok(Fate::Linked);
@@ -63,7 +64,7 @@ pub(crate) fn lose_name(
     };
     if in_links {
         let name = hex_name(view.cache.node(target).ino());
-        let place = crate::txn::Place { name: &name, ..view.place(target) };
+        let place = view.place_in(dir, view.cache.node(target).hash, &name);
         view.txn.delete(place);
         headers.add(dir, -1, 0, Some(now));
     }

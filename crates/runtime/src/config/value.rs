@@ -5,8 +5,8 @@
 use super::DirPrefetch;
 use crate::addr::Addr;
 use crate::log::{LogFormat, LogLevel};
-use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
 
 /// A size: a number of bytes, or a text with a binary unit ("64K", "4GiB").

@@ -1,18 +1,21 @@
-//! Housekeeping: trimming the journal, spare segments, compaction, the ballast. One thread, nobody
-//! waits for it.
+//! Housekeeping: trimming the journal, spare segments, the ballast; flushing data ahead and
+//! compacting it. Nobody waits for these two threads.
 //!
 //! Absent: anything a client could be waiting for.
 
 use super::Driver;
 use proto::Position;
 use proto::storeio::StoreError;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How often to look when there was nothing to do.
 const REST: Duration = Duration::from_secs(1);
-/// Rest between two pieces of work, so that they take a bounded share of the disk.
+/// Rest between two spare segments, so that making them takes a bounded share of the disk.
 const SHORT_REST: Duration = Duration::from_millis(5);
+/// How often to look whether data should be flushed ahead, while it changes.
+const BUSY_REST: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Default)]
 struct State {
@@ -54,28 +57,35 @@ impl Chores {
     }
 }
 
-/// The housekeeping thread.
+/// The thread that trims and prepares the journal and looks after the ballast.
 pub(super) fn run(driver: &Driver) {
     let mut rest = Duration::ZERO;
-    let mut compaction_broken = false;
     while let Some(trim) = driver.chores.rest(rest) {
         if let Some(before) = trim {
             told(driver, "trim of the journal", driver.journal_io.trim(before));
         }
         driver.restore_ballast();
         let prepared = told(driver, "spare journal segment", driver.journal_io.prepare()).unwrap_or(false);
-        let mut compacted = false;
-        if !compaction_broken {
-            match driver.data_io.compact_step() {
-                Ok(more) => compacted = more,
-                Err(StoreError::NoSpace) => {}
-                Err(e) => {
-                    compaction_broken = true;
-                    driver.log.error("data", "compaction failed", &[("error", &e)]);
-                }
+        rest = if prepared { SHORT_REST } else { REST };
+    }
+}
+
+/// The thread that flushes data ahead and compacts it. It rests long only while no data changes.
+pub(super) fn run_data(driver: &Driver) {
+    let (mut rest, mut seen) = (Duration::ZERO, 0);
+    while driver.data_chores.rest(rest).is_some() {
+        let counters = &driver.counters;
+        let now = counters.data_inline.load(Relaxed) + counters.data_queued.load(Relaxed);
+        rest = match driver.data_io.background() {
+            Ok(true) => Duration::ZERO,
+            Ok(false) if now != seen => BUSY_REST,
+            Ok(false) | Err(StoreError::NoSpace) => REST,
+            Err(e) => {
+                driver.log.error("data", "background work failed and ends", &[("error", &e)]);
+                return;
             }
-        }
-        rest = if prepared || compacted { SHORT_REST } else { REST };
+        };
+        seen = now;
     }
 }
 

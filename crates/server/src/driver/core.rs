@@ -3,12 +3,14 @@
 //! Absent: anything that blocks.
 
 use super::deliver::{Conns, Delivery};
+use super::gate::Gate;
 use super::life::Life;
 use super::order::DataOrder;
 use super::{Counters, Driver};
 use crate::machine::RankMachine;
 use mds::input::{ConnId, Input, Tag};
 use mds::output::{Level, Output};
+use proto::Position;
 use proto::message::ServerMsg;
 use proto::storeio::{DataOp, LoadRequest};
 use runtime::LogLevel;
@@ -26,7 +28,8 @@ pub(super) struct Turn<'a> {
     /// Connections whose delivery is to be settled under the next lock.
     pub(super) delivered: Vec<ConnId>,
     pub(super) wake_journal: bool,
-    pub(super) wake_stores: bool,
+    /// Store writers to wake, one bit each.
+    pub(super) wake_stores: u32,
     pub(super) wake_timer: Option<Mono>,
 }
 
@@ -41,7 +44,7 @@ impl<'a> Turn<'a> {
             deliveries: Vec::new(),
             delivered: Vec::new(),
             wake_journal: false,
-            wake_stores: false,
+            wake_stores: 0,
             wake_timer: None,
         }
     }
@@ -53,6 +56,13 @@ pub(super) struct Core {
     out: Vec<Output>,
     pub(super) conns: Conns,
     order: DataOrder,
+    pub(super) gate: Gate,
+    /// Questions to stores that are not answered.
+    pub(super) in_flight: usize,
+    /// End of what was appended to the journal.
+    pub(super) appended: Position,
+    /// Start of what the last checkpoint left in the journal.
+    pub(super) trimmed: Position,
     /// When the timer thread will wake; `None`: it sleeps until told.
     timer_at: Option<Mono>,
 }
@@ -64,6 +74,10 @@ impl Core {
             out: Vec::new(),
             conns: Conns::default(),
             order: DataOrder::default(),
+            gate: Gate::default(),
+            in_flight: 0,
+            appended: Position(0),
+            trimmed: Position(0),
             timer_at: None,
         }
     }
@@ -74,12 +88,17 @@ impl Core {
 
     /// Steps one input and sorts its outputs into queues and the turn.
     pub(super) fn step(&mut self, now: Now, input: Input, driver: &Driver, turn: &mut Turn<'_>) {
+        let Some(input) = self.gate.pass(input) else { return };
         match &input {
+            Input::Disconnected { conn } => self.gate.forget(*conn),
             Input::DataDone { tag, .. } => {
+                self.in_flight -= 1;
                 if let Some(next) = self.order.done(*tag) {
                     turn.data.push(next);
                 }
             }
+            Input::Loaded { .. } | Input::Stored { .. } => self.in_flight -= 1,
+            Input::ReplayEnd { end } => self.appended = *end,
             Input::Tick => self.timer_at = None,
             _ => {}
         }
@@ -104,18 +123,26 @@ impl Core {
             }
             Output::Close { conn } => self.conns.close(conn, turn),
             Output::Append { position, bytes, urgent } => {
+                self.appended = Position(position.0 + bytes.len() as u64);
                 turn.wake_journal |= driver.journal.append(now.mono, position, &bytes, urgent);
             }
             Output::Commit => turn.wake_journal |= driver.journal.commit(),
             Output::ReadJournal { from } => turn.wake_journal |= driver.journal.read(from),
-            Output::Trim { before } => driver.chores.trim(before),
-            Output::Load { tag, requests } => turn.loads.push((tag, requests)),
+            Output::Trim { before } => {
+                self.trimmed = before;
+                driver.chores.trim(before);
+            }
+            Output::Load { tag, requests } => {
+                self.in_flight += 1;
+                turn.loads.push((tag, requests));
+            }
             Output::Store { tag, batches } => {
                 Counters::add(&driver.counters.store_batches, batches.len() as u64);
-                driver.stores.push(tag, batches);
-                turn.wake_stores = true;
+                self.in_flight += 1;
+                turn.wake_stores |= driver.stores.push(tag, batches);
             }
             Output::Data { tag, op } => {
+                self.in_flight += 1;
                 if let Some(ready) = self.order.admit(tag, op) {
                     turn.data.push(ready);
                 }

@@ -17,6 +17,8 @@ pub(super) const WORKERS: usize = 48;
 const COLD_NS: u64 = 15_000;
 /// Loads one worker takes at once while pages are warm.
 const WARM_BATCH: usize = 64;
+/// Jobs answered with one call of the store.
+const TOGETHER: usize = 16;
 /// A batch is cut short, and the rest given back, once it took this long.
 const BATCH_NS: u64 = 200_000;
 
@@ -96,11 +98,8 @@ impl Queue {
             return false;
         }
         let cold = self.is_cold();
-        let take = if cold {
-            state.jobs.len().div_ceil(state.idle + state.waking + 1).min(4)
-        } else {
-            WARM_BATCH
-        };
+        let take =
+            if cold { state.jobs.len().div_ceil(state.idle + state.waking + 1).min(4) } else { WARM_BATCH };
         let take = take.min(state.jobs.len());
         batch.extend(state.jobs.drain(..take));
         self.wake_some(&mut state, cold);
@@ -132,16 +131,36 @@ pub(super) fn run(driver: &Driver) {
     let mut done = Vec::new();
     while queue.take(&mut batch) {
         let begin = Instant::now();
-        let mut requests_done = 0;
-        while let Some((tag, requests)) = batch.pop_front() {
-            let results = driver.meta.load(&requests);
-            requests_done += requests.len() as u64;
-            done.push(Input::Loaded { tag, results });
+        let mut count = 0;
+        while !batch.is_empty() {
+            count += load_some(driver, &mut batch, &mut done);
             if !batch.is_empty() && begin.elapsed().as_nanos() as u64 > BATCH_NS {
                 queue.give_back(&mut batch);
             }
         }
-        queue.measured(begin.elapsed().as_nanos() as u64, requests_done);
+        queue.measured(begin.elapsed().as_nanos() as u64, count);
         driver.feed(done.drain(..));
     }
+}
+
+/// Carries out the first few jobs with one call of the store, which opens its snapshots once for
+/// all of them. Returns the number of requests.
+fn load_some(driver: &Driver, batch: &mut VecDeque<Job>, done: &mut Vec<Input>) -> u64 {
+    let mut requests = Vec::new();
+    let mut parts = Vec::with_capacity(TOGETHER);
+    while parts.len() < TOGETHER
+        && let Some((tag, mut wanted)) = batch.pop_front()
+    {
+        parts.push((tag, wanted.len()));
+        if requests.is_empty() {
+            requests = wanted;
+        } else {
+            requests.append(&mut wanted);
+        }
+    }
+    let mut results = driver.meta.load(&requests).into_iter();
+    for (tag, len) in parts {
+        done.push(Input::Loaded { tag, results: results.by_ref().take(len).collect() });
+    }
+    requests.len() as u64
 }

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use stdx::hash::mix64;
 
-/// Writers. The shards of one environment always meet in one writer, whatever the number of
-/// environments, as long as it is a multiple of this (formats have 16).
-pub(super) const WRITERS: usize = 4;
+/// Writers: one for each environment of a format, so that one write is one environment's commit.
+/// With another number of environments order still holds, because a shard always meets one writer.
+pub(super) const WRITERS: usize = 16;
 
 /// The batches of one tag, spread over writers.
 struct Shared {
@@ -51,26 +51,33 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Called under the rank's lock, so that batches of one shard keep their order.
-    pub(super) fn push(&self, tag: Tag, batches: Vec<StoreBatch>) {
+    /// Called under the rank's lock, so that batches of one shard keep their order. Returns the
+    /// writers to wake, one bit each.
+    pub(super) fn push(&self, tag: Tag, batches: Vec<StoreBatch>) -> u32 {
         let mut parts: [Vec<StoreBatch>; WRITERS] = Default::default();
         for batch in batches {
             parts[mix64(batch.shard.0) as usize % WRITERS].push(batch);
         }
         let used = parts.iter().filter(|p| !p.is_empty()).count();
-        let shared = Arc::new(Shared { tag, left: AtomicUsize::new(used.max(1)), result: Mutex::new(Ok(())) });
+        let shared =
+            Arc::new(Shared { tag, left: AtomicUsize::new(used.max(1)), result: Mutex::new(Ok(())) });
         // A tag without batches is answered by the first writer, after what it has to do.
         let empty = used == 0;
+        let mut wake = 0;
         for (n, batches) in parts.into_iter().enumerate() {
             if !batches.is_empty() || (empty && n == 0) {
                 self.queues[n].lock().jobs.push(Job { shared: shared.clone(), batches });
+                wake |= 1 << n;
             }
         }
+        wake
     }
 
-    pub(super) fn wake(&self) {
-        for queue in &self.queues {
-            queue.wake.notify_one();
+    pub(super) fn wake(&self, writers: u32) {
+        for (n, queue) in self.queues.iter().enumerate() {
+            if writers & (1 << n) != 0 {
+                queue.wake.notify_one();
+            }
         }
     }
 

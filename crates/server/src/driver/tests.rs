@@ -8,9 +8,7 @@ use mds::output::Output;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Reply;
 use proto::request::Request;
-use proto::storeio::{
-    DataDone, DataOp, LoadRequest, Loaded, StoreBatch, StoreError, StoreKey,
-};
+use proto::storeio::{DataDone, DataOp, LoadRequest, Loaded, StoreBatch, StoreError, StoreKey};
 use proto::{Cred, FileId, Ino, NodeRef, Position, Rank, Tid};
 use runtime::Log;
 use runtime::port::Sink;
@@ -53,7 +51,7 @@ impl Toy {
                 self.end += ENTRY as u64;
                 self.durable_waits.insert(self.end, (conn, tid));
                 let bytes = [position.0.to_le_bytes(), tid.0.to_le_bytes()].concat();
-                out.push(Output::Append { position, bytes, urgent: tid.0 % 2 == 0 });
+                out.push(Output::Append { position, bytes, urgent: tid.0.is_multiple_of(2) });
                 out.push(Output::Commit);
             }
             Request::GetAttr { .. } => {
@@ -184,7 +182,7 @@ impl DataIo for ToyData {
         matches!(op, DataOp::Remove { file } if file.ino.0.is_multiple_of(2))
     }
 
-    fn compact_step(&self) -> Result<bool, StoreError> {
+    fn background(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
 }
@@ -310,7 +308,8 @@ fn share_and_sole_arrive_in_the_order_they_were_said() {
             let port = &port;
             scope.spawn(move || {
                 for tid in 0..1_000 {
-                    port.send(vec![message(n * 1_000 + tid, Request::SyncFs)], &mut Vec::new()).expect("send");
+                    port.send(vec![message(n * 1_000 + tid, Request::SyncFs)], &mut Vec::new())
+                        .expect("send");
                 }
             });
         }

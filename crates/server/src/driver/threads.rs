@@ -3,12 +3,12 @@
 //! Absent: what they do.
 
 use super::{Driver, chores, data, journal, life, loads, stores, timer};
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
-/// Stack of a worker: LMDB cursors, one request, no recursion.
-const SMALL_STACK: usize = 256 << 10;
+/// Stack of a worker: LMDB cursors, a step of the rank, a sink; no recursion.
+const SMALL_STACK: usize = 1 << 20;
 /// The running threads.
 pub(crate) struct Threads {
     handles: Vec<JoinHandle<()>>,
@@ -36,7 +36,8 @@ impl Threads {
         for n in 0..data::WORKERS {
             self.spawn(driver, format!("data-{n}"), data::run)?;
         }
-        self.spawn(driver, "chores".into(), chores::run)
+        self.spawn(driver, "chores".into(), chores::run)?;
+        self.spawn(driver, "data-chores".into(), chores::run_data)
     }
 
     fn spawn(
@@ -64,6 +65,7 @@ impl Threads {
         driver.data.stop();
         driver.timer.stop();
         driver.chores.stop();
+        driver.data_chores.stop();
         for handle in self.handles.drain(..) {
             // The last user of a server may be one of its own threads, in a sink.
             if handle.thread().id() != thread::current().id() {

@@ -14,6 +14,8 @@ mod data;
 mod history;
 mod stored;
 
+pub use history::Sent;
+
 use crate::model::bytes::{FileBytes, Source};
 use crate::model::records::{Records, Undo};
 use crate::model::tree::Tree;
@@ -22,6 +24,7 @@ use proto::reply::Outcome;
 use proto::request::Request;
 use proto::{Cred, Ino};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use stdx::Wall;
 use stdx::hash::HashSeed;
 
 /// What a rank did wrong, in words.
@@ -35,6 +38,8 @@ pub struct Asked {
     pub cred: Cred,
     pub request: Request,
     pub embedded: bool,
+    /// The rank checks permissions.
+    pub checked: bool,
     /// Of a write: the pattern of its bytes.
     pub pattern: u64,
 }
@@ -76,6 +81,8 @@ struct Pending {
     since: u64,
     landing: Option<Landing>,
     executed: Option<Executed>,
+    /// The client is dead: nobody looks at the answer.
+    gone: bool,
     /// For fsync and syncfs: what must be durable with the answer.
     need: Position,
 }
@@ -104,6 +111,8 @@ pub struct Judge {
     told: BTreeMap<SessionId, Position>,
     clock: u64,
     pub excuses: Excuses,
+    /// Sessions that transactions ended, for the world to look at.
+    pub ended: Vec<SessionId>,
     /// Transactions judged.
     pub transactions: u64,
     /// Answers judged.
@@ -111,12 +120,13 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A judge of a fresh file system whose store holds `records` and whose journal starts at `start`.
+    /// A judge of a file system that was made at `wall` and whose store holds `records`.
     #[must_use]
-    pub fn new(seed: HashSeed, records: Records, start: Position) -> Self {
+    pub fn new(seed: HashSeed, records: Records, wall: Wall) -> Self {
+        let start = Position(0);
         Self {
             seed,
-            states: VecDeque::from([State { tree: Tree::fresh(), end: start }]),
+            states: VecDeque::from([State { tree: Tree::fresh(wall), end: start }]),
             first: 0,
             records,
             undo: VecDeque::new(),
@@ -131,6 +141,7 @@ impl Judge {
             told: BTreeMap::new(),
             clock: 1,
             excuses: Excuses::default(),
+            ended: Vec::new(),
             transactions: 0,
             answers: 0,
         }
@@ -172,7 +183,7 @@ impl Judge {
             Request::SyncFs => self.told.get(&asked.session).copied().unwrap_or_default(),
             _ => Position(0),
         };
-        let pending = Pending { asked, first: self.last(), since: now, landing: None, executed: None, need };
+        let pending = Pending { asked, first: self.last(), since: now, landing: None, executed: None, gone: false, need };
         self.pending.insert(key, pending);
     }
 
@@ -194,7 +205,8 @@ impl Judge {
     /// Forgets states no answer can need: those before the durable one and before every request.
     fn prune(&mut self) {
         let durable = self.states.iter().rposition(|state| state.end <= self.durable).unwrap_or(0) as u64;
-        let waits = |pending: &&Pending| !matches!(pending.asked.request, Request::SetLock { .. });
+        let waits =
+            |pending: &&Pending| !pending.gone && !matches!(pending.asked.request, Request::SetLock { .. });
         let oldest = self.pending.values().filter(waits).map(|pending| pending.first).min();
         let keep = oldest.unwrap_or(u64::MAX).min(self.first + durable);
         while self.first < keep && self.states.len() > 1 {
@@ -233,6 +245,9 @@ impl Judge {
     /// The client of a session is gone: its requests may still have an effect, but nobody waits.
     pub fn client_gone(&mut self, session: SessionId) {
         self.session_over(session);
+        for ((owner, _), pending) in &mut self.pending {
+            pending.gone |= *owner == session;
+        }
     }
 
     fn is_open(&self, ino: Ino) -> Option<SessionId> {

@@ -129,19 +129,25 @@ impl Tree {
                 node.size = end;
                 Ok(Answer::Elsewhere)
             }
-            Request::CopyRange { source, target, len, .. } => {
+            Request::CopyRange { source, source_offset, target, target_offset, len } => {
                 let (from, ino) = (self.regular(*source)?, self.regular(*target)?);
-                if from == ino && op.count == 0 && *len > 0 {
-                    return Ok(Answer::Written { ino, count: 0 });
+                let overlap = source_offset.abs_diff(*target_offset) < *len;
+                if from == ino && overlap {
+                    return refuse(Errno::EINVAL);
                 }
                 if op.count > 0 {
                     self.wrote(op, ino, op.offset + op.count, false);
                 }
                 Ok(Answer::Written { ino, count: op.count })
             }
-            Request::Read { node, .. } | Request::Seek { node, .. } => {
+            Request::Read { node, .. } => {
                 self.regular(*node)?;
                 Ok(Answer::Elsewhere)
+            }
+            Request::Seek { node, offset, .. } => {
+                let ino = self.regular(*node)?;
+                let size = self.node(ino).map_or(0, |node| node.size);
+                if *offset < size { Ok(Answer::Elsewhere) } else { refuse(Errno::ENXIO) }
             }
             Request::ReadDir { dir, .. } => {
                 self.directory(*dir)?;
@@ -153,10 +159,12 @@ impl Tree {
             }
             Request::GetXattr { node, name } => {
                 let found = self.live(*node)?.xattrs.get(name.as_bytes()).cloned();
+                let found = found.filter(|_| is_visible(name.as_bytes(), op.cred));
                 found.map(Answer::Xattr).ok_or(vec![Errno::ENODATA])
             }
             Request::ListXattr { node } => {
-                Ok(Answer::Names(self.live(*node)?.xattrs.keys().cloned().collect()))
+                let names = self.live(*node)?.xattrs.keys();
+                Ok(Answer::Names(names.filter(|name| is_visible(name, op.cred)).cloned().collect()))
             }
             Request::SetXattr { node, name, value, mode } => self.set_xattr(op, *node, name, value, *mode),
             Request::RemoveXattr { node, name } => {
@@ -186,7 +194,7 @@ impl Tree {
         match node.kind() {
             FileKind::Regular => Ok(node.ino),
             FileKind::Directory => Err(vec![Errno::EISDIR, Errno::EINVAL]),
-            _ => Err(vec![Errno::EINVAL, Errno::ESPIPE, Errno::ENXIO]),
+            _ => Err(vec![Errno::EINVAL, Errno::ESPIPE, Errno::ENXIO, Errno::ENODEV]),
         }
     }
 
@@ -196,7 +204,7 @@ impl Tree {
 
     fn touch_dir(&mut self, dir: Ino, wall: Wall) {
         let node = self.change(dir);
-        (node.mtime, node.ctime) = (wall, wall);
+        (node.mtime, node.ctime) = (wall.max(node.floor), wall);
     }
 
     fn make(&mut self, op: &Op<'_>, parent: NodeRef, name: &Name, new: &NewNode, target: Option<&[u8]>) -> Result<(), Vec<Errno>> {
@@ -239,7 +247,8 @@ impl Tree {
         match self.node(node.ino) {
             None => errors.extend(GONE),
             Some(node) if node.is_dir() => errors.push(Errno::EPERM),
-            Some(node) if node.nlink == 0 && !node.tmpfile => errors.extend(GONE),
+            // A race with the last unlink: both answers are right.
+            Some(node) if node.nlink == 0 && !node.tmpfile && op.made == Ino::NONE => errors.extend(GONE),
             Some(_) => {}
         }
         match self.child(parent, name) {
@@ -465,6 +474,7 @@ impl Tree {
         node.ctime = op.wall;
         node.atime = set.atime.map_or(node.atime, at);
         node.mtime = set.mtime.map_or(node.mtime, at);
+        node.floor = set.mtime.map_or(node.floor, at);
         node.ctime = set.ctime.map_or(node.ctime, at);
         Ok(Answer::Attr(ino))
     }
@@ -489,6 +499,11 @@ impl Tree {
         node.ctime = op.wall;
         Ok(Answer::Ok)
     }
+}
+
+/// trusted.* is root's.
+fn is_visible(name: &[u8], cred: &Cred) -> bool {
+    cred.uid == 0 || !name.starts_with(b"trusted.")
 }
 
 fn drop_privileges(node: &mut Node) {

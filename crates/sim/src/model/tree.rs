@@ -35,6 +35,8 @@ pub struct Node {
     pub tmpfile: bool,
     /// How often the file was cut shorter.
     pub cuts: u32,
+    /// Of a directory: the modification time last set by hand, which later changes never go below.
+    pub floor: Wall,
 }
 
 impl Node {
@@ -78,6 +80,7 @@ impl Node {
             parent: Ino::NONE,
             tmpfile: false,
             cuts: 0,
+            floor: Wall(i64::MIN),
         }
     }
 }
@@ -92,10 +95,10 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree of a fresh file system.
+    /// The tree of a file system made at `wall`.
     #[must_use]
-    pub fn fresh() -> Self {
-        let mut root = Node::new(Ino::ROOT, FileKind::Directory.mode_bits() | 0o755, Wall(0));
+    pub fn fresh(wall: Wall) -> Self {
+        let mut root = Node::new(Ino::ROOT, FileKind::Directory.mode_bits() | 0o755, wall);
         root.parent = Ino::ROOT;
         Self { nodes: BTreeMap::from([(Ino::ROOT, Rc::new(root))]) }
     }

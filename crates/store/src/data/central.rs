@@ -6,7 +6,7 @@
 use super::handles::Handles;
 use super::index::{Entry, Index, Place};
 use super::limits::Limits;
-use super::record::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, Seqs, record_bytes};
+use super::record::{RECORD_HEADER_BYTES, Seqs, record_bytes};
 use proto::FileId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ pub(super) enum Batch {
 /// One segment file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// Every record below is in the index, or was superseded.
+    /// Every record below is in the index, or was superseded. 0 until the file is made.
     pub(super) end: u64,
     /// Durable up to here.
     pub(super) synced: u64,
@@ -288,12 +288,7 @@ impl<F> Central<F> {
 
     fn add_tombstone(&mut self, file: FileId, truncate: u32) {
         let seqs = Seqs { truncate, write: self.take_write_seq() };
-        self.push_tombstone(Tombstone { file, seqs });
-    }
-
-    /// Adds a tombstone with the sequences it has.
-    pub(super) fn push_tombstone(&mut self, tombstone: Tombstone) {
-        self.tombstones.push_back(tombstone);
+        self.tombstones.push_back(Tombstone { file, seqs });
         self.tombstones_added += 1;
         self.buffered_bytes += TOMBSTONE_OVERHEAD;
         self.queued_bytes += RECORD_HEADER_BYTES;
@@ -406,8 +401,7 @@ impl<F> Central<F> {
     pub(super) fn new_segment(&mut self) -> u32 {
         let id = self.next_segment;
         self.next_segment += 1;
-        let end = SEGMENT_HEADER_BYTES;
-        self.segments.insert(id, Segment { end, ..Segment::default() });
+        self.segments.insert(id, Segment::default());
         id
     }
 

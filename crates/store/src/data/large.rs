@@ -88,8 +88,8 @@ impl<D: Disk> DataFiles<D> {
             return Ok(Some((open, seq, state.len)));
         }
         let mut header = [0; HEADER_USED];
-        let count = open.read_at(&mut header, 0)?;
-        match decode_header(&header[..count], file, block) {
+        open.read_at(&mut header, 0)?;
+        match decode_header(&header, file, block) {
             BlockHeader::Blank => Ok(None),
             BlockHeader::Wrong => Err(damaged(&block_name(file, block), 0, "checksum mismatch")),
             BlockHeader::Valid { truncate_seq } => {
@@ -191,7 +191,7 @@ impl<D: Disk> DataFiles<D> {
             }
             Err(error) => {
                 drop(central);
-                self.forget_block(file, block)?;
+                self.retract_block(file, block)?;
                 Err(if error == StoreError::NoSpace { error } else { self.poison(error) })
             }
         }
@@ -217,6 +217,17 @@ impl<D: Disk> DataFiles<D> {
         drop(central);
         drop(handle);
         self.disk.remove(&block_name(file, block)).map_err(|error| self.poison(error))
+    }
+
+    /// Takes back a block that was just made. Where it was the file's only one, the file may go on in
+    /// packed form under the same truncation: the name must not come back after a crash.
+    fn retract_block(&self, file: FileId, block: u64) -> Result<(), StoreError> {
+        self.forget_block(file, block)?;
+        if hold(&self.central).large.contains_key(&file) {
+            return Ok(());
+        }
+        let folder = folder_name(folder_of(file));
+        self.disk.sync_folder(&folder).map_err(|error| self.poison(error))
     }
 
     /// Unlinks the blocks that `which` chooses.
@@ -302,7 +313,7 @@ impl<D: Disk> DataFiles<D> {
                     let len = BLOCK_HEADER_BYTES + block.len;
                     block.file.set_len(len).map_err(|error| self.poison(error))?;
                 } else {
-                    self.forget_block(file, piece.block)?;
+                    self.retract_block(file, piece.block)?;
                 }
                 Err(StoreError::NoSpace)
             }
@@ -336,21 +347,19 @@ impl<D: Disk> DataFiles<D> {
         len: u64,
         punch: bool,
     ) -> Result<(), StoreError> {
-        let whole = Piece { block: 0, at: 0, len: self.limits.block_bytes };
+        let size = self.limits.block_bytes;
         let blocks: Vec<u64> = {
             let central = hold(&self.central);
-            let (first, end) = (offset / whole.len, (offset + len).div_ceil(whole.len));
+            let (first, end) = (offset / size, (offset + len).div_ceil(size));
             let Some(large) = central.large.get(&file) else { return Ok(()) };
             if first >= end { Vec::new() } else { large.blocks.range(first..end).map(|(b, _)| *b).collect() }
         };
         for block in blocks {
-            let start = block * whole.len;
+            let start = block * size;
             let from = offset.max(start) - start;
-            let to = (offset + len).min(start + whole.len) - start;
-            if punch && to - from == whole.len {
-                self.forget_block(file, block)?;
-                continue;
-            }
+            let to = (offset + len).min(start + size) - start;
+            // The block file stays even when all of it is punched: a name that may come back after a
+            // crash with an equal truncation could be taken for newer than a packed content.
             let open = self.writable_block(file, block, cut)?;
             if from < open.len {
                 let count = to.min(open.len) - from;
@@ -376,7 +385,7 @@ impl<D: Disk> DataFiles<D> {
             let open = self.writable_block(file, piece.block, cut)?;
             if let Err(error) = open.file.allocate(BLOCK_HEADER_BYTES + piece.at, piece.len) {
                 if !existed {
-                    self.forget_block(file, piece.block)?;
+                    self.retract_block(file, piece.block)?;
                 }
                 return Err(error);
             }
@@ -464,7 +473,7 @@ impl<D: Disk> DataFiles<D> {
             match open.file.write_at(&content, BLOCK_HEADER_BYTES) {
                 Ok(()) => {}
                 Err(StoreError::NoSpace) => {
-                    self.forget_block(file, 0)?;
+                    self.retract_block(file, 0)?;
                     return Err(StoreError::NoSpace);
                 }
                 Err(error) => return Err(self.poison(error)),

@@ -178,7 +178,7 @@ impl<D: Disk> DataFiles<D> {
         if bytes.is_empty() {
             return Ok(0);
         }
-        let is_large = matches!(hold(&self.central).form(file), Form::Large);
+        let is_large = self.is_large(file);
         if !is_large && end <= u64::from(self.small_file_bytes) {
             self.write_small(file, cut, offset as usize, bytes)?;
             return Ok(bytes.len() as u64);
@@ -200,7 +200,7 @@ impl<D: Disk> DataFiles<D> {
 
     fn read_locked(&self, file: FileId, cut: Cut, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
         end_of(offset, out.len() as u64)?;
-        if matches!(hold(&self.central).form(file), Form::Large) {
+        if self.is_large(file) {
             return self.read_large(file, cut, offset, out);
         }
         let content = self.small_content(file, cut)?;
@@ -213,11 +213,7 @@ impl<D: Disk> DataFiles<D> {
 
     fn truncate(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
         let _guard = self.locks.lock(file);
-        match hold(&self.central).form(file) {
-            Form::Large => {}
-            _ => return self.truncate_small(file, cut),
-        }
-        self.truncate_large(file, cut)
+        if self.is_large(file) { self.truncate_large(file, cut) } else { self.truncate_small(file, cut) }
     }
 
     fn zero(&self, file: FileId, cut: Cut, offset: u64, len: u64, punch: bool) -> Result<(), StoreError> {
@@ -234,18 +230,18 @@ impl<D: Disk> DataFiles<D> {
         punch: bool,
     ) -> Result<(), StoreError> {
         end_of(offset, len)?;
-        match hold(&self.central).form(file) {
-            Form::Large => {}
-            _ => return self.zero_small(file, cut, offset, len),
+        if self.is_large(file) {
+            self.zero_large(file, cut, offset, len, punch)
+        } else {
+            self.zero_small(file, cut, offset, len)
         }
-        self.zero_large(file, cut, offset, len, punch)
     }
 
     fn allocate(&self, file: FileId, cut: Cut, offset: u64, len: u64) -> Result<(), StoreError> {
         let _guard = self.locks.lock(file);
         end_of(offset, len)?;
         // A packed file cannot reserve: its next version goes elsewhere.
-        if !matches!(hold(&self.central).form(file), Form::Large) {
+        if !self.is_large(file) {
             self.grow_to_blocks(file, cut)?;
         }
         self.allocate_large(file, cut, offset, len)
@@ -263,13 +259,10 @@ impl<D: Disk> DataFiles<D> {
             return Ok(None);
         }
         let _guard = self.locks.lock(file);
-        let found = match hold(&self.central).form(file) {
-            Form::Large => None,
-            _ => Some(()),
-        };
-        let found = match found {
-            None => self.seek_large(file, cut, offset, size, hole)?,
-            Some(()) => small::seek(&self.small_content(file, cut)?, offset, hole),
+        let found = if self.is_large(file) {
+            self.seek_large(file, cut, offset, size, hole)?
+        } else {
+            small::seek(&self.small_content(file, cut)?, offset, hole)
         };
         Ok(match found {
             Some(at) if at < size => Some(at),
@@ -347,6 +340,10 @@ impl<D: Disk> DataFiles<D> {
             DataOp::Remove { .. } => form != Form::Large && !central.wants_flush(),
             DataOp::Allocate { .. } | DataOp::Copy { .. } | DataOp::SyncAll | DataOp::StatFs => false,
         }
+    }
+
+    fn is_large(&self, file: FileId) -> bool {
+        hold(&self.central).form(file) == Form::Large
     }
 
     fn check_poison(&self) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@
 
 use proto::codec::{DecodeError, Reader, Writer};
 use proto::{FileId, Ino};
+use stdx::checksum::crc32c_parts;
 use stdx::crc32c;
 
 /// Bytes before the first record of a segment.
@@ -33,6 +34,7 @@ pub(super) struct RecordHeader {
     pub(super) tombstone: bool,
     /// Bytes of the body without padding.
     pub(super) len: u32,
+    /// Over the body with its padding.
     pub(super) body_crc: u32,
     /// Where the record was written: a record found elsewhere is none.
     pub(super) segment: u32,
@@ -62,6 +64,17 @@ impl RecordHeader {
         let end = at + record_bytes(self.len) as usize;
         w.0.resize(end, 0);
         *out = w.0;
+    }
+
+    /// The checksum of a body.
+    pub(super) fn body_crc(body: &[u8]) -> u32 {
+        let padding = body.len().next_multiple_of(8) - body.len();
+        crc32c_parts(&[body, &[0; 8][..padding]])
+    }
+
+    /// Whether these are the body and padding of this header.
+    pub(super) fn has_body(&self, padded: &[u8]) -> bool {
+        padded.len() == (self.len as usize).next_multiple_of(8) && self.body_crc == crc32c(padded)
     }
 
     /// Reads a header; the body is not looked at.
@@ -142,7 +155,7 @@ mod tests {
             seqs: Seqs { truncate: 1, write: 9 },
             tombstone: false,
             len: 5,
-            body_crc: crc32c(b"hello"),
+            body_crc: RecordHeader::body_crc(b"hello"),
             segment: 7,
             offset: 64,
         }
@@ -154,6 +167,10 @@ mod tests {
         sample().encode(b"hello", &mut bytes);
         assert_eq!(bytes.len() as u64, record_bytes(5));
         assert_eq!(RecordHeader::decode(&bytes), Ok(sample()));
+        assert!(sample().has_body(&bytes[64..]));
+        bytes[71] ^= 1;
+        assert!(!sample().has_body(&bytes[64..]));
+        bytes[71] ^= 1;
         for bit in 0..RECORD_HEADER_BYTES * 8 {
             let mut bad = bytes.clone();
             bad[bit as usize / 8] ^= 1 << (bit % 8);

@@ -12,7 +12,6 @@ use crate::disk::{Disk, DiskFile};
 use proto::storeio::{IoError, StoreError};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use stdx::crc32c;
 
 /// The file system of the disk cannot reserve space.
 const EOPNOTSUPP: i32 = 95;
@@ -57,6 +56,9 @@ impl<D: Disk> DataFiles<D> {
         match made {
             Ok(file) => {
                 central.data_folder_dirty = true;
+                if let Some(segment) = central.segments.get_mut(&id) {
+                    segment.end = SEGMENT_HEADER_BYTES;
+                }
                 let evicted = central.handles.put(HandleKey::Segment(id), Arc::clone(&file));
                 drop(central);
                 drop(evicted);
@@ -141,7 +143,8 @@ impl<D: Disk> DataFiles<D> {
         loop {
             // Taken anew each time, so that a writer short of room is not held up by the whole flush.
             let mut appender = hold(&self.appender);
-            if hold(&self.central).flushed_past(mark) || !self.flush_batch(&mut appender)? {
+            let done = hold(&self.central).flushed_past(mark);
+            if done || !self.flush_batch(&mut appender)? {
                 return Ok(());
             }
         }
@@ -201,7 +204,7 @@ impl<D: Disk> DataFiles<D> {
                 seqs: item.seqs,
                 tombstone: item.body.is_none(),
                 len: body.len() as u32,
-                body_crc: crc32c(body),
+                body_crc: RecordHeader::body_crc(body),
                 segment: output.id,
                 offset: item.offset,
             };

@@ -3,7 +3,7 @@
 //! The caller holds the file's lock, so a file's form changes under nobody's hands; only compaction
 //! may move its record. Absent: block files.
 
-use super::central::{Form, Tombstone};
+use super::central::Form;
 use super::handles::HandleKey;
 use super::index::Entry;
 use super::locks::hold;
@@ -13,7 +13,6 @@ use crate::disk::{Disk, DiskFile};
 use proto::FileId;
 use proto::storeio::{Cut, StoreError};
 use std::sync::Arc;
-use stdx::crc32c;
 
 /// Holes of a small file are whole pages of zeros.
 const HOLE_BYTES: usize = 4096;
@@ -102,7 +101,7 @@ impl<D: Disk> DataFiles<D> {
         let Some(file) = self.segment_file(place.segment)? else {
             return Err(damaged(&name, at, "segment is missing"));
         };
-        let mut bytes = vec![0; RECORD_HEADER_BYTES as usize + place.len as usize];
+        let mut bytes = vec![0; record_bytes(place.len) as usize];
         if file.read_at(&mut bytes, at)? < bytes.len() {
             return Err(damaged(&name, at, "record is missing"));
         }
@@ -118,9 +117,10 @@ impl<D: Disk> DataFiles<D> {
             return Err(damaged(&name, at, "record of another object"));
         }
         bytes.drain(..RECORD_HEADER_BYTES as usize);
-        if header.body_crc != crc32c(&bytes) {
+        if !header.has_body(&bytes) {
             return Err(damaged(&name, at, "checksum mismatch"));
         }
+        bytes.truncate(place.len as usize);
         Ok(bytes)
     }
 
@@ -211,10 +211,7 @@ impl<D: Disk> DataFiles<D> {
     }
 
     pub(super) fn zero_small(&self, file: FileId, cut: Cut, offset: u64, len: u64) -> Result<(), StoreError> {
-        let held = match hold(&self.central).form(file) {
-            Form::Absent | Form::Large => 0,
-            Form::Buffered | Form::Packed(_) => self.small_content(file, cut)?.len() as u64,
-        };
+        let held = self.small_content(file, cut)?.len() as u64;
         if offset >= held || len == 0 {
             return Ok(());
         }
@@ -285,15 +282,5 @@ impl<D: Disk> DataFiles<D> {
         let mut central = hold(&self.central);
         central.drop_buffer(file);
         central.bury(file, truncate);
-    }
-
-    /// Declares a record dead that recovery found beside newer blocks.
-    pub(super) fn push_tombstone(&self, tombstone: Tombstone) {
-        hold(&self.central).push_tombstone(tombstone);
-    }
-
-    /// Segment bytes a file of this length takes.
-    pub(super) const fn packed_bytes(len: u32) -> u64 {
-        record_bytes(len)
     }
 }

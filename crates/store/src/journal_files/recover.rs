@@ -30,7 +30,9 @@ impl<D: Disk> JournalFiles<D> {
         }
         for name in names {
             let path = self.path(&name);
-            if let Some(number) = name.strip_prefix("spare.").and_then(|hex| u64::from_str_radix(hex, 16).ok()) {
+            if let Some(number) =
+                name.strip_prefix("spare.").and_then(|hex| u64::from_str_radix(hex, 16).ok())
+            {
                 state.next_spare = state.next_spare.max(number + 1);
                 self.adopt_spare(&mut state, name, &path)?;
             } else if name == "new" {
@@ -45,12 +47,7 @@ impl<D: Disk> JournalFiles<D> {
     }
 
     /// A spare of another size was being made, or belongs to other limits: it is of no use.
-    fn adopt_spare(
-        &self,
-        state: &mut State<D::File>,
-        name: String,
-        path: &str,
-    ) -> Result<(), StoreError> {
+    fn adopt_spare(&self, state: &mut State<D::File>, name: String, path: &str) -> Result<(), StoreError> {
         if !self.has_normal_size(path)? {
             return self.disk.remove(path);
         }
@@ -75,7 +72,8 @@ impl<D: Disk> JournalFiles<D> {
             Some(file) => file.read_at(&mut bytes, 0)?,
             None => 0,
         };
-        let header = SegmentHeader::decode(&bytes[..count]).map_err(|error| bad(path, 0, &error.to_string()))?;
+        let header =
+            SegmentHeader::decode(&bytes[..count]).map_err(|error| bad(path, 0, &error.to_string()))?;
         if header.file_name() != name || header.rank != self.rank {
             return Err(bad(path, 0, "header of another segment"));
         }

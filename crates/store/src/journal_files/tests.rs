@@ -107,10 +107,10 @@ impl Life {
     }
 }
 
-#[test]
-fn whatever_was_synced_survives_thousands_of_crashes() {
+/// Lives of random actions, each ended by a power failure or a kill. Returns how many.
+fn crash(seeds: u64) -> u32 {
     let mut crashes = 0;
-    for seed in 0..120 {
+    for seed in 0..seeds {
         let mut life = Life::new(seed);
         for _ in 0..30 {
             let journal = life.recover();
@@ -121,11 +121,64 @@ fn whatever_was_synced_survives_thousands_of_crashes() {
                     break;
                 }
             }
-            if life.prng.chance(1, 4) { life.disk.kill() } else { life.disk.crash() }
+            if life.prng.chance(1, 4) {
+                life.disk.kill()
+            } else {
+                life.disk.crash()
+            }
             crashes += 1;
         }
     }
-    assert_eq!(crashes, 3600);
+    crashes
+}
+
+#[test]
+fn whatever_was_synced_survives_thousands_of_crashes() {
+    assert_eq!(crash(120), 3600);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn seeded_defects_are_caught() {
+    for defect in ["journal_no_sync", "journal_no_sync_before_roll"] {
+        stdx::mutant::activate(Some(defect));
+        let caught = std::panic::catch_unwind(|| crash(120)).is_err();
+        stdx::mutant::activate(None);
+        assert!(caught, "{defect}");
+    }
+    stdx::mutant::activate(Some("journal_damage_is_tail"));
+    let caught = std::panic::catch_unwind(every_flipped_bit_is_found_or_lies_in_the_tail_nobody_was_told_of);
+    stdx::mutant::activate(None);
+    assert!(caught.is_err());
+}
+
+#[cfg(feature = "embedded")]
+#[test]
+fn the_same_on_a_real_disk() {
+    let place = tempfile::tempdir().expect("folder");
+    let (mut stream, mut trimmed) = (Vec::new(), Position(0));
+    for life in 1..6 {
+        let disk = crate::disk_real::RealDisk::new(place.path());
+        let journal = JournalFiles::open(disk, Rank(0), Incarnation(life), LIMITS).expect("opens");
+        let mut bytes = Vec::new();
+        let end = journal.read(trimmed, &mut |_, piece| bytes.extend_from_slice(piece)).expect("reads");
+        assert_eq!(bytes, stream[trimmed.0 as usize..]);
+        assert_eq!(end.0, stream.len() as u64);
+        while journal.prepare().expect("prepared") {}
+        for size in 0..40 {
+            let at = Position(stream.len() as u64);
+            let entry = one(at, journal.durable(), 100 * size);
+            journal.append(at, &entry).expect("appended");
+            stream.extend_from_slice(&entry);
+        }
+        assert_eq!(journal.sync(), Ok(Position(stream.len() as u64)));
+        trimmed = Position(stream.len() as u64);
+        journal.trim(trimmed).expect("trimmed");
+        let tail = one(trimmed, trimmed, 500);
+        journal.append(trimmed, &tail).expect("appended");
+        stream.extend_from_slice(&tail);
+        assert!(journal.bytes() < 20 << 10 && journal.spares() > 1);
+    }
 }
 
 /// Several segments of synced entries, then a tail that is not synced. Returns the disk, the stream and
@@ -178,7 +231,10 @@ fn damage_names_file_offset_and_what_is_lost() {
     assert!(disk.flip("journal/00000001", (4096 + 2100) * 8));
     let error = open(&disk, 2).and_then(|journal| read_all(&journal, Position(0))).expect_err("damaged");
     let len = one(Position(0), Position(0), 2000).len();
-    let text = format!("journal/00000001 at {:#x}: checksum mismatch (13 operations after seq {len} unreadable)", 4096 + len);
+    let text = format!(
+        "journal/00000001 at {:#x}: checksum mismatch (13 operations after seq {len} unreadable)",
+        4096 + len
+    );
     assert_eq!(error.to_string(), text);
 }
 
@@ -282,9 +338,15 @@ fn a_full_disk_stops_the_append_and_the_same_append_goes_on_later() {
 fn a_checkpoint_beyond_the_journal_is_damage() {
     let (disk, stream, _) = sample(8);
     let journal = open(&disk, 2).expect("opens");
-    assert!(matches!(read_all(&journal, Position(stream.len() as u64 + 64)), Err(StoreError::Damaged { .. })));
+    assert!(matches!(
+        read_all(&journal, Position(stream.len() as u64 + 64)),
+        Err(StoreError::Damaged { .. })
+    ));
     assert!(read_all(&journal, Position(stream.len() as u64)).is_ok());
-    assert!(matches!(read_all(&open(&SimDisk::new(1), 1).expect("opens"), Position(9)), Err(StoreError::Damaged { .. })));
+    assert!(matches!(
+        read_all(&open(&SimDisk::new(1), 1).expect("opens"), Position(9)),
+        Err(StoreError::Damaged { .. })
+    ));
 }
 
 #[test]

@@ -44,9 +44,7 @@ impl Environment {
         // A reader of its own, so that the environment cannot be exchanged meanwhile.
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
         let live = live.as_ref().ok_or(StoreError::Poisoned)?;
-        live.env
-            .copy_to_path(to, CompactionOption::Enabled)
-            .map_err(|error| self.read_error(&error))
+        live.env.copy_to_path(to, CompactionOption::Enabled).map_err(|error| self.read_error(&error))
     }
 
     fn compact(&self) -> Result<u64, StoreError> {

@@ -4,10 +4,10 @@
 
 use super::{EnvironmentStats, PAGE_BYTES, Visit, bad_record};
 use crate::checked::{
-    Found, Page, damaged, dentry_bound, dentry_page, first_session, header_range, header_version,
-    seal, sessions, unseal,
+    Found, Page, damaged, dentry_bound, dentry_page, first_session, header_range, header_version, seal,
+    sessions, unseal,
 };
-use crate::disk_real::failed;
+use crate::disk_real::{failed, space_of};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, RwTxn, WithoutTls};
 use proto::ids::{Ino, NameHash, SnapId};
@@ -31,6 +31,8 @@ const VISIT_RECORDS: usize = 4096;
 const SAMPLES: usize = 32;
 const COLD_READ: Duration = Duration::from_micros(20);
 const PREFAULT_THREADS: usize = 16;
+/// A disk with less than this is full.
+const FULL_BYTES: u64 = 4 << 20;
 /// Threads are not worth it for fewer keys.
 const PREFAULT_KEYS: usize = 64;
 
@@ -72,12 +74,7 @@ struct Write<'a> {
 
 impl Environment {
     /// Opens an environment file, making it only if asked to.
-    pub(super) fn open(
-        index: u16,
-        path: PathBuf,
-        map_bytes: u64,
-        create: bool,
-    ) -> Result<Self, StoreError> {
+    pub(super) fn open(index: u16, path: PathBuf, map_bytes: u64, create: bool) -> Result<Self, StoreError> {
         let place = format!("meta/env-{index:02x}");
         let unfinished = super::copy::unfinished(&path);
         if unfinished.exists() {
@@ -143,8 +140,7 @@ impl Environment {
         key.encode(&mut reader.key);
         let table = key.table();
         let records = reader.live.as_ref().ok_or(StoreError::Poisoned)?.tables[slot(table)];
-        let found =
-            records.get(&reader.txn, &reader.key).map_err(|error| self.read_error(&error))?;
+        let found = records.get(&reader.txn, &reader.key).map_err(|error| self.read_error(&error))?;
         match found.map(|stored| unseal(&reader.key, stored)) {
             None => Ok(Loaded::Value(None)),
             Some(Some(value)) => Ok(Loaded::Value(Some(value.into()))),
@@ -271,8 +267,7 @@ impl Environment {
         let mut highest = 0;
         for record in headers {
             let (key, stored) = record.map_err(|error| self.read_error(&error))?;
-            let value =
-                unseal(key, stored).ok_or_else(|| bad_record(&self.place, Table::Dentry, key))?;
+            let value = unseal(key, stored).ok_or_else(|| bad_record(&self.place, Table::Dentry, key))?;
             let version = header_version(value)
                 .ok_or_else(|| damaged(&self.place, Table::Dentry, key, "not a frag header"))?;
             highest = highest.max(version);
@@ -295,7 +290,7 @@ impl Environment {
         std::thread::scope(|scope| {
             let parts: Vec<_> =
                 writes.chunks(part).map(|part| scope.spawn(|| self.touch(part.iter()))).collect();
-            parts.into_iter().map(|part| part.join().unwrap_or(Err(StoreError::Poisoned))).collect()
+            parts.into_iter().try_for_each(|part| part.join().unwrap_or(Err(StoreError::Poisoned)))
         })
     }
 
@@ -335,6 +330,15 @@ impl Environment {
     /// that the system reports nobody knows what reached the disk.
     pub(super) fn write_error(&self, error: &heed::Error) -> StoreError {
         let error = store_error(&self.place, error);
+        // LMDB reports a write cut short by a full disk as EIO. Should it have been a failed sync after
+        // all, nothing is lost either: the pages of this transaction are nobody's.
+        let full = || {
+            let space = self.path.parent().map(space_of);
+            matches!(space, Some(Ok(space)) if space.available < FULL_BYTES)
+        };
+        if matches!(error, StoreError::Io { source: IoError(libc::EIO), .. }) && full() {
+            return StoreError::NoSpace;
+        }
         if matches!(error, StoreError::Io { .. } | StoreError::Poisoned) {
             self.poisoned.store(true, Ordering::Release);
         }
@@ -343,12 +347,7 @@ impl Environment {
 }
 
 impl Live {
-    pub(super) fn open(
-        place: &str,
-        path: &Path,
-        map_bytes: u64,
-        create: bool,
-    ) -> Result<Self, StoreError> {
+    pub(super) fn open(place: &str, path: &Path, map_bytes: u64, create: bool) -> Result<Self, StoreError> {
         let bad = |error: &heed::Error| store_error(place, error);
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.max_readers(READERS_MAX).max_dbs(TABLES.len() as u32);

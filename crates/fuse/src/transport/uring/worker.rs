@@ -139,7 +139,7 @@ impl Worker {
         };
         let channel = Channel::Ring(EntryHandle::new(Arc::clone(&self.queue), entry, data_bytes));
         match opcode {
-            Some(Opcode::SetLkW) if self.idle < self.reserve() => {
+            Some(Opcode::SetLkW) if self.idle < self.reserve() && takes_lock(area.op_in.bytes()) => {
                 Channel::send(channel, header.unique, libc::ENOLCK, &[]);
             }
             Some(opcode) => {
@@ -220,6 +220,11 @@ impl Worker {
             Err(error) => panic!("io_uring_enter on a ring of our own failed: {error}"),
         }
     }
+}
+
+/// Whether a SETLKW may have to wait; flock(2) sends its unlock as one too.
+fn takes_lock(body: &[u8]) -> bool {
+    abi::LkIn::read(body).is_some_and(|input| input.lk.kind != libc::F_UNLCK as u32)
 }
 
 /// Adds the two addresses a REGISTER needs. The io-uring crate has no setter for the length that goes with

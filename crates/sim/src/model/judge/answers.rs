@@ -66,8 +66,16 @@ impl Judge {
     /// An answer without a transaction must fit a state since the request came; for others than the
     /// embedded client a durable one.
     fn unexecuted(&mut self, pending: &Pending, sent: &Sent) -> Verdict {
-        if self.is_excused(&pending.asked.request, &sent.outcome) {
+        let refused = matches!(sent.outcome, Err(Errno::EACCES | Errno::EPERM));
+        if pending.gone || (pending.asked.checked && refused) || self.is_excused(&pending.asked.request, &sent.outcome) {
             return Ok(());
+        }
+        if let (Request::Seek { node, offset, hole: false }, Err(Errno::ENXIO)) = (&pending.asked.request, &sent.outcome) {
+            let size = self.window_sizes(pending, node.ino).max().unwrap_or(0);
+            let bytes = self.bytes.entry(node.ino).or_default();
+            if bytes.may_be_zero(*offset, size, pending.since) {
+                return Ok(());
+            }
         }
         let skip = pending.first.saturating_sub(self.first) as usize;
         let mut why = String::from("no state to compare with");

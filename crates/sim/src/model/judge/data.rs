@@ -9,9 +9,15 @@ use proto::ids::{SessionId, Tid};
 use proto::reply::Reply;
 use proto::request::Request;
 use proto::storeio::{DataOp, Payload};
-use proto::{FileId, Ino};
+use proto::{FileId, FileKind, Ino, Name};
 
 const END: u64 = u64::MAX;
+
+/// The regular file a name leads to.
+fn child(tree: &Tree, dir: Ino, name: &Name) -> Option<Ino> {
+    let ino = tree.node(dir)?.entries.get(name.as_bytes()).copied()?;
+    tree.node(ino).filter(|node| node.kind() == FileKind::Regular).map(|node| node.ino)
+}
 
 impl Judge {
     /// The rank hands an operation to the data store.
@@ -50,7 +56,8 @@ impl Judge {
     }
 
     fn remove(&self, file: FileId) -> Verdict {
-        let lives = |tree: &Tree| tree.node(file.ino).is_some();
+        // An orphan's data goes first, its record after it.
+        let lives = |tree: &Tree| tree.node(file.ino).is_some_and(|node| node.nlink > 0);
         if lives(self.tree()) || lives(self.durable_tree()) {
             return Err(format!("data of {} is removed while its inode lives or its end is not durable", file.ino.0));
         }
@@ -99,12 +106,18 @@ impl Judge {
                 bytes.end(*start, *end, source, landing.from, now);
             }
         }
-        let cut = match &pending.asked.request {
+        let request = pending.asked.request.clone();
+        if let Request::Rename { parent, name, new_parent, new_name, flags: 0 | 1 } = &request {
+            // A file that replaces another is synced first: a crash leaves one of the two contents.
+            let (from, to) = (child(before, parent.ino, name), child(before, new_parent.ino, new_name));
+            if let (Some(from), Some(_)) = (from, to.filter(|to| Some(*to) != from)) {
+                self.synced(Some(from), since);
+            }
+        }
+        let cut = match &request {
             Request::SetAttr { node, set } => set.size.map(|_| node.ino),
             Request::Open { node, .. } => Some(node.ino),
-            Request::Create { parent, name, .. } => {
-                before.node(parent.ino).and_then(|dir| dir.entries.get(name.as_bytes()).copied())
-            }
+            Request::Create { parent, name, .. } => child(before, parent.ino, name),
             _ => None,
         };
         let Some(ino) = cut else { return };

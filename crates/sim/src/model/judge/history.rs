@@ -107,6 +107,11 @@ impl Judge {
     fn transaction(&mut self, end: Position, wall: Wall, origin: Option<Origin>, mutations: &[u8]) -> Verdict {
         self.transactions += 1;
         let now = self.tick();
+        for mutation in Mutations::new(mutations).flatten() {
+            if let Mutation::Session { id, open: false, .. } = mutation {
+                self.ended.push(id);
+            }
+        }
         let mut tree = self.tree().clone();
         let before = tree.clone();
         let answer = match &origin {

@@ -109,10 +109,7 @@ impl Judge {
 }
 
 /// The position a stored checkpoint names.
-///
-/// # Errors
-/// A record that is cut.
-pub fn checkpoint_position(value: &[u8]) -> Verdict<Position> {
+fn checkpoint_position(value: &[u8]) -> Verdict<Position> {
     Reader::new(value).u64().map(Position).map_err(|error| format!("checkpoint record: {error}"))
 }
 

@@ -1,0 +1,172 @@
+//! A data folder and the server on it, with every refusal in the words people are promised.
+//!
+//! Absent: layouts and locks (room `store`), serving (room `server`).
+
+use crate::problem::{Exit, Problem, chain};
+use crate::{discover, mounts};
+use runtime::log::{Log, LogOptions};
+use runtime::{Addr, Config, ListenError};
+use serde_json::{Value, json};
+use server::{Server, ServerError, ServerOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use stdx::Wall;
+use store::folder::{self, Folder, FolderError, FormatOptions, Found};
+
+/// A server that stands, with what its verb tells about it.
+pub struct Served {
+    pub server: Arc<Server>,
+    pub log: Arc<Log>,
+    pub name: String,
+    /// The first digits of the file system's id.
+    pub fsid: String,
+    pub created: bool,
+    pub addrs: Vec<Addr>,
+    /// The link under which commands find it.
+    link: Option<PathBuf>,
+}
+
+/// Makes a file system.
+///
+/// # Errors
+/// The folder's refusals.
+pub fn format(dir: &Path, options: &FormatOptions) -> Result<(String, String), Problem> {
+    let record = folder::format(dir, options).map_err(|error| explain(&error))?;
+    let id = folder::short_id(&record);
+    Ok((record.name, id))
+}
+
+/// The usual choices of a format, now.
+#[must_use]
+pub fn format_options() -> FormatOptions {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    FormatOptions::new(Wall(i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)))
+}
+
+/// Opens a folder and serves it at its own socket and at `listen`. With `may_create` an empty or absent
+/// folder becomes a file system first.
+///
+/// # Errors
+/// The folder's and the server's refusals.
+pub fn serve(
+    dir: &Path,
+    config: &Config,
+    may_create: bool,
+    listen: &[Addr],
+    insecure: bool,
+) -> Result<Served, Problem> {
+    let found = folder::inspect(dir).map_err(|error| explain(&error))?;
+    let created = may_create && !matches!(found, Found::Complete(_));
+    if created {
+        format(dir, &format_options())?;
+    }
+    let Found::Complete(record) = folder::inspect(dir).map_err(|error| explain(&error))? else {
+        // Says which: absent or half formatted.
+        return Err(Folder::open(dir).map_or_else(|error| explain(&error), |_| changed(dir)));
+    };
+    // Daemons leave the current directory.
+    let dir = dir.canonicalize().map_err(|error| Problem::io(dir.display(), &error))?;
+    let log = open_log(&dir, config)?;
+    let options = ServerOptions { config: config.clone(), log: Some(Arc::clone(&log)), insecure };
+    let server = Server::open(&dir, &options).map_err(|error| explain_server(&dir, &error))?;
+    let own = Addr::Unix(dir.join(folder::SOCKET));
+    let wanted: Vec<Addr> = std::iter::once(own).chain(listen.iter().cloned()).collect();
+    let addrs = server.listen(&wanted).map_err(|error| explain_listen(&error))?;
+    let fsid = folder::short_id(&record);
+    let link = discover::announce(&fsid, &dir.join(folder::SOCKET));
+    Ok(Served { server, log, name: record.name, fsid, created, addrs, link })
+}
+
+/// Opens a folder for this process alone: no socket, nobody else comes.
+///
+/// # Errors
+/// The folder's and the server's refusals.
+pub fn open_unheard(dir: &Path, config: &Config) -> Result<Arc<Server>, Problem> {
+    let options =
+        ServerOptions { config: config.clone(), log: Some(Arc::new(Log::silent())), insecure: false };
+    Server::open(dir, &options).map_err(|error| explain_server(dir, &error))
+}
+
+fn changed(dir: &Path) -> Problem {
+    Problem::new(Exit::State, format!("{}: changed while it was looked at", dir.display()))
+}
+
+fn open_log(dir: &Path, config: &Config) -> Result<Arc<Log>, Problem> {
+    let file = config.log_file.clone().unwrap_or_else(|| dir.join("log/pando.log"));
+    let place = file.display().to_string();
+    let options = LogOptions {
+        file: Some(file),
+        stderr: false,
+        format: config.log_format,
+        level: Some(config.log_level),
+    };
+    Log::open(options).map(Arc::new).map_err(|error| Problem::io(place, &error))
+}
+
+impl Served {
+    /// Sessions that are open.
+    #[must_use]
+    pub fn clients(&self) -> usize {
+        let answer = self.server.admin(&json!({"cmd": "client ls"}));
+        answer["result"]["clients"].as_array().map_or(0, Vec::len)
+    }
+
+    /// Ends in order.
+    ///
+    /// # Errors
+    /// The last checkpoint could not be written; nothing acknowledged is lost.
+    pub fn stop(self) -> Result<(), Problem> {
+        if let Some(link) = &self.link {
+            let _another_took_it = std::fs::remove_file(link);
+        }
+        self.server.stop().map_err(|error| Problem::new(Exit::Failed, chain(&error)))
+    }
+}
+
+/// A folder's refusal.
+#[must_use]
+pub fn explain(error: &FolderError) -> Problem {
+    let exit = match error {
+        FolderError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            Exit::Refused
+        }
+        FolderError::Io { .. } | FolderError::Damaged { .. } | FolderError::Store(_) => Exit::Failed,
+        _ => Exit::State,
+    };
+    let problem = Problem::new(exit, chain(error));
+    match error.remedy() {
+        Some(step) => problem.do_this(step),
+        None => problem,
+    }
+}
+
+fn explain_server(dir: &Path, error: &ServerError) -> Problem {
+    match error {
+        ServerError::Folder(error) => explain(error),
+        ServerError::Damaged(what) => {
+            Problem::failed(dir.display(), what).do_this(format!("`pando fsck {}`", mounts::shown(dir)))
+        }
+        other => Problem::failed(dir.display(), chain(other)),
+    }
+}
+
+fn explain_listen(error: &ListenError) -> Problem {
+    match error {
+        ListenError::Insecure { at } => insecure(at),
+        other => Problem::new(Exit::Failed, chain(other)),
+    }
+}
+
+/// The golden text for TCP without TLS.
+#[must_use]
+pub fn insecure(at: &str) -> Problem {
+    Problem::new(Exit::Refused, format!("{at}: refusing to listen without TLS"))
+        .do_this("`--tls-cert`/`--tls-key`, or `--insecure` on a trusted network (any TCP, loopback too)")
+}
+
+/// For JSON results.
+#[must_use]
+pub fn created_json(name: &str, fsid: &str, dir: &Path) -> Value {
+    json!({"name": name, "fsid": fsid, "dir": mounts::shown(dir), "format": proto::fsrecord::FORMAT})
+}

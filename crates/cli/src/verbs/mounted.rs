@@ -1,0 +1,214 @@
+//! The process behind a mount: opens the data folder or connects to a server, puts the adapter on the mount
+//! point, and ends in order: kernel first, then the session, then the server.
+//!
+//! Absent: the person's side (`mount.rs`).
+
+use crate::output::Output;
+use crate::problem::{Exit, Problem, Verdict, chain};
+use crate::source::Source;
+use crate::verbs::mount::{self, Plan};
+use crate::{daemon, mounts, place};
+use ::mount::{Mount, MountError, Settings};
+use fuse::Unmount;
+use fuse::adapter::Adapter;
+use proto::message::ClientInfo;
+use runtime::log::{Log, LogOptions};
+use runtime::port::Connector;
+use runtime::process::{self, Endings};
+use runtime::{Addr, Config, SocketConnector};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a server whose own mount is gone looks whether others still use it.
+const GUEST_CHECK: Duration = Duration::from_millis(200);
+
+/// A mount that stands.
+struct Standing {
+    session: Arc<fuse::Session>,
+    mount: Arc<Mount>,
+    served: Option<place::Served>,
+    log: Arc<Log>,
+    /// What the person is told.
+    word: Value,
+}
+
+/// In the background: tells the parent by one line, then serves until the end.
+///
+/// # Errors
+/// Told to the parent, too.
+pub fn as_daemon(plan: &Plan, conf_file: Option<&Path>) -> Verdict {
+    // Fails only if this process leads a group already, and then it has no terminal to leave.
+    let _led_already = process::leave_terminal();
+    match stand(plan, conf_file) {
+        Ok(standing) => {
+            daemon::stands(&standing.word);
+            serve_until_end(standing)
+        }
+        Err(problem) => {
+            daemon::fails(&problem);
+            Ok(problem.code)
+        }
+    }
+}
+
+/// In the foreground (`-f`).
+///
+/// # Errors
+/// Those of `mount`.
+pub fn in_foreground(plan: &Plan, conf_file: Option<&Path>, out: &Output) -> Verdict {
+    let standing = stand(plan, conf_file)?;
+    mount::report(plan, &standing.word, out);
+    serve_until_end(standing)
+}
+
+fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<Standing, Problem> {
+    // Before any thread starts: threads inherit what is held back.
+    let endings = Endings::hold().map_err(|error| Problem::io("signals", &error))?;
+    process::raise_file_limit();
+    let mountpoint = mounts::resolve(&plan.mountpoint);
+    let config = mount::config(plan, conf_file)?;
+    let (connector, served, log) = connect(plan, &config)?;
+    let info =
+        ClientInfo { host: process::host_name(), mount: mounts::shown(&mountpoint), pid: std::process::id() };
+    let settings = Settings {
+        recover_clean: plan.options.recover_clean,
+        open_timeout: plan.timeout,
+        ..Settings::default()
+    };
+    let mount = Mount::open_with(connector, info, settings).map_err(|error| explain_mount(plan, &error))?;
+    let adapter =
+        Adapter::new(Arc::clone(&mount), subdir(plan), plan.options.behaviour()).map_err(|errno| {
+            let place = subdir(plan).unwrap_or("/");
+            Problem::new(Exit::Failed, format!("{place} in {}: {errno}", plan.named))
+        })?;
+    let source = plan.source.clone().absolute();
+    let kernel = plan.options.config(&source.to_string());
+    // From here on the kernel may wait for us: nothing below touches the mount point itself.
+    let _elsewhere = std::env::set_current_dir("/");
+    let session = fuse::mount(&mountpoint, &kernel, adapter).map_err(|error| explain_fuse(plan, &error))?;
+    let session = Arc::new(session);
+    end_on_signal(endings, Arc::clone(&session), Arc::clone(&log));
+    log.info("mount", "mounted", &[("at", &mountpoint.display()), ("source", &source)]);
+    let mut word = json!({"pid": std::process::id(), "created": false, "name": "pandofs"});
+    if let Some(served) = &served {
+        word["created"] = served.created.into();
+        word["name"] = served.name.clone().into();
+        word["fsid"] = served.fsid.clone().into();
+    }
+    Ok(Standing { session, mount, served, log, word })
+}
+
+fn subdir(plan: &Plan) -> Option<&str> {
+    let of_source = match &plan.named {
+        Source::Tcp { subdir, .. } => subdir.as_deref(),
+        _ => None,
+    };
+    plan.options.subdir.as_deref().or(of_source)
+}
+
+fn open_log(plan: &Plan, config: &Config) -> Result<Arc<Log>, Problem> {
+    let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+    let file = plan.log.as_ref().map(absolute);
+    let options =
+        LogOptions { file, stderr: false, format: config.log_format, level: Some(config.log_level) };
+    Log::open(options).map(Arc::new).map_err(|error| {
+        let place = plan.log.as_ref().map_or_else(|| "log".into(), |log| log.display().to_string());
+        Problem::io(place, &error)
+    })
+}
+
+type Connected = (Arc<dyn Connector>, Option<place::Served>, Arc<Log>);
+
+fn connect(plan: &Plan, config: &Config) -> Result<Connected, Problem> {
+    let addr = match &plan.source {
+        Source::Folder(dir) => {
+            let served = place::serve(dir, config, plan.may_create, &[], false)?;
+            let log = Arc::clone(&served.log);
+            return Ok((served.server.embedded(), Some(served), log));
+        }
+        Source::Unix(path) => Addr::Unix(path.clone()),
+        Source::Tcp { hosts, .. } => first_that_answers(hosts),
+    };
+    let log = open_log(plan, config)?;
+    log.info("mount", "connecting", &[("to", &addr)]);
+    Ok((Arc::new(SocketConnector::new(addr)), None, log))
+}
+
+/// Of several hosts the first that takes a connection; if none does, the first, so that the error names it.
+fn first_that_answers(hosts: &[(String, u16)]) -> Addr {
+    let name = |(host, port): &(String, u16)| match host.contains(':') {
+        true => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    };
+    let answers = |host: &&(String, u16)| std::net::TcpStream::connect((host.0.as_str(), host.1)).is_ok();
+    let chosen = if hosts.len() > 1 { hosts.iter().find(answers) } else { None };
+    Addr::Tcp(chosen.or_else(|| hosts.first()).map_or_else(String::new, name))
+}
+
+fn explain_mount(plan: &Plan, error: &MountError) -> Problem {
+    let exit = match error {
+        MountError::Unreachable { .. } | MountError::TimedOut { .. } => Exit::Unreachable,
+        _ => Exit::Failed,
+    };
+    Problem::new(exit, format!("{}: {}", plan.named, chain(error)))
+}
+
+/// INTERFACE's texts for what the kernel refuses.
+fn explain_fuse(plan: &Plan, error: &fuse::MountError) -> Problem {
+    let place = plan.mountpoint.display();
+    match error {
+        fuse::MountError::NoDevice(_) => Problem::new(Exit::Failed, "/dev/fuse: no such device")
+            .do_this("`modprobe fuse`; in a container: `--device /dev/fuse --cap-add SYS_ADMIN`"),
+        fuse::MountError::NotPermitted { message } => {
+            Problem::new(Exit::Refused, format!("{place}: {message}"))
+        }
+        fuse::MountError::StaleEndpoint { .. } => mount::dead(&plan.mountpoint),
+        fuse::MountError::AlreadyMounted { .. } => {
+            Problem::new(Exit::State, format!("{place} is already a PandoFS mount"))
+                .do_this(format!("`pando umount {place}`"))
+        }
+        fuse::MountError::NoHelper(_) => Problem::new(Exit::Failed, "fusermount3: cannot be run")
+            .do_this("`apt-get install fuse3`, or mount as root"),
+        other => Problem::failed(place, chain(other)),
+    }
+}
+
+/// SIGTERM takes the mount away; the main thread sees it go and ends everything in order.
+fn end_on_signal(endings: Endings, session: Arc<fuse::Session>, log: Arc<Log>) {
+    std::thread::spawn(move || {
+        while let Ok(signal) = endings.wait() {
+            log.info("mount", "ending", &[("signal", &signal)]);
+            // Busy: out of the tree now, gone when the last file is closed. A second signal does not wait.
+            if session.unmount(Unmount::Plain).is_err() && session.unmount(Unmount::Lazy).is_err() {
+                let _gone = session.unmount(Unmount::Force);
+            }
+        }
+    });
+}
+
+fn serve_until_end(standing: Standing) -> Verdict {
+    let Standing { session, mount, served, log, .. } = standing;
+    let ended = session.wait();
+    if let Err(error) = &ended {
+        log.error("mount", "the kernel's connection failed", &[("why", error)]);
+    }
+    mount.close();
+    log.info("mount", "unmounted", &[]);
+    if let Some(served) = served {
+        wait_for_guests(&served);
+        served.stop()?;
+    }
+    match ended {
+        Ok(()) => Ok(0),
+        Err(error) => Err(Problem::io("the kernel's connection", &error)),
+    }
+}
+
+/// Other mounts attached to this server keep it alive.
+fn wait_for_guests(served: &place::Served) {
+    while served.clients() > 0 {
+        std::thread::sleep(GUEST_CHECK);
+    }
+}

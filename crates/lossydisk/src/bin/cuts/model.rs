@@ -1,0 +1,117 @@
+//! What one client was told, and what a folder may therefore look like after a cut.
+//!
+//! Absent: requests.
+
+use anyhow::{Result, ensure};
+use std::collections::BTreeMap;
+
+/// A file's content as far as promises go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// What the last write left.
+    pub(crate) bytes: Vec<u8>,
+    /// What it was before each write since the fsync: a cut may bring any of it back.
+    pub(crate) older: Vec<Vec<u8>>,
+}
+
+impl Content {
+    /// A write of `data` at `offset` was acknowledged (or may have happened).
+    pub(crate) fn write(&mut self, offset: usize, data: &[u8]) {
+        self.older.push(self.bytes.clone());
+        let end = offset + data.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[offset..end].copy_from_slice(data);
+    }
+
+    /// The file was cut to `size`.
+    pub(crate) fn cut(&mut self, size: usize) {
+        self.bytes.truncate(size);
+        self.older.iter_mut().for_each(|bytes| bytes.truncate(size));
+    }
+
+    /// An fsync returned.
+    pub(crate) fn sync(&mut self) {
+        self.older.clear();
+    }
+
+    /// Whether `found` keeps the promises: the size exactly, each byte the last one, or (unsynced) an older one or zero.
+    fn allows(&self, found: &[u8]) -> bool {
+        found.len() == self.bytes.len()
+            && found.iter().enumerate().all(|(i, byte)| {
+                *byte == self.bytes[i]
+                    || !self.older.is_empty() && *byte == 0
+                    || self.older.iter().any(|old| old.get(i) == Some(byte))
+            })
+    }
+}
+
+/// One client's folder: name -> content.
+pub(crate) type Folder = BTreeMap<String, Content>;
+
+/// What is true for sure, and what the operation under way may have made of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Promise {
+    pub(crate) sure: Folder,
+    pub(crate) maybe: Option<Folder>,
+}
+
+impl Promise {
+    /// Checks what was found and takes it as the truth from here on.
+    pub(crate) fn check(&mut self, found: BTreeMap<String, Vec<u8>>) -> Result<()> {
+        let fits = |folder: &Folder| {
+            folder.len() == found.len()
+                && folder
+                    .iter()
+                    .all(|(name, content)| found.get(name).is_some_and(|found| content.allows(found)))
+        };
+        let fitting = fits(&self.sure) || self.maybe.as_ref().is_some_and(fits);
+        ensure!(fitting, "{}", self.difference(&found));
+        self.sure =
+            found.into_iter().map(|(name, bytes)| (name, Content { bytes, older: Vec::new() })).collect();
+        self.maybe = None;
+        Ok(())
+    }
+
+    fn difference(&self, found: &BTreeMap<String, Vec<u8>>) -> String {
+        let mut text = String::new();
+        for (name, content) in &self.sure {
+            match found.get(name) {
+                None => text += &format!("{name} is missing; "),
+                Some(bytes) if !content.allows(bytes) => {
+                    let at = bytes.iter().zip(&content.bytes).position(|(a, b)| a != b);
+                    text += &format!(
+                        "{name} has {} bytes, promised {} ({} writes unsynced), first difference at {at:?}; ",
+                        bytes.len(),
+                        content.bytes.len(),
+                        content.older.len()
+                    );
+                }
+                Some(_) => {}
+            }
+        }
+        for name in found.keys().filter(|name| !self.sure.contains_key(*name)) {
+            text += &format!("{name} should not be there; ");
+        }
+        text + &format!("an operation was under way: {}", self.maybe.is_some())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_are_kept_or_broken() {
+        let mut content = Content::default();
+        content.write(0, b"abc");
+        assert!(content.allows(b"abc") && content.allows(b"a\0c") && !content.allows(b"abx"));
+        content.sync();
+        assert!(content.allows(b"abc") && !content.allows(b"a\0c"));
+        content.write(1, b"X");
+        assert!(content.allows(b"abc") && content.allows(b"aXc") && !content.allows(b"aYc"));
+        content.cut(2);
+        assert!(content.allows(b"ab") && !content.allows(b"abc"));
+    }
+}

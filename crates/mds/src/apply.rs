@@ -1,0 +1,117 @@
+//! The one function that changes the namespace: it reads a transaction's mutations from the journal's
+//! bytes, whether they were just planned or are being replayed.
+//!
+//! Absent: planning; anything a mutation does not say.
+
+use crate::cache::Source;
+use crate::cache::dir;
+use crate::session::Sessions;
+use crate::view::View;
+use proto::dentry::DentryValue;
+use proto::header::FragHeader;
+use proto::journal::Mutations;
+use proto::mutation::Mutation;
+use proto::storeio::{Backptr, Cut, DataOp};
+use proto::{DecodeError, Ino};
+
+/// Work for the data store that follows a transaction.
+pub(crate) type Followups = Vec<(DataOp, Option<Ino>)>;
+
+/// Applies all mutations of one transaction. Returns the data operations that must follow once it is
+/// durable (none in nearly all cases, so that the vector is not allocated).
+pub(crate) fn apply(
+    view: &mut View,
+    sessions: &mut Sessions,
+    muts: &[u8],
+    source: Source,
+) -> Result<Followups, DecodeError> {
+    let mut follow = Followups::new();
+    for mutation in Mutations::new(muts) {
+        match mutation? {
+            Mutation::PutDentry { dir, hash, name, value, .. } => {
+                let value = DentryValue::decode(value)?;
+                let slot = view.cache.dir_or_new(dir);
+                view.cache.put(slot, hash, name, value, source);
+            }
+            Mutation::DelDentry { dir, hash, name, .. } => {
+                let slot = view.cache.dir_or_new(dir);
+                view.cache.delete(slot, hash, name, source);
+            }
+            Mutation::PutHeader { dir, newborn, header, .. } => {
+                put_header(view, dir, FragHeader::decode(header)?, newborn, source);
+            }
+            Mutation::PutBackptr { ino, version, parent, hash, name } => {
+                let newer = view.backptrs.get(&ino).is_none_or(|(known, _)| *known <= version);
+                if newer {
+                    let place = Backptr { version, parent, hash, name: name.into() };
+                    view.backptrs.insert(ino, (version, Some(place)));
+                }
+            }
+            Mutation::DelBackptr { ino, version } => inode_gone(view, ino, version, source),
+            Mutation::Session { id, open, client } => sessions.replay_session(id, open, client, source),
+            Mutation::SessionFloor { id, floor } => sessions.set_floor(id, floor),
+            Mutation::InoCounter { next, .. } => view.inos.reserved = view.inos.reserved.max(next),
+            Mutation::DataCut { file, size, truncate_seq } => {
+                let cut = Cut { seq: truncate_seq, size };
+                follow.push((DataOp::Truncate { file, cut }, Some(file.ino)));
+            }
+            Mutation::DataRedo { file, truncate_seq, write_seq, data } => {
+                if source == Source::Replay {
+                    let data = data.to_vec();
+                    follow.push((DataOp::Redo { file, truncate_seq, write_seq, data }, None));
+                }
+            }
+            Mutation::DataRemove { file } => follow.push((DataOp::Remove { file }, None)),
+        }
+    }
+    view.cache.end_transaction();
+    Ok(follow)
+}
+
+fn put_header(view: &mut View, ino: Ino, header: FragHeader, newborn: bool, source: Source) {
+    let cache = &mut view.cache;
+    let slot = cache.dir_or_new(ino);
+    let (epoch, checkpointing) = (cache.epoch, cache.checkpointing);
+    let dir = cache.dirs.get_mut(slot);
+    // The stored header may not be ahead of the entries: the checkpoint writes this copy.
+    if checkpointing && dir.epoch != epoch && dir.has(dir::QUEUED) && dir.queued != epoch {
+        dir.saved = Some(Box::new(std::mem::take(&mut dir.header)));
+    }
+    dir.epoch = epoch;
+    dir.header = header;
+    dir.set(dir::HEADER | dir::HEADER_DIRTY);
+    if source == Source::Live {
+        dir.set(dir::JUMPED);
+    } else {
+        dir.set(dir::STORED);
+    }
+    if newborn {
+        dir.set(dir::COMPLETE);
+    }
+    cache.queue_dir(slot);
+}
+
+/// An inode is gone: its backptr, and its header if it was a directory.
+fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
+    let slot = match source {
+        Source::Live => view.cache.find_dir(ino),
+        Source::Replay => Some(view.cache.dir_or_new(ino)),
+    };
+    let Some(slot) = slot else {
+        view.backptrs.insert(ino, (version, None));
+        return;
+    };
+    let dir = view.cache.dirs.get_mut(slot);
+    let unknown_to_store = source == Source::Live && !dir.has(dir::STORED) && dir.dirty == 0;
+    if unknown_to_store && dir.table.len() == 0 && dir.loads == 0 {
+        dir.clear(dir::QUEUED | dir::HEADER_DIRTY);
+        view.cache.drop_dir_if_idle(slot);
+        if !view.backptrs_old.contains_key(&ino) && view.backptrs.remove(&ino).is_some() {
+            return;
+        }
+    } else {
+        dir.set(dir::REMOVED | dir::HEADER_DIRTY);
+        view.cache.queue_dir(slot);
+    }
+    view.backptrs.insert(ino, (version, None));
+}

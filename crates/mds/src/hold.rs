@@ -1,0 +1,57 @@
+//! Output commit: whatever must not be seen before it is durable waits here, in journal order.
+//!
+//! Absent: the journal (`journal.rs`).
+
+use crate::input::ConnId;
+use proto::message::ServerMsg;
+use proto::reply::Outcome;
+use proto::storeio::{DataOp, StoreBatch};
+use proto::{Ino, Position, SessionId, Tid};
+use std::collections::VecDeque;
+
+/// Something that waits for a position.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    /// An answer; it goes to whatever connection the session has then.
+    Reply { session: SessionId, tid: Tid, outcome: Outcome },
+    Message { conn: ConnId, message: ServerMsg },
+    /// The rank's own data operation, counted until it is done.
+    Data { op: DataOp, cut: Option<Ino> },
+    /// A checkpoint's store batches.
+    Batches { tag: u64, batches: Vec<StoreBatch> },
+    /// Inode numbers below this are reserved.
+    Inos { reserved: u64 },
+    /// An orphan nobody has open.
+    Purge { ino: Ino },
+    /// The rank may become active.
+    Boot,
+}
+
+/// The queue; positions never decrease.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    queue: VecDeque<(Position, Waiting)>,
+}
+
+impl Held {
+    pub(crate) fn push(&mut self, position: Position, waiting: Waiting) {
+        debug_assert!(self.queue.back().is_none_or(|(last, _)| *last <= position));
+        self.queue.push_back((position, waiting));
+    }
+
+    /// The next one whose position is durable.
+    pub(crate) fn pop(&mut self, durable: Position) -> Option<Waiting> {
+        if self.queue.front().is_some_and(|(position, _)| *position <= durable) {
+            return self.queue.pop_front().map(|(_, waiting)| waiting);
+        }
+        None
+    }
+
+    pub(crate) fn ready(&self, durable: Position) -> bool {
+        self.queue.front().is_some_and(|(position, _)| *position <= durable)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+}

@@ -1,0 +1,159 @@
+//! Reads, fallocate, seek and server-side copy: planned here, done by the data store.
+//!
+//! Absent: payloads; writes (`write.rs`); what follows the data store's answer (`finish.rs`).
+
+use crate::op::{Hold, Next, Op, Park, Plan, Stop};
+use crate::ops::setattr::cut_of;
+use crate::perm;
+use crate::txn::file_id;
+use crate::view::{Found, View};
+use proto::inode::InodeCore;
+use proto::reply::Reply;
+use proto::request::IO_BYTES_MAX;
+use proto::storeio::{DataOp, Payload};
+use proto::{Errno, FileKind, NodeRef};
+
+/// The longest server-side copy of one request; the caller goes on from there.
+const COPY_BYTES_MAX: u64 = 64 << 20;
+const KEEP_SIZE: u32 = 1;
+const PUNCH_HOLE: u32 = 2;
+const ZERO_RANGE: u32 = 16;
+
+/// A regular file the caller may use with `mask`, and its record.
+pub(crate) fn file(view: &View, op: &mut Op, node: NodeRef, mask: u32) -> Found<(u32, InodeCore)> {
+    let slot = view.resolve(node, op)?;
+    let core = view.cache.node(slot).core;
+    match FileKind::of_mode(core.mode) {
+        Some(FileKind::Regular) => {}
+        Some(FileKind::Directory) => return Err(Errno::EISDIR.into()),
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    if op.check && !view.has_open(op.session, core.ino) {
+        perm::access(view, op, slot, mask)?;
+    }
+    Ok((slot, core))
+}
+
+/// Waits until a data operation may start.
+pub(crate) fn claim(view: &View, op: &Op, hold: Hold) -> Found<()> {
+    match hold {
+        Hold::Shared(ino) | Hold::Exclusive(ino) | Hold::Copy { target: ino, .. }
+            if !view.files.may_hold(hold, op.woken) =>
+        {
+            Err(Stop::Park(Park::File(ino)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The end of a range, within what a file may hold.
+pub(crate) fn end_of(offset: u64, len: u64) -> Result<u64, Errno> {
+    offset.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EFBIG)
+}
+
+pub(crate) fn read(view: &mut View, op: &mut Op, node: NodeRef, offset: u64, len: u32) -> Found<Plan> {
+    let (_, core) = file(view, op, node, perm::READ)?;
+    let len = u64::from(len).min(IO_BYTES_MAX as u64).min(core.size.saturating_sub(offset));
+    if len == 0 {
+        return Plan::reply(Reply::Data(Payload::Owned(Vec::new())));
+    }
+    let data = DataOp::Read { file: file_id(&core), cut: cut_of(&core), offset, len: len as u32 };
+    Ok(Plan::Data(data, Hold::User(core.ino), Next::Read))
+}
+
+pub(crate) fn seek(view: &mut View, op: &mut Op, node: NodeRef, offset: u64, hole: bool) -> Found<Plan> {
+    let (_, core) = file(view, op, node, perm::READ)?;
+    if offset >= core.size {
+        return Err(Errno::ENXIO.into());
+    }
+    let (file, cut, size) = (file_id(&core), cut_of(&core), core.size);
+    let data = DataOp::Seek { file, cut, offset, size, hole };
+    Ok(Plan::Data(data, Hold::User(core.ino), Next::Seek))
+}
+
+pub(crate) fn fallocate(
+    view: &mut View,
+    op: &mut Op,
+    node: NodeRef,
+    mode: u32,
+    offset: u64,
+    len: u64,
+) -> Found<Plan> {
+    let slot = view.resolve(node, op)?;
+    if len == 0 || offset > i64::MAX as u64 {
+        return Err(Errno::EINVAL.into());
+    }
+    let zero = match mode {
+        0 | KEEP_SIZE => None,
+        m if m == PUNCH_HOLE | KEEP_SIZE => Some(true),
+        m if m & !KEEP_SIZE == ZERO_RANGE => Some(false),
+        _ => return Err(Errno::EOPNOTSUPP.into()),
+    };
+    match view.cache.node(slot).kind() {
+        FileKind::Regular => {}
+        FileKind::Directory => return Err(Errno::EISDIR.into()),
+        FileKind::Fifo => return Err(Errno::ESPIPE.into()),
+        _ => return Err(Errno::ENODEV.into()),
+    }
+    let (_, core) = file(view, op, node, perm::WRITE)?;
+    let end = end_of(offset, len)?;
+    if zero != Some(true) {
+        view.space()?;
+    }
+    view.writable(slot)?;
+    let hold = Hold::Exclusive(core.ino);
+    claim(view, op, hold)?;
+    let (file, cut) = (file_id(&core), cut_of(&core));
+    let size = if mode & KEEP_SIZE != 0 { core.size } else { core.size.max(end) };
+    let next = Next::Zero { ino: core.ino, size };
+    let data = match zero {
+        None => DataOp::Allocate { file, cut, offset, len },
+        Some(punch) => {
+            // Beyond the end there is nothing to clear.
+            let len = end.min(core.size).saturating_sub(offset);
+            DataOp::Zero { file, cut, offset, len, punch }
+        }
+    };
+    Ok(Plan::Data(data, hold, next))
+}
+
+pub(crate) fn copy(
+    view: &mut View,
+    op: &mut Op,
+    (source, source_offset): (NodeRef, u64),
+    (target, target_offset): (NodeRef, u64),
+    len: u64,
+) -> Found<Plan> {
+    let (_, from) = file(view, op, source, perm::READ)?;
+    let (slot, to) = file(view, op, target, perm::WRITE)?;
+    if from.ino == to.ino
+        && source_offset < target_offset.saturating_add(len)
+        && target_offset < source_offset.saturating_add(len)
+    {
+        return Err(Errno::EINVAL.into());
+    }
+    let len = len.min(COPY_BYTES_MAX).min(from.size.saturating_sub(source_offset));
+    end_of(target_offset, len)?;
+    if len == 0 {
+        let attr = view.attr(slot)?;
+        return Plan::reply(Reply::Written { count: 0, attr });
+    }
+    view.space()?;
+    view.writable(slot)?;
+    let hold = Hold::Copy { source: from.ino, target: to.ino };
+    claim(view, op, hold)?;
+    // A write to the source that is under way would be half copied.
+    if view.files.get(from.ino).is_some_and(|f| f.exclusive || f.shared > 0) {
+        return Err(Stop::Park(Park::File(from.ino)));
+    }
+    let data = DataOp::Copy {
+        source: file_id(&from),
+        source_cut: cut_of(&from),
+        source_offset,
+        target: file_id(&to),
+        target_cut: cut_of(&to),
+        target_offset,
+        len,
+    };
+    Ok(Plan::Data(data, hold, Next::Copy { ino: to.ino, offset: target_offset }))
+}

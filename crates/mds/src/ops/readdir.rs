@@ -1,0 +1,216 @@
+//! Readdir: one page, merged from the store's listing and what the cache knows better.
+//!
+//! A page never tears names with equal cookies apart: the next page starts behind a cookie, so the
+//! second of two would be lost. Absent: "." and ".." (the client makes them).
+
+use crate::cache::{attr_of, dir};
+use crate::op::{LoadKey, Op, Plan, ScanPage};
+use crate::perm;
+use crate::view::{Found, View, park};
+use proto::dentry::DentryValue;
+use proto::reply::{DirEntry, Reply};
+use proto::storeio::StoredDentry;
+use proto::{Errno, FileKind, NameHash, NodeRef};
+
+/// Bytes of an entry besides its name; of attributes.
+const ENTRY_BYTES: usize = 32;
+const ATTR_BYTES: usize = 120;
+
+/// A page being filled.
+struct Page {
+    entries: Vec<DirEntry>,
+    bytes: usize,
+    max: usize,
+    attrs: bool,
+    full: bool,
+}
+
+impl Page {
+    /// Whether an entry with this hash still belongs in: there is room, or it shares the last cookie.
+    fn takes(&mut self, hash: NameHash) -> bool {
+        let same = self.entries.last().is_some_and(|last| last.hash.cookie() == hash.cookie());
+        if self.bytes >= self.max && !same {
+            self.full = true;
+        }
+        !self.full
+    }
+
+    fn add(&mut self, entry: DirEntry) {
+        self.bytes += ENTRY_BYTES + entry.name.len() + if self.attrs { ATTR_BYTES } else { 0 };
+        self.entries.push(entry);
+    }
+}
+
+pub(crate) fn plan(
+    view: &mut View,
+    op: &mut Op,
+    dir: NodeRef,
+    after: u64,
+    attrs: bool,
+    bytes_max: u32,
+) -> Found<Plan> {
+    let (node, slot) = view.directory(dir, op)?;
+    if !(op.check && view.has_open(op.session, view.cache.node(node).ino())) {
+        perm::access(view, op, node, perm::READ)?;
+    }
+    if after > u64::MAX >> 1 {
+        return Err(Errno::EINVAL.into());
+    }
+    let max = bytes_max.clamp(1, view.config.limits.page_bytes) as usize;
+    let mut page = Page { entries: Vec::new(), bytes: 0, max, attrs, full: false };
+    let Some(from) = after.checked_add(1).and_then(|c| c.checked_mul(2)) else {
+        return Plan::reply(Reply::Entries { entries: page.entries, end: true });
+    };
+    let from = NameHash(from.max(NameHash::FIRST));
+    if view.cache.dir(slot).has(dir::COMPLETE) {
+        op.scan = None;
+        cached(view, slot, from, None, &mut page);
+        let end = !page.full;
+        return Plan::reply(Reply::Entries { entries: page.entries, end });
+    }
+    let ino = view.cache.dir(slot).ino;
+    let Some(scan) = op.scan.take() else {
+        return park(LoadKey::Scan { dir: ino, from, op: op.id });
+    };
+    let next = scan.next;
+    let cut = merge(view, slot, *scan, &mut page);
+    if page.entries.is_empty()
+        && let Some(next) = cut.or(next)
+    {
+        // Everything in this stretch was deleted since: go on behind it.
+        return park(LoadKey::Scan { dir: ino, from: next, op: op.id });
+    }
+    let end = !page.full && next.is_none();
+    Plan::reply(Reply::Entries { entries: page.entries, end })
+}
+
+/// The hash from which on a stretch knows nothing: the first of its successor's cookie.
+fn limit(next: Option<NameHash>) -> Option<NameHash> {
+    next.map(|next| NameHash(next.cookie() << 1))
+}
+
+fn cached(view: &View, slot: u32, from: NameHash, to: Option<NameHash>, page: &mut Page) {
+    let cache = &view.cache;
+    cache.dir(slot).table.walk(from, &cache.nodes, |at| {
+        let node = cache.node(at);
+        if to.is_some_and(|to| node.hash >= to) {
+            return false;
+        }
+        if node.positive() {
+            if !page.takes(node.hash) {
+                return false;
+            }
+            page.add(entry_of(view, at, page.attrs));
+        }
+        true
+    });
+}
+
+fn entry_of(view: &View, at: u32, attrs: bool) -> DirEntry {
+    let node = view.cache.node(at);
+    let inode = if node.primary() { Some(at) } else { view.cache.by_ino(node.ino()) };
+    let attr = inode.filter(|_| attrs).and_then(|slot| view.cache.attr(slot));
+    DirEntry {
+        hash: node.hash,
+        name: node.name.as_bytes().into(),
+        ino: node.ino(),
+        kind: node.kind(),
+        attr,
+    }
+}
+
+/// Returns where it stopped when the cache holds too many deleted names to look at in one step.
+fn merge(view: &mut View, slot: u32, scan: ScanPage, page: &mut Page) -> Option<NameHash> {
+    let to = limit(scan.next);
+    let dir = view.cache.dir(slot).ino;
+    // Slots the cache has in this stretch, in order; a bound on it is the page's.
+    let mut known = Vec::new();
+    let most = page.max / ENTRY_BYTES + scan.entries.len() + 2;
+    let mut cut = None;
+    view.cache.dir(slot).table.walk(scan.from, &view.cache.nodes, |at| {
+        let hash = view.cache.node(at).hash;
+        if to.is_some_and(|to| hash >= to) {
+            return false;
+        }
+        if known.len() >= most {
+            cut = Some(NameHash(hash.cookie() << 1));
+            return false;
+        }
+        known.push(at);
+        true
+    });
+    let keep = view.cache.bytes() < view.config.cache_bytes / 8 * 7;
+    let mut known = known.into_iter().peekable();
+    for stored in scan.entries {
+        while let Some(at) = known.next_if(|at| order(view, *at, &stored).is_lt()) {
+            if !take(view, at, cut, page) {
+                return cut;
+            }
+        }
+        if known.next_if(|at| order(view, *at, &stored).is_eq()).is_some_and(|at| !take(view, at, cut, page)) {
+            return cut;
+        }
+        let is_known = view.cache.find(slot, stored.hash, &stored.name).is_some();
+        if is_known {
+            continue;
+        }
+        if cut.is_some_and(|cut| stored.hash >= cut) {
+            page.full = true;
+        }
+        if page.full || !page.takes(stored.hash) {
+            return cut;
+        }
+        add_stored(view, (slot, dir), stored, keep, page);
+    }
+    for at in known {
+        if !take(view, at, cut, page) {
+            return cut;
+        }
+    }
+    page.full |= cut.is_some();
+    cut
+}
+
+fn order(view: &View, at: u32, stored: &StoredDentry) -> std::cmp::Ordering {
+    let node = view.cache.node(at);
+    (node.hash, node.name.as_bytes()).cmp(&(stored.hash, &stored.name))
+}
+
+/// Adds a cached name; false when the page is full.
+fn take(view: &View, at: u32, cut: Option<NameHash>, page: &mut Page) -> bool {
+    let node = view.cache.node(at);
+    if cut.is_some_and(|cut| node.hash >= cut) {
+        page.full = true;
+        return false;
+    }
+    if node.positive() {
+        if !page.takes(node.hash) {
+            return false;
+        }
+        page.add(entry_of(view, at, page.attrs));
+    }
+    true
+}
+
+/// Adds a name that only the store knows; with attributes it also enters the cache, if that has room,
+/// because a listing with attributes is mostly followed by use.
+fn add_stored(view: &mut View, (slot, dir): (u32, proto::Ino), stored: StoredDentry, keep: bool, page: &mut Page) {
+    let Ok(value) = DentryValue::decode(&stored.value) else { return };
+    let (ino, kind, attr) = match &value {
+        DentryValue::Remote { ino, kind } => {
+            let attr = view.cache.by_ino(*ino).and_then(|at| view.cache.attr(at));
+            (*ino, *kind, attr)
+        }
+        DentryValue::Primary(record) => {
+            let kind = FileKind::of_mode(record.core.mode).unwrap_or(FileKind::Regular);
+            let attr = (kind != FileKind::Directory)
+                .then(|| attr_of(&record.core, record.ext.as_deref(), dir, stored.hash));
+            (record.core.ino, kind, attr)
+        }
+    };
+    let attr = attr.filter(|_| page.attrs);
+    if keep && page.attrs {
+        view.cache.load(slot, stored.hash, &stored.name, Some(value));
+    }
+    page.add(DirEntry { hash: stored.hash, name: stored.name, ino, kind, attr });
+}

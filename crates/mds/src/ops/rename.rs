@@ -1,0 +1,229 @@
+//! Rename, with NOREPLACE and EXCHANGE.
+//!
+//! Absent: WHITEOUT; renames across ranks.
+
+use crate::cache::node;
+use crate::op::{Effects, Hold, Next, Op, Plan};
+use crate::ops::Headers;
+use crate::ops::destroy::{Fate, end, lose_name, prepare};
+use crate::perm;
+use crate::txn::file_id;
+use crate::view::{Found, View};
+use proto::inode::flags;
+use proto::reply::Reply;
+use proto::request::rename_flags::{EXCHANGE, NOREPLACE};
+use proto::storeio::DataOp;
+use proto::{Errno, Ino, Name, NameHash, NodeRef};
+
+/// One of the two names.
+struct End<'a> {
+    /// Node of the directory's inode, and its names.
+    parent: u32,
+    dir: u32,
+    ino: Ino,
+    hash: NameHash,
+    name: &'a [u8],
+}
+
+/// A name that exists and the inode behind it.
+#[derive(Clone, Copy)]
+struct Held {
+    slot: u32,
+    target: u32,
+    is_dir: bool,
+}
+
+pub(crate) fn plan(
+    view: &mut View,
+    op: &mut Op,
+    (parent, name): (NodeRef, &Name),
+    (new_parent, new_name): (NodeRef, &Name),
+    how: u32,
+) -> Found<Plan> {
+    if how & !(NOREPLACE | EXCHANGE) != 0 || how == NOREPLACE | EXCHANGE {
+        return Err(Errno::EINVAL.into());
+    }
+    let from = find_end(view, op, parent, name)?;
+    let to = find_end(view, op, new_parent, new_name)?;
+    let source = held(view, op, &from)?.ok_or(Errno::ENOENT)?;
+    let target = held(view, op, &to)?;
+    perm::access(view, op, from.parent, perm::WRITE)?;
+    perm::access(view, op, to.parent, perm::WRITE)?;
+    perm::sticky(view, op, from.parent, source.target)?;
+    if let Some(target) = target {
+        perm::sticky(view, op, to.parent, target.target)?;
+    }
+    let exchange = how & EXCHANGE != 0;
+    check_shape(view, op, (&from, source), (&to, target), how)?;
+    if target.is_some_and(|t| t.target == source.target) {
+        return Plan::reply(Reply::Ok);
+    }
+    for held in [Some(source), target].into_iter().flatten() {
+        prepare(view, held.target)?;
+    }
+    view.system(Ino::LINKS)?;
+    let mut headers = Headers::new();
+    match target {
+        Some(target) if exchange => {
+            swap(view, (&from, source), (&to, target), &mut headers);
+            headers.emit(view);
+            Plan::commit(Reply::Ok)
+        }
+        _ => {
+            if let Some(plan) = sync_first(view, source, target) {
+                return Ok(plan);
+            }
+            let orphan = replace(view, (&from, source), (&to, target), &mut headers)?;
+            headers.emit(view);
+            Ok(Plan::Commit(Reply::Ok, Effects { orphan, ..Default::default() }))
+        }
+    }
+}
+
+fn find_end<'a>(view: &mut View, op: &mut Op, parent: NodeRef, name: &'a Name) -> Found<End<'a>> {
+    let (parent, dir) = view.directory(parent, op)?;
+    perm::access(view, op, parent, perm::EXEC)?;
+    let ino = view.cache.dir(dir).ino;
+    Ok(End { parent, dir, ino, hash: view.name_hash(name), name: name.as_bytes() })
+}
+
+fn held(view: &mut View, op: &mut Op, end: &End<'_>) -> Found<Option<Held>> {
+    let Some(slot) = view.lookup(end.dir, end.hash, end.name)? else { return Ok(None) };
+    let target = view.target(slot, op)?;
+    Ok(Some(Held { slot, target, is_dir: view.cache.node(target).is_dir() }))
+}
+
+/// The rules that depend on what the names lead to.
+fn check_shape(
+    view: &mut View,
+    op: &mut Op,
+    (from, source): (&End<'_>, Held),
+    (to, target): (&End<'_>, Option<Held>),
+    how: u32,
+) -> Found<()> {
+    if how & EXCHANGE != 0 && target.is_none() {
+        return Err(Errno::ENOENT.into());
+    }
+    if how & NOREPLACE != 0 && target.is_some() {
+        return Err(Errno::EEXIST.into());
+    }
+    if from.dir != to.dir {
+        let moved = [(source, to), (target.unwrap_or(source), from)];
+        let moves = if how & EXCHANGE != 0 { &moved[..] } else { &moved[..1] };
+        for (held, into) in moves {
+            if held.is_dir {
+                check_loop(view, op, view.cache.node(held.target).ino(), into.ino)?;
+                perm::access(view, op, held.target, perm::WRITE)?;
+            }
+        }
+    }
+    let Some(target) = target.filter(|t| how & EXCHANGE == 0 && t.target != source.target) else {
+        return Ok(());
+    };
+    match (source.is_dir, target.is_dir) {
+        (true, false) => Err(Errno::ENOTDIR.into()),
+        (false, true) => Err(Errno::EISDIR.into()),
+        (false, false) => Ok(()),
+        (true, true) => {
+            let entries = view.entries_of(target.target)?;
+            if view.cache.dir(entries).header.entries > 0 { Err(Errno::ENOTEMPTY.into()) } else { Ok(()) }
+        }
+    }
+}
+
+/// A directory must not move below itself: walks from its new parent to the root.
+fn check_loop(view: &View, op: &mut Op, moved: Ino, mut at: Ino) -> Found<()> {
+    if stdx::mutant!("mds_rename_no_loop_check") {
+        return Ok(());
+    }
+    while at != Ino::ROOT {
+        if at == moved {
+            return Err(Errno::EINVAL.into());
+        }
+        let slot = view.resolve(NodeRef::bare(at), op)?;
+        at = view.cache.parent_ino(slot);
+        if at == Ino::SYSTEM {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Replacing a file by one that was written and not synced would, after a crash, leave neither
+/// content: the source's data goes first.
+fn sync_first(view: &View, source: Held, target: Option<Held>) -> Option<Plan> {
+    let node = view.cache.node(source.target);
+    let replaces = target.is_some_and(|t| view.cache.node(t.target).is_file());
+    if !replaces || !node.is_file() || !node.has(node::WRITTEN) || stdx::mutant!("mds_rename_no_sync") {
+        return None;
+    }
+    let ino = node.ino();
+    let writes = view.files.get(ino).map_or(0, |f| f.writes);
+    let op = DataOp::Sync { file: file_id(&node.core) };
+    Some(Plan::Data(op, Hold::User(ino), Next::Synced { ino, writes }))
+}
+
+/// Plans that the inode of `held`, named at `from`, is named at `to`.
+fn put_at(view: &mut View, from: &End<'_>, held: Held, to: &End<'_>, headers: &mut Headers) {
+    let place = view.place_in(to.dir, to.hash, to.name);
+    let mut core = view.changed_core(held.target);
+    core.ctime = view.wall();
+    if held.slot == held.target {
+        if !held.is_dir {
+            core.flags |= flags::BACKPTR;
+        }
+        view.txn.primary(place, &core, view.cache.ext(held.target));
+        view.txn.backptr(core.ino, core.change, place);
+        return;
+    }
+    view.txn.remote(place, core.ino, view.cache.node(held.target).kind());
+    let home = view.cache.node(held.target).dir;
+    let mut ext = view.cache.ext(held.target).cloned().unwrap_or_default();
+    match ext.links.iter_mut().find(|link| **link == (from.ino, from.hash)) {
+        Some(link) => *link = (to.ino, to.hash),
+        None => ext.links.push((to.ino, to.hash)),
+    }
+    let hex = crate::view::hex_name(core.ino);
+    let place = view.place_in(home, view.cache.node(held.target).hash, &hex);
+    view.txn.primary(place, &core, Some(&ext));
+    headers.add(home, 0, 0, None);
+}
+
+fn swap(
+    view: &mut View,
+    (from, source): (&End<'_>, Held),
+    (to, target): (&End<'_>, Held),
+    headers: &mut Headers,
+) {
+    let now = Some(view.wall());
+    put_at(view, from, source, to, headers);
+    put_at(view, to, target, from, headers);
+    let subdirs = i64::from(source.is_dir) - i64::from(target.is_dir);
+    headers.add(from.dir, 0, -subdirs, now);
+    headers.add(to.dir, 0, subdirs, now);
+}
+
+fn replace(
+    view: &mut View,
+    (from, source): (&End<'_>, Held),
+    (to, target): (&End<'_>, Option<Held>),
+    headers: &mut Headers,
+) -> Found<Option<Ino>> {
+    let now = Some(view.wall());
+    headers.add(from.dir, -1, -i64::from(source.is_dir), now);
+    headers.add(to.dir, 1, i64::from(source.is_dir), now);
+    put_at(view, from, source, to, headers);
+    let mut orphan = None;
+    if let Some(target) = target {
+        headers.add(to.dir, -1, -i64::from(target.is_dir), now);
+        if target.is_dir {
+            let core = view.changed_core(target.target);
+            view.txn.no_backptr(core.ino, core.change);
+            end(view, &core);
+        } else if lose_name(view, target.target, (to.ino, to.hash), headers)? == Fate::Orphan {
+            orphan = Some(view.cache.node(target.target).ino());
+        }
+    }
+    view.txn.delete(view.place_in(from.dir, from.hash, from.name));
+    Ok(orphan)
+}

@@ -1,0 +1,176 @@
+//! Setattr: mode, owner, size, times.
+//!
+//! Absent: flags and project ids.
+
+use crate::acl::{self, Acl};
+use crate::cache::{attr_of, dir_attr};
+use crate::op::{Effects, Hold, Next, Op, Park, Plan, Stop};
+use crate::perm;
+use crate::txn::file_id;
+use crate::view::{Found, View};
+use proto::attr::SetTime;
+use proto::inode::{InodeCore, InodeExt, flags};
+use proto::reply::Reply;
+use proto::storeio::{Cut, DataOp};
+use proto::{Errno, FileKind, NodeRef, SetAttr};
+use stdx::Wall;
+
+pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, set: &SetAttr) -> Found<Plan> {
+    let slot = view.resolve(node, op)?;
+    perm::setattr(view, op, slot, set)?;
+    if *set == SetAttr::default() {
+        let attr = view.attr(slot)?;
+        return Plan::reply(Reply::Attr(attr));
+    }
+    let now = view.wall();
+    let mut core = view.changed_core(slot);
+    core.ctime = now;
+    let mut cut = false;
+    if let Some(size) = set.size {
+        cut = match resize(view, op, slot, &mut core, size)? {
+            Ok(cut) => cut,
+            Err(plan) => return Ok(plan),
+        };
+        core.mtime = now;
+    }
+    let ext = change_owner_and_mode(view, op, slot, &mut core, set);
+    let at = |time: SetTime| if let SetTime::At(wall) = time { wall } else { now };
+    if let Some(time) = set.atime {
+        core.atime = at(time);
+    }
+    if let Some(time) = set.mtime {
+        core.mtime = at(time);
+    }
+    let ext = ext.as_ref().or_else(|| view.cache.ext(slot)).cloned();
+    let mut attr = attr_of(&core, ext.as_ref(), view.cache.parent_ino(slot), view.cache.node(slot).hash);
+    if view.cache.node(slot).is_dir() {
+        directory_times(view, slot, &mut core, set.mtime.map(at), &mut attr)?;
+    }
+    view.put_inode(slot, &core, ext.as_ref().filter(|ext| !ext.is_empty()))?;
+    if cut {
+        view.txn.cut(&core);
+    }
+    let cut = cut.then_some(core.ino);
+    Ok(Plan::Commit(Reply::Attr(attr), Effects { cut, ..Default::default() }))
+}
+
+/// The modification time of a directory is the later of its inode's and its header's: setting it
+/// writes both, the header's never later than now, so that the change time does not run ahead.
+fn directory_times(
+    view: &mut View,
+    slot: u32,
+    core: &mut InodeCore,
+    mtime: Option<Wall>,
+    attr: &mut proto::Attr,
+) -> Found<()> {
+    view.writable(slot)?;
+    let dir = view.cache.dirs.get(view.entries_of(slot)?);
+    let Some(mtime) = mtime else {
+        dir_attr(attr, dir);
+        return Ok(());
+    };
+    let mut header = dir.header.clone();
+    header.version = dir.next_version();
+    header.mtime = mtime.min(view.now.wall);
+    header.change += 1;
+    let ino = core.ino;
+    dir_attr(attr, dir);
+    attr.mtime = mtime;
+    attr.ctime = core.ctime;
+    attr.change = core.change.wrapping_add(header.change);
+    view.txn.whole_header(ino, &header);
+    Ok(())
+}
+
+/// Changes size fields. `Ok(true)`: the file gets shorter and its data must be cut. Inner `Err`: the
+/// data operation to run before planning again.
+pub(crate) fn resize(
+    view: &mut View,
+    op: &mut Op,
+    slot: u32,
+    core: &mut InodeCore,
+    size: u64,
+) -> Found<Result<bool, Plan>> {
+    match FileKind::of_mode(core.mode) {
+        Some(FileKind::Regular) => {}
+        Some(FileKind::Directory) => return Err(Errno::EISDIR.into()),
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    if size > i64::MAX as u64 {
+        return Err(Errno::EFBIG.into());
+    }
+    let ino = core.ino;
+    if !view.files.may_hold(Hold::Exclusive(ino), op.woken) {
+        return Err(Stop::Park(Park::File(ino)));
+    }
+    if size >= core.size {
+        core.size = size;
+        return Ok(Ok(false));
+    }
+    if core.flags & flags::CUT_PENDING != 0 {
+        if view.files.get(ino).is_some_and(|f| f.cutting) {
+            return Err(Stop::Park(Park::File(ino)));
+        }
+        // The record came from the store: nobody knows whether that cut was carried out.
+        let data = DataOp::Truncate { file: file_id(core), cut: cut_of(core) };
+        return Ok(Err(Plan::Data(data, Hold::Exclusive(ino), Next::CutDone { ino })));
+    }
+    core.truncate_seq += 1;
+    core.flags |= flags::CUT_PENDING;
+    core.truncate_size = size;
+    core.size = size;
+    Ok(Ok(true))
+}
+
+/// The cut that data operations of an inode run under.
+pub(crate) const fn cut_of(core: &InodeCore) -> Cut {
+    Cut { seq: core.truncate_seq, size: core.truncate_size }
+}
+
+/// Applies owner, mode and what they take away. Returns the new ext when it changed.
+fn change_owner_and_mode(
+    view: &View,
+    op: &Op,
+    slot: u32,
+    core: &mut InodeCore,
+    set: &SetAttr,
+) -> Option<InodeExt> {
+    let is_dir = view.cache.node(slot).is_dir();
+    let mut ext: Option<InodeExt> = None;
+    let chown = set.uid.is_some() || set.gid.is_some();
+    core.uid = set.uid.unwrap_or(core.uid);
+    core.gid = set.gid.unwrap_or(core.gid);
+    if (chown || set.kill_suidgid) && !is_dir {
+        core.mode = perm::kill_suidgid(core.mode);
+        ext = without_capability(view.cache.ext(slot));
+    }
+    if let Some(mode) = set.mode {
+        let mut bits = mode & 0o7777;
+        if op.check && op.cred.uid != 0 && !op.cred.in_group(core.gid) {
+            bits &= !0o2000;
+        }
+        core.mode = (core.mode & !0o7777) | bits;
+        let current = ext.as_ref().or_else(|| view.cache.ext(slot));
+        if let Some(mut acl) = current.and_then(|ext| acl::stored(ext, acl::ACCESS)) {
+            perm::chmod_acl(&mut acl, bits);
+            ext = current.cloned().map(|ext| with_acl(ext, &acl));
+        }
+    }
+    ext
+}
+
+fn with_acl(mut ext: InodeExt, acl: &Acl) -> InodeExt {
+    if let Some((_, value)) = ext.xattrs.iter_mut().find(|(name, _)| name.as_ref() == acl::ACCESS) {
+        *value = acl.bytes();
+    }
+    ext
+}
+
+/// File capabilities do not survive a write or a change of owner.
+pub(crate) fn without_capability(ext: Option<&InodeExt>) -> Option<InodeExt> {
+    let ext = ext?;
+    let at = ext.xattrs.iter().position(|(name, _)| name.as_ref() == b"security.capability")?;
+    let mut ext = ext.clone();
+    ext.xattrs.remove(at);
+    Some(ext)
+}

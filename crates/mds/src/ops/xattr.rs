@@ -1,0 +1,237 @@
+//! Extended attributes: user, trusted, security, ACLs, and the virtual ones.
+//!
+//! Absent: policies (pins, layouts, quotas): they refuse until their step.
+
+use crate::acl::{self, Acl};
+use crate::cache::{dir};
+use crate::op::{Op, Plan};
+use crate::perm;
+use crate::view::{Found, View};
+use proto::inode::{InodeExt, XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use proto::reply::Reply;
+use proto::request::XattrMode;
+use proto::{Errno, FileKind, NodeRef};
+
+/// Which rules a name falls under.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Space {
+    User,
+    Trusted,
+    Security,
+    Acl,
+    Virtual,
+}
+
+fn space_of(name: &[u8]) -> Result<Space, Errno> {
+    match name {
+        n if n == acl::ACCESS || n == acl::DEFAULT => Ok(Space::Acl),
+        n if n.starts_with(b"user.") && n.len() > 5 => Ok(Space::User),
+        n if n.starts_with(b"trusted.") && n.len() > 8 => Ok(Space::Trusted),
+        n if n.starts_with(b"security.") && n.len() > 9 => Ok(Space::Security),
+        n if n.starts_with(b"ceph.") || n.starts_with(b"pando.") => Ok(Space::Virtual),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+fn allows_user(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Regular | FileKind::Directory)
+}
+
+pub(crate) fn get(view: &mut View, op: &mut Op, node: NodeRef, name: &[u8]) -> Found<Plan> {
+    let slot = view.resolve(node, op)?;
+    match space_of(name)? {
+        Space::Virtual => return virtual_value(view, op, slot, name),
+        Space::User if !allows_user(view.cache.node(slot).kind()) => return Err(Errno::ENODATA.into()),
+        Space::User => perm::access(view, op, slot, perm::READ)?,
+        Space::Trusted if op.cred.uid != 0 => return Err(Errno::ENODATA.into()),
+        Space::Acl if view.cache.node(slot).kind() == FileKind::Symlink => {
+            return Err(Errno::EOPNOTSUPP.into());
+        }
+        Space::Trusted | Space::Security | Space::Acl => {}
+    }
+    let value = view.cache.ext(slot).and_then(|ext| find(ext, name).ok().map(|at| ext.xattrs[at].1.clone()));
+    Plan::reply(Reply::Xattr(value.ok_or(Errno::ENODATA)?))
+}
+
+fn find(ext: &InodeExt, name: &[u8]) -> Result<usize, usize> {
+    ext.xattrs.binary_search_by(|(n, _)| n.as_ref().cmp(name))
+}
+
+pub(crate) fn list(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan> {
+    let slot = view.resolve(node, op)?;
+    let mut names = Vec::new();
+    for (name, _) in view.cache.ext(slot).iter().flat_map(|ext| &ext.xattrs) {
+        if op.cred.uid != 0 && name.starts_with(b"trusted.") {
+            continue;
+        }
+        names.extend_from_slice(name);
+        names.push(0);
+    }
+    Plan::reply(Reply::XattrNames(names.into()))
+}
+
+/// The checks that setting and removing share.
+fn may_change(view: &View, op: &Op, slot: u32, name: &[u8]) -> Found<Space> {
+    let space = space_of(name)?;
+    let node = view.cache.node(slot);
+    let root = !op.check || op.cred.uid == 0;
+    match space {
+        Space::User => {
+            if !allows_user(node.kind()) {
+                return Err(Errno::EPERM.into());
+            }
+            if node.is_dir() && node.core.mode & 0o1000 != 0 {
+                perm::owner(view, op, slot)?;
+            }
+            perm::access(view, op, slot, perm::WRITE)?;
+        }
+        Space::Trusted | Space::Security if !root => return Err(Errno::EPERM.into()),
+        Space::Trusted | Space::Security => {}
+        Space::Acl if node.kind() == FileKind::Symlink => return Err(Errno::EOPNOTSUPP.into()),
+        Space::Acl => perm::owner(view, op, slot)?,
+        Space::Virtual => {
+            known_virtual(name)?;
+            return Err(Errno::EPERM.into());
+        }
+    }
+    Ok(space)
+}
+
+pub(crate) fn set(
+    view: &mut View,
+    op: &mut Op,
+    node: NodeRef,
+    name: &[u8],
+    value: &[u8],
+    mode: XattrMode,
+) -> Found<Plan> {
+    let slot = view.resolve(node, op)?;
+    if value.len() > XATTR_VALUE_BYTES_MAX {
+        return Err(Errno::E2BIG.into());
+    }
+    let space = may_change(view, op, slot, name)?;
+    let exists = view.cache.ext(slot).is_some_and(|ext| find(ext, name).is_ok());
+    match mode {
+        XattrMode::Create if exists => return Err(Errno::EEXIST.into()),
+        XattrMode::Replace if !exists => return Err(Errno::ENODATA.into()),
+        _ => {}
+    }
+    view.space()?;
+    if space == Space::Acl {
+        return set_acl(view, op, slot, name, Acl::parse(value)?);
+    }
+    change(view, slot, name, Some(value.into()), None)
+}
+
+pub(crate) fn remove(view: &mut View, op: &mut Op, node: NodeRef, name: &[u8]) -> Found<Plan> {
+    let slot = view.resolve(node, op)?;
+    may_change(view, op, slot, name)?;
+    if view.cache.ext(slot).is_none_or(|ext| find(ext, name).is_err()) {
+        return Err(Errno::ENODATA.into());
+    }
+    change(view, slot, name, None, None)
+}
+
+/// An access ACL also sets the mode; one that the mode can say alone is not kept.
+fn set_acl(view: &mut View, op: &Op, slot: u32, name: &[u8], acl: Option<Acl>) -> Found<Plan> {
+    let node = view.cache.node(slot);
+    if name == acl::DEFAULT {
+        if !node.is_dir() {
+            return if acl.is_none() { Plan::reply(Reply::Ok) } else { Err(Errno::EACCES.into()) };
+        }
+        return change(view, slot, name, acl.map(|acl| acl.bytes()), None);
+    }
+    let Some(acl) = acl else { return change(view, slot, name, None, None) };
+    let mut mode = (node.core.mode & !0o777) | acl.mode();
+    if op.check && op.cred.uid != 0 && !op.cred.in_group(node.core.gid) {
+        mode &= !0o2000;
+    }
+    let value = (!acl.is_mode()).then(|| acl.bytes());
+    change(view, slot, name, value, Some(mode))
+}
+
+fn change(
+    view: &mut View,
+    slot: u32,
+    name: &[u8],
+    value: Option<Box<[u8]>>,
+    mode: Option<u32>,
+) -> Found<Plan> {
+    let mut ext = view.cache.ext(slot).cloned().unwrap_or_default();
+    match (find(&ext, name), value) {
+        (Ok(at), Some(value)) => ext.xattrs[at].1 = value,
+        (Ok(at), None) => {
+            ext.xattrs.remove(at);
+        }
+        (Err(at), Some(value)) => ext.xattrs.insert(at, (name.into(), value)),
+        (Err(_), None) => {}
+    }
+    let total: usize = ext.xattrs.iter().map(|(n, v)| n.len() + v.len()).sum();
+    if total > XATTR_TOTAL_BYTES_MAX {
+        return Err(Errno::ENOSPC.into());
+    }
+    let mut core = view.changed_core(slot);
+    core.ctime = view.wall();
+    core.mode = mode.unwrap_or(core.mode);
+    view.put_inode(slot, &core, Some(&ext).filter(|ext| !ext.is_empty()))?;
+    Plan::commit(Reply::Ok)
+}
+
+const READ_ONLY: [&[u8]; 12] = [
+    b"dir.entries",
+    b"dir.files",
+    b"dir.subdirs",
+    b"dir.rentries",
+    b"dir.rfiles",
+    b"dir.rsubdirs",
+    b"dir.rsnaps",
+    b"dir.rbytes",
+    b"dir.rctime",
+    b"caps",
+    b"cluster_fsid",
+    b"client_id",
+];
+
+/// The part behind "ceph." or "pando.", if this version knows it.
+fn known_virtual(name: &[u8]) -> Result<&[u8], Errno> {
+    let at = name.iter().position(|b| *b == b'.').ok_or(Errno::EINVAL)?;
+    let key = &name[at + 1..];
+    if READ_ONLY.contains(&key) { Ok(key) } else { Err(Errno::EINVAL) }
+}
+
+/// Only what is exact is told; recursive totals come with their step.
+fn virtual_value(view: &View, op: &Op, slot: u32, name: &[u8]) -> Found<Plan> {
+    let key = known_virtual(name)?;
+    if key.starts_with(b"dir.") {
+        let header = &view.cache.dir(match view.entries_of(slot) {
+            Err(crate::op::Stop::Fail(_)) => return Err(Errno::EINVAL.into()),
+            other => other?,
+        });
+        debug_assert!(header.has(dir::HEADER));
+        let header = &header.header;
+        let value = match key {
+            b"dir.entries" => header.entries,
+            b"dir.files" => header.entries.saturating_sub(header.subdirs),
+            b"dir.subdirs" => header.subdirs,
+            _ => return Err(Errno::ENODATA.into()),
+        };
+        return Plan::reply(Reply::Xattr(value.to_string().into_bytes().into()));
+    }
+    let text = match key {
+        b"cluster_fsid" => hex(&view.config.fsid),
+        b"client_id" => format!("client{}", op.session.0),
+        _ => return Err(Errno::ENODATA.into()),
+    };
+    Plan::reply(Reply::Xattr(text.into_bytes().into()))
+}
+
+fn hex(fsid: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (at, byte) in fsid.iter().enumerate() {
+        if matches!(at, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}

@@ -1,0 +1,225 @@
+//! From nothing to serving: checkpoint and system directories, the journal's tail, the reconnect
+//! window.
+//!
+//! Absent: reading files; the driver brings pieces.
+
+use crate::apply::apply;
+use crate::cache::{Source, dir};
+use crate::config::State;
+use crate::hold::Waiting;
+use crate::input::Tag;
+use crate::output::{Level, Output};
+use crate::rank::{Inner, Rank};
+use proto::journal::{Payload, read_entry};
+use proto::storeio::{LoadRequest, Loaded, StoreError};
+use proto::system::{CheckpointRecord, SessionRecord, decode_counter};
+use proto::{DecodeError, Frag, Ino, NameHash, Position};
+use stdx::{Now, Outbox};
+use thiserror::Error;
+
+/// Why a rank cannot start.
+#[derive(Debug, Error)]
+pub(crate) enum BootError {
+    #[error("metadata store: {0}")]
+    Store(StoreError),
+    #[error("metadata store: {what}: {source}")]
+    Record { what: &'static str, source: DecodeError },
+    #[error("metadata store: {what} is missing")]
+    Missing { what: &'static str },
+    #[error("journal at {at:#x}: {source}")]
+    Journal { at: u64, source: DecodeError },
+    #[error("journal: got {got:#x}, expected {want:#x}")]
+    Gap { got: u64, want: u64 },
+}
+
+fn value(loaded: Option<Result<Loaded, StoreError>>) -> Result<Option<Box<[u8]>>, BootError> {
+    match loaded {
+        Some(Ok(Loaded::Value(value))) => Ok(value),
+        Some(Err(error)) => Err(BootError::Store(error)),
+        _ => Err(BootError::Missing { what: "an answer" }),
+    }
+}
+
+impl Rank {
+    pub(crate) fn damage(&mut self, reason: String, out: &mut Outbox<Output>) {
+        if self.state != State::Damaged {
+            self.state = State::Damaged;
+            out.push(Output::Damaged { reason });
+        }
+    }
+
+    /// The directories that must be known before anything else.
+    fn system_dirs(&self) -> [Ino; 4] {
+        [Ino::SYSTEM, Ino::ROOT, Ino::LINKS, self.view.orphans()]
+    }
+
+    pub(crate) fn boot(&mut self, out: &mut Outbox<Output>) {
+        if self.state != State::Boot || self.boot_tag.is_some() {
+            return;
+        }
+        let rank = self.view.config.rank;
+        let mut requests =
+            vec![LoadRequest::Checkpoint { rank }, LoadRequest::Counter { rank }, LoadRequest::Sessions];
+        requests.extend(self.system_dirs().map(|dir| LoadRequest::Header { dir, frag: Frag::WHOLE }));
+        let from = NameHash(NameHash::FIRST);
+        requests.push(LoadRequest::Scan { dir: Ino::SYSTEM, from, entries_max: 1 << 16 });
+        let tag = self.new_tag();
+        self.boot_tag = Some(tag);
+        out.push(Output::Load { tag: Tag(tag), requests });
+    }
+
+    /// The answers to `boot`.
+    pub(crate) fn boot_loaded(&mut self, results: Vec<Result<Loaded, StoreError>>, out: &mut Outbox<Output>) {
+        match self.take_boot(results) {
+            Ok(from) => {
+                self.state = State::Replay;
+                self.journal.checkpointed = from;
+                self.replay_at = from;
+                out.push(Output::ReadJournal { from });
+            }
+            Err(error) => self.damage(error.to_string(), out),
+        }
+    }
+
+    fn take_boot(&mut self, results: Vec<Result<Loaded, StoreError>>) -> Result<Position, BootError> {
+        let record = |what, source| BootError::Record { what, source };
+        let mut results = results.into_iter();
+        let checkpoint = match value(results.next())? {
+            Some(bytes) => CheckpointRecord::decode(&bytes).map_err(|e| record("checkpoint", e))?,
+            None => CheckpointRecord::default(),
+        };
+        let counter = match value(results.next())? {
+            Some(bytes) => decode_counter(&bytes).map_err(|e| record("inode counter", e))?,
+            None => 0,
+        };
+        self.view.inos.reserved = counter.max(checkpoint.next_ino).max(Ino::FIRST_COUNTER);
+        match results.next() {
+            Some(Ok(Loaded::Sessions(list))) => {
+                for (id, bytes) in list {
+                    let session = SessionRecord::decode(&bytes).map_err(|e| record("session", e))?;
+                    self.sessions.restore(id, session);
+                }
+            }
+            Some(Err(error)) => return Err(BootError::Store(error)),
+            _ => return Err(BootError::Missing { what: "the session list" }),
+        }
+        for dir in self.system_dirs() {
+            let bytes = value(results.next())?.ok_or(BootError::Missing { what: "a system directory's header" })?;
+            self.keep_header(dir, &bytes).map_err(|e| record("system directory's header", e))?;
+        }
+        match results.next() {
+            Some(Ok(Loaded::Dentries { entries, .. })) => {
+                self.keep(Ino::SYSTEM, entries).map_err(|e| record("system directory", e))?;
+            }
+            Some(Err(error)) => return Err(BootError::Store(error)),
+            _ => return Err(BootError::Missing { what: "the system directory" }),
+        }
+        let slot = self.view.cache.dir_or_new(Ino::SYSTEM);
+        self.view.cache.dirs.get_mut(slot).set(dir::PINNED | dir::COMPLETE);
+        for dir in [Ino::ROOT, Ino::LINKS, self.view.orphans()] {
+            if self.view.cache.by_ino(dir).is_none() {
+                return Err(BootError::Missing { what: "a system directory" });
+            }
+        }
+        Ok(checkpoint.position)
+    }
+
+    /// Applies a piece of the tail.
+    pub(crate) fn replay(&mut self, position: Position, entries: &[u8], out: &mut Outbox<Output>) {
+        if self.state == State::Replay
+            && let Err(error) = self.replay_entries(position, entries, out)
+        {
+            self.damage(error.to_string(), out);
+        }
+    }
+
+    fn replay_entries(
+        &mut self,
+        position: Position,
+        mut bytes: &[u8],
+        out: &mut Outbox<Output>,
+    ) -> Result<(), BootError> {
+        if position < self.replay_at {
+            return Err(BootError::Gap { got: position.0, want: self.replay_at.0 });
+        }
+        let mut at = position;
+        while !bytes.is_empty() {
+            let fail = |source| BootError::Journal { at: at.0, source };
+            let entry = read_entry(bytes, at).map_err(fail)?;
+            if let Payload::Transaction { origin, mutations, .. } = entry.payload {
+                let follow =
+                    apply(&mut self.view, &mut self.sessions, mutations, Source::Replay).map_err(fail)?;
+                if let Some(origin) = origin
+                    && let Some(session) = self.sessions.map.get_mut(&origin.session)
+                    && origin.tid >= session.floor
+                {
+                    session.results.insert(origin.tid, (origin.result.into(), true));
+                }
+                for (op, _) in follow {
+                    self.replay_data += 1;
+                    self.internal_data(op, Inner::Replay, out);
+                }
+                self.replayed += 1;
+            }
+            bytes = &bytes[entry.len..];
+            at = Position(at.0 + entry.len as u64);
+        }
+        self.replay_at = at;
+        Ok(())
+    }
+
+    /// The tail is applied: fresh inode numbers, then service.
+    pub(crate) fn replay_end(&mut self, now: Now, end: Position, out: &mut Outbox<Output>) {
+        if self.state != State::Replay || self.journal.end > Position(0) {
+            return;
+        }
+        if end < self.replay_at {
+            let error = BootError::Gap { got: end.0, want: self.replay_at.0 };
+            self.damage(error.to_string(), out);
+            return;
+        }
+        self.journal.start(end);
+        // Numbers of the block in use may have been given out: the next life begins behind them.
+        self.view.inos.next = self.view.inos.reserved;
+        self.view.inos.usable = self.view.inos.reserved;
+        self.refill_inos(now, out);
+        self.hold(Waiting::Boot);
+        self.journal.want_durable();
+    }
+
+    /// Serves, once the first append is durable and the tail's data operations are done.
+    pub(crate) fn activate_if_ready(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if self.state != State::Replay || !self.boot_durable || self.replay_data > 0 {
+            return;
+        }
+        self.state = State::Reconnect;
+        self.view.reconnecting = true;
+        self.lease_all(now);
+        self.window_end = Some(now.mono.after(self.view.config.lease_ns));
+        out.push(Output::Active);
+        let text = format!("replayed {} transactions, {} sessions to return", self.replayed, self.sessions.map.len());
+        out.push(Output::Note { level: Level::Info, text });
+        self.end_window_if_all_back(out);
+        self.greet_early(now, out);
+    }
+
+    pub(crate) fn end_window_if_all_back(&mut self, out: &mut Outbox<Output>) {
+        if self.state == State::Reconnect && self.sessions.map.values().all(|s| !s.absent) {
+            self.end_window(out);
+        }
+    }
+
+    /// The reconnect window is over: locks are granted, orphans nobody claimed go.
+    pub(crate) fn end_window(&mut self, out: &mut Outbox<Output>) {
+        if self.state != State::Reconnect {
+            return;
+        }
+        self.state = State::Active;
+        self.view.reconnecting = false;
+        self.window_end = None;
+        self.runnable.extend(std::mem::take(&mut self.window));
+        self.settle_cached_orphans();
+        self.scan_orphans(NameHash(NameHash::FIRST));
+        out.push(Output::Note { level: Level::Info, text: "active".to_owned() });
+    }
+}

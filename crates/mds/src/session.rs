@@ -1,0 +1,443 @@
+//! Sessions: hello, resume, reclaim, lease, end; stored results, so that a retried request has one
+//! effect and one answer.
+//!
+//! Absent: who may cache (`sole.rs`); the wire.
+
+use crate::cache::{Source, node};
+use crate::hold::Waiting;
+use crate::input::{ConnId, Peer};
+use crate::op::OpId;
+use crate::output::{Level, Output};
+use crate::rank::Rank;
+use proto::message::{ClientInfo, PROTOCOL, ServerMsg};
+use proto::mutation::Mutation;
+use proto::request::LockSpec;
+use proto::system::SessionRecord;
+use proto::{Errno, Ino, NodeRef, SessionId, Tid};
+use std::collections::{BTreeMap, BTreeSet};
+use stdx::{Mono, Now, Outbox};
+
+/// Bits of a session number below the incarnation.
+const COUNTER_BITS: u32 = 20;
+/// The client's description in a `Session` mutation.
+const CLIENT_BYTES_MAX: usize = 240;
+/// A floor is journaled when it has moved this far.
+const FLOOR_STEP: u64 = 256;
+/// Inodes looked at per step when a dead session's opens end.
+const CLOSE_SLICE: usize = 1024;
+
+/// One session.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    pub conn: Option<ConnId>,
+    pub embedded: bool,
+    pub check: Option<proto::Cred>,
+    /// "uid=N host:mount pid".
+    pub client: Box<[u8]>,
+    pub floor: Tid,
+    journaled_floor: Tid,
+    /// Encoded outcomes of requests that must not run twice; true: they come from a former life of the
+    /// rank, whose opens are gone.
+    pub results: BTreeMap<Tid, (Box<[u8]>, bool)>,
+    /// Requests that have no answer yet.
+    pub running: BTreeSet<Tid>,
+    pub in_flight: usize,
+    lease_end: Mono,
+    /// From a former life of the rank and not back yet.
+    pub absent: bool,
+    /// `Welcome` was given.
+    pub welcomed: bool,
+    pub requests: u64,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub peer: Peer,
+    pub session: Option<SessionId>,
+}
+
+/// A greeting that came before the rank could answer it.
+#[derive(Debug)]
+pub(crate) struct EarlyHello {
+    conn: ConnId,
+    session: SessionId,
+    info: ClientInfo,
+}
+
+/// All sessions and connections.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    pub map: BTreeMap<SessionId, Session>,
+    pub conns: BTreeMap<ConnId, Conn>,
+    next: u64,
+    /// Records to be deleted by the next checkpoint.
+    pub closed: Vec<SessionId>,
+    pub early: Vec<EarlyHello>,
+    /// Sessions that ended, with how far their opens have been dropped.
+    closing: Vec<(SessionId, Ino)>,
+    /// No lease ends before.
+    next_expiry: Option<Mono>,
+    /// The session that may cache because it is alone.
+    pub sole: Option<SessionId>,
+    /// It was asked to share.
+    pub sharing: bool,
+    /// Sessions whose welcome waits for that.
+    pub unwelcome: Vec<(SessionId, bool)>,
+}
+
+impl Sessions {
+    /// A session mutation: the same in both lives, except that a live session is in the table already.
+    pub(crate) fn replay_session(&mut self, id: SessionId, open: bool, client: &[u8], source: Source) {
+        match (open, source) {
+            (true, Source::Replay) => {
+                let session = Session { client: client.into(), absent: true, ..Default::default() };
+                self.map.insert(id, session);
+            }
+            (true, Source::Live) => {}
+            (false, Source::Replay) => {
+                self.map.remove(&id);
+                self.closed.push(id);
+            }
+            (false, Source::Live) => self.closed.push(id),
+        }
+    }
+
+    /// A session record from the store.
+    pub(crate) fn restore(&mut self, id: SessionId, record: SessionRecord) {
+        let results = record.results.into_iter().map(|(tid, bytes)| (tid, (bytes, true))).collect();
+        let session = Session {
+            client: record.client,
+            floor: record.floor,
+            journaled_floor: record.floor,
+            results,
+            absent: true,
+            ..Default::default()
+        };
+        self.map.insert(id, session);
+    }
+
+    pub(crate) fn set_floor(&mut self, id: SessionId, floor: Tid) {
+        if let Some(session) = self.map.get_mut(&id) {
+            session.journaled_floor = session.journaled_floor.max(floor);
+            session.raise_floor(floor);
+        }
+    }
+
+    pub(crate) fn busy_closing(&self) -> bool {
+        !self.closing.is_empty()
+    }
+
+    pub(crate) const fn expiry(&self) -> Option<Mono> {
+        self.next_expiry
+    }
+
+    fn lease(&mut self, id: SessionId, now: Now, lease_ns: u64) {
+        let end = now.mono.after(lease_ns);
+        if let Some(session) = self.map.get_mut(&id)
+            && !session.embedded
+        {
+            session.lease_end = end;
+            self.next_expiry = Some(self.next_expiry.map_or(end, |next| next.min(end)));
+        }
+    }
+}
+
+impl Session {
+    /// The record a checkpoint stores.
+    pub(crate) fn record(&self) -> SessionRecord {
+        let results = self.results.iter().map(|(tid, (bytes, _))| (*tid, bytes.clone())).collect();
+        SessionRecord { client: self.client.clone(), floor: self.floor, results }
+    }
+
+    fn raise_floor(&mut self, floor: Tid) {
+        if floor > self.floor {
+            self.floor = floor;
+            while self.results.first_key_value().is_some_and(|(tid, _)| *tid < floor) {
+                self.results.pop_first();
+            }
+        }
+    }
+
+    /// The floor, when it has moved far enough to be journaled.
+    pub(crate) fn floor_due(&mut self) -> Option<Tid> {
+        if self.floor.0 < self.journaled_floor.0 + FLOOR_STEP {
+            return None;
+        }
+        self.journaled_floor = self.floor;
+        Some(self.floor)
+    }
+
+    /// Whether a request is new. `Err(Some)`: its stored result; `Err(None)`: it runs already or was
+    /// answered and acknowledged.
+    pub(crate) fn admit(&mut self, tid: Tid, floor: Tid) -> Result<(), Option<(Box<[u8]>, bool)>> {
+        self.raise_floor(floor);
+        if let Some(result) = self.results.get(&tid) {
+            return Err(Some(result.clone()));
+        }
+        if tid < self.floor || !self.running.insert(tid) {
+            return Err(None);
+        }
+        Ok(())
+    }
+}
+
+fn describe(peer: &Peer, info: &ClientInfo) -> Box<[u8]> {
+    let uid = if let Peer::User(cred) = peer { cred.uid } else { 0 };
+    let mut text = format!("uid={uid} {}:{} pid {}", info.host, info.mount, info.pid).into_bytes();
+    text.truncate(CLIENT_BYTES_MAX);
+    text.into()
+}
+
+/// Whether the peer may take up this session again: its user must be the same.
+fn may_resume(peer: &Peer, client: &[u8]) -> bool {
+    match peer {
+        Peer::Embedded => false,
+        Peer::Trusted => true,
+        Peer::User(cred) => client.starts_with(format!("uid={} ", cred.uid).as_bytes()),
+    }
+}
+
+impl Rank {
+    pub(crate) fn refuse(&mut self, conn: ConnId, errno: Errno, reason: &str, out: &mut Outbox<Output>) {
+        let message = ServerMsg::Refused { errno: errno.0 as u32, reason: reason.to_owned() };
+        out.push(Output::Send { conn, message });
+        out.push(Output::Close { conn });
+    }
+
+    pub(crate) fn hello(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        (protocol, session): (u16, SessionId),
+        info: ClientInfo,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(known) = self.sessions.conns.get(&conn) else { return };
+        if protocol != PROTOCOL || known.session.is_some() {
+            let reason = format!("protocol {protocol} is not spoken here (this is {PROTOCOL})");
+            self.refuse(conn, Errno::EPROTO, &reason, out);
+            return;
+        }
+        match self.state {
+            crate::config::State::Boot | crate::config::State::Replay => {
+                self.sessions.early.push(EarlyHello { conn, session, info });
+            }
+            state if !state.serves() => {
+                self.refuse(conn, Errno::ESHUTDOWN, &format!("the rank is {}", state.name()), out);
+            }
+            _ if session == SessionId(0) => self.new_session(now, conn, &info, out),
+            _ => self.resume(now, conn, session, out),
+        }
+    }
+
+    /// Answers those who came too early.
+    pub(crate) fn greet_early(&mut self, now: Now, out: &mut Outbox<Output>) {
+        for hello in std::mem::take(&mut self.sessions.early) {
+            self.hello(now, hello.conn, (PROTOCOL, hello.session), hello.info, out);
+        }
+    }
+
+    fn new_session(&mut self, now: Now, conn: ConnId, info: &ClientInfo, out: &mut Outbox<Output>) {
+        let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
+        self.sessions.next += 1;
+        let id = SessionId((self.view.config.incarnation.0 << COUNTER_BITS) | self.sessions.next);
+        known.session = Some(id);
+        let embedded = known.peer == Peer::Embedded;
+        let check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
+        let client = describe(&known.peer, info);
+        if !embedded {
+            Mutation::Session { id, open: true, client: &client }.encode(&mut self.view.txn.muts);
+            self.commit(now, None, out);
+        }
+        let session = Session { conn: Some(conn), embedded, check, client, ..Default::default() };
+        self.sessions.map.insert(id, session);
+        self.sessions.lease(id, now, self.view.config.lease_ns);
+        self.welcome_or_share(id, false, out);
+    }
+
+    fn resume(&mut self, now: Now, conn: ConnId, id: SessionId, out: &mut Outbox<Output>) {
+        let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
+        let session = self.sessions.map.get_mut(&id);
+        let Some(session) = session.filter(|s| !s.embedded && may_resume(&known.peer, &s.client)) else {
+            self.refuse(conn, Errno::ESTALE, "the session is unknown or was evicted", out);
+            return;
+        };
+        known.session = Some(id);
+        session.check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
+        let old = session.conn.replace(conn);
+        if let Some(old) = old {
+            if let Some(old) = self.sessions.conns.get_mut(&old) {
+                old.session = None;
+            }
+            out.push(Output::Close { conn: old });
+        }
+        self.sessions.lease(id, now, self.view.config.lease_ns);
+        self.welcome_or_share(id, true, out);
+    }
+
+    /// Says welcome, when everything the session's existence depends on is durable.
+    pub(crate) fn welcome(&mut self, id: SessionId, resumed: bool, out: &mut Outbox<Output>) {
+        let sole = self.sessions.sole == Some(id);
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        session.welcomed = true;
+        let Some(conn) = session.conn else { return };
+        let embedded = session.embedded;
+        let message = ServerMsg::Welcome {
+            protocol: PROTOCOL,
+            session: id,
+            incarnation: self.view.config.incarnation,
+            fsid: self.view.config.fsid,
+            resumed,
+            lease_ms: (self.view.config.lease_ns / stdx::time::MS) as u32,
+            sole,
+            root: Ino::ROOT,
+        };
+        if embedded {
+            out.push(Output::Send { conn, message });
+        } else {
+            self.hold(Waiting::Message { conn, message });
+        }
+    }
+
+    pub(crate) fn renew(&mut self, now: Now, id: SessionId) {
+        self.sessions.lease(id, now, self.view.config.lease_ns);
+    }
+
+    /// A session presents what it had before the rank restarted.
+    pub(crate) fn reclaim(
+        &mut self,
+        id: SessionId,
+        node: NodeRef,
+        count: u32,
+        locks: &[LockSpec],
+        out: &mut Outbox<Output>,
+    ) {
+        let absent = self.sessions.map.get(&id).is_some_and(|s| s.absent);
+        if !absent || !self.view.reconnecting || node.ino.is_system() {
+            // The rank never went away: it still has the session's opens and locks.
+            return;
+        }
+        if count > 0 && self.view.files.get(node.ino).is_none() {
+            self.view.cache.flag(node.ino, node::BUSY, 0);
+        }
+        if count > 0 {
+            self.view.files.open(node.ino, id, count);
+            self.view.cache.flag(node.ino, node::BUSY, 0);
+        }
+        if locks.len() > self.view.config.limits.locks_per_file {
+            let text = format!("session {} reclaims {} locks on one file", id.0, locks.len());
+            out.push(Output::Note { level: Level::Warn, text });
+        }
+        for lock in locks.iter().take(self.view.config.limits.locks_per_file) {
+            self.view.locks.reclaim(node.ino, id, lock);
+        }
+    }
+
+    pub(crate) fn reclaimed(&mut self, id: SessionId, out: &mut Outbox<Output>) {
+        if let Some(session) = self.sessions.map.get_mut(&id) {
+            session.absent = false;
+        }
+        self.end_window_if_all_back(out);
+    }
+
+    pub(crate) fn disconnected(&mut self, now: Now, conn: ConnId, out: &mut Outbox<Output>) {
+        self.sessions.early.retain(|hello| hello.conn != conn);
+        let Some(Conn { session: Some(id), .. }) = self.sessions.conns.remove(&conn) else { return };
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        if session.conn == Some(conn) {
+            session.conn = None;
+            if session.embedded {
+                self.end_session(now, id, out);
+            }
+        }
+    }
+
+    /// Ends a session: locks now, opens in slices, its number for good.
+    pub(crate) fn end_session(&mut self, now: Now, id: SessionId, out: &mut Outbox<Output>) {
+        let Some(session) = self.sessions.map.remove(&id) else { return };
+        if !session.embedded {
+            Mutation::Session { id, open: false, client: b"" }.encode(&mut self.view.txn.muts);
+            self.commit(now, None, out);
+        }
+        if let Some(conn) = session.conn
+            && let Some(conn) = self.sessions.conns.get_mut(&conn)
+        {
+            conn.session = None;
+        }
+        for op in self.view.locks.drop_session(id) {
+            self.parked.remove(&op);
+        }
+        self.sessions.closing.push((id, Ino::NONE));
+        self.sole_after_end(id, out);
+        self.end_window_if_all_back(out);
+    }
+
+    /// Drops a slice of the opens of ended sessions.
+    pub(crate) fn close_slice(&mut self) {
+        let Some((id, after)) = self.sessions.closing.pop() else { return };
+        let (inos, next) = self.view.files.opened_by(id, after, CLOSE_SLICE);
+        for ino in inos {
+            self.view.files.close(ino, id, u32::MAX);
+            self.settle(ino);
+        }
+        if let Some(next) = next {
+            self.sessions.closing.push((id, next));
+        }
+    }
+
+    /// Evicts sessions whose lease has run out.
+    pub(crate) fn expire(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if self.sessions.next_expiry.is_none_or(|next| next > now.mono) || !self.state.serves() {
+            return;
+        }
+        let mut dead = Vec::new();
+        let mut next: Option<Mono> = None;
+        for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded) {
+            if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {
+                dead.push(*id);
+            } else {
+                let end = session.lease_end.max(now.mono.after(1));
+                next = Some(next.map_or(end, |n| n.min(end)));
+            }
+        }
+        self.sessions.next_expiry = next;
+        for id in dead {
+            let conn = self.sessions.map.get(&id).and_then(|s| s.conn);
+            let text = format!("session {} evicted: its lease ran out", id.0);
+            out.push(Output::Note { level: Level::Warn, text });
+            self.end_session(now, id, out);
+            if let Some(conn) = conn {
+                self.refuse(conn, Errno::ESTALE, "evicted: the lease was not renewed", out);
+            }
+        }
+    }
+
+    /// Gives every restored session a full lease from now.
+    pub(crate) fn lease_all(&mut self, now: Now) {
+        let ids: Vec<SessionId> = self.sessions.map.keys().copied().collect();
+        for id in ids {
+            self.sessions.lease(id, now, self.view.config.lease_ns);
+        }
+    }
+
+    /// Gives up a request that waits for a lock.
+    pub(crate) fn cancel(&mut self, id: SessionId, tid: Tid, out: &mut Outbox<Output>) {
+        let found: Option<(OpId, Ino)> = self
+            .parked
+            .values()
+            .filter(|op| op.session == id && op.tid == tid)
+            .find_map(|op| match &op.request {
+                proto::request::Request::SetLock { node, .. } => Some((op.id, node.ino)),
+                _ => None,
+            });
+        let Some((op, ino)) = found else { return };
+        let in_window = self.window.iter().any(|waiter| *waiter == op);
+        if in_window || self.view.locks.cancel(ino, op) {
+            self.window.retain(|waiter| *waiter != op);
+            if let Some(op) = self.parked.remove(&op) {
+                self.answer(&op, Err(Errno::EINTR), false, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Values of the system records in the metadata store: sessions, counters, checkpoint positions.
+//!
+//! Absent: their keys (`storeio.rs`).
+
+use crate::codec::{DecodeError, Reader, Writer};
+use crate::ids::{Position, Tid};
+
+/// The longest stored result; larger answers belong to requests that may run twice.
+const RESULT_BYTES_MAX: usize = 1 << 20;
+
+/// A client session: what an operator sees of it, and the results it may still ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// As in `Mutation::Session`.
+    pub client: Box<[u8]>,
+    /// Results below it are forgotten.
+    pub floor: Tid,
+    /// Encoded outcomes by tid, ascending.
+    pub results: Vec<(Tid, Box<[u8]>)>,
+}
+
+impl SessionRecord {
+    /// Appends the value.
+    pub fn encode(&self, w: &mut Writer) {
+        w.bytes(&self.client).u64(self.floor.0).u32(self.results.len() as u32);
+        for (tid, result) in &self.results {
+            w.u64(tid.0).bytes(result);
+        }
+    }
+
+    /// Reads a value that fills `bytes` exactly.
+    ///
+    /// # Errors
+    /// `DecodeError` when cut.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let client = r.bytes(1 << 16)?.into();
+        let floor = Tid(r.u64()?);
+        let count = r.u32()?;
+        let results = (0..count)
+            .map(|_| Ok((Tid(r.u64()?), r.bytes(RESULT_BYTES_MAX)?.into())))
+            .collect::<Result<_, DecodeError>>()?;
+        r.finish()?;
+        Ok(Self { client, floor, results })
+    }
+}
+
+/// Where a rank's replay starts, and its next inode number at that position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointRecord {
+    pub position: Position,
+    /// Numbers below it may have been given out.
+    pub next_ino: u64,
+}
+
+impl CheckpointRecord {
+    /// Appends the value.
+    pub fn encode(&self, w: &mut Writer) {
+        w.u64(self.position.0).u64(self.next_ino);
+    }
+
+    /// Reads a value that fills `bytes` exactly.
+    ///
+    /// # Errors
+    /// `DecodeError` when cut.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(bytes);
+        let record = Self { position: Position(r.u64()?), next_ino: r.u64()? };
+        r.finish()?;
+        Ok(record)
+    }
+}
+
+/// The value of a `Counter` record: the next inode number's counter.
+///
+/// # Errors
+/// `DecodeError` when it is not eight bytes.
+pub fn decode_counter(bytes: &[u8]) -> Result<u64, DecodeError> {
+    let mut r = Reader::new(bytes);
+    let next = r.u64()?;
+    r.finish()?;
+    Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_survive() {
+        let session = SessionRecord {
+            client: b"host"[..].into(),
+            floor: Tid(3),
+            results: vec![(Tid(4), b"r"[..].into())],
+        };
+        let checkpoint = CheckpointRecord { position: Position(9), next_ino: 4096 };
+        let (mut a, mut b) = (Writer::new(), Writer::new());
+        session.encode(&mut a);
+        checkpoint.encode(&mut b);
+        assert_eq!(SessionRecord::decode(&a.0), Ok(session));
+        assert_eq!(CheckpointRecord::decode(&b.0), Ok(checkpoint));
+    }
+}

@@ -1,0 +1,141 @@
+//! Backup: one file with the file-system record, every metadata record, every file's data. Streaming,
+//! checksummed, consistent: the rank is brought to rest by a checkpoint and requests are held back
+//! while it is copied, so all of it is one moment's state.
+//!
+//! Absent: increments, and copying while requests run (both come with snapshots).
+
+mod container;
+mod content;
+mod restore;
+mod task;
+
+pub use restore::{restore, verify};
+pub(crate) use task::{Task, start};
+
+use crate::server::Server;
+use container::{ChunkWriter, Kind};
+use content::Content;
+use proto::DecodeError;
+use proto::fsrecord::FsRecord;
+use proto::storeio::{StoreError, Table};
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use store::folder::FolderError;
+use thiserror::Error;
+
+/// Why there is no backup, or no file system from it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    #[error("not a PandoFS backup")]
+    Foreign,
+    #[error("backup version {found}; this version reads up to {supported}")]
+    Newer { found: u32, supported: u32 },
+    #[error("damaged at {at:#x}: {what}")]
+    Damaged { at: u64, what: String },
+    #[error("{}: lies inside a FUSE mount, which stands still during a backup", .path.display())]
+    InsideMount { path: PathBuf },
+    #[error("another backup is running")]
+    Busy,
+    #[error("this server has no data folder")]
+    NoFolder,
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// What a backup holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    pub record: FsRecord,
+    /// Metadata records.
+    pub records: u64,
+    /// Files with data.
+    pub files: u64,
+    /// Bytes of file data.
+    pub data_bytes: u64,
+    /// Bytes of the backup.
+    pub bytes: u64,
+}
+
+/// Writes a backup of a running server to a new file at `path`, which appears when it is whole.
+/// Requests wait meanwhile.
+///
+/// # Errors
+/// `Busy`, `InsideMount`, `Store` when something to copy is damaged, `Io`.
+pub fn create(server: &Server, path: &Path) -> Result<Summary, BackupError> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if is_fuse(folder)? {
+        return Err(BackupError::InsideMount { path: path.to_owned() });
+    }
+    let mut partial = path.to_owned().into_os_string();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let result = write_file(server, &partial).and_then(|summary| {
+        fs::rename(&partial, path)?;
+        File::open(folder)?.sync_all()?;
+        Ok(summary)
+    });
+    if result.is_err() {
+        let _never_made_or_gone = fs::remove_file(&partial);
+    }
+    result
+}
+
+fn write_file(server: &Server, path: &Path) -> Result<Summary, BackupError> {
+    let mut to = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    let summary = write_to(server, &mut to)?;
+    to.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    Ok(summary)
+}
+
+/// Writes a backup of a running server as a stream.
+///
+/// # Errors
+/// As `create`.
+pub fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError> {
+    let opened = server.opened.as_ref().ok_or(BackupError::NoFolder)?;
+    let record = opened.folder.record().clone();
+    let _frozen = server.driver.freeze().ok_or(BackupError::Busy)?;
+    let mut chunks = ChunkWriter::begin(to)?;
+    chunks.put(Kind::FsRecord, &record.encode())?;
+    let mut content = Content::new(chunks, server.driver.data_io.as_ref());
+    for table in [Table::System, Table::Dentry, Table::Backptr] {
+        let mut failed = None;
+        opened.meta.each(table, &mut |key, value| {
+            let put = value.map_err(BackupError::from).and_then(|value| content.record(table, key, value));
+            failed = put.err();
+            failed.is_none()
+        })?;
+        if let Some(e) = failed {
+            return Err(e);
+        }
+    }
+    let (counts, bytes) = content.end()?;
+    server.log.info("backup", "written", &[("records", &counts.records), ("bytes", &bytes)]);
+    Ok(Summary { record, records: counts.records, files: counts.files, data_bytes: counts.data_bytes, bytes })
+}
+
+/// Whether a folder lies on a FUSE file system: perhaps our own, whose requests wait.
+fn is_fuse(folder: &Path) -> io::Result<bool> {
+    const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+    let name = CString::new(folder.as_os_str().as_bytes())?;
+    // SAFETY: all-zero bytes are a valid `statfs`.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `name` ends in NUL and `stat` is valid for writes.
+    if unsafe { libc::statfs(name.as_ptr(), &raw mut stat) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(stat.f_type == FUSE_SUPER_MAGIC)
+}

@@ -1,0 +1,171 @@
+//! Reading a backup: verify looks at all of it, restore makes a file system of it.
+//!
+//! A restored file system has the old identity and the next epoch: generations and counters go on
+//! from there, so no file handle or number given out after the backup ever names something else.
+//!
+//! Absent: restoring single files.
+
+use super::container::{ChunkReader, Kind};
+use super::content::{Counts, Piece, Record};
+use super::{BackupError, Summary};
+use proto::fsrecord::FsRecord;
+use proto::storeio::{DataOp, Payload, StoreBatch, StoreKey};
+use proto::{Ino, Reader};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use store::data::{DataFiles, Limits};
+use store::disk_real::RealDisk;
+use store::folder::{self, FormatOptions};
+use store::meta::MetaStore;
+use store::meta_lmdb::LmdbMeta;
+
+/// Metadata gathered before it is written.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// Takes what a backup holds, piece by piece.
+trait Target {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BackupError>;
+    fn piece(&mut self, piece: Piece<'_>) -> Result<(), BackupError>;
+}
+
+/// Looks only.
+struct Nothing;
+
+impl Target for Nothing {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BackupError> {
+        StoreKey::decode(record.table, record.key)?;
+        Ok(())
+    }
+
+    fn piece(&mut self, _: Piece<'_>) -> Result<(), BackupError> {
+        Ok(())
+    }
+}
+
+/// Reads a backup to its end and checks every checksum and count.
+///
+/// # Errors
+/// `Foreign`, `Newer`, `Damaged` with the place, `Io`.
+pub fn verify(path: &Path) -> Result<Summary, BackupError> {
+    let mut chunks = ChunkReader::begin(open(path)?)?;
+    let record = first(&mut chunks)?;
+    rest(chunks, record, &mut Nothing)
+}
+
+fn open(path: &Path) -> Result<BufReader<File>, BackupError> {
+    Ok(BufReader::with_capacity(1 << 20, File::open(path)?))
+}
+
+fn first(chunks: &mut ChunkReader<BufReader<File>>) -> Result<FsRecord, BackupError> {
+    let at = chunks.at();
+    match chunks.next()? {
+        (Kind::FsRecord, body) => Ok(FsRecord::decode(body)?),
+        _ => Err(BackupError::Damaged { at, what: "no file-system record at the start".into() }),
+    }
+}
+
+fn rest(
+    mut chunks: ChunkReader<BufReader<File>>,
+    record: FsRecord,
+    target: &mut dyn Target,
+) -> Result<Summary, BackupError> {
+    let mut counts = Counts::default();
+    let mut last_file = None;
+    loop {
+        let at = chunks.at();
+        counts.chunks = chunks.count();
+        let (kind, body) = chunks.next()?;
+        match kind {
+            Kind::FsRecord => {
+                return Err(BackupError::Damaged { at, what: "a second file-system record".into() });
+            }
+            Kind::Records => {
+                let mut r = Reader::new(body);
+                while !r.is_empty() {
+                    target.record(Record::decode(&mut r)?)?;
+                    counts.records += 1;
+                }
+            }
+            Kind::Data => {
+                let piece = Piece::decode(body)?;
+                counts.data_bytes += piece.data.len() as u64;
+                if last_file != Some(piece.file) {
+                    last_file = Some(piece.file);
+                    counts.files += 1;
+                }
+                target.piece(piece)?;
+            }
+            Kind::Trailer => {
+                if Counts::decode(body)? != counts {
+                    return Err(BackupError::Damaged { at, what: "counts do not match".into() });
+                }
+                let bytes = chunks.at();
+                chunks.finish()?;
+                let Counts { records, files, data_bytes, .. } = counts;
+                return Ok(Summary { record, records, files, data_bytes, bytes });
+            }
+        }
+    }
+}
+
+/// Makes a file system in the empty folder `dir` from a backup. `places` says where its parts lie.
+/// Until everything is there the folder counts as half formatted.
+///
+/// # Errors
+/// As `verify`, and those of formatting.
+pub fn restore(path: &Path, dir: &Path, places: &FormatOptions) -> Result<Summary, BackupError> {
+    let mut chunks = ChunkReader::begin(open(path)?)?;
+    let mut record = first(&mut chunks)?;
+    record.epoch += 1;
+    let mut summary = None;
+    folder::format_from(dir, places, &record, |meta, data_root| -> Result<(), BackupError> {
+        let disk = RealDisk::new(data_root);
+        let data = DataFiles::open(disk, record.small_file_bytes, Limits::default())?;
+        let mut filler = Filler { meta, data, batches: BTreeMap::new(), bytes: 0 };
+        let all = rest(chunks, record.clone(), &mut filler)?;
+        filler.flush()?;
+        filler.data.run(&DataOp::SyncAll)?;
+        summary = Some(all);
+        Ok(())
+    })?;
+    summary.ok_or_else(|| BackupError::Damaged { at: 0, what: "nothing was restored".into() })
+}
+
+/// Writes into fresh stores.
+struct Filler<'a> {
+    meta: &'a LmdbMeta,
+    data: DataFiles<RealDisk>,
+    batches: BTreeMap<Ino, StoreBatch>,
+    bytes: usize,
+}
+
+impl Target for Filler<'_> {
+    fn record(&mut self, record: Record<'_>) -> Result<(), BackupError> {
+        let key = StoreKey::decode(record.table, record.key)?;
+        let batch = self.batches.entry(key.shard()).or_insert_with(|| StoreBatch::new(key.shard(), None));
+        batch.put(key, |w| {
+            w.raw(record.value);
+        });
+        self.bytes += record.key.len() + record.value.len();
+        if self.bytes >= BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn piece(&mut self, piece: Piece<'_>) -> Result<(), BackupError> {
+        let data = Payload::Owned(piece.data.to_vec());
+        self.data.run(&DataOp::Write { file: piece.file, cut: piece.cut, offset: piece.offset, data })?;
+        Ok(())
+    }
+}
+
+impl Filler<'_> {
+    fn flush(&mut self) -> Result<(), BackupError> {
+        let batches: Vec<StoreBatch> = std::mem::take(&mut self.batches).into_values().collect();
+        self.bytes = 0;
+        Ok(self.meta.apply(&batches)?)
+    }
+}

@@ -1,0 +1,114 @@
+//! Opening a data folder: the rank and its stores on the real disk.
+//!
+//! Absent: format (room `store`), the driver.
+
+use crate::machine::RankMachine;
+use crate::parts::Parts;
+use crate::server::{Opened, Server, ServerError, ServerOptions};
+use crate::stores::FolderBallast;
+use mds::Rank;
+use mds::config::{Prefetch, RankConfig};
+use mds::input::Input;
+use mds::output::Output;
+use proto::Rank as RankId;
+use runtime::config::DirPrefetch;
+use runtime::log::LogOptions;
+use runtime::{Config, Log};
+use std::path::Path;
+use std::sync::Arc;
+use stdx::time::SECOND;
+use stdx::{Machine, Mono, Now};
+use store::data::{DataFiles, Limits as DataLimits};
+use store::disk_real::RealDisk;
+use store::folder::Folder;
+use store::journal_files::{JournalFiles, JournalLimits};
+
+/// Journal kept as spare segments beyond the size at which a checkpoint starts: while one runs the
+/// journal grows on.
+const JOURNAL_SLACK: u64 = 256 << 20;
+
+impl RankMachine for Rank {
+    fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        Machine::step(self, now, input, out);
+    }
+
+    fn deadline(&self) -> Option<Mono> {
+        Machine::deadline(self)
+    }
+
+    fn report(&self, _question: &serde_json::Value) -> Option<serde_json::Value> {
+        None
+    }
+}
+
+/// What a process's configuration means for a rank.
+fn rank_config(config: &Config, folder: &Folder) -> RankConfig {
+    let record = folder.record();
+    let mut rank = RankConfig::new(record.fsid, record.hash_seed, folder.incarnation());
+    rank.fs_epoch = record.epoch;
+    rank.small_file_bytes = record.small_file_bytes;
+    rank.cache_bytes = config.mds_cache_memory_limit;
+    rank.journal_bytes = config.journal_size;
+    rank.lease_ns = config.session_timeout * SECOND;
+    rank.prefetch = match config.mds_dir_prefetch {
+        DirPrefetch::Auto => Prefetch::Auto,
+        DirPrefetch::Keyed => Prefetch::Keyed,
+        DirPrefetch::Full => Prefetch::Full,
+    };
+    rank
+}
+
+fn open_log(dir: &Path, options: &ServerOptions) -> Result<Arc<Log>, ServerError> {
+    if let Some(log) = &options.log {
+        return Ok(log.clone());
+    }
+    let config = &options.config;
+    let file = config.log_file.clone().unwrap_or_else(|| dir.join("log/pando.log"));
+    let what = file.display().to_string();
+    let log = LogOptions {
+        file: Some(file),
+        stderr: false,
+        format: config.log_format,
+        level: Some(config.log_level),
+    };
+    Ok(Arc::new(Log::open(log).map_err(|source| ServerError::Io { what, source })?))
+}
+
+impl Server {
+    /// Opens a formatted data folder, replays its journal, serves.
+    ///
+    /// # Errors
+    /// `Folder` for a folder that is absent, in use or of another format; `Damaged`; `Store`.
+    pub fn open(dir: &Path, options: &ServerOptions) -> Result<Arc<Self>, ServerError> {
+        let folder = Folder::open(dir)?;
+        let log = open_log(dir, options)?;
+        let record = folder.record();
+        let config = &options.config;
+        let journal = JournalFiles::open(
+            RealDisk::new(&folder.journal_root()),
+            RankId(0),
+            folder.incarnation(),
+            JournalLimits {
+                journal_bytes: config.journal_size + JOURNAL_SLACK,
+                ..JournalLimits::default()
+            },
+        )?;
+        let limits = DataLimits {
+            data_cache_limit: config.data_cache_limit,
+            data_cache_max_filesize: config.data_cache_max_filesize,
+            ..DataLimits::default()
+        };
+        let data = DataFiles::open(RealDisk::new(&folder.data_root()), record.small_file_bytes, limits)?;
+        let ballast = FolderBallast::new(folder.ballast(), log.clone());
+        let meta = Arc::new(folder.open_meta()?);
+        let parts = Parts {
+            rank: Box::new(Rank::new(rank_config(config, &folder))),
+            journal: Arc::new(journal),
+            meta: meta.clone(),
+            data: Arc::new(data),
+            ballast: Some(Arc::new(ballast)),
+        };
+        let place = dir.display().to_string();
+        Self::start(parts, &place, options, log, Some(Opened { meta, folder }))
+    }
+}

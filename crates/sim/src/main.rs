@@ -1,0 +1,288 @@
+//! `sim`: sweeps of seeds, replay of one, and the proof that seeded defects are caught.
+//!
+//! Absent: the simulator (the library); here are threads, clocks and the command line.
+
+use sim::mutants::MUTANTS;
+use sim::world::{Coverage, Outcome, Sink, run};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+const USAGE: &str = "usage:
+  sim sweep [--seeds N] [--start S] [--jobs J] [--ops N] [--crashes N] [--once] [--mutant NAME]
+  sim replay --seed S [--trace] [--ops N] [--crashes N] [--mutant NAME]
+  sim mutants [--seeds N] [--jobs J] [--only NAME]
+  sim coverage [--seeds N]
+
+A seed is a run of at least 2,000 operations and 5 crashes. A sweep runs each seed twice and compares
+the trace hashes (--once: one run); from 500 seeds on an operation that never met a fault fails it.";
+
+/// Seeds from which on every cell of the coverage table must be hit.
+const COVERED_SEEDS: u64 = 500;
+
+#[derive(Clone, Debug)]
+struct Options {
+    seeds: u64,
+    start: u64,
+    jobs: usize,
+    operations: u64,
+    crashes: u64,
+    once: bool,
+    trace: bool,
+    mutant: Option<&'static str>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self { seeds: 100, start: 0, jobs, operations: 2000, crashes: 5, once: false, trace: false, mutant: None }
+    }
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((verb, rest)) = args.split_first() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let options = match parse(verb, rest) {
+        Ok(options) => options,
+        Err(what) => {
+            eprintln!("sim {verb}: {what}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let good = match verb.as_str() {
+        "sweep" | "coverage" => sweep(&options),
+        "replay" => replay(&options),
+        "mutants" => mutants(&options),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn parse(verb: &str, args: &[String]) -> Result<Options, String> {
+    let mut options = Options::default();
+    if verb == "mutants" || verb == "coverage" {
+        options.seeds = COVERED_SEEDS;
+        options.once = true;
+    }
+    let mut args = args.iter();
+    while let Some(flag) = args.next() {
+        let mut number = || -> Result<u64, String> {
+            let value = args.next().ok_or_else(|| format!("{flag} needs a number"))?;
+            value.parse().map_err(|_| format!("{flag} {value}: not a number"))
+        };
+        match flag.as_str() {
+            "--seeds" => options.seeds = number()?,
+            "--start" => options.start = number()?,
+            "--seed" => (options.start, options.seeds) = (number()?, 1),
+            "--jobs" => options.jobs = number()?.clamp(1, 256) as usize,
+            "--ops" => options.operations = number()?,
+            "--crashes" => options.crashes = number()?,
+            "--once" => options.once = true,
+            "--trace" => options.trace = true,
+            "--mutant" | "--only" => {
+                let name = args.next().ok_or_else(|| format!("{flag} needs a name"))?;
+                let known = MUTANTS.iter().find(|(mutant, _)| mutant == name);
+                options.mutant = Some(known.ok_or_else(|| format!("no defect is called {name}"))?.0);
+            }
+            _ => return Err(format!("unknown option {flag}")),
+        }
+    }
+    Ok(options)
+}
+
+/// Switches a defect on for this thread; `false` when this build has none.
+fn activate(mutant: Option<&'static str>) -> bool {
+    #[cfg(feature = "mutants")]
+    {
+        stdx::mutant::activate(mutant);
+        true
+    }
+    #[cfg(not(feature = "mutants"))]
+    {
+        mutant.is_none()
+    }
+}
+
+/// Runs a seed; a panic of the code under test is a verdict too.
+fn run_caught(seed: u64, options: &Options, trace: bool) -> Result<Outcome, String> {
+    let (operations, crashes) = (options.operations, options.crashes);
+    let sink = || -> Sink { Box::new(|line| println!("{line}")) };
+    std::panic::catch_unwind(|| run(seed, operations, crashes, trace.then(sink))).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        format!("panic: {}", text.unwrap_or_default())
+    })
+}
+
+/// A seed's verdict: `None` when all is well.
+fn judge(seed: u64, options: &Options, sum: &Mutex<Sum>) -> Option<String> {
+    let outcome = match run_caught(seed, options, false) {
+        Ok(outcome) => outcome,
+        Err(panic) => return Some(panic),
+    };
+    let failed = match &outcome.verdict {
+        Err(error) => Some(error.clone()),
+        Ok(()) if options.once => None,
+        Ok(()) => match run_caught(seed, options, false) {
+            Ok(second) if second.hash == outcome.hash => None,
+            Ok(second) => Some(format!("two runs differ: {:016x} and {:016x}", outcome.hash, second.hash)),
+            Err(panic) => Some(panic),
+        },
+    };
+    sum.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
+    failed
+}
+
+#[derive(Default)]
+struct Sum {
+    coverage: Coverage,
+    runs: u64,
+    operations: u64,
+    transactions: u64,
+    answers: u64,
+    crashes: u64,
+    events: u64,
+}
+
+impl Sum {
+    fn add(&mut self, outcome: &Outcome) {
+        self.coverage.add(&outcome.coverage);
+        self.runs += 1;
+        self.operations += outcome.operations;
+        self.transactions += outcome.transactions;
+        self.answers += outcome.answers;
+        self.crashes += outcome.crashes;
+        self.events += outcome.events;
+    }
+}
+
+/// Runs seeds on several threads; `stop` after the first failure. Returns failures by seed.
+fn run_seeds(options: &Options, stop: bool, sum: &Mutex<Sum>) -> Vec<(u64, String)> {
+    let next = AtomicU64::new(options.start);
+    let over = AtomicBool::new(false);
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..options.jobs {
+            scope.spawn(|| {
+                activate(options.mutant);
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= options.start + options.seeds || over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    if let Some(error) = judge(seed, options, sum) {
+                        failures.lock().unwrap_or_else(PoisonError::into_inner).push((seed, error));
+                        over.fetch_or(stop, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failures.sort();
+    failures
+}
+
+fn sweep(options: &Options) -> bool {
+    if !activate(options.mutant) {
+        eprintln!("sim sweep: build with --features mutants for --mutant");
+        return false;
+    }
+    let begin = Instant::now();
+    let sum = Mutex::new(Sum::default());
+    silence_panics();
+    let failures = run_seeds(options, false, &sum);
+    let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
+    print!("{}", sum.coverage.table());
+    println!(
+        "{} seeds, {} operations, {} transactions, {} answers, {} crashes, {} events, {:.1} s",
+        sum.runs,
+        sum.operations,
+        sum.transactions,
+        sum.answers,
+        sum.crashes,
+        sum.events,
+        begin.elapsed().as_secs_f64()
+    );
+    for (seed, error) in failures.iter().take(10) {
+        println!("seed {seed}: {error}");
+    }
+    if let Some((seed, _)) = failures.first() {
+        println!("{} seeds failed; replay: sim replay --seed {seed} --trace", failures.len());
+    }
+    let empty = if options.seeds >= COVERED_SEEDS { sum.coverage.empty() } else { Vec::new() };
+    for (operation, fault) in &empty {
+        println!("not covered: {operation} x {fault}");
+    }
+    failures.is_empty() && empty.is_empty()
+}
+
+fn replay(options: &Options) -> bool {
+    if !activate(options.mutant) {
+        eprintln!("sim replay: build with --features mutants for --mutant");
+        return false;
+    }
+    match run_caught(options.start, options, options.trace) {
+        Ok(outcome) => {
+            println!(
+                "seed {}: hash {:016x}, {} operations, {} transactions, {} crashes, {} events, {:.3} s of virtual time",
+                outcome.seed,
+                outcome.hash,
+                outcome.operations,
+                outcome.transactions,
+                outcome.crashes,
+                outcome.events,
+                outcome.virtual_ns as f64 / 1e9
+            );
+            match &outcome.verdict {
+                Ok(()) => println!("good"),
+                Err(error) => println!("{error}"),
+            }
+            outcome.verdict.is_ok()
+        }
+        Err(panic) => {
+            println!("{panic}");
+            false
+        }
+    }
+}
+
+fn mutants(options: &Options) -> bool {
+    if !activate(None) || cfg!(not(feature = "mutants")) {
+        eprintln!("sim mutants: build with --features mutants");
+        return false;
+    }
+    silence_panics();
+    println!("{:<34} {:<7} {:>6}  what the judge said", "defect", "room", "seed");
+    let mut survivors = 0;
+    for (name, room) in MUTANTS {
+        if options.mutant.is_some_and(|only| only != *name) {
+            continue;
+        }
+        let one = Options { mutant: Some(name), once: true, ..options.clone() };
+        let failures = run_seeds(&one, true, &Mutex::new(Sum::default()));
+        match failures.first() {
+            Some((seed, error)) => {
+                let line = error.lines().next().unwrap_or_default();
+                println!("{name:<34} {room:<7} {seed:>6}  {line:.120}");
+            }
+            None => {
+                survivors += 1;
+                println!("{name:<34} {room:<7} {:>6}  survived {} seeds", "-", options.seeds);
+            }
+        }
+    }
+    survivors == 0
+}
+
+/// Panics of the code under test are reported as verdicts.
+fn silence_panics() {
+    std::panic::set_hook(Box::new(|_| {}));
+}

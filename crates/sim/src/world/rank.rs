@@ -1,0 +1,458 @@
+//! The driver of the rank's process: the production rank, journal files and data files; every output
+//! is carried out later, each after a delay of its own.
+//!
+//! Absent: clients (`clients.rs`), deaths (`faults.rs`).
+
+use super::order::Order;
+use super::{Event, Kind, World, fold};
+use crate::model::judge::{Sent, Verdict};
+use mds::Rank;
+use mds::input::{ConnId, Input, Tag};
+use mds::output::Output;
+use proto::ids::{Incarnation, Position, Rank as RankId, SessionId};
+use proto::message::{ClientMsg, ServerMsg};
+use proto::storeio::{DataDone, DataOp, LoadRequest, StoreBatch, StoreError};
+use proto::Writer;
+use std::collections::BTreeMap;
+use stdx::time::MS;
+use stdx::{Machine, Mono};
+use store::SimDisk;
+use store::data::DataFiles;
+use store::journal_files::JournalFiles;
+use store::meta::MetaStore;
+use store::meta_memory::Begun;
+
+/// One life of the rank's process.
+pub(super) struct Life {
+    pub(super) rank: Rank,
+    journal: JournalFiles<SimDisk>,
+    data: DataFiles<SimDisk>,
+    order: Order,
+    /// Connection to client, and the session it became.
+    pub(super) conns: BTreeMap<ConnId, (usize, Option<SessionId>)>,
+    /// Appends handed over and not yet committed.
+    appends: Vec<(Position, Vec<u8>)>,
+    /// When the next commit is due, `None`: nothing to commit or one is planned.
+    commit_at: Option<u64>,
+    tick_at: Option<u64>,
+    /// Store tags with batches under way: how many, and what went wrong.
+    stores: BTreeMap<Tag, (usize, Result<(), StoreError>)>,
+    /// The last store event of each shard, so that its batches keep their order.
+    shards: BTreeMap<u64, u64>,
+    /// The journal was read to its end.
+    pub(super) replayed: bool,
+    pub(super) active: bool,
+    journal_failed: bool,
+}
+
+impl World {
+    /// A new process of the rank on what the disk still has.
+    pub(super) fn restart(&mut self) -> Verdict {
+        self.lives += 1;
+        let life = self.lives;
+        let incarnation = Incarnation(life);
+        self.trace.event(self.now, "restart", life, || format!("life {life}"));
+        let limits = self.plan.journal();
+        let journal = JournalFiles::open(self.disk.clone(), RankId(0), incarnation, limits);
+        let data = DataFiles::open(self.disk.clone(), self.plan.small_file_bytes, self.plan.data());
+        let (journal, data) = match (journal, data) {
+            _ if self.disk.is_dead() => return Ok(()),
+            (Err(error), _) => return Err(format!("journal does not open: {error}")),
+            (_, Err(error)) => return Err(format!("data does not open: {error}")),
+            (Ok(journal), Ok(data)) => (journal, data),
+        };
+        self.life = Some(Life {
+            rank: Rank::new(self.plan.rank(incarnation)),
+            journal,
+            data,
+            order: Order::default(),
+            conns: BTreeMap::new(),
+            appends: Vec::new(),
+            commit_at: None,
+            tick_at: None,
+            stores: BTreeMap::new(),
+            shards: BTreeMap::new(),
+            replayed: false,
+            active: false,
+            journal_failed: false,
+        });
+        self.after(MS, Event::Background { life });
+        self.step_rank(Input::Boot)
+    }
+
+    pub(super) fn step_rank(&mut self, input: Input) -> Verdict {
+        let now = self.now();
+        let Some(life) = &mut self.life else { return Ok(()) };
+        if let Input::DataDone { tag, .. } = &input
+            && let Some((tag, op)) = life.order.done(*tag)
+        {
+            let at = self.now + 1 + self.rng.below(self.plan.disk_ns);
+            self.at(at, Event::Data { life: self.lives, tag, op });
+        }
+        let Some(life) = &mut self.life else { return Ok(()) };
+        let mut out = Vec::new();
+        life.rank.step(now, input, &mut out);
+        self.judge_step(&out)?;
+        for output in out {
+            self.carry_out(output)?;
+        }
+        self.plan_tick();
+        Ok(())
+    }
+
+    /// Shows the judge what the step did, before any of it is carried out.
+    fn judge_step(&mut self, out: &[Output]) -> Verdict {
+        let Some(life) = &self.life else { return Ok(()) };
+        let mut appends = Vec::new();
+        let mut sent = Vec::new();
+        for output in out {
+            match output {
+                Output::Append { position, bytes, .. } => appends.push((*position, &bytes[..])),
+                Output::Send { conn, message: ServerMsg::Reply { tid, outcome } } => {
+                    let Some((client, Some(session))) = life.conns.get(conn) else { continue };
+                    let embedded = self.clients[*client].kind == Kind::Embedded;
+                    sent.push(Sent { session: *session, tid: *tid, outcome: outcome.clone(), embedded });
+                }
+                _ => {}
+            }
+        }
+        self.judge.step(&appends, &sent)?;
+        for output in out {
+            match output {
+                Output::Data { op, .. } => self.judge.data_op(op)?,
+                Output::Store { batches, .. } => {
+                    for batch in batches {
+                        self.judge.batch(batch)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, output: Output) -> Verdict {
+        let life = self.lives;
+        match output {
+            Output::Send { conn, message } => self.send_to_client(conn, message),
+            Output::Close { conn } => self.close_conn(conn),
+            Output::ReadJournal { from } => return self.read_journal(from),
+            Output::Append { position, bytes, urgent } => self.append(position, bytes, urgent),
+            Output::Commit => self.commit_soon(self.now + 1),
+            Output::Trim { before } => return self.trim(before),
+            Output::Load { tag, requests } => {
+                self.trace.event(self.now, "load", tag.0, || format!("{} {requests:?}", tag.0));
+                self.after(self.plan.disk_ns, Event::Load { life, tag, requests });
+            }
+            Output::Store { tag, batches } => self.store_later(tag, batches),
+            Output::Data { tag, op } => {
+                self.trace.event(self.now, "data", tag.0, || format!("{} {}", tag.0, brief(&op)));
+                let admitted = self.life.as_mut().and_then(|life| life.order.admit(tag, Box::new(op)));
+                if let Some((tag, op)) = admitted {
+                    self.after(self.plan.disk_ns, Event::Data { life, tag, op });
+                }
+            }
+            Output::Active => {
+                self.trace.event(self.now, "active", life, String::new);
+                self.active_since = self.now;
+                if let Some(life) = &mut self.life {
+                    life.active = true;
+                }
+            }
+            Output::Damaged { reason } => return Err(format!("the rank says it is damaged: {reason}")),
+            Output::Stopped => return self.stopped(),
+            Output::Note { text, .. } => self.trace.event(self.now, "note", fold(text.as_bytes()), || text.clone()),
+        }
+        Ok(())
+    }
+
+    fn read_journal(&mut self, from: Position) -> Verdict {
+        let life = self.lives;
+        let Some(running) = &self.life else { return Ok(()) };
+        let mut pieces = Vec::new();
+        let end = running.journal.read(from, &mut |position, entries| {
+            pieces.push((position, entries.to_vec()));
+        });
+        if self.disk.is_dead() {
+            return Ok(());
+        }
+        let end = end.map_err(|error| format!("the journal cannot be read: {error}"))?;
+        self.trace.event(self.now, "replay", end.0, || format!("{} to {}", from.0, end.0));
+        self.judge.recovered(end)?;
+        if self.readers.is_none() {
+            self.judge.check_store(self.dump()?)?;
+        }
+        let mut at = self.now;
+        for (position, entries) in pieces {
+            at += 1 + self.rng.below(self.plan.disk_ns);
+            self.at(at, Event::Rank { life, input: Box::new(Input::Replay { position, entries }) });
+        }
+        self.at(at + 1, Event::Rank { life, input: Box::new(Input::ReplayEnd { end }) });
+        if let Some(running) = &mut self.life {
+            running.replayed = true;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, position: Position, bytes: Vec<u8>, urgent: bool) {
+        self.trace.event(self.now, "append", position.0 ^ fold(&bytes), || {
+            format!("{} +{}{}", position.0, bytes.len(), if urgent { " urgent" } else { "" })
+        });
+        let wait = if urgent { self.rng.below(MS / 10) } else { self.rng.below(2 * MS) };
+        if let Some(life) = &mut self.life {
+            life.appends.push((position, bytes));
+        }
+        self.commit_soon(self.now + 1 + wait);
+    }
+
+    fn commit_soon(&mut self, at: u64) {
+        let Some(life) = &mut self.life else { return };
+        if life.appends.is_empty() || life.commit_at.is_some_and(|planned| planned <= at) {
+            return;
+        }
+        life.commit_at = Some(at);
+        self.at(at, Event::Commit { life: self.lives });
+    }
+
+    /// The journal thread: writes what was appended, syncs, and tells the rank a while later.
+    pub(super) fn commit(&mut self) -> Verdict {
+        let Some(life) = &mut self.life else { return Ok(()) };
+        if life.commit_at.is_none_or(|at| at > self.now) || life.journal_failed {
+            return Ok(());
+        }
+        life.commit_at = None;
+        let appends = std::mem::take(&mut life.appends);
+        let mut result = Ok(Position(0));
+        for (position, bytes) in &appends {
+            let life = self.life.as_ref().map(|life| &life.journal);
+            let Some(journal) = life else { return Ok(()) };
+            let mut done = journal.append(*position, bytes);
+            if done == Err(StoreError::NoSpace) {
+                self.faults.release_ballast(&self.disk);
+                done = journal.append(*position, bytes);
+            }
+            if let Err(error) = done {
+                result = Err(error);
+                break;
+            }
+        }
+        let Some(running) = &mut self.life else { return Ok(()) };
+        if result.is_ok() {
+            result = running.journal.sync();
+        }
+        if self.disk.is_dead() {
+            return Ok(());
+        }
+        let input = match result {
+            Ok(position) => {
+                self.trace.event(self.now, "sync", position.0, || format!("{}", position.0));
+                self.judge.durable(position);
+                Input::Durable(position)
+            }
+            Err(error) => {
+                running.journal_failed = true;
+                if !self.faults.injected_io {
+                    return Err(format!("the journal failed: {error}"));
+                }
+                Input::JournalFailed(error)
+            }
+        };
+        self.after(self.plan.disk_ns, Event::Rank { life: self.lives, input: Box::new(input) });
+        Ok(())
+    }
+
+    fn trim(&mut self, before: Position) -> Verdict {
+        self.trace.event(self.now, "trim", before.0, || format!("{}", before.0));
+        let stored = self.dump()?;
+        self.judge.trim(before, &stored)?;
+        if let Some(life) = &self.life
+            && let Err(error) = life.journal.trim(before)
+            && !self.disk.is_dead()
+        {
+            return Err(format!("trim: {error}"));
+        }
+        Ok(())
+    }
+
+    pub(super) fn load(&mut self, tag: Tag, requests: &[LoadRequest]) -> Verdict {
+        let results = self.meta.load(requests);
+        let input = Input::Loaded { tag, results };
+        self.after(self.plan.disk_ns, Event::Rank { life: self.lives, input: Box::new(input) });
+        Ok(())
+    }
+
+    /// Batches of one shard keep their order, others do not.
+    fn store_later(&mut self, tag: Tag, batches: Vec<StoreBatch>) {
+        let shards = batches.len();
+        self.trace.event(self.now, "store", tag.0, || format!("{} {shards} batches", tag.0));
+        let Some(life) = &mut self.life else { return };
+        life.stores.insert(tag, (shards, Ok(())));
+        if batches.is_empty() {
+            let input = Input::Stored { tag, result: Ok(()) };
+            self.after(self.plan.disk_ns, Event::Rank { life: self.lives, input: Box::new(input) });
+        }
+        for batch in batches {
+            let delay = 1 + self.rng.below(self.plan.disk_ns);
+            let Some(life) = &mut self.life else { return };
+            let last = life.shards.get(&batch.shard.0).copied().unwrap_or(0);
+            let at = (self.now + delay).max(last + 1);
+            life.shards.insert(batch.shard.0, at);
+            self.at(at, Event::Store { life: self.lives, tag, batch: Box::new(batch) });
+        }
+    }
+
+    pub(super) fn store(&mut self, tag: Tag, batch: &StoreBatch) -> Verdict {
+        let mut begun = self.meta.begin(std::slice::from_ref(batch));
+        if begun == Err(StoreError::NoSpace) && self.rng.chance(1, 2) {
+            self.faults.release_meta(&self.meta);
+            begun = self.meta.begin(std::slice::from_ref(batch));
+        }
+        match begun {
+            Ok(begun) => {
+                self.after(self.plan.disk_ns, Event::Settle { life: self.lives, tag, begun });
+                Ok(())
+            }
+            Err(error @ StoreError::Guard { .. }) => Err(format!("store refused a batch: {error}")),
+            Err(error) => self.store_done(tag, Err(error)),
+        }
+    }
+
+    pub(super) fn settle(&mut self, tag: Tag, begun: &Begun) -> Verdict {
+        self.meta.settle(begun);
+        self.store_done(tag, Ok(()))
+    }
+
+    fn store_done(&mut self, tag: Tag, result: Result<(), StoreError>) -> Verdict {
+        let Some(life) = &mut self.life else { return Ok(()) };
+        let Some((left, all)) = life.stores.get_mut(&tag) else { return Ok(()) };
+        *left -= 1;
+        if all.is_ok() {
+            *all = result;
+        }
+        if *left == 0 {
+            let result = std::mem::replace(all, Ok(()));
+            life.stores.remove(&tag);
+            let input = Input::Stored { tag, result };
+            self.after(self.plan.disk_ns, Event::Rank { life: self.lives, input: Box::new(input) });
+        }
+        Ok(())
+    }
+
+    pub(super) fn data(&mut self, tag: Tag, op: &DataOp) -> Verdict {
+        let Some(life) = &self.life else { return Ok(()) };
+        let mut result = life.data.run(op);
+        let frees = matches!(
+            op,
+            DataOp::Remove { .. } | DataOp::Truncate { .. } | DataOp::Sync { .. } | DataOp::SyncAll | DataOp::Redo { .. }
+        );
+        if result == Err(StoreError::NoSpace) && frees {
+            self.faults.release_ballast(&self.disk);
+            result = life.data.run(op);
+        }
+        if self.disk.is_dead() {
+            return Ok(());
+        }
+        if let Err(error) = &result
+            && *error != StoreError::NoSpace
+            && !self.faults.injected_io
+        {
+            return Err(format!("data store: {error} on {}", brief(op)));
+        }
+        self.trace.event(self.now, "done", tag.0, || format!("{} {}", tag.0, brief_done(&result)));
+        let input = Input::DataDone { tag, result };
+        self.after(self.plan.disk_ns, Event::Rank { life: self.lives, input: Box::new(input) });
+        Ok(())
+    }
+
+    /// The store's and the journal's chores, now and then.
+    pub(super) fn background(&mut self) -> Verdict {
+        let Some(life) = &self.life else { return Ok(()) };
+        let journal = self.rng.chance(1, 2);
+        let done = if journal { life.journal.prepare() } else { life.data.background_step(16 << 10) };
+        if let Err(error) = done
+            && error != StoreError::NoSpace
+            && !self.disk.is_dead()
+            && !self.faults.injected_io
+        {
+            return Err(format!("background work: {error}"));
+        }
+        self.after(20 * MS, Event::Background { life: self.lives });
+        Ok(())
+    }
+
+    pub(super) fn message_to_rank(&mut self, conn: ConnId, message: ClientMsg) -> Verdict {
+        let Some(life) = &self.life else { return Ok(()) };
+        let Some((client, session)) = life.conns.get(&conn).copied() else { return Ok(()) };
+        let mut w = Writer::new();
+        message.encode(&mut w);
+        self.trace.event(self.now, "request", conn.0 ^ fold(&w.0), || format!("{} {}", conn.0, brief_message(&message)));
+        if let Some(session) = session {
+            let goodbye = message == ClientMsg::Goodbye;
+            self.heard.insert(session, (self.now, goodbye));
+        }
+        if let (Some(session), ClientMsg::Request { tid, cred, request, .. }) = (session, &message) {
+            self.asked(client, session, *tid, cred, request);
+        }
+        self.step_rank(Input::Message { conn, message })
+    }
+
+    fn plan_tick(&mut self) {
+        let life_number = self.lives;
+        let Some(life) = &mut self.life else { return };
+        let Some(Mono(at)) = life.rank.deadline() else { return };
+        if life.tick_at.is_some_and(|planned| planned <= at) {
+            return;
+        }
+        life.tick_at = Some(at);
+        let late = self.rng.below(MS / 20);
+        self.at(at.saturating_add(late), Event::RankTick { life: life_number });
+    }
+
+    pub(super) fn rank_tick(&mut self) -> Verdict {
+        if let Some(life) = &mut self.life {
+            life.tick_at = None;
+        }
+        self.step_rank(Input::Tick)
+    }
+
+    fn stopped(&mut self) -> Verdict {
+        self.trace.event(self.now, "stopped", 0, String::new);
+        let stored = self.dump()?;
+        self.judge.check_stopped(&stored)?;
+        self.phase = super::Phase::Done;
+        Ok(())
+    }
+}
+
+fn brief(op: &DataOp) -> String {
+    match op {
+        DataOp::Write { file, offset, data, cut } => {
+            format!("Write {} at {offset} +{} {cut:?}", file.ino.0, data.len())
+        }
+        DataOp::Redo { file, truncate_seq, write_seq, data } => {
+            format!("Redo {} {truncate_seq}/{write_seq} +{}", file.ino.0, data.len())
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn brief_done(result: &Result<DataDone, StoreError>) -> String {
+    match result {
+        Ok(DataDone::Bytes(bytes)) => format!("{} bytes", bytes.len()),
+        Ok(DataDone::Redo { truncate_seq, write_seq, data }) => {
+            format!("Redo {truncate_seq}/{write_seq} +{}", data.len())
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+fn brief_message(message: &ClientMsg) -> String {
+    match message {
+        ClientMsg::Request { tid, request, .. } => {
+            let mut text = format!("{request:?}");
+            text.truncate(text.char_indices().nth(200).map_or(text.len(), |(at, _)| at));
+            format!("{} {text}", tid.0)
+        }
+        other => format!("{other:?}"),
+    }
+}

@@ -1,0 +1,121 @@
+//! Bit rot: one flipped bit anywhere in journal, data files or stored records. It is found and named, or
+//! it does no harm; a wrong answer is never given.
+//!
+//! Absent: repair (`fsck`).
+
+use super::{Event, Kind, Phase, World};
+use crate::model::judge::Verdict;
+use proto::storeio::Table;
+use stdx::Prng;
+
+/// Requests that only look.
+const READERS: [&str; 8] =
+    ["lookup", "getattr", "readdir", "read", "readlink", "getxattr", "listxattr", "seek"];
+/// Reads after the flip.
+const READS: u64 = 400;
+
+/// How the damage showed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The system refused, with this text.
+    Refused(String),
+    /// Reads of the damaged place failed with EIO; everything else was right.
+    Failed(u64),
+    /// Every answer was right: the bit is in what nobody reads any more.
+    Harmless,
+}
+
+/// One run: work, an orderly stop or a power failure, a flipped bit, a restart, reads.
+///
+/// # Errors
+/// A wrong answer.
+pub fn bit_rot(seed: u64) -> Verdict<Found> {
+    let mut world = World::new(seed, 400, 0, None);
+    world.plan.clients = vec![Kind::Trusted];
+    world.plan.full_disk = false;
+    world.clients.truncate(1);
+    world.clients[0] = super::clients::Slot::new(0, Kind::Trusted);
+    world.faults.quiet();
+    let mut rng = Prng::new(seed ^ 0xB17);
+    world.begin()?;
+    while world.issued < world.plan.operations {
+        world.next()?;
+    }
+    let at_rest = rng.chance(1, 2);
+    if at_rest {
+        // Everything into the store, so that it is read back from there.
+        world.heal();
+        while world.phase != Phase::Done {
+            world.next()?;
+        }
+    }
+    world.stop_process();
+    let place = world.flip(&mut rng);
+    world.rotten()?;
+    if let Err(error) = world.restart() {
+        return refused(error, &place);
+    }
+    while world.issued < world.plan.operations + READS {
+        if let Err(error) = world.next() {
+            return refused(error, &place);
+        }
+    }
+    Ok(if world.failed_reads > 0 { Found::Failed(world.failed_reads) } else { Found::Harmless })
+}
+
+/// An error of the judge is a wrong answer; the others are refusals, which must name the place.
+fn refused(error: String, place: &str) -> Verdict<Found> {
+    let refusals = ["does not open", "cannot be read", "says it is damaged", "store dump"];
+    if !refusals.iter().any(|refusal| error.contains(refusal)) {
+        return Err(format!("flipped {place}: {error}"));
+    }
+    let names = place.rsplit_once(" bit").is_none_or(|(file, _)| error.contains(file));
+    if names { Ok(Found::Refused(error)) } else { Err(format!("flipped {place}, but the refusal says: {error}")) }
+}
+
+impl World {
+    /// The rank's process ends in order: nothing is torn, clients are gone.
+    fn stop_process(&mut self) {
+        self.life = None;
+        self.lives += 1;
+        self.disk.kill();
+        self.meta.crash();
+        if let Some(session) = self.clients[0].session() {
+            self.judge.embedded_died(session);
+        }
+        self.end_client(0);
+    }
+
+    /// Flips one bit somewhere. Returns where: a file's name, or a record.
+    fn flip(&mut self, rng: &mut Prng) -> String {
+        if rng.chance(1, 4) {
+            let rows = self.meta.dump(Table::Dentry).unwrap_or_default();
+            let (key, _) = &rows[rng.index(rows.len())];
+            if let Ok(key) = proto::storeio::StoreKey::decode(Table::Dentry, key) {
+                self.meta.flip(key, rng.next_u64() as usize % 4096);
+            }
+            return String::new();
+        }
+        let names = self.disk.names();
+        for _ in 0..1000 {
+            let name = &names[rng.index(names.len())];
+            let bits = self.disk.content(name).map_or(0, |content| content.len() as u64 * 8);
+            if bits > 0 && self.disk.flip(name, rng.below(bits)) {
+                return format!("{name} bit");
+            }
+        }
+        String::new()
+    }
+
+    /// From here on reads may fail, and one client only reads.
+    fn rotten(&mut self) -> Verdict {
+        self.phase = Phase::Faults;
+        self.faults.injected_io = true;
+        self.judge.excuses.io = true;
+        self.readers = Some(&READERS);
+        self.plan.operations += READS * 2;
+        self.clients[0] = super::clients::Slot::new(0, Kind::Trusted);
+        self.at(self.now, Event::Born { client: 0 });
+        Ok(())
+    }
+}

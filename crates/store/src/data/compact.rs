@@ -1,0 +1,241 @@
+//! Compaction: live records of mostly dead segments move to new ones, with their sequences, a bounded
+//! piece at a time. Index checkpoints then let go of the emptied segments.
+//!
+//! Only segments that the index checkpoint on disk covers whole are taken. So their tombstones can be
+//! left behind: whatever they bury lies below what is ever scanned again. A move cannot bring a removed
+//! record back either: the record was live when its batch began, so its tombstone is written after
+//! the checkpoint that is on disk, will be scanned with the copy, and is newer.
+//!
+//! Absent: a thread; the driver calls `compact_step`.
+
+use super::DataFiles;
+use super::central::Segment;
+use super::index::{Entry, Place};
+use super::locks::hold;
+use super::record::{RecordHeader, SEGMENT_HEADER_BYTES, record_bytes};
+use super::segments::Output;
+use super::verify::{Walked, walk};
+use crate::disk::{Disk, DiskFile};
+use proto::storeio::StoreError;
+
+/// Where compaction is.
+#[derive(Debug)]
+pub(super) struct Compactor<F> {
+    output: Option<Output<F>>,
+    /// Segment being emptied and how far it was read.
+    victim: Option<(u32, u64)>,
+}
+
+impl<F> Compactor<F> {
+    pub(super) const fn new() -> Self {
+        Self { output: None, victim: None }
+    }
+}
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    pub read_bytes: u64,
+    pub moved_bytes: u64,
+    /// Bytes of the segments that were deleted.
+    pub freed_bytes: u64,
+    /// Another step would find work.
+    pub more: bool,
+}
+
+/// Sums over all segments.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    bytes: u64,
+    live: u64,
+}
+
+/// Whether moving the segment's live records pays: under half live always, under three quarters while
+/// all segments together hold more than 1.3 times what lives in them.
+fn pays(segment: &Segment, totals: Totals) -> bool {
+    let wasteful = totals.bytes * 10 > totals.live * 13;
+    segment.sealed
+        && !segment.stuck
+        && (segment.live * 2 < segment.end || (wasteful && segment.live * 4 < segment.end * 3))
+}
+
+struct Moved {
+    from: Entry,
+    to: Place,
+}
+
+impl<D: Disk> DataFiles<D> {
+    /// Reads at most about `budget_bytes` of segments under compaction and moves what lives there.
+    ///
+    /// # Errors
+    /// `Io`, `Poisoned`.
+    pub fn compact_step(&self, budget_bytes: u64) -> Result<Compacted, StoreError> {
+        self.check_poison()?;
+        self.rotate_dead_active();
+        self.rotate_dead_output(&mut hold(&self.compactor));
+        let mut done = Compacted::default();
+        while done.read_bytes < budget_bytes {
+            let mut compactor = hold(&self.compactor);
+            match self.move_batch(&mut compactor, &mut done) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // Dead segments can still be let go of.
+                Err(StoreError::NoSpace) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        done.more = hold(&self.compactor).victim.is_some();
+        if self.checkpoint_pays(done.more) {
+            let before = self.stats().segment_bytes;
+            match self.checkpoint(&mut hold(&self.checkpointer)) {
+                Err(StoreError::NoSpace) => return Ok(done),
+                result => result?,
+            }
+            done.freed_bytes = before.saturating_sub(self.stats().segment_bytes);
+            done.more |= self.pick_victim().is_some();
+        }
+        Ok(done)
+    }
+
+    fn totals(&self) -> Totals {
+        hold(&self.central).segments.values().fold(Totals::default(), |sum, segment| Totals {
+            bytes: sum.bytes + segment.end,
+            live: sum.live + segment.live,
+        })
+    }
+
+    /// The covered segment with the smallest live part that pays.
+    fn pick_victim(&self) -> Option<u32> {
+        let totals = self.totals();
+        let central = hold(&self.central);
+        let candidates = central.segments.iter().filter(|(_, segment)| {
+            segment.live > 0 && segment.covered == segment.end && pays(segment, totals)
+        });
+        candidates.min_by_key(|(_, segment)| segment.live * 1024 / segment.end.max(1)).map(|(id, _)| *id)
+    }
+
+    /// Whether a checkpoint would free, or make ready for compaction, enough to be worth writing the
+    /// index. Segments are emptied several at a time while there are more.
+    fn checkpoint_pays(&self, moving: bool) -> bool {
+        let totals = self.totals();
+        let central = hold(&self.central);
+        let (mut dead, mut uncovered) = (0, 0);
+        for segment in central.segments.values().filter(|segment| pays(segment, totals)) {
+            if segment.live == 0 {
+                dead += segment.end;
+            } else if segment.covered < segment.end {
+                uncovered += segment.end - segment.live;
+            }
+        }
+        drop(central);
+        let gain = dead + uncovered;
+        let least = (self.index_bytes() / 2).max(self.limits.segment_bytes / 16);
+        gain >= if moving { (self.limits.segment_bytes * 4).max(least) } else { least }
+    }
+
+    /// Moves one write's worth of live records. `false`: there is nothing to move.
+    fn move_batch(
+        &self,
+        compactor: &mut Compactor<D::File>,
+        done: &mut Compacted,
+    ) -> Result<bool, StoreError> {
+        if compactor.victim.is_none() {
+            compactor.victim = self.pick_victim().map(|id| (id, SEGMENT_HEADER_BYTES));
+        }
+        let Some((victim, from)) = compactor.victim else { return Ok(false) };
+        let end = hold(&self.central).segments.get(&victim).map_or(0, |segment| segment.end);
+        let (Some(file), true) = (self.segment_file(victim)?, from < end) else {
+            self.finish_victim(compactor, victim);
+            return Ok(true);
+        };
+        let output = match compactor.output.take() {
+            Some(output) => compactor.output.insert(output),
+            None => compactor.output.insert(self.create_segment()?),
+        };
+        let (mut bytes, mut moved, mut full) = (Vec::new(), Vec::new(), false);
+        let room = self.limits.segment_bytes - output.end;
+        let stop = walk(&*file, victim, from, end, &mut |offset, walked| {
+            if bytes.len() as u64 >= self.limits.flush_bytes || offset - from >= 4 * self.limits.flush_bytes {
+                return false;
+            }
+            let Walked::Record { header, body, intact: true } = walked else { return true };
+            let Some(entry) = self.live_at(&header, victim, offset) else { return true };
+            if bytes.len() as u64 + record_bytes(header.len) > room {
+                full = output.end > SEGMENT_HEADER_BYTES || !bytes.is_empty();
+                return !full;
+            }
+            let at = output.end + bytes.len() as u64;
+            RecordHeader { segment: output.id, offset: at as u32, ..header }.encode(body, &mut bytes);
+            let to = Place { segment: output.id, offset: at as u32, len: header.len };
+            moved.push(Moved { from: entry, to });
+            true
+        })?;
+        done.read_bytes += (stop - from).max(1);
+        self.write_moved(output, &bytes, &moved)?;
+        done.moved_bytes += bytes.len() as u64;
+        compactor.victim = Some((victim, stop));
+        if full {
+            self.seal_output(compactor);
+        }
+        Ok(true)
+    }
+
+    /// The index entry that points to this very record.
+    fn live_at(&self, header: &RecordHeader, segment: u32, offset: u64) -> Option<Entry> {
+        let entry = hold(&self.central).index.get(header.file)?;
+        (entry.place.segment == segment && u64::from(entry.place.offset) == offset).then_some(entry)
+    }
+
+    fn write_moved(
+        &self,
+        output: &mut Output<D::File>,
+        bytes: &[u8],
+        moved: &[Moved],
+    ) -> Result<(), StoreError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match output.file.write_at(bytes, output.end) {
+            Ok(()) => {}
+            Err(StoreError::NoSpace) => return Err(StoreError::NoSpace),
+            Err(error) => return Err(self.poison(error)),
+        }
+        output.end += bytes.len() as u64;
+        let mut central = hold(&self.central);
+        if let Some(segment) = central.segments.get_mut(&output.id) {
+            segment.end = output.end;
+        }
+        for Moved { from, to } in moved {
+            // Changed or removed meanwhile: the copy is dead where it lies.
+            if central.index.get(from.file) == Some(*from) {
+                central.put_entry(Entry { place: *to, ..*from });
+            }
+        }
+        Ok(())
+    }
+
+    fn finish_victim(&self, compactor: &mut Compactor<D::File>, victim: u32) {
+        compactor.victim = None;
+        if let Some(segment) = hold(&self.central).segments.get_mut(&victim) {
+            // What is left could not be read.
+            segment.stuck = segment.live > 0;
+        }
+    }
+
+    /// Seals the output when most of it died again, so that it can be a victim itself.
+    fn rotate_dead_output(&self, compactor: &mut Compactor<D::File>) {
+        let Some(id) = compactor.output.as_ref().map(|output| output.id) else { return };
+        let segment = hold(&self.central).segments.get(&id).copied();
+        if segment.is_some_and(|s| s.end * 8 > self.limits.segment_bytes && s.live * 2 < s.end) {
+            self.seal_output(compactor);
+        }
+    }
+
+    fn seal_output(&self, compactor: &mut Compactor<D::File>) {
+        if let Some(output) = compactor.output.take()
+            && let Some(segment) = hold(&self.central).segments.get_mut(&output.id)
+        {
+            segment.sealed = true;
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Durability: one file, or everything.
+//!
+//! Absent: a sync of one small file. Its content goes to the caller, who journals it; the record
+//! reaches a segment, and the segment the disk, before a later `SyncAll` returns.
+
+use super::blocks::{
+    BLOCK_HEADER_BYTES, HEADER_USED, block_name, encode_copy, folder_name, folder_of, rewrite_order,
+};
+use super::central::{Block, Form};
+use super::handles::HandleKey;
+use super::locks::hold;
+use super::{DataFiles, damaged};
+use crate::disk::{Disk, DiskFile};
+use proto::FileId;
+use proto::storeio::{Cut, DataDone, StoreError};
+use std::sync::Arc;
+use stdx::mutant;
+
+impl<D: Disk> DataFiles<D> {
+    pub(super) fn sync_file(&self, file: FileId) -> Result<DataDone, StoreError> {
+        let _guard = self.locks.lock(file);
+        let form = {
+            let mut central = hold(&self.central);
+            if let Some((seqs, data)) = central.journal_buffer(file) {
+                drop(central);
+                let data = Arc::unwrap_or_clone(data);
+                return Ok(DataDone::Redo { truncate_seq: seqs.truncate, write_seq: seqs.write, data });
+            }
+            central.form(file)
+        };
+        match form {
+            Form::Absent | Form::Buffered => Ok(DataDone::Done),
+            Form::Large => self.sync_blocks(file).map(|()| DataDone::Done),
+            Form::Packed(entry) => {
+                let segment = hold(&self.central).segments.get(&entry.place.segment).copied();
+                if segment.is_some_and(|segment| u64::from(entry.place.offset) < segment.synced) {
+                    return Ok(DataDone::Done);
+                }
+                // Cheaper than syncing a whole segment, and just as durable.
+                let data = Arc::unwrap_or_clone(self.small_content(file, Cut::default())?);
+                let seqs = entry.seqs;
+                Ok(DataDone::Redo { truncate_seq: seqs.truncate, write_seq: seqs.write, data })
+            }
+        }
+    }
+
+    /// Makes a large file's blocks durable. The caller holds the file's lock.
+    fn sync_blocks(&self, file: FileId) -> Result<(), StoreError> {
+        let (blocks, folder_dirty) = {
+            let mut central = hold(&self.central);
+            central.dirty_large.remove(&file);
+            let Some(large) = central.large.get_mut(&file) else { return Ok(()) };
+            let folder_dirty = std::mem::take(&mut large.folder_dirty);
+            let dirty = large.blocks.iter_mut().filter(|(_, block)| block.dirty);
+            let dirty: Vec<(u64, Block)> = dirty
+                .map(|(number, block)| {
+                    block.dirty = false;
+                    (*number, *block)
+                })
+                .collect();
+            (dirty, folder_dirty)
+        };
+        for (number, block) in blocks {
+            self.sync_block(file, number, block).map_err(|error| self.poison(error))?;
+        }
+        if folder_dirty {
+            let folder = folder_name(folder_of(file));
+            self.disk.sync_folder(&folder).map_err(|error| self.poison(error))?;
+        }
+        Ok(())
+    }
+
+    fn sync_block(&self, file: FileId, number: u64, block: Block) -> Result<(), StoreError> {
+        let key = HandleKey::Block(file, number);
+        let name = block_name(file, number);
+        let cached = hold(&self.central).handles.get(key);
+        let open = match cached {
+            Some(open) => open,
+            // An error of a write-back since it was closed is reported to the next who opens it.
+            None => Arc::new(self.disk.open(&name)?.ok_or_else(|| damaged(&name, 0, "block is missing"))?),
+        };
+        if !mutant!("data_skip_block_sync") {
+            open.sync_data()?;
+        }
+        if let (true, Some(seq)) = (block.header_stale, block.seq) {
+            let mut header = [0; HEADER_USED];
+            open.read_at(&mut header, 0)?;
+            for offset in rewrite_order(&header, file, number) {
+                open.write_at(&encode_copy(file, number, seq), offset)?;
+                open.sync_data()?;
+            }
+            let mut central = hold(&self.central);
+            if let Some(block) = central.large.get_mut(&file).and_then(|large| large.blocks.get_mut(&number)) {
+                block.header_stale = false;
+            }
+        }
+        let blocks = hold(&self.central).large.get(&file).map_or(0, |large| large.blocks.len() as u64);
+        if blocks.saturating_mul(self.limits.block_bytes) > self.limits.data_cache_max_filesize {
+            open.drop_cache(0, BLOCK_HEADER_BYTES + self.limits.block_bytes);
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable that was written before the call.
+    pub(super) fn sync_all(&self) -> Result<(), StoreError> {
+        let mut checkpointer = hold(&self.checkpointer);
+        self.flush_all()?;
+        let large: Vec<FileId> = hold(&self.central).dirty_large.iter().copied().collect();
+        for file in large {
+            let _guard = self.locks.lock(file);
+            self.sync_blocks(file)?;
+        }
+        let folders = std::mem::take(&mut hold(&self.central).dirty_folders);
+        for folder in folders {
+            self.disk.sync_folder(&folder_name(folder)).map_err(|error| self.poison(error))?;
+        }
+        self.publish(&mut checkpointer)
+    }
+
+    /// Makes all segments durable up to what was written when they were looked at.
+    pub(super) fn sync_segments(&self) -> Result<(), StoreError> {
+        let (dirty, folder_dirty) = {
+            let mut central = hold(&self.central);
+            let dirty: Vec<(u32, u64)> = central
+                .segments
+                .iter()
+                .filter(|(_, segment)| segment.synced < segment.end)
+                .map(|(id, segment)| (*id, segment.end))
+                .collect();
+            (dirty, std::mem::take(&mut central.data_folder_dirty))
+        };
+        for (id, end) in dirty {
+            if !mutant!("data_skip_segment_sync") {
+                let name = super::record::segment_name(id);
+                let open = self.segment_file(id)?.ok_or_else(|| damaged(&name, 0, "segment is missing"));
+                open.and_then(|open| open.sync_data()).map_err(|error| self.poison(error))?;
+            }
+            if let Some(segment) = hold(&self.central).segments.get_mut(&id) {
+                segment.synced = segment.synced.max(end);
+            }
+        }
+        if folder_dirty {
+            self.disk.sync_folder("data").map_err(|error| self.poison(error))?;
+        }
+        Ok(())
+    }
+}

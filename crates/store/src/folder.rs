@@ -1,0 +1,496 @@
+//! A data folder: format, lock, record, incarnation, its parts on other devices, and the ballast.
+//!
+//! `pando.fs` is the file-system record, written whole by rename; without its `complete` flag the folder
+//! is half formatted. `pando.lock` is locked by the process that serves the folder. A part that lies
+//! elsewhere carries `pando.member` with the file system's id, so that an unmounted disk or a swapped
+//! one is refused.
+//!
+//! Absent: what the files of the parts hold; command-line texts beyond the error itself and its remedy.
+
+mod ballast;
+mod error;
+
+pub use ballast::{BALLAST_BYTES, Ballast};
+pub use error::FolderError;
+
+use crate::initial::initial_batches;
+use crate::meta::MetaStore;
+use crate::meta_lmdb::{LmdbMeta, LmdbOptions};
+use error::io_error;
+use proto::codec::DecodeError;
+use proto::fsrecord::{FORMAT, FsRecord, HASH_SIPHASH_1_3};
+use proto::ids::Incarnation;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use stdx::hash::HashSeed;
+use stdx::{Wall, crc32c};
+
+const RECORD: &str = "pando.fs";
+const LOCK: &str = "pando.lock";
+const INCARNATION: &str = "pando.incarnation";
+const MEMBER: &str = "pando.member";
+/// Where the server listens for attaching mounts.
+pub const SOCKET: &str = "pando.sock";
+const FOLDERS: [&str; 4] = ["meta", "journal", "data", "log"];
+/// Strangers named in an error.
+const SHOWN: usize = 2;
+const ENVIRONMENTS: u16 = 16;
+
+/// Choices of a format.
+#[derive(Clone, Debug)]
+pub struct FormatOptions {
+    pub name: String,
+    /// Folders on other devices; made if absent, refused unless empty.
+    pub meta_dir: Option<PathBuf>,
+    pub journal_dir: Option<PathBuf>,
+    pub data_dir: Option<PathBuf>,
+    pub small_file_bytes: u32,
+    pub environments: u16,
+    /// The time of creation of the first directories.
+    pub now: Wall,
+}
+
+impl FormatOptions {
+    /// The usual choices.
+    #[must_use]
+    pub fn new(now: Wall) -> Self {
+        Self {
+            name: "pandofs".into(),
+            meta_dir: None,
+            journal_dir: None,
+            data_dir: None,
+            small_file_bytes: 65_536,
+            environments: ENVIRONMENTS,
+            now,
+        }
+    }
+}
+
+/// What a folder is, as found without changing anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is not there or holds nothing: may be formatted.
+    Empty,
+    /// A format did not finish: may be formatted again.
+    Half(FsRecord),
+    Complete(FsRecord),
+}
+
+/// A folder that is open and locked by this process.
+#[derive(Debug)]
+pub struct Folder {
+    root: PathBuf,
+    record: FsRecord,
+    incarnation: Incarnation,
+    /// Held open: the lock goes with it.
+    _lock: File,
+}
+
+impl Folder {
+    /// Opens a formatted folder: locks it, checks its parts, and begins a new incarnation, durably.
+    ///
+    /// # Errors
+    /// Every `FolderError` but `Exists`.
+    pub fn open(dir: &Path) -> Result<Self, FolderError> {
+        // Nothing is written into a folder before it is known to be ours: it may be the mount point of
+        // a disk that is not mounted.
+        if !matches!(inspect(dir)?, Found::Complete(_)) {
+            return Err(Self::not_complete(dir, inspect(dir)?));
+        }
+        let lock = lock(dir)?;
+        let record = match inspect(dir)? {
+            Found::Complete(record) => record,
+            other => return Err(Self::not_complete(dir, other)),
+        };
+        let mut folder = Self { root: dir.into(), record, incarnation: Incarnation(0), _lock: lock };
+        for (part, place) in folder.parts_elsewhere() {
+            check_member(&folder.record, part, &place)?;
+        }
+        folder.incarnation = begin_incarnation(dir)?;
+        Ok(folder)
+    }
+
+    fn not_complete(dir: &Path, found: Found) -> FolderError {
+        match found {
+            Found::Half(_) => FolderError::HalfFormatted { dir: dir.into() },
+            Found::Empty | Found::Complete(_) => FolderError::Absent { dir: dir.into() },
+        }
+    }
+
+    /// The record.
+    #[must_use]
+    pub const fn record(&self) -> &FsRecord {
+        &self.record
+    }
+
+    /// This life of the file system's rank.
+    #[must_use]
+    pub const fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where attaching mounts find the server.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.root.join(SOCKET)
+    }
+
+    /// The folder of the LMDB environments.
+    #[must_use]
+    pub fn meta(&self) -> PathBuf {
+        meta_folder(&self.root, &self.record)
+    }
+
+    /// The root of the `Disk` that holds `journal/`.
+    #[must_use]
+    pub fn journal_root(&self) -> PathBuf {
+        part_root(&self.root, &self.record.journal_dir)
+    }
+
+    /// The root of the `Disk` that holds `data/`.
+    #[must_use]
+    pub fn data_root(&self) -> PathBuf {
+        part_root(&self.root, &self.record.data_dir)
+    }
+
+    /// Opens the metadata store.
+    ///
+    /// # Errors
+    /// `Store`.
+    pub fn open_meta(&self) -> Result<LmdbMeta, FolderError> {
+        let options = LmdbOptions { environments: self.record.environments, map_bytes: None, create: false };
+        Ok(LmdbMeta::open(&self.meta(), options)?)
+    }
+
+    /// The space kept for unlink and checkpoints, on the devices of metadata and journal.
+    #[must_use]
+    pub fn ballast(&self) -> Ballast {
+        let mut roots = vec![part_root(&self.root, &self.record.meta_dir), self.journal_root()];
+        roots.dedup();
+        Ballast::new(&roots)
+    }
+
+    fn parts_elsewhere(&self) -> Vec<(&'static str, PathBuf)> {
+        parts_elsewhere(&self.record)
+    }
+}
+
+/// Looks at a folder without changing it.
+///
+/// # Errors
+/// `Strangers`, `NewerFormat`, `Features`, `Damaged`, `Io`.
+pub fn inspect(dir: &Path) -> Result<Found, FolderError> {
+    let names = names(dir)?;
+    if names.iter().any(|name| name == RECORD) {
+        return read_record(dir);
+    }
+    refuse_strangers(dir, &names)?;
+    match names.iter().find(|name| matches!(name.as_str(), "meta" | "journal" | "data")) {
+        // Never taken for an empty folder: format would begin anew over somebody's files.
+        Some(part) => {
+            let what = format!("is missing, but {part} is there");
+            Err(FolderError::Damaged { path: dir.join(RECORD), what })
+        }
+        None => Ok(Found::Empty),
+    }
+}
+
+fn read_record(dir: &Path) -> Result<Found, FolderError> {
+    let path = dir.join(RECORD);
+    let bytes = fs::read(&path).map_err(|error| io_error(&path, error))?;
+    let record = match FsRecord::decode(&bytes) {
+        Ok(record) => record,
+        Err(DecodeError::TooNew { found, supported }) => {
+            return Err(FolderError::NewerFormat { dir: dir.into(), found, supported });
+        }
+        Err(error) => return Err(FolderError::Damaged { path, what: error.to_string() }),
+    };
+    if record.incompat != 0 || record.ro_compat != 0 {
+        let bits = record.incompat | record.ro_compat;
+        return Err(FolderError::Features { dir: dir.into(), bits });
+    }
+    Ok(if record.complete { Found::Complete(record) } else { Found::Half(record) })
+}
+
+/// Makes a file system in an empty folder (made if absent), or finishes a half-formatted one.
+///
+/// # Errors
+/// Every `FolderError` but `Absent` and `HalfFormatted`.
+pub fn format(dir: &Path, options: &FormatOptions) -> Result<FsRecord, FolderError> {
+    make(dir, options, None, |meta, record, _| {
+        Ok(meta.apply(&initial_batches(&record.hash_seed, options.now))?)
+    })
+}
+
+/// Makes a file system that goes on from a backed-up one: identity, name hash, epoch and sizes are
+/// those of `identity`, `options` says where its parts lie. `fill` writes the content into the empty
+/// metadata store and under the root of `data/`; until it has returned the folder counts as half
+/// formatted, and a retry begins anew.
+///
+/// # Errors
+/// As `format`, and those of `fill`.
+pub fn format_from<E: From<FolderError>>(
+    dir: &Path,
+    options: &FormatOptions,
+    identity: &FsRecord,
+    fill: impl FnOnce(&LmdbMeta, &Path) -> Result<(), E>,
+) -> Result<FsRecord, E> {
+    make(dir, options, Some(identity), |meta, _, data_root| {
+        let data = data_root.join("data");
+        match fs::remove_dir_all(&data) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(io_error(&data, error).into()),
+            _ => {}
+        }
+        fill(meta, data_root)
+    })
+}
+
+fn make<E: From<FolderError>>(
+    dir: &Path,
+    options: &FormatOptions,
+    identity: Option<&FsRecord>,
+    fill: impl FnOnce(&LmdbMeta, &FsRecord, &Path) -> Result<(), E>,
+) -> Result<FsRecord, E> {
+    refuse_existing(dir, inspect(dir)?)?;
+    fs::create_dir_all(dir).map_err(|error| io_error(dir, error))?;
+    let _lock = lock(dir)?;
+    let earlier = refuse_existing(dir, inspect(dir)?)?;
+    let mut record = new_record(options, earlier.map(|record| record.fsid))?;
+    if let Some(identity) = identity {
+        record = FsRecord {
+            meta_dir: record.meta_dir,
+            journal_dir: record.journal_dir,
+            data_dir: record.data_dir,
+            complete: false,
+            ..identity.clone()
+        };
+    }
+    let parts = parts_elsewhere(&record);
+    for (part, place) in &parts {
+        vet_part(&record, part, place)?;
+    }
+    // The id is durable before the parts carry it, so that a format that stops here can be finished.
+    write_whole(dir, RECORD, &record.encode())?;
+    for (_, place) in &parts {
+        fs::create_dir_all(place).map_err(|error| io_error(place, error))?;
+        write_whole(place, MEMBER, member_text(&record).as_bytes())?;
+    }
+    let meta = meta_folder(dir, &record);
+    clear_meta(&meta)?;
+    fs::create_dir_all(&meta).map_err(|error| io_error(&meta, error))?;
+    sync_dir(&part_root(dir, &record.meta_dir))?;
+    let lmdb = LmdbOptions { environments: record.environments, map_bytes: None, create: true };
+    let store = LmdbMeta::open(&meta, lmdb).map_err(FolderError::from)?;
+    fill(&store, &record, &part_root(dir, &record.data_dir))?;
+    drop(store);
+    write_incarnation(dir, Incarnation(0))?;
+    record.complete = true;
+    write_whole(dir, RECORD, &record.encode())?;
+    Ok(record)
+}
+
+/// The first eight hex digits of a file system's id, for people.
+#[must_use]
+pub fn short_id(record: &FsRecord) -> String {
+    hex(&record.fsid[..4])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn refuse_existing(dir: &Path, found: Found) -> Result<Option<FsRecord>, FolderError> {
+    match found {
+        Found::Empty => Ok(None),
+        Found::Half(record) => Ok(Some(record)),
+        Found::Complete(record) => {
+            let id = short_id(&record);
+            Err(FolderError::Exists { dir: dir.into(), name: record.name, id })
+        }
+    }
+}
+
+fn new_record(options: &FormatOptions, fsid: Option<[u8; 16]>) -> Result<FsRecord, FolderError> {
+    let text = |dir: &Option<PathBuf>| -> Result<String, FolderError> {
+        let Some(dir) = dir else { return Ok(String::new()) };
+        let full = std::path::absolute(dir).map_err(|error| io_error(dir, error))?;
+        full.into_os_string().into_string().map_err(|_| FolderError::NotText { dir: dir.clone() })
+    };
+    Ok(FsRecord {
+        format: FORMAT,
+        compat: 0,
+        ro_compat: 0,
+        incompat: 0,
+        // The same id as an unfinished format's, whose mark the parts elsewhere carry.
+        fsid: fsid.map_or_else(random, Ok)?,
+        name: options.name.clone(),
+        hash_function: HASH_SIPHASH_1_3,
+        hash_seed: HashSeed(random()?),
+        environments: options.environments.max(1),
+        small_file_bytes: options.small_file_bytes,
+        epoch: 0,
+        meta_dir: text(&options.meta_dir)?,
+        journal_dir: text(&options.journal_dir)?,
+        data_dir: text(&options.data_dir)?,
+        complete: false,
+    })
+}
+
+fn random() -> Result<[u8; 16], FolderError> {
+    let path = Path::new("/dev/urandom");
+    let mut bytes = [0; 16];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|error| io_error(path, error))?;
+    Ok(bytes)
+}
+
+/// Names in a folder, sorted; none when it is not there.
+fn names(dir: &Path) -> Result<Vec<String>, FolderError> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(io_error(dir, error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| io_error(dir, error))?;
+        names.push(entry.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn refuse_strangers(dir: &Path, names: &[String]) -> Result<(), FolderError> {
+    let ours = |name: &&String| !(name.starts_with("pando.") || FOLDERS.contains(&name.as_str()));
+    let strangers: Vec<&String> = names.iter().filter(ours).collect();
+    if strangers.is_empty() {
+        return Ok(());
+    }
+    let shown = strangers.iter().take(SHOWN).map(|name| (*name).clone()).collect();
+    let more = strangers.len().saturating_sub(SHOWN);
+    Err(FolderError::Strangers { dir: dir.into(), shown, more })
+}
+
+/// Locks the folder for this process, or says whose it is.
+fn lock(dir: &Path) -> Result<File, FolderError> {
+    let path = dir.join(LOCK);
+    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = opened.map_err(|error| io_error(&path, error))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut owner = String::new();
+            // Whoever holds it may be about to write its name; then it stays unnamed.
+            let _ = file.read_to_string(&mut owner);
+            let (pid, host) = owner.trim().split_once(' ').unwrap_or_default();
+            let (pid, host) = (pid.parse().unwrap_or(0), host.to_owned());
+            return Err(FolderError::InUse { dir: dir.into(), pid, host });
+        }
+        Err(TryLockError::Error(error)) => return Err(io_error(&path, error)),
+    }
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let owner = format!("{} {}\n", std::process::id(), host.trim());
+    let written = file.set_len(0).and_then(|()| file.write_all(owner.as_bytes()));
+    written.map_err(|error| io_error(&path, error))?;
+    Ok(file)
+}
+
+/// Raises the incarnation and makes it durable before anything is done in its name.
+fn begin_incarnation(dir: &Path) -> Result<Incarnation, FolderError> {
+    let path = dir.join(INCARNATION);
+    let bytes = fs::read(&path).map_err(|error| io_error(&path, error))?;
+    let number = bytes.first_chunk::<8>().copied().unwrap_or_default();
+    if bytes.len() != 12 || bytes[8..] != crc32c(&number).to_le_bytes() {
+        return Err(FolderError::Damaged { path, what: "checksum mismatch".into() });
+    }
+    let next = Incarnation(u64::from_le_bytes(number) + 1);
+    write_incarnation(dir, next)?;
+    Ok(next)
+}
+
+fn write_incarnation(dir: &Path, incarnation: Incarnation) -> Result<(), FolderError> {
+    let mut bytes = incarnation.0.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&crc32c(&bytes).to_le_bytes());
+    write_whole(dir, INCARNATION, &bytes)
+}
+
+/// Replaces a file so that a crash leaves the old content or the new.
+fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), FolderError> {
+    let (path, new) = (dir.join(name), dir.join(format!("{name}.new")));
+    let written = File::create(&new)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&new, &path));
+    written.map_err(|error| io_error(&path, error))?;
+    sync_dir(dir)
+}
+
+fn sync_dir(dir: &Path) -> Result<(), FolderError> {
+    crate::disk_real::sync_path(dir).map_err(|error| io_error(dir, error))
+}
+
+fn part_root(root: &Path, elsewhere: &str) -> PathBuf {
+    if elsewhere.is_empty() { root.into() } else { elsewhere.into() }
+}
+
+fn meta_folder(root: &Path, record: &FsRecord) -> PathBuf {
+    part_root(root, &record.meta_dir).join("meta")
+}
+
+fn parts_elsewhere(record: &FsRecord) -> Vec<(&'static str, PathBuf)> {
+    let parts = [("meta", &record.meta_dir), ("journal", &record.journal_dir), ("data", &record.data_dir)];
+    parts.into_iter().filter(|(_, dir)| !dir.is_empty()).map(|(part, dir)| (part, dir.into())).collect()
+}
+
+/// What `pando.member` says: one line for all parts of the file system in that folder.
+fn member_text(record: &FsRecord) -> String {
+    format!("PandoFS {}\n", hex(&record.fsid))
+}
+
+/// Whether a part may be made in this folder: it is empty or already marked as ours.
+fn vet_part(record: &FsRecord, part: &'static str, place: &Path) -> Result<(), FolderError> {
+    let names = names(place)?;
+    refuse_strangers(place, &names)?;
+    if names.iter().any(|name| name == MEMBER) {
+        return check_member(record, part, place);
+    }
+    match names.split_first() {
+        None => Ok(()),
+        Some((name, others)) => {
+            let shown = vec![name.clone()];
+            Err(FolderError::Strangers { dir: place.into(), shown, more: others.len() })
+        }
+    }
+}
+
+fn check_member(record: &FsRecord, part: &'static str, place: &Path) -> Result<(), FolderError> {
+    let path = place.join(MEMBER);
+    match fs::read_to_string(&path) {
+        Ok(text) if text == member_text(record) => Ok(()),
+        Ok(_) => Err(FolderError::OtherFileSystem { dir: place.into(), part }),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(FolderError::PartMissing { dir: place.into(), part })
+        }
+        Err(error) => Err(io_error(&path, error)),
+    }
+}
+
+/// Removes what an unfinished format left: environments that nobody can have used.
+fn clear_meta(meta: &Path) -> Result<(), FolderError> {
+    for name in names(meta)? {
+        if name.starts_with("env-") {
+            let path = meta.join(name);
+            fs::remove_file(&path).map_err(|error| io_error(&path, error))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! Why a folder cannot be used, with the facts, and what to do about it.
+//!
+//! Absent: the verb and its exit code, which belong to the command line.
+
+use proto::storeio::StoreError;
+use std::fmt::{self, Display, Formatter};
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Why a folder cannot be opened or formatted.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FolderError {
+    #[error("{} holds no file system and this mount may not create one", .dir.display())]
+    Absent { dir: PathBuf },
+    #[error("{}: files present that are not PandoFS's ({})", .dir.display(), Strangers(.shown, *.more))]
+    Strangers { dir: PathBuf, shown: Vec<String>, more: usize },
+    #[error("{} already holds file system {name} {id}", .dir.display())]
+    Exists { dir: PathBuf, name: String, id: String },
+    #[error("{} is half formatted: an earlier format did not finish", .dir.display())]
+    HalfFormatted { dir: PathBuf },
+    #[error("{} has format {found}; this version reads {}", .dir.display(), Formats(*.supported))]
+    NewerFormat { dir: PathBuf, found: u32, supported: u32 },
+    #[error("{} uses features that this version does not know ({bits:#x})", .dir.display())]
+    Features { dir: PathBuf, bits: u64 },
+    /// `pid` 0: the owner did not write who it is.
+    #[error("{} is in use by {}", .dir.display(), Owner(*.pid, .host))]
+    InUse { dir: PathBuf, pid: u32, host: String },
+    #[error("{} should hold this file system's {part} and does not", .dir.display())]
+    PartMissing { dir: PathBuf, part: &'static str },
+    #[error("{} belongs to another file system", .dir.display())]
+    OtherFileSystem { dir: PathBuf, part: &'static str },
+    #[error("{}: the name is not valid text", .dir.display())]
+    NotText { dir: PathBuf },
+    #[error("{}: {what}", .path.display())]
+    Damaged { path: PathBuf, what: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("{}: {source}", .path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+impl FolderError {
+    /// The step that helps, for the line `do: STEP`.
+    #[must_use]
+    pub fn remedy(&self) -> Option<String> {
+        Some(match self {
+            Self::Absent { dir } => format!("is the disk mounted? else `pando format {}`", dir.display()),
+            Self::Strangers { .. } => "choose an empty folder".into(),
+            Self::Exists { dir, .. } => {
+                format!("`pando mount {} MNT`, or choose another folder", dir.display())
+            }
+            Self::HalfFormatted { dir } => format!("`pando format {}` again", dir.display()),
+            Self::NewerFormat { .. } | Self::Features { .. } => "use a later version".into(),
+            Self::InUse { dir, .. } => format!("stop it, or mount unix:{}/pando.sock", dir.display()),
+            Self::PartMissing { .. } => "is the disk mounted?".into(),
+            Self::OtherFileSystem { .. } => "mount the disk that belongs there".into(),
+            Self::NotText { .. } => "choose a folder whose name is UTF-8".into(),
+            Self::Damaged { .. } | Self::Store(StoreError::Damaged { .. }) => {
+                "restore it from a backup, or `pando fsck DIR`".into()
+            }
+            Self::Store(_) | Self::Io { .. } => return None,
+        })
+    }
+}
+
+struct Strangers<'a>(&'a [String], usize);
+
+impl Display for Strangers<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))?;
+        if self.1 > 0 { write!(f, ", {} more", self.1) } else { Ok(()) }
+    }
+}
+
+struct Formats(u32);
+
+impl Display for Formats {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0 == 1 { f.write_str("1") } else { write!(f, "1 to {}", self.0) }
+    }
+}
+
+struct Owner<'a>(u32, &'a str);
+
+impl Display for Owner<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            f.write_str("another process")
+        } else {
+            write!(f, "pid {} (host {})", self.0, self.1)
+        }
+    }
+}
+
+pub(super) fn io_error(path: &Path, source: io::Error) -> FolderError {
+    FolderError::Io { path: path.into(), source }
+}

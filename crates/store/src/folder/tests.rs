@@ -1,0 +1,116 @@
+//! Format, open, refuse.
+
+use super::*;
+use proto::ids::{Ino, NameHash};
+use proto::storeio::{LoadRequest, Loaded};
+
+fn options() -> FormatOptions {
+    FormatOptions { environments: 2, ..FormatOptions::new(Wall(1)) }
+}
+
+#[test]
+fn a_new_folder_opens_with_ever_higher_incarnations() {
+    let place = tempfile::tempdir().expect("folder");
+    let dir = place.path().join("new/pando");
+    let record = format(&dir, &options()).expect("formatted");
+    for life in 1..4 {
+        let folder = Folder::open(&dir).expect("opened");
+        assert_eq!((folder.incarnation(), folder.record()), (Incarnation(life), &record));
+        let scan = LoadRequest::Scan { dir: Ino::SYSTEM, from: NameHash(0), entries_max: 10 };
+        let loaded = folder.open_meta().expect("meta").load(&[scan]).remove(0);
+        assert!(matches!(loaded, Ok(Loaded::Dentries { entries, .. }) if entries.len() == 3));
+    }
+    let error = format(&dir, &options()).expect_err("refused").to_string();
+    assert_eq!(error, format!("{} already holds file system pandofs {}", dir.display(), short_id(&record)));
+}
+
+#[test]
+fn an_empty_folder_is_not_made_a_file_system_by_opening_it() {
+    let place = tempfile::tempdir().expect("folder");
+    let error = Folder::open(place.path()).expect_err("refused");
+    let at = place.path().display();
+    assert_eq!(error.to_string(), format!("{at} holds no file system and this mount may not create one"));
+    assert_eq!(error.remedy(), Some(format!("is the disk mounted? else `pando format {at}`")));
+    assert_eq!(fs::read_dir(place.path()).expect("listed").count(), 0, "nothing was written");
+    assert!(matches!(Folder::open(&place.path().join("no")), Err(FolderError::Absent { .. })));
+}
+
+#[test]
+fn strangers_are_named() {
+    let place = tempfile::tempdir().expect("folder");
+    for name in ["x.db", "y", "lost+found", "z", "pando.toml"] {
+        fs::write(place.path().join(name), "").expect("written");
+    }
+    let error = format(place.path(), &options()).expect_err("refused").to_string();
+    let why = "files present that are not PandoFS's (lost+found, x.db, 2 more)";
+    assert_eq!(error, format!("{}: {why}", place.path().display()));
+}
+
+#[test]
+fn the_lock_names_its_owner() {
+    let place = tempfile::tempdir().expect("folder");
+    format(place.path(), &options()).expect("formatted");
+    let folder = Folder::open(place.path()).expect("opened");
+    let error = Folder::open(place.path()).expect_err("refused").to_string();
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a host");
+    let (at, pid) = (place.path().display(), std::process::id());
+    assert_eq!(error, format!("{at} is in use by pid {pid} (host {})", host.trim()));
+    drop(folder);
+    Folder::open(place.path()).expect("free again");
+}
+
+#[test]
+fn half_formatted_newer_and_damaged_records_are_told_apart() {
+    let place = tempfile::tempdir().expect("folder");
+    let (dir, at) = (place.path(), place.path().display());
+    let record = format(dir, &options()).expect("formatted");
+    let path = dir.join(RECORD);
+    fs::write(&path, FsRecord { format: 3, ..record.clone() }.encode()).expect("written");
+    let error = Folder::open(dir).expect_err("refused").to_string();
+    assert_eq!(error, format!("{at} has format 3; this version reads 1"));
+    fs::write(&path, FsRecord { incompat: 4, ..record.clone() }.encode()).expect("written");
+    assert!(matches!(Folder::open(dir), Err(FolderError::Features { bits: 4, .. })));
+    let mut bad = record.encode();
+    bad[40] ^= 1;
+    fs::write(&path, bad).expect("written");
+    assert!(matches!(Folder::open(dir), Err(FolderError::Damaged { .. })));
+    fs::remove_file(&path).expect("removed");
+    assert!(matches!(format(dir, &options()), Err(FolderError::Damaged { .. })), "never begun anew");
+    fs::write(&path, FsRecord { complete: false, ..record.clone() }.encode()).expect("written");
+    assert!(matches!(Folder::open(dir), Err(FolderError::HalfFormatted { .. })));
+    assert_eq!(format(dir, &options()).expect("finished").fsid, record.fsid);
+    Folder::open(dir).expect("opened");
+}
+
+#[test]
+fn parts_elsewhere_must_be_the_right_ones() {
+    let place = tempfile::tempdir().expect("folder");
+    let (a, b) = (place.path().join("a"), place.path().join("b"));
+    let elsewhere = |name: &str| Some(place.path().join(name));
+    let with = |journal: &str, meta: &str| FormatOptions {
+        journal_dir: elsewhere(journal),
+        meta_dir: elsewhere(meta),
+        ..options()
+    };
+    format(&a, &with("journal-a", "meta-a")).expect("formatted");
+    assert!(!a.join("meta").exists() && place.path().join("meta-a/meta/env-00.mdb").exists());
+    let refused = format(&b, &with("journal-a", "meta-b")).expect_err("taken");
+    assert!(matches!(refused, FolderError::OtherFileSystem { part: "journal", .. }));
+    let folder = Folder::open(&a).expect("opened");
+    assert_eq!(folder.journal_root(), place.path().join("journal-a"));
+    assert_eq!(folder.data_root(), a);
+    drop(folder);
+    fs::rename(place.path().join("journal-a"), place.path().join("away")).expect("unmounted");
+    let error = Folder::open(&a).expect_err("refused");
+    assert!(matches!(error, FolderError::PartMissing { part: "journal", .. }));
+}
+
+#[test]
+fn ballast_is_released_and_rebuilt() {
+    let place = tempfile::tempdir().expect("folder");
+    format(place.path(), &options()).expect("formatted");
+    let ballast = Folder::open(place.path()).expect("opened").ballast();
+    assert!(!ballast.is_held() && !ballast.release().expect("nothing there"));
+    assert!(ballast.rebuild().expect("rebuilt") && ballast.is_held());
+    assert!(ballast.release().expect("released") && !ballast.is_held());
+}

@@ -1,0 +1,114 @@
+# Sourced by every test here: a folder of its own, mounts that are always taken away, processes that are
+# ended by their number only, and the lines a run prints:
+#
+#   PASS name            FAIL name: reason            result: N passed, N failed (last line)
+#
+# Absent: tests.
+
+set -u
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$HERE/../scripts/env.sh"
+PANDO=${PANDO:-$CARGO_TARGET_DIR/release/pando}
+export NO_COLOR=1
+unset PANDO_CLUSTER
+
+# Spaces in the path on purpose: somebody's mount point has them.
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/pando test.XXXXXX") || exit 1
+passed=0 failed=0
+pids=() loops=()
+
+pass() { echo "PASS $1"; passed=$((passed + 1)); }
+fail() { echo "FAIL $1: ${2:-}"; failed=$((failed + 1)); }
+
+# check NAME COMMAND...: the command's success decides; what it printed is shown when it failed.
+check() {
+    local name=$1
+    shift
+    if "$@" >"$WORK/out" 2>&1; then pass "$name"; else
+        fail "$name" "exit $? of: $*"
+        tail -n 15 "$WORK/out" | sed 's/^/    /'
+    fi
+}
+
+# same NAME WANTED FOUND
+same() {
+    if [ "$2" = "$3" ]; then pass "$1"; else fail "$1" "wanted '$2', found '$3'"; fi
+}
+
+die() {
+    fail "${TEST:-setup}" "$1"
+    exit 1
+}
+
+finish() {
+    local path
+    trap - EXIT INT TERM
+    cd /
+    for pid in "${pids[@]}"; do kill -9 "$pid" 2>/dev/null; done
+    # Deepest first; whatever is ours below the folder, dead or alive.
+    while IFS= read -r path; do
+        "$PANDO" -q umount --force "$path" >/dev/null 2>&1 || umount -l "$path" 2>/dev/null
+    done < <(mounted_below | sort -r)
+    for path in "${loops[@]}"; do umount -l "$path" 2>/dev/null; done
+    if [ "$failed" = 0 ] && [ -z "${PANDO_KEEP:-}" ]; then
+        rm -rf --one-file-system "$WORK"
+    else
+        echo "kept: $WORK"
+        find "$WORK" -name pando.log -size +0 -exec tail -n 20 {} \; | sed 's/^/    log: /'
+    fi
+    echo "result: $passed passed, $failed failed"
+    [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+    exit
+}
+trap finish EXIT
+trap 'fail "${TEST:-run}" interrupted; exit 1' INT TERM
+
+# Mount points of ours below $WORK, as they are.
+mounted_below() {
+    local point type
+    while read -r _ _ _ _ point rest; do
+        type=${rest##* - }
+        printf -v point '%b' "${point//\\/\\0}"
+        [[ ${type%% *} == fuse.pando && $point == "$WORK"/* ]] && echo "$point"
+    done </proc/self/mountinfo
+}
+
+# What these tests cannot do without; they fail rather than pretend.
+require() {
+    [ "$(id -u)" = 0 ] || die "must run as root (mounts, loop devices, other users)"
+    [ -e /dev/fuse ] || die "/dev/fuse is missing: modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN"
+    [ -x "$PANDO" ] || die "$PANDO is missing: cargo build --release -p cli"
+    local program
+    for program in "$@"; do
+        command -v "$program" >/dev/null 2>&1 || [ -x "$TOOLS/bin/$program" ] ||
+            die "$program is missing: scripts/install-prerequisites.sh --tests"
+    done
+}
+
+# up DIR MNT [ARGS...]: mounts; SERVER is the process that serves.
+up() {
+    local dir=$1 mnt=$2 word
+    shift 2
+    word=$("$PANDO" mount --format json "$@" "$dir" "$mnt" 2>"$WORK/err") || die "mount: $(cat "$WORK/err")"
+    SERVER=$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' <<<"$word")
+    [ -n "$SERVER" ] || die "mount told no pid: $word"
+}
+
+down() { "$PANDO" umount "$1" >"$WORK/err" 2>&1 || die "umount: $(cat "$WORK/err")"; }
+
+# kill9 PID: only what `up` or a test started; waits until it is gone.
+kill9() {
+    kill -9 "$1" 2>/dev/null
+    while [ -d "/proc/$1" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; do
+        sleep 0.02
+    done
+}
+
+# clean DIR: fsck of a folder that nobody serves.
+clean() {
+    local code
+    "$PANDO" fsck "$1" >"$WORK/out" 2>&1
+    code=$?
+    [ "$code" = 0 ] || tail -n 10 "$WORK/out" | sed 's/^/    /'
+    return "$code"
+}

@@ -1,0 +1,52 @@
+# What is refused, word for word: dead daemons, busy folders, foreign folders, the mount helper, TCP.
+. "$(dirname "$0")/lib.sh"
+require
+TEST=refusals
+cd "$WORK" || exit 1
+
+up ./data ./mnt
+text=$("$PANDO" serve ./data 2>&1)
+same "a served folder exits 5" 5 $?
+same "and says by whom" "pando serve: ./data is in use by pid $SERVER (host $(hostname))
+  do: stop it, or mount unix:./data/pando.sock" "$text"
+
+kill9 "$SERVER"
+"$PANDO" mount --data ./other ./mnt >out 2>&1
+same "another mount on a dead one exits 5" 5 $?
+same "and says why" "pando mount: ./mnt: transport endpoint is not connected (its daemon died)
+  do: run the same mount again, or \`umount -l ./mnt\`" "$(cat out)"
+check "the same mount again works" "$PANDO" mount ./data ./mnt
+down ./mnt
+
+mkdir -p foreign/lost+found && touch foreign/x.db foreign/1 foreign/2 foreign/3
+text=$("$PANDO" format ./foreign 2>&1)
+same "a foreign folder exits 5" 5 $?
+same "what is in it is named" "pando format: ./foreign: files present that are not PandoFS's (1, 2, 3 more)
+  do: choose an empty folder" "$text"
+
+mkdir empty
+text=$("$PANDO" mount.fuse.pando ./empty ./mnt -o rw,_netdev 2>&1)
+same "the helper exits 32" 32 $?
+same "and creates nothing" "pando mount: ./empty holds no file system and this mount may not create one
+  do: is the disk mounted? else \`pando format ./empty\`" "$text"
+same "really nothing" "" "$(ls -A empty)"
+check "format" "$PANDO" format ./empty
+check "the helper mounts what is there" "$PANDO" mount.fuse.pando ./empty ./mnt -o rw,noatime
+down ./mnt
+ln -s "$PANDO" mount.fuse.pando
+check "by its own name, too" ./mount.fuse.pando ./empty ./mnt -n -o ro
+check "ro is read-only" bash -c '! touch mnt/x 2>/dev/null'
+down ./mnt
+"$PANDO" format ./empty >out 2>&1
+same "formatting twice exits 5" 5 $?
+
+text=$("$PANDO" serve ./empty --listen 0.0.0.0:7420 2>&1)
+same "TCP without TLS exits 4" 4 $?
+same "and says why" "pando serve: 0.0.0.0:7420: refusing to listen without TLS
+  do: \`--tls-cert\`/\`--tls-key\`, or \`--insecure\` on a trusted network (any TCP, loopback too)" "$text"
+
+text=$("$PANDO" umount ./mnt 2>&1)
+same "umount of nothing exits 5" 5 $?
+same "and says so" "pando umount: ./mnt: not a PandoFS mount" "$text"
+
+head -c 9 empty/pandofs >/dev/null 2>&1 || ls empty
