@@ -55,7 +55,10 @@ pub fn check(args: &[OsString]) -> Option<(String, Problem)> {
     for word in words.take_while(|word| *word != "--") {
         let name = word.split('=').next().unwrap_or(word);
         if options.contains(&name) {
-            return Some((verb.into(), not_yet(name)));
+            let problem = not_yet(name);
+            // fsck(8) has a code of its own for usage.
+            let code = if verb == "fsck" { 16 } else { problem.code };
+            return Some((verb.into(), Problem { code, ..problem }));
         }
     }
     None

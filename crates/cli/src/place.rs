@@ -134,7 +134,11 @@ pub fn explain(error: &FolderError) -> Problem {
         FolderError::Io { .. } | FolderError::Damaged { .. } | FolderError::Store(_) => Exit::Failed,
         _ => Exit::State,
     };
-    let problem = Problem::new(exit, chain(error));
+    let what = match error {
+        FolderError::Absent { dir } => format!("{} holds no file system", dir.display()),
+        other => chain(other),
+    };
+    let problem = Problem::new(exit, what);
     match error.remedy() {
         Some(step) => problem.do_this(step),
         None => problem,

@@ -42,9 +42,10 @@ fn pando(args: &str, folder: &Path) -> String {
 
 /// File systems get random ids: eight digits behind the name read `ID`.
 fn without_id(text: &str) -> String {
-    let words = text.split_inclusive([' ', '\n']);
+    let words = text.split_inclusive([' ', '\n', '"']);
     let is_id = |word: &str| word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-    words.map(|word| if is_id(word.trim_end()) { word.replace(word.trim_end(), "ID") } else { word.into() }).collect()
+    let bare = |word: &str| word.trim_end_matches([' ', '\n', '"']).to_string();
+    words.map(|word| if is_id(&bare(word)) { word.replace(&bare(word), "ID") } else { word.into() }).collect()
 }
 
 /// `\n` and `\xNN` in a line of a transcript.

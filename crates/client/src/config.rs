@@ -49,6 +49,13 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// The span in force: always wide enough that lock waits alone cannot fill it, else renewing one
+    /// would make room for nothing but the next renewal.
+    pub(crate) const fn tid_span(&self) -> u64 {
+        let least = 2 * (self.in_flight_max as u64 + self.lock_waits_max as u64);
+        if self.tid_span_max > least { self.tid_span_max } else { least }
+    }
+
     /// Small enough that every bound is met in every test.
     #[must_use]
     pub const fn tiny() -> Self {
@@ -56,7 +63,7 @@ impl Limits {
             in_flight_max: 2,
             lock_waits_max: 2,
             queued_max: 8,
-            tid_span_max: 6,
+            tid_span_max: 8,
             open_inodes_max: 4,
             locks_max: 8,
         }

@@ -151,6 +151,13 @@ impl Client {
         self.held.opens(ino)
     }
 
+    /// Whether the client has use for its connection. After a refusal it has not: the driver closes it
+    /// and, unless the client is over, connects again.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        self.link != Link::Down
+    }
+
     /// Requests at the rank without an answer, oldest first.
     pub fn waiting(&self) -> impl Iterator<Item = Waiting> + '_ {
         self.window.waiting()
@@ -223,7 +230,9 @@ impl Client {
         match (message, self.link) {
             (ServerMsg::Welcome { .. }, Link::Down | Link::Up) | (_, Link::Down) => {}
             (message @ ServerMsg::Welcome { .. }, Link::Greeting) => self.on_welcome(now, message, out),
-            (ServerMsg::Refused { reason, .. }, _) => self.end(reason, out),
+            (ServerMsg::Refused { errno, reason }, _) => {
+                self.on_refused(now, Errno(errno as i32), reason, out);
+            }
             (ServerMsg::Reply { tid, outcome }, Link::Up) => self.on_reply(tid, outcome, out),
             (ServerMsg::Share, Link::Up) => self.on_share(now, out),
             (ServerMsg::Sole, Link::Up) => self.on_sole(out),
@@ -234,6 +243,10 @@ impl Client {
     }
 
     fn on_reply(&mut self, tid: Tid, outcome: Outcome, out: &mut Out) {
+        if outcome == Err(Errno::ESHUTDOWN) && self.config.retry && self.life == Life::Serving {
+            // The rank stops and did not execute it. It stays, and is sent again to the rank's next life.
+            return;
+        }
         // Unknown: answered before a reconnect, and answered again because the retry crossed it.
         let Some(pending) = self.window.remove(tid) else { return };
         let renew = pending.renewing && !pending.cancelled && outcome == Err(Errno::EINTR);
@@ -256,7 +269,7 @@ impl Client {
         if self.link != Link::Up {
             return;
         }
-        while self.window.span() < self.config.limits.tid_span_max {
+        while self.window.span() < self.config.limits.tid_span() {
             let credit = self.window.credited() < self.config.limits.in_flight_max;
             let next = match self.lane.pop_front() {
                 Some(queued) => Some(queued),

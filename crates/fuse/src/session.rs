@@ -15,7 +15,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::transport::device::Device;
 use crate::transport::uring::parameter::Enabled;
-use crate::transport::uring::{Rings, Shape};
+use crate::transport::uring::{Decline, Rings, Shape};
 use crate::transport::{Core, Presence, Transport, classic};
 
 /// Answers the requests of a mount. Called on transport threads, several at once: a call that waits keeps
@@ -153,18 +153,21 @@ fn open_connection<H: Handler>(
     device: &Arc<Device>,
     handler: Arc<H>,
 ) -> Result<Opened, MountError> {
-    let (negotiated, unique) = init::receive(device, config)?;
+    let (mut negotiated, unique) = init::receive(device, config)?;
+    let uring_offered = negotiated.flags.contains(InitFlags::OVER_IO_URING);
+    let decline = uring_offered.then(|| Decline::prepare(device).ok()).flatten();
+    if decline.is_none() {
+        negotiated.flags = negotiated.flags.without(InitFlags::OVER_IO_URING);
+    }
     handler.init(&negotiated, &Notifier::new(Arc::clone(device)));
     let core = Arc::new(Core::new(handler, negotiated.dialect()));
     // Held while starting, so that an early end does not look like the last one.
     let starting: Presence = core.enter();
     init::answer(device, unique, &negotiated);
-    let rings = if negotiated.flags.contains(InitFlags::OVER_IO_URING) {
-        let payload_bytes = init::payload_bytes(config);
-        let shape = Shape { depth: config.ring_depth, payload_bytes };
-        Rings::start(&core, device, shape)
-    } else {
-        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    let shape = Shape { depth: config.ring_depth, payload_bytes: init::payload_bytes(config) };
+    let rings = match &decline {
+        Some(_) => Rings::start(&core, device, shape),
+        None => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
     };
     let (transport, readers, on_end, mut threads) = match rings {
         Ok(rings) => {
@@ -173,6 +176,9 @@ fn open_connection<H: Handler>(
         }
         Err(error) if config.transport == Transport::Uring => return Err(MountError::NoUring(error)),
         Err(_) => {
+            if let Some(decline) = decline {
+                decline.decline().map_err(|source| MountError::system("decline io_uring", source))?;
+            }
             let on_end: Arc<dyn Fn() + Send + Sync> = Arc::new(|| ());
             (Transport::Classic, reader_count(config.readers), on_end, Vec::new())
         }

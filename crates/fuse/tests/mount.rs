@@ -60,7 +60,16 @@ fn mount_null(place: &Place, config: &Config, options: NullOptions) -> Session {
 }
 
 fn finish(session: &Session) {
-    session.unmount(Unmount::Plain).expect("unmount");
+    // Busy while a child that another test forks has our files, which it drops at exec.
+    let mut outcome = session.unmount(Unmount::Plain);
+    for _ in 0..100_000 {
+        if !matches!(outcome, Err(UnmountError::Busy)) {
+            break;
+        }
+        thread::yield_now();
+        outcome = session.unmount(Unmount::Plain);
+    }
+    outcome.expect("unmount");
     session.wait().expect("all threads end without an error");
 }
 
@@ -425,6 +434,21 @@ fn waiting_locks_leave_room_for_the_unlock() {
     });
     drop(holder);
     finish(&session);
+}
+
+#[test]
+fn rings_that_cannot_be_made_fall_back() {
+    let place = Place::new();
+    // More completions than the kernel allows a ring.
+    let impossible = Config { ring_depth: u16::MAX, ..config(Transport::Auto) };
+    let session = mount_null(&place, &impossible, NullOptions::default());
+    assert_eq!(session.transport(), Transport::Classic);
+    fs::write(place.0.join("a"), b"x").expect("served");
+    finish(&session);
+    let demanded = Config { transport: Transport::Uring, ..impossible };
+    let handler = Arc::new(Null::new(NullOptions::default()).expect("a null responder"));
+    assert!(matches!(mount(&place.0, &demanded, handler), Err(MountError::NoUring(_))));
+    assert!(fs::read_dir(&place.0).expect("not mounted").next().is_none());
 }
 
 #[test]

@@ -16,7 +16,7 @@ pub(crate) enum Waiting {
     Reply { session: SessionId, tid: Tid, outcome: Outcome },
     Message { conn: ConnId, message: ServerMsg },
     /// The rank's own data operation, counted until it is done.
-    Data { op: DataOp, cut: Option<Ino> },
+    Data { op: DataOp, tag: u64 },
     /// A checkpoint's store batches.
     Batches { tag: u64, batches: Vec<StoreBatch> },
     /// Inode numbers below this are reserved.

@@ -1,6 +1,34 @@
-//! Room `mds`: the rank machine.
+//! Room `mds`: the rank machine. Requests of clients become transactions in a journal and records in a
+//! cache; what is dirty reaches the store by checkpoints; what others see is durable first.
+//!
+//! Reading order: `input`, `output`, `rank` (one step), `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
+//! `journal`, `hold`, `load`, `session`, `sole`, `checkpoint`, `replay`, `orphans`, `files`, `locks`.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
 
+mod acl;
+mod apply;
+mod cache;
+mod checkpoint;
+pub mod config;
+mod files;
+mod hold;
 pub mod input;
+mod journal;
+mod load;
+mod locks;
+mod op;
+mod ops;
+mod orphans;
 pub mod output;
+mod perm;
+mod rank;
+mod replay;
+mod session;
+mod sole;
+pub mod status;
+mod txn;
+mod view;
+
+pub use config::{Prefetch, RankConfig, State};
+pub use rank::Rank;

@@ -225,7 +225,7 @@ impl Locks {
             file.waiting.retain(|w| w.owner.0 != session);
             self.grant(ino);
         }
-        self.blocked.retain(|((owner, _), _), _| owner.0 != session);
+        self.blocked.retain(|(owner, _), _| owner.0 != session);
         dropped
     }
 

@@ -403,13 +403,19 @@ impl Rank {
         }
         self.sessions.next_expiry = next;
         for id in dead {
-            let conn = self.sessions.map.get(&id).and_then(|s| s.conn);
-            let text = format!("session {} evicted: its lease ran out", id.0);
-            out.push(Output::Note { level: Level::Warn, text });
-            self.end_session(now, id, out);
-            if let Some(conn) = conn {
-                self.refuse(conn, Errno::ESTALE, "evicted: the lease was not renewed", out);
-            }
+            self.evict_session(now, id, "its lease ran out", out);
+        }
+    }
+
+    /// Ends a session that did not ask for it.
+    pub(crate) fn evict_session(&mut self, now: Now, id: SessionId, why: &str, out: &mut Outbox<Output>) {
+        let Some(session) = self.sessions.map.get(&id) else { return };
+        let conn = session.conn;
+        let text = format!("session {} evicted: {why}", id.0);
+        out.push(Output::Note { level: Level::Warn, text });
+        self.end_session(now, id, out);
+        if let Some(conn) = conn {
+            self.refuse(conn, Errno::ESTALE, &format!("evicted: {why}"), out);
         }
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct View {
     pub backptrs_old: Backptrs,
     /// The store or the data store said that it is full.
     pub full: bool,
+    /// The driver says that the disk is full.
+    pub disk_full: bool,
     /// Former sessions may still come back with their opens.
     pub reconnecting: bool,
     pub now: Now,
@@ -256,7 +258,7 @@ impl View {
 
     /// Refuses what needs new space while the store is full.
     pub(crate) const fn space(&self) -> Result<(), Errno> {
-        if self.full { Err(Errno::ENOSPC) } else { Ok(()) }
+        if self.full || self.disk_full { Err(Errno::ENOSPC) } else { Ok(()) }
     }
 
     /// Whether the session has the file open.

@@ -8,7 +8,9 @@ use crate::mount::Done;
 use client::{Client, Input, Output};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Outcome;
+use runtime::port::Port;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use stdx::{Machine, Mono, Now};
 
 /// Everything behind the mutex.
@@ -44,6 +46,8 @@ pub(crate) enum Phase {
 pub(crate) struct Turn {
     pub(crate) done: Vec<(Done, Outcome)>,
     pub(crate) dispatch: Option<Dispatch>,
+    /// A connection nobody uses any more.
+    pub(crate) close: Option<Arc<dyn Port>>,
     /// Some waiter may go on.
     pub(crate) phase_changed: bool,
     pub(crate) ttl: Option<u64>,
@@ -126,14 +130,26 @@ impl Core {
     /// Ends a turn: decides what leaves on the link and whom to wake.
     pub(crate) fn settle(&mut self, turn: &mut Turn) {
         let messages = std::mem::take(&mut self.messages);
+        if !self.client.is_linked()
+            && let Some(link) = self.link.take()
+        {
+            self.broken = self.broken.max(link.generation);
+            turn.close = Some(Arc::clone(link.port()));
+            turn.wake_link = true;
+        }
         // Without a link they are void: the machine repeats them after the next Hello.
         turn.dispatch = self.link.as_mut().and_then(|link| link.plan(messages));
         let early = self.client.deadline().is_some_and(|at| at < self.timer_wakes);
         turn.wake_timer |= early || !self.ttl_changes.is_empty();
     }
 
+    /// Whether no session will ever be again.
+    pub(crate) const fn is_ended(&self) -> bool {
+        matches!(self.phase, Phase::Refused(_) | Phase::Closed)
+    }
+
     /// Whether connecting (again) makes sense.
     pub(crate) fn wants_link(&self) -> bool {
-        !self.stop && self.link.is_none() && matches!(self.phase, Phase::Opening | Phase::Ready)
+        !self.stop && self.link.is_none() && !self.is_ended()
     }
 }

@@ -111,6 +111,12 @@ impl Fake {
         (state.locks.len(), state.waits.len())
     }
 
+    /// Sessions open.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        lock(&self.state).sessions.len()
+    }
+
     /// From now on requests are received but not executed.
     pub fn hold(&self) {
         lock(&self.state).held.get_or_insert_default();
@@ -294,6 +300,10 @@ impl State {
 
     fn hello(&mut self, conn: u64, former: SessionId) -> Posts {
         let resumed = self.sessions.contains_key(&former);
+        if former != SessionId(0) && !resumed {
+            let (errno, reason) = (Errno::ESTALE.0 as u32, "the session was evicted".to_owned());
+            return vec![(conn, ServerMsg::Refused { errno, reason })];
+        }
         self.next += 1;
         let session = if resumed { former } else { SessionId(self.next) };
         self.sessions.entry(session).or_default();

@@ -64,6 +64,11 @@ impl Link {
         }
     }
 
+    /// Whether everything has left.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.sending == 0 && !self.in_order && self.backlog.is_empty()
+    }
+
     pub(crate) fn port(&self) -> &Arc<dyn Port> {
         &self.port
     }

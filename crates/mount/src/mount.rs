@@ -242,6 +242,9 @@ impl Shared {
             if turn.phase_changed {
                 self.phase.notify_all();
             }
+            if let Some(port) = turn.close.take() {
+                port.close();
+            }
             for (done, outcome) in turn.done.drain(..) {
                 done(outcome);
             }
@@ -260,6 +263,8 @@ impl Shared {
                 core.lost(now, dispatch.generation, &mut turn);
             }
             core.settle(&mut turn);
+            // Whoever closes waits for the goodbye to have left.
+            turn.phase_changed |= core.is_ended();
             if let Some(ttl_ns) = turn.ttl.take() {
                 self.ttl_ns.store(ttl_ns, Ordering::SeqCst);
             }
@@ -313,7 +318,7 @@ impl Shared {
     fn wait_closed(self: &Arc<Self>) {
         let until = Instant::now() + self.settings.close_timeout;
         let mut core = self.core();
-        while matches!(core.phase, Phase::Opening | Phase::Ready) {
+        while !(core.is_ended() && core.link.as_ref().is_none_or(Link::is_idle)) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;

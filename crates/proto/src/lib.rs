@@ -19,6 +19,7 @@ pub mod name;
 pub mod reply;
 pub mod request;
 pub mod storeio;
+pub mod system;
 
 pub use attr::{Attr, Cred, FileKind, SetAttr};
 pub use codec::{DecodeError, Reader, Writer};

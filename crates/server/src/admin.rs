@@ -9,6 +9,7 @@ use crate::backup;
 use crate::driver::{Driver, Life};
 use crate::server::Server;
 use mds::input::Input;
+use proto::SessionId;
 use proto::storeio::{DataDone, DataOp};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Exit codes of the command line.
 const USAGE: u8 = 2;
 const REFUSED: u8 = 4;
-const BUSY: u8 = 5;
+const STATE: u8 = 5;
 
 pub(crate) fn refusal(code: u8, error: &str) -> Value {
     json!({ "schema": 1, "ok": false, "code": code, "error": error })
@@ -54,15 +55,31 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
             driver.feed([Input::DropCache]);
             done(json!({ "started": true }))
         }
+        "client evict" => evict(driver, command),
         "backup create" => match command.get("path").and_then(Value::as_str) {
             None => refusal(USAGE, "no `path`"),
             Some(path) => match backup::start(server, PathBuf::from(path)) {
                 Ok(()) => done(json!({ "started": true })),
-                Err(e) => refusal(BUSY, &e.to_string()),
+                Err(e) => refusal(STATE, &e.to_string()),
             },
         },
         _ => report(driver, command),
     }
+}
+
+fn evict(driver: &Driver, command: &Value) -> Value {
+    let Some(id) = command.get("id").and_then(Value::as_u64) else {
+        return refusal(USAGE, "no `id`");
+    };
+    let clients = driver.with_rank(|rank| rank.report(&json!({ "cmd": "client ls" })));
+    let known = clients.is_some_and(|clients| {
+        clients["clients"].as_array().is_some_and(|all| all.iter().any(|client| client["id"] == id))
+    });
+    if !known {
+        return refusal(STATE, &format!("no client {id}"));
+    }
+    driver.feed([Input::Evict { session: SessionId(id) }]);
+    done(json!({ "evicted": id }))
 }
 
 /// A question about the rank's own state.

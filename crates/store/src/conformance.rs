@@ -281,6 +281,7 @@ fn check_disk<D: Disk>(disk: &D) {
     let mut byte = [0];
     assert_eq!((file.read_at(&mut byte, 0), byte), (Ok(1), *b"!"), "and so does a removed one");
     assert!(disk.list("a").expect("listed").is_empty());
+    disk.sync_disk().expect("synced, or no such call");
     assert!(disk.space().expect("space").available > 0);
     check_lengths(disk);
 }

@@ -102,6 +102,15 @@ pub trait Disk: Send + Sync + 'static {
     /// `Io`.
     fn sync_folder(&self, folder: &str) -> Result<(), StoreError>;
 
+    /// Makes everything durable that was ever written to the disk, by earlier processes too: syncfs.
+    /// `false`: the disk has no such call and the caller must sync file by file.
+    ///
+    /// # Errors
+    /// `Io`.
+    fn sync_disk(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
     /// Space of the device.
     ///
     /// # Errors

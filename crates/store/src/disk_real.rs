@@ -127,6 +127,15 @@ impl Disk for RealDisk {
         Ok(())
     }
 
+    fn sync_disk(&self) -> Result<bool, StoreError> {
+        let root = File::open(&self.root).map_err(|error| failed("", &error))?;
+        // SAFETY: the descriptor is open as long as `root`; no memory is passed.
+        if unsafe { libc::syncfs(root.as_raw_fd()) } != 0 {
+            return Err(failed("", &io::Error::last_os_error()));
+        }
+        Ok(true)
+    }
+
     fn space(&self) -> Result<Space, StoreError> {
         space_of(&self.root).map_err(|error| failed("", &error))
     }

@@ -61,12 +61,10 @@ fn is_of(mount: &mounts::Mounted, dir: &Path) -> bool {
 }
 
 fn mount_again(args: &Demo, quiet: &Output) -> Result<(), Problem> {
-    let places = vec![mounts::shown(&args.dir), mounts::shown(&args.mountpoint)];
-    // A name without a slash would be read as a host.
-    let data = Some(places[0].clone());
     let mount = Mount {
-        places: vec![places[1].clone()],
-        data,
+        places: vec![mounts::shown(&args.mountpoint)],
+        // Not as SOURCE: a name without a slash could be read as a host.
+        data: Some(mounts::shown(&args.dir)),
         foreground: false,
         options: Vec::new(),
         timeout: 60,

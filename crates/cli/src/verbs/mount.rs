@@ -11,6 +11,7 @@ use crate::{admin, conf, daemon, mounts};
 use fuse::adapter::Options;
 use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -107,10 +108,17 @@ fn prepare(plan: &Plan, out: &Output) -> Result<(), Problem> {
         fuse::unmount(&mount.path, fuse::Unmount::Lazy).map_err(|_| dead(&plan.mountpoint))?;
         out.say(&format!("{place}: replaced the mount of a daemon that died"));
     }
-    if !plan.mountpoint.exists() {
-        std::fs::create_dir_all(&plan.mountpoint).map_err(|error| Problem::io(place, &error))?;
+    match std::fs::metadata(&plan.mountpoint) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(Problem::failed(place, "not a directory")),
+        Err(error) if error.kind() == ErrorKind::NotFound && plan.may_create => {
+            std::fs::create_dir_all(&plan.mountpoint).map_err(|error| Problem::io(place, &error))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(Problem::io(&place, &error).do_this(format!("`mkdir {place}`")))
+        }
+        Err(error) => Err(Problem::io(place, &error)),
     }
-    Ok(())
 }
 
 /// The golden text for the mount of a dead daemon.

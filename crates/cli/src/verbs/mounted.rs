@@ -4,7 +4,7 @@
 //! Absent: the person's side (`mount.rs`).
 
 use crate::output::Output;
-use crate::problem::{Exit, Problem, Verdict, chain};
+use crate::problem::{Exit, Problem, Verdict, chain, plain};
 use crate::source::Source;
 use crate::verbs::mount::{self, Plan};
 use crate::{daemon, mounts, place};
@@ -13,7 +13,7 @@ use fuse::Unmount;
 use fuse::adapter::Adapter;
 use proto::message::ClientInfo;
 use runtime::log::{Log, LogOptions};
-use runtime::port::Connector;
+use runtime::port::{Connector, PortError};
 use runtime::process::{self, Endings};
 use runtime::{Addr, Config, SocketConnector};
 use serde_json::{Value, json};
@@ -124,7 +124,12 @@ type Connected = (Arc<dyn Connector>, Option<place::Served>, Arc<Log>);
 fn connect(plan: &Plan, config: &Config) -> Result<Connected, Problem> {
     let addr = match &plan.source {
         Source::Folder(dir) => {
-            let served = place::serve(dir, config, plan.may_create, &[], false)?;
+            let served = place::serve(dir, config, plan.may_create, &[], false).map_err(|mut problem| {
+                if problem.what.ends_with("holds no file system") {
+                    problem.what.push_str(" and this mount may not create one");
+                }
+                problem
+            })?;
             let log = Arc::clone(&served.log);
             return Ok((served.server.embedded(), Some(served), log));
         }
@@ -148,11 +153,16 @@ fn first_that_answers(hosts: &[(String, u16)]) -> Addr {
 }
 
 fn explain_mount(plan: &Plan, error: &MountError) -> Problem {
-    let exit = match error {
-        MountError::Unreachable { .. } | MountError::TimedOut { .. } => Exit::Unreachable,
-        _ => Exit::Failed,
-    };
-    Problem::new(exit, format!("{}: {}", plan.named, chain(error)))
+    match error {
+        MountError::Unreachable { source: PortError::Unreachable { source, .. }, .. } => {
+            Problem::new(Exit::Unreachable, format!("{}: {}", plan.named, plain(source)))
+        }
+        MountError::Unreachable { .. } | MountError::TimedOut { .. } => {
+            Problem::new(Exit::Unreachable, chain(error))
+        }
+        MountError::Refused { .. } => Problem::new(Exit::Refused, chain(error)),
+        other => Problem::failed(&plan.named, chain(other)),
+    }
 }
 
 /// INTERFACE's texts for what the kernel refuses.

@@ -44,6 +44,23 @@ impl Client {
         }
     }
 
+    /// A rank that stops or is not ready yet is asked again over the next connection; a session that was
+    /// evicted is replaced if that was asked for; anything else is the end.
+    pub(super) fn on_refused(&mut self, now: Mono, errno: Errno, reason: String, out: &mut Out) {
+        if self.session == SessionId(0) || !self.config.retry {
+            return self.end(reason, out);
+        }
+        match errno {
+            Errno::ESHUTDOWN => self.on_disconnected(now, out),
+            Errno::ESTALE if self.config.recover_clean => {
+                self.start_over(out);
+                self.session = SessionId(0);
+                self.on_disconnected(now, out);
+            }
+            _ => self.end(reason, out),
+        }
+    }
+
     pub(super) fn on_welcome(&mut self, now: Mono, message: ServerMsg, out: &mut Out) {
         let ServerMsg::Welcome { protocol, session, fsid, resumed, lease_ms, sole, root, .. } = message
         else {

@@ -10,7 +10,12 @@ use crate::reply::Reply;
 use crate::request::Operation;
 
 impl Shared {
-    pub(super) fn attribute_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
+    pub(super) fn attribute_operation(
+        self: &Arc<Self>,
+        about: About,
+        operation: &Operation<'_>,
+        reply: Reply,
+    ) {
         let About { cred, nodeid, node } = about;
         let epoch = self.epoch();
         match operation {

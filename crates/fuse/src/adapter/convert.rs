@@ -42,7 +42,8 @@ pub(super) fn attr(attr: &Attr) -> abi::Attr {
 pub(super) fn statx(attr: &Attr) -> abi::StatxAttr {
     let time = |at: Wall| SxTime { tv_sec: at.seconds(), tv_nsec: at.nanos(), reserved: 0 };
     // Linux's new_encode_dev: 8 low minor bits, 12 major bits, the rest of the minor.
-    let (rdev_major, rdev_minor) = ((attr.rdev >> 8) & 0xfff, (attr.rdev & 0xff) | ((attr.rdev >> 12) & 0xfff00));
+    let (rdev_major, rdev_minor) =
+        ((attr.rdev >> 8) & 0xfff, (attr.rdev & 0xff) | ((attr.rdev >> 12) & 0xfff00));
     abi::StatxAttr {
         mask: libc::STATX_BASIC_STATS | libc::STATX_BTIME,
         blksize: BLOCK,

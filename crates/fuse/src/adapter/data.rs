@@ -41,7 +41,9 @@ impl Shared {
             Operation::Read(read) => self.read(about, read, reply),
             Operation::Write(write) => self.write(about, &write, reply),
             Operation::Release(release) => self.release(about, release, reply),
-            Operation::FSync { data_only, .. } => self.done(about.cred, Ask::Fsync { node, data_only }, reply),
+            Operation::FSync { data_only, .. } => {
+                self.done(about.cred, Ask::Fsync { node, data_only }, reply)
+            }
             Operation::Fallocate { offset, length, mode, .. } => {
                 let ask = Ask::Fallocate { node, mode, offset, len: length };
                 self.done_or_synced(about.cred, node, ask, reply);

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::mount::CallId;
-use proto::request::{LockKind, Request as Ask};
 use proto::reply::Reply as Answer;
+use proto::request::{LockKind, Request as Ask};
 
 use super::{About, Shared, convert};
 use crate::reply::Reply;

@@ -18,7 +18,10 @@ pub enum OptionsError {
     Unknown(String),
     NotInThisVersion(String),
     /// The option needs a value, or another one.
-    BadValue { name: String, value: String },
+    BadValue {
+        name: String,
+        value: String,
+    },
 }
 
 impl fmt::Display for OptionsError {
@@ -252,7 +255,8 @@ mod tests {
 
     #[test]
     fn what_means_nothing_changes_nothing() {
-        let words = "rw,async,_netdev,nofail,x-systemd.automount,x-a=b,defaults,user,nowsync,acl,locks=cluster";
+        let words =
+            "rw,async,_netdev,nofail,x-systemd.automount,x-a=b,defaults,user,nowsync,acl,locks=cluster";
         assert_eq!(parse(words), parse(""));
     }
 

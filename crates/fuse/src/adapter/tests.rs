@@ -75,8 +75,15 @@ impl Kernel {
             Operation::Forget { .. } | Operation::Interrupt { .. } => Channel::Closed,
             _ => Channel::Device(DeviceChannel::new(Arc::clone(&self.device), None)),
         };
-        let request =
-            Request { unique, nodeid, uid: 10, gid: 20, pid: 30, extensions: Extensions::default(), operation };
+        let request = Request {
+            unique,
+            nodeid,
+            uid: 10,
+            gid: 20,
+            pid: 30,
+            extensions: Extensions::default(),
+            operation,
+        };
         self.adapter.handle(request, Reply::new(channel, unique, opcode, room));
         unique
     }
@@ -134,7 +141,12 @@ fn release(flock_unlock: bool) -> Operation<'static> {
 }
 
 fn lock(owner: u64, kind: i32, flock: bool) -> Lock {
-    Lock { fh: 1, owner, range: FileLock { start: 0, end: i64::MAX as u64, kind: kind as u32, pid: 1 }, flock }
+    Lock {
+        fh: 1,
+        owner,
+        range: FileLock { start: 0, end: i64::MAX as u64, kind: kind as u32, pid: 1 },
+        flock,
+    }
 }
 
 #[test]
@@ -274,7 +286,8 @@ fn listings_hold_each_name_once_whatever_the_buffer() {
         kernel.create(&name, RDWR);
         want.insert(name);
     }
-    for (plus, size) in [(false, 4096), (false, 256), (true, 4096), (true, 600), (false, 1 << 20), (true, 1 << 20)]
+    for (plus, size) in
+        [(false, 4096), (false, 256), (true, 4096), (true, 600), (false, 1 << 20), (true, 1 << 20)]
     {
         let names = list(&kernel, plus, size);
         assert_eq!(names.len(), want.len(), "plus {plus} size {size}");
@@ -321,7 +334,8 @@ fn a_signal_ends_a_wait_for_a_lock_and_nothing_else() {
     let (entry, _) = kernel.create(b"f", RDWR);
     let held = Operation::SetLk { lock: lock(5, libc::F_WRLCK, true), sleep: true };
     kernel.ask(entry.nodeid, held).expect("granted");
-    let waiting = kernel.send(entry.nodeid, Operation::SetLk { lock: lock(6, libc::F_WRLCK, true), sleep: true });
+    let waiting =
+        kernel.send(entry.nodeid, Operation::SetLk { lock: lock(6, libc::F_WRLCK, true), sleep: true });
     assert_eq!(kernel.fake.locks(), (1, 1));
     kernel.send(0, Operation::Interrupt { unique: waiting });
     let (unique, error, _) = kernel.receive();
@@ -362,7 +376,10 @@ fn a_subdirectory_can_be_the_root() {
     let fs = Fs::new(mount, Cred::ROOT);
     fs.mkdir_all("/a/b", 0o755).expect("two levels");
     fs.write("/a/b/f", b"x").expect("a file");
-    assert_eq!(Adapter::new(Arc::clone(fs.mount()), Some("a/b/f"), Behaviour::default()).err(), Some(Errno::ENOTDIR));
+    assert_eq!(
+        Adapter::new(Arc::clone(fs.mount()), Some("a/b/f"), Behaviour::default()).err(),
+        Some(Errno::ENOTDIR)
+    );
     let kernel = Kernel::of(fake, Some("/a/b"), Behaviour::default());
     let entry = kernel.lookup(b"f").expect("in the root");
     assert_ne!(entry.nodeid, 1);

@@ -178,31 +178,8 @@ fn parse_on_handle<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) -
             Operation::Open { flags: input.flags, kill_suidgid }
         }
         Opcode::OpenDir => Operation::OpenDir { flags: body::<abi::OpenIn>(bytes)?.flags },
-        Opcode::Read => {
-            let input: abi::ReadIn = body(bytes)?;
-            let lock_owner = flag(input.read_flags, abi::READ_LOCKOWNER).then_some(input.lock_owner);
-            let abi::ReadIn { fh, offset, size, flags, .. } = input;
-            Operation::Read(Read { fh, offset, size, flags, lock_owner })
-        }
-        Opcode::ReadDir => {
-            let abi::ReadIn { fh, offset, size, .. } = body(bytes)?;
-            Operation::ReadDir { fh, offset, size }
-        }
-        Opcode::ReadDirPlus => {
-            let abi::ReadIn { fh, offset, size, .. } = body(bytes)?;
-            Operation::ReadDirPlus { fh, offset, size }
-        }
-        Opcode::Write => {
-            let abi::WriteIn { fh, offset, size, write_flags, lock_owner, flags, .. } = body(bytes)?;
-            Operation::Write(Write {
-                fh,
-                offset,
-                data: payload.data(size)?,
-                flags,
-                lock_owner: flag(write_flags, abi::WRITE_LOCKOWNER).then_some(lock_owner),
-                cached: flag(write_flags, abi::WRITE_CACHE),
-                kill_suidgid: flag(write_flags, abi::WRITE_KILL_SUIDGID),
-            })
+        Opcode::Read | Opcode::ReadDir | Opcode::ReadDirPlus | Opcode::Write => {
+            parse_transfer(opcode, bytes, payload)?
         }
         Opcode::Release => Operation::Release(release(bytes)?),
         Opcode::ReleaseDir => Operation::ReleaseDir(release(bytes)?),
@@ -251,6 +228,37 @@ fn parse_on_handle<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) -
             Operation::NotifyReply { offset: input.offset, data: payload.data(input.size)? }
         }
         other => return Err(ParseError::UnknownOpcode(other as u32)),
+    })
+}
+
+fn parse_transfer<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) -> Result<Operation<'a>> {
+    Ok(match opcode {
+        Opcode::Read => {
+            let input: abi::ReadIn = body(bytes)?;
+            let lock_owner = flag(input.read_flags, abi::READ_LOCKOWNER).then_some(input.lock_owner);
+            let abi::ReadIn { fh, offset, size, flags, .. } = input;
+            Operation::Read(Read { fh, offset, size, flags, lock_owner })
+        }
+        Opcode::ReadDir => {
+            let abi::ReadIn { fh, offset, size, .. } = body(bytes)?;
+            Operation::ReadDir { fh, offset, size }
+        }
+        Opcode::ReadDirPlus => {
+            let abi::ReadIn { fh, offset, size, .. } = body(bytes)?;
+            Operation::ReadDirPlus { fh, offset, size }
+        }
+        _ => {
+            let abi::WriteIn { fh, offset, size, write_flags, lock_owner, flags, .. } = body(bytes)?;
+            Operation::Write(Write {
+                fh,
+                offset,
+                data: payload.data(size)?,
+                flags,
+                lock_owner: flag(write_flags, abi::WRITE_LOCKOWNER).then_some(lock_owner),
+                cached: flag(write_flags, abi::WRITE_CACHE),
+                kill_suidgid: flag(write_flags, abi::WRITE_KILL_SUIDGID),
+            })
+        }
     })
 }
 

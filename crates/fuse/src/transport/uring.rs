@@ -3,6 +3,7 @@
 //! without a move to another CPU. Absent on purpose: INTERRUPT, FORGET and notifications, which the kernel
 //! keeps on /dev/fuse.
 
+mod decline;
 mod memory;
 pub(crate) mod parameter;
 mod queue;
@@ -16,6 +17,7 @@ use std::thread::JoinHandle;
 use super::Core;
 use super::device::Device;
 
+pub(crate) use decline::Decline;
 pub(crate) use queue::EntryHandle;
 use queue::Queue;
 use worker::Worker;
@@ -37,7 +39,7 @@ pub(crate) struct Rings {
 
 impl Rings {
     /// Starts one thread per possible CPU and waits until each has registered its queue. An error leaves
-    /// nothing running, and the kernel goes on with /dev/fuse.
+    /// nothing running; the kernel may then still wait for the rings, see [`Decline`].
     pub(crate) fn start(core: &Arc<Core>, device: &Arc<Device>, shape: Shape) -> io::Result<Rings> {
         let count = possible_cpus()?;
         let mut rings = Rings { queues: Vec::new(), threads: Vec::new() };

@@ -36,7 +36,7 @@ pub(crate) fn existing(view: &mut View, op: &mut Op, slot: u32, how: u32, create
         return Ok(Plan::Answer(Ok(reply(attr)), Effects { open, remember: true, ..Default::default() }));
     }
     let mut core = view.changed_core(slot);
-    let cut = match resize(view, op, slot, &mut core, 0)? {
+    let cut = match resize(view, op, &mut core, 0)? {
         Ok(cut) => cut,
         Err(plan) => return Ok(plan),
     };

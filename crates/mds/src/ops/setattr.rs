@@ -27,7 +27,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, set: &SetAttr) -
     core.ctime = now;
     let mut cut = false;
     if let Some(size) = set.size {
-        cut = match resize(view, op, slot, &mut core, size)? {
+        cut = match resize(view, op, &mut core, size)? {
             Ok(cut) => cut,
             Err(plan) => return Ok(plan),
         };
@@ -87,7 +87,6 @@ fn directory_times(
 pub(crate) fn resize(
     view: &mut View,
     op: &mut Op,
-    slot: u32,
     core: &mut InodeCore,
     size: u64,
 ) -> Found<Result<bool, Plan>> {

@@ -113,10 +113,13 @@ fn the_end_of_the_only_connection_is_said() {
 
 #[test]
 fn closing_ends_waits_for_locks() {
-    let mount = open(&Fake::new());
+    let fake = Fake::new();
+    let mount = open(&fake);
     assert!(mount.call(Cred::ROOT, lock_root(1, LockKind::Write, false)).is_ok());
     let (_, waiting) = later(&mount, lock_root(2, LockKind::Write, true));
+    assert_eq!(fake.sessions(), 1);
     mount.close();
+    assert_eq!(fake.sessions(), 0, "the goodbye has left");
     assert_eq!(waiting.recv_timeout(PATIENCE), Ok(Err(Errno::EINTR)));
 }
 
@@ -149,4 +152,22 @@ fn sharing_is_agreed_to_only_after_the_hook_and_the_time() {
     assert_eq!(zero, 0, "not told before the hook ran");
     fake.wait_shared(PATIENCE);
     assert!(started.elapsed() >= Duration::from_millis(SOLE_TTL_MS));
+}
+
+#[test]
+fn an_evicted_mount_starts_over_or_ends() {
+    for recover_clean in [false, true] {
+        let fake = Fake::new();
+        let settings = Settings { recover_clean, ..Settings::default() };
+        let mount = Mount::open_with(fake.connector(), ClientInfo::default(), settings).expect("welcome");
+        let session = mount.session();
+        fake.hold();
+        let (_, answer) = later(&mount, getattr());
+        fake.evict();
+        fake.cut();
+        fake.release();
+        assert_eq!(answer.recv_timeout(PATIENCE), Ok(Err(Errno::EIO)));
+        assert_eq!(mount.call(Cred::ROOT, getattr()).is_ok(), recover_clean);
+        assert_eq!(mount.session() != session, recover_clean);
+    }
 }

@@ -94,7 +94,7 @@ impl Driver {
         }
     }
 
-    /// Gives the ballast up; `true` when that made room just now.
+    /// Gives the ballast up and tells the rank; `true` when that made room just now.
     pub(super) fn release_ballast(&self) -> bool {
         let Some(ballast) = &self.ballast else { return false };
         let bytes = ballast.release();
@@ -107,15 +107,17 @@ impl Driver {
             self.place
         );
         self.log.warn("store", &text, &[]);
+        self.feed([Input::Space { full: true }]);
         true
     }
 
-    /// Takes the ballast again when the disk has room.
+    /// Takes the ballast again when the disk has room, and tells the rank.
     pub(super) fn restore_ballast(&self) {
         if let Some(ballast) = &self.ballast
             && ballast.restore()
         {
             self.log.info("store", "space again: new data accepted", &[("place", &self.place)]);
+            self.feed([Input::Space { full: false }]);
         }
     }
 }

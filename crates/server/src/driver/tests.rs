@@ -1,5 +1,7 @@
 //! The driver with a scripted rank: order, durability, load and data round trips, threads.
 
+mod space;
+
 use crate::machine::RankMachine;
 use crate::parts::{DataIo, JournalIo, Parts};
 use crate::server::{Server, ServerError, ServerOptions};

@@ -7,6 +7,7 @@
 use proto::attr::FileKind;
 use proto::dentry::DentryValue;
 use proto::header::FragHeader;
+use proto::inode::flags;
 use proto::ids::{NameHash, Rank, SessionId, Version};
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
@@ -14,6 +15,7 @@ use proto::storeio::{Backptr, StoreKey, Table};
 use proto::{DecodeError, Ino, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use stdx::Wall;
 
 /// The key of a record, owned.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +64,22 @@ impl Record {
             _ => {}
         }
         Ok(record)
+    }
+
+    /// Whether two records say the same. Reading a file and carrying out a cut change a record in the
+    /// rank's memory only: the time of the last access, the mark of a cut under way.
+    #[must_use]
+    pub fn says(&self, other: &Self) -> bool {
+        let settled = |record: &Self| match record.dentry.as_deref() {
+            Some(DentryValue::Primary(inode)) => {
+                let mut inode = inode.clone();
+                inode.core.atime = Wall(0);
+                inode.core.flags &= !flags::CUT_PENDING;
+                Some(inode)
+            }
+            _ => None,
+        };
+        self == other || (settled(self).is_some() && settled(self) == settled(other))
     }
 
     /// The directory this dentry is the home of.

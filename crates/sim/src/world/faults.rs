@@ -8,8 +8,6 @@ use crate::model::judge::Verdict;
 use mds::input::Input;
 use stdx::Prng;
 use stdx::time::{MS, SECOND};
-use store::SimDisk;
-use store::meta_memory::MemoryMeta;
 
 /// The faults of a run.
 pub(super) struct Faults {
@@ -50,17 +48,21 @@ impl Faults {
         (self.cut, self.client) = (0, 0);
     }
 
-    /// The driver keeps space back for what frees space.
-    pub(super) fn release_ballast(&self, disk: &SimDisk) {
-        disk.set_capacity(u64::MAX);
-    }
-
-    pub(super) fn release_meta(&self, meta: &MemoryMeta) {
-        meta.set_capacity(u64::MAX);
-    }
 }
 
 impl World {
+    /// The disk is full: the driver gives up what it kept back for what frees space, and tells the rank.
+    pub(super) fn release_ballast(&mut self) {
+        self.disk.set_capacity(u64::MAX);
+        self.meta.set_capacity(u64::MAX);
+        self.tell_space(true);
+    }
+
+    fn tell_space(&mut self, full: bool) {
+        let input = Box::new(Input::Space { full });
+        self.after(MS, Event::Rank { life: self.lives, input });
+    }
+
     /// Dice after each event.
     pub(super) fn maybe_fault(&mut self) -> Verdict {
         if let Some(left) = &mut self.faults.crash_in {
@@ -199,6 +201,7 @@ impl World {
         } else {
             self.disk.set_capacity(u64::MAX);
             self.meta.set_capacity(u64::MAX);
+            self.tell_space(false);
             self.after(3 * SECOND, Event::FullDisk { on: true });
         }
     }
@@ -216,6 +219,7 @@ impl World {
         self.faults.crash_in = None;
         self.disk.set_capacity(u64::MAX);
         self.meta.set_capacity(u64::MAX);
+        self.tell_space(false);
         // A power failure that was planned and did not come is called off.
         self.disk.die_after(u64::MAX);
         self.interrupt_waits();

@@ -224,12 +224,10 @@ impl World {
         let appends = std::mem::take(&mut life.appends);
         let mut result = Ok(Position(0));
         for (position, bytes) in &appends {
-            let life = self.life.as_ref().map(|life| &life.journal);
-            let Some(journal) = life else { return Ok(()) };
-            let mut done = journal.append(*position, bytes);
+            let mut done = self.append_now(*position, bytes);
             if done == Err(StoreError::NoSpace) {
-                self.faults.release_ballast(&self.disk);
-                done = journal.append(*position, bytes);
+                self.release_ballast();
+                done = self.append_now(*position, bytes);
             }
             if let Err(error) = done {
                 result = Err(error);
@@ -259,6 +257,10 @@ impl World {
         };
         self.after(self.plan.disk_ns, Event::Rank { life: self.lives, input: Box::new(input) });
         Ok(())
+    }
+
+    fn append_now(&self, position: Position, bytes: &[u8]) -> Result<(), StoreError> {
+        self.life.as_ref().map_or(Ok(()), |life| life.journal.append(position, bytes))
     }
 
     fn trim(&mut self, before: Position) -> Verdict {
@@ -304,7 +306,7 @@ impl World {
     pub(super) fn store(&mut self, tag: Tag, batch: &StoreBatch) -> Verdict {
         let mut begun = self.meta.begin(std::slice::from_ref(batch));
         if begun == Err(StoreError::NoSpace) && self.rng.chance(1, 2) {
-            self.faults.release_meta(&self.meta);
+            self.release_ballast();
             begun = self.meta.begin(std::slice::from_ref(batch));
         }
         match begun {
@@ -346,7 +348,8 @@ impl World {
             DataOp::Remove { .. } | DataOp::Truncate { .. } | DataOp::Sync { .. } | DataOp::SyncAll | DataOp::Redo { .. }
         );
         if result == Err(StoreError::NoSpace) && frees {
-            self.faults.release_ballast(&self.disk);
+            self.release_ballast();
+            let Some(life) = &self.life else { return Ok(()) };
             result = life.data.run(op);
         }
         if self.disk.is_dead() {

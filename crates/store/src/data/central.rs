@@ -88,6 +88,8 @@ pub(super) struct Block {
     pub(super) len: u64,
     /// Something was written that is not synced.
     pub(super) dirty: bool,
+    /// Found at opening: a process that died may have written to it without a sync.
+    pub(super) inherited: bool,
     /// The header on disk has an older `seq` than the content. It is rewritten only after the cut it
     /// tells of was synced: header first and a crash would bring cut bytes back; content synced
     /// without header and the next life would cut what was written after the cut.
@@ -141,6 +143,8 @@ pub(super) struct Central<F> {
     pub(super) large: BTreeMap<FileId, LargeFile>,
     pub(super) dirty_large: BTreeSet<FileId>,
     pub(super) dirty_folders: BTreeSet<u8>,
+    /// There may be inherited blocks.
+    pub(super) inherited: bool,
     /// Segment files were made since `data` was synced.
     pub(super) data_folder_dirty: bool,
     /// Blocks whose pages may be cached, oldest first.
@@ -169,6 +173,7 @@ impl<F> Central<F> {
             large: BTreeMap::new(),
             dirty_large: BTreeSet::new(),
             dirty_folders: BTreeSet::new(),
+            inherited: false,
             data_folder_dirty: false,
             cached_blocks: VecDeque::new(),
             handles: Handles::new(limits.handles_max),

@@ -28,13 +28,14 @@ impl<D: Disk> DataFiles<D> {
         let mut done = 0;
         while done < len {
             let (source, target) = (from.offset + done, to.offset + done);
-            let data = self.next_data(from, source, from.offset + len)?;
+            let data = self.next(from, source, from.offset + len, false)?;
             if data > source {
                 self.zero_locked(to.file, to.cut, target, data - source, true)?;
                 done += data - source;
                 continue;
             }
-            let piece = &mut buffer[..(len - done).min(PIECE_BYTES) as usize];
+            let hole = self.next(from, source, from.offset + len, true)?;
+            let piece = &mut buffer[..(hole - source).min(PIECE_BYTES) as usize];
             self.read_locked(from.file, from.cut, source, piece)?;
             match self.write_locked(to.file, to.cut, target, piece) {
                 Ok(count) => done += count,
@@ -45,12 +46,12 @@ impl<D: Disk> DataFiles<D> {
         Ok(done)
     }
 
-    /// The first data at or after `at`, at most `end`.
-    fn next_data(&self, from: Side, at: u64, end: u64) -> Result<u64, StoreError> {
+    /// The first data or hole at or after `at`, at most `end`.
+    fn next(&self, from: Side, at: u64, end: u64, hole: bool) -> Result<u64, StoreError> {
         let found = if self.is_large(from.file) {
-            self.seek_large(from.file, from.cut, at, end, false)?
+            self.seek_large(from.file, from.cut, at, end, hole)?
         } else {
-            small::seek(&self.small_content(from.file, from.cut)?, at, false)
+            small::seek(&self.small_content(from.file, from.cut)?, at, hole)
         };
         Ok(found.map_or(end, |found| found.min(end)))
     }

@@ -181,7 +181,7 @@ impl<D: Disk> DataFiles<D> {
             Ok(()) => {
                 let large = central.large.entry(file).or_default();
                 large.folder_dirty = true;
-                let fresh = Block { seq: Some(seq), len: 0, dirty: true, header_stale: false };
+                let fresh = Block { seq: Some(seq), dirty: true, ..Block::default() };
                 large.blocks.insert(block, fresh);
                 central.dirty_large.insert(file);
                 central.dirty_folders.insert(folder_of(file));
@@ -509,7 +509,7 @@ impl<D: Disk> DataFiles<D> {
             .and_then(|()| self.disk.rename(&temporary, &name))
             .and_then(|()| self.disk.sync_folder(&folder));
         placed.map_err(|error| self.poison(error))?;
-        let state = Block { seq: Some(seq), len: content.len() as u64, dirty: false, header_stale: false };
+        let state = Block { seq: Some(seq), len: content.len() as u64, ..Block::default() };
         hold(&self.central).large.entry(file).or_default().blocks.insert(0, state);
         Ok(())
     }

@@ -279,12 +279,18 @@ impl<D: Disk> Recovery<'_, D> {
             let path = folder_name(folder);
             for name in self.disk.list(&path)? {
                 if let Some((file, block)) = parse_block_name(folder, &name) {
-                    self.central.large.entry(file).or_default().blocks.insert(block, Block::default());
+                    let large = self.central.large.entry(file).or_default();
+                    large.folder_dirty = true;
+                    large.blocks.insert(block, Block { inherited: true, ..Block::default() });
                 } else if name.strip_suffix(".tmp").is_some_and(|n| parse_block_name(folder, n).is_some()) {
                     self.leftovers.push(format!("{path}/{name}"));
                 }
             }
         }
+        // What a process that died made and unlinked may not be durable, although it is seen.
+        self.central.dirty_folders = (0..=255).collect();
+        self.central.data_folder_dirty = true;
+        self.central.inherited = !self.central.large.is_empty();
         if fresh && !self.central.large.is_empty() {
             self.damage(STATE_NAME.into(), 0, "missing");
         }
@@ -295,6 +301,8 @@ impl<D: Disk> Recovery<'_, D> {
         self.central.next_write_seq = self.newest_write + WRITE_SEQ_STEP;
         // A disk with damage is left as it is found.
         if self.damages.is_empty() {
+            // The state file that makes them leftovers must not be undone by a crash.
+            self.disk.sync_folder("data")?;
             for name in &self.leftovers {
                 self.disk.remove(name)?;
             }

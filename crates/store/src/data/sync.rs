@@ -51,10 +51,10 @@ impl<D: Disk> DataFiles<D> {
             central.dirty_large.remove(&file);
             let Some(large) = central.large.get_mut(&file) else { return Ok(()) };
             let folder_dirty = std::mem::take(&mut large.folder_dirty);
-            let dirty = large.blocks.iter_mut().filter(|(_, block)| block.dirty);
+            let dirty = large.blocks.iter_mut().filter(|(_, block)| block.dirty || block.inherited);
             let dirty: Vec<(u64, Block)> = dirty
                 .map(|(number, block)| {
-                    block.dirty = false;
+                    (block.dirty, block.inherited) = (false, false);
                     (*number, *block)
                 })
                 .collect();
@@ -105,7 +105,7 @@ impl<D: Disk> DataFiles<D> {
     pub(super) fn sync_all(&self) -> Result<(), StoreError> {
         let mut checkpointer = hold(&self.checkpointer);
         self.flush_all()?;
-        let large: Vec<FileId> = hold(&self.central).dirty_large.iter().copied().collect();
+        let large = self.files_to_sync()?;
         for file in large {
             let _guard = self.locks.lock(file);
             self.sync_blocks(file)?;
@@ -115,6 +115,23 @@ impl<D: Disk> DataFiles<D> {
             self.disk.sync_folder(&folder_name(folder)).map_err(|error| self.poison(error))?;
         }
         self.publish(&mut checkpointer)
+    }
+
+    /// Large files that may not be durable. In the first call after opening these are all that were
+    /// found, unless the disk can sync everything at once.
+    fn files_to_sync(&self) -> Result<Vec<FileId>, StoreError> {
+        if !hold(&self.central).inherited {
+            return Ok(hold(&self.central).dirty_large.iter().copied().collect());
+        }
+        let synced = self.disk.sync_disk().map_err(|error| self.poison(error))?;
+        let mut central = hold(&self.central);
+        central.inherited = false;
+        if !synced {
+            return Ok(central.large.keys().copied().collect());
+        }
+        let blocks = central.large.values_mut().flat_map(|large| large.blocks.values_mut());
+        blocks.for_each(|block| block.inherited = false);
+        Ok(central.dirty_large.iter().copied().collect())
     }
 
     /// Makes all segments durable up to what was written when they were looked at.

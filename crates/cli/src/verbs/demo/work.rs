@@ -17,7 +17,7 @@ const PHASES: [&str; 4] = ["create", "stat", "read", "list"];
 ///
 /// # Errors
 /// The first operation that failed.
-pub fn run(folder: &Path, files: u64, processes: u64) -> Result<(), Problem> {
+pub(super) fn run(folder: &Path, files: u64, processes: u64) -> Result<(), Problem> {
     let processes = processes.max(1);
     let what = format!("{} files of 4 KiB, {processes} processes", grouped(files));
     // Every phase but the listings is one step per file.

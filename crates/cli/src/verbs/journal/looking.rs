@@ -8,7 +8,7 @@ use store::disk::Disk;
 use store::disk_real::RealDisk;
 
 /// The real disk, for reading.
-pub struct Looking(pub RealDisk);
+pub(super) struct Looking(pub(super) RealDisk);
 
 impl Disk for Looking {
     type File = <RealDisk as Disk>::File;

@@ -172,7 +172,7 @@ impl Worker {
             }
             let out = header(unique, -answer.errno, answer.body_bytes as usize);
             self.queue.memory.set_answer(answer.entry, out.bytes(), answer.body_bytes);
-            let command = self.command(abi::URING_CMD_COMMIT_AND_FETCH, unique);
+            let command = command(abi::URING_CMD_COMMIT_AND_FETCH, self.qid, unique);
             self.push(command.user_data(u64::from(answer.entry)));
             self.idle += 1;
         }
@@ -184,18 +184,11 @@ impl Worker {
     fn offer_entries(&mut self) {
         for entry in (0..self.queue.memory.entries()).filter_map(|entry| u16::try_from(entry).ok()) {
             let vectors = self.queue.memory.vectors(entry);
-            let command = self.command(abi::URING_CMD_REGISTER, 0).user_data(u64::from(entry));
+            let command = command(abi::URING_CMD_REGISTER, self.qid, 0).user_data(u64::from(entry));
             self.push(with_vectors(command, vectors));
             self.commit_ids.push(0);
             self.idle += 1;
         }
-    }
-
-    fn command(&self, operation: u32, commit_id: u64) -> Entry128 {
-        let arguments = UringCmd { flags: 0, commit_id, qid: self.qid, padding: [0; 6] };
-        let mut area = [0; 80];
-        area[..size_of::<UringCmd>()].copy_from_slice(arguments.bytes());
-        opcode::UringCmd80::new(Fixed(0), operation).cmd(area).build()
     }
 
     fn watch_bell(&mut self) {
@@ -220,6 +213,14 @@ impl Worker {
             Err(error) => panic!("io_uring_enter on a ring of our own failed: {error}"),
         }
     }
+}
+
+/// A command to /dev/fuse, which is file 0 of every ring here.
+pub(super) fn command(operation: u32, qid: u16, commit_id: u64) -> Entry128 {
+    let arguments = UringCmd { flags: 0, commit_id, qid, padding: [0; 6] };
+    let mut area = [0; 80];
+    area[..size_of::<UringCmd>()].copy_from_slice(arguments.bytes());
+    opcode::UringCmd80::new(Fixed(0), operation).cmd(area).build()
 }
 
 /// Whether a SETLKW may have to wait; flock(2) sends its unlock as one too.

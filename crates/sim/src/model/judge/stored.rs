@@ -7,7 +7,8 @@ use super::{Judge, Verdict};
 use crate::model::records::{Key, Record, Records};
 use proto::ids::{Position, Rank};
 use proto::storeio::{StoreBatch, StoreKey};
-use proto::{Ino, Reader};
+use proto::Ino;
+use proto::system::CheckpointRecord;
 use std::collections::BTreeSet;
 
 impl Judge {
@@ -34,14 +35,20 @@ impl Judge {
     }
 
     fn record_is_durable(&self, key: &Key, value: Option<&[u8]>) -> Verdict {
-        let bytes = |record: Option<&Record>| record.map(|record| record.bytes.to_vec());
-        let value = value.map(<[u8]>::to_vec);
+        let value = match value {
+            Some(bytes) => Some(Record::new(key, bytes).map_err(|error| format!("{key:?}: {error}"))?),
+            None => None,
+        };
+        let same = |held: &Option<&Record>| match (held, &value) {
+            (Some(held), Some(value)) => held.says(value),
+            (held, value) => held.is_none() && value.is_none(),
+        };
         // What the key held at the durable mark, then after each later entry.
         let later = self.undo.iter().flat_map(|(_, undo)| undo.iter()).filter(|(at, _)| at == key);
-        let mut held: Vec<Option<Vec<u8>>> = later.map(|(_, old)| bytes(old.as_ref())).collect();
-        held.push(bytes(self.records.0.get(key)));
+        let mut held: Vec<Option<&Record>> = later.map(|(_, old)| old.as_ref()).collect();
+        held.push(self.records.0.get(key));
         let (durable, undurable) = (&held[0], &held[1..]);
-        if *durable != value && undurable.contains(&value) {
+        if !same(durable) && undurable.iter().any(same) {
             return Err(format!("stores {key:?} before it is durable"));
         }
         Ok(())
@@ -89,7 +96,11 @@ impl Judge {
         let keys: BTreeSet<&Key> = stored.0.keys().chain(self.records.0.keys()).filter(looked_at).collect();
         for key in keys {
             let (found, wanted) = (stored.0.get(key), self.records.0.get(key));
-            if found == wanted || self.may_differ(key, found, wanted) {
+            let same = match (found, wanted) {
+                (Some(found), Some(wanted)) => found.says(wanted),
+                (found, wanted) => found.is_none() && wanted.is_none(),
+            };
+            if same || self.may_differ(key, found, wanted) {
                 continue;
             }
             return Err(format!("store has {key:?} as {found:?} instead of {wanted:?}"));
@@ -110,7 +121,8 @@ impl Judge {
 
 /// The position a stored checkpoint names.
 fn checkpoint_position(value: &[u8]) -> Verdict<Position> {
-    Reader::new(value).u64().map(Position).map_err(|error| format!("checkpoint record: {error}"))
+    let record = CheckpointRecord::decode(value).map_err(|error| format!("checkpoint record: {error}"))?;
+    Ok(record.position)
 }
 
 fn stored_checkpoint(stored: &Records) -> Verdict<Position> {

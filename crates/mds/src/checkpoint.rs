@@ -1,0 +1,462 @@
+//! The checkpoint: dirty records to the store in slices, entries before headers, everything before the
+//! position, and only what is durable in the journal.
+//!
+//! Phases: entries (with the headers of directories that fit one batch), later headers, the data
+//! store's cuts and removals, `SyncAll`, the record. A crash in any of them leaves the old position,
+//! and the tail from there repeats all of it. Absent: the store; pages and trees.
+
+use crate::cache::slab::NONE;
+use crate::cache::{dir, node};
+use crate::config::State;
+use crate::hold::Waiting;
+use crate::output::{Level, Output};
+use crate::rank::{Inner, Rank};
+use proto::dentry::{encode_primary, encode_remote};
+use proto::header::FragHeader;
+use proto::storeio::{Backptr, DataOp, StoreBatch, StoreError, StoreKey};
+use proto::system::CheckpointRecord;
+use proto::{Frag, Ino, NameHash, Position, SessionId};
+use std::collections::{BTreeMap, VecDeque};
+use stdx::time::SECOND;
+use stdx::{Mono, Now, Outbox};
+
+/// Pause after a checkpoint that failed.
+const RETRY_NS: u64 = SECOND;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    #[default]
+    Idle,
+    Entries,
+    Headers,
+    Data,
+    Sync,
+    Record,
+}
+
+/// What a store request under way holds.
+#[derive(Debug, Default)]
+struct Writing {
+    nodes: Vec<u32>,
+    headers: Vec<Ino>,
+    backptrs: Vec<(Ino, (u64, Option<Backptr>))>,
+    closed: Vec<SessionId>,
+}
+
+/// Where a walk over one directory is.
+#[derive(Clone, Copy, Debug)]
+struct Cursor {
+    dir: u32,
+    /// In hash order from here (a directory that is mostly dirty), or along its dirty list.
+    walk: Option<NameHash>,
+    /// Some of its entries are in an earlier batch.
+    split: bool,
+}
+
+/// The present checkpoint and what triggers the next.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoint {
+    pub phase: Phase,
+    /// Asked for.
+    pub wanted: bool,
+    position: Position,
+    /// Directories of the dirty list that were on it at the start and are still to be visited.
+    dirs_left: usize,
+    cursor: Option<Cursor>,
+    under_way: BTreeMap<u64, Writing>,
+    later: VecDeque<(Ino, Option<FragHeader>)>,
+    failed: bool,
+    slice_at: Mono,
+    retry_at: Option<Mono>,
+    pub completed: u64,
+}
+
+impl Rank {
+    /// When the checkpoint next wants a step.
+    pub(crate) fn checkpoint_due(&self) -> Option<Mono> {
+        let c = &self.checkpoint;
+        match c.phase {
+            Phase::Idle if self.checkpoint_wanted() => Some(c.retry_at.unwrap_or(c.slice_at)),
+            Phase::Entries | Phase::Headers => {
+                let room = (c.under_way.len() as u32) < self.view.config.limits.stores_in_flight;
+                (room && self.has_slices()).then_some(c.slice_at)
+            }
+            _ => None,
+        }
+    }
+
+    fn has_slices(&self) -> bool {
+        let c = &self.checkpoint;
+        c.dirs_left > 0 || c.cursor.is_some() || !self.view.backptrs_old.is_empty() || !c.later.is_empty()
+    }
+
+    fn checkpoint_wanted(&self) -> bool {
+        let config = &self.view.config;
+        let cache = &self.view.cache;
+        let stopping = self.state == State::Stopping && self.pending.is_empty() && !self.stopped;
+        self.checkpoint.wanted
+            || stopping
+            || self.journal.backlog() > config.journal_bytes
+            || cache.dirty_bytes() > config.cache_bytes / 2
+    }
+
+    /// One slice of work, if it is time.
+    pub(crate) fn checkpoint_turn(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if self.checkpoint.phase == Phase::Idle {
+            let early = self.checkpoint.retry_at.is_some_and(|at| at > now.mono);
+            if early || !self.checkpoint_wanted() {
+                return;
+            }
+            self.start_checkpoint();
+        }
+        let limit = self.view.config.limits.stores_in_flight;
+        let room = (self.checkpoint.under_way.len() as u32) < limit;
+        if room && self.checkpoint.slice_at <= now.mono {
+            match self.checkpoint.phase {
+                Phase::Entries => self.entries_slice(now),
+                Phase::Headers => self.headers_slice(now),
+                _ => {}
+            }
+        }
+        self.advance(now, out);
+    }
+
+    fn start_checkpoint(&mut self) {
+        let c = &mut self.checkpoint;
+        c.phase = Phase::Entries;
+        c.wanted = false;
+        c.failed = false;
+        c.retry_at = None;
+        c.position = self.journal.end;
+        c.dirs_left = self.view.cache.dirty_dirs.len();
+        self.view.cache.epoch = self.view.cache.epoch.wrapping_add(1);
+        self.view.cache.checkpointing = true;
+        self.view.backptrs_old = std::mem::take(&mut self.view.backptrs);
+    }
+
+    fn entries_slice(&mut self, now: Now) {
+        let mut budget = self.view.config.limits.slice_entries as usize;
+        let mut batches = Vec::new();
+        let mut writing = Writing::default();
+        while budget > 0 && self.next_dir() {
+            let Some(cursor) = self.checkpoint.cursor else { break };
+            let used = self.dir_batch(cursor, budget, &mut batches, &mut writing);
+            budget = budget.saturating_sub(used.max(1));
+        }
+        while budget > 0 && self.checkpoint.cursor.is_none() && self.checkpoint.dirs_left == 0 {
+            let Some((ino, entry)) = self.view.backptrs_old.pop_first() else { break };
+            batches.push(backptr_batch(ino, entry.1.as_ref()));
+            writing.backptrs.push((ino, entry));
+            budget -= 1;
+        }
+        self.emit(now, batches, writing);
+    }
+
+    /// Makes sure that a directory is being visited; false when all have been.
+    fn next_dir(&mut self) -> bool {
+        while self.checkpoint.cursor.is_none() && self.checkpoint.dirs_left > 0 {
+            self.checkpoint.dirs_left -= 1;
+            let Some(slot) = self.view.cache.dirty_dirs.pop_front() else { break };
+            let epoch = self.view.cache.epoch;
+            let slice = self.view.config.limits.slice_entries;
+            let dir = self.view.cache.dirs.get(slot);
+            if !dir.has(dir::QUEUED) {
+                continue;
+            }
+            if dir.queued == epoch {
+                self.view.cache.dirty_dirs.push_back(slot);
+                continue;
+            }
+            let dense = dir.dirty > slice && dir.dirty > dir.table.len() / 8;
+            let walk = dense.then_some(NameHash(0));
+            self.checkpoint.cursor = Some(Cursor { dir: slot, walk, split: false });
+        }
+        self.checkpoint.cursor.is_some()
+    }
+
+    /// Encodes up to `budget` old entries of a directory. Returns how much of the budget it took.
+    fn dir_batch(
+        &mut self,
+        mut cursor: Cursor,
+        budget: usize,
+        batches: &mut Vec<StoreBatch>,
+        writing: &mut Writing,
+    ) -> usize {
+        let (slots, seen) = self.old_entries(&mut cursor, budget);
+        let dir = self.view.cache.dirs.get(cursor.dir);
+        let ino = dir.ino;
+        let mut batch = StoreBatch::new(ino, Some(dir.header.version));
+        for slot in slots {
+            self.encode_entry(ino, slot, &mut batch);
+            self.view.cache.take_dirty(slot);
+            self.view.cache.nodes.get_mut(slot).flags |= node::WRITING | node::STORED;
+            writing.nodes.push(slot);
+        }
+        let head = self.view.cache.dirs.get(cursor.dir).dirty_head;
+        let done = head == NONE || !self.view.cache.is_old(head);
+        if done {
+            self.checkpoint.cursor = None;
+            self.finish_dir(cursor, &mut batch, writing);
+        } else {
+            cursor.split = true;
+            self.checkpoint.cursor = Some(cursor);
+        }
+        if !batch.is_empty() {
+            batches.push(batch);
+        }
+        seen
+    }
+
+    fn old_entries(&self, cursor: &mut Cursor, budget: usize) -> (Vec<u32>, usize) {
+        let cache = &self.view.cache;
+        let dir = cache.dir(cursor.dir);
+        let mut slots = Vec::with_capacity(budget.min(dir.dirty as usize));
+        let Some(from) = cursor.walk else {
+            let mut at = dir.dirty_head;
+            while at != NONE && slots.len() < budget && cache.is_old(at) {
+                slots.push(at);
+                at = cache.node(at).next;
+            }
+            slots.sort_unstable_by(|a, b| {
+                let (a, b) = (cache.node(*a), cache.node(*b));
+                (a.hash, a.name.as_bytes()).cmp(&(b.hash, b.name.as_bytes()))
+            });
+            let seen = slots.len();
+            return (slots, seen);
+        };
+        let (mut seen, mut last) = (0, None);
+        dir.table.walk(from, &cache.nodes, |at| {
+            if seen >= 4 * budget || slots.len() >= budget {
+                last = Some(cache.node(at).hash);
+                return false;
+            }
+            seen += 1;
+            if cache.is_old(at) {
+                slots.push(at);
+            }
+            true
+        });
+        // Whatever the walk passed by (a name that came back) is found along the list.
+        cursor.walk = last;
+        (slots, seen.div_ceil(4).max(1))
+    }
+
+    fn encode_entry(&self, dir: Ino, slot: u32, batch: &mut StoreBatch) {
+        let node = self.view.cache.node(slot);
+        let key = StoreKey::head(dir, node.hash, node.name.as_bytes());
+        if node.primary() {
+            batch.put(key, |w| encode_primary(&node.core, self.view.cache.ext(slot), w));
+        } else if node.positive() {
+            batch.put(key, |w| encode_remote(node.ino(), node.kind(), w));
+        } else {
+            batch.delete(key);
+        }
+    }
+
+    /// All old entries of a directory are encoded: its header follows, in the same batch when that
+    /// holds them all, otherwise after every other batch is stored.
+    fn finish_dir(&mut self, cursor: Cursor, batch: &mut StoreBatch, writing: &mut Writing) {
+        let epoch = self.view.cache.epoch;
+        let dir = self.view.cache.dirs.get_mut(cursor.dir);
+        let ino = dir.ino;
+        dir.clear(dir::QUEUED);
+        let changed_since = dir.saved.is_some() || (dir.epoch == epoch && dir.dirty > 0);
+        if dir.has(dir::HEADER_DIRTY) || dir.saved.is_some() {
+            let removed = dir.has(dir::REMOVED);
+            let header = match dir.saved.take() {
+                Some(saved) => *saved,
+                None => dir.header.clone(),
+            };
+            let header = (!removed).then_some(header);
+            dir.set(dir::STORED | dir::HEADER_LATER);
+            dir.clear(dir::HEADER_DIRTY);
+            if cursor.split && !stdx::mutant!("mds_header_before_entries") {
+                self.checkpoint.later.push_back((ino, header));
+            } else {
+                put_header(batch, ino, header.as_ref());
+                writing.headers.push(ino);
+            }
+        }
+        if changed_since || self.view.cache.dirs.get(cursor.dir).dirty > 0 {
+            self.view.cache.dirs.get_mut(cursor.dir).set(dir::HEADER_DIRTY);
+            self.view.cache.queue_dir(cursor.dir);
+        }
+    }
+
+    fn headers_slice(&mut self, now: Now) {
+        let mut batches = Vec::new();
+        let mut writing = Writing::default();
+        for _ in 0..self.view.config.limits.slice_entries {
+            let Some((ino, header)) = self.checkpoint.later.pop_front() else { break };
+            let mut batch = StoreBatch::new(ino, header.as_ref().map(|h| h.version));
+            put_header(&mut batch, ino, header.as_ref());
+            writing.headers.push(ino);
+            batches.push(batch);
+        }
+        self.emit(now, batches, writing);
+    }
+
+    /// Hands batches over once the journal holds all that they say.
+    fn emit(&mut self, now: Now, batches: Vec<StoreBatch>, writing: Writing) {
+        self.checkpoint.slice_at = now.mono.after(self.view.config.limits.slice_pause_ns);
+        if batches.is_empty() {
+            return;
+        }
+        let tag = self.new_tag();
+        self.checkpoint.under_way.insert(tag, writing);
+        self.hold(Waiting::Batches { tag, batches });
+    }
+
+    /// The store's answer to one request of the checkpoint.
+    pub(crate) fn stored(
+        &mut self,
+        now: Now,
+        tag: u64,
+        result: Result<(), StoreError>,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(writing) = self.checkpoint.under_way.remove(&tag) else { return };
+        let ok = result.is_ok();
+        if let Err(error) = result {
+            self.checkpoint.failed = true;
+            if error == StoreError::NoSpace {
+                self.now_full(now, out);
+            } else {
+                let text = format!("checkpoint: {error}");
+                out.push(Output::Note { level: Level::Error, text });
+            }
+        }
+        for slot in writing.nodes {
+            self.view.cache.written(slot, ok);
+        }
+        for ino in writing.headers {
+            self.header_stored(ino, ok);
+        }
+        if ok {
+            if self.checkpoint.phase == Phase::Record {
+                self.record_stored(out);
+            }
+            return;
+        }
+        for (ino, entry) in writing.backptrs {
+            self.view.backptrs.entry(ino).or_insert(entry);
+        }
+        self.sessions.closed.extend(writing.closed);
+    }
+
+    fn header_stored(&mut self, ino: Ino, ok: bool) {
+        let Some(slot) = self.view.cache.find_dir(ino) else { return };
+        let dir = self.view.cache.dirs.get_mut(slot);
+        dir.clear(dir::HEADER_LATER);
+        if !ok {
+            dir.set(dir::HEADER_DIRTY);
+            self.view.cache.queue_dir(slot);
+        }
+        self.view.cache.drop_dir_if_idle(slot);
+    }
+
+    /// Goes on to the next phase when nothing of this one is under way.
+    fn advance(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if !self.checkpoint.under_way.is_empty() {
+            return;
+        }
+        let more = self.has_slices();
+        match self.checkpoint.phase {
+            Phase::Idle | Phase::Sync => {}
+            Phase::Entries if self.checkpoint.dirs_left > 0 || self.checkpoint.cursor.is_some() => {}
+            Phase::Entries if !self.view.backptrs_old.is_empty() => {}
+            Phase::Entries => {
+                self.checkpoint.phase = Phase::Headers;
+                if !more {
+                    self.advance(now, out);
+                }
+            }
+            Phase::Headers if more => {}
+            Phase::Headers if self.checkpoint.failed => self.give_up(now),
+            Phase::Headers => {
+                self.checkpoint.phase = Phase::Data;
+                self.advance(now, out);
+            }
+            Phase::Data => {
+                let position = self.checkpoint.position;
+                if self.unconfirmed.first().is_none_or(|(at, _)| *at > position) {
+                    self.checkpoint.phase = Phase::Sync;
+                    self.internal_data(DataOp::SyncAll, Inner::Checkpoint, out);
+                }
+            }
+            Phase::Record if self.checkpoint.failed => self.give_up(now),
+            Phase::Record => {}
+        }
+    }
+
+    fn give_up(&mut self, now: Now) {
+        let c = &mut self.checkpoint;
+        c.phase = Phase::Idle;
+        c.wanted = true;
+        c.retry_at = Some(now.mono.after(RETRY_NS));
+        self.view.cache.checkpointing = false;
+    }
+
+    /// All data written before is durable: the position may move.
+    pub(crate) fn checkpoint_synced(
+        &mut self,
+        now: Now,
+        result: Result<(), StoreError>,
+        _out: &mut Outbox<Output>,
+    ) {
+        if result.is_err() {
+            self.give_up(now);
+            return;
+        }
+        self.checkpoint.phase = Phase::Record;
+        let mut batch = StoreBatch::new(Ino::SYSTEM, None);
+        for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded) {
+            batch.put(StoreKey::Session { id: *id }, |w| session.record().encode(w));
+        }
+        let closed = std::mem::take(&mut self.sessions.closed);
+        for id in &closed {
+            batch.delete(StoreKey::Session { id: *id });
+        }
+        let rank = self.view.config.rank;
+        let next_ino = self.view.inos.reserved;
+        batch.put(StoreKey::Counter { rank }, |w| {
+            w.u64(next_ino);
+        });
+        let position = self.checkpoint.position;
+        batch.put(StoreKey::Checkpoint { rank }, |w| CheckpointRecord { position, next_ino }.encode(w));
+        self.emit(now, vec![batch], Writing { closed, ..Writing::default() });
+    }
+
+    fn record_stored(&mut self, out: &mut Outbox<Output>) {
+        let position = self.checkpoint.position;
+        self.checkpoint.phase = Phase::Idle;
+        self.checkpoint.completed += 1;
+        self.view.cache.checkpointing = false;
+        self.view.full = false;
+        self.journal.checkpointed = position;
+        out.push(Output::Trim { before: position });
+        let clean = self.view.cache.dirty() == 0 && self.view.backptrs.is_empty();
+        if self.state == State::Stopping && self.pending.is_empty() && clean && !self.stopped {
+            self.stopped = true;
+            self.state = State::Stopped;
+            out.push(Output::Stopped);
+        }
+    }
+}
+
+fn put_header(batch: &mut StoreBatch, ino: Ino, header: Option<&FragHeader>) {
+    let key = StoreKey::Header { dir: ino, frag: Frag::WHOLE };
+    match header {
+        Some(header) => batch.put(key, |w| header.encode(w)),
+        None => batch.delete(key),
+    }
+}
+
+fn backptr_batch(ino: Ino, place: Option<&Backptr>) -> StoreBatch {
+    let mut batch = StoreBatch::new(ino, None);
+    match place {
+        Some(place) => batch.put(StoreKey::Backptr { ino }, |w| place.encode(w)),
+        None => batch.delete(StoreKey::Backptr { ino }),
+    }
+    batch
+}
