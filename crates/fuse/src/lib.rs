@@ -4,8 +4,10 @@
 //! A [`Handler`] gets each [`Request`] with a [`Reply`] that it answers at once or later, from any thread.
 //! [`mount`] puts a handler on a directory and returns the [`Session`].
 //!
-//! Absent on purpose: file-system semantics, inode tables, path handling, and any knowledge of PandoFS's
-//! other rooms; `null` is a stand-in for them in tests and benchmarks.
+//! [`adapter`] is PandoFS's handler; it alone knows other rooms. `null` is a stand-in for it in tests and
+//! benchmarks.
+//!
+//! Absent on purpose in the transport: file-system semantics, inode tables, path handling.
 
 pub mod abi;
 pub mod adapter;

@@ -31,10 +31,6 @@ pub(crate) struct FileState {
 }
 
 impl FileState {
-    pub(crate) fn open_count(&self) -> u32 {
-        self.opens.iter().map(|(_, count)| *count).sum()
-    }
-
     /// Whether a removal of the last name must keep the data.
     pub(crate) fn needs_data(&self) -> bool {
         !self.opens.is_empty() || self.shared > 0 || self.exclusive || self.users > 0 || self.cutting

@@ -27,6 +27,8 @@ mod replay;
 mod session;
 mod sole;
 pub mod status;
+#[cfg(test)]
+mod tests;
 mod txn;
 mod view;
 

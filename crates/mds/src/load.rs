@@ -3,7 +3,7 @@
 //!
 //! Absent: the store; what a load says never overrides what is cached.
 
-use crate::cache::dir;
+use crate::cache::{dir, node};
 use crate::config::Prefetch;
 use crate::input::Tag;
 use crate::op::{LoadKey, OpId, ScanPage};
@@ -193,7 +193,9 @@ impl Rank {
             (LoadKey::Dentry { dir, hash, name }, Loaded::Value(value)) => {
                 let value = value.map(|bytes| DentryValue::decode(&bytes)).transpose()?;
                 let slot = self.view.cache.dir_or_new(*dir);
+                let ino = value.as_ref().map(DentryValue::ino);
                 self.view.cache.load(slot, *hash, name, value);
+                self.mark_busy(ino);
             }
             (LoadKey::ByHash { dir, .. }, Loaded::Dentries { entries, .. }) => self.keep(*dir, entries)?,
             (LoadKey::Header { dir }, Loaded::Value(value)) => {
@@ -232,9 +234,18 @@ impl Rank {
         let slot = self.view.cache.dir_or_new(dir);
         for entry in entries {
             let value = DentryValue::decode(&entry.value)?;
+            let ino = value.ino();
             self.view.cache.load(slot, entry.hash, &entry.name, Some(value));
+            self.mark_busy(Some(ino));
         }
         Ok(())
+    }
+
+    /// A session may have claimed the inode before it was cached.
+    fn mark_busy(&mut self, ino: Option<Ino>) {
+        if let Some(ino) = ino.filter(|ino| self.view.files.get(*ino).is_some()) {
+            self.view.cache.flag(ino, node::BUSY, 0);
+        }
     }
 
     /// Keeps a directory's stored header, unless a newer one is known.

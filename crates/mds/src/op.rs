@@ -85,8 +85,6 @@ impl From<Errno> for Stop {
 pub(crate) struct Effects {
     /// Count an open of this inode for the session.
     pub open: Option<Ino>,
-    /// A cut of this inode begins.
-    pub cut: Option<Ino>,
     /// The inode went to `//orphans` or lost its last open there.
     pub orphan: Option<Ino>,
     /// Remember the outcome although no transaction holds it.
@@ -151,4 +149,4 @@ impl Plan {
 }
 
 pub(crate) const NO_EFFECTS: Effects =
-    Effects { open: None, cut: None, orphan: None, remember: false, truncated: None };
+    Effects { open: None, orphan: None, remember: false, truncated: None };

@@ -96,9 +96,9 @@ impl Rank {
     #[must_use]
     pub fn new(config: RankConfig) -> Self {
         let view = View {
+            txn: Txn::new(config.incarnation),
             config,
             cache: Cache::new(),
-            txn: Txn::default(),
             files: Files::default(),
             locks: Locks::default(),
             inos: Inos::default(),

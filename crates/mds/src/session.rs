@@ -318,9 +318,6 @@ impl Rank {
             // The rank never went away: it still has the session's opens and locks.
             return;
         }
-        if count > 0 && self.view.files.get(node.ino).is_none() {
-            self.view.cache.flag(node.ino, node::BUSY, 0);
-        }
         if count > 0 {
             self.view.files.open(node.ino, id, count);
             self.view.cache.flag(node.ino, node::BUSY, 0);

@@ -56,8 +56,10 @@ impl Rank {
     pub(crate) fn sole_after_end(&mut self, ended: SessionId, out: &mut Outbox<Output>) {
         self.sessions.unwelcome.retain(|(id, _)| *id != ended);
         if self.sessions.sole == Some(ended) {
-            self.sessions.sole = None;
-            self.sessions.sharing = false;
+            let sessions = &mut self.sessions;
+            let left = sessions.map.first_key_value().map(|(id, _)| *id);
+            sessions.sole = left.filter(|_| sessions.map.len() == 1);
+            sessions.sharing = false;
             self.welcome_waiting(out);
         } else {
             self.name_sole(out);

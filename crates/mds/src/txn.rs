@@ -2,11 +2,11 @@
 //!
 //! Absent: the entry around them (`journal.rs`), the decision to commit.
 
-use crate::cache::dir::Dir;
+use crate::cache::dir::{Dir, JUMPED, next_number};
 use proto::dentry::{encode_primary, encode_remote};
 use proto::inode::{InodeCore, InodeExt};
 use proto::mutation::Mutation;
-use proto::{FileId, FileKind, Frag, Ino, NameHash, Version, Writer};
+use proto::{FileId, FileKind, Frag, Incarnation, Ino, NameHash, Version, Writer};
 use stdx::Wall;
 
 /// A buffer of mutations.
@@ -16,6 +16,8 @@ pub(crate) struct Txn {
     value: Writer,
     /// Inode numbers taken from the counter.
     pub inos: u64,
+    /// Which life of the rank the versions belong to.
+    pub incarnation: Incarnation,
 }
 
 /// A name in a directory.
@@ -37,6 +39,11 @@ pub(crate) struct Delta {
 }
 
 impl Txn {
+    /// An empty buffer of this life.
+    pub(crate) fn new(incarnation: Incarnation) -> Self {
+        Self { incarnation, ..Self::default() }
+    }
+
     /// Forgets what was planned.
     pub(crate) fn clear(&mut self) {
         self.muts.0.clear();
@@ -72,12 +79,12 @@ impl Txn {
     /// The header of `dir` after this transaction.
     pub(crate) fn header(&mut self, dir: &Dir, delta: Delta) {
         let mut header = dir.header.clone();
-        header.version = dir.next_version();
+        header.version = dir.next_version(self.incarnation);
         header.entries = header.entries.saturating_add_signed(delta.entries);
         header.subdirs = header.subdirs.saturating_add_signed(delta.subdirs);
         if let Some(mtime) = delta.mtime {
             header.mtime = mtime;
-            header.change += 1;
+            header.change = next_number(header.change, dir.has(JUMPED), self.incarnation);
         }
         self.value.0.clear();
         header.encode(&mut self.value);

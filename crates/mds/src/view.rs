@@ -195,14 +195,14 @@ impl View {
     pub(crate) fn changed_core(&self, slot: u32) -> InodeCore {
         let node = self.cache.node(slot);
         let mut core = node.core;
-        core.change += if node.has(node::BUMPED) { 1 } else { proto::Version::INCARNATION_STEP };
+        core.change = dir::next_number(core.change, node.has(node::BUMPED), self.config.incarnation);
         core
     }
 
     /// A new name in a directory.
     pub(crate) fn place_in<'a>(&self, dir: u32, hash: NameHash, name: &'a [u8]) -> Place<'a> {
         let dir = self.cache.dir(dir);
-        Place { dir: dir.ino, hash, version: dir.next_version(), name }
+        Place { dir: dir.ino, hash, version: dir.next_version(self.config.incarnation), name }
     }
 
     /// The directory a node's record is in must have a known header before it is changed.
@@ -222,7 +222,7 @@ impl View {
         let place = Place {
             dir: entries.ino,
             hash: node.hash,
-            version: entries.next_version(),
+            version: entries.next_version(self.config.incarnation),
             name: node.name.as_bytes(),
         };
         self.txn.primary(place, core, ext);
@@ -238,7 +238,7 @@ impl View {
         let place = Place {
             dir: entries.ino,
             hash: node.hash,
-            version: entries.next_version(),
+            version: entries.next_version(self.config.incarnation),
             name: node.name.as_bytes(),
         };
         self.txn.primary(place, core, self.cache.ext(slot));

@@ -2,6 +2,7 @@
 //!
 //! `step_rate null [SECONDS]`: a rank that does nothing but append and answer, on a journal that
 //! forgets: the driver's own cost. `step_rate journal SECONDS DIR`: the same rank on journal files.
+//! `step_rate real SECONDS DIR [JOURNAL_MIB]`: the rank and its stores in a new folder.
 //!
 //! Absent: the kernel, sockets, a client machine.
 
@@ -9,11 +10,11 @@ use mds::input::{ConnId, Input};
 use mds::output::Output;
 use proto::attr::Attr;
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_transaction};
-use proto::message::{ClientMsg, ServerMsg};
+use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::Reply;
 use proto::request::{NewNode, Request};
 use proto::storeio::{DataDone, DataOp, LoadRequest, Loaded, StoreBatch, StoreError};
-use proto::{Cred, Incarnation, Ino, Name, NodeRef, Position, Rank, Tid, Writer};
+use proto::{Cred, Incarnation, Ino, Name, NodeRef, Position, Rank, SessionId, Tid, Writer};
 use runtime::Log;
 use runtime::port::{Port, Sink};
 use server::machine::RankMachine;
@@ -21,11 +22,12 @@ use server::parts::{DataIo, JournalIo, Parts};
 use server::{Server, ServerOptions};
 use std::error::Error;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use stdx::{Mono, Now};
+use stdx::{Mono, Now, Wall};
 use store::disk_real::RealDisk;
+use store::folder::{FormatOptions, format};
 use store::journal_files::{JournalFiles, JournalLimits};
 use store::meta::MetaStore;
 
@@ -123,14 +125,6 @@ impl MetaStore for NullStore {
     }
 }
 
-struct Ignore;
-
-impl Sink for Ignore {
-    fn messages(&self, _: Vec<ServerMsg>) {}
-
-    fn disconnected(&self) {}
-}
-
 fn null_server(journal: Option<&Path>) -> Result<Arc<Server>, Box<dyn Error>> {
     let store = Arc::new(NullStore { end: AtomicU64::new(0) });
     let journal: Arc<dyn JournalIo> = match journal {
@@ -148,6 +142,38 @@ fn null_server(journal: Option<&Path>) -> Result<Arc<Server>, Box<dyn Error>> {
         ballast: None,
     };
     Ok(Server::with_parts(parts, "null", &ServerOptions::default(), Arc::new(Log::silent()))?)
+}
+
+fn real_server(dir: &Path, journal_mib: u64) -> Result<Arc<Server>, Box<dyn Error>> {
+    format(dir, &FormatOptions::new(Wall(1)))?;
+    let mut options = ServerOptions { log: Some(Arc::new(Log::silent())), ..ServerOptions::default() };
+    options.config.journal_size = journal_mib << 20;
+    Ok(Server::open(dir, &options)?)
+}
+
+/// Waits for the welcome.
+#[derive(Default)]
+struct Welcomed {
+    seen: Mutex<bool>,
+    more: Condvar,
+}
+
+impl Sink for Welcomed {
+    fn messages(&self, batch: Vec<ServerMsg>) {
+        let welcome = batch.iter().any(|m| matches!(m, ServerMsg::Welcome { .. }));
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) |= welcome;
+        self.more.notify_all();
+    }
+
+    fn disconnected(&self) {}
+}
+
+fn hello(port: &dyn Port, sink: &Welcomed) -> Result<(), Box<dyn Error>> {
+    let hello = ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info: ClientInfo::default() };
+    port.send(vec![hello], &mut Vec::new())?;
+    let seen = sink.seen.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(sink.more.wait_while(seen, |seen| !*seen).unwrap_or_else(PoisonError::into_inner));
+    Ok(())
 }
 
 /// Creates until the time is up; returns how many.
@@ -178,9 +204,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let server = match what.as_str() {
         "null" => null_server(None)?,
         "journal" => null_server(Some(Path::new(&args.next().ok_or("no DIR")?)))?,
-        _ => return Err("usage: step_rate null [SECONDS] | journal SECONDS DIR".into()),
+        "real" => {
+            let dir = args.next().ok_or("no DIR")?;
+            let mib: u64 = args.next().map_or(Ok(1024), |text| text.parse())?;
+            real_server(Path::new(&dir), mib)?
+        }
+        _ => return Err("usage: step_rate null [SECONDS] | journal|real SECONDS DIR [JOURNAL_MIB]".into()),
     };
-    let port = server.embedded().connect(Arc::new(Ignore))?;
+    let sink = Arc::new(Welcomed::default());
+    let port = server.embedded().connect(sink.clone())?;
+    if what == "real" {
+        hello(port.as_ref(), &sink)?;
+    }
     let begin = Instant::now();
     let count = creates(port.as_ref(), NodeRef::bare(Ino::ROOT), Duration::from_secs(seconds))?;
     let rate = count as f64 / begin.elapsed().as_secs_f64();

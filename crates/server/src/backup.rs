@@ -12,6 +12,7 @@ mod task;
 pub use restore::{restore, verify};
 pub(crate) use task::{Task, start};
 
+use crate::driver::FreezeError;
 use crate::server::Server;
 use container::{ChunkWriter, Kind};
 use content::Content;
@@ -40,6 +41,8 @@ pub enum BackupError {
     InsideMount { path: PathBuf },
     #[error("another backup is running")]
     Busy,
+    #[error("no checkpoint completed within a minute (is the disk full?)")]
+    Restless,
     #[error("this server has no data folder")]
     NoFolder,
     #[error(transparent)]
@@ -70,7 +73,7 @@ pub struct Summary {
 /// Requests wait meanwhile.
 ///
 /// # Errors
-/// `Busy`, `InsideMount`, `Store` when something to copy is damaged, `Io`.
+/// `Busy`, `Restless`, `InsideMount`, `Store` when something to copy is damaged, `Io`.
 pub fn create(server: &Server, path: &Path) -> Result<Summary, BackupError> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -107,7 +110,10 @@ fn write_file(server: &Server, path: &Path) -> Result<Summary, BackupError> {
 pub fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError> {
     let opened = server.opened.as_ref().ok_or(BackupError::NoFolder)?;
     let record = opened.folder.record().clone();
-    let _frozen = server.driver.freeze().ok_or(BackupError::Busy)?;
+    let _frozen = server.driver.freeze().map_err(|e| match e {
+        FreezeError::Closed => BackupError::Busy,
+        FreezeError::Restless => BackupError::Restless,
+    })?;
     let mut chunks = ChunkWriter::begin(to)?;
     chunks.put(Kind::FsRecord, &record.encode())?;
     let mut content = Content::new(chunks, server.driver.data_io.as_ref());

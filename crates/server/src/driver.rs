@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use store::meta::MetaStore;
 
+pub(crate) use gate::FreezeError;
 pub(crate) use life::{Life, LifeCell};
 pub(crate) use threads::Threads;
 
@@ -146,6 +147,7 @@ impl Driver {
     fn step(&self, inputs: impl IntoIterator<Item = Input>, turn: &mut Turn<'_>) {
         let mut core = self.core();
         if self.is_halted() {
+            turn.delivered.clear();
             return;
         }
         let now = self.clock.now();

@@ -11,8 +11,10 @@ mod admin;
 pub mod backup;
 mod driver;
 pub mod machine;
+mod open;
 pub mod parts;
 mod port;
+mod report;
 pub mod server;
 mod stores;
 

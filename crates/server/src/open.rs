@@ -2,14 +2,11 @@
 //!
 //! Absent: format (room `store`), the driver.
 
-use crate::machine::RankMachine;
 use crate::parts::Parts;
 use crate::server::{Opened, Server, ServerError, ServerOptions};
 use crate::stores::FolderBallast;
 use mds::Rank;
 use mds::config::{Prefetch, RankConfig};
-use mds::input::Input;
-use mds::output::Output;
 use proto::Rank as RankId;
 use runtime::config::DirPrefetch;
 use runtime::log::LogOptions;
@@ -17,7 +14,6 @@ use runtime::{Config, Log};
 use std::path::Path;
 use std::sync::Arc;
 use stdx::time::SECOND;
-use stdx::{Machine, Mono, Now};
 use store::data::{DataFiles, Limits as DataLimits};
 use store::disk_real::RealDisk;
 use store::folder::Folder;
@@ -26,20 +22,6 @@ use store::journal_files::{JournalFiles, JournalLimits};
 /// Journal kept as spare segments beyond the size at which a checkpoint starts: while one runs the
 /// journal grows on.
 const JOURNAL_SLACK: u64 = 256 << 20;
-
-impl RankMachine for Rank {
-    fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
-        Machine::step(self, now, input, out);
-    }
-
-    fn deadline(&self) -> Option<Mono> {
-        Machine::deadline(self)
-    }
-
-    fn report(&self, _question: &serde_json::Value) -> Option<serde_json::Value> {
-        None
-    }
-}
 
 /// What a process's configuration means for a rank.
 fn rank_config(config: &Config, folder: &Folder) -> RankConfig {
@@ -88,10 +70,7 @@ impl Server {
             RealDisk::new(&folder.journal_root()),
             RankId(0),
             folder.incarnation(),
-            JournalLimits {
-                journal_bytes: config.journal_size + JOURNAL_SLACK,
-                ..JournalLimits::default()
-            },
+            JournalLimits { journal_bytes: config.journal_size + JOURNAL_SLACK, ..JournalLimits::default() },
         )?;
         let limits = DataLimits {
             data_cache_limit: config.data_cache_limit,

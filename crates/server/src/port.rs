@@ -25,6 +25,11 @@ impl Connector for Embedded {
         open(&server, Peer::Embedded, sink).ok_or_else(gone)
     }
 
+    /// The connection ends with the rank: nothing could be resumed.
+    fn is_lasting(&self) -> bool {
+        true
+    }
+
     fn describe(&self) -> String {
         "embedded".to_owned()
     }

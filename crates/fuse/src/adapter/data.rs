@@ -77,7 +77,8 @@ impl Shared {
             }
             // Cut by someone without the right to keep the bits.
             let set = SetAttr { kill_suidgid: true, ..SetAttr::default() };
-            shared.ask(cred, Ask::SetAttr { node, set }, reply, move |_, reply, _| reply.open(opened));
+            let ask = Ask::SetAttr { node, set };
+            shared.after_open(cred, nodeid, node, ask, reply, move |_, reply| reply.open(opened));
         });
     }
 
@@ -85,12 +86,41 @@ impl Shared {
         let epoch = self.epoch();
         let About { cred, node: parent, .. } = about;
         self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr: Attr| {
-            shared.after_names(cred, parent, reply, move |shared, reply| {
+            let finish = move |shared: &Arc<Shared>, reply: Reply| {
                 let entry = shared.entry(&attr, epoch);
                 let opened = shared.handle(entry.nodeid, flags, epoch);
                 reply.create(&entry, opened);
-            });
+            };
+            if !(shared.behaviour.sync_names || shared.behaviour.sync_all) {
+                return finish(shared, reply);
+            }
+            let node = ::mount::fs::node_of(&attr);
+            let ask = Ask::Fsync { node: parent, data_only: false };
+            shared.after_open(cred, attr.ino.0, node, ask, reply, finish);
         });
+    }
+
+    /// The second step of an open that the rank counts already: if it fails the kernel will not release
+    /// what it never got, so it is released here.
+    fn after_open(
+        self: &Arc<Self>,
+        cred: Cred,
+        nodeid: u64,
+        node: NodeRef,
+        ask: Ask,
+        reply: Reply,
+        then: impl FnOnce(&Arc<Self>, Reply) + Send + 'static,
+    ) {
+        let (shared, caller) = (Arc::clone(self), cred.clone());
+        let done = Box::new(move |outcome: proto::reply::Outcome| match outcome {
+            Ok(_) => then(&shared, reply),
+            Err(errno) => {
+                shared.nodes.closed(nodeid);
+                let release = Ask::Release { node, count: 1 };
+                shared.mount.submit(caller, release, Box::new(move |_| reply.error(errno.0)));
+            }
+        });
+        self.mount.submit(cred, ask, done);
     }
 
     fn read(self: &Arc<Self>, about: About, read: Read, reply: Reply) {

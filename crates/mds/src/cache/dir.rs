@@ -5,7 +5,10 @@
 use super::slab::{NONE, Slot};
 use super::table::Table;
 use proto::header::FragHeader;
-use proto::{Ino, Version};
+use proto::{Incarnation, Ino, Version};
+
+/// Changes one incarnation can count before it reaches the next one's numbers.
+const INCARNATION_BITS: u32 = 32;
 
 /// The header is known.
 pub(crate) const HEADER: u32 = 1;
@@ -89,16 +92,20 @@ impl Dir {
         self.table.len() > 0 || self.loads > 0 || self.has(QUEUED | PINNED | LOADING | HEADER_LATER)
     }
 
-    /// The version of the next transaction: +1, and a jump with an incarnation's first, so that no
-    /// version ever names two contents.
-    pub(crate) fn next_version(&self) -> Version {
-        let step = if self.has(JUMPED) || stdx::mutant!("mds_version_no_jump") {
-            1
-        } else {
-            Version::INCARNATION_STEP
-        };
-        Version(self.header.version.0 + step)
+    /// The version of the next transaction.
+    pub(crate) fn next_version(&self, incarnation: Incarnation) -> Version {
+        Version(next_number(self.header.version.0, self.has(JUMPED), incarnation))
     }
+}
+
+/// A version or change counter after the next change: +1, and a jump with an incarnation's first, so
+/// that no number ever names two contents. A tail that was lost undurable may have used numbers up to
+/// 2^20 ahead; two such lives in a row must not use the same ones, hence the second term.
+pub(crate) fn next_number(last: u64, jumped: bool, incarnation: Incarnation) -> u64 {
+    if jumped || stdx::mutant!("mds_version_no_jump") {
+        return last + 1;
+    }
+    (last + Version::INCARNATION_STEP).max(incarnation.0 << INCARNATION_BITS)
 }
 
 impl Slot for Dir {

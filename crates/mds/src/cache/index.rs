@@ -130,11 +130,6 @@ impl Index {
         }
         segment.slots[hole] = NONE;
     }
-
-    /// Bytes held.
-    pub(crate) fn bytes(&self) -> u64 {
-        (self.segments.len() * (SEGMENT * 4 + 16) + self.directory.len() * 4) as u64
-    }
 }
 
 #[cfg(test)]

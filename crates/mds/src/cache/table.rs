@@ -147,9 +147,4 @@ impl Table {
             top = (top & !(span - 1)) + span;
         }
     }
-
-    /// Any node, for taking all out one by one.
-    pub(crate) fn any(&self) -> Option<u32> {
-        self.buckets.iter().find_map(|b| b.entries.first()).map(|(_, slot)| *slot)
-    }
 }

@@ -211,6 +211,9 @@ fn add_stored(view: &mut View, (slot, dir): (u32, proto::Ino), stored: StoredDen
     let attr = attr.filter(|_| page.attrs);
     if keep && page.attrs {
         view.cache.load(slot, stored.hash, &stored.name, Some(value));
+        if view.files.get(ino).is_some() {
+            view.cache.flag(ino, crate::cache::node::BUSY, 0);
+        }
     }
     page.add(DirEntry { hash: stored.hash, name: stored.name, ino, kind, attr });
 }

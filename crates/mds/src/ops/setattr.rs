@@ -3,8 +3,9 @@
 //! Absent: flags and project ids.
 
 use crate::acl::{self, Acl};
+use crate::cache::dir::{JUMPED, next_number};
 use crate::cache::{attr_of, dir_attr};
-use crate::op::{Effects, Hold, Next, Op, Park, Plan, Stop};
+use crate::op::{Hold, Next, Op, Park, Plan, Stop};
 use crate::perm;
 use crate::txn::file_id;
 use crate::view::{Found, View};
@@ -50,8 +51,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, set: &SetAttr) -
     if cut {
         view.txn.cut(&core);
     }
-    let cut = cut.then_some(core.ino);
-    Ok(Plan::Commit(Reply::Attr(attr), Effects { cut, ..Default::default() }))
+    Plan::commit(Reply::Attr(attr))
 }
 
 /// The modification time of a directory is the later of its inode's and its header's: setting it
@@ -70,9 +70,9 @@ fn directory_times(
         return Ok(());
     };
     let mut header = dir.header.clone();
-    header.version = dir.next_version();
+    header.version = dir.next_version(view.config.incarnation);
     header.mtime = mtime.min(view.now.wall);
-    header.change += 1;
+    header.change = next_number(header.change, dir.has(JUMPED), view.config.incarnation);
     let ino = core.ino;
     dir_attr(attr, dir);
     attr.mtime = mtime;

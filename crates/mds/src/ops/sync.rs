@@ -13,7 +13,8 @@ use proto::storeio::DataOp;
 pub(crate) fn fsync(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan> {
     let slot = view.resolve(node, op)?;
     let node = view.cache.node(slot);
-    if !node.is_file() || node.has(node::DATA_CLEAN) {
+    let empty = node.core.size == 0 && node.core.truncate_seq == 0;
+    if !node.is_file() || empty || node.has(node::DATA_CLEAN) {
         return Ok(Plan::Durable(Reply::Ok));
     }
     let ino = node.ino();

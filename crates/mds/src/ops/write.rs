@@ -17,7 +17,6 @@ use proto::storeio::{DataOp, Payload};
 pub(crate) struct How {
     pub offset: u64,
     pub append: bool,
-    pub kill: bool,
 }
 
 pub(crate) fn plan(

@@ -10,7 +10,8 @@ use super::content::{Counts, Piece, Record};
 use super::{BackupError, Summary};
 use proto::fsrecord::FsRecord;
 use proto::storeio::{DataOp, Payload, StoreBatch, StoreKey};
-use proto::{Ino, Reader};
+use proto::system::{CheckpointRecord, decode_counter};
+use proto::{Ino, Rank, Reader};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
@@ -23,6 +24,8 @@ use store::meta_lmdb::LmdbMeta;
 
 /// Metadata gathered before it is written.
 const BATCH_BYTES: usize = 8 << 20;
+/// Inode numbers left out after a restore: a million a second for three hours after the backup.
+const NUMBERS_SKIPPED: u64 = 10_000_000_000;
 
 /// Takes what a backup holds, piece by piece.
 trait Target {
@@ -123,10 +126,9 @@ pub fn restore(path: &Path, dir: &Path, places: &FormatOptions) -> Result<Summar
     folder::format_from(dir, places, &record, |meta, data_root| -> Result<(), BackupError> {
         let disk = RealDisk::new(data_root);
         let data = DataFiles::open(disk, record.small_file_bytes, Limits::default())?;
-        let mut filler = Filler { meta, data, batches: BTreeMap::new(), bytes: 0 };
+        let mut filler = Filler { meta, data, batches: BTreeMap::new(), counters: BTreeMap::new(), bytes: 0 };
         let all = rest(chunks, record.clone(), &mut filler)?;
-        filler.flush()?;
-        filler.data.run(&DataOp::SyncAll)?;
+        filler.finish()?;
         summary = Some(all);
         Ok(())
     })?;
@@ -139,11 +141,26 @@ struct Filler<'a> {
     data: DataFiles<RealDisk>,
     batches: BTreeMap<Ino, StoreBatch>,
     bytes: usize,
+    counters: BTreeMap<Rank, u64>,
 }
 
 impl Target for Filler<'_> {
     fn record(&mut self, record: Record<'_>) -> Result<(), BackupError> {
         let key = StoreKey::decode(record.table, record.key)?;
+        match key {
+            // The new journal begins at 0, and nobody resumes a session of the old file system.
+            StoreKey::Checkpoint { rank } => {
+                let next = CheckpointRecord::decode(record.value)?.next_ino;
+                self.skip_numbers(rank, next);
+                return Ok(());
+            }
+            StoreKey::Counter { rank } => {
+                self.skip_numbers(rank, decode_counter(record.value)?);
+                return Ok(());
+            }
+            StoreKey::Session { .. } => return Ok(()),
+            StoreKey::Dentry { .. } | StoreKey::Header { .. } | StoreKey::Backptr { .. } => {}
+        }
         let batch = self.batches.entry(key.shard()).or_insert_with(|| StoreBatch::new(key.shard(), None));
         batch.put(key, |w| {
             w.raw(record.value);
@@ -163,6 +180,27 @@ impl Target for Filler<'_> {
 }
 
 impl Filler<'_> {
+    /// Numbers given out after the backup are not given out again.
+    fn skip_numbers(&mut self, rank: Rank, next: u64) {
+        let next = next.saturating_add(NUMBERS_SKIPPED);
+        let known = self.counters.entry(rank).or_insert(next);
+        *known = next.max(*known);
+    }
+
+    /// Writes what is known only at the end.
+    fn finish(&mut self) -> Result<(), BackupError> {
+        let mut batch = StoreBatch::new(Ino::SYSTEM, None);
+        for (rank, next) in std::mem::take(&mut self.counters) {
+            batch.put(StoreKey::Counter { rank }, |w| {
+                w.u64(next);
+            });
+        }
+        self.flush()?;
+        self.meta.apply(&[batch])?;
+        self.data.run(&DataOp::SyncAll)?;
+        Ok(())
+    }
+
     fn flush(&mut self) -> Result<(), BackupError> {
         let batches: Vec<StoreBatch> = std::mem::take(&mut self.batches).into_values().collect();
         self.bytes = 0;

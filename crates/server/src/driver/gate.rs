@@ -7,10 +7,20 @@
 use super::Driver;
 use mds::input::{ConnId, Input};
 use proto::message::ClientMsg;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often the state of the rank is looked at while it comes to rest.
 const LOOK: Duration = Duration::from_millis(2);
+
+/// Requests are not held back longer than this for a rank that does not come to rest.
+const REST_MAX: Duration = Duration::from_secs(60);
+
+/// Why the gate does not stay closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FreezeError {
+    Closed,
+    Restless,
+}
 
 /// Requests held back; behind the rank's mutex.
 #[derive(Default)]
@@ -54,21 +64,25 @@ impl Drop for Frozen<'_> {
 
 impl Driver {
     /// Closes the gate and brings the rank to rest: everything that was let in is answered by the
-    /// stores, and a checkpoint has written all of it. `None`: the gate is closed already, or the
-    /// server is ending.
-    pub(crate) fn freeze(&self) -> Option<Frozen<'_>> {
+    /// stores, and a checkpoint has written all of it.
+    ///
+    /// # Errors
+    /// `Closed` when it is closed already, `Restless` when no checkpoint completes (a full disk) or
+    /// the server is ending.
+    pub(crate) fn freeze(&self) -> Result<Frozen<'_>, FreezeError> {
         if std::mem::replace(&mut self.core().gate.closed, true) {
-            return None;
+            return Err(FreezeError::Closed);
         }
+        let begin = Instant::now();
         let frozen = Frozen { driver: self };
         let mut goal = None;
-        while !self.is_halted() {
+        while !self.is_halted() && begin.elapsed() < REST_MAX {
             let (at_rest, appended, trimmed) = {
                 let core = self.core();
                 (core.in_flight == 0, core.appended, core.trimmed)
             };
             match goal {
-                Some(goal) if at_rest && trimmed >= goal => return Some(frozen),
+                Some(goal) if at_rest && trimmed >= goal => return Ok(frozen),
                 None if at_rest => {
                     goal = Some(appended);
                     self.feed([Input::Checkpoint]);
@@ -76,6 +90,6 @@ impl Driver {
                 _ => std::thread::sleep(LOOK),
             }
         }
-        None
+        Err(FreezeError::Restless)
     }
 }

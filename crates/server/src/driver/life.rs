@@ -23,8 +23,13 @@ pub(crate) struct LifeCell {
 }
 
 impl LifeCell {
+    /// Damage is for good.
     pub(crate) fn set(&self, life: Life) {
-        *self.life.lock().unwrap_or_else(PoisonError::into_inner) = life;
+        let mut now = self.life.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*now, Life::Damaged(_)) {
+            *now = life;
+        }
+        drop(now);
         self.changed.notify_all();
     }
 

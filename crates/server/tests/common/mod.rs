@@ -21,7 +21,7 @@ struct Seen {
 }
 
 #[derive(Default)]
-pub struct Mailbox {
+pub(crate) struct Mailbox {
     seen: Mutex<Seen>,
     more: Condvar,
     port: OnceLock<Arc<dyn Port>>,
@@ -74,14 +74,14 @@ impl Sink for Mailbox {
 }
 
 /// One session.
-pub struct Client {
-    pub mailbox: Arc<Mailbox>,
+pub(crate) struct Client {
+    pub(crate) mailbox: Arc<Mailbox>,
     port: Arc<dyn Port>,
     tid: u64,
 }
 
 impl Client {
-    pub fn connect(connector: &dyn Connector) -> Self {
+    pub(crate) fn connect(connector: &dyn Connector) -> Self {
         let mailbox = Arc::new(Mailbox::default());
         let port = connector.connect(mailbox.clone()).expect("connect");
         mailbox.port.get_or_init(|| port.clone());
@@ -98,7 +98,7 @@ impl Client {
         self.mailbox.take(answers);
     }
 
-    pub fn call(&mut self, request: Request) -> Outcome {
+    pub(crate) fn call(&mut self, request: Request) -> Outcome {
         self.tid += 1;
         let tid = Tid(self.tid);
         self.send(ClientMsg::Request { tid, floor: tid, cred: Cred::ROOT, request });
@@ -106,7 +106,7 @@ impl Client {
         seen.replies.remove(&tid).expect("waited for")
     }
 
-    pub fn ok(&mut self, request: Request) -> Reply {
+    pub(crate) fn ok(&mut self, request: Request) -> Reply {
         let text = format!("{request:?}");
         match self.call(request) {
             Ok(reply) => reply,
@@ -114,13 +114,13 @@ impl Client {
         }
     }
 
-    pub fn admin(&mut self, command: &serde_json::Value) -> serde_json::Value {
+    pub(crate) fn admin(&mut self, command: &serde_json::Value) -> serde_json::Value {
         self.send(ClientMsg::Admin { id: 1, command: command.to_string() });
         let answer = self.mailbox.wait(|s| s.admin.is_some()).admin.take().expect("waited for");
         serde_json::from_str(&answer).expect("json")
     }
 
-    pub fn create(&mut self, parent: NodeRef, text: &str) -> NodeRef {
+    pub(crate) fn create(&mut self, parent: NodeRef, text: &str) -> NodeRef {
         let new = NewNode { mode: 0o100_644, umask: 0o022, rdev: 0 };
         match self.ok(Request::Create { parent, name: name(text), new, flags: 2 }) {
             Reply::Created { attr, new: true } => node(&attr),
@@ -128,7 +128,7 @@ impl Client {
         }
     }
 
-    pub fn mkdir(&mut self, parent: NodeRef, text: &str) -> NodeRef {
+    pub(crate) fn mkdir(&mut self, parent: NodeRef, text: &str) -> NodeRef {
         let new = NewNode { mode: 0o040_755, umask: 0, rdev: 0 };
         match self.ok(Request::MkDir { parent, name: name(text), new }) {
             Reply::Attr(attr) => node(&attr),
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    pub fn lookup(&mut self, parent: NodeRef, text: &str) -> Option<Attr> {
+    pub(crate) fn lookup(&mut self, parent: NodeRef, text: &str) -> Option<Attr> {
         match self.call(Request::Lookup { parent, name: name(text) }) {
             Ok(Reply::Attr(attr)) => Some(attr),
             Err(proto::Errno::ENOENT) => None,
@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    pub fn write(&mut self, node: NodeRef, offset: u64, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, node: NodeRef, offset: u64, bytes: &[u8]) {
         let data = Payload::Owned(bytes.to_vec());
         let request = Request::Write { node, offset, append: false, kill_suidgid: false, data };
         match self.ok(request) {
@@ -153,19 +153,19 @@ impl Client {
         }
     }
 
-    pub fn read(&mut self, node: NodeRef, offset: u64, len: u32) -> Vec<u8> {
+    pub(crate) fn read(&mut self, node: NodeRef, offset: u64, len: u32) -> Vec<u8> {
         match self.ok(Request::Read { node, offset, len }) {
             Reply::Data(Payload::Owned(bytes)) => bytes,
             other => panic!("{other:?}"),
         }
     }
 
-    pub fn fsync(&mut self, node: NodeRef) {
+    pub(crate) fn fsync(&mut self, node: NodeRef) {
         self.ok(Request::Fsync { node, data_only: false });
     }
 
     /// Every name of a directory.
-    pub fn list(&mut self, dir: NodeRef) -> Vec<String> {
+    pub(crate) fn list(&mut self, dir: NodeRef) -> Vec<String> {
         let (mut names, mut after) = (Vec::new(), 0);
         loop {
             match self.ok(Request::ReadDir { dir, after, attrs: false, bytes_max: 4096 }) {
@@ -185,12 +185,12 @@ impl Client {
     }
 }
 
-pub fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("name")
 }
 
-pub fn node(attr: &Attr) -> NodeRef {
+pub(crate) fn node(attr: &Attr) -> NodeRef {
     NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash }
 }
 
-pub const ROOT: NodeRef = NodeRef::bare(Ino::ROOT);
+pub(crate) const ROOT: NodeRef = NodeRef::bare(Ino::ROOT);

@@ -418,10 +418,10 @@ impl Tree {
                 return refuse(Errno::EEXIST);
             }
             let kind = self.node(ino).map_or(FileKind::Regular, Node::kind);
-            if kind != FileKind::Regular {
-                return Err(vec![Errno::EISDIR, Errno::ELOOP, Errno::EEXIST, Errno::EINVAL, Errno::ENXIO]);
+            if matches!(kind, FileKind::Directory | FileKind::Symlink) {
+                return Err(vec![Errno::EISDIR, Errno::ELOOP, Errno::EEXIST, Errno::EINVAL]);
             }
-            if flags & open_flags::TRUNC != 0 {
+            if kind == FileKind::Regular && flags & open_flags::TRUNC != 0 {
                 self.truncated(op, ino, 0);
             }
             return Ok(Answer::Created { ino, new: false });
@@ -450,6 +450,9 @@ impl Tree {
 
     fn set_attr(&mut self, op: &Op<'_>, node: NodeRef, set: &SetAttr) -> Done {
         let (ino, kind, size) = self.live(node).map(|node| (node.ino, node.kind(), node.size))?;
+        if *set == SetAttr::default() {
+            return Ok(Answer::Attr(ino));
+        }
         if set.size.is_some() && kind != FileKind::Regular {
             return Err(vec![Errno::EISDIR, Errno::EINVAL]);
         }
@@ -464,7 +467,7 @@ impl Tree {
         }
         node.uid = set.uid.unwrap_or(node.uid);
         node.gid = set.gid.unwrap_or(node.gid);
-        if set.kill_suidgid {
+        if set.kill_suidgid && !node.is_dir() {
             drop_privileges(node);
         }
         let at = |time: SetTime| match time {

@@ -124,7 +124,7 @@ impl World {
             }
         }
         let pause = [MS, 100 * MS, 3 * SECOND][self.rng.index(3)];
-        self.after(pause, Event::Restart);
+        self.after(pause, Event::Restart { life: self.lives });
         if self.phase == Phase::Faults && self.rng.chance(1, 3) {
             // Again, during recovery.
             if self.rng.chance(1, 2) {

@@ -63,7 +63,7 @@ enum Event {
     Interrupt { client: usize, birth: u64, call: u64 },
     Born { client: usize },
     Background { life: u64 },
-    Restart,
+    Restart { life: u64 },
     FullDisk { on: bool },
 }
 
@@ -257,7 +257,7 @@ impl World {
             Event::Interrupt { client, birth, call } => self.interrupt(client, birth, call),
             Event::Born { client } => self.born(client),
             Event::Background { life } if self.lives == life => self.background(),
-            Event::Restart => self.restart(),
+            Event::Restart { life } if self.lives == life => self.restart(),
             Event::FullDisk { on } => {
                 self.full_disk(on);
                 Ok(())

@@ -11,7 +11,7 @@ use mds::input::{ConnId, Input, Tag};
 use mds::output::Output;
 use proto::ids::{Incarnation, Position, Rank as RankId, SessionId};
 use proto::message::{ClientMsg, ServerMsg};
-use proto::storeio::{DataDone, DataOp, LoadRequest, StoreBatch, StoreError};
+use proto::storeio::{DataDone, DataOp, LoadRequest, StoreBatch, StoreError, StoreKey};
 use proto::Writer;
 use std::collections::BTreeMap;
 use stdx::time::MS;
@@ -286,7 +286,10 @@ impl World {
     /// Batches of one shard keep their order, others do not.
     fn store_later(&mut self, tag: Tag, batches: Vec<StoreBatch>) {
         let shards = batches.len();
-        self.trace.event(self.now, "store", tag.0, || format!("{} {shards} batches", tag.0));
+        self.trace.event(self.now, "store", tag.0, || {
+            let batches: Vec<String> = batches.iter().map(brief_batch).collect();
+            format!("{} {}", tag.0, batches.join(" "))
+        });
         let Some(life) = &mut self.life else { return };
         life.stores.insert(tag, (shards, Ok(())));
         if batches.is_empty() {
@@ -437,6 +440,21 @@ fn brief(op: &DataOp) -> String {
         }
         other => format!("{other:?}"),
     }
+}
+
+fn brief_batch(batch: &StoreBatch) -> String {
+    let mut text = format!("[{}:", batch.shard.0);
+    for (table, key, value) in batch.iter() {
+        let sign = if value.is_some() { '+' } else { '-' };
+        let key = match StoreKey::decode(table, key) {
+            Ok(StoreKey::Dentry { dir, name, .. }) => format!("{}/{}", dir.0, name.escape_ascii()),
+            Ok(StoreKey::Header { dir, .. }) => format!("header {}", dir.0),
+            other => format!("{other:?}"),
+        };
+        text.push_str(&format!(" {sign}{key}"));
+    }
+    text.push(']');
+    text
 }
 
 fn brief_done(result: &Result<DataDone, StoreError>) -> String {

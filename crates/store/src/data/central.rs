@@ -30,7 +30,7 @@ pub(super) struct Buffer {
     pub(super) journaled: bool,
 }
 
-/// A packed record that is to be declared dead.
+/// A packed record, and older ones of the file, that are to be declared dead.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tombstone {
     pub(super) file: FileId,
@@ -284,15 +284,17 @@ impl<F> Central<F> {
     }
 
     /// Declares a file's packed record dead, if it has one.
-    pub(super) fn bury(&mut self, file: FileId, truncate: u32) {
+    pub(super) fn bury(&mut self, file: FileId) {
         if let Some(entry) = self.index.remove(file) {
             self.subtract_live(entry.place);
-            self.add_tombstone(file, truncate.max(entry.seqs.truncate));
+            self.add_tombstone(file, entry.seqs);
         }
     }
 
-    fn add_tombstone(&mut self, file: FileId, truncate: u32) {
-        let seqs = Seqs { truncate, write: self.take_write_seq() };
+    /// A tombstone has exactly the sequences of the record it buries, and wins over it. Higher ones
+    /// would be wrong: a replay cuts an old record first and then redoes a content that was written
+    /// by the life before, under a lower write sequence than any of this life.
+    fn add_tombstone(&mut self, file: FileId, seqs: Seqs) {
         self.tombstones.push_back(Tombstone { file, seqs });
         self.tombstones_added += 1;
         self.buffered_bytes += TOMBSTONE_OVERHEAD;
@@ -396,7 +398,7 @@ impl<F> Central<F> {
                     self.put_entry(Entry { file: item.file, seqs: item.seqs, place });
                 }
                 // Removed, cut to nothing or grown to blocks while the write was in flight.
-                None => self.add_tombstone(item.file, item.seqs.truncate),
+                None => self.add_tombstone(item.file, item.seqs),
             }
         }
     }

@@ -4,7 +4,7 @@
 //! Only segments that the index checkpoint on disk covers whole are taken. So their tombstones can be
 //! left behind: whatever they bury lies below what is ever scanned again. A move cannot bring a removed
 //! record back either: the record was live when its batch began, so its tombstone is written after
-//! the checkpoint that is on disk, will be scanned with the copy, and is newer.
+//! the checkpoint that is on disk, will be scanned with the copy, and wins over it.
 //!
 //! Absent: a thread; the driver calls `compact_step`.
 

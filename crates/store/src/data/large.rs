@@ -481,7 +481,7 @@ impl<D: Disk> DataFiles<D> {
             let len = content.len() as u64;
             update(&mut hold(&self.central), file, 0, |state| state.len = len);
         }
-        self.bury_packed(file, seq);
+        self.bury_packed(file);
         Ok(())
     }
 

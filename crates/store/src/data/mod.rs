@@ -276,7 +276,7 @@ impl<D: Disk> DataFiles<D> {
         {
             let mut central = hold(&self.central);
             central.drop_buffer(file);
-            central.bury(file, 0);
+            central.bury(file);
             if !central.large.contains_key(&file) {
                 return Ok(());
             }

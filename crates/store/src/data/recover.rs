@@ -238,18 +238,18 @@ impl<D: Disk> Recovery<'_, D> {
         Ok(())
     }
 
-    /// Takes one record of a tail into the index; the highest sequences win, in whatever order.
+    /// Takes one record of a tail into the index; the highest sequences win, in whatever order, and of
+    /// equal ones a tombstone.
     fn apply(&mut self, header: RecordHeader, segment: u32, offset: u64) {
         self.newest_write = self.newest_write.max(header.seqs.write);
         let indexed = self.central.index.get(header.file).map(|entry| entry.seqs);
-        let known = indexed.max(self.buried.get(&header.file).copied());
-        if known.is_some_and(|known| known >= header.seqs) {
-            return;
-        }
+        let buried = self.buried.get(&header.file).copied();
         if header.tombstone {
-            self.central.index.remove(header.file);
-            self.buried.insert(header.file, header.seqs);
-        } else {
+            if indexed.is_some_and(|indexed| indexed <= header.seqs) {
+                self.central.index.remove(header.file);
+            }
+            self.buried.insert(header.file, header.seqs.max(buried.unwrap_or_default()));
+        } else if indexed.max(buried).is_none_or(|known| known < header.seqs) {
             let place = Place { segment, offset: offset as u32, len: header.len };
             self.central.index.put(Entry { file: header.file, seqs: header.seqs, place });
         }
@@ -330,7 +330,7 @@ impl<D: Disk> DataFiles<D> {
         };
         for (file, seqs) in both {
             match self.has_blocks_since(file, seqs.truncate) {
-                Ok(true) => self.bury_packed(file, seqs.truncate),
+                Ok(true) => self.bury_packed(file),
                 Ok(false) => self.unlink_blocks(file, |_| true)?,
                 Err(StoreError::Damaged { .. }) => {
                     let name = super::blocks::block_name(file, 0);

@@ -199,7 +199,7 @@ impl<D: Disk> DataFiles<D> {
         }
         if cut.size == 0 {
             central.drop_buffer(file);
-            central.bury(file, cut.seq);
+            central.bury(file);
             return Ok(());
         }
         if central.edit_buffer(file, cut.seq, |_, content| content.truncate(cut.size as usize)) {
@@ -278,9 +278,9 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// The packed form gave way to blocks: nothing of it may come back.
-    pub(super) fn bury_packed(&self, file: FileId, truncate: u32) {
+    pub(super) fn bury_packed(&self, file: FileId) {
         let mut central = hold(&self.central);
         central.drop_buffer(file);
-        central.bury(file, truncate);
+        central.bury(file);
     }
 }

@@ -67,7 +67,8 @@ impl Judge {
     /// embedded client a durable one.
     fn unexecuted(&mut self, pending: &Pending, sent: &Sent) -> Verdict {
         let refused = matches!(sent.outcome, Err(Errno::EACCES | Errno::EPERM));
-        if pending.gone || (pending.asked.checked && refused) || self.is_excused(&pending.asked.request, &sent.outcome) {
+        let gone = matches!(sent.outcome, Err(Errno::ESTALE | Errno::ENOENT)) && self.may_be_gone(pending);
+        if gone || pending.gone || (pending.asked.checked && refused) || self.is_excused(&pending.asked.request, &sent.outcome) {
             return Ok(());
         }
         if let (Request::Seek { node, offset, hole: false }, Err(Errno::ENXIO)) = (&pending.asked.request, &sent.outcome) {
@@ -95,6 +96,32 @@ impl Judge {
         }
         let Some(tree) = fits else { return Err(why) };
         self.check_bytes(pending, sent, &tree)
+    }
+
+    /// A file without a name that this session does not hold open may be gone at any moment.
+    fn may_be_gone(&self, pending: &Pending) -> bool {
+        let session = pending.asked.session;
+        let nodes = match &pending.asked.request {
+            Request::GetAttr { node }
+            | Request::SetAttr { node, .. }
+            | Request::Link { node, .. }
+            | Request::Open { node, .. }
+            | Request::Read { node, .. }
+            | Request::Write { node, .. }
+            | Request::Fallocate { node, .. }
+            | Request::Seek { node, .. }
+            | Request::Fsync { node, .. }
+            | Request::GetXattr { node, .. }
+            | Request::ListXattr { node }
+            | Request::SetXattr { node, .. }
+            | Request::RemoveXattr { node, .. } => vec![node.ino],
+            Request::CopyRange { source, target, .. } => vec![source.ino, target.ino],
+            _ => Vec::new(),
+        };
+        nodes.into_iter().any(|ino| {
+            let held = self.opens.get(&(session, ino)).is_some_and(|count| *count > 0);
+            !held && self.tree().node(ino).is_none_or(|node| !node.is_dir() && node.nlink == 0)
+        })
     }
 
     fn is_excused(&self, request: &Request, outcome: &Outcome) -> bool {
@@ -144,6 +171,8 @@ impl Judge {
         match (answer, reply) {
             (Answer::Ok, _) | (Answer::Elsewhere, _) => Ok(()),
             (Answer::Attr(ino), Reply::Attr(attr)) => attr_of(ino, attr),
+            // A file without a name may be told of either way.
+            (Answer::Attr(ino), Reply::Created { attr, new: true }) => attr_of(ino, attr),
             (Answer::Created { ino, new }, Reply::Created { attr, new: found }) if new == found => attr_of(ino, attr),
             (Answer::Target(target), Reply::Target(found)) if target[..] == found[..] => Ok(()),
             (Answer::Written { ino, .. }, Reply::Written { attr, .. }) => attr_of(ino, attr),

@@ -128,10 +128,6 @@ impl World {
     /// `None` when the power failed; any other error is a finding.
     fn must(&mut self, what: &'static str, op: &DataOp) -> Option<DataDone> {
         let result = self.run(op);
-        if let Ok(ino) = std::env::var("TRACE_INO") {
-            let text = match op { DataOp::Write{file,cut,offset,data} => format!("Write {file:?} {cut:?} {offset} {} of {:?}", data.len(), match data { Payload::Owned(d) => d[0], _ => 0 }), DataOp::Read{..} => String::new(), other => format!("{other:?}").chars().take(200).collect() };
-            if text.contains(&ino) || text == "SyncAll" { eprintln!("{text} -> {} form {:?}", format!("{result:?}").chars().take(60).collect::<String>(), self.store.as_ref().map(|s| super::super::locks::hold(&s.central).form(FileId{ino: Ino(ino[4..8].parse().unwrap()), generation: 1}))); }
-        }
         *self.seen.entry(what).or_default() += 1;
         match result {
             Ok(done) => Some(done),
@@ -382,7 +378,6 @@ impl World {
     }
 
     fn crash(&mut self) {
-        if std::env::var("TRACE_INO").is_ok() { eprintln!("--- crash dead={}", self.disk.is_dead()); }
         *self.seen.entry("crash").or_default() += 1;
         self.store = None;
         if self.rng.chance(1, 4) && !self.disk.is_dead() { self.disk.kill() } else { self.disk.crash() }
@@ -393,8 +388,6 @@ impl World {
             }
             match self.reopen() {
                 Ok(store) => {
-                    if let Ok(ino) = std::env::var("TRACE_INO") { let f = FileId{ino: Ino(ino[4..8].parse().unwrap()), generation: 1};
-                    eprintln!("reopened {:?} blocks {:?}", super::super::locks::hold(&store.central).form(f), super::super::locks::hold(&store.central).large.get(&f)); }
                     self.store = Some(store);
                     break;
                 }
@@ -413,8 +406,6 @@ impl World {
     fn reopen(&self) -> Result<DataFiles<SimDisk>, StoreError> {
         let store = open(&self.disk)?;
         for entry in &self.journal {
- if let Journaled::Cut(f,c) = entry { if std::env::var("TRACE_INO").is_ok() { eprintln!("replay cut {f:?} {c:?}"); } }
- if let Journaled::Redo(DataOp::Redo{file,truncate_seq,write_seq,data}) = entry { if std::env::var("TRACE_INO").is_ok() { eprintln!("replay redo {file:?} {truncate_seq} {write_seq} {} before {:?} {:?}", data.len(), super::super::locks::hold(&store.central).form(*file), super::super::locks::hold(&store.central).large.get(file)); } }
             store.run(&match entry {
                 Journaled::Cut(file, cut) => DataOp::Truncate { file: *file, cut: *cut },
                 Journaled::Redo(op) => op.clone(),

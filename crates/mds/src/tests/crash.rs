@@ -1,0 +1,270 @@
+//! Crashes: replay gives back what was durable, wherever the checkpoint was.
+
+use super::*;
+use proto::SetAttr;
+use proto::request::XattrMode;
+use proto::request::rename_flags::EXCHANGE;
+use stdx::Prng;
+
+/// Names used by the random workload: few, so that operations meet.
+const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "a-name-that-does-not-fit-in-a-node"];
+
+fn name(p: &mut Prng) -> &'static str {
+    NAMES[p.index(NAMES.len())]
+}
+
+/// A directory of the tree, by a random walk.
+fn somewhere(w: &mut World, p: &mut Prng) -> NodeRef {
+    let mut at = root();
+    for _ in 0..p.below(4) {
+        match w.lookup(at, name(p)) {
+            Ok(attr) if attr.mode & 0o170_000 == 0o040_000 => at = node(&attr),
+            _ => {}
+        }
+    }
+    at
+}
+
+/// One random operation; errors are fine.
+fn step(w: &mut World, p: &mut Prng) {
+    let (parent, at) = (somewhere(w, p), name(p));
+    let found = w.lookup(parent, at).map(|a| node(&a));
+    match (p.below(16), found) {
+        (0..=2, _) => drop(w.call(Request::MkDir { parent, name: n(at), new: mode(0o755) })),
+        (3..=5, _) => drop(w.call(Request::MkNod { parent, name: n(at), new: mode(0o100_644) })),
+        (6, Ok(_)) => drop(w.unlink(parent, at)),
+        (7, Ok(_)) => drop(w.call(Request::RmDir { parent, name: n(at) })),
+        (8 | 9, Ok(_)) => {
+            let (to, new) = (somewhere(w, p), name(p));
+            let flags = if p.chance(1, 3) { EXCHANGE } else { 0 };
+            drop(w.rename((parent, at), (to, new), flags));
+        }
+        (10, Ok(node)) => {
+            let (to, new) = (somewhere(w, p), name(p));
+            drop(w.call(Request::Link { node, parent: to, name: n(new) }));
+        }
+        (11 | 12, Ok(node)) => drop(w.write(node, p.below(100), &[1; 50])),
+        (13, Ok(node)) => {
+            let set = SetAttr { mode: Some(p.below(0o1000) as u32), size: Some(p.below(150)), ..Default::default() };
+            let set = if p.chance(1, 2) { SetAttr { size: None, ..set } } else { SetAttr { mode: None, ..set } };
+            drop(w.call(Request::SetAttr { node, set }));
+        }
+        (14, Ok(node)) => {
+            let value = vec![p.below(256) as u8; p.below(40) as usize].into();
+            drop(w.call(Request::SetXattr { node, name: n("user.x"), value, mode: XattrMode::Either }));
+        }
+        (15, _) => w.drop_cache(),
+        _ => {}
+    }
+}
+
+/// Header counts of everything equal a recount, in cache and store after a checkpoint.
+fn recount(w: &mut World) {
+    w.checkpoint();
+    let mut counts: BTreeMap<Ino, (u64, u64)> = BTreeMap::new();
+    let mut inodes: BTreeMap<Ino, u32> = BTreeMap::new();
+    let mut headers: BTreeMap<Ino, FragHeader> = BTreeMap::new();
+    let mut remotes: BTreeMap<Ino, u32> = BTreeMap::new();
+    for ((table, key), value) in &w.store {
+        match StoreKey::decode(*table, key).expect("key") {
+            StoreKey::Dentry { dir, .. } => {
+                let count = counts.entry(dir).or_default();
+                count.0 += 1;
+                match DentryValue::decode(value).expect("value") {
+                    DentryValue::Primary(record) => {
+                        count.1 += u64::from(record.core.mode & 0o170_000 == 0o040_000);
+                        assert!(inodes.insert(record.core.ino, record.core.nlink).is_none(), "twice");
+                    }
+                    DentryValue::Remote { ino, .. } => *remotes.entry(ino).or_default() += 1,
+                }
+            }
+            StoreKey::Header { dir, .. } => drop(headers.insert(dir, FragHeader::decode(value).expect("header"))),
+            _ => {}
+        }
+    }
+    for (ino, names) in remotes {
+        assert_eq!(inodes.get(&ino), Some(&names), "links of {ino:?}");
+    }
+    for (dir, header) in &headers {
+        let (entries, subdirs) = counts.remove(dir).unwrap_or_default();
+        assert_eq!((header.entries, header.subdirs), (entries, subdirs), "{dir:?}");
+    }
+    assert!(counts.is_empty(), "entries without a header: {counts:?}");
+    for dir in headers.keys().filter(|dir| !dir.is_system()) {
+        assert!(inodes.contains_key(dir), "header of a directory that is gone: {dir:?}");
+    }
+}
+
+#[test]
+fn replay_gives_back_the_tree_once_and_twice() {
+    for seed in 0..60 {
+        let mut p = Prng::new(seed);
+        let mut w = World::new();
+        for _ in 0..p.range(50, 400) {
+            step(&mut w, &mut p);
+            if p.chance(1, 60) {
+                w.checkpoint();
+            }
+        }
+        let before = w.tree();
+        w.crash();
+        assert_eq!(w.tree(), before, "seed {seed}");
+        w.crash();
+        assert_eq!(w.tree(), before, "seed {seed}, again");
+        for _ in 0..50 {
+            step(&mut w, &mut p);
+        }
+        let before = w.tree();
+        recount(&mut w);
+        w.crash();
+        assert_eq!(w.tree(), before, "seed {seed}, later");
+    }
+}
+
+#[test]
+fn a_crash_anywhere_in_a_checkpoint_loses_nothing() {
+    for stores in 0..40 {
+        let mut p = Prng::new(stores as u64);
+        let mut w = World::new();
+        for _ in 0..200 {
+            step(&mut w, &mut p);
+        }
+        w.stores_left = Some(stores);
+        w.inject(Input::Checkpoint);
+        for _ in 0..60 {
+            w.pass(1);
+            if p.chance(1, 2) {
+                step(&mut w, &mut p);
+            }
+        }
+        let before = w.tree();
+        w.crash();
+        assert_eq!(w.tree(), before, "after {stores} store requests");
+        recount(&mut w);
+        w.crash();
+        assert_eq!(w.tree(), before, "and after the next checkpoint");
+    }
+}
+
+#[test]
+fn what_was_not_durable_is_gone_as_a_whole() {
+    for seed in 100..130 {
+        let mut p = Prng::new(seed);
+        let mut w = World::with(|c| c.journal_bytes = 1 << 30);
+        w.auto_durable = false;
+        let mut durable = w.tree();
+        for _ in 0..150 {
+            step(&mut w, &mut p);
+            if p.chance(1, 10) {
+                w.sync();
+                w.pass(1);
+                durable = w.tree();
+                assert_eq!(w.durable, w.journal.len(), "reading appends nothing");
+            }
+        }
+        w.crash();
+        assert_eq!(w.tree(), durable, "seed {seed}");
+    }
+}
+
+#[test]
+fn inode_numbers_and_versions_are_never_used_twice() {
+    let mut w = World::new();
+    let mut seen = std::collections::BTreeSet::new();
+    let mut version = 0;
+    for round in 0..5 {
+        w.auto_durable = false;
+        for i in 0..30 {
+            let f = w.create(root(), &format!("f{round}-{i}"));
+            assert!(seen.insert(f.ino), "{:?}", f.ino);
+        }
+        let slot = w.rank.view.cache.find_dir(Ino::ROOT).expect("root");
+        let now = w.rank.view.cache.dir(slot).header.version.0;
+        assert!(now > version + (1 << 19), "a new life jumps");
+        version = now;
+        w.crash();
+    }
+}
+
+#[test]
+fn a_failed_store_keeps_everything_and_the_next_checkpoint_succeeds() {
+    let mut w = World::new();
+    let d = w.mkdir(root(), "d");
+    for i in 0..50 {
+        w.create(d, &format!("{i}"));
+    }
+    let before = w.tree();
+    w.store_fails = Some(StoreError::NoSpace);
+    w.inject(Input::Checkpoint);
+    w.pass(5);
+    assert_eq!(w.rank.status().checkpoints, 0);
+    assert!(w.stored(d.ino, "7").is_none());
+    assert_eq!(w.tree(), before);
+    w.store_fails = None;
+    w.pass(3_000);
+    assert_eq!(w.rank.status().checkpoints, 1);
+    assert!(w.stored(d.ino, "7").is_some());
+    w.crash();
+    assert_eq!(w.tree(), before);
+}
+
+#[test]
+fn the_header_of_a_split_directory_is_stored_after_its_entries() {
+    let mut w = World::with(|c| c.cache_bytes = 1 << 20);
+    let d = w.mkdir(root(), "d");
+    for i in 0..100 {
+        w.create(d, &format!("{i}"));
+    }
+    w.stores_left = Some(3);
+    w.inject(Input::Checkpoint);
+    w.pass(20);
+    let header = w.store.get(&key_bytes(StoreKey::Header { dir: d.ino, frag: Frag::WHOLE }));
+    assert!(header.is_none(), "three slices of eight do not hold a hundred entries");
+}
+
+#[test]
+fn stop_leaves_everything_in_the_store() {
+    let mut w = World::new();
+    let d = w.mkdir(root(), "d");
+    let f = w.create(d, "f");
+    w.write(f, 0, b"x").expect("write");
+    let before = w.tree();
+    w.inject(Input::Stop);
+    w.pass(100);
+    assert_eq!(w.rank.state(), State::Stopped);
+    w.crash();
+    assert!(w.notes.iter().any(|note| note.starts_with("replayed 0 ") || note.starts_with("replayed 1 ")), "{:?}", w.notes);
+    assert_eq!(w.tree(), before);
+}
+
+#[test]
+fn the_cache_stays_within_its_limit() {
+    let mut w = World::with(|c| c.cache_bytes = 128 << 10);
+    let d = w.mkdir(root(), "d");
+    for i in 0..3_000 {
+        w.create(d, &format!("{i}"));
+        if i % 50 == 0 {
+            w.pass(20);
+        }
+    }
+    w.pass(100);
+    assert!(w.rank.status().cache_bytes < 200 << 10, "{:?}", w.rank.status());
+    assert_eq!(w.list(d).len(), 3_000);
+    assert!(w.rank.status().cache_bytes < 200 << 10);
+    for i in (0..3_000).step_by(7) {
+        assert!(w.lookup(d, &format!("{i}")).is_ok());
+    }
+}
+
+#[test]
+fn a_bad_journal_is_damage() {
+    let mut w = World::new();
+    w.create(root(), "f");
+    w.journal.truncate(w.durable);
+    let last = w.journal.len() - 5;
+    w.journal[last] ^= 1;
+    w.rank = Rank::new(w.config.clone());
+    w.inbox.clear();
+    w.inject(Input::Boot);
+    assert_eq!(w.rank.state(), State::Damaged);
+}

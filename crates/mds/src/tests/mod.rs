@@ -1,0 +1,581 @@
+//! A rank with a store, a journal and data in memory around it, and scenarios played on it.
+//!
+//! Absent: the simulator; this driver keeps its order and fails only when told.
+
+mod crash;
+mod files;
+mod names;
+mod sessions;
+
+use crate::config::{RankConfig, State};
+use crate::input::{ConnId, Input, Peer, Tag};
+use crate::output::Output;
+use crate::rank::Rank;
+use proto::dentry::{DentryValue, encode_primary};
+use proto::header::FragHeader;
+use proto::inode::InodeCore;
+use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
+use proto::name::name_hash;
+use proto::reply::{DirEntry, Outcome, Reply};
+use proto::request::{NewNode, Request};
+use proto::storeio::{
+    DataDone, DataOp, LoadRequest, Loaded, Payload, Space, StoreBatch, StoreError, StoreKey, StoredDentry, Table,
+};
+use proto::{
+    Attr, Cred, Errno, FileId, Frag, Incarnation, Ino, Name, NameHash, NodeRef, Position, SessionId, SnapId, Tid,
+    Version, Writer,
+};
+use std::collections::{BTreeMap, VecDeque};
+use stdx::hash::HashSeed;
+use stdx::time::MS;
+use stdx::{Machine, Mono, Now, Wall};
+
+pub(crate) const SEED: HashSeed = HashSeed([7; 16]);
+pub(crate) const EMBEDDED: ConnId = ConnId(1);
+
+type Records = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
+
+fn key_bytes(key: StoreKey<'_>) -> (Table, Vec<u8>) {
+    let mut bytes = Vec::new();
+    key.encode(&mut bytes);
+    (key.table(), bytes)
+}
+
+/// What `format` writes.
+fn formatted() -> Records {
+    let mut records = Records::new();
+    let dirs = [(Ino::SYSTEM, 3), (Ino::ROOT, 0), (Ino::LINKS, 0), (Ino(0x100), 0)];
+    for (dir, subdirs) in dirs {
+        let header = FragHeader { version: Version(1), entries: subdirs, subdirs, ..Default::default() };
+        let mut w = Writer::new();
+        header.encode(&mut w);
+        records.insert(key_bytes(StoreKey::Header { dir, frag: Frag::WHOLE }), w.0);
+    }
+    for (name, ino) in [("root", Ino::ROOT), ("links", Ino::LINKS), ("orphans-0", Ino(0x100))] {
+        let core = InodeCore { ino, mode: 0o040_755, nlink: 1, change: 1, ..Default::default() };
+        let mut w = Writer::new();
+        encode_primary(&core, None, &mut w);
+        let hash = name_hash(&SEED, name.as_bytes());
+        records.insert(key_bytes(StoreKey::head(Ino::SYSTEM, hash, name.as_bytes())), w.0);
+    }
+    records
+}
+
+/// The world around one rank.
+pub(crate) struct World {
+    pub rank: Rank,
+    pub config: RankConfig,
+    pub store: Records,
+    pub journal: Vec<u8>,
+    pub durable: usize,
+    /// Appends become durable at once; otherwise with `sync`.
+    pub auto_durable: bool,
+    pub data: BTreeMap<FileId, (u32, Vec<u8>)>,
+    /// Loads and data operations are kept back until `let_go`.
+    pub hold_loads: bool,
+    pub hold_data: bool,
+    pub hold_stores: bool,
+    pub held: VecDeque<Input>,
+    pub store_fails: Option<StoreError>,
+    /// Store requests that still reach the store; later ones are lost with the power.
+    pub stores_left: Option<usize>,
+    pub redo_syncs: bool,
+    pub sent: Vec<(ConnId, ServerMsg)>,
+    pub notes: Vec<String>,
+    pub trims: Vec<Position>,
+    pub data_ops: Vec<DataOp>,
+    pub commits: usize,
+    pub now: u64,
+    inbox: VecDeque<Input>,
+    tid: u64,
+    pub sessions: BTreeMap<ConnId, SessionId>,
+    pub incarnation: u64,
+    pub max_step_loads: usize,
+}
+
+impl World {
+    pub(crate) fn with(config: impl Fn(&mut RankConfig)) -> Self {
+        let mut base = RankConfig::tiny([1; 16], SEED, Incarnation(1));
+        config(&mut base);
+        let mut world = Self {
+            rank: Rank::new(base.clone()),
+            config: base,
+            store: formatted(),
+            journal: Vec::new(),
+            durable: 0,
+            auto_durable: true,
+            data: BTreeMap::new(),
+            hold_loads: false,
+            hold_data: false,
+            hold_stores: false,
+            held: VecDeque::new(),
+            store_fails: None,
+            stores_left: None,
+            redo_syncs: false,
+            sent: Vec::new(),
+            notes: Vec::new(),
+            trims: Vec::new(),
+            data_ops: Vec::new(),
+            commits: 0,
+            now: 1_000 * MS,
+            inbox: VecDeque::new(),
+            tid: 0,
+            sessions: BTreeMap::new(),
+            incarnation: 1,
+            max_step_loads: 0,
+        };
+        world.boot();
+        world.hello(EMBEDDED, Peer::Embedded, SessionId(0));
+        world
+    }
+
+    pub(crate) fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn boot(&mut self) {
+        self.inject(Input::Boot);
+        assert!(matches!(self.rank.state(), State::Active | State::Reconnect), "{:?}", self.notes);
+    }
+
+    pub(crate) fn hello(&mut self, conn: ConnId, peer: Peer, session: SessionId) -> Option<ServerMsg> {
+        self.inject(Input::Connected { conn, peer });
+        let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: 1 };
+        self.say(conn, ClientMsg::Hello { protocol: PROTOCOL, session, info });
+        self.welcomed(conn)
+    }
+
+    pub(crate) fn welcomed(&mut self, conn: ConnId) -> Option<ServerMsg> {
+        let at = self.sent.iter().position(|(c, m)| *c == conn && matches!(m, ServerMsg::Welcome { .. } | ServerMsg::Refused { .. }))?;
+        let (_, message) = self.sent.remove(at);
+        if let ServerMsg::Welcome { session, .. } = &message {
+            self.sessions.insert(conn, *session);
+        }
+        Some(message)
+    }
+
+    pub(crate) fn say(&mut self, conn: ConnId, message: ClientMsg) {
+        self.inject(Input::Message { conn, message });
+    }
+
+    /// Power off: undurable journal bytes are gone, the store is as it is; a new incarnation boots.
+    pub(crate) fn crash(&mut self) {
+        self.journal.truncate(self.durable);
+        self.incarnation += 1;
+        self.config.incarnation = Incarnation(self.incarnation);
+        self.rank = Rank::new(self.config.clone());
+        self.inbox.clear();
+        self.held.clear();
+        self.sent.clear();
+        self.sessions.clear();
+        (self.hold_loads, self.hold_data, self.hold_stores, self.auto_durable) = (false, false, false, true);
+        self.store_fails = None;
+        self.stores_left = None;
+        self.boot();
+        self.hello(EMBEDDED, Peer::Embedded, SessionId(0));
+    }
+
+    pub(crate) fn inject(&mut self, input: Input) {
+        self.inbox.push_back(input);
+        self.pump();
+    }
+
+    /// Makes everything appended durable.
+    pub(crate) fn sync(&mut self) {
+        self.durable = self.journal.len();
+        self.inject(Input::Durable(Position(self.durable as u64)));
+    }
+
+    pub(crate) fn let_go(&mut self) {
+        (self.hold_loads, self.hold_data, self.hold_stores) = (false, false, false);
+        self.inbox.append(&mut self.held);
+        self.pump();
+    }
+
+    fn pump(&mut self) {
+        let mut out = Vec::new();
+        let mut steps = 0;
+        loop {
+            let due = self.rank.deadline().is_some_and(|at| at.0 <= self.now);
+            let input = match self.inbox.pop_front() {
+                Some(input) => input,
+                None if due => Input::Tick,
+                None => return,
+            };
+            steps += 1;
+            assert!(steps < 200_000, "the rank does not come to rest");
+            self.now += 1_000;
+            let now = Now { mono: Mono(self.now), wall: Wall(self.now as i64) };
+            self.rank.step(now, input, &mut out);
+            for output in out.drain(..) {
+                self.carry_out(output);
+            }
+        }
+    }
+
+    /// Lets time pass, ticking at every deadline.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        let end = self.now + ms * MS;
+        while let Some(at) = self.rank.deadline().filter(|at| at.0 <= end) {
+            self.now = self.now.max(at.0);
+            self.inject(Input::Tick);
+        }
+        self.now = end;
+        self.inject(Input::Tick);
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Send { conn, message } => self.sent.push((conn, message)),
+            Output::Close { .. } | Output::Active | Output::Stopped => {}
+            Output::ReadJournal { from } => {
+                let bytes = self.journal[from.0 as usize..].to_vec();
+                self.inbox.push_back(Input::Replay { position: from, entries: bytes });
+                self.inbox.push_back(Input::ReplayEnd { end: Position(self.journal.len() as u64) });
+            }
+            Output::Append { position, bytes, urgent } => {
+                assert_eq!(position.0 as usize, self.journal.len());
+                self.journal.extend(bytes);
+                self.commits += usize::from(urgent);
+                self.durable_soon();
+            }
+            Output::Commit => {
+                self.commits += 1;
+                self.durable_soon();
+            }
+            Output::Trim { before } => self.trims.push(before),
+            Output::Load { tag, requests } => {
+                self.max_step_loads = self.max_step_loads.max(requests.len());
+                let results = requests.iter().map(|r| Ok(self.load(r))).collect();
+                self.later(self.hold_loads, Input::Loaded { tag, results });
+            }
+            Output::Store { tag, batches } => self.store_batches(tag, batches),
+            Output::Data { tag, op } => {
+                self.data_ops.push(op.clone());
+                let result = self.run_data(op);
+                self.later(self.hold_data, Input::DataDone { tag, result });
+            }
+            Output::Damaged { reason } => self.notes.push(format!("damaged: {reason}")),
+            Output::Note { text, .. } => self.notes.push(text),
+        }
+    }
+
+    fn durable_soon(&mut self) {
+        if self.auto_durable {
+            self.durable = self.journal.len();
+            self.inbox.push_back(Input::Durable(Position(self.durable as u64)));
+        }
+    }
+
+    fn later(&mut self, hold: bool, input: Input) {
+        if hold { self.held.push_back(input) } else { self.inbox.push_back(input) }
+    }
+
+    fn store_batches(&mut self, tag: Tag, batches: Vec<StoreBatch>) {
+        if let Some(error) = self.store_fails.clone() {
+            self.inbox.push_back(Input::Stored { tag, result: Err(error) });
+            return;
+        }
+        if let Some(left) = &mut self.stores_left {
+            if *left == 0 {
+                return;
+            }
+            *left -= 1;
+        }
+        for batch in &batches {
+            for (table, key, value) in batch.iter() {
+                match value {
+                    Some(value) => self.store.insert((table, key.to_vec()), value.to_vec()),
+                    None => self.store.remove(&(table, key.to_vec())),
+                };
+            }
+        }
+        self.later(self.hold_stores, Input::Stored { tag, result: Ok(()) });
+    }
+
+    fn load(&self, request: &LoadRequest) -> Loaded {
+        let get = |key| Loaded::Value(self.store.get(&key_bytes(key)).map(|v| v.as_slice().into()));
+        match request {
+            LoadRequest::Dentry { dir, hash, name } => get(StoreKey::head(*dir, *hash, name)),
+            LoadRequest::ByHash { dir, hash } => {
+                let entries = self.scan(*dir, *hash).take_while(|e| e.hash == *hash).collect();
+                Loaded::Dentries { entries, next: None }
+            }
+            LoadRequest::Scan { dir, from, entries_max } => {
+                let mut entries: Vec<StoredDentry> = Vec::new();
+                let mut next = None;
+                for entry in self.scan(*dir, *from) {
+                    let same = entries.last().is_some_and(|l| l.hash.cookie() == entry.hash.cookie());
+                    if entries.len() >= *entries_max as usize && !same {
+                        next = Some(entry.hash);
+                        break;
+                    }
+                    entries.push(entry);
+                }
+                Loaded::Dentries { entries, next }
+            }
+            LoadRequest::Header { dir, frag } => get(StoreKey::Header { dir: *dir, frag: *frag }),
+            LoadRequest::Backptr { ino } => get(StoreKey::Backptr { ino: *ino }),
+            LoadRequest::Counter { rank } => get(StoreKey::Counter { rank: *rank }),
+            LoadRequest::Checkpoint { rank } => get(StoreKey::Checkpoint { rank: *rank }),
+            LoadRequest::Sessions => Loaded::Sessions(
+                self.store
+                    .iter()
+                    .filter_map(|((table, key), value)| match StoreKey::decode(*table, key) {
+                        Ok(StoreKey::Session { id }) => Some((id, value.as_slice().into())),
+                        _ => None,
+                    })
+                    .collect(),
+            ),
+        }
+    }
+
+    fn scan(&self, dir: Ino, from: NameHash) -> impl Iterator<Item = StoredDentry> {
+        let low = key_bytes(StoreKey::Dentry { dir, hash: from, name: b"", snap: SnapId(0) });
+        self.store.range(low..).map_while(move |((table, key), value)| match StoreKey::decode(*table, key) {
+            Ok(StoreKey::Dentry { dir: d, hash, name, .. }) if d == dir => {
+                Some(StoredDentry { hash, name: name.into(), value: value.as_slice().into() })
+            }
+            _ => None,
+        })
+    }
+
+    fn run_data(&mut self, op: DataOp) -> Result<DataDone, StoreError> {
+        Ok(match op {
+            DataOp::Write { file, cut, offset, data } => {
+                let Payload::Owned(data) = data else { return Err(StoreError::Poisoned) };
+                let bytes = self.object(file, cut.seq, cut.size);
+                let end = offset as usize + data.len();
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[offset as usize..end].copy_from_slice(&data);
+                DataDone::Count(data.len() as u64)
+            }
+            DataOp::Read { file, cut, offset, len } => {
+                let bytes = self.object(file, cut.seq, cut.size);
+                let mut read: Vec<u8> = bytes.iter().skip(offset as usize).take(len as usize).copied().collect();
+                read.resize(len as usize, 0);
+                DataDone::Bytes(read)
+            }
+            DataOp::Truncate { file, cut } => {
+                self.object(file, cut.seq, cut.size);
+                DataDone::Done
+            }
+            DataOp::Zero { file, cut, offset, len, .. } => {
+                let bytes = self.object(file, cut.seq, cut.size);
+                let end = ((offset + len) as usize).min(bytes.len());
+                bytes[(offset as usize).min(end)..end].fill(0);
+                DataDone::Done
+            }
+            DataOp::Copy { source, source_offset, target, target_cut, target_offset, len, .. } => {
+                let from = self.data.get(&source).map(|(_, b)| b.clone()).unwrap_or_default();
+                let mut part: Vec<u8> = from.iter().skip(source_offset as usize).take(len as usize).copied().collect();
+                part.resize(len as usize, 0);
+                let write =
+                    DataOp::Write { file: target, cut: target_cut, offset: target_offset, data: Payload::Owned(part) };
+                return self.run_data(write);
+            }
+            DataOp::Seek { offset, size, hole, .. } => DataDone::Offset(Some(if hole { size } else { offset })),
+            DataOp::Sync { file } if self.redo_syncs => {
+                let (seq, data) = self.data.get(&file).cloned().unwrap_or_default();
+                DataDone::Redo { truncate_seq: seq, write_seq: 1, data }
+            }
+            DataOp::Redo { file, truncate_seq, data, .. } => {
+                self.data.insert(file, (truncate_seq, data));
+                DataDone::Done
+            }
+            DataOp::Remove { file } => {
+                self.data.remove(&file);
+                DataDone::Done
+            }
+            DataOp::StatFs => DataDone::Space(Space { total: 100, free: 50, available: 40 }),
+            DataOp::Sync { .. } | DataOp::SyncAll | DataOp::Allocate { .. } => DataDone::Done,
+        })
+    }
+
+    fn object(&mut self, file: FileId, seq: u32, size: u64) -> &mut Vec<u8> {
+        let (known, bytes) = self.data.entry(file).or_default();
+        if *known < seq {
+            *known = seq;
+            bytes.truncate(size as usize);
+        }
+        bytes
+    }
+
+    // ---- requests
+
+    pub(crate) fn start(&mut self, conn: ConnId, cred: Cred, request: Request) -> Tid {
+        self.tid += 1;
+        let tid = Tid(self.tid);
+        self.retry(conn, tid, cred, request);
+        tid
+    }
+
+    pub(crate) fn retry(&mut self, conn: ConnId, tid: Tid, cred: Cred, request: Request) {
+        self.say(conn, ClientMsg::Request { tid, floor: Tid(0), cred, request });
+    }
+
+    pub(crate) fn answer(&mut self, conn: ConnId, tid: Tid) -> Option<Outcome> {
+        let at = self.sent.iter().position(|(c, m)| *c == conn && matches!(m, ServerMsg::Reply { tid: t, .. } if *t == tid))?;
+        match self.sent.remove(at).1 {
+            ServerMsg::Reply { outcome, .. } => Some(outcome),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn call_as(&mut self, conn: ConnId, cred: Cred, request: Request) -> Outcome {
+        let tid = self.start(conn, cred, request.clone());
+        self.answer(conn, tid).unwrap_or_else(|| panic!("no answer to {request:?}; {:?}", self.notes))
+    }
+
+    pub(crate) fn call(&mut self, request: Request) -> Outcome {
+        self.call_as(EMBEDDED, Cred::ROOT, request)
+    }
+
+    pub(crate) fn attr(&mut self, request: Request) -> Result<Attr, Errno> {
+        match self.call(request)? {
+            Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. } => Ok(attr),
+            other => panic!("no attributes: {other:?}"),
+        }
+    }
+
+    pub(crate) fn lookup(&mut self, parent: NodeRef, name: &str) -> Result<Attr, Errno> {
+        self.attr(Request::Lookup { parent, name: n(name) })
+    }
+
+    /// Looks up a path from the root.
+    pub(crate) fn path(&mut self, path: &str) -> Result<NodeRef, Errno> {
+        let mut at = root();
+        for part in path.split('/').filter(|p| !p.is_empty()) {
+            at = node(&self.lookup(at, part)?);
+        }
+        Ok(at)
+    }
+
+    pub(crate) fn stat(&mut self, path: &str) -> Result<Attr, Errno> {
+        let node = self.path(path)?;
+        self.attr(Request::GetAttr { node })
+    }
+
+    pub(crate) fn mkdir(&mut self, parent: NodeRef, name: &str) -> NodeRef {
+        node(&self.attr(Request::MkDir { parent, name: n(name), new: mode(0o755) }).expect("mkdir"))
+    }
+
+    pub(crate) fn create(&mut self, parent: NodeRef, name: &str) -> NodeRef {
+        node(&self.attr(Request::MkNod { parent, name: n(name), new: mode(0o100_644) }).expect("mknod"))
+    }
+
+    pub(crate) fn open(&mut self, node: NodeRef, flags: u32) -> Outcome {
+        self.call(Request::Open { node, flags })
+    }
+
+    pub(crate) fn write(&mut self, node: NodeRef, offset: u64, data: &[u8]) -> Outcome {
+        let data = Payload::Owned(data.to_vec());
+        self.call(Request::Write { node, offset, append: false, kill_suidgid: false, data })
+    }
+
+    pub(crate) fn read(&mut self, node: NodeRef) -> Vec<u8> {
+        match self.call(Request::Read { node, offset: 0, len: 1 << 20 }) {
+            Ok(Reply::Data(Payload::Owned(bytes))) => bytes,
+            other => panic!("read: {other:?}"),
+        }
+    }
+
+    pub(crate) fn unlink(&mut self, parent: NodeRef, name: &str) -> Outcome {
+        self.call(Request::Unlink { parent, name: n(name) })
+    }
+
+    pub(crate) fn rename(&mut self, from: (NodeRef, &str), to: (NodeRef, &str), flags: u32) -> Outcome {
+        let request = Request::Rename {
+            parent: from.0,
+            name: n(from.1),
+            new_parent: to.0,
+            new_name: n(to.1),
+            flags,
+        };
+        self.call(request)
+    }
+
+    pub(crate) fn page(&mut self, dir: NodeRef, after: u64, attrs: bool) -> (Vec<DirEntry>, bool) {
+        match self.call(Request::ReadDir { dir, after, attrs, bytes_max: 600 }) {
+            Ok(Reply::Entries { entries, end }) => (entries, end),
+            other => panic!("readdir: {other:?}"),
+        }
+    }
+
+    pub(crate) fn list(&mut self, dir: NodeRef) -> Vec<DirEntry> {
+        let (mut all, mut after) = (Vec::new(), 0);
+        loop {
+            let (entries, end) = self.page(dir, after, true);
+            after = entries.last().map_or(after, |e| e.hash.cookie());
+            all.extend(entries);
+            if end {
+                return all;
+            }
+        }
+    }
+
+    /// Every path with what is known of it, as one text: for comparing whole trees.
+    pub(crate) fn tree(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut todo = vec![(String::new(), root())];
+        while let Some((path, at)) = todo.pop() {
+            let attr = self.attr(Request::GetAttr { node: at }).expect("getattr");
+            let xattrs = self.call(Request::ListXattr { node: at });
+            lines.push(format!("{path} {:?} {xattrs:?}", Attr { change: 0, atime: Wall(0), ..attr }));
+            if attr.mode & 0o170_000 != 0o040_000 {
+                continue;
+            }
+            let entries = self.list(at);
+            assert_eq!(entries.len() as u64, attr.size, "entries of {path}");
+            for entry in entries {
+                let name = String::from_utf8_lossy(&entry.name).into_owned();
+                let found = self.lookup(at, &name).expect("a listed name");
+                assert_eq!(found.ino, entry.ino);
+                todo.push((format!("{path}/{name}"), node(&found)));
+            }
+        }
+        lines.sort();
+        lines
+    }
+
+    /// The stored value of a name.
+    pub(crate) fn stored(&self, dir: Ino, name: &str) -> Option<DentryValue> {
+        let hash = name_hash(&SEED, name.as_bytes());
+        let bytes = self.store.get(&key_bytes(StoreKey::head(dir, hash, name.as_bytes())))?;
+        DentryValue::decode(bytes).ok()
+    }
+
+    pub(crate) fn checkpoint(&mut self) {
+        let before = self.rank.status().checkpoints;
+        self.inject(Input::Checkpoint);
+        for _ in 0..10_000 {
+            if self.rank.status().checkpoints > before {
+                return;
+            }
+            self.pass(1);
+        }
+        panic!("no checkpoint: {:?}", self.notes);
+    }
+
+    /// Forgets everything that is clean.
+    pub(crate) fn drop_cache(&mut self) {
+        self.inject(Input::DropCache);
+        self.pass(1);
+    }
+}
+
+pub(crate) fn n(name: &str) -> Name {
+    Name::new(name.as_bytes()).expect("a name")
+}
+
+pub(crate) fn root() -> NodeRef {
+    NodeRef::bare(Ino::ROOT)
+}
+
+pub(crate) fn node(attr: &Attr) -> NodeRef {
+    NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash }
+}
+
+pub(crate) fn mode(mode: u32) -> NewNode {
+    NewNode { mode, umask: 0, rdev: 0 }
+}

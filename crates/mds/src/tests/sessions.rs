@@ -1,0 +1,260 @@
+//! Sessions: hold-back, exactly once, resume, eviction, sharing, permissions of users.
+
+use super::*;
+use proto::request::{LockKind, LockSpec, open_flags};
+
+const REMOTE: ConnId = ConnId(2);
+const OTHER: ConnId = ConnId(3);
+
+fn user(uid: u32, gid: u32) -> Cred {
+    Cred { uid, gid, groups: vec![] }
+}
+
+/// A world without an embedded session, with one remote one.
+fn remote() -> World {
+    let mut w = World::new();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.hello(REMOTE, Peer::Trusted, SessionId(0));
+    w
+}
+
+fn mkdir(name: &str) -> Request {
+    Request::MkDir { parent: root(), name: n(name), new: mode(0o755) }
+}
+
+#[test]
+fn only_the_embedded_session_is_answered_early() {
+    let mut w = World::new();
+    w.sent.clear();
+    w.hello(REMOTE, Peer::Trusted, SessionId(0));
+    w.say(EMBEDDED, ClientMsg::Shared);
+    w.welcomed(REMOTE).expect("welcome");
+    w.auto_durable = false;
+    let early = w.start(EMBEDDED, Cred::ROOT, mkdir("a"));
+    assert!(w.answer(EMBEDDED, early).is_some());
+    let commits = w.commits;
+    let look = w.start(REMOTE, Cred::ROOT, Request::Lookup { parent: root(), name: n("a") });
+    let none = w.start(REMOTE, Cred::ROOT, Request::Lookup { parent: root(), name: n("b") });
+    let make = w.start(REMOTE, Cred::ROOT, mkdir("c"));
+    for tid in [look, none, make] {
+        assert!(w.answer(REMOTE, tid).is_none(), "it could be taken back");
+    }
+    assert!(w.commits > commits, "a commit was asked for");
+    w.sync();
+    assert!(matches!(w.answer(REMOTE, look), Some(Ok(_))));
+    assert_eq!(w.answer(REMOTE, none), Some(Err(Errno::ENOENT)));
+    assert!(matches!(w.answer(REMOTE, make), Some(Ok(_))));
+}
+
+#[test]
+fn a_retried_request_has_one_effect_and_one_answer() {
+    let mut w = remote();
+    let tid = w.start(REMOTE, Cred::ROOT, mkdir("a"));
+    let first = w.answer(REMOTE, tid).expect("answer");
+    w.retry(REMOTE, tid, Cred::ROOT, mkdir("a"));
+    assert_eq!(w.answer(REMOTE, tid), Some(first.clone()));
+    let session = w.sessions[&REMOTE];
+    for round in 0..2 {
+        w.crash();
+        w.say(EMBEDDED, ClientMsg::Goodbye);
+        let welcome = w.hello(REMOTE, Peer::Trusted, session);
+        assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
+        w.say(REMOTE, ClientMsg::Reclaimed);
+        w.retry(REMOTE, tid, Cred::ROOT, mkdir("a"));
+        assert_eq!(w.answer(REMOTE, tid), Some(first.clone()), "round {round}");
+        w.checkpoint();
+    }
+    let floor = Tid(tid.0 + 1);
+    w.say(REMOTE, ClientMsg::Request { tid: Tid(tid.0 + 5), floor, cred: Cred::ROOT, request: Request::StatFs });
+    w.retry(REMOTE, tid, Cred::ROOT, mkdir("a"));
+    assert_eq!(w.answer(REMOTE, tid), None, "below the floor nothing is answered");
+}
+
+#[test]
+fn an_open_is_counted_once_and_again_after_a_restart() {
+    let mut w = remote();
+    let request = Request::Create { parent: root(), name: n("f"), new: mode(0o644), flags: 2 };
+    let tid = w.start(REMOTE, Cred::ROOT, request.clone());
+    w.answer(REMOTE, tid).expect("answer").expect("created");
+    w.retry(REMOTE, tid, Cred::ROOT, request.clone());
+    let f = w.rank.view.cache.by_ino(Ino(4096)).map(|s| w.rank.view.cache.node(s).ino()).expect("first number");
+    let opens = |w: &World| w.rank.view.files.get(f).map(|s| s.opens.clone()).unwrap_or_default();
+    let session = w.sessions[&REMOTE];
+    assert_eq!(opens(&w), vec![(session, 1)]);
+    w.crash();
+    assert!(opens(&w).is_empty());
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.hello(REMOTE, Peer::Trusted, session);
+    w.say(REMOTE, ClientMsg::Reclaimed);
+    w.retry(REMOTE, tid, Cred::ROOT, request.clone());
+    w.retry(REMOTE, tid, Cred::ROOT, request);
+    assert_eq!(opens(&w), vec![(session, 1)]);
+}
+
+#[test]
+fn an_unlinked_open_file_survives_a_restart_if_reclaimed_and_goes_otherwise() {
+    for reclaim in [true, false] {
+        let mut w = remote();
+        let request = Request::Create { parent: root(), name: n("f"), new: mode(0o644), flags: 2 };
+        let tid = w.start(REMOTE, Cred::ROOT, request);
+        let Some(Ok(Reply::Created { attr, .. })) = w.answer(REMOTE, tid) else { panic!("create") };
+        let f = node(&attr);
+        let data = Payload::Owned(b"data".to_vec());
+        let write = Request::Write { node: f, offset: 0, append: false, kill_suidgid: false, data };
+        w.call_as(REMOTE, Cred::ROOT, write).expect("write");
+        w.call_as(REMOTE, Cred::ROOT, Request::Unlink { parent: root(), name: n("f") }).expect("unlink");
+        w.checkpoint();
+        let session = w.sessions[&REMOTE];
+        w.crash();
+        assert_eq!(w.rank.state(), State::Reconnect);
+        w.hello(REMOTE, Peer::Trusted, session);
+        w.say(EMBEDDED, ClientMsg::Goodbye);
+        if reclaim {
+            w.say(REMOTE, ClientMsg::Reclaim { node: f, count: 1, locks: vec![] });
+        }
+        w.say(REMOTE, ClientMsg::Reclaimed);
+        assert_eq!(w.rank.state(), State::Active);
+        let stat = w.call_as(REMOTE, Cred::ROOT, Request::GetAttr { node: f });
+        assert_eq!((stat.is_ok(), w.data.len()), (reclaim, usize::from(reclaim)));
+        if reclaim {
+            w.drop_cache();
+            w.call_as(REMOTE, Cred::ROOT, Request::Release { node: f, count: 1 }).expect("release");
+            assert_eq!(w.data.len(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_session_that_does_not_renew_is_evicted_with_what_it_held() {
+    let mut w = remote();
+    w.hello(OTHER, Peer::Trusted, SessionId(0));
+    w.say(REMOTE, ClientMsg::Shared);
+    w.welcomed(OTHER).expect("welcome");
+    let Ok(Reply::Created { attr, .. }) = w.call_as(
+        REMOTE,
+        Cred::ROOT,
+        Request::Create { parent: root(), name: n("f"), new: mode(0o644), flags: 2 },
+    ) else {
+        panic!("create")
+    };
+    let f = node(&attr);
+    let lock = LockSpec { flock: true, owner: 1, kind: LockKind::Write, start: 0, end: u64::MAX, pid: 1 };
+    w.call_as(REMOTE, Cred::ROOT, Request::SetLock { node: f, lock, wait: false }).expect("lock");
+    w.call_as(REMOTE, Cred::ROOT, Request::Unlink { parent: root(), name: n("f") }).expect("unlink");
+    let waits = w.start(OTHER, Cred::ROOT, Request::SetLock { node: f, lock: LockSpec { owner: 2, ..lock }, wait: true });
+    assert!(w.answer(OTHER, waits).is_none());
+    for _ in 0..12 {
+        w.pass(1_000);
+        w.say(OTHER, ClientMsg::Renew);
+    }
+    assert_eq!(w.answer(OTHER, waits), Some(Ok(Reply::Ok)), "the dead one's lock is free");
+    assert!(w.sent.iter().any(|(c, m)| *c == REMOTE && matches!(m, ServerMsg::Refused { .. })));
+    assert_eq!(w.rank.sessions().len(), 1);
+    let stat = w.call_as(OTHER, Cred::ROOT, Request::GetAttr { node: f });
+    assert_eq!(stat, Err(Errno::ESTALE), "the dead one's open no longer keeps the file");
+}
+
+#[test]
+fn the_sole_session_shares_before_a_second_is_welcomed() {
+    let mut w = World::new();
+    let hello = w.hello(REMOTE, Peer::Trusted, SessionId(0));
+    assert_eq!(hello, None);
+    assert!(w.sent.contains(&(EMBEDDED, ServerMsg::Share)));
+    w.say(EMBEDDED, ClientMsg::Shared);
+    assert!(matches!(w.welcomed(REMOTE), Some(ServerMsg::Welcome { sole: false, .. })));
+    let third = w.hello(OTHER, Peer::Trusted, SessionId(0));
+    assert!(matches!(third, Some(ServerMsg::Welcome { sole: false, .. })));
+    w.say(REMOTE, ClientMsg::Goodbye);
+    assert!(!w.sent.contains(&(EMBEDDED, ServerMsg::Sole)));
+    w.say(OTHER, ClientMsg::Goodbye);
+    assert!(w.sent.contains(&(EMBEDDED, ServerMsg::Sole)));
+}
+
+#[test]
+fn the_second_is_welcomed_when_the_sole_session_ends_instead() {
+    let mut w = remote();
+    assert_eq!(w.hello(OTHER, Peer::Trusted, SessionId(0)), None);
+    w.inject(Input::Disconnected { conn: REMOTE });
+    assert_eq!(w.welcomed(OTHER), None, "it may come back with its cache");
+    for _ in 0..12 {
+        w.say(OTHER, ClientMsg::Renew);
+        w.pass(1_000);
+    }
+    assert!(matches!(w.welcomed(OTHER), Some(ServerMsg::Welcome { sole: true, .. })));
+}
+
+#[test]
+fn users_act_only_as_themselves() {
+    let mut w = World::new();
+    let open = w.mkdir(root(), "open");
+    let set = proto::SetAttr { mode: Some(0o1777), ..Default::default() };
+    w.attr(Request::SetAttr { node: open, set }).expect("chmod");
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.hello(REMOTE, Peer::User(user(10, 10)), SessionId(0));
+    w.hello(OTHER, Peer::User(user(20, 20)), SessionId(0));
+    w.say(REMOTE, ClientMsg::Shared);
+    let as_root = |w: &mut World, conn, request| w.call_as(conn, Cred::ROOT, request);
+    assert_eq!(as_root(&mut w, REMOTE, mkdir("x")), Err(Errno::EACCES));
+    let make = Request::MkNod { parent: open, name: n("f"), new: mode(0o100_600) };
+    let Ok(Reply::Attr(f)) = as_root(&mut w, REMOTE, make) else { panic!("mknod") };
+    assert_eq!((f.uid, f.gid), (10, 10));
+    let open_it = |flags| Request::Open { node: node(&f), flags };
+    assert_eq!(as_root(&mut w, OTHER, open_it(0)), Err(Errno::EACCES));
+    let unlink = Request::Unlink { parent: open, name: n("f") };
+    assert_eq!(as_root(&mut w, OTHER, unlink.clone()), Err(Errno::EPERM), "sticky");
+    let set = |set| Request::SetAttr { node: node(&f), set };
+    let chown = set(proto::SetAttr { uid: Some(20), ..Default::default() });
+    assert_eq!(as_root(&mut w, REMOTE, chown), Err(Errno::EPERM));
+    let chmod = set(proto::SetAttr { mode: Some(0o644), ..Default::default() });
+    assert_eq!(as_root(&mut w, OTHER, chmod.clone()), Err(Errno::EPERM));
+    assert!(as_root(&mut w, REMOTE, chmod).is_ok());
+    assert!(as_root(&mut w, OTHER, open_it(0)).is_ok());
+    assert_eq!(as_root(&mut w, OTHER, open_it(open_flags::RDWR)), Err(Errno::EACCES));
+    assert_eq!(as_root(&mut w, REMOTE, unlink), Ok(Reply::Ok));
+    let session = w.sessions[&REMOTE];
+    let thief = w.hello(ConnId(4), Peer::User(user(20, 20)), session);
+    assert!(matches!(thief, Some(ServerMsg::Refused { .. })), "{thief:?}");
+}
+
+#[test]
+fn locks_wait_for_the_reconnect_window() {
+    let mut w = remote();
+    let f = {
+        let make = Request::MkNod { parent: root(), name: n("f"), new: mode(0o100_644) };
+        let Ok(Reply::Attr(attr)) = w.call_as(REMOTE, Cred::ROOT, make) else { panic!("mknod") };
+        node(&attr)
+    };
+    let lock = LockSpec { flock: false, owner: 1, kind: LockKind::Write, start: 0, end: 9, pid: 1 };
+    let session = w.sessions[&REMOTE];
+    w.crash();
+    let early = w.start(EMBEDDED, Cred::ROOT, Request::SetLock { node: f, lock, wait: false });
+    assert!(w.answer(EMBEDDED, early).is_none());
+    w.hello(REMOTE, Peer::Trusted, session);
+    w.say(REMOTE, ClientMsg::Reclaim { node: f, count: 1, locks: vec![LockSpec { owner: 7, ..lock }] });
+    w.say(REMOTE, ClientMsg::Reclaimed);
+    assert_eq!(w.answer(EMBEDDED, early), Some(Err(Errno::EAGAIN)), "the former holder came first");
+}
+
+#[test]
+fn strangers_are_refused() {
+    let mut w = World::new();
+    w.inject(Input::Connected { conn: OTHER, peer: Peer::Trusted });
+    w.say(OTHER, ClientMsg::Renew);
+    assert!(matches!(w.sent.pop(), Some((OTHER, ServerMsg::Refused { .. }))));
+    let unknown = w.hello(ConnId(9), Peer::Trusted, SessionId(77));
+    assert!(matches!(unknown, Some(ServerMsg::Refused { errno, .. }) if errno == Errno::ESTALE.0 as u32));
+    let system = Request::GetAttr { node: NodeRef::bare(Ino::LINKS) };
+    assert_eq!(w.call(system), Err(Errno::ESTALE));
+}
+
+#[test]
+fn an_idle_journal_says_once_how_far_it_is_durable() {
+    let mut w = World::new();
+    w.create(root(), "f");
+    let before = w.journal.len();
+    w.pass(5_000);
+    let marked = w.journal.len();
+    assert!(marked > before);
+    w.pass(20_000);
+    assert_eq!(w.journal.len(), marked);
+}
