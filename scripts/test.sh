@@ -14,11 +14,11 @@ mkdir -p "$LOGS"
 wanted=("$@")
 passed_total=0 failed_total=0 rows=()
 
-# Sums "test result:" lines of cargo test and "result:" lines of our own harnesses.
+# Sums the "test result:" lines of cargo test and the last line of tests-system/run.sh.
 count() {
     awk '
         /^test result: / { passed += $4; failed += $6; seen = 1 }
-        /^result: [0-9]+ passed, [0-9]+ failed$/ { passed += $2; failed += $4; seen = 1 }
+        /^system: [0-9]+ passed, [0-9]+ failed$/ { passed += $2; failed += $4; seen = 1 }
         END { if (seen) print passed + 0, failed + 0 }
     ' "$1"
 }
@@ -51,13 +51,8 @@ stage() {
     rows+=("$(printf '%-12s %-7s %4d:%02d %8d %8d' "$name" $verdict $((end / 60)) $((end % 60)) "$passed" "$failed")")
 }
 
-fuzz() {
-    # Decoders and journal recovery on hostile bytes, seeded from the kept corpus, for a fixed number of runs.
-    PANDOFS_FUZZ_RUNS=${PANDOFS_FUZZ_RUNS:-200000} cargo test --release --locked -p proto -p store fuzz_
-}
-
 system() {
-    cargo build --release --locked -p cli && tests-system/run.sh
+    cargo build --release --locked -p cli -p lossydisk && tests-system/run.sh
 }
 
 if [ ${#wanted[@]} -eq 0 ] || [[ " ${wanted[*]} " =~ " system " ]]; then
@@ -70,7 +65,8 @@ stage tidy cargo test --locked -p tidy
 stage units cargo test --locked --workspace --exclude tidy
 stage sweep cargo run --release --locked -p sim -- sweep --seeds "${PANDOFS_SEEDS:-500}"
 stage mutants cargo run --release --locked -p sim --features mutants -- mutants
-stage fuzz fuzz
+# Hostile bytes for everything that reads bytes, from the kept corpus on, for a fixed time.
+stage fuzz cargo run --release --locked -p fuzz -- run --seconds "${PANDOFS_FUZZ_SECONDS:-120}"
 stage system system
 
 echo

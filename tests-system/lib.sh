@@ -14,6 +14,8 @@ unset PANDO_CLUSTER
 
 # Spaces in the path on purpose: somebody's mount point has them.
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/pando test.XXXXXX") || exit 1
+# Other users must reach the mounts in it.
+chmod 755 "$WORK"
 passed=0 failed=0
 pids=() loops=()
 

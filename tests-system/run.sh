@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every system test (or those named), one after the other; ends with "result: N passed, N failed".
+# Runs every system test (or those named), one after the other; ends with "system: N passed, N failed".
 #
 #   tests-system/run.sh [smoke kill ...]
 set -u
@@ -24,6 +24,5 @@ for test in "${tests[@]}"; do
     rm -f "$log"
     unset p f
 done
-# The tests' own result lines are already summed here; this one is told apart by its place and prefix.
 echo "system: $passed passed, $failed failed"
 [ $failed = 0 ] && [ $passed -gt 0 ]

@@ -54,7 +54,7 @@ pids+=($server)
 until "$PANDO" status --cluster ./data >/dev/null 2>&1 || ! kill -0 $server 2>/dev/null; do sleep 0.05; done
 check "a mount through the socket" "$PANDO" mount unix:./data/pando.sock ./a
 check "a mount over TCP" "$PANDO" mount 127.0.0.1:$port ./b
-echo tcp >b/t
+echo tcp >b/t && sync b/t
 same "they see each other" tcp "$(cat a/t)"
 # The server dies and comes back: clients go on.
 kill9 $server

@@ -2,8 +2,10 @@
 //!
 //! Absent: pass marks. A run prints figures; docs/PERFORMANCE.md says what they mean.
 
+pub mod cold;
 pub mod link;
 pub mod mdtest;
+pub mod memory;
 pub mod report;
 pub mod rm;
 pub mod survey;

@@ -2,20 +2,23 @@
 //!
 //! Absent: reconnects, locks, caching. A lost connection ends the run.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Cred, Ino, NodeRef, SessionId, Tid};
 use runtime::port::{Connector, Port, Sink};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
 /// Answers that came later than `Port::send` returned.
 #[derive(Default)]
 struct Inbox {
     queue: Mutex<Late>,
     arrived: Condvar,
+    /// Set once the connection stands, before anything is said on it.
+    port: OnceLock<Weak<dyn Port>>,
 }
 
 #[derive(Default)]
@@ -26,6 +29,13 @@ struct Late {
 
 impl Sink for Inbox {
     fn messages(&self, batch: Vec<ServerMsg>) {
+        // Nothing is cached here, so the next session need not wait for this one's thread to look.
+        if batch.contains(&ServerMsg::Share)
+            && let Some(port) = self.port.get().and_then(Weak::upgrade)
+        {
+            // A lost connection is told to `disconnected`.
+            let _ = port.send(vec![ClientMsg::Shared], &mut Vec::new());
+        }
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).messages.extend(batch);
         self.arrived.notify_one();
     }
@@ -54,6 +64,8 @@ impl Link {
     pub fn open(connector: &dyn Connector) -> Result<Self> {
         let inbox = Arc::new(Inbox::default());
         let port = connector.connect(Arc::<Inbox>::clone(&inbox))?;
+        // The inbox is new: nobody has set it.
+        let _ = inbox.port.set(Arc::downgrade(&port));
         let mut link = Self { port, inbox, next_tid: 1, answers: Vec::new(), root: Ino::ROOT };
         let info = ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id() };
         link.port.send(
@@ -90,15 +102,11 @@ impl Link {
         let mut missing = messages.len();
         self.port.send(messages, &mut self.answers)?;
         while missing > 0 {
-            match self.next()? {
-                ServerMsg::Reply { tid, outcome } => {
-                    if let Some(slot) = outcomes.get_mut((tid.0.wrapping_sub(first)) as usize) {
-                        missing -= usize::from(slot.is_none());
-                        *slot = Some(outcome);
-                    }
-                }
-                ServerMsg::Share => self.port.send(vec![ClientMsg::Shared], &mut self.answers)?,
-                _ => {}
+            if let ServerMsg::Reply { tid, outcome } = self.next()?
+                && let Some(slot) = outcomes.get_mut((tid.0.wrapping_sub(first)) as usize)
+            {
+                missing -= usize::from(slot.is_none());
+                *slot = Some(outcome);
             }
         }
         Ok(outcomes.into_iter().flatten().collect())
@@ -115,6 +123,53 @@ impl Link {
             Some(Err(errno)) => bail!("{text}: {errno}"),
             None => bail!("{text}: no answer"),
         }
+    }
+
+    /// Asks the server's driver; the answer's `result`.
+    ///
+    /// # Errors
+    /// When the connection is lost or the command refused.
+    pub fn admin(&mut self, command: &str) -> Result<serde_json::Value> {
+        let id = self.next_tid;
+        self.next_tid += 1;
+        let command = serde_json::json!({ "cmd": command }).to_string();
+        self.port.send(vec![ClientMsg::Admin { id, command: command.clone() }], &mut self.answers)?;
+        loop {
+            match self.next()? {
+                ServerMsg::Admin { id: answered, answer } if answered == id => {
+                    let mut answer: serde_json::Value = serde_json::from_str(&answer)?;
+                    ensure!(answer["ok"] == true, "{command}: {answer}");
+                    return Ok(answer["result"].take());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Waits until everything is in the store: a checkpoint that began after this call has ended.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn settle(&mut self) -> Result<()> {
+        loop {
+            let before = self.checkpoints()?;
+            self.admin("checkpoint")?;
+            while self.checkpoints()? == before {
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
+            if self.admin("perf dump")?["rank"]["dirty"] == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How many checkpoints the rank has completed.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn checkpoints(&mut self) -> Result<u64> {
+        let counters = self.admin("perf dump")?;
+        counters["rank"]["checkpoints"].as_u64().context("no count of checkpoints")
     }
 
     /// A node reference to what a reply describes.

@@ -26,15 +26,15 @@ pub struct Survey {
     pub tests: Vec<String>,
 }
 
-/// Runs the survey; one phase per test.
+/// Runs the survey in directories named `prefix`.N; one phase per test.
 ///
 /// # Errors
 /// When an operation fails.
-pub fn run(connector: &dyn Connector, survey: &Survey) -> Result<Vec<Phase>> {
+pub fn run(connector: &dyn Connector, survey: &Survey, prefix: &str) -> Result<Vec<Phase>> {
     ensure!(survey.threads > 0 && survey.dirs > 0, "--threads and --dirs must be at least 1");
     let mut setup = Link::open(connector)?;
     let dirs: Vec<NodeRef> =
-        (0..survey.dirs).map(|i| make_dir(&mut setup, &format!("survey.{i}"))).collect::<Result<_>>()?;
+        (0..survey.dirs).map(|i| make_dir(&mut setup, &format!("{prefix}.{i}"))).collect::<Result<_>>()?;
     let mut workers = (0..survey.threads)
         .map(|thread| {
             let dir = dirs[thread as usize % dirs.len()];

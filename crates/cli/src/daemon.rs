@@ -61,12 +61,10 @@ pub fn start(args: &[OsString], log: Option<&Path>, timeout: Duration) -> Result
     }
 }
 
-/// What a panic or a linker says must go somewhere: to the log, if it can be opened.
+/// What a panic says must go somewhere: to the log, if its folder is there. It is not made here: a folder that
+/// is about to be refused must stay as it is.
 fn stderr_for(log: Option<&Path>) -> Stdio {
-    let open = |path: &Path| {
-        std::fs::create_dir_all(path.parent()?).ok()?;
-        std::fs::OpenOptions::new().create(true).append(true).open(path).ok()
-    };
+    let open = |path: &Path| std::fs::OpenOptions::new().create(true).append(true).open(path).ok();
     log.and_then(open).map_or_else(Stdio::null, Stdio::from)
 }
 

@@ -12,6 +12,26 @@ use std::path::Path;
 /// The names under which this program is the helper.
 const NAMES: &[&str] = &["mount.fuse.pando", "mount.pando"];
 
+/// What a remount may change.
+const KERNEL_WORDS: &[&str] = &[
+    "remount",
+    "bind",
+    "ro",
+    "rw",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "exec",
+    "noexec",
+    "atime",
+    "noatime",
+    "relatime",
+    "strictatime",
+    "nodiratime",
+    "diratime",
+];
+
 /// mount(8)'s exit codes.
 const USAGE: u8 = 1;
 const FAILED: u8 = 32;
@@ -45,11 +65,32 @@ pub fn run(args: &[OsString]) -> u8 {
     if fake {
         return 0;
     }
+    if mount.options.iter().any(|text| text.split(',').any(|word| word == "remount")) {
+        return remount(&mount);
+    }
     let out = Output::new(Format::Plain, true, 0, true);
     match verbs::mount::run(&mount, None, &out) {
         Ok(code) => code,
         Err(problem) => {
             write_err(&problem.text("mount"));
+            FAILED
+        }
+    }
+}
+
+/// Changing a standing mount (`-o remount,ro`) is between mount(8) and the kernel; our daemon goes on.
+fn remount(mount: &Mount) -> u8 {
+    let words: Vec<&str> = mount.options.iter().flat_map(|text| text.split(',')).collect();
+    // Ours are not the kernel's: it would refuse them.
+    let kernels: Vec<&str> = words.into_iter().filter(|word| KERNEL_WORDS.contains(word)).collect();
+    let status = std::process::Command::new("mount")
+        .args(["-i", "-o", &kernels.join(",")])
+        .arg(&mount.places[1])
+        .status();
+    match status {
+        Ok(status) => status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED),
+        Err(error) => {
+            write_err(&crate::problem::Problem::io("mount(8)", &error).text("mount"));
             FAILED
         }
     }

@@ -36,12 +36,11 @@ const VERBS: &[&str] = &[
     "debug",
     "scrub",
     "damage",
-    "bench",
 ];
 
 /// Options of present verbs whose time has not come.
 const OPTIONS: &[(&str, &[&str])] =
-    &[("fsck", &["--repair"]), ("serve", &["--ranks", "--metrics", "--tls-cert", "--tls-key", "--tls-ca"])];
+    &[("serve", &["--ranks", "--metrics", "--tls-cert", "--tls-key", "--tls-ca"])];
 
 /// Whether the command line names something of a later version; the verb and the problem.
 #[must_use]
@@ -55,10 +54,7 @@ pub fn check(args: &[OsString]) -> Option<(String, Problem)> {
     for word in words.take_while(|word| *word != "--") {
         let name = word.split('=').next().unwrap_or(word);
         if options.contains(&name) {
-            let problem = not_yet(name);
-            // fsck(8) has a code of its own for usage.
-            let code = if verb == "fsck" { 16 } else { problem.code };
-            return Some((verb.into(), Problem { code, ..problem }));
+            return Some((verb.into(), not_yet(name)));
         }
     }
     None

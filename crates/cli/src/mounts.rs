@@ -6,6 +6,10 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a mount may take to answer whether it is alive.
+const ANSWER_TIME: Duration = Duration::from_secs(3);
 
 /// The type column of our mounts.
 pub const TYPE: &str = "fuse.pando";
@@ -24,11 +28,13 @@ pub fn ours() -> Vec<Mounted> {
     std::fs::read("/proc/self/mountinfo").map(|text| parse(&text)).unwrap_or_default()
 }
 
-/// The mount whose root is exactly this path. Asks nothing of the mount itself, which may be dead.
+/// The mount whose root is exactly this path. Asks nothing of the mount itself, which may be dead or wait
+/// for a server that is gone.
 #[must_use]
 pub fn at(path: &Path) -> Option<Mounted> {
-    let path = resolve(path);
-    ours().into_iter().rev().find(|mount| mount.path == path)
+    let mounts = ours();
+    let find = |path: PathBuf| mounts.iter().rev().find(|mount| mount.path == path).cloned();
+    find(by_parent(path)).or_else(|| find(resolve(path)))
 }
 
 /// The mount that this path lies in.
@@ -39,24 +45,38 @@ pub fn containing(path: &Path) -> Option<Mounted> {
     inside.max_by_key(|mount| mount.path.as_os_str().len())
 }
 
-/// The path without links and dots. Only the parent is looked at on disk: a dead mount answers nothing.
-#[must_use]
-pub fn resolve(path: &Path) -> PathBuf {
+/// The path without links and dots, where only the folder above was looked at.
+fn by_parent(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
-    if let Ok(whole) = absolute.canonicalize() {
-        return whole;
-    }
     match (absolute.parent().map(Path::canonicalize), absolute.file_name()) {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
         _ => absolute,
     }
 }
 
-/// Whether the mount's daemon is gone: the kernel answers ENOTCONN for it.
+/// The path without links and dots. A mount point of ours is not touched.
+#[must_use]
+pub fn resolve(path: &Path) -> PathBuf {
+    let near = by_parent(path);
+    if ours().iter().any(|mount| mount.path == near) {
+        return near;
+    }
+    near.canonicalize().unwrap_or(near)
+}
+
+/// Whether the mount's daemon is gone: the kernel answers a statfs, which is never cached, with ENOTCONN.
+/// One that does not answer at all waits for its server, so it is not dead.
 #[must_use]
 pub fn is_dead(path: &Path) -> bool {
     const ENOTCONN: i32 = 107;
-    matches!(std::fs::metadata(path), Err(error) if error.raw_os_error() == Some(ENOTCONN))
+    const ECONNABORTED: i32 = 103;
+    let (send, receive) = std::sync::mpsc::channel();
+    let path = path.to_path_buf();
+    std::thread::spawn(move || {
+        let error = runtime::process::space_of(&path).err().and_then(|error| error.raw_os_error());
+        let _nobody_waits = send.send(error);
+    });
+    matches!(receive.recv_timeout(ANSWER_TIME), Ok(Some(ENOTCONN | ECONNABORTED)))
 }
 
 fn parse(text: &[u8]) -> Vec<Mounted> {

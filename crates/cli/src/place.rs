@@ -66,10 +66,11 @@ pub fn serve(
         return Err(Folder::open(dir).map_or_else(|error| explain(&error), |_| changed(dir)));
     };
     // Daemons leave the current directory.
+    let named = dir;
     let dir = dir.canonicalize().map_err(|error| Problem::io(dir.display(), &error))?;
     let log = open_log(&dir, config)?;
     let options = ServerOptions { config: config.clone(), log: Some(Arc::clone(&log)), insecure };
-    let server = Server::open(&dir, &options).map_err(|error| explain_server(&dir, &error))?;
+    let server = Server::open(&dir, &options).map_err(|error| explain_server(named, error))?;
     let own = Addr::Unix(dir.join(folder::SOCKET));
     let wanted: Vec<Addr> = std::iter::once(own).chain(listen.iter().cloned()).collect();
     let addrs = server.listen(&wanted).map_err(|error| explain_listen(&error))?;
@@ -85,7 +86,7 @@ pub fn serve(
 pub fn open_unheard(dir: &Path, config: &Config) -> Result<Arc<Server>, Problem> {
     let options =
         ServerOptions { config: config.clone(), log: Some(Arc::new(Log::silent())), insecure: false };
-    Server::open(dir, &options).map_err(|error| explain_server(dir, &error))
+    Server::open(dir, &options).map_err(|error| explain_server(dir, error))
 }
 
 fn changed(dir: &Path) -> Problem {
@@ -145,13 +146,17 @@ pub fn explain(error: &FolderError) -> Problem {
     }
 }
 
-fn explain_server(dir: &Path, error: &ServerError) -> Problem {
+/// `dir`: as the person wrote it.
+fn explain_server(dir: &Path, error: ServerError) -> Problem {
     match error {
-        ServerError::Folder(error) => explain(error),
+        ServerError::Folder(FolderError::InUse { pid, host, .. }) => {
+            explain(&FolderError::InUse { dir: dir.into(), pid, host })
+        }
+        ServerError::Folder(error) => explain(&error),
         ServerError::Damaged(what) => {
             Problem::failed(dir.display(), what).do_this(format!("`pando fsck {}`", mounts::shown(dir)))
         }
-        other => Problem::failed(dir.display(), chain(other)),
+        other => Problem::failed(dir.display(), chain(&other)),
     }
 }
 

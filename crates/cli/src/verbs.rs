@@ -3,6 +3,7 @@
 //! Absent: parsing (`args.rs`).
 
 pub mod backup;
+pub mod bench;
 pub mod client;
 pub mod compact;
 pub mod config;

@@ -2,6 +2,7 @@
 //!
 //! Absent: printing; the command line does it.
 
+use crate::fix::Fix;
 use std::fmt;
 
 macro_rules! kinds {
@@ -30,9 +31,9 @@ macro_rules! kinds {
 }
 
 kinds! {
-    RecordDamaged = "F01", "checksum mismatch";
+    IncarnationDamaged = "F01", "the incarnation cannot be read";
     EnvironmentUnreadable = "F02", "the metadata environment cannot be read";
-    IncompatibleFeature = "F03", "the folder uses a feature this version does not know";
+    PartForeign = "F03", "the part is not marked as this file system's";
     JournalEntryDamaged = "J01", "checksum mismatch";
     JournalSegmentMissing = "J02", "the segment that continues the journal is missing";
     JournalHeaderDamaged = "J03", "the segment header is damaged";
@@ -77,6 +78,22 @@ kinds! {
     SystemKeyUnknown = "M36", "a system record of no kind";
     PlainFileNlink = "M37", "a file with one name has another link count";
     HeaderVersionZero = "M38", "the header has no version";
+    BackptrWrong = "M39", "the backptr leads elsewhere than to the inode";
+    BackptrDangling = "M40", "a backptr of an inode that does not exist";
+    EnvironmentWrong = "M41", "the record lies in another environment than its own";
+    SystemNameWrong = "M42", "the name is not the inode's number";
+    SystemDirectoryStranger = "M43", "a system directory holds what does not belong there";
+    DataStateDamaged = "D01", "the state of the data store cannot be read";
+    DataIndexDamaged = "D02", "checksum mismatch";
+    DataRecordDamaged = "D03", "checksum mismatch";
+    DataRecordMissing = "D04", "a record that was durable is missing";
+    DataSegmentMissing = "D05", "the segment is missing";
+    DataSegmentHeaderDamaged = "D06", "the segment header is damaged";
+    BlockHeaderDamaged = "D07", "the block header is damaged or of another block";
+    BlockInvalid = "D08", "the block cannot belong to a file";
+    DataLeaked = "D09", "data of an inode that does not exist";
+    DataOfNoFile = "D10", "data of an inode that is not a regular file";
+    BlockBeyondSize = "D11", "a block beyond the file's size";
 }
 
 /// One thing that is wrong, and where.
@@ -102,31 +119,91 @@ impl fmt::Display for Finding {
 /// The most findings kept with their text; beyond it they are only counted.
 const KEPT_MAX: usize = 10_000;
 
-/// The result of a check.
+/// The result of a check or repair.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
+    /// What is wrong; after a repair: what is still wrong.
     pub findings: Vec<Finding>,
     /// Findings beyond those kept.
     pub more: u64,
+    /// Leftovers that a crash may leave and nobody can see; no errors.
+    pub notes: Vec<Finding>,
+    /// What a repair put right.
+    pub fixed: Vec<Finding>,
+    /// What was put right beyond those kept.
+    pub more_fixed: u64,
     pub directories: u64,
     pub files: u64,
     /// Operations in the journal that no checkpoint covers.
     pub journal_operations: u64,
+    /// Objects of the data store: packed files and blocks.
+    pub data_objects: u64,
 }
 
 impl Report {
-    /// Adds a finding.
-    pub(crate) fn add(&mut self, kind: Kind, place: impl Into<String>, detail: impl Into<String>) {
-        if self.findings.len() >= KEPT_MAX {
-            self.more += 1;
-            return;
-        }
-        self.findings.push(Finding { kind, place: place.into(), detail: detail.into() });
-    }
-
-    /// Whether nothing is wrong.
+    /// Whether nothing is wrong (any more).
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
+    }
+
+    /// Whether a repair changed the folder.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        !self.fixed.is_empty()
+    }
+}
+
+/// A report in the making, with what would put right what was found.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) report: Report,
+    pub(crate) fixes: Vec<Fix>,
+}
+
+/// The most fixes of one round; further rounds bring the rest.
+const FIXES_MAX: usize = 100_000;
+
+impl Found {
+    /// Adds a finding.
+    pub(crate) fn add(&mut self, kind: Kind, place: impl Into<String>, detail: impl Into<String>) {
+        if self.report.findings.len() >= KEPT_MAX {
+            self.report.more += 1;
+            return;
+        }
+        self.report.findings.push(Finding { kind, place: place.into(), detail: detail.into() });
+    }
+
+    /// Adds a note.
+    pub(crate) fn note(&mut self, kind: Kind, place: impl Into<String>, detail: impl Into<String>) {
+        if self.report.notes.len() < KEPT_MAX {
+            self.report.notes.push(Finding { kind, place: place.into(), detail: detail.into() });
+        }
+    }
+
+    /// Adds what puts the last finding right.
+    pub(crate) fn fix(&mut self, fix: Fix) {
+        if self.fixes.len() < FIXES_MAX {
+            self.fixes.push(fix);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn codes_are_unique() {
+        let codes: BTreeSet<&str> = Kind::ALL.iter().map(|kind| kind.code()).collect();
+        assert_eq!(codes.len(), Kind::ALL.len());
+    }
+
+    #[test]
+    fn findings_beyond_the_limit_are_counted() {
+        let mut found = Found::default();
+        (0..KEPT_MAX + 3).for_each(|_| found.add(Kind::Loop, "", ""));
+        assert_eq!((found.report.findings.len(), found.report.more), (KEPT_MAX, 3));
     }
 }

@@ -1,15 +1,21 @@
 //! The data folder: its record, where its parts lie, and the lock that keeps servers out.
 //!
-//! Absent: repair of the record; a folder without a readable one is not examined.
+//! Absent: repair of the record; without the hash seed nothing in a folder can be found.
 
-use crate::bytes::Bytes;
-use crate::finding::{Kind, Report};
-use std::fs::{File, TryLockError};
-use std::io;
+use crate::bytes::{Bytes, Out};
+use crate::finding::{Found, Kind};
+use crate::fix::Fix;
+use std::fs::{self, File, TryLockError};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use stdx::crc32c;
 use stdx::hash::HashSeed;
 use thiserror::Error;
+
+const RECORD: &str = "pando.fs";
+const LOCK: &str = "pando.lock";
+const INCARNATION: &str = "pando.incarnation";
+const MEMBER: &str = "pando.member";
 
 /// Why a folder cannot be examined.
 #[derive(Debug, Error)]
@@ -17,29 +23,54 @@ use thiserror::Error;
 pub enum FsckError {
     #[error("{} holds no file system", .0.display())]
     NoFileSystem(PathBuf),
+    #[error("{} is half formatted: an earlier format did not finish", .0.display())]
+    HalfFormatted(PathBuf),
     #[error("{} is in use by {by}", dir.display())]
     InUse { dir: PathBuf, by: String },
     #[error("{} has format {found}; this version reads 1", dir.display())]
     TooNew { dir: PathBuf, found: u32 },
+    #[error("{} uses features that this version does not know ({bits:#x})", dir.display())]
+    Features { dir: PathBuf, bits: u64 },
     #[error("{}: the file-system record is damaged", .0.display())]
     RecordDamaged(PathBuf),
-    #[error("{}", path.display())]
+    /// Repair would lose what the journal holds behind the damage; see `RepairOptions`.
+    #[error("{}: the journal is damaged: {what}", dir.display())]
+    JournalDamaged { dir: PathBuf, what: String },
+    /// Repair needs every environment.
+    #[error("{}: {what}", dir.display())]
+    Unreadable { dir: PathBuf, what: String },
+    #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
+    #[error("{place}: {source}")]
+    Store { place: String, source: heed::Error },
+}
+
+pub(crate) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> FsckError {
+    move |source| FsckError::Io { path: path.into(), source }
 }
 
 /// An opened and locked folder.
 pub(crate) struct Folder {
+    pub(crate) root: PathBuf,
     pub(crate) meta: PathBuf,
     pub(crate) journal: PathBuf,
+    /// The folder that holds `data/`.
+    pub(crate) data_root: PathBuf,
     pub(crate) environments: u16,
     pub(crate) seed: HashSeed,
+    pub(crate) epoch: u32,
+    /// `None` when it cannot be read.
+    pub(crate) incarnation: Option<u64>,
+    /// Folders elsewhere that must be marked as this file system's, and the mark.
+    members: Vec<PathBuf>,
+    member: String,
     _lock: File,
 }
 
 impl Folder {
-    pub(crate) fn open(dir: &Path, report: &mut Report) -> Result<Self, FsckError> {
-        let path = dir.join("pando.fs");
-        let bytes = match std::fs::read(&path) {
+    pub(crate) fn open(dir: &Path) -> Result<Self, FsckError> {
+        let path = dir.join(RECORD);
+        let bytes = match fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(FsckError::NoFileSystem(dir.into()));
@@ -47,65 +78,150 @@ impl Folder {
             Err(source) => return Err(FsckError::Io { path, source }),
         };
         let lock = lock(dir)?;
-        if bytes.get(..8) != Some(b"PandoFS\n") {
-            return Err(FsckError::NoFileSystem(dir.into()));
-        }
         let damaged = || FsckError::RecordDamaged(path.clone());
-        let mut b = Bytes(&bytes[8..]);
-        let (format, crc) = (b.u32().ok_or_else(damaged)?, b.u32().ok_or_else(damaged)?);
+        let mut b = Bytes(&bytes);
+        let (magic, format, crc) = (b.take(8), b.u32(), b.u32());
+        let (Some(magic), Some(format), Some(crc)) = (magic, format, crc) else { return Err(damaged()) };
+        if magic != b"PandoFS\n" {
+            return Err(damaged());
+        }
         if format > 1 {
             return Err(FsckError::TooNew { dir: dir.into(), found: format });
         }
         if crc32c(b.0) != crc {
             return Err(damaged());
         }
-        read_record(b, dir, lock, report).ok_or_else(damaged)
+        let record = read_record(b).ok_or_else(damaged)?;
+        if record.features != 0 {
+            return Err(FsckError::Features { dir: dir.into(), bits: record.features });
+        }
+        if !record.complete {
+            return Err(FsckError::HalfFormatted(dir.into()));
+        }
+        Ok(record.into_folder(dir, lock))
+    }
+
+    /// Checks the small files beside the record.
+    pub(crate) fn check(&mut self, found: &mut Found) {
+        for path in &self.members {
+            if !fs::read(path).is_ok_and(|text| text == self.member.as_bytes()) {
+                found.add(Kind::PartForeign, path.display().to_string(), "");
+            }
+        }
+        self.incarnation = read_incarnation(&self.root);
+        if self.incarnation.is_none() {
+            found.add(Kind::IncarnationDamaged, INCARNATION, "");
+        }
+    }
+
+    /// Writes the incarnation file.
+    pub(crate) fn write_incarnation(&self, number: u64) -> Result<(), FsckError> {
+        let mut out = Out::default();
+        out.u64(number);
+        let crc = crc32c(&out.0);
+        out.u32(crc);
+        write_whole(&self.root, INCARNATION, &out.0)
     }
 }
 
-fn read_record(mut b: Bytes<'_>, dir: &Path, lock: File, report: &mut Report) -> Option<Folder> {
+struct Record {
+    features: u64,
+    fsid: [u8; 16],
+    seed: HashSeed,
+    environments: u16,
+    epoch: u32,
+    parts: [String; 3],
+    complete: bool,
+}
+
+fn read_record(mut b: Bytes<'_>) -> Option<Record> {
     let (_compat, ro_compat, incompat) = (b.u64()?, b.u64()?, b.u64()?);
-    if incompat != 0 || ro_compat != 0 {
-        report.add(
-            Kind::IncompatibleFeature,
-            "pando.fs",
-            format!("incompat {incompat:#x}, ro {ro_compat:#x}"),
-        );
-    }
-    b.take(16)?;
+    let fsid = b.take(16)?.try_into().ok()?;
     b.bytes()?;
-    let _function = b.u8()?;
+    let function = b.u8()?;
     let seed = HashSeed(b.take(16)?.try_into().ok()?);
     let environments = b.u16()?;
-    let (_small, _epoch) = (b.u32()?, b.u32()?);
-    let mut part = |name: &str| -> Option<PathBuf> {
-        let stated = std::str::from_utf8(b.bytes()?).ok()?;
-        Some(if stated.is_empty() { dir.join(name) } else { PathBuf::from(stated) })
-    };
-    let (meta, journal, _data) = (part("meta")?, part("journal")?, part("data")?);
-    Some(Folder { meta, journal, environments, seed, _lock: lock })
+    let (_small, epoch) = (b.u32()?, b.u32()?);
+    let mut part = || String::from_utf8(b.bytes()?.to_vec()).ok();
+    let parts = [part()?, part()?, part()?];
+    let complete = b.u8()? == 1;
+    let good = function == 1 && environments > 0;
+    good.then_some(Record { features: ro_compat | incompat, fsid, seed, environments, epoch, parts, complete })
+}
+
+impl Record {
+    fn into_folder(self, dir: &Path, lock: File) -> Folder {
+        let fsid: String = self.fsid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let elsewhere = self.parts.iter().filter(|part| !part.is_empty());
+        let members = elsewhere.map(|part| Path::new(part).join(MEMBER)).collect();
+        let [meta, journal, data_root] =
+            self.parts.map(|part| if part.is_empty() { dir.to_path_buf() } else { part.into() });
+        Folder {
+            root: dir.into(),
+            meta: meta.join("meta"),
+            journal: journal.join("journal"),
+            data_root,
+            environments: self.environments,
+            seed: self.seed,
+            epoch: self.epoch,
+            incarnation: None,
+            members,
+            member: format!("PandoFS {fsid}\n"),
+            _lock: lock,
+        }
+    }
+}
+
+/// The correction of an incarnation that cannot be read: higher than any that was.
+pub(crate) fn incarnation_fix(folder: &Folder, newest: u64, found: &mut Found) {
+    const JUMP: u64 = 1000;
+    if folder.incarnation.is_none() {
+        found.fix(Fix::Incarnation { number: newest + JUMP });
+    }
+}
+
+fn read_incarnation(dir: &Path) -> Option<u64> {
+    let bytes = fs::read(dir.join(INCARNATION)).ok()?;
+    let mut b = Bytes(&bytes);
+    let (number, crc) = (b.u64()?, b.u32()?);
+    (b.is_empty() && crc32c(&bytes[..8]) == crc).then_some(number)
 }
 
 fn lock(dir: &Path) -> Result<File, FsckError> {
-    let path = dir.join("lock");
-    let file = File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(|source| FsckError::Io { path: path.clone(), source })?;
+    let path = dir.join(LOCK);
+    let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = opened.map_err(io_error(&path))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            let holder = std::fs::read_to_string(&path).unwrap_or_default();
-            let mut words = holder.split_whitespace();
-            let by = match (words.next(), words.next()) {
-                (Some(pid), Some(host)) => format!("pid {pid} (host {host})"),
-                _ => "another process".to_owned(),
+            let mut holder = String::new();
+            // Whoever holds it may be about to write its name; then it stays unnamed.
+            let _ = file.read_to_string(&mut holder);
+            let by = match holder.trim().split_once(' ') {
+                Some((pid, host)) => format!("pid {pid} (host {host})"),
+                None => "another process".to_owned(),
             };
-            Err(FsckError::InUse { dir: dir.into(), by })
+            return Err(FsckError::InUse { dir: dir.into(), by });
         }
-        Err(TryLockError::Error(source)) => Err(FsckError::Io { path, source }),
+        Err(TryLockError::Error(source)) => return Err(FsckError::Io { path, source }),
     }
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let owner = format!("{} {}\n", std::process::id(), host.trim());
+    let written = file.set_len(0).and_then(|()| file.write_all(owner.as_bytes()));
+    written.map_err(io_error(&path))?;
+    Ok(file)
+}
+
+/// Replaces a file so that a crash leaves the old content or the new.
+pub(crate) fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), FsckError> {
+    let (path, new) = (dir.join(name), dir.join(format!("{name}.tmp")));
+    let written = File::create(&new)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&new, &path));
+    written.map_err(io_error(&path))?;
+    sync_dir(dir)
+}
+
+pub(crate) fn sync_dir(dir: &Path) -> Result<(), FsckError> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error(dir))
 }

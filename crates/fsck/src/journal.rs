@@ -1,18 +1,22 @@
 //! The part of the journal that no checkpoint covers, as an overlay of the tables.
 //!
-//! The overlay holds the last statement about each key; walking a table through it shows the state a server would have after
-//! replay. Absent: trimming and repair.
+//! The overlay holds the last statement about each key; walking a table through it shows the state a server would have
+//! after replay. Absent: writing (`cut.rs`).
 
-use crate::bytes::Bytes;
-use crate::finding::{Kind, Report};
-use crate::folder::{Folder, FsckError};
-use std::collections::BTreeMap;
+mod cut;
+mod entry;
+mod segment;
+
+pub(crate) use entry::Redo;
+
+use crate::finding::{Found, Kind};
+use crate::fix::Fix;
+use crate::folder::{Folder, FsckError, io_error};
+use crate::system::System;
+use entry::Entry;
+use segment::{HEADER_BYTES, Header, Segment};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use stdx::checksum::{crc32c, crc32c_parts};
-
-const HEADER_BYTES: usize = 4096;
-const ENTRY_HEADER_BYTES: usize = 24;
-const ENTRY_BYTES_MAX: usize = 4 << 20;
 
 /// Key -> value, or `None` where the record is gone.
 pub(crate) type Statements = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
@@ -22,213 +26,216 @@ pub(crate) type Statements = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
 pub(crate) struct Overlay {
     pub(crate) dentry: Statements,
     pub(crate) backptr: Statements,
-    /// Highest `next` of an inode counter mutation of rank 0.
-    pub(crate) counter: Option<u64>,
+    backptr_versions: BTreeMap<u64, u64>,
+    /// The system table with the tail applied to it.
+    pub(crate) system: System,
+    /// Sessions that the tail closed.
+    pub(crate) closed: BTreeSet<u64>,
+    /// Content of small files, by inode and generation.
+    pub(crate) redo: BTreeMap<(u64, u32), Redo>,
+    /// Data that the next start removes.
+    pub(crate) removed: BTreeSet<(u64, u32)>,
 }
 
-struct Segment {
-    path: PathBuf,
-    name: String,
-    start: u64,
-    predecessor_end: u64,
+/// The journal as it was found.
+#[derive(Default)]
+pub(crate) struct Journal {
+    pub(crate) overlay: Overlay,
+    /// Where what can be read ends.
+    pub(crate) end: u64,
+    /// No file of the journal has a byte beyond this position.
+    pub(crate) beyond: u64,
+    pub(crate) sequence: u64,
+    pub(crate) incarnation: u64,
+    /// Something that a start would need cannot be read: what and where.
+    pub(crate) lost: Option<String>,
+    /// A start would refuse the files, although nothing is lost.
+    pub(crate) awry: bool,
+    /// Every file, spares included.
+    pub(crate) files: Vec<PathBuf>,
+    /// Where replay starts.
+    pub(crate) from: u64,
 }
 
-/// Reads every entry from `checkpoint` on.
-pub(crate) fn read_tail(
-    folder: &Folder,
-    checkpoint: Option<u64>,
-    report: &mut Report,
-) -> Result<Overlay, FsckError> {
-    let mut overlay = Overlay::default();
-    let segments = list(folder, report)?;
-    let from = checkpoint.unwrap_or(0);
-    let Some(first) = segments.iter().rposition(|segment| segment.start <= from) else {
-        if !segments.is_empty() {
-            let detail = format!("checkpoint at {from:#x}, journal from {:#x}", segments[0].start);
-            report.add(Kind::JournalBeforeCheckpoint, "journal", detail);
-        }
-        return Ok(overlay);
-    };
-    for (i, segment) in segments.iter().enumerate().skip(first) {
-        let end = segments.get(i + 1).map(|next| next.predecessor_end);
-        let bytes = std::fs::read(&segment.path)
-            .map_err(|source| FsckError::Io { path: segment.path.clone(), source })?;
-        walk(segment, &bytes, end, from, &mut overlay, report);
-    }
-    Ok(overlay)
-}
-
-fn list(folder: &Folder, report: &mut Report) -> Result<Vec<Segment>, FsckError> {
-    let io = |source| FsckError::Io { path: folder.journal.clone(), source };
-    let mut segments = Vec::new();
-    for entry in std::fs::read_dir(&folder.journal).map_err(io)? {
-        let entry = entry.map_err(io)?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.len() != 8 || !name.bytes().all(|b| b.is_ascii_hexdigit()) {
-            continue;
-        }
-        let path = entry.path();
-        let mut head = vec![0; HEADER_BYTES];
-        let read = std::fs::File::open(&path)
-            .and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, 0));
-        match read.ok().and_then(|()| read_header(&head)) {
-            Some((start, predecessor_end)) => segments.push(Segment { path, name, start, predecessor_end }),
-            // A segment that waits for reuse has no header, or an erased one.
-            None if head.iter().all(|b| *b == 0) => {}
-            None => report.add(Kind::JournalHeaderDamaged, format!("journal/{name} at 0x0"), ""),
-        }
-    }
-    segments.sort_by_key(|segment| segment.start);
-    Ok(segments)
-}
-
-fn read_header(head: &[u8]) -> Option<(u64, u64)> {
-    let mut b = Bytes(head);
-    let magic = b.take(8)?;
-    let crc = b.u32()?;
-    if magic != b"PandoJ1\n" || crc32c(b.0) != crc {
-        return None;
-    }
-    let (_rank, _incarnation, _sequence) = (b.u16()?, b.u64()?, b.u64()?);
-    Some((b.u64()?, b.u64()?))
-}
-
-fn walk(
-    segment: &Segment,
-    bytes: &[u8],
-    end: Option<u64>,
-    from: u64,
-    overlay: &mut Overlay,
-    report: &mut Report,
-) {
-    let mut position = segment.start;
-    loop {
-        if end.is_some_and(|end| position >= end) {
-            return;
-        }
-        let at = HEADER_BYTES + (position - segment.start) as usize;
-        let Some((len, payload)) = entry(bytes.get(at..).unwrap_or_default(), position) else {
-            bad_entry(segment, bytes, position, end, report);
-            return;
+impl Journal {
+    /// Reads every entry from the checkpoint on.
+    pub(crate) fn read(folder: &Folder, system: System, found: &mut Found) -> Result<Self, FsckError> {
+        let mut journal = Self::default();
+        let segments = journal.list(folder, found)?;
+        // Without a readable record replay of all there is ends in the same state: mutations are
+        // statements, and what a checkpoint needs is never trimmed before it.
+        let oldest = segments.first().map_or(0, |segment| segment.start);
+        journal.from = match system.checkpoint {
+            Some(Ok(position)) => position,
+            Some(Err(())) => oldest,
+            None => 0,
         };
-        if position >= from {
-            let place = format!("journal/{} at {at:#x}", segment.name);
-            if apply(payload, overlay, report).is_none() {
-                report.add(Kind::JournalMutationUnknown, place, "");
+        journal.end = journal.from;
+        journal.overlay.system = system;
+        journal.chain(&segments, found)?;
+        if journal.lost.is_some() || journal.awry {
+            found.fix(Fix::Journal);
+        }
+        Ok(journal)
+    }
+
+    fn list(&mut self, folder: &Folder, found: &mut Found) -> Result<Vec<Segment>, FsckError> {
+        let mut segments = Vec::new();
+        let entries = match std::fs::read_dir(&folder.journal) {
+            Ok(entries) => entries,
+            // A file system that was never served has no journal.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(segments),
+            Err(source) => return Err(FsckError::Io { path: folder.journal.clone(), source }),
+        };
+        for entry in entries {
+            let path = entry.map_err(io_error(&folder.journal))?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let is_segment = name.len() >= 8 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+            if is_segment {
+                let sequence = u64::from_str_radix(&name, 16).unwrap_or(0);
+                self.sequence = self.sequence.max(sequence);
+                let (header, len) = segment::read_header(&path).map_err(io_error(&path))?;
+                let good = header.filter(|header| header.fits(sequence, folder.incarnation));
+                if let Some(segment) = self.admit(good, sequence, &name, path.clone(), len, found)? {
+                    self.beyond = self.beyond.max(segment.start + len);
+                    segments.push(segment);
+                }
+                self.files.push(path);
+            } else if name.starts_with("spare.") || name == "new" {
+                self.files.push(path);
             }
         }
-        position += len as u64;
+        segments.sort_by_key(|segment| segment.sequence);
+        Ok(segments)
     }
-}
 
-/// The entry at the front of `bytes`: its length and payload.
-fn entry(bytes: &[u8], position: u64) -> Option<(usize, &[u8])> {
-    let mut b = Bytes(bytes);
-    let (len, crc) = (b.u32()? as usize, b.u32()?);
-    if !(ENTRY_HEADER_BYTES..=ENTRY_BYTES_MAX).contains(&len) || b.u64()? != position {
-        return None;
+    /// A segment from its header; without one, from what its first entry says of itself.
+    fn admit(
+        &mut self,
+        header: Option<Header>,
+        sequence: u64,
+        name: &str,
+        path: PathBuf,
+        len: u64,
+        found: &mut Found,
+    ) -> Result<Option<Segment>, FsckError> {
+        let segment = |start| Segment { path: path.clone(), name: name.to_owned(), sequence, start };
+        if let Some(header) = header {
+            self.incarnation = self.incarnation.max(header.incarnation);
+            return Ok(Some(segment(header.start)));
+        }
+        self.awry = true;
+        let start = segment::start_by_entry(&path).map_err(io_error(&path))?;
+        let detail = if start.is_some() { "its entries can be read" } else { "" };
+        found.add(Kind::JournalHeaderDamaged, format!("journal/{name} at 0x0"), detail);
+        self.beyond = self.beyond.max(len);
+        Ok(start.map(segment))
     }
-    let body = bytes.get(8..len)?;
-    (crc32c_parts(&[&bytes[..4], body]) == crc).then(|| (len, &bytes[ENTRY_HEADER_BYTES..len]))
-}
 
-/// A bad entry below a stated end, or below a mark of a later entry, is damage; else it is the torn tail.
-fn bad_entry(segment: &Segment, bytes: &[u8], position: u64, end: Option<u64>, report: &mut Report) {
-    let offset = HEADER_BYTES + (position - segment.start) as usize;
-    let (mut at, mut later, mut mark) = (offset + 1, 0_u64, 0);
-    while at + ENTRY_HEADER_BYTES <= bytes.len() {
-        let here = segment.start + (at - HEADER_BYTES) as u64;
-        match entry(&bytes[at..], here) {
-            Some((len, _)) => {
-                later += 1;
-                mark = mark.max(Bytes(&bytes[at + 16..]).u64().unwrap_or(0));
-                at += len;
+    fn chain(&mut self, segments: &[Segment], found: &mut Found) -> Result<(), FsckError> {
+        let from = self.from;
+        let Some(first) = segments.iter().rposition(|segment| segment.start <= from) else {
+            if from > 0 || !segments.is_empty() {
+                let begins = segments.first().map_or_else(|| "it is empty".into(), |s| format!("from {}", s.start));
+                let what = format!("checkpoint at seq {from}, journal {begins}");
+                found.add(Kind::JournalBeforeCheckpoint, "journal", what.clone());
+                self.lost = Some(what);
             }
-            None => at += 1,
-        }
-    }
-    if end.is_some() || mark > position {
-        let place = format!("journal/{} at {offset:#x}", segment.name);
-        report.add(Kind::JournalEntryDamaged, place, format!("{later} operations after it unreadable"));
-    }
-}
-
-fn apply(payload: &[u8], overlay: &mut Overlay, report: &mut Report) -> Option<()> {
-    let mut b = Bytes(payload);
-    match b.u8()? {
-        2 => return Some(()),
-        1 => {}
-        _ => return None,
-    }
-    let flags = b.u8()?;
-    b.u64()?;
-    if flags & 1 != 0 {
-        b.take(16)?;
-        b.bytes()?;
-    }
-    if flags & 2 != 0 {
-        b.take(24)?;
-    }
-    report.journal_operations += 1;
-    while !b.is_empty() {
-        mutation(&mut b, overlay)?;
-    }
-    Some(())
-}
-
-fn mutation(b: &mut Bytes<'_>, overlay: &mut Overlay) -> Option<()> {
-    match b.u8()? {
-        ordinal @ (1 | 2) => {
-            let (dir, hash, _version) = (b.u64()?, b.u64()?, b.u64()?);
-            let name = b.name()?;
-            let value = if ordinal == 1 { Some(b.bytes()?.into()) } else { None };
-            let snap = 0_u64.to_be_bytes();
-            let key = [&dir.to_be_bytes()[..], &hash.to_be_bytes(), name, &snap].concat();
-            overlay.dentry.insert(key.into(), value);
-        }
-        3 => {
-            let (dir, prefix, depth, _version) = (b.u64()?, b.u64()?, b.u8()?, b.u64()?);
-            let _newborn = b.u8()?;
-            let value = b.bytes()?;
-            let key = [&dir.to_be_bytes()[..], &[0; 8], &prefix.to_be_bytes(), &[depth]].concat();
-            overlay.dentry.insert(key.into(), Some(value.into()));
-        }
-        4 => {
-            let ino = b.u64()?;
-            let value = b.0;
-            b.take(8 + 8 + 8)?;
-            b.name()?;
-            let value = &value[..value.len() - b.0.len()];
-            overlay.backptr.insert(ino.to_be_bytes().into(), Some(value.into()));
-        }
-        5 => {
-            let (ino, _version) = (b.u64()?, b.u64()?);
-            overlay.backptr.insert(ino.to_be_bytes().into(), None);
-        }
-        6 => {
-            b.take(9)?;
-            b.name()?;
-        }
-        7 => {
-            b.take(16)?;
-        }
-        8 => {
-            let (rank, next) = (b.u16()?, b.u64()?);
-            if rank == 0 {
-                overlay.counter = overlay.counter.max(Some(next));
+            return Ok(());
+        };
+        let chain = &segments[first..];
+        for (index, segment) in chain.iter().enumerate() {
+            let next = chain.get(index + 1);
+            if let Some(next) = next
+                && next.sequence != segment.sequence + 1
+            {
+                let name = format!("journal/{:08x}", segment.sequence + 1);
+                self.lost = Some(format!("{name} is missing"));
+                found.add(Kind::JournalSegmentMissing, name, "");
+            }
+            if !self.segment(segment, next.map(|next| next.start), &chain[index + 1..], found)? {
+                return Ok(());
+            }
+            if self.lost.is_some() {
+                return Ok(());
             }
         }
-        9 => {
-            b.take(12 + 12)?;
-        }
-        10 => {
-            b.take(12 + 12)?;
-            b.bytes()?;
-        }
-        11 => {
-            b.take(12)?;
-        }
-        _ => return None,
+        Ok(())
     }
-    Some(())
+
+    /// Reads one segment. Whether the next one can be read after it.
+    fn segment(
+        &mut self,
+        segment: &Segment,
+        stated: Option<u64>,
+        later: &[Segment],
+        found: &mut Found,
+    ) -> Result<bool, FsckError> {
+        // A missing successor: up to where it ends nobody knows.
+        let stated = stated.filter(|_| self.lost.is_none());
+        let begin = self.end;
+        let bytes = segment.read(begin, stated).map_err(io_error(&segment.path))?;
+        let mut at = 0;
+        while let Some(entry) = Entry::read(&bytes[at..], begin + at as u64) {
+            let Some(()) = entry::apply(entry.payload, &mut self.overlay) else {
+                let place = segment.place(begin + at as u64);
+                found.add(Kind::JournalMutationUnknown, place.clone(), "");
+                self.lost = Some(place);
+                return Ok(false);
+            };
+            found.report.journal_operations += u64::from(entry.is_transaction());
+            at += entry.len;
+            self.end = begin + at as u64;
+        }
+        let tail = &bytes[at..];
+        match stated {
+            Some(stated) if self.end == stated => return Ok(true),
+            Some(_) => {}
+            None => {
+                let mark = entry::behind(tail, self.end).mark;
+                if mark <= self.end {
+                    return self.boundary(segment, begin, at, found);
+                }
+            }
+        }
+        let mut lost = 1 + entry::behind(tail, self.end).operations;
+        for (index, segment) in later.iter().enumerate() {
+            let stated = later.get(index + 1).map(|next| next.start);
+            let bytes = segment.read(segment.start, stated).map_err(io_error(&segment.path))?;
+            lost += entry::behind(&bytes, segment.start).operations;
+        }
+        let operations = if lost == 1 { "operation" } else { "operations" };
+        let detail = format!("{lost} {operations} after seq {} unreadable", self.end);
+        let place = segment.place(self.end);
+        self.lost = Some(format!("{place}: {detail}"));
+        found.add(Kind::JournalEntryDamaged, place, detail);
+        Ok(false)
+    }
+
+    /// Nothing is readable at the checkpoint: fine if the segment's entries lead exactly there,
+    /// otherwise what the checkpoint relied on is gone.
+    fn boundary(
+        &mut self,
+        segment: &Segment,
+        from: u64,
+        read: usize,
+        found: &mut Found,
+    ) -> Result<bool, FsckError> {
+        if read > 0 {
+            return Ok(true);
+        }
+        let bytes = segment.read(segment.start, Some(from)).map_err(io_error(&segment.path))?;
+        let mut at = 0;
+        while let Some(entry) = Entry::read(&bytes[at..], segment.start + at as u64) {
+            at += entry.len;
+        }
+        if segment.start + at as u64 == from {
+            return Ok(true);
+        }
+        let place = format!("journal/{} at {:#x}", segment.name, HEADER_BYTES + at as u64);
+        // The tables hold everything before the checkpoint: only the way there is broken.
+        self.awry = true;
+        found.add(Kind::JournalBeforeCheckpoint, place, format!("the journal ends before seq {from}"));
+        Ok(true)
+    }
 }

@@ -4,10 +4,17 @@
 //! Absent on purpose: any use of `proto` or of the server's stores.
 
 mod bytes;
+mod cross;
+mod data;
+mod edit;
+mod editor;
 mod finding;
+mod fix;
 mod folder;
 mod journal;
 mod record;
+mod repair;
+mod system;
 mod tables;
 mod tree;
 
@@ -16,17 +23,32 @@ pub use folder::FsckError;
 
 use std::path::Path;
 
-/// Checks the data folder `dir`, which no server may have open. Memory grows with the number of inodes (about 40 bytes each)
-/// and with the part of the journal that is not checkpointed.
+/// What a repair may do beyond what is safe.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RepairOptions {
+    /// Give up what a damaged journal holds from the damage on: acknowledged operations are lost.
+    pub cut_damaged_journal: bool,
+}
+
+/// Checks the data folder `dir`, which no server may have open. Changes nothing but the lock file and, as
+/// a server does, the length of environment files. Memory grows with the number of inodes (about 100 bytes
+/// each, 100 more for each packed file) and with the part of the journal that is not checkpointed.
 ///
 /// # Errors
 /// `FsckError` when the folder cannot be examined at all (absent, in use, unreadable).
 pub fn check(dir: &Path) -> Result<Report, FsckError> {
-    let mut report = Report::default();
-    let folder = folder::Folder::open(dir, &mut report)?;
-    let tables = tables::Tables::open(&folder, &mut report)?;
-    let checkpoint = tables.checkpoint(&mut report);
-    let overlay = journal::read_tail(&folder, checkpoint, &mut report)?;
-    tree::check(&folder, &tables, &overlay, &mut report);
-    Ok(report)
+    let mut folder = folder::Folder::open(dir)?;
+    let tables = tables::Tables::new(&folder);
+    Ok(repair::examine(&mut folder, &tables)?.found.report)
+}
+
+/// Checks the folder and puts right what can be: the report says what was (`fixed`) and what is left
+/// (`findings`). A folder without faults is not changed. What is taken out of the metadata is kept as text
+/// in a file `fsck-removed-N`; inodes without a name go to `/lost+found`.
+///
+/// # Errors
+/// As `check`; `JournalDamaged` unless the options allow for the loss, `Unreadable` when an environment
+/// cannot be read, `Store` and `Io` when writing fails.
+pub fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, FsckError> {
+    repair::repair(dir, options)
 }

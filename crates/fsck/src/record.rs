@@ -1,9 +1,10 @@
 //! What the values of the metadata tables mean, read from docs/FORMAT.md.
 //!
-//! Absent: the server's decoders, and anything a check does not need.
+//! Absent: the server's decoders, and anything a check does not need; changing values (`edit.rs`).
 
 use crate::bytes::Bytes;
 use crate::finding::Kind;
+use crate::fix::Edit;
 
 /// The system's directories.
 pub(crate) const ROOT: u64 = 1;
@@ -12,13 +13,23 @@ pub(crate) const SYSTEM: u64 = 3;
 pub(crate) const ORPHANS: u64 = 0x100;
 pub(crate) const FIRST_COUNTER: u64 = 4096;
 
-const FLAGS_KNOWN: u32 = 1 | 2 | 4;
+/// Packed, recovering, cut pending, backptr.
+pub(crate) const FLAGS_KNOWN: u32 = 1 | 2 | 4 | 8;
+pub(crate) const FLAG_BACKPTR: u32 = 8;
 const XATTRS_BYTES_MAX: usize = 65_536;
+const SYMLINK_BYTES_MAX: usize = 4095;
 
 pub(crate) const DIRECTORY: u8 = 4;
+pub(crate) const REGULAR: u8 = 8;
+pub(crate) const SYMLINK: u8 = 10;
 const CHARACTER: u8 = 2;
 const BLOCK: u8 = 6;
-const SYMLINK: u8 = 10;
+
+pub(crate) const SECTION_CORE: u8 = 1;
+const SECTION_SYMLINK: u8 = 2;
+pub(crate) const SECTION_XATTRS: u8 = 3;
+const SECTION_DEVICE: u8 = 4;
+pub(crate) const SECTION_LINKS: u8 = 5;
 
 /// What a check needs of a dentry.
 pub(crate) enum Dentry {
@@ -27,58 +38,66 @@ pub(crate) enum Dentry {
 }
 
 /// What a check needs of an inode.
+#[derive(Default)]
 pub(crate) struct Inode {
     pub(crate) ino: u64,
+    pub(crate) generation: u32,
     pub(crate) kind: u8,
     pub(crate) nlink: u32,
+    pub(crate) size: u64,
+    pub(crate) change: u64,
+    pub(crate) flags: u32,
     /// (parent, hash) of each name of a linked inode.
     pub(crate) links: Vec<(u64, u64)>,
 }
 
 /// What a check needs of a frag header.
+#[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) version: u64,
     pub(crate) entries: u64,
     pub(crate) subdirs: u64,
 }
 
+/// What is wrong inside a readable record, and what would put it right (`None`: nothing would).
+pub(crate) type Wrong = Vec<(Kind, String, Option<Edit>)>;
+
 /// Reads a dentry; what is wrong inside a readable one goes to `wrong`.
-pub(crate) fn dentry(value: &[u8], wrong: &mut Vec<(Kind, String)>) -> Option<Dentry> {
+pub(crate) fn dentry(value: &[u8], wrong: &mut Wrong) -> Option<Dentry> {
     let mut b = Bytes(value);
     match b.u8()? {
         1 => match inode(b.0, wrong) {
             Some(inode) => Some(Dentry::Primary(inode)),
             None => {
-                wrong.push((Kind::InodeUnreadable, String::new()));
+                wrong.clear();
+                wrong.push((Kind::InodeUnreadable, String::new(), None));
                 None
             }
         },
         2 => {
             let (ino, kind) = (b.u64()?, b.u8()?);
-            if !is_kind(kind) {
-                wrong.push((Kind::TypeInvalid, format!("type {kind}")));
-            }
             b.is_empty().then_some(Dentry::Remote { ino, kind })
         }
         _ => None,
     }
 }
 
-const fn is_kind(kind: u8) -> bool {
+pub(crate) const fn is_kind(kind: u8) -> bool {
     matches!(kind, 1 | 2 | 4 | 6 | 8 | 10 | 12)
 }
 
-fn inode(bytes: &[u8], wrong: &mut Vec<(Kind, String)>) -> Option<Inode> {
+fn inode(bytes: &[u8], wrong: &mut Wrong) -> Option<Inode> {
     let mut b = Bytes(bytes);
-    let (mut core, mut target, mut device, mut links) = (None, None, 0, Vec::new());
+    let mut inode: Option<Inode> = None;
+    let (mut target, mut device, mut links) = (None, 0, Vec::new());
     while !b.is_empty() {
         let (tag, body) = (b.u8()?, b.bytes()?);
         match tag {
-            1 => core = Some(read_core(body, wrong)?),
-            2 => target = Some(body),
-            3 => check_xattrs(body, wrong),
-            4 => device = Bytes(body).u32()?,
-            5 => {
+            SECTION_CORE => inode = Some(read_core(body, wrong)?),
+            SECTION_SYMLINK => target = Some(body),
+            SECTION_XATTRS => check_xattrs(body, wrong),
+            SECTION_DEVICE => device = Bytes(body).u32()?,
+            SECTION_LINKS => {
                 let mut pairs = Bytes(body);
                 while !pairs.is_empty() {
                     links.push((pairs.u64()?, pairs.u64()?));
@@ -87,62 +106,78 @@ fn inode(bytes: &[u8], wrong: &mut Vec<(Kind, String)>) -> Option<Inode> {
             _ => {}
         }
     }
-    let (ino, kind, nlink) = core?;
-    match (kind == SYMLINK, target) {
-        (true, None | Some([])) => wrong.push((Kind::SymlinkWithoutTarget, format!("inode {ino}"))),
-        (false, Some(_)) => wrong.push((Kind::TargetOnNonSymlink, format!("inode {ino}"))),
-        _ => {}
+    let mut inode = inode?;
+    inode.links = links;
+    let ino = inode.ino;
+    let place = || format!("inode {ino:x}");
+    match (inode.kind == SYMLINK, target) {
+        (true, Some(target)) if (1..=SYMLINK_BYTES_MAX).contains(&target.len()) => {}
+        (true, _) => wrong.push((Kind::SymlinkWithoutTarget, place(), None)),
+        (false, Some(_)) => {
+            // A record whose type was lost, but which has a target, was a symlink.
+            let edit = if is_kind(inode.kind) { Edit::DropSection(SECTION_SYMLINK) } else { Edit::Kind(SYMLINK) };
+            wrong.push((Kind::TargetOnNonSymlink, place(), Some(edit)));
+        }
+        (false, None) => {}
     }
-    if device != 0 && kind != CHARACTER && kind != BLOCK {
-        wrong.push((Kind::DeviceOnNonDevice, format!("inode {ino}")));
+    if device != 0 && inode.kind != CHARACTER && inode.kind != BLOCK {
+        wrong.push((Kind::DeviceOnNonDevice, place(), Some(Edit::DropSection(SECTION_DEVICE))));
     }
-    Some(Inode { ino, kind, nlink, links })
+    Some(inode)
 }
 
-fn read_core(body: &[u8], wrong: &mut Vec<(Kind, String)>) -> Option<(u64, u8, u32)> {
+fn read_core(body: &[u8], wrong: &mut Wrong) -> Option<Inode> {
     let mut b = Bytes(body);
-    let ino = b.u64()?;
-    let _generation = b.u32()?;
-    let (mode, nlink) = (b.u32()?, b.u32()?);
+    let (ino, generation, mode, nlink) = (b.u64()?, b.u32()?, b.u32()?, b.u32()?);
+    // Owner, group, project.
     b.take(4 * 3)?;
     let size = b.u64()?;
-    // Four times, the change counter, the first snapshot, the truncation sequence.
-    b.take(8 * 4 + 8 + 8 + 4)?;
-    let flags = b.u32()?;
+    // Four times.
+    b.take(8 * 4)?;
+    let change = b.u64()?;
+    let _first_snap = b.u64()?;
+    let (_truncate_seq, flags) = (b.u32()?, b.u32()?);
     let _truncate_size = b.u64()?;
-    let kind = ((mode >> 12) & 0xF) as u8;
+    let kind = if mode >> 16 == 0 { (mode >> 12) as u8 } else { 0 };
     if !is_kind(kind) {
-        wrong.push((Kind::TypeInvalid, format!("inode {ino}, mode {mode:o}")));
+        wrong.push((Kind::TypeInvalid, format!("inode {ino:x}, mode {mode:o}"), Some(Edit::Kind(REGULAR))));
     }
-    if ino == 0 || ino >> 63 != 0 || ((4..FIRST_COUNTER).contains(&ino) && !(ORPHANS..0x200).contains(&ino)) {
-        wrong.push((Kind::InodeNumberInvalid, format!("inode {ino}")));
+    if !is_ino(ino) {
+        wrong.push((Kind::InodeNumberInvalid, format!("inode {ino:x}"), None));
     }
     if size >> 63 != 0 {
-        wrong.push((Kind::SizeInvalid, format!("inode {ino}, size {size}")));
+        wrong.push((Kind::SizeInvalid, format!("inode {ino:x}, size {size}"), Some(Edit::Size(0))));
     }
     if flags & !FLAGS_KNOWN != 0 {
-        wrong.push((Kind::FlagsUnknown, format!("inode {ino}, flags {flags:#x}")));
+        wrong.push((Kind::FlagsUnknown, format!("inode {ino:x}, flags {flags:#x}"), Some(Edit::Flags)));
     }
-    Some((ino, kind, nlink))
+    Some(Inode { ino, generation, kind, nlink, size, change, flags, links: Vec::new() })
 }
 
-fn check_xattrs(body: &[u8], wrong: &mut Vec<(Kind, String)>) {
+/// Whether an inode can have this number: rank 0's, or a system directory's with a dentry.
+pub(crate) const fn is_ino(ino: u64) -> bool {
+    let system = ino == ROOT || ino == LINKS || ino == ORPHANS;
+    ino >> 63 == 0 && (system || ino & 0xFFFF_FFFF_FFFF >= FIRST_COUNTER)
+}
+
+fn check_xattrs(body: &[u8], wrong: &mut Wrong) {
     let mut b = Bytes(body);
     let mut last: Option<&[u8]> = None;
     let mut total = 0;
     while !b.is_empty() {
         let (Some(name), Some(value)) = (b.name(), b.bytes()) else {
-            wrong.push((Kind::XattrsInvalid, "cut".into()));
+            wrong.push((Kind::XattrsInvalid, "cut".into(), Some(Edit::DropSection(SECTION_XATTRS))));
             return;
         };
         total += name.len() + value.len();
         if name.is_empty() || last.is_some_and(|last| last >= name) {
-            wrong.push((Kind::XattrsInvalid, format!("name {}", name.escape_ascii())));
+            let text = format!("name {}", name.escape_ascii());
+            wrong.push((Kind::XattrsInvalid, text, Some(Edit::SortXattrs)));
         }
         last = Some(name);
     }
     if total > XATTRS_BYTES_MAX {
-        wrong.push((Kind::XattrsInvalid, format!("{total} bytes")));
+        wrong.push((Kind::XattrsInvalid, format!("{total} bytes"), Some(Edit::DropSection(SECTION_XATTRS))));
     }
 }
 
@@ -152,7 +187,7 @@ pub(crate) fn header(value: &[u8]) -> Option<Header> {
     let mut header = None;
     while !b.is_empty() {
         let (tag, body) = (b.u8()?, b.bytes()?);
-        if tag == 1 {
+        if tag == SECTION_CORE {
             let mut core = Bytes(body);
             let (version, entries, _old, subdirs) = (core.u64()?, core.u64()?, core.u64()?, core.u64()?);
             core.take(16)?;
@@ -162,11 +197,47 @@ pub(crate) fn header(value: &[u8]) -> Option<Header> {
     header
 }
 
-/// Reads a backptr: (parent, hash).
-pub(crate) fn backptr(value: &[u8]) -> Option<(u64, u64)> {
+/// Where a backptr says the primary dentry is.
+pub(crate) struct Backptr<'a> {
+    pub(crate) parent: u64,
+    pub(crate) hash: u64,
+    pub(crate) name: &'a [u8],
+}
+
+/// Reads a backptr.
+pub(crate) fn backptr(value: &[u8]) -> Option<Backptr<'_>> {
     let mut b = Bytes(value);
     let _version = b.u64()?;
-    let place = (b.u64()?, b.u64()?);
-    b.name()?;
-    b.is_empty().then_some(place)
+    let backptr = Backptr { parent: b.u64()?, hash: b.u64()?, name: b.name()? };
+    b.is_empty().then_some(backptr)
+}
+
+/// The key of a dentry of HEAD.
+pub(crate) fn dentry_key(dir: u64, hash: u64, name: &[u8]) -> Box<[u8]> {
+    [&dir.to_be_bytes()[..], &hash.to_be_bytes(), name, &[0; 8]].concat().into()
+}
+
+/// The key of a directory's only frag header.
+pub(crate) fn header_key(dir: u64) -> Box<[u8]> {
+    [&dir.to_be_bytes()[..], &[0; 8], &[0; 8], &[0]].concat().into()
+}
+
+/// The key of a system record.
+pub(crate) fn system_key(kind: u8, id: u64) -> Box<[u8]> {
+    [&[kind][..], &id.to_be_bytes()].concat().into()
+}
+
+/// The name of an inode in `//links` and `//orphans`.
+pub(crate) fn number_name(ino: u64) -> String {
+    format!("{ino:016x}")
+}
+
+/// The name in `//` of a system directory.
+pub(crate) const fn system_name(ino: u64) -> Option<&'static str> {
+    match ino {
+        ROOT => Some("root"),
+        LINKS => Some("links"),
+        ORPHANS => Some("orphans-0"),
+        _ => None,
+    }
 }

@@ -1,272 +1,295 @@
-//! The namespace as a whole: every record readable, every count right, every inode at one place and reachable.
+//! The namespace as it is walked: every record readable, and what the cross checks need of it.
 //!
-//! Memory: one number per inode, a few per directory and per hard link. Absent: file data.
+//! Memory: about 64 bytes per inode and 48 per directory. Absent: the cross checks (`cross.rs`), file data.
 
 use crate::bytes::Bytes;
-use crate::finding::{Kind, Report};
+use crate::finding::{Found, Kind};
+use crate::fix::{At, Edit, Fix, Spot};
 use crate::folder::Folder;
 use crate::journal::Overlay;
-use crate::record::{self, DIRECTORY, Dentry, Header, Inode, LINKS, ORPHANS, ROOT, SYSTEM};
-use crate::tables::{Tables, place};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::record::{
+    self, DIRECTORY, Dentry, FIRST_COUNTER, Header, Inode, LINKS, ORPHANS, SYSTEM, Wrong, number_name,
+};
+use crate::tables::{Table, Tables, place};
 use stdx::hash::keyed_hash;
 
+/// An inode and where its record is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) ino: u64,
+    pub(crate) dir: u64,
+    pub(crate) hash: u64,
+    pub(crate) size: u64,
+    pub(crate) change: u64,
+    pub(crate) generation: u32,
+    pub(crate) kind: u8,
+    pub(crate) flags: u32,
+    /// It has a backptr, and that leads here.
+    pub(crate) backptr: Hint,
+}
+
+/// What is known of an inode's backptr.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    None,
+    Right,
+    Wrong,
+}
+
 /// One directory's entries as they were walked.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Listing {
+    pub(crate) dir: u64,
+    pub(crate) header: Option<Header>,
+    /// There is a header and it cannot be read.
+    pub(crate) unreadable: bool,
+    pub(crate) entries: u64,
+    pub(crate) subdirs: u64,
+}
+
+/// A second name of an inode.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Remote {
+    pub(crate) ino: u64,
+    pub(crate) dir: u64,
+    pub(crate) hash: u64,
+    pub(crate) kind: u8,
+    pub(crate) at: At,
+}
+
+/// An inode of `//links`.
+pub(crate) struct Linked {
+    pub(crate) ino: u64,
+    pub(crate) kind: u8,
+    pub(crate) nlink: u32,
+    pub(crate) links: Vec<(u64, u64)>,
+}
+
+/// What the walk leaves behind.
 #[derive(Default)]
-struct Listing {
-    header: Option<Header>,
-    entries: u64,
-    subdirs: u64,
+pub(crate) struct Tree {
+    /// Sorted by number.
+    pub(crate) nodes: Vec<Node>,
+    /// Sorted by directory.
+    pub(crate) listings: Vec<Listing>,
+    /// Sorted by inode.
+    pub(crate) remotes: Vec<Remote>,
+    /// Sorted by inode.
+    pub(crate) linked: Vec<Linked>,
+    /// The highest number given out, as far as the records tell.
+    pub(crate) highest: u64,
+    current: Listing,
+    wrong: Wrong,
 }
 
-/// Everything the cross checks need.
-#[derive(Default)]
-struct Seen {
-    /// Numbers of all primary inodes.
-    inodes: Vec<u64>,
-    /// Directory -> its parent.
-    parents: BTreeMap<u64, u64>,
-    /// Directory -> what lies under its number.
-    listings: BTreeMap<u64, Listing>,
-    /// Inodes of `//links`.
-    linked: BTreeMap<u64, Inode>,
-    /// (inode, directory, hash, type) of each remote name.
-    remotes: Vec<(u64, u64, u64, u8)>,
-    highest: u64,
+impl Node {
+    pub(crate) const fn spot(&self) -> Spot {
+        Spot::Inode { dir: self.dir, hash: self.hash, ino: self.ino }
+    }
 }
 
-/// Checks the whole namespace.
-pub(crate) fn check(folder: &Folder, tables: &Tables, overlay: &Overlay, report: &mut Report) {
-    let mut seen = Seen::default();
-    tables.walk("dentry", &overlay.dentry, report, |report, env, key, value| {
-        seen.dentry_record(folder, report, env, key, value);
-    });
-    seen.check_numbers(report);
-    seen.check_listings(report);
-    seen.check_reachable(report);
-    seen.check_links(report);
-    check_backptrs(tables, overlay, &seen, report);
-    check_system(tables, overlay, &seen, report);
-    report.directories = seen.parents.len() as u64;
-    report.files = (seen.inodes.len() as u64).saturating_sub(report.directories);
-}
+impl Tree {
+    /// Walks all dentries and headers.
+    pub(crate) fn walk(folder: &Folder, tables: &Tables, overlay: &Overlay, found: &mut Found) -> Self {
+        let mut tree = Self::default();
+        tables.walk(Table::Dentry, &overlay.dentry, found, |found, environment, key, value| {
+            tree.record(folder, tables, found, (environment, key), value);
+        });
+        tree.turn(0);
+        tree.nodes.sort_unstable_by_key(|node| (node.ino, node.dir, node.hash));
+        tree.listings.sort_unstable_by_key(|listing| listing.dir);
+        tree.remotes.sort_unstable();
+        tree.linked.sort_unstable_by_key(|inode| inode.ino);
+        tree
+    }
 
-impl Seen {
-    fn dentry_record(&mut self, folder: &Folder, report: &mut Report, env: &str, key: &[u8], value: &[u8]) {
-        let place = place(env, "dentry", key);
+    /// All places of an inode: one, if all is well.
+    pub(crate) fn places(&self, ino: u64) -> &[Node] {
+        let from = self.nodes.partition_point(|node| node.ino < ino);
+        let len = self.nodes[from..].partition_point(|node| node.ino == ino);
+        &self.nodes[from..from + len]
+    }
+
+    pub(crate) fn node(&self, ino: u64) -> Option<&Node> {
+        self.places(ino).first()
+    }
+
+    /// Records of a directory lie together: its listing is done when the next one begins.
+    fn turn(&mut self, dir: u64) {
+        if self.current.dir != dir {
+            let done = std::mem::replace(&mut self.current, Listing { dir, ..Listing::default() });
+            if done.dir != 0 {
+                self.listings.push(done);
+            }
+        }
+    }
+
+    fn record(
+        &mut self,
+        folder: &Folder,
+        tables: &Tables,
+        found: &mut Found,
+        (environment, key): (u16, &[u8]),
+        value: &[u8],
+    ) {
+        let at = || At { environment, table: Table::Dentry, key: key.into() };
+        let place = || place(environment, Table::Dentry, key);
         let mut b = Bytes(key);
         let (Some(dir), Some(hash)) = (b.u64_be(), b.u64_be()) else {
-            return report.add(Kind::KeyInvalid, place, "");
+            found.add(Kind::KeyInvalid, place(), "");
+            return found.fix(Fix::Remove(Spot::At(at())));
         };
-        if hash == 0 {
-            return self.header_record(report, place, dir, b.0, value);
+        if tables.home(Table::Dentry, key) != environment {
+            found.add(Kind::EnvironmentWrong, place(), "");
+            return found.fix(Fix::Rehome(at()));
         }
-        let Some((name, snap)) = b.0.split_last_chunk::<8>() else {
-            return report.add(Kind::KeyInvalid, place, "");
+        let is_directory = dir == SYSTEM || record::is_ino(dir);
+        let name = if hash == 0 { None } else { b.0.split_last_chunk::<8>() };
+        match name {
+            _ if !is_directory => {}
+            None if hash == 0 && b.0 == [0; 9] => {
+                self.turn(dir);
+                return self.header(found, at, value);
+            }
+            Some((_, snap)) if *snap != [0; 8] => {
+                found.add(Kind::SnapshotUnknown, place(), "");
+                return found.fix(Fix::Remove(Spot::At(at())));
+            }
+            Some((name, _)) => {
+                self.turn(dir);
+                return self.dentry(folder, found, (dir, hash, name), &at, value);
+            }
+            None => {}
+        }
+        found.add(Kind::KeyInvalid, place(), "");
+        found.fix(Fix::Remove(Spot::At(at())));
+    }
+
+    fn header(&mut self, found: &mut Found, at: impl Fn() -> At, value: &[u8]) {
+        let header = record::header(value);
+        self.current.unreadable = header.is_none();
+        self.current.header = header;
+        let Some(header) = header else {
+            let at = at();
+            found.add(Kind::HeaderUnreadable, place(at.environment, at.table, &at.key), "");
+            return found.fix(Fix::Remove(Spot::At(at)));
         };
-        if *snap != [0; 8] {
-            return report.add(Kind::SnapshotUnknown, place, "");
+        if header.version == 0 {
+            let at = at();
+            found.add(Kind::HeaderVersionZero, place(at.environment, at.table, &at.key), "");
+            let Listing { dir, .. } = self.current;
+            found.fix(Fix::Header { dir, entries: header.entries, subdirs: header.subdirs });
         }
-        if name.is_empty()
-            || name.len() > 255
-            || name == b"."
-            || name == b".."
-            || name.iter().any(|b| b"/\0".contains(b))
-        {
-            report.add(Kind::NameInvalid, place.clone(), "");
-        }
-        let expected = keyed_hash(&folder.seed, name);
-        if hash != if expected < 8 { expected + 8 } else { expected } {
-            report.add(Kind::HashWrong, place.clone(), format!("{hash:#x}, not {expected:#x}"));
-        }
-        let mut wrong = Vec::new();
+    }
+
+    fn dentry(
+        &mut self,
+        folder: &Folder,
+        found: &mut Found,
+        (dir, hash, name): (u64, u64, &[u8]),
+        at: &impl Fn() -> At,
+        value: &[u8],
+    ) {
+        self.current.entries += 1;
+        let place = || {
+            let at = at();
+            place(at.environment, at.table, &at.key)
+        };
+        let mut wrong = std::mem::take(&mut self.wrong);
         let dentry = record::dentry(value, &mut wrong);
         if dentry.is_none() && wrong.is_empty() {
-            report.add(Kind::DentryUnreadable, place.clone(), "");
+            wrong.push((Kind::DentryUnreadable, String::new(), None));
         }
-        for (kind, detail) in wrong {
-            report.add(kind, place.clone(), detail);
+        for (kind, detail, edit) in wrong.drain(..) {
+            found.add(kind, place(), detail);
+            found.fix(match edit {
+                Some(edit) => Fix::Inode(Spot::At(at()), edit),
+                None => Fix::Remove(Spot::At(at())),
+            });
         }
-        let listing = self.listings.entry(dir).or_default();
-        listing.entries += 1;
+        self.wrong = wrong;
+        let is_name = (1..=255).contains(&name.len())
+            && name != b"."
+            && name != b".."
+            && !name.iter().any(|byte| matches!(byte, b'/' | 0));
+        let expected = name_hash(folder, name);
+        if !is_name {
+            found.add(Kind::NameInvalid, place(), "");
+            found.fix(Fix::Rescue(Spot::At(at())));
+        } else if hash != expected {
+            found.add(Kind::HashWrong, place(), format!("{hash:#x}, not {expected:#x}"));
+            found.fix(Fix::Rekey(at()));
+        }
         match dentry {
-            Some(Dentry::Primary(inode)) => self.primary(report, &place, dir, inode),
-            Some(Dentry::Remote { ino, kind }) => self.remotes.push((ino, dir, hash, kind)),
+            Some(Dentry::Primary(inode)) => self.primary(found, (dir, hash, name), at, inode),
+            Some(Dentry::Remote { ino, kind }) => {
+                if matches!(dir, SYSTEM | LINKS | ORPHANS) {
+                    found.add(Kind::SystemDirectoryStranger, place(), "");
+                    return found.fix(Fix::Delete(at()));
+                }
+                self.remotes.push(Remote { ino, dir, hash, kind, at: at() });
+            }
             None => {}
         }
     }
 
-    fn header_record(&mut self, report: &mut Report, place: String, dir: u64, rest: &[u8], value: &[u8]) {
-        if rest.len() != 9 {
-            return report.add(Kind::KeyInvalid, place, "");
+    fn primary(
+        &mut self,
+        found: &mut Found,
+        (dir, hash, name): (u64, u64, &[u8]),
+        at: &impl Fn() -> At,
+        inode: Inode,
+    ) {
+        let Inode { ino, generation, kind, nlink, size, change, flags, links } = inode;
+        if ino < 1 << 48 {
+            self.highest = self.highest.max(ino);
         }
-        match record::header(value) {
-            None => report.add(Kind::HeaderUnreadable, place, ""),
-            Some(header) => {
-                if header.version == 0 {
-                    report.add(Kind::HeaderVersionZero, place, "");
-                }
-                self.listings.entry(dir).or_default().header = Some(header);
-            }
+        let backptr = Hint::None;
+        self.nodes.push(Node { ino, dir, hash, size, change, generation, kind, flags, backptr });
+        let place = || {
+            let at = at();
+            place(at.environment, at.table, &at.key)
+        };
+        let system_name = record::system_name(ino);
+        self.current.subdirs += u64::from(kind == DIRECTORY);
+        let belongs = match dir {
+            SYSTEM => system_name.is_some(),
+            LINKS | ORPHANS => kind != DIRECTORY && ino >= FIRST_COUNTER,
+            _ => system_name.is_none(),
+        };
+        if !belongs {
+            found.add(Kind::SystemDirectoryStranger, place(), "");
+            // A copy of a system directory elsewhere is nobody's.
+            let spot = Spot::At(at());
+            return found.fix(if system_name.is_some() { Fix::Remove(spot) } else { Fix::Rescue(spot) });
         }
-    }
-
-    fn primary(&mut self, report: &mut Report, place: &str, dir: u64, inode: Inode) {
-        self.inodes.push(inode.ino);
-        self.highest = self.highest.max(inode.ino);
-        if inode.kind == DIRECTORY {
-            self.listings.entry(dir).or_default().subdirs += 1;
-            if let Some(other) = self.parents.insert(inode.ino, dir) {
-                report.add(Kind::InodeTwice, place, format!("also in directory {other}"));
-            }
-        } else if dir == LINKS {
-            self.linked.insert(inode.ino, inode);
-        } else if (ORPHANS..0x200).contains(&dir) {
-            if inode.nlink != 0 {
-                report.add(Kind::OrphanNamed, place, format!("link count {}", inode.nlink));
-            }
-        } else if inode.nlink != 1 {
-            report.add(Kind::PlainFileNlink, place, format!("{}, not 1", inode.nlink));
+        let named_right = match dir {
+            SYSTEM => system_name.map(str::as_bytes) == Some(name),
+            LINKS | ORPHANS => number_name(ino).as_bytes() == name,
+            _ => true,
+        };
+        if !named_right {
+            found.add(Kind::SystemNameWrong, place(), format!("inode {ino:x}"));
+            found.fix(Fix::Rekey(at()));
         }
-    }
-
-    fn check_numbers(&mut self, report: &mut Report) {
-        self.inodes.sort_unstable();
-        for pair in self.inodes.windows(2) {
-            if pair[0] == pair[1] && !self.parents.contains_key(&pair[0]) {
-                report.add(Kind::InodeTwice, format!("inode {}", pair[0]), "");
+        match dir {
+            LINKS => self.linked.push(Linked { ino, kind, nlink, links }),
+            ORPHANS if nlink != 0 => {
+                found.add(Kind::OrphanNamed, place(), format!("link count {nlink}"));
+                found.fix(Fix::Rescue(Spot::At(at())));
             }
-        }
-    }
-
-    fn check_listings(&self, report: &mut Report) {
-        for ino in [ROOT, LINKS, ORPHANS] {
-            if !self.parents.contains_key(&ino) {
-                report.add(Kind::SystemDirectoryMissing, format!("inode {ino}"), "");
+            SYSTEM | ORPHANS => {}
+            _ if kind != DIRECTORY && nlink != 1 => {
+                found.add(Kind::PlainFileNlink, place(), format!("{nlink}, not 1"));
+                found.fix(Fix::Inode(Spot::At(at()), Edit::Nlink(1)));
             }
-        }
-        for (dir, listing) in &self.listings {
-            let place = format!("directory {dir}");
-            if *dir != SYSTEM && !self.parents.contains_key(dir) {
-                match listing.entries {
-                    0 => report.add(Kind::HeaderOrphaned, place, ""),
-                    entries => report.add(Kind::Unreachable, place, format!("{entries} entries")),
-                }
-                continue;
-            }
-            let Some(header) = &listing.header else { continue };
-            if header.entries != listing.entries {
-                let detail = format!("{}, counted {}", header.entries, listing.entries);
-                report.add(Kind::EntriesWrong, place.clone(), detail);
-            }
-            if header.subdirs != listing.subdirs {
-                let detail = format!("{}, counted {}", header.subdirs, listing.subdirs);
-                report.add(Kind::SubdirsWrong, place, detail);
-            }
-        }
-        for dir in self.parents.keys() {
-            if self.listings.get(dir).is_none_or(|listing| listing.header.is_none()) {
-                report.add(Kind::HeaderMissing, format!("directory {dir}"), "");
-            }
-        }
-    }
-
-    /// Walks up from each directory; numbers proven to reach the top are not walked again.
-    fn check_reachable(&self, report: &mut Report) {
-        let mut proven = BTreeSet::from([SYSTEM]);
-        for start in self.parents.keys() {
-            let mut way = Vec::new();
-            let mut at = *start;
-            while !proven.contains(&at) && !way.contains(&at) {
-                way.push(at);
-                match self.parents.get(&at) {
-                    Some(parent) => at = *parent,
-                    None => break,
-                }
-            }
-            if way.contains(&at) && self.parents.contains_key(&at) {
-                report.add(Kind::Loop, format!("directory {at}"), "");
-            }
-            // Whatever was found is told once, for the first directory on the way.
-            proven.extend(way);
-        }
-    }
-
-    fn check_links(&self, report: &mut Report) {
-        let mut names: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
-        for (ino, dir, hash, kind) in &self.remotes {
-            let place = format!("inode {ino} named in directory {dir}");
-            match self.linked.get(ino) {
-                None => report.add(Kind::RemoteDangling, place, ""),
-                Some(inode) => {
-                    if inode.kind != *kind {
-                        report.add(Kind::RemoteTypeWrong, place, format!("{kind}, not {}", inode.kind));
-                    }
-                    names.entry(*ino).or_default().push((*dir, *hash));
-                }
-            }
-        }
-        for (ino, inode) in &self.linked {
-            let place = format!("inode {ino}");
-            let mut named = names.remove(ino).unwrap_or_default();
-            if named.is_empty() {
-                report.add(Kind::LinkWithoutNames, place.clone(), "");
-            }
-            if named.len() as u64 != u64::from(inode.nlink) {
-                let detail = format!("{}, counted {}", inode.nlink, named.len());
-                report.add(Kind::LinkCountWrong, place.clone(), detail);
-            }
-            let mut listed = inode.links.clone();
-            listed.sort_unstable();
-            named.sort_unstable();
-            if listed != named {
-                report.add(Kind::LinkListWrong, place, "");
-            }
+            _ => {}
         }
     }
 }
 
-/// Backptrs are hints: a stale one is no fault, an unreadable one is, and a directory needs one.
-fn check_backptrs(tables: &Tables, overlay: &Overlay, seen: &Seen, report: &mut Report) {
-    let mut having = BTreeSet::new();
-    tables.walk("backptr", &overlay.backptr, report, |report, env, key, value| {
-        match (key.len(), Bytes(key).u64_be(), record::backptr(value)) {
-            (8, Some(ino), Some(_)) => {
-                if seen.parents.contains_key(&ino) {
-                    having.insert(ino);
-                }
-            }
-            (8, Some(_), None) => report.add(Kind::BackptrUnreadable, place(env, "backptr", key), ""),
-            _ => report.add(Kind::KeyInvalid, place(env, "backptr", key), ""),
-        }
-    });
-    for dir in seen.parents.keys().filter(|dir| **dir >= record::FIRST_COUNTER && !having.contains(dir)) {
-        report.add(Kind::BackptrMissing, format!("directory {dir}"), "");
-    }
-}
-
-fn check_system(tables: &Tables, overlay: &Overlay, seen: &Seen, report: &mut Report) {
-    let mut counter = overlay.counter;
-    tables.walk("system", &BTreeMap::new(), report, |report, env, key, value| {
-        let place = || place(env, "system", key);
-        let mut b = Bytes(key);
-        match (b.u8(), b.u64_be(), b.is_empty()) {
-            (Some(1), Some(_), true) if value.is_empty() => report.add(Kind::SessionUnreadable, place(), ""),
-            (Some(1 | 3), Some(_), true) => {}
-            (Some(2), Some(rank), true) => match Bytes(value).u64() {
-                Some(next) if rank == 0 => counter = counter.max(Some(next)),
-                Some(_) => {}
-                None => report.add(Kind::CounterUnreadable, place(), ""),
-            },
-            _ => report.add(Kind::SystemKeyUnknown, place(), ""),
-        }
-    });
-    let next = counter.unwrap_or(record::FIRST_COUNTER);
-    if seen.highest >= next.max(record::FIRST_COUNTER) {
-        report.add(
-            Kind::CounterBehind,
-            "inode counter",
-            format!("{next}, but inode {} exists", seen.highest),
-        );
-    }
+/// The hash of a name, lifted out of the reserved range.
+pub(crate) fn name_hash(folder: &Folder, name: &[u8]) -> u64 {
+    let hash = keyed_hash(&folder.seed, name);
+    if hash < 8 { hash + 8 } else { hash }
 }

@@ -3,9 +3,9 @@
 //! Absent: the files and what must hold afterwards (the recovery targets).
 
 use std::collections::{BTreeMap, BTreeSet};
+use stdx::Prng;
 use store::SimDisk;
 use store::disk::{Disk, DiskFile};
-use stdx::Prng;
 
 /// Files by name.
 pub type Files = BTreeMap<String, Vec<u8>>;
@@ -15,7 +15,8 @@ pub const STEP_BYTES: usize = 8;
 /// Steps that are executed.
 const STEPS_MAX: usize = 24;
 const GROWTH_MAX: usize = 9000;
-const NUMBERS: &[u64] = &[0, 1, 23, 24, 64, 1 << 16, 1 << 17, 1 << 26, u32::MAX as u64, 1 << 56, 1 << 63, u64::MAX];
+const NUMBERS: &[u64] =
+    &[0, 1, 23, 24, 64, 1 << 16, 1 << 17, 1 << 26, u32::MAX as u64, 1 << 56, 1 << 63, u64::MAX];
 
 /// What differs between kinds of stores.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +24,7 @@ pub struct Rules {
     /// Names of files that may turn up.
     pub strangers: &'static [&'static str],
     /// Makes the checksum right around a place of a file.
-    pub forge: fn(&str, &mut Vec<u8>, usize),
+    pub forge: fn(&str, &mut [u8], usize),
 }
 
 /// Files after a script.
@@ -44,12 +45,35 @@ pub fn apply(script: &[u8], original: &Files, rules: Rules) -> Damaged {
         Damaged { files: original.clone(), forged: false, removed: BTreeSet::new(), mixed: BTreeSet::new() };
     for step in script.chunks_exact(STEP_BYTES).take(STEPS_MAX) {
         let at = u32::from_le_bytes([step[2], step[3], step[4], step[5]]) as usize;
-        damaged.step(step[0] % 13, usize::from(step[1]), at, u16::from_le_bytes([step[6], step[7]]), original, rules);
+        damaged.step(
+            step[0] % 13,
+            usize::from(step[1]),
+            at,
+            u16::from_le_bytes([step[6], step[7]]),
+            original,
+            rules,
+        );
     }
     damaged
 }
 
 impl Damaged {
+    /// What is not as it was: names, lengths, the first byte that differs.
+    #[must_use]
+    pub fn differences(&self, original: &Files) -> String {
+        let names: BTreeSet<&String> = original.keys().chain(self.files.keys()).collect();
+        let mut text = String::new();
+        for name in names {
+            let (was, is) = (original.get(name), self.files.get(name));
+            if was != is {
+                let (was, is) = (was.map_or(&[][..], Vec::as_slice), is.map_or(&[][..], Vec::as_slice));
+                let at = was.iter().zip(is).position(|(a, b)| a != b).unwrap_or(was.len().min(is.len()));
+                text += &format!("; {name}: {} bytes, were {}, differ from {at}", is.len(), was.len());
+            }
+        }
+        text
+    }
+
     fn step(&mut self, what: u8, which: usize, at: usize, how: u16, original: &Files, rules: Rules) {
         let stranger = || rules.strangers.get(usize::from(how) % rules.strangers.len().max(1)).copied();
         let Some(name) = nth(&self.files, which) else { return };
@@ -80,7 +104,8 @@ impl Damaged {
         let Some(bytes) = self.files.get_mut(&name) else { return };
         if what == 11 {
             let before = bytes.clone();
-            (rules.forge)(&name, bytes, at % (bytes.len() + 1));
+            let at = at % (bytes.len() + 1);
+            (rules.forge)(&name, bytes, at);
             self.forged |= *bytes != before;
             return;
         }
@@ -139,7 +164,8 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
     let mut seeds = vec![("nothing".to_owned(), Vec::new())];
     for what in 0..13_u8 {
         seeds.push((format!("step-{what:02}"), step(what, what, 4100 + 97 * u32::from(what), 259)));
-        let both = [step(12, what, 20, u16::from(what)), step(11, what, 20, 0), step(0, what, 5000, 3)].concat();
+        let both =
+            [step(12, what, 20, u16::from(what)), step(11, what, 20, 0), step(0, what, 5000, 3)].concat();
         seeds.push((format!("number-{what:02}"), both));
         let tail = [step(2, what, 6000, 0), step(10, what, 4000, u16::from(what)), step(4, what, 4200, 99)];
         seeds.push((format!("tail-{what:02}"), tail.concat()));

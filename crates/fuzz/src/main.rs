@@ -110,7 +110,7 @@ fn watched(target: &Target, pool: Vec<Vec<u8>>, seed: u64, share: Duration) -> O
             }
         });
         // The clock is asked rarely: a decoder takes less time than the question.
-        let mut go_on = |executions: u64| executions % 16 != 0 || start.elapsed() < share;
+        let mut go_on = |executions: u64| !executions.is_multiple_of(16) || start.elapsed() < share;
         let outcome = run(target, pool, seed, &watch, &mut go_on);
         done.store(true, Ordering::Release);
         watcher.thread().unpark();
@@ -130,12 +130,16 @@ fn report(target: &Target, failure: &Failure) {
 /// Adds what reached something new to the corpus, the shortest first, while there is room.
 fn keep(target: &Target, outcome: &Outcome) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
-    let (mut count, mut bytes) = (corpus::load(target).map_err(text)?.len(), corpus::total(ALL).map_err(text)?);
+    let (mut count, mut bytes) =
+        (corpus::load(target).map_err(text)?.len(), corpus::total(ALL).map_err(text)?);
     let mut found: Vec<&Vec<u8>> = outcome.found.iter().collect();
     found.sort_by_key(|input| input.len());
     for input in found {
         bytes += input.len() as u64;
-        if input.len() > corpus::KEPT_BYTES_MAX || count >= corpus::KEPT_MAX || bytes > corpus::CORPUS_BYTES_MAX {
+        if input.len() > corpus::KEPT_BYTES_MAX
+            || count >= corpus::KEPT_MAX
+            || bytes > corpus::CORPUS_BYTES_MAX
+        {
             break;
         }
         corpus::keep(target, &corpus::name_of(input), input).map_err(text)?;

@@ -51,7 +51,7 @@ impl Mutator {
     }
 
     /// The next input; `pool` is not empty in any useful run.
-    pub fn next(&mut self, pool: &[Vec<u8>], repair: Option<fn(&mut Vec<u8>)>) -> Vec<u8> {
+    pub fn next(&mut self, pool: &[Vec<u8>], repair: Option<fn(&mut [u8])>) -> Vec<u8> {
         let mut bytes = pool.get(self.0.index(pool.len())).cloned().unwrap_or_default();
         for _ in 0..=self.0.below(5) {
             self.mutate(&mut bytes, pool);
@@ -75,7 +75,8 @@ impl Mutator {
             0 if len > 0 => bytes[at] ^= 1 << p.below(8),
             1 if len > 0 => bytes[at] = p.below(256) as u8,
             2 => {
-                let count = 1 + p.index(if p.chance(1, 8) { 300 } else { 16 });
+                let most = if p.chance(1, 8) { 300 } else { 16 };
+                let count = 1 + p.index(most);
                 let fill = p.chance(1, 2).then(|| p.below(256) as u8);
                 let new: Vec<u8> = (0..count).map(|_| fill.unwrap_or_else(|| p.below(256) as u8)).collect();
                 bytes.splice(at..at, new);

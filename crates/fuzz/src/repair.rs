@@ -25,11 +25,14 @@ fn put_u32(bytes: &mut [u8], at: usize, value: u32) {
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> usize {
-    bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()).map_or(0, |field| u32::from_le_bytes(*field) as usize)
+    bytes
+        .get(at..)
+        .and_then(|rest| rest.first_chunk::<4>())
+        .map_or(0, |field| u32::from_le_bytes(*field) as usize)
 }
 
 /// A frame over all bytes, unless its length says that it ends earlier.
-pub fn frame(bytes: &mut Vec<u8>) {
+pub fn frame(bytes: &mut [u8]) {
     if bytes.len() < FRAME_HEADER_BYTES {
         return;
     }
@@ -43,13 +46,13 @@ pub fn frame(bytes: &mut Vec<u8>) {
 }
 
 /// One journal entry over all bytes.
-pub fn entry(bytes: &mut Vec<u8>) {
+pub fn entry(bytes: &mut [u8]) {
     let len = bytes.len();
     entry_at(bytes, 0, len, STREAM_BASE);
 }
 
 /// Journal entries one after another as their lengths say, the last one to the end.
-pub fn entries(bytes: &mut Vec<u8>) {
+pub fn entries(bytes: &mut [u8]) {
     let mut at = 0;
     while at + ENTRY_HEADER_BYTES <= bytes.len() {
         let len = u32_at(bytes, at).clamp(ENTRY_HEADER_BYTES, bytes.len() - at);
@@ -60,7 +63,9 @@ pub fn entries(bytes: &mut Vec<u8>) {
 
 /// Makes `bytes[at..at + len]` the entry at `position`.
 pub fn entry_at(bytes: &mut [u8], at: usize, len: usize, position: u64) {
-    let Some(entry) = bytes.get_mut(at..at + len).filter(|entry| entry.len() >= ENTRY_HEADER_BYTES) else { return };
+    let Some(entry) = bytes.get_mut(at..at + len).filter(|entry| entry.len() >= ENTRY_HEADER_BYTES) else {
+        return;
+    };
     put_u32(entry, 0, len as u32);
     entry[8..16].copy_from_slice(&position.to_le_bytes());
     let sum = crc32c_parts(&[&entry[..4], &entry[8..]]);
@@ -68,19 +73,22 @@ pub fn entry_at(bytes: &mut [u8], at: usize, len: usize, position: u64) {
 }
 
 /// The file-system record.
-pub fn fs_record(bytes: &mut Vec<u8>) {
+pub fn fs_record(bytes: &mut [u8]) {
     let len = bytes.len();
     seal(bytes, 12, 16..len);
 }
 
 /// A journal segment's header, or the entry that starts at the first multiple of 8 from `at` on that looks like one.
-pub fn journal_file(_name: &str, bytes: &mut Vec<u8>, at: usize) {
+pub fn journal_file(_name: &str, bytes: &mut [u8], at: usize) {
     const HEADER: usize = store::journal_files::HEADER_BYTES as usize;
     if at < HEADER {
         seal(bytes, 12, 16..HEADER);
         return;
     }
-    let start = bytes.get(34..42).and_then(|field| field.first_chunk::<8>()).map_or(0, |field| u64::from_le_bytes(*field));
+    let start = bytes
+        .get(34..42)
+        .and_then(|field| field.first_chunk::<8>())
+        .map_or(0, |field| u64::from_le_bytes(*field));
     let mut offset = HEADER;
     while offset + ENTRY_HEADER_BYTES <= bytes.len() {
         let len = u32_at(bytes, offset);
@@ -95,7 +103,7 @@ pub fn journal_file(_name: &str, bytes: &mut Vec<u8>, at: usize) {
 }
 
 /// Whatever of the data store's structures lies around `at` in the file of this name.
-pub fn data_file(name: &str, bytes: &mut Vec<u8>, at: usize) {
+pub fn data_file(name: &str, bytes: &mut [u8], at: usize) {
     let len = bytes.len();
     if name.starts_with("data/state") {
         seal(bytes, 8, 12..len);
@@ -104,12 +112,13 @@ pub fn data_file(name: &str, bytes: &mut Vec<u8>, at: usize) {
         seal(bytes, 512 + 8, 512 + 12..512 + 40);
     } else if at < 64 {
         seal(bytes, 8, 12..64);
-    } else if name.starts_with("data/index-") {
-        let number = u32::from_str_radix(&name["data/index-".len()..], 16).unwrap_or(0);
+    } else if let Some(number) = name.strip_prefix("data/index-") {
+        let number = u32::from_str_radix(number, 16).unwrap_or(0);
         let count = u32_at(bytes, 64);
         let end = (72 + count.saturating_mul(36)).min(len);
         let Some(body) = bytes.get(72..end) else { return };
-        let sum = crc32c_parts(&[&number.to_le_bytes(), &0_u32.to_le_bytes(), &(count as u32).to_le_bytes(), body]);
+        let sum =
+            crc32c_parts(&[&number.to_le_bytes(), &0_u32.to_le_bytes(), &(count as u32).to_le_bytes(), body]);
         put_u32(bytes, 68, sum);
     } else {
         data_record(bytes, at);

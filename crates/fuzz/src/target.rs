@@ -15,7 +15,7 @@ pub struct Target {
     pub name: &'static str,
     pub execute: fn(&[u8]) -> Verdict,
     /// Makes checksums and lengths right again, so that a mutation gets past them.
-    pub repair: Option<fn(&mut Vec<u8>)>,
+    pub repair: Option<fn(&mut [u8])>,
     /// Valid inputs, with a name each.
     pub seeds: fn() -> Vec<(String, Vec<u8>)>,
 }

@@ -7,7 +7,6 @@ mod journal;
 mod journal_recovery;
 mod kernel;
 mod messages;
-mod offline;
 mod records;
 mod texts;
 
@@ -34,7 +33,6 @@ pub const ALL: &[Target] = &[
     texts::ADDRESS,
     journal_recovery::TARGET,
     data_recovery::TARGET,
-    offline::TARGET,
 ];
 
 /// The target of this name.

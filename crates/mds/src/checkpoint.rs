@@ -185,7 +185,9 @@ impl Rank {
         let (slots, seen) = self.old_entries(&mut cursor, budget);
         let dir = self.view.cache.dirs.get(cursor.dir);
         let ino = dir.ino;
-        let mut batch = StoreBatch::new(ino, Some(dir.header.version));
+        // Of a directory that a former life removed nothing but that is known.
+        let known = dir.has(dir::HEADER) && !dir.has(dir::REMOVED);
+        let mut batch = StoreBatch::new(ino, known.then_some(dir.header.version));
         for slot in slots {
             self.encode_entry(ino, slot, &mut batch);
             self.view.cache.take_dirty(slot);
@@ -379,7 +381,7 @@ impl Rank {
             }
             Phase::Data => {
                 let position = self.checkpoint.position;
-                if self.unconfirmed.first().is_none_or(|(at, _)| *at > position) {
+                if self.unconfirmed.first_key_value().is_none_or(|(_, at)| *at > position) {
                     self.checkpoint.phase = Phase::Sync;
                     self.internal_data(DataOp::SyncAll, Inner::Checkpoint, out);
                 }
@@ -435,7 +437,9 @@ impl Rank {
         self.view.full = false;
         self.journal.checkpointed = position;
         out.push(Output::Trim { before: position });
-        let clean = self.view.cache.dirty() == 0 && self.view.backptrs.is_empty();
+        // A header may be dirty although no name is: all that changed in between came and went.
+        let cache = &self.view.cache;
+        let clean = cache.dirty() == 0 && cache.dirty_dirs.is_empty() && self.view.backptrs.is_empty();
         if self.state == State::Stopping && self.pending.is_empty() && clean && !self.stopped {
             self.stopped = true;
             self.state = State::Stopped;

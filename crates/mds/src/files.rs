@@ -7,11 +7,21 @@ use crate::op::{Hold, OpId};
 use proto::{Ino, SessionId};
 use std::collections::{BTreeMap, VecDeque};
 
+/// A session's opens of one inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub session: SessionId,
+    pub count: u32,
+    /// The permission bits that were checked when it was opened; none for a reclaimed open, which
+    /// nobody can check.
+    pub rights: u32,
+}
+
 /// One inode's state.
 #[derive(Debug, Default)]
 pub(crate) struct FileState {
     /// Opens per session (a session appears once).
-    pub opens: Vec<(SessionId, u32)>,
+    pub opens: Vec<Open>,
     /// Data operations under way that may run beside each other.
     pub shared: u32,
     /// One that runs alone is under way.
@@ -72,20 +82,23 @@ impl Files {
         }
     }
 
-    pub(crate) fn open(&mut self, ino: Ino, session: SessionId, count: u32) {
+    pub(crate) fn open(&mut self, ino: Ino, session: SessionId, count: u32, rights: u32) {
         let file = self.get_mut(ino);
-        match file.opens.iter_mut().find(|(s, _)| *s == session) {
-            Some((_, n)) => *n = n.saturating_add(count),
-            None => file.opens.push((session, count)),
+        match file.opens.iter_mut().find(|open| open.session == session) {
+            Some(open) => {
+                open.count = open.count.saturating_add(count);
+                open.rights |= rights;
+            }
+            None => file.opens.push(Open { session, count, rights }),
         }
     }
 
     /// Ends opens of a session (at most those it has). Returns whether any open is left.
     pub(crate) fn close(&mut self, ino: Ino, session: SessionId, count: u32) -> bool {
         let Some(file) = self.files.get_mut(&ino) else { return false };
-        if let Some(at) = file.opens.iter().position(|(s, _)| *s == session) {
-            file.opens[at].1 = file.opens[at].1.saturating_sub(count);
-            if file.opens[at].1 == 0 {
+        if let Some(at) = file.opens.iter().position(|open| open.session == session) {
+            file.opens[at].count = file.opens[at].count.saturating_sub(count);
+            if file.opens[at].count == 0 {
                 file.opens.swap_remove(at);
             }
         }
@@ -152,7 +165,7 @@ impl Files {
             if seen == max {
                 return (found, Some(*ino));
             }
-            if file.opens.iter().any(|(s, _)| *s == session) {
+            if file.opens.iter().any(|open| open.session == session) {
                 found.push(*ino);
             }
         }

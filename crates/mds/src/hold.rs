@@ -6,23 +6,36 @@ use crate::input::ConnId;
 use proto::message::ServerMsg;
 use proto::reply::Outcome;
 use proto::storeio::{DataOp, StoreBatch};
-use proto::{Ino, Position, SessionId, Tid};
+use proto::{Position, SessionId, Tid};
 use std::collections::VecDeque;
 
 /// Something that waits for a position.
 #[derive(Debug)]
 pub(crate) enum Waiting {
     /// An answer; it goes to whatever connection the session has then.
-    Reply { session: SessionId, tid: Tid, outcome: Outcome },
-    Message { conn: ConnId, message: ServerMsg },
+    Reply {
+        session: SessionId,
+        tid: Tid,
+        outcome: Outcome,
+    },
+    Message {
+        conn: ConnId,
+        message: ServerMsg,
+    },
     /// The rank's own data operation, counted until it is done.
-    Data { op: DataOp, tag: u64 },
+    Data {
+        op: DataOp,
+        tag: u64,
+    },
     /// A checkpoint's store batches.
-    Batches { tag: u64, batches: Vec<StoreBatch> },
+    Batches {
+        tag: u64,
+        batches: Vec<StoreBatch>,
+    },
     /// Inode numbers below this are reserved.
-    Inos { reserved: u64 },
-    /// An orphan nobody has open.
-    Purge { ino: Ino },
+    Inos {
+        reserved: u64,
+    },
     /// The rank may become active.
     Boot,
 }

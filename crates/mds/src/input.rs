@@ -82,9 +82,13 @@ pub enum Input {
     DropCache,
     /// The disk ran full (what was kept back for it was given up), or has room again. While it is
     /// full, mutations that need new space answer ENOSPC; unlink, rmdir, truncate go on.
-    Space { full: bool },
+    Space {
+        full: bool,
+    },
     /// An operator ends a session: as if its lease had run out.
-    Evict { session: SessionId },
+    Evict {
+        session: SessionId,
+    },
     /// No new sessions; checkpoint; then `Output::Stopped`.
     Stop,
 }

@@ -1,16 +1,18 @@
 //! Room `mds`: the rank machine. Requests of clients become transactions in a journal and records in a
 //! cache; what is dirty reaches the store by checkpoints; what others see is durable first.
 //!
-//! Reading order: `input`, `output`, `rank` (one step), `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
+//! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
 //! `journal`, `hold`, `load`, `session`, `sole`, `checkpoint`, `replay`, `orphans`, `files`, `locks`.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
 
 mod acl;
+mod answer;
 mod apply;
 mod cache;
 mod checkpoint;
 pub mod config;
+mod data;
 mod files;
 mod hold;
 pub mod input;

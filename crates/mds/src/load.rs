@@ -6,7 +6,7 @@
 use crate::cache::{dir, node};
 use crate::config::Prefetch;
 use crate::input::Tag;
-use crate::op::{LoadKey, OpId, ScanPage};
+use crate::op::{LoadKey, Op, OpId, ScanPage};
 use crate::output::{Level, Output};
 use crate::rank::Rank;
 use proto::dentry::DentryValue;
@@ -96,9 +96,8 @@ impl Rank {
     fn count_miss(&mut self, ino: Ino) {
         let slot = self.view.cache.dir_or_new(ino);
         let config = &self.view.config;
-        let fits = |entries: u64| {
-            entries <= config.limits.load_entries && entries * 256 <= config.cache_bytes / 4
-        };
+        let fits =
+            |entries: u64| entries <= config.limits.load_entries && entries * 256 <= config.cache_bytes / 4;
         let dir = self.view.cache.dirs.get_mut(slot);
         dir.misses += 1;
         let wanted = match config.prefetch {
@@ -196,12 +195,27 @@ impl Rank {
                 let ino = value.as_ref().map(DentryValue::ino);
                 self.view.cache.load(slot, *hash, name, value);
                 self.mark_busy(ino);
+                if let Some(node) = self.view.cache.find(slot, *hash, name) {
+                    self.pin_for(waiters, node);
+                }
             }
-            (LoadKey::ByHash { dir, .. }, Loaded::Dentries { entries, .. }) => self.keep(*dir, entries)?,
+            (LoadKey::ByHash { dir, .. }, Loaded::Dentries { entries, .. }) => {
+                let names: Vec<_> = entries.iter().map(|e| (e.hash, e.name.clone())).collect();
+                self.keep(*dir, entries)?;
+                let slot = self.view.cache.dir_or_new(*dir);
+                for (hash, name) in names {
+                    if let Some(node) = self.view.cache.find(slot, hash, &name) {
+                        self.pin_for(waiters, node);
+                    }
+                }
+            }
             (LoadKey::Header { dir }, Loaded::Value(value)) => {
                 // Neither header, nor newborn, nor in the tail: damage, not emptiness.
                 let bytes = value.ok_or(DecodeError::Invalid { what: "missing directory header" })?;
                 self.keep_header(*dir, &bytes)?;
+                if let Some(node) = self.view.cache.by_ino(*dir) {
+                    self.pin_for(waiters, node);
+                }
             }
             (LoadKey::Backptr { .. }, Loaded::Value(value)) => {
                 let place = value.map(|bytes| Backptr::decode(&bytes)).transpose()?;
@@ -227,6 +241,23 @@ impl Rank {
             _ => return Err(DecodeError::Invalid { what: "answer of the store" }),
         }
         Ok(())
+    }
+
+    /// Keeps a node for the operations it was loaded for.
+    fn pin_for(&mut self, waiters: &[OpId], node: u32) {
+        for id in waiters {
+            if let Some(op) = self.parked.get_mut(id) {
+                op.pins.push(node);
+                self.view.cache.pin(node);
+            }
+        }
+    }
+
+    /// The operation is over: what was loaded for it may be forgotten.
+    pub(crate) fn unpin(&mut self, op: &Op) {
+        for node in &op.pins {
+            self.view.cache.unpin(*node);
+        }
     }
 
     /// Puts names of a directory that the store brought into the cache.

@@ -38,6 +38,8 @@ pub(crate) struct Op {
     /// Where a backptr said the inode is.
     pub hint: Option<(Ino, NameHash)>,
     pub scan: Option<Box<ScanPage>>,
+    /// Nodes that were loaded for it.
+    pub pins: Vec<u32>,
     /// A load failed: the answer.
     pub failed: Option<Errno>,
     /// Taken from the front of a file's queue: newcomers wait behind it.
@@ -47,12 +49,27 @@ pub(crate) struct Op {
 /// What a load brings, and who shares it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LoadKey {
-    Dentry { dir: Ino, hash: NameHash, name: Box<[u8]> },
-    ByHash { dir: Ino, hash: NameHash },
-    Header { dir: Ino },
-    Backptr { ino: Ino },
+    Dentry {
+        dir: Ino,
+        hash: NameHash,
+        name: Box<[u8]>,
+    },
+    ByHash {
+        dir: Ino,
+        hash: NameHash,
+    },
+    Header {
+        dir: Ino,
+    },
+    Backptr {
+        ino: Ino,
+    },
     /// For one request, or (0) for the background load of the directory.
-    Scan { dir: Ino, from: NameHash, op: OpId },
+    Scan {
+        dir: Ino,
+        from: NameHash,
+        op: OpId,
+    },
 }
 
 /// What a request waits for.
@@ -83,8 +100,8 @@ impl From<Errno> for Stop {
 /// Volatile changes that go with a transaction or an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Effects {
-    /// Count an open of this inode for the session.
-    pub open: Option<Ino>,
+    /// Count an open of this inode for the session, with these rights.
+    pub open: Option<(Ino, u32)>,
     /// The inode went to `//orphans` or lost its last open there.
     pub orphan: Option<Ino>,
     /// Remember the outcome although no transaction holds it.
@@ -100,7 +117,10 @@ pub(crate) enum Hold {
     /// The data must stay; nothing else matters.
     User(Ino),
     /// The target alone, the source as a user.
-    Copy { source: Ino, target: Ino },
+    Copy {
+        source: Ino,
+        target: Ino,
+    },
     /// Beside other shared ones: the size does not depend on order.
     Shared(Ino),
     /// Alone: it chooses an offset from the size or zeroes beyond it.
@@ -111,16 +131,33 @@ pub(crate) enum Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Read,
-    Write { ino: Ino, offset: u64 },
+    Write {
+        ino: Ino,
+        offset: u64,
+    },
     /// The file is at least `size` long afterwards.
-    Zero { ino: Ino, size: u64 },
-    Copy { ino: Ino, offset: u64 },
+    Zero {
+        ino: Ino,
+        size: u64,
+    },
+    Copy {
+        ino: Ino,
+        offset: u64,
+    },
     Seek,
-    Fsync { ino: Ino, writes: u32 },
+    Fsync {
+        ino: Ino,
+        writes: u32,
+    },
     /// The request is planned again: what stood in its way is synced.
-    Synced { ino: Ino, writes: u32 },
+    Synced {
+        ino: Ino,
+        writes: u32,
+    },
     /// The request is planned again: an earlier cut has reached the data.
-    CutDone { ino: Ino },
+    CutDone {
+        ino: Ino,
+    },
     SyncFs,
     StatFs,
 }
@@ -134,6 +171,8 @@ pub(crate) enum Plan {
     Data(DataOp, Hold, Next),
     /// Answer when everything up to now is durable.
     Durable(Reply),
+    /// The transaction in the view's buffer is the rank's own; after it the request is planned again.
+    Again,
     /// A lock was queued: the answer comes with the grant.
     Queued,
 }
@@ -148,5 +187,4 @@ impl Plan {
     }
 }
 
-pub(crate) const NO_EFFECTS: Effects =
-    Effects { open: None, orphan: None, remember: false, truncated: None };
+pub(crate) const NO_EFFECTS: Effects = Effects { open: None, orphan: None, remember: false, truncated: None };

@@ -3,16 +3,18 @@
 //! Absent: how they come there (`ops/destroy.rs`, `ops/tmpfile.rs`).
 
 use crate::cache::node;
-use crate::hold::Waiting;
 use crate::ops::Headers;
-use crate::output::{Level, Output};
-use crate::rank::{Inner, Rank};
-use crate::txn::file_id;
+use crate::ops::destroy::end;
+use crate::output::Output;
+use crate::rank::Rank;
 use crate::view::hex_name;
 use proto::dentry::DentryValue;
-use proto::storeio::{DataOp, StoreError, StoredDentry};
+use proto::storeio::StoredDentry;
 use proto::{Ino, NameHash};
 use stdx::{Now, Outbox};
+
+/// Orphans ended per step.
+const PURGE_SLICE: usize = 64;
 
 impl Rank {
     /// The node of an inode that has no name, if it is one.
@@ -28,68 +30,42 @@ impl Rank {
             return;
         }
         self.view.cache.flag(ino, 0, node::BUSY);
-        if !self.view.reconnecting && self.orphan(ino).is_some() && self.state.serves() {
+        if !self.view.reconnecting && self.state.serves() && self.orphan(ino).is_some() {
             self.view.files.get_mut(ino).purging = true;
             self.view.cache.flag(ino, node::BUSY, 0);
-            self.hold(Waiting::Purge { ino });
+            self.purges.push_back(ino);
         }
     }
 
-    /// The orphan's last transaction is durable: its data goes first.
-    pub(crate) fn purge(&mut self, now: Now, ino: Ino, out: &mut Outbox<Output>) {
-        let Some(slot) = self.orphan(ino) else {
-            self.stop_purge(ino);
-            return;
-        };
-        if self.view.files.get(ino).is_some_and(crate::files::FileState::needs_data) {
-            self.stop_purge(ino);
-            return;
-        }
-        let core = self.view.cache.node(slot).core;
-        if core.mode & 0o170_000 == 0o100_000 && (core.size > 0 || core.truncate_seq > 0) {
-            self.internal_data(DataOp::Remove { file: file_id(&core) }, Inner::Purge { ino }, out);
-        } else {
-            self.purged(now, ino, Ok(()), out);
-        }
-    }
-
-    fn stop_purge(&mut self, ino: Ino) {
-        if let Some(file) = self.view.files.existing(ino) {
+    /// Ends orphans that nobody has open: record and data go with one transaction, the data itself
+    /// once that is durable, as with a file that was closed when it lost its name.
+    pub(crate) fn purge_slice(&mut self, now: Now, out: &mut Outbox<Output>) {
+        for _ in 0..PURGE_SLICE {
+            let Some(ino) = self.purges.pop_front() else { return };
+            let Some(file) = self.view.files.existing(ino) else { continue };
             file.purging = false;
-        }
-        if self.view.files.settle(ino) {
-            self.view.cache.flag(ino, 0, node::BUSY);
+            // Opened again meanwhile, or given a name.
+            if !file.needs_data()
+                && let Some(slot) = self.orphan(ino)
+            {
+                self.purge(now, slot, out);
+            }
+            if self.view.files.settle(ino) {
+                self.view.cache.flag(ino, 0, node::BUSY);
+            }
         }
     }
 
-    /// The data is gone: now the record.
-    pub(crate) fn purged(
-        &mut self,
-        now: Now,
-        ino: Ino,
-        result: Result<(), StoreError>,
-        out: &mut Outbox<Output>,
-    ) {
-        if let Err(error) = result {
-            let text = format!("orphan {:x} stays until the next start: {error}", ino.0);
-            out.push(Output::Note { level: Level::Warn, text });
-            self.stop_purge(ino);
-            return;
-        }
-        let Some(slot) = self.orphan(ino) else { return self.stop_purge(ino) };
-        let dir = self.view.cache.node(slot).dir;
-        let core = self.view.cache.node(slot).core;
-        let name = hex_name(ino);
-        let place = self.view.place_in(dir, self.view.cache.node(slot).hash, &name);
-        self.view.txn.delete(place);
-        if core.flags & proto::inode::flags::BACKPTR != 0 {
-            self.view.txn.no_backptr(ino, core.change);
-        }
+    fn purge(&mut self, now: Now, slot: u32, out: &mut Outbox<Output>) {
+        let node = self.view.cache.node(slot);
+        let (dir, core, hash) = (node.dir, node.core, node.hash);
+        let name = hex_name(core.ino);
+        self.view.txn.delete(self.view.place_in(dir, hash, &name));
+        end(&mut self.view, slot, &core);
         let mut headers = Headers::new();
         headers.add(dir, -1, 0, Some(now.wall));
         headers.emit(&mut self.view);
         self.commit(now, None, out);
-        self.stop_purge(ino);
     }
 
     /// A page of orphans that a former life left: those nobody has claimed go.

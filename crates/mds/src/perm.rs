@@ -80,7 +80,7 @@ pub(crate) fn setattr(view: &View, op: &Op, slot: u32, set: &SetAttr) -> Result<
     if set.mode.is_some() && !is_owner {
         return Err(Errno::EPERM);
     }
-    if set.size.is_some() && !view.has_open(op.session, core.ino) {
+    if set.size.is_some() && !view.has_open(op.session, core.ino, WRITE) {
         access(view, op, slot, WRITE)?;
     }
     let explicit = [set.atime, set.mtime].iter().flatten().any(|t| matches!(t, proto::attr::SetTime::At(_)));

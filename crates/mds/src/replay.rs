@@ -10,6 +10,7 @@ use crate::hold::Waiting;
 use crate::input::Tag;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Rank};
+use crate::session::StoredResult;
 use proto::journal::{Payload, read_entry};
 use proto::storeio::{LoadRequest, Loaded, StoreError};
 use proto::system::{CheckpointRecord, SessionRecord, decode_counter};
@@ -104,7 +105,8 @@ impl Rank {
             _ => return Err(BootError::Missing { what: "the session list" }),
         }
         for dir in self.system_dirs() {
-            let bytes = value(results.next())?.ok_or(BootError::Missing { what: "a system directory's header" })?;
+            let bytes =
+                value(results.next())?.ok_or(BootError::Missing { what: "a system directory's header" })?;
             self.keep_header(dir, &bytes).map_err(|e| record("system directory's header", e))?;
         }
         match results.next() {
@@ -153,7 +155,8 @@ impl Rank {
                     && let Some(session) = self.sessions.map.get_mut(&origin.session)
                     && origin.tid >= session.floor
                 {
-                    session.results.insert(origin.tid, (origin.result.into(), true));
+                    let result = StoredResult { bytes: origin.result.into(), former: true };
+                    session.results.insert(origin.tid, result);
                 }
                 for (op, _) in follow {
                     self.replay_data += 1;
@@ -197,7 +200,11 @@ impl Rank {
         self.lease_all(now);
         self.window_end = Some(now.mono.after(self.view.config.lease_ns));
         out.push(Output::Active);
-        let text = format!("replayed {} transactions, {} sessions to return", self.replayed, self.sessions.map.len());
+        let text = format!(
+            "replayed {} transactions, {} sessions to return",
+            self.replayed,
+            self.sessions.map.len()
+        );
         out.push(Output::Note { level: Level::Info, text });
         self.end_window_if_all_back(out);
         self.greet_early(now, out);

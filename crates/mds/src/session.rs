@@ -26,6 +26,24 @@ const FLOOR_STEP: u64 = 256;
 /// Inodes looked at per step when a dead session's opens end.
 const CLOSE_SLICE: usize = 1024;
 
+/// The outcome of a request that must not run twice.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredResult {
+    /// Encoded.
+    pub bytes: Box<[u8]>,
+    /// It comes from a former life of the rank, whose opens are gone.
+    pub former: bool,
+}
+
+/// Whether a request runs.
+#[derive(Debug)]
+pub(crate) enum Admitted {
+    New,
+    /// It runs already, or its answer was acknowledged.
+    Known,
+    Done(StoredResult),
+}
+
 /// One session.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
@@ -36,9 +54,8 @@ pub(crate) struct Session {
     pub client: Box<[u8]>,
     pub floor: Tid,
     journaled_floor: Tid,
-    /// Encoded outcomes of requests that must not run twice; true: they come from a former life of the
-    /// rank, whose opens are gone.
-    pub results: BTreeMap<Tid, (Box<[u8]>, bool)>,
+    /// Outcomes of requests that must not run twice.
+    pub results: BTreeMap<Tid, StoredResult>,
     /// Requests that have no answer yet.
     pub running: BTreeSet<Tid>,
     pub in_flight: usize,
@@ -105,7 +122,11 @@ impl Sessions {
 
     /// A session record from the store.
     pub(crate) fn restore(&mut self, id: SessionId, record: SessionRecord) {
-        let results = record.results.into_iter().map(|(tid, bytes)| (tid, (bytes, true))).collect();
+        let results = record
+            .results
+            .into_iter()
+            .map(|(tid, bytes)| (tid, StoredResult { bytes, former: true }))
+            .collect();
         let session = Session {
             client: record.client,
             floor: record.floor,
@@ -146,7 +167,7 @@ impl Sessions {
 impl Session {
     /// The record a checkpoint stores.
     pub(crate) fn record(&self) -> SessionRecord {
-        let results = self.results.iter().map(|(tid, (bytes, _))| (*tid, bytes.clone())).collect();
+        let results = self.results.iter().map(|(tid, result)| (*tid, result.bytes.clone())).collect();
         SessionRecord { client: self.client.clone(), floor: self.floor, results }
     }
 
@@ -168,17 +189,16 @@ impl Session {
         Some(self.floor)
     }
 
-    /// Whether a request is new. `Err(Some)`: its stored result; `Err(None)`: it runs already or was
-    /// answered and acknowledged.
-    pub(crate) fn admit(&mut self, tid: Tid, floor: Tid) -> Result<(), Option<(Box<[u8]>, bool)>> {
+    /// Whether a request is new.
+    pub(crate) fn admit(&mut self, tid: Tid, floor: Tid) -> Admitted {
         self.raise_floor(floor);
         if let Some(result) = self.results.get(&tid) {
-            return Err(Some(result.clone()));
+            return Admitted::Done(result.clone());
         }
         if tid < self.floor || !self.running.insert(tid) {
-            return Err(None);
+            return Admitted::Known;
         }
-        Ok(())
+        Admitted::New
     }
 }
 
@@ -279,6 +299,8 @@ impl Rank {
     /// Says welcome, when everything the session's existence depends on is durable.
     pub(crate) fn welcome(&mut self, id: SessionId, resumed: bool, out: &mut Outbox<Output>) {
         let sole = self.sessions.sole == Some(id);
+        // Until now the client could not renew.
+        self.renew(self.view.now, id);
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         session.welcomed = true;
         let Some(conn) = session.conn else { return };
@@ -319,7 +341,7 @@ impl Rank {
             return;
         }
         if count > 0 {
-            self.view.files.open(node.ino, id, count);
+            self.view.files.open(node.ino, id, count, 0);
             self.view.cache.flag(node.ino, node::BUSY, 0);
         }
         if locks.len() > self.view.config.limits.locks_per_file {
@@ -363,7 +385,9 @@ impl Rank {
             conn.session = None;
         }
         for op in self.view.locks.drop_session(id) {
-            self.parked.remove(&op);
+            if let Some(op) = self.parked.remove(&op) {
+                self.unpin(&op);
+            }
         }
         self.sessions.closing.push((id, Ino::NONE));
         self.sole_after_end(id, out);
@@ -391,7 +415,8 @@ impl Rank {
         let mut dead = Vec::new();
         let mut next: Option<Mono> = None;
         for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded) {
-            if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {
+            let waits = !session.welcomed && session.conn.is_some();
+            if session.lease_end <= now.mono && !waits && !stdx::mutant!("mds_lease_never_ends") {
                 dead.push(*id);
             } else {
                 let end = session.lease_end.max(now.mono.after(1));
@@ -426,21 +451,19 @@ impl Rank {
 
     /// Gives up a request that waits for a lock.
     pub(crate) fn cancel(&mut self, id: SessionId, tid: Tid, out: &mut Outbox<Output>) {
-        let found: Option<(OpId, Ino)> = self
-            .parked
-            .values()
-            .filter(|op| op.session == id && op.tid == tid)
-            .find_map(|op| match &op.request {
-                proto::request::Request::SetLock { node, .. } => Some((op.id, node.ino)),
-                _ => None,
+        let found: Option<(OpId, Ino)> =
+            self.parked.values().filter(|op| op.session == id && op.tid == tid).find_map(|op| {
+                match &op.request {
+                    proto::request::Request::SetLock { node, .. } => Some((op.id, node.ino)),
+                    _ => None,
+                }
             });
         let Some((op, ino)) = found else { return };
-        let in_window = self.window.iter().any(|waiter| *waiter == op);
-        if in_window || self.view.locks.cancel(ino, op) {
-            self.window.retain(|waiter| *waiter != op);
-            if let Some(op) = self.parked.remove(&op) {
-                self.answer(&op, Err(Errno::EINTR), false, out);
-            }
+        // Wherever it is (in line for the lock, for a load, for the window), nothing was granted yet.
+        self.view.locks.cancel(ino, op);
+        self.window.retain(|waiter| *waiter != op);
+        if let Some(op) = self.parked.remove(&op) {
+            self.answer(&op, Err(Errno::EINTR), false, out);
         }
     }
 }

@@ -5,7 +5,7 @@
 use crate::cache::slab::NONE;
 use crate::cache::{Cache, dir, node};
 use crate::config::RankConfig;
-use crate::files::Files;
+use crate::files::{Files, Open};
 use crate::locks::Locks;
 use crate::op::{LoadKey, Op, Park, Stop};
 use crate::txn::{Place, Txn};
@@ -82,6 +82,10 @@ impl View {
             return Err(Errno::ESTALE.into());
         }
         if let Some(slot) = self.cache.by_ino(ino) {
+            // Forgotten again before the operation runs, it is looked for from the start.
+            if op.probe.0 == ino {
+                op.probe = (Ino::NONE, 0);
+            }
             return Ok(slot);
         }
         if ino.0 >> 63 == 1 {
@@ -261,9 +265,10 @@ impl View {
         if self.full || self.disk_full { Err(Errno::ENOSPC) } else { Ok(()) }
     }
 
-    /// Whether the session has the file open.
-    pub(crate) fn has_open(&self, session: SessionId, ino: Ino) -> bool {
-        self.files.get(ino).is_some_and(|f| f.opens.iter().any(|(s, n)| *s == session && *n > 0))
+    /// Whether the session has opened the file for `rights`.
+    pub(crate) fn has_open(&self, session: SessionId, ino: Ino, rights: u32) -> bool {
+        let opened = |open: &Open| open.session == session && open.rights & rights == rights;
+        self.files.get(ino).is_some_and(|file| file.opens.iter().any(opened))
     }
 
     /// Hash of a checked name.

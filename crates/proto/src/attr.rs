@@ -35,6 +35,12 @@ impl FileKind {
         })
     }
 
+    /// From the one byte that records and messages carry: the value itself and nothing above it.
+    #[must_use]
+    pub const fn of_byte(byte: u8) -> Option<Self> {
+        if byte > 0xF { None } else { Self::of_mode((byte as u32) << 12) }
+    }
+
     /// The type bits of `st_mode`.
     #[must_use]
     pub const fn mode_bits(self) -> u32 {

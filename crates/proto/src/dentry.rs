@@ -49,8 +49,7 @@ impl DentryValue {
             PRIMARY => Ok(Self::Primary(InodeRecord::decode(r.rest())?)),
             REMOTE => {
                 let ino = Ino(r.u64()?);
-                let kind = FileKind::of_mode(u32::from(r.u8()?) << 12)
-                    .ok_or(DecodeError::Invalid { what: "file type" })?;
+                let kind = FileKind::of_byte(r.u8()?).ok_or(DecodeError::Invalid { what: "file type" })?;
                 r.finish()?;
                 Ok(Self::Remote { ino, kind })
             }

@@ -158,8 +158,7 @@ fn decode_entry(r: &mut Reader<'_>) -> Result<DirEntry, DecodeError> {
         hash: NameHash(r.u64()?),
         name: r.name()?.into(),
         ino: Ino(r.u64()?),
-        kind: FileKind::of_mode(u32::from(r.u8()?) << 12)
-            .ok_or(DecodeError::Invalid { what: "file type" })?,
+        kind: FileKind::of_byte(r.u8()?).ok_or(DecodeError::Invalid { what: "file type" })?,
         attr: r.option(Attr::decode)?,
     })
 }

@@ -99,11 +99,10 @@ impl<'a> StoreKey<'a> {
             Table::System => {
                 let (tag, rest) = rest.split_first().ok_or(DecodeError::Truncated { need: 9, have: 0 })?;
                 let (id, rest) = split_be(rest)?;
-                let rank = Rank(id as u16);
-                match (*tag, rest.is_empty()) {
-                    (SYSTEM_SESSION, true) => Ok(Self::Session { id: SessionId(id) }),
-                    (SYSTEM_COUNTER, true) => Ok(Self::Counter { rank }),
-                    (SYSTEM_CHECKPOINT, true) => Ok(Self::Checkpoint { rank }),
+                match (*tag, u16::try_from(id).map(Rank), rest.is_empty()) {
+                    (SYSTEM_SESSION, _, true) => Ok(Self::Session { id: SessionId(id) }),
+                    (SYSTEM_COUNTER, Ok(rank), true) => Ok(Self::Counter { rank }),
+                    (SYSTEM_CHECKPOINT, Ok(rank), true) => Ok(Self::Checkpoint { rank }),
                     _ => Err(DecodeError::Invalid { what: "system key" }),
                 }
             }

@@ -34,16 +34,24 @@ impl Addr {
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(wrong()) } else { Ok(Self::Unix(path.into())) };
         }
-        if text.is_empty() || text.contains('/') {
+        if text.contains('/') {
             return Err(wrong());
         }
         let host_end = text.rfind(']').map_or(0, |at| at + 1);
-        match text[host_end..].rsplit_once(':') {
-            None => Ok(Self::Tcp(format!("{text}:{PORT_DEFAULT}"))),
-            Some((_, port)) => {
-                port.parse::<u16>().map_err(|_| wrong())?;
+        let (host, port) = match text[host_end..].rsplit_once(':') {
+            None => (text, None),
+            Some((rest, port)) => (&text[..host_end + rest.len()], Some(port)),
+        };
+        // "unix" alone is a path forgotten, and would print as a path; a bare IPv6 address needs its brackets.
+        if host.is_empty() || host == "unix" || host_end == 0 && host.contains(':') {
+            return Err(wrong());
+        }
+        match port {
+            None => Ok(Self::Tcp(format!("{host}:{PORT_DEFAULT}"))),
+            Some(port) if port.bytes().all(|b| b.is_ascii_digit()) && port.parse::<u16>().is_ok() => {
                 Ok(Self::Tcp(text.to_owned()))
             }
+            Some(_) => Err(wrong()),
         }
     }
 }
@@ -67,7 +75,7 @@ mod tests {
         assert_eq!(Addr::parse("host"), Ok(Addr::Tcp("host:7420".into())));
         assert_eq!(Addr::parse("[::1]"), Ok(Addr::Tcp("[::1]:7420".into())));
         assert_eq!(Addr::parse("h:1").map(|a| a.to_string()), Ok("h:1".into()));
-        for bad in ["", "unix:", "h:x", "/data", "h:99999"] {
+        for bad in ["", "unix:", "unix", "h:x", "/data", "h:99999", ":7420", "h:+1", "::1"] {
             assert!(Addr::parse(bad).is_err(), "{bad}");
         }
     }

@@ -80,11 +80,11 @@ fn counters(rank: &Rank) -> Value {
     })
 }
 
-/// One line of `client ls`. The rank knows a client as "uid=N host:mount pid".
+/// One line of `client ls`. The rank knows a client as "uid=N host:mount pid N".
 fn client(session: &SessionStatus) -> Value {
     let text = session.client.as_str();
     let (user, place) = text.strip_prefix("uid=").and_then(|t| t.split_once(' ')).unwrap_or(("", text));
-    let (place, pid) = place.rsplit_once(' ').unwrap_or((place, ""));
+    let (place, pid) = place.rsplit_once(" pid ").unwrap_or((place, ""));
     let (host, mount) = place.split_once(':').unwrap_or((place, ""));
     json!({
         "id": session.id.0,
@@ -107,7 +107,7 @@ mod tests {
     fn a_client_is_taken_apart() {
         let session = SessionStatus {
             id: proto::SessionId(7),
-            client: "uid=1000 box:/mnt/a b 42".into(),
+            client: "uid=1000 box:/mnt/a b pid 42".into(),
             embedded: false,
             connected: true,
             requests: 3,

@@ -34,8 +34,8 @@ const fn with_unsafe(room: Room) -> Room {
 pub const ROOMS: &[Room] = &[
     pure("stdx", &[], &["crc32c", "siphasher"]),
     pure("proto", &["stdx"], &["thiserror"]),
-    pure("mds", &["proto", "stdx"], &[]),
-    pure("client", &["proto", "stdx"], &[]),
+    pure("mds", &["proto", "stdx"], &["thiserror"]),
+    pure("client", &["proto", "stdx"], &["thiserror"]),
     // The embedded store: LMDB and the real disk.
     with_unsafe(room("store", &["proto", "stdx"], &["heed", "libc", "thiserror"])),
     // Never `runtime`: the simulator must not be able to touch a real clock.
@@ -49,7 +49,7 @@ pub const ROOMS: &[Room] = &[
     ),
     room("mount", &["client", "runtime", "proto", "stdx"], &["thiserror"]),
     // mount(2), /dev/fuse, io_uring.
-    with_unsafe(room("fuse", &["mount", "proto"], &["io-uring", "libc", "thiserror"])),
+    with_unsafe(room("fuse", &["mount", "proto", "stdx"], &["io-uring", "libc", "thiserror"])),
     // An independent reader of the format: it shares checksums and hashes, never a record decoder.
     // Opening an LMDB environment is an unsafe call: nobody else may write the files meanwhile.
     with_unsafe(room("fsck", &["stdx"], &["heed", "libc", "thiserror"])),
@@ -63,6 +63,10 @@ pub const ROOMS: &[Room] = &[
         &["bench", "fsck", "fuse", "mount", "proto", "runtime", "server", "stdx", "store"],
         &["anyhow", "clap", "clap_complete", "clap_mangen", "serde", "serde_json", "toml"],
     ),
+    // Feeds hostile bytes to whatever reads bytes; nothing stands on it.
+    room("fuzz", &["fuse", "proto", "runtime", "stdx", "store"], &[]),
+    // A FUSE file system for tests only, and the clients that check what survives it.
+    with_unsafe(room("lossydisk", &["bench", "fuse", "proto", "runtime", "stdx"], &["anyhow", "libc"])),
     room("tidy", &[], &["serde_json", "toml"]),
 ];
 

@@ -1,15 +1,16 @@
 //! `pando fsck`: what the independent checker (room `fsck`) finds in a folder that nobody serves, and
 //! fsck(8)'s exit codes.
 //!
-//! Absent: checking; repair, until the checker can.
+//! Absent: checking and repairing.
 
 use crate::args::Fsck;
 use crate::output::{Output, grouped, write_err};
 use crate::problem::{Problem, Verdict, chain};
-use fsck::{Finding, FsckError, Report};
+use fsck::{Finding, FsckError, RepairOptions, Report};
 use serde_json::json;
 
 /// fsck(8)'s bits.
+const CORRECTED: u8 = 1;
 const LEFT: u8 = 4;
 const OPERATIONAL: u8 = 8;
 
@@ -18,29 +19,49 @@ const OPERATIONAL: u8 = 8;
 /// # Errors
 /// The folder cannot be examined at all (exit 8).
 pub fn run(args: &Fsck, out: &Output) -> Verdict {
-    let report = fsck::check(&args.dir).map_err(|error| explain(args, &error))?;
-    for finding in &report.findings {
-        write_err(&line(finding, out.verbose > 0));
+    let report = match args.repair {
+        // Never the options that give something up: who wants that must know more than a flag says.
+        true => fsck::repair(&args.dir, &RepairOptions::default()),
+        false => fsck::check(&args.dir),
+    };
+    let report = report.map_err(|error| explain(args, &error))?;
+    for finding in &report.fixed {
+        write_err(&line(finding, "corrected: ", out.verbose > 0));
     }
-    if report.more > 0 {
-        write_err(&format!("pando fsck: {} more findings\n", grouped(report.more)));
+    for finding in &report.findings {
+        write_err(&line(finding, "", out.verbose > 0));
+    }
+    for note in &report.notes {
+        out.detail(&line(note, "note: ", true));
+    }
+    let unshown = report.more + report.more_fixed;
+    if unshown > 0 {
+        write_err(&format!("pando fsck: {} more findings\n", grouped(unshown)));
     }
     if !out.quiet || out.format == crate::output::Format::Json {
         out.result(&summary(&report), json(&report));
     }
-    Ok(if report.is_clean() { 0 } else { LEFT })
+    let left = if report.findings.is_empty() { 0 } else { LEFT };
+    let corrected = if report.fixed.is_empty() { 0 } else { CORRECTED };
+    Ok(left | corrected)
 }
 
 /// `pando fsck: journal/00000012 at 0x3f010: checksum mismatch (2 operations after seq 88123 unreadable)`
-fn line(finding: &Finding, with_code: bool) -> String {
+fn line(finding: &Finding, done: &str, with_code: bool) -> String {
     let code = if with_code { format!("{} ", finding.kind.code()) } else { String::new() };
     let detail = if finding.detail.is_empty() { String::new() } else { format!(" ({})", finding.detail) };
-    format!("pando fsck: {code}{}: {}{detail}\n", finding.place, finding.kind.text())
+    format!("pando fsck: {done}{code}{}: {}{detail}\n", finding.place, finding.kind.text())
 }
 
 fn summary(report: &Report) -> String {
     let findings = report.findings.len() as u64 + report.more;
-    let state = if findings == 0 { "clean".into() } else { format!("{} errors", grouped(findings)) };
+    let fixed = report.fixed.len() as u64 + report.more_fixed;
+    let state = match (findings, fixed) {
+        (0, 0) => "clean".into(),
+        (0, _) => format!("{} errors corrected", grouped(fixed)),
+        (_, 0) => format!("{} errors", grouped(findings)),
+        _ => format!("{} errors left, {} corrected", grouped(findings), grouped(fixed)),
+    };
     format!(
         "{state}: {} directories, {} files, {} operations in the journal",
         grouped(report.directories),
@@ -50,17 +71,20 @@ fn summary(report: &Report) -> String {
 }
 
 fn json(report: &Report) -> serde_json::Value {
-    let findings: Vec<_> = report
-        .findings
-        .iter()
-        .map(|f| json!({"code": f.kind.code(), "place": f.place, "what": f.kind.text(), "detail": f.detail}))
-        .collect();
+    let list = |findings: &[Finding]| -> Vec<serde_json::Value> {
+        let one = |f: &Finding| json!({"code": f.kind.code(), "place": f.place, "what": f.kind.text(), "detail": f.detail});
+        findings.iter().map(one).collect()
+    };
     json!({
-        "clean": report.is_clean(),
-        "findings": findings,
+        "clean": report.findings.is_empty(),
+        "findings": list(&report.findings),
         "more": report.more,
+        "notes": list(&report.notes),
+        "fixed": list(&report.fixed),
+        "more_fixed": report.more_fixed,
         "directories": report.directories,
         "files": report.files,
+        "data_objects": report.data_objects,
         "journal_operations": report.journal_operations,
     })
 }
@@ -68,6 +92,9 @@ fn json(report: &Report) -> serde_json::Value {
 fn explain(args: &Fsck, error: &FsckError) -> Problem {
     let problem = Problem { code: OPERATIONAL, what: chain(error), step: None };
     match error {
+        FsckError::JournalDamaged { .. } => {
+            problem.do_this("restore the folder from a backup; what is behind the damage would be lost")
+        }
         FsckError::InUse { .. } => problem.do_this("unmount it, or stop its server, first"),
         FsckError::RecordDamaged(_) => {
             problem.do_this(format!("restore {} from a backup", args.dir.display()))

@@ -133,7 +133,8 @@ fn connect(plan: &Plan, config: &Config) -> Result<Connected, Problem> {
             let log = Arc::clone(&served.log);
             return Ok((served.server.embedded(), Some(served), log));
         }
-        Source::Unix(path) => Addr::Unix(path.clone()),
+        // Absolute: the daemon leaves this directory and connects again from elsewhere.
+        Source::Unix(path) => Addr::Unix(path.canonicalize().unwrap_or_else(|_| path.clone())),
         Source::Tcp { hosts, .. } => first_that_answers(hosts),
     };
     let log = open_log(plan, config)?;

@@ -28,7 +28,6 @@ pub fn run(args: &Umount, out: &Output) -> Verdict {
     let how = match (args.force, args.lazy) {
         (true, _) => Unmount::Force,
         (_, true) => Unmount::Lazy,
-        _ if mounts::is_dead(&mount.path) => Unmount::Lazy,
         _ => Unmount::Plain,
     };
     let daemon = daemon_of(&mount);

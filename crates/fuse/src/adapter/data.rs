@@ -71,14 +71,15 @@ impl Shared {
         let epoch = self.epoch();
         self.ask_attr(cred.clone(), Ask::Open { node, flags }, reply, move |shared, reply, attr| {
             shared.nodes.learn(nodeid, &attr, epoch, false);
-            let opened = shared.handle(nodeid, flags, epoch);
             if !kill_suidgid || flags & libc::O_TRUNC as u32 == 0 {
-                return reply.open(opened);
+                return reply.open(shared.handle(nodeid, flags, epoch));
             }
             // Cut by someone without the right to keep the bits.
             let set = SetAttr { kill_suidgid: true, ..SetAttr::default() };
             let ask = Ask::SetAttr { node, set };
-            shared.after_open(cred, nodeid, node, ask, reply, move |_, reply| reply.open(opened));
+            shared.after_open(cred, node, ask, reply, move |shared, reply| {
+                reply.open(shared.handle(nodeid, flags, epoch));
+            });
         });
     }
 
@@ -96,7 +97,7 @@ impl Shared {
             }
             let node = ::mount::fs::node_of(&attr);
             let ask = Ask::Fsync { node: parent, data_only: false };
-            shared.after_open(cred, attr.ino.0, node, ask, reply, finish);
+            shared.after_open(cred, node, ask, reply, finish);
         });
     }
 
@@ -105,7 +106,6 @@ impl Shared {
     fn after_open(
         self: &Arc<Self>,
         cred: Cred,
-        nodeid: u64,
         node: NodeRef,
         ask: Ask,
         reply: Reply,
@@ -115,7 +115,6 @@ impl Shared {
         let done = Box::new(move |outcome: proto::reply::Outcome| match outcome {
             Ok(_) => then(&shared, reply),
             Err(errno) => {
-                shared.nodes.closed(nodeid);
                 let release = Ask::Release { node, count: 1 };
                 shared.mount.submit(caller, release, Box::new(move |_| reply.error(errno.0)));
             }

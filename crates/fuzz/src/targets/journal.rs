@@ -7,8 +7,8 @@ use crate::repair::{self, STREAM_BASE};
 use crate::target::{Exact, Target, Verdict, round_trip};
 use proto::codec::{Reader, Writer};
 use proto::journal::{
-    ENTRY_HEADER_BYTES, Mutations, Payload, TxnCluster, TxnOrigin, begin_entry, end_entry, highest_mark, put_mark,
-    put_transaction, read_entry,
+    ENTRY_HEADER_BYTES, Mutations, Payload, TxnCluster, TxnOrigin, begin_entry, end_entry, highest_mark,
+    put_mark, put_transaction, read_entry,
 };
 use proto::mutation::Mutation;
 use proto::{FileId, Frag, Ino, NameHash, Position, Rank, SessionId, Tid, Version};
@@ -40,13 +40,15 @@ fn mutation(input: &[u8]) -> Verdict {
 }
 
 fn mutations(input: &[u8]) -> Verdict {
-    let decode = |bytes: &[u8]| Mutations::new(bytes).map(|m| m.map(|m| encode(&m))).collect::<Result<Vec<_>, _>>();
+    let decode =
+        |bytes: &[u8]| Mutations::new(bytes).map(|m| m.map(|m| encode(&m))).collect::<Result<Vec<_>, _>>();
     // After an error it must end, or replay would go on with garbage.
     let mut steps = Mutations::new(input);
     if steps.by_ref().any(|step| step.is_err()) && steps.next().is_some() {
         return Err("goes on behind an error".to_owned());
     }
-    let kinds: Vec<u8> = Mutations::new(input).flatten().filter_map(|m| encode(&m).first().copied()).take(4).collect();
+    let kinds: Vec<u8> =
+        Mutations::new(input).flatten().filter_map(|m| encode(&m).first().copied()).take(4).collect();
     let verdict = round_trip(input, Exact::Bytes, decode, |parts| parts.concat(), |parts| parts.len() * 24)?;
     Ok(match verdict.starts_with("read") {
         true => format!("read {kinds:?}"),
@@ -80,7 +82,9 @@ fn entry(input: &[u8]) -> Verdict {
     }
     end_entry(&mut w, start);
     match read_entry(&w.0, position) {
-        Ok(again) if again.mark == read.mark && again.payload == read.payload => Ok(class("read", &read.payload)),
+        Ok(again) if again.mark == read.mark && again.payload == read.payload => {
+            Ok(class("read", &read.payload))
+        }
         other => Err(format!("{read:?} became {other:?}")),
     }
 }
@@ -91,7 +95,11 @@ fn mark(input: &[u8]) -> Verdict {
     let is_there = (0..input.len()).any(|at| {
         read_entry(&input[at..], Position(base.0 + at as u64)).is_ok_and(|entry| entry.mark == highest)
     });
-    if is_there { Ok(format!("mark {}", highest.0 > base.0)) } else { Err(format!("{highest:?} is no entry's mark")) }
+    if is_there {
+        Ok(format!("mark {}", highest.0 > base.0))
+    } else {
+        Err(format!("{highest:?} is no entry's mark"))
+    }
 }
 
 fn samples() -> Vec<Mutation<'static>> {
@@ -113,7 +121,11 @@ fn samples() -> Vec<Mutation<'static>> {
 }
 
 fn mutation_seeds() -> Vec<(String, Vec<u8>)> {
-    samples().iter().enumerate().map(|(number, mutation)| (format!("{number:02}"), encode(mutation))).collect()
+    samples()
+        .iter()
+        .enumerate()
+        .map(|(number, mutation)| (format!("{number:02}"), encode(mutation)))
+        .collect()
 }
 
 fn mutations_seeds() -> Vec<(String, Vec<u8>)> {
@@ -134,7 +146,7 @@ fn put(w: &mut Writer, shape: usize, mark: Position) {
         3 => put_transaction(w, Wall(5), None, cluster),
         _ => put_transaction(w, Wall(-5), Some(&origin), cluster),
     }
-    if shape % 5 > 0 {
+    if !shape.is_multiple_of(5) {
         samples().iter().skip(shape).take(2).for_each(|mutation| mutation.encode(w));
     }
     end_entry(w, start);

@@ -12,12 +12,15 @@ use proto::reply::{DirEntry, Reply, StatFs};
 use proto::request::{LockKind, LockSpec, NewNode, Request, XattrMode};
 use proto::storeio::{Payload, Space};
 use proto::{
-    Attr, Cred, Errno, FileKind, Incarnation, Ino, Name, NameHash, NodeRef, SessionId, SetAttr, Tid, attr::SetTime,
+    Attr, Cred, Errno, FileKind, Incarnation, Ino, Name, NameHash, NodeRef, SessionId, SetAttr, Tid,
+    attr::SetTime,
 };
 use stdx::Wall;
 
-pub(super) const CLIENT: Target = Target { name: "client-msg", execute: client, repair: None, seeds: client_seeds };
-pub(super) const SERVER: Target = Target { name: "server-msg", execute: server, repair: None, seeds: server_seeds };
+pub(super) const CLIENT: Target =
+    Target { name: "client-msg", execute: client, repair: None, seeds: client_seeds };
+pub(super) const SERVER: Target =
+    Target { name: "server-msg", execute: server, repair: None, seeds: server_seeds };
 pub(super) const FRAME: Target =
     Target { name: "frame", execute: frame, repair: Some(repair::frame), seeds: frame_seeds };
 
@@ -26,7 +29,9 @@ fn client(input: &[u8]) -> Verdict {
         size_of::<ClientMsg>()
             + match message {
                 ClientMsg::Reclaim { locks, .. } => locks.capacity() * size_of::<LockSpec>(),
-                ClientMsg::Request { cred, request, .. } => cred.groups.capacity() * 4 + weigh_request(request),
+                ClientMsg::Request { cred, request, .. } => {
+                    cred.groups.capacity() * 4 + weigh_request(request)
+                }
                 ClientMsg::Hello { info, .. } => info.host.capacity() + info.mount.capacity(),
                 ClientMsg::Admin { command, .. } => command.capacity(),
                 _ => 0,
@@ -91,7 +96,10 @@ fn frame(input: &[u8]) -> Verdict {
             let messages = [client(body), server(body)];
             let classes: Result<Vec<String>, String> = messages.into_iter().collect();
             // What is inside need not be a message, and may be a strange one: only its panics count here.
-            Ok(format!("taken {}", classes.is_ok_and(|classes| classes.iter().any(|text| text.starts_with("read")))))
+            Ok(format!(
+                "taken {}",
+                classes.is_ok_and(|classes| classes.iter().any(|text| text.starts_with("read")))
+            ))
         }
     }
 }
@@ -232,8 +240,8 @@ fn server_seeds() -> Vec<(String, Vec<u8>)> {
 }
 
 fn frame_seeds() -> Vec<(String, Vec<u8>)> {
-    let bodies = client_messages().iter().map(encode_client).chain(server_messages().iter().map(encode_server));
-    let some: Vec<Vec<u8>> = bodies.step_by(5).collect();
+    let bodies = client_seeds().into_iter().chain(server_seeds());
+    let some: Vec<Vec<u8>> = bodies.map(|(_, body)| body).step_by(5).collect();
     let mut seeds = numbered(some.iter().map(|body| {
         let mut w = Writer::new();
         put_frame(&mut w, |w| {

@@ -16,15 +16,18 @@ use proto::{FileKind, Frag, Ino, NameHash, Position, Rank, SessionId, SnapId, Ti
 use stdx::hash::HashSeed;
 
 pub(super) const INODE: Target = Target { name: "inode", execute: inode, repair: None, seeds: inode_seeds };
-pub(super) const DENTRY: Target = Target { name: "dentry", execute: dentry, repair: None, seeds: dentry_seeds };
+pub(super) const DENTRY: Target =
+    Target { name: "dentry", execute: dentry, repair: None, seeds: dentry_seeds };
 pub(super) const FRAG_HEADER: Target =
     Target { name: "frag-header", execute: frag_header, repair: None, seeds: frag_header_seeds };
 pub(super) const FS_RECORD: Target =
     Target { name: "fs-record", execute: fs_record, repair: Some(repair::fs_record), seeds: fs_record_seeds };
 pub(super) const STORE_KEY: Target =
     Target { name: "store-key", execute: store_key, repair: None, seeds: store_key_seeds };
-pub(super) const BACKPTR: Target = Target { name: "backptr", execute: backptr, repair: None, seeds: backptr_seeds };
-pub(super) const SYSTEM: Target = Target { name: "system-record", execute: system, repair: None, seeds: system_seeds };
+pub(super) const BACKPTR: Target =
+    Target { name: "backptr", execute: backptr, repair: None, seeds: backptr_seeds };
+pub(super) const SYSTEM: Target =
+    Target { name: "system-record", execute: system, repair: None, seeds: system_seeds };
 
 macro_rules! encoded {
     () => {
@@ -40,7 +43,11 @@ fn weigh_inode(record: &InodeRecord) -> usize {
     let ext = record.ext.as_deref().map_or(0, |ext| {
         let xattrs: usize = ext.xattrs.iter().map(|(name, value)| name.len() + value.len() + 32).sum();
         let unknown: usize = ext.unknown.iter().map(|(_, body)| body.len() + 24).sum();
-        size_of::<InodeExt>() + ext.symlink.as_ref().map_or(0, |to| to.len()) + xattrs + unknown + ext.links.len() * 16
+        size_of::<InodeExt>()
+            + ext.symlink.as_ref().map_or(0, |to| to.len())
+            + xattrs
+            + unknown
+            + ext.links.len() * 16
     });
     size_of::<InodeRecord>() + ext
 }
@@ -141,7 +148,8 @@ fn dentry_seeds() -> Vec<(String, Vec<u8>)> {
 }
 
 fn frag_header_seeds() -> Vec<(String, Vec<u8>)> {
-    let header = FragHeader { version: Version(3), entries: 2, subdirs: 1, change: 9, ..FragHeader::default() };
+    let header =
+        FragHeader { version: Version(3), entries: 2, subdirs: 1, change: 9, ..FragHeader::default() };
     let later = FragHeader { unknown: vec![(2, b"totals"[..].into()), (9, [][..].into())], ..header.clone() };
     named(vec![header, later, FragHeader::default()], encoded!())
 }
@@ -185,7 +193,8 @@ fn store_key_seeds() -> Vec<(String, Vec<u8>)> {
 }
 
 fn backptr_seeds() -> Vec<(String, Vec<u8>)> {
-    let backptr = |name: &[u8]| Backptr { version: 3, parent: Ino::ROOT, hash: NameHash(99), name: name.into() };
+    let backptr =
+        |name: &[u8]| Backptr { version: 3, parent: Ino::ROOT, hash: NameHash(99), name: name.into() };
     named(vec![backptr(b"name"), backptr(&[b'n'; 255])], encoded!())
 }
 

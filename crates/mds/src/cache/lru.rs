@@ -24,8 +24,16 @@ impl Cache {
 
     pub(super) fn lru_remove(&mut self, slot: u32) {
         let (prev, next) = (self.nodes.get(slot).prev, self.nodes.get(slot).next);
-        if prev == NONE { self.lru_head = next } else { self.nodes.get_mut(prev).next = next }
-        if next == NONE { self.lru_tail = prev } else { self.nodes.get_mut(next).prev = prev }
+        if prev == NONE {
+            self.lru_head = next
+        } else {
+            self.nodes.get_mut(prev).next = next
+        }
+        if next == NONE {
+            self.lru_tail = prev
+        } else {
+            self.nodes.get_mut(next).prev = prev
+        }
         self.lru_len -= 1;
         let node = self.nodes.get_mut(slot);
         node.prev = NONE;
@@ -40,7 +48,7 @@ impl Cache {
     fn evictable(&self, slot: u32) -> bool {
         let node = self.nodes.get(slot);
         // Until a checkpoint's SyncAll returned, "written" is the only trace of unsynced data.
-        if node.has(node::BUSY) || (node.has(node::WRITTEN) && self.checkpointing) {
+        if node.has(node::BUSY | node::PINS) || (node.has(node::WRITTEN) && self.checkpointing) {
             return false;
         }
         if node.own != NONE && self.dirs.get(node.own).in_use() {

@@ -224,9 +224,7 @@ impl Cache {
             if own != NONE {
                 self.dirs.get_mut(own).node = NONE;
             }
-            if flags != 0 {
-                self.limbo.push(Limbo { ino, flags });
-            }
+            self.limbo.push(Limbo { ino, flags });
         }
         self.set_ext(slot, None);
         let node = self.nodes.get_mut(slot);
@@ -291,17 +289,20 @@ impl Cache {
             other => other,
         };
         self.displace(slot);
-        if let DentryValue::Primary(record) = &value
-            && let Some(old) = self.by_ino(record.core.ino)
-        {
-            self.displace(old);
-            self.gone(old, source);
+        let mut flags = 0;
+        if let DentryValue::Primary(record) = &value {
+            let ino = record.core.ino;
+            if let Some(old) = self.by_ino(ino) {
+                self.displace(old);
+                self.gone(old, source);
+            }
+            if source == Source::Live {
+                let new = !self.limbo.iter().any(|l| l.ino == ino);
+                flags = if new { node::BUMPED | node::END_CLEAN } else { node::BUMPED };
+            }
         }
-        let primary = matches!(value, DentryValue::Primary(_));
         self.fill(slot, value);
-        if primary && source == Source::Live {
-            self.nodes.get_mut(slot).flags |= node::BUMPED;
-        }
+        self.nodes.get_mut(slot).flags |= flags;
         self.changed(slot, source);
     }
 
@@ -362,6 +363,23 @@ impl Cache {
         self.lru_push(slot);
     }
 
+    /// Keeps a node until `unpin`.
+    pub(crate) fn pin(&mut self, slot: u32) {
+        let node = self.nodes.get_mut(slot);
+        if node.flags & node::PINS != node::PINS {
+            node.flags += node::PIN;
+        }
+    }
+
+    /// Ends one pin. The node may have been deleted meanwhile; a slot used anew has no pins of its own,
+    /// or loses one early, which costs a load at worst.
+    pub(crate) fn unpin(&mut self, slot: u32) {
+        let node = self.nodes.get_mut(slot);
+        if node.has(node::PINS) {
+            node.flags -= node::PIN;
+        }
+    }
+
     /// Sets or clears flags of the inode `ino`, if it is cached.
     pub(crate) fn flag(&mut self, ino: Ino, set: u32, clear: u32) {
         if let Some(slot) = self.by_ino(ino) {
@@ -375,7 +393,8 @@ fn ext_bytes(ext: Option<&InodeExt>) -> u64 {
     ext.map_or(0, |ext| {
         let xattrs: usize = ext.xattrs.iter().map(|(n, v)| n.len() + v.len() + 64).sum();
         let unknown: usize = ext.unknown.iter().map(|(_, b)| b.len() + 40).sum();
-        (136 + xattrs + unknown + ext.symlink.as_ref().map_or(0, |s| s.len() + 16) + ext.links.len() * 16) as u64
+        (136 + xattrs + unknown + ext.symlink.as_ref().map_or(0, |s| s.len() + 16) + ext.links.len() * 16)
+            as u64
     })
 }
 

@@ -47,7 +47,12 @@ impl Table {
         if self.depth == 0 { 0 } else { self.directory[top] as usize }
     }
 
-    fn position(entries: &[(u32, u32)], hash: NameHash, name: &[u8], nodes: &Slab<Node>) -> Result<usize, usize> {
+    fn position(
+        entries: &[(u32, u32)],
+        hash: NameHash,
+        name: &[u8],
+        nodes: &Slab<Node>,
+    ) -> Result<usize, usize> {
         let want = upper(hash);
         entries.binary_search_by(|(upper, slot)| match upper.cmp(&want) {
             Ordering::Equal => {

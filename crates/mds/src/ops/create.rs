@@ -121,7 +121,7 @@ pub(crate) fn plan(
     };
     let mut new = new.clone();
     new.mode = FileKind::Regular.mode_bits() | (new.mode & 0o7777);
-    make(view, op, &free, name, &new, true)
+    make(view, op, &free, name, &new, Some(open::rights(flags)))
 }
 
 /// A regular file, fifo, socket or device.
@@ -145,7 +145,7 @@ pub(crate) fn mknod(
         _ => return Err(Errno::EINVAL.into()),
     }
     let free = free_name(view, op, parent, name)?.map_err(|_| Errno::EEXIST)?;
-    make(view, op, &free, name, &new, false)
+    make(view, op, &free, name, &new, None)
 }
 
 fn make(
@@ -154,7 +154,7 @@ fn make(
     free: &FreeName,
     name: &Name,
     new: &NewNode,
-    open: bool,
+    rights: Option<u32>,
 ) -> Found<Plan> {
     let ino = view.new_ino()?;
     let (core, ext) = new_inode(view, op, free.parent, ino, new);
@@ -164,8 +164,8 @@ fn make(
     let mut headers = Headers::new();
     headers.add(free.dir, 1, 0, Some(view.wall()));
     headers.emit(view);
-    if open {
-        let effects = Effects { open: Some(ino), ..Default::default() };
+    if let Some(rights) = rights {
+        let effects = Effects { open: Some((ino, rights)), ..Default::default() };
         return Ok(Plan::Commit(Reply::Created { attr, new: true }, effects));
     }
     Plan::commit(Reply::Attr(attr))

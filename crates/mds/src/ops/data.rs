@@ -3,7 +3,7 @@
 //! Absent: payloads; writes (`write.rs`); what follows the data store's answer (`finish.rs`).
 
 use crate::op::{Hold, Next, Op, Park, Plan, Stop};
-use crate::ops::setattr::cut_of;
+use crate::ops::setattr::{clean_end, cut_of};
 use crate::perm;
 use crate::txn::file_id;
 use crate::view::{Found, View};
@@ -28,7 +28,7 @@ pub(crate) fn file(view: &View, op: &mut Op, node: NodeRef, mask: u32) -> Found<
         Some(FileKind::Directory) => return Err(Errno::EISDIR.into()),
         _ => return Err(Errno::EINVAL.into()),
     }
-    if op.check && !view.has_open(op.session, core.ino) {
+    if op.check && !view.has_open(op.session, core.ino, mask) {
         perm::access(view, op, slot, mask)?;
     }
     Ok((slot, core))
@@ -105,6 +105,11 @@ pub(crate) fn fallocate(
     claim(view, op, hold)?;
     let (file, cut) = (file_id(&core), cut_of(&core));
     let size = if mode & KEEP_SIZE != 0 { core.size } else { core.size.max(end) };
+    if size > core.size
+        && let Some(plan) = clean_end(view, op, core.ino)?
+    {
+        return Ok(plan);
+    }
     let next = Next::Zero { ino: core.ino, size };
     let data = match zero {
         None => DataOp::Allocate { file, cut, offset, len },
@@ -133,7 +138,7 @@ pub(crate) fn copy(
         return Err(Errno::EINVAL.into());
     }
     let len = len.min(COPY_BYTES_MAX).min(from.size.saturating_sub(source_offset));
-    end_of(target_offset, len)?;
+    let end = end_of(target_offset, len)?;
     if len == 0 {
         let attr = view.attr(slot)?;
         return Plan::reply(Reply::Written { count: 0, attr });
@@ -145,6 +150,11 @@ pub(crate) fn copy(
     // A write to the source that is under way would be half copied.
     if view.files.get(from.ino).is_some_and(|f| f.exclusive || f.shared > 0) {
         return Err(Stop::Park(Park::File(from.ino)));
+    }
+    if end > to.size
+        && let Some(plan) = clean_end(view, op, to.ino)?
+    {
+        return Ok(plan);
     }
     let data = DataOp::Copy {
         source: file_id(&from),

@@ -2,6 +2,7 @@
 //!
 //! Absent: the name itself; the caller deletes or replaces it.
 
+use crate::cache::node;
 use crate::ops::Headers;
 use crate::view::{Found, View, hex_name};
 use proto::inode::{InodeCore, LINKS_MAX, flags};
@@ -59,7 +60,7 @@ pub(crate) fn lose_name(
         orphan(view, target, core, headers)?;
         Fate::Orphan
     } else {
-        end(view, &core);
+        end(view, target, &core);
         Fate::Removed
     };
     if in_links {
@@ -86,8 +87,10 @@ fn orphan(view: &mut View, target: u32, mut core: InodeCore, headers: &mut Heade
 }
 
 /// Plans the end of an inode: its data (if it ever had any) and its backptr go.
-pub(crate) fn end(view: &mut View, core: &InodeCore) {
-    let had_data = core.mode & 0o170_000 == 0o100_000 && (core.size > 0 || core.truncate_seq > 0);
+pub(crate) fn end(view: &mut View, slot: u32, core: &InodeCore) {
+    let file = core.mode & 0o170_000 == 0o100_000;
+    let empty = core.size == 0 && core.truncate_seq == 0 && view.cache.node(slot).has(node::END_CLEAN);
+    let had_data = file && !empty;
     if had_data && !stdx::mutant!("mds_unlink_leaks_data") {
         view.txn.remove(core);
     }

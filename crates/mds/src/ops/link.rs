@@ -11,13 +11,7 @@ use proto::inode::{InodeCore, LINKS_MAX, flags};
 use proto::reply::Reply;
 use proto::{Errno, Ino, Name, NodeRef};
 
-pub(crate) fn plan(
-    view: &mut View,
-    op: &mut Op,
-    node: NodeRef,
-    parent: NodeRef,
-    name: &Name,
-) -> Found<Plan> {
+pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name: &Name) -> Found<Plan> {
     let target = view.resolve(node, op)?;
     let found = view.cache.node(target);
     if found.is_dir() {

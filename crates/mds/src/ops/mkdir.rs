@@ -11,13 +11,7 @@ use proto::reply::Reply;
 use proto::request::NewNode;
 use proto::{Errno, FileKind, Name, NodeRef};
 
-pub(crate) fn plan(
-    view: &mut View,
-    op: &mut Op,
-    parent: NodeRef,
-    name: &Name,
-    new: &NewNode,
-) -> Found<Plan> {
+pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name, new: &NewNode) -> Found<Plan> {
     let free = free_name(view, op, parent, name)?.map_err(|_| Errno::EEXIST)?;
     let ino = view.new_ino()?;
     let mut new = new.clone();

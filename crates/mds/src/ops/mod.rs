@@ -17,8 +17,8 @@ pub(crate) mod readdir;
 pub(crate) mod rename;
 pub(crate) mod rmdir;
 pub(crate) mod setattr;
-pub(crate) mod sync;
 pub(crate) mod symlink;
+pub(crate) mod sync;
 pub(crate) mod tmpfile;
 pub(crate) mod unlink;
 pub(crate) mod write;
@@ -48,7 +48,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, request: &mut Request) -> Found
         }
         Request::Open { node, flags } => open::plan(view, op, *node, *flags),
         Request::Create { parent, name, new, flags } => create::plan(view, op, *parent, name, new, *flags),
-        Request::TmpFile { parent, new, .. } => tmpfile::plan(view, op, *parent, new),
+        Request::TmpFile { parent, new, flags } => tmpfile::plan(view, op, *parent, new, *flags),
         Request::Release { .. } => Plan::reply(proto::reply::Reply::Ok),
         Request::ReadDir { dir, after, attrs, bytes_max } => {
             readdir::plan(view, op, *dir, *after, *attrs, *bytes_max)

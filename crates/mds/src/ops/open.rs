@@ -15,21 +15,27 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, flags: u32) -> F
     existing(view, op, slot, flags, false)
 }
 
+/// The permission bits that open flags ask for.
+pub(crate) const fn rights(how: u32) -> u32 {
+    let access = how & ACCMODE;
+    let reads = if access == WRONLY { 0 } else { perm::READ };
+    let writes = access == WRONLY || access == RDWR || how & TRUNC != 0;
+    if writes { reads | perm::WRITE } else { reads }
+}
+
 /// Opens an inode that exists. `create`: the answer of a create.
 pub(crate) fn existing(view: &mut View, op: &mut Op, slot: u32, how: u32, create: bool) -> Found<Plan> {
-    let access = how & ACCMODE;
-    let writes = access == WRONLY || access == RDWR || how & TRUNC != 0;
+    let mask = rights(how);
+    let writes = mask & perm::WRITE != 0;
     let kind = view.cache.node(slot).kind();
     match kind {
         FileKind::Symlink => return Err(Errno::ELOOP.into()),
         FileKind::Directory if writes || create => return Err(Errno::EISDIR.into()),
         _ => {}
     }
-    let reads = access != WRONLY;
-    let mask = if reads { perm::READ } else { 0 } | if writes { perm::WRITE } else { 0 };
     perm::access(view, op, slot, mask)?;
     let ino = view.cache.node(slot).ino();
-    let open = Some(ino);
+    let open = Some((ino, mask));
     let reply = |attr| if create { Reply::Created { attr, new: false } } else { Reply::Attr(attr) };
     if how & TRUNC == 0 || kind != FileKind::Regular {
         let attr = view.attr(slot)?;

@@ -50,7 +50,7 @@ pub(crate) fn plan(
     bytes_max: u32,
 ) -> Found<Plan> {
     let (node, slot) = view.directory(dir, op)?;
-    if !(op.check && view.has_open(op.session, view.cache.node(node).ino())) {
+    if !(op.check && view.has_open(op.session, view.cache.node(node).ino(), perm::READ)) {
         perm::access(view, op, node, perm::READ)?;
     }
     if after > u64::MAX >> 1 {
@@ -110,13 +110,7 @@ fn entry_of(view: &View, at: u32, attrs: bool) -> DirEntry {
     let node = view.cache.node(at);
     let inode = if node.primary() { Some(at) } else { view.cache.by_ino(node.ino()) };
     let attr = inode.filter(|_| attrs).and_then(|slot| view.cache.attr(slot));
-    DirEntry {
-        hash: node.hash,
-        name: node.name.as_bytes().into(),
-        ino: node.ino(),
-        kind: node.kind(),
-        attr,
-    }
+    DirEntry { hash: node.hash, name: node.name.as_bytes().into(), ino: node.ino(), kind: node.kind(), attr }
 }
 
 /// Returns where it stopped when the cache holds too many deleted names to look at in one step.
@@ -147,7 +141,8 @@ fn merge(view: &mut View, slot: u32, scan: ScanPage, page: &mut Page) -> Option<
                 return cut;
             }
         }
-        if known.next_if(|at| order(view, *at, &stored).is_eq()).is_some_and(|at| !take(view, at, cut, page)) {
+        if known.next_if(|at| order(view, *at, &stored).is_eq()).is_some_and(|at| !take(view, at, cut, page))
+        {
             return cut;
         }
         let is_known = view.cache.find(slot, stored.hash, &stored.name).is_some();
@@ -194,7 +189,13 @@ fn take(view: &View, at: u32, cut: Option<NameHash>, page: &mut Page) -> bool {
 
 /// Adds a name that only the store knows; with attributes it also enters the cache, if that has room,
 /// because a listing with attributes is mostly followed by use.
-fn add_stored(view: &mut View, (slot, dir): (u32, proto::Ino), stored: StoredDentry, keep: bool, page: &mut Page) {
+fn add_stored(
+    view: &mut View,
+    (slot, dir): (u32, proto::Ino),
+    stored: StoredDentry,
+    keep: bool,
+    page: &mut Page,
+) {
     let Ok(value) = DentryValue::decode(&stored.value) else { return };
     let (ino, kind, attr) = match &value {
         DentryValue::Remote { ino, kind } => {

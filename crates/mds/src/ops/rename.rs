@@ -5,7 +5,7 @@
 use crate::cache::node;
 use crate::op::{Effects, Hold, Next, Op, Plan};
 use crate::ops::Headers;
-use crate::ops::destroy::{Fate, end, lose_name, prepare};
+use crate::ops::destroy::{Fate, lose_name, prepare};
 use crate::perm;
 use crate::txn::file_id;
 use crate::view::{Found, View};
@@ -219,7 +219,6 @@ fn replace(
         if target.is_dir {
             let core = view.changed_core(target.target);
             view.txn.no_backptr(core.ino, core.change);
-            end(view, &core);
         } else if lose_name(view, target.target, (to.ino, to.hash), headers)? == Fate::Orphan {
             orphan = Some(view.cache.node(target.target).ino());
         }

@@ -4,7 +4,7 @@
 
 use crate::acl::{self, Acl};
 use crate::cache::dir::{JUMPED, next_number};
-use crate::cache::{attr_of, dir_attr};
+use crate::cache::{attr_of, dir_attr, node};
 use crate::op::{Hold, Next, Op, Park, Plan, Stop};
 use crate::perm;
 use crate::txn::file_id;
@@ -15,6 +15,9 @@ use proto::reply::Reply;
 use proto::storeio::{Cut, DataOp};
 use proto::{Errno, FileKind, NodeRef, SetAttr};
 use stdx::Wall;
+
+/// Cuts of one file that one life of the rank can count before it reaches the next one's numbers.
+const CUT_BITS: u32 = 10;
 
 pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, set: &SetAttr) -> Found<Plan> {
     let slot = view.resolve(node, op)?;
@@ -102,23 +105,64 @@ pub(crate) fn resize(
     if !view.files.may_hold(Hold::Exclusive(ino), op.woken) {
         return Err(Stop::Park(Park::File(ino)));
     }
+    if size > core.size
+        && let Some(plan) = clean_end(view, op, ino)?
+    {
+        return Ok(Err(plan));
+    }
     if size >= core.size {
         core.size = size;
         return Ok(Ok(false));
     }
-    if core.flags & flags::CUT_PENDING != 0 {
-        if view.files.get(ino).is_some_and(|f| f.cutting) {
-            return Err(Stop::Park(Park::File(ino)));
-        }
-        // The record came from the store: nobody knows whether that cut was carried out.
-        let data = DataOp::Truncate { file: file_id(core), cut: cut_of(core) };
-        return Ok(Err(Plan::Data(data, Hold::Exclusive(ino), Next::CutDone { ino })));
+    if let Some(plan) = earlier_cut(view, ino, core)? {
+        return Ok(Err(plan));
     }
-    core.truncate_seq += 1;
-    core.flags |= flags::CUT_PENDING;
-    core.truncate_size = size;
+    cut_at(view, core, size);
     core.size = size;
     Ok(Ok(true))
+}
+
+/// A cut may begin only when the one before it has reached the data.
+fn earlier_cut(view: &View, ino: proto::Ino, core: &InodeCore) -> Found<Option<Plan>> {
+    if core.flags & flags::CUT_PENDING == 0 {
+        return Ok(None);
+    }
+    if view.files.get(ino).is_some_and(|f| f.cutting) {
+        return Err(Stop::Park(Park::File(ino)));
+    }
+    // The record came from the store: nobody knows whether that cut was carried out.
+    let data = DataOp::Truncate { file: file_id(core), cut: cut_of(core) };
+    Ok(Some(Plan::Data(data, Hold::Exclusive(ino), Next::CutDone { ino })))
+}
+
+/// The number of a cut is never used twice: data written under a cut that a crash took back must not
+/// count as written under the next one.
+fn cut_at(view: &View, core: &mut InodeCore, size: u64) {
+    let life = (view.config.incarnation.0 as u32) << CUT_BITS;
+    core.truncate_seq = (core.truncate_seq + 1).max(life);
+    core.flags |= flags::CUT_PENDING;
+    core.truncate_size = size;
+}
+
+/// Before a file gets longer: what a former life wrote beyond its end, without the transaction that
+/// would have made it longer, is cut away, because it must read as zeros. `Some`: to be done first.
+pub(crate) fn clean_end(view: &mut View, op: &Op, ino: proto::Ino) -> Found<Option<Plan>> {
+    let slot = view.cache.by_ino(ino).ok_or(Errno::EIO)?;
+    if view.cache.node(slot).has(node::END_CLEAN) || stdx::mutant!("mds_stale_end") {
+        return Ok(None);
+    }
+    if !view.files.may_hold(Hold::Exclusive(ino), op.woken) {
+        return Err(Stop::Park(Park::File(ino)));
+    }
+    let mut core = view.changed_core(slot);
+    if let Some(plan) = earlier_cut(view, ino, &core)? {
+        return Ok(Some(plan));
+    }
+    let size = core.size;
+    cut_at(view, &mut core, size);
+    view.put_core(slot, &core)?;
+    view.txn.cut(&core);
+    Ok(Some(Plan::Again))
 }
 
 /// The cut that data operations of an inode run under.

@@ -6,13 +6,14 @@ use crate::cache::attr_of;
 use crate::op::{Effects, Op, Plan};
 use crate::ops::Headers;
 use crate::ops::create::new_inode;
+use crate::ops::open::rights;
 use crate::perm;
 use crate::view::{Found, View, hex_name};
 use proto::reply::Reply;
 use proto::request::NewNode;
 use proto::{FileKind, NodeRef};
 
-pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, new: &NewNode) -> Found<Plan> {
+pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, new: &NewNode, flags: u32) -> Found<Plan> {
     let (parent, _) = view.directory(parent, op)?;
     perm::modify(view, op, parent)?;
     view.space()?;
@@ -29,6 +30,6 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, new: &NewNode)
     let mut headers = Headers::new();
     headers.add(orphans, 1, 0, Some(view.wall()));
     headers.emit(view);
-    let effects = Effects { open: Some(ino), ..Default::default() };
+    let effects = Effects { open: Some((ino, rights(flags))), ..Default::default() };
     Ok(Plan::Commit(Reply::Created { attr, new: true }, effects))
 }

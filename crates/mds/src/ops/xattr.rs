@@ -3,7 +3,7 @@
 //! Absent: policies (pins, layouts, quotas): they refuse until their step.
 
 use crate::acl::{self, Acl};
-use crate::cache::{dir};
+use crate::cache::dir;
 use crate::op::{Op, Plan};
 use crate::perm;
 use crate::view::{Found, View};

@@ -45,8 +45,13 @@ fn step(w: &mut World, p: &mut Prng) {
         }
         (11 | 12, Ok(node)) => drop(w.write(node, p.below(100), &[1; 50])),
         (13, Ok(node)) => {
-            let set = SetAttr { mode: Some(p.below(0o1000) as u32), size: Some(p.below(150)), ..Default::default() };
-            let set = if p.chance(1, 2) { SetAttr { size: None, ..set } } else { SetAttr { mode: None, ..set } };
+            let set = SetAttr {
+                mode: Some(p.below(0o1000) as u32),
+                size: Some(p.below(150)),
+                ..Default::default()
+            };
+            let set =
+                if p.chance(1, 2) { SetAttr { size: None, ..set } } else { SetAttr { mode: None, ..set } };
             drop(w.call(Request::SetAttr { node, set }));
         }
         (14, Ok(node)) => {
@@ -78,7 +83,9 @@ fn recount(w: &mut World) {
                     DentryValue::Remote { ino, .. } => *remotes.entry(ino).or_default() += 1,
                 }
             }
-            StoreKey::Header { dir, .. } => drop(headers.insert(dir, FragHeader::decode(value).expect("header"))),
+            StoreKey::Header { dir, .. } => {
+                drop(headers.insert(dir, FragHeader::decode(value).expect("header")))
+            }
             _ => {}
         }
     }
@@ -233,7 +240,11 @@ fn stop_leaves_everything_in_the_store() {
     w.pass(100);
     assert_eq!(w.rank.state(), State::Stopped);
     w.crash();
-    assert!(w.notes.iter().any(|note| note.starts_with("replayed 0 ") || note.starts_with("replayed 1 ")), "{:?}", w.notes);
+    assert!(
+        w.notes.iter().any(|note| note.starts_with("replayed 0 ") || note.starts_with("replayed 1 ")),
+        "{:?}",
+        w.notes
+    );
     assert_eq!(w.tree(), before);
 }
 
@@ -267,4 +278,45 @@ fn a_bad_journal_is_damage() {
     w.inbox.clear();
     w.inject(Input::Boot);
     assert_eq!(w.rank.state(), State::Damaged);
+}
+
+#[test]
+fn stop_stores_a_header_whose_names_came_and_went() {
+    let mut w = World::new();
+    w.checkpoint();
+    let f = w.create(root(), "f");
+    w.unlink(root(), "f").expect("unlink");
+    assert!(w.stored(Ino::ROOT, "f").is_none() && f.ino != Ino::NONE);
+    w.hold_stores = true;
+    w.inject(Input::Stop);
+    w.pass(5);
+    w.let_go();
+    w.pass(100);
+    assert_eq!(w.rank.state(), State::Stopped);
+    let header = &w.store[&key_bytes(StoreKey::Header { dir: Ino::ROOT, frag: Frag::WHOLE })];
+    let header = FragHeader::decode(header).expect("header");
+    let slot = w.rank.view.cache.find_dir(Ino::ROOT).expect("root");
+    assert_eq!(header.version, w.rank.view.cache.dir(slot).header.version);
+}
+
+#[test]
+fn what_a_lost_write_left_beyond_the_end_reads_as_zeros() {
+    let mut w = World::new();
+    let f = w.create(root(), "f");
+    w.write(f, 0, b"ab").expect("write");
+    w.auto_durable = false;
+    w.write(f, 4, b"LOST").expect("early");
+    w.attr(Request::SetAttr { node: f, set: SetAttr { size: Some(1), ..Default::default() } })
+        .expect("early");
+    w.write(f, 6, b"LOST").expect("early, under a cut that is lost too");
+    w.crash();
+    assert_eq!(w.stat("/f").map(|a| a.size), Ok(2));
+    let f = w.path("/f").expect("lookup");
+    w.write(f, 12, b"new").expect("write");
+    let bytes = w.read(f);
+    assert_eq!(&bytes[2..], b"\0\0\0\0\0\0\0\0\0\0new");
+    w.attr(Request::SetAttr { node: f, set: SetAttr { size: Some(2), ..Default::default() } }).expect("cut");
+    w.attr(Request::SetAttr { node: f, set: SetAttr { size: Some(14), ..Default::default() } })
+        .expect("grow");
+    assert_eq!(&w.read(f)[2..], &[0; 12]);
 }

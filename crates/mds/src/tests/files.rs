@@ -17,7 +17,13 @@ fn writes_change_size_and_times_and_are_read_back() {
     let after = w.stat("/f").expect("stat");
     assert!(after.mtime > before.mtime && after.ctime > before.ctime && after.change > before.change);
     assert_eq!(w.read(f), b"\0\0\0abc");
-    let append = Request::Write { node: f, offset: 0, append: true, kill_suidgid: false, data: Payload::Owned(b"d".to_vec()) };
+    let append = Request::Write {
+        node: f,
+        offset: 0,
+        append: true,
+        kill_suidgid: false,
+        data: Payload::Owned(b"d".to_vec()),
+    };
     assert!(matches!(w.call(append), Ok(Reply::Written { attr, .. }) if attr.size == 7));
     assert_eq!(w.write(f, i64::MAX as u64, b"x"), Err(Errno::EFBIG));
     assert_eq!(w.write(root(), 0, b"x"), Err(Errno::EISDIR));
@@ -36,7 +42,8 @@ fn appends_under_way_do_not_overlap() {
         kill_suidgid: false,
         data: Payload::Owned(data.to_vec()),
     };
-    let tids: Vec<Tid> = [&b"one"[..], b"two", b"three"].map(|d| w.start(EMBEDDED, Cred::ROOT, append(d))).to_vec();
+    let tids: Vec<Tid> =
+        [&b"one"[..], b"two", b"three"].map(|d| w.start(EMBEDDED, Cred::ROOT, append(d))).to_vec();
     while !w.held.is_empty() {
         w.let_go();
     }
@@ -163,7 +170,7 @@ fn fallocate_zeroes_extends_and_refuses() {
     w.write(f, 0, b"0123456789").expect("write");
     let alloc = |mode, offset, len| Request::Fallocate { node: f, mode, offset, len };
     assert_eq!(w.call(alloc(3, 2, 3)), Ok(Reply::Ok));
-    assert_eq!(w.read(f), b"01\0\0\056789");
+    assert_eq!(w.read(f), b"01\x00\x00\x0056789");
     assert!(w.call(alloc(0, 8, 8)).is_ok());
     assert_eq!(w.stat("/f").map(|a| a.size), Ok(16));
     assert!(w.call(alloc(1, 8, 100)).is_ok());
@@ -178,7 +185,8 @@ fn copies_stay_in_the_server() {
     let mut w = World::new();
     let (a, b) = (w.create(root(), "a"), w.create(root(), "b"));
     w.write(a, 0, b"0123456789").expect("write");
-    let copy = |source, target, len| Request::CopyRange { source, source_offset: 2, target, target_offset: 1, len };
+    let copy =
+        |source, target, len| Request::CopyRange { source, source_offset: 2, target, target_offset: 1, len };
     assert!(matches!(w.call(copy(a, b, 4)), Ok(Reply::Written { count: 4, attr }) if attr.size == 5));
     assert_eq!(w.read(b), b"\x002345");
     assert_eq!(w.call(copy(a, a, 4)), Err(Errno::EINVAL));
@@ -195,7 +203,13 @@ fn modes_owners_and_times_follow_posix() {
     let a = set(&mut w, SetAttr { uid: Some(5), ..Default::default() });
     assert_eq!((a.mode, a.uid), (0o100_755, 5), "a new owner ends setuid and setgid");
     set(&mut w, SetAttr { mode: Some(0o6745), ..Default::default() });
-    let write = Request::Write { node: f, offset: 0, append: false, kill_suidgid: true, data: Payload::Owned(vec![1]) };
+    let write = Request::Write {
+        node: f,
+        offset: 0,
+        append: false,
+        kill_suidgid: true,
+        data: Payload::Owned(vec![1]),
+    };
     w.call(write).expect("write");
     assert_eq!(w.stat("/f").map(|a| a.mode), Ok(0o102_745), "setgid without group execution stays");
     let at = proto::attr::SetTime::At(Wall(77));
@@ -226,7 +240,10 @@ fn xattrs_have_rules_and_limits() {
     assert_eq!(set(&mut w, "user.big", &[0; 65_600], XattrMode::Either), Err(Errno::E2BIG));
     assert_eq!(set(&mut w, "user.big", &[0; 65_536], XattrMode::Either), Err(Errno::ENOSPC));
     assert_eq!(set(&mut w, "trusted.t", b"2", XattrMode::Either), Ok(Reply::Ok));
-    assert_eq!(w.call(Request::ListXattr { node: f }), Ok(Reply::XattrNames(b"trusted.t\0user.a\0"[..].into())));
+    assert_eq!(
+        w.call(Request::ListXattr { node: f }),
+        Ok(Reply::XattrNames(b"trusted.t\0user.a\0"[..].into()))
+    );
     assert_eq!(get(&mut w, "ceph.dir.entries"), Err(Errno::EINVAL), "not a directory");
     let entries = w.call(Request::GetXattr { node: root(), name: n("ceph.dir.entries") });
     assert_eq!(entries, Ok(Reply::Xattr(b"1"[..].into())));
@@ -268,8 +285,14 @@ fn acls_set_modes_and_are_inherited() {
     let chmod = SetAttr { mode: Some(0o600), ..Default::default() };
     w.attr(Request::SetAttr { node: node(&f), set: chmod }).expect("chmod");
     let name = n("system.posix_acl_access");
-    let Ok(Reply::Xattr(now)) = w.call(Request::GetXattr { node: node(&f), name: name.clone() }) else { panic!() };
-    assert_eq!(now, acl(&[(1, 6, NO), (2, 7, 42), (4, 5, NO), (0x10, 0, NO), (0x20, 0, NO)]), "the mask follows");
+    let Ok(Reply::Xattr(now)) = w.call(Request::GetXattr { node: node(&f), name: name.clone() }) else {
+        panic!()
+    };
+    assert_eq!(
+        now,
+        acl(&[(1, 6, NO), (2, 7, 42), (4, 5, NO), (0x10, 0, NO), (0x20, 0, NO)]),
+        "the mask follows"
+    );
     let plain = acl(&[(1, 6, NO), (4, 4, NO), (0x20, 4, NO)]);
     let set = Request::SetXattr { node: node(&f), name: name.clone(), value: plain, mode: XattrMode::Either };
     w.call(set).expect("plain");

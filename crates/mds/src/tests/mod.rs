@@ -19,11 +19,12 @@ use proto::name::name_hash;
 use proto::reply::{DirEntry, Outcome, Reply};
 use proto::request::{NewNode, Request};
 use proto::storeio::{
-    DataDone, DataOp, LoadRequest, Loaded, Payload, Space, StoreBatch, StoreError, StoreKey, StoredDentry, Table,
+    DataDone, DataOp, LoadRequest, Loaded, Payload, Space, StoreBatch, StoreError, StoreKey, StoredDentry,
+    Table,
 };
 use proto::{
-    Attr, Cred, Errno, FileId, Frag, Incarnation, Ino, Name, NameHash, NodeRef, Position, SessionId, SnapId, Tid,
-    Version, Writer,
+    Attr, Cred, Errno, FileId, Frag, Incarnation, Ino, Name, NameHash, NodeRef, Position, SessionId, SnapId,
+    Tid, Version, Writer,
 };
 use std::collections::{BTreeMap, VecDeque};
 use stdx::hash::HashSeed;
@@ -146,7 +147,9 @@ impl World {
     }
 
     pub(crate) fn welcomed(&mut self, conn: ConnId) -> Option<ServerMsg> {
-        let at = self.sent.iter().position(|(c, m)| *c == conn && matches!(m, ServerMsg::Welcome { .. } | ServerMsg::Refused { .. }))?;
+        let at = self.sent.iter().position(|(c, m)| {
+            *c == conn && matches!(m, ServerMsg::Welcome { .. } | ServerMsg::Refused { .. })
+        })?;
         let (_, message) = self.sent.remove(at);
         if let ServerMsg::Welcome { session, .. } = &message {
             self.sessions.insert(conn, *session);
@@ -352,7 +355,8 @@ impl World {
             }
             DataOp::Read { file, cut, offset, len } => {
                 let bytes = self.object(file, cut.seq, cut.size);
-                let mut read: Vec<u8> = bytes.iter().skip(offset as usize).take(len as usize).copied().collect();
+                let mut read: Vec<u8> =
+                    bytes.iter().skip(offset as usize).take(len as usize).copied().collect();
                 read.resize(len as usize, 0);
                 DataDone::Bytes(read)
             }
@@ -368,13 +372,20 @@ impl World {
             }
             DataOp::Copy { source, source_offset, target, target_cut, target_offset, len, .. } => {
                 let from = self.data.get(&source).map(|(_, b)| b.clone()).unwrap_or_default();
-                let mut part: Vec<u8> = from.iter().skip(source_offset as usize).take(len as usize).copied().collect();
+                let mut part: Vec<u8> =
+                    from.iter().skip(source_offset as usize).take(len as usize).copied().collect();
                 part.resize(len as usize, 0);
-                let write =
-                    DataOp::Write { file: target, cut: target_cut, offset: target_offset, data: Payload::Owned(part) };
+                let write = DataOp::Write {
+                    file: target,
+                    cut: target_cut,
+                    offset: target_offset,
+                    data: Payload::Owned(part),
+                };
                 return self.run_data(write);
             }
-            DataOp::Seek { offset, size, hole, .. } => DataDone::Offset(Some(if hole { size } else { offset })),
+            DataOp::Seek { offset, size, hole, .. } => {
+                DataDone::Offset(Some(if hole { size } else { offset }))
+            }
             DataOp::Sync { file } if self.redo_syncs => {
                 let (seq, data) = self.data.get(&file).cloned().unwrap_or_default();
                 DataDone::Redo { truncate_seq: seq, write_seq: 1, data }
@@ -415,7 +426,10 @@ impl World {
     }
 
     pub(crate) fn answer(&mut self, conn: ConnId, tid: Tid) -> Option<Outcome> {
-        let at = self.sent.iter().position(|(c, m)| *c == conn && matches!(m, ServerMsg::Reply { tid: t, .. } if *t == tid))?;
+        let at = self
+            .sent
+            .iter()
+            .position(|(c, m)| *c == conn && matches!(m, ServerMsg::Reply { tid: t, .. } if *t == tid))?;
         match self.sent.remove(at).1 {
             ServerMsg::Reply { outcome, .. } => Some(outcome),
             _ => None,
@@ -485,13 +499,8 @@ impl World {
     }
 
     pub(crate) fn rename(&mut self, from: (NodeRef, &str), to: (NodeRef, &str), flags: u32) -> Outcome {
-        let request = Request::Rename {
-            parent: from.0,
-            name: n(from.1),
-            new_parent: to.0,
-            new_name: n(to.1),
-            flags,
-        };
+        let request =
+            Request::Rename { parent: from.0, name: n(from.1), new_parent: to.0, new_name: n(to.1), flags };
         self.call(request)
     }
 

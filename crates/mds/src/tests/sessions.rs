@@ -65,7 +65,10 @@ fn a_retried_request_has_one_effect_and_one_answer() {
         w.checkpoint();
     }
     let floor = Tid(tid.0 + 1);
-    w.say(REMOTE, ClientMsg::Request { tid: Tid(tid.0 + 5), floor, cred: Cred::ROOT, request: Request::StatFs });
+    w.say(
+        REMOTE,
+        ClientMsg::Request { tid: Tid(tid.0 + 5), floor, cred: Cred::ROOT, request: Request::StatFs },
+    );
     w.retry(REMOTE, tid, Cred::ROOT, mkdir("a"));
     assert_eq!(w.answer(REMOTE, tid), None, "below the floor nothing is answered");
 }
@@ -77,8 +80,10 @@ fn an_open_is_counted_once_and_again_after_a_restart() {
     let tid = w.start(REMOTE, Cred::ROOT, request.clone());
     w.answer(REMOTE, tid).expect("answer").expect("created");
     w.retry(REMOTE, tid, Cred::ROOT, request.clone());
-    let f = w.rank.view.cache.by_ino(Ino(4096)).map(|s| w.rank.view.cache.node(s).ino()).expect("first number");
+    let f =
+        w.rank.view.cache.by_ino(Ino(4096)).map(|s| w.rank.view.cache.node(s).ino()).expect("first number");
     let opens = |w: &World| w.rank.view.files.get(f).map(|s| s.opens.clone()).unwrap_or_default();
+    let opens = |w: &World| opens(w).iter().map(|o| (o.session, o.count)).collect::<Vec<_>>();
     let session = w.sessions[&REMOTE];
     assert_eq!(opens(&w), vec![(session, 1)]);
     w.crash();
@@ -141,7 +146,11 @@ fn a_session_that_does_not_renew_is_evicted_with_what_it_held() {
     let lock = LockSpec { flock: true, owner: 1, kind: LockKind::Write, start: 0, end: u64::MAX, pid: 1 };
     w.call_as(REMOTE, Cred::ROOT, Request::SetLock { node: f, lock, wait: false }).expect("lock");
     w.call_as(REMOTE, Cred::ROOT, Request::Unlink { parent: root(), name: n("f") }).expect("unlink");
-    let waits = w.start(OTHER, Cred::ROOT, Request::SetLock { node: f, lock: LockSpec { owner: 2, ..lock }, wait: true });
+    let waits = w.start(
+        OTHER,
+        Cred::ROOT,
+        Request::SetLock { node: f, lock: LockSpec { owner: 2, ..lock }, wait: true },
+    );
     assert!(w.answer(OTHER, waits).is_none());
     for _ in 0..12 {
         w.pass(1_000);
@@ -210,6 +219,9 @@ fn users_act_only_as_themselves() {
     assert!(as_root(&mut w, REMOTE, chmod).is_ok());
     assert!(as_root(&mut w, OTHER, open_it(0)).is_ok());
     assert_eq!(as_root(&mut w, OTHER, open_it(open_flags::RDWR)), Err(Errno::EACCES));
+    let data = Payload::Owned(vec![1]);
+    let write = Request::Write { node: node(&f), offset: 0, append: false, kill_suidgid: false, data };
+    assert_eq!(as_root(&mut w, OTHER, write), Err(Errno::EACCES), "an open for reading is no right to write");
     assert_eq!(as_root(&mut w, REMOTE, unlink), Ok(Reply::Ok));
     let session = w.sessions[&REMOTE];
     let thief = w.hello(ConnId(4), Peer::User(user(20, 20)), session);
@@ -257,4 +269,36 @@ fn an_idle_journal_says_once_how_far_it_is_durable() {
     assert!(marked > before);
     w.pass(20_000);
     assert_eq!(w.journal.len(), marked);
+}
+
+#[test]
+fn a_session_that_waited_for_its_welcome_has_a_whole_lease() {
+    let mut w = remote();
+    assert_eq!(w.hello(OTHER, Peer::Trusted, SessionId(0)), None);
+    w.pass(9_000);
+    w.say(REMOTE, ClientMsg::Renew);
+    w.pass(9_000);
+    assert_eq!(w.rank.sessions().len(), 2, "it cannot renew before it is welcomed");
+    w.say(REMOTE, ClientMsg::Shared);
+    w.welcomed(OTHER).expect("welcome");
+    w.pass(8_000);
+    assert!(w.rank.sessions().iter().any(|s| s.id == w.sessions[&OTHER]));
+}
+
+#[test]
+fn a_lock_request_is_given_up_wherever_it_waits() {
+    let mut w = World::new();
+    let f = w.create(root(), "f");
+    let lock = LockSpec { flock: false, owner: 1, kind: LockKind::Write, start: 0, end: 9, pid: 1 };
+    w.call(Request::SetLock { node: f, lock, wait: false }).expect("lock");
+    w.checkpoint();
+    w.drop_cache();
+    w.hold_loads = true;
+    let request = Request::SetLock { node: f, lock: LockSpec { owner: 2, ..lock }, wait: true };
+    let tid = w.start(EMBEDDED, Cred::ROOT, request);
+    assert!(w.answer(EMBEDDED, tid).is_none(), "the inode is being looked for");
+    w.say(EMBEDDED, ClientMsg::Cancel { tid });
+    assert_eq!(w.answer(EMBEDDED, tid), Some(Err(Errno::EINTR)));
+    w.let_go();
+    assert_eq!(w.rank.status().parked, 0);
 }

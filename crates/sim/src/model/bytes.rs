@@ -69,6 +69,8 @@ struct Version {
     done: u64,
     to: u64,
     synced: bool,
+    /// Replaced before an fsync began: only a read that was under way then may still see it.
+    buried: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -85,7 +87,7 @@ pub struct FileBytes {
 
 impl Default for FileBytes {
     fn default() -> Self {
-        let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true };
+        let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true, buried: false };
         Self { extents: BTreeMap::from([(0, Extent { end: OPEN, versions: vec![zero] })]) }
     }
 }
@@ -123,7 +125,7 @@ impl FileBytes {
             return;
         }
         for (_, extent) in self.range(start, end) {
-            extent.versions.push(Version { source: source.clone(), from, done: OPEN, to: OPEN, synced: false });
+            extent.versions.push(Version { source: source.clone(), from, done: OPEN, to: OPEN, synced: false, buried: false });
         }
     }
 
@@ -174,12 +176,19 @@ impl FileBytes {
         pieces
     }
 
-    /// An fsync that began at `from` has answered: what was over by then is on disk and alone.
-    pub fn synced(&mut self, from: u64) {
+    /// An fsync that began at `from` has answered: what was over by then is on disk and alone. Reads
+    /// that began at `oldest` or later may be under way.
+    pub fn synced(&mut self, from: u64, oldest: u64) {
         for extent in self.extents.values_mut() {
-            extent.versions.retain(|version| version.to >= from);
-            if let [only] = &mut extent.versions[..] {
-                only.synced |= only.done < from;
+            extent.versions.retain(|version| version.to >= from.min(oldest));
+            let mut left = 0;
+            for version in &mut extent.versions {
+                version.buried |= version.to < from;
+                left += usize::from(!version.buried);
+            }
+            if left == 1 {
+                let only = extent.versions.iter_mut().filter(|version| !version.buried);
+                only.for_each(|version| version.synced |= version.done < from);
             }
         }
     }
@@ -187,9 +196,10 @@ impl FileBytes {
     /// The rank's process died and the file is now `size` bytes long.
     pub fn crash(&mut self, size: u64) {
         for extent in self.extents.values_mut() {
+            extent.versions.retain(|version| !version.buried);
             if extent.versions.iter().any(|version| !version.synced) {
                 extent.versions.iter_mut().for_each(|version| version.synced = false);
-                let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: false };
+                let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: false, buried: false };
                 extent.versions.push(zero);
             }
             for version in &mut extent.versions {
@@ -197,7 +207,7 @@ impl FileBytes {
             }
             dedup(&mut extent.versions);
         }
-        let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true };
+        let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true, buried: false };
         for (_, extent) in self.range(size, OPEN) {
             extent.versions = vec![zero.clone()];
         }
@@ -252,7 +262,7 @@ impl FileBytes {
 }
 
 fn same(a: &[Version], b: &[Version]) -> bool {
-    let key = |v: &Version| (v.from, v.done, v.to, v.synced);
+    let key = |v: &Version| (v.from, v.done, v.to, v.synced, v.buried);
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b) && a.source == b.source)
 }
 
@@ -293,7 +303,7 @@ fn settle(extent: &mut Extent, start: u64, piece: &[u8], now: u64) {
     } else {
         Source::Bytes { data: piece.into(), base: start }
     };
-    extent.versions.push(Version { source, from: 0, done: 0, to: OPEN, synced: false });
+    extent.versions.push(Version { source, from: 0, done: 0, to: OPEN, synced: false, buried: false });
 }
 
 #[cfg(test)]
@@ -330,7 +340,7 @@ mod tests {
     fn a_crash_leaves_synced_bytes_alone_and_the_rest_open() {
         let mut bytes = FileBytes::default();
         bytes.put(0, 8, &A, 1, 2);
-        bytes.synced(3);
+        bytes.synced(3, 3);
         bytes.crash(8);
         assert!(bytes.check(0, &[0; 8], 5, 6).is_err());
         bytes.put(4, 8, &B, 7, 8);
@@ -340,6 +350,17 @@ mod tests {
         assert_eq!(bytes.check(0, &found, 10, 11), Ok(()));
         // Settled by the first read: another answer is wrong now.
         assert!(bytes.check(0, &pattern(1, 0, 8), 12, 13).is_err());
+    }
+
+    #[test]
+    fn a_read_under_way_sees_what_an_fsync_forgets() {
+        let mut bytes = FileBytes::default();
+        bytes.put(0, 8, &A, 1, 2);
+        bytes.put(0, 8, &B, 4, 5);
+        bytes.synced(6, 3);
+        assert_eq!(bytes.check(0, &pattern(1, 0, 8), 3, 7), Ok(()));
+        bytes.crash(8);
+        assert!(bytes.check(0, &pattern(1, 0, 8), 8, 9).is_err());
     }
 
     #[test]

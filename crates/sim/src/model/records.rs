@@ -117,8 +117,11 @@ impl Records {
                 settled.extend(self.0.get(key).and_then(Record::directory));
             }
         }
-        for gone in left.difference(&settled) {
-            self.set(Key::Header { dir: *gone }, None, &mut undo);
+        // On a store that is ahead of this entry a directory that seems to go may be one that comes later.
+        if strict {
+            for gone in left.difference(&settled) {
+                self.set(Key::Header { dir: *gone }, None, &mut undo);
+            }
         }
         Ok(undo)
     }

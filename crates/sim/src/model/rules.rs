@@ -490,12 +490,9 @@ impl Tree {
             (XattrMode::Replace, false) => return refuse(Errno::ENODATA),
             _ => {}
         }
-        let total: usize = node.xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
-        if total + name.as_bytes().len() + value.len() > proto::inode::XATTR_TOTAL_BYTES_MAX - 1024 {
-            // Near the limit the rank decides; the caller accepts both.
-            if name.as_bytes().starts_with(ACL_PREFIX) {
-                return Err(vec![Errno::EINVAL, Errno::ENOSPC, Errno::E2BIG]);
-            }
+        let others = node.xattrs.iter().filter(|(other, _)| other[..] != *name.as_bytes());
+        let total: usize = others.map(|(name, value)| name.len() + value.len()).sum();
+        if total + name.as_bytes().len() + value.len() > proto::inode::XATTR_TOTAL_BYTES_MAX {
             return Err(vec![Errno::ENOSPC, Errno::E2BIG]);
         }
         node.xattrs.insert(name.as_bytes().into(), value.into());

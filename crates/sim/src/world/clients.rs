@@ -23,6 +23,8 @@ struct Busy {
     /// Of a write: the pattern of its bytes.
     pattern: u64,
     sent: Option<(SessionId, Tid)>,
+    /// Another request about the same owner's locks was open at the same time: their order is unknown.
+    muddled: bool,
 }
 
 /// One client and its callers.
@@ -342,12 +344,20 @@ impl World {
             }
             _ => {}
         }
-        if matches!(request, Request::SetLock { wait: true, .. }) && self.rng.chance(2, 3) {
-            self.after(2 * SECOND, Event::Interrupt { client, birth, call: call.0 });
+        if matches!(request, Request::SetLock { wait: true, .. }) {
+            let longest = if self.rng.chance(2, 3) { 2 * SECOND } else { 30 * SECOND };
+            self.after(longest, Event::Interrupt { client, birth, call: call.0 });
         }
         let cred = Plan::cred(self.clients[client].kind, &mut self.rng);
         let slot = &mut self.clients[client];
-        slot.busy.insert(call, Busy { kind, request: request.clone(), pattern, sent: None });
+        let mut muddled = false;
+        if let Some(owner) = lock_owner(&request) {
+            for busy in slot.busy.values_mut().filter(|busy| lock_owner(&busy.request) == Some(owner)) {
+                busy.muddled = true;
+                muddled = true;
+            }
+        }
+        slot.busy.insert(call, Busy { kind, request: request.clone(), pattern, sent: None, muddled });
         self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));
         self.step_client(client, ClientInput::Call { call, cred, request })
     }
@@ -385,6 +395,10 @@ impl World {
         let holder = slot.holder();
         match (&busy.request, outcome) {
             (Request::SetLock { node, lock, .. }, Ok(_)) if lock.kind != LockKind::Unlock => {
+                if busy.muddled {
+                    self.locks.leaving(holder, node.ino, lock);
+                    return Ok(());
+                }
                 return self.locks.granted(holder, node.ino, *lock);
             }
             (Request::SetLock { node, lock, .. }, Err(_)) => {
@@ -482,6 +496,15 @@ impl World {
             self.step_rank(Input::Stop)?;
         }
         Ok(())
+    }
+}
+
+/// Whose locks on which file a request is about.
+const fn lock_owner(request: &Request) -> Option<(Ino, bool, u64)> {
+    match request {
+        Request::SetLock { node, lock, .. } => Some((node.ino, lock.flock, lock.owner)),
+        Request::ReleaseLocks { node, flock, owner } => Some((node.ino, *flock, *owner)),
+        _ => None,
     }
 }
 

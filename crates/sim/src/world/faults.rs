@@ -72,10 +72,11 @@ impl World {
                 return self.crash(power, "between two events");
             }
             *left -= 1;
-        } else if self.issued >= self.faults.crash_at && self.life.is_some() {
+        } else if self.readers.is_none() && self.issued >= self.faults.crash_at.min(self.plan.operations) && self.life.is_some() {
             let every = self.faults.crash_every;
             self.faults.crash_at = self.issued.saturating_add(every / 2 + self.rng.below(every.max(1)));
-            if self.rng.chance(1, 2) {
+            let last = self.issued >= self.plan.operations;
+            if self.rng.chance(1, 2) && !last {
                 self.disk.die_after(self.rng.below(40));
             } else {
                 self.faults.crash_in = Some(self.rng.below(60));

@@ -41,7 +41,7 @@ const PROGRESS_NS: u64 = 120 * SECOND;
 /// The wall clock at the start: 2026-01-01.
 const WALL_START: i64 = 1_767_225_600 * SECOND as i64;
 /// More events than any healthy run has.
-const EVENTS_MAX: u64 = 3_000_000;
+const EVENTS_MAX: u64 = 400_000;
 
 /// What can happen next.
 enum Event {

@@ -90,6 +90,10 @@ impl World {
             self.at(at, Event::Data { life: self.lives, tag, op });
         }
         let Some(life) = &mut self.life else { return Ok(()) };
+        if let Input::Disconnected { conn } = &input {
+            // Nothing more arrives on it, whatever was on its way.
+            life.conns.remove(conn);
+        }
         let mut out = Vec::new();
         life.rank.step(now, input, &mut out);
         self.judge_step(&out)?;

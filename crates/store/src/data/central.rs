@@ -10,6 +10,7 @@ use super::record::{RECORD_HEADER_BYTES, Seqs, record_bytes};
 use proto::FileId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use stdx::mutant;
 
 /// What a buffer costs beside its bytes.
 const BUFFER_OVERHEAD: u64 = 160;
@@ -250,8 +251,7 @@ impl<F> Central<F> {
     ) -> bool {
         let Some(mut buffer) = self.drop_buffer(file) else { return false };
         edit(buffer.seqs, Arc::make_mut(&mut buffer.data));
-        buffer.seqs =
-            Seqs { truncate: buffer.seqs.truncate.max(truncate), write: self.take_write_seq() };
+        buffer.seqs = Seqs { truncate: buffer.seqs.truncate.max(truncate), write: self.take_write_seq() };
         self.enqueue(file, buffer);
         true
     }
@@ -295,6 +295,9 @@ impl<F> Central<F> {
     /// would be wrong: a replay cuts an old record first and then redoes a content that was written
     /// by the life before, under a lower write sequence than any of this life.
     fn add_tombstone(&mut self, file: FileId, seqs: Seqs) {
+        if mutant!("data_skip_tombstone") {
+            return;
+        }
         self.tombstones.push_back(Tombstone { file, seqs });
         self.tombstones_added += 1;
         self.buffered_bytes += TOMBSTONE_OVERHEAD;

@@ -57,6 +57,11 @@ impl<D: Disk> DataFiles<D> {
         self.tail_bytes() >= self.index_bytes().clamp(least, least.saturating_mul(4))
     }
 
+    /// Whether an opening after a crash would take too long: the rank's checkpoints are far apart.
+    pub(super) fn tail_is_long(&self) -> bool {
+        self.tail_bytes() >= self.limits.index_tail_bytes.saturating_mul(4).max(self.index_bytes() * 2)
+    }
+
     /// Makes segments durable and says so.
     pub(super) fn publish(&self, checkpointer: &mut Checkpointer) -> Result<(), StoreError> {
         if self.index_is_due() {

@@ -85,13 +85,13 @@ impl<D: Disk> DataFiles<D> {
             }
         }
         done.more = hold(&self.compactor).victim.is_some();
-        if self.checkpoint_pays(done.more) {
-            let before = self.stats().segment_bytes;
+        if self.checkpoint_pays(done.more) || self.tail_is_long() {
+            let before = self.totals().bytes;
             match self.checkpoint(&mut hold(&self.checkpointer)) {
                 Err(StoreError::NoSpace) => return Ok(done),
                 result => result?,
             }
-            done.freed_bytes = before.saturating_sub(self.stats().segment_bytes);
+            done.freed_bytes = before.saturating_sub(self.totals().bytes);
             done.more |= self.pick_victim().is_some();
         }
         Ok(done)

@@ -14,6 +14,7 @@ use crate::disk::{Disk, DiskFile};
 use proto::FileId;
 use proto::storeio::{Cut, StoreError};
 use std::sync::Arc;
+use stdx::mutant;
 
 /// Blocks that stay cached behind a sequential writer of a file too large for the cache.
 const CACHED_BEHIND: u64 = 8;
@@ -33,6 +34,9 @@ pub(super) struct OpenBlock<F> {
     /// Bytes of data that count.
     pub(super) len: u64,
 }
+
+/// A block's file, the truncation it has seen, the bytes of its data.
+type Known<F> = (Arc<F>, u32, u64);
 
 fn update<F>(central: &mut Central<F>, file: FileId, block: u64, change: impl FnOnce(&mut Block)) {
     if let Some(block) = central.large.get_mut(&file).and_then(|large| large.blocks.get_mut(&block)) {
@@ -81,7 +85,7 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// Opens a block and makes sure that its header was read; `None` when there is none or it is blank.
-    fn open_block(&self, file: FileId, block: u64) -> Result<Option<(Arc<D::File>, u32, u64)>, StoreError> {
+    fn open_block(&self, file: FileId, block: u64) -> Result<Option<Known<D::File>>, StoreError> {
         let Some(state) = self.block(file, block) else { return Ok(None) };
         let open = self.block_file(file, block)?;
         if let Some(seq) = state.seq {
@@ -466,7 +470,7 @@ impl<D: Disk> DataFiles<D> {
         let seq = held.max(cut.seq);
         // A flush may have put the buffer into a segment since; then it is unsynced, and losing block 0
         // leaves an older content of the same file.
-        if durable {
+        if durable && !mutant!("data_grow_unsynced") {
             self.create_durable_block(file, seq, &content)?;
         } else if !content.is_empty() {
             let open = self.create_block(file, 0, seq)?;

@@ -136,8 +136,12 @@ pub(super) fn segment_name(id: u32) -> String {
 
 /// The id in a file name `seg-<8 hex>`.
 pub(super) fn parse_segment_name(name: &str) -> Option<u32> {
-    parse_hex8(name.strip_prefix("seg-")?)
+    parse_hex8(name.strip_prefix("seg-")?).filter(|id| *id <= SEGMENT_ID_MAX)
 }
+
+/// The highest segment number there can be: 2^31 segments of 64 MiB are 128 PiB ever written. Higher ones are
+/// not ours, and numbers can be counted on without overflow.
+pub(super) const SEGMENT_ID_MAX: u32 = 1 << 31;
 
 /// Exactly eight lower-case hex digits.
 pub(super) fn parse_hex8(digits: &str) -> Option<u32> {

@@ -25,6 +25,7 @@ use proto::FileId;
 use proto::codec::Reader;
 use proto::storeio::StoreError;
 use std::collections::{BTreeMap, BTreeSet};
+use stdx::mutant;
 
 /// A record that must be there and is not, or is not what it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +98,8 @@ pub(super) fn recover<D: Disk>(disk: &D, limits: &Limits) -> Result<Recovered<D:
     if names.iter().any(|name| name == "state.tmp") {
         recovery.leftovers.push(STATE_TEMPORARY.into());
     }
-    if fresh {
+    // A damaged disk is left as it is found: a fresh state would hide what is missing from the next open.
+    if fresh && recovery.damages.is_empty() {
         write_state(disk, &state)?;
     }
     recovery.finish(state)
@@ -249,7 +251,7 @@ impl<D: Disk> Recovery<'_, D> {
                 self.central.index.remove(header.file);
             }
             self.buried.insert(header.file, header.seqs.max(buried.unwrap_or_default()));
-        } else if indexed.max(buried).is_none_or(|known| known < header.seqs) {
+        } else if indexed.max(buried).is_none_or(|known| known < header.seqs) || mutant!("data_older_wins") {
             let place = Place { segment, offset: offset as u32, len: header.len };
             self.central.index.put(Entry { file: header.file, seqs: header.seqs, place });
         }

@@ -3,11 +3,11 @@
 //!
 //! Absent: syncing (`sync`), moving live records (`compact`).
 
+use super::DataFiles;
 use super::central::{Batch, Item, Shortage};
 use super::handles::HandleKey;
 use super::locks::hold;
 use super::record::{RecordHeader, SEGMENT_HEADER_BYTES, encode_segment_header, record_bytes, segment_name};
-use super::DataFiles;
 use crate::disk::{Disk, DiskFile};
 use proto::storeio::{IoError, StoreError};
 use std::collections::VecDeque;

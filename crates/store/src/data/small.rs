@@ -13,6 +13,7 @@ use crate::disk::{Disk, DiskFile};
 use proto::FileId;
 use proto::storeio::{Cut, StoreError};
 use std::sync::Arc;
+use stdx::mutant;
 
 /// Holes of a small file are whole pages of zeros.
 const HOLE_BYTES: usize = 4096;
@@ -227,12 +228,7 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// Replaces a file's content by a changed one of at most its length.
-    fn rewrite_small(
-        &self,
-        file: FileId,
-        cut: Cut,
-        change: impl Fn(&mut Vec<u8>),
-    ) -> Result<(), StoreError> {
+    fn rewrite_small(&self, file: FileId, cut: Cut, change: impl Fn(&mut Vec<u8>)) -> Result<(), StoreError> {
         loop {
             let (content, seqs) = self.newest_small(file)?;
             if !self.has_room(content.len() as u64)? {
@@ -262,19 +258,18 @@ impl<D: Disk> DataFiles<D> {
             return Ok(());
         }
         self.unlink_blocks(file, |_| true)?;
-        loop {
-            {
-                let mut central = hold(&self.central);
-                central.next_write_seq = central.next_write_seq.max(write_seq + 1);
-                if central.packed_seqs(file).is_some_and(|seqs| seqs >= redo) {
-                    return Ok(());
-                }
-            }
-            if self.has_room(data.len() as u64)? {
-                hold(&self.central).put_buffer(file, data.to_vec(), redo, true);
-                return Ok(());
-            }
+        match self.make_room(data.len() as u64) {
+            // Replay must end on a full disk too. The journal, which has this content, bounds what is
+            // buffered beyond the limit, and keeps it until a `SyncAll` finds space.
+            Ok(()) | Err(StoreError::NoSpace) => {}
+            Err(error) => return Err(error),
         }
+        let mut central = hold(&self.central);
+        central.next_write_seq = central.next_write_seq.max(write_seq + 1);
+        if central.packed_seqs(file).is_none_or(|seqs| seqs < redo) || mutant!("data_redo_always") {
+            central.put_buffer(file, data.to_vec(), redo, true);
+        }
+        Ok(())
     }
 
     /// The packed form gave way to blocks: nothing of it may come back.

@@ -4,11 +4,11 @@
 //! Absent: reading and writing the files (`recover`, `checkpoint`).
 
 use super::index::{Entry, Place};
-use super::record::{Seqs, parse_hex8};
+use super::record::{SEGMENT_ID_MAX, Seqs, parse_hex8};
 use proto::codec::{DecodeError, Reader, Writer};
 use proto::{FileId, Ino};
-use stdx::crc32c;
 use stdx::checksum::crc32c_parts;
+use stdx::crc32c;
 
 /// The state file.
 pub(super) const STATE_NAME: &str = "data/state";
@@ -85,6 +85,10 @@ impl State {
             state.segments.push(SegmentMark { id: r.u32()?, covered: r.u64()?, synced: r.u64()? });
         }
         r.finish()?;
+        let numbers = state.segments.iter().map(|mark| mark.id).chain([state.next_segment]);
+        if numbers.max() > Some(SEGMENT_ID_MAX) {
+            return Err(DecodeError::Invalid { what: "segment number" });
+        }
         Ok(state)
     }
 }

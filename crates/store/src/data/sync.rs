@@ -63,7 +63,7 @@ impl<D: Disk> DataFiles<D> {
         for (number, block) in blocks {
             self.sync_block(file, number, block).map_err(|error| self.poison(error))?;
         }
-        if folder_dirty {
+        if folder_dirty && !mutant!("data_skip_folder_sync") {
             let folder = folder_name(folder_of(file));
             self.disk.sync_folder(&folder).map_err(|error| self.poison(error))?;
         }
@@ -90,7 +90,8 @@ impl<D: Disk> DataFiles<D> {
                 open.sync_data()?;
             }
             let mut central = hold(&self.central);
-            if let Some(block) = central.large.get_mut(&file).and_then(|large| large.blocks.get_mut(&number)) {
+            if let Some(block) = central.large.get_mut(&file).and_then(|large| large.blocks.get_mut(&number))
+            {
                 block.header_stale = false;
             }
         }

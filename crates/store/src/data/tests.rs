@@ -26,7 +26,12 @@ fn opened(disk: &SimDisk) -> DataFiles<SimDisk> {
     open(disk).expect("a disk without damage opens")
 }
 
-fn write(store: &DataFiles<SimDisk>, file: FileId, offset: u64, bytes: &[u8]) -> Result<DataDone, StoreError> {
+fn write(
+    store: &DataFiles<SimDisk>,
+    file: FileId,
+    offset: u64,
+    bytes: &[u8],
+) -> Result<DataDone, StoreError> {
     write_cut(store, file, Cut::default(), offset, bytes)
 }
 
@@ -273,4 +278,44 @@ fn threads_on_many_files_find_their_own_bytes() {
         }
     });
     assert_eq!(store.verify(&mut |damage| panic!("{damage:?}")).unwrap().damages, 0);
+}
+
+#[cfg(feature = "embedded")]
+#[test]
+fn a_real_folder_keeps_files_holes_and_gives_space_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let disk = crate::disk_real::RealDisk::new(folder.path());
+        DataFiles::open(disk, SMALL, Limits::tiny()).unwrap()
+    };
+    let store = open();
+    let cut = Cut::default();
+    for number in 0..200 {
+        store.write(file(number), cut, 0, &[number as u8 + 1; 500]).unwrap();
+    }
+    store.write(file(300), cut, 50_000, &[9; 5000]).unwrap();
+    store.run(&DataOp::SyncAll).unwrap();
+    for number in (0..200).filter(|number| number % 10 != 0) {
+        store.run(&DataOp::Remove { file: file(number) }).unwrap();
+    }
+    while store.background_step(1 << 20).unwrap() {}
+    store.run(&DataOp::SyncAll).unwrap();
+    let stats = store.stats();
+    // Of 112,800 bytes; the active segment is not compacted.
+    assert!(stats.segment_bytes < stats.live_bytes + (16 << 10), "{stats:?}");
+    drop(store);
+    let store = open();
+    for number in 0..200 {
+        let mut bytes = [0; 500];
+        store.read_into(file(number), cut, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, [if number % 10 == 0 { number as u8 + 1 } else { 0 }; 500]);
+    }
+    let seek = |hole| DataOp::Seek { file: file(300), cut, offset: 0, size: 55_000, hole };
+    assert_eq!(store.run(&seek(true)), Ok(DataDone::Offset(Some(0))));
+    let data = store.run(&seek(false)).unwrap();
+    assert!(matches!(data, DataDone::Offset(Some(at)) if at > 40_000 && at <= 50_000), "{data:?}");
+    let mut objects = Vec::new();
+    store.objects(&mut |object| objects.push(object)).unwrap();
+    assert_eq!(objects.len(), 21);
+    assert!(objects.contains(&super::ObjectInfo { file: file(300), size: 55_000, packed: false }));
 }

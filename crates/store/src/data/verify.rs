@@ -148,9 +148,9 @@ impl<D: Disk> DataFiles<D> {
             let (entries, buffered): (Vec<Entry>, BTreeMap<FileId, u64>) = {
                 let central = hold(&self.central);
                 let entries: Vec<Entry> = central.index.entries(table).collect();
-                let buffered = entries.iter().filter_map(|entry| {
-                    Some((entry.file, central.buffer(entry.file)?.data.len() as u64))
-                });
+                let buffered = entries
+                    .iter()
+                    .filter_map(|entry| Some((entry.file, central.buffer(entry.file)?.data.len() as u64)));
                 let buffered = buffered.collect();
                 (entries, buffered)
             };
@@ -178,10 +178,8 @@ impl<D: Disk> DataFiles<D> {
 
     fn large_size(&self, file: FileId) -> Result<Option<u64>, StoreError> {
         let _guard = self.locks.lock(file);
-        let last = hold(&self.central)
-            .large
-            .get(&file)
-            .and_then(|large| large.blocks.keys().next_back().copied());
+        let last =
+            hold(&self.central).large.get(&file).and_then(|large| large.blocks.keys().next_back().copied());
         let Some(last) = last else { return Ok(None) };
         let len = self.readable_block(file, last, Cut::default())?.map_or(0, |block| block.len);
         Ok(Some(last * self.limits.block_bytes + len))

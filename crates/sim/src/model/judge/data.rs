@@ -97,14 +97,20 @@ impl Judge {
     }
 
     /// A request was executed: its bytes are in place, or its cut is.
-    pub(super) fn executed_bytes(&mut self, session: SessionId, tid: Tid, before: &Tree, now: u64) {
+    pub(super) fn executed_bytes(&mut self, session: SessionId, tid: Tid, reply: &Reply, before: &Tree, now: u64) {
         let Some(pending) = self.pending.get(&(session, tid)) else { return };
         let since = pending.since;
         if let Some(landing) = pending.landing.clone() {
+            // A full disk may cut a write short: of the rest anything may be there.
+            let done = match reply {
+                Reply::Written { count, .. } => landing.start + count,
+                _ => END,
+            };
             let bytes = self.bytes.entry(landing.ino).or_default();
             for (start, end, source) in &landing.pieces {
-                bytes.end(*start, *end, source, landing.from, now);
+                bytes.end(*start, (*end).min(done), source, landing.from, now);
             }
+            bytes.fail(landing.from, now);
         }
         let request = pending.asked.request.clone();
         if let Request::Rename { parent, name, new_parent, new_name, flags: 0 | 1 } = &request {
@@ -128,6 +134,11 @@ impl Judge {
         }
     }
 
+    /// The rank cuts a file of its own accord.
+    pub(super) fn cut_bytes(&mut self, ino: Ino, size: u64, now: u64) {
+        self.bytes.entry(ino).or_default().put(size, END, &Source::Zero, now, now);
+    }
+
     /// A request that changes bytes has failed: what it wrote may or may not be there.
     pub(super) fn failed_bytes(&mut self, landing: &Landing) {
         let now = self.tick();
@@ -136,13 +147,16 @@ impl Judge {
 
     /// An fsync was answered: what was over when it was asked for is on disk.
     pub(super) fn synced(&mut self, ino: Option<Ino>, since: u64) {
+        let reads = |request: &Request| matches!(request, Request::Read { .. } | Request::Seek { .. });
+        let reading = self.pending.values().filter(|pending| reads(&pending.asked.request));
+        let oldest = reading.map(|pending| pending.since).min().unwrap_or(u64::MAX);
         match ino {
             Some(ino) => {
                 if let Some(bytes) = self.bytes.get_mut(&ino) {
-                    bytes.synced(since);
+                    bytes.synced(since, oldest);
                 }
             }
-            None => self.bytes.values_mut().for_each(|bytes| bytes.synced(since)),
+            None => self.bytes.values_mut().for_each(|bytes| bytes.synced(since, oldest)),
         }
     }
 

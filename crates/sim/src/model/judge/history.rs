@@ -13,8 +13,8 @@ use proto::inode::InodeRecord;
 use proto::journal::{Mutations, Payload, read_entry};
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, decode_outcome};
-use proto::request::Request;
-use proto::{Ino, Reader};
+use proto::request::{Request, open_flags};
+use proto::{FileKind, Ino, Reader, SetAttr};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use stdx::Wall;
@@ -85,7 +85,7 @@ impl Judge {
     /// Whose transaction this is when it does not say: the embedded client's, in the order of its
     /// answers, unless it is the rank's own.
     fn early_origin(&self, mutations: &[u8], wall: Wall, early: &mut VecDeque<&Sent>) -> Verdict<Option<Origin>> {
-        if !is_users(mutations) {
+        if !is_users(mutations) || self.hidden_end(mutations).is_some() {
             return Ok(None);
         }
         while let Some(sent) = early.pop_front() {
@@ -94,14 +94,53 @@ impl Judge {
             let landed = pending.landing.as_ref().map(|landing| landing.start);
             let (made, offset, count) = given(request, reply, landed);
             let op = Op { request, cred: &pending.asked.cred, wall, made, offset, count };
-            let mut tree = self.tree().clone();
-            let changes = tree.run(&op).is_ok() && tree != *self.tree();
-            if changes || matches!(request, Request::Fallocate { .. }) {
+            if self.journals(&op, reply) {
                 return Ok(Some(Origin { session: sent.session, tid: sent.tid, outcome: sent.outcome.clone() }));
             }
         }
         let list: Vec<_> = Mutations::new(mutations).flatten().collect();
         Err(format!("a transaction that no request explains: {list:?}"))
+    }
+
+    /// The rank's own cut of a file at its present size: bytes that a lost write may have left behind the
+    /// end must not show when the file grows.
+    fn hidden_end(&self, mutations: &[u8]) -> Option<(Ino, u64)> {
+        Mutations::new(mutations).flatten().find_map(|mutation| match mutation {
+            Mutation::DataCut { file, size, .. } => {
+                let now = self.tree().node(file.ino)?.size;
+                (now == size).then_some((file.ino, size))
+            }
+            _ => None,
+        })
+    }
+
+    /// Whether a request that succeeded with this answer has a transaction.
+    fn journals(&self, op: &Op<'_>, reply: &Reply) -> bool {
+        let is_file = |ino: Ino| self.tree().node(ino).is_some_and(|node| node.kind() == FileKind::Regular);
+        match op.request {
+            Request::SetAttr { set, .. } => *set != SetAttr::default(),
+            Request::Open { node, flags } => flags & open_flags::TRUNC != 0 && is_file(node.ino),
+            Request::Create { flags, .. } => match reply {
+                Reply::Created { attr, new } => *new || (flags & open_flags::TRUNC != 0 && is_file(attr.ino)),
+                _ => false,
+            },
+            Request::Write { .. } | Request::CopyRange { .. } => op.count > 0,
+            Request::Rename { .. } => {
+                let mut tree = self.tree().clone();
+                tree.run(op).is_ok() && tree != *self.tree()
+            }
+            Request::MkNod { .. }
+            | Request::MkDir { .. }
+            | Request::Symlink { .. }
+            | Request::Link { .. }
+            | Request::Unlink { .. }
+            | Request::RmDir { .. }
+            | Request::TmpFile { .. }
+            | Request::Fallocate { .. }
+            | Request::SetXattr { .. }
+            | Request::RemoveXattr { .. } => true,
+            _ => false,
+        }
     }
 
     fn transaction(&mut self, end: Position, wall: Wall, origin: Option<Origin>, mutations: &[u8]) -> Verdict {
@@ -120,6 +159,9 @@ impl Judge {
         };
         let request = origin.as_ref().and_then(|origin| self.pending.get(&(origin.session, origin.tid)));
         let request = request.map(|pending| pending.asked.request.clone());
+        if let (None, Some((ino, size))) = (&origin, self.hidden_end(mutations)) {
+            self.cut_bytes(ino, size, now);
+        }
         let undo = self.records.apply(mutations, true)?;
         adopt(&mut tree, &self.records, &undo, request.as_ref().is_some_and(may_keep_times).then_some(wall));
         self.purge(&mut tree)?;
@@ -132,7 +174,9 @@ impl Judge {
         self.states.push_back(State { tree, end });
         if let (Some(origin), Some(answer)) = (origin, answer) {
             self.check_executed(&origin.outcome, &answer).map_err(|error| format!("{error} (to {request:?})"))?;
-            self.executed_bytes(origin.session, origin.tid, &before, now);
+            if let Ok(reply) = &origin.outcome {
+                self.executed_bytes(origin.session, origin.tid, reply, &before, now);
+            }
             if let Some(pending) = self.pending.get_mut(&(origin.session, origin.tid)) {
                 pending.executed = Some(Executed { outcome: origin.outcome, end });
             }

@@ -8,6 +8,7 @@ use crate::model::records::{Key, Record, Records};
 use proto::ids::{Position, Rank};
 use proto::storeio::{StoreBatch, StoreKey};
 use proto::Ino;
+use proto::dentry::DentryValue;
 use proto::system::CheckpointRecord;
 use std::collections::BTreeSet;
 
@@ -35,14 +36,13 @@ impl Judge {
     }
 
     fn record_is_durable(&self, key: &Key, value: Option<&[u8]>) -> Verdict {
-        let value = match value {
-            Some(bytes) => Some(Record::new(key, bytes).map_err(|error| format!("{key:?}: {error}"))?),
-            None => None,
-        };
-        let same = |held: &Option<&Record>| match (held, &value) {
-            (Some(held), Some(value)) => held.says(value),
-            (held, value) => held.is_none() && value.is_none(),
-        };
+        let Some(value) = value else { return Ok(()) };
+        let value = Record::new(key, value).map_err(|error| format!("{key:?}: {error}"))?;
+        if matches!(value.dentry.as_deref(), Some(DentryValue::Remote { .. })) {
+            // Carries no version: the same bytes may have been right before.
+            return Ok(());
+        }
+        let same = |held: &Option<&Record>| held.is_some_and(|held| held.says(&value));
         // What the key held at the durable mark, then after each later entry.
         let later = self.undo.iter().flat_map(|(_, undo)| undo.iter()).filter(|(at, _)| at == key);
         let mut held: Vec<Option<&Record>> = later.map(|(_, old)| old.as_ref()).collect();

@@ -51,7 +51,10 @@ fn a_flipped_bit_in_a_segment_is_named_and_never_served() {
         };
         let mut found = Vec::new();
         store.verify(&mut |damage| found.push(damage)).unwrap();
-        assert!(found.len() == 1 && found[0].name == name && found[0].offset <= bit / 8, "{name} {bit}: {found:?}");
+        assert!(
+            found.len() == 1 && found[0].name == name && found[0].offset <= bit / 8,
+            "{name} {bit}: {found:?}"
+        );
         for number in 0..63 {
             match read(&store, file(number), expected(number).len()) {
                 Ok(bytes) => assert_eq!(bytes, expected(number)),
@@ -68,7 +71,8 @@ fn a_flipped_bit_in_a_segment_is_named_and_never_served() {
 
 #[test]
 fn damage_of_state_index_and_blocks_is_named() {
-    for (prefix, offset) in [("data/state", 20), ("data/index-", 100), ("data/index-", 5), ("data/blk/", 20)] {
+    for (prefix, offset) in [("data/state", 20), ("data/index-", 100), ("data/index-", 5), ("data/blk/", 20)]
+    {
         let disk = SimDisk::new(4);
         let store = filled(&disk);
         assert!(disk.names().iter().any(|name| name.starts_with("data/index-")), "an index was due");
@@ -77,7 +81,8 @@ fn damage_of_state_index_and_blocks_is_named() {
         let name = disk.names().into_iter().find(|name| name.starts_with(prefix)).unwrap();
         assert!(disk.flip(&name, offset * 8 + 1));
         if prefix == "data/blk/" {
-            let number = (60..63).find(|number| read(&opened(&disk), file(*number), 9000) != Ok(expected(*number)));
+            let number =
+                (60..63).find(|number| read(&opened(&disk), file(*number), 9000) != Ok(expected(*number)));
             assert_eq!(number, None, "the second copy of the header serves");
             assert!(disk.flip(&name, (512 + offset) * 8));
         }

@@ -110,7 +110,13 @@ impl World {
 
     fn newborn(&mut self, slot: usize) -> Model {
         self.next_ino += 1;
-        Model { file: file(self.next_ino), base: slot as u8 * 16, cut: Cut::default(), bytes: Vec::new(), beyond: BTreeMap::new() }
+        Model {
+            file: file(self.next_ino),
+            base: slot as u8 * 16,
+            cut: Cut::default(),
+            bytes: Vec::new(),
+            beyond: BTreeMap::new(),
+        }
     }
 
     fn run(&mut self, op: &DataOp) -> Result<DataDone, StoreError> {
@@ -119,7 +125,11 @@ impl World {
             let counts = self.disk.counts();
             let quick = store.is_quick(op);
             let result = store.run(op);
-            assert!(!quick || self.disk.counts() == counts, "seed {}: {op:?} was said to be quick", self.seed);
+            assert!(
+                !quick || self.disk.counts() == counts,
+                "seed {}: {op:?} was said to be quick",
+                self.seed
+            );
             return result;
         }
         store.run(op)
@@ -231,8 +241,7 @@ impl World {
 
     /// Zeroing that ends for lack of space may have zeroed some of the range.
     fn resync_after_no_space(&mut self, slot: usize) {
-        let (id, cut, len) =
-            (self.files[slot].file, self.files[slot].cut, self.files[slot].bytes.len());
+        let (id, cut, len) = (self.files[slot].file, self.files[slot].cut, self.files[slot].bytes.len());
         let mut bytes = vec![0; len];
         if let Some(store) = &self.store {
             store.read_into(id, cut, 0, &mut bytes).unwrap();
@@ -300,7 +309,11 @@ impl World {
         if hole {
             assert!(at == size || content[at as usize] == 0, "seed {}: a hole in data", self.seed);
         } else {
-            assert!(content[offset as usize..at as usize].iter().all(|b| *b == 0), "seed {}: skipped", self.seed);
+            assert!(
+                content[offset as usize..at as usize].iter().all(|b| *b == 0),
+                "seed {}: skipped",
+                self.seed
+            );
         }
     }
 
@@ -380,7 +393,11 @@ impl World {
     fn crash(&mut self) {
         *self.seen.entry("crash").or_default() += 1;
         self.store = None;
-        if self.rng.chance(1, 4) && !self.disk.is_dead() { self.disk.kill() } else { self.disk.crash() }
+        if self.rng.chance(1, 4) && !self.disk.is_dead() {
+            self.disk.kill()
+        } else {
+            self.disk.crash()
+        }
         // The power may fail again while the store opens and the journal is replayed.
         for _ in 0..3 {
             if self.rng.chance(1, 3) {
@@ -468,7 +485,7 @@ fn run(seed: u64, steps: u32, capacity: Option<u64>) -> BTreeMap<&'static str, u
 #[test]
 fn synced_bytes_survive_every_crash_and_others_are_zeros_or_older() {
     let mut seen = BTreeMap::new();
-    for seed in std::env::var("SEED_FROM").map_or(0, |s| s.parse().unwrap())..std::env::var("SEED_TO").map_or(60, |s| s.parse().unwrap()) {
+    for seed in 0..60 {
         for (what, count) in run(seed, 1200, None) {
             *seen.entry(what).or_insert(0) += count;
         }
@@ -480,7 +497,36 @@ fn synced_bytes_survive_every_crash_and_others_are_zeros_or_older() {
 
 #[test]
 fn the_same_holds_on_a_disk_that_is_full_most_of_the_time() {
-    for seed in std::env::var("SEED_FROM").map_or(1000, |s| s.parse().unwrap())..std::env::var("SEED_TO").map_or(1030, |s| s.parse().unwrap()) {
+    for seed in 1000..1030 {
         run(seed, 1000, Some(100 * 4096));
+    }
+}
+
+/// Histories that once failed.
+#[test]
+fn a_tombstone_does_not_bury_a_redo_of_the_life_before() {
+    run(2068, 1200, None);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_seeded_defect_is_caught() {
+    let defects = [
+        "data_skip_block_sync",
+        "data_skip_segment_sync",
+        "data_skip_index_sync",
+        "data_skip_folder_sync",
+        "data_grow_unsynced",
+        "data_older_wins",
+        "data_redo_always",
+        "data_skip_tombstone",
+    ];
+    for defect in defects {
+        let caught = (0..500).find(|seed| {
+            stdx::mutant::activate(Some(defect));
+            std::panic::catch_unwind(|| run(*seed, 1200, None)).is_err()
+        });
+        stdx::mutant::activate(None);
+        assert!(caught.is_some(), "{defect} was not caught");
     }
 }

@@ -46,7 +46,12 @@ fn a_block_that_could_not_be_written_leaves_no_bytes_behind() {
     let disk = SimDisk::new(1);
     let store = opened(&disk);
     write(&store, file(1), 0, &[5; 5000]).unwrap();
-    let used = disk.names().iter().filter_map(|name| disk.content(name)).map(|c| c.len().div_ceil(4096)).sum::<usize>();
+    let used = disk
+        .names()
+        .iter()
+        .filter_map(|name| disk.content(name))
+        .map(|c| c.len().div_ceil(4096))
+        .sum::<usize>();
     disk.set_capacity(used as u64 * 4096);
     assert_eq!(write(&store, file(1), 5000, &[6; 3100]), Ok(DataDone::Count(3100)), "it fits its pages");
     assert_eq!(write(&store, file(1), 8100, &[6; 5000]), Ok(DataDone::Count(92)), "short at the block's end");

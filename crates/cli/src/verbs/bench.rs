@@ -1,0 +1,120 @@
+//! `pando bench`: performance runs. mdtest and rm work on any directory; survey, cold and memory open a data folder
+//! in this process, without kernel and network.
+//!
+//! Absent: what a run does (room `bench`), and any pass mark.
+
+use crate::args::{Bench, BenchCold, BenchFolder, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
+use crate::output::{Output, write_out};
+use crate::place;
+use crate::problem::{Exit, Problem, Verdict};
+use bench::report::{Phase, table};
+use bench::{cold, mdtest, memory, rm, survey};
+use runtime::Config;
+use runtime::port::Connector;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use store::folder;
+
+/// Runs the verb.
+///
+/// # Errors
+/// What failed in the run, with its path.
+pub fn run(verb: &Bench, conf: Option<&Path>, out: &Output) -> Verdict {
+    match verb {
+        Bench::Mdtest(args) => mdtest_run(args, out),
+        Bench::MdtestTask { task } => mdtest::serve_task(*task).map(|()| 0).map_err(|e| failed(&e)),
+        Bench::Rm(args) => rm_run(args, out),
+        Bench::Survey(args) => on_folder(&args.folder, conf, |rank| survey_run(args, rank, out)),
+        Bench::Cold(args) => on_folder(&args.folder, conf, |rank| cold_run(args, rank, out)),
+        Bench::Memory(args) => on_folder(&args.folder, conf, |rank| memory_run(args, rank, out)),
+    }
+}
+
+fn failed(error: &impl std::fmt::Display) -> Problem {
+    Problem::new(Exit::Failed, format!("{error:#}"))
+}
+
+fn mdtest_run(args: &BenchMdtest, out: &Output) -> Verdict {
+    let program = std::env::current_exe().map_err(|error| Problem::io("this program", &error))?;
+    let worker = |task: u32| {
+        let mut command = Command::new(&program);
+        command.args(["bench", "mdtest-task", &task.to_string()]);
+        command
+    };
+    let summary = mdtest::run(&args.options(), worker).map_err(|error| failed(&error))?;
+    let mut text = String::new();
+    for (i, phases) in summary.iterations.iter().enumerate() {
+        text += &format!("iteration {} of {}\n{}", i + 1, summary.iterations.len(), table(phases));
+    }
+    out.result(&text, json!(summary));
+    Ok(0)
+}
+
+fn rm_run(args: &BenchRm, out: &Output) -> Verdict {
+    let phase = rm::run(&args.dir, args.files).map_err(|error| failed(&error))?;
+    show(&[phase], out)
+}
+
+fn show(phases: &[Phase], out: &Output) -> Verdict {
+    out.result(&table(phases), json!({ "phases": phases }));
+    Ok(0)
+}
+
+fn survey_run(args: &BenchSurvey, rank: &dyn Connector, out: &Output) -> Verdict {
+    let plan = survey::Survey {
+        threads: args.threads,
+        dirs: args.dirs.unwrap_or(args.threads),
+        files: args.files,
+        depth: args.depth,
+        tests: args.tests.clone(),
+    };
+    let phases = survey::run(rank, &plan, &args.prefix).map_err(|error| failed(&error))?;
+    write_out(&survey::line(&plan, &phases));
+    show(&phases, out)
+}
+
+fn cold_run(args: &BenchCold, rank: &dyn Connector, out: &Output) -> Verdict {
+    let plan = cold::Cold {
+        threads: args.threads,
+        depth: args.depth,
+        dirs: args.dirs,
+        files: args.files,
+        seconds: args.seconds,
+        keep: args.keep,
+    };
+    show(&cold::run(rank, &plan).map_err(|error| failed(&error))?, out)
+}
+
+fn memory_run(args: &BenchMemory, rank: &dyn Connector, out: &Output) -> Verdict {
+    let memory = memory::run(rank, args.files, args.dirs).map_err(|error| failed(&error))?;
+    let text = format!(
+        "{} files: {} -> {} bytes of anonymous memory, {:.1} bytes per file\n",
+        memory.files, memory.before, memory.after, memory.bytes_per_file
+    );
+    out.result(&text, json!(memory));
+    Ok(0)
+}
+
+/// Serves the folder (made first if it is absent) in this process, for one run.
+fn on_folder(
+    args: &BenchFolder,
+    conf: Option<&Path>,
+    work: impl FnOnce(&dyn Connector) -> Verdict,
+) -> Verdict {
+    let dir: &PathBuf = &args.dir;
+    let config = match conf {
+        Some(path) => Config::load(path).map_err(|error| Problem::failed(path.display(), error))?,
+        None => Config::default(),
+    };
+    if fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none()) {
+        folder::format(dir, &place::format_options()).map_err(|error| place::explain(&error))?;
+    }
+    let server = place::open_unheard(dir, &config)?;
+    let rank: Arc<dyn Connector> = server.embedded();
+    let verdict = work(&*rank);
+    server.stop().map_err(|error| Problem::failed(dir.display(), error))?;
+    verdict
+}

@@ -1,0 +1,84 @@
+//! What puts a finding right, as values: the checks say it where they find, the repair carries it out.
+//!
+//! Absent: carrying it out (`editor.rs`, `data/mend.rs`).
+
+use crate::tables::Table;
+
+/// A record and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct At {
+    pub(crate) environment: u16,
+    pub(crate) table: Table,
+    pub(crate) key: Box<[u8]>,
+}
+
+/// A primary dentry: by its key, or by what a check keeps of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Spot {
+    At(At),
+    Inode { dir: u64, hash: u64, ino: u64 },
+}
+
+/// A change of one inode record.
+#[derive(Clone, Debug)]
+pub(crate) enum Edit {
+    Nlink(u32),
+    Links(Vec<(u64, u64)>),
+    Kind(u8),
+    Size(u64),
+    /// Clears flags that no format has.
+    Flags,
+    /// Says that the inode has a backptr.
+    BackptrFlag,
+    DropSection(u8),
+    SortXattrs,
+}
+
+/// One correction.
+#[derive(Clone, Debug)]
+pub(crate) enum Fix {
+    /// The value's checksum is wrong: corrected if it is one bit, else moved aside.
+    Damaged(At),
+    /// Moved aside: the record goes to the dump file.
+    Remove(Spot),
+    /// Deleted; nothing of worth is in it.
+    Delete(At),
+    /// The record's value becomes this.
+    Put(At, Vec<u8>),
+    Inode(Spot, Edit),
+    /// The record moves to the environment it belongs to.
+    Rehome(At),
+    /// The record moves to the hash (and in system directories the name) it belongs to.
+    Rekey(At),
+    /// The inode moves to lost+found.
+    Rescue(Spot),
+    /// A directory whose inode is gone gets one, in lost+found.
+    Adopt { dir: u64 },
+    /// An inode of `//links` without names gets one, in lost+found.
+    Name { ino: u64, kind: u8 },
+    /// The counts of a directory's header; makes one where there is none.
+    Header { dir: u64, entries: u64, subdirs: u64 },
+    /// The header of a directory that does not exist.
+    DropHeader { dir: u64 },
+    Backptr { ino: u64, version: u64, parent: u64, hash: u64 },
+    Counter { next: u64 },
+    /// Root, `//links` or `//orphans/0`.
+    SystemDirectory { ino: u64 },
+    Incarnation { number: u64 },
+    /// The journal is replaced by an empty one, once its tail is in the tables.
+    Journal,
+    Data(DataFix),
+}
+
+/// A correction of the data store.
+#[derive(Clone, Debug)]
+pub(crate) enum DataFix {
+    /// The packed record is declared dead.
+    Bury { ino: u64, generation: u32, truncate: u32 },
+    /// The block file is unlinked; its path below the data folder.
+    Unlink { path: String },
+    /// The segment's header is written anew; its number says all of it.
+    Header { segment: u32 },
+    /// The state file is written anew; every segment will be scanned in full.
+    Rescan,
+}

@@ -1,0 +1,29 @@
+//! Replacing a journal that a start would refuse by an empty one that goes on behind it.
+//!
+//! Absent: saving what cannot be read.
+
+use super::Journal;
+use super::segment::encode_header;
+use crate::folder::{Folder, FsckError, io_error, sync_dir, write_whole};
+
+impl Journal {
+    /// Makes an empty segment behind all there is. Returns where it starts: the checkpoint must be set
+    /// to that before `remove_old`.
+    pub(crate) fn begin_anew(&self, folder: &Folder) -> Result<u64, FsckError> {
+        std::fs::create_dir_all(&folder.journal).map_err(io_error(&folder.journal))?;
+        // Positions never go back, not even behind what could not be read.
+        let start = self.beyond.max(self.end);
+        let sequence = self.sequence + 1;
+        let header = encode_header(self.incarnation, sequence, start);
+        write_whole(&folder.journal, &format!("{sequence:08x}"), &header)?;
+        Ok(start)
+    }
+
+    /// Removes the files of the old journal.
+    pub(crate) fn remove_old(&self, folder: &Folder) -> Result<(), FsckError> {
+        for path in &self.files {
+            std::fs::remove_file(path).map_err(io_error(path))?;
+        }
+        sync_dir(&folder.journal)
+    }
+}

@@ -1,0 +1,208 @@
+//! Entries: framing, and what their mutations do to the overlay.
+//!
+//! Absent: files.
+
+use super::Overlay;
+use crate::bytes::Bytes;
+use crate::record::{dentry_key, header_key};
+use crate::system::Session;
+use stdx::checksum::crc32c_parts;
+
+const ENTRY_HEADER_BYTES: usize = 24;
+const ENTRY_BYTES_MAX: usize = 4 << 20;
+const TRANSACTION: u8 = 1;
+const MARK: u8 = 2;
+const FLAG_SESSION: u8 = 1;
+const FLAG_CLUSTER: u8 = 2;
+
+/// A checked entry.
+pub(super) struct Entry<'a> {
+    pub(super) len: usize,
+    pub(super) mark: u64,
+    pub(super) payload: &'a [u8],
+}
+
+/// Content of a small file that an fsync made durable.
+pub(crate) struct Redo {
+    pub(crate) truncate: u32,
+    pub(crate) write: u64,
+    pub(crate) data: Box<[u8]>,
+}
+
+impl<'a> Entry<'a> {
+    /// The entry at the front of `bytes`, which are the stream's from `position` on.
+    pub(super) fn read(bytes: &'a [u8], position: u64) -> Option<Self> {
+        let mut b = Bytes(bytes);
+        let (len, crc) = (b.u32()? as usize, b.u32()?);
+        if !(ENTRY_HEADER_BYTES..=ENTRY_BYTES_MAX).contains(&len) || b.u64()? != position {
+            return None;
+        }
+        let (mark, body) = (b.u64()?, bytes.get(8..len)?);
+        let payload = &bytes[ENTRY_HEADER_BYTES..len];
+        (crc32c_parts(&[&bytes[..4], body]) == crc).then_some(Self { len, mark, payload })
+    }
+
+    pub(super) fn is_transaction(&self) -> bool {
+        self.payload.first() == Some(&TRANSACTION)
+    }
+}
+
+/// Valid entries behind a bad one.
+#[derive(Default)]
+pub(super) struct Behind {
+    /// The highest durable mark of any of them.
+    pub(super) mark: u64,
+    pub(super) operations: u64,
+}
+
+pub(super) fn behind(bytes: &[u8], position: u64) -> Behind {
+    let mut behind = Behind::default();
+    let mut at = 0;
+    while at + ENTRY_HEADER_BYTES <= bytes.len() {
+        let here = position + at as u64;
+        // Compared first: this runs on every byte of a recycled segment.
+        let found = (bytes[at + 8..at + 16] == here.to_le_bytes())
+            .then(|| Entry::read(&bytes[at..], here))
+            .flatten();
+        match found {
+            Some(entry) => {
+                behind.mark = behind.mark.max(entry.mark);
+                behind.operations += u64::from(entry.is_transaction());
+                at += entry.len;
+            }
+            None => at += 1,
+        }
+    }
+    behind
+}
+
+/// One mutation, as far as a check needs it.
+enum Mutation<'a> {
+    Dentry { key: Box<[u8]>, value: Option<&'a [u8]> },
+    Backptr { ino: u64, version: u64, value: Option<&'a [u8]> },
+    Session { id: u64, open: bool, client: &'a [u8] },
+    Floor { id: u64, floor: u64 },
+    Counter { rank: u16, next: u64 },
+    Cut,
+    Redo { ino: u64, generation: u32, truncate: u32, write: u64, data: &'a [u8] },
+    Remove { ino: u64, generation: u32 },
+}
+
+/// Takes an entry's statements into the overlay: all of them, or none if one cannot be read.
+pub(super) fn apply(payload: &[u8], overlay: &mut Overlay) -> Option<()> {
+    let mut b = Bytes(payload);
+    match b.u8()? {
+        MARK => return Some(()),
+        TRANSACTION => {}
+        _ => return None,
+    }
+    let flags = b.u8()?;
+    let _wall = b.u64()?;
+    let mut origin = None;
+    if flags & FLAG_SESSION != 0 {
+        origin = Some((b.u64()?, b.u64()?, b.bytes()?));
+    }
+    if flags & FLAG_CLUSTER != 0 {
+        b.take(24)?;
+    }
+    let mut mutations = Vec::new();
+    while !b.is_empty() {
+        mutations.push(read(&mut b)?);
+    }
+    mutations.into_iter().for_each(|mutation| overlay.state(mutation));
+    if let Some((session, tid, result)) = origin
+        && let Some(session) = overlay.system.sessions.get_mut(&session)
+        && tid >= session.floor
+    {
+        session.results.insert(tid, result.into());
+    }
+    Some(())
+}
+
+fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
+    Some(match b.u8()? {
+        ordinal @ (1 | 2) => {
+            let (dir, hash, _version) = (b.u64()?, b.u64()?, b.u64()?);
+            let name = b.name()?;
+            let value = if ordinal == 1 { Some(b.bytes()?) } else { None };
+            Mutation::Dentry { key: dentry_key(dir, hash, name), value }
+        }
+        3 => {
+            let (dir, prefix, depth, _version) = (b.u64()?, b.u64()?, b.u8()?, b.u64()?);
+            let _newborn = b.u8()?;
+            let key = [&dir.to_be_bytes()[..], &[0; 8], &prefix.to_be_bytes(), &[depth]].concat();
+            Mutation::Dentry { key: key.into(), value: Some(b.bytes()?) }
+        }
+        4 => {
+            let ino = b.u64()?;
+            let whole = b.0;
+            let version = b.u64()?;
+            b.take(8 + 8)?;
+            b.name()?;
+            Mutation::Backptr { ino, version, value: Some(&whole[..whole.len() - b.0.len()]) }
+        }
+        5 => Mutation::Backptr { ino: b.u64()?, version: b.u64()?, value: None },
+        6 => Mutation::Session { id: b.u64()?, open: b.u8()? == 1, client: b.name()? },
+        7 => Mutation::Floor { id: b.u64()?, floor: b.u64()? },
+        8 => Mutation::Counter { rank: b.u16()?, next: b.u64()? },
+        9 => {
+            b.take(8 + 4 + 8 + 4)?;
+            Mutation::Cut
+        }
+        10 => {
+            let (ino, generation) = (b.u64()?, b.u32()?);
+            Mutation::Redo { ino, generation, truncate: b.u32()?, write: b.u64()?, data: b.bytes()? }
+        }
+        11 => Mutation::Remove { ino: b.u64()?, generation: b.u32()? },
+        _ => return None,
+    })
+}
+
+impl Overlay {
+    fn state(&mut self, mutation: Mutation<'_>) {
+        match mutation {
+            Mutation::Dentry { key, value } => {
+                self.dentry.insert(key, value.map(Into::into));
+            }
+            Mutation::Backptr { ino, version, value } => self.state_backptr(ino, version, value),
+            Mutation::Session { id, open: true, client } => {
+                self.closed.remove(&id);
+                let session = Session { client: client.into(), ..Session::default() };
+                self.system.sessions.insert(id, session);
+            }
+            Mutation::Session { id, open: false, .. } => {
+                self.system.sessions.remove(&id);
+                self.closed.insert(id);
+            }
+            Mutation::Floor { id, floor } => {
+                if let Some(session) = self.system.sessions.get_mut(&id) {
+                    session.raise_floor(floor);
+                }
+            }
+            Mutation::Counter { rank: 0, next } => self.system.counter = self.system.counter.max(Some(next)),
+            // A cut is in the inode's record, too, and every access goes by that.
+            Mutation::Counter { .. } | Mutation::Cut => {}
+            Mutation::Redo { ino, generation, truncate, write, data } => {
+                let known = self.redo.get(&(ino, generation)).map(|redo| (redo.truncate, redo.write));
+                if known.is_none_or(|known| known < (truncate, write)) {
+                    self.redo.insert((ino, generation), Redo { truncate, write, data: data.into() });
+                }
+            }
+            Mutation::Remove { ino, generation } => {
+                self.redo.remove(&(ino, generation));
+                self.removed.insert((ino, generation));
+            }
+        }
+    }
+
+    fn state_backptr(&mut self, ino: u64, version: u64, value: Option<&[u8]>) {
+        if value.is_none() {
+            // An inode is gone: its header too, if it was a directory.
+            self.dentry.insert(header_key(ino), None);
+        } else if self.backptr_versions.get(&ino).is_some_and(|known| *known > version) {
+            return;
+        }
+        self.backptr_versions.insert(ino, version);
+        self.backptr.insert(ino.to_be_bytes().into(), value.map(Into::into));
+    }
+}

@@ -1,0 +1,124 @@
+//! Repair: the journal's tail is folded into the tables, then round after round is checked and corrected
+//! until a round finds nothing that can be.
+//!
+//! Absent: corrections themselves (`editor.rs`, `data/mend.rs`).
+
+use crate::data::{Data, Mender};
+use crate::editor::Editor;
+use crate::finding::{Finding, Found, Kind, Report};
+use crate::fix::{DataFix, Fix};
+use crate::folder::{Folder, FsckError, incarnation_fix};
+use crate::journal::Journal;
+use crate::record::FIRST_COUNTER;
+use crate::system::System;
+use crate::tables::Tables;
+use crate::tree::Tree;
+use crate::{RepairOptions, cross};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A repair that needs more rounds goes in circles.
+const ROUNDS_MAX: usize = 64;
+
+/// All that a check found.
+pub(crate) struct Examined {
+    pub(crate) found: Found,
+    journal: Journal,
+    tree: Tree,
+    data: Data,
+}
+
+/// Looks at everything.
+pub(crate) fn examine(folder: &mut Folder, tables: &Tables) -> Result<Examined, FsckError> {
+    let mut found = Found::default();
+    folder.check(&mut found);
+    let folder = &*folder;
+    let system = System::read(tables, &mut found);
+    let newest = system.sessions.keys().next_back().map_or(0, |id| id >> 20);
+    let journal = Journal::read(folder, system, &mut found)?;
+    incarnation_fix(folder, newest.max(journal.incarnation), &mut found);
+    let mut tree = Tree::walk(folder, tables, &journal.overlay, &mut found);
+    cross::check(folder, tables, &journal.overlay, &mut tree, &mut found);
+    let data = Data::check(folder, &journal.overlay, &tree, &mut found)?;
+    Ok(Examined { found, journal, tree, data })
+}
+
+/// Repairs the folder.
+pub(crate) fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, FsckError> {
+    let mut folder = Folder::open(dir)?;
+    let tables = Tables::new(&folder);
+    let first = examine(&mut folder, &tables)?;
+    let unreadable = |finding: &&Finding| finding.kind == Kind::EnvironmentUnreadable;
+    if let Some(finding) = first.found.report.findings.iter().find(unreadable) {
+        let what = format!("{}: {}", finding.place, finding.detail);
+        return Err(FsckError::Unreadable { dir: dir.into(), what });
+    }
+    if let Some(what) = first.journal.lost.clone().filter(|_| !options.cut_damaged_journal) {
+        return Err(FsckError::JournalDamaged { dir: dir.into(), what });
+    }
+    if first.found.fixes.is_empty() {
+        return Ok(first.found.report);
+    }
+    fold(&folder, &tables, &first)?;
+    let before = first.found.report;
+    let mut last: Option<Report> = None;
+    for _ in 0..ROUNDS_MAX {
+        let examined = examine(&mut folder, &tables)?;
+        let report = &examined.found.report;
+        let same = last.as_ref().is_some_and(|last| (&last.findings, &last.notes) == (&report.findings, &report.notes));
+        if examined.found.fixes.is_empty() || same {
+            return Ok(finish(before, examined.found.report));
+        }
+        correct(&folder, &tables, &examined)?;
+        last = Some(examined.found.report);
+    }
+    let examined = examine(&mut folder, &tables)?;
+    Ok(finish(before, examined.found.report))
+}
+
+/// The report of a repair: what is left, and what is not there any more.
+fn finish(before: Report, mut after: Report) -> Report {
+    let left: BTreeSet<(Kind, &str)> =
+        after.findings.iter().chain(&after.notes).map(|f| (f.kind, f.place.as_str())).collect();
+    let gone = before.findings.into_iter().chain(before.notes);
+    let fixed: Vec<Finding> = gone.filter(|f| !left.contains(&(f.kind, f.place.as_str()))).collect();
+    after.fixed = fixed;
+    after.more_fixed = before.more.saturating_sub(after.more);
+    after.journal_operations = before.journal_operations;
+    after
+}
+
+/// Writes the journal's tail into the stores, so that no replay undoes a correction.
+fn fold(folder: &Folder, tables: &Tables, examined: &Examined) -> Result<(), FsckError> {
+    let Examined { journal, data, .. } = examined;
+    Mender::new(data).redo(data, &journal.overlay.redo)?;
+    let anew = journal.lost.is_some() || journal.awry;
+    let position = if anew { journal.begin_anew(folder)? } else { journal.end };
+    let mut editor = Editor::open(folder, tables, next_ino(examined))?;
+    editor.fold(&journal.overlay, position);
+    editor.commit()?;
+    if anew {
+        journal.remove_old(folder)?;
+    }
+    Ok(())
+}
+
+/// A number that no inode has or had.
+fn next_ino(examined: &Examined) -> u64 {
+    let counter = examined.journal.overlay.system.counter.unwrap_or(FIRST_COUNTER).max(FIRST_COUNTER);
+    counter.max(examined.tree.highest + 1)
+}
+
+/// Carries out what one round asks for.
+fn correct(folder: &Folder, tables: &Tables, examined: &Examined) -> Result<(), FsckError> {
+    let mut editor = Editor::open(folder, tables, next_ino(examined))?;
+    for fix in &examined.found.fixes {
+        editor.apply(fix)?;
+    }
+    let data: Vec<DataFix> = std::mem::take(&mut editor.data);
+    editor.commit()?;
+    if examined.found.fixes.iter().any(|fix| matches!(fix, Fix::Data(_))) {
+        Mender::new(&examined.data).apply(&data)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,64 @@
+//! Folders of the real server, stopped and killed: nothing is found, and repair does not touch them.
+
+mod common;
+
+use common::{FILES, attach, content, crashed, listing, serve, stopped};
+use fsck::{FsckError, RepairOptions, check, repair};
+
+#[test]
+fn a_stopped_servers_folder_is_clean() {
+    let folder = stopped();
+    let report = check(&folder.path).expect("checked");
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    assert_eq!((report.directories, report.files, report.journal_operations), (5, 11, 0), "{report:#?}");
+    assert_eq!(report.data_objects, 6 + 3, "{report:#?}");
+    let again = repair(&folder.path, &RepairOptions::default()).expect("repaired");
+    assert_eq!(again, report);
+}
+
+#[test]
+fn a_killed_servers_folder_is_clean_and_its_tail_is_seen() {
+    let folder = crashed();
+    let report = check(&folder.path).expect("checked");
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    assert!(report.journal_operations > 30, "{report:#?}");
+    assert_eq!(report.directories, 7);
+}
+
+#[test]
+fn a_folder_in_use_is_not_touched() {
+    let folder = stopped();
+    let server = serve(&folder.path);
+    let Err(FsckError::InUse { by, .. }) = check(&folder.path) else { panic!("examined while served") };
+    assert!(by.starts_with(&format!("pid {}", std::process::id())), "{by}");
+    assert!(matches!(repair(&folder.path, &RepairOptions::default()), Err(FsckError::InUse { .. })));
+    server.stop().expect("stop");
+}
+
+/// Damage that needs a repair, but nothing of the journal's tail: all of it must survive the fold.
+#[test]
+fn folding_the_journal_keeps_everything() {
+    let folder = crashed();
+    let meta = common::Meta::open(&folder.path);
+    meta.put_at(1, proto::storeio::Table::System, b"stranger", b"?");
+    meta.close();
+    let before = check(&folder.path).expect("checked");
+    let after = repair(&folder.path, &RepairOptions::default()).expect("repaired");
+    assert!(after.is_clean() && after.is_changed(), "{before:#?} {after:#?}");
+    let report = check(&folder.path).expect("checked");
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    assert_eq!(report.journal_operations, 0);
+    let server = serve(&folder.path);
+    let fs = attach(&server);
+    for (name, seed, len) in FILES {
+        assert_eq!(fs.read(name).expect("read"), content(seed, len), "{name}");
+    }
+    assert_eq!(fs.read("d/cut").expect("read").len(), 10);
+    let names = listing(&fs);
+    for name in ["/a/name2", "/a/symlink", "/d/device", "/life0/file", "/life1/file"] {
+        assert!(names.iter().any(|known| known == name), "{name} in {names:?}");
+    }
+    server.stop().expect("stop");
+    drop((fs, server));
+    assert!(check(&folder.path).expect("checked").is_clean());
+}

@@ -1,0 +1,197 @@
+//! Transactions and answers: journal and apply what was planned, tell the client when it may know.
+//!
+//! Absent: planning (`ops/`), waiting (`hold.rs`).
+
+use crate::apply::apply;
+use crate::cache::{Source, node};
+use crate::config::State;
+use crate::hold::Waiting;
+use crate::input::Tag;
+use crate::op::Op;
+use crate::output::Output;
+use crate::rank::{Inner, Pending, Rank};
+use crate::session::StoredResult;
+use proto::journal::TxnOrigin;
+use proto::message::ServerMsg;
+use proto::mutation::Mutation;
+use proto::reply::{Outcome, encode_outcome};
+use proto::storeio::DataOp;
+use proto::{Ino, SessionId, Tid, Writer};
+use stdx::{Now, Outbox};
+
+/// Held outputs released per step.
+const RELEASE_MAX: usize = 4096;
+
+impl Rank {
+    /// Answers an operation: the embedded peer at once, others when all that it may depend on is
+    /// durable. `remember`: it had an effect that is in no transaction.
+    pub(crate) fn answer(&mut self, op: &Op, outcome: Outcome, remember: bool, out: &mut Outbox<Output>) {
+        self.unpin(op);
+        let Some(session) = self.sessions.map.get_mut(&op.session) else { return };
+        session.in_flight = session.in_flight.saturating_sub(1);
+        if !op.embedded {
+            session.running.remove(&op.tid);
+            if remember && outcome.is_ok() {
+                let mut w = Writer::new();
+                encode_outcome(&outcome, &mut w);
+                session.results.insert(op.tid, StoredResult { bytes: w.0.into(), former: false });
+            }
+        }
+        self.send_reply(op.session, op.tid, outcome, out);
+    }
+
+    pub(crate) fn answer_durable(&mut self, op: &Op, outcome: Outcome, out: &mut Outbox<Output>) {
+        if stdx::mutant!("mds_fsync_not_durable") || !op.embedded || self.journal.end <= self.journal.durable
+        {
+            return self.answer(op, outcome, false, out);
+        }
+        self.unpin(op);
+        if let Some(session) = self.sessions.map.get_mut(&op.session) {
+            session.in_flight = session.in_flight.saturating_sub(1);
+        }
+        self.hold(Waiting::Reply { session: op.session, tid: op.tid, outcome });
+    }
+
+    pub(crate) fn send_reply(
+        &mut self,
+        session: SessionId,
+        tid: Tid,
+        outcome: Outcome,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(known) = self.sessions.map.get(&session) else { return };
+        let early = known.embedded || self.state == State::Damaged || stdx::mutant!("mds_no_hold_back");
+        if early || (self.journal.end <= self.journal.durable && self.held.len() == 0) {
+            if let Some(conn) = known.conn {
+                out.push(Output::Send { conn, message: ServerMsg::Reply { tid, outcome } });
+            }
+            return;
+        }
+        self.hold(Waiting::Reply { session, tid, outcome });
+    }
+
+    /// Sends without regard to durability.
+    pub(crate) fn send_now(&mut self, id: SessionId, message: ServerMsg, out: &mut Outbox<Output>) {
+        if let Some(conn) = self.sessions.map.get(&id).and_then(|s| s.conn) {
+            out.push(Output::Send { conn, message });
+        }
+    }
+
+    /// Sends when everything up to now is durable.
+    pub(crate) fn hold_message(&mut self, id: SessionId, message: ServerMsg) {
+        if let Some(conn) = self.sessions.map.get(&id).and_then(|s| s.conn) {
+            self.hold(Waiting::Message { conn, message });
+        }
+    }
+
+    /// Keeps something back until everything appended so far is durable, and sees that it becomes so.
+    pub(crate) fn hold(&mut self, waiting: Waiting) {
+        self.held.push(self.journal.end, waiting);
+        self.journal.want_durable();
+    }
+
+    /// Journals and applies the planned transaction, with the request's result for a session that may
+    /// ask again.
+    pub(crate) fn commit_for(&mut self, now: Now, op: &Op, outcome: &Outcome, out: &mut Outbox<Output>) {
+        if op.embedded {
+            return self.commit(now, None, out);
+        }
+        let mut result = std::mem::take(&mut self.result);
+        result.0.clear();
+        encode_outcome(outcome, &mut result);
+        if let Some(session) = self.sessions.map.get_mut(&op.session) {
+            if let Some(floor) = session.floor_due() {
+                Mutation::SessionFloor { id: op.session, floor }.encode(&mut self.view.txn.muts);
+            }
+            let bytes = result.0.as_slice().into();
+            session.results.insert(op.tid, StoredResult { bytes, former: false });
+        }
+        let origin = TxnOrigin { session: op.session, tid: op.tid, result: &result.0 };
+        self.commit(now, Some(&origin), out);
+        self.result = result;
+    }
+
+    /// Journals and applies the planned transaction.
+    pub(crate) fn commit(&mut self, now: Now, origin: Option<&TxnOrigin<'_>>, out: &mut Outbox<Output>) {
+        let muts = std::mem::take(&mut self.view.txn.muts);
+        self.journal.transaction(now, origin, &muts.0);
+        self.view.inos.next += self.view.txn.inos;
+        let applied = apply(&mut self.view, &mut self.sessions, &muts.0, Source::Live);
+        self.view.txn.muts = muts;
+        self.view.txn.clear();
+        match applied {
+            Ok(follow) => {
+                for (op, cut) in follow {
+                    self.follow_up(op, cut);
+                }
+            }
+            Err(error) => self.damage(format!("a transaction of this rank cannot be read: {error}"), out),
+        }
+    }
+
+    /// Queues a data operation behind its transaction's durability.
+    pub(crate) fn follow_up(&mut self, op: DataOp, cut: Option<Ino>) {
+        if let Some(ino) = cut {
+            self.view.files.get_mut(ino).cutting = true;
+            self.view.cache.flag(ino, node::BUSY | node::END_CLEAN, 0);
+        }
+        let tag = self.new_tag();
+        let inner = match (&op, cut) {
+            (DataOp::Truncate { cut, .. }, Some(ino)) => Inner::Cut { ino, seq: cut.seq },
+            _ => Inner::Remove,
+        };
+        self.pending.insert(tag, Pending::Inner(inner));
+        self.unconfirmed.insert(tag, self.journal.end);
+        // Nobody waits for it: it goes with the next commit.
+        self.held.push(self.journal.end, Waiting::Data { op, tag });
+    }
+
+    /// Starts a data operation of the rank's own.
+    pub(crate) fn internal_data(&mut self, op: DataOp, inner: Inner, out: &mut Outbox<Output>) {
+        let tag = self.new_tag();
+        self.pending.insert(tag, Pending::Inner(inner));
+        out.push(Output::Data { tag: Tag(tag), op });
+    }
+
+    pub(crate) fn release_held(&mut self, out: &mut Outbox<Output>) {
+        for _ in 0..RELEASE_MAX {
+            let Some(waiting) = self.held.pop(self.journal.durable) else { return };
+            match waiting {
+                Waiting::Reply { session, tid, outcome } => {
+                    if let Some(conn) = self.sessions.map.get(&session).and_then(|s| s.conn) {
+                        out.push(Output::Send { conn, message: ServerMsg::Reply { tid, outcome } });
+                    }
+                }
+                Waiting::Message { conn, message } => {
+                    if self.sessions.conns.contains_key(&conn) {
+                        out.push(Output::Send { conn, message });
+                    }
+                }
+                Waiting::Data { op, tag } => out.push(Output::Data { tag: Tag(tag), op }),
+                Waiting::Batches { tag, batches } => out.push(Output::Store { tag: Tag(tag), batches }),
+                Waiting::Inos { reserved } => {
+                    self.view.inos.usable = reserved;
+                    self.runnable.extend(std::mem::take(&mut self.ino_waiters));
+                }
+                Waiting::Boot => self.boot_durable = true,
+            }
+        }
+    }
+
+    /// Reserves the next block of inode numbers when half of the present one is used.
+    pub(crate) fn refill_inos(&mut self, now: Now, out: &mut Outbox<Output>) {
+        let block = self.view.config.limits.ino_block;
+        let inos = &self.view.inos;
+        let half = inos.usable.saturating_sub(inos.next) <= block / 2;
+        if !half || inos.reserved > inos.usable || self.state == State::Boot || self.state == State::Damaged {
+            if !self.ino_waiters.is_empty() {
+                self.journal.want_durable();
+            }
+            return;
+        }
+        let next = inos.reserved + block;
+        Mutation::InoCounter { rank: self.view.config.rank, next }.encode(&mut self.view.txn.muts);
+        self.commit(now, None, out);
+        self.held.push(self.journal.end, Waiting::Inos { reserved: next });
+    }
+}

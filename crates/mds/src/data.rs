@@ -1,0 +1,193 @@
+//! The data store's answers: what a request does next, what the rank's own operations were for.
+//!
+//! Absent: contents; planning the second half (`ops/finish.rs`).
+
+use crate::cache::node;
+use crate::op::{Hold, Next, Op};
+use crate::ops::finish;
+use crate::output::{Level, Output};
+use crate::rank::{Inner, Pending, Rank, held_inos};
+use proto::mutation::Mutation;
+use proto::storeio::{DataDone, StoreError};
+use proto::{FileId, Ino};
+use stdx::time::MS;
+use stdx::{Now, Outbox};
+
+/// After the store said it is full, writes are refused for this long; then one may try.
+const FULL_NS: u64 = 500 * MS;
+
+impl Rank {
+    pub(crate) fn data_done(
+        &mut self,
+        now: Now,
+        tag: u64,
+        result: Result<DataDone, StoreError>,
+        out: &mut Outbox<Output>,
+    ) {
+        if matches!(result, Err(StoreError::NoSpace)) {
+            self.now_full(now, out);
+        }
+        match self.pending.remove(&tag) {
+            None => {}
+            Some(Pending::Inner(inner)) => self.inner_done(now, tag, inner, result, out),
+            Some(Pending::Op(op, hold, next)) => {
+                let gone = !self.sessions.map.contains_key(&op.session);
+                if (gone || result.is_err())
+                    && let Hold::Shared(ino) | Hold::Exclusive(ino) | Hold::Copy { target: ino, .. } = hold
+                {
+                    // Something may lie beyond the end that no transaction tells of.
+                    self.view.cache.flag(ino, 0, node::END_CLEAN);
+                }
+                if gone {
+                    self.unpin(&op);
+                } else {
+                    self.op_done(now, *op, next, result, out);
+                }
+                self.end_hold(hold);
+            }
+        }
+    }
+
+    pub(crate) fn end_hold(&mut self, hold: Hold) {
+        self.view.files.release(hold);
+        for ino in held_inos(hold).into_iter().flatten() {
+            self.wake(ino);
+            self.settle(ino);
+        }
+    }
+
+    fn op_done(
+        &mut self,
+        now: Now,
+        mut op: Op,
+        next: Next,
+        result: Result<DataDone, StoreError>,
+        out: &mut Outbox<Output>,
+    ) {
+        let mut done = match result {
+            Ok(done) => done,
+            Err(error) => {
+                if error != StoreError::NoSpace {
+                    let text = format!("data of a request by session {}: {error}", op.session.0);
+                    out.push(Output::Note { level: Level::Error, text });
+                }
+                return self.answer(&op, Err(finish::errno_of(&error)), false, out);
+            }
+        };
+        if let Next::Fsync { ino, writes } | Next::Synced { ino, writes } = next {
+            self.synced(now, ino, writes, std::mem::replace(&mut done, DataDone::Done), out);
+        }
+        match next {
+            Next::Synced { .. } => self.again(op),
+            Next::CutDone { ino } => {
+                self.cut_done(ino, None);
+                op.woken = true;
+                self.again(op);
+            }
+            _ => {
+                let planned = finish::plan(&mut self.view, &op, next, done);
+                self.settle_plan(now, op, planned, out);
+            }
+        }
+    }
+
+    pub(crate) fn again(&mut self, op: Op) {
+        self.runnable.push_back(op.id);
+        self.parked.insert(op.id, Box::new(op));
+    }
+
+    /// A file's data is durable, or is made so by the journal.
+    fn synced(&mut self, now: Now, ino: Ino, writes: u32, done: DataDone, out: &mut Outbox<Output>) {
+        let Some(slot) = self.view.cache.by_ino(ino) else { return };
+        let core = &self.view.cache.node(slot).core;
+        let file = FileId { ino, generation: core.generation };
+        if let DataDone::Redo { truncate_seq, write_seq, data } = done
+            && !stdx::mutant!("mds_redo_not_journaled")
+        {
+            Mutation::DataRedo { file, truncate_seq, write_seq, data: &data }.encode(&mut self.view.txn.muts);
+            self.commit(now, None, out);
+        }
+        let same =
+            self.view.files.get(ino).is_none_or(|f| f.writes == writes && f.shared == 0 && !f.exclusive);
+        if same {
+            self.view.cache.flag(ino, node::DATA_CLEAN, node::WRITTEN);
+        }
+    }
+
+    fn cut_done(&mut self, ino: Ino, seq: Option<u32>) {
+        if let Some(slot) = self.view.cache.by_ino(ino) {
+            let core = &mut self.view.cache.nodes.get_mut(slot).core;
+            if seq.is_none_or(|seq| seq == core.truncate_seq) {
+                core.flags &= !proto::inode::flags::CUT_PENDING;
+            }
+        }
+    }
+
+    fn inner_done(
+        &mut self,
+        now: Now,
+        tag: u64,
+        inner: Inner,
+        result: Result<DataDone, StoreError>,
+        out: &mut Outbox<Output>,
+    ) {
+        if let Err(error) = &result {
+            let text = format!("{inner:?}: {error}");
+            out.push(Output::Note { level: Level::Warn, text });
+        }
+        match inner {
+            Inner::Cut { ino, seq } => {
+                if result.is_ok() {
+                    self.cut_done(ino, Some(seq));
+                }
+                if let Some(file) = self.view.files.existing(ino) {
+                    file.cutting = false;
+                }
+                self.wake(ino);
+                self.settle(ino);
+                self.confirmed(tag);
+            }
+            Inner::Remove => {
+                self.view.full = false;
+                self.confirmed(tag);
+            }
+            Inner::CloseSync { ino, writes } => {
+                if let Ok(done) = result {
+                    self.synced(now, ino, writes, done, out);
+                }
+                self.end_hold(Hold::User(ino));
+            }
+            Inner::Checkpoint => self.checkpoint_synced(now, result.map(|_| ()), out),
+            Inner::Replay => {
+                self.replay_data = self.replay_data.saturating_sub(1);
+                if let Err(error) = result {
+                    self.damage(format!("the journal's tail cannot be carried out: {error}"), out);
+                }
+            }
+        }
+    }
+
+    fn confirmed(&mut self, tag: u64) {
+        self.unconfirmed.remove(&tag);
+    }
+
+    pub(crate) fn now_full(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if !self.view.full {
+            let text = "no space left: new data refused, unlink still works".to_owned();
+            out.push(Output::Note { level: Level::Warn, text });
+        }
+        self.view.full = true;
+        self.full_until = now.mono.after(FULL_NS);
+    }
+
+    /// Lets operations that wait for a file plan again, in their order.
+    pub(crate) fn wake(&mut self, ino: Ino) {
+        let Some(file) = self.view.files.existing(ino) else { return };
+        for id in std::mem::take(&mut file.queue) {
+            if let Some(op) = self.parked.get_mut(&id) {
+                op.woken = true;
+                self.runnable.push_back(id);
+            }
+        }
+    }
+}
