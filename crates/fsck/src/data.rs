@@ -14,7 +14,7 @@ use crate::finding::{Found, Kind};
 use crate::fix::{DataFix, Edit, Fix};
 use crate::folder::{Folder, FsckError, io_error};
 use crate::journal::Overlay;
-use crate::record::REGULAR;
+use crate::record::{DIRECTORY, REGULAR, SYMLINK};
 use crate::tree::{Node, Tree};
 use blocks::Block;
 use segment::Scanned;
@@ -67,7 +67,7 @@ impl Data {
         data.load(found)?;
         data.blocks = blocks::list(&data.folder, data.state.block_bytes, found)?;
         data.settle_forms();
-        data.check_covered(found)?;
+        data.check_covered(found);
         data.check_owners(overlay, tree, found);
         data.check_sizes(tree, found);
         let blocks: u64 = data.blocks.values().map(|blocks| blocks.len() as u64).sum();
@@ -200,14 +200,15 @@ impl Data {
         offset: u64,
         buried: &mut HashMap<FileId, Seqs>,
     ) {
-        let known = self.packed.get(&record.file).map(|packed| packed.seqs);
-        if known.max(buried.get(&record.file).copied()).is_some_and(|known| known >= record.seqs) {
-            return;
-        }
+        let packed = self.packed.get(&record.file).map(|packed| packed.seqs);
+        let known = buried.get(&record.file).copied();
+        // A tombstone has the sequences of the record it buries, and wins over it.
         if record.tombstone {
-            self.packed.remove(&record.file);
-            buried.insert(record.file, record.seqs);
-        } else {
+            if packed.is_some_and(|packed| packed <= record.seqs) {
+                self.packed.remove(&record.file);
+            }
+            buried.insert(record.file, known.max(Some(record.seqs)).unwrap_or(record.seqs));
+        } else if packed.max(known).is_none_or(|known| known < record.seqs) {
             let packed = Packed { seqs: record.seqs, segment, offset: offset as u32, len: record.len };
             self.packed.insert(record.file, packed);
         }
@@ -227,7 +228,7 @@ impl Data {
     }
 
     /// Checks every live record that the scan did not see, and tells of the broken ones it saw.
-    fn check_covered(&mut self, found: &mut Found) -> Result<(), FsckError> {
+    fn check_covered(&mut self, found: &mut Found) {
         let mut live: Vec<(u32, u32, FileId)> =
             self.packed.iter().map(|(file, packed)| (packed.segment, packed.offset, *file)).collect();
         live.sort_unstable();
@@ -242,7 +243,7 @@ impl Data {
             for (_, offset, file) in records {
                 let place = || format!("data/{name} at {offset:#x}");
                 let detail = || format!("inode {:x}", file.0);
-                if self.broken.contains(&(id, *offset)) {
+                if self.broken.remove(&(id, *offset)) {
                     found.add(Kind::DataRecordDamaged, place(), detail());
                 }
                 if u64::from(*offset) >= covered || self.told.contains(&id) {
@@ -267,17 +268,21 @@ impl Data {
                 }
             }
         }
-        Ok(())
+        for (id, offset) in &self.broken {
+            let place = format!("data/{} at {offset:#x}", segment::name(*id));
+            found.note(Kind::DataRecordDamaged, place, "a record that is out of date");
+        }
     }
 
     fn check_owners(&self, overlay: &Overlay, tree: &Tree, found: &mut Found) {
         let is_owned = |file: &FileId| owner(tree, *file).is_some_and(|node| node.kind == REGULAR);
-        let mut others: Vec<(&FileId, &Packed)> = self.packed.iter().filter(|(file, _)| !is_owned(file)).collect();
+        let mut others: Vec<(&FileId, &Packed)> =
+            self.packed.iter().filter(|(file, _)| !is_owned(file)).collect();
         others.sort_unstable_by_key(|(file, _)| **file);
         for (file, packed) in others {
             let place = || format!("data/{} at {:#x}", segment::name(packed.segment), packed.offset);
             let (ino, generation) = *file;
-            let fix = DataFix::Bury { ino, generation, truncate: packed.seqs.0 };
+            let fix = DataFix::Bury { ino, generation, seqs: packed.seqs };
             check_owner(overlay, tree, *file, place, fix, found);
         }
         for (file, blocks) in &self.blocks {
@@ -298,12 +303,17 @@ impl Data {
     /// Sizes that cannot be: the data tells better ones.
     fn check_sizes(&self, tree: &Tree, found: &mut Found) {
         for node in tree.nodes.iter().filter(|node| node.size >> 63 != 0) {
-            let file = (node.ino, node.generation);
-            let packed = self.packed.get(&file).map_or(0, |packed| u64::from(packed.len));
-            let block = |block: &Block| block.number.saturating_mul(self.state.block_bytes) + block.len;
-            let blocks = self.blocks.get(&file).and_then(|blocks| blocks.iter().map(block).max());
-            found.fix(Fix::Inode(node.spot(), Edit::Size(packed.max(blocks.unwrap_or(0)))));
+            let size = self.extent((node.ino, node.generation)).unwrap_or(0);
+            found.fix(Fix::Inode(node.spot(), Edit::Size(size)));
         }
+    }
+
+    /// Bytes up to the end of a file's last data; `None` when it has none.
+    pub(crate) fn extent(&self, file: FileId) -> Option<u64> {
+        let packed = self.packed.get(&file).map(|packed| u64::from(packed.len));
+        let end = |block: &Block| block.number.saturating_mul(self.state.block_bytes) + block.len;
+        let blocks = self.blocks.get(&file).and_then(|blocks| blocks.iter().map(end).max());
+        packed.max(blocks)
     }
 }
 
@@ -326,7 +336,14 @@ fn check_owner(
         Some(node) if node.kind == REGULAR => return Some(node.size),
         // A directory that lost its type: the next round knows better.
         Some(node) if !crate::record::is_kind(node.kind) => return None,
-        Some(_) => found.add(Kind::DataOfNoFile, place(), format!("inode {ino:x}")),
+        Some(node) => {
+            found.add(Kind::DataOfNoFile, place(), format!("inode {ino:x}"));
+            // Only files have data and a size: it is the type that is wrong.
+            if node.size > 0 && !matches!(node.kind, DIRECTORY | SYMLINK) {
+                found.fix(Fix::Inode(node.spot(), Edit::Kind(REGULAR)));
+                return None;
+            }
+        }
         None => {
             let removed = overlay.removed.contains(&file);
             let harmless = removed || may_be_lost_create(tree, overlay.system.counter, ino);
@@ -353,15 +370,20 @@ mod tests {
     #[test]
     fn the_newest_record_wins_in_any_order() {
         let file = (5000, 0);
-        let mut orders = vec![[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
-        let records = [record(file, (0, 1), false), record(file, (0, 2), true), record(file, (1, 3), false)];
-        for order in orders.drain(..) {
+        let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        let records = [record(file, (0, 1), false), record(file, (0, 1), true), record(file, (1, 3), false)];
+        for order in orders {
             let mut data = Data::default();
             let mut buried = HashMap::new();
             for at in order {
                 data.admit(&records[at], 7, 64, &mut buried);
             }
             assert_eq!(data.packed[&file].seqs, (1, 3));
+        }
+        for order in [[0, 1], [1, 0]] {
+            let (mut data, mut buried) = (Data::default(), HashMap::new());
+            order.into_iter().for_each(|at: usize| data.admit(&records[at], 7, 64, &mut buried));
+            assert!(data.packed.is_empty(), "a tombstone wins over the record it buries");
         }
     }
 

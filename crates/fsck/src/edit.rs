@@ -4,7 +4,9 @@
 
 use crate::bytes::{Bytes, Out};
 use crate::fix::Edit;
-use crate::record::{DIRECTORY, FLAG_BACKPTR, FLAGS_KNOWN, SECTION_CORE, SECTION_LINKS, SECTION_XATTRS};
+use crate::record::{
+    DIRECTORY, FLAG_BACKPTR, FLAGS_KNOWN, REGULAR, SECTION_CORE, SECTION_LINKS, SECTION_XATTRS,
+};
 use std::collections::BTreeMap;
 
 /// Offsets in an inode's core.
@@ -109,14 +111,31 @@ fn sort_xattrs(body: &[u8]) -> Option<Vec<u8>> {
 
 /// A primary dentry of a directory of root's, for nobody else.
 pub(crate) fn new_directory(ino: u64, generation: u32, permissions: u32, now: i64) -> Vec<u8> {
+    new_inode((ino, generation), (u32::from(DIRECTORY) << 12 | permissions, 2), 0, 0, now)
+}
+
+/// A primary dentry of a file of root's, for nobody else.
+pub(crate) fn new_file(ino: u64, generation: u32, size: u64, now: i64) -> Vec<u8> {
+    // Whether it has a backptr nobody knows; with the flag it gets one.
+    new_inode((ino, generation), (u32::from(REGULAR) << 12 | 0o600, 1), size, FLAG_BACKPTR, now)
+}
+
+fn new_inode(file: (u64, u32), (mode, nlink): (u32, u32), size: u64, flags: u32, now: i64) -> Vec<u8> {
     let mut core = Out::default();
-    core.u64(ino).u32(generation).u32(u32::from(DIRECTORY) << 12 | permissions).u32(2);
-    core.u32(0).u32(0).u32(0).u64(0);
+    core.u64(file.0).u32(file.1).u32(mode).u32(nlink);
+    core.u32(0).u32(0).u32(0).u64(size);
     (0..4).for_each(|_| {
         core.u64(now as u64);
     });
-    core.u64(STEP).u64(0).u32(0).u32(0).u64(0);
+    core.u64(STEP).u64(0).u32(0).u32(flags).u64(0);
     join(&vec![(SECTION_CORE, core.0)])
+}
+
+/// Number and generation in the stored form of a primary dentry, wherever else it is damaged.
+pub(crate) fn legible_number(stored: &[u8]) -> Option<(u64, u32)> {
+    // Behind the checksum, the dentry's tag, and tag and length of the core, which is first.
+    let mut b = Bytes(stored.get(4 + 1 + 5..)?);
+    Some((b.u64()?, b.u32()?))
 }
 
 /// A header with other counts; a new one where there is none that can be read.
@@ -180,7 +199,9 @@ mod tests {
         let mut value = new_directory(5000, 3, 0o700, 9);
         value.extend_from_slice(&[200, 2, 0, 0, 0, 7, 7]);
         let edited = inode(&value, &Edit::Nlink(4)).expect("editable");
-        let Some(Dentry::Primary(read)) = record::dentry(&edited, &mut Vec::new()) else { panic!("unreadable") };
+        let Some(Dentry::Primary(read)) = record::dentry(&edited, &mut Vec::new()) else {
+            panic!("unreadable")
+        };
         assert_eq!((read.ino, read.generation, read.kind, read.nlink), (5000, 3, DIRECTORY, 4));
         assert_eq!(edited[edited.len() - 7..], [200, 2, 0, 0, 0, 7, 7]);
         assert!(inode(&value[..50], &Edit::Nlink(4)).is_none());

@@ -8,14 +8,14 @@ mod rescue;
 
 use crate::bytes::Bytes;
 use crate::edit;
-use crate::fix::{At, DataFix, Fix, Spot};
+use crate::fix::{At, DataFix, Fix, Rest, Spot};
 use crate::folder::{Folder, FsckError};
 use crate::journal::{Overlay, Statements};
 use crate::record::{self, DIRECTORY, Dentry, FLAG_BACKPTR, header_key};
 use crate::system::{counter_keys, session_key};
 use crate::tables::{Environment, Table, Tables, checked, environment_name, place, sealed};
 use dump::Dump;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,6 +30,8 @@ pub(crate) struct Editor<'a> {
     /// The next number for an inode that a repair makes.
     next_ino: u64,
     lost_found: Option<u64>,
+    /// Inodes that got a new record.
+    rebuilt: BTreeSet<u64>,
     /// Corrections of the data store that were met.
     pub(crate) data: Vec<DataFix>,
 }
@@ -59,6 +61,7 @@ impl<'a> Editor<'a> {
             now,
             next_ino,
             lost_found: None,
+            rebuilt: BTreeSet::new(),
             data: Vec::new(),
         })
     }
@@ -183,16 +186,14 @@ impl<'a> Editor<'a> {
         search().map_err(failed(home))
     }
 
-    /// Prepares one correction.
-    pub(crate) fn apply(&mut self, fix: &Fix) -> Result<(), FsckError> {
+    /// Prepares one correction. `rest` tells what is there of an inode without a record.
+    pub(crate) fn apply(
+        &mut self,
+        fix: &Fix,
+        rest: &dyn Fn(u64, u32) -> Option<Rest>,
+    ) -> Result<(), FsckError> {
         match fix {
-            Fix::Damaged(at) => match self.stored(at)? {
-                Some(stored) if !self.pending.contains_key(at) => match edit::correct_bit(&at.key, &stored) {
-                    Some(value) => self.put(at.clone(), value),
-                    None => self.remove(at.clone())?,
-                },
-                _ => {}
-            },
+            Fix::Damaged(at) => self.damaged(at, rest)?,
             Fix::Remove(spot) => {
                 if let Some(at) = self.find(spot)? {
                     self.remove(at)?;
@@ -229,6 +230,33 @@ impl<'a> Editor<'a> {
             // It was replaced when its tail was folded in.
             Fix::Journal => {}
             Fix::Data(fix) => self.data.push(fix.clone()),
+        }
+        Ok(())
+    }
+
+    /// A value with a wrong checksum: one turned bit is turned back. Otherwise it is moved aside; if
+    /// the number of its inode can be made out, and data or entries are there under that, the name
+    /// stays with a new inode.
+    fn damaged(&mut self, at: &At, rest: &dyn Fn(u64, u32) -> Option<Rest>) -> Result<(), FsckError> {
+        let Some(stored) = self.stored(at)?.filter(|_| !self.pending.contains_key(at)) else {
+            return Ok(());
+        };
+        if let Some(value) = edit::correct_bit(&at.key, &stored) {
+            self.put(at.clone(), value);
+            return Ok(());
+        }
+        self.remove(at.clone())?;
+        let known = edit::legible_number(&stored).filter(|_| at.table == Table::Dentry);
+        let Some((ino, generation)) = known.filter(|(ino, _)| record::is_ino(*ino)) else { return Ok(()) };
+        if at.key.get(8..16) == Some(&[0; 8]) || !self.rebuilt.insert(ino) {
+            return Ok(());
+        }
+        match rest(ino, generation) {
+            Some(Rest::Directory) => {
+                self.put(at.clone(), edit::new_directory(ino, generation, 0o700, self.now));
+            }
+            Some(Rest::File(size)) => self.put(at.clone(), edit::new_file(ino, generation, size, self.now)),
+            None => {}
         }
         Ok(())
     }

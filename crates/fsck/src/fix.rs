@@ -53,18 +53,40 @@ pub(crate) enum Fix {
     /// The inode moves to lost+found.
     Rescue(Spot),
     /// A directory whose inode is gone gets one, in lost+found.
-    Adopt { dir: u64 },
+    Adopt {
+        dir: u64,
+    },
     /// An inode of `//links` without names gets one, in lost+found.
-    Name { ino: u64, kind: u8 },
+    Name {
+        ino: u64,
+        kind: u8,
+    },
     /// The counts of a directory's header; makes one where there is none.
-    Header { dir: u64, entries: u64, subdirs: u64 },
+    Header {
+        dir: u64,
+        entries: u64,
+        subdirs: u64,
+    },
     /// The header of a directory that does not exist.
-    DropHeader { dir: u64 },
-    Backptr { ino: u64, version: u64, parent: u64, hash: u64 },
-    Counter { next: u64 },
+    DropHeader {
+        dir: u64,
+    },
+    Backptr {
+        ino: u64,
+        version: u64,
+        parent: u64,
+        hash: u64,
+    },
+    Counter {
+        next: u64,
+    },
     /// Root, `//links` or `//orphans/0`.
-    SystemDirectory { ino: u64 },
-    Incarnation { number: u64 },
+    SystemDirectory {
+        ino: u64,
+    },
+    Incarnation {
+        number: u64,
+    },
     /// The journal is replaced by an empty one, once its tail is in the tables.
     Journal,
     Data(DataFix),
@@ -74,11 +96,43 @@ pub(crate) enum Fix {
 #[derive(Clone, Debug)]
 pub(crate) enum DataFix {
     /// The packed record is declared dead.
-    Bury { ino: u64, generation: u32, truncate: u32 },
+    Bury { ino: u64, generation: u32, seqs: (u32, u64) },
     /// The block file is unlinked; its path below the data folder.
     Unlink { path: String },
     /// The segment's header is written anew; its number says all of it.
     Header { segment: u32 },
     /// The state file is written anew; every segment will be scanned in full.
     Rescan,
+}
+
+impl Fix {
+    /// In which order corrections are made: what comes later is judged anew after what comes first, so
+    /// that no name is given up for a record that can be saved.
+    pub(crate) const fn tier(&self) -> u8 {
+        match self {
+            Self::Damaged(_)
+            | Self::Rehome(_)
+            | Self::Incarnation { .. }
+            | Self::Journal
+            | Self::Data(DataFix::Header { .. } | DataFix::Rescan) => 0,
+            Self::Rekey(_) | Self::Inode(..) | Self::SystemDirectory { .. } | Self::Counter { .. } => 1,
+            Self::Remove(_) | Self::Rescue(_) | Self::Adopt { .. } => 2,
+            Self::Delete(_)
+            | Self::Put(..)
+            | Self::Name { .. }
+            | Self::Header { .. }
+            | Self::DropHeader { .. }
+            | Self::Backptr { .. }
+            | Self::Data(DataFix::Bury { .. } | DataFix::Unlink { .. }) => 3,
+        }
+    }
+}
+
+/// What is there of an inode whose record is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Entries.
+    Directory,
+    /// Data of this size.
+    File(u64),
 }

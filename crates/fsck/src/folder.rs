@@ -146,7 +146,15 @@ fn read_record(mut b: Bytes<'_>) -> Option<Record> {
     let parts = [part()?, part()?, part()?];
     let complete = b.u8()? == 1;
     let good = function == 1 && environments > 0;
-    good.then_some(Record { features: ro_compat | incompat, fsid, seed, environments, epoch, parts, complete })
+    good.then_some(Record {
+        features: ro_compat | incompat,
+        fsid,
+        seed,
+        environments,
+        epoch,
+        parts,
+        complete,
+    })
 }
 
 impl Record {

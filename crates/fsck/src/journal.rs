@@ -14,7 +14,7 @@ use crate::fix::Fix;
 use crate::folder::{Folder, FsckError, io_error};
 use crate::system::System;
 use entry::Entry;
-use segment::{HEADER_BYTES, Header, Segment};
+use segment::{Header, Segment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -136,7 +136,8 @@ impl Journal {
         let from = self.from;
         let Some(first) = segments.iter().rposition(|segment| segment.start <= from) else {
             if from > 0 || !segments.is_empty() {
-                let begins = segments.first().map_or_else(|| "it is empty".into(), |s| format!("from {}", s.start));
+                let begins =
+                    segments.first().map_or_else(|| "it is empty".into(), |s| format!("from {}", s.start));
                 let what = format!("checkpoint at seq {from}, journal {begins}");
                 found.add(Kind::JournalBeforeCheckpoint, "journal", what.clone());
                 self.lost = Some(what);
@@ -232,10 +233,16 @@ impl Journal {
         if segment.start + at as u64 == from {
             return Ok(true);
         }
-        let place = format!("journal/{} at {:#x}", segment.name, HEADER_BYTES + at as u64);
-        // The tables hold everything before the checkpoint: only the way there is broken.
-        self.awry = true;
-        found.add(Kind::JournalBeforeCheckpoint, place, format!("the journal ends before seq {from}"));
+        let place = segment.place(segment.start + at as u64);
+        let detail = format!("the journal ends before seq {from}");
+        // Entries that lead to the checkpoint behind the bad one: the tables hold all they say. Without
+        // them nobody knows what was behind the checkpoint.
+        if entry::behind(&bytes[at..], segment.start + at as u64).end == from {
+            self.awry = true;
+        } else {
+            self.lost = Some(format!("{place}: {detail}"));
+        }
+        found.add(Kind::JournalBeforeCheckpoint, place, detail);
         Ok(true)
     }
 }

@@ -115,7 +115,8 @@ fn inode(bytes: &[u8], wrong: &mut Wrong) -> Option<Inode> {
         (true, _) => wrong.push((Kind::SymlinkWithoutTarget, place(), None)),
         (false, Some(_)) => {
             // A record whose type was lost, but which has a target, was a symlink.
-            let edit = if is_kind(inode.kind) { Edit::DropSection(SECTION_SYMLINK) } else { Edit::Kind(SYMLINK) };
+            let edit =
+                if is_kind(inode.kind) { Edit::DropSection(SECTION_SYMLINK) } else { Edit::Kind(SYMLINK) };
             wrong.push((Kind::TargetOnNonSymlink, place(), Some(edit)));
         }
         (false, None) => {}

@@ -6,7 +6,7 @@
 use crate::data::{Data, Mender};
 use crate::editor::Editor;
 use crate::finding::{Finding, Found, Kind, Report};
-use crate::fix::{DataFix, Fix};
+use crate::fix::{DataFix, Fix, Rest};
 use crate::folder::{Folder, FsckError, incarnation_fix};
 use crate::journal::Journal;
 use crate::record::FIRST_COUNTER;
@@ -65,7 +65,9 @@ pub(crate) fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, Fsck
     for _ in 0..ROUNDS_MAX {
         let examined = examine(&mut folder, &tables)?;
         let report = &examined.found.report;
-        let same = last.as_ref().is_some_and(|last| (&last.findings, &last.notes) == (&report.findings, &report.notes));
+        let same = last
+            .as_ref()
+            .is_some_and(|last| (&last.findings, &last.notes) == (&report.findings, &report.notes));
         if examined.found.fixes.is_empty() || same {
             return Ok(finish(before, examined.found.report));
         }
@@ -109,16 +111,21 @@ fn next_ino(examined: &Examined) -> u64 {
     counter.max(examined.tree.highest + 1)
 }
 
-/// Carries out what one round asks for.
+/// Carries out what one round asks for first.
 fn correct(folder: &Folder, tables: &Tables, examined: &Examined) -> Result<(), FsckError> {
+    let Examined { found, tree, data, .. } = examined;
+    let first = found.fixes.iter().map(Fix::tier).min();
+    let fixes = found.fixes.iter().filter(|fix| Some(fix.tier()) == first);
+    let rest = |ino, generation| match tree.places(ino) {
+        [] if tree.lists(ino) => Some(Rest::Directory),
+        [] => data.extent((ino, generation)).map(Rest::File),
+        _ => None,
+    };
     let mut editor = Editor::open(folder, tables, next_ino(examined))?;
-    for fix in &examined.found.fixes {
-        editor.apply(fix)?;
+    for fix in fixes {
+        editor.apply(fix, &rest)?;
     }
-    let data: Vec<DataFix> = std::mem::take(&mut editor.data);
+    let data_fixes: Vec<DataFix> = std::mem::take(&mut editor.data);
     editor.commit()?;
-    if examined.found.fixes.iter().any(|fix| matches!(fix, Fix::Data(_))) {
-        Mender::new(&examined.data).apply(&data)?;
-    }
-    Ok(())
+    Mender::new(data).apply(&data_fixes)
 }

@@ -161,7 +161,11 @@ impl Tables {
         if let Err(what) = result {
             let place = environment_name(number);
             // Told once, not for every table.
-            if !found.report.findings.iter().any(|f| f.kind == Kind::EnvironmentUnreadable && f.place == place)
+            if !found
+                .report
+                .findings
+                .iter()
+                .any(|f| f.kind == Kind::EnvironmentUnreadable && f.place == place)
             {
                 found.add(Kind::EnvironmentUnreadable, place, what);
             }

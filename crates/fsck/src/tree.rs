@@ -110,6 +110,12 @@ impl Tree {
         &self.nodes[from..from + len]
     }
 
+    /// Whether there are entries under a number.
+    pub(crate) fn lists(&self, dir: u64) -> bool {
+        let listing = self.listings.binary_search_by_key(&dir, |listing| listing.dir);
+        listing.is_ok_and(|at| self.listings[at].entries > 0)
+    }
+
     pub(crate) fn node(&self, ino: u64) -> Option<&Node> {
         self.places(ino).first()
     }

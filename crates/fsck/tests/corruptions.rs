@@ -8,14 +8,15 @@ use fsck::{FsckError, Kind, RepairOptions, check, repair};
 use proto::dentry::DentryValue;
 use proto::inode::InodeExt;
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_transaction, read_entry};
-use proto::storeio::{DataOp, StoreKey, Table};
-use proto::{FileKind, Frag, Ino, NameHash, Position, Rank, SessionId, SnapId, Writer};
+use proto::storeio::{Cut, DataOp, Payload, StoreKey, Table};
+use proto::{FileId, FileKind, Frag, Ino, NameHash, Position, Rank, SessionId, SnapId, Writer};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use stdx::Wall;
 use store::data::{DataFiles, Limits};
 use store::disk_real::RealDisk;
+use store::folder::{FormatOptions, format};
 
 const SYSTEM: Ino = Ino::SYSTEM;
 const ORPHANS: Ino = Ino(0x100);
@@ -160,18 +161,25 @@ fn folder_and_journal() -> Vec<Case> {
         on_crashed(Kind::JournalSegmentMissing, After::Cut, |dir| {
             fs::remove_file(dir.join("journal/00000002")).expect("removed");
         }),
-        on_crashed(Kind::JournalHeaderDamaged, After::Clean, |dir| flip(&dir.join("journal/00000002"), 30, 0)),
+        on_crashed(Kind::JournalHeaderDamaged, After::Clean, |dir| {
+            flip(&dir.join("journal/00000002"), 30, 0)
+        }),
         on_crashed(Kind::JournalMutationUnknown, After::Cut, strange_mutation),
-        Case { after: After::Clean, ..case(Kind::JournalBeforeCheckpoint, |dir| {
-            with_meta(dir, |meta| {
-                let key = StoreKey::Checkpoint { rank: Rank(0) };
-                let next = u64::from_le_bytes(meta.value(key)[8..].try_into().expect("8 bytes"));
-                meta.put(key, &[(1_u64 << 20).to_le_bytes(), next.to_le_bytes()].concat());
-            });
-        }) },
+        Case {
+            after: After::Cut,
+            ..case(Kind::JournalBeforeCheckpoint, |dir| {
+                with_meta(dir, |meta| {
+                    let key = StoreKey::Checkpoint { rank: Rank(0) };
+                    let next = u64::from_le_bytes(meta.value(key)[8..].try_into().expect("8 bytes"));
+                    meta.put(key, &[(1_u64 << 20).to_le_bytes(), next.to_le_bytes()].concat());
+                });
+            })
+        },
         on_crashed(Kind::JournalBeforeCheckpoint, After::Cut, |dir| {
             fs::remove_file(dir.join("journal/00000001")).expect("removed");
         }),
+        // The tables hold what the bad entry says, and the entries behind it lead to the checkpoint.
+        case(Kind::JournalBeforeCheckpoint, |dir| flip(&dir.join("journal/00000001"), 4200, 2)),
         case(Kind::CheckpointUnreadable, |dir| {
             with_meta(dir, |meta| meta.put(StoreKey::Checkpoint { rank: Rank(0) }, b"no"));
         }),
@@ -518,7 +526,9 @@ fn every_kind_of_fault_is_found_and_repaired_where_it_can_be() {
         let parts = numbered.chunks(numbered.len().div_ceil(3));
         let threads: Vec<_> = parts
             .map(|part| {
-                scope.spawn(move || part.iter().filter_map(|(n, case)| run(case, *n).err()).collect::<Vec<_>>())
+                scope.spawn(move || {
+                    part.iter().filter_map(|(n, case)| run(case, *n).err()).collect::<Vec<_>>()
+                })
             })
             .collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
@@ -575,6 +585,7 @@ fn one_flipped_bit_costs_nothing_and_more_are_kept_as_text() {
     });
     let report = repair(&folder.path, &RepairOptions::default()).expect("repaired");
     assert!(report.is_clean() && report.files == before.files - 1, "{report:#?}");
+    assert_eq!(report.data_objects, before.data_objects - 1);
     let text = fs::read_to_string(folder.path.join("fsck-removed-1")).expect("dump");
     assert!(text.contains("name \"small\" in directory") && text.contains("6e6f742077686174"), "{text}");
 }
@@ -584,4 +595,108 @@ fn a_damaged_record_of_the_file_system_is_no_folder_at_all() {
     let folder = stopped();
     flip(&folder.path.join("pando.fs"), 60, 1);
     assert!(matches!(check(&folder.path), Err(FsckError::RecordDamaged(_))));
+}
+
+#[test]
+fn a_part_that_is_another_file_systems_is_told() {
+    let temp = tempfile::tempdir().expect("dir");
+    let (path, data) = (temp.path().join("fs"), temp.path().join("disk"));
+    let options =
+        FormatOptions { data_dir: Some(data.clone()), environments: 2, ..FormatOptions::new(Wall(1)) };
+    format(&path, &options).expect("format");
+    let server = serve(&path);
+    let fs = attach(&server);
+    fs.write("file", b"content").expect("write");
+    server.stop().expect("stop");
+    drop((fs, server));
+    let report = check(&path).expect("checked");
+    assert!(report.is_clean() && report.data_objects == 1, "{report:#?}");
+    fs::write(data.join("pando.member"), "PandoFS 00\n").expect("written");
+    let report = check(&path).expect("checked");
+    assert!(report.findings.iter().all(|finding| finding.kind == Kind::PartForeign), "{report:#?}");
+    assert_eq!(report.findings.len(), 1);
+}
+
+/// Data may reach the disk before the journal says whose it is: a crash in between is no fault.
+#[test]
+fn what_a_crash_leaves_of_data_is_a_note_and_repair_removes_it() {
+    let folder = stopped();
+    let limits = Limits::default();
+    let data = DataFiles::open(RealDisk::new(&folder.path), 65_536, limits).expect("data store");
+    let (mut large, mut newest) = (FileId { ino: Ino(0), generation: 0 }, 0);
+    with_meta(&folder.path, |meta| {
+        large.ino = meta.ino("large");
+        newest = meta
+            .all(Table::Dentry)
+            .iter()
+            .filter_map(|r| DentryValue::decode(&r.value).ok())
+            .map(|d| d.ino().0)
+            .max()
+            .unwrap_or(0);
+    });
+    let lost = FileId { ino: Ino(newest + 5), generation: 0 };
+    for (file, offset, len) in [(large, 40 << 20, 10), (lost, 0, 10), (lost, 0, 70_000)] {
+        let payload = Payload::Owned(vec![7; len]);
+        data.run(&DataOp::Write { file, cut: Cut::default(), offset, data: payload }).expect("written");
+        data.run(&DataOp::SyncAll).expect("synced");
+    }
+    drop(data);
+    let report = check(&folder.path).expect("checked");
+    let notes: BTreeSet<Kind> = report.notes.iter().map(|note| note.kind).collect();
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    assert_eq!(notes, BTreeSet::from([Kind::DataLeaked, Kind::BlockBeyondSize]), "{:#?}", report.notes);
+    let report = repair(&folder.path, &RepairOptions::default()).expect("repaired");
+    assert!(report.fixed.iter().all(|finding| finding.kind == Kind::DataLeaked) && report.is_changed());
+    let report = check(&folder.path).expect("checked");
+    assert!(report.is_clean() && report.notes.len() == 1, "{report:#?}");
+}
+
+/// A record that cannot be saved, with a number that can be read: what is under that keeps its name.
+#[test]
+fn content_survives_its_inodes_record() {
+    let folder = stopped();
+    let before = check(&folder.path).expect("checked");
+    with_meta(&folder.path, |meta| {
+        for name in ["small", "large", "b", "renamed"] {
+            let record = meta.named(name);
+            let mut stored = [&[0; 4][..], &record.value].concat();
+            (stored[40], stored[60]) = (!stored[40], !stored[60]);
+            meta.put_raw(record.environment, Table::Dentry, &record.key, &stored);
+        }
+    });
+    let report = repair(&folder.path, &RepairOptions::default()).expect("repaired");
+    assert!(report.is_clean(), "{report:#?}");
+    assert_eq!((report.files, report.directories), (before.files, before.directories));
+    assert!(folder.path.join("fsck-removed-1").exists());
+    let server = serve(&folder.path);
+    let fs = attach(&server);
+    for (name, seed, len) in common::FILES {
+        assert_eq!(fs.read(name).expect("read"), common::content(seed, len), "{name}");
+    }
+    server.stop().expect("stop");
+}
+
+/// One turned bit in everything that others hang on: no name may be given up before it is turned back.
+#[test]
+fn turned_bits_in_directories_and_links_cost_no_name() {
+    let folder = stopped();
+    let server = serve(&folder.path);
+    let fs = attach(&server);
+    let names = listing(&fs);
+    server.stop().expect("stop");
+    drop((fs, server));
+    with_meta(&folder.path, |meta| {
+        for name in ["a", "b", "root", "links", &linked(meta)] {
+            let record = meta.named(name);
+            let mut stored = meta.stored_at(record.environment, Table::Dentry, &record.key);
+            stored[12] ^= 2;
+            meta.put_raw(record.environment, Table::Dentry, &record.key, &stored);
+        }
+    });
+    let report = repair(&folder.path, &RepairOptions::default()).expect("repaired");
+    assert!(report.is_clean(), "{report:#?}");
+    let server = serve(&folder.path);
+    let fs = attach(&server);
+    assert_eq!(listing(&fs), names);
+    server.stop().expect("stop");
 }

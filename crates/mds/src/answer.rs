@@ -133,7 +133,7 @@ impl Rank {
     pub(crate) fn follow_up(&mut self, op: DataOp, cut: Option<Ino>) {
         if let Some(ino) = cut {
             self.view.files.get_mut(ino).cutting = true;
-            self.view.cache.flag(ino, node::BUSY | node::END_CLEAN, 0);
+            self.view.cache.flag(ino, node::BUSY, 0);
         }
         let tag = self.new_tag();
         let inner = match (&op, cut) {

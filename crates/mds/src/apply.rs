@@ -106,7 +106,8 @@ fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
     if unknown_to_store && dir.table.len() == 0 && dir.loads == 0 {
         dir.clear(dir::QUEUED | dir::HEADER_DIRTY);
         view.cache.drop_dir_if_idle(slot);
-        if !view.backptrs_old.contains_key(&ino) && view.backptrs.remove(&ino).is_some() {
+        let written = view.backptrs_old.contains_key(&ino) || view.backptrs_writing.contains_key(&ino);
+        if !written && view.backptrs.remove(&ino).is_some() {
             return;
         }
     } else {

@@ -39,7 +39,7 @@ pub(crate) enum Phase {
 struct Writing {
     nodes: Vec<u32>,
     headers: Vec<Ino>,
-    backptrs: Vec<(Ino, (u64, Option<Backptr>))>,
+    backptrs: Vec<Ino>,
     closed: Vec<SessionId>,
 }
 
@@ -146,7 +146,8 @@ impl Rank {
         while budget > 0 && self.checkpoint.cursor.is_none() && self.checkpoint.dirs_left == 0 {
             let Some((ino, entry)) = self.view.backptrs_old.pop_first() else { break };
             batches.push(backptr_batch(ino, entry.1.as_ref()));
-            writing.backptrs.push((ino, entry));
+            self.view.backptrs_writing.insert(ino, entry);
+            writing.backptrs.push(ino);
             budget -= 1;
         }
         self.emit(now, batches, writing);
@@ -334,14 +335,15 @@ impl Rank {
         for ino in writing.headers {
             self.header_stored(ino, ok);
         }
+        for ino in writing.backptrs {
+            let Some(entry) = self.view.backptrs_writing.remove(&ino).filter(|_| !ok) else { continue };
+            self.view.backptrs.entry(ino).or_insert(entry);
+        }
         if ok {
             if self.checkpoint.phase == Phase::Record {
                 self.record_stored(out);
             }
             return;
-        }
-        for (ino, entry) in writing.backptrs {
-            self.view.backptrs.entry(ino).or_insert(entry);
         }
         self.sessions.closed.extend(writing.closed);
     }

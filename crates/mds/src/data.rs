@@ -32,11 +32,8 @@ impl Rank {
             Some(Pending::Inner(inner)) => self.inner_done(now, tag, inner, result, out),
             Some(Pending::Op(op, hold, next)) => {
                 let gone = !self.sessions.map.contains_key(&op.session);
-                if (gone || result.is_err())
-                    && let Hold::Shared(ino) | Hold::Exclusive(ino) | Hold::Copy { target: ino, .. } = hold
-                {
-                    // Something may lie beyond the end that no transaction tells of.
-                    self.view.cache.flag(ino, 0, node::END_CLEAN);
+                if gone || result.is_err() {
+                    self.change_failed(next);
                 }
                 if gone {
                     self.unpin(&op);
@@ -45,6 +42,20 @@ impl Rank {
                 }
                 self.end_hold(hold);
             }
+        }
+    }
+
+    /// Something may lie beyond the end that no transaction tells of, written under this cut: the next
+    /// change that makes the file longer needs a new one.
+    fn change_failed(&mut self, next: Next) {
+        let Some((ino, cut)) = next.changed() else { return };
+        if let Some(slot) = self.view.cache.by_ino(ino) {
+            let node = self.view.cache.nodes.get_mut(slot);
+            // Its number is used up, but no transaction has it: it is not one that could be carried out.
+            if cut.seq > node.core.truncate_seq {
+                (node.core.truncate_seq, node.core.truncate_size) = (cut.seq, cut.size);
+            }
+            node.flags &= !node::END_CLEAN;
         }
     }
 

@@ -6,7 +6,7 @@ use crate::view::Found;
 use proto::mutation::REDO_BYTES_MAX;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::storeio::{DataOp, StoredDentry};
+use proto::storeio::{Cut, DataOp, StoredDentry};
 use proto::{Cred, Errno, Ino, NameHash, SessionId, Tid};
 
 const _: () = assert!(REDO_BYTES_MAX < proto::journal::ENTRY_BYTES_MAX);
@@ -134,15 +134,18 @@ pub(crate) enum Next {
     Write {
         ino: Ino,
         offset: u64,
+        cut: Cut,
     },
     /// The file is at least `size` long afterwards.
     Zero {
         ino: Ino,
         size: u64,
+        cut: Cut,
     },
     Copy {
         ino: Ino,
         offset: u64,
+        cut: Cut,
     },
     Seek,
     Fsync {
@@ -162,6 +165,18 @@ pub(crate) enum Next {
     StatFs,
 }
 
+impl Next {
+    /// The inode whose data was changed, and the cut it was changed under.
+    pub(crate) const fn changed(self) -> Option<(Ino, Cut)> {
+        match self {
+            Self::Write { ino, cut, .. } | Self::Zero { ino, cut, .. } | Self::Copy { ino, cut, .. } => {
+                Some((ino, cut))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What planning a request comes to.
 pub(crate) enum Plan {
     /// An answer; nothing changes but `Effects`.
@@ -171,8 +186,6 @@ pub(crate) enum Plan {
     Data(DataOp, Hold, Next),
     /// Answer when everything up to now is durable.
     Durable(Reply),
-    /// The transaction in the view's buffer is the rank's own; after it the request is planned again.
-    Again,
     /// A lock was queued: the answer comes with the grant.
     Queued,
 }

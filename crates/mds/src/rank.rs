@@ -6,7 +6,7 @@ use crate::cache::{Cache, node};
 use crate::checkpoint::Checkpoint;
 use crate::config::{RankConfig, State};
 use crate::files::Files;
-use crate::hold::Held;
+use crate::hold::{Held, Waiting};
 use crate::input::{ConnId, Input, Tag};
 use crate::journal::Journal;
 use crate::load::Loads;
@@ -98,6 +98,7 @@ impl Rank {
             inos: Inos::default(),
             backptrs: Backptrs::new(),
             backptrs_old: Backptrs::new(),
+            backptrs_writing: Backptrs::new(),
             full: false,
             disk_full: false,
             reconnecting: false,
@@ -267,11 +268,12 @@ impl Rank {
                 }
                 let tag = self.new_tag();
                 self.pending.insert(tag, Pending::Op(Box::new(op), hold, next));
-                out.push(Output::Data { tag: Tag(tag), op: data });
-            }
-            Ok(Plan::Again) => {
-                self.commit(now, None, out);
-                self.run(now, op, out);
+                if matches!(next, Next::CutDone { .. }) {
+                    // The cut it carries out may be that of a transaction just made.
+                    self.hold(Waiting::Data { op: data, tag });
+                } else {
+                    out.push(Output::Data { tag: Tag(tag), op: data });
+                }
             }
             Ok(Plan::Durable(reply)) => self.answer_durable(&op, Ok(reply), out),
             Ok(Plan::Queued) => {

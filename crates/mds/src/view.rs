@@ -42,6 +42,8 @@ pub(crate) struct View {
     pub backptrs: Backptrs,
     /// Being written by the present checkpoint.
     pub backptrs_old: Backptrs,
+    /// On its way to the store: until that answers, a load may still bring what was there before.
+    pub backptrs_writing: Backptrs,
     /// The store or the data store said that it is full.
     pub full: bool,
     /// The driver says that the disk is full.
@@ -134,7 +136,8 @@ impl View {
 
     /// What is known of an inode's place that the store may not know.
     fn backptr(&self, ino: Ino) -> Option<&Option<Backptr>> {
-        self.backptrs.get(&ino).or_else(|| self.backptrs_old.get(&ino)).map(|(_, place)| place)
+        let known = [&self.backptrs, &self.backptrs_old, &self.backptrs_writing];
+        known.into_iter().find_map(|map| map.get(&ino)).map(|(_, place)| place)
     }
 
     /// The names of a directory inode, with its header.

@@ -64,7 +64,7 @@ pub(super) fn list(
             let place = || format!("data/blk/{folder:02x}/{name}");
             let Some((file, number)) = parse(folder, &name) else {
                 // A block that was being made when the server died.
-                if !name.strip_suffix(".tmp").is_some_and(|name| parse(folder, name).is_some()) {
+                if name.strip_suffix(".tmp").is_none_or(|name| parse(folder, name).is_none()) {
                     found.add(Kind::BlockInvalid, place(), "the name is of no block of this folder");
                 }
                 continue;

@@ -26,7 +26,6 @@ pub(crate) struct Mender {
     folder: PathBuf,
     state: State,
     next_segment: u32,
-    next_write: u64,
     records: Out,
 }
 
@@ -37,7 +36,7 @@ impl Mender {
         // Nothing is covered by an index any more; what is durable stays known as such.
         let marks = data.marks.iter().map(|mark| Mark { covered: 0, ..*mark }).collect();
         let state = State { index: 0, entries: 0, next_segment, next_write, marks, ..data.state.clone() };
-        Self { folder: data.folder.clone(), state, next_segment, next_write, records: Out::default() }
+        Self { folder: data.folder.clone(), state, next_segment, records: Out::default() }
     }
 
     /// Makes the content that the journal holds durable in the store, where the store has no newer one.
@@ -50,7 +49,7 @@ impl Mender {
             if !packed && !blocks {
                 self.append(*file, seqs, Some(&content.data))?;
             }
-            self.next_write = self.next_write.max(content.write + 1);
+            self.state.next_write = self.state.next_write.max(content.write + 1);
         }
         self.flush()
     }
@@ -59,11 +58,7 @@ impl Mender {
     pub(crate) fn apply(&mut self, fixes: &[DataFix]) -> Result<(), FsckError> {
         for fix in fixes {
             match fix {
-                DataFix::Bury { ino, generation, truncate } => {
-                    let write = self.next_write;
-                    self.next_write += 1;
-                    self.append((*ino, *generation), (*truncate, write), None)?;
-                }
+                DataFix::Bury { ino, generation, seqs } => self.append((*ino, *generation), *seqs, None)?,
                 DataFix::Unlink { path } => self.unlink(path)?,
                 DataFix::Header { segment } => self.header(*segment)?,
                 DataFix::Rescan => {}
@@ -112,7 +107,8 @@ impl Mender {
         fs::create_dir_all(&self.folder).map_err(io_error(&self.folder))?;
         let path = self.folder.join(name(self.next_segment));
         let bytes = std::mem::take(&mut self.records.0);
-        let written = File::create_new(&path).and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
+        let written = File::create_new(&path)
+            .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
         written.map_err(io_error(&path))?;
         self.next_segment += 1;
         sync_dir(&self.folder)

@@ -45,7 +45,14 @@ pub(super) struct State {
 
 impl Default for State {
     fn default() -> Self {
-        Self { block_bytes: BLOCK_BYTES, index: 0, entries: 0, next_segment: 1, next_write: 1, marks: Vec::new() }
+        Self {
+            block_bytes: BLOCK_BYTES,
+            index: 0,
+            entries: 0,
+            next_segment: 1,
+            next_write: 1,
+            marks: Vec::new(),
+        }
     }
 }
 

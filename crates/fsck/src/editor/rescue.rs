@@ -53,7 +53,10 @@ impl Editor<'_> {
     }
 
     fn no_name(&self) -> FsckError {
-        FsckError::Unreadable { dir: self.folder.root.clone(), what: format!("{LOST_FOUND} has no free name") }
+        FsckError::Unreadable {
+            dir: self.folder.root.clone(),
+            what: format!("{LOST_FOUND} has no free name"),
+        }
     }
 
     /// The number of lost+found, which is made if it is not there.

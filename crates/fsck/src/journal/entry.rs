@@ -53,6 +53,8 @@ pub(super) struct Behind {
     /// The highest durable mark of any of them.
     pub(super) mark: u64,
     pub(super) operations: u64,
+    /// Where the last of them ends.
+    pub(super) end: u64,
 }
 
 pub(super) fn behind(bytes: &[u8], position: u64) -> Behind {
@@ -61,14 +63,14 @@ pub(super) fn behind(bytes: &[u8], position: u64) -> Behind {
     while at + ENTRY_HEADER_BYTES <= bytes.len() {
         let here = position + at as u64;
         // Compared first: this runs on every byte of a recycled segment.
-        let found = (bytes[at + 8..at + 16] == here.to_le_bytes())
-            .then(|| Entry::read(&bytes[at..], here))
-            .flatten();
+        let found =
+            (bytes[at + 8..at + 16] == here.to_le_bytes()).then(|| Entry::read(&bytes[at..], here)).flatten();
         match found {
             Some(entry) => {
                 behind.mark = behind.mark.max(entry.mark);
                 behind.operations += u64::from(entry.is_transaction());
                 at += entry.len;
+                behind.end = position + at as u64;
             }
             None => at += 1,
         }

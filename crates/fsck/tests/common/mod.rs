@@ -161,7 +161,9 @@ fn copy_folder(from: &Path, to: &Path) {
         let to = to.join(&name);
         if from.is_dir() {
             copy_folder(&from, &to);
-        } else if !(text.starts_with("spare.") || text == "pando.ballast" || text.ends_with("-lock")) && from.is_file() {
+        } else if !(text.starts_with("spare.") || text == "pando.ballast" || text.ends_with("-lock"))
+            && from.is_file()
+        {
             let bytes = fs::read(&from).expect("read");
             let file = fs::File::create(&to).expect("create");
             file.set_len(bytes.len() as u64).expect("length");
@@ -263,9 +265,13 @@ impl Meta {
 
     /// The stored bytes of a key, checksum included.
     pub fn stored(&self, key: StoreKey<'_>) -> Vec<u8> {
-        let (env, tables) = &self.environments[self.home(key.shard().0)];
+        self.stored_at(self.home(key.shard().0), key.table(), &bytes(key))
+    }
+
+    pub fn stored_at(&self, environment: usize, table: Table, key: &[u8]) -> Vec<u8> {
+        let (env, tables) = &self.environments[environment];
         let txn = env.read_txn().expect("txn");
-        let stored = tables[key.table() as usize - 1].get(&txn, &bytes(key)).expect("get");
+        let stored = tables[table as usize - 1].get(&txn, key).expect("get");
         stored.expect("there").to_vec()
     }
 
@@ -301,7 +307,9 @@ impl Meta {
     /// Changes the inode record of a primary dentry.
     pub fn edit(&self, name: &str, change: impl FnOnce(&mut proto::inode::InodeRecord)) {
         let record = self.named(name);
-        let Ok(DentryValue::Primary(mut inode)) = DentryValue::decode(&record.value) else { panic!("remote") };
+        let Ok(DentryValue::Primary(mut inode)) = DentryValue::decode(&record.value) else {
+            panic!("remote")
+        };
         change(&mut inode);
         self.rewrite(&record, &encode(&DentryValue::Primary(inode)));
     }

@@ -276,12 +276,14 @@ impl Cache {
             DentryValue::Primary(record)
                 if self.nodes.get(slot).primary() && self.nodes.get(slot).ino() == record.core.ino =>
             {
-                let jumped = record.core.change != self.nodes.get(slot).core.change;
                 let node = self.nodes.get_mut(slot);
-                node.core = record.core;
-                if jumped && source == Source::Live {
+                if source == Source::Live {
                     node.flags |= node::BUMPED;
+                    if record.core.truncate_seq > node.core.truncate_seq {
+                        node.flags |= node::END_CLEAN;
+                    }
                 }
+                node.core = record.core;
                 self.set_ext(slot, record.ext);
                 self.changed(slot, source);
                 return;

@@ -95,7 +95,7 @@ pub(crate) fn fallocate(
         FileKind::Fifo => return Err(Errno::ESPIPE.into()),
         _ => return Err(Errno::ENODEV.into()),
     }
-    let (_, core) = file(view, op, node, perm::WRITE)?;
+    let (_, mut core) = file(view, op, node, perm::WRITE)?;
     let end = end_of(offset, len)?;
     if zero != Some(true) {
         view.space()?;
@@ -103,14 +103,14 @@ pub(crate) fn fallocate(
     view.writable(slot)?;
     let hold = Hold::Exclusive(core.ino);
     claim(view, op, hold)?;
-    let (file, cut) = (file_id(&core), cut_of(&core));
     let size = if mode & KEEP_SIZE != 0 { core.size } else { core.size.max(end) };
     if size > core.size
-        && let Some(plan) = clean_end(view, op, core.ino)?
+        && let Some(plan) = clean_end(view, op, &mut core)?
     {
         return Ok(plan);
     }
-    let next = Next::Zero { ino: core.ino, size };
+    let (file, cut) = (file_id(&core), cut_of(&core));
+    let next = Next::Zero { ino: core.ino, size, cut };
     let data = match zero {
         None => DataOp::Allocate { file, cut, offset, len },
         Some(punch) => {
@@ -130,7 +130,7 @@ pub(crate) fn copy(
     len: u64,
 ) -> Found<Plan> {
     let (_, from) = file(view, op, source, perm::READ)?;
-    let (slot, to) = file(view, op, target, perm::WRITE)?;
+    let (slot, mut to) = file(view, op, target, perm::WRITE)?;
     if from.ino == to.ino
         && source_offset < target_offset.saturating_add(len)
         && target_offset < source_offset.saturating_add(len)
@@ -152,18 +152,19 @@ pub(crate) fn copy(
         return Err(Stop::Park(Park::File(from.ino)));
     }
     if end > to.size
-        && let Some(plan) = clean_end(view, op, to.ino)?
+        && let Some(plan) = clean_end(view, op, &mut to)?
     {
         return Ok(plan);
     }
+    let cut = cut_of(&to);
     let data = DataOp::Copy {
         source: file_id(&from),
         source_cut: cut_of(&from),
         source_offset,
         target: file_id(&to),
-        target_cut: cut_of(&to),
+        target_cut: cut,
         target_offset,
         len,
     };
-    Ok(Plan::Data(data, hold, Next::Copy { ino: to.ino, offset: target_offset }))
+    Ok(Plan::Data(data, hold, Next::Copy { ino: to.ino, offset: target_offset, cut }))
 }

@@ -4,12 +4,12 @@
 
 use crate::cache::{attr_of, node};
 use crate::op::{Next, Op, Plan};
-use crate::ops::setattr::without_capability;
+use crate::ops::setattr::{adopt_cut, without_capability};
 use crate::perm;
 use crate::view::{Found, View};
 use proto::reply::{Reply, StatFs};
 use proto::request::Request;
-use proto::storeio::{DataDone, Payload, StoreError};
+use proto::storeio::{Cut, DataDone, Payload, StoreError};
 use proto::{Errno, Ino};
 use stdx::time::SECOND;
 
@@ -24,6 +24,7 @@ pub(crate) const fn errno_of(error: &StoreError) -> Errno {
 /// Plans what follows. Never parks: the first half made sure that everything is at hand, and the
 /// operation's hold keeps it there.
 pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Found<Plan> {
+    let cut = next.changed().map(|(_, cut)| cut).unwrap_or_default();
     match (next, done) {
         (Next::Read, DataDone::Bytes(bytes)) => {
             if let Request::Read { node, .. } = &op.request {
@@ -31,7 +32,7 @@ pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Foun
             }
             Plan::reply(Reply::Data(Payload::Owned(bytes)))
         }
-        (Next::Write { ino, offset }, DataDone::Count(count)) => {
+        (Next::Write { ino, offset, .. }, DataDone::Count(count)) => {
             let kill = match &op.request {
                 Request::Write { kill_suidgid, .. } => *kill_suidgid || (op.check && op.cred.uid != 0),
                 _ => false,
@@ -39,14 +40,14 @@ pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Foun
             if count == 0 {
                 return Err(Errno::EIO.into());
             }
-            wrote(view, ino, offset.saturating_add(count), count, kill)
+            wrote(view, (ino, cut), offset.saturating_add(count), count, kill)
         }
-        (Next::Zero { ino, size }, DataDone::Count(_) | DataDone::Done) => {
-            wrote(view, ino, size, 0, op.check && op.cred.uid != 0)?;
+        (Next::Zero { ino, size, .. }, DataDone::Count(_) | DataDone::Done) => {
+            wrote(view, (ino, cut), size, 0, op.check && op.cred.uid != 0)?;
             Plan::commit(Reply::Ok)
         }
-        (Next::Copy { ino, offset }, DataDone::Count(count)) => {
-            wrote(view, ino, offset.saturating_add(count), count, op.check && op.cred.uid != 0)
+        (Next::Copy { ino, offset, .. }, DataDone::Count(count)) => {
+            wrote(view, (ino, cut), offset.saturating_add(count), count, op.check && op.cred.uid != 0)
         }
         (Next::Seek, DataDone::Offset(Some(offset))) => Plan::reply(Reply::Offset(offset)),
         (Next::Seek, DataDone::Offset(None)) => Err(Errno::ENXIO.into()),
@@ -71,10 +72,11 @@ fn touch(view: &mut View, ino: Ino) {
 }
 
 /// Plans the inode after its data changed up to `end`.
-fn wrote(view: &mut View, ino: Ino, end: u64, count: u64, kill: bool) -> Found<Plan> {
+fn wrote(view: &mut View, (ino, cut): (Ino, Cut), end: u64, count: u64, kill: bool) -> Found<Plan> {
     let slot = view.cache.by_ino(ino).ok_or(Errno::EIO)?;
     let mut core = view.changed_core(slot);
     let now = view.wall();
+    adopt_cut(&mut core, cut);
     core.size = core.size.max(end);
     (core.mtime, core.ctime) = (now, now);
     let mut ext = None;

@@ -106,7 +106,7 @@ pub(crate) fn resize(
         return Err(Stop::Park(Park::File(ino)));
     }
     if size > core.size
-        && let Some(plan) = clean_end(view, op, ino)?
+        && let Some(plan) = clean_end(view, op, core)?
     {
         return Ok(Err(plan));
     }
@@ -145,8 +145,10 @@ fn cut_at(view: &View, core: &mut InodeCore, size: u64) {
 }
 
 /// Before a file gets longer: what a former life wrote beyond its end, without the transaction that
-/// would have made it longer, is cut away, because it must read as zeros. `Some`: to be done first.
-pub(crate) fn clean_end(view: &mut View, op: &Op, ino: proto::Ino) -> Found<Option<Plan>> {
+/// would have made it longer, must read as zeros. The change that makes it longer is therefore a cut
+/// at the present end as well; each object obeys it when it is next used. `Some`: to be done first.
+pub(crate) fn clean_end(view: &View, op: &Op, core: &mut InodeCore) -> Found<Option<Plan>> {
+    let ino = core.ino;
     let slot = view.cache.by_ino(ino).ok_or(Errno::EIO)?;
     if view.cache.node(slot).has(node::END_CLEAN) || stdx::mutant!("mds_stale_end") {
         return Ok(None);
@@ -154,15 +156,21 @@ pub(crate) fn clean_end(view: &mut View, op: &Op, ino: proto::Ino) -> Found<Opti
     if !view.files.may_hold(Hold::Exclusive(ino), op.woken) {
         return Err(Stop::Park(Park::File(ino)));
     }
-    let mut core = view.changed_core(slot);
-    if let Some(plan) = earlier_cut(view, ino, &core)? {
+    if let Some(plan) = earlier_cut(view, ino, core)? {
         return Ok(Some(plan));
     }
     let size = core.size;
-    cut_at(view, &mut core, size);
-    view.put_core(slot, &core)?;
-    view.txn.cut(&core);
-    Ok(Some(Plan::Again))
+    cut_at(view, core, size);
+    Ok(None)
+}
+
+/// Takes over the cut that a data operation ran under.
+pub(crate) const fn adopt_cut(core: &mut InodeCore, cut: Cut) {
+    if cut.seq > core.truncate_seq {
+        core.truncate_seq = cut.seq;
+        core.truncate_size = cut.size;
+        core.flags |= flags::CUT_PENDING;
+    }
 }
 
 /// The cut that data operations of an inode run under.

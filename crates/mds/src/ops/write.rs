@@ -20,22 +20,25 @@ pub(crate) struct How {
 }
 
 pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, how: How, data: &mut Payload) -> Found<Plan> {
-    let (slot, core) = file(view, op, node, perm::WRITE)?;
+    let (slot, mut core) = file(view, op, node, perm::WRITE)?;
     if data.is_empty() {
         let attr = view.attr(slot)?;
         return Plan::reply(Reply::Written { count: 0, attr });
     }
     view.space()?;
     view.writable(slot)?;
-    let hold = if how.append { Hold::Exclusive(core.ino) } else { Hold::Shared(core.ino) };
-    claim(view, op, hold)?;
+    let seq = core.truncate_seq;
     let offset = if how.append { core.size } else { how.offset };
     if end_of(offset, data.len())? > core.size
-        && let Some(plan) = clean_end(view, op, core.ino)?
+        && let Some(plan) = clean_end(view, op, &mut core)?
     {
         return Ok(plan);
     }
+    let alone = how.append || core.truncate_seq != seq;
+    let hold = if alone { Hold::Exclusive(core.ino) } else { Hold::Shared(core.ino) };
+    claim(view, op, hold)?;
     let data = std::mem::replace(data, Payload::Owned(Vec::new()));
-    let write = DataOp::Write { file: file_id(&core), cut: cut_of(&core), offset, data };
-    Ok(Plan::Data(write, hold, Next::Write { ino: core.ino, offset }))
+    let cut = cut_of(&core);
+    let write = DataOp::Write { file: file_id(&core), cut, offset, data };
+    Ok(Plan::Data(write, hold, Next::Write { ino: core.ino, offset, cut }))
 }

@@ -71,6 +71,8 @@ struct Landing {
     start: u64,
     pieces: Vec<(u64, u64, Source)>,
     from: u64,
+    /// Of a copy: its source, the range there, and how far the target lies behind it.
+    copied: Option<(Ino, u64, u64, u64)>,
 }
 
 #[derive(Clone, Debug)]

@@ -15,7 +15,6 @@ use proto::storeio::{Backptr, StoreKey, Table};
 use proto::{DecodeError, Ino, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use stdx::Wall;
 
 /// The key of a record, owned.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,20 +65,24 @@ impl Record {
         Ok(record)
     }
 
-    /// Whether two records say the same. Reading a file and carrying out a cut change a record in the
-    /// rank's memory only: the time of the last access, the mark of a cut under way.
+    /// Whether a stored record says what history says. Reading a file and carrying out a cut change a
+    /// record in the rank's memory only: the time of the last access, the mark of a cut under way, and a
+    /// cut at the present size, which hides what a lost write left behind the end.
     #[must_use]
-    pub fn says(&self, other: &Self) -> bool {
-        let settled = |record: &Self| match record.dentry.as_deref() {
-            Some(DentryValue::Primary(inode)) => {
-                let mut inode = inode.clone();
-                inode.core.atime = Wall(0);
-                inode.core.flags &= !flags::CUT_PENDING;
-                Some(inode)
-            }
-            _ => None,
+    pub fn says(&self, history: &Self) -> bool {
+        let (Some(DentryValue::Primary(found)), Some(DentryValue::Primary(wanted))) =
+            (self.dentry.as_deref(), history.dentry.as_deref())
+        else {
+            return self == history;
         };
-        self == other || (settled(self).is_some() && settled(self) == settled(other))
+        let mut found = found.clone();
+        let (core, wanted_core) = (&mut found.core, &wanted.core);
+        if core.truncate_seq > wanted_core.truncate_seq && core.truncate_size == core.size {
+            (core.truncate_seq, core.truncate_size) = (wanted_core.truncate_seq, wanted_core.truncate_size);
+        }
+        core.atime = wanted_core.atime;
+        core.flags ^= (core.flags ^ wanted_core.flags) & flags::CUT_PENDING;
+        found == *wanted
     }
 
     /// The directory this dentry is the home of.

@@ -120,16 +120,16 @@ impl World {
                 _ => {}
             }
         }
+        // A step appends once, at its end: a data operation may have been planned before any of it.
+        for output in out {
+            if let Output::Data { op, .. } = output {
+                self.judge.data_op(op)?;
+            }
+        }
         self.judge.step(&appends, &sent)?;
         for output in out {
-            match output {
-                Output::Data { op, .. } => self.judge.data_op(op)?,
-                Output::Store { batches, .. } => {
-                    for batch in batches {
-                        self.judge.batch(batch)?;
-                    }
-                }
-                _ => {}
+            if let Output::Store { batches, .. } = output {
+                batches.iter().try_for_each(|batch| self.judge.batch(batch))?;
             }
         }
         Ok(())

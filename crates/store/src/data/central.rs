@@ -8,6 +8,7 @@ use super::index::{Entry, Index, Place};
 use super::limits::Limits;
 use super::record::{RECORD_HEADER_BYTES, Seqs, record_bytes};
 use proto::FileId;
+use proto::storeio::Cut;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use stdx::mutant;
@@ -252,6 +253,17 @@ impl<F> Central<F> {
         let Some(mut buffer) = self.drop_buffer(file) else { return false };
         edit(buffer.seqs, Arc::make_mut(&mut buffer.data));
         buffer.seqs = Seqs { truncate: buffer.seqs.truncate.max(truncate), write: self.take_write_seq() };
+        self.enqueue(file, buffer);
+        true
+    }
+
+    /// Cuts a buffered content. It keeps its write sequence: a replay cuts what it finds and then redoes a content of the
+    /// same cut that the life before wrote, under a lower write sequence than any of this life; the redo must win. Whether
+    /// there was a buffer.
+    pub(super) fn cut_buffer(&mut self, file: FileId, cut: Cut) -> bool {
+        let Some(mut buffer) = self.drop_buffer(file) else { return false };
+        Arc::make_mut(&mut buffer.data).truncate(cut.size as usize);
+        buffer.seqs.truncate = buffer.seqs.truncate.max(cut.seq);
         self.enqueue(file, buffer);
         true
     }

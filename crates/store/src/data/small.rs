@@ -203,12 +203,27 @@ impl<D: Disk> DataFiles<D> {
             central.bury(file);
             return Ok(());
         }
-        if central.edit_buffer(file, cut.seq, |_, content| content.truncate(cut.size as usize)) {
+        if central.cut_buffer(file, cut) {
             return Ok(());
         }
         drop(central);
         // A record within the cut stays: no later cut of this file comes before this one is done.
-        if len > cut.size { self.rewrite_small(file, cut, |_| {}) } else { Ok(()) }
+        if len > cut.size { self.cut_record(file, cut) } else { Ok(()) }
+    }
+
+    /// Replaces a packed record by what the cut leaves of it, under the record's own write sequence (see `cut_buffer`).
+    fn cut_record(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
+        loop {
+            let (content, seqs) = self.newest_small(file)?;
+            if !self.has_room(content.len() as u64)? {
+                continue;
+            }
+            let mut content = Arc::unwrap_or_clone(content);
+            content.truncate(cut.size as usize);
+            let seqs = Seqs { truncate: seqs.truncate.max(cut.seq), write: seqs.write };
+            hold(&self.central).put_buffer(file, content, seqs, false);
+            return Ok(());
+        }
     }
 
     pub(super) fn zero_small(&self, file: FileId, cut: Cut, offset: u64, len: u64) -> Result<(), StoreError> {

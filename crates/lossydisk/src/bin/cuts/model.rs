@@ -55,6 +55,8 @@ pub(crate) type Folder = BTreeMap<String, Content>;
 pub(crate) struct Promise {
     pub(crate) sure: Folder,
     pub(crate) maybe: Option<Folder>,
+    /// What was asked and acknowledged since the last check, for the text of a failure.
+    pub(crate) told: Vec<String>,
 }
 
 impl Promise {
@@ -71,6 +73,7 @@ impl Promise {
         self.sure =
             found.into_iter().map(|(name, bytes)| (name, Content { bytes, older: Vec::new() })).collect();
         self.maybe = None;
+        self.told.clear();
         Ok(())
     }
 
@@ -80,12 +83,15 @@ impl Promise {
             match found.get(name) {
                 None => text += &format!("{name} is missing; "),
                 Some(bytes) if !content.allows(bytes) => {
-                    let at = bytes.iter().zip(&content.bytes).position(|(a, b)| a != b);
+                    let at = bytes.iter().zip(&content.bytes).position(|(a, b)| a != b).unwrap_or(0);
+                    let differing = bytes.iter().zip(&content.bytes).filter(|(a, b)| a != b).count();
                     text += &format!(
-                        "{name} has {} bytes, promised {} ({} writes unsynced), first difference at {at:?}; ",
+                        "{name} has {} bytes, promised {} ({} writes unsynced), {differing} differ from {at} on: {:?}, promised {:?}; ",
                         bytes.len(),
                         content.bytes.len(),
-                        content.older.len()
+                        content.older.len(),
+                        bytes.get(at..bytes.len().min(at + 8)),
+                        content.bytes.get(at..content.bytes.len().min(at + 8))
                     );
                 }
                 Some(_) => {}
@@ -94,7 +100,12 @@ impl Promise {
         for name in found.keys().filter(|name| !self.sure.contains_key(*name)) {
             text += &format!("{name} should not be there; ");
         }
-        text + &format!("an operation was under way: {}", self.maybe.is_some())
+        text += &format!("an operation was under way: {}", self.maybe.is_some());
+        for line in &self.told {
+            text += "\n      ";
+            text += line;
+        }
+        text
     }
 }
 

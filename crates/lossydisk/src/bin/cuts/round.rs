@@ -311,7 +311,12 @@ fn act(
     let mut next = promise.sure.clone();
     change(&mut next);
     promise.maybe = Some(next);
-    link.call(request)?;
+    let mut line = format!("{request:?}");
+    line.truncate(200);
+    let reply = link.call(request)?;
+    line += &format!(" -> {reply:?}");
+    line.truncate(420);
+    promise.told.push(line);
     if let Some(next) = promise.maybe.take() {
         promise.sure = next;
     }

@@ -31,7 +31,7 @@ impl Judge {
             DataOp::Zero { file, offset, len, .. } => {
                 let pieces = vec![(*offset, offset.saturating_add(*len), Source::Zero)];
                 let matches = |request: &Request| matches!(request, Request::Fallocate { node, .. } if node.ino == file.ino);
-                self.land(Landing { ino: file.ino, start: *offset, pieces, from }, matches);
+                self.land(Landing { ino: file.ino, start: *offset, pieces, from, copied: None }, matches);
             }
             DataOp::Copy { source, source_offset, target, target_offset, len, .. } => {
                 let by = target_offset.wrapping_sub(*source_offset);
@@ -41,12 +41,13 @@ impl Judge {
                 let matches = |request: &Request| {
                     matches!(request, Request::CopyRange { source, target, .. } if source.ino == from_ino && target.ino == to_ino)
                 };
-                self.land(Landing { ino: target.ino, start: *target_offset, pieces, from }, matches);
+                let copied = Some((source.ino, *source_offset, source_offset + len, by));
+                self.land(Landing { ino: target.ino, start: *target_offset, pieces, from, copied }, matches);
             }
             DataOp::Truncate { file, cut } => {
-                let cuts = self.durable_tree().node(file.ino).map_or(u32::MAX, |node| node.cuts);
-                if cut.seq > cuts {
-                    return Err(format!("data of {} is cut for the {}th time, durable are {cuts}", file.ino.0, cut.seq));
+                let durable = self.durable_tree().node(file.ino);
+                if durable.is_some_and(|node| cut.seq > node.cuts && cut.size < node.size) {
+                    return Err(format!("data of {} is cut to {} before that is durable", file.ino.0, cut.size));
                 }
             }
             DataOp::Remove { file } => self.remove(*file)?,
@@ -79,7 +80,7 @@ impl Judge {
         let source = Source::Pattern { id: pending.asked.pattern, shift: asked.wrapping_sub(offset) };
         let end = offset + data.len() as u64;
         pending.landing =
-            Some(Landing { ino: file.ino, start: offset, pieces: vec![(offset, end, source.clone())], from });
+            Some(Landing { ino: file.ino, start: offset, pieces: vec![(offset, end, source.clone())], from, copied: None });
         self.bytes.entry(file.ino).or_default().begin(offset, end, &source, from);
     }
 
@@ -99,8 +100,9 @@ impl Judge {
     /// A request was executed: its bytes are in place, or its cut is.
     pub(super) fn executed_bytes(&mut self, session: SessionId, tid: Tid, reply: &Reply, before: &Tree, now: u64) {
         let Some(pending) = self.pending.get(&(session, tid)) else { return };
-        let since = pending.since;
-        if let Some(landing) = pending.landing.clone() {
+        let (since, landing, request) = (pending.since, pending.landing.clone(), pending.asked.request.clone());
+        if let Some(mut landing) = landing {
+            self.copied_meanwhile(&mut landing);
             // A full disk may cut a write short: of the rest anything may be there.
             let done = match reply {
                 Reply::Written { count, .. } => landing.start + count,
@@ -112,7 +114,6 @@ impl Judge {
             }
             bytes.fail(landing.from, now);
         }
-        let request = pending.asked.request.clone();
         if let Request::Rename { parent, name, new_parent, new_name, flags: 0 | 1 } = &request {
             // A file that replaces another is synced first: a crash leaves one of the two contents.
             let (from, to) = (child(before, parent.ino, name), child(before, new_parent.ino, new_name));
@@ -131,6 +132,19 @@ impl Judge {
         let (old, new) = (size(before), size(self.tree()));
         if new < old {
             self.bytes.entry(ino).or_default().put(new, END, &Source::Zero, since, now);
+        }
+    }
+
+    /// What was written to a copy's source while it ran may have been copied.
+    fn copied_meanwhile(&mut self, landing: &mut Landing) {
+        let Some((source, start, end, by)) = landing.copied else { return };
+        let now = self.bytes.entry(source).or_default().pieces(start, end, landing.from, by);
+        let bytes = self.bytes.entry(landing.ino).or_default();
+        for piece in now {
+            if !landing.pieces.contains(&piece) {
+                bytes.begin(piece.0, piece.1, &piece.2, landing.from);
+                landing.pieces.push(piece);
+            }
         }
     }
 
