@@ -26,7 +26,7 @@ grep -q 'no space left: new data refused, unlink still works' small/data/log/pan
     pass "the log says so" || fail "the log says so" "$(tail -n 3 small/data/log/pando.log)"
 wrote=0
 for _ in $(seq 300); do
-    if head -c 1000000 /dev/zero >mnt/again 2>/dev/null && sync mnt/again 2>/dev/null; then wrote=1; break; fi
+    if { head -c 1000000 /dev/zero >mnt/again && sync mnt/again; } 2>/dev/null; then wrote=1; break; fi
     sleep 0.1
 done
 same "writing goes on by itself" 1 $wrote

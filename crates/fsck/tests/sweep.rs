@@ -83,9 +83,8 @@ fn flips_in_values_are_found_and_named() {
     meta.close();
     assert!(records.len() > 30);
     let mut places = Vec::new();
-    for flipped in 0..records.len() {
+    for (table, record) in &records {
         let meta = Meta::open(&folder.path);
-        let (table, record) = &records[flipped];
         flip_value(&meta, *table, record, &mut prng);
         meta.close();
         let report = check(&folder.path).expect("checked");

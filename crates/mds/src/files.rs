@@ -123,8 +123,10 @@ impl Files {
             Hold::Shared(ino) => self.get_mut(ino).shared += 1,
             Hold::Exclusive(ino) => self.get_mut(ino).exclusive = true,
             Hold::Copy { source, target } => {
-                self.get_mut(source).users += 1;
                 self.get_mut(target).exclusive = true;
+                if source != target {
+                    self.get_mut(source).shared += 1;
+                }
             }
         }
     }
@@ -133,15 +135,13 @@ impl Files {
         match hold {
             Hold::None => {}
             Hold::User(ino) => self.release_user(ino),
-            Hold::Shared(ino) => {
-                if let Some(file) = self.files.get_mut(&ino) {
-                    file.shared = file.shared.saturating_sub(1);
-                }
-            }
+            Hold::Shared(ino) => self.release_shared(ino),
             Hold::Exclusive(ino) => self.release_alone(ino),
             Hold::Copy { source, target } => {
-                self.release_user(source);
                 self.release_alone(target);
+                if source != target {
+                    self.release_shared(source);
+                }
             }
         }
     }
@@ -149,6 +149,12 @@ impl Files {
     fn release_user(&mut self, ino: Ino) {
         if let Some(file) = self.files.get_mut(&ino) {
             file.users = file.users.saturating_sub(1);
+        }
+    }
+
+    fn release_shared(&mut self, ino: Ino) {
+        if let Some(file) = self.files.get_mut(&ino) {
+            file.shared = file.shared.saturating_sub(1);
         }
     }
 

@@ -116,7 +116,7 @@ pub(crate) enum Hold {
     None,
     /// The data must stay; nothing else matters.
     User(Ino),
-    /// The target alone, the source as a user.
+    /// The target alone, the source beside nothing that changes it.
     Copy {
         source: Ino,
         target: Ino,

@@ -90,6 +90,22 @@ pub fn space_of(path: &Path) -> io::Result<(u64, u64)> {
     Ok((stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize))
 }
 
+/// Whether a path lies on a FUSE file system: perhaps our own.
+///
+/// # Errors
+/// Those of statfs.
+pub fn is_fuse(path: &Path) -> io::Result<bool> {
+    const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut stat = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: `path` ends with NUL and `stat` is valid for a write of its size.
+    if unsafe { libc::statfs(path.as_ptr(), stat.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: statfs succeeded, so it filled the structure.
+    Ok(unsafe { stat.assume_init() }.f_type == FUSE_SUPER_MAGIC)
+}
+
 /// Whether this process may do what root may.
 #[must_use]
 pub fn is_root() -> bool {
@@ -111,6 +127,7 @@ mod tests {
     #[test]
     fn a_mounted_path_has_space_and_others_say_why_not() {
         assert!(space_of(Path::new("/")).is_ok_and(|(total, free)| total > 0 && free <= total));
+        assert!(is_fuse(Path::new("/proc")).is_ok_and(|fuse| !fuse));
         let error = space_of(Path::new("/nonexistent/x")).expect_err("nothing is there");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }

@@ -19,10 +19,8 @@ use content::Content;
 use proto::DecodeError;
 use proto::fsrecord::FsRecord;
 use proto::storeio::{StoreError, Table};
-use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use store::folder::FolderError;
 use thiserror::Error;
@@ -79,7 +77,8 @@ pub fn create(server: &Server, path: &Path) -> Result<Summary, BackupError> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    if is_fuse(folder)? {
+    // Perhaps our own, whose requests wait.
+    if runtime::process::is_fuse(folder)? {
         return Err(BackupError::InsideMount { path: path.to_owned() });
     }
     let mut partial = path.to_owned().into_os_string();
@@ -131,17 +130,4 @@ pub fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupEr
     let (counts, bytes) = content.end()?;
     server.log.info("backup", "written", &[("records", &counts.records), ("bytes", &bytes)]);
     Ok(Summary { record, records: counts.records, files: counts.files, data_bytes: counts.data_bytes, bytes })
-}
-
-/// Whether a folder lies on a FUSE file system: perhaps our own, whose requests wait.
-fn is_fuse(folder: &Path) -> io::Result<bool> {
-    const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
-    let name = CString::new(folder.as_os_str().as_bytes())?;
-    // SAFETY: all-zero bytes are a valid `statfs`.
-    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `name` ends in NUL and `stat` is valid for writes.
-    if unsafe { libc::statfs(name.as_ptr(), &raw mut stat) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(stat.f_type == FUSE_SUPER_MAGIC)
 }

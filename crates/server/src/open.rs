@@ -70,7 +70,7 @@ impl Server {
             RealDisk::new(&folder.journal_root()),
             RankId(0),
             folder.incarnation(),
-            JournalLimits { journal_bytes: config.journal_size + JOURNAL_SLACK, ..JournalLimits::default() },
+            journal_limits(config.journal_size),
         )?;
         let limits = DataLimits {
             data_cache_limit: config.data_cache_limit,
@@ -90,4 +90,10 @@ impl Server {
         let place = dir.display().to_string();
         Self::start(parts, &place, options, log, Some(Opened { meta, folder }))
     }
+}
+
+/// A segment is a sixteenth of the journal, so that trimming gives back space often enough, within 4 to 64 MiB.
+fn journal_limits(journal_size: u64) -> JournalLimits {
+    let segment_bytes = (journal_size / 16).clamp(4 << 20, 64 << 20).next_multiple_of(4096);
+    JournalLimits { segment_bytes, journal_bytes: journal_size + JOURNAL_SLACK }
 }

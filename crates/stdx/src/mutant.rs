@@ -2,6 +2,8 @@
 //!
 //! `mutant!("name")` is `false` in every shipped build: without the cargo feature `mutants` it
 //! is a constant the compiler removes. With it, one defect at a time is switched on per thread.
+//!
+//! Absent: the defects themselves, which stand where they would be made.
 
 #[cfg(feature = "mutants")]
 mod on {

@@ -45,7 +45,7 @@ pub const ROOMS: &[Room] = &[
     room(
         "server",
         &["mds", "store", "runtime", "proto", "stdx"],
-        &["anyhow", "libc", "serde", "serde_json", "thiserror"],
+        &["anyhow", "serde", "serde_json", "thiserror"],
     ),
     room("mount", &["client", "runtime", "proto", "stdx"], &["thiserror"]),
     // mount(2), /dev/fuse, io_uring.

@@ -184,9 +184,11 @@ pub fn flip(path: &Path, offset: u64, bit: u8) {
     file.write_all_at(&[byte[0] ^ (1 << bit)], offset).expect("write");
 }
 
+type Records = Database<'static, Bytes, Bytes>;
+
 /// The tables, open for writing.
 pub struct Meta {
-    environments: Vec<(Env<WithoutTls>, [Database<'static, Bytes, Bytes>; 3])>,
+    environments: Vec<(Env<WithoutTls>, [Records; 3])>,
     pub seed: HashSeed,
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Absent: payloads; writes (`write.rs`); what follows the data store's answer (`finish.rs`).
 
+use crate::files::FileState;
 use crate::op::{Hold, Next, Op, Park, Plan, Stop};
 use crate::ops::setattr::{clean_end, cut_of};
 use crate::perm;
@@ -147,8 +148,9 @@ pub(crate) fn copy(
     view.writable(slot)?;
     let hold = Hold::Copy { source: from.ino, target: to.ino };
     claim(view, op, hold)?;
-    // A write to the source that is under way would be half copied.
-    if view.files.get(from.ino).is_some_and(|f| f.exclusive || f.shared > 0) {
+    // A change of the source that is under way would be half copied; one that waits comes first.
+    let changing = |f: &FileState| f.exclusive || f.shared > 0 || !(op.woken || f.queue.is_empty());
+    if from.ino != to.ino && view.files.get(from.ino).is_some_and(changing) {
         return Err(Stop::Park(Park::File(from.ino)));
     }
     if end > to.size

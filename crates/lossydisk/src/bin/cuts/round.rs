@@ -12,7 +12,7 @@ use proto::{Errno, Name, NodeRef, SetAttr};
 use runtime::{Addr, SocketConnector};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use stdx::Prng;
@@ -22,19 +22,25 @@ const NAMES: u64 = 24;
 /// Files cross the boundary between packed and block files.
 const FILE_BYTES_MAX: u64 = 160_000;
 
+/// The program under test and its configuration file.
+pub(crate) struct Tools {
+    pub(crate) pando: PathBuf,
+    pub(crate) conf: Option<PathBuf>,
+}
+
 /// Runs all rounds; the answer is a line about what was cut.
-pub(crate) fn run(pando: &Path, base: &Path, rounds: u64, seed: u64) -> Result<String> {
+pub(crate) fn run(tools: &Tools, base: &Path, rounds: u64, seed: u64) -> Result<String> {
     let mut dice = Prng::new(seed);
     let mut promises = vec![Promise::default(); CLIENTS];
     let mut operations = 0;
     for round in 0..rounds {
-        let mut place = Place::start(pando, base, round == 0)?;
+        let mut place = Place::start(tools, base, round == 0)?;
         operations +=
             place.load(&mut promises, &mut dice).with_context(|| format!("round {round} of seed {seed}"))?;
         place.cut(dice.next_u64())?;
-        fsck(pando, base).with_context(|| format!("after the cut of round {round} of seed {seed}"))?;
+        fsck(&tools.pando, base).with_context(|| format!("after the cut of round {round} of seed {seed}"))?;
     }
-    let mut place = Place::start(pando, base, false)?;
+    let mut place = Place::start(tools, base, false)?;
     for (client, promise) in promises.iter_mut().enumerate() {
         check(&place.connector()?, client, promise)
             .with_context(|| format!("after the last round, seed {seed}"))?;
@@ -73,7 +79,7 @@ impl Drop for Place<'_> {
 }
 
 impl<'a> Place<'a> {
-    fn start(pando: &Path, base: &'a Path, first: bool) -> Result<Self> {
+    fn start(tools: &Tools, base: &'a Path, first: bool) -> Result<Self> {
         for folder in ["disk", "mnt"] {
             std::fs::create_dir_all(base.join(folder))?;
         }
@@ -91,17 +97,17 @@ impl<'a> Place<'a> {
         ensure!(line.trim() == "mounted", "the lossy disk did not mount");
         let fs = base.join("mnt/fs");
         if first {
-            let status = Command::new(pando).arg("format").arg(&fs).stdout(Stdio::null()).status()?;
+            let status = Command::new(&tools.pando).arg("format").arg(&fs).stdout(Stdio::null()).status()?;
             ensure!(status.success(), "format failed: {status}");
         }
         let socket = format!("unix:{}", base.join("sock").display());
-        let server = Command::new(pando)
-            .arg("serve")
-            .arg(&fs)
-            .args(["--listen", &socket])
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(base.join("server.err"))?)
-            .spawn()?;
+        let mut server = Command::new(&tools.pando);
+        server.arg("serve").arg(&fs).args(["--listen", &socket]);
+        if let Some(conf) = &tools.conf {
+            server.arg("--conf").arg(conf);
+        }
+        let server =
+            server.stdout(Stdio::null()).stderr(std::fs::File::create(base.join("server.err"))?).spawn()?;
         place.server = Some(server);
         place.wait_for_socket()?;
         Ok(place)
