@@ -13,7 +13,7 @@ for test in "${tests[@]}"; do
     echo "== $test"
     log=$(mktemp)
     start=$SECONDS
-    timeout --signal=TERM --kill-after=30 "${PANDO_TEST_SECONDS:-600}" bash "t_$test.sh" 2>&1 | tee "$log"
+    timeout --signal=TERM --kill-after=30 "${PANDO_TEST_SECONDS:-1200}" bash "t_$test.sh" 2>&1 | tee "$log"
     read -r p f < <(sed -n 's/^result: \([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1)
     if [ -z "${f:-}" ]; then
         echo "FAIL $test: ended without a result"

@@ -6,8 +6,8 @@ TEST=cuts
 bin=$(dirname "$PANDO")
 [ -x "$bin/cuts" ] || die "$bin/cuts is missing: cargo build --release -p lossydisk"
 
-# The journal is small so that a round does not spend its time prewriting segments.
-echo 'journal_size = "64M"' >"$WORK/pando.toml"
+# The journal is small so that checkpoints happen within a few rounds.
+echo 'journal_size = "16M"' >"$WORK/pando.toml"
 if TMPDIR=$WORK RUST_BACKTRACE=0 "$bin/cuts" "$PANDO" "${PANDOFS_CUTS:-200}" 1 "$WORK/pando.toml" >"$WORK/cuts" 2>&1; then
     pass "$(tail -n 1 "$WORK/cuts")"
 else

@@ -1,7 +1,7 @@
 //! Golden texts: each file in tests/golden is a session with the real binary, word for word.
 //!
 //! A line `$ pando ...` is run in an empty folder; the lines below are what it printed, stderr marked with
-//! `! `, and its exit code unless 0. `$ mkdir`, `$ write FILE TEXT` prepare. The folder's path reads `DIR`.
+//! `! `, and its exit code unless 0. `## ` is a comment. `$ mkdir`, `$ write FILE TEXT` prepare. The folder's path reads `DIR`.
 //! `UPDATE_GOLDEN=1 cargo test -p cli --test golden` writes what is printed now; read the difference.
 //!
 //! Absent: anything that mounts; that is in tests-system/.
@@ -94,11 +94,8 @@ fn replay(text: &str) -> String {
     for line in text.lines() {
         if let Some(command) = line.strip_prefix("$ ") {
             now.push_str(&format!("{line}\n{}", run(command, folder.path())));
-        } else if line.starts_with('#') || line.is_empty() {
-            // Comments and blank lines between commands are the writer's; those inside output come again.
-            if line.starts_with('#') {
-                now.push_str(&format!("{line}\n"));
-            }
+        } else if line.starts_with("## ") {
+            now.push_str(&format!("{line}\n"));
         }
     }
     now

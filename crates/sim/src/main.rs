@@ -2,8 +2,11 @@
 //!
 //! Absent: the simulator (the library); here are threads, clocks and the command line.
 
+// The rules of a pure room end where the binary begins.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
 use sim::mutants::MUTANTS;
-use sim::world::{Coverage, Outcome, Sink, run};
+use sim::world::{Coverage, Outcome, Sink, bit_rot, run};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +39,16 @@ struct Options {
 impl Default for Options {
     fn default() -> Self {
         let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { seeds: 100, start: 0, jobs, operations: 2000, crashes: 5, once: false, trace: false, mutant: None }
+        Self {
+            seeds: 100,
+            start: 0,
+            jobs,
+            operations: 2000,
+            crashes: 5,
+            once: false,
+            trace: false,
+            mutant: None,
+        }
     }
 }
 
@@ -114,11 +126,13 @@ fn activate(mutant: Option<&'static str>) -> bool {
 fn run_caught(seed: u64, options: &Options, trace: bool) -> Result<Outcome, String> {
     let (operations, crashes) = (options.operations, options.crashes);
     let sink = || -> Sink { Box::new(|line| println!("{line}")) };
-    std::panic::catch_unwind(|| run(seed, operations, crashes, trace.then(sink))).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        format!("panic: {}", text.unwrap_or_default())
-    })
+    std::panic::catch_unwind(|| run(seed, operations, crashes, trace.then(sink)))
+        .map_err(|panic| format!("panic: {}", text_of(panic.as_ref())))
+}
+
+fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
 
 /// A seed's verdict: `None` when all is well.
@@ -137,7 +151,15 @@ fn judge(seed: u64, options: &Options, sum: &Mutex<Sum>) -> Option<String> {
         },
     };
     sum.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
-    failed
+    failed.or_else(|| rotten(seed))
+}
+
+/// The seed's flipped bit.
+fn rotten(seed: u64) -> Option<String> {
+    match std::panic::catch_unwind(|| bit_rot(seed)) {
+        Ok(found) => found.err().map(|error| format!("bit rot: {error}")),
+        Err(panic) => Some(format!("bit rot: panic: {}", text_of(panic.as_ref()))),
+    }
 }
 
 #[derive(Default)]

@@ -116,10 +116,13 @@ impl Workload {
                 Some(Request::Lookup { parent, name })
             }
             "getattr" => Some(Request::GetAttr { node: self.any(known, tree)? }),
-            "chmod" => self.set(known, tree, |rng| SetAttr { mode: Some(rng.below(0o10000) as u32), ..SetAttr::default() }),
+            "chmod" => self.set(known, tree, |rng| SetAttr {
+                mode: Some(rng.below(0o10000) as u32),
+                ..SetAttr::default()
+            }),
             "chown" => self.set(known, tree, |rng| SetAttr {
                 uid: Some(rng.below(3) as u32),
-                gid: rng.chance(1, 2).then(|| 7),
+                gid: rng.chance(1, 2).then_some(7),
                 kill_suidgid: rng.chance(1, 3),
                 ..SetAttr::default()
             }),
@@ -132,18 +135,25 @@ impl Workload {
                 SetAttr { atime: time(rng), mtime: time(rng), ..SetAttr::default() }
             }),
             "readlink" => Some(Request::ReadLink { node: self.of_kind(known, tree, FileKind::Symlink)? }),
-            "open" => Some(Request::Open { node: self.file(known, tree)?, flags: self.flags() & !open_flags::EXCL }),
-            "tmpfile" => Some(Request::TmpFile { parent: self.dir(known, tree), new: self.new_node(0), flags: open_flags::RDWR }),
+            "open" => {
+                Some(Request::Open { node: self.file(known, tree)?, flags: self.flags() & !open_flags::EXCL })
+            }
+            "tmpfile" => Some(Request::TmpFile {
+                parent: self.dir(known, tree),
+                new: self.new_node(0),
+                flags: open_flags::RDWR,
+            }),
             "release" => {
                 let at = self.rng.index(known.opens.len());
-                (!known.opens.is_empty()).then(|| Request::Release { node: known.opens.swap_remove(at), count: 1 })
+                (!known.opens.is_empty())
+                    .then(|| Request::Release { node: known.opens.swap_remove(at), count: 1 })
             }
             "readdir" => Some(self.readdir(known, tree)),
             "syncfs" => Some(Request::SyncFs),
             "statfs" => Some(Request::StatFs),
             "lock" => self.lock(known, tree),
-            "mknod" | "mkdir" | "symlink" | "link" | "unlink" | "rmdir" | "create" | "rename" | "exchange"
-            | "noreplace" => self.naming(kind, known, tree),
+            "mknod" | "mkdir" | "symlink" | "link" | "unlink" | "rmdir" | "create" | "rename"
+            | "exchange" | "noreplace" => self.naming(kind, known, tree),
             "getxattr" | "listxattr" | "setxattr" | "removexattr" | "acl" => self.xattr(kind, known, tree),
             _ => self.data(kind, known, tree),
         }
@@ -157,7 +167,8 @@ impl Workload {
     fn dir(&mut self, known: &Knowledge, tree: &Tree) -> NodeRef {
         let fits = |ino: Ino| tree.node(ino).is_some_and(|node| node.is_dir());
         let stale = self.rng.chance(1, 30);
-        let all: Vec<NodeRef> = known.places.values().filter(|place| stale || fits(place.ino)).copied().collect();
+        let all: Vec<NodeRef> =
+            known.places.values().filter(|place| stale || fits(place.ino)).copied().collect();
         if all.is_empty() || self.rng.chance(1, 5) {
             return NodeRef::bare(Ino::ROOT);
         }
@@ -223,7 +234,12 @@ impl Workload {
         NewNode { mode: kind_bits | mode, umask: [0o022, 0, 0o077][self.rng.index(3)], rdev: 0 }
     }
 
-    fn set(&mut self, known: &Knowledge, tree: &Tree, make: impl Fn(&mut Prng) -> SetAttr) -> Option<Request> {
+    fn set(
+        &mut self,
+        known: &Knowledge,
+        tree: &Tree,
+        make: impl Fn(&mut Prng) -> SetAttr,
+    ) -> Option<Request> {
         let node = self.any(known, tree)?;
         Some(Request::SetAttr { node, set: make(&mut self.rng) })
     }
@@ -231,7 +247,12 @@ impl Workload {
     fn readdir(&mut self, known: &mut Knowledge, tree: &Tree) -> Request {
         let dir = self.dir(known, tree);
         let after = known.cursors.get(&dir.ino).copied().unwrap_or(0);
-        Request::ReadDir { dir, after, attrs: self.rng.chance(1, 2), bytes_max: [64, 400, 65_536][self.rng.index(3)] }
+        Request::ReadDir {
+            dir,
+            after,
+            attrs: self.rng.chance(1, 2),
+            bytes_max: [64, 400, 65_536][self.rng.index(3)],
+        }
     }
 
     fn naming(&mut self, kind: &str, known: &Knowledge, tree: &Tree) -> Option<Request> {
@@ -253,10 +274,15 @@ impl Workload {
             }
             "symlink" => {
                 let len = 1 + self.rng.index(60);
-                Request::Symlink { parent: self.dir(known, tree), name: self.name(), target: vec![b't'; len].into() }
+                Request::Symlink {
+                    parent: self.dir(known, tree),
+                    name: self.name(),
+                    target: vec![b't'; len].into(),
+                }
             }
             "link" => {
-                let node = self.pick(known, |place| tree.node(place.ino).is_some_and(|node| !node.is_dir()))?;
+                let node =
+                    self.pick(known, |place| tree.node(place.ino).is_some_and(|node| !node.is_dir()))?;
                 Request::Link { node, parent: self.dir(known, tree), name: self.name() }
             }
             "unlink" => {
@@ -286,7 +312,8 @@ impl Workload {
 
     fn xattr(&mut self, kind: &str, known: &Knowledge, tree: &Tree) -> Option<Request> {
         let node = self.pick(known, |place| {
-            tree.node(place.ino).is_some_and(|node| matches!(node.kind(), FileKind::Regular | FileKind::Directory))
+            tree.node(place.ino)
+                .is_some_and(|node| matches!(node.kind(), FileKind::Regular | FileKind::Directory))
         })?;
         let name = Name::new(XATTRS[self.rng.index(XATTRS.len())]).expect("the workload's names are valid");
         Some(match kind {
@@ -305,14 +332,24 @@ impl Workload {
     /// A valid ACL with a named user, as the kernel's xattr form has it.
     fn acl(&mut self, node: NodeRef, tree: &Tree) -> Request {
         let is_dir = tree.node(node.ino).is_some_and(|node| node.is_dir());
-        let which: &[u8] = if is_dir && self.rng.chance(1, 2) { b"system.posix_acl_default" } else { b"system.posix_acl_access" };
+        let which: &[u8] = if is_dir && self.rng.chance(1, 2) {
+            b"system.posix_acl_default"
+        } else {
+            b"system.posix_acl_access"
+        };
         let name = Name::new(which).expect("a valid name");
         if self.rng.chance(1, 3) {
             return Request::RemoveXattr { node, name };
         }
         let mut value = 2_u32.to_le_bytes().to_vec();
         let user = self.rng.below(8) as u16;
-        for (tag, perm, id) in [(1_u16, 7_u16, u32::MAX), (2, user, 1000), (4, 5, u32::MAX), (16, 7, u32::MAX), (32, 4, u32::MAX)] {
+        for (tag, perm, id) in [
+            (1_u16, 7_u16, u32::MAX),
+            (2, user, 1000),
+            (4, 5, u32::MAX),
+            (16, 7, u32::MAX),
+            (32, 4, u32::MAX),
+        ] {
             value.extend(tag.to_le_bytes());
             value.extend(perm.to_le_bytes());
             value.extend(id.to_le_bytes());
@@ -345,7 +382,13 @@ impl Workload {
             "write" | "append" => {
                 self.writes += 1;
                 let data = Payload::Owned(pattern(self.writes, offset, len));
-                Request::Write { node, offset, append: kind == "append", kill_suidgid: self.rng.chance(1, 4), data }
+                Request::Write {
+                    node,
+                    offset,
+                    append: kind == "append",
+                    kill_suidgid: self.rng.chance(1, 4),
+                    data,
+                }
             }
             "truncate" => {
                 let size = if self.rng.chance(1, 3) { 0 } else { offset };
@@ -356,7 +399,13 @@ impl Workload {
             "seek" => Request::Seek { node, offset, hole: self.rng.chance(1, 2) },
             "copy" => {
                 let target = self.file(known, tree)?;
-                Request::CopyRange { source: node, source_offset: self.offset(), target, target_offset: offset, len }
+                Request::CopyRange {
+                    source: node,
+                    source_offset: self.offset(),
+                    target,
+                    target_offset: offset,
+                    len,
+                }
             }
             _ => Request::Fsync { node, data_only: self.rng.chance(1, 2) },
         })
@@ -374,7 +423,9 @@ impl Workload {
             let (node, lock) = known.locks.swap_remove(at);
             let lock = LockSpec { kind: LockKind::Unlock, ..lock };
             return Some(if self.rng.chance(1, 4) {
-                known.locks.retain(|(n, l)| n.ino != node.ino || l.flock != lock.flock || l.owner != lock.owner);
+                known
+                    .locks
+                    .retain(|(n, l)| n.ino != node.ino || l.flock != lock.flock || l.owner != lock.owner);
                 Request::ReleaseLocks { node, flock: lock.flock, owner: lock.owner }
             } else {
                 Request::SetLock { node, lock, wait: false }

@@ -31,7 +31,8 @@ fn every_seeded_defect_of_the_simulated_rooms_is_in_the_list_once() {
             }
         }
     }
-    let listed: BTreeSet<_> = MUTANTS.iter().map(|(name, room)| ((*name).to_owned(), (*room).to_owned())).collect();
+    let listed: BTreeSet<_> =
+        MUTANTS.iter().map(|(name, room)| ((*name).to_owned(), (*room).to_owned())).collect();
     assert_eq!(listed.len(), MUTANTS.len());
     assert_eq!(found, listed);
 }

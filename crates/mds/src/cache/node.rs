@@ -66,12 +66,14 @@ pub(crate) const BUSY: u32 = 1 << 11;
 /// Inode: nothing lies in the data store beyond its size. Unknown of an inode that was loaded: a former
 /// life may have written there and lost the transaction that made it longer.
 pub(crate) const END_CLEAN: u32 = 1 << 7;
+/// Inode: space was reserved in the data store, perhaps beyond its size: there is something to remove even if it is empty.
+pub(crate) const ALLOCATED: u32 = 1 << 12;
 /// The flags that belong to the inode and move with it.
-pub(crate) const INODE_FLAGS: u32 = BUMPED | WRITTEN | DATA_CLEAN | BUSY | END_CLEAN;
-/// Twelve bits that count the parked operations the node was loaded for: it is not evicted before they
+pub(crate) const INODE_FLAGS: u32 = BUMPED | WRITTEN | DATA_CLEAN | BUSY | END_CLEAN | ALLOCATED;
+/// Eleven bits that count the parked operations the node was loaded for: it is not evicted before they
 /// ran, so that none starves in a small cache.
-pub(crate) const PIN: u32 = 1 << 12;
-pub(crate) const PINS: u32 = 0xFFF << 12;
+pub(crate) const PIN: u32 = 1 << 13;
+pub(crate) const PINS: u32 = 0x7FF << 13;
 /// The low 8 bits of the checkpoint number the node became dirty under.
 pub(crate) const EPOCH_SHIFT: u32 = 24;
 

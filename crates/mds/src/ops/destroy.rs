@@ -89,7 +89,9 @@ fn orphan(view: &mut View, target: u32, mut core: InodeCore, headers: &mut Heade
 /// Plans the end of an inode: its data (if it ever had any) and its backptr go.
 pub(crate) fn end(view: &mut View, slot: u32, core: &InodeCore) {
     let file = core.mode & 0o170_000 == 0o100_000;
-    let empty = core.size == 0 && core.truncate_seq == 0 && view.cache.node(slot).has(node::END_CLEAN);
+    let node = view.cache.node(slot);
+    let untouched = node.has(node::END_CLEAN) && !node.has(node::ALLOCATED);
+    let empty = core.size == 0 && core.truncate_seq == 0 && untouched;
     let had_data = file && !empty;
     if had_data && !stdx::mutant!("mds_unlink_leaks_data") {
         view.txn.remove(core);

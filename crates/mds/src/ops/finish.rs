@@ -44,6 +44,7 @@ pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Foun
         }
         (Next::Zero { ino, size, .. }, DataDone::Count(_) | DataDone::Done) => {
             wrote(view, (ino, cut), size, 0, op.check && op.cred.uid != 0)?;
+            view.cache.flag(ino, node::ALLOCATED, 0);
             Plan::commit(Reply::Ok)
         }
         (Next::Copy { ino, offset, .. }, DataDone::Count(count)) => {

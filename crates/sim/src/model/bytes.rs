@@ -125,7 +125,14 @@ impl FileBytes {
             return;
         }
         for (_, extent) in self.range(start, end) {
-            extent.versions.push(Version { source: source.clone(), from, done: OPEN, to: OPEN, synced: false, buried: false });
+            extent.versions.push(Version {
+                source: source.clone(),
+                from,
+                done: OPEN,
+                to: OPEN,
+                synced: false,
+                buried: false,
+            });
         }
     }
 
@@ -199,7 +206,14 @@ impl FileBytes {
             extent.versions.retain(|version| !version.buried);
             if extent.versions.iter().any(|version| !version.synced) {
                 extent.versions.iter_mut().for_each(|version| version.synced = false);
-                let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: false, buried: false };
+                let zero = Version {
+                    source: Source::Zero,
+                    from: 0,
+                    done: 0,
+                    to: OPEN,
+                    synced: false,
+                    buried: false,
+                };
                 extent.versions.push(zero);
             }
             for version in &mut extent.versions {
@@ -242,7 +256,10 @@ impl FileBytes {
             return true;
         }
         self.range(start, end).all(|(_, extent)| {
-            extent.versions.iter().any(|version| version.to >= since && !matches!(version.source, Source::Pattern { .. }))
+            extent
+                .versions
+                .iter()
+                .any(|version| version.to >= since && !matches!(version.source, Source::Pattern { .. }))
         })
     }
 

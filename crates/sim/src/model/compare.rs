@@ -5,12 +5,12 @@
 
 use crate::model::records::Records;
 use crate::model::tree::{Node, Tree};
+use proto::Ino;
 use proto::dentry::DentryValue;
 use proto::header::FragHeader;
 use proto::ids::{NameHash, Rank};
 use proto::inode::InodeRecord;
 use proto::name::name_hash;
-use proto::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::hash::HashSeed;
 
@@ -19,7 +19,8 @@ use stdx::hash::HashSeed;
 /// # Errors
 /// The first difference, in words.
 pub fn compare(records: &Records, tree: &Tree, seed: &HashSeed) -> Result<(), String> {
-    let mut walk = Walk { records, tree, homes: BTreeMap::new(), names: BTreeMap::new(), counts: BTreeMap::new() };
+    let mut walk =
+        Walk { records, tree, homes: BTreeMap::new(), names: BTreeMap::new(), counts: BTreeMap::new() };
     for (dir, hash, name, value) in records.dentries() {
         if name_hash(seed, name) != hash {
             return Err(format!("dentry {}/{} has the wrong hash", dir.0, name.escape_ascii()));
@@ -58,7 +59,11 @@ impl Walk<'_> {
         }
         if dir == Ino::LINKS || dir == Ino::orphans(Rank(0)) {
             let wanted = format!("{:016x}", ino.0);
-            return if name == wanted.as_bytes() { Ok(()) } else { Err("has a name that is not its inode".into()) };
+            return if name == wanted.as_bytes() {
+                Ok(())
+            } else {
+                Err("has a name that is not its inode".into())
+            };
         }
         let parent = self.tree.node(dir).ok_or("is in a directory that is gone")?;
         match parent.entries.get(name) {
@@ -106,7 +111,8 @@ impl Walk<'_> {
         let ext = inode.ext.as_deref();
         let xattrs = ext.map_or(&[][..], |ext| &ext.xattrs);
         let found: Vec<(&[u8], &[u8])> = xattrs.iter().map(|(name, value)| (&**name, &**value)).collect();
-        let wanted: Vec<(&[u8], &[u8])> = node.xattrs.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let wanted: Vec<(&[u8], &[u8])> =
+            node.xattrs.iter().map(|(name, value)| (&**name, &**value)).collect();
         if found != wanted {
             return Err(format!("xattrs {found:?} instead of {wanted:?}"));
         }
@@ -142,7 +148,8 @@ impl Walk<'_> {
     }
 
     fn directory(&self, node: &Node) -> Result<(), String> {
-        let header = self.records.header(node.ino).ok_or_else(|| format!("directory {} has no header", node.ino.0))?;
+        let header =
+            self.records.header(node.ino).ok_or_else(|| format!("directory {} has no header", node.ino.0))?;
         let (entries, subdirs) = self.counts.get(&node.ino).copied().unwrap_or_default();
         if (entries, subdirs) != (node.entries.len() as u64, u64::from(self.tree.subdirs(node))) {
             return Err(format!("directory {} has {entries} entries, {subdirs} subdirectories", node.ino.0));
@@ -161,14 +168,19 @@ impl Walk<'_> {
             DentryValue::Primary(inode) if dir == Ino::LINKS && inode.core.ino == ino => Some(inode),
             _ => None,
         });
-        let listed: BTreeSet<(Ino, NameHash)> =
-            value.and_then(|inode| inode.ext.as_deref()).map(|ext| ext.links.iter().copied().collect()).unwrap_or_default();
+        let listed: BTreeSet<(Ino, NameHash)> = value
+            .and_then(|inode| inode.ext.as_deref())
+            .map(|ext| ext.links.iter().copied().collect())
+            .unwrap_or_default();
         let names: BTreeSet<(Ino, NameHash)> = names.iter().copied().collect();
-        if listed == names { Ok(()) } else { Err(format!("link list of {}: {listed:?} instead of {names:?}", ino.0)) }
+        if listed == names {
+            Ok(())
+        } else {
+            Err(format!("link list of {}: {listed:?} instead of {names:?}", ino.0))
+        }
     }
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, found: T) -> Result<(), String> {
     if wanted == found { Ok(()) } else { Err(format!("{what} {found:?} instead of {wanted:?}")) }
 }
-

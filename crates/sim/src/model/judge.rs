@@ -111,6 +111,12 @@ pub struct Judge {
     /// The entry that last touched an inode, and the last one each session was answered.
     touched: BTreeMap<Ino, Position>,
     told: BTreeMap<SessionId, Position>,
+    /// The highest version of each directory and change counter of each inode ever seen, in histories that
+    /// were lost too: none may name two contents.
+    versions: BTreeMap<Ino, u64>,
+    changes: BTreeMap<Ino, u64>,
+    /// Inodes of histories that crashes took back: their data may be left until somebody sweeps.
+    lost: BTreeSet<Ino>,
     clock: u64,
     pub excuses: Excuses,
     /// Sessions that transactions ended, for the world to look at.
@@ -141,6 +147,9 @@ impl Judge {
             opens: BTreeMap::new(),
             touched: BTreeMap::new(),
             told: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            changes: BTreeMap::new(),
+            lost: BTreeSet::new(),
             clock: 1,
             excuses: Excuses::default(),
             ended: Vec::new(),
@@ -185,7 +194,15 @@ impl Judge {
             Request::SyncFs => self.told.get(&asked.session).copied().unwrap_or_default(),
             _ => Position(0),
         };
-        let pending = Pending { asked, first: self.last(), since: now, landing: None, executed: None, gone: false, need };
+        let pending = Pending {
+            asked,
+            first: self.last(),
+            since: now,
+            landing: None,
+            executed: None,
+            gone: false,
+            need,
+        };
         self.pending.insert(key, pending);
     }
 

@@ -36,7 +36,10 @@ impl Locks {
                 && (other.kind == LockKind::Write || lock.kind == LockKind::Write)
         };
         if let Some((who, other)) = held.iter().find(excludes) {
-            return Err(format!("client {holder} was granted {lock:?} of inode {} while client {who} holds {other:?}", ino.0));
+            return Err(format!(
+                "client {holder} was granted {lock:?} of inode {} while client {who} holds {other:?}",
+                ino.0
+            ));
         }
         cut(held, holder, &lock);
         held.push((holder, lock));
@@ -78,7 +81,8 @@ impl Locks {
 fn cut(held: &mut Vec<(Holder, LockSpec)>, holder: Holder, lock: &LockSpec) {
     let mut kept = Vec::with_capacity(held.len() + 1);
     for (who, other) in held.drain(..) {
-        if who != holder || other.owner != lock.owner || other.flock != lock.flock || !overlaps(&other, lock) {
+        if who != holder || other.owner != lock.owner || other.flock != lock.flock || !overlaps(&other, lock)
+        {
             kept.push((who, other));
             continue;
         }

@@ -6,6 +6,7 @@ pub mod bytes;
 pub mod compare;
 pub mod judge;
 pub mod locks;
+pub mod permission;
 pub mod records;
 pub mod rules;
 pub mod tree;

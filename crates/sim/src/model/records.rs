@@ -7,8 +7,8 @@
 use proto::attr::FileKind;
 use proto::dentry::DentryValue;
 use proto::header::FragHeader;
-use proto::inode::flags;
 use proto::ids::{NameHash, Rank, SessionId, Version};
+use proto::inode::flags;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::storeio::{Backptr, StoreKey, Table};
@@ -88,13 +88,18 @@ impl Record {
     /// The directory this dentry is the home of.
     fn directory(&self) -> Option<Ino> {
         match self.dentry.as_deref() {
-            Some(DentryValue::Primary(inode)) if FileKind::of_mode(inode.core.mode) == Some(FileKind::Directory) => {
+            Some(DentryValue::Primary(inode))
+                if FileKind::of_mode(inode.core.mode) == Some(FileKind::Directory) =>
+            {
                 Some(inode.core.ino)
             }
             _ => None,
         }
     }
 }
+
+/// The rows of a store's table: key and value.
+pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// What a key held before an entry.
 pub type Undo = Vec<(Key, Option<Record>)>;
@@ -186,7 +191,12 @@ impl Records {
             }
             Mutation::Session { id, open, .. } => {
                 let key = Key::Session { id };
-                if open { self.put(key, b"", undo) } else { self.set(key, None, undo); Ok(()) }
+                if open {
+                    self.put(key, b"", undo)
+                } else {
+                    self.set(key, None, undo);
+                    Ok(())
+                }
             }
             Mutation::InoCounter { rank, next } => self.put(Key::Counter { rank }, &next.to_le_bytes(), undo),
             _ => Ok(()),
@@ -197,9 +207,10 @@ impl Records {
     fn check_version(&self, dir: Ino, version: Version, strict: bool) -> Result<(), String> {
         let header = self.0.get(&Key::Header { dir }).and_then(|record| record.header.as_ref());
         match header {
-            Some(header) if strict && version < header.version => {
-                Err(format!("version of directory {} went from {} back to {}", dir.0, header.version.0, version.0))
-            }
+            Some(header) if strict && version < header.version => Err(format!(
+                "version of directory {} went from {} back to {}",
+                dir.0, header.version.0, version.0
+            )),
             _ => Ok(()),
         }
     }
@@ -212,11 +223,12 @@ impl Records {
     ///
     /// # Errors
     /// A key or value that cannot be read.
-    pub fn of_store(tables: &[(Table, Vec<(Vec<u8>, Vec<u8>)>)]) -> Result<Self, String> {
+    pub fn of_store(tables: &[(Table, Rows)]) -> Result<Self, String> {
         let mut records = Self::default();
         for (table, rows) in tables {
             for (key, value) in rows {
-                let key = StoreKey::decode(*table, key).map_err(|error| format!("store key {key:x?}: {error}"))?;
+                let key =
+                    StoreKey::decode(*table, key).map_err(|error| format!("store key {key:x?}: {error}"))?;
                 let key = Key::of(&key);
                 let record = Record::new(&key, value).map_err(|error| format!("store {key:?}: {error}"))?;
                 records.0.insert(key, record);

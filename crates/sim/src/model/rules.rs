@@ -5,7 +5,7 @@
 //!
 //! Absent: file bytes, locks, durability.
 
-use crate::model::tree::{ACL_PREFIX, Node, Tree};
+use crate::model::tree::{Node, Tree};
 use proto::attr::{FileKind, SetAttr, SetTime};
 use proto::reply::Reply;
 use proto::request::{NewNode, Request, XattrMode, open_flags, rename_flags};
@@ -31,12 +31,20 @@ pub struct Op<'a> {
 pub enum Answer {
     Ok,
     Attr(Ino),
-    Created { ino: Ino, new: bool },
+    Created {
+        ino: Ino,
+        new: bool,
+    },
     Target(Rc<[u8]>),
-    Written { ino: Ino, count: u64 },
+    Written {
+        ino: Ino,
+        count: u64,
+    },
     Xattr(Rc<[u8]>),
     Names(Vec<Rc<[u8]>>),
-    Node { parent: Ino },
+    Node {
+        parent: Ino,
+    },
     /// Looked at elsewhere: bytes, listings, locks, space.
     Elsewhere,
 }
@@ -207,7 +215,14 @@ impl Tree {
         (node.mtime, node.ctime) = (wall.max(node.floor), wall);
     }
 
-    fn make(&mut self, op: &Op<'_>, parent: NodeRef, name: &Name, new: &NewNode, target: Option<&[u8]>) -> Result<(), Vec<Errno>> {
+    fn make(
+        &mut self,
+        op: &Op<'_>,
+        parent: NodeRef,
+        name: &Name,
+        new: &NewNode,
+        target: Option<&[u8]>,
+    ) -> Result<(), Vec<Errno>> {
         if self.child(parent, name)?.is_some() {
             return refuse(Errno::EEXIST);
         }
@@ -222,7 +237,8 @@ impl Tree {
     }
 
     fn newborn(&self, op: &Op<'_>, parent: NodeRef, new: &NewNode) -> Result<Node, Vec<Errno>> {
-        let kind = if new.mode & 0o170_000 == 0 { FileKind::Regular.mode_bits() } else { new.mode & 0o170_000 };
+        let kind =
+            if new.mode & 0o170_000 == 0 { FileKind::Regular.mode_bits() } else { new.mode & 0o170_000 };
         let dir = self.directory(parent)?;
         let default_acl = dir.xattrs.contains_key(&b"system.posix_acl_default"[..]);
         let umask = if default_acl { 0 } else { new.umask };
@@ -365,7 +381,15 @@ impl Tree {
         (!errors.is_empty()).then_some(errors)
     }
 
-    fn rename_conflicts(&self, a: Ino, b: Option<Ino>, from: Ino, to: Ino, exchange: bool, errors: &mut Vec<Errno>) {
+    fn rename_conflicts(
+        &self,
+        a: Ino,
+        b: Option<Ino>,
+        from: Ino,
+        to: Ino,
+        exchange: bool,
+        errors: &mut Vec<Errno>,
+    ) {
         let is_dir = |ino: Ino| self.node(ino).is_some_and(Node::is_dir);
         if is_dir(a) && self.is_at_or_above(a, to) {
             errors.push(Errno::EINVAL);

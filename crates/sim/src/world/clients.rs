@@ -8,7 +8,7 @@ use crate::workload::Knowledge;
 use client::{CallId, Client, Input as ClientInput, Output as ClientOutput};
 use mds::input::{ConnId, Input, Peer};
 use proto::ids::{SessionId, Tid};
-use proto::message::{ClientMsg, ServerMsg};
+use proto::message::{ClientMsg, SOLE_TTL_MS, ServerMsg};
 use proto::reply::{Outcome, Reply, encode_outcome};
 use proto::request::{LockKind, LockSpec, Request};
 use proto::{Attr, Cred, Errno, Ino, NodeRef, Writer};
@@ -42,6 +42,9 @@ pub(super) struct Slot {
     /// When the last message of each direction arrives: a connection keeps order.
     to_rank_at: u64,
     to_client_at: u64,
+    /// What its kernel may keep, and until when what it was given before may still be kept.
+    ttl: u64,
+    kept_until: u64,
     /// Healing: calls to show progress, then the end.
     probes: u32,
     closed: bool,
@@ -61,6 +64,8 @@ impl Slot {
             tick_at: None,
             to_rank_at: 0,
             to_client_at: 0,
+            ttl: 0,
+            kept_until: 0,
             probes: 0,
             closed: false,
         }
@@ -114,7 +119,7 @@ impl World {
         let slot = &mut self.clients[client];
         self.locks.lost(slot.holder());
         slot.machine = None;
-        slot.ready = false;
+        (slot.ready, slot.ttl, slot.kept_until) = (false, 0, 0);
         slot.busy.clear();
         slot.known = Knowledge::default();
         slot.tick_at = None;
@@ -187,7 +192,11 @@ impl World {
             let text = format!("{message:?}");
             format!("{} {:.200}", conn.0, text)
         });
-        let delay = if self.clients[client].kind == Kind::Embedded { 0 } else { self.rng.below(self.plan.message_ns) };
+        let delay = if self.clients[client].kind == Kind::Embedded {
+            0
+        } else {
+            self.rng.below(self.plan.message_ns)
+        };
         let slot = &mut self.clients[client];
         slot.to_client_at = (slot.to_client_at + 1).max(now + delay);
         let at = slot.to_client_at;
@@ -224,15 +233,60 @@ impl World {
         match output {
             ClientOutput::Send(message) => self.send_to_rank(client, message),
             ClientOutput::Answer { call, outcome } => return self.finish(client, call, &outcome),
-            ClientOutput::Ready { .. } => self.clients[client].ready = true,
-            ClientOutput::TtlChanged { .. } => {}
+            ClientOutput::Ready { ttl_ns } => {
+                self.clients[client].ready = true;
+                self.set_ttl(client, ttl_ns);
+                return self.caches_alone(client);
+            }
+            ClientOutput::TtlChanged { ttl_ns } => {
+                self.set_ttl(client, ttl_ns);
+                return self.caches_alone(client);
+            }
             ClientOutput::Refused { reason } => {
-                self.trace.event(self.now, "refused", fold(reason.as_bytes()), || format!("client {client}: {reason}"));
+                self.trace.event(self.now, "refused", fold(reason.as_bytes()), || {
+                    format!("client {client}: {reason}")
+                });
                 self.over(client);
             }
             ClientOutput::Closed => {
                 self.clients[client].closed = true;
                 self.over(client);
+            }
+        }
+        Ok(())
+    }
+
+    fn set_ttl(&mut self, client: usize, ttl: u64) {
+        let slot = &mut self.clients[client];
+        if slot.ttl > 0 {
+            slot.kept_until = self.now + slot.ttl;
+        }
+        slot.ttl = ttl;
+    }
+
+    /// While one client's kernel keeps names and attributes, no other is served.
+    fn caches_alone(&self, client: usize) -> Verdict {
+        let known = |slot: &&Slot| {
+            let (Some(life), Some(conn)) = (&self.life, slot.conn) else { return false };
+            slot.ready && life.conns.get(&conn).is_some_and(|(_, session)| session.is_some())
+        };
+        // What an earlier life of the rank allowed may run out after a restart.
+        if self.now < self.active_since + SOLE_TTL_MS * MS + 200 * MS && self.faults.crashes > 0 {
+            return Ok(());
+        }
+        let others = self.clients.iter().filter(|slot| slot.number != client).filter(known);
+        for slot in others {
+            if slot.ttl > 0 || slot.kept_until > self.now {
+                return Err(format!(
+                    "client {client} is served while client {} may keep what it knows",
+                    slot.number
+                ));
+            }
+            if self.clients[client].ttl > 0 {
+                return Err(format!(
+                    "client {client} may keep what it knows while client {} is served",
+                    slot.number
+                ));
             }
         }
         Ok(())
@@ -272,7 +326,14 @@ impl World {
         self.at(at, Event::ToRank { life: self.lives, conn, message: Box::new(message) });
     }
 
-    pub(super) fn asked(&mut self, client: usize, session: SessionId, tid: Tid, cred: &Cred, request: &Request) {
+    pub(super) fn asked(
+        &mut self,
+        client: usize,
+        session: SessionId,
+        tid: Tid,
+        cred: &Cred,
+        request: &Request,
+    ) {
         let slot = &self.clients[client];
         let pattern = self.patterns.get(&(session, tid)).copied().unwrap_or(0);
         let cred = if slot.kind == Kind::User { Plan::cred(Kind::User, &mut self.rng) } else { cred.clone() };
@@ -405,7 +466,9 @@ impl World {
                 slot.known.locks.retain(|(n, l)| (n.ino, l) != (node.ino, lock));
             }
             (Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. }, Ok(reply)) => {
-                if let (Reply::Attr(attr) | Reply::Created { attr, .. }, Some(session)) = (reply, slot.session()) {
+                if let (Reply::Attr(attr) | Reply::Created { attr, .. }, Some(session)) =
+                    (reply, slot.session())
+                {
                     self.judge.opened(session, attr.ino);
                     slot.known.opens.push(place(attr));
                 }
@@ -414,7 +477,9 @@ impl World {
         }
         let known = &mut self.clients[client].known;
         match outcome {
-            Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => see(known, attr),
+            Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => {
+                see(known, attr)
+            }
             Ok(Reply::Entries { entries, end }) => {
                 entries.iter().filter_map(|entry| entry.attr.as_ref()).for_each(|attr| see(known, attr));
                 if let Request::ReadDir { dir, .. } = &busy.request {
@@ -439,7 +504,11 @@ impl World {
         let lease = self.plan.rank(proto::ids::Incarnation(1)).lease_ns;
         let embedded = owner.is_some_and(|slot| slot.kind == Kind::Embedded);
         if !goodbye && !embedded && owner.is_some() && self.now < since + lease / 100 * 99 {
-            return Err(format!("session {} was ended {} ms after it was heard of", session.0, (self.now - since) / MS));
+            return Err(format!(
+                "session {} was ended {} ms after it was heard of",
+                session.0,
+                (self.now - since) / MS
+            ));
         }
         Ok(())
     }
@@ -479,7 +548,12 @@ impl World {
             } else if slot.probes < 4 {
                 slot.probes += 1;
                 let request = match slot.probes {
-                    1 => Request::ReadDir { dir: NodeRef::bare(Ino::ROOT), after: 0, attrs: true, bytes_max: 65_536 },
+                    1 => Request::ReadDir {
+                        dir: NodeRef::bare(Ino::ROOT),
+                        after: 0,
+                        attrs: true,
+                        bytes_max: 65_536,
+                    },
                     2 => Request::SyncFs,
                     3 => Request::StatFs,
                     _ => Request::GetAttr { node: NodeRef::bare(Ino::ROOT) },

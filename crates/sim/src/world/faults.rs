@@ -47,7 +47,6 @@ impl Faults {
         self.crash_at = u64::MAX;
         (self.cut, self.client) = (0, 0);
     }
-
 }
 
 impl World {
@@ -72,7 +71,10 @@ impl World {
                 return self.crash(power, "between two events");
             }
             *left -= 1;
-        } else if self.readers.is_none() && self.issued >= self.faults.crash_at.min(self.plan.operations) && self.life.is_some() {
+        } else if self.readers.is_none()
+            && self.issued >= self.faults.crash_at.min(self.plan.operations)
+            && self.life.is_some()
+        {
             let every = self.faults.crash_every;
             self.faults.crash_at = self.issued.saturating_add(every / 2 + self.rng.below(every.max(1)));
             let last = self.issued >= self.plan.operations;
@@ -102,7 +104,13 @@ impl World {
         self.faults.crashes += 1;
         self.faults.crash_in = None;
         let replaying = self.life.as_ref().is_none_or(|life| !life.active);
-        let fault = if replaying { "replay" } else if power { "power" } else { "process" };
+        let fault = if replaying {
+            "replay"
+        } else if power {
+            "power"
+        } else {
+            "process"
+        };
         self.trace.event(self.now, "crash", self.faults.crashes, || format!("{fault}: {why}"));
         self.cover_all(fault);
         let conns = self.life.take().map(|life| life.conns).unwrap_or_default();

@@ -31,9 +31,9 @@ use rank::Life;
 use std::collections::BTreeMap;
 use stdx::time::SECOND;
 use stdx::{Mono, Now, Prng, Wall};
+use store::SimDisk;
 use store::meta::MetaStore;
 use store::meta_memory::{Begun, MemoryMeta};
-use store::SimDisk;
 use trace::{Trace, fold};
 
 /// Virtual time in which everything must be answered once faults stop.
@@ -46,25 +46,80 @@ const EVENTS_MAX: u64 = 400_000;
 /// What can happen next.
 enum Event {
     /// An input of the rank in one of its lives.
-    Rank { life: u64, input: Box<Input> },
-    ToRank { life: u64, conn: ConnId, message: Box<ClientMsg> },
-    ToClient { client: usize, conn: ConnId, message: Box<ServerMsg> },
+    Rank {
+        life: u64,
+        input: Box<Input>,
+    },
+    ToRank {
+        life: u64,
+        conn: ConnId,
+        message: Box<ClientMsg>,
+    },
+    ToClient {
+        client: usize,
+        conn: ConnId,
+        message: Box<ServerMsg>,
+    },
     /// A connection breaks, as the client sees it.
-    Broken { client: usize, conn: ConnId },
-    Connect { client: usize, birth: u64 },
-    Commit { life: u64 },
-    Load { life: u64, tag: Tag, requests: Vec<LoadRequest> },
-    Store { life: u64, tag: Tag, batch: Box<StoreBatch> },
-    Settle { life: u64, tag: Tag, begun: Begun },
-    Data { life: u64, tag: Tag, op: Box<DataOp> },
-    RankTick { life: u64 },
-    ClientTick { client: usize, birth: u64 },
-    Call { client: usize, birth: u64 },
-    Interrupt { client: usize, birth: u64, call: u64 },
-    Born { client: usize },
-    Background { life: u64 },
-    Restart { life: u64 },
-    FullDisk { on: bool },
+    Broken {
+        client: usize,
+        conn: ConnId,
+    },
+    Connect {
+        client: usize,
+        birth: u64,
+    },
+    Commit {
+        life: u64,
+    },
+    Load {
+        life: u64,
+        tag: Tag,
+        requests: Vec<LoadRequest>,
+    },
+    Store {
+        life: u64,
+        tag: Tag,
+        batch: Box<StoreBatch>,
+    },
+    Settle {
+        life: u64,
+        tag: Tag,
+        begun: Begun,
+    },
+    Data {
+        life: u64,
+        tag: Tag,
+        op: Box<DataOp>,
+    },
+    RankTick {
+        life: u64,
+    },
+    ClientTick {
+        client: usize,
+        birth: u64,
+    },
+    Call {
+        client: usize,
+        birth: u64,
+    },
+    Interrupt {
+        client: usize,
+        birth: u64,
+        call: u64,
+    },
+    Born {
+        client: usize,
+    },
+    Background {
+        life: u64,
+    },
+    Restart {
+        life: u64,
+    },
+    FullDisk {
+        on: bool,
+    },
 }
 
 /// What one run came to.
@@ -242,7 +297,9 @@ impl World {
     fn handle(&mut self, event: Event) -> Verdict {
         match event {
             Event::Rank { life, input } if self.lives == life => self.step_rank(*input),
-            Event::ToRank { life, conn, message } if self.lives == life => self.message_to_rank(conn, *message),
+            Event::ToRank { life, conn, message } if self.lives == life => {
+                self.message_to_rank(conn, *message)
+            }
             Event::ToClient { client, conn, message } => self.message_to_client(client, conn, *message),
             Event::Broken { client, conn } => self.broken(client, conn),
             Event::Connect { client, birth } => self.connect(client, birth),

@@ -53,6 +53,10 @@ const fn changed(op: &DataOp) -> Option<FileId> {
         | DataOp::Redo { file, .. }
         | DataOp::Remove { file } => Some(*file),
         DataOp::Copy { target, .. } => Some(*target),
-        DataOp::Read { .. } | DataOp::Seek { .. } | DataOp::Sync { .. } | DataOp::SyncAll | DataOp::StatFs => None,
+        DataOp::Read { .. }
+        | DataOp::Seek { .. }
+        | DataOp::Sync { .. }
+        | DataOp::SyncAll
+        | DataOp::StatFs => None,
     }
 }

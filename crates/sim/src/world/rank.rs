@@ -12,8 +12,8 @@ use mds::output::Output;
 use proto::ids::{Incarnation, Position, Rank as RankId, SessionId};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::storeio::{DataDone, DataOp, LoadRequest, StoreBatch, StoreError, StoreKey};
-use proto::Writer;
-use std::collections::BTreeMap;
+use proto::{FileId, Writer};
+use std::collections::{BTreeMap, BTreeSet};
 use stdx::time::MS;
 use stdx::{Machine, Mono};
 use store::SimDisk;
@@ -21,6 +21,10 @@ use store::data::DataFiles;
 use store::journal_files::JournalFiles;
 use store::meta::MetaStore;
 use store::meta_memory::Begun;
+
+/// How much of a file is read after a recovery: its beginning and its end.
+const HEAD_BYTES: u64 = 32 << 10;
+const TAIL_BYTES: u64 = 12 << 10;
 
 /// One life of the rank's process.
 pub(super) struct Life {
@@ -162,10 +166,13 @@ impl World {
                 if let Some(life) = &mut self.life {
                     life.active = true;
                 }
+                return self.read_all();
             }
             Output::Damaged { reason } => return Err(format!("the rank says it is damaged: {reason}")),
             Output::Stopped => return self.stopped(),
-            Output::Note { text, .. } => self.trace.event(self.now, "note", fold(text.as_bytes()), || text.clone()),
+            Output::Note { text, .. } => {
+                self.trace.event(self.now, "note", fold(text.as_bytes()), || text.clone())
+            }
         }
         Ok(())
     }
@@ -194,6 +201,32 @@ impl World {
         self.at(at + 1, Event::Rank { life, input: Box::new(Input::ReplayEnd { end }) });
         if let Some(running) = &mut self.life {
             running.replayed = true;
+        }
+        Ok(())
+    }
+
+    /// Nothing is under way after a recovery: every file's data must be what history allows.
+    fn read_all(&mut self) -> Verdict {
+        if self.readers.is_some() {
+            return Ok(());
+        }
+        for (file, cut, size) in self.judge.files() {
+            let tail = size.saturating_sub(TAIL_BYTES).max(HEAD_BYTES);
+            for (offset, end) in [(0, size.min(HEAD_BYTES)), (tail, size)] {
+                let Some(len) = end.checked_sub(offset).filter(|len| *len > 0) else { continue };
+                let Some(life) = &self.life else { return Ok(()) };
+                match life.data.run(&DataOp::Read { file, cut, offset, len: len as u32 }) {
+                    Ok(DataDone::Bytes(bytes)) => self.judge.bytes_at_rest(file.ino, offset, &bytes)?,
+                    _ if self.disk.is_dead() => return Ok(()),
+                    other => {
+                        return Err(format!(
+                            "after recovery: read of {} answers {}",
+                            file.ino.0,
+                            brief_done(&other)
+                        ));
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -352,7 +385,11 @@ impl World {
         let mut result = life.data.run(op);
         let frees = matches!(
             op,
-            DataOp::Remove { .. } | DataOp::Truncate { .. } | DataOp::Sync { .. } | DataOp::SyncAll | DataOp::Redo { .. }
+            DataOp::Remove { .. }
+                | DataOp::Truncate { .. }
+                | DataOp::Sync { .. }
+                | DataOp::SyncAll
+                | DataOp::Redo { .. }
         );
         if result == Err(StoreError::NoSpace) && frees {
             self.release_ballast();
@@ -395,7 +432,9 @@ impl World {
         let Some((client, session)) = life.conns.get(&conn).copied() else { return Ok(()) };
         let mut w = Writer::new();
         message.encode(&mut w);
-        self.trace.event(self.now, "request", conn.0 ^ fold(&w.0), || format!("{} {}", conn.0, brief_message(&message)));
+        self.trace.event(self.now, "request", conn.0 ^ fold(&w.0), || {
+            format!("{} {}", conn.0, brief_message(&message))
+        });
         if let Some(session) = session {
             let goodbye = message == ClientMsg::Goodbye;
             self.heard.insert(session, (self.now, goodbye));
@@ -429,6 +468,19 @@ impl World {
         self.trace.event(self.now, "stopped", 0, String::new);
         let stored = self.dump()?;
         self.judge.check_stopped(&stored)?;
+        let live: BTreeSet<FileId> = self.judge.files().into_iter().map(|(file, ..)| file).collect();
+        let (mut left, judge) = (None, &self.judge);
+        if let Some(life) = &self.life {
+            let listed = life.data.objects(&mut |object| {
+                if !live.contains(&object.file) && !judge.was_lost(object.file.ino) {
+                    left = Some(object.file);
+                }
+            });
+            listed.map_err(|error| format!("data objects: {error}"))?;
+        }
+        if let Some(file) = left {
+            return Err(format!("data of {} is left although its inode is gone", file.ino.0));
+        }
         self.phase = super::Phase::Done;
         Ok(())
     }

@@ -70,7 +70,11 @@ fn refused(error: String, place: &str) -> Verdict<Found> {
         return Err(format!("flipped {place}: {error}"));
     }
     let names = place.rsplit_once(" bit").is_none_or(|(file, _)| error.contains(file));
-    if names { Ok(Found::Refused(error)) } else { Err(format!("flipped {place}, but the refusal says: {error}")) }
+    if names {
+        Ok(Found::Refused(error))
+    } else {
+        Err(format!("flipped {place}, but the refusal says: {error}"))
+    }
 }
 
 impl World {

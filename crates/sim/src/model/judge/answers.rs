@@ -24,13 +24,19 @@ impl Judge {
             if self.answered.contains(&key) {
                 return Ok(());
             }
-            return Err(format!("answers request {} of session {}, which nobody asked for", sent.tid.0, sent.session.0));
+            return Err(format!(
+                "answers request {} of session {}, which nobody asked for",
+                sent.tid.0, sent.session.0
+            ));
         };
         let request = pending.asked.request.clone();
         let judged = match &pending.executed {
             Some(executed) => {
                 if executed.outcome != sent.outcome {
-                    return Err(format!("answers {:?} but executed {:?}: {request:?}", sent.outcome, executed.outcome));
+                    return Err(format!(
+                        "answers {:?} but executed {:?}: {request:?}",
+                        sent.outcome, executed.outcome
+                    ));
                 }
                 if !sent.embedded && executed.end > self.durable {
                     return Err(format!("answers before {} is durable: {request:?}", executed.end.0));
@@ -53,7 +59,10 @@ impl Judge {
 
     fn sync_answered(&mut self, pending: &Pending) -> Verdict {
         if pending.need > self.durable {
-            return Err(format!("sync answered before {} is durable: {:?}", pending.need.0, pending.asked.request));
+            return Err(format!(
+                "sync answered before {} is durable: {:?}",
+                pending.need.0, pending.asked.request
+            ));
         }
         let ino = match &pending.asked.request {
             Request::Fsync { node, .. } => Some(node.ino),
@@ -68,10 +77,16 @@ impl Judge {
     fn unexecuted(&mut self, pending: &Pending, sent: &Sent) -> Verdict {
         let refused = matches!(sent.outcome, Err(Errno::EACCES | Errno::EPERM));
         let gone = matches!(sent.outcome, Err(Errno::ESTALE | Errno::ENOENT)) && self.may_be_gone(pending);
-        if gone || pending.gone || (pending.asked.checked && refused) || self.is_excused(&pending.asked.request, &sent.outcome) {
+        if gone
+            || pending.gone
+            || (pending.asked.checked && refused)
+            || self.is_excused(&pending.asked.request, &sent.outcome)
+        {
             return Ok(());
         }
-        if let (Request::Seek { node, offset, hole: false }, Err(Errno::ENXIO)) = (&pending.asked.request, &sent.outcome) {
+        if let (Request::Seek { node, offset, hole: false }, Err(Errno::ENXIO)) =
+            (&pending.asked.request, &sent.outcome)
+        {
             let size = self.window_sizes(pending, node.ino).max().unwrap_or(0);
             let bytes = self.bytes.entry(node.ino).or_default();
             if bytes.may_be_zero(*offset, size, pending.since) {
@@ -125,7 +140,10 @@ impl Judge {
     }
 
     fn is_excused(&self, request: &Request, outcome: &Outcome) -> bool {
-        let locks = matches!(request, Request::SetLock { .. } | Request::TestLock { .. } | Request::ReleaseLocks { .. });
+        let locks = matches!(
+            request,
+            Request::SetLock { .. } | Request::TestLock { .. } | Request::ReleaseLocks { .. }
+        );
         match outcome {
             Err(Errno::ENOSPC) => self.excuses.no_space,
             Err(Errno::EIO) => self.excuses.io,
@@ -173,12 +191,15 @@ impl Judge {
             (Answer::Attr(ino), Reply::Attr(attr)) => attr_of(ino, attr),
             // A file without a name may be told of either way.
             (Answer::Attr(ino), Reply::Created { attr, new: true }) => attr_of(ino, attr),
-            (Answer::Created { ino, new }, Reply::Created { attr, new: found }) if new == found => attr_of(ino, attr),
+            (Answer::Created { ino, new }, Reply::Created { attr, new: found }) if new == found => {
+                attr_of(ino, attr)
+            }
             (Answer::Target(target), Reply::Target(found)) if target[..] == found[..] => Ok(()),
             (Answer::Written { ino, .. }, Reply::Written { attr, .. }) => attr_of(ino, attr),
             (Answer::Xattr(value), Reply::Xattr(found)) if value[..] == found[..] => Ok(()),
             (Answer::Names(names), Reply::XattrNames(found)) => {
-                let found: BTreeSet<&[u8]> = found.split(|b| *b == 0).filter(|name| !name.is_empty()).collect();
+                let found: BTreeSet<&[u8]> =
+                    found.split(|b| *b == 0).filter(|name| !name.is_empty()).collect();
                 let names: BTreeSet<&[u8]> = names.iter().map(|name| &name[..]).collect();
                 if names == found { Ok(()) } else { Err("xattr names differ".into()) }
             }
@@ -193,8 +214,11 @@ impl Judge {
             return Ok(());
         };
         let Some(node) = tree.node(dir.ino) else { return Err("lists a directory that is gone".into()) };
-        let mut all: Vec<(u64, Rc<[u8]>, Ino)> =
-            node.entries.iter().map(|(name, ino)| (name_hash(&self.seed, name).0, name.clone(), *ino)).collect();
+        let mut all: Vec<(u64, Rc<[u8]>, Ino)> = node
+            .entries
+            .iter()
+            .map(|(name, ino)| (name_hash(&self.seed, name).0, name.clone(), *ino))
+            .collect();
         all.sort();
         let last = entries.last().map_or(*after, |entry| entry.hash.cookie());
         let expected = all.iter().filter(|(hash, ..)| hash >> 1 > *after && (*end || hash >> 1 <= last));
@@ -207,7 +231,11 @@ impl Judge {
         }
         for ((hash, name, ino), entry) in expected.into_iter().zip(entries) {
             if (*hash, &name[..], *ino) != (entry.hash.0, &entry.name[..], entry.ino) {
-                return Err(format!("lists {} instead of {}", entry.name.escape_ascii(), name.escape_ascii()));
+                return Err(format!(
+                    "lists {} instead of {}",
+                    entry.name.escape_ascii(),
+                    name.escape_ascii()
+                ));
             }
             check_entry(tree, entry)?;
         }
@@ -220,7 +248,9 @@ impl Judge {
         match (&pending.asked.request, &sent.outcome) {
             (Request::Read { node, offset, len }, Ok(Reply::Data(Payload::Owned(found)))) => {
                 let wanted = u64::from(*len).min(size(node.ino).saturating_sub(*offset));
-                if found.len() as u64 != wanted && !self.other_size(pending, node.ino, *offset, *len, found.len()) {
+                if found.len() as u64 != wanted
+                    && !self.other_size(pending, node.ino, *offset, *len, found.len())
+                {
                     return Err(format!("reads {} bytes instead of {wanted}", found.len()));
                 }
                 self.check_read(node.ino, *offset, found, pending.since)
@@ -243,7 +273,8 @@ impl Judge {
 
     /// Whether another state of the window explains the length.
     fn other_size(&self, pending: &Pending, ino: Ino, offset: u64, len: u32, found: usize) -> bool {
-        self.window_sizes(pending, ino).any(|size| u64::from(len).min(size.saturating_sub(offset)) == found as u64)
+        self.window_sizes(pending, ino)
+            .any(|size| u64::from(len).min(size.saturating_sub(offset)) == found as u64)
     }
 }
 

@@ -27,7 +27,9 @@ impl Judge {
     pub fn data_op(&mut self, op: &DataOp) -> Verdict {
         let from = self.tick();
         match op {
-            DataOp::Write { file, offset, data: Payload::Owned(data), .. } => self.write(*file, *offset, data, from),
+            DataOp::Write { file, offset, data: Payload::Owned(data), .. } => {
+                self.write(*file, *offset, data, from)
+            }
             DataOp::Zero { file, offset, len, .. } => {
                 let pieces = vec![(*offset, offset.saturating_add(*len), Source::Zero)];
                 let matches = |request: &Request| matches!(request, Request::Fallocate { node, .. } if node.ino == file.ino);
@@ -38,16 +40,17 @@ impl Judge {
                 let bytes = self.bytes.entry(source.ino).or_default();
                 let pieces = bytes.pieces(*source_offset, source_offset + len, from, by);
                 let (from_ino, to_ino) = (source.ino, target.ino);
-                let matches = |request: &Request| {
-                    matches!(request, Request::CopyRange { source, target, .. } if source.ino == from_ino && target.ino == to_ino)
-                };
+                let matches = |request: &Request| matches!(request, Request::CopyRange { source, target, .. } if source.ino == from_ino && target.ino == to_ino);
                 let copied = Some((source.ino, *source_offset, source_offset + len, by));
                 self.land(Landing { ino: target.ino, start: *target_offset, pieces, from, copied }, matches);
             }
             DataOp::Truncate { file, cut } => {
                 let durable = self.durable_tree().node(file.ino);
                 if durable.is_some_and(|node| cut.seq > node.cuts && cut.size < node.size) {
-                    return Err(format!("data of {} is cut to {} before that is durable", file.ino.0, cut.size));
+                    return Err(format!(
+                        "data of {} is cut to {} before that is durable",
+                        file.ino.0, cut.size
+                    ));
                 }
             }
             DataOp::Remove { file } => self.remove(*file)?,
@@ -60,10 +63,15 @@ impl Judge {
         // An orphan's data goes first, its record after it.
         let lives = |tree: &Tree| tree.node(file.ino).is_some_and(|node| node.nlink > 0);
         if lives(self.tree()) || lives(self.durable_tree()) {
-            return Err(format!("data of {} is removed while its inode lives or its end is not durable", file.ino.0));
+            return Err(format!(
+                "data of {} is removed while its inode lives or its end is not durable",
+                file.ino.0
+            ));
         }
         match self.is_open(file.ino) {
-            Some(session) => Err(format!("data of {} is removed while session {} has it open", file.ino.0, session.0)),
+            Some(session) => {
+                Err(format!("data of {} is removed while session {} has it open", file.ino.0, session.0))
+            }
             None => Ok(()),
         }
     }
@@ -71,7 +79,10 @@ impl Judge {
     fn write(&mut self, file: FileId, offset: u64, data: &[u8], from: u64) {
         let found = self.pending.values_mut().find(|pending| match &pending.asked.request {
             Request::Write { node, data: Payload::Owned(asked), .. } => {
-                node.ino == file.ino && pending.landing.is_none() && pending.executed.is_none() && asked == data
+                node.ino == file.ino
+                    && pending.landing.is_none()
+                    && pending.executed.is_none()
+                    && asked == data
             }
             _ => false,
         });
@@ -79,8 +90,13 @@ impl Judge {
         let Request::Write { offset: asked, .. } = pending.asked.request else { return };
         let source = Source::Pattern { id: pending.asked.pattern, shift: asked.wrapping_sub(offset) };
         let end = offset + data.len() as u64;
-        pending.landing =
-            Some(Landing { ino: file.ino, start: offset, pieces: vec![(offset, end, source.clone())], from, copied: None });
+        pending.landing = Some(Landing {
+            ino: file.ino,
+            start: offset,
+            pieces: vec![(offset, end, source.clone())],
+            from,
+            copied: None,
+        });
         self.bytes.entry(file.ino).or_default().begin(offset, end, &source, from);
     }
 
@@ -98,9 +114,17 @@ impl Judge {
     }
 
     /// A request was executed: its bytes are in place, or its cut is.
-    pub(super) fn executed_bytes(&mut self, session: SessionId, tid: Tid, reply: &Reply, before: &Tree, now: u64) {
+    pub(super) fn executed_bytes(
+        &mut self,
+        session: SessionId,
+        tid: Tid,
+        reply: &Reply,
+        before: &Tree,
+        now: u64,
+    ) {
         let Some(pending) = self.pending.get(&(session, tid)) else { return };
-        let (since, landing, request) = (pending.since, pending.landing.clone(), pending.asked.request.clone());
+        let (since, landing, request) =
+            (pending.since, pending.landing.clone(), pending.asked.request.clone());
         if let Some(mut landing) = landing {
             self.copied_meanwhile(&mut landing);
             // A full disk may cut a write short: of the rest anything may be there.
@@ -187,7 +211,14 @@ impl Judge {
     }
 
     /// Whether a seek's answer fits what may be in the file.
-    pub(super) fn check_seek(&mut self, ino: Ino, asked: (u64, bool), found: u64, size: u64, since: u64) -> Verdict {
+    pub(super) fn check_seek(
+        &mut self,
+        ino: Ino,
+        asked: (u64, bool),
+        found: u64,
+        size: u64,
+        since: u64,
+    ) -> Verdict {
         let bytes = self.bytes.entry(ino).or_default();
         let (offset, hole) = asked;
         let fits = if hole {

@@ -4,6 +4,7 @@
 
 use super::{Executed, Judge, State, Verdict};
 use crate::model::compare::compare;
+use crate::model::permission::denied;
 use crate::model::records::{Key, Records, Undo};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::{ACL_PREFIX, Tree};
@@ -15,7 +16,7 @@ use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::{Request, open_flags};
 use proto::{FileKind, Ino, Reader, SetAttr};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use stdx::Wall;
 
@@ -84,7 +85,12 @@ impl Judge {
 
     /// Whose transaction this is when it does not say: the embedded client's, in the order of its
     /// answers, unless it is the rank's own.
-    fn early_origin(&self, mutations: &[u8], wall: Wall, early: &mut VecDeque<&Sent>) -> Verdict<Option<Origin>> {
+    fn early_origin(
+        &self,
+        mutations: &[u8],
+        wall: Wall,
+        early: &mut VecDeque<&Sent>,
+    ) -> Verdict<Option<Origin>> {
         if !is_users(mutations) || self.hidden_end(mutations).is_some() {
             return Ok(None);
         }
@@ -95,7 +101,11 @@ impl Judge {
             let (made, offset, count) = given(request, reply, landed);
             let op = Op { request, cred: &pending.asked.cred, wall, made, offset, count };
             if self.journals(&op, reply) {
-                return Ok(Some(Origin { session: sent.session, tid: sent.tid, outcome: sent.outcome.clone() }));
+                return Ok(Some(Origin {
+                    session: sent.session,
+                    tid: sent.tid,
+                    outcome: sent.outcome.clone(),
+                }));
             }
         }
         let list: Vec<_> = Mutations::new(mutations).flatten().collect();
@@ -143,7 +153,13 @@ impl Judge {
         }
     }
 
-    fn transaction(&mut self, end: Position, wall: Wall, origin: Option<Origin>, mutations: &[u8]) -> Verdict {
+    fn transaction(
+        &mut self,
+        end: Position,
+        wall: Wall,
+        origin: Option<Origin>,
+        mutations: &[u8],
+    ) -> Verdict {
         self.transactions += 1;
         let now = self.tick();
         for mutation in Mutations::new(mutations).flatten() {
@@ -164,6 +180,7 @@ impl Judge {
         }
         let undo = self.records.apply(mutations, true)?;
         adopt(&mut tree, &self.records, &undo, request.as_ref().is_some_and(may_keep_times).then_some(wall));
+        self.fresh_versions(mutations)?;
         self.purge(&mut tree)?;
         self.touch(&undo, end);
         compare(&self.records, &tree, &self.seed).map_err(|error| format!("{error} (after {request:?})"))?;
@@ -173,7 +190,8 @@ impl Judge {
         self.log.push_back((self.end, end, mutations.to_vec()));
         self.states.push_back(State { tree, end });
         if let (Some(origin), Some(answer)) = (origin, answer) {
-            self.check_executed(&origin.outcome, &answer).map_err(|error| format!("{error} (to {request:?})"))?;
+            self.check_executed(&origin.outcome, &answer)
+                .map_err(|error| format!("{error} (to {request:?})"))?;
             if let Ok(reply) = &origin.outcome {
                 self.executed_bytes(origin.session, origin.tid, reply, &before, now);
             }
@@ -182,6 +200,36 @@ impl Judge {
             }
         }
         self.prune();
+        Ok(())
+    }
+
+    /// A version or change counter that was used before, even in a history that a crash took back, would
+    /// name two contents (invariant 3).
+    fn fresh_versions(&mut self, mutations: &[u8]) -> Verdict {
+        let (mut versions, mut changes) = (BTreeMap::new(), BTreeMap::new());
+        for mutation in Mutations::new(mutations).flatten() {
+            match mutation {
+                Mutation::PutHeader { dir, version, .. } => {
+                    versions.insert(dir, version.0);
+                }
+                Mutation::PutDentry { value, .. } => {
+                    if let Ok(DentryValue::Primary(inode)) = DentryValue::decode(value) {
+                        changes.insert(inode.core.ino, inode.core.change);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (what, found, known) in [
+            ("version of directory", versions, &mut self.versions),
+            ("change of inode", changes, &mut self.changes),
+        ] {
+            for (ino, number) in found {
+                if known.insert(ino, number).is_some_and(|old| old >= number) {
+                    return Err(format!("{what} {} is {number} again or goes back", ino.0));
+                }
+            }
+        }
         Ok(())
     }
 
@@ -204,14 +252,23 @@ impl Judge {
         if is_making(request, reply) && tree.node(made).is_some() {
             return Err(format!("gives out inode {} again: {request:?}", made.0));
         }
+        if pending.asked.checked
+            && let Some(why) = denied(tree, request, &pending.asked.cred)
+        {
+            return Err(format!("succeeds without permission ({why}): {request:?}"));
+        }
         let op = Op { request, cred: &pending.asked.cred, wall, made, offset, count };
         tree.run(&op).map_err(|errors| format!("succeeds but must fail with {errors:?}: {request:?}"))
     }
 
     /// Nodes without a name that are not orphans any more are gone; nobody may have them open.
     fn purge(&self, tree: &mut Tree) -> Verdict {
-        let nameless: Vec<Ino> =
-            tree.nodes.values().filter(|node| !node.is_dir() && node.nlink == 0).map(|node| node.ino).collect();
+        let nameless: Vec<Ino> = tree
+            .nodes
+            .values()
+            .filter(|node| !node.is_dir() && node.nlink == 0)
+            .map(|node| node.ino)
+            .collect();
         let orphans = Ino::orphans(Rank(0));
         for ino in nameless {
             if self.records.dentries().any(|(dir, _, _, value)| dir == orphans && value.ino() == ino) {
@@ -251,7 +308,8 @@ impl Judge {
             }
         }
         while self.states.len() > 1 && self.states.back().is_some_and(|state| state.end > end) {
-            self.states.pop_back();
+            let gone = self.states.pop_back();
+            self.lost.extend(gone.iter().flat_map(|state| state.tree.nodes.keys()));
         }
         while self.log.back().is_some_and(|(_, last, _)| *last > end) {
             self.log.pop_back();
@@ -296,7 +354,9 @@ fn is_users(mutations: &[u8]) -> bool {
 
 const fn is_making(request: &Request, reply: &Reply) -> bool {
     match request {
-        Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. } | Request::TmpFile { .. } => true,
+        Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. } | Request::TmpFile { .. } => {
+            true
+        }
         Request::Create { .. } => matches!(reply, Reply::Created { new: true, .. }),
         _ => false,
     }
@@ -314,7 +374,9 @@ const fn may_keep_times(request: &Request) -> bool {
 /// times of an operation that need not change them.
 fn adopt(tree: &mut Tree, records: &Records, undo: &Undo, times: Option<Wall>) {
     for (key, _) in undo {
-        let Some(DentryValue::Primary(inode)) = records.0.get(key).and_then(|record| record.dentry.as_deref()) else {
+        let Some(DentryValue::Primary(inode)) =
+            records.0.get(key).and_then(|record| record.dentry.as_deref())
+        else {
             continue;
         };
         adopt_inode(tree, inode, times);

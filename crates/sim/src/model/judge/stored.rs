@@ -5,12 +5,14 @@
 
 use super::{Judge, Verdict};
 use crate::model::records::{Key, Record, Records};
-use proto::ids::{Position, Rank};
-use proto::storeio::{StoreBatch, StoreKey};
-use proto::Ino;
 use proto::dentry::DentryValue;
+use proto::ids::{Position, Rank};
+use proto::journal::Mutations;
+use proto::mutation::Mutation;
+use proto::storeio::{Cut, StoreBatch, StoreKey};
 use proto::system::CheckpointRecord;
-use std::collections::BTreeSet;
+use proto::{FileId, FileKind, Ino};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Judge {
     /// A batch leaves for the store: its records must be durable in the journal.
@@ -75,12 +77,82 @@ impl Judge {
     /// The first record that differs.
     pub fn check_store(&self, mut stored: Records) -> Verdict {
         let from = stored_checkpoint(&stored)?;
+        self.check_headers(&stored)?;
         for (start, _, mutations) in &self.log {
             if *start >= from {
                 stored.apply(mutations, false)?;
             }
         }
         self.check_same(&stored)
+    }
+
+    /// A stored header says: everything of this directory up to my version is in the store, unless a later
+    /// entry of the journal says it anew (invariant 3).
+    fn check_headers(&self, stored: &Records) -> Verdict {
+        let mut seen = Records::default();
+        // What each name was made by the last entry its directory's stored header covers.
+        let mut covered: BTreeMap<Key, Position> = BTreeMap::new();
+        let mut values: BTreeMap<Key, (Position, Option<Record>)> = BTreeMap::new();
+        for (start, _, mutations) in &self.log {
+            for mutation in Mutations::new(mutations).flatten() {
+                let (dir, version, hash, name) = match mutation {
+                    Mutation::PutDentry { dir, version, hash, name, .. }
+                    | Mutation::DelDentry { dir, version, hash, name } => (dir, version, hash, name),
+                    _ => continue,
+                };
+                let key = Key::Dentry { dir, hash, name: name.into() };
+                if stored.header(dir).is_some_and(|header| version <= header.version) {
+                    covered.insert(key, *start);
+                }
+            }
+            for (key, _) in seen.apply(mutations, false)? {
+                let value = seen.0.get(&key).cloned();
+                values.insert(key, (*start, value));
+            }
+        }
+        for (key, since) in covered {
+            let last = values.get(&key);
+            let Some((_, value)) = last.filter(|(at, _)| *at == since) else { continue };
+            let same = match (stored.0.get(&key), value) {
+                (Some(found), Some(value)) => found.says(value),
+                (found, value) => found.is_none() && value.is_none(),
+            };
+            if !same {
+                return Err(format!("a stored header covers {key:?}, whose stored record is older"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every file of the present tree with what a read of its data needs.
+    #[must_use]
+    pub fn files(&self) -> Vec<(FileId, Cut, u64)> {
+        let inodes = self.records.dentries().filter_map(|(_, _, _, value)| match value {
+            DentryValue::Primary(inode) => Some(&inode.core),
+            DentryValue::Remote { .. } => None,
+        });
+        let files = inodes.filter(|core| FileKind::of_mode(core.mode) == Some(FileKind::Regular));
+        files
+            .map(|core| {
+                let file = FileId { ino: core.ino, generation: core.generation };
+                (file, Cut { seq: core.truncate_seq, size: core.truncate_size }, core.size)
+            })
+            .collect()
+    }
+
+    /// Whether data of this inode may be left at the end: its creation was taken back by a crash.
+    #[must_use]
+    pub fn was_lost(&self, ino: Ino) -> bool {
+        self.lost.contains(&ino)
+    }
+
+    /// Bytes that were read past the rank, with nothing under way.
+    ///
+    /// # Errors
+    /// A byte no history explains.
+    pub fn bytes_at_rest(&mut self, ino: Ino, offset: u64, found: &[u8]) -> Verdict {
+        let now = self.clock;
+        self.check_read(ino, offset, found, now).map_err(|error| format!("after recovery: {error}"))
     }
 
     /// At the end everything is in the store.
@@ -92,7 +164,8 @@ impl Judge {
     }
 
     fn check_same(&self, stored: &Records) -> Verdict {
-        let looked_at = |key: &&Key| matches!(key, Key::Dentry { .. } | Key::Header { .. } | Key::Backptr { .. });
+        let looked_at =
+            |key: &&Key| matches!(key, Key::Dentry { .. } | Key::Header { .. } | Key::Backptr { .. });
         let keys: BTreeSet<&Key> = stored.0.keys().chain(self.records.0.keys()).filter(looked_at).collect();
         for key in keys {
             let (found, wanted) = (stored.0.get(key), self.records.0.get(key));
@@ -112,7 +185,10 @@ impl Judge {
     /// is said of the system's own directories.
     fn may_differ(&self, key: &Key, found: Option<&Record>, wanted: Option<&Record>) -> bool {
         match key {
-            Key::Header { dir } => *dir == Ino::SYSTEM || (wanted.is_none() && found.is_some() && self.tree().node(*dir).is_none()),
+            Key::Header { dir } => {
+                *dir == Ino::SYSTEM
+                    || (wanted.is_none() && found.is_some() && self.tree().node(*dir).is_none())
+            }
             Key::Backptr { ino } => self.tree().node(*ino).is_none(),
             _ => false,
         }
