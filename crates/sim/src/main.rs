@@ -24,6 +24,9 @@ the trace hashes (--once: one run); from 500 seeds on an operation that never me
 /// Seeds from which on every cell of the coverage table must be hit.
 const COVERED_SEEDS: u64 = 500;
 
+/// Seeds that failed, and how.
+type Failures = Vec<(u64, String)>;
+
 #[derive(Clone, Debug)]
 struct Options {
     seeds: u64,
@@ -186,7 +189,7 @@ impl Sum {
 }
 
 /// Runs seeds on several threads; `stop` after the first failure. Returns failures by seed.
-fn run_seeds(options: &Options, stop: bool, sum: &Mutex<Sum>) -> Vec<(u64, String)> {
+fn run_seeds(options: &Options, stop: bool, sum: &Mutex<Sum>) -> Failures {
     let next = AtomicU64::new(options.start);
     let over = AtomicBool::new(false);
     let failures = Mutex::new(Vec::new());
@@ -233,6 +236,10 @@ fn sweep(options: &Options) -> bool {
         sum.events,
         begin.elapsed().as_secs_f64()
     );
+    let (known, failures) = split_known(options, failures);
+    for (seed, error) in &known {
+        println!("known: seed {seed}: {}", error.chars().take(200).collect::<String>());
+    }
     for (seed, error) in failures.iter().take(10) {
         println!("seed {seed}: {error}");
     }
@@ -244,6 +251,27 @@ fn sweep(options: &Options) -> bool {
         println!("not covered: {operation} x {fault}");
     }
     failures.is_empty() && empty.is_empty()
+}
+
+/// Takes the failures that `known-failures` lists out, and adds one for each listed seed that did not fail. The list is of
+/// the ordinary sweep: correct program, default length.
+fn split_known(options: &Options, failures: Failures) -> (Failures, Failures) {
+    if options.mutant.is_some() {
+        return (Vec::new(), failures);
+    }
+    let listed: Vec<u64> = include_str!("../known-failures")
+        .lines()
+        .filter_map(|line| line.split(' ').next()?.parse().ok())
+        .filter(|seed| (options.start..options.start + options.seeds).contains(seed))
+        .collect();
+    let (known, mut failures): (Failures, Failures) =
+        failures.into_iter().partition(|(seed, _)| listed.contains(seed));
+    for seed in listed {
+        if !known.iter().any(|(failed, _)| *failed == seed) {
+            failures.push((seed, "passes, but known-failures lists it".to_owned()));
+        }
+    }
+    (known, failures)
 }
 
 fn replay(options: &Options) -> bool {

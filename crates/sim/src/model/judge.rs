@@ -115,6 +115,8 @@ pub struct Judge {
     /// were lost too: none may name two contents.
     versions: BTreeMap<Ino, u64>,
     changes: BTreeMap<Ino, u64>,
+    /// Files that are synced once history is durable up to a position: where, which, as of when.
+    synced_at: VecDeque<(Position, Ino, u64)>,
     /// Inodes of histories that crashes took back: their data may be left until somebody sweeps.
     lost: BTreeSet<Ino>,
     clock: u64,
@@ -149,6 +151,7 @@ impl Judge {
             told: BTreeMap::new(),
             versions: BTreeMap::new(),
             changes: BTreeMap::new(),
+            synced_at: VecDeque::new(),
             lost: BTreeSet::new(),
             clock: 1,
             excuses: Excuses::default(),
@@ -217,6 +220,9 @@ impl Judge {
         self.durable = self.durable.max(position);
         while self.undo.front().is_some_and(|(end, _)| *end <= self.durable) {
             self.undo.pop_front();
+        }
+        while let Some((_, ino, since)) = self.synced_at.pop_front_if(|(end, ..)| *end <= self.durable) {
+            self.synced(Some(ino), since);
         }
         self.prune();
     }

@@ -5,7 +5,7 @@
 use super::{Judge, Landing, Verdict};
 use crate::model::bytes::Source;
 use crate::model::tree::Tree;
-use proto::ids::{SessionId, Tid};
+use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Reply;
 use proto::request::Request;
 use proto::storeio::{DataOp, Payload};
@@ -142,7 +142,8 @@ impl Judge {
             // A file that replaces another is synced first: a crash leaves one of the two contents.
             let (from, to) = (child(before, parent.ino, name), child(before, new_parent.ino, new_name));
             if let (Some(from), Some(_)) = (from, to.filter(|to| Some(*to) != from)) {
-                self.synced(Some(from), since);
+                let end = self.states.back().map_or(Position(0), |state| state.end);
+                self.synced_at.push_back((end, from, since));
             }
         }
         let cut = match &request {
