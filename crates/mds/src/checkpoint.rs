@@ -87,7 +87,11 @@ impl Rank {
 
     fn has_slices(&self) -> bool {
         let c = &self.checkpoint;
-        c.dirs_left > 0 || c.cursor.is_some() || !self.view.backptrs_old.is_empty() || !c.later.is_empty()
+        let more = c.dirs_left > 0
+            || c.cursor.is_some()
+            || !self.view.backptrs_old.is_empty()
+            || !c.later.is_empty();
+        more && !c.failed
     }
 
     fn checkpoint_wanted(&self) -> bool {
@@ -111,7 +115,7 @@ impl Rank {
         }
         let limit = self.view.config.limits.stores_in_flight;
         let room = (self.checkpoint.under_way.len() as u32) < limit;
-        if room && self.checkpoint.slice_at <= now.mono {
+        if room && !self.checkpoint.failed && self.checkpoint.slice_at <= now.mono {
             match self.checkpoint.phase {
                 Phase::Entries => self.entries_slice(now),
                 Phase::Headers => self.headers_slice(now),
@@ -321,7 +325,7 @@ impl Rank {
         let Some(writing) = self.checkpoint.under_way.remove(&tag) else { return };
         let ok = result.is_ok();
         if let Err(error) = result {
-            self.checkpoint.failed = true;
+            self.checkpoint.failed = !stdx::mutant!("mds_failed_batch_ignored");
             if error == StoreError::NoSpace {
                 self.now_full(now, out);
             } else {
@@ -367,6 +371,8 @@ impl Rank {
         let more = self.has_slices();
         match self.checkpoint.phase {
             Phase::Idle | Phase::Sync => {}
+            // No header may follow a batch of its directory's names that is not stored.
+            _ if self.checkpoint.failed => self.give_up(now),
             Phase::Entries if self.checkpoint.dirs_left > 0 || self.checkpoint.cursor.is_some() => {}
             Phase::Entries if !self.view.backptrs_old.is_empty() => {}
             Phase::Entries => {
@@ -376,7 +382,6 @@ impl Rank {
                 }
             }
             Phase::Headers if more => {}
-            Phase::Headers if self.checkpoint.failed => self.give_up(now),
             Phase::Headers => {
                 self.checkpoint.phase = Phase::Data;
                 self.advance(now, out);
@@ -388,12 +393,31 @@ impl Rank {
                     self.internal_data(DataOp::SyncAll, Inner::Checkpoint, out);
                 }
             }
-            Phase::Record if self.checkpoint.failed => self.give_up(now),
             Phase::Record => {}
         }
     }
 
+    /// Everything that is not stored is dirty again, headers as they are now.
     fn give_up(&mut self, now: Now) {
+        let cache = &mut self.view.cache;
+        let c = &mut self.checkpoint;
+        for slot in &cache.dirty_dirs {
+            cache.dirs.get_mut(*slot).saved = None;
+        }
+        if let Some(cursor) = c.cursor.take() {
+            let dir = cache.dirs.get_mut(cursor.dir);
+            dir.saved = None;
+            dir.clear(dir::QUEUED);
+            cache.queue_dir(cursor.dir);
+        }
+        let later: Vec<Ino> = c.later.drain(..).map(|(ino, _)| ino).collect();
+        c.dirs_left = 0;
+        for (ino, entry) in std::mem::take(&mut self.view.backptrs_old) {
+            self.view.backptrs.entry(ino).or_insert(entry);
+        }
+        for ino in later {
+            self.header_stored(ino, false);
+        }
         let c = &mut self.checkpoint;
         c.phase = Phase::Idle;
         c.wanted = true;

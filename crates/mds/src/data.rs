@@ -89,7 +89,10 @@ impl Rank {
             self.synced(now, ino, writes, std::mem::replace(&mut done, DataDone::Done), out);
         }
         match next {
-            Next::Synced { .. } => self.again(op),
+            Next::Synced { ino, .. } => {
+                op.synced = ino;
+                self.again(op);
+            }
             Next::CutDone { ino } => {
                 self.cut_done(ino, None);
                 op.woken = true;

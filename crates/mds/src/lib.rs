@@ -14,6 +14,7 @@ mod checkpoint;
 pub mod config;
 mod data;
 mod files;
+mod former;
 mod hold;
 pub mod input;
 mod journal;

@@ -44,6 +44,8 @@ pub(crate) struct Op {
     pub failed: Option<Errno>,
     /// Taken from the front of a file's queue: newcomers wait behind it.
     pub woken: bool,
+    /// The file whose data was synced for it: what is written since then is not its concern.
+    pub synced: Ino,
 }
 
 /// What a load brings, and who shares it.

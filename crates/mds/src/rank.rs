@@ -14,14 +14,14 @@ use crate::locks::Locks;
 use crate::op::{Effects, Hold, Next, Op, OpId, Park, Plan, Stop};
 use crate::ops;
 use crate::output::Output;
-use crate::session::{Admitted, Conn, Sessions, StoredResult};
+use crate::session::{Admitted, Conn, Sessions};
 use crate::txn::Txn;
 use crate::view::{Backptrs, Found, Inos, View};
 use proto::message::ClientMsg;
-use proto::reply::{Reply, decode_outcome};
+use proto::reply::Reply;
 use proto::request::Request;
 use proto::storeio::DataOp;
-use proto::{Cred, Errno, Ino, Position, Reader, SessionId, Tid, Writer};
+use proto::{Cred, Errno, Ino, Position, SessionId, Tid, Writer};
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Machine, Mono, Now, Outbox};
 
@@ -65,6 +65,8 @@ pub struct Rank {
     /// Orphans to be ended.
     pub(crate) purges: VecDeque<Ino>,
     pub(crate) window_end: Option<Mono>,
+    /// Inodes that an answer of a former life may have opened, until it is known whether its client got it.
+    pub(crate) kept: BTreeMap<(SessionId, Tid), Ino>,
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// Journaled cuts and removals that the data store has not confirmed: journal end by tag (both grow).
     pub(crate) unconfirmed: BTreeMap<u64, Position>,
@@ -118,6 +120,7 @@ impl Rank {
             window: Vec::new(),
             purges: VecDeque::new(),
             window_end: None,
+            kept: BTreeMap::new(),
             pending: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             boot_tag: None,
@@ -163,6 +166,7 @@ impl Rank {
         if !embedded {
             self.renew(now, id);
         }
+        self.forget_former(id, floor);
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         if !embedded && !stdx::mutant!("mds_retry_runs_twice") {
             match session.admit(tid, floor) {
@@ -188,6 +192,7 @@ impl Rank {
             pins: Vec::new(),
             failed: None,
             woken: false,
+            synced: Ino::NONE,
         };
         if !self.state.serves() {
             let errno = if self.state == State::Damaged { Errno::EIO } else { Errno::ESHUTDOWN };
@@ -199,37 +204,7 @@ impl Rank {
         self.run(now, op, out);
     }
 
-    /// A request that was executed already gets its stored result. One from a former life of the rank
-    /// opened a file that nobody has counted since.
-    fn answer_again(
-        &mut self,
-        id: SessionId,
-        tid: Tid,
-        request: &Request,
-        StoredResult { bytes, former }: StoredResult,
-        out: &mut Outbox<Output>,
-    ) {
-        let outcome = decode_outcome(&mut Reader::new(&bytes)).unwrap_or(Err(Errno::EIO));
-        let opens = match request {
-            Request::Create { flags, .. } | Request::TmpFile { flags, .. } | Request::Open { flags, .. } => {
-                Some(*flags)
-            }
-            _ => None,
-        };
-        if let Some(flags) = opens.filter(|_| former) {
-            if let Ok(Reply::Created { attr, .. } | Reply::Attr(attr)) = &outcome {
-                self.count_open(attr.ino, id, ops::open::rights(flags));
-            }
-            if let Some(session) = self.sessions.map.get_mut(&id)
-                && let Some(result) = session.results.get_mut(&tid)
-            {
-                result.former = false;
-            }
-        }
-        self.send_reply(id, tid, outcome, out);
-    }
-
-    fn count_open(&mut self, ino: Ino, session: SessionId, rights: u32) {
+    pub(crate) fn count_open(&mut self, ino: Ino, session: SessionId, rights: u32) {
         self.view.files.open(ino, session, 1, rights);
         self.view.cache.flag(ino, node::BUSY, 0);
     }

@@ -225,6 +225,7 @@ impl Rank {
         self.view.reconnecting = false;
         self.window_end = None;
         self.runnable.extend(std::mem::take(&mut self.window));
+        self.keep_former();
         self.settle_cached_orphans();
         self.scan_orphans(NameHash(NameHash::FIRST));
         out.push(Output::Note { level: Level::Info, text: "active".to_owned() });

@@ -375,6 +375,7 @@ impl Rank {
     /// Ends a session: locks now, opens in slices, its number for good.
     pub(crate) fn end_session(&mut self, now: Now, id: SessionId, out: &mut Outbox<Output>) {
         let Some(session) = self.sessions.map.remove(&id) else { return };
+        self.forget_former(id, Tid(u64::MAX));
         if !session.embedded {
             Mutation::Session { id, open: false, client: b"" }.encode(&mut self.view.txn.muts);
             self.commit(now, None, out);

@@ -5,6 +5,8 @@
 
 /// Name of the defect and the room it is in.
 pub const MUTANTS: &[(&str, &str)] = &[
+    ("mds_end_cut_unjournaled", "mds"),
+    ("mds_failed_batch_ignored", "mds"),
     ("mds_fsync_not_durable", "mds"),
     ("mds_header_before_entries", "mds"),
     ("mds_lease_never_ends", "mds"),
@@ -26,6 +28,7 @@ pub const MUTANTS: &[(&str, &str)] = &[
     ("client_no_reclaim", "client"),
     ("client_retry_under_new_tid", "client"),
     ("client_shared_at_once", "client"),
+    ("data_edit_moves_back", "store"),
     ("data_grow_unsynced", "store"),
     ("data_older_wins", "store"),
     ("data_redo_always", "store"),

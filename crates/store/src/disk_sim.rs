@@ -71,7 +71,11 @@ struct State {
     fuse: Option<u64>,
     dead: bool,
     counts: DiskCounts,
+    meanwhile: Option<Meanwhile>,
 }
+
+/// What others do while an operation of the disk takes its time.
+type Meanwhile = Box<dyn FnMut() + Send>;
 
 type FolderChange = Vec<(String, Option<u64>)>;
 
@@ -110,6 +114,7 @@ impl SimDisk {
             fuse: None,
             dead: false,
             counts: DiskCounts::default(),
+            meanwhile: None,
         })))
     }
 
@@ -144,6 +149,18 @@ impl SimDisk {
     /// changes): from then on everything fails until `crash`. The operation it dies in may be half done.
     pub fn die_after(&self, operations: u64) {
         self.state().fuse = Some(operations);
+    }
+
+    /// From now on `work` is called after each write and sync of a file, before its caller goes on: what other threads do in
+    /// that time. It must not wait for what the caller holds. `None`: no longer.
+    pub fn meanwhile(&self, work: Option<Meanwhile>) {
+        self.state().meanwhile = work;
+    }
+
+    fn others(&self) {
+        let Some(mut work) = self.state().meanwhile.take() else { return };
+        work();
+        self.state().meanwhile.get_or_insert(work);
     }
 
     /// Whether the power failed and `crash` was not called yet.
@@ -427,14 +444,16 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
-        self.with(|state| {
+        let result = self.with(|state| {
             state.alive(&self.name)?;
             self.write(state, bytes, offset)
-        })
+        });
+        self.disk.others();
+        result
     }
 
     fn sync_data(&self) -> Result<(), StoreError> {
-        self.with(|state| {
+        let result = self.with(|state| {
             let dies = state.burn(&self.name).is_err();
             state.counts.syncs += 1;
             if dies {
@@ -451,7 +470,9 @@ impl DiskFile for SimFile {
             }
             node.durable.catch_up(&node.current, &steps);
             Ok(())
-        })
+        });
+        self.disk.others();
+        result
     }
 
     fn set_len(&self, len: u64) -> Result<(), StoreError> {

@@ -76,8 +76,9 @@ fn touch(view: &mut View, ino: Ino) {
 fn wrote(view: &mut View, (ino, cut): (Ino, Cut), end: u64, count: u64, kill: bool) -> Found<Plan> {
     let slot = view.cache.by_ino(ino).ok_or(Errno::EIO)?;
     let mut core = view.changed_core(slot);
-    let now = view.wall();
+    let (now, seq) = (view.wall(), core.truncate_seq);
     adopt_cut(&mut core, cut);
+    let new_cut = core.truncate_seq != seq;
     core.size = core.size.max(end);
     (core.mtime, core.ctime) = (now, now);
     let mut ext = None;
@@ -88,6 +89,9 @@ fn wrote(view: &mut View, (ino, cut): (Ino, Cut), end: u64, count: u64, kill: bo
     match &ext {
         Some(ext) => view.put_inode(slot, &core, Some(ext).filter(|ext| !ext.is_empty()))?,
         None => view.put_core(slot, &core)?,
+    }
+    if new_cut && !stdx::mutant!("mds_end_cut_unjournaled") {
+        view.txn.cut(&core);
     }
     view.cache.flag(ino, node::WRITTEN, node::DATA_CLEAN);
     if let Some(file) = view.files.existing(ino) {

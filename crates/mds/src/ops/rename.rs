@@ -70,7 +70,7 @@ pub(crate) fn plan(
             Plan::commit(Reply::Ok)
         }
         _ => {
-            if let Some(plan) = sync_first(view, source, target) {
+            if let Some(plan) = sync_first(view, op, source, target) {
                 return Ok(plan);
             }
             let orphan = replace(view, (&from, source), (&to, target), &mut headers)?;
@@ -150,17 +150,18 @@ fn check_loop(view: &View, op: &mut Op, moved: Ino, mut at: Ino) -> Found<()> {
 }
 
 /// Replacing a file by one that was written and not synced would, after a crash, leave neither
-/// content: the source's data goes first.
-fn sync_first(view: &View, source: Held, target: Option<Held>) -> Option<Plan> {
+/// content: the source's data goes first. Who wrote it may have been a life that died without a sync.
+fn sync_first(view: &View, op: &Op, source: Held, target: Option<Held>) -> Option<Plan> {
     let node = view.cache.node(source.target);
     let replaces = target.is_some_and(|t| view.cache.node(t.target).is_file());
-    if !replaces || !node.is_file() || !node.has(node::WRITTEN) || stdx::mutant!("mds_rename_no_sync") {
+    let synced = node.core.size == 0 || node.has(node::DATA_CLEAN) || op.synced == node.ino();
+    if !replaces || !node.is_file() || synced || stdx::mutant!("mds_rename_no_sync") {
         return None;
     }
     let ino = node.ino();
     let writes = view.files.get(ino).map_or(0, |f| f.writes);
-    let op = DataOp::Sync { file: file_id(&node.core) };
-    Some(Plan::Data(op, Hold::User(ino), Next::Synced { ino, writes }))
+    let data = DataOp::Sync { file: file_id(&node.core) };
+    Some(Plan::Data(data, Hold::User(ino), Next::Synced { ino, writes }))
 }
 
 /// Plans that the inode of `held`, named at `from`, is named at `to`.

@@ -85,7 +85,7 @@ fn directory_times(
     Ok(())
 }
 
-/// Changes size fields. `Ok(true)`: the file gets shorter and its data must be cut. Inner `Err`: the
+/// Changes size fields. `Ok(true)`: the data must be cut. Inner `Err`: the
 /// data operation to run before planning again.
 pub(crate) fn resize(
     view: &mut View,
@@ -101,7 +101,7 @@ pub(crate) fn resize(
     if size > i64::MAX as u64 {
         return Err(Errno::EFBIG.into());
     }
-    let ino = core.ino;
+    let (ino, seq) = (core.ino, core.truncate_seq);
     if !view.files.may_hold(Hold::Exclusive(ino), op.woken) {
         return Err(Stop::Park(Park::File(ino)));
     }
@@ -112,7 +112,7 @@ pub(crate) fn resize(
     }
     if size >= core.size {
         core.size = size;
-        return Ok(Ok(false));
+        return Ok(Ok(core.truncate_seq != seq));
     }
     if let Some(plan) = earlier_cut(view, ino, core)? {
         return Ok(Err(plan));
@@ -146,7 +146,8 @@ fn cut_at(view: &View, core: &mut InodeCore, size: u64) {
 
 /// Before a file gets longer: what a former life wrote beyond its end, without the transaction that
 /// would have made it longer, must read as zeros. The change that makes it longer is therefore a cut
-/// at the present end as well; each object obeys it when it is next used. `Some`: to be done first.
+/// at the present end as well. It is journaled like any other: the record keeps only the last cut, so each must be
+/// carried out by replay, in order, until the data store has it durably. `Some`: to be done first.
 pub(crate) fn clean_end(view: &View, op: &Op, core: &mut InodeCore) -> Found<Option<Plan>> {
     let ino = core.ino;
     let slot = view.cache.by_ino(ino).ok_or(Errno::EIO)?;

@@ -5,6 +5,7 @@
 
 mod clients;
 mod coverage;
+mod data;
 mod faults;
 mod order;
 mod plan;

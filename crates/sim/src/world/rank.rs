@@ -14,6 +14,7 @@ use proto::message::{ClientMsg, ServerMsg};
 use proto::storeio::{DataDone, DataOp, LoadRequest, StoreBatch, StoreError, StoreKey};
 use proto::{FileId, Writer};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use stdx::time::MS;
 use stdx::{Machine, Mono};
 use store::SimDisk;
@@ -30,7 +31,7 @@ const TAIL_BYTES: u64 = 12 << 10;
 pub(super) struct Life {
     pub(super) rank: Rank,
     journal: JournalFiles<SimDisk>,
-    data: DataFiles<SimDisk>,
+    pub(super) data: Arc<DataFiles<SimDisk>>,
     order: Order,
     /// Connection to client, and the session it became.
     pub(super) conns: BTreeMap<ConnId, (usize, Option<SessionId>)>,
@@ -68,7 +69,7 @@ impl World {
         self.life = Some(Life {
             rank: Rank::new(self.plan.rank(incarnation)),
             journal,
-            data,
+            data: Arc::new(data),
             order: Order::default(),
             conns: BTreeMap::new(),
             appends: Vec::new(),
@@ -374,40 +375,10 @@ impl World {
         if *left == 0 {
             let result = std::mem::replace(all, Ok(()));
             life.stores.remove(&tag);
+            self.trace.event(self.now, "stored", tag.0, || format!("{} {result:?}", tag.0));
             let input = Input::Stored { tag, result };
             self.after(self.plan.disk_ns, Event::Rank { life: self.lives, input: Box::new(input) });
         }
-        Ok(())
-    }
-
-    pub(super) fn data(&mut self, tag: Tag, op: &DataOp) -> Verdict {
-        let Some(life) = &self.life else { return Ok(()) };
-        let mut result = life.data.run(op);
-        let frees = matches!(
-            op,
-            DataOp::Remove { .. }
-                | DataOp::Truncate { .. }
-                | DataOp::Sync { .. }
-                | DataOp::SyncAll
-                | DataOp::Redo { .. }
-        );
-        if result == Err(StoreError::NoSpace) && frees {
-            self.release_ballast();
-            let Some(life) = &self.life else { return Ok(()) };
-            result = life.data.run(op);
-        }
-        if self.disk.is_dead() {
-            return Ok(());
-        }
-        if let Err(error) = &result
-            && *error != StoreError::NoSpace
-            && !self.faults.injected_io
-        {
-            return Err(format!("data store: {error} on {}", brief(op)));
-        }
-        self.trace.event(self.now, "done", tag.0, || format!("{} {}", tag.0, brief_done(&result)));
-        let input = Input::DataDone { tag, result };
-        self.after(self.plan.disk_ns, Event::Rank { life: self.lives, input: Box::new(input) });
         Ok(())
     }
 
@@ -486,7 +457,7 @@ impl World {
     }
 }
 
-fn brief(op: &DataOp) -> String {
+pub(super) fn brief(op: &DataOp) -> String {
     match op {
         DataOp::Write { file, offset, data, cut } => {
             format!("Write {} at {offset} +{} {cut:?}", file.ino.0, data.len())
@@ -513,7 +484,7 @@ fn brief_batch(batch: &StoreBatch) -> String {
     text
 }
 
-fn brief_done(result: &Result<DataDone, StoreError>) -> String {
+pub(super) fn brief_done(result: &Result<DataDone, StoreError>) -> String {
     match result {
         Ok(DataDone::Bytes(bytes)) => format!("{} bytes", bytes.len()),
         Ok(DataDone::Redo { truncate_seq, write_seq, data }) => {

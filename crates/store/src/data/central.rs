@@ -26,8 +26,11 @@ pub(super) struct Buffer {
     /// Shared with a flush in flight; a change then works on a copy.
     pub(super) data: Arc<Vec<u8>>,
     pub(super) seqs: Seqs,
-    /// Its place in the queue; `None` while a flush of exactly this content is in flight.
-    stamp: Option<u64>,
+    /// Its place in the queue. A change of queued content keeps the place: a `SyncAll` under way waits for everything queued
+    /// before it, and the old content, which the journal will let go of after it, is only here.
+    stamp: u64,
+    /// False while a flush of exactly this content is in flight.
+    queued: bool,
     /// This or an earlier content may be in the journal as a redo.
     pub(super) journaled: bool,
 }
@@ -47,6 +50,8 @@ pub(super) struct Item {
     /// `None`: a tombstone.
     pub(super) body: Option<Arc<Vec<u8>>>,
     pub(super) offset: u32,
+    /// Its place in the queue of buffers; 0 for a tombstone.
+    stamp: u64,
 }
 
 impl Item {
@@ -238,8 +243,10 @@ impl<F> Central<F> {
 
     /// Sets a file's content.
     pub(super) fn put_buffer(&mut self, file: FileId, data: Vec<u8>, seqs: Seqs, journaled: bool) {
-        let journaled = journaled | self.drop_buffer(file).is_some_and(|old| old.journaled);
-        self.enqueue(file, Buffer { data: Arc::new(data), seqs, stamp: None, journaled });
+        let old = self.drop_buffer(file);
+        let journaled = journaled || old.as_ref().is_some_and(|old| old.journaled);
+        let (stamp, queued) = old.map_or((0, false), |old| (old.stamp, old.queued));
+        self.enqueue(file, Buffer { data: Arc::new(data), seqs, stamp, queued, journaled });
     }
 
     /// Changes a buffered content (given with its sequences) under a new write sequence. Whether there
@@ -275,10 +282,15 @@ impl<F> Central<F> {
         Some((buffer.seqs, Arc::clone(&buffer.data)))
     }
 
+    /// Puts a buffer at its place if it was queued, else at the end: what a flush in flight took of it is safe, or comes
+    /// back by `untake`.
     fn enqueue(&mut self, file: FileId, mut buffer: Buffer) {
-        self.next_stamp += 1;
-        buffer.stamp = Some(self.next_stamp);
-        self.queue.insert(self.next_stamp, file);
+        if !buffer.queued || mutant!("data_edit_moves_back") {
+            self.next_stamp += 1;
+            buffer.stamp = self.next_stamp;
+        }
+        buffer.queued = true;
+        self.queue.insert(buffer.stamp, file);
         self.buffered_bytes += buffer.data.len() as u64 + BUFFER_OVERHEAD;
         self.queued_bytes += record_bytes(buffer.data.len() as u32);
         self.buffers.insert(file, buffer);
@@ -288,8 +300,8 @@ impl<F> Central<F> {
     pub(super) fn drop_buffer(&mut self, file: FileId) -> Option<Buffer> {
         let buffer = self.buffers.remove(&file)?;
         self.buffered_bytes -= buffer.data.len() as u64 + BUFFER_OVERHEAD;
-        if let Some(stamp) = buffer.stamp {
-            self.queue.remove(&stamp);
+        if buffer.queued {
+            self.queue.remove(&buffer.stamp);
             self.queued_bytes -= record_bytes(buffer.data.len() as u32);
         }
         Some(buffer)
@@ -357,7 +369,7 @@ impl<F> Central<F> {
             self.buffered_bytes -= TOMBSTONE_OVERHEAD;
             self.queued_bytes -= RECORD_HEADER_BYTES;
             let Tombstone { file, seqs } = tombstone;
-            items.push(Item { file, seqs, body: None, offset: (offset + taken) as u32 });
+            items.push(Item { file, seqs, body: None, offset: (offset + taken) as u32, stamp: 0 });
             taken += RECORD_HEADER_BYTES;
         }
         while taken < batch {
@@ -369,9 +381,9 @@ impl<F> Central<F> {
             }
             self.queue.remove(&stamp);
             self.queued_bytes -= bytes;
-            buffer.stamp = None;
+            buffer.queued = false;
             let body = Some(Arc::clone(&buffer.data));
-            items.push(Item { file, seqs: buffer.seqs, body, offset: (offset + taken) as u32 });
+            items.push(Item { file, seqs: buffer.seqs, body, offset: (offset + taken) as u32, stamp });
             taken += bytes;
         }
         match items.is_empty() {
@@ -388,10 +400,9 @@ impl<F> Central<F> {
                 self.tombstones.push_front(Tombstone { file: item.file, seqs: item.seqs });
                 self.buffered_bytes += TOMBSTONE_OVERHEAD;
                 self.queued_bytes += RECORD_HEADER_BYTES;
-            } else if self.buffers.get(&item.file).is_some_and(|b| b.stamp.is_none())
-                && let Some(buffer) = self.drop_buffer(item.file)
-            {
-                self.enqueue(item.file, buffer);
+            } else if let Some(buffer) = self.drop_buffer(item.file) {
+                // Also one that was changed since: who waits for the content taken must not miss it.
+                self.enqueue(item.file, Buffer { stamp: item.stamp, queued: true, ..buffer });
             }
         }
     }

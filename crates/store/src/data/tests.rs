@@ -115,6 +115,35 @@ fn sync_of_a_small_file_gives_its_content_and_redo_brings_it_back() {
     assert_eq!(store.run(&DataOp::Sync { file: file(1) }), Ok(DataDone::Done), "it is in a synced segment");
 }
 
+/// Found by power cuts under load: a file was cut while `SyncAll` flushed the queue. The shorter content took a place behind
+/// what `SyncAll` waited for; the journal let go of the fsynced content, and the power failed.
+#[test]
+fn what_changes_during_a_sync_of_everything_is_synced_too() {
+    let disk = SimDisk::new(5);
+    let store = std::sync::Arc::new(opened(&disk));
+    let files = 9;
+    for number in 0..files {
+        write(&store, file(number), 0, &[7; 500]).unwrap();
+    }
+    let (other, last) = (std::sync::Arc::clone(&store), file(files - 1));
+    let cut = Cut { seq: 1, size: 100 };
+    disk.meanwhile(Some(Box::new(move || {
+        let body = || Payload::Owned(vec![8; 500]);
+        let writes =
+            (0..3).map(|n| DataOp::Write { file: file(n), cut: Cut::default(), offset: 0, data: body() });
+        for op in writes.chain([DataOp::Truncate { file: last, cut }]).filter(|op| other.is_quick(op)) {
+            other.run(&op).unwrap();
+        }
+    })));
+    sync_all(&store);
+    disk.meanwhile(None);
+    drop(store);
+    disk.kill();
+    disk.crash();
+    let store = opened(&disk);
+    assert_eq!(read(&store, last, 100), Ok(vec![7; 100]));
+}
+
 /// Found by power cuts under load: write, fsync, cut, write, fsync, crash. The replay cut the first content under a new
 /// write sequence, and the second redo, written under one of the life before, looked older and was dropped.
 #[test]

@@ -161,7 +161,7 @@ impl Judge {
     }
 
     /// What was written to a copy's source while it ran may have been copied.
-    fn copied_meanwhile(&mut self, landing: &mut Landing) {
+    pub(super) fn copied_meanwhile(&mut self, landing: &mut Landing) {
         let Some((source, start, end, by)) = landing.copied else { return };
         let now = self.bytes.entry(source).or_default().pieces(start, end, landing.from, by);
         let bytes = self.bytes.entry(landing.ino).or_default();
@@ -171,11 +171,6 @@ impl Judge {
                 landing.pieces.push(piece);
             }
         }
-    }
-
-    /// The rank cuts a file of its own accord.
-    pub(super) fn cut_bytes(&mut self, ino: Ino, size: u64, now: u64) {
-        self.bytes.entry(ino).or_default().put(size, END, &Source::Zero, now, now);
     }
 
     /// A request that changes bytes has failed: what it wrote may or may not be there.

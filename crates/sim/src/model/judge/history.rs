@@ -91,7 +91,7 @@ impl Judge {
         wall: Wall,
         early: &mut VecDeque<&Sent>,
     ) -> Verdict<Option<Origin>> {
-        if !is_users(mutations) || self.hidden_end(mutations).is_some() {
+        if !is_users(mutations) {
             return Ok(None);
         }
         while let Some(sent) = early.pop_front() {
@@ -110,18 +110,6 @@ impl Judge {
         }
         let list: Vec<_> = Mutations::new(mutations).flatten().collect();
         Err(format!("a transaction that no request explains: {list:?}"))
-    }
-
-    /// The rank's own cut of a file at its present size: bytes that a lost write may have left behind the
-    /// end must not show when the file grows.
-    fn hidden_end(&self, mutations: &[u8]) -> Option<(Ino, u64)> {
-        Mutations::new(mutations).flatten().find_map(|mutation| match mutation {
-            Mutation::DataCut { file, size, .. } => {
-                let now = self.tree().node(file.ino)?.size;
-                (now == size).then_some((file.ino, size))
-            }
-            _ => None,
-        })
     }
 
     /// Whether a request that succeeded with this answer has a transaction.
@@ -175,9 +163,6 @@ impl Judge {
         };
         let request = origin.as_ref().and_then(|origin| self.pending.get(&(origin.session, origin.tid)));
         let request = request.map(|pending| pending.asked.request.clone());
-        if let (None, Some((ino, size))) = (&origin, self.hidden_end(mutations)) {
-            self.cut_bytes(ino, size, now);
-        }
         let undo = self.records.apply(mutations, true)?;
         adopt(&mut tree, &self.records, &undo, request.as_ref().is_some_and(may_keep_times).then_some(wall));
         self.fresh_versions(mutations)?;
@@ -323,12 +308,17 @@ impl Judge {
         for position in self.touched.values_mut().chain(self.told.values_mut()) {
             *position = (*position).min(end);
         }
+        // A copy under way has read its source at some moment until now.
+        let landings: Vec<_> =
+            self.pending.values_mut().filter_map(|pending| pending.landing.take()).collect();
+        for mut landing in landings {
+            self.copied_meanwhile(&mut landing);
+        }
         let last = self.last();
         for pending in self.pending.values_mut() {
             if pending.executed.as_ref().is_some_and(|executed| executed.end > end) {
                 pending.executed = None;
             }
-            pending.landing = None;
             pending.first = pending.first.min(last);
             pending.need = pending.need.min(end);
         }

@@ -1,0 +1,82 @@
+//! Answers of a former life of the rank that their clients may not have got: what they opened is kept until the client
+//! asks again, or shows by its floor that it has the answer (and has then presented the open itself).
+//!
+//! Absent: storing answers (`answer.rs`), presenting opens (`session.rs`).
+
+use crate::cache::node;
+use crate::op::Hold;
+use crate::output::Output;
+use crate::rank::Rank;
+use crate::session::StoredResult;
+use proto::codec::Reader;
+use proto::reply::{Reply, decode_outcome};
+use proto::request::Request;
+use proto::{Errno, SessionId, Tid};
+use stdx::Outbox;
+
+impl Rank {
+    /// Before orphans are looked at: a file that was made, opened and unlinked, whose opener has not heard of it yet, must
+    /// not go.
+    pub(crate) fn keep_former(&mut self) {
+        let mut kept = Vec::new();
+        for (id, session) in &self.sessions.map {
+            for (tid, result) in session.results.iter().filter(|(_, result)| result.former) {
+                let outcome = decode_outcome(&mut Reader::new(&result.bytes));
+                if let Ok(Ok(Reply::Created { attr, .. } | Reply::Attr(attr))) = outcome {
+                    kept.push(((*id, *tid), attr.ino));
+                }
+            }
+        }
+        for (key, ino) in kept {
+            if self.kept.insert(key, ino).is_none() {
+                self.view.files.hold(Hold::User(ino));
+                self.view.cache.flag(ino, node::BUSY, 0);
+            }
+        }
+    }
+
+    /// The session has all answers below `floor`.
+    pub(crate) fn forget_former(&mut self, id: SessionId, floor: Tid) {
+        while let Some(tid) = self.kept.range((id, Tid(0))..(id, floor)).next().map(|((_, tid), _)| *tid) {
+            self.forget_one(id, tid);
+        }
+    }
+
+    /// The session has this answer, or will never have it.
+    fn forget_one(&mut self, id: SessionId, tid: Tid) {
+        if let Some(ino) = self.kept.remove(&(id, tid)) {
+            self.end_hold(Hold::User(ino));
+        }
+    }
+
+    /// A request that was executed already gets its stored result. One from a former life of the rank
+    /// opened a file that nobody has counted since.
+    pub(crate) fn answer_again(
+        &mut self,
+        id: SessionId,
+        tid: Tid,
+        request: &Request,
+        StoredResult { bytes, former }: StoredResult,
+        out: &mut Outbox<Output>,
+    ) {
+        let outcome = decode_outcome(&mut Reader::new(&bytes)).unwrap_or(Err(Errno::EIO));
+        let opens = match request {
+            Request::Create { flags, .. } | Request::TmpFile { flags, .. } | Request::Open { flags, .. } => {
+                Some(*flags)
+            }
+            _ => None,
+        };
+        if let Some(flags) = opens.filter(|_| former) {
+            if let Ok(Reply::Created { attr, .. } | Reply::Attr(attr)) = &outcome {
+                self.count_open(attr.ino, id, crate::ops::open::rights(flags));
+            }
+            if let Some(session) = self.sessions.map.get_mut(&id)
+                && let Some(result) = session.results.get_mut(&tid)
+            {
+                result.former = false;
+            }
+            self.forget_one(id, tid);
+        }
+        self.send_reply(id, tid, outcome, out);
+    }
+}
