@@ -52,7 +52,7 @@ impl World {
 
     /// Takes what is due while the disk may be busy.
     fn take_due(&mut self) -> Vec<Due> {
-        let horizon = self.now + self.plan.disk_ns;
+        let horizon = self.now + 4 * self.plan.disk_ns;
         let ours = |event: &Event| matches!(event, Event::Data { life, .. } if *life == self.lives);
         let soon = self.heap.range(..(horizon, 0)).filter(|(_, event)| ours(event));
         let keys: Vec<_> = soon.map(|(key, _)| *key).collect();

@@ -101,7 +101,13 @@ impl Plan {
     /// Limits of the data store.
     #[must_use]
     pub fn data(&self) -> data::Limits {
-        data::Limits::tiny()
+        let tiny = data::Limits::tiny();
+        // With many batches in a `SyncAll` much happens between them.
+        if self.tiny_cache {
+            tiny
+        } else {
+            data::Limits { buffer_bytes: 128 << 10, flush_bytes: 1 << 10, ..tiny }
+        }
     }
 
     /// A client's configuration.
