@@ -19,6 +19,9 @@ pub struct Phase {
     pub max_us: f64,
     /// User and system time of the watched process (all threads) during the phase; absent without one.
     pub server_cpu_seconds: Option<f64>,
+    /// Checkpoints the rank completed during the phase; absent where nobody counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<u64>,
 }
 
 /// Latencies of one phase: 1 us to 100 s, three digits.
@@ -42,6 +45,7 @@ impl Phase {
             p99_us: micros(latencies.value_at_quantile(0.99)),
             max_us: micros(latencies.max()),
             server_cpu_seconds: cpu,
+            checkpoints: None,
         }
     }
 }
@@ -55,6 +59,14 @@ pub fn cpu_seconds(pid: u32) -> Option<f64> {
     let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
     // USER_HZ is 100 on every Linux this project supports.
     Some(ticks as f64 / 100.0)
+}
+
+/// The most memory this process had in use at one time, pages of mapped files included.
+#[must_use]
+pub fn memory_peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 
 /// Prints phases as one aligned table.

@@ -3,7 +3,7 @@
 //! Each thread has a session of its own and works in its own directory (`dirs` = threads) or all in one (`dirs` = 1). Absent: data.
 
 use crate::link::Link;
-use crate::report::{Phase, cpu_seconds, histogram};
+use crate::report::{Phase, cpu_seconds, histogram, memory_peak};
 use anyhow::{Context, Result, bail, ensure};
 use hdrhistogram::Histogram;
 use proto::request::{NewNode, Request, XattrMode};
@@ -41,7 +41,14 @@ pub fn run(connector: &dyn Connector, survey: &Survey, prefix: &str) -> Result<V
             Ok(Worker { link: Link::open(connector)?, survey, dir, thread, nodes: Vec::new() })
         })
         .collect::<Result<Vec<_>>>()?;
-    survey.tests.iter().map(|test| phase(&mut workers, test)).collect()
+    let mut phases = Vec::new();
+    for test in &survey.tests {
+        let before = setup.checkpoints()?;
+        let mut phase = phase(&mut workers, test)?;
+        phase.checkpoints = Some(setup.checkpoints()? - before);
+        phases.push(phase);
+    }
+    Ok(phases)
 }
 
 /// The line mds-survey prints.
@@ -59,7 +66,20 @@ pub fn line(survey: &Survey, phases: &[Phase]) -> String {
     text
 }
 
-fn make_dir(link: &mut Link, name: &str) -> Result<NodeRef> {
+/// What makes the rates count: how often the journal was emptied meanwhile, and the process's memory.
+#[must_use]
+pub fn circumstances(phases: &[Phase]) -> String {
+    let counts: Vec<String> = phases
+        .iter()
+        .map(|phase| format!("{} {}", phase.name, phase.checkpoints.unwrap_or_default()))
+        .collect();
+    let memory =
+        memory_peak().map_or_else(String::new, |bytes| format!("; memory at its peak {} MiB", bytes >> 20));
+    format!("checkpoints completed: {}{memory}", counts.join(", "))
+}
+
+/// The directory of this name in the root; made if it is not there.
+pub(crate) fn make_dir(link: &mut Link, name: &str) -> Result<NodeRef> {
     let parent = NodeRef::bare(link.root);
     let name = Name::new(name.as_bytes())?;
     let new = NewNode { mode: 0o040_755, umask: 0, rdev: 0 };

@@ -365,6 +365,8 @@ pub enum Bench {
     Cold(BenchCold),
     /// Memory a cached file costs
     Memory(BenchMemory),
+    /// One large directory: listed without end while another client changes it
+    List(BenchList),
 }
 
 /// `bench mdtest`: mdtest's flags.
@@ -547,4 +549,32 @@ pub struct BenchMemory {
     pub files: u64,
     #[arg(long, default_value_t = 500)]
     pub dirs: u32,
+}
+
+/// `bench list`.
+#[derive(Debug, Args)]
+pub struct BenchList {
+    /// A server, or a data folder (made a file system if it is empty)
+    pub source: String,
+    /// Name of the directory
+    #[arg(long = "dir", value_name = "NAME", default_value = "list")]
+    pub dir: String,
+    /// Names that stay; made first, except those that are there
+    #[arg(long, default_value_t = 1_000_000)]
+    pub entries: u64,
+    /// No listing begins after this long; 0: only make the names
+    #[arg(long, default_value_t = 60)]
+    pub seconds: u64,
+    /// Clients that list; 0: only the changes, for comparison
+    #[arg(long, default_value_t = 1)]
+    pub listers: u32,
+    /// Bytes of a page
+    #[arg(long, default_value_t = 65_536)]
+    pub page_bytes: u32,
+    /// Ask for attributes with the names
+    #[arg(long)]
+    pub attrs: bool,
+    /// Report CPU seconds of this process instead of the run's own
+    #[arg(long, value_name = "PID")]
+    pub watch_pid: Option<u32>,
 }

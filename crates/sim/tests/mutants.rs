@@ -1,6 +1,6 @@
 //! The list of seeded defects and the code agree.
 
-use sim::mutants::MUTANTS;
+use sim::mutants::{ELSEWHERE, MUTANTS};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -31,8 +31,10 @@ fn every_seeded_defect_of_the_simulated_rooms_is_in_the_list_once() {
             }
         }
     }
+    let simulated = MUTANTS.iter().map(|(name, room, _)| (name, room));
+    let elsewhere = ELSEWHERE.iter().map(|(name, room, _)| (name, room));
     let listed: BTreeSet<_> =
-        MUTANTS.iter().map(|(name, room)| ((*name).to_owned(), (*room).to_owned())).collect();
-    assert_eq!(listed.len(), MUTANTS.len());
+        simulated.chain(elsewhere).map(|(name, room)| ((*name).to_owned(), (*room).to_owned())).collect();
+    assert_eq!(listed.len(), MUTANTS.len() + ELSEWHERE.len());
     assert_eq!(found, listed);
 }

@@ -317,6 +317,15 @@ fn the_memory_store_conforms() {
     check_meta(&|| Box::new(crate::MemoryMeta::new(1)));
 }
 
+#[cfg(feature = "mutants")]
+#[test]
+fn a_store_without_its_guard_does_not_conform() {
+    stdx::mutant::activate(Some("store_no_guard"));
+    let verdict = std::panic::catch_unwind(the_memory_store_conforms);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn the_simulated_disk_conforms() {
     check_disk(&crate::SimDisk::new(1));

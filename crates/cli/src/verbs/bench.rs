@@ -1,16 +1,18 @@
 //! `pando bench`: performance runs. mdtest and rm work on any directory; survey, cold and memory open a data folder
-//! in this process, without kernel and network.
+//! in this process, without kernel and network; list does so or goes to a server.
 //!
 //! Absent: what a run does (room `bench`), and any pass mark.
 
-use crate::args::{Bench, BenchCold, BenchFolder, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
+use crate::admin;
+use crate::args::{Bench, BenchCold, BenchFolder, BenchList, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
 use crate::output::{Output, write_out};
 use crate::place;
 use crate::problem::{Exit, Problem, Verdict};
-use bench::report::{Phase, table};
-use bench::{cold, mdtest, memory, rm, survey};
-use runtime::Config;
+use crate::source::Source;
+use bench::report::{Phase, memory_peak, table};
+use bench::{cold, list, mdtest, memory, rm, survey};
 use runtime::port::Connector;
+use runtime::{Addr, Config, SocketConnector};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,6 +32,7 @@ pub fn run(verb: &Bench, conf: Option<&Path>, out: &Output) -> Verdict {
         Bench::Survey(args) => on_folder(&args.folder, conf, |rank| survey_run(args, rank, out)),
         Bench::Cold(args) => on_folder(&args.folder, conf, |rank| cold_run(args, rank, out)),
         Bench::Memory(args) => on_folder(&args.folder, conf, |rank| memory_run(args, rank, out)),
+        Bench::List(args) => on_source(&args.source, conf, |rank| list_run(args, rank, out)),
     }
 }
 
@@ -73,7 +76,11 @@ fn survey_run(args: &BenchSurvey, rank: &dyn Connector, out: &Output) -> Verdict
     };
     let phases = survey::run(rank, &plan, &args.prefix).map_err(|error| failed(&error))?;
     write_out(&survey::line(&plan, &phases));
-    show(&phases, out)
+    out.result(
+        &format!("{}{}\n", table(&phases), survey::circumstances(&phases)),
+        json!({ "phases": phases, "memory_peak": memory_peak() }),
+    );
+    Ok(0)
 }
 
 fn cold_run(args: &BenchCold, rank: &dyn Connector, out: &Output) -> Verdict {
@@ -96,6 +103,45 @@ fn memory_run(args: &BenchMemory, rank: &dyn Connector, out: &Output) -> Verdict
     );
     out.result(&text, json!(memory));
     Ok(0)
+}
+
+fn list_run(args: &BenchList, rank: &dyn Connector, out: &Output) -> Verdict {
+    let plan = list::List {
+        dir: args.dir.clone(),
+        entries: args.entries,
+        seconds: args.seconds,
+        listers: args.listers,
+        page_bytes: args.page_bytes,
+        attrs: args.attrs,
+        watch_pid: args.watch_pid,
+    };
+    let listed = list::run(rank, &plan).map_err(|error| failed(&error))?;
+    let longest: Vec<String> =
+        listed.phases.iter().map(|phase| format!("{} {:.0} us", phase.name, phase.max_us)).collect();
+    let text = format!(
+        "{} listings with {} names in {:.1} s: {:.0} names/s, every staying name once in each; cpu {} s\n{}longest: {}\n",
+        listed.listings,
+        listed.entries,
+        listed.seconds,
+        listed.entries_per_second,
+        listed.cpu_seconds.map_or_else(|| "-".into(), |cpu| format!("{cpu:.2}")),
+        table(&listed.phases),
+        longest.join(", "),
+    );
+    out.result(&text, json!(listed));
+    Ok(0)
+}
+
+/// Goes to the server there; a folder that nobody serves is served in this process, for one run.
+fn on_source(text: &str, conf: Option<&Path>, work: impl FnOnce(&dyn Connector) -> Verdict) -> Verdict {
+    let usage = |why: String| Problem::new(Exit::Usage, why).do_this("`pando bench list --help`");
+    let source = Source::parse(text).map_err(usage)?;
+    let addr = match source.socket() {
+        Some(socket) if matches!(source, Source::Unix(_)) || admin::is_alive(&socket) => Addr::Unix(socket),
+        Some(_) => return on_folder(&BenchFolder { dir: text.into() }, conf, work),
+        None => Addr::parse(text).map_err(|why| usage(why.to_string()))?,
+    };
+    work(&SocketConnector::new(addr))
 }
 
 /// Serves the folder (made first if it is absent) in this process, for one run.

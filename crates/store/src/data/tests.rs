@@ -144,6 +144,15 @@ fn what_changes_during_a_sync_of_everything_is_synced_too() {
     assert_eq!(read(&store, last, 100), Ok(vec![7; 100]));
 }
 
+#[cfg(feature = "mutants")]
+#[test]
+fn a_changed_content_that_moves_back_is_caught() {
+    stdx::mutant::activate(Some("data_edit_moves_back"));
+    let verdict = std::panic::catch_unwind(what_changes_during_a_sync_of_everything_is_synced_too);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// Found by power cuts under load: write, fsync, cut, write, fsync, crash. The replay cut the first content under a new
 /// write sequence, and the second redo, written under one of the life before, looked older and was dropped.
 #[test]
