@@ -1,6 +1,6 @@
 # The two commands of the README, and a few more. Everything they do is in scripts/.
 
-.PHONY: help run test check bench-check system prerequisites
+.PHONY: help run test check bench-check system peers prerequisites
 
 help:
 	@echo "make run            build, mount ./pando-data at ./mnt, work on it, kill it, verify it"
@@ -8,6 +8,7 @@ help:
 	@echo "make check          formatting, clippy, tidy and unit tests only"
 	@echo "make system         tests on real mounts only (root, /dev/fuse)"
 	@echo "make bench-check    short benchmarks against floors: finds gross slow-downs only"
+	@echo "make peers          install CephFS, JuiceFS and MooseFS for bench/peers/run.sh; no test needs it"
 	@echo "make prerequisites  install what the above need"
 
 run:
@@ -24,6 +25,9 @@ system:
 
 bench-check:
 	@scripts/bench-check.sh
+
+peers:
+	@bench/peers/prepare.sh
 
 prerequisites:
 	@scripts/install-prerequisites.sh --tests

@@ -51,6 +51,8 @@ pub struct Listed {
     pub entries_per_second: f64,
     /// User and system time of the watched process while both ran.
     pub cpu_seconds: Option<f64>,
+    /// Checkpoints completed meanwhile.
+    pub checkpoints: u64,
     /// make, page, create, lookup, unlink; those that had operations.
     pub phases: Vec<Phase>,
 }
@@ -64,6 +66,8 @@ pub fn run(connector: &dyn Connector, list: &List) -> Result<Listed> {
     let mut link = Link::open(connector)?;
     let dir = make_dir(&mut link, &list.dir)?;
     let mut phases = vec![make(&mut link, dir, list.entries)?];
+    let checkpoints = link.checkpoints()?;
+    // A session that is silent for the whole run would be taken for dead.
     drop(link);
     let pid = list.watch_pid.unwrap_or_else(std::process::id);
     let cpu = cpu_seconds(pid);
@@ -87,6 +91,7 @@ pub fn run(connector: &dyn Connector, list: &List) -> Result<Listed> {
         seconds,
         entries_per_second: pages.entries as f64 / seconds.max(1e-9),
         cpu_seconds,
+        checkpoints: Link::open(connector)?.checkpoints()? - checkpoints,
         phases,
     })
 }

@@ -109,6 +109,8 @@ impl Reader {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 other => other?,
             }
+            // An end that comes together with the last bytes is told once only: who stops at the bytes never hears of it.
+            let ends = events.iter().any(|event| event.is_read_closed() || event.is_error());
             self.shared.pipe.flush().map_err(|_| io::ErrorKind::BrokenPipe)?;
             loop {
                 let end = inbox.fill(|buf| self.shared.pipe.stream.read(buf))?;
@@ -121,7 +123,8 @@ impl Reader {
                 }
                 match end {
                     ReadEnd::More => {}
-                    ReadEnd::Drained => break,
+                    ReadEnd::Short if ends => {}
+                    ReadEnd::Short | ReadEnd::Drained => break,
                     ReadEnd::Closed => return Ok(()),
                 }
             }

@@ -177,7 +177,12 @@ impl Loop {
                 match event.token() {
                     WAKE => {}
                     Token(n) if n <= self.sockets.len() => accept = true,
-                    Token(n) => ready.push(n),
+                    Token(n) => {
+                        if let Some(remote) = self.remotes.get_mut(&n) {
+                            remote.ends |= event.is_read_closed() || event.is_error();
+                        }
+                        ready.push(n);
+                    }
                 }
             }
             if accept {

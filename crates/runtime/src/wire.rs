@@ -16,6 +16,8 @@ const KEEP_BYTES: usize = 256 << 10;
 pub(crate) enum ReadEnd {
     /// Nothing more for now.
     Drained,
+    /// Less than was asked for: nothing more for now, unless the peer's end lies behind it.
+    Short,
     /// The budget is used; there may be more.
     More,
     /// The peer is gone.
@@ -50,7 +52,7 @@ impl Inbox {
         self.bytes.truncate(at + got);
         match result {
             Ok(0) => Ok(ReadEnd::Closed),
-            Ok(n) if n < READ_BYTES => Ok(ReadEnd::Drained),
+            Ok(n) if n < READ_BYTES => Ok(ReadEnd::Short),
             Ok(_) => Ok(ReadEnd::More),
             Err(e) if e.kind() == ErrorKind::WouldBlock => Ok(ReadEnd::Drained),
             Err(e) if e.kind() == ErrorKind::Interrupted => Ok(ReadEnd::More),

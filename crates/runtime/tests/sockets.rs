@@ -225,3 +225,59 @@ fn addresses_are_refused_or_taken_over() {
     drop(start(&at, false).expect("taken over"));
     assert!(!path.exists());
 }
+
+/// Holds the reader in its first batch until the rest and the end have arrived: epoll tells of both with one event.
+struct Slow {
+    inner: Mailbox,
+    rest: Mutex<Option<std::sync::mpsc::Receiver<()>>>,
+}
+
+impl Sink for Slow {
+    fn messages(&self, batch: Vec<ServerMsg>) {
+        if let Some(rest) = self.rest.lock().expect("lock").take() {
+            rest.recv().expect("the server's side");
+        }
+        self.inner.messages(batch);
+    }
+
+    fn disconnected(&self) {
+        self.inner.disconnected();
+    }
+}
+
+/// Found by power cuts: the last bytes and the end came together, a short read was taken for all, and the client waited for
+/// ever.
+#[test]
+fn an_end_right_behind_the_last_bytes_is_told_on_both_sides() {
+    let dir = tempfile::tempdir().expect("dir");
+    let path = dir.path().join("raw.sock");
+    let raw = std::os::unix::net::UnixListener::bind(&path).expect("bind");
+    let frame = |tid| {
+        let reply = ServerMsg::Reply { tid: Tid(tid), outcome: Ok(Reply::Data(Payload::Owned(vec![1]))) };
+        let mut w = proto::Writer::new();
+        proto::frame::put_frame(&mut w, |w| reply.encode(w));
+        w.0
+    };
+    let (go, rest) = std::sync::mpsc::channel();
+    let slow = Arc::new(Slow { inner: Mailbox::default(), rest: Mutex::new(Some(rest)) });
+    let _port = SocketConnector::new(Addr::Unix(path)).connect(slow.clone()).expect("connect");
+    let (mut server, _) = raw.accept().expect("accept");
+    server.write_all(&frame(1)).expect("first");
+    // The reader is in `messages` now, or will be before it polls again.
+    server.write_all(&frame(2)).expect("second");
+    drop(server);
+    go.send(()).expect("the reader waits");
+    slow.inner.wait(|r| r.1 == 1);
+
+    // A client that says something and goes before the server looks.
+    let Addr::Unix(path) = unix(&dir) else { unreachable!() };
+    let (echo, _listener) = listen(&Addr::Unix(path.clone()));
+    for n in 0..20 {
+        let mut w = proto::Writer::new();
+        proto::frame::put_frame(&mut w, |w| read(2, 1).encode(w));
+        let mut stream = UnixStream::connect(&path).expect("connect");
+        stream.write_all(&w.0).expect("send");
+        drop(stream);
+        echo.wait_closed(n + 1);
+    }
+}

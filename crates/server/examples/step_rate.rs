@@ -113,6 +113,10 @@ impl DataIo for NullStore {
     fn background(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
+
+    fn flush_aged(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 impl MetaStore for NullStore {

@@ -61,6 +61,12 @@ pub trait DataIo: Send + Sync {
     /// # Errors
     /// `NoSpace`: nothing could be done now; `Io`, `Damaged`, `Poisoned`.
     fn background(&self) -> Result<bool, StoreError>;
+
+    /// Hands to the disk what was in memory at the last call already.
+    ///
+    /// # Errors
+    /// As `background`.
+    fn flush_aged(&self) -> Result<(), StoreError>;
 }
 
 /// Space kept back for a full disk.

@@ -54,6 +54,10 @@ impl<D: Disk> DataIo for DataFiles<D> {
     fn background(&self) -> Result<bool, StoreError> {
         self.background_step(BACKGROUND_BYTES)
     }
+
+    fn flush_aged(&self) -> Result<(), StoreError> {
+        Self::flush_aged(self)
+    }
 }
 
 /// The folder's ballast, and whether it was ever given up.

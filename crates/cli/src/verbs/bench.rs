@@ -118,13 +118,15 @@ fn list_run(args: &BenchList, rank: &dyn Connector, out: &Output) -> Verdict {
     let listed = list::run(rank, &plan).map_err(|error| failed(&error))?;
     let longest: Vec<String> =
         listed.phases.iter().map(|phase| format!("{} {:.0} us", phase.name, phase.max_us)).collect();
+    let checked = if listed.listings > 0 { ", every staying name once in each" } else { "" };
+    let cpu = listed.cpu_seconds.map_or_else(|| "-".into(), |cpu| format!("{cpu:.2}"));
     let text = format!(
-        "{} listings with {} names in {:.1} s: {:.0} names/s, every staying name once in each; cpu {} s\n{}longest: {}\n",
+        "{} listings, {} names in {:.1} s: {:.0} names/s{checked}; cpu {cpu} s, {} checkpoints\n{}longest: {}\n",
         listed.listings,
         listed.entries,
         listed.seconds,
         listed.entries_per_second,
-        listed.cpu_seconds.map_or_else(|| "-".into(), |cpu| format!("{cpu:.2}")),
+        listed.checkpoints,
         table(&listed.phases),
         longest.join(", "),
     );

@@ -138,6 +138,8 @@ pub(super) struct Remote {
     inbox: Inbox,
     /// A turn stopped with whole frames left in the inbox.
     undecoded: bool,
+    /// The peer's end lies behind what was not read yet; it is told once only.
+    pub(super) ends: bool,
 }
 
 impl Remote {
@@ -160,7 +162,7 @@ impl Remote {
         });
         let sink = Arc::new(RemoteSink(shared.clone()));
         let port = acceptor.accept(peer.clone(), sink).map_err(io::Error::other)?;
-        Ok(Self { shared, port, peer, inbox: Inbox::default(), undecoded: false })
+        Ok(Self { shared, port, peer, inbox: Inbox::default(), undecoded: false, ends: false })
     }
 
     pub(super) fn peer_text(&self) -> String {
@@ -207,7 +209,8 @@ impl Remote {
             }
             match end {
                 ReadEnd::More => {}
-                ReadEnd::Drained => return Turn::Went(ReadEnd::Drained),
+                ReadEnd::Short if self.ends => {}
+                ReadEnd::Short | ReadEnd::Drained => return Turn::Went(ReadEnd::Drained),
                 ReadEnd::Closed => return Turn::Ended(Reason::Closed),
             }
         }

@@ -8,12 +8,14 @@ use proto::Position;
 use proto::storeio::StoreError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often to look when there was nothing to do.
 const REST: Duration = Duration::from_secs(1);
 /// Rest between two spare segments, so that making them takes a bounded share of the disk.
 const SHORT_REST: Duration = Duration::from_millis(5);
+/// Data that nobody synced goes to the disk after one to two of these, as local file systems do it.
+const AGE: Duration = Duration::from_secs(5);
 /// How often to look whether data should be flushed ahead, while it changes.
 const BUSY_REST: Duration = Duration::from_millis(20);
 
@@ -72,8 +74,12 @@ pub(super) fn run(driver: &Driver) {
 
 /// The thread that flushes data ahead and compacts it. It rests long only while no data changes.
 pub(super) fn run_data(driver: &Driver) {
-    let (mut rest, mut seen) = (Duration::ZERO, 0);
+    let (mut rest, mut seen, mut flushed) = (Duration::ZERO, 0, Instant::now());
     while driver.data_chores.rest(rest).is_some() {
+        if flushed.elapsed() >= AGE {
+            told(driver, "flush of data", driver.data_io.flush_aged());
+            flushed = Instant::now();
+        }
         let counters = &driver.counters;
         let now = counters.data_inline.load(Relaxed) + counters.data_queued.load(Relaxed);
         rest = match driver.data_io.background() {

@@ -187,6 +187,10 @@ impl DataIo for ToyData {
     fn background(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
+
+    fn flush_aged(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 struct EmptyMeta;

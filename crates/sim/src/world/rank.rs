@@ -386,7 +386,12 @@ impl World {
     pub(super) fn background(&mut self) -> Verdict {
         let Some(life) = &self.life else { return Ok(()) };
         let journal = self.rng.chance(1, 2);
-        let done = if journal { life.journal.prepare() } else { life.data.background_step(16 << 10) };
+        let aged = !journal && self.rng.chance(1, 8);
+        let done = match (journal, aged) {
+            (true, _) => life.journal.prepare(),
+            (_, true) => life.data.flush_aged().map(|()| false),
+            _ => life.data.background_step(16 << 10),
+        };
         if let Err(error) = done
             && error != StoreError::NoSpace
             && !self.disk.is_dead()

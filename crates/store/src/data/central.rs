@@ -157,6 +157,8 @@ pub(super) struct Central<F> {
     /// Blocks whose pages may be cached, oldest first.
     pub(super) cached_blocks: VecDeque<(FileId, u64)>,
     pub(super) handles: Handles<F>,
+    /// What was queued when `flush_aged` was last called.
+    aged: (u64, u64),
     buffer_limit: u64,
     /// Segment bytes that only tombstones may use, so that removal works on a full disk.
     tombstone_reserve: u64,
@@ -184,6 +186,7 @@ impl<F> Central<F> {
             data_folder_dirty: false,
             cached_blocks: VecDeque::new(),
             handles: Handles::new(limits.handles_max),
+            aged: (0, 0),
             buffer_limit: limits.buffer_bytes,
             tombstone_reserve: limits.segment_bytes / 16,
         }
@@ -351,6 +354,12 @@ impl<F> Central<F> {
     /// What has been queued so far, to be compared with `flushed_past`.
     pub(super) const fn queue_mark(&self) -> (u64, u64) {
         (self.next_stamp, self.tombstones_added)
+    }
+
+    /// The mark of the last call.
+    pub(super) const fn take_aged(&mut self) -> (u64, u64) {
+        let now = self.queue_mark();
+        std::mem::replace(&mut self.aged, now)
     }
 
     /// Whether everything queued before the mark was taken by a flush.

@@ -346,7 +346,7 @@ impl<D: Disk> DataFiles<D> {
         hold(&self.central).form(file) == Form::Large
     }
 
-    fn check_poison(&self) -> Result<(), StoreError> {
+    pub(super) fn check_poison(&self) -> Result<(), StoreError> {
         if self.is_poisoned() { Err(StoreError::Poisoned) } else { Ok(()) }
     }
 

@@ -140,6 +140,21 @@ impl<D: Disk> DataFiles<D> {
     /// Flushes everything that is queued now.
     pub(super) fn flush_all(&self) -> Result<(), StoreError> {
         let mark = hold(&self.central).queue_mark();
+        self.flush_past(mark)
+    }
+
+    /// Flushes what was queued before the last call already: called every few seconds, nothing stays in memory for long, and
+    /// the death of this process takes away no more than that.
+    ///
+    /// # Errors
+    /// As `run`.
+    pub fn flush_aged(&self) -> Result<(), StoreError> {
+        self.check_poison()?;
+        let mark = hold(&self.central).take_aged();
+        self.flush_past(mark)
+    }
+
+    fn flush_past(&self, mark: (u64, u64)) -> Result<(), StoreError> {
         loop {
             // Taken anew each time, so that a writer short of room is not held up by the whole flush.
             let mut appender = hold(&self.appender);

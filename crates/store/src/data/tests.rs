@@ -144,6 +144,21 @@ fn what_changes_during_a_sync_of_everything_is_synced_too() {
     assert_eq!(read(&store, last, 100), Ok(vec![7; 100]));
 }
 
+#[test]
+fn content_nobody_synced_reaches_the_disk_with_the_second_flush_of_what_is_old() {
+    let disk = SimDisk::new(6);
+    let store = opened(&disk);
+    write(&store, file(1), 0, b"old").unwrap();
+    store.flush_aged().unwrap();
+    assert!(store.stats().buffered_bytes > 0);
+    store.flush_aged().unwrap();
+    assert_eq!(store.stats().buffered_bytes, 0);
+    drop(store);
+    disk.kill();
+    let store = opened(&disk);
+    assert_eq!(read(&store, file(1), 3), Ok(b"old".to_vec()));
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn a_changed_content_that_moves_back_is_caught() {

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Metadata latency beside streaming: create and stat through a mount whose daemon lives in a memory cgroup, alone and while a writer and
+# a reader stream TIMES that limit of file data each through the same mount, over and over. They live in a cgroup of the same
+# size, so that what they read is not in the kernel's cache. Nobody syncs the metadata; the writer syncs each file at its end.
+#
+#   LIMIT_MIB=512 TIMES=4 ITEMS=100000    wanted: p99 at most 2 times that alone
+. "$(dirname "$0")/lib.sh"
+LIMIT_MIB=${LIMIT_MIB:-512} TIMES=${TIMES:-4} ITEMS=${ITEMS:-100000}
+
+begin "streaming: pando bench mdtest -F -C -T -r -n $ITEMS, alone and beside $((LIMIT_MIB * TIMES)) MiB written and read; cgroup $LIMIT_MIB MiB"
+group daemon $((LIMIT_MIB << 20))
+daemon=$GROUP
+group streams $((LIMIT_MIB << 20))
+streams=$GROUP
+printf 'mds_cache_memory_limit = "%sM"\ndata_cache_limit = "%sM"\n' $((LIMIT_MIB / 4)) $((LIMIT_MIB / 4)) >"$WORK/pando.toml"
+(inside "$daemon" "$PANDO" --conf "$WORK/pando.toml" mount --format json "$WORK/data" "$WORK/mnt") >"$WORK/word"
+SERVER=$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' "$WORK/word")
+pids+=("$SERVER")
+dd if=/dev/zero of="$WORK/mnt/read" bs=1M count=$((LIMIT_MIB * TIMES)) conv=fsync status=none
+
+# stream write|read: until the file `stop` is there; a line for each pass.
+stream() {
+    local start
+    echo "$BASHPID" >"$streams/cgroup.procs"
+    until [ -e "$WORK/stop" ]; do
+        start=$EPOCHREALTIME
+        if [ "$1" = write ]; then
+            dd if=/dev/zero of="$WORK/mnt/write" bs=1M count=$((LIMIT_MIB * TIMES)) conv=fsync status=none
+        else
+            dd if="$WORK/mnt/read" of=/dev/null bs=1M status=none
+        fi
+        echo "$1 $(per $((LIMIT_MIB * TIMES)) "$(minus "$EPOCHREALTIME" "$start")")" >>"$WORK/streams"
+    done
+}
+
+# one SIDE
+one() {
+    "$PANDO" bench mdtest -F -C -T -r -n "$ITEMS" -u --np 1 -d "$WORK/mnt/mdtest" --watch-pid "$SERVER" >"$WORK/out"
+    echo "$1:"
+    cat "$WORK/out"
+    for name in create stat; do
+        note "$1.$name" "$(phase file-$name 5 <"$WORK/out")"
+        note "$1.$name.half" "$(phase file-$name 4 <"$WORK/out")"
+    done
+    note "$1.cpu" "$(awk '/^file/ { sum += $6 } END { print sum }' "$WORK/out")"
+}
+
+for ((round = 1; round <= ROUNDS; round++)); do
+    echo "round $round"
+    one alone
+    rm -f "$WORK/stop"
+    : >"$WORK/streams"
+    stream write & writer=$!
+    stream read & reader=$!
+    sleep 2
+    one beside
+    touch "$WORK/stop"
+    wait $writer $reader
+    sed 's/$/ MiB\/s/' "$WORK/streams"
+    for way in write read; do note $way "$(awk -v way=$way '$1 == way { sum += $2; n++ } END { print sum / n }' "$WORK/streams")"; done
+done
+down "$WORK/mnt"
+
+echo
+echo "p99 in us, median (least to most); CPU s of the daemon's threads"
+for name in create stat; do
+    echo "$name: alone $(of alone.$name), beside $(of beside.$name), ratio $(ratio beside.$name alone.$name); p50 $(of alone.$name.half), $(of beside.$name.half)"
+done
+echo "CPU s: alone $(of alone.cpu %.1f), beside (streams included) $(of beside.cpu %.1f); streams: write $(of write) MiB/s, read $(of read) MiB/s"
+echo "durability: metadata applied and journalled, on disk within 2 ms; streamed files synced at their end"
+echo "wanted: ratio of p99 at most 2"
