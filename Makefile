@@ -1,4 +1,4 @@
-# The two commands of the README, and a few more. Everything they do is in scripts/.
+# The two commands of the README, and a few more. Everything they do is in scripts/ and bench/peers/.
 
 .PHONY: help run test check bench-check system peers prerequisites
 

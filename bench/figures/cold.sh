@@ -14,7 +14,7 @@ tree=(bench cold "$WORK/data" --threads "$THREADS" --depth "$DEPTH" --files "$FI
 store=$(du -sB1 "$WORK/data/meta" | cut -f1)
 limit=$((store * PERCENT / 100))
 # The smallest process with the smallest cache that the configuration allows.
-[ $limit -ge 67108864 ] || limit=67108864
+[ $limit -ge 134217728 ] || limit=134217728
 cache=$((limit / 4))
 group cold $limit
 fio --name=lay --filename="$WORK/fio" --rw=write --bs=1M --size="$store" --direct=1 --ioengine="$IOENGINE" --iodepth=8 --output="$WORK/lay"
@@ -24,8 +24,8 @@ for mode in $MODES; do
 done
 echo "store $((store >> 20)) MiB; cgroup $((limit >> 20)) MiB ($((limit * 100 / store)) %) with mds_cache_memory_limit $((cache >> 20)) MiB"
 
-# one KEY CONF: asks in this shell's cgroup.
-one() { "$PANDO" --conf "$2" "${tree[@]}" --seconds "$SECONDS_EACH" --keep >"$WORK/out"; }
+# one CONF: asks, in this shell's cgroup.
+one() { "$PANDO" --conf "$1" "${tree[@]}" --seconds "$SECONDS_EACH" --keep >"$WORK/out"; }
 # seen KEY: the table's line has a name of two words.
 seen() {
     echo "$1: $(grep ^cold "$WORK/out")"
@@ -37,7 +37,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
     echo "round $round:"
     for mode in $MODES; do
         cat "$WORK"/data/meta/* >/dev/null
-        one warm "$WORK/warm.$mode"
+        one "$WORK/warm.$mode"
         seen "warm.$mode"
     done
     drop_caches
@@ -47,18 +47,23 @@ for ((round = 1; round <= ROUNDS; round++)); do
     echo "fio: $(tail -n 1 "$WORK/note.fio") reads/s"
     for mode in $MODES; do
         drop_caches
-        (echo "$BASHPID" >"$GROUP/cgroup.procs"; one cold "$WORK/cold.$mode")
-        seen "cold.$mode"
+        if (echo "$BASHPID" >"$GROUP/cgroup.procs"; one "$WORK/cold.$mode"); then
+            seen "cold.$mode"
+        else
+            echo "cold.$mode: ended, out of memory: counts as 0"
+            note "cold.$mode" 0
+            note "cpu.cold.$mode" 0
+        fi
     done
 done
 
 echo
 echo "lookups/s, median (least to most); CPU s of all threads, load generator included"
 for mode in $MODES; do
-    echo "warm pages, $mode: $(of "warm.$mode")/s, CPU s $(of "cpu.warm.$mode")"
+    echo "warm pages, $mode: $(of "warm.$mode")/s, CPU s $(of "cpu.warm.$mode" %.1f)"
 done
 echo "fio, 4 KiB at random, depth 64: $(of fio) reads/s"
 for mode in $MODES; do
-    echo "memory of $PERCENT % of the store, $mode: $(of "cold.$mode")/s, CPU s $(of "cpu.cold.$mode"), ratio to fio $(ratio "cold.$mode" fio)"
+    echo "memory of $PERCENT % of the store, $mode: $(of "cold.$mode")/s, CPU s $(of "cpu.cold.$mode" %.1f), ratio to fio $(ratio "cold.$mode" fio)"
 done
 echo "wanted: 200000/s with warm pages, 0.7 of fio without"

@@ -26,7 +26,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
     load & load=$!
     before=$(cpu "$SERVER") start=$EPOCHREALTIME
     find "$WORK"/mnt/files/*/* -mindepth 1 -maxdepth 1 -type d -print0 |
-        xargs -0 -n 1 -P "$REMOVERS" -I{} find {} -type f -name '*[1-9]' -delete
+        xargs -0 -P "$REMOVERS" -I{} find {} -type f -name '*[1-9]' -delete
     took=$(minus "$EPOCHREALTIME" "$start")
     live=$(find "$WORK/mnt/files" -type f -printf '%s\n' | awk '{ sum += $1 } END { printf "%d", sum }')
     [ "$live" -gt 0 ] || die "nothing is left"

@@ -49,7 +49,8 @@ finish() {
     for each in $(awk -v work="$WORK/" 'index($5, work) == 1 { print $5 }' /proc/self/mountinfo | sort -r); do
         timeout 120 "$PANDO" -q umount "$each" >/dev/null 2>&1 || umount -l "$each"
     done
-    # A daemon ends by itself after its mount; whoever has not by then is ended by number.
+    # A daemon ends by itself after its mount, a server in order when told; whoever has not by then is ended.
+    for each in "${pids[@]}"; do kill "$each" 2>/dev/null; done
     for each in "${pids[@]}"; do wait_end "$each" 30 || end "$each"; done
     for each in "${groups[@]}"; do rmdir "$each"; done
     [ -n "${KEEP:-}" ] && echo "kept: $WORK" || rm -rf --one-file-system "$WORK"

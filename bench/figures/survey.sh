@@ -2,19 +2,19 @@
 # The rank with its journal and store on one CPU, load generator included: create and unlink, mkdir and rmdir. A small journal makes checkpoints
 # run all the time. Answers are those of an embedded mount: applied and journalled, on disk within 2 ms.
 #
-#   FILES=4500000        per thread; there are 4. A phase counts when it took 60 s and had 3 checkpoints
+#   FILES=4500000 DIRS=3300000    per thread; there are 4. A phase counts when it took 60 s and had 3 checkpoints
 #   CPU=1 JOURNAL=256M CACHE_LIMIT=4G
 . "$(dirname "$0")/lib.sh"
-FILES=${FILES:-4500000} CPU=${CPU:-1} JOURNAL=${JOURNAL:-256M} CACHE_LIMIT=${CACHE_LIMIT:-4G}
+FILES=${FILES:-4500000} DIRS=${DIRS:-3300000} CPU=${CPU:-1} JOURNAL=${JOURNAL:-256M} CACHE_LIMIT=${CACHE_LIMIT:-4G}
 
-begin "survey: taskset -c $CPU pando bench survey --threads 4 --files $FILES --depth 32; journal_size $JOURNAL, mds_cache_memory_limit $CACHE_LIMIT" taskset
+begin "survey: taskset -c $CPU pando bench survey --threads 4 --files $FILES (directories: $DIRS) --depth 32; journal_size $JOURNAL, mds_cache_memory_limit $CACHE_LIMIT" taskset
 printf 'journal_size = "%s"\nmds_cache_memory_limit = "%s"\n' "$JOURNAL" "$CACHE_LIMIT" >"$WORK/pando.toml"
 
-# one TESTS
+# one TESTS COUNT
 one() {
     local pid anonymous=0 now test
     rm -rf "$WORK/data"
-    taskset -c "$CPU" "$PANDO" --conf "$WORK/pando.toml" bench survey "$WORK/data" --threads 4 --files "$FILES" --depth 32 --tests "$1" >"$WORK/out" &
+    taskset -c "$CPU" "$PANDO" --conf "$WORK/pando.toml" bench survey "$WORK/data" --threads 4 --files "$2" --depth 32 --tests "$1" >"$WORK/out" &
     pid=$!
     pids+=("$pid")
     until gone $pid; do
@@ -25,8 +25,8 @@ one() {
     wait $pid
     cat "$WORK/out"
     echo "anonymous memory at its peak $((anonymous / 1024)) MiB"
-    note anonymous $((anonymous / 1024))
-    note peak "$(sed -n 's/.*at its peak \([0-9]*\) MiB/\1/p' "$WORK/out")"
+    note "anonymous.$1" $((anonymous / 1024))
+    note "peak.$1" "$(sed -n 's/.*at its peak \([0-9]*\) MiB/\1/p' "$WORK/out")"
     for test in ${1//,/ }; do
         note "$test" "$(phase "$test" 3 <"$WORK/out")"
         note "cpu.$test" "$(phase "$test" 6 <"$WORK/out")"
@@ -36,10 +36,9 @@ one() {
 }
 
 for ((round = 1; round <= ROUNDS; round++)); do
-    for tests in create,unlink mkdir,rmdir; do
-        echo "round $round:"
-        one $tests
-    done
+    echo "round $round:"
+    one create,unlink "$FILES"
+    one mkdir,rmdir "$DIRS"
 done
 
 echo
@@ -47,6 +46,8 @@ echo "one CPU; median (least to most); CPU s of all threads"
 for test in create unlink mkdir rmdir; do
     echo "$test: $(of $test)/s; $(of seconds.$test) s, $(of checkpoints.$test) checkpoints, CPU s $(of cpu.$test)"
 done
-echo "memory at its peak: $(of anonymous) MiB anonymous, $(of peak) MiB with pages of the store; the rank's cache may use $CACHE_LIMIT"
+for tests in create,unlink mkdir,rmdir; do
+    echo "$tests: memory at its peak $(of anonymous.$tests) MiB anonymous, $(of peak.$tests) MiB with pages of the store; the rank's cache may use $CACHE_LIMIT"
+done
 echo "durability: applied and journalled, on disk within 2 ms"
 echo "wanted: create 200000/s, unlink 150000/s, mkdir and rmdir the same"

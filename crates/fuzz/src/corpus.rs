@@ -16,14 +16,15 @@ pub const CORPUS_BYTES_MAX: u64 = 300 << 10;
 /// Inputs kept of one target, so that one target cannot fill the corpus.
 pub const KEPT_MAX: usize = 96;
 
-fn room() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+/// The crate's folder, as cargo says it now: clones that share a target folder share what was compiled for the first.
+fn manifest_dir() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
 }
 
 /// The folder of a target's inputs.
 #[must_use]
 pub fn folder(target: &Target) -> PathBuf {
-    room().join("corpus").join(target.name)
+    manifest_dir().join("corpus").join(target.name)
 }
 
 /// A target's inputs in the order of their names.
@@ -59,7 +60,7 @@ pub fn keep(target: &Target, name: &str, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// `io::Error`.
 pub fn fail(target: &Target, bytes: &[u8]) -> io::Result<PathBuf> {
-    let folder = room().join("failures");
+    let folder = manifest_dir().join("failures");
     fs::create_dir_all(&folder)?;
     let path = folder.join(format!("{}-{}", target.name, name_of(bytes)));
     fs::write(&path, bytes)?;

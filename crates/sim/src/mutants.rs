@@ -6,46 +6,51 @@
 /// Name of the defect, the room it is in, and the seed that is tried first: one that showed it. A change of the workload may
 /// make another seed the first; `sim mutants --seeds 500` finds it.
 pub const MUTANTS: &[(&str, &str, u64)] = &[
-    ("mds_end_cut_unjournaled", "mds", 0),
-    ("mds_failed_batch_ignored", "mds", 0),
-    ("mds_fsync_not_durable", "mds", 0),
-    ("mds_header_before_entries", "mds", 0),
+    ("mds_failed_batch_ignored", "mds", 13),
+    ("mds_fsync_not_durable", "mds", 1),
+    ("mds_header_before_entries", "mds", 42),
     ("mds_lease_never_ends", "mds", 0),
     ("mds_lock_ignores_conflict", "mds", 0),
-    ("mds_lock_in_reconnect", "mds", 0),
+    ("mds_lock_in_reconnect", "mds", 6),
     ("mds_no_hold_back", "mds", 0),
     ("mds_no_permission_check", "mds", 0),
-    ("mds_no_sticky", "mds", 0),
-    ("mds_redo_not_journaled", "mds", 0),
+    ("mds_no_sticky", "mds", 13),
+    ("mds_redo_not_journaled", "mds", 1),
     ("mds_rename_no_loop_check", "mds", 0),
-    ("mds_rename_no_sync", "mds", 0),
+    ("mds_rename_no_sync", "mds", 4),
     ("mds_retry_runs_twice", "mds", 0),
     ("mds_rmdir_not_empty", "mds", 0),
     ("mds_sole_never_shares", "mds", 0),
-    ("mds_stale_end", "mds", 0),
+    ("mds_stale_end", "mds", 63),
     ("mds_unlink_ignores_opens", "mds", 0),
     ("mds_unlink_leaks_data", "mds", 0),
     ("mds_version_no_jump", "mds", 0),
-    ("client_no_reclaim", "client", 0),
-    ("client_retry_under_new_tid", "client", 0),
+    ("client_no_reclaim", "client", 1),
+    ("client_retry_under_new_tid", "client", 3),
     ("client_shared_at_once", "client", 0),
-    ("data_grow_unsynced", "store", 0),
-    ("data_older_wins", "store", 0),
-    ("data_redo_always", "store", 0),
+    ("data_grow_unsynced", "store", 1),
+    ("data_older_wins", "store", 221),
+    ("data_redo_always", "store", 249),
     ("data_skip_block_sync", "store", 0),
-    ("data_skip_folder_sync", "store", 0),
+    ("data_skip_folder_sync", "store", 3),
     ("data_skip_index_sync", "store", 0),
     ("data_skip_segment_sync", "store", 0),
-    ("data_skip_tombstone", "store", 0),
-    ("journal_damage_is_tail", "store", 0),
+    ("data_skip_tombstone", "store", 2),
+    ("journal_damage_is_tail", "store", 3),
     ("journal_no_sync", "store", 0),
-    ("journal_no_sync_before_roll", "store", 0),
+    ("journal_no_sync_before_roll", "store", 1),
 ];
 
-/// Defects that one rank on one thread cannot show: name, room, and the test that shows them.
+/// Defects that one rank on one thread cannot show, or hardly ever: name, room, and the test that shows them.
 pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // What another thread does in the middle of a `SyncAll`.
     ("data_edit_moves_back", "store", "data::tests::what_changes_during_a_sync_of_everything_is_synced_too"),
+    // The simulator needs some 700 seeds for it.
+    (
+        "mds_end_cut_unjournaled",
+        "mds",
+        "tests::crash::the_cut_before_a_file_of_a_former_life_grows_is_carried_out_by_replay",
+    ),
     // A rank never sends a batch that its own header forbids; a deposed one would.
     ("store_no_guard", "store", "conformance::the_memory_store_conforms"),
 ];

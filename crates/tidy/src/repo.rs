@@ -8,11 +8,16 @@ use std::path::{Path, PathBuf};
 /// Folders that hold no work of ours.
 const SKIPPED: &[&str] = &[".git", "target", "pando-data", "mnt", "node_modules"];
 
+/// The crate's folder, as cargo says it now: clones that share a target folder share what was compiled for the first.
+fn manifest_dir() -> PathBuf {
+    std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from)
+}
+
 /// The folder with the workspace's Cargo.toml.
 #[must_use]
 pub fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+    let here = manifest_dir();
+    here.ancestors().nth(2).unwrap_or(&here).to_path_buf()
 }
 
 /// Every file, as paths relative to the root, sorted.

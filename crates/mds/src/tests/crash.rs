@@ -4,6 +4,7 @@ use super::*;
 use proto::SetAttr;
 use proto::request::XattrMode;
 use proto::request::rename_flags::EXCHANGE;
+use proto::storeio::Cut;
 use stdx::Prng;
 
 /// Names used by the random workload: few, so that operations meet.
@@ -319,4 +320,38 @@ fn what_a_lost_write_left_beyond_the_end_reads_as_zeros() {
     w.attr(Request::SetAttr { node: f, set: SetAttr { size: Some(14), ..Default::default() } })
         .expect("grow");
     assert_eq!(&w.read(f)[2..], &[0; 12]);
+}
+
+/// Found by the simulator: the record keeps one cut. A file of a former life was cut where it ended, grew, the rank died, and
+/// the next growth's cut took the place of one that the disk had never seen: bytes behind the first were back.
+#[test]
+fn the_cut_before_a_file_of_a_former_life_grows_is_carried_out_by_replay() {
+    let mut w = World::new();
+    let file = w.create(root(), "f");
+    w.write(file, 0, b"abc").expect("written");
+    w.checkpoint();
+    w.crash();
+    let file = w.path("f").expect("there");
+    w.write(file, 3, b"def").expect("written");
+    w.data_ops.clear();
+    w.crash();
+    let cuts: Vec<_> = w
+        .data_ops
+        .iter()
+        .filter_map(|op| match op {
+            DataOp::Truncate { file: cut, .. } if cut.ino == file.ino => Some(op.clone()),
+            _ => None,
+        })
+        .collect();
+    assert!(matches!(cuts[..], [DataOp::Truncate { cut: Cut { size: 3, .. }, .. }]), "{cuts:?}");
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_cut_that_is_not_journaled_is_caught() {
+    stdx::mutant::activate(Some("mds_end_cut_unjournaled"));
+    let verdict =
+        std::panic::catch_unwind(the_cut_before_a_file_of_a_former_life_grows_is_carried_out_by_replay);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
 }
