@@ -39,6 +39,7 @@ if [ "$tests" = 1 ]; then
     need git git
     need sqlite3 sqlite3
     need rsync rsync
+    need xz xz-utils
     need mkfs.ext4 e2fsprogs
 fi
 

@@ -3,6 +3,7 @@
 . "$(dirname "$0")/fixture.sh"
 require xz getfacl getfattr
 TEST=fixture
+ls "$HERE"/fixtures/*/killed.tar.xz >/dev/null 2>&1 || die "no fixtures: tests-system/make-fixture.sh VERSION makes them, once per release"
 for place in "$HERE"/fixtures/*/; do
     version=$(basename "$place")
     for kind in stopped killed; do

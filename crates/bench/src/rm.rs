@@ -1,4 +1,4 @@
-//! The script of seed 001: make a directory of N empty files, then time `rm -r` of it.
+//! Makes a directory of N empty files, then times `rm -r` of it.
 //!
 //! Absent: comparison of modes; run it once per mode.
 

@@ -8,7 +8,7 @@ use crate::size;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use std::path::PathBuf;
 
-/// One POSIX namespace, served by many metadata ranks.
+/// One POSIX namespace, served by one metadata rank in this version.
 #[derive(Debug, Parser)]
 #[command(name = "pando", version, max_term_width = 100, arg_required_else_help = true)]
 #[command(

@@ -1,4 +1,4 @@
-//! Verbs and options that INTERFACE promises for later versions: typed, they say so and exit 2.
+//! Verbs and options kept for later versions: typed, they say so and exit 2.
 //!
 //! Absent: these verbs in help, completion and man pages.
 

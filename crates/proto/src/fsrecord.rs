@@ -1,6 +1,7 @@
 //! The file-system record: what a data folder says about itself. Small, checksummed, written whole.
 //!
-//! Absent: anything that changes while the file system runs, except the epoch and the incarnation.
+//! Absent: the incarnation (`pando.incarnation`), and anything that changes while the file system runs; the epoch changes with a
+//! restore only.
 
 use crate::codec::{DecodeError, Reader, Writer};
 use stdx::crc32c;

@@ -57,8 +57,8 @@ pub struct Tid(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
-/// The version of a dirfrag: +1 per transaction that touches it, +2^20 with the first transaction
-/// of a new incarnation. Never names two contents.
+/// The version of a dirfrag: +1 per transaction that touches it; with the first of a new incarnation max(last + 2^20,
+/// incarnation × 2^32). Never names two contents, not even across a history that a crash took back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(pub u64);
 
@@ -121,7 +121,7 @@ impl NodeRef {
     }
 }
 
-/// The identity of an object's data: inode, generation, block of 4 MiB.
+/// The identity of a file's data: inode and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId {
     pub ino: Ino,

@@ -27,7 +27,7 @@ const CORE_BYTES: usize = 104;
 pub mod flags {
     /// The file's data is one packed object (a hint: the data store knows).
     pub const PACKED: u32 = 1;
-    /// The size must be probed before others may write (reserved, written from the step that has
+    /// The size must be probed before others may write (reserved for versions with
     /// write capabilities).
     pub const RECOVERING: u32 = 2;
     /// A truncation is journaled whose data part may not have reached the data store yet.
@@ -55,7 +55,7 @@ pub struct InodeCore {
     pub mtime: Wall,
     pub ctime: Wall,
     pub btime: Wall,
-    /// Grows with every change; jumps by 2^20 with a new incarnation's first change.
+    /// Grows with every change; with a new incarnation's first change it becomes max(last + 2^20, incarnation × 2^32).
     pub change: u64,
     /// The snapshot sequence this record was first valid under (0 until snapshots exist).
     pub first_snap: u64,

@@ -1,4 +1,4 @@
-//! Journal mutations: idempotent statements of state. Live execution, replay and standby-replay
+//! Journal mutations: idempotent statements of state. Live execution, replay and replay
 //! apply them with one function.
 //!
 //! Absent: steps ("add one link"); partial changes of a record. Ordinals are never reused; 12 to 31

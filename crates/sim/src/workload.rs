@@ -1,4 +1,4 @@
-//! Random requests on a small name space, so that clients collide: five names, a handful of
+//! Random requests on a small name space, so that clients collide: six names, a handful of
 //! directories, few files.
 //!
 //! Absent: who asks and when (`world/`), what the answer must be (`model/`).

@@ -66,7 +66,6 @@ struct State {
     /// Bytes of the pages of files that have a name or a handle.
     used: u64,
     faults: Vec<Armed>,
-    rates: [u32; 3],
     /// Mutating operations left until the power fails.
     fuse: Option<u64>,
     dead: bool,
@@ -110,7 +109,6 @@ impl SimDisk {
             capacity: u64::MAX,
             used: 0,
             faults: Vec::new(),
-            rates: [0; 3],
             fuse: None,
             dead: false,
             counts: DiskCounts::default(),
@@ -131,18 +129,6 @@ impl SimDisk {
     /// Fails the next `count` operations of that kind on files whose name starts with `prefix`.
     pub fn inject(&self, fault: DiskFault, prefix: &str, count: u32) {
         self.state().faults.push(Armed { fault, prefix: prefix.into(), left: count });
-    }
-
-    /// Fails operations of that kind at random.
-    pub fn set_fault_rate(&self, fault: DiskFault, per_million: u32) {
-        self.state().rates[fault as usize] = per_million;
-    }
-
-    /// Forgets injected errors and rates.
-    pub fn clear_faults(&self) {
-        let mut state = self.state();
-        state.faults.clear();
-        state.rates = [0; 3];
     }
 
     /// Lets the power fail after `operations` more mutating operations (writes, lengths, syncs, folder
@@ -255,10 +241,6 @@ impl State {
     }
 
     fn faulty(&mut self, fault: DiskFault, name: &str) -> bool {
-        let rate = u64::from(self.rates[fault as usize]);
-        if rate > 0 && self.prng.chance(rate, 1_000_000) {
-            return true;
-        }
         let Some(at) =
             self.faults.iter().position(|armed| armed.fault == fault && name.starts_with(&armed.prefix))
         else {

@@ -11,7 +11,7 @@ use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
 use bench::report::{Phase, memory_peak, table};
 use bench::{cold, list, mdtest, memory, rm, survey};
-use runtime::port::Connector;
+use runtime::port::{Connector, PortError};
 use runtime::{Addr, Config, SocketConnector};
 use serde_json::json;
 use std::fs;
@@ -115,7 +115,10 @@ fn list_run(args: &BenchList, rank: &dyn Connector, out: &Output) -> Verdict {
         attrs: args.attrs,
         watch_pid: args.watch_pid,
     };
-    let listed = list::run(rank, &plan).map_err(|error| failed(&error))?;
+    let listed = list::run(rank, &plan).map_err(|error| match error.downcast_ref() {
+        Some(PortError::Unreachable { .. }) => Problem::new(Exit::Unreachable, format!("{error:#}")),
+        _ => failed(&error),
+    })?;
     let longest: Vec<String> =
         listed.phases.iter().map(|phase| format!("{} {:.0} us", phase.name, phase.max_us)).collect();
     let checked = if listed.listings > 0 { ", every staying name once in each" } else { "" };

@@ -28,7 +28,7 @@ pub fn run(args: &Compact, source: impl FnOnce() -> Result<Source, Problem>, out
 
 fn by_server(source: &Source, out: &Output) -> Verdict {
     let answer = admin::ask(source, &json!({"cmd": "compact"}), ANSWER_TIME)?;
-    out.result("compaction started; `pando status` shows the free pages", answer);
+    out.result("checkpoint started; free pages are given back only while nobody serves the folder", answer);
     Ok(0)
 }
 

@@ -32,7 +32,7 @@ pub struct Plan {
 /// Runs the verb.
 ///
 /// # Errors
-/// Those of INTERFACE's list; the texts are golden.
+/// Those of docs/CLI.md; the texts are golden.
 pub fn run(args: &Mount, conf_file: Option<&Path>, out: &Output) -> Verdict {
     let plan = plan(args)?;
     if args.daemon {

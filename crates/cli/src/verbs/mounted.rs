@@ -166,7 +166,7 @@ fn explain_mount(plan: &Plan, error: &MountError) -> Problem {
     }
 }
 
-/// INTERFACE's texts for what the kernel refuses.
+/// The texts (docs/CLI.md) for what the kernel refuses.
 fn explain_fuse(plan: &Plan, error: &fuse::MountError) -> Problem {
     let place = plan.mountpoint.display();
     match error {

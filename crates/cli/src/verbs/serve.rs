@@ -14,7 +14,7 @@ use std::path::Path;
 /// Runs the verb.
 ///
 /// # Errors
-/// Those of INTERFACE's list; the texts are golden.
+/// Those of docs/CLI.md; the texts are golden.
 pub fn run(args: &Serve, conf_file: Option<&Path>, out: &Output) -> Verdict {
     let config = conf::read(conf_file)?;
     let mut listen = Vec::new();

@@ -33,7 +33,7 @@ struct Node {
     dressed: bool,
 }
 
-/// Node ids spread evenly already; one multiplication spreads consecutive ones.
+/// Node ids spread evenly already; `mix64` spreads consecutive numbers spreads consecutive ones.
 #[derive(Clone, Copy, Default)]
 struct Mix;
 

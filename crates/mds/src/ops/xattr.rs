@@ -1,6 +1,6 @@
 //! Extended attributes: user, trusted, security, ACLs, and the virtual ones.
 //!
-//! Absent: policies (pins, layouts, quotas): they refuse until their step.
+//! Absent: policies (pins, layouts, quotas): this version refuses them.
 
 use crate::acl::{self, Acl};
 use crate::cache::dir;
@@ -199,7 +199,7 @@ fn known_virtual(name: &[u8]) -> Result<&[u8], Errno> {
     if READ_ONLY.contains(&key) { Ok(key) } else { Err(Errno::EINVAL) }
 }
 
-/// Only what is exact is told; recursive totals come with their step.
+/// Only what is exact is told; this version has no recursive totals.
 fn virtual_value(view: &View, op: &Op, slot: u32, name: &[u8]) -> Found<Plan> {
     let key = known_virtual(name)?;
     if key.starts_with(b"dir.") {

@@ -165,6 +165,12 @@ impl Tree {
                 self.live(*node)?;
                 Ok(Answer::Ok)
             }
+            _ => self.run_xattr(op),
+        }
+    }
+
+    fn run_xattr(&mut self, op: &Op<'_>) -> Done {
+        match op.request {
             Request::GetXattr { node, name } => {
                 let found = self.live(*node)?.xattrs.get(name.as_bytes()).cloned();
                 let found = found.filter(|_| is_visible(name.as_bytes(), op.cred));

@@ -34,7 +34,8 @@ pub(crate) fn run(tools: &Tools, base: &Path, rounds: u64, seed: u64) -> Result<
     let mut promises = vec![Promise::default(); CLIENTS];
     let mut operations = 0;
     for round in 0..rounds {
-        let mut place = Place::start(tools, base, round == 0)?;
+        let mut place = Place::start(tools, base, round == 0)
+            .with_context(|| format!("start of round {round} of seed {seed}"))?;
         operations +=
             place.load(&mut promises, &mut dice).with_context(|| format!("round {round} of seed {seed}"))?;
         place.cut(dice.next_u64())?;
@@ -119,7 +120,7 @@ impl<'a> Place<'a> {
     }
 
     fn wait_for_socket(&mut self) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             if Link::open(&self.connector()?).is_ok() {
                 return Ok(());
@@ -131,7 +132,12 @@ impl<'a> Place<'a> {
                     std::fs::read_to_string(self.base.join("server.err"))?
                 );
             }
-            ensure!(Instant::now() < deadline, "the server does not answer");
+            ensure!(
+                Instant::now() < deadline,
+                "the server does not answer; its threads and the disk's wait in: {} | {}",
+                threads(server.id()),
+                threads(self.disk.id())
+            );
             std::thread::park_timeout(Duration::from_millis(10));
         }
     }
@@ -182,6 +188,16 @@ impl<'a> Place<'a> {
         }
         Ok(())
     }
+}
+
+/// Where the threads of a process are in the kernel.
+fn threads(pid: u32) -> String {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return "gone".to_owned() };
+    let place = |task: std::fs::DirEntry| {
+        let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        format!("{}: {}", read("comm").trim(), read("wchan").trim())
+    };
+    tasks.flatten().map(place).collect::<Vec<_>>().join(", ")
 }
 
 fn folder(link: &mut Link, client: usize) -> Result<NodeRef> {
