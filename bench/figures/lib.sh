@@ -52,6 +52,8 @@ finish() {
     # A daemon ends by itself after its mount, a server in order when told; whoever has not by then is ended.
     for each in "${pids[@]}"; do kill "$each" 2>/dev/null; done
     for each in "${pids[@]}"; do wait_end "$each" 30 || end "$each"; done
+    # A killed server leaves its link for others to find it.
+    find /run/pando -maxdepth 1 -lname "$WORK/*" -delete 2>/dev/null
     for each in "${groups[@]}"; do rmdir "$each"; done
     [ -n "${KEEP:-}" ] && echo "kept: $WORK" || rm -rf --one-file-system "$WORK"
     [ $code = 0 ] || echo "$(basename "$0"): could not measure" >&2

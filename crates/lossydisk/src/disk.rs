@@ -277,8 +277,9 @@ impl State {
     fn resize(&mut self, path: &Path, file: &File, size: u64) -> Answer<()> {
         let present = file.metadata().map_err(|e| errno(&e))?.len();
         let (low, high) = (size.min(present), size.max(present));
-        // Growing changes no sector that existed; cutting loses every one beyond the new end.
-        let lost = if size < present { high - low } else { 0 };
+        // Growing changes no sector that existed; cutting loses every one beyond the new end that was there at the last sync.
+        let high = self.ledger.synced_size(path).map_or(high, |synced| high.min(synced));
+        let lost = if size < present { high.saturating_sub(low) } else { 0 };
         self.ledger.before_write(path, file, low, lost).map_err(|e| errno(&e))?;
         file.set_len(size).map_err(|e| errno(&e))
     }

@@ -70,6 +70,11 @@ impl Ledger {
         Ok(())
     }
 
+    /// The file's length at the last sync, if it changed since.
+    pub(crate) fn synced_size(&self, path: &Path) -> Option<u64> {
+        self.files.get(path).map(|ledger| ledger.size)
+    }
+
     /// The file's present content is durable.
     pub(crate) fn synced(&mut self, path: &Path) {
         self.files.remove(path);
