@@ -41,7 +41,7 @@ impl Default for Limits {
             in_flight_max: 256,
             lock_waits_max: 4096,
             queued_max: 65_536,
-            tid_span_max: 65_536,
+            tid_span_max: 16_384,
             open_inodes_max: 1 << 20,
             locks_max: 1 << 16,
         }

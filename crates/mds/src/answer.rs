@@ -16,7 +16,7 @@ use proto::message::ServerMsg;
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, encode_outcome};
 use proto::storeio::DataOp;
-use proto::{Ino, SessionId, Tid, Writer};
+use proto::{Errno, Ino, SessionId, Tid, Writer};
 use stdx::{Now, Outbox};
 
 /// Held outputs released per step.
@@ -60,7 +60,11 @@ impl Rank {
         out: &mut Outbox<Output>,
     ) {
         let Some(known) = self.sessions.map.get(&session) else { return };
-        let early = known.embedded || self.state == State::Damaged || stdx::mutant!("mds_no_hold_back");
+        let damaged = self.state == State::Damaged;
+        // What it tells of may never become durable.
+        let outcome =
+            if damaged && !stdx::mutant!("mds_damaged_says_yes") { Err(Errno::EIO) } else { outcome };
+        let early = known.embedded || damaged || stdx::mutant!("mds_no_hold_back");
         if early || (self.journal.end <= self.journal.durable && self.held.len() == 0) {
             if let Some(conn) = known.conn {
                 out.push(Output::Send { conn, message: ServerMsg::Reply { tid, outcome } });

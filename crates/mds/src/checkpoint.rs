@@ -22,6 +22,8 @@ use stdx::{Mono, Now, Outbox};
 
 /// Pause after a checkpoint that failed.
 const RETRY_NS: u64 = SECOND;
+/// So often in a row a checkpoint fails before a stop goes without it.
+const LAST_TRIES: u32 = 5;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -66,6 +68,8 @@ pub(crate) struct Checkpoint {
     under_way: BTreeMap<u64, Writing>,
     later: VecDeque<(Ino, Option<FragHeader>)>,
     failed: bool,
+    /// How often in a row.
+    failures: u32,
     slice_at: Mono,
     retry_at: Option<Mono>,
     pub completed: u64,
@@ -329,8 +333,7 @@ impl Rank {
             if error == StoreError::NoSpace {
                 self.now_full(now, out);
             } else {
-                let text = format!("checkpoint: {error}");
-                out.push(Output::Note { level: Level::Error, text });
+                return self.damage(format!("metadata store: {error}"), out);
             }
         }
         for slot in writing.nodes {
@@ -372,7 +375,7 @@ impl Rank {
         match self.checkpoint.phase {
             Phase::Idle | Phase::Sync => {}
             // No header may follow a batch of its directory's names that is not stored.
-            _ if self.checkpoint.failed => self.give_up(now),
+            _ if self.checkpoint.failed => self.give_up(now, out),
             Phase::Entries if self.checkpoint.dirs_left > 0 || self.checkpoint.cursor.is_some() => {}
             Phase::Entries if !self.view.backptrs_old.is_empty() => {}
             Phase::Entries => {
@@ -398,7 +401,7 @@ impl Rank {
     }
 
     /// Everything that is not stored is dirty again, headers as they are now.
-    fn give_up(&mut self, now: Now) {
+    fn give_up(&mut self, now: Now, out: &mut Outbox<Output>) {
         let cache = &mut self.view.cache;
         let c = &mut self.checkpoint;
         for slot in &cache.dirty_dirs {
@@ -422,7 +425,16 @@ impl Rank {
         c.phase = Phase::Idle;
         c.wanted = true;
         c.retry_at = Some(now.mono.after(RETRY_NS));
+        c.failures += 1;
         self.view.cache.checkpointing = false;
+        let all_durable = self.journal.end <= self.journal.durable && self.held.len() == 0;
+        if self.state == State::Stopping && self.checkpoint.failures >= LAST_TRIES && all_durable {
+            let text = "stopped without a last checkpoint (no space): the next start replays the journal";
+            out.push(Output::Note { level: Level::Warn, text: text.to_owned() });
+            self.stopped = true;
+            self.state = State::Stopped;
+            out.push(Output::Stopped);
+        }
     }
 
     /// All data written before is durable: the position may move.
@@ -430,11 +442,13 @@ impl Rank {
         &mut self,
         now: Now,
         result: Result<(), StoreError>,
-        _out: &mut Outbox<Output>,
+        out: &mut Outbox<Output>,
     ) {
-        if result.is_err() {
-            self.give_up(now);
-            return;
+        match result {
+            Ok(()) => {}
+            Err(StoreError::NoSpace) => return self.give_up(now, out),
+            // A store that failed stays failed: going on would only fill the journal.
+            Err(error) => return self.damage(format!("data store: {error}"), out),
         }
         self.checkpoint.phase = Phase::Record;
         let mut batch = StoreBatch::new(Ino::SYSTEM, None);
@@ -459,6 +473,7 @@ impl Rank {
         let position = self.checkpoint.position;
         self.checkpoint.phase = Phase::Idle;
         self.checkpoint.completed += 1;
+        self.checkpoint.failures = 0;
         self.view.cache.checkpointing = false;
         self.view.full = false;
         self.journal.checkpointed = position;

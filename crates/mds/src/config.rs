@@ -43,6 +43,9 @@ pub struct Limits {
     pub locks_per_file: usize,
     /// Requests one session may have parked.
     pub parked_per_session: usize,
+    /// Results kept for one session that may ask again; above it requests are refused. An honest client stays below (its
+    /// `tid_span_max`), and their record below the store's 4 MiB.
+    pub results: usize,
     /// Cached entries given up in one step.
     pub evict: u32,
 }
@@ -92,7 +95,8 @@ impl RankConfig {
                 ino_block: 65_536,
                 inline_remove_bytes: 64 << 20,
                 locks_per_file: 65_536,
-                parked_per_session: 65_536,
+                parked_per_session: 8_192,
+                results: 20_000,
                 evict: 256,
             },
         }
@@ -116,6 +120,7 @@ impl RankConfig {
             inline_remove_bytes: 128 << 10,
             locks_per_file: 64,
             parked_per_session: 256,
+            results: 4_096,
             evict: 16,
         };
         config

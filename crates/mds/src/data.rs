@@ -3,13 +3,14 @@
 //! Absent: contents; planning the second half (`ops/finish.rs`).
 
 use crate::cache::node;
-use crate::op::{Hold, Next, Op};
+use crate::config::State;
+use crate::op::{Hold, Next, Op, Syncing};
 use crate::ops::finish;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Pending, Rank, held_inos};
 use proto::mutation::Mutation;
 use proto::storeio::{DataDone, StoreError};
-use proto::{FileId, Ino};
+use proto::{Errno, FileId, Ino};
 use stdx::time::MS;
 use stdx::{Now, Outbox};
 
@@ -24,6 +25,12 @@ impl Rank {
         result: Result<DataDone, StoreError>,
         out: &mut Outbox<Output>,
     ) {
+        if self.state == State::Damaged {
+            if let Some(Pending::Op(op, ..)) = self.pending.remove(&tag) {
+                self.answer(&op, Err(Errno::EIO), false, out);
+            }
+            return;
+        }
         if matches!(result, Err(StoreError::NoSpace)) {
             self.now_full(now, out);
         }
@@ -85,12 +92,15 @@ impl Rank {
                 return self.answer(&op, Err(finish::errno_of(&error)), false, out);
             }
         };
-        if let Next::Fsync { ino, writes } | Next::Synced { ino, writes } = next {
-            self.synced(now, ino, writes, std::mem::replace(&mut done, DataDone::Done), out);
+        if let Next::Fsync(syncing) | Next::Synced(syncing) = next {
+            let content = std::mem::replace(&mut done, DataDone::Done);
+            if !self.synced(now, syncing, content, out) {
+                return self.again(op);
+            }
         }
         match next {
-            Next::Synced { ino, .. } => {
-                op.synced = ino;
+            Next::Synced(syncing) => {
+                op.synced = syncing.ino;
                 self.again(op);
             }
             Next::CutDone { ino } => {
@@ -110,11 +120,16 @@ impl Rank {
         self.parked.insert(op.id, Box::new(op));
     }
 
-    /// A file's data is durable, or is made so by the journal.
-    fn synced(&mut self, now: Now, ino: Ino, writes: u32, done: DataDone, out: &mut Outbox<Output>) {
-        let Some(slot) = self.view.cache.by_ino(ino) else { return };
+    /// A file's data is durable, or is made so by the journal. `false`: it is not, the file was cut since its content was
+    /// taken; behind the cut in the journal that content would come back at replay.
+    fn synced(&mut self, now: Now, syncing: Syncing, done: DataDone, out: &mut Outbox<Output>) -> bool {
+        let Syncing { ino, writes, cut } = syncing;
+        let Some(slot) = self.view.cache.by_ino(ino) else { return true };
         let core = &self.view.cache.node(slot).core;
         let file = FileId { ino, generation: core.generation };
+        if core.truncate_seq != cut && !stdx::mutant!("mds_redo_behind_cut") {
+            return false;
+        }
         if let DataDone::Redo { truncate_seq, write_seq, data } = done
             && !stdx::mutant!("mds_redo_not_journaled")
         {
@@ -126,6 +141,7 @@ impl Rank {
         if same {
             self.view.cache.flag(ino, node::DATA_CLEAN, node::WRITTEN);
         }
+        true
     }
 
     fn cut_done(&mut self, ino: Ino, seq: Option<u32>) {
@@ -165,11 +181,12 @@ impl Rank {
                 self.view.full = false;
                 self.confirmed(tag);
             }
-            Inner::CloseSync { ino, writes } => {
+            Inner::CloseSync(syncing) => {
                 if let Ok(done) = result {
-                    self.synced(now, ino, writes, done, out);
+                    // Cut meanwhile: whoever did that and closes syncs again.
+                    let _stale = !self.synced(now, syncing, done, out);
                 }
-                self.end_hold(Hold::User(ino));
+                self.end_hold(Hold::User(syncing.ino));
             }
             Inner::Checkpoint => self.checkpoint_synced(now, result.map(|_| ()), out),
             Inner::Replay => {

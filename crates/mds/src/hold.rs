@@ -60,6 +60,11 @@ impl Held {
         None
     }
 
+    /// Everything, when nothing will become durable any more.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = Waiting> + use<> {
+        std::mem::take(&mut self.queue).into_iter().map(|(_, waiting)| waiting)
+    }
+
     pub(crate) fn ready(&self, durable: Position) -> bool {
         self.queue.front().is_some_and(|(position, _)| *position <= durable)
     }

@@ -129,6 +129,16 @@ pub(crate) enum Hold {
     Exclusive(Ino),
 }
 
+/// A file as it was when its sync began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Syncing {
+    pub ino: Ino,
+    /// Writes until then.
+    pub writes: u32,
+    /// The last cut.
+    pub cut: u32,
+}
+
 /// What follows a data operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -150,15 +160,9 @@ pub(crate) enum Next {
         cut: Cut,
     },
     Seek,
-    Fsync {
-        ino: Ino,
-        writes: u32,
-    },
+    Fsync(Syncing),
     /// The request is planned again: what stood in its way is synced.
-    Synced {
-        ino: Ino,
-        writes: u32,
-    },
+    Synced(Syncing),
     /// The request is planned again: an earlier cut has reached the data.
     CutDone {
         ino: Ino,

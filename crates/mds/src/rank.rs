@@ -11,7 +11,7 @@ use crate::input::{ConnId, Input, Tag};
 use crate::journal::Journal;
 use crate::load::Loads;
 use crate::locks::Locks;
-use crate::op::{Effects, Hold, Next, Op, OpId, Park, Plan, Stop};
+use crate::op::{Effects, Hold, Next, Op, OpId, Park, Plan, Stop, Syncing};
 use crate::ops;
 use crate::output::Output;
 use crate::session::{Admitted, Conn, Sessions};
@@ -35,7 +35,7 @@ const DROP_SLICE: u32 = 2048;
 pub(crate) enum Inner {
     Cut { ino: Ino, seq: u32 },
     Remove,
-    CloseSync { ino: Ino, writes: u32 },
+    CloseSync(Syncing),
     Checkpoint,
     Replay,
 }
@@ -65,6 +65,8 @@ pub struct Rank {
     /// Orphans to be ended.
     pub(crate) purges: VecDeque<Ino>,
     pub(crate) window_end: Option<Mono>,
+    /// The window is not prolonged beyond.
+    pub(crate) window_limit: Mono,
     /// Inodes that an answer of a former life may have opened, until it is known whether its client got it.
     pub(crate) kept: BTreeMap<(SessionId, Tid), Ino>,
     pub(crate) pending: BTreeMap<u64, Pending>,
@@ -120,6 +122,7 @@ impl Rank {
             window: Vec::new(),
             purges: VecDeque::new(),
             window_end: None,
+            window_limit: Mono(0),
             kept: BTreeMap::new(),
             pending: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
@@ -176,7 +179,10 @@ impl Rank {
             }
         }
         session.in_flight += 1;
-        let crowded = session.in_flight > self.view.config.limits.parked_per_session;
+        // Its results go into one record of the store: who never moves its floor is stopped before that grows too large.
+        let limits = &self.view.config.limits;
+        let crowded =
+            session.in_flight > limits.parked_per_session || session.results.len() >= limits.results;
         self.next_op += 1;
         let op = Op {
             id: self.next_op,
@@ -243,8 +249,13 @@ impl Rank {
                 }
                 let tag = self.new_tag();
                 self.pending.insert(tag, Pending::Op(Box::new(op), hold, next));
-                if matches!(next, Next::CutDone { .. }) {
-                    // The cut it carries out may be that of a transaction just made.
+                // What changes bytes carries the file's cut out, and that may be of a transaction just made: a crash that
+                // takes it back must not find the bytes gone.
+                let cutting = next.changed().is_some_and(|(ino, _)| {
+                    self.view.files.get(ino).is_some_and(|file| file.cutting)
+                        && !stdx::mutant!("mds_write_before_cut")
+                });
+                if cutting || matches!(next, Next::CutDone { .. }) {
                     self.hold(Waiting::Data { op: data, tag });
                 } else {
                     out.push(Output::Data { tag: Tag(tag), op: data });
@@ -294,13 +305,12 @@ impl Rank {
     fn release(&mut self, op: &Op, ino: Ino, count: u32, out: &mut Outbox<Output>) {
         let open = self.view.files.close(ino, op.session, count);
         if !open && let Some(file) = self.view.files.existing(ino) {
-            let writes = file.writes;
             let written = std::mem::take(&mut file.truncated);
             let slot = self.view.cache.by_ino(ino).filter(|_| written);
             if let Some(found) = slot.map(|s| self.view.cache.node(s)).filter(|n| n.has(node::WRITTEN)) {
-                let file = crate::txn::file_id(&found.core);
+                let (file, syncing) = (crate::txn::file_id(&found.core), self.view.syncing(&found.core));
                 self.view.files.hold(Hold::User(ino));
-                self.internal_data(DataOp::Sync { file }, Inner::CloseSync { ino, writes }, out);
+                self.internal_data(DataOp::Sync { file }, Inner::CloseSync(syncing), out);
             }
         }
         self.settle(ino);
@@ -372,7 +382,7 @@ impl Rank {
     fn tick(&mut self, now: Now, out: &mut Outbox<Output>) {
         self.expire(now, out);
         if self.window_end.is_some_and(|end| end <= now.mono) {
-            self.end_window(out);
+            self.window_over(now, out);
         }
         if self.view.full && self.full_until <= now.mono {
             self.view.full = false;

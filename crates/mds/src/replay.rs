@@ -10,13 +10,16 @@ use crate::hold::Waiting;
 use crate::input::Tag;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Rank};
-use crate::session::StoredResult;
+use crate::session::{Session, StoredResult};
 use proto::journal::{Payload, read_entry};
 use proto::storeio::{LoadRequest, Loaded, StoreError};
 use proto::system::{CheckpointRecord, SessionRecord, decode_counter};
-use proto::{DecodeError, Frag, Ino, NameHash, Position};
+use proto::{DecodeError, Errno, Frag, Ino, NameHash, Position, SessionId};
 use stdx::{Now, Outbox};
 use thiserror::Error;
+
+/// The reconnect window is prolonged to at most so many leases.
+const WINDOW_LEASES: u64 = 3;
 
 /// Why a rank cannot start.
 #[derive(Debug, Error)]
@@ -43,9 +46,19 @@ fn value(loaded: Option<Result<Loaded, StoreError>>) -> Result<Option<Box<[u8]>>
 
 impl Rank {
     pub(crate) fn damage(&mut self, reason: String, out: &mut Outbox<Output>) {
-        if self.state != State::Damaged {
-            self.state = State::Damaged;
-            out.push(Output::Damaged { reason });
+        if self.state == State::Damaged {
+            return;
+        }
+        self.state = State::Damaged;
+        out.push(Output::Damaged { reason });
+        // Nothing will become durable any more: who waits is told so, not kept waiting.
+        for waiting in self.held.take() {
+            if let Waiting::Reply { session, tid, outcome } = waiting {
+                self.send_reply(session, tid, outcome, out);
+            }
+        }
+        for op in std::mem::take(&mut self.parked).into_values() {
+            self.answer(&op, Err(Errno::EIO), false, out);
         }
     }
 
@@ -199,6 +212,7 @@ impl Rank {
         self.view.reconnecting = true;
         self.lease_all(now);
         self.window_end = Some(now.mono.after(self.view.config.lease_ns));
+        self.window_limit = now.mono.after(WINDOW_LEASES * self.view.config.lease_ns);
         out.push(Output::Active);
         let text = format!(
             "replayed {} transactions, {} sessions to return",
@@ -214,6 +228,22 @@ impl Rank {
         if self.state == State::Reconnect && self.sessions.map.values().all(|s| !s.absent) {
             self.end_window(out);
         }
+    }
+
+    /// The window's time is up. A session that said hello in time and is still presenting what it has, with a lease that
+    /// runs, keeps it open for a while: its locks must not go to others meanwhile. Who is not done then is evicted.
+    pub(crate) fn window_over(&mut self, now: Now, out: &mut Outbox<Output>) {
+        let presenting = |(id, s): (&SessionId, &Session)| (s.absent && !s.embedded).then_some(*id);
+        let late: Vec<SessionId> = self.sessions.map.iter().filter_map(presenting).collect();
+        if !late.is_empty() && now.mono < self.window_limit {
+            let again = now.mono.after(self.view.config.lease_ns / 8);
+            self.window_end = Some(again.min(self.window_limit));
+            return;
+        }
+        for id in late {
+            self.evict_session(now, id, "it did not present its opens and locks in time", out);
+        }
+        self.end_window(out);
     }
 
     /// The reconnect window is over: locks are granted, orphans nobody claimed go.

@@ -7,7 +7,7 @@ use crate::cache::{Cache, dir, node};
 use crate::config::RankConfig;
 use crate::files::{Files, Open};
 use crate::locks::Locks;
-use crate::op::{LoadKey, Op, Park, Stop};
+use crate::op::{LoadKey, Op, Park, Stop, Syncing};
 use crate::txn::{Place, Txn};
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
@@ -196,6 +196,12 @@ impl View {
             Some(attr) => Ok(attr),
             None => park(LoadKey::Header { dir: self.cache.node(slot).ino() }),
         }
+    }
+
+    /// What a sync that begins now will cover.
+    pub(crate) fn syncing(&self, core: &InodeCore) -> Syncing {
+        let writes = self.files.get(core.ino).map_or(0, |file| file.writes);
+        Syncing { ino: core.ino, writes, cut: core.truncate_seq }
     }
 
     /// A copy of an inode's core, about to be changed: counts the change.

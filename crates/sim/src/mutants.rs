@@ -6,6 +6,7 @@
 /// Name of the defect, the room it is in, and the seed that is tried first: one that showed it. A change of the workload may
 /// make another seed the first; `sim mutants --seeds 500` finds it.
 pub const MUTANTS: &[(&str, &str, u64)] = &[
+    ("mds_damaged_says_yes", "mds", 0),
     ("mds_failed_batch_ignored", "mds", 13),
     ("mds_fsync_not_durable", "mds", 1),
     ("mds_header_before_entries", "mds", 42),
@@ -15,6 +16,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_no_hold_back", "mds", 0),
     ("mds_no_permission_check", "mds", 0),
     ("mds_no_sticky", "mds", 13),
+    ("mds_redo_behind_cut", "mds", 0),
     ("mds_redo_not_journaled", "mds", 1),
     ("mds_rename_no_loop_check", "mds", 0),
     ("mds_rename_no_sync", "mds", 4),
@@ -24,6 +26,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_stale_end", "mds", 63),
     ("mds_unlink_ignores_opens", "mds", 0),
     ("mds_unlink_leaks_data", "mds", 0),
+    ("mds_write_before_cut", "mds", 0),
     ("mds_version_no_jump", "mds", 0),
     ("client_no_reclaim", "client", 1),
     ("client_retry_under_new_tid", "client", 3),

@@ -158,10 +158,8 @@ fn sync_first(view: &View, op: &Op, source: Held, target: Option<Held>) -> Optio
     if !replaces || !node.is_file() || synced || stdx::mutant!("mds_rename_no_sync") {
         return None;
     }
-    let ino = node.ino();
-    let writes = view.files.get(ino).map_or(0, |f| f.writes);
     let data = DataOp::Sync { file: file_id(&node.core) };
-    Some(Plan::Data(data, Hold::User(ino), Next::Synced { ino, writes }))
+    Some(Plan::Data(data, Hold::User(node.ino()), Next::Synced(view.syncing(&node.core))))
 }
 
 /// Plans that the inode of `held`, named at `from`, is named at `to`.

@@ -17,10 +17,8 @@ pub(crate) fn fsync(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan> 
     if !node.is_file() || empty || node.has(node::DATA_CLEAN) {
         return Ok(Plan::Durable(Reply::Ok));
     }
-    let ino = node.ino();
-    let writes = view.files.get(ino).map_or(0, |f| f.writes);
     let data = DataOp::Sync { file: file_id(&node.core) };
-    Ok(Plan::Data(data, Hold::User(ino), Next::Fsync { ino, writes }))
+    Ok(Plan::Data(data, Hold::User(node.ino()), Next::Fsync(view.syncing(&node.core))))
 }
 
 pub(crate) fn syncfs() -> Plan {

@@ -414,6 +414,11 @@ impl World {
 
     // ---- requests
 
+    pub(crate) fn next_tid(&mut self) -> Tid {
+        self.tid += 1;
+        Tid(self.tid)
+    }
+
     pub(crate) fn start(&mut self, conn: ConnId, cred: Cred, request: Request) -> Tid {
         self.tid += 1;
         let tid = Tid(self.tid);

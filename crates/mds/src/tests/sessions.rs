@@ -119,6 +119,12 @@ fn an_unlinked_open_file_survives_a_restart_if_reclaimed_and_goes_otherwise() {
         }
         w.say(REMOTE, ClientMsg::Reclaimed);
         assert_eq!(w.rank.state(), State::Active);
+        // As long as the client may not have the answer of its create, the file stays; its next floor says that it has.
+        assert_eq!(w.data.len(), 1);
+        let next = w.next_tid();
+        let message =
+            ClientMsg::Request { tid: next, floor: next, cred: Cred::ROOT, request: Request::StatFs };
+        w.say(REMOTE, message);
         let stat = w.call_as(REMOTE, Cred::ROOT, Request::GetAttr { node: f });
         assert_eq!((stat.is_ok(), w.data.len()), (reclaim, usize::from(reclaim)));
         if reclaim {
@@ -301,4 +307,54 @@ fn a_lock_request_is_given_up_wherever_it_waits() {
     assert_eq!(w.answer(EMBEDDED, tid), Some(Err(Errno::EINTR)));
     w.let_go();
     assert_eq!(w.rank.status().parked, 0);
+}
+
+/// Found by review: a journal that failed made `fsync` of a remote client answer "done" at once.
+#[test]
+fn a_rank_whose_journal_failed_answers_nothing_but_errors() {
+    let mut w = remote();
+    let request = Request::Create { parent: root(), name: n("f"), new: mode(0o644), flags: 2 };
+    let Ok(Reply::Created { attr, .. }) = w.call_as(REMOTE, Cred::ROOT, request) else { panic!("create") };
+    let f = node(&attr);
+    let data = Payload::Owned(b"data".to_vec());
+    let write = Request::Write { node: f, offset: 0, append: false, kill_suidgid: false, data };
+    w.call_as(REMOTE, Cred::ROOT, write).expect("write");
+    (w.hold_data, w.redo_syncs, w.auto_durable) = (true, true, false);
+    let held = w.start(REMOTE, Cred::ROOT, mkdir("held"));
+    let sync = w.start(REMOTE, Cred::ROOT, Request::Fsync { node: f, data_only: false });
+    let failed = StoreError::Io { at: "journal".into(), source: proto::storeio::IoError(5) };
+    w.inject(Input::JournalFailed(failed));
+    assert_eq!(w.answer(REMOTE, held), Some(Err(Errno::EIO)), "it will never be durable");
+    w.let_go();
+    assert_eq!(w.answer(REMOTE, sync), Some(Err(Errno::EIO)));
+    assert_eq!(w.call_as(REMOTE, Cred::ROOT, mkdir("later")), Err(Errno::EIO));
+}
+
+/// Found by review: the window's end gave a lock away while its holder was presenting it.
+#[test]
+fn a_session_that_came_back_in_time_may_finish_presenting() {
+    let mut w = remote();
+    w.hello(OTHER, Peer::Trusted, SessionId(0));
+    w.say(REMOTE, ClientMsg::Shared);
+    w.welcomed(OTHER).expect("welcome");
+    let sessions = [w.sessions[&REMOTE], w.sessions[&OTHER]];
+    let lease = w.config.lease_ns / MS;
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.pass(lease - 10);
+    w.hello(REMOTE, Peer::Trusted, sessions[0]);
+    w.pass(20);
+    assert_eq!(w.rank.state(), State::Reconnect, "its lease runs");
+    w.say(REMOTE, ClientMsg::Reclaimed);
+    assert_eq!(w.rank.state(), State::Active, "the other's lease ran out");
+}
+
+/// Found by review: a session that never said what it has got made its record grow beyond what the store takes back.
+#[test]
+fn results_of_a_session_that_never_moves_its_floor_are_bounded() {
+    let mut w = World::with(|config| config.limits.results = 10);
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.hello(REMOTE, Peer::Trusted, SessionId(0));
+    let made = (0..20).filter(|i| w.call_as(REMOTE, Cred::ROOT, mkdir(&format!("d{i}"))).is_ok()).count();
+    assert_eq!(made, 10);
 }

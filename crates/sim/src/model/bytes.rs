@@ -71,6 +71,8 @@ struct Version {
     synced: bool,
     /// Replaced before an fsync began: only a read that was under way then may still see it.
     buried: bool,
+    /// Of a cut: where its transaction ends in the journal. A crash that takes the transaction back takes the cut back.
+    cut: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -87,7 +89,8 @@ pub struct FileBytes {
 
 impl Default for FileBytes {
     fn default() -> Self {
-        let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true, buried: false };
+        let zero =
+            Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true, buried: false, cut: 0 };
         Self { extents: BTreeMap::from([(0, Extent { end: OPEN, versions: vec![zero] })]) }
     }
 }
@@ -132,6 +135,7 @@ impl FileBytes {
                 to: OPEN,
                 synced: false,
                 buried: false,
+                cut: 0,
             });
         }
     }
@@ -163,10 +167,15 @@ impl FileBytes {
         }
     }
 
-    /// An operation that is over as soon as it is seen (a cut).
-    pub fn put(&mut self, start: u64, end: u64, source: &Source, from: u64, now: u64) {
-        self.begin(start, end, source, from);
-        self.end(start, end, source, from, now);
+    /// A cut, over as soon as it is seen; its transaction ends at `position` of the journal.
+    pub fn cut(&mut self, start: u64, from: u64, now: u64, position: u64) {
+        self.begin(start, OPEN, &Source::Zero, from);
+        self.end(start, OPEN, &Source::Zero, from, now);
+        for (_, extent) in self.range(start, OPEN) {
+            if let Some(version) = extent.versions.last_mut() {
+                version.cut = position;
+            }
+        }
     }
 
     /// The versions of a range valid at or after `since`, moved by `by` bytes: for a copy.
@@ -200,10 +209,11 @@ impl FileBytes {
         }
     }
 
-    /// The rank's process died and the file is now `size` bytes long.
-    pub fn crash(&mut self, size: u64) {
+    /// The rank's process died, the journal ends at `durable`, and the file is now `size` bytes long.
+    pub fn crash(&mut self, size: u64, durable: u64) {
         for extent in self.extents.values_mut() {
-            extent.versions.retain(|version| !version.buried);
+            extent.versions.retain(|version| !version.buried && version.cut <= durable);
+            extent.versions.iter_mut().for_each(|version| version.cut = 0);
             if extent.versions.iter().any(|version| !version.synced) {
                 extent.versions.iter_mut().for_each(|version| version.synced = false);
                 let zero = Version {
@@ -213,6 +223,7 @@ impl FileBytes {
                     to: OPEN,
                     synced: false,
                     buried: false,
+                    cut: 0,
                 };
                 extent.versions.push(zero);
             }
@@ -221,7 +232,8 @@ impl FileBytes {
             }
             dedup(&mut extent.versions);
         }
-        let zero = Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true, buried: false };
+        let zero =
+            Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true, buried: false, cut: 0 };
         for (_, extent) in self.range(size, OPEN) {
             extent.versions = vec![zero.clone()];
         }
@@ -320,12 +332,39 @@ fn settle(extent: &mut Extent, start: u64, piece: &[u8], now: u64) {
     } else {
         Source::Bytes { data: piece.into(), base: start }
     };
-    extent.versions.push(Version { source, from: 0, done: 0, to: OPEN, synced: false, buried: false });
+    extent.versions.push(Version {
+        source,
+        from: 0,
+        done: 0,
+        to: OPEN,
+        synced: false,
+        buried: false,
+        cut: 0,
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn put(bytes: &mut FileBytes, range: std::ops::Range<u64>, source: &Source, from: u64, now: u64) {
+        bytes.begin(range.start, range.end, source, from);
+        bytes.end(range.start, range.end, source, from, now);
+    }
+
+    #[test]
+    fn a_cut_goes_with_its_transaction() {
+        let mut bytes = FileBytes::default();
+        put(&mut bytes, 0..8, &A, 1, 2);
+        bytes.synced(3, 3);
+        bytes.cut(4, 4, 5, 100);
+        let mut kept = bytes.clone();
+        kept.crash(4, 100);
+        assert!(kept.check(4, &[0; 4], 9, 9).is_ok());
+        bytes.crash(8, 99);
+        assert!(bytes.check(4, &[0; 4], 9, 9).is_err(), "it was synced and never cut");
+        assert!(bytes.check(4, &pattern(1, 4, 4), 9, 9).is_ok());
+    }
 
     const A: Source = Source::Pattern { id: 1, shift: 0 };
     const B: Source = Source::Pattern { id: 2, shift: 0 };
@@ -333,7 +372,7 @@ mod tests {
     #[test]
     fn a_finished_write_is_what_is_read() {
         let mut bytes = FileBytes::default();
-        bytes.put(10, 20, &A, 1, 2);
+        put(&mut bytes, 10..20, &A, 1, 2);
         let mut expected = vec![0; 10];
         expected.extend(pattern(1, 10, 10));
         assert_eq!(bytes.check(0, &expected, 3, 4), Ok(()));
@@ -343,7 +382,7 @@ mod tests {
     #[test]
     fn a_running_write_may_be_seen_in_part() {
         let mut bytes = FileBytes::default();
-        bytes.put(0, 8, &A, 1, 2);
+        put(&mut bytes, 0..8, &A, 1, 2);
         bytes.begin(0, 8, &B, 3);
         let mut mixed = pattern(1, 0, 4);
         mixed.extend(pattern(2, 4, 4));
@@ -356,12 +395,12 @@ mod tests {
     #[test]
     fn a_crash_leaves_synced_bytes_alone_and_the_rest_open() {
         let mut bytes = FileBytes::default();
-        bytes.put(0, 8, &A, 1, 2);
+        put(&mut bytes, 0..8, &A, 1, 2);
         bytes.synced(3, 3);
-        bytes.crash(8);
+        bytes.crash(8, 0);
         assert!(bytes.check(0, &[0; 8], 5, 6).is_err());
-        bytes.put(4, 8, &B, 7, 8);
-        bytes.crash(8);
+        put(&mut bytes, 4..8, &B, 7, 8);
+        bytes.crash(8, 0);
         let mut found = pattern(1, 0, 4);
         found.extend([0; 4]);
         assert_eq!(bytes.check(0, &found, 10, 11), Ok(()));
@@ -372,19 +411,19 @@ mod tests {
     #[test]
     fn a_read_under_way_sees_what_an_fsync_forgets() {
         let mut bytes = FileBytes::default();
-        bytes.put(0, 8, &A, 1, 2);
-        bytes.put(0, 8, &B, 4, 5);
+        put(&mut bytes, 0..8, &A, 1, 2);
+        put(&mut bytes, 0..8, &B, 4, 5);
         bytes.synced(6, 3);
         assert_eq!(bytes.check(0, &pattern(1, 0, 8), 3, 7), Ok(()));
-        bytes.crash(8);
+        bytes.crash(8, 0);
         assert!(bytes.check(0, &pattern(1, 0, 8), 8, 9).is_err());
     }
 
     #[test]
     fn beyond_the_recovered_size_there_is_nothing() {
         let mut bytes = FileBytes::default();
-        bytes.put(0, 8, &A, 1, 2);
-        bytes.crash(3);
+        put(&mut bytes, 0..8, &A, 1, 2);
+        bytes.crash(3, 0);
         assert_eq!(bytes.check(3, &[0; 5], 5, 6), Ok(()));
         assert!(bytes.check(3, &pattern(1, 3, 5), 5, 6).is_err());
     }

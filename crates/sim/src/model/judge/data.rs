@@ -156,7 +156,8 @@ impl Judge {
         let size = |tree: &Tree| tree.node(ino).map_or(0, |node| node.size);
         let (old, new) = (size(before), size(self.tree()));
         if new < old {
-            self.bytes.entry(ino).or_default().put(new, END, &Source::Zero, since, now);
+            let position = self.states.back().map_or(0, |state| state.end.0);
+            self.bytes.entry(ino).or_default().cut(new, since, now, position);
         }
     }
 

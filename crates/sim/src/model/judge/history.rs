@@ -325,7 +325,7 @@ impl Judge {
         let tree = self.tree().clone();
         self.bytes.retain(|ino, _| tree.node(*ino).is_some());
         for (ino, bytes) in &mut self.bytes {
-            bytes.crash(tree.node(*ino).map_or(0, |node| node.size));
+            bytes.crash(tree.node(*ino).map_or(0, |node| node.size), end.0);
         }
         Ok(())
     }
