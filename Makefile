@@ -1,6 +1,6 @@
 # The two commands of the README, and a few more. Everything they do is in scripts/ and bench/peers/.
 
-.PHONY: help run test check bench-check system peers prerequisites
+.PHONY: help run test check bench-check system peers prerequisites install
 
 help:
 	@echo "make run            build, mount ./pando-data at ./mnt, work on it, kill it, verify it"
@@ -9,6 +9,7 @@ help:
 	@echo "make system         tests on real mounts only (root, /dev/fuse)"
 	@echo "make bench-check    short benchmarks against floors: finds gross slow-downs only"
 	@echo "make peers          install CephFS, JuiceFS and MooseFS for bench/peers/run.sh; no test needs it"
+	@echo "make install        build for use; install pando, mount.fuse.pando, man pages (PREFIX, DESTDIR)"
 	@echo "make prerequisites  install what the above need"
 
 run:
@@ -31,3 +32,6 @@ peers:
 
 prerequisites:
 	@scripts/install-prerequisites.sh --tests
+
+install:
+	@scripts/install.sh

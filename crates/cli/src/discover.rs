@@ -2,13 +2,16 @@
 //! only socket in /run/pando.
 //!
 //! Servers started as root put a link to their socket into /run/pando, those of a user into
-//! $XDG_RUNTIME_DIR/pando, which is looked at in the same step.
+//! $XDG_RUNTIME_DIR/pando, which is looked at in the same step. A killed server's link is removed by
+//! whoever looks there next.
 //!
 //! Absent: talking to the server (`admin.rs`).
 
 use crate::problem::{Exit, Problem};
 use crate::source::Source;
 use crate::{admin, conf, mounts};
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 /// What the search may look at.
@@ -54,15 +57,51 @@ pub fn socket_folders() -> Vec<PathBuf> {
     std::iter::once(PathBuf::from("/run/pando")).chain(own).collect()
 }
 
-/// Links in the folder whose server answers.
-fn living(folder: &Path) -> Vec<PathBuf> {
+/// What may be a socket in the folder, without the links of dead servers: those are removed.
+fn swept(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut sockets: Vec<_> = paths
-        .filter(|path| path.extension().is_some_and(|ext| ext == "sock") && admin::is_alive(path))
-        .collect();
+    let mut sockets: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    sockets.retain(|path| path.extension().is_some_and(|ext| ext == "sock"));
+    for path in sockets.iter().filter(|path| is_dead(path)) {
+        bury(path);
+    }
     sockets.sort();
     sockets
+}
+
+/// Sockets in the folder whose server answers.
+fn living(folder: &Path) -> Vec<PathBuf> {
+    let mut sockets = swept(folder);
+    sockets.retain(|path| admin::is_alive(path));
+    sockets
+}
+
+/// Whether this is a link and its server is certainly gone: nothing is bound to the socket's path (a served
+/// folder that was moved or is mounted elsewhere only looks gone), and nobody listens there either (a server
+/// in another network namespace is bound out of sight). Every other failure, as a permission, says nothing.
+fn is_dead(link: &Path) -> bool {
+    let Ok(target) = std::fs::read_link(link) else { return false };
+    let end = format!(" {}", target.display());
+    let bound = std::fs::read_to_string("/proc/net/unix");
+    // In this order: connecting to a server that stands still may block, and that one is bound.
+    bound.is_ok_and(|bound| !bound.lines().any(|line| line.ends_with(&end)))
+        && UnixStream::connect(link)
+            .is_err_and(|error| matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound))
+}
+
+/// Removes a dead server's link. A new server of the same folder may replace it between the look and
+/// the removal and would not be found: so the link steps aside first, and comes back if it lives.
+fn bury(link: &Path) {
+    let aside = link.with_extension(format!("{}.dead", std::process::id()));
+    if std::fs::rename(link, &aside).is_err() {
+        // Not ours to remove, or another command was faster.
+        return;
+    }
+    if is_dead(&aside) {
+        let _gone_either_way = std::fs::remove_file(&aside);
+    } else {
+        let _still_served = std::fs::rename(&aside, link);
+    }
 }
 
 fn only_socket(folders: &[PathBuf], conf: Option<&Path>) -> Result<Source, Problem> {
@@ -89,6 +128,7 @@ pub fn announce(name: &str, socket: &Path) -> Option<PathBuf> {
     for folder in socket_folders() {
         let link = folder.join(format!("{name}.sock"));
         let _there_or_not_ours = std::fs::create_dir(&folder);
+        let _others = swept(&folder);
         // A link left by a server that was killed names the same folder or nothing that answers.
         if !admin::is_alive(&link) {
             let _absent = std::fs::remove_file(&link);
@@ -113,6 +153,48 @@ mod tests {
         let live = folder.path().join("live.sock");
         let _listener = UnixListener::bind(&live).expect("a socket");
         assert_eq!(living(folder.path()), vec![live]);
+    }
+
+    #[test]
+    fn links_of_dead_servers_go_and_no_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        let link = |target: &Path, name: &str| {
+            std::os::unix::fs::symlink(target, at(name)).expect("a link");
+        };
+        let live = at("live");
+        let _listener = UnixListener::bind(&live).expect("a socket");
+        // What a killed server leaves.
+        let dead = at("dead");
+        drop(UnixListener::bind(&dead).expect("a socket"));
+        // Served under a path that leads nowhere from here.
+        let hidden = at("hidden");
+        let _unseen = UnixListener::bind(&hidden).expect("a socket");
+        std::fs::rename(&hidden, at("moved")).expect("moved");
+        link(&live, "live.sock");
+        link(&dead, "killed.sock");
+        link(&at("absent"), "absent.sock");
+        link(&hidden, "hidden.sock");
+        // No link: whoever listens there next takes it over.
+        drop(UnixListener::bind(at("own.sock")).expect("a socket"));
+        assert_eq!(living(folder.path()), vec![at("live.sock")]);
+        let mut left: Vec<_> = std::fs::read_dir(folder.path())
+            .expect("the folder")
+            .map(|e| e.expect("an entry").path())
+            .collect();
+        left.sort();
+        assert_eq!(left, ["dead", "hidden.sock", "live", "live.sock", "moved", "own.sock"].map(at));
+    }
+
+    #[test]
+    fn a_link_that_came_to_life_meanwhile_comes_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (socket, link) = (folder.path().join("s"), folder.path().join("a.sock"));
+        std::os::unix::fs::symlink(&socket, &link).expect("a link");
+        assert!(is_dead(&link));
+        let _new_server = UnixListener::bind(&socket).expect("a socket");
+        bury(&link);
+        assert_eq!(living(folder.path()), vec![link]);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! to the server, encodes and writes, many requests per turn.
 //!
 //! Hostile bytes close their connection with a log line. What one connection may make the server
-//! hold is bounded: past a limit of unsent and promised bytes the loop stops reading it.
+//! hold is bounded: past a limit of unsent, promised and unanswered bytes the loop stops reading it,
+//! and renews its lease meanwhile if that is not the peer's doing.
 //!
 //! Absent: TLS (so TCP needs `insecure`), the meaning of messages.
 
@@ -16,20 +17,22 @@ use crate::port::{Port, PortError, Sink};
 use crate::spin::Spinner;
 use crate::wire::ReadEnd;
 use mio::{Events, Poll, Token, Waker};
-use remote::{Remote, Turn};
+use remote::{Reason, Remote, Turn};
 use sockets::Acceptable;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 const WAKE: Token = Token(0);
 const CONNECTIONS_MAX: usize = 65_536;
 /// How long accepting rests after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often a connection is renewed while it is held up; a small part of any lease.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
 
 /// Takes connections into a server.
 pub trait Acceptor: Send + Sync {
@@ -105,6 +108,8 @@ impl Listener {
             remotes: BTreeMap::new(),
             next_token,
             accept_again: false,
+            held_up: BTreeSet::new(),
+            renewed: Instant::now(),
             acceptor,
             log,
             spinner: Spinner::new(),
@@ -147,6 +152,10 @@ struct Loop {
     remotes: BTreeMap<usize, Remote>,
     next_token: usize,
     accept_again: bool,
+    /// Connections that are not read because the server is behind.
+    held_up: BTreeSet<usize>,
+    /// When those were last renewed.
+    renewed: Instant,
     acceptor: Arc<dyn Acceptor>,
     log: Arc<Log>,
     spinner: Spinner,
@@ -162,6 +171,8 @@ impl Loop {
                 Some(Duration::ZERO)
             } else if self.accept_again {
                 Some(ACCEPT_PAUSE)
+            } else if !self.held_up.is_empty() {
+                Some(RENEW_EVERY)
             } else {
                 None
             };
@@ -191,6 +202,7 @@ impl Loop {
             ready.sort_unstable();
             ready.dedup();
             ready.retain(|n| self.turn(*n));
+            self.renew_held_up();
         }
         for remote in self.remotes.values() {
             remote.end();
@@ -200,7 +212,7 @@ impl Loop {
     /// Waits for events; spins first while a CPU is free, so that a busy client is answered without
     /// a wake-up.
     fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        if timeout.is_none() && !self.remotes.is_empty() {
+        if timeout != Some(Duration::ZERO) && !self.remotes.is_empty() {
             let (poll, mut failed) = (&mut self.poll, None);
             let ready = self.spinner.wait(|| match poll.poll(events, Some(Duration::ZERO)) {
                 Ok(()) => !events.is_empty(),
@@ -259,21 +271,50 @@ impl Loop {
     /// One turn of a connection; `true` when it has more to read at once.
     fn turn(&mut self, n: usize) -> bool {
         let Some(remote) = self.remotes.get_mut(&n) else { return false };
-        match remote.turn() {
-            Turn::Went(ReadEnd::More) => true,
-            Turn::Went(_) => false,
+        let turn = remote.turn();
+        if remote.is_held_up() {
+            self.held_up.insert(n);
+        } else {
+            self.held_up.remove(&n);
+        }
+        match turn {
+            Turn::Went(end) => end == ReadEnd::More,
             Turn::Ended(reason) => {
-                let peer = remote.peer_text();
-                self.log.event(
-                    reason.level(),
-                    "listen",
-                    "connection ended",
-                    &[("conn", &n), ("peer", &peer), ("why", &reason)],
-                );
-                remote.end();
-                self.remotes.remove(&n);
+                self.end(n, &reason);
                 false
             }
         }
+    }
+
+    fn renew_held_up(&mut self) {
+        if self.held_up.is_empty() || self.renewed.elapsed() < RENEW_EVERY {
+            return;
+        }
+        self.renewed = Instant::now();
+        let (remotes, mut ended) = (&self.remotes, Vec::new());
+        self.held_up.retain(|n| {
+            // Answered meanwhile, and now it is the peer that does not read.
+            let Some(remote) = remotes.get(n).filter(|remote| remote.is_held_up()) else { return false };
+            if let Err(reason) = remote.renew() {
+                ended.push((*n, reason));
+            }
+            true
+        });
+        for (n, reason) in ended {
+            self.end(n, &reason);
+        }
+    }
+
+    fn end(&mut self, n: usize, reason: &Reason) {
+        self.held_up.remove(&n);
+        let Some(remote) = self.remotes.remove(&n) else { return };
+        let peer = remote.peer_text();
+        self.log.event(
+            reason.level(),
+            "listen",
+            "connection ended",
+            &[("conn", &n), ("peer", &peer), ("why", reason)],
+        );
+        remote.end();
     }
 }

@@ -281,3 +281,142 @@ fn an_end_right_behind_the_last_bytes_is_told_on_both_sides() {
         echo.wait_closed(n + 1);
     }
 }
+
+/// Keeps every write unanswered until it is opened, as a rank does while a backup runs.
+#[derive(Default)]
+struct Stalled {
+    state: Mutex<Kept>,
+    more: Condvar,
+}
+
+#[derive(Default)]
+struct Kept {
+    sink: Option<Arc<dyn Sink>>,
+    tids: Vec<Tid>,
+    bytes: usize,
+    renewals: u32,
+    open: bool,
+    closed: bool,
+}
+
+impl Stalled {
+    fn wait(&self, until: impl Fn(&Kept) -> bool) -> std::sync::MutexGuard<'_, Kept> {
+        let limit = std::time::Duration::from_secs(20);
+        let kept = self.state.lock().expect("lock");
+        let (kept, late) = self.more.wait_timeout_while(kept, limit, |kept| !until(kept)).expect("lock");
+        assert!(!late.timed_out(), "{} bytes, {} renewals", kept.bytes, kept.renewals);
+        kept
+    }
+
+    fn open(&self) {
+        let mut kept = self.state.lock().expect("lock");
+        kept.open = true;
+        let answer = |tid| ServerMsg::Reply { tid, outcome: Ok(Reply::Ok) };
+        let answers = std::mem::take(&mut kept.tids).into_iter().map(answer).collect();
+        let sink = kept.sink.clone().expect("connected");
+        drop(kept);
+        sink.messages(answers);
+    }
+}
+
+struct StalledAcceptor(Arc<Stalled>);
+
+impl Acceptor for StalledAcceptor {
+    fn accept(&self, _: SocketPeer, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+        self.0.state.lock().expect("lock").sink = Some(sink);
+        Ok(Arc::new(StalledPort(self.0.clone())))
+    }
+}
+
+struct StalledPort(Arc<Stalled>);
+
+impl Port for StalledPort {
+    fn send(&self, messages: Vec<ClientMsg>, answers: &mut Vec<ServerMsg>) -> Result<(), PortError> {
+        let mut kept = self.0.state.lock().expect("lock");
+        for message in messages {
+            match message {
+                ClientMsg::Request { tid, request: Request::Write { data, .. }, .. } => {
+                    kept.bytes += data.len() as usize;
+                    if kept.open {
+                        answers.push(ServerMsg::Reply { tid, outcome: Ok(Reply::Ok) });
+                    } else {
+                        kept.tids.push(tid);
+                    }
+                }
+                ClientMsg::Renew => kept.renewals += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        self.0.more.notify_all();
+        Ok(())
+    }
+
+    fn close(&self) {
+        self.0.state.lock().expect("lock").closed = true;
+        self.0.more.notify_all();
+    }
+}
+
+const WRITES: usize = 100;
+
+/// Sends 100 MiB of writes as fast as the server reads; every number is used twice.
+fn pipeline(path: &std::path::Path) -> (UnixStream, std::thread::JoinHandle<bool>) {
+    let mut stream = UnixStream::connect(path).expect("connect");
+    let same = stream.try_clone().expect("clone");
+    let sender = std::thread::spawn(move || {
+        for n in 0..WRITES {
+            let request = Request::Write {
+                node: NodeRef::bare(Ino::ROOT),
+                offset: 0,
+                append: false,
+                kill_suidgid: false,
+                data: Payload::Owned(vec![7; 1 << 20]),
+            };
+            let tid = Tid(n as u64 / 2);
+            let message = ClientMsg::Request { tid, floor: Tid(0), cred: Cred::ROOT, request };
+            let mut w = proto::Writer::new();
+            proto::frame::put_frame(&mut w, |w| message.encode(w));
+            if stream.write_all(&w.0).is_err() {
+                return false;
+            }
+        }
+        true
+    });
+    (same, sender)
+}
+
+fn listen_stalled(dir: &tempfile::TempDir) -> (Arc<Stalled>, Listener, std::path::PathBuf) {
+    let stalled = Arc::new(Stalled::default());
+    let at = unix(dir);
+    let acceptor = Arc::new(StalledAcceptor(stalled.clone()));
+    let listener = Listener::start(std::slice::from_ref(&at), false, acceptor, Arc::new(Log::silent()));
+    let Addr::Unix(path) = at else { unreachable!() };
+    (stalled, listener.expect("listen"), path)
+}
+
+/// A client that pipelined writes made the server keep all of their bytes: only requests and promised answers were
+/// counted.
+#[test]
+fn what_a_client_writes_is_not_read_while_it_is_not_answered() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (stalled, _listener, path) = listen_stalled(&dir);
+    let (_stream, sender) = pipeline(&path);
+    // The client renews nothing: that the listener does it in its name shows that it is not read.
+    let kept = stalled.wait(|kept| kept.renewals > 0 || kept.bytes == WRITES << 20);
+    assert!(kept.bytes <= 33 << 20, "{} bytes are kept", kept.bytes);
+    drop(kept);
+    stalled.open();
+    drop(stalled.wait(|kept| kept.bytes == WRITES << 20));
+    assert!(sender.join().expect("sender"));
+}
+
+#[test]
+fn a_peer_that_goes_while_it_is_not_read_is_let_go() {
+    let dir = tempfile::tempdir().expect("dir");
+    let (stalled, _listener, path) = listen_stalled(&dir);
+    let (stream, sender) = pipeline(&path);
+    drop(stalled.wait(|kept| kept.renewals > 0));
+    stream.shutdown(std::net::Shutdown::Both).expect("shutdown");
+    drop(stalled.wait(|kept| kept.closed));
+    assert!(!sender.join().expect("sender"), "the server did not read it all");
+}

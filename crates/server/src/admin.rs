@@ -38,9 +38,8 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
     match cmd {
         "status" => return done(status(server)),
         "perf dump" => return done(counters(driver)),
-        "journal info" => return done(journal(driver)),
         "backup status" => return done(server.backup.report()),
-        "client ls" | "client info" => return report(driver, command),
+        "client ls" => return clients(driver, command),
         _ => {}
     }
     if !may_change {
@@ -80,6 +79,17 @@ fn evict(driver: &Driver, command: &Value) -> Value {
     }
     driver.feed([Input::Evict { session: SessionId(id) }]);
     done(json!({ "evicted": id }))
+}
+
+/// The rank's sessions, and how long this server has known each.
+fn clients(driver: &Driver, command: &Value) -> Value {
+    let mut answer = report(driver, command);
+    for client in answer["result"]["clients"].as_array_mut().into_iter().flatten() {
+        if let Some(age) = client["id"].as_u64().and_then(|id| driver.age_ms(SessionId(id))) {
+            client["age_ms"] = json!(age);
+        }
+    }
+    answer
 }
 
 /// A question about the rank's own state.

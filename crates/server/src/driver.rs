@@ -7,6 +7,7 @@
 //!
 //! Absent: I/O under the rank's lock.
 
+mod ages;
 mod chores;
 mod core;
 mod data;
@@ -209,9 +210,12 @@ impl Driver {
         }
     }
 
-    /// Blocks while the journal is far behind, so that its buffer stays bounded.
+    /// Blocks while the journal is far behind, so that its buffer stays bounded. In a sink it never
+    /// blocks: the thread may be the journal's, and it would wait for the room that only it makes.
     pub(crate) fn throttle(&self) {
-        self.journal.wait_for_room();
+        if !deliver::in_sink() {
+            self.journal.wait_for_room();
+        }
     }
 
     /// Looks at the rank between two steps. `look` must be short.

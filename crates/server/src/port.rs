@@ -22,7 +22,7 @@ impl Connector for Embedded {
             source: io::Error::new(ErrorKind::NotConnected, "the server is closed"),
         };
         let server = self.0.upgrade().ok_or_else(gone)?;
-        open(&server, Peer::Embedded, sink).ok_or_else(gone)
+        open(&server, Peer::Embedded, true, sink).ok_or_else(gone)
     }
 
     /// The connection ends with the rank: nothing could be resumed.
@@ -45,17 +45,21 @@ impl Acceptor for Doors {
             SocketPeer::User(cred) => Peer::User(cred),
         };
         let server = self.0.upgrade().ok_or(PortError::Lost)?;
-        open(&server, peer, sink).ok_or(PortError::Lost)
+        // One thread reads all sockets: waiting there would keep every client's renewals from the rank.
+        // It need not wait, because a remote answer is held until it is durable, and the listener
+        // bounds what a connection has unanswered.
+        open(&server, peer, false, sink).ok_or(PortError::Lost)
     }
 }
 
-fn open(server: &Arc<Server>, peer: Peer, sink: Arc<dyn Sink>) -> Option<Arc<dyn Port>> {
+fn open(server: &Arc<Server>, peer: Peer, may_wait: bool, sink: Arc<dyn Sink>) -> Option<Arc<dyn Port>> {
     let may_change = !matches!(peer, Peer::User(_));
     let conn = server.driver.connect(peer, sink)?;
     Some(Arc::new(RankPort {
         server: Arc::downgrade(server),
         conn,
         may_change,
+        may_wait,
         closed: AtomicBool::new(false),
     }))
 }
@@ -66,6 +70,8 @@ struct RankPort {
     conn: ConnId,
     /// May give the operator's commands that change something.
     may_change: bool,
+    /// Its senders may be blocked while the journal is far behind.
+    may_wait: bool,
     closed: AtomicBool,
 }
 
@@ -78,7 +84,10 @@ impl Port for RankPort {
         if messages.iter().any(|m| matches!(m, ClientMsg::Admin { .. })) {
             messages = self.answer_admin(&server, messages, answers);
         }
-        server.driver.throttle();
+        // Only requests make the journal longer; what keeps or ends a session never waits for it.
+        if self.may_wait && messages.iter().any(|m| matches!(m, ClientMsg::Request { .. })) {
+            server.driver.throttle();
+        }
         let conn = self.conn;
         let inputs = messages.into_iter().map(|message| Input::Message { conn, message });
         server.driver.drive(inputs, Some(conn), answers);

@@ -29,10 +29,6 @@ impl RankMachine for Rank {
             "status" => status(self),
             "perf dump" => counters(self),
             "client ls" => json!({ "clients": self.sessions().iter().map(client).collect::<Vec<_>>() }),
-            "client info" => {
-                let id = question.get("id")?.as_u64()?;
-                client(self.sessions().iter().find(|session| session.id.0 == id)?)
-            }
             _ => return None,
         })
     }

@@ -134,6 +134,9 @@ fn operators_get_answers() {
     client.create(ROOT, "x");
     let status = client.admin(&json!({ "cmd": "status" }));
     assert_eq!(status["result"]["state"], "active");
+    let clients = client.admin(&json!({ "cmd": "client ls" }))["result"]["clients"].take();
+    assert_eq!((clients[0]["host"].as_str(), clients[0]["requests"].as_u64()), (Some("test"), Some(1)));
+    assert!(clients[0]["age_ms"].as_u64().is_some_and(|age| age < 60_000), "{clients}");
     assert_eq!(client.admin(&json!({ "cmd": "checkpoint" }))["ok"], true);
     assert!(client.admin(&json!({ "cmd": "perf dump" }))["result"]["driver"]["turns"].as_u64() > Some(0));
     let refused = client.admin(&json!({ "cmd": "make coffee" }));

@@ -358,3 +358,12 @@ fn results_of_a_session_that_never_moves_its_floor_are_bounded() {
     let made = (0..20).filter(|i| w.call_as(REMOTE, Cred::ROOT, mkdir(&format!("d{i}"))).is_ok()).count();
     assert_eq!(made, 10);
 }
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_damaged_rank_that_says_yes_is_caught() {
+    stdx::mutant::activate(Some("mds_damaged_says_yes"));
+    let verdict = std::panic::catch_unwind(a_rank_whose_journal_failed_answers_nothing_but_errors);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

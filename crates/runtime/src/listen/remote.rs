@@ -19,7 +19,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Reading stops while unsent and promised bytes are above this.
+/// Reading stops while unsent, promised and unanswered bytes are above this.
 const HELD_BYTES_MAX: usize = 32 << 20;
 /// Fixed part of what one outstanding request is counted as.
 const REQUEST_BYTES: usize = 256;
@@ -65,7 +65,7 @@ struct Shared {
     pipe: Pipe,
     token: Token,
     control: Arc<Control>,
-    /// Answers owed: the most bytes each outstanding request may bring.
+    /// Answers owed: the bytes each unanswered request has and the most its answer may bring.
     owed: Mutex<BTreeMap<Tid, usize>>,
     owed_bytes: AtomicUsize,
     paused: AtomicBool,
@@ -76,13 +76,15 @@ impl Shared {
         self.pipe.waiting() + self.owed_bytes.load(Ordering::Relaxed)
     }
 
-    fn owe(&self, message: &ClientMsg) {
+    /// Counts a request of `body` bytes until it is answered: so long the rank may keep its payload
+    /// (it waits for its file, for the end of the reconnect window, for a backup). A number used twice
+    /// counts twice: both may be kept.
+    fn owe(&self, message: &ClientMsg, body: usize) {
         let ClientMsg::Request { tid, request, .. } = message else { return };
-        let bytes = REQUEST_BYTES + answer_bytes_max(request);
+        let bytes = REQUEST_BYTES + body + answer_bytes_max(request);
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = owed.insert(*tid, bytes).unwrap_or(0);
+        *owed.entry(*tid).or_insert(0) += bytes;
         self.owed_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.owed_bytes.fetch_sub(before, Ordering::Relaxed);
     }
 
     fn settle(&self, batch: &[ServerMsg]) {
@@ -202,10 +204,12 @@ impl Remote {
                 // Paused: the sink resumes the loop once enough has left. Look again after the flag
                 // is up, because it may have left just before.
                 self.shared.paused.store(true, Ordering::Release);
-                if self.shared.held() >= HELD_BYTES_MAX / 2 {
-                    return Turn::Went(ReadEnd::Drained);
+                if self.shared.held() < HELD_BYTES_MAX / 2 {
+                    continue;
                 }
-                continue;
+                // A peer that is gone is not waited for, or what it asked would be kept until a
+                // stall ends; what was not read was not answered, so nobody relies on it.
+                return if self.ends { Turn::Ended(Reason::Closed) } else { Turn::Went(ReadEnd::Drained) };
             }
             match end {
                 ReadEnd::More => {}
@@ -228,10 +232,14 @@ impl Remote {
                 self.undecoded = true;
                 break;
             }
-            match self.inbox.next().and_then(|body| body.map(ClientMsg::decode).transpose()) {
+            let decoded = self
+                .inbox
+                .next()
+                .and_then(|body| body.map(|body| Ok((ClientMsg::decode(body)?, body.len()))).transpose());
+            match decoded {
                 Ok(None) => break,
-                Ok(Some(message)) => {
-                    self.shared.owe(&message);
+                Ok(Some((message, body))) => {
+                    self.shared.owe(&message, body);
                     batch.push(message);
                 }
                 Err(e) => {
@@ -241,12 +249,28 @@ impl Remote {
             }
         }
         if !batch.is_empty() {
-            self.port.send(batch, answers).map_err(|_| Reason::Refused)?;
-            if !answers.is_empty() {
-                self.shared.send(answers);
-                answers.clear();
-            }
+            self.hand_over(batch, answers)?;
         }
         hostile.map_or(Ok(()), Err)
+    }
+
+    fn hand_over(&self, batch: Vec<ClientMsg>, answers: &mut Vec<ServerMsg>) -> Result<(), Reason> {
+        self.port.send(batch, answers).map_err(|_| Reason::Refused)?;
+        if !answers.is_empty() {
+            self.shared.send(answers);
+            answers.clear();
+        }
+        Ok(())
+    }
+
+    /// Not read, and more for what the server owes than for what the peer does not take.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.undecoded && self.shared.owed_bytes.load(Ordering::Relaxed) > self.shared.pipe.waiting()
+    }
+
+    /// Renews in the peer's name while it is held up: its own renewals lie unread behind its requests,
+    /// and a stall of the server (a slow sync, a backup) that outlasts the lease would evict it.
+    pub(super) fn renew(&self) -> Result<(), Reason> {
+        self.hand_over(vec![ClientMsg::Renew], &mut Vec::new())
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Absent: anything that blocks.
 
+use super::ages::Ages;
 use super::deliver::{Conns, Delivery};
 use super::gate::Gate;
 use super::life::Life;
@@ -55,6 +56,7 @@ pub(super) struct Core {
     rank: Box<dyn RankMachine>,
     out: Vec<Output>,
     pub(super) conns: Conns,
+    pub(super) ages: Ages,
     order: DataOrder,
     pub(super) gate: Gate,
     /// Questions to stores that are not answered.
@@ -73,6 +75,7 @@ impl Core {
             rank,
             out: Vec::new(),
             conns: Conns::default(),
+            ages: Ages::default(),
             order: DataOrder::default(),
             gate: Gate::default(),
             in_flight: 0,
@@ -115,6 +118,9 @@ impl Core {
             // Only replies take the short way back: they need no order among themselves, while
             // `Share` and `Sole` must arrive in the order they were said.
             Output::Send { conn, message } => {
+                if let ServerMsg::Welcome { session, .. } = &message {
+                    self.ages.welcomed(*session, now.mono);
+                }
                 if turn.own == Some(conn) && matches!(message, ServerMsg::Reply { .. }) {
                     turn.answers.push(message);
                 } else {

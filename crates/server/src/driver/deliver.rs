@@ -8,8 +8,20 @@ use super::core::Turn;
 use mds::input::ConnId;
 use proto::message::ServerMsg;
 use runtime::port::Sink;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+thread_local! {
+    /// How many sinks this thread is in: a sink of one connection may send, and what that sets off
+    /// may be delivered to another by the same thread.
+    static SINKS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Whether this thread is in a sink, called by whatever thread had something to deliver.
+pub(super) fn in_sink() -> bool {
+    SINKS.get() > 0
+}
 
 /// One batch on its way to a sink.
 pub(super) struct Delivery {
@@ -90,6 +102,11 @@ impl Conns {
 impl Driver {
     /// Calls the sinks. No lock is held.
     pub(super) fn deliver(&self, turn: &mut Turn<'_>) {
+        if turn.deliveries.is_empty() {
+            return;
+        }
+        // A panic in a sink ends the process, so the count needs no guard.
+        SINKS.set(SINKS.get() + 1);
         for Delivery { conn, sink, batch, close } in std::mem::take(&mut turn.deliveries) {
             if !batch.is_empty() {
                 sink.messages(batch);
@@ -101,5 +118,6 @@ impl Driver {
                 turn.delivered.push(conn);
             }
         }
+        SINKS.set(SINKS.get() - 1);
     }
 }

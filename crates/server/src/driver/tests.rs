@@ -1,6 +1,7 @@
 //! The driver with a scripted rank: order, durability, load and data round trips, threads.
 
 mod space;
+mod throttle;
 
 use crate::machine::RankMachine;
 use crate::parts::{DataIo, JournalIo, Parts};
@@ -21,7 +22,7 @@ use store::meta::MetaStore;
 
 const ENTRY: usize = 16;
 
-/// Lookup: appends an entry and answers when it is durable. GetAttr: loads. Read: a data operation.
+/// Lookup: appends an entry and answers when it is durable. Fallocate: one of that many bytes. GetAttr: loads. Read: a data operation.
 /// StatFs: a store batch. SyncFs: says Share and Sole.
 #[derive(Default)]
 struct Toy {
@@ -48,11 +49,14 @@ impl Toy {
 
     fn request(&mut self, conn: ConnId, tid: Tid, request: &Request, out: &mut Vec<Output>) {
         match request {
-            Request::Lookup { .. } => {
+            Request::Lookup { .. } | Request::Fallocate { .. } => {
                 let position = Position(self.end);
-                self.end += ENTRY as u64;
+                let mut bytes = [position.0.to_le_bytes(), tid.0.to_le_bytes()].concat();
+                if let Request::Fallocate { len, .. } = request {
+                    bytes.resize(*len as usize, 0);
+                }
+                self.end += bytes.len() as u64;
                 self.durable_waits.insert(self.end, (conn, tid));
-                let bytes = [position.0.to_le_bytes(), tid.0.to_le_bytes()].concat();
                 out.push(Output::Append { position, bytes, urgent: tid.0.is_multiple_of(2) });
                 out.push(Output::Commit);
             }
