@@ -3,10 +3,11 @@
 //!
 //! One mutex guards all of it and is held for memory work only. Absent: I/O.
 
+use super::blocks::folder_of;
 use super::handles::Handles;
 use super::index::{Entry, Index, Place};
 use super::limits::Limits;
-use super::record::{RECORD_HEADER_BYTES, Seqs, record_bytes};
+use super::record::{RECORD_HEADER_BYTES, SEGMENT_ID_MAX, Seqs, record_bytes};
 use proto::FileId;
 use proto::storeio::Cut;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -205,6 +206,21 @@ impl<F> Central<F> {
 
     pub(super) fn buffer(&self, file: FileId) -> Option<&Buffer> {
         self.buffers.get(&file)
+    }
+
+    /// Whether a file's packed content is in its buffer only: no record of it, older or equal, and no redo in the journal
+    /// can be what a caller was told is durable.
+    pub(super) fn is_only_buffered(&self, file: FileId) -> bool {
+        self.buffers.get(&file).is_some_and(|buffer| !buffer.journaled) && self.index.get(file).is_none()
+    }
+
+    /// Notes a block file that was made and not synced.
+    pub(super) fn add_block(&mut self, file: FileId, number: u64, block: Block) {
+        let large = self.large.entry(file).or_default();
+        large.folder_dirty = true;
+        large.blocks.insert(number, block);
+        self.dirty_large.insert(file);
+        self.dirty_folders.insert(folder_of(file));
     }
 
     /// The newest sequences the store has of a packed file.
@@ -439,12 +455,25 @@ impl<F> Central<F> {
     }
 
     /// Registers a new segment before its file is made: the state file must never tell of a higher
-    /// `next_segment` without listing it.
-    pub(super) fn new_segment(&mut self) -> u32 {
+    /// `next_segment` without listing it. `None`: there are no more numbers.
+    pub(super) fn new_segment(&mut self) -> Option<u32> {
         let id = self.next_segment;
+        if id >= SEGMENT_ID_MAX {
+            return None;
+        }
         self.next_segment += 1;
         self.segments.insert(id, Segment::default());
-        id
+        Some(id)
+    }
+
+    /// Takes back a segment whose file could not be made, and its number if it is the last one given: on a full disk every
+    /// attempt would cost one, and no store opens beyond `SEGMENT_ID_MAX`. An earlier number stays dead: a state file may
+    /// have said so.
+    pub(super) fn retract_segment(&mut self, id: u32) {
+        self.segments.remove(&id);
+        if self.next_segment == id + 1 {
+            self.next_segment = id;
+        }
     }
 
     /// Number of small files whose content is in a buffer.

@@ -50,13 +50,16 @@ struct Totals {
     live: u64,
 }
 
-/// Whether moving the segment's live records pays: under half live always, under three quarters while
-/// all segments together hold more than 1.3 times what lives in them.
+/// Whether that many bytes hold more than 1.3 times what lives in them.
+const fn is_wasteful(bytes: u64, live: u64) -> bool {
+    bytes * 10 > live * 13
+}
+
+/// Whether moving the segment's live records pays: under half live always, above while all segments together are wasteful
+/// and it is. The same bound for one as for all: then, as long as all are wasteful, some one is, and it ends where it should.
 fn pays(segment: &Segment, totals: Totals) -> bool {
-    let wasteful = totals.bytes * 10 > totals.live * 13;
-    segment.sealed
-        && !segment.stuck
-        && (segment.live * 2 < segment.end || (wasteful && segment.live * 4 < segment.end * 3))
+    let wasteful = is_wasteful(totals.bytes, totals.live) && is_wasteful(segment.end, segment.live);
+    segment.sealed && !segment.stuck && (segment.live * 2 < segment.end || wasteful)
 }
 
 struct Moved {
@@ -73,18 +76,22 @@ impl<D: Disk> DataFiles<D> {
         self.check_poison()?;
         self.rotate_dead_active();
         self.rotate_dead_output(&mut hold(&self.compactor));
-        let mut done = Compacted::default();
+        let (mut done, mut full) = (Compacted::default(), false);
         while done.read_bytes < budget_bytes {
             let mut compactor = hold(&self.compactor);
             match self.move_batch(&mut compactor, &mut done) {
                 Ok(true) => {}
                 Ok(false) => break,
                 // Dead segments can still be let go of.
-                Err(StoreError::NoSpace) => break,
+                Err(StoreError::NoSpace) => {
+                    full = true;
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }
-        done.more = hold(&self.compactor).victim.is_some();
+        // On a full disk a victim stays chosen: whoever calls again at once would spin on it.
+        done.more = !full && hold(&self.compactor).victim.is_some();
         if self.checkpoint_pays(done.more) || self.tail_is_long() {
             let before = self.totals().bytes;
             match self.checkpoint(&mut hold(&self.checkpointer)) {
@@ -92,9 +99,27 @@ impl<D: Disk> DataFiles<D> {
                 result => result?,
             }
             done.freed_bytes = before.saturating_sub(self.totals().bytes);
-            done.more |= self.pick_victim().is_some();
+            done.more |= (!full || done.freed_bytes > 0) && self.pick_victim().is_some();
+        }
+        if !done.more {
+            self.trim_output(&mut hold(&self.compactor))?;
         }
         Ok(done)
+    }
+
+    /// Gives back what is reserved behind the output while there is nothing to move: a segment's worth, and nobody counts on
+    /// it as writers do on the appender's. What is moved later takes its space as it goes.
+    fn trim_output(&self, compactor: &mut Compactor<D::File>) -> Result<(), StoreError> {
+        let Some(output) = compactor.output.as_mut().filter(|output| output.reserved) else { return Ok(()) };
+        // Only a cut that changes the length is sure to free what is reserved behind it.
+        let longer = output.file.set_len(self.limits.segment_bytes.max(output.end + 1));
+        match longer.and_then(|()| output.file.set_len(output.end)) {
+            Ok(()) => output.reserved = false,
+            // Then it is cut at the next opening.
+            Err(StoreError::NoSpace) => {}
+            Err(error) => return Err(self.poison(error)),
+        }
+        Ok(())
     }
 
     fn totals(&self) -> Totals {
@@ -129,7 +154,12 @@ impl<D: Disk> DataFiles<D> {
         }
         drop(central);
         let gain = dead + uncovered;
-        let least = (self.index_bytes() / 2).max(self.limits.segment_bytes / 16);
+        let mut least = self.index_bytes() / 2;
+        if is_wasteful(totals.bytes, totals.live) {
+            // The index of files of a few bytes is as large as they are: half of it would stay unused for good.
+            least = least.min(totals.bytes / 16);
+        }
+        let least = least.max(self.limits.segment_bytes / 16);
         gain >= if moving { (self.limits.segment_bytes * 4).max(least) } else { least }
     }
 

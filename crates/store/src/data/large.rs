@@ -183,12 +183,7 @@ impl<D: Disk> DataFiles<D> {
         let mut central = hold(&self.central);
         match made {
             Ok(()) => {
-                let large = central.large.entry(file).or_default();
-                large.folder_dirty = true;
-                let fresh = Block { seq: Some(seq), dirty: true, ..Block::default() };
-                large.blocks.insert(block, fresh);
-                central.dirty_large.insert(file);
-                central.dirty_folders.insert(folder_of(file));
+                central.add_block(file, block, Block { seq: Some(seq), dirty: true, ..Block::default() });
                 drop(central);
                 self.keep_handle(HandleKey::Block(file, block), Arc::clone(&open));
                 Ok(OpenBlock { file: open, len: 0 })
@@ -205,7 +200,6 @@ impl<D: Disk> DataFiles<D> {
     fn forget_block(&self, file: FileId, block: u64) -> Result<(), StoreError> {
         let mut central = hold(&self.central);
         let handle = central.handles.remove(HandleKey::Block(file, block));
-        central.dirty_folders.insert(folder_of(file));
         let mut empty = false;
         if let Some(large) = central.large.get_mut(&file) {
             large.blocks.remove(&block);
@@ -220,7 +214,10 @@ impl<D: Disk> DataFiles<D> {
         }
         drop(central);
         drop(handle);
-        self.disk.remove(&block_name(file, block)).map_err(|error| self.poison(error))
+        self.disk.remove(&block_name(file, block)).map_err(|error| self.poison(error))?;
+        // Noted after the unlink: a `SyncAll` that took the note before it would leave none for the next.
+        hold(&self.central).dirty_folders.insert(folder_of(file));
+        Ok(())
     }
 
     /// Takes back a block that was just made. Where it was the file's only one, the file may go on in
@@ -459,33 +456,71 @@ impl<D: Disk> DataFiles<D> {
             match central.form(file) {
                 Form::Large | Form::Absent => return Ok(()),
                 Form::Packed(_) => true,
-                Form::Buffered => {
-                    central.index.get(file).is_some()
-                        || central.buffer(file).is_some_and(|buffer| buffer.journaled)
-                }
+                Form::Buffered => !central.is_only_buffered(file),
             }
         };
         let content = self.small_content(file, cut)?;
         let held = hold(&self.central).packed_seqs(file).map_or(0, |seqs| seqs.truncate);
         let seq = held.max(cut.seq);
-        // A flush may have put the buffer into a segment since; then it is unsynced, and losing block 0
-        // leaves an older content of the same file.
         if durable && !mutant!("data_grow_unsynced") {
             self.create_durable_block(file, seq, &content)?;
         } else if !content.is_empty() {
-            let open = self.create_block(file, 0, seq)?;
-            match open.file.write_at(&content, BLOCK_HEADER_BYTES) {
-                Ok(()) => {}
-                Err(StoreError::NoSpace) => {
-                    self.retract_block(file, 0)?;
-                    return Err(StoreError::NoSpace);
-                }
-                Err(error) => return Err(self.poison(error)),
-            }
-            let len = content.len() as u64;
-            update(&mut hold(&self.central), file, 0, |state| state.len = len);
+            self.create_volatile_block(file, seq, &content)?;
         }
         self.bury_packed(file);
+        Ok(())
+    }
+
+    /// Makes block 0 of a content that is in its buffer only, without a sync, in place of the buffer.
+    ///
+    /// While the block is written a flush may put the content into a segment, and a `SyncAll` may make it durable and promise
+    /// it. So the block gets its header, without which it counts for nothing after a crash, only when that is ruled out: then
+    /// buffer and block change places at once, and a `SyncAll` meets either the one or the other.
+    fn create_volatile_block(&self, file: FileId, seq: u32, content: &[u8]) -> Result<(), StoreError> {
+        let name = block_name(file, 0);
+        let open = match self.create_blank_block(&name, content) {
+            Ok(open) => Arc::new(open),
+            Err(error) => {
+                self.remove_blank_block(file)?;
+                return Err(if error == StoreError::NoSpace { error } else { self.poison(error) });
+            }
+        };
+        let swapped = {
+            let mut central = hold(&self.central);
+            let swapped = central.is_only_buffered(file) || mutant!("data_grow_unsynced");
+            if swapped {
+                central.drop_buffer(file);
+                let len = content.len() as u64;
+                central.add_block(file, 0, Block { seq: Some(seq), len, dirty: true, ..Block::default() });
+            }
+            swapped
+        };
+        if !swapped {
+            drop(open);
+            self.remove_blank_block(file)?;
+            return self.create_durable_block(file, seq, content);
+        }
+        // Its page is there since the block is.
+        open.write_at(&encode_header(file, 0, seq), 0).map_err(|error| self.poison(error))?;
+        self.keep_handle(HandleKey::Block(file, 0), open);
+        Ok(())
+    }
+
+    fn create_blank_block(&self, name: &str, content: &[u8]) -> Result<D::File, StoreError> {
+        let open = self.disk.create(name)?;
+        if open.size()? > 0 {
+            open.set_len(0)?;
+        }
+        // Takes the header's page: once the buffer is gone there is no way back from a full disk.
+        open.write_at(&[0; HEADER_USED], 0)?;
+        open.write_at(content, BLOCK_HEADER_BYTES)?;
+        Ok(open)
+    }
+
+    /// A blank block that comes back after a crash does no harm, but nobody would ever remove it.
+    fn remove_blank_block(&self, file: FileId) -> Result<(), StoreError> {
+        self.disk.remove(&block_name(file, 0)).map_err(|error| self.poison(error))?;
+        hold(&self.central).dirty_folders.insert(folder_of(file));
         Ok(())
     }
 

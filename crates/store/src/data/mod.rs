@@ -292,7 +292,11 @@ impl<D: Disk> DataFiles<D> {
     /// As `run`; `NoSpace` only means that nothing could be done now.
     pub fn background_step(&self, budget_bytes: u64) -> Result<bool, StoreError> {
         self.check_poison()?;
-        let flushed = self.flush_ahead()?;
+        let flushed = match self.flush_ahead() {
+            // What compaction gives back is what a flush waits for.
+            Err(StoreError::NoSpace) => false,
+            result => result?,
+        };
         let compacted = self.compact_step(budget_bytes)?;
         Ok(flushed || compacted.more)
     }

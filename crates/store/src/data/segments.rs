@@ -22,6 +22,8 @@ pub(super) struct Output<F> {
     pub(super) id: u32,
     pub(super) file: Arc<F>,
     pub(super) end: u64,
+    /// Space up to the largest end may be reserved behind its end.
+    pub(super) reserved: bool,
 }
 
 /// The segments that flushes write to. Its mutex is held during flush I/O, never by quick operations.
@@ -50,7 +52,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// Makes a segment with its space reserved.
     pub(super) fn create_segment(&self) -> Result<Output<D::File>, StoreError> {
-        let id = hold(&self.central).new_segment();
+        let id = hold(&self.central).new_segment().ok_or(StoreError::NoSpace)?;
         let made = self.make_segment_file(id);
         let mut central = hold(&self.central);
         match made {
@@ -62,13 +64,14 @@ impl<D: Disk> DataFiles<D> {
                 let evicted = central.handles.put(HandleKey::Segment(id), Arc::clone(&file));
                 drop(central);
                 drop(evicted);
-                Ok(Output { id, file, end: SEGMENT_HEADER_BYTES })
+                Ok(Output { id, file, end: SEGMENT_HEADER_BYTES, reserved: true })
             }
             Err(error) => {
-                central.segments.remove(&id);
                 drop(central);
-                // Without its header it would be dropped at the next opening anyway.
+                // Without its header it would be dropped at the next opening anyway. Before the number is given back: another
+                // thread would make its segment under this name.
                 let _ = self.disk.remove(&segment_name(id));
+                hold(&self.central).retract_segment(id);
                 Err(error)
             }
         }

@@ -212,11 +212,17 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// Replaces a packed record by what the cut leaves of it, under the record's own write sequence (see `cut_buffer`).
+    ///
+    /// Cutting goes on when the disk is full, at replay (or the store would not open) as in service, as `redo` does: the
+    /// records there are bound what is buffered beyond the limit.
     fn cut_record(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
         loop {
             let (content, seqs) = self.newest_small(file)?;
-            if !self.has_room(content.len() as u64)? {
-                continue;
+            match self.has_room(cut.size) {
+                // It may have been moved while room was made.
+                Ok(false) => continue,
+                Ok(true) | Err(StoreError::NoSpace) => {}
+                Err(error) => return Err(error),
             }
             let mut content = Arc::unwrap_or_clone(content);
             content.truncate(cut.size as usize);

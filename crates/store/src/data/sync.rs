@@ -45,27 +45,37 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// Makes a large file's blocks durable. The caller holds the file's lock.
+    ///
+    /// The file stays in `dirty_large` until its blocks and its folder are synced: a `SyncAll` that begins meanwhile must
+    /// find it there and wait for its lock, or it would answer while the blocks are volatile.
     fn sync_blocks(&self, file: FileId) -> Result<(), StoreError> {
+        // A sync that failed before the lock was had must not be tried again: it would succeed.
+        self.check_poison()?;
         let (blocks, folder_dirty) = {
             let mut central = hold(&self.central);
-            central.dirty_large.remove(&file);
-            let Some(large) = central.large.get_mut(&file) else { return Ok(()) };
-            let folder_dirty = std::mem::take(&mut large.folder_dirty);
-            let dirty = large.blocks.iter_mut().filter(|(_, block)| block.dirty || block.inherited);
-            let dirty: Vec<(u64, Block)> = dirty
-                .map(|(number, block)| {
-                    (block.dirty, block.inherited) = (false, false);
-                    (*number, *block)
-                })
-                .collect();
-            (dirty, folder_dirty)
+            let Some(large) = central.large.get(&file) else {
+                central.dirty_large.remove(&file);
+                return Ok(());
+            };
+            let dirty = large.blocks.iter().filter(|(_, block)| block.dirty || block.inherited);
+            let dirty: Vec<(u64, Block)> = dirty.map(|(number, block)| (*number, *block)).collect();
+            (dirty, large.folder_dirty)
         };
-        for (number, block) in blocks {
-            self.sync_block(file, number, block).map_err(|error| self.poison(error))?;
+        for (number, block) in &blocks {
+            self.sync_block(file, *number, *block).map_err(|error| self.poison(error))?;
         }
         if folder_dirty && !mutant!("data_skip_folder_sync") {
             let folder = folder_name(folder_of(file));
             self.disk.sync_folder(&folder).map_err(|error| self.poison(error))?;
+        }
+        let mut central = hold(&self.central);
+        central.dirty_large.remove(&file);
+        let Some(large) = central.large.get_mut(&file) else { return Ok(()) };
+        large.folder_dirty = false;
+        for (number, _) in &blocks {
+            if let Some(block) = large.blocks.get_mut(number) {
+                (block.dirty, block.inherited) = (false, false);
+            }
         }
         Ok(())
     }
@@ -115,7 +125,9 @@ impl<D: Disk> DataFiles<D> {
         for folder in folders {
             self.disk.sync_folder(&folder_name(folder)).map_err(|error| self.poison(error))?;
         }
-        self.publish(&mut checkpointer)
+        self.publish(&mut checkpointer)?;
+        // What another thread's failed write took from the queue looks flushed.
+        self.check_poison()
     }
 
     /// Large files that may not be durable. In the first call after opening these are all that were
@@ -136,29 +148,34 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// Makes all segments durable up to what was written when they were looked at.
+    ///
+    /// None counts as synced before the folder is: a `Sync` of a file in it would answer without a redo, and a power cut
+    /// could take the segment's name away.
     pub(super) fn sync_segments(&self) -> Result<(), StoreError> {
-        let (dirty, folder_dirty) = {
-            let mut central = hold(&self.central);
-            let dirty: Vec<(u32, u64)> = central
-                .segments
-                .iter()
-                .filter(|(_, segment)| segment.synced < segment.end)
-                .map(|(id, segment)| (*id, segment.end))
-                .collect();
-            (dirty, std::mem::take(&mut central.data_folder_dirty))
-        };
-        for (id, end) in dirty {
+        // As for blocks: a sync that failed while this one waited for the checkpointer is not tried again.
+        self.check_poison()?;
+        let dirty: Vec<(u32, u64)> = hold(&self.central)
+            .segments
+            .iter()
+            .filter(|(_, segment)| segment.synced < segment.end)
+            .map(|(id, segment)| (*id, segment.end))
+            .collect();
+        for (id, _) in &dirty {
             if !mutant!("data_skip_segment_sync") {
-                let name = super::record::segment_name(id);
-                let open = self.segment_file(id)?.ok_or_else(|| damaged(&name, 0, "segment is missing"));
+                let name = super::record::segment_name(*id);
+                let open = self.segment_file(*id)?.ok_or_else(|| damaged(&name, 0, "segment is missing"));
                 open.and_then(|open| open.sync_data()).map_err(|error| self.poison(error))?;
             }
-            if let Some(segment) = hold(&self.central).segments.get_mut(&id) {
+        }
+        // Taken only now, and back by nobody: from here on an error poisons.
+        if std::mem::take(&mut hold(&self.central).data_folder_dirty) {
+            self.disk.sync_folder("data").map_err(|error| self.poison(error))?;
+        }
+        let mut central = hold(&self.central);
+        for (id, end) in dirty {
+            if let Some(segment) = central.segments.get_mut(&id) {
                 segment.synced = segment.synced.max(end);
             }
-        }
-        if folder_dirty {
-            self.disk.sync_folder("data").map_err(|error| self.poison(error))?;
         }
         Ok(())
     }

@@ -5,9 +5,11 @@
 
 mod damage;
 mod model;
+mod races;
 mod space;
 
 use super::{DataFiles, Limits};
+use crate::disk::Disk;
 use crate::disk_sim::SimDisk;
 use proto::storeio::{Cut, DataDone, DataOp, Payload, StoreError};
 use proto::{FileId, Ino};
@@ -48,6 +50,12 @@ fn write_cut(
 fn read(store: &DataFiles<SimDisk>, file: FileId, len: usize) -> Result<Vec<u8>, StoreError> {
     let mut bytes = vec![0xEE; len];
     store.read_into(file, Cut::default(), 0, &mut bytes).map(|()| bytes)
+}
+
+/// Bytes that files take on the disk, reserved ones too.
+fn used(disk: &SimDisk) -> u64 {
+    let space = disk.space().unwrap();
+    space.total - space.free
 }
 
 fn sync_all(store: &DataFiles<SimDisk>) {

@@ -1,5 +1,6 @@
 //! Full disks and compaction.
 
+use super::super::locks::hold;
 use super::*;
 
 #[test]
@@ -90,4 +91,186 @@ fn deleting_nine_of_ten_files_gives_their_space_back() {
         let expected = if number % 10 == 3 { number as u8 | 1 } else { 0 };
         assert_eq!(read(&store, file(number), 400), Ok(vec![expected; 400]));
     }
+}
+
+/// Live bytes times 1.3 and two segments that records are added to; on the disk, index and state as well.
+fn assert_compact(store: &DataFiles<SimDisk>) {
+    let (stats, open) = (store.stats(), 2 * Limits::tiny().segment_bytes);
+    let wanted = stats.live_bytes * 13 / 10 + open;
+    assert!(stats.segment_bytes <= wanted, "{stats:?}");
+    let (used, pages) = (used(store.disk()), (stats.segments + 3) * 4096);
+    assert!(used <= wanted + pages + store.index_bytes() * 2, "{used}: {stats:?}");
+}
+
+/// Files die all over the segments, so that many are left with more than half and less than they should.
+#[test]
+fn compaction_ends_at_no_more_than_1_3_times_what_lives() {
+    for (len, kept) in [(400, 10), (400, 4), (100, 72), (100, 40), (8, 76), (8, 30)] {
+        let disk = SimDisk::new(4);
+        let store = opened(&disk);
+        let files = if len == 8 { 50_000 } else { 800_000 / (64 + len) };
+        for number in 0..files {
+            write(&store, file(number), 0, &vec![1; len as usize]).unwrap();
+        }
+        sync_all(&store);
+        let mut steps = 0;
+        // Some files of each hundred stay; some removals come while compaction is under way.
+        for number in (0..files).filter(|number| number * 37 % 100 >= kept) {
+            store.run(&DataOp::Remove { file: file(number) }).unwrap();
+            if number % 64 == 0 {
+                store.background_step(2 << 10).unwrap();
+            }
+        }
+        store.flush_all().unwrap();
+        while store.background_step(16 << 10).unwrap() {
+            steps += 1;
+            assert!(steps < 2000, "{:?}", store.stats());
+        }
+        assert_compact(&store);
+        let indexes = hold(&store.checkpointer).state.index;
+        assert!(indexes < 60, "{indexes} index checkpoints for {len} {kept}");
+    }
+}
+
+/// Half the index is a quarter of what such files take: a checkpoint that never came for less left that unused.
+#[test]
+fn an_index_as_large_as_its_files_does_not_keep_dead_segments() {
+    let disk = SimDisk::new(4);
+    let store = opened(&disk);
+    let fill = |from: u64, to: u64| {
+        (from..to).for_each(|number| drop(write(&store, file(number), 0, &[1; 8]).unwrap()));
+        store.flush_all().unwrap();
+    };
+    let remove = |from: u64, to: u64, of: u64| {
+        let gone = (from..to).filter(|number| number % of == 0);
+        gone.for_each(|number| drop(store.run(&DataOp::Remove { file: file(number) }).unwrap()));
+        store.flush_all().unwrap();
+    };
+    fill(0, 25_000);
+    remove(0, 25_000, 5);
+    store.checkpoint(&mut hold(&store.checkpointer)).unwrap();
+    fill(25_000, 26_500);
+    remove(25_000, 26_500, 1);
+    while store.background_step(16 << 10).unwrap() {}
+    assert_compact(&store);
+}
+
+#[test]
+fn compaction_at_rest_keeps_no_space_reserved() {
+    let disk = SimDisk::new(4);
+    let store = opened(&disk);
+    (0..80).for_each(|number| drop(write(&store, file(number), 0, &[1; 1000]).unwrap()));
+    sync_all(&store);
+    drop(store);
+    // Without an active segment, which keeps its space.
+    let store = opened(&disk);
+    (0..77).for_each(|number| drop(store.run(&DataOp::Remove { file: file(number) }).unwrap()));
+    while store.compact_step(16 << 10).unwrap().more {}
+    let pages = |disk: &SimDisk| -> u64 {
+        let contents = disk.names().into_iter().filter_map(|name| disk.content(&name));
+        contents.map(|content| content.len().div_ceil(4096) as u64 * 4096).sum()
+    };
+    assert_eq!(used(&disk), pages(&disk));
+    // Its output goes on without.
+    (77..79).for_each(|number| drop(store.run(&DataOp::Remove { file: file(number) }).unwrap()));
+    while store.compact_step(16 << 10).unwrap().more {}
+    assert_eq!(read(&store, file(79), 1000), Ok(vec![1; 1000]));
+}
+
+#[test]
+fn compaction_rests_on_a_full_disk_and_burns_no_segment_numbers() {
+    let disk = SimDisk::new(5);
+    let store = opened(&disk);
+    for number in 0..600 {
+        write(&store, file(number), 0, &[1; 400]).unwrap();
+    }
+    sync_all(&store);
+    store.checkpoint(&mut hold(&store.checkpointer)).unwrap();
+    for number in (0..600).filter(|number| number % 10 != 3) {
+        store.run(&DataOp::Remove { file: file(number) }).unwrap();
+    }
+    disk.set_capacity(0);
+    let before = hold(&store.central).next_segment;
+    let mut busy = 0;
+    for _ in 0..100 {
+        // What is reserved still takes some flushes.
+        busy += u32::from(store.background_step(16 << 10).unwrap());
+        assert_eq!(write(&store, file(700), 0, &[1; 5000]), Err(StoreError::NoSpace));
+    }
+    assert_eq!(hold(&store.central).next_segment, before);
+    assert!(busy < 10, "{busy}");
+    disk.set_capacity(u64::MAX);
+    sync_all(&store);
+    while store.background_step(16 << 10).unwrap() {}
+    assert_compact(&store);
+    drop(store);
+    disk.crash();
+    assert_eq!(opened(&disk).stats().packed_files, 60);
+}
+
+#[test]
+fn segment_numbers_end_before_a_store_that_would_not_open() {
+    let disk = SimDisk::new(6);
+    let store = opened(&disk);
+    hold(&store.central).next_segment = super::super::record::SEGMENT_ID_MAX - 1;
+    for number in 0..100 {
+        if write(&store, file(number), 0, &[1; 1000]).is_err() {
+            break;
+        }
+    }
+    assert_eq!(write(&store, file(100), 0, &[1; 1000]), Err(StoreError::NoSpace));
+    sync_all(&store);
+    drop(store);
+    assert_eq!(read(&opened(&disk), file(0), 1000), Ok(vec![1; 1000]));
+}
+
+#[test]
+fn packed_files_are_cut_on_a_full_disk_at_replay_and_in_service() {
+    let disk = SimDisk::new(7);
+    let store = opened(&disk);
+    let cut = |number| DataOp::Truncate { file: file(number), cut: Cut { seq: 1, size: 600 } };
+    for number in 0..80 {
+        write(&store, file(number), 0, &[1; 1000]).unwrap();
+    }
+    sync_all(&store);
+    disk.set_capacity(0);
+    (0..40).for_each(|number| assert_eq!(store.run(&cut(number)), Ok(DataDone::Done)));
+    drop(store);
+    disk.crash();
+    let store = opened(&disk);
+    (0..80).for_each(|number| assert_eq!(store.run(&cut(number)), Ok(DataDone::Done)));
+    assert_eq!(store.run(&DataOp::SyncAll), Err(StoreError::NoSpace));
+    let check = |store: &DataFiles<SimDisk>| {
+        let expected = [&[1; 600][..], &[0; 400]].concat();
+        (0..80).for_each(|number| assert_eq!(read(store, file(number), 1000), Ok(expected.clone())));
+    };
+    check(&store);
+    disk.set_capacity(u64::MAX);
+    sync_all(&store);
+    drop(store);
+    disk.crash();
+    check(&opened(&disk));
+}
+
+/// Where buffers wait for space, compaction is what gives it back: it must not wait for them.
+#[test]
+fn dead_segments_go_although_buffers_cannot_be_flushed() {
+    let disk = SimDisk::new(8);
+    let store = opened(&disk);
+    for number in 0..80 {
+        write(&store, file(number), 0, &[1; 1000]).unwrap();
+    }
+    sync_all(&store);
+    drop(store);
+    let store = opened(&disk);
+    (0..60).for_each(|number| drop(store.run(&DataOp::Remove { file: file(number) }).unwrap()));
+    let before = store.stats().segment_bytes;
+    // Room for an index and a state file, not for a segment.
+    disk.set_capacity(used(&disk) + 3 * 4096);
+    for number in 60..80 {
+        let cut = Cut { seq: 1, size: 900 };
+        assert_eq!(store.run(&DataOp::Truncate { file: file(number), cut }), Ok(DataDone::Done));
+    }
+    while store.background_step(16 << 10).unwrap() {}
+    assert!(store.stats().segment_bytes * 2 < before, "{:?}", store.stats());
 }
