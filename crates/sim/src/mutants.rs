@@ -48,7 +48,11 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // What another thread does in the middle of a `SyncAll`.
     ("data_edit_moves_back", "store", "data::tests::what_changes_during_a_sync_of_everything_is_synced_too"),
     // A failed journal ends a life of the simulator at once.
-    ("mds_damaged_says_yes", "mds", "tests::sessions::a_rank_whose_journal_failed_answers_nothing_but_errors"),
+    (
+        "mds_damaged_says_yes",
+        "mds",
+        "tests::sessions::a_rank_whose_journal_failed_answers_nothing_but_errors",
+    ),
     // The simulator needs some 700 seeds for it.
     (
         "mds_end_cut_unjournaled",
