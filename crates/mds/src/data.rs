@@ -123,11 +123,12 @@ impl Rank {
     /// A file's data is durable, or is made so by the journal. `false`: it is not, the file was cut since its content was
     /// taken; behind the cut in the journal that content would come back at replay.
     fn synced(&mut self, now: Now, syncing: Syncing, done: DataDone, out: &mut Outbox<Output>) -> bool {
-        let Syncing { ino, writes, cut } = syncing;
+        let Syncing { ino, writes, cut, cutting } = syncing;
         let Some(slot) = self.view.cache.by_ino(ino) else { return true };
         let core = &self.view.cache.node(slot).core;
         let file = FileId { ino, generation: core.generation };
-        if core.truncate_seq != cut && !stdx::mutant!("mds_redo_behind_cut") {
+        let uncut = cutting && matches!(done, DataDone::Redo { truncate_seq, .. } if truncate_seq < cut);
+        if (core.truncate_seq != cut || uncut) && !stdx::mutant!("mds_redo_behind_cut") {
             return false;
         }
         if let DataDone::Redo { truncate_seq, write_seq, data } = done

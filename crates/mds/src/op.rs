@@ -137,6 +137,8 @@ pub(crate) struct Syncing {
     pub writes: u32,
     /// The last cut.
     pub cut: u32,
+    /// It was still to be carried out.
+    pub cutting: bool,
 }
 
 /// What follows a data operation.

@@ -200,8 +200,9 @@ impl View {
 
     /// What a sync that begins now will cover.
     pub(crate) fn syncing(&self, core: &InodeCore) -> Syncing {
-        let writes = self.files.get(core.ino).map_or(0, |file| file.writes);
-        Syncing { ino: core.ino, writes, cut: core.truncate_seq }
+        let (writes, cutting) =
+            self.files.get(core.ino).map_or((0, false), |file| (file.writes, file.cutting));
+        Syncing { ino: core.ino, writes, cut: core.truncate_seq, cutting }
     }
 
     /// A copy of an inode's core, about to be changed: counts the change.

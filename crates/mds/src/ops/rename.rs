@@ -6,13 +6,12 @@ use crate::cache::node;
 use crate::op::{Effects, Hold, Next, Op, Plan};
 use crate::ops::Headers;
 use crate::ops::destroy::{Fate, lose_name, prepare};
+use crate::ops::sync::sync_of;
 use crate::perm;
-use crate::txn::file_id;
 use crate::view::{Found, View};
 use proto::inode::flags;
 use proto::reply::Reply;
 use proto::request::rename_flags::{EXCHANGE, NOREPLACE};
-use proto::storeio::DataOp;
 use proto::{Errno, Ino, Name, NameHash, NodeRef};
 
 /// One of the two names.
@@ -70,7 +69,7 @@ pub(crate) fn plan(
             Plan::commit(Reply::Ok)
         }
         _ => {
-            if let Some(plan) = sync_first(view, op, source, target) {
+            if let Some(plan) = sync_first(view, op, source, target)? {
                 return Ok(plan);
             }
             let orphan = replace(view, (&from, source), (&to, target), &mut headers)?;
@@ -151,15 +150,15 @@ fn check_loop(view: &View, op: &mut Op, moved: Ino, mut at: Ino) -> Found<()> {
 
 /// Replacing a file by one that was written and not synced would, after a crash, leave neither
 /// content: the source's data goes first. Who wrote it may have been a life that died without a sync.
-fn sync_first(view: &View, op: &Op, source: Held, target: Option<Held>) -> Option<Plan> {
+fn sync_first(view: &View, op: &Op, source: Held, target: Option<Held>) -> Found<Option<Plan>> {
     let node = view.cache.node(source.target);
     let replaces = target.is_some_and(|t| view.cache.node(t.target).is_file());
     let synced = node.core.size == 0 || node.has(node::DATA_CLEAN) || op.synced == node.ino();
     if !replaces || !node.is_file() || synced || stdx::mutant!("mds_rename_no_sync") {
-        return None;
+        return Ok(None);
     }
-    let data = DataOp::Sync { file: file_id(&node.core) };
-    Some(Plan::Data(data, Hold::User(node.ino()), Next::Synced(view.syncing(&node.core))))
+    let (data, syncing) = sync_of(view, node)?;
+    Ok(Some(Plan::Data(data, Hold::User(syncing.ino), Next::Synced(syncing))))
 }
 
 /// Plans that the inode of `held`, named at `from`, is named at `to`.

@@ -2,8 +2,8 @@
 //!
 //! Absent: what makes the journal durable; `hold.rs` waits for it.
 
-use crate::cache::node;
-use crate::op::{Hold, Next, Op, Plan};
+use crate::cache::node::{self, Node};
+use crate::op::{Hold, Next, Op, Park, Plan, Stop, Syncing};
 use crate::txn::file_id;
 use crate::view::{Found, View};
 use proto::NodeRef;
@@ -17,8 +17,18 @@ pub(crate) fn fsync(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan> 
     if !node.is_file() || empty || node.has(node::DATA_CLEAN) {
         return Ok(Plan::Durable(Reply::Ok));
     }
-    let data = DataOp::Sync { file: file_id(&node.core) };
-    Ok(Plan::Data(data, Hold::User(node.ino()), Next::Fsync(view.syncing(&node.core))))
+    let (data, syncing) = sync_of(view, node)?;
+    Ok(Plan::Data(data, Hold::User(syncing.ino), Next::Fsync(syncing)))
+}
+
+/// The sync of a file, once its cuts are carried out: content that a journaled cut has not reached yet would follow the cut
+/// into the journal, and come back at replay.
+pub(crate) fn sync_of(view: &View, node: &Node) -> Found<(DataOp, Syncing)> {
+    let syncing = view.syncing(&node.core);
+    if syncing.cutting && !stdx::mutant!("mds_redo_behind_cut") {
+        return Err(Stop::Park(Park::File(syncing.ino)));
+    }
+    Ok((DataOp::Sync { file: file_id(&node.core) }, syncing))
 }
 
 pub(crate) fn syncfs() -> Plan {
