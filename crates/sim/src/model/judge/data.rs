@@ -32,7 +32,8 @@ impl Judge {
             }
             DataOp::Zero { file, offset, len, .. } => {
                 let pieces = vec![(*offset, offset.saturating_add(*len), Source::Zero)];
-                let matches = |request: &Request| matches!(request, Request::Fallocate { node, .. } if node.ino == file.ino);
+                // One that only reserves space (modes 0 and 1) brings no bytes.
+                let matches = |request: &Request| matches!(request, Request::Fallocate { node, mode, .. } if node.ino == file.ino && mode & !1 != 0);
                 self.land(Landing { ino: file.ino, start: *offset, pieces, from, copied: None }, matches);
             }
             DataOp::Copy { source, source_offset, target, target_offset, len, .. } => {
