@@ -369,3 +369,17 @@ fn an_fsync_waits_for_a_cut_that_is_not_carried_out() {
     assert_eq!(w.answer(EMBEDDED, tid), Some(Ok(Reply::Ok)));
     assert!(matches!(w.data_ops[..], [DataOp::Truncate { .. }, DataOp::Sync { .. }]), "{:?}", w.data_ops);
 }
+
+#[cfg(feature = "mutants")]
+#[test]
+fn content_behind_its_cut_is_caught() {
+    for test in [
+        an_fsync_waits_for_a_cut_that_is_not_carried_out as fn(),
+        content_taken_before_a_cut_is_not_journaled_behind_it,
+    ] {
+        stdx::mutant::activate(Some("mds_redo_behind_cut"));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err());
+    }
+}
