@@ -7,7 +7,7 @@ use crate::output::{Output, write_out};
 use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
 use crate::verbs::{mounted, umount};
-use crate::{admin, conf, daemon, mounts};
+use crate::{ANSWER_TIME, admin, conf, daemon, mounts};
 use fuse::adapter::Options;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -76,10 +76,19 @@ pub fn plan(args: &Mount) -> Result<Plan, Problem> {
         log,
         timeout: Duration::from_secs(timeout),
     };
-    if let Some(socket) = plan.source.socket().filter(|socket| admin::is_alive(socket)) {
+    if let Some(socket) = plan.source.socket().filter(|socket| is_served(socket)) {
         plan.source = Source::Unix(socket);
     }
     Ok(plan)
+}
+
+/// Whether a server will answer on the socket. One that was just killed takes connections until the system has cleared it
+/// away; asked for something it breaks them, and then nobody is there. One that is only slow still takes them after that.
+fn is_served(socket: &Path) -> bool {
+    let status = json!({"cmd": "status"});
+    admin::is_alive(socket)
+        && (admin::ask(&Source::Unix(socket.to_path_buf()), &status, ANSWER_TIME).is_ok()
+            || admin::is_alive(socket))
 }
 
 /// An embedded server logs into its folder; another mount into the user's log folder.
