@@ -398,6 +398,21 @@ pub enum DataOp {
     StatFs,
 }
 
+impl DataOp {
+    /// Whether it frees space or makes data durable: such an operation may use what is kept back for a full disk.
+    #[must_use]
+    pub const fn may_use_ballast(&self) -> bool {
+        matches!(
+            self,
+            Self::Remove { .. }
+                | Self::Truncate { .. }
+                | Self::Sync { .. }
+                | Self::SyncAll
+                | Self::Redo { .. }
+        )
+    }
+}
+
 /// File content on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {

@@ -80,15 +80,7 @@ impl Driver {
         match self.data_io.run(op) {
             Err(StoreError::NoSpace) => {
                 let released = self.release_ballast();
-                let frees = matches!(
-                    op,
-                    DataOp::Remove { .. }
-                        | DataOp::Truncate { .. }
-                        | DataOp::Sync { .. }
-                        | DataOp::SyncAll
-                        | DataOp::Redo { .. }
-                );
-                if released && frees { self.data_io.run(op) } else { Err(StoreError::NoSpace) }
+                if released && op.may_use_ballast() { self.data_io.run(op) } else { Err(StoreError::NoSpace) }
             }
             other => other,
         }

@@ -75,6 +75,13 @@ struct Version {
     cut: u64,
 }
 
+impl Version {
+    /// Of before everything that is watched.
+    const fn at_rest(source: Source, synced: bool) -> Self {
+        Self { source, from: 0, done: 0, to: OPEN, synced, buried: false, cut: 0 }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Extent {
     end: u64,
@@ -89,8 +96,7 @@ pub struct FileBytes {
 
 impl Default for FileBytes {
     fn default() -> Self {
-        let zero =
-            Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true, buried: false, cut: 0 };
+        let zero = Version::at_rest(Source::Zero, true);
         Self { extents: BTreeMap::from([(0, Extent { end: OPEN, versions: vec![zero] })]) }
     }
 }
@@ -216,24 +222,14 @@ impl FileBytes {
             extent.versions.iter_mut().for_each(|version| version.cut = 0);
             if extent.versions.iter().any(|version| !version.synced) {
                 extent.versions.iter_mut().for_each(|version| version.synced = false);
-                let zero = Version {
-                    source: Source::Zero,
-                    from: 0,
-                    done: 0,
-                    to: OPEN,
-                    synced: false,
-                    buried: false,
-                    cut: 0,
-                };
-                extent.versions.push(zero);
+                extent.versions.push(Version::at_rest(Source::Zero, false));
             }
             for version in &mut extent.versions {
                 (version.from, version.done, version.to) = (0, 0, OPEN);
             }
             dedup(&mut extent.versions);
         }
-        let zero =
-            Version { source: Source::Zero, from: 0, done: 0, to: OPEN, synced: true, buried: false, cut: 0 };
+        let zero = Version::at_rest(Source::Zero, true);
         for (_, extent) in self.range(size, OPEN) {
             extent.versions = vec![zero.clone()];
         }
@@ -332,15 +328,7 @@ fn settle(extent: &mut Extent, start: u64, piece: &[u8], now: u64) {
     } else {
         Source::Bytes { data: piece.into(), base: start }
     };
-    extent.versions.push(Version {
-        source,
-        from: 0,
-        done: 0,
-        to: OPEN,
-        synced: false,
-        buried: false,
-        cut: 0,
-    });
+    extent.versions.push(Version::at_rest(source, false));
 }
 
 #[cfg(test)]

@@ -67,15 +67,7 @@ impl World {
     fn run_data(&mut self, op: &DataOp) -> Done {
         let Some(life) = &self.life else { return Err(StoreError::Poisoned) };
         let result = life.data.run(op);
-        let frees = matches!(
-            op,
-            DataOp::Remove { .. }
-                | DataOp::Truncate { .. }
-                | DataOp::Sync { .. }
-                | DataOp::SyncAll
-                | DataOp::Redo { .. }
-        );
-        if result != Err(StoreError::NoSpace) || !frees {
+        if result != Err(StoreError::NoSpace) || !op.may_use_ballast() {
             return result;
         }
         self.release_ballast();
