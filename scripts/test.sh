@@ -12,7 +12,7 @@ cd "$ROOT" || exit 1
 LOGS=$CARGO_TARGET_DIR/test-logs
 mkdir -p "$LOGS"
 wanted=("$@")
-passed_total=0 failed_total=0 rows=()
+passed_total=0 failed_total=0 rows=() failures=()
 
 # Sums the "test result:" lines of cargo test and the last line of tests-system/run.sh.
 count() {
@@ -47,6 +47,7 @@ stage() {
         verdict=FAILED
         echo "-- end of $log"
         tail -n 60 "$log"
+        while IFS= read -r line; do failures+=("$name: $line"); done < <(grep -aE '^(failed in|test .*FAILED|error)' "$log" | head -n 10)
     fi
     rows+=("$(printf '%-12s %-7s %4d:%02d %8d %8d' "$name" $verdict $((end / 60)) $((end % 60)) "$passed" "$failed")")
 }
@@ -79,5 +80,6 @@ echo
 printf '%-12s %-7s %7s %8s %8s\n' stage result time passed failed
 printf '%s\n' "${rows[@]}"
 echo
+for line in "${failures[@]}"; do echo "$line"; done
 echo "$passed_total passed, $failed_total failed"
 [ $failed_total = 0 ] && [ $passed_total -gt 0 ]

@@ -64,19 +64,21 @@ pub fn resolve(path: &Path) -> PathBuf {
     near.canonicalize().unwrap_or(near)
 }
 
-/// Whether the mount's daemon is gone: the kernel answers a statfs, which is never cached, with ENOTCONN.
+/// Whether the mount's daemon is gone: the kernel answers a statfs, which is never cached, with ENOTCONN. While it clears
+/// away a process that was killed it may be ECANCELED (its io_uring) or ECONNABORTED; a daemon that lives answers with neither.
 /// One that does not answer at all waits for its server, so it is not dead.
 #[must_use]
 pub fn is_dead(path: &Path) -> bool {
     const ENOTCONN: i32 = 107;
     const ECONNABORTED: i32 = 103;
+    const ECANCELED: i32 = 125;
     let (send, receive) = std::sync::mpsc::channel();
     let path = path.to_path_buf();
     std::thread::spawn(move || {
         let error = runtime::process::space_of(&path).err().and_then(|error| error.raw_os_error());
         let _nobody_waits = send.send(error);
     });
-    matches!(receive.recv_timeout(ANSWER_TIME), Ok(Some(ENOTCONN | ECONNABORTED)))
+    matches!(receive.recv_timeout(ANSWER_TIME), Ok(Some(ENOTCONN | ECONNABORTED | ECANCELED)))
 }
 
 fn parse(text: &[u8]) -> Vec<Mounted> {
