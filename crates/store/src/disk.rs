@@ -6,6 +6,9 @@
 
 use proto::storeio::StoreError;
 
+/// Writes to a file of `create_direct` begin and end at multiples of this, and so does their memory.
+pub const DIRECT_BYTES: usize = 4096;
+
 /// An open file. Reads and writes at offsets; no cursor.
 pub trait DiskFile: Send + Sync {
     /// Reads up to `buf.len()` bytes at `offset`; fewer only at the end of the file.
@@ -75,6 +78,14 @@ pub trait Disk: Send + Sync + 'static {
     /// # Errors
     /// `NoSpace`, `Io`.
     fn create(&self, name: &str) -> Result<Self::File, StoreError>;
+
+    /// Like `create`; writes pass the system's page cache by where the file system can do that, and keep to `DIRECT_BYTES`.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    fn create_direct(&self, name: &str) -> Result<Self::File, StoreError> {
+        self.create(name)
+    }
 
     /// Removes a file; one that is not there is no error.
     ///

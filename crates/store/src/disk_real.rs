@@ -1,6 +1,6 @@
 //! The `Disk` seam on a real folder, with system calls.
 //!
-//! Absent: O_DIRECT (recycled journal segments and `drop_cache` serve), retries of failed writes or
+//! Absent: retries of failed writes or
 //! syncs (after one, the kernel may have dropped the data: callers poison themselves).
 
 use crate::disk::{Disk, DiskFile};
@@ -11,7 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -52,8 +52,10 @@ impl RealDisk {
         }
     }
 
-    fn make(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(self.root.join(name))
+    fn make(&self, name: &str, flags: i32) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).custom_flags(flags);
+        options.open(self.root.join(name))
     }
 }
 
@@ -65,16 +67,24 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, name: &str) -> Result<RealFile, StoreError> {
-        let file = match self.make(name) {
+        let file = match self.make(name, 0) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if let Some(folder) = self.root.join(name).parent() {
                     fs::create_dir_all(folder).map_err(|error| no_space(name, &error))?;
                 }
-                self.make(name)
+                self.make(name, 0)
             }
             made => made,
         };
         Ok(RealFile { file: file.map_err(|error| no_space(name, &error))?, name: name.into() })
+    }
+
+    fn create_direct(&self, name: &str) -> Result<RealFile, StoreError> {
+        match self.make(name, libc::O_DIRECT) {
+            Ok(file) => Ok(RealFile { file, name: name.into() }),
+            // A file system without it says EINVAL; everything else `create` knows how to tell.
+            Err(_) => self.create(name),
+        }
     }
 
     fn remove(&self, name: &str) -> Result<(), StoreError> {
