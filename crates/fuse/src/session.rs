@@ -13,10 +13,11 @@ use crate::mountpoint::{self, MountOptions, Mounter, Unmount};
 use crate::notify::Notifier;
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::transport::classic::{self, Duty};
 use crate::transport::device::Device;
 use crate::transport::uring::parameter::Enabled;
 use crate::transport::uring::{Decline, Rings, Shape};
-use crate::transport::{Core, Presence, Transport, classic};
+use crate::transport::{Core, Presence, Transport};
 
 /// Answers the requests of a mount. Called on transport threads, several at once: a call that waits keeps
 /// the requests of its CPU or reader waiting. A panic in it aborts the process.
@@ -172,7 +173,7 @@ fn open_connection<H: Handler>(
     let (transport, readers, on_end, mut threads) = match rings {
         Ok(rings) => {
             let on_end: Arc<dyn Fn() + Send + Sync> = Arc::new(rings.stopper());
-            (Transport::Uring, 1, on_end, rings.into_threads())
+            (Transport::Uring, (1, Duty::BesideRings), on_end, rings.into_threads())
         }
         Err(error) if config.transport == Transport::Uring => return Err(MountError::NoUring(error)),
         Err(_) => {
@@ -180,7 +181,7 @@ fn open_connection<H: Handler>(
                 decline.decline().map_err(|source| MountError::system("decline io_uring", source))?;
             }
             let on_end: Arc<dyn Fn() + Send + Sync> = Arc::new(|| ());
-            (Transport::Classic, reader_count(config.readers), on_end, Vec::new())
+            (Transport::Classic, (reader_count(config.readers), Duty::Everything), on_end, Vec::new())
         }
     };
     let started = classic::start(&core, device, readers, &on_end).inspect_err(|_| on_end());

@@ -20,6 +20,8 @@ pub(crate) struct Pipe {
 #[derive(Debug, Default)]
 struct Out {
     bytes: Outbox,
+    /// Threads that wait for room.
+    waiting: u32,
     /// Close once everything left.
     finish: bool,
     /// Nothing leaves any more.
@@ -78,7 +80,9 @@ impl Pipe {
                 if all && out.finish {
                     self.die(out);
                 }
-                self.room.notify_all();
+                if out.waiting > 0 {
+                    self.room.notify_all();
+                }
                 Ok(out.bytes.len())
             }
             Err(_broken) => {
@@ -96,9 +100,11 @@ impl Pipe {
     /// Blocks while more than `limit` bytes wait.
     pub(crate) fn wait_for_room(&self, limit: usize) {
         let mut out = self.lock();
+        out.waiting += 1;
         while !out.dead && out.bytes.len() > limit {
             out = self.room.wait(out).unwrap_or_else(PoisonError::into_inner);
         }
+        out.waiting -= 1;
     }
 
     /// Closes once everything left.

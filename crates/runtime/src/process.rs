@@ -90,6 +90,22 @@ pub fn space_of(path: &Path) -> io::Result<(u64, u64)> {
     Ok((stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize))
 }
 
+/// The inode number that stat(2) finds, symlinks followed. Rust's own `metadata` also asks for the birth time, which a kernel
+/// never keeps for FUSE: each call would cost a request that a C program's stat does not cause.
+///
+/// # Errors
+/// Those of stat.
+pub fn stat_ino(path: &Path) -> io::Result<u64> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `path` ends with NUL and `stat` is valid for a write of its size.
+    if unsafe { libc::stat(path.as_ptr(), stat.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: stat succeeded, so it filled the structure.
+    Ok(unsafe { stat.assume_init() }.st_ino)
+}
+
 /// Whether a path lies on a FUSE file system: perhaps our own.
 ///
 /// # Errors

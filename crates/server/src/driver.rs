@@ -39,6 +39,10 @@ pub(crate) use gate::FreezeError;
 pub(crate) use life::{Life, LifeCell};
 pub(crate) use threads::Threads;
 
+/// How often a thread looks whether the rank is free before it sleeps, and the pauses between two looks: some 10 us.
+const LOCK_LOOKS: u32 = 40;
+const LOCK_PAUSES: u32 = 8;
+
 /// Counters of the driver, for `perf dump`.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -113,6 +117,15 @@ impl Driver {
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {
+        // A turn is shorter than going to sleep and being woken on another CPU, so its end is awaited awake.
+        for _ in 0..LOCK_LOOKS {
+            if let Ok(core) = self.core.try_lock() {
+                return core;
+            }
+            for _ in 0..LOCK_PAUSES {
+                std::hint::spin_loop();
+            }
+        }
         // Poisoned only while this process is on its way to abort.
         self.core.lock().expect("a panic under the rank's lock aborts the process")
     }

@@ -351,8 +351,9 @@ impl<D: Disk> JournalFiles<D> {
     }
 
     fn prewrite(&self, path: &str) -> Result<(), StoreError> {
-        let file = self.disk.create(path)?;
-        let zeros = vec![0; PREWRITE_BYTES];
+        let file = self.disk.create_direct(path)?;
+        let zeros = vec![0; PREWRITE_BYTES + DIRECT_BYTES];
+        let zeros = &zeros[zeros.as_ptr().align_offset(DIRECT_BYTES)..];
         let mut at = 0;
         while at < self.limits.segment_bytes {
             let part = (self.limits.segment_bytes - at).min(PREWRITE_BYTES as u64);

@@ -10,7 +10,6 @@ use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, Read, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -162,8 +161,8 @@ fn create_file(path: &Path, content: &[u8], fsync: bool) -> std::io::Result<()> 
 }
 
 fn stat(path: &Path) -> std::io::Result<()> {
-    fs::symlink_metadata(path).map(|meta| {
-        std::hint::black_box(meta.ino());
+    runtime::process::stat_ino(path).map(|ino| {
+        std::hint::black_box(ino);
     })
 }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::device::{Buffer, Device, Received};
 use super::{Core, Presence};
@@ -12,24 +13,37 @@ use crate::abi::{InHeader, Opcode, Plain};
 use crate::reply::channel::{Channel, DeviceChannel};
 use crate::request::Parts;
 
+/// How long a reader beside rings leaves FORGETs to gather. The kernel hands over all that wait as one message, but wakes a
+/// waiting reader for each; an INTERRUPT, the only other thing that comes this way then, waits no longer.
+const GATHER: Duration = Duration::from_millis(1);
+
+/// What the readers are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Duty {
+    /// All requests.
+    Everything,
+    /// What the kernel keeps on /dev/fuse when requests go to rings.
+    BesideRings,
+}
+
 /// Starts `count` readers; `on_end` runs in each when the mount is gone.
 pub(crate) fn start(
     core: &Arc<Core>,
     device: &Arc<Device>,
-    count: usize,
+    (count, duty): (usize, Duty),
     on_end: &Arc<dyn Fn() + Send + Sync>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let spawn = |index: usize| {
         let (presence, device, on_end) = (core.enter(), Arc::clone(device), Arc::clone(on_end));
         std::thread::Builder::new().name(format!("fuse-read-{index}")).spawn(move || {
-            read_until_unmounted(&presence, &device);
+            read_until_unmounted(&presence, &device, duty);
             on_end();
         })
     };
     (0..count).map(spawn).collect()
 }
 
-fn read_until_unmounted(presence: &Presence, device: &Arc<Device>) {
+fn read_until_unmounted(presence: &Presence, device: &Arc<Device>, duty: Duty) {
     let core = &presence.0;
     let mut buffer = Arc::new(device.buffer());
     loop {
@@ -37,6 +51,9 @@ fn read_until_unmounted(presence: &Presence, device: &Arc<Device>) {
             Ok(Received::Message(length)) => {
                 dispatch(core, device, &buffer, length);
                 core.batch_end();
+                if duty == Duty::BesideRings {
+                    std::thread::sleep(GATHER);
+                }
             }
             Ok(Received::Nothing) => {}
             Ok(Received::Ended) => return,

@@ -22,6 +22,9 @@ const COMMIT_NS: u64 = 2 * MS;
 const COMMIT_BYTES: usize = 1 << 20;
 /// Senders wait while more than this is not durable.
 const PENDING_BYTES_MAX: usize = 64 << 20;
+/// After a commit the thread looks this many times by itself, `COMMIT_NS` apart, before it sleeps until told: where changes
+/// follow each other, the first of a group wakes nobody.
+const LOOKS: u32 = 10;
 /// Memory the append buffer keeps between groups.
 const KEEP_BYTES: usize = 4 << 20;
 
@@ -31,7 +34,7 @@ enum Sleep {
     Awake,
     /// Until there is anything.
     Idle,
-    /// Until the group's time is up.
+    /// Until the group's time is up, or until there may be one that nobody told of.
     Gathering,
 }
 
@@ -44,6 +47,8 @@ struct State {
     urgent: bool,
     read: Option<Position>,
     sleep: Sleep,
+    /// Senders that wait for room.
+    waiting: u32,
     stop: bool,
 }
 
@@ -148,9 +153,11 @@ impl Queue {
             return;
         }
         let mut state = self.lock();
+        state.waiting += 1;
         while !state.stop && self.pending() > PENDING_BYTES_MAX {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+        state.waiting -= 1;
     }
 
     /// A group is durable, or will never be; its buffer comes back for the next but one.
@@ -162,11 +169,14 @@ impl Queue {
         if state.bytes.is_empty() && state.bytes.capacity() < bytes.capacity() {
             state.bytes = bytes;
         }
-        self.room.notify_all();
+        if state.waiting > 0 {
+            self.room.notify_all();
+        }
     }
 
     fn next(&self, driver: &Driver, spinner: &Spinner) -> Work {
         spinner.wait(|| self.attention.load(Ordering::Acquire));
+        let mut looks = LOOKS;
         let mut state = self.lock();
         loop {
             state.sleep = Sleep::Awake;
@@ -176,6 +186,13 @@ impl Queue {
             }
             if let Some(from) = state.read.take() {
                 return Work::Read(from);
+            }
+            if state.bytes.is_empty() && looks > 0 {
+                looks -= 1;
+                state.sleep = Sleep::Gathering;
+                let pause = Duration::from_nanos(COMMIT_NS);
+                state = self.wake.wait_timeout(state, pause).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
             }
             if state.bytes.is_empty() {
                 state.sleep = Sleep::Idle;

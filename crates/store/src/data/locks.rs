@@ -16,8 +16,15 @@ pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[derive(Debug, Default)]
 struct Shard {
-    busy: Mutex<Vec<FileId>>,
+    busy: Mutex<Busy>,
     freed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Busy {
+    files: Vec<FileId>,
+    /// Operations that wait for one of them: without any, nobody need be woken.
+    waiting: u32,
 }
 
 /// The files that some operation is working on.
@@ -46,10 +53,12 @@ impl FileLocks {
     pub(super) fn lock(&self, file: FileId) -> FileGuard<'_> {
         let shard = self.shard(file);
         let mut busy = hold(&shard.busy);
-        while busy.contains(&file) {
+        busy.waiting += 1;
+        while busy.files.contains(&file) {
             busy = shard.freed.wait(busy).unwrap_or_else(PoisonError::into_inner);
         }
-        busy.push(file);
+        busy.waiting -= 1;
+        busy.files.push(file);
         FileGuard { shard, file }
     }
 
@@ -61,17 +70,20 @@ impl FileLocks {
     }
 
     pub(super) fn is_busy(&self, file: FileId) -> bool {
-        hold(&self.shard(file).busy).contains(&file)
+        hold(&self.shard(file).busy).files.contains(&file)
     }
 }
 
 impl Drop for FileGuard<'_> {
     fn drop(&mut self) {
         let mut busy = hold(&self.shard.busy);
-        if let Some(at) = busy.iter().position(|file| *file == self.file) {
-            busy.swap_remove(at);
+        if let Some(at) = busy.files.iter().position(|file| *file == self.file) {
+            busy.files.swap_remove(at);
         }
+        let waiting = busy.waiting;
         drop(busy);
-        self.shard.freed.notify_all();
+        if waiting > 0 {
+            self.shard.freed.notify_all();
+        }
     }
 }
