@@ -5,5 +5,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    runtime::process::bound_heaps();
     ExitCode::from(cli::run(std::env::args_os().collect()))
 }

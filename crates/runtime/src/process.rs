@@ -33,6 +33,15 @@ pub fn raise_file_limit() {
     }
 }
 
+/// Bounds the heaps among which the C library spreads a process's threads. Each keeps what was freed in it: with its default, eight
+/// for each CPU, a server with a hundred threads holds several bytes more for each cached file.
+pub fn bound_heaps() {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let heaps = i32::try_from(cpus.clamp(2, 8)).unwrap_or(2);
+    // SAFETY: takes two numbers; called before other threads exist. A refusal leaves the default.
+    let _refused = unsafe { libc::mallopt(libc::M_ARENA_MAX, heaps) };
+}
+
 /// The signals that end a daemon in order: SIGTERM, SIGINT, SIGHUP.
 #[derive(Debug)]
 pub struct Endings {

@@ -4,7 +4,8 @@
 
 /// "No slot".
 pub(crate) const NONE: u32 = u32::MAX;
-const CHUNK_BITS: u32 = 10;
+/// An allocator gives a chunk whole pages and puts its own words in front: of a small chunk that is a page in forty.
+const CHUNK_BITS: u32 = 12;
 const CHUNK: usize = 1 << CHUNK_BITS;
 
 /// A value that has a link for the free list while it is unused.
