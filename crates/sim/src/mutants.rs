@@ -7,6 +7,7 @@
 /// make another seed the first; `sim mutants --seeds 500` finds it.
 pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_failed_batch_ignored", "mds", 13),
+    ("mds_former_sole_forgotten", "mds", 0),
     ("mds_fsync_not_durable", "mds", 1),
     ("mds_header_before_entries", "mds", 42),
     ("mds_lease_never_ends", "mds", 0),
