@@ -34,7 +34,6 @@ impl Rank {
     /// One less may have been alone before the restart.
     fn former_left(&mut self, out: &mut Outbox<Output>) {
         if self.sessions.former.is_empty() {
-            self.sessions.former_end = None;
             self.welcome_waiting(out);
         }
     }
@@ -42,10 +41,9 @@ impl Rank {
     /// Welcomes a session at once, or after the sole one has shared.
     pub(crate) fn welcome_or_share(&mut self, id: SessionId, resumed: bool, out: &mut Outbox<Output>) {
         let sessions = &mut self.sessions;
-        if sessions.map.len() == 1 {
-            // Who comes next waits for this one to share, and so for what it kept before a restart.
-            (sessions.sole, sessions.former_end) = (Some(id), None);
-            sessions.former.clear();
+        // Not soon after a restart: the others are about to come back, and would wait.
+        if sessions.map.len() == 1 && sessions.former.is_empty() && sessions.former_end.is_none() {
+            sessions.sole = Some(id);
         }
         if !sessions.former.is_empty() {
             return self.welcome_or_wait(id, resumed, out);
@@ -114,11 +112,12 @@ impl Rank {
         }
     }
 
-    /// Not while an answer to `Share` is due: it would be taken for the answer to the next one.
+    /// Not soon after a restart, and not while an answer to `Share` is due: it would be taken for the next one's.
     fn name_sole(&mut self, out: &mut Outbox<Output>) {
         let sessions = &mut self.sessions;
-        let due = !sessions.unwelcome.is_empty() || !sessions.former.is_empty();
-        if sessions.map.len() != 1 || sessions.sole.is_some() || due {
+        let restarted = !sessions.former.is_empty() || sessions.former_end.is_some();
+        let others = sessions.map.len() != 1 || !sessions.unwelcome.is_empty();
+        if others || restarted || sessions.sole.is_some() {
             return;
         }
         if let Some((id, session)) = sessions.map.first_key_value()
