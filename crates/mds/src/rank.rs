@@ -384,6 +384,9 @@ impl Rank {
         if self.window_end.is_some_and(|end| end <= now.mono) {
             self.window_over(now, out);
         }
+        if self.sessions.former_end.is_some_and(|end| end <= now.mono) {
+            self.former_over(out);
+        }
         if self.view.full && self.full_until <= now.mono {
             self.view.full = false;
         }
@@ -502,6 +505,7 @@ impl Machine for Rank {
             self.journal.mark_due(),
             self.sessions.expiry().filter(|_| self.state.serves()),
             self.window_end,
+            self.sessions.former_end,
             full,
             self.checkpoint_due().filter(|_| serving),
         ];

@@ -211,6 +211,7 @@ impl Rank {
         self.state = State::Reconnect;
         self.view.reconnecting = true;
         self.lease_all(now);
+        self.await_former(now);
         self.window_end = Some(now.mono.after(self.view.config.lease_ns));
         self.window_limit = now.mono.after(WINDOW_LEASES * self.view.config.lease_ns);
         out.push(Output::Active);

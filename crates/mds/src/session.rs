@@ -99,7 +99,11 @@ pub(crate) struct Sessions {
     pub sole: Option<SessionId>,
     /// It was asked to share.
     pub sharing: bool,
-    /// Sessions whose welcome waits for that.
+    /// Sessions of a former life of the rank that may have been alone and have not shared since.
+    pub former: BTreeSet<SessionId>,
+    /// When those that have not come back do not count any more.
+    pub former_end: Option<Mono>,
+    /// Sessions whose welcome waits for the sole one or a former one.
     pub unwelcome: Vec<(SessionId, bool)>,
 }
 
@@ -136,6 +140,12 @@ impl Sessions {
             ..Default::default()
         };
         self.map.insert(id, session);
+    }
+
+    /// The session's welcome waits.
+    pub(crate) fn wait(&mut self, id: SessionId, resumed: bool) {
+        self.unwelcome.retain(|(waiting, _)| *waiting != id);
+        self.unwelcome.push((id, resumed));
     }
 
     pub(crate) fn set_floor(&mut self, id: SessionId, floor: Tid) {

@@ -38,7 +38,8 @@ pub struct Settings {
     pub open_timeout: Duration,
     /// How long `close` waits for answers.
     pub close_timeout: Duration,
-    /// Between attempts to connect again: from the first, doubled, to the second.
+    /// Between attempts to connect again: from the first, doubled, to the second. After a restart of the rank whoever is new
+    /// waits for this client, so not long.
     pub backoff: (Duration, Duration),
     pub limits: Limits,
 }
@@ -49,7 +50,7 @@ impl Default for Settings {
             recover_clean: false,
             open_timeout: Duration::from_secs(30),
             close_timeout: Duration::from_secs(10),
-            backoff: (Duration::from_millis(20), Duration::from_secs(2)),
+            backoff: (Duration::from_millis(20), Duration::from_millis(250)),
             limits: Limits::default(),
         }
     }

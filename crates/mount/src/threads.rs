@@ -30,7 +30,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<JoinHandle<()>>
 /// can overtake it: the machine counts from when it heard of the other session, the kernel from when the
 /// last answer left, which is before the hook returned.
 fn keep_time(shared: &Arc<Shared>) {
-    let mut quiet_until = Mono(0);
+    let (mut quiet_until, mut given_ns) = (Mono(0), 0);
     let mut core = shared.core();
     while !core.stop {
         if let Some(ttl_ns) = core.ttl_changes.pop_front() {
@@ -39,9 +39,11 @@ fn keep_time(shared: &Arc<Shared>) {
             if let Some(hook) = hook {
                 hook(ttl_ns);
             }
-            if ttl_ns == 0 {
+            // Nothing was given without leave: after a restart of the rank whoever is new waits for this answer.
+            if ttl_ns == 0 && given_ns != 0 {
                 quiet_until = shared.clock.mono().after(SOLE_TTL_MS * MS);
             }
+            given_ns = ttl_ns;
             core = shared.core();
             continue;
         }

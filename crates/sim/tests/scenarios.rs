@@ -22,6 +22,8 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "a live directory is found by its place", seed: 262, operations: 2000, crashes: 5 },
     // fallocate with KEEP_SIZE on an empty file, then its removal: the space was never freed.
     Scenario { name: "space behind the end is given back", seed: 11, operations: 2000, crashes: 5 },
+    // A kernel answered from what it was given before the restart while somebody new was served.
+    Scenario { name: "whoever was alone before a restart shares", seed: 2, operations: 200, crashes: 1 },
     // fsync answered with the content in the journal, and the power failed twice during replay.
     Scenario { name: "a redo survives a second power failure", seed: 113, operations: 2000, crashes: 5 },
 ];

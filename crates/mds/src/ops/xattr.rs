@@ -1,6 +1,6 @@
 //! Extended attributes: user, trusted, security, ACLs, and the virtual ones.
 //!
-//! Absent: policies (pins, layouts, quotas): this version refuses them.
+//! Absent: policies (pins, layouts, quotas): none can be set in this version, so none is there.
 
 use crate::acl::{self, Acl};
 use crate::cache::dir;
@@ -90,8 +90,11 @@ fn may_change(view: &View, op: &Op, slot: u32, name: &[u8]) -> Found<Space> {
         Space::Acl if node.kind() == FileKind::Symlink => return Err(Errno::EOPNOTSUPP.into()),
         Space::Acl => perm::owner(view, op, slot)?,
         Space::Virtual => {
-            known_virtual(name)?;
-            return Err(Errno::EPERM.into());
+            return Err(match known_virtual(name)? {
+                Virtual::ReadOnly(_) => Errno::EPERM,
+                Virtual::Policy(_) => Errno::EINVAL,
+            }
+            .into());
         }
     }
     Ok(space)
@@ -125,6 +128,11 @@ pub(crate) fn set(
 
 pub(crate) fn remove(view: &mut View, op: &mut Op, node: NodeRef, name: &[u8]) -> Found<Plan> {
     let slot = view.resolve(node, op)?;
+    if space_of(name)? == Space::Virtual
+        && let Virtual::Policy(of) = known_virtual(name)?
+    {
+        return Err(unset(view, slot, of).into());
+    }
     may_change(view, op, slot, name)?;
     if view.cache.ext(slot).is_none_or(|ext| find(ext, name).is_err()) {
         return Err(Errno::ENODATA.into());
@@ -177,7 +185,7 @@ fn change(
     Plan::commit(Reply::Ok)
 }
 
-const READ_ONLY: [&[u8]; 12] = [
+const READ_ONLY: [&[u8]; 13] = [
     b"dir.entries",
     b"dir.files",
     b"dir.subdirs",
@@ -187,21 +195,97 @@ const READ_ONLY: [&[u8]; 12] = [
     b"dir.rsnaps",
     b"dir.rbytes",
     b"dir.rctime",
+    b"snap.btime",
     b"caps",
     b"cluster_fsid",
     b"client_id",
 ];
 
-/// The part behind "ceph." or "pando.", if this version knows it.
-fn known_virtual(name: &[u8]) -> Result<&[u8], Errno> {
+/// Of directories. Nothing of it can be set in this version: asked for, it is absent.
+const POLICIES: [&[u8]; 16] = [
+    b"dir.pin",
+    b"dir.pin.distributed",
+    b"dir.pin.random",
+    b"dir.bal.mask",
+    b"dir.subvolume",
+    b"dir.subvolume.snaps.visible",
+    b"dir.layout",
+    b"quota",
+    b"quota.max_bytes",
+    b"quota.max_files",
+    b"dmclock.mds_reservation",
+    b"dmclock.mds_weight",
+    b"dmclock.mds_limit",
+    b"qos.reservation",
+    b"qos.weight",
+    b"qos.limit",
+];
+
+/// Of directories, under "pando." alone.
+const OWN_POLICIES: [&[u8]; 10] = [
+    b"dir.owner",
+    b"dir.load",
+    b"dir.wss",
+    b"dir.rstat.sync",
+    b"dir.placement",
+    b"dir.prefetch",
+    b"dir.async",
+    b"dir.trash",
+    b"quota.used_bytes",
+    b"quota.used_files",
+];
+
+/// Of anything, under "pando." alone.
+const OWN_ANYWHERE: [&[u8]; 2] = [b"project", b"durable"];
+
+/// Behind "dir.layout" and "file.layout".
+const LAYOUT_FIELDS: [&[u8]; 7] = [
+    b".json",
+    b".stripe_unit",
+    b".stripe_count",
+    b".object_size",
+    b".pool",
+    b".pool_name",
+    b".pool_namespace",
+];
+
+/// What a virtual name is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Virtual<'a> {
+    /// The part behind "ceph." or "pando.".
+    ReadOnly(&'a [u8]),
+    /// A policy that this version does not have, of a directory, a file, or either.
+    Policy(Option<FileKind>),
+}
+
+fn known_virtual(name: &[u8]) -> Result<Virtual<'_>, Errno> {
     let at = name.iter().position(|b| *b == b'.').ok_or(Errno::EINVAL)?;
-    let key = &name[at + 1..];
-    if READ_ONLY.contains(&key) { Ok(key) } else { Err(Errno::EINVAL) }
+    let (own, key) = (name.starts_with(b"pando."), &name[at + 1..]);
+    let field = |of: &[u8]| key.strip_prefix(of).is_some_and(|field| LAYOUT_FIELDS.contains(&field));
+    if READ_ONLY.contains(&key) {
+        Ok(Virtual::ReadOnly(key))
+    } else if POLICIES.contains(&key) || field(b"dir.layout") || (own && OWN_POLICIES.contains(&key)) {
+        Ok(Virtual::Policy(Some(FileKind::Directory)))
+    } else if key == b"file.layout" || field(b"file.layout") {
+        Ok(Virtual::Policy(Some(FileKind::Regular)))
+    } else if own && OWN_ANYWHERE.contains(&key) {
+        Ok(Virtual::Policy(None))
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// What a policy answers that nobody can have set.
+fn unset(view: &View, slot: u32, of: Option<FileKind>) -> Errno {
+    if of.is_none_or(|kind| kind == view.cache.node(slot).kind()) { Errno::ENODATA } else { Errno::EINVAL }
 }
 
 /// Only what is exact is told; this version has no recursive totals.
 fn virtual_value(view: &View, op: &Op, slot: u32, name: &[u8]) -> Found<Plan> {
-    let key = known_virtual(name)?;
+    let key = match known_virtual(name)? {
+        Virtual::ReadOnly(key) => key,
+        Virtual::Policy(of) => return Err(unset(view, slot, of).into()),
+    };
     if key.starts_with(b"dir.") {
         let header = &view.cache.dir(match view.entries_of(slot) {
             Err(crate::op::Stop::Fail(_)) => return Err(Errno::EINVAL.into()),

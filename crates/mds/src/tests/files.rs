@@ -257,6 +257,46 @@ fn xattrs_have_rules_and_limits() {
     assert_eq!(w.call(Request::RemoveXattr { node: f, name: n("user.a") }), Err(Errno::ENODATA));
 }
 
+#[test]
+fn a_policy_that_nobody_can_have_set_is_absent() {
+    let mut w = World::new();
+    let f = w.create(root(), "f");
+    let mut get = |node, name: &str| w.call(Request::GetXattr { node, name: n(name) }).map(|_| ());
+    for name in [
+        "dir.pin",
+        "dir.bal.mask",
+        "dir.layout",
+        "dir.layout.stripe_unit",
+        "quota.max_bytes",
+        "dmclock.mds_weight",
+        "qos.limit",
+    ] {
+        for space in ["ceph", "pando"] {
+            assert_eq!(get(root(), &format!("{space}.{name}")), Err(Errno::ENODATA), "{name}");
+            assert_eq!(get(f, &format!("{space}.{name}")), Err(Errno::EINVAL), "{name} of a file");
+        }
+    }
+    for name in ["dir.owner", "dir.placement", "quota.used_files"] {
+        assert_eq!(get(root(), &format!("pando.{name}")), Err(Errno::ENODATA), "{name}");
+        assert_eq!(get(root(), &format!("ceph.{name}")), Err(Errno::EINVAL), "{name}");
+    }
+    assert_eq!(get(f, "ceph.file.layout.pool"), Err(Errno::ENODATA));
+    assert_eq!(get(root(), "ceph.file.layout"), Err(Errno::EINVAL), "not a file");
+    assert_eq!(
+        (get(f, "pando.project"), get(f, "pando.durable")),
+        (Err(Errno::ENODATA), Err(Errno::ENODATA))
+    );
+    assert_eq!(get(root(), "ceph.snap.btime"), Err(Errno::ENODATA));
+    for name in ["ceph.dir.pins", "ceph.dir.layout.", "ceph.quota.", "pando.", "ceph.project"] {
+        assert_eq!(get(root(), name), Err(Errno::EINVAL), "{name}");
+    }
+    let (name, value) = (n("ceph.dir.pin"), b"1"[..].into());
+    let set = Request::SetXattr { node: root(), name: name.clone(), value, mode: XattrMode::Either };
+    assert_eq!(w.call(set), Err(Errno::EINVAL), "this version has none");
+    assert_eq!(w.call(Request::RemoveXattr { node: root(), name }), Err(Errno::ENODATA));
+    assert_eq!(w.call(Request::RemoveXattr { node: root(), name: n("ceph.dir.entries") }), Err(Errno::EPERM));
+}
+
 fn acl(entries: &[(u16, u16, u32)]) -> Box<[u8]> {
     let mut out = 2_u32.to_le_bytes().to_vec();
     for (tag, perm, id) in entries {

@@ -6,6 +6,7 @@ mod crash;
 mod files;
 mod names;
 mod sessions;
+mod sole;
 
 use crate::config::{RankConfig, State};
 use crate::input::{ConnId, Input, Peer, Tag};

@@ -1,17 +1,19 @@
-//! Sessions: hold-back, exactly once, resume, eviction, sharing, permissions of users.
+//! Sessions: hold-back, exactly once, resume, eviction, permissions of users.
+//!
+//! Absent: who may cache (`sole.rs`).
 
 use super::*;
 use proto::request::{LockKind, LockSpec, open_flags};
 
-const REMOTE: ConnId = ConnId(2);
-const OTHER: ConnId = ConnId(3);
+pub(super) const REMOTE: ConnId = ConnId(2);
+pub(super) const OTHER: ConnId = ConnId(3);
 
 fn user(uid: u32, gid: u32) -> Cred {
     Cred { uid, gid, groups: vec![] }
 }
 
 /// A world without an embedded session, with one remote one.
-fn remote() -> World {
+pub(super) fn remote() -> World {
     let mut w = World::new();
     w.say(EMBEDDED, ClientMsg::Goodbye);
     w.hello(REMOTE, Peer::Trusted, SessionId(0));
@@ -167,35 +169,6 @@ fn a_session_that_does_not_renew_is_evicted_with_what_it_held() {
     assert_eq!(w.rank.sessions().len(), 1);
     let stat = w.call_as(OTHER, Cred::ROOT, Request::GetAttr { node: f });
     assert_eq!(stat, Err(Errno::ESTALE), "the dead one's open no longer keeps the file");
-}
-
-#[test]
-fn the_sole_session_shares_before_a_second_is_welcomed() {
-    let mut w = World::new();
-    let hello = w.hello(REMOTE, Peer::Trusted, SessionId(0));
-    assert_eq!(hello, None);
-    assert!(w.sent.contains(&(EMBEDDED, ServerMsg::Share)));
-    w.say(EMBEDDED, ClientMsg::Shared);
-    assert!(matches!(w.welcomed(REMOTE), Some(ServerMsg::Welcome { sole: false, .. })));
-    let third = w.hello(OTHER, Peer::Trusted, SessionId(0));
-    assert!(matches!(third, Some(ServerMsg::Welcome { sole: false, .. })));
-    w.say(REMOTE, ClientMsg::Goodbye);
-    assert!(!w.sent.contains(&(EMBEDDED, ServerMsg::Sole)));
-    w.say(OTHER, ClientMsg::Goodbye);
-    assert!(w.sent.contains(&(EMBEDDED, ServerMsg::Sole)));
-}
-
-#[test]
-fn the_second_is_welcomed_when_the_sole_session_ends_instead() {
-    let mut w = remote();
-    assert_eq!(w.hello(OTHER, Peer::Trusted, SessionId(0)), None);
-    w.inject(Input::Disconnected { conn: REMOTE });
-    assert_eq!(w.welcomed(OTHER), None, "it may come back with its cache");
-    for _ in 0..12 {
-        w.say(OTHER, ClientMsg::Renew);
-        w.pass(1_000);
-    }
-    assert!(matches!(w.welcomed(OTHER), Some(ServerMsg::Welcome { sole: true, .. })));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::workload::Knowledge;
 use client::{CallId, Client, Input as ClientInput, Output as ClientOutput};
 use mds::input::{ConnId, Input, Peer};
 use proto::ids::{SessionId, Tid};
-use proto::message::{ClientMsg, SOLE_TTL_MS, ServerMsg};
+use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply, encode_outcome};
 use proto::request::{LockKind, LockSpec, Request};
 use proto::{Attr, Cred, Errno, Ino, NodeRef, Writer};
@@ -256,6 +256,7 @@ impl World {
         Ok(())
     }
 
+    /// What the kernel was given before may be used until then, whatever becomes of the connection.
     fn set_ttl(&mut self, client: usize, ttl: u64) {
         let slot = &mut self.clients[client];
         if slot.ttl > 0 {
@@ -264,25 +265,24 @@ impl World {
         slot.ttl = ttl;
     }
 
-    /// While one client's kernel keeps names and attributes, no other is served.
+    /// While one client's kernel keeps names and attributes, no other is served. Its kernel keeps them without a connection
+    /// too: from a break, or the end of the rank's life, for as long as the last of them may be used.
     fn caches_alone(&self, client: usize) -> Verdict {
-        let known = |slot: &&Slot| {
+        let served = |slot: &Slot| {
             let (Some(life), Some(conn)) = (&self.life, slot.conn) else { return false };
             slot.ready && life.conns.get(&conn).is_some_and(|(_, session)| session.is_some())
         };
-        // What an earlier life of the rank allowed may run out after a restart.
-        if self.now < self.active_since + SOLE_TTL_MS * MS + 200 * MS && self.faults.crashes > 0 {
+        if !served(&self.clients[client]) {
             return Ok(());
         }
-        let others = self.clients.iter().filter(|slot| slot.number != client).filter(known);
-        for slot in others {
+        for slot in self.clients.iter().filter(|slot| slot.number != client) {
             if slot.ttl > 0 || slot.kept_until > self.now {
                 return Err(format!(
                     "client {client} is served while client {} may keep what it knows",
                     slot.number
                 ));
             }
-            if self.clients[client].ttl > 0 {
+            if self.clients[client].ttl > 0 && served(slot) {
                 return Err(format!(
                     "client {client} may keep what it knows while client {} is served",
                     slot.number
