@@ -4,6 +4,7 @@
 //! One mutex guards all of it and is held for memory work only. Absent: I/O.
 
 use super::blocks::folder_of;
+use super::flow::Flow;
 use super::handles::Handles;
 use super::index::{Entry, Index, Place};
 use super::limits::Limits;
@@ -102,6 +103,12 @@ pub(super) struct Block {
     /// tells of was synced: header first and a crash would bring cut bytes back; content synced
     /// without header and the next life would cut what was written after the cut.
     pub(super) header_stale: bool,
+    /// Something was written since its last write-out began (`flow.rs`).
+    pub(super) unwritten: bool,
+    /// It waits for a write-out, or is being written out.
+    pub(super) leaving: bool,
+    /// It is counted as cached.
+    pub(super) cached: bool,
 }
 
 /// A file in block form: at least one block exists.
@@ -155,8 +162,7 @@ pub(super) struct Central<F> {
     pub(super) inherited: bool,
     /// Segment files were made since `data` was synced.
     pub(super) data_folder_dirty: bool,
-    /// Blocks whose pages may be cached, oldest first.
-    pub(super) cached_blocks: VecDeque<(FileId, u64)>,
+    pub(super) flow: Flow,
     pub(super) handles: Handles<F>,
     /// What was queued when `flush_aged` was last called.
     aged: (u64, u64),
@@ -185,7 +191,7 @@ impl<F> Central<F> {
             dirty_folders: BTreeSet::new(),
             inherited: false,
             data_folder_dirty: false,
-            cached_blocks: VecDeque::new(),
+            flow: Flow::default(),
             handles: Handles::new(limits.handles_max),
             aged: (0, 0),
             buffer_limit: limits.buffer_bytes,

@@ -12,6 +12,7 @@ mod central;
 mod checkpoint;
 mod compact;
 mod copy;
+mod flow;
 mod handles;
 mod index;
 mod large;
@@ -169,6 +170,10 @@ impl<D: Disk> DataFiles<D> {
     /// As `run`.
     pub fn write(&self, file: FileId, cut: Cut, offset: u64, bytes: &[u8]) -> Result<u64, StoreError> {
         self.check_poison()?;
+        // Before the lock: readers of the file do not wait for the disk to take what was written.
+        if offset.saturating_add(bytes.len() as u64) > u64::from(self.small_file_bytes) {
+            self.wait_for_flow()?;
+        }
         let _guard = self.locks.lock(file);
         self.write_locked(file, cut, offset, bytes)
     }
@@ -284,8 +289,8 @@ impl<D: Disk> DataFiles<D> {
         self.unlink_blocks(file, |_| true)
     }
 
-    /// Work that need not be done while somebody waits: flushing buffers, reserving segments,
-    /// checkpointing the index, compaction of at most about `budget_bytes`. Call it from a worker of
+    /// Work that need not be done while somebody waits: flushing buffers, reserving segments, writing
+    /// complete blocks out, checkpointing the index, compaction of at most about `budget_bytes`. Call it from a worker of
     /// its own, again at once while it answers `true`, else after a while.
     ///
     /// # Errors
@@ -297,8 +302,9 @@ impl<D: Disk> DataFiles<D> {
             Err(StoreError::NoSpace) => false,
             result => result?,
         };
+        let written = self.write_out()?;
         let compacted = self.compact_step(budget_bytes)?;
-        Ok(flushed || compacted.more)
+        Ok(flushed || written || compacted.more)
     }
 
     /// Whether `run` will only touch memory. True answers hold until another operation runs.
