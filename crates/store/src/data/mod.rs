@@ -40,7 +40,7 @@ use checkpoint::Checkpointer;
 use compact::Compactor;
 use locks::{FileLocks, hold};
 use proto::FileId;
-use proto::storeio::{Cut, DataDone, DataOp, IoError, Payload, StoreError};
+use proto::storeio::{Cut, DataDone, DataOp, IoError, StoreError};
 use segments::Appender;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -118,8 +118,7 @@ impl<D: Disk> DataFiles<D> {
     /// Executes one operation, blocking.
     ///
     /// # Errors
-    /// `NoSpace` (nothing changed), `Damaged`, `Io`, `Poisoned`. `Io` with EINVAL for a payload held by
-    /// the driver: that goes to `write`.
+    /// `NoSpace` (nothing changed), `Damaged`, `Io`, `Poisoned`.
     pub fn run(&self, op: &DataOp) -> Result<DataDone, StoreError> {
         match *op {
             DataOp::Read { file, cut, offset, len } => {
@@ -135,10 +134,9 @@ impl<D: Disk> DataFiles<D> {
         }
         self.check_poison()?;
         match op {
-            DataOp::Write { file, cut, offset, data: Payload::Owned(bytes) } => {
-                Ok(DataDone::Count(self.write(*file, *cut, *offset, bytes)?))
+            DataOp::Write { file, cut, offset, data } => {
+                Ok(DataDone::Count(self.write(*file, *cut, *offset, data.bytes())?))
             }
-            DataOp::Write { .. } => Err(io_error("external payload", EINVAL)),
             DataOp::Truncate { file, cut } => self.truncate(*file, *cut).map(|()| DataDone::Done),
             DataOp::Zero { file, cut, offset, len, punch } => {
                 self.zero(*file, *cut, *offset, *len, *punch)?;
