@@ -60,6 +60,9 @@ pub trait DiskFile: Send + Sync {
     /// Tells the system that the range's cached pages are not needed. Best effort.
     fn drop_cache(&self, offset: u64, len: u64);
 
+    /// Tells the system that the range is going to be read. Best effort.
+    fn prefetch(&self, _offset: u64, _len: u64) {}
+
     /// Begins to hand the file's dirty pages to the device. Makes nothing durable.
     ///
     /// # Errors

@@ -251,10 +251,11 @@ impl DiskFile for RealFile {
     }
 
     fn drop_cache(&self, offset: u64, len: u64) {
-        let (fd, offset, len) = (self.file.as_raw_fd(), signed(offset), signed(len));
-        // SAFETY: the descriptor is open as long as `self.file`; no memory is passed. The result is
-        // advice on advice.
-        let _ = unsafe { libc::posix_fadvise(fd, offset, len, libc::POSIX_FADV_DONTNEED) };
+        self.advise(offset, len, libc::POSIX_FADV_DONTNEED);
+    }
+
+    fn prefetch(&self, offset: u64, len: u64) {
+        self.advise(offset, len, libc::POSIX_FADV_WILLNEED);
     }
 
     fn start_writing(&self) -> Result<(), StoreError> {
@@ -267,6 +268,13 @@ impl DiskFile for RealFile {
 }
 
 impl RealFile {
+    fn advise(&self, offset: u64, len: u64, advice: i32) {
+        let (fd, offset, len) = (self.file.as_raw_fd(), signed(offset), signed(len));
+        // SAFETY: the descriptor is open as long as `self.file`; no memory is passed. The result is
+        // advice on advice.
+        let _ = unsafe { libc::posix_fadvise(fd, offset, len, advice) };
+    }
+
     /// Over the whole file. An error is that of a write, and no later sync of this descriptor repeats it.
     fn sync_range(&self, flags: u32) -> Result<(), StoreError> {
         // SAFETY: the descriptor is open as long as `self.file`; no memory is passed.

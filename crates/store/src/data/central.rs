@@ -117,6 +117,9 @@ pub(super) struct LargeFile {
     pub(super) blocks: BTreeMap<u64, Block>,
     /// A block was made or unlinked since its folder was synced.
     pub(super) folder_dirty: bool,
+    /// Where the last read ended, and for how many bytes reads have followed each other.
+    pub(super) read_end: u64,
+    pub(super) read_run: u64,
 }
 
 /// In which form a file's data is.

@@ -1,5 +1,6 @@
-//! How pages of large files leave the kernel's cache: written out soon after a block is complete, dropped
-//! when there are more than `data_cache_limit`, or at once where the file is too large to be kept.
+//! How pages of large files come into the kernel's cache and leave it: the next block is read ahead of a sequential reader,
+//! complete ones are written out soon, and dropped when there are more than `data_cache_limit`, or at once
+//! where the file is too large to be kept.
 //!
 //! Left to itself the kernel gathers gigabytes and writes them in one burst: whoever waits for the disk
 //! then, the journal above all, waits for all of it; and in a memory cgroup every page that another
@@ -24,6 +25,8 @@ use std::sync::Arc;
 const WRITING_BLOCKS: usize = 4;
 /// Blocks that may wait to be written, whatever the cache limit.
 const WAITING_BLOCKS_MIN: u64 = 8;
+/// So much must have been read in order before the next block is read ahead; requests overtake each other by less.
+const AHEAD_BYTES: u64 = 1 << 20;
 /// Blocks that one step of background work starts or ends.
 const STEP_BLOCKS: usize = 16;
 
@@ -60,27 +63,38 @@ impl<F> Central<F> {
         }
     }
 
-    /// Notes that a block is cached. Returns the one to be dropped for it.
-    fn keep_block(&mut self, key: Key, blocks_max: u64) -> Option<Key> {
+    /// Notes that a block is cached.
+    fn keep_block(&mut self, key: Key) {
         if let Some(block) = self.known_block(key)
             && !block.cached
         {
             block.cached = true;
             self.flow.cached.push_back(key);
         }
-        if self.flow.cached.len() as u64 <= blocks_max {
-            return None;
+    }
+
+    /// Takes what is to be dropped, so that no more than so many are cached.
+    fn excess_blocks(&mut self, blocks_max: u64) -> Vec<Key> {
+        let mut drop = Vec::new();
+        for _ in 0..STEP_BLOCKS {
+            if self.flow.cached.len() as u64 <= blocks_max {
+                break;
+            }
+            let Some(oldest) = self.flow.cached.pop_front() else { break };
+            match self.known_block(oldest) {
+                None => {}
+                Some(block) if !block.unwritten && !block.leaving => {
+                    block.cached = false;
+                    drop.push(oldest);
+                }
+                // Dirty pages cannot be dropped: written out first, it is met again.
+                Some(_) => {
+                    self.flow.cached.push_back(oldest);
+                    self.queue_block(oldest);
+                }
+            }
         }
-        let oldest = self.flow.cached.pop_front()?;
-        let block = self.known_block(oldest)?;
-        if !block.unwritten && !block.leaving {
-            block.cached = false;
-            return Some(oldest);
-        }
-        // Dirty pages cannot be dropped: written out first, it is met again.
-        self.flow.cached.push_back(oldest);
-        self.queue_block(oldest);
-        None
+        drop
     }
 }
 
@@ -95,6 +109,31 @@ impl<D: Disk> DataFiles<D> {
             open.drop_cache(BLOCK_HEADER_BYTES + piece.at, piece.len);
         } else {
             self.flow_cached((file, piece.block));
+        }
+    }
+
+    /// Reads ahead for whoever reads a file from front to back: the kernel does it within a block, and
+    /// would begin each block anew with a few small reads.
+    pub(super) fn flow_ahead(&self, file: FileId, offset: u64, len: u64) {
+        let bytes = self.limits.block_bytes;
+        let next = {
+            let mut central = hold(&self.central);
+            let Some(large) = central.large.get_mut(&file) else { return };
+            // Requests of one reader overtake each other.
+            let follows = offset.abs_diff(large.read_end) <= AHEAD_BYTES;
+            large.read_run = if follows { large.read_run.saturating_add(len) } else { 0 };
+            large.read_end = offset + len;
+            let half = offset - offset % bytes + bytes / 2;
+            let due = large.read_run >= AHEAD_BYTES && offset <= half && half < offset + len;
+            let next = offset / bytes + 1;
+            if !due || !large.blocks.contains_key(&next) {
+                return;
+            }
+            next
+        };
+        // What is wrong with the next block is the concern of who reads it.
+        if let Ok(open) = self.block_file(file, next) {
+            open.prefetch(0, BLOCK_HEADER_BYTES + bytes);
         }
     }
 
@@ -113,17 +152,18 @@ impl<D: Disk> DataFiles<D> {
     }
 
     fn flow_cached(&self, key: Key) {
-        let blocks_max = self.limits.data_cache_limit / self.limits.block_bytes;
-        let oldest = hold(&self.central).keep_block(key, blocks_max);
-        if let Some(oldest) = oldest {
-            self.drop_block(oldest);
-        }
+        hold(&self.central).keep_block(key);
+        self.drop_excess();
     }
 
-    /// Drops a block's pages. Best effort: one that was removed has none.
-    fn drop_block(&self, (file, block): Key) {
-        if let Ok(Some(open)) = self.leaving_file((file, block)) {
-            open.drop_cache(0, BLOCK_HEADER_BYTES + self.limits.block_bytes);
+    fn drop_excess(&self) {
+        let excess =
+            hold(&self.central).excess_blocks(self.limits.data_cache_limit / self.limits.block_bytes);
+        for key in excess {
+            // Best effort: one that was removed has no pages.
+            if let Ok(Some(open)) = self.leaving_file(key) {
+                open.drop_cache(0, BLOCK_HEADER_BYTES + self.limits.block_bytes);
+            }
         }
     }
 
@@ -193,5 +233,6 @@ impl<D: Disk> DataFiles<D> {
         if self.is_too_large_to_cache(key.0) {
             open.drop_cache(0, BLOCK_HEADER_BYTES + self.limits.block_bytes);
         }
+        self.drop_excess();
     }
 }

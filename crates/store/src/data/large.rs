@@ -63,7 +63,7 @@ impl<D: Disk> DataFiles<D> {
         hold(&self.central).large.get(&file)?.blocks.get(&block).copied()
     }
 
-    fn block_file(&self, file: FileId, block: u64) -> Result<Arc<D::File>, StoreError> {
+    pub(super) fn block_file(&self, file: FileId, block: u64) -> Result<Arc<D::File>, StoreError> {
         let key = HandleKey::Block(file, block);
         if let Some(open) = hold(&self.central).handles.get(key) {
             return Ok(open);
@@ -258,6 +258,7 @@ impl<D: Disk> DataFiles<D> {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), StoreError> {
+        self.flow_ahead(file, offset, out.len() as u64);
         let mut rest = out;
         for piece in self.pieces(offset, rest.len() as u64) {
             let (part, tail) = std::mem::take(&mut rest).split_at_mut(piece.len as usize);

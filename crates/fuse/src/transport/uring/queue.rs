@@ -237,3 +237,37 @@ impl fmt::Debug for EntryHandle {
         f.debug_struct("EntryHandle").field("entry", &self.entry).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collected(queue: &Queue) -> Vec<(u16, i32)> {
+        let mut batch = Vec::new();
+        queue.collect(&mut batch);
+        batch.iter().map(|answer| (answer.entry, answer.errno)).collect()
+    }
+
+    #[test]
+    fn an_entry_is_answered_when_the_last_loan_of_its_data_is_dropped() {
+        let queue = Arc::new(Queue::new(Shape { depth: 4, payload_bytes: 1 << 17 }).expect("a queue"));
+        let mut handle = EntryHandle::new(Arc::clone(&queue), 2, Some(5));
+        let (first, second) = (handle.lend(), handle.lend());
+        assert_eq!((*first).as_ref().len(), 5);
+        handle.answer(0, &[0; 8]);
+        drop(first);
+        assert_eq!(collected(&queue), [], "the kernel may not have the bytes back yet");
+        drop(second);
+        assert_eq!(collected(&queue), [(2, 0)]);
+        let mut dropped = EntryHandle::new(Arc::clone(&queue), 3, Some(5));
+        let loan = dropped.lend();
+        drop(loan);
+        assert_eq!(collected(&queue), [], "the handle still owes an answer");
+        drop(dropped);
+        assert_eq!(collected(&queue), [(3, libc::EIO)]);
+        let mut read = EntryHandle::new(Arc::clone(&queue), 1, None);
+        assert!((*read.lend()).as_ref().is_empty(), "only a WRITE has data");
+        read.answer(libc::ENOENT, &[]);
+        assert_eq!(collected(&queue), [(1, libc::ENOENT)]);
+    }
+}

@@ -8,7 +8,7 @@ use crate::model::tree::Tree;
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Reply;
 use proto::request::Request;
-use proto::storeio::{DataOp};
+use proto::storeio::DataOp;
 use proto::{FileId, FileKind, Ino, Name};
 
 const END: u64 = u64::MAX;
