@@ -108,7 +108,8 @@ impl Tree {
                 let to = (from + *len as usize).min(data.len());
                 Ok(Reply::Data(Payload::Owned(data[from..to].to_vec())))
             }
-            Request::Write { node, offset, append, data: Payload::Owned(bytes), .. } => {
+            Request::Write { node, offset, append, data: bytes, .. } => {
+                let bytes = bytes.bytes();
                 let inode = self.inode(node.ino)?;
                 let at = if *append { inode.data.len() } else { *offset as usize };
                 let end = at + bytes.len();
