@@ -420,7 +420,8 @@ impl DataOp {
 pub enum Payload {
     Owned(Vec<u8>),
     /// Bytes that stay where they are, such as in a buffer of the kernel's transport; whoever lent them
-    /// gets them back when the last clone is dropped. On the wire they are bytes like others.
+    /// gets them back when the last clone is dropped, and the caller its answer: no clone may outlive the
+    /// request. On the wire they are bytes like others.
     Lent(Lent),
 }
 
