@@ -350,7 +350,7 @@ impl World {
                 let bytes = self.object(file, cut.seq, cut.size);
                 let end = offset as usize + data.len();
                 bytes.resize(bytes.len().max(end), 0);
-                bytes[offset as usize..end].copy_from_slice(&data);
+                bytes[offset as usize..end].copy_from_slice(data);
                 DataDone::Count(data.len() as u64)
             }
             DataOp::Read { file, cut, offset, len } => {
