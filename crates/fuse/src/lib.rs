@@ -25,7 +25,7 @@ pub use error::{MountError, UnmountError};
 pub use init::Negotiated;
 pub use mountpoint::{Atime, MountOptions, Mounter, Unmount, unmount};
 pub use notify::{Notifier, NotifyError};
-pub use reply::{DirSink, Entry, Held, Opened, Reply};
+pub use reply::{DirSink, Entry, Held, Loan, Opened, Reply};
 pub use request::{
     CopyFileRange, Extensions, Forgets, Lock, Operation, ParseError, Read, Release, Request, SecurityContext,
     SetAttr, SetTime, Time, Write,

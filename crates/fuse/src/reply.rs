@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::abi::{self, Attr, FileLock, Opcode, Plain, StatFs, StatxAttr};
 use channel::Channel;
+use std::sync::Arc;
 
 pub use dir::DirSink;
 
@@ -197,6 +198,12 @@ impl Reply {
         Held { reply: self }
     }
 
+    /// Lends the data of a WRITE, uncopied. The kernel gets the answer only when the last clone of the loan
+    /// is dropped: until then it lets the caller wait, and leaves the bytes alone.
+    pub fn lend(&mut self) -> Loan {
+        self.channel.lend()
+    }
+
     fn send(mut self, errno: i32, body: &[u8]) {
         self.channel.take().send(self.unique, errno, body);
     }
@@ -207,6 +214,9 @@ impl Drop for Reply {
         self.channel.take().send(self.unique, libc::EIO, &[]);
     }
 }
+
+/// Data of a WRITE where the transport has them; see [`Reply::lend`].
+pub type Loan = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// A reply together with the data of its WRITE request.
 #[derive(Debug)]

@@ -49,6 +49,7 @@ pub struct Config {
     pub max_write: u32,
     /// Largest READ, in pages.
     pub max_pages: u16,
+    /// How far the kernel reads ahead of a sequential reader. Beyond 128 KiB this takes root.
     pub max_readahead: u32,
     /// Most background requests (readahead, asynchronous writes) at once.
     pub max_background: u16,
@@ -130,6 +131,9 @@ pub fn mount<H: Handler>(path: &Path, config: &Config, handler: Arc<H>) -> Resul
     let (path, fd, mounter) = mountpoint::mount(path, &config)?;
     let device = Arc::new(Device::new(fd, init::payload_bytes(&config)));
     let opened = open_connection(&config, &device, handler);
+    if opened.is_ok() {
+        mountpoint::set_readahead(&path, config.max_readahead);
+    }
     opened
         .map(|(negotiated, core, transport, threads)| Session {
             path: path.clone(),

@@ -11,6 +11,7 @@ use crate::mount::lock;
 use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, LockSpec, Request};
+use proto::storeio::Payload;
 use proto::{Errno, Ino, SessionId, Tid};
 use runtime::port::{Connector, Port, PortError, Sink};
 use std::collections::BTreeMap;
@@ -266,7 +267,7 @@ impl State {
                 if let Some(outcome) = known.results.get(&tid) {
                     return vec![(conn, ServerMsg::Reply { tid, outcome: outcome.clone() })];
                 }
-                self.seen.push(request.clone());
+                self.seen.push(kept(&request));
                 self.request(conn, session, tid, &request)
             }
             ClientMsg::Cancel { tid } => {
@@ -406,4 +407,13 @@ impl State {
         }
         posts
     }
+}
+
+/// A copy that may be kept: a kernel that lent its bytes waits until it has them back.
+fn kept(request: &Request) -> Request {
+    let mut copy = request.clone();
+    if let Request::Write { data, .. } = &mut copy {
+        *data = Payload::Owned(data.bytes().to_vec());
+    }
+    copy
 }

@@ -64,7 +64,7 @@ pub enum Reply {
 /// What a request comes to.
 pub type Outcome = Result<Reply, Errno>;
 
-/// Appends an outcome's wire form. `External` payloads have none.
+/// Appends an outcome's wire form.
 pub fn encode_outcome(outcome: &Outcome, w: &mut Writer) {
     match outcome {
         Err(errno) => {
@@ -94,10 +94,9 @@ fn encode_reply(reply: &Reply, w: &mut Writer) {
                 w.option(entry.attr.as_ref(), |w, attr| attr.encode(w));
             }
         }
-        Reply::Data(Payload::Owned(bytes)) => {
-            w.u8(6).bytes(bytes);
+        Reply::Data(data) => {
+            w.u8(6).bytes(data.bytes());
         }
-        Reply::Data(Payload::External { .. }) => unreachable!("external payloads never reach the wire"),
         Reply::Written { count, attr } => {
             w.u8(7).u64(*count);
             attr.encode(w);

@@ -240,7 +240,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Appends the wire form. `External` payloads have none: the driver resolves them first.
+    /// Appends the wire form.
     pub fn encode(&self, w: &mut Writer) {
         match self {
             Self::Lookup { parent, name } => named(w, 1, parent, name),
@@ -307,11 +307,7 @@ impl Request {
             }
             Self::Write { node, offset, append, kill_suidgid, data } => {
                 noded(w, 18, node);
-                w.u64(*offset).bool(*append).bool(*kill_suidgid);
-                match data {
-                    Payload::Owned(bytes) => w.bytes(bytes),
-                    Payload::External { .. } => unreachable!("external payloads never reach the wire"),
-                };
+                w.u64(*offset).bool(*append).bool(*kill_suidgid).bytes(data.bytes());
             }
             Self::Fallocate { node, mode, offset, len } => {
                 noded(w, 19, node);

@@ -4,6 +4,8 @@
 
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::ids::{FileId, Frag, Ino, NameHash, Rank, SessionId, SnapId, Version};
+use std::fmt;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Which keyspace of an environment a record lives in.
@@ -414,24 +416,46 @@ impl DataOp {
 }
 
 /// File content on its way.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Payload {
     Owned(Vec<u8>),
-    /// A buffer the driver holds under this token (never on the wire).
-    External {
-        token: u64,
-        len: u32,
-    },
+    /// Bytes that stay where they are, such as in a buffer of the kernel's transport; whoever lent them
+    /// gets them back when the last clone is dropped, and the caller its answer: no clone may outlive the
+    /// request. On the wire they are bytes like others.
+    Lent(Lent),
+}
+
+/// See `Payload::Lent`.
+#[derive(Clone)]
+pub struct Lent(Arc<dyn AsRef<[u8]> + Send + Sync>);
+
+impl Lent {
+    /// Lends what `owner` refers to, the same bytes at each call.
+    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
+        Self(owner)
+    }
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Lent({} bytes)", (*self.0).as_ref().len())
+    }
 }
 
 impl Payload {
+    /// The content.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Owned(bytes) => bytes,
+            Self::Lent(lent) => (*lent.0).as_ref(),
+        }
+    }
+
     /// Bytes of content.
     #[must_use]
     pub fn len(&self) -> u64 {
-        match self {
-            Self::Owned(bytes) => bytes.len() as u64,
-            Self::External { len, .. } => u64::from(*len),
-        }
+        self.bytes().len() as u64
     }
 
     /// Whether there is none.
@@ -440,6 +464,15 @@ impl Payload {
         self.len() == 0
     }
 }
+
+/// Equal content, wherever it is.
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes() == other.bytes()
+    }
+}
+
+impl Eq for Payload {}
 
 /// Space of a store in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

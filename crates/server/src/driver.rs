@@ -196,6 +196,7 @@ impl Driver {
             if self.data_io.is_quick(&op) {
                 Counters::add(&self.counters.data_inline, 1);
                 let result = self.run_data(&op);
+                drop(op);
                 turn.inputs.push(Input::DataDone { tag, result });
             } else {
                 Counters::add(&self.counters.data_queued, 1);

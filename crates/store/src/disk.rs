@@ -5,6 +5,7 @@
 //! Absent: LMDB, which does its own I/O.
 
 use proto::storeio::StoreError;
+use std::sync::Arc;
 
 /// Writes to a file of `create_direct` begin and end at multiples of this, and so does their memory.
 pub const DIRECT_BYTES: usize = 4096;
@@ -61,6 +62,25 @@ pub trait DiskFile: Send + Sync {
 
     /// Tells the system that the range's cached pages are not needed. Best effort.
     fn drop_cache(&self, offset: u64, len: u64);
+
+    /// Tells the system that the range is going to be read. Best effort.
+    fn prefetch(&self, _offset: u64, _len: u64) {}
+
+    /// Begins to hand the file's dirty pages to the device. Makes nothing durable.
+    ///
+    /// # Errors
+    /// `Io`: as a failed sync; nobody else is told.
+    fn start_writing(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Waits until the device has taken what was handed to it. Makes nothing durable.
+    ///
+    /// # Errors
+    /// As `start_writing`.
+    fn wait_written(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// A folder of files; names may contain `/` for subfolders, which are created as needed.
@@ -120,6 +140,14 @@ pub trait Disk: Send + Sync + 'static {
     /// `Io`.
     fn sync_disk(&self) -> Result<bool, StoreError> {
         Ok(false)
+    }
+
+    /// `sync_data` of many files, in whatever order is fastest.
+    ///
+    /// # Errors
+    /// That of one of them: the caller must treat all as poisoned.
+    fn sync_files(&self, files: &[Arc<Self::File>]) -> Result<(), StoreError> {
+        files.iter().try_for_each(|file| file.sync_data())
     }
 
     /// Space of the device.

@@ -37,6 +37,9 @@ pub struct DiskCounts {
     pub writes: u64,
     pub syncs: u64,
     pub folder_syncs: u64,
+    pub drops: u64,
+    pub prefetches: u64,
+    pub write_outs: u64,
     pub crashes: u64,
 }
 
@@ -493,7 +496,28 @@ impl DiskFile for SimFile {
         })
     }
 
-    fn drop_cache(&self, _offset: u64, _len: u64) {}
+    fn drop_cache(&self, _offset: u64, _len: u64) {
+        self.disk.state().counts.drops += 1;
+    }
+
+    fn prefetch(&self, _offset: u64, _len: u64) {
+        self.disk.state().counts.prefetches += 1;
+    }
+
+    /// A failure is told once, here; what it lost looks clean, and later syncs succeed without it.
+    fn wait_written(&self) -> Result<(), StoreError> {
+        self.with(|state| {
+            state.burn(&self.name)?;
+            state.counts.write_outs += 1;
+            if !state.faulty(DiskFault::Sync, &self.name) {
+                return Ok(());
+            }
+            let Some(node) = state.nodes.get_mut(&self.node) else { return Err(io(&self.name, ESTALE)) };
+            let steps = std::mem::take(&mut node.steps);
+            node.durable = content::after_crash(&node.durable, &steps, &mut state.prng);
+            Err(io(&self.name, EIO))
+        })
+    }
 }
 
 impl Disk for SimDisk {

@@ -10,7 +10,7 @@ use proto::attr::Attr;
 use proto::name::Name;
 use proto::reply::Reply as Answer;
 use proto::request::{IO_BYTES_MAX, NewNode, Request as Ask};
-use proto::storeio::Payload;
+use proto::storeio::{Lent, Payload};
 use proto::{Cred, FileKind, NodeRef, SetAttr};
 
 use super::{About, Shared};
@@ -131,7 +131,7 @@ impl Shared {
         });
     }
 
-    fn write(self: &Arc<Self>, about: About, write: &Write<'_>, reply: Reply) {
+    fn write(self: &Arc<Self>, about: About, write: &Write<'_>, mut reply: Reply) {
         let About { cred, node, .. } = about;
         // What comes from a shared mapping has its place already.
         let append = write.flags & libc::O_APPEND as u32 != 0 && !write.cached;
@@ -140,7 +140,7 @@ impl Shared {
             offset: write.offset,
             append,
             kill_suidgid: write.kill_suidgid,
-            data: Payload::Owned(write.data.to_vec()),
+            data: Payload::Lent(Lent::new(reply.lend())),
         };
         let synced = self.behaviour.sync_all || write.flags & libc::O_DSYNC as u32 != 0;
         self.ask(cred.clone(), ask, reply, move |shared, reply, answer| {

@@ -73,6 +73,12 @@ impl Kernel {
         };
         let channel = match operation {
             Operation::Forget { .. } | Operation::Interrupt { .. } => Channel::Closed,
+            Operation::Write(write) => {
+                let mut message = self.device.buffer();
+                message.bytes_mut()[..write.data.len()].copy_from_slice(write.data);
+                let data = (Arc::new(message), 0..write.data.len());
+                Channel::Device(DeviceChannel::new(Arc::clone(&self.device), Some(data)))
+            }
             _ => Channel::Device(DeviceChannel::new(Arc::clone(&self.device), None)),
         };
         let request = Request {

@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::Loan;
 use crate::transport::device::{Buffer, Device};
 use crate::transport::interrupts::Interrupts;
 use crate::transport::uring::EntryHandle;
@@ -30,6 +31,18 @@ pub(crate) struct DeviceChannel {
 impl DeviceChannel {
     pub(crate) fn new(device: Arc<Device>, data: Option<(Arc<Buffer>, Range<usize>)>) -> DeviceChannel {
         DeviceChannel { device, data }
+    }
+}
+
+/// A part of a message read from a device.
+struct Message {
+    buffer: Arc<Buffer>,
+    range: Range<usize>,
+}
+
+impl AsRef<[u8]> for Message {
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.bytes().get(self.range.clone()).unwrap_or_default()
     }
 }
 
@@ -71,6 +84,18 @@ impl Channel {
             Channel::Closed | Channel::Interrupt(..) => {}
             Channel::Device(channel) => channel.device.answer_with(unique, room, fill),
             Channel::Ring(entry) => entry.answer_with(room, fill),
+        }
+    }
+
+    /// The data of the WRITE request this answers, beyond the borrow of this channel.
+    pub(crate) fn lend(&mut self) -> Loan {
+        match self {
+            // The reader leaves a buffer alone that someone holds, so here the answer need not wait.
+            Channel::Device(DeviceChannel { data: Some((buffer, range)), .. }) => {
+                Arc::new(Message { buffer: Arc::clone(buffer), range: range.clone() })
+            }
+            Channel::Ring(entry) => entry.lend(),
+            Channel::Closed | Channel::Device(_) | Channel::Interrupt(..) => Arc::new([]),
         }
     }
 

@@ -347,11 +347,11 @@ impl World {
     fn run_data(&mut self, op: DataOp) -> Result<DataDone, StoreError> {
         Ok(match op {
             DataOp::Write { file, cut, offset, data } => {
-                let Payload::Owned(data) = data else { return Err(StoreError::Poisoned) };
+                let data = data.bytes();
                 let bytes = self.object(file, cut.seq, cut.size);
                 let end = offset as usize + data.len();
                 bytes.resize(bytes.len().max(end), 0);
-                bytes[offset as usize..end].copy_from_slice(&data);
+                bytes[offset as usize..end].copy_from_slice(data);
                 DataDone::Count(data.len() as u64)
             }
             DataOp::Read { file, cut, offset, len } => {

@@ -108,16 +108,16 @@ impl Tree {
                 let to = (from + *len as usize).min(data.len());
                 Ok(Reply::Data(Payload::Owned(data[from..to].to_vec())))
             }
-            Request::Write { node, offset, append, data: Payload::Owned(bytes), .. } => {
+            Request::Write { node, offset, append, data, .. } => {
                 let inode = self.inode(node.ino)?;
                 let at = if *append { inode.data.len() } else { *offset as usize };
-                let end = at + bytes.len();
+                let end = at + data.len() as usize;
                 if inode.data.len() < end {
                     inode.data.resize(end, 0);
                 }
-                inode.data[at..end].copy_from_slice(bytes);
+                inode.data[at..end].copy_from_slice(data.bytes());
                 let attr = self.touch(node.ino)?;
-                Ok(Reply::Written { count: bytes.len() as u64, attr })
+                Ok(Reply::Written { count: data.len(), attr })
             }
             Request::CopyRange { source, source_offset, target, target_offset, len } => {
                 let data = self.inode(source.ino)?.data.clone();

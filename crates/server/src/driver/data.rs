@@ -70,6 +70,8 @@ impl Queue {
 pub(super) fn run(driver: &Driver) {
     while let Some((tag, op)) = driver.data.take() {
         let result = driver.run_data(&op);
+        // Lent content goes back first: its owner may wait for it to be answered.
+        drop(op);
         driver.feed([Input::DataDone { tag, result }]);
     }
 }

@@ -4,6 +4,7 @@
 //! One mutex guards all of it and is held for memory work only. Absent: I/O.
 
 use super::blocks::folder_of;
+use super::flow::Flow;
 use super::handles::Handles;
 use super::index::{Entry, Index, Place};
 use super::limits::Limits;
@@ -102,6 +103,12 @@ pub(super) struct Block {
     /// tells of was synced: header first and a crash would bring cut bytes back; content synced
     /// without header and the next life would cut what was written after the cut.
     pub(super) header_stale: bool,
+    /// Something was written since its last write-out began (`flow.rs`).
+    pub(super) unwritten: bool,
+    /// It waits for a write-out, or is being written out.
+    pub(super) leaving: bool,
+    /// It is counted as cached.
+    pub(super) cached: bool,
 }
 
 /// A file in block form: at least one block exists.
@@ -110,6 +117,9 @@ pub(super) struct LargeFile {
     pub(super) blocks: BTreeMap<u64, Block>,
     /// A block was made or unlinked since its folder was synced.
     pub(super) folder_dirty: bool,
+    /// Where the last read ended, and for how many bytes reads have followed each other.
+    pub(super) read_end: u64,
+    pub(super) read_run: u64,
 }
 
 /// In which form a file's data is.
@@ -155,8 +165,7 @@ pub(super) struct Central<F> {
     pub(super) inherited: bool,
     /// Segment files were made since `data` was synced.
     pub(super) data_folder_dirty: bool,
-    /// Blocks whose pages may be cached, oldest first.
-    pub(super) cached_blocks: VecDeque<(FileId, u64)>,
+    pub(super) flow: Flow,
     pub(super) handles: Handles<F>,
     /// What was queued when `flush_aged` was last called.
     aged: (u64, u64),
@@ -185,7 +194,7 @@ impl<F> Central<F> {
             dirty_folders: BTreeSet::new(),
             inherited: false,
             data_folder_dirty: false,
-            cached_blocks: VecDeque::new(),
+            flow: Flow::default(),
             handles: Handles::new(limits.handles_max),
             aged: (0, 0),
             buffer_limit: limits.buffer_bytes,

@@ -16,9 +16,6 @@ use proto::storeio::{Cut, StoreError};
 use std::sync::Arc;
 use stdx::mutant;
 
-/// Blocks that stay cached behind a sequential writer of a file too large for the cache.
-const CACHED_BEHIND: u64 = 8;
-
 /// The part of a file range that lies in one block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
@@ -66,7 +63,7 @@ impl<D: Disk> DataFiles<D> {
         hold(&self.central).large.get(&file)?.blocks.get(&block).copied()
     }
 
-    fn block_file(&self, file: FileId, block: u64) -> Result<Arc<D::File>, StoreError> {
+    pub(super) fn block_file(&self, file: FileId, block: u64) -> Result<Arc<D::File>, StoreError> {
         let key = HandleKey::Block(file, block);
         if let Some(open) = hold(&self.central).handles.get(key) {
             return Ok(open);
@@ -261,6 +258,7 @@ impl<D: Disk> DataFiles<D> {
         offset: u64,
         out: &mut [u8],
     ) -> Result<(), StoreError> {
+        self.flow_ahead(file, offset, out.len() as u64);
         let mut rest = out;
         for piece in self.pieces(offset, rest.len() as u64) {
             let (part, tail) = std::mem::take(&mut rest).split_at_mut(piece.len as usize);
@@ -270,7 +268,7 @@ impl<D: Disk> DataFiles<D> {
                 let want = block.len.saturating_sub(piece.at).min(piece.len) as usize;
                 if want > 0 {
                     done = block.file.read_at(&mut part[..want], BLOCK_HEADER_BYTES + piece.at)?;
-                    self.cool_read(file, piece, &block.file);
+                    self.flow_read(file, piece, &block.file);
                 }
             }
             part[done..].fill(0);
@@ -305,7 +303,7 @@ impl<D: Disk> DataFiles<D> {
                 update(&mut hold(&self.central), file, piece.block, |state| {
                     state.len = state.len.max(piece.at + piece.len);
                 });
-                self.cool_written(file, piece, &block.file);
+                self.flow_written(file, piece);
                 Ok(())
             }
             Err(StoreError::NoSpace) => {
@@ -551,49 +549,5 @@ impl<D: Disk> DataFiles<D> {
         let state = Block { seq: Some(seq), len: content.len() as u64, ..Block::default() };
         hold(&self.central).large.entry(file).or_default().blocks.insert(0, state);
         Ok(())
-    }
-
-    fn is_too_large_to_cache(&self, file: FileId) -> bool {
-        let blocks = hold(&self.central).large.get(&file).map_or(0, |large| large.blocks.len() as u64);
-        blocks.saturating_mul(self.limits.block_bytes) > self.limits.data_cache_max_filesize
-    }
-
-    fn cool_read(&self, file: FileId, piece: Piece, open: &D::File) {
-        if self.is_too_large_to_cache(file) {
-            open.drop_cache(BLOCK_HEADER_BYTES + piece.at, piece.len);
-        } else {
-            self.cool_oldest(file, piece.block);
-        }
-    }
-
-    fn cool_written(&self, file: FileId, piece: Piece, _open: &D::File) {
-        if piece.at + piece.len < self.limits.block_bytes || !self.is_too_large_to_cache(file) {
-            self.cool_oldest(file, piece.block);
-            return;
-        }
-        // Pages just written are dirty and cannot be dropped; those some blocks back are written.
-        let Some(behind) = piece.block.checked_sub(CACHED_BEHIND) else { return };
-        let open = hold(&self.central).handles.get(HandleKey::Block(file, behind));
-        if let Some(open) = open {
-            open.drop_cache(0, BLOCK_HEADER_BYTES + self.limits.block_bytes);
-        }
-    }
-
-    /// Notes that a block is cached, and drops the one longest there when there are too many.
-    fn cool_oldest(&self, file: FileId, block: u64) {
-        let mut central = hold(&self.central);
-        if central.cached_blocks.back() == Some(&(file, block)) {
-            return;
-        }
-        central.cached_blocks.push_back((file, block));
-        if central.cached_blocks.len() as u64 * self.limits.block_bytes <= self.limits.data_cache_limit {
-            return;
-        }
-        let Some((file, block)) = central.cached_blocks.pop_front() else { return };
-        let open = central.handles.get(HandleKey::Block(file, block));
-        drop(central);
-        if let Some(open) = open {
-            open.drop_cache(0, BLOCK_HEADER_BYTES + self.limits.block_bytes);
-        }
     }
 }

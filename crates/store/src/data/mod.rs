@@ -12,6 +12,7 @@ mod central;
 mod checkpoint;
 mod compact;
 mod copy;
+mod flow;
 mod handles;
 mod index;
 mod large;
@@ -39,7 +40,7 @@ use checkpoint::Checkpointer;
 use compact::Compactor;
 use locks::{FileLocks, hold};
 use proto::FileId;
-use proto::storeio::{Cut, DataDone, DataOp, IoError, Payload, StoreError};
+use proto::storeio::{Cut, DataDone, DataOp, IoError, StoreError};
 use segments::Appender;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,8 +118,7 @@ impl<D: Disk> DataFiles<D> {
     /// Executes one operation, blocking.
     ///
     /// # Errors
-    /// `NoSpace` (nothing changed), `Damaged`, `Io`, `Poisoned`. `Io` with EINVAL for a payload held by
-    /// the driver: that goes to `write`.
+    /// `NoSpace` (nothing changed), `Damaged`, `Io`, `Poisoned`.
     pub fn run(&self, op: &DataOp) -> Result<DataDone, StoreError> {
         match *op {
             DataOp::Read { file, cut, offset, len } => {
@@ -134,10 +134,9 @@ impl<D: Disk> DataFiles<D> {
         }
         self.check_poison()?;
         match op {
-            DataOp::Write { file, cut, offset, data: Payload::Owned(bytes) } => {
-                Ok(DataDone::Count(self.write(*file, *cut, *offset, bytes)?))
+            DataOp::Write { file, cut, offset, data } => {
+                Ok(DataDone::Count(self.write(*file, *cut, *offset, data.bytes())?))
             }
-            DataOp::Write { .. } => Err(io_error("external payload", EINVAL)),
             DataOp::Truncate { file, cut } => self.truncate(*file, *cut).map(|()| DataDone::Done),
             DataOp::Zero { file, cut, offset, len, punch } => {
                 self.zero(*file, *cut, *offset, *len, *punch)?;
@@ -169,6 +168,10 @@ impl<D: Disk> DataFiles<D> {
     /// As `run`.
     pub fn write(&self, file: FileId, cut: Cut, offset: u64, bytes: &[u8]) -> Result<u64, StoreError> {
         self.check_poison()?;
+        // Before the lock: readers of the file do not wait for the disk to take what was written.
+        if offset.saturating_add(bytes.len() as u64) > u64::from(self.small_file_bytes) {
+            self.wait_for_flow()?;
+        }
         let _guard = self.locks.lock(file);
         self.write_locked(file, cut, offset, bytes)
     }
@@ -284,8 +287,8 @@ impl<D: Disk> DataFiles<D> {
         self.unlink_blocks(file, |_| true)
     }
 
-    /// Work that need not be done while somebody waits: flushing buffers, reserving segments,
-    /// checkpointing the index, compaction of at most about `budget_bytes`. Call it from a worker of
+    /// Work that need not be done while somebody waits: flushing buffers, reserving segments, writing
+    /// complete blocks out, checkpointing the index, compaction of at most about `budget_bytes`. Call it from a worker of
     /// its own, again at once while it answers `true`, else after a while.
     ///
     /// # Errors
@@ -297,8 +300,9 @@ impl<D: Disk> DataFiles<D> {
             Err(StoreError::NoSpace) => false,
             result => result?,
         };
+        let written = self.write_out()?;
         let compacted = self.compact_step(budget_bytes)?;
-        Ok(flushed || compacted.more)
+        Ok(flushed || written || compacted.more)
     }
 
     /// Whether `run` will only touch memory. True answers hold until another operation runs.

@@ -16,6 +16,9 @@ use proto::storeio::{Cut, DataDone, StoreError};
 use std::sync::Arc;
 use stdx::mutant;
 
+/// Blocks synced together; as many files are open at once beside the handles that are kept.
+const SYNC_BLOCKS: usize = 128;
+
 impl<D: Disk> DataFiles<D> {
     pub(super) fn sync_file(&self, file: FileId) -> Result<DataDone, StoreError> {
         let _guard = self.locks.lock(file);
@@ -61,8 +64,8 @@ impl<D: Disk> DataFiles<D> {
             let dirty: Vec<(u64, Block)> = dirty.map(|(number, block)| (*number, *block)).collect();
             (dirty, large.folder_dirty)
         };
-        for (number, block) in &blocks {
-            self.sync_block(file, *number, *block).map_err(|error| self.poison(error))?;
+        for part in blocks.chunks(SYNC_BLOCKS) {
+            self.sync_part(file, part).map_err(|error| self.poison(error))?;
         }
         if folder_dirty && !mutant!("data_skip_folder_sync") {
             let folder = folder_name(folder_of(file));
@@ -80,34 +83,45 @@ impl<D: Disk> DataFiles<D> {
         Ok(())
     }
 
-    fn sync_block(&self, file: FileId, number: u64, block: Block) -> Result<(), StoreError> {
-        let key = HandleKey::Block(file, number);
-        let name = block_name(file, number);
-        let cached = hold(&self.central).handles.get(key);
-        let open = match cached {
-            Some(open) => open,
-            // An error of a write-back since it was closed is reported to the next who opens it.
-            None => Arc::new(self.disk.open(&name)?.ok_or_else(|| damaged(&name, 0, "block is missing"))?),
-        };
+    fn sync_part(&self, file: FileId, blocks: &[(u64, Block)]) -> Result<(), StoreError> {
+        let mut files = Vec::with_capacity(blocks.len());
+        for (number, _) in blocks {
+            let cached = hold(&self.central).handles.get(HandleKey::Block(file, *number));
+            files.push(match cached {
+                Some(open) => open,
+                // An error of a write-back since it was closed is reported to the next who opens it.
+                None => {
+                    let name = block_name(file, *number);
+                    Arc::new(self.disk.open(&name)?.ok_or_else(|| damaged(&name, 0, "block is missing"))?)
+                }
+            });
+        }
         if !mutant!("data_skip_block_sync") {
+            self.disk.sync_files(&files)?;
+        }
+        let too_large = self.is_too_large_to_cache(file);
+        for ((number, block), open) in blocks.iter().zip(&files) {
+            if let (true, Some(seq)) = (block.header_stale, block.seq) {
+                self.sync_header(file, *number, seq, open)?;
+            }
+            if too_large {
+                open.drop_cache(0, BLOCK_HEADER_BYTES + self.limits.block_bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the truncation that a synced block has seen into its header.
+    fn sync_header(&self, file: FileId, number: u64, seq: u32, open: &D::File) -> Result<(), StoreError> {
+        let mut header = [0; HEADER_USED];
+        open.read_at(&mut header, 0)?;
+        for offset in rewrite_order(&header, file, number) {
+            open.write_at(&encode_copy(file, number, seq), offset)?;
             open.sync_data()?;
         }
-        if let (true, Some(seq)) = (block.header_stale, block.seq) {
-            let mut header = [0; HEADER_USED];
-            open.read_at(&mut header, 0)?;
-            for offset in rewrite_order(&header, file, number) {
-                open.write_at(&encode_copy(file, number, seq), offset)?;
-                open.sync_data()?;
-            }
-            let mut central = hold(&self.central);
-            if let Some(block) = central.large.get_mut(&file).and_then(|large| large.blocks.get_mut(&number))
-            {
-                block.header_stale = false;
-            }
-        }
-        let blocks = hold(&self.central).large.get(&file).map_or(0, |large| large.blocks.len() as u64);
-        if blocks.saturating_mul(self.limits.block_bytes) > self.limits.data_cache_max_filesize {
-            open.drop_cache(0, BLOCK_HEADER_BYTES + self.limits.block_bytes);
+        let mut central = hold(&self.central);
+        if let Some(block) = central.large.get_mut(&file).and_then(|large| large.blocks.get_mut(&number)) {
+            block.header_stale = false;
         }
         Ok(())
     }

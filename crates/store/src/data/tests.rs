@@ -4,6 +4,7 @@
 //! Absent: unit tests of the formats (beside their code), speed.
 
 mod damage;
+mod flow;
 mod model;
 mod races;
 mod space;

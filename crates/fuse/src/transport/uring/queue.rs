@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Shape;
 use super::memory::Memory;
+use crate::reply::Loan;
 
 /// The longest body of a WRITE's answer.
 const INLINE_BYTES: usize = 8;
@@ -125,12 +126,39 @@ pub(crate) struct EntryHandle {
     /// Data of a WRITE, in the payload area. They may be borrowed, so the answer leaves that area alone.
     data_bytes: Option<u32>,
     open: bool,
+    /// The data are lent: the answer is left with them.
+    lent: Option<Arc<Lent>>,
+}
+
+/// Data of a WRITE, lent beyond the handle's life. The last owner to go, loan or handle, answers.
+struct Lent {
+    queue: Arc<Queue>,
+    entry: u16,
+    data_bytes: usize,
+    answer: Mutex<Option<Answer>>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: inside the payload area (bounded when made). The entry is answered in `drop`, so the kernel
+        // does not touch it while `self` lives; the handle with data_bytes set does not write here, and
+        // neither does the ring thread before it has the answer.
+        unsafe { std::slice::from_raw_parts(self.queue.memory.payload(self.entry), self.data_bytes) }
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let answer = self.answer.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let refusal = Answer { entry: self.entry, errno: libc::EIO, body_bytes: 0, inline: None };
+        self.queue.push(answer.unwrap_or(refusal));
+    }
 }
 
 impl EntryHandle {
     /// For the request that just arrived in `entry`, once; its payload, but for a WRITE, was copied away.
     pub(super) fn new(queue: Arc<Queue>, entry: u16, data_bytes: Option<u32>) -> EntryHandle {
-        EntryHandle { queue, entry, data_bytes, open: true }
+        EntryHandle { queue, entry, data_bytes, open: true, lent: None }
     }
 
     pub(crate) fn answer(mut self, errno: i32, body: &[u8]) {
@@ -167,6 +195,17 @@ impl EntryHandle {
         unsafe { std::slice::from_raw_parts(self.queue.memory.payload(self.entry), length) }
     }
 
+    /// The data of a WRITE for longer than this handle lives. What is answered is committed when the last loan is dropped.
+    pub(crate) fn lend(&mut self) -> Loan {
+        let Some(bytes) = self.data_bytes else { return Arc::new([]) };
+        let loan = self.lent.get_or_insert_with(|| {
+            let data_bytes = (bytes as usize).min(self.queue.memory.payload_bytes());
+            let queue = Arc::clone(&self.queue);
+            Arc::new(Lent { queue, entry: self.entry, data_bytes, answer: Mutex::default() })
+        });
+        Arc::clone(loan) as Loan
+    }
+
     fn payload(&mut self, length: usize) -> &mut [u8] {
         debug_assert!(self.data_bytes.is_none() && length <= self.queue.memory.payload_bytes());
         // SAFETY: inside the payload area, which this handle owns until it answers; without data_bytes the
@@ -177,7 +216,11 @@ impl EntryHandle {
     fn push(&mut self, errno: i32, body_bytes: u32, inline: Option<[u8; INLINE_BYTES]>) {
         self.open = false;
         let body_bytes = if errno == 0 { body_bytes } else { 0 };
-        self.queue.push(Answer { entry: self.entry, errno, body_bytes, inline });
+        let answer = Answer { entry: self.entry, errno, body_bytes, inline };
+        match self.lent.take() {
+            None => self.queue.push(answer),
+            Some(loan) => *loan.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer),
+        }
     }
 }
 
@@ -192,5 +235,39 @@ impl Drop for EntryHandle {
 impl fmt::Debug for EntryHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EntryHandle").field("entry", &self.entry).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collected(queue: &Queue) -> Vec<(u16, i32)> {
+        let mut batch = Vec::new();
+        queue.collect(&mut batch);
+        batch.iter().map(|answer| (answer.entry, answer.errno)).collect()
+    }
+
+    #[test]
+    fn an_entry_is_answered_when_the_last_loan_of_its_data_is_dropped() {
+        let queue = Arc::new(Queue::new(Shape { depth: 4, payload_bytes: 1 << 17 }).expect("a queue"));
+        let mut handle = EntryHandle::new(Arc::clone(&queue), 2, Some(5));
+        let (first, second) = (handle.lend(), handle.lend());
+        assert_eq!((*first).as_ref().len(), 5);
+        handle.answer(0, &[0; 8]);
+        drop(first);
+        assert_eq!(collected(&queue), [], "the kernel may not have the bytes back yet");
+        drop(second);
+        assert_eq!(collected(&queue), [(2, 0)]);
+        let mut dropped = EntryHandle::new(Arc::clone(&queue), 3, Some(5));
+        let loan = dropped.lend();
+        drop(loan);
+        assert_eq!(collected(&queue), [], "the handle still owes an answer");
+        drop(dropped);
+        assert_eq!(collected(&queue), [(3, libc::EIO)]);
+        let mut read = EntryHandle::new(Arc::clone(&queue), 1, None);
+        assert!((*read.lend()).as_ref().is_empty(), "only a WRITE has data");
+        read.answer(libc::ENOENT, &[]);
+        assert_eq!(collected(&queue), [(1, libc::ENOENT)]);
     }
 }

@@ -151,13 +151,19 @@ impl<'a> Place<'a> {
         let cut_seed = dice.next_u64();
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
+            // On a busy machine the checks may take longer than the load: the power stays on for them.
+            let (checking, checked) = std::sync::mpsc::channel::<()>();
             for (client, promise) in promises.iter_mut().enumerate() {
-                let (connector, seed) = (&connector, seeds[client]);
+                let (connector, seed, checking) = (&connector, seeds[client], checking.clone());
                 workers.push(scope.spawn(move || -> Result<u64> {
                     check(connector, client, promise)?;
+                    drop(checking);
                     Ok(work(connector, client, promise, &mut Prng::new(seed)))
                 }));
             }
+            drop(checking);
+            // Ends when each client has checked, or failed to.
+            checked.iter().for_each(drop);
             std::thread::park_timeout(time);
             // The disk is cut under load: whatever is acknowledged before it must hold.
             let cut = disk

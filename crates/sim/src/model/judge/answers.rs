@@ -9,7 +9,6 @@ use crate::model::tree::Tree;
 use proto::name::name_hash;
 use proto::reply::{DirEntry, Outcome, Reply};
 use proto::request::Request;
-use proto::storeio::Payload;
 use proto::{Attr, Errno, Ino};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -246,7 +245,8 @@ impl Judge {
     fn check_bytes(&mut self, pending: &Pending, sent: &Sent, tree: &Tree) -> Verdict {
         let size = |ino: Ino| tree.node(ino).map_or(0, |node| node.size);
         match (&pending.asked.request, &sent.outcome) {
-            (Request::Read { node, offset, len }, Ok(Reply::Data(Payload::Owned(found)))) => {
+            (Request::Read { node, offset, len }, Ok(Reply::Data(found))) => {
+                let found = found.bytes();
                 let wanted = u64::from(*len).min(size(node.ino).saturating_sub(*offset));
                 if found.len() as u64 != wanted
                     && !self.other_size(pending, node.ino, *offset, *len, found.len())

@@ -8,7 +8,7 @@ use crate::model::tree::Tree;
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Reply;
 use proto::request::Request;
-use proto::storeio::{DataOp, Payload};
+use proto::storeio::DataOp;
 use proto::{FileId, FileKind, Ino, Name};
 
 const END: u64 = u64::MAX;
@@ -27,9 +27,7 @@ impl Judge {
     pub fn data_op(&mut self, op: &DataOp) -> Verdict {
         let from = self.tick();
         match op {
-            DataOp::Write { file, offset, data: Payload::Owned(data), .. } => {
-                self.write(*file, *offset, data, from)
-            }
+            DataOp::Write { file, offset, data, .. } => self.write(*file, *offset, data.bytes(), from),
             DataOp::Zero { file, offset, len, .. } => {
                 let pieces = vec![(*offset, offset.saturating_add(*len), Source::Zero)];
                 // One that only reserves space (modes 0 and 1) brings no bytes.
@@ -79,11 +77,11 @@ impl Judge {
 
     fn write(&mut self, file: FileId, offset: u64, data: &[u8], from: u64) {
         let found = self.pending.values_mut().find(|pending| match &pending.asked.request {
-            Request::Write { node, data: Payload::Owned(asked), .. } => {
+            Request::Write { node, data: asked, .. } => {
                 node.ino == file.ino
                     && pending.landing.is_none()
                     && pending.executed.is_none()
-                    && asked == data
+                    && asked.bytes() == data
             }
             _ => false,
         });
