@@ -84,6 +84,8 @@ pub(crate) enum Park {
     Inos,
     /// The end of the reconnect window.
     Window,
+    /// Room in the journal.
+    Journal,
 }
 
 /// Why a plan ends early.

@@ -57,6 +57,7 @@ impl Rank {
                 self.send_reply(session, tid, outcome, out);
             }
         }
+        self.pace.waiting.clear();
         for op in std::mem::take(&mut self.parked).into_values() {
             self.answer(&op, Err(Errno::EIO), false, out);
         }

@@ -9,6 +9,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_failed_batch_ignored", "mds", 13),
     ("mds_fsync_not_durable", "mds", 1),
     ("mds_header_before_entries", "mds", 42),
+    ("mds_journal_unbounded", "mds", 7),
     ("mds_lease_never_ends", "mds", 0),
     ("mds_lock_ignores_conflict", "mds", 0),
     ("mds_lock_in_reconnect", "mds", 6),

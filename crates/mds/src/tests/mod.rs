@@ -5,6 +5,7 @@
 mod crash;
 mod files;
 mod names;
+mod pace;
 mod sessions;
 
 use crate::config::{RankConfig, State};
@@ -443,6 +444,12 @@ impl World {
 
     pub(crate) fn call_as(&mut self, conn: ConnId, cred: Cred, request: Request) -> Outcome {
         let tid = self.start(conn, cred, request.clone());
+        // The journal may have to be stored first.
+        for _ in 0..200 {
+            if self.rank.status().parked > 0 && !self.hold_loads && !self.hold_data && !self.hold_stores {
+                self.pass(1);
+            }
+        }
         self.answer(conn, tid).unwrap_or_else(|| panic!("no answer to {request:?}; {:?}", self.notes))
     }
 
