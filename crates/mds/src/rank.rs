@@ -380,12 +380,14 @@ impl Rank {
 
     fn evict(&mut self) {
         let limit = self.view.config.cache_bytes;
+        // A page of names takes the place of as many: the hand passes some that were used.
+        let brought = std::mem::take(&mut self.view.cache.brought);
         if self.drop_left > 0 {
             let slice = self.drop_left.min(DROP_SLICE);
             self.drop_left -= slice;
             self.view.cache.evict(slice, 0);
         } else if self.view.cache.bytes() > limit {
-            let budget = self.view.config.limits.evict;
+            let budget = self.view.config.limits.evict.max(brought.saturating_mul(2));
             self.view.cache.evict(budget, limit - limit / 16);
         }
     }

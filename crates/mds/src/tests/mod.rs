@@ -4,6 +4,7 @@
 
 mod crash;
 mod files;
+mod loads;
 mod names;
 mod pace;
 mod sessions;
@@ -93,6 +94,8 @@ pub(crate) struct World {
     pub sessions: BTreeMap<ConnId, SessionId>,
     pub incarnation: u64,
     pub max_step_loads: usize,
+    /// The most the cache and what is on its way to it took after a step.
+    pub max_bytes: u64,
 }
 
 impl World {
@@ -125,6 +128,7 @@ impl World {
             sessions: BTreeMap::new(),
             incarnation: 1,
             max_step_loads: 0,
+            max_bytes: 0,
         };
         world.boot();
         world.hello(EMBEDDED, Peer::Embedded, SessionId(0));
@@ -211,6 +215,8 @@ impl World {
             self.now += 1_000;
             let now = Now { mono: Mono(self.now), wall: Wall(self.now as i64) };
             self.rank.step(now, input, &mut out);
+            let status = self.rank.status();
+            self.max_bytes = self.max_bytes.max(status.cache_bytes + status.loading_bytes);
             for output in out.drain(..) {
                 self.carry_out(output);
             }
