@@ -5,10 +5,10 @@
 //! Absent: holding up what a waiting checkpoint needs, or what gives something back: data operations under way, releases, locks,
 //! sessions, the rank's own transactions.
 
-use crate::op::OpId;
+use crate::op::{Effect, OpId, effect_of};
 use crate::output::Output;
 use crate::rank::Rank;
-use proto::request::{Request, open_flags};
+use proto::request::Request;
 use std::collections::BTreeSet;
 use stdx::{Now, Outbox};
 
@@ -20,45 +20,6 @@ const RUN_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     pub waiting: BTreeSet<OpId>,
-}
-
-/// Whether carrying out the request adds to the journal. An fsync does: its file's content goes there.
-const fn journals(request: &Request) -> bool {
-    match request {
-        Request::SetAttr { .. }
-        | Request::MkNod { .. }
-        | Request::MkDir { .. }
-        | Request::Symlink { .. }
-        | Request::Link { .. }
-        | Request::Unlink { .. }
-        | Request::RmDir { .. }
-        | Request::Rename { .. }
-        | Request::Create { .. }
-        | Request::TmpFile { .. }
-        | Request::Write { .. }
-        | Request::Fallocate { .. }
-        | Request::CopyRange { .. }
-        | Request::Fsync { .. }
-        | Request::SetXattr { .. }
-        | Request::RemoveXattr { .. } => true,
-        Request::Open { flags, .. } => *flags & open_flags::TRUNC != 0,
-        Request::Lookup { .. }
-        | Request::GetAttr { .. }
-        | Request::ReadLink { .. }
-        | Request::Release { .. }
-        | Request::ReadDir { .. }
-        | Request::Read { .. }
-        | Request::Seek { .. }
-        | Request::SyncFs
-        | Request::StatFs
-        | Request::GetXattr { .. }
-        | Request::ListXattr { .. }
-        | Request::TestLock { .. }
-        | Request::SetLock { .. }
-        | Request::ReleaseLocks { .. }
-        | Request::Access { .. }
-        | Request::Parent { .. } => false,
-    }
 }
 
 impl Rank {
@@ -83,7 +44,7 @@ impl Rank {
     /// Whether a request must wait before it is planned. Those that wait already go first.
     pub(crate) fn must_wait(&self, op: OpId, request: &Request) -> bool {
         let first = self.pace.waiting.first().is_none_or(|first| op < *first);
-        journals(request) && !(first && self.journal_has_room())
+        effect_of(request) == Effect::Journal && !(first && self.journal_has_room())
     }
 
     /// Some of those who wait may go on.

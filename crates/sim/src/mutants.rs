@@ -19,6 +19,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_redo_not_journaled", "mds", 1),
     ("mds_rename_no_loop_check", "mds", 0),
     ("mds_rename_no_sync", "mds", 4),
+    ("mds_refusal_forgotten", "mds", 462),
     ("mds_retry_runs_twice", "mds", 0),
     ("mds_rmdir_not_empty", "mds", 0),
     ("mds_sole_never_shares", "mds", 0),
