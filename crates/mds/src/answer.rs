@@ -7,7 +7,7 @@ use crate::cache::{Source, node};
 use crate::config::State;
 use crate::hold::Waiting;
 use crate::input::Tag;
-use crate::op::Op;
+use crate::op::{Effect, Op, effect_of};
 use crate::output::Output;
 use crate::rank::{Inner, Pending, Rank};
 use crate::session::StoredResult;
@@ -31,7 +31,14 @@ impl Rank {
         session.in_flight = session.in_flight.saturating_sub(1);
         if !op.embedded {
             session.running.remove(&op.tid);
-            if remember && outcome.is_ok() {
+            // A refusal is an answer too: it may leave on a new connection, on which the client asks again before it has it.
+            // Executed then, a request would have an effect after its client was told that it failed.
+            let refused = outcome.is_err()
+                && self.state.serves()
+                && session.results.len() < self.view.config.limits.results
+                && effect_of(&op.request) != Effect::Nothing
+                && !stdx::mutant!("mds_refusal_forgotten");
+            if refused || (remember && outcome.is_ok()) {
                 let mut w = Writer::new();
                 encode_outcome(&outcome, &mut w);
                 session.results.insert(op.tid, StoredResult { bytes: w.0.into(), former: false });

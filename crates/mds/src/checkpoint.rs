@@ -62,6 +62,11 @@ pub(crate) struct Checkpoint {
     /// Asked for.
     pub wanted: bool,
     position: Position,
+    /// Bytes of the journal when it began.
+    began_with: u64,
+    /// Records it has to store, about, and those it has stored.
+    work: u64,
+    stored: u64,
     /// Directories of the dirty list that were on it at the start and are still to be visited.
     dirs_left: usize,
     cursor: Option<Cursor>,
@@ -73,6 +78,29 @@ pub(crate) struct Checkpoint {
     slice_at: Mono,
     retry_at: Option<Mono>,
     pub completed: u64,
+}
+
+impl Checkpoint {
+    /// The part of `whole` that the present checkpoint has earned by what it stored.
+    pub(crate) fn stored_part(&self, whole: u64) -> u64 {
+        match self.phase {
+            Phase::Idle => 0,
+            Phase::Entries | Phase::Headers => {
+                (whole.saturating_mul(self.stored) / self.work.max(1)).min(whole)
+            }
+            Phase::Data | Phase::Sync | Phase::Record => whole,
+        }
+    }
+
+    /// Bytes of the journal when the present checkpoint began.
+    pub(crate) fn began_with(&self) -> Option<u64> {
+        (self.phase != Phase::Idle).then_some(self.began_with)
+    }
+
+    /// The last one failed: there was no space.
+    pub(crate) const fn lacks_space(&self) -> bool {
+        self.failures > 0
+    }
 }
 
 impl Rank {
@@ -136,10 +164,13 @@ impl Rank {
         c.failed = false;
         c.retry_at = None;
         c.position = self.journal.end;
+        c.began_with = self.journal.backlog();
         c.dirs_left = self.view.cache.dirty_dirs.len();
         self.view.cache.epoch = self.view.cache.epoch.wrapping_add(1);
         self.view.cache.checkpointing = true;
         self.view.backptrs_old = std::mem::take(&mut self.view.backptrs);
+        c.work = self.view.cache.dirty() + (c.dirs_left + self.view.backptrs_old.len()) as u64;
+        c.stored = 0;
     }
 
     fn entries_slice(&mut self, now: Now) {
@@ -335,6 +366,10 @@ impl Rank {
             } else {
                 return self.damage(format!("metadata store: {error}"), out);
             }
+        }
+        if ok {
+            let records = writing.nodes.len() + writing.headers.len() + writing.backptrs.len();
+            self.checkpoint.stored += records as u64;
         }
         for slot in writing.nodes {
             self.view.cache.written(slot, ok);

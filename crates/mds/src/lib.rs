@@ -2,7 +2,7 @@
 //! cache; what is dirty reaches the store by checkpoints; what others see is durable first.
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
-//! `journal`, `hold`, `load`, `session`, `sole`, `checkpoint`, `replay`, `former`, `orphans`, `files`, `locks`.
+//! `journal`, `hold`, `load`, `session`, `sole`, `checkpoint`, `replay`, `pace`, `former`, `orphans`, `files`, `locks`.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
 
@@ -24,6 +24,7 @@ mod op;
 mod ops;
 mod orphans;
 pub mod output;
+mod pace;
 mod perm;
 mod rank;
 mod replay;

@@ -1,10 +1,11 @@
 //! Bringing in what is missing: one read per missing thing, shared by all who wait for it, batched per
-//! step; whole directories only in the background and only when they fit.
+//! step; whole directories only in the background, a few at a time, when they fit and when that paid before. What is under way
+//! together is bounded, because it takes memory beside the cache.
 //!
 //! Absent: the store; what a load says never overrides what is cached.
 
 use crate::cache::{dir, node};
-use crate::config::Prefetch;
+use crate::config::{Prefetch, RankConfig};
 use crate::input::Tag;
 use crate::op::{LoadKey, Op, OpId, ScanPage};
 use crate::output::{Level, Output};
@@ -13,12 +14,17 @@ use proto::dentry::DentryValue;
 use proto::header::FragHeader;
 use proto::storeio::{Backptr, LoadRequest, Loaded, StoreError, StoredDentry};
 use proto::{DecodeError, Errno, Frag, Ino, NameHash};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use stdx::Outbox;
 
 /// The op number of the background load of a directory, and of the search for orphans.
 pub(crate) const WHOLE: OpId = 0;
 pub(crate) const ORPHANS: OpId = OpId::MAX;
+
+/// Memory of one name on its way from the store, about.
+const ENTRY_BYTES: u64 = 256;
+/// Whole directories loaded at the same time, at most.
+const WHOLE_MAX: u64 = 64;
 
 /// One load under way.
 #[derive(Debug, Default)]
@@ -33,13 +39,24 @@ struct Flight {
 pub(crate) struct Loads {
     flights: BTreeMap<LoadKey, Flight>,
     tags: BTreeMap<u64, Vec<LoadKey>>,
-    queue: Vec<LoadKey>,
+    queue: VecDeque<LoadKey>,
     pub issued: u64,
+    /// Names that loads under way may bring.
+    coming: u64,
+    /// Whole directories under way.
+    whole: u64,
+    /// Names brought with their whole directory.
+    pub ahead: u64,
 }
 
 impl Loads {
     pub(crate) fn in_flight(&self) -> usize {
         self.flights.len()
+    }
+
+    /// Memory that loads under way may take, about.
+    pub(crate) const fn coming_bytes(&self) -> u64 {
+        self.coming * ENTRY_BYTES
     }
 
     fn forget(&mut self, dir: Ino, hash: NameHash) {
@@ -88,7 +105,7 @@ impl Rank {
                 let slot = self.view.cache.dir_or_new(dir);
                 self.view.cache.dirs.get_mut(slot).loads += 1;
             }
-            self.loads.queue.push(key.clone());
+            self.loads.queue.push_back(key.clone());
         }
         self.loads.flights.entry(key).or_default().waiters.extend(op);
     }
@@ -96,19 +113,31 @@ impl Rank {
     fn count_miss(&mut self, ino: Ino) {
         let slot = self.view.cache.dir_or_new(ino);
         let config = &self.view.config;
-        let fits =
-            |entries: u64| entries <= config.limits.load_entries && entries * 256 <= config.cache_bytes / 4;
-        let dir = self.view.cache.dirs.get_mut(slot);
+        let used = self.view.cache.bytes();
+        // Where others must make room for it, it must be small.
+        let fits = |entries: u64| {
+            let bytes = entries * ENTRY_BYTES;
+            let room = used + bytes <= config.cache_bytes;
+            entries <= config.limits.load_entries && bytes <= config.cache_bytes / if room { 4 } else { 16 }
+        };
+        let few = self.loads.whole < whole_max(config);
+        let cache = &mut self.view.cache;
+        cache.worth.missed();
+        let dir = cache.dirs.get_mut(slot);
         dir.misses += 1;
+        let entries = dir.header.entries;
+        let may = few && dir.has(dir::HEADER) && !dir.has(dir::LOADING) && fits(entries);
         let wanted = match config.prefetch {
             Prefetch::Keyed => false,
-            Prefetch::Auto => dir.misses >= config.limits.misses,
+            Prefetch::Auto => may && dir.misses >= config.limits.misses && cache.worth.allows(entries),
             Prefetch::Full => true,
         };
-        if wanted && dir.has(dir::HEADER) && !dir.has(dir::LOADING) && fits(dir.header.entries) {
+        if wanted && may {
+            let dir = cache.dirs.get_mut(slot);
             dir.set(dir::LOADING);
             dir.clear(dir::LOAD_BROKEN);
             dir.misses = 0;
+            self.loads.whole += 1;
             self.start_load(LoadKey::Scan { dir: ino, from: NameHash(NameHash::FIRST), op: WHOLE }, None);
         }
     }
@@ -124,10 +153,25 @@ impl Rank {
         while let Some((dir, hash)) = self.view.cache.forgotten.pop() {
             self.loads.forget(dir, hash);
         }
-        if self.loads.queue.is_empty() {
-            return;
+        let config = &self.view.config;
+        let (entries_max, coming_max) = (config.limits.scan_entries, config.cache_bytes / 8 / ENTRY_BYTES);
+        let mut single = Vec::new();
+        while let Some(key) = self.loads.queue.front() {
+            let coming = coming_of(key, entries_max);
+            if self.loads.coming > 0 && self.loads.coming + coming > coming_max {
+                break;
+            }
+            self.loads.coming += coming;
+            let Some(key) = self.loads.queue.pop_front() else { break };
+            // Each page of names comes back in a step of its own.
+            if coming > 1 { self.issue(vec![key], out) } else { single.push(key) }
         }
-        let keys = std::mem::take(&mut self.loads.queue);
+        if !single.is_empty() {
+            self.issue(single, out);
+        }
+    }
+
+    fn issue(&mut self, keys: Vec<LoadKey>, out: &mut Outbox<Output>) {
         let entries_max = self.view.config.limits.scan_entries;
         let requests = keys.iter().map(|key| request_of(key, entries_max)).collect();
         let tag = self.new_tag();
@@ -146,6 +190,7 @@ impl Rank {
         let Some(keys) = self.loads.tags.remove(&tag) else { return };
         let mut results = results.into_iter();
         for key in keys {
+            self.loads.coming -= coming_of(&key, self.view.config.limits.scan_entries);
             let result = results.next().unwrap_or(Err(StoreError::Poisoned));
             self.loaded_one(key, result, out);
         }
@@ -156,7 +201,7 @@ impl Rank {
         if result.as_ref().is_ok_and(|loaded| outdated(&flight, loaded)) {
             flight.forgotten.clear();
             self.loads.flights.insert(key.clone(), flight);
-            self.loads.queue.push(key);
+            self.loads.queue.push_back(key);
             return;
         }
         let failed = match result {
@@ -193,7 +238,7 @@ impl Rank {
                 let value = value.map(|bytes| DentryValue::decode(&bytes)).transpose()?;
                 let slot = self.view.cache.dir_or_new(*dir);
                 let ino = value.as_ref().map(DentryValue::ino);
-                self.view.cache.load(slot, *hash, name, value);
+                self.view.cache.load(slot, *hash, name, value, 0);
                 self.mark_busy(ino);
                 if let Some(node) = self.view.cache.find(slot, *hash, name) {
                     self.pin_for(waiters, node);
@@ -201,7 +246,7 @@ impl Rank {
             }
             (LoadKey::ByHash { dir, .. }, Loaded::Dentries { entries, .. }) => {
                 let names: Vec<_> = entries.iter().map(|e| (e.hash, e.name.clone())).collect();
-                self.keep(*dir, entries)?;
+                self.keep(*dir, entries, 0)?;
                 let slot = self.view.cache.dir_or_new(*dir);
                 for (hash, name) in names {
                     if let Some(node) = self.view.cache.find(slot, hash, &name) {
@@ -226,11 +271,12 @@ impl Rank {
                 }
             }
             (LoadKey::Scan { dir, op: WHOLE, .. }, Loaded::Dentries { entries, next }) => {
-                self.keep(*dir, entries)?;
+                self.loads.ahead += entries.len() as u64;
+                self.keep(*dir, entries, node::AHEAD)?;
                 self.whole_load_goes_on(*dir, next);
             }
             (LoadKey::Scan { dir, op: ORPHANS, .. }, Loaded::Dentries { entries, next }) => {
-                self.keep(*dir, entries.clone())?;
+                self.keep(*dir, entries.clone(), 0)?;
                 self.found_orphans(&entries, next);
             }
             (LoadKey::Scan { from, op, .. }, Loaded::Dentries { entries, next }) => {
@@ -261,12 +307,17 @@ impl Rank {
     }
 
     /// Puts names of a directory that the store brought into the cache.
-    pub(crate) fn keep(&mut self, dir: Ino, entries: Vec<StoredDentry>) -> Result<(), DecodeError> {
+    pub(crate) fn keep(
+        &mut self,
+        dir: Ino,
+        entries: Vec<StoredDentry>,
+        flags: u32,
+    ) -> Result<(), DecodeError> {
         let slot = self.view.cache.dir_or_new(dir);
         for entry in entries {
             let value = DentryValue::decode(&entry.value)?;
             let ino = value.ino();
-            self.view.cache.load(slot, entry.hash, &entry.name, Some(value));
+            self.view.cache.load(slot, entry.hash, &entry.name, Some(value), flags);
             self.mark_busy(Some(ino));
         }
         Ok(())
@@ -292,8 +343,11 @@ impl Rank {
     }
 
     fn whole_load_goes_on(&mut self, ino: Ino, next: Option<NameHash>) {
-        let Some(slot) = self.view.cache.find_dir(ino) else { return };
-        let broken = self.view.cache.dir(slot).has(dir::LOAD_BROKEN);
+        let Some(slot) = self.view.cache.find_dir(ino) else { return self.end_whole_load(ino, false) };
+        let limit = self.view.config.cache_bytes;
+        // What cannot be forgotten fills the cache: no more on top of it.
+        let crowded = self.view.cache.bytes() > limit + limit / 8;
+        let broken = crowded || self.view.cache.dir(slot).has(dir::LOAD_BROKEN);
         match next {
             Some(from) if !broken => {
                 self.start_load(LoadKey::Scan { dir: ino, from, op: WHOLE }, None);
@@ -303,6 +357,7 @@ impl Rank {
     }
 
     fn end_whole_load(&mut self, ino: Ino, complete: bool) {
+        self.loads.whole = self.loads.whole.saturating_sub(1);
         if let Some(slot) = self.view.cache.find_dir(ino) {
             let dir = self.view.cache.dirs.get_mut(slot);
             dir.clear(dir::LOADING);
@@ -310,6 +365,23 @@ impl Rank {
                 dir.set(dir::COMPLETE);
             }
         }
+    }
+}
+
+/// Whole directories that may be loaded together: a sixteenth of the cache for what they bring.
+fn whole_max(config: &RankConfig) -> u64 {
+    let page = u64::from(config.limits.scan_entries) * ENTRY_BYTES;
+    (config.cache_bytes / 16 / page.max(1)).clamp(1, WHOLE_MAX)
+}
+
+/// Names that a load may bring, about.
+const fn coming_of(key: &LoadKey, entries_max: u32) -> u64 {
+    match key {
+        LoadKey::Scan { .. } => entries_max as u64,
+        LoadKey::Dentry { .. }
+        | LoadKey::ByHash { .. }
+        | LoadKey::Header { .. }
+        | LoadKey::Backptr { .. } => 1,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::locks::Locks;
 use crate::op::{Effects, Hold, Next, Op, OpId, Park, Plan, Stop, Syncing};
 use crate::ops;
 use crate::output::Output;
+use crate::pace::Pace;
 use crate::session::{Admitted, Conn, Sessions};
 use crate::txn::Txn;
 use crate::view::{Backptrs, Found, Inos, View};
@@ -62,6 +63,7 @@ pub struct Rank {
     /// Waiting for inode numbers; for the end of the reconnect window.
     pub(crate) ino_waiters: Vec<OpId>,
     pub(crate) window: Vec<OpId>,
+    pub(crate) pace: Pace,
     /// Orphans to be ended.
     pub(crate) purges: VecDeque<Ino>,
     pub(crate) window_end: Option<Mono>,
@@ -120,6 +122,7 @@ impl Rank {
             runnable: VecDeque::new(),
             ino_waiters: Vec::new(),
             window: Vec::new(),
+            pace: Pace::default(),
             purges: VecDeque::new(),
             window_end: None,
             window_limit: Mono(0),
@@ -224,6 +227,9 @@ impl Rank {
             let (ino, count) = (node.ino, *count);
             return self.release(&op, ino, count, out);
         }
+        if self.must_wait(op.id, &op.request) {
+            return self.park(op, Park::Journal);
+        }
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);
         let planned = ops::plan(&mut self.view, &mut op, &mut request);
         op.request = request;
@@ -279,13 +285,15 @@ impl Rank {
 
     fn park(&mut self, mut op: Op, park: Park) {
         self.parks += 1;
-        op.woken = false;
+        // Who waits for the journal was not planned: it keeps its place at the file.
+        op.woken &= matches!(park, Park::Journal);
         let id = op.id;
         match park {
             Park::Load(key) => self.wait_for_load(id, key),
             Park::File(ino) => self.view.files.get_mut(ino).queue.push_back(id),
             Park::Inos => self.ino_waiters.push(id),
             Park::Window => self.window.push(id),
+            Park::Journal => drop(self.pace.waiting.insert(id)),
         }
         self.parked.insert(id, Box::new(op));
     }
@@ -354,27 +362,32 @@ impl Rank {
     fn run_parked(&mut self, now: Now, out: &mut Outbox<Output>) {
         for _ in 0..RUN_MAX {
             let Some(id) = self.runnable.pop_front() else { return };
-            let Some(op) = self.parked.remove(&id) else { continue };
-            if !self.sessions.map.contains_key(&op.session) {
-                self.unpin(&op);
-                continue;
-            }
-            if self.state.serves() {
-                self.run(now, *op, out);
-            } else {
-                self.answer(&op, Err(Errno::ESHUTDOWN), false, out);
-            }
+            self.plan_again(now, id, out);
+        }
+    }
+
+    /// Plans a parked operation again.
+    pub(crate) fn plan_again(&mut self, now: Now, id: OpId, out: &mut Outbox<Output>) {
+        let Some(op) = self.parked.remove(&id) else { return };
+        if !self.sessions.map.contains_key(&op.session) {
+            self.unpin(&op);
+        } else if self.state.serves() {
+            self.run(now, *op, out);
+        } else {
+            self.answer(&op, Err(Errno::ESHUTDOWN), false, out);
         }
     }
 
     fn evict(&mut self) {
         let limit = self.view.config.cache_bytes;
+        // A page of names takes the place of as many: the hand passes some that were used.
+        let brought = std::mem::take(&mut self.view.cache.brought);
         if self.drop_left > 0 {
             let slice = self.drop_left.min(DROP_SLICE);
             self.drop_left -= slice;
             self.view.cache.evict(slice, 0);
         } else if self.view.cache.bytes() > limit {
-            let budget = self.view.config.limits.evict;
+            let budget = self.view.config.limits.evict.max(brought.saturating_mul(2));
             self.view.cache.evict(budget, limit - limit / 16);
         }
     }
@@ -403,6 +416,7 @@ impl Rank {
         if self.state.serves() || self.state == State::Stopping {
             self.answer_granted(out);
             self.run_parked(now, out);
+            self.let_go(now, out);
             self.answer_granted(out);
             self.close_slice();
             self.purge_slice(now, out);
@@ -422,6 +436,7 @@ impl Rank {
         match self.state {
             State::Reconnect | State::Active => {
                 self.state = State::Stopping;
+                self.pace.waiting.clear();
                 let waiting: Vec<OpId> = self.parked.keys().copied().collect();
                 self.runnable.extend(waiting);
             }
@@ -497,7 +512,8 @@ impl Machine for Rank {
             || self.drop_left > 0
             || !self.purges.is_empty()
             || self.sessions.busy_closing()
-            || self.held.ready(self.journal.durable);
+            || self.held.ready(self.journal.durable)
+            || self.may_let_go();
         let full = self.view.full.then_some(self.full_until);
         let serving = self.state.serves() || self.state == State::Stopping;
         let times = [

@@ -57,6 +57,7 @@ impl Rank {
                 self.send_reply(session, tid, outcome, out);
             }
         }
+        self.pace.waiting.clear();
         for op in std::mem::take(&mut self.parked).into_values() {
             self.answer(&op, Err(Errno::EIO), false, out);
         }
@@ -124,7 +125,7 @@ impl Rank {
         }
         match results.next() {
             Some(Ok(Loaded::Dentries { entries, .. })) => {
-                self.keep(Ino::SYSTEM, entries).map_err(|e| record("system directory", e))?;
+                self.keep(Ino::SYSTEM, entries, 0).map_err(|e| record("system directory", e))?;
             }
             Some(Err(error)) => return Err(BootError::Store(error)),
             _ => return Err(BootError::Missing { what: "the system directory" }),

@@ -28,6 +28,10 @@ pub struct Status {
     pub parked: u64,
     pub loads: u64,
     pub loads_in_flight: u64,
+    /// Memory that loads under way may take, about.
+    pub loading_bytes: u64,
+    /// Names loaded with their whole directory.
+    pub loaded_ahead: u64,
     pub transactions: u64,
     pub replayed: u64,
     pub cached: u64,
@@ -66,6 +70,8 @@ impl Rank {
             parked: self.parked.len() as u64,
             loads: self.loads.issued,
             loads_in_flight: self.loads.in_flight() as u64,
+            loading_bytes: self.loads.coming_bytes(),
+            loaded_ahead: self.loads.ahead,
             transactions: self.journal.entries,
             replayed: self.replayed,
             cached: u64::from(cache.nodes.len()),

@@ -24,6 +24,13 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "space behind the end is given back", seed: 11, operations: 2000, crashes: 5 },
     // A kernel answered from what it was given before the restart while somebody new was served.
     Scenario { name: "whoever was alone before a restart shares", seed: 2, operations: 200, crashes: 1 },
+    // The answer EEXIST left on a new connection while the client was asking again on it: the second time the name was made.
+    Scenario {
+        name: "what was refused is not executed when it is asked again",
+        seed: 462,
+        operations: 2000,
+        crashes: 5,
+    },
     // fsync answered with the content in the journal, and the power failed twice during replay.
     Scenario { name: "a redo survives a second power failure", seed: 113, operations: 2000, crashes: 5 },
 ];

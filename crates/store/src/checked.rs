@@ -93,6 +93,10 @@ pub(crate) fn dentry_page<'a>(
     let mut next = None;
     for record in records {
         let (key, value) = record?;
+        // Headers of directories behind this one must not be passed over: there may be a million, all without names.
+        if !key.starts_with(&dir.0.to_be_bytes()) {
+            break;
+        }
         let Ok(StoreKey::Dentry { dir: of, hash, name, snap }) = StoreKey::decode(Table::Dentry, key) else {
             continue;
         };
@@ -134,4 +138,30 @@ pub(crate) fn first_session() -> Vec<u8> {
     let mut key = Vec::new();
     StoreKey::Session { id: SessionId(0) }.encode(&mut key);
     key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::ids::Frag;
+
+    #[test]
+    fn a_directory_without_names_ends_at_the_next_directory() {
+        let key = |dir| {
+            let mut key = Vec::new();
+            StoreKey::Header { dir: Ino(dir), frag: Frag::WHOLE }.encode(&mut key);
+            key
+        };
+        let keys: Vec<Vec<u8>> = (1..1_000).map(key).collect();
+        for page in [Page::Scan(8), Page::Hash(NameHash(9))] {
+            let mut read = 0;
+            let records = keys.iter().skip(1).map(|key| {
+                read += 1;
+                Ok((&key[..], &b""[..]))
+            });
+            let loaded = dentry_page(Ino(1), page, records).expect("a page");
+            assert_eq!(loaded, Loaded::Dentries { entries: Vec::new(), next: None });
+            assert_eq!(read, 1, "headers of other directories are not passed over");
+        }
+    }
 }

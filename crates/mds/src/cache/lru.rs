@@ -73,6 +73,10 @@ impl Cache {
                 self.lru_push(slot);
                 continue;
             }
+            // What an operator drops was not in anybody's way.
+            if target > 0 && self.nodes.get(slot).has(node::AHEAD) {
+                self.worth.in_vain();
+            }
             self.forget(slot);
             forgotten += 1;
         }

@@ -10,6 +10,7 @@ pub(crate) mod lru;
 pub(crate) mod node;
 pub(crate) mod slab;
 pub(crate) mod table;
+pub(crate) mod worth;
 
 use dir::Dir;
 use index::Index;
@@ -19,6 +20,7 @@ use proto::inode::{InodeCore, InodeExt};
 use proto::{Attr, FileKind, Ino, NameHash};
 use slab::{NONE, Slab, Slot};
 use std::collections::VecDeque;
+use worth::Worth;
 
 /// Table entry, index slot and slack per node, added to the node's own size.
 const NODE_BYTES: u64 = 160 + 24;
@@ -70,6 +72,9 @@ pub(crate) struct Cache {
     pub checkpointing: bool,
     /// Names forgotten although a load that began earlier may bring an older state of them.
     pub forgotten: Vec<(Ino, NameHash)>,
+    pub worth: Worth,
+    /// Names loaded in this step: so many may have to go.
+    pub brought: u32,
     limbo: Vec<Limbo>,
 }
 
@@ -90,6 +95,8 @@ impl Cache {
             epoch: 0,
             checkpointing: false,
             forgotten: Vec::new(),
+            worth: Worth::default(),
+            brought: 0,
             limbo: Vec::new(),
         }
     }
@@ -139,7 +146,12 @@ impl Cache {
     #[inline]
     pub(crate) fn find(&mut self, dir: u32, hash: NameHash, name: &[u8]) -> Option<u32> {
         let slot = self.dirs.get(dir).table.find(hash, name, &self.nodes)?;
-        self.nodes.get_mut(slot).flags |= node::USED;
+        let node = self.nodes.get_mut(slot);
+        if node.has(node::AHEAD) {
+            node.flags &= !node::AHEAD;
+            self.worth.asked_for();
+        }
+        node.flags |= node::USED;
         Some(slot)
     }
 
@@ -347,8 +359,15 @@ impl Cache {
         self.limbo.clear();
     }
 
-    /// A record read from the store; what is cached already is newer.
-    pub(crate) fn load(&mut self, dir: u32, hash: NameHash, name: &[u8], value: Option<DentryValue>) {
+    /// A record read from the store; what is cached already is newer. `flags`: of the new node.
+    pub(crate) fn load(
+        &mut self,
+        dir: u32,
+        hash: NameHash,
+        name: &[u8],
+        value: Option<DentryValue>,
+        flags: u32,
+    ) {
         if self.dirs.get(dir).table.find(hash, name, &self.nodes).is_some() {
             return;
         }
@@ -358,6 +377,8 @@ impl Cache {
             other => other,
         };
         let slot = self.add(dir, hash, name);
+        self.brought = self.brought.saturating_add(1);
+        self.nodes.get_mut(slot).flags |= flags;
         if let Some(value) = value {
             self.nodes.get_mut(slot).flags |= node::STORED;
             self.fill(slot, value);

@@ -70,10 +70,12 @@ pub(crate) const END_CLEAN: u32 = 1 << 7;
 pub(crate) const ALLOCATED: u32 = 1 << 12;
 /// The flags that belong to the inode and move with it.
 pub(crate) const INODE_FLAGS: u32 = BUMPED | WRITTEN | DATA_CLEAN | BUSY | END_CLEAN | ALLOCATED;
-/// Eleven bits that count the parked operations the node was loaded for: it is not evicted before they
+/// Loaded with its whole directory, and not asked for yet.
+pub(crate) const AHEAD: u32 = 1 << 13;
+/// Ten bits that count the parked operations the node was loaded for: it is not evicted before they
 /// ran, so that none starves in a small cache.
-pub(crate) const PIN: u32 = 1 << 13;
-pub(crate) const PINS: u32 = 0x7FF << 13;
+pub(crate) const PIN: u32 = 1 << 14;
+pub(crate) const PINS: u32 = 0x3FF << 14;
 /// The low 8 bits of the checkpoint number the node became dirty under.
 pub(crate) const EPOCH_SHIFT: u32 = 24;
 

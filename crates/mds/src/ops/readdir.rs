@@ -211,7 +211,7 @@ fn add_stored(
     };
     let attr = attr.filter(|_| page.attrs);
     if keep && page.attrs {
-        view.cache.load(slot, stored.hash, &stored.name, Some(value));
+        view.cache.load(slot, stored.hash, &stored.name, Some(value), 0);
         if view.files.get(ino).is_some() {
             view.cache.flag(ino, crate::cache::node::BUSY, 0);
         }

@@ -4,7 +4,9 @@
 
 mod crash;
 mod files;
+mod loads;
 mod names;
+mod pace;
 mod sessions;
 mod sole;
 
@@ -93,6 +95,8 @@ pub(crate) struct World {
     pub sessions: BTreeMap<ConnId, SessionId>,
     pub incarnation: u64,
     pub max_step_loads: usize,
+    /// The most the cache and what is on its way to it took after a step.
+    pub max_bytes: u64,
 }
 
 impl World {
@@ -125,6 +129,7 @@ impl World {
             sessions: BTreeMap::new(),
             incarnation: 1,
             max_step_loads: 0,
+            max_bytes: 0,
         };
         world.boot();
         world.hello(EMBEDDED, Peer::Embedded, SessionId(0));
@@ -211,6 +216,8 @@ impl World {
             self.now += 1_000;
             let now = Now { mono: Mono(self.now), wall: Wall(self.now as i64) };
             self.rank.step(now, input, &mut out);
+            let status = self.rank.status();
+            self.max_bytes = self.max_bytes.max(status.cache_bytes + status.loading_bytes);
             for output in out.drain(..) {
                 self.carry_out(output);
             }
@@ -444,6 +451,12 @@ impl World {
 
     pub(crate) fn call_as(&mut self, conn: ConnId, cred: Cred, request: Request) -> Outcome {
         let tid = self.start(conn, cred, request.clone());
+        // The journal may have to be stored first.
+        for _ in 0..200 {
+            if self.rank.status().parked > 0 && !self.hold_loads && !self.hold_data && !self.hold_stores {
+                self.pass(1);
+            }
+        }
         self.answer(conn, tid).unwrap_or_else(|| panic!("no answer to {request:?}; {:?}", self.notes))
     }
 

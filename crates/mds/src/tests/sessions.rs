@@ -340,3 +340,16 @@ fn a_damaged_rank_that_says_yes_is_caught() {
     stdx::mutant::activate(None);
     assert!(verdict.is_err());
 }
+
+#[test]
+fn what_was_refused_is_not_executed_when_it_is_asked_again() {
+    let mut w = remote();
+    w.call_as(REMOTE, Cred::ROOT, mkdir("d")).expect("made");
+    let tid = w.start(REMOTE, Cred::ROOT, mkdir("d"));
+    assert_eq!(w.answer(REMOTE, tid), Some(Err(Errno::EEXIST)));
+    w.call_as(REMOTE, Cred::ROOT, Request::RmDir { parent: root(), name: n("d") }).expect("removed");
+    w.retry(REMOTE, tid, Cred::ROOT, mkdir("d"));
+    assert_eq!(w.answer(REMOTE, tid), Some(Err(Errno::EEXIST)));
+    let look = Request::Lookup { parent: root(), name: n("d") };
+    assert_eq!(w.call_as(REMOTE, Cred::ROOT, look), Err(Errno::ENOENT));
+}

@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Load workers.
-pub(super) const WORKERS: usize = 48;
+pub(super) const WORKERS: usize = 64;
 /// Loads slower than this on average are disk reads: spread them over all workers.
 const COLD_NS: u64 = 15_000;
 /// Loads one worker takes at once while pages are warm.

@@ -7,12 +7,18 @@ use client::ClientConfig;
 use mds::RankConfig;
 use proto::Cred;
 use proto::ids::Incarnation;
+use proto::inode::XATTR_TOTAL_BYTES_MAX;
 use proto::message::ClientInfo;
 use stdx::Prng;
 use stdx::hash::HashSeed;
 use stdx::time::MS;
 use store::data;
 use store::journal_files::JournalLimits;
+
+/// A store that no checkpoint is done with before the journal is full again.
+const SLOW_STORE_NS: u64 = 200 * MS;
+/// Sessions, blocks of inode numbers, purges; and an inode's record with all it can have, of which a rename writes two.
+const OWN_BYTES: u64 = (16 << 10) + 3 * XATTR_TOTAL_BYTES_MAX as u64;
 
 /// The kinds of client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +41,8 @@ pub struct Plan {
     pub pause_ns: u64,
     pub message_ns: u64,
     pub disk_ns: u64,
+    /// Longest delay of a batch of the store.
+    pub store_ns: u64,
     pub tiny_cache: bool,
     pub cut_connections: bool,
     pub kill_clients: bool,
@@ -58,7 +66,7 @@ impl Plan {
         }
         let mut hash_seed = [0; 16];
         hash_seed[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
-        Self {
+        let mut plan = Self {
             clients,
             operations,
             crashes,
@@ -66,6 +74,7 @@ impl Plan {
             pause_ns: [MS / 10, MS, 5 * MS][rng.index(3)],
             message_ns: [MS / 20, MS, 10 * MS][rng.index(3)],
             disk_ns: [MS / 20, MS, 8 * MS][rng.index(3)],
+            store_ns: 0,
             tiny_cache: rng.chance(3, 4),
             cut_connections: rng.chance(2, 3),
             kill_clients: rng.chance(1, 2),
@@ -73,7 +82,19 @@ impl Plan {
             small_file_bytes: [0, 1000, 4096][rng.index(3)],
             fsid: [7; 16],
             hash_seed: HashSeed(hash_seed),
-        }
+        };
+        // Of dice that were cast, so that the histories of all other seeds stay as they were.
+        plan.store_ns = if hash_seed[0].is_multiple_of(8) { SLOW_STORE_NS } else { plan.disk_ns };
+        plan
+    }
+
+    /// What a journal may hold that no checkpoint has released: twice its size, and what is under way when it is reached. Then
+    /// each open call may still have its transaction (of an fsync: with the file's content), and the rank some of its own.
+    #[must_use]
+    pub const fn backlog_max(&self) -> u64 {
+        let calls = (self.clients.len() * self.calls_max) as u64;
+        let transaction = 1024 + self.small_file_bytes as u64;
+        2 * self.rank(Incarnation(1)).journal_bytes + calls * transaction + OWN_BYTES
     }
 
     /// The rank's configuration in one of its lives.

@@ -102,10 +102,21 @@ impl World {
         let mut out = Vec::new();
         life.rank.step(now, input, &mut out);
         self.judge_step(&out)?;
+        self.judge_backlog()?;
         for output in out {
             self.carry_out(output)?;
         }
         self.plan_tick();
+        Ok(())
+    }
+
+    /// However slow the store is, the journal does not grow without end; only on a full disk nobody waits.
+    fn judge_backlog(&self) -> Verdict {
+        let Some(life) = self.life.as_ref().filter(|_| !self.plan.full_disk) else { return Ok(()) };
+        let (backlog, most) = (life.rank.status().journal_backlog, self.plan.backlog_max());
+        if backlog > most {
+            return Err(format!("the journal holds {backlog} bytes that are not stored; at most {most} may"));
+        }
         Ok(())
     }
 
@@ -335,7 +346,7 @@ impl World {
             self.after(self.plan.disk_ns, Event::Rank { life: self.lives, input: Box::new(input) });
         }
         for batch in batches {
-            let delay = 1 + self.rng.below(self.plan.disk_ns);
+            let delay = 1 + self.rng.below(self.plan.store_ns);
             let Some(life) = &mut self.life else { return };
             let last = life.shards.get(&batch.shard.0).copied().unwrap_or(0);
             let at = (self.now + delay).max(last + 1);

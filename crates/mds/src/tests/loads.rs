@@ -1,0 +1,91 @@
+//! Loading whole directories: what it may take, and when it is left alone.
+
+use super::*;
+use crate::config::Prefetch;
+use stdx::Prng;
+
+const DIRS: u64 = 40;
+const NAMES: u64 = 100;
+const CACHE: u64 = 256 << 10;
+
+/// Directories whose names are all in the store and none in the cache, which holds some twelve of the forty.
+fn world(prefetch: Prefetch, cache: u64) -> (World, Vec<NodeRef>) {
+    let mut w = World::with(|c| {
+        c.cache_bytes = cache;
+        c.prefetch = prefetch;
+        c.limits.scan_entries = 32;
+        c.limits.load_entries = 1_000;
+        c.limits.evict = 4;
+    });
+    let mut dirs = Vec::new();
+    for d in 0..DIRS {
+        let dir = w.mkdir(root(), &format!("d{d}"));
+        for name in 0..NAMES {
+            w.create(dir, &format!("{name}"));
+        }
+        dirs.push(dir);
+    }
+    w.checkpoint();
+    w.drop_cache();
+    w.pass(100);
+    w.max_bytes = 0;
+    (w, dirs)
+}
+
+#[test]
+fn whole_directories_stay_within_the_cache_while_they_are_loaded() {
+    let (mut w, dirs) = world(Prefetch::Full, CACHE);
+    assert!(w.rank.status().cached < 100, "{:?}", w.rank.status());
+    // Everybody asks before anything is answered.
+    w.hold_loads = true;
+    for round in 0..20 {
+        for (d, dir) in dirs.iter().enumerate() {
+            let name = n(&format!("{}", (d + 7 * round) % NAMES as usize));
+            w.start(EMBEDDED, Cred::ROOT, Request::Lookup { parent: *dir, name });
+        }
+        w.hold_loads = true;
+        while let Some(answer) = w.held.pop_front() {
+            w.inject(answer);
+        }
+    }
+    w.let_go();
+    assert_eq!(w.rank.status().parked, 0);
+    assert!(w.rank.status().loaded_ahead > 4 * NAMES, "{:?}", w.rank.status());
+    assert!(w.max_bytes < CACHE + CACHE / 4, "{} of {CACHE}: {:?}", w.max_bytes, w.rank.status());
+}
+
+/// Asks for names at random. Returns the share of names that were loaded ahead.
+fn ask(w: &mut World, dirs: &[NodeRef], count: u64) -> f64 {
+    let mut p = Prng::new(1);
+    let before = w.rank.status().loaded_ahead;
+    for _ in 0..count {
+        let (dir, name) = (dirs[p.index(dirs.len())], p.below(NAMES));
+        w.lookup(dir, &format!("{name}")).expect("it is there");
+    }
+    (w.rank.status().loaded_ahead - before) as f64 / count as f64
+}
+
+#[test]
+fn a_cache_that_holds_everything_is_filled_by_directories() {
+    let (mut w, dirs) = world(Prefetch::Auto, 8 << 20);
+    ask(&mut w, &dirs, 4_000);
+    assert!(w.rank.status().loaded_ahead >= DIRS * NAMES);
+    let loads = w.rank.status().loads;
+    ask(&mut w, &dirs, 1_000);
+    assert_eq!(w.rank.status().loads, loads, "everything is known");
+}
+
+#[test]
+fn directories_that_are_thrown_away_unused_are_no_longer_loaded() {
+    let (mut w, dirs) = world(Prefetch::Auto, 96 << 10);
+    ask(&mut w, &dirs, 2_000);
+    assert!(w.rank.status().loaded_ahead > 0, "it is tried");
+    let share = ask(&mut w, &dirs, 10_000);
+    assert!(share < 0.2, "{share} names loaded ahead for each that was asked for");
+    // What is small against the cache and used is loaded again.
+    let few = &dirs[..2];
+    ask(&mut w, few, 4_000);
+    let loads = w.rank.status().loads;
+    ask(&mut w, few, 1_000);
+    assert!(w.rank.status().loads < loads + 100, "{:?}", w.rank.status());
+}
