@@ -4,7 +4,6 @@
 //! Absent: verbs of later versions (`later.rs` answers them), and any effect.
 
 use crate::output::Format;
-use crate::size;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use std::path::PathBuf;
 
@@ -112,7 +111,7 @@ pub struct Format_ {
     #[arg(long, value_name = "D", value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
     /// Files up to this size are packed together
-    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = stdx::size::parse)]
     pub small_file: u64,
 }
 
@@ -345,7 +344,7 @@ pub struct LoadWrite {
     pub first: u64,
     #[arg(long, default_value_t = u64::MAX)]
     pub count: u64,
-    #[arg(long, default_value = "4K", value_parser = size::parse)]
+    #[arg(long, default_value = "4K", value_parser = stdx::size::parse)]
     pub bytes: u64,
 }
 
