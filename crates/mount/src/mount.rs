@@ -93,7 +93,7 @@ impl Mount {
     ) -> Result<Arc<Self>, MountError> {
         let config = ClientConfig {
             info,
-            retry: !connector.is_lasting(),
+            retry: !connector.ends_with_rank(),
             recover_clean: settings.recover_clean,
             limits: settings.limits.clone(),
         };
