@@ -157,10 +157,6 @@ impl Reply {
         self.send(0, offset.bytes());
     }
 
-    pub fn bmap(self, block: u64) {
-        self.send(0, block.bytes());
-    }
-
     pub fn poll(self, revents: u32) {
         self.send(0, abi::PollOut { revents, padding: 0 }.bytes());
     }

@@ -173,11 +173,6 @@ impl Mount {
         self.shared.core().client.session()
     }
 
-    /// The file system's id.
-    pub fn fsid(&self) -> [u8; 16] {
-        self.shared.core().client.fsid()
-    }
-
     /// The directory that this session calls root.
     pub fn root(&self) -> Ino {
         self.shared.core().client.root()
