@@ -178,11 +178,6 @@ impl Mount {
         self.shared.core().client.root()
     }
 
-    /// Where the server is, for people.
-    pub fn describe(&self) -> String {
-        self.shared.connector.describe()
-    }
-
     /// Ends the session in order: open calls are answered, waits for locks with EINTR, later calls with
     /// ESHUTDOWN. Safe to call again. Not from a callback.
     pub fn close(&self) {

@@ -6,7 +6,7 @@ use super::{Fs, attr, node_of};
 use crate::error::Result;
 use crate::mount::lock;
 use proto::reply::Reply;
-use proto::request::{IO_BYTES_MAX, LockSpec, Request, open_flags};
+use proto::request::{IO_BYTES_MAX, Request, open_flags};
 use proto::storeio::Payload;
 use proto::{Attr, Errno, FileKind, NodeRef};
 use std::path::Path;
@@ -221,14 +221,6 @@ impl File {
     /// `EIO`: they are not.
     pub fn fsync(&self) -> Result<()> {
         self.fs.call(Request::Fsync { node: self.node, data_only: false }).map(drop)
-    }
-
-    /// Takes or drops a lock; `wait`: until it is granted.
-    ///
-    /// # Errors
-    /// `EAGAIN` when in the way and not waiting, `EDEADLK`, `EINTR`.
-    pub fn lock(&self, lock: LockSpec, wait: bool) -> Result<()> {
-        self.fs.call(Request::SetLock { node: self.node, lock, wait }).map(drop)
     }
 
     /// Releases the file and waits for the answer.
