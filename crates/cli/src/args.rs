@@ -4,7 +4,6 @@
 //! Absent: verbs of later versions (`later.rs` answers them), and any effect.
 
 use crate::output::Format;
-use crate::size;
 use clap::{Args, Parser, Subcommand, ValueHint};
 use std::path::PathBuf;
 
@@ -62,7 +61,10 @@ pub enum Verb {
     ///
     /// Exit codes are those of fsck(8): 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage.
     Fsck(Fsck),
-    /// Write a checkpoint and give back free space of the metadata store
+    /// Write a checkpoint; of a folder that nobody serves also give back the metadata store's free space
+    ///
+    /// On a folder that is served, or without a folder, the server is told to begin a checkpoint, and nothing is
+    /// given back. File data needs no command: the server compacts it by itself.
     Compact(Compact),
     /// Consistent copies of a file system
     #[command(subcommand)]
@@ -112,7 +114,7 @@ pub struct Format_ {
     #[arg(long, value_name = "D", value_hint = ValueHint::DirPath)]
     pub data_dir: Option<PathBuf>,
     /// Files up to this size are packed together
-    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = stdx::size::parse)]
     pub small_file: u64,
 }
 
@@ -197,7 +199,7 @@ pub struct Fsck {
 /// `compact`.
 #[derive(Debug, Args)]
 pub struct Compact {
-    /// The data folder (default: of the server that is found)
+    /// The data folder (default: that of the server that is found, which only writes a checkpoint)
     #[arg(value_hint = ValueHint::DirPath)]
     pub dir: Option<PathBuf>,
 }
@@ -345,7 +347,7 @@ pub struct LoadWrite {
     pub first: u64,
     #[arg(long, default_value_t = u64::MAX)]
     pub count: u64,
-    #[arg(long, default_value = "4K", value_parser = size::parse)]
+    #[arg(long, default_value = "4K", value_parser = stdx::size::parse)]
     pub bytes: u64,
 }
 

@@ -15,7 +15,6 @@ pub mod mounts;
 pub mod output;
 pub mod place;
 pub mod problem;
-pub mod size;
 pub mod source;
 pub mod verbs;
 

@@ -67,7 +67,6 @@ pub struct Client {
     held: Held,
     /// 0: none yet.
     session: SessionId,
-    fsid: [u8; 16],
     root: Ino,
     renew_every_ns: u64,
     renew_at: Option<Mono>,
@@ -117,7 +116,6 @@ impl Client {
             queue: VecDeque::new(),
             held: Held::new(),
             session: SessionId(0),
-            fsid: [0; 16],
             root: Ino::ROOT,
             renew_every_ns: 0,
             renew_at: None,
@@ -131,12 +129,6 @@ impl Client {
     #[must_use]
     pub const fn session(&self) -> SessionId {
         self.session
-    }
-
-    /// The file system's id, zeros before the first Welcome.
-    #[must_use]
-    pub const fn fsid(&self) -> [u8; 16] {
-        self.fsid
     }
 
     /// The directory this session calls root.

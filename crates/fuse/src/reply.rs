@@ -158,19 +158,6 @@ impl Reply {
         self.send(0, offset.bytes());
     }
 
-    pub fn bmap(self, block: u64) {
-        self.send(0, block.bytes());
-    }
-
-    pub fn poll(self, revents: u32) {
-        self.send(0, abi::PollOut { revents, padding: 0 }.bytes());
-    }
-
-    pub fn ioctl(self, result: i32, data: &[u8]) {
-        let header = abi::IoctlOut { result, ..Default::default() };
-        self.send(0, &[header.bytes(), data].concat());
-    }
-
     /// Answers READLINK, READ, GETXATTR and LISTXATTR with bytes that exist already.
     pub fn bytes(self, data: &[u8]) {
         self.send(0, data);

@@ -203,10 +203,6 @@ fn reader_count(configured: usize) -> usize {
 }
 
 impl Session {
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// The transport in use, never `Auto`.
     pub fn transport(&self) -> Transport {
         self.transport

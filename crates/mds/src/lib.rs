@@ -2,7 +2,8 @@
 //! cache; what is dirty reaches the store by checkpoints; what others see is durable first.
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
-//! `journal`, `hold`, `load`, `session`, `sole`, `checkpoint`, `replay`, `pace`, `former`, `orphans`, `files`, `locks`.
+//! `journal`, `hold`, `load`, `session`, `sole`, `checkpoint`, `replay`, `pace`, `former`, `orphans`, `files`, `locks`; `order`
+//! is for drivers.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
 
@@ -22,6 +23,7 @@ mod load;
 mod locks;
 mod op;
 mod ops;
+pub mod order;
 mod orphans;
 pub mod output;
 mod pace;

@@ -34,8 +34,8 @@ pub(crate) struct Op {
     pub check: bool,
     pub cred: Cred,
     pub request: Request,
-    /// Which inode is being looked for, and how far the search is.
-    pub probe: (Ino, u8),
+    /// Which inode is being looked for, and where next.
+    pub probe: Option<(Ino, Probe)>,
     /// Where a backptr said the inode is.
     pub hint: Option<(Ino, NameHash)>,
     pub scan: Option<Box<ScanPage>>,
@@ -47,6 +47,21 @@ pub(crate) struct Op {
     pub woken: bool,
     /// The file whose data was synced for it: what is written since then is not its concern.
     pub synced: Ino,
+}
+
+/// Where an inode that is not cached is looked for, in this order. Each place is asked once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// The directory in which the client saw it.
+    Seen,
+    /// The store's note of where it is, unless the rank knows better.
+    Backptr,
+    /// The directory that the note names.
+    Noted,
+    Links,
+    Orphans,
+    /// Everywhere was asked.
+    Nowhere,
 }
 
 /// What a load brings, and who shares it.

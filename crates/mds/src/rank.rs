@@ -195,7 +195,7 @@ impl Rank {
             check: check.is_some(),
             cred: check.unwrap_or(cred),
             request,
-            probe: (Ino::NONE, 0),
+            probe: None,
             hint: None,
             scan: None,
             pins: Vec::new(),

@@ -7,7 +7,7 @@ use crate::cache::{Cache, dir, node};
 use crate::config::RankConfig;
 use crate::files::{Files, Open};
 use crate::locks::Locks;
-use crate::op::{LoadKey, Op, Park, Stop, Syncing};
+use crate::op::{LoadKey, Op, Park, Probe, Stop, Syncing};
 use crate::txn::{Place, Txn};
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
@@ -85,49 +85,63 @@ impl View {
         }
         if let Some(slot) = self.cache.by_ino(ino) {
             // Forgotten again before the operation runs, it is looked for from the start.
-            if op.probe.0 == ino {
-                op.probe = (Ino::NONE, 0);
-            }
+            op.probe = op.probe.filter(|(sought, _)| *sought != ino);
             return Ok(slot);
         }
         if ino.0 >> 63 == 1 {
             return Err(Errno::ESTALE.into());
         }
-        if op.probe.0 != ino {
-            op.probe = (ino, 0);
-            op.hint = None;
-        }
-        if op.probe.1 == 0 {
-            op.probe.1 = 1;
-            if reference.parent != Ino::NONE && !self.complete(reference.parent) {
-                return park(LoadKey::ByHash { dir: reference.parent, hash: reference.hash });
+        let mut probe = match op.probe {
+            Some((sought, probe)) if sought == ino => probe,
+            _ => {
+                op.hint = None;
+                Probe::Seen
+            }
+        };
+        loop {
+            let (asked, next) = self.ask(probe, reference, &mut op.hint);
+            op.probe = next.map(|next| (ino, next));
+            match (asked, next) {
+                (Some(key), _) => return park(key),
+                (None, Some(next)) => probe = next,
+                (None, None) => return Err(Errno::ESTALE.into()),
             }
         }
-        if op.probe.1 == 1 {
-            op.probe.1 = 2;
-            if self.backptr(ino).is_none() {
-                return park(LoadKey::Backptr { ino });
+    }
+
+    /// What is to be loaded to look in one place, `None` when nothing new can be there; and the next place.
+    fn ask(
+        &self,
+        probe: Probe,
+        reference: NodeRef,
+        hint: &mut Option<(Ino, NameHash)>,
+    ) -> (Option<LoadKey>, Option<Probe>) {
+        let ino = reference.ino;
+        let by_hash = |dir, hash| (!self.complete(dir)).then_some(LoadKey::ByHash { dir, hash });
+        let by_number = |dir| {
+            let name = hex_name(ino);
+            LoadKey::Dentry { dir, hash: self.hash(&name), name: name.into() }
+        };
+        match probe {
+            Probe::Seen => {
+                let seen = Some(reference.parent).filter(|parent| *parent != Ino::NONE);
+                (seen.and_then(|dir| by_hash(dir, reference.hash)), Some(Probe::Backptr))
             }
-        }
-        if op.probe.1 == 2 {
-            op.probe.1 = 3;
-            let place = match self.backptr(ino) {
-                Some(known) => known.as_ref().map(|b| (b.parent, b.hash)),
-                None => op.hint.take(),
-            };
-            if let Some((dir, hash)) = place.filter(|(dir, _)| !self.complete(*dir)) {
-                return park(LoadKey::ByHash { dir, hash });
+            Probe::Backptr => {
+                let unknown = self.backptr(ino).is_none();
+                (unknown.then_some(LoadKey::Backptr { ino }), Some(Probe::Noted))
             }
-        }
-        for (stage, dir) in [(3, Ino::LINKS), (4, self.orphans())] {
-            if op.probe.1 == stage {
-                op.probe.1 = stage + 1;
-                let name = hex_name(ino);
-                return park(LoadKey::Dentry { dir, hash: self.hash(&name), name: name.into() });
+            Probe::Noted => {
+                let place = match self.backptr(ino) {
+                    Some(known) => known.as_ref().map(|b| (b.parent, b.hash)),
+                    None => hint.take(),
+                };
+                (place.and_then(|(dir, hash)| by_hash(dir, hash)), Some(Probe::Links))
             }
+            Probe::Links => (Some(by_number(Ino::LINKS)), Some(Probe::Orphans)),
+            Probe::Orphans => (Some(by_number(self.orphans())), Some(Probe::Nowhere)),
+            Probe::Nowhere => (None, None),
         }
-        op.probe = (Ino::NONE, 0);
-        Err(Errno::ESTALE.into())
     }
 
     fn complete(&self, ino: Ino) -> bool {

@@ -37,7 +37,7 @@ struct State {
     seen: Vec<Request>,
     /// Requests are kept unanswered.
     held: Option<Vec<(u64, ClientMsg)>>,
-    lasting: bool,
+    embedded: bool,
     refuse_connect: bool,
     lease_ms: u32,
     shared: u32,
@@ -76,8 +76,8 @@ impl Fake {
 
     /// Connections last as long as the rank, as in one process.
     #[must_use]
-    pub fn lasting(self) -> Self {
-        lock(&self.state).lasting = true;
+    pub fn embedded(self) -> Self {
+        lock(&self.state).embedded = true;
         self
     }
 
@@ -208,8 +208,8 @@ impl Connector for Fake {
         Ok(Arc::new(FakePort { state: Arc::downgrade(&self.state), fake: self.clone(), conn }))
     }
 
-    fn is_lasting(&self) -> bool {
-        lock(&self.state).lasting
+    fn ends_with_rank(&self) -> bool {
+        lock(&self.state).embedded
     }
 
     fn describe(&self) -> String {

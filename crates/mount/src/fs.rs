@@ -16,35 +16,28 @@ pub use file::{File, OpenOptions};
 
 use crate::error::Result;
 use crate::mount::Mount;
-use proto::attr::SetTime;
 use proto::name::Name;
 use proto::reply::{Outcome, Reply, StatFs};
 use proto::request::{NewNode, Request, XattrMode};
 use proto::{Attr, Cred, Errno, FileKind, NodeRef, SetAttr};
 use std::path::Path;
 use std::sync::Arc;
-use stdx::Wall;
+
+/// Permission bits that new files and directories do not get.
+const UMASK: u32 = 0o022;
 
 /// A file system seen as one user. Cheap to clone.
 #[derive(Clone)]
 pub struct Fs {
     mount: Arc<Mount>,
     cred: Cred,
-    umask: u32,
 }
 
 impl Fs {
     /// The file system of `mount`, as `cred`, with umask 022.
     #[must_use]
     pub const fn new(mount: Arc<Mount>, cred: Cred) -> Self {
-        Self { mount, cred, umask: 0o022 }
-    }
-
-    /// The same with another umask.
-    #[must_use]
-    pub const fn with_umask(mut self, umask: u32) -> Self {
-        self.umask = umask;
-        self
+        Self { mount, cred }
     }
 
     /// The session underneath.
@@ -122,22 +115,13 @@ impl Fs {
         self.setattr(path, SetAttr { size: Some(size), ..SetAttr::default() })
     }
 
-    /// Sets access and modification time.
-    ///
-    /// # Errors
-    /// As `setattr`.
-    pub fn utimes(&self, path: impl AsRef<Path>, atime: Wall, mtime: Wall) -> Result<Attr> {
-        let (atime, mtime) = (Some(SetTime::At(atime)), Some(SetTime::At(mtime)));
-        self.setattr(path, SetAttr { atime, mtime, ..SetAttr::default() })
-    }
-
     /// Makes a directory.
     ///
     /// # Errors
     /// `EEXIST` and what `stat` of the parent fails with.
     pub fn mkdir(&self, path: impl AsRef<Path>, mode: u32) -> Result<Attr> {
         let (parent, name) = self.parent_of(path.as_ref())?;
-        let new = self.new_node(FileKind::Directory.mode_bits() | (mode & 0o7777), 0);
+        let new = Self::new_node(FileKind::Directory.mode_bits() | (mode & 0o7777), 0);
         attr(self.call(Request::MkDir { parent, name, new }))
     }
 
@@ -178,7 +162,7 @@ impl Fs {
     /// As `mkdir`.
     pub fn mknod(&self, path: impl AsRef<Path>, mode: u32, rdev: u32) -> Result<Attr> {
         let (parent, name) = self.parent_of(path.as_ref())?;
-        let new = self.new_node(mode, rdev);
+        let new = Self::new_node(mode, rdev);
         attr(self.call(Request::MkNod { parent, name, new }))
     }
 
@@ -314,15 +298,6 @@ impl Fs {
         self.call(Request::SyncFs).map(drop)
     }
 
-    /// Makes a directory's entries durable.
-    ///
-    /// # Errors
-    /// `EIO`, and as `stat`.
-    pub fn fsync_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        let node = self.node(path)?;
-        self.call(Request::Fsync { node, data_only: false }).map(drop)
-    }
-
     /// Space and inodes.
     ///
     /// # Errors
@@ -334,8 +309,8 @@ impl Fs {
         }
     }
 
-    pub(crate) const fn new_node(&self, mode: u32, rdev: u32) -> NewNode {
-        NewNode { mode, umask: self.umask, rdev }
+    pub(crate) const fn new_node(mode: u32, rdev: u32) -> NewNode {
+        NewNode { mode, umask: UMASK, rdev }
     }
 }
 

@@ -94,7 +94,7 @@ impl Mount {
     ) -> Result<Arc<Self>, MountError> {
         let config = ClientConfig {
             info,
-            retry: !connector.is_lasting(),
+            retry: !connector.ends_with_rank(),
             recover_clean: settings.recover_clean,
             limits: settings.limits.clone(),
         };
@@ -174,19 +174,9 @@ impl Mount {
         self.shared.core().client.session()
     }
 
-    /// The file system's id.
-    pub fn fsid(&self) -> [u8; 16] {
-        self.shared.core().client.fsid()
-    }
-
     /// The directory that this session calls root.
     pub fn root(&self) -> Ino {
         self.shared.core().client.root()
-    }
-
-    /// Where the server is, for people.
-    pub fn describe(&self) -> String {
-        self.shared.connector.describe()
     }
 
     /// Ends the session in order: open calls are answered, waits for locks with EINTR, later calls with

@@ -288,12 +288,6 @@ impl StoreBatch {
         self.count
     }
 
-    /// Bytes of all operations.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.ops.len()
-    }
-
     /// Whether nothing is in it.
     #[must_use]
     pub const fn is_empty(&self) -> bool {

@@ -46,9 +46,9 @@ pub trait Connector: Send + Sync {
     /// `Unreachable`.
     fn connect(&self, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError>;
 
-    /// Whether a connection lasts exactly as long as the rank (one process): after its end there is
+    /// Whether a connection ends only with the rank itself (one process): after its end there is
     /// nothing to resume, so clients need not keep requests to send them again.
-    fn is_lasting(&self) -> bool {
+    fn ends_with_rank(&self) -> bool {
         false
     }
 

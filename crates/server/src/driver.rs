@@ -16,7 +16,6 @@ mod gate;
 mod journal;
 mod life;
 mod loads;
-mod order;
 mod stores;
 mod threads;
 mod timer;

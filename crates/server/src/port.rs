@@ -25,8 +25,8 @@ impl Connector for Embedded {
         open(&server, Peer::Embedded, true, sink).ok_or_else(gone)
     }
 
-    /// The connection ends with the rank: nothing could be resumed.
-    fn is_lasting(&self) -> bool {
+    /// One process: nothing could be resumed.
+    fn ends_with_rank(&self) -> bool {
         true
     }
 

@@ -6,6 +6,7 @@
 /// Name of the defect, the room it is in, and the seed that is tried first: one that showed it. A change of the workload may
 /// make another seed the first; `sim mutants --seeds 500` finds it.
 pub const MUTANTS: &[(&str, &str, u64)] = &[
+    ("mds_data_unordered", "mds", 23),
     ("mds_failed_batch_ignored", "mds", 121),
     ("mds_former_sole_forgotten", "mds", 0),
     ("mds_fsync_not_durable", "mds", 1),

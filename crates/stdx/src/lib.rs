@@ -1,5 +1,5 @@
 //! Room `stdx`: what std lacks and every pure room needs: time values, a seeded PRNG, the `Machine`
-//! contract, checksums, the keyed name hash, and the switch for seeded defects.
+//! contract, checksums, the keyed name hash, sizes as people write them, and the switch for seeded defects.
 //!
 //! Absent on purpose: any clock, file, socket, thread, global state or hash-order iteration.
 
@@ -8,6 +8,7 @@ pub mod hash;
 pub mod machine;
 pub mod mutant;
 pub mod prng;
+pub mod size;
 pub mod time;
 
 pub use checksum::crc32c;

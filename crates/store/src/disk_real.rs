@@ -43,12 +43,6 @@ impl RealDisk {
         Self { root: root.into(), anchored: Mutex::new(BTreeSet::new()) }
     }
 
-    /// The folder.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
     fn open_existing(&self, name: &str) -> Result<Option<RealFile>, StoreError> {
         match OpenOptions::new().read(true).write(true).open(self.root.join(name)) {
             Ok(file) => Ok(Some(RealFile { file, name: name.into() })),

@@ -130,18 +130,6 @@ impl Folder {
         self.incarnation
     }
 
-    /// The folder.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// Where attaching mounts find the server.
-    #[must_use]
-    pub fn socket(&self) -> PathBuf {
-        self.root.join(SOCKET)
-    }
-
     /// The folder of the LMDB environments.
     #[must_use]
     pub fn meta(&self) -> PathBuf {

@@ -16,7 +16,7 @@ use crate::meta::MetaStore;
 use environment::{Environment, Reader};
 use proto::ids::Ino;
 use proto::storeio::{LoadRequest, Loaded, StoreBatch, StoreError, Table};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -58,7 +58,6 @@ pub struct EnvironmentStats {
 
 /// The store.
 pub struct LmdbMeta {
-    folder: PathBuf,
     environments: Vec<Environment>,
 }
 
@@ -81,19 +80,13 @@ impl LmdbMeta {
         if options.create {
             sync_path(folder).map_err(|error| failed("meta", &error))?;
         }
-        Ok(Self { folder: folder.into(), environments })
+        Ok(Self { environments })
     }
 
     /// Number of environments.
     #[must_use]
     pub fn environments(&self) -> usize {
         self.environments.len()
-    }
-
-    /// The folder of the environments.
-    #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// The environment that holds a shard. Part of the format.

@@ -49,7 +49,6 @@ struct State {
     next_begun: u64,
     load_faults: u32,
     apply_faults: u32,
-    batches: u64,
 }
 
 struct Undo {
@@ -72,7 +71,6 @@ impl MemoryMeta {
             next_begun: 0,
             load_faults: 0,
             apply_faults: 0,
-            batches: 0,
         })))
     }
 
@@ -176,18 +174,6 @@ impl MemoryMeta {
     #[must_use]
     pub fn len(&self, table: Table) -> usize {
         self.state().tables[slot(table)].len()
-    }
-
-    /// Whether a table holds nothing.
-    #[must_use]
-    pub fn is_empty(&self, table: Table) -> bool {
-        self.len(table) == 0
-    }
-
-    /// Batches applied so far.
-    #[must_use]
-    pub fn batches(&self) -> u64 {
-        self.state().batches
     }
 
     /// All records of a table in key order: key bytes and value. For checkers.
@@ -309,7 +295,6 @@ impl State {
             }
             return Err(StoreError::NoSpace);
         }
-        self.batches += 1;
         self.unsettled.push(undo);
         Ok(())
     }

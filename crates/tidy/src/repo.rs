@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders that hold no work of ours.
+/// What holds no work of ours. `.git` is a folder, or in a worktree a file that names one.
 const SKIPPED: &[&str] = &[".git", "target", "pando-data", "mnt", "node_modules"];
 
 /// The crate's folder, as cargo says it now: clones that share a target folder share what was compiled for the first.
@@ -71,7 +71,8 @@ fn walk(root: &Path, folder: &Path, found: &mut Vec<PathBuf>) {
         let (path, name) = (entry.path(), entry.file_name());
         let skipped = name.to_str().is_some_and(|name| SKIPPED.contains(&name));
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() && !skipped => walk(root, &path, found),
+            _ if skipped => {}
+            Ok(kind) if kind.is_dir() => walk(root, &path, found),
             Ok(kind) if kind.is_file() => found.extend(path.strip_prefix(root).map(Path::to_path_buf)),
             _ => {}
         }

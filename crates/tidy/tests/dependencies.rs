@@ -1,12 +1,13 @@
-//! Which room may use which: rules::ROOMS against every Cargo.toml, and the licences and features of
-//! everything that is linked.
+//! Which room uses which: rules::ROOMS against every Cargo.toml, the sources and ARCHITECTURE.md, and the
+//! licences and features of everything that is linked.
 //!
 //! Absent: what the rooms do with each other.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use tidy::{repo, rules};
+use tidy::{repo, rules, source};
 use toml::Table;
 
 fn manifest(room: &str) -> Table {
@@ -20,13 +21,18 @@ fn names(manifest: &Table, section: &str) -> BTreeSet<String> {
     table.map(|table| table.keys().cloned().collect()).unwrap_or_default()
 }
 
-/// Names in a manifest's section that its row does not allow.
-fn beyond(found: &BTreeSet<String>, ours: &[&str], others: &[&str]) -> Vec<String> {
+fn set<'a>(names: impl IntoIterator<Item = &'a &'a str>) -> BTreeSet<String> {
+    names.into_iter().map(|name| (*name).to_string()).collect()
+}
+
+/// What one of two lists of the same has and the other has not.
+fn difference(what: &str, [left, right]: [&str; 2], sets: [&BTreeSet<String>; 2]) -> Vec<String> {
+    let only = |side: &str, names: Vec<&String>| {
+        names.into_iter().map(|name| format!("{what}: {name} is only in {side}")).collect::<Vec<_>>()
+    };
+    let mut found = only(left, sets[0].difference(sets[1]).collect());
+    found.extend(only(right, sets[1].difference(sets[0]).collect()));
     found
-        .iter()
-        .filter(|name| !ours.contains(&name.as_str()) && !others.contains(&name.as_str()))
-        .cloned()
-        .collect()
 }
 
 #[test]
@@ -46,28 +52,89 @@ fn rows_go_downwards() {
             let kept = !room.pure || rules::of(below).is_some_and(|row| row.pure || row.name == "store");
             assert!(allowed && kept, "{} -> {below}", room.name);
         }
+        // Tests may reach sideways, except that nothing reaches out of the pure half.
+        for reached in room.tests_use.iter().filter(|_| room.pure) {
+            let kept = rules::of(reached).is_some_and(|row| row.pure);
+            assert!(kept, "tests of {} -> {reached}", room.name);
+        }
     }
 }
 
+/// An arrow that nobody uses is a door left open: the next one to walk through it asks nobody.
 #[test]
-fn rooms_use_what_their_row_allows() {
+fn rows_and_manifests_say_the_same() {
     let mut wrong = Vec::new();
     for room in rules::ROOMS {
         let manifest = manifest(room.name);
-        let mut check = |section: &str, ours: &[&str], others: &[&str]| {
-            let extra = beyond(&names(&manifest, section), ours, others);
-            wrong.extend(extra.into_iter().map(|name| format!("{} [{section}]: {name}", room.name)));
-        };
-        check("dependencies", room.uses, room.others);
-        check("build-dependencies", &[], &[]);
-        let every: Vec<&str> = room.others.iter().chain(room.test_others).copied().collect();
-        // Tests may reach sideways, except that nothing reaches out of the pure half.
-        let around: Vec<&str> =
-            rules::ROOMS.iter().filter(|r| !room.pure || r.pure).map(|r| r.name).collect();
-        let around: Vec<&str> = if room.name == "sim" { room.uses.to_vec() } else { around };
-        check("dev-dependencies", &around, &every);
+        let sections = [
+            ("dependencies", set(room.uses.iter().chain(room.others))),
+            ("dev-dependencies", set(room.tests_use)),
+            ("build-dependencies", BTreeSet::new()),
+        ];
+        for (section, row) in sections {
+            let what = format!("{} [{section}]", room.name);
+            wrong.extend(difference(&what, ["Cargo.toml", "rules.rs"], [&names(&manifest, section), &row]));
+        }
+        assert!(manifest.get("target").is_none(), "{}: dependencies by target are not looked at", room.name);
     }
-    assert!(wrong.is_empty(), "not in the room's row of rules.rs:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_a_manifest_asks_for_is_named_in_the_sources() {
+    let files: Vec<(PathBuf, String)> = repo::files_ending(".rs")
+        .into_iter()
+        .filter_map(|path| repo::text(&path).map(|text| (path, source::code(&text))))
+        .collect();
+    let mut idle = Vec::new();
+    for room in rules::ROOMS {
+        let folder = Path::new("crates").join(room.name);
+        let named = |folder: &Path, name: &str| {
+            let word = format!("{}::", name.replace('-', "_"));
+            let mut inside = files.iter().filter(|(path, _)| path.starts_with(folder));
+            inside.any(|(_, code)| !source::places(code, &word).is_empty())
+        };
+        let shipped = room.uses.iter().chain(room.others).filter(|name| !named(&folder.join("src"), name));
+        let tests = room.tests_use.iter().filter(|name| !named(&folder, name));
+        idle.extend(shipped.chain(tests).map(|name| format!("{}: {name}", room.name)));
+    }
+    assert!(idle.is_empty(), "in Cargo.toml, but no source names it:\n{}", idle.join("\n"));
+}
+
+/// The words between backticks.
+fn quoted(text: &str) -> BTreeSet<String> {
+    text.split('`').skip(1).step_by(2).flat_map(str::split_whitespace).map(str::to_string).collect()
+}
+
+#[test]
+fn the_architecture_page_says_what_the_rows_say() {
+    let page = repo::text("ARCHITECTURE.md".as_ref()).expect("a page");
+    let table = page.split("\n## Rooms\n").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let table = table.expect("a section about rooms");
+    let mut wrong = Vec::new();
+    for room in rules::ROOMS {
+        let start = format!("| `{}` |", room.name);
+        let said =
+            table.lines().find(|line| line.starts_with(&start)).and_then(|line| line.split('|').nth(3));
+        match said {
+            Some(said) => {
+                let sides = ["ARCHITECTURE.md", "rules.rs"];
+                wrong.extend(difference(room.name, sides, [&quoted(said), &set(room.uses)]));
+            }
+            None => wrong.push(format!("{}: no row in ARCHITECTURE.md", room.name)),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let rows = table.lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, rules::ROOMS.len(), "rows of rooms that do not exist");
+    let pure: Vec<&str> = rules::ROOMS.iter().filter(|room| room.pure).map(|room| room.name).collect();
+    for (name, said) in [("ARCHITECTURE.md", "are pure"), ("CONTRIBUTING.md", "have no clock")] {
+        let page = repo::text(name.as_ref()).expect("a page");
+        let before = page.split_once(&format!("` {said}")).map(|(before, _)| before);
+        let list = before.and_then(|before| before.rsplit('`').next()).expect("a list of pure rooms");
+        let list: BTreeSet<String> = list.split_whitespace().map(str::to_string).collect();
+        assert_eq!(list, set(&pure), "{name}: the pure rooms");
+    }
 }
 
 #[test]
@@ -175,6 +242,15 @@ fn licence_expressions_are_read() {
     for bad in ["GPL-3.0", "MIT AND GPL-3.0", "(GPL-2.0 OR AGPL-3.0) AND MIT"] {
         assert!(!allowed(bad), "{bad}");
     }
+}
+
+#[test]
+fn deny_toml_allows_the_same_licences() {
+    let deny: Table = repo::text("deny.toml".as_ref()).expect("a file").parse().expect("TOML");
+    let said = deny["licenses"]["allow"].as_array().expect("a list").iter().filter_map(|name| name.as_str());
+    let said: BTreeSet<String> = said.map(str::to_string).collect();
+    let wrong = difference("licence", ["deny.toml", "rules.rs"], [&said, &set(rules::LICENCES)]);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -62,8 +62,7 @@ impl Client {
     }
 
     pub(super) fn on_welcome(&mut self, now: Mono, message: ServerMsg, out: &mut Out) {
-        let ServerMsg::Welcome { protocol, session, fsid, resumed, lease_ms, sole, root, .. } = message
-        else {
+        let ServerMsg::Welcome { protocol, session, resumed, lease_ms, sole, root, .. } = message else {
             return;
         };
         if protocol != PROTOCOL {
@@ -74,7 +73,7 @@ impl Client {
         if !known && !self.config.recover_clean {
             return self.end(format!("session {} was evicted", former.0), out);
         }
-        (self.fsid, self.root, self.link) = (fsid, root, Link::Up);
+        (self.root, self.link) = (root, Link::Up);
         // A third of the lease: two renewals may be late before it ends.
         self.renew_every_ns = u64::from(lease_ms) * MS / 3;
         self.renew_at = Some(now.after(self.renew_every_ns));

@@ -101,8 +101,6 @@ wire! {
     StatxOut [288] { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: StatxAttr }
     WriteOut [8] { size: u32, padding: u32 }
     GetXattrOut [8] { size: u32, padding: u32 }
-    PollOut [8] { revents: u32, padding: u32 }
-    IoctlOut [16] { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 }
     DirentHeader [24] { ino: u64, off: u64, namelen: u32, kind: u32 }
 
     ForgetIn [8] { nlookup: u64 }

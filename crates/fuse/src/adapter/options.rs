@@ -167,15 +167,16 @@ impl Options {
     /// A word with a value; false when there is no such word.
     fn assign(&mut self, name: &str, value: &str) -> Result<bool, OptionsError> {
         let bad = || OptionsError::BadValue { name: name.to_owned(), value: value.to_owned() };
+        let size = || stdx::size::parse(value).ok();
         match (name, value) {
             ("subdir" | "conf" | "log", "") => return Err(bad()),
             ("subdir", _) => self.subdir = Some(value.to_owned()),
             ("conf", _) => self.conf = Some(value.to_owned()),
             ("log", _) => self.log = Some(value.to_owned()),
             ("rasize", _) => {
-                self.rasize = Some(bytes(value).and_then(|v| u32::try_from(v).ok()).ok_or_else(bad)?);
+                self.rasize = Some(size().and_then(|v| u32::try_from(v).ok()).ok_or_else(bad)?);
             }
-            ("data_cache", _) => self.data_cache = Some(bytes(value).ok_or_else(bad)?),
+            ("data_cache", _) => self.data_cache = Some(size().ok_or_else(bad)?),
             ("mount_timeout", _) => self.mount_timeout = Some(value.parse().map_err(|_| bad())?),
             ("recover_session", "no") => self.recover_clean = false,
             ("recover_session", "clean") => self.recover_clean = true,
@@ -227,20 +228,6 @@ impl Options {
     }
 }
 
-/// Bytes with an optional K, M, G or T.
-fn bytes(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(['K', 'M', 'G', 'T']);
-    let shift = match &text[digits.len()..] {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,6 +276,7 @@ mod tests {
         assert_eq!(text("io_uring=maybe"), "mount option io_uring=maybe: no such value");
         assert_eq!(text("mount_timeout=x"), "mount option mount_timeout=x: no such value");
         assert_eq!(text("rasize=5KK"), "mount option rasize=5KK: no such value");
+        assert_eq!(text("rasize=4G"), "mount option rasize=4G: no such value");
         assert_eq!(text("noopen"), "mount option noopen: not in this version");
     }
 }

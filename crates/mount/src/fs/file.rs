@@ -1,17 +1,19 @@
 //! An open file.
 //!
-//! Absent: a file position; `read` and `write` keep one, `pread` and `pwrite` do not use it.
+//! Absent: a file position; `write` keeps one, `pread` and `pwrite` do not use it.
 
 use super::{Fs, attr, node_of};
 use crate::error::Result;
 use crate::mount::lock;
-use client::CallId;
-use proto::reply::{Outcome, Reply};
-use proto::request::{IO_BYTES_MAX, LockKind, LockSpec, Request, open_flags};
+use proto::reply::Reply;
+use proto::request::{IO_BYTES_MAX, Request, open_flags};
 use proto::storeio::Payload;
-use proto::{Attr, Errno, FileKind, NodeRef, SetAttr};
+use proto::{Attr, Errno, FileKind, NodeRef};
 use std::path::Path;
 use std::sync::Mutex;
+
+/// Permission bits of a file that an open makes, before the umask.
+const MODE: u32 = 0o666;
 
 /// How to open a file; the defaults are read-only and nothing else.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +24,6 @@ pub struct OpenOptions {
     truncate: bool,
     create: bool,
     exclusive: bool,
-    mode: u32,
 }
 
 impl Default for OpenOptions {
@@ -46,15 +47,8 @@ macro_rules! switches {
 
 impl OpenOptions {
     /// For reading.
-    pub const READ: Self = Self {
-        read: true,
-        write: false,
-        append: false,
-        truncate: false,
-        create: false,
-        exclusive: false,
-        mode: 0o666,
-    };
+    pub const READ: Self =
+        Self { read: true, write: false, append: false, truncate: false, create: false, exclusive: false };
     /// For writing alone.
     pub const WRITE: Self = Self { read: false, write: true, ..Self::READ };
     /// For reading and writing.
@@ -66,13 +60,6 @@ impl OpenOptions {
         truncate: "Cut to nothing at open.",
         create: "Make it when absent.",
         exclusive: "With `create`: fail when present.",
-    }
-
-    /// Permission bits of a file made by this open.
-    #[must_use]
-    pub const fn mode(mut self, mode: u32) -> Self {
-        self.mode = mode;
-        self
     }
 
     const fn flags(self) -> u32 {
@@ -112,7 +99,7 @@ impl Fs {
         let path = path.as_ref();
         if options.create {
             let (parent, name) = self.parent_of(path)?;
-            let new = self.new_node(FileKind::Regular.mode_bits() | (options.mode & 0o7777), 0);
+            let new = Self::new_node(FileKind::Regular.mode_bits() | MODE, 0);
             let flags = options.flags();
             match self.call(Request::Create { parent, name, new, flags }) {
                 Ok(Reply::Created { attr, .. }) => return Ok(self.file(&attr, options)),
@@ -133,18 +120,6 @@ impl Fs {
     /// As open(2).
     pub fn create(&self, path: impl AsRef<Path>) -> Result<File> {
         self.open(path, OpenOptions::READ_WRITE.create().truncate())
-    }
-
-    /// An open file without a name in the directory `dir`.
-    ///
-    /// # Errors
-    /// As open(2) with O_TMPFILE.
-    pub fn tmpfile(&self, dir: impl AsRef<Path>, mode: u32) -> Result<File> {
-        let parent = self.node(dir)?;
-        let new = self.new_node(FileKind::Regular.mode_bits() | (mode & 0o7777), 0);
-        let flags = open_flags::RDWR;
-        let attr = attr(self.call(Request::TmpFile { parent, new, flags }))?;
-        Ok(self.file(&attr, OpenOptions::READ_WRITE))
     }
 
     /// The whole content.
@@ -194,14 +169,6 @@ impl File {
         self.fs.getattr(self.node)
     }
 
-    /// Changes attributes.
-    ///
-    /// # Errors
-    /// What the rank answers.
-    pub fn setattr(&self, set: SetAttr) -> Result<Attr> {
-        attr(self.fs.call(Request::SetAttr { node: self.node, set }))
-    }
-
     /// Up to `len` bytes from `offset`, at most 1 MiB; none at the end.
     ///
     /// # Errors
@@ -212,17 +179,6 @@ impl File {
             Reply::Data(Payload::Owned(bytes)) => Ok(bytes),
             _ => Err(Errno::EPROTO),
         }
-    }
-
-    /// Up to `len` bytes from the position, which moves on.
-    ///
-    /// # Errors
-    /// As `pread`.
-    pub fn read(&self, len: usize) -> Result<Vec<u8>> {
-        let mut position = lock(&self.position);
-        let bytes = self.pread(*position, len)?;
-        *position += bytes.len() as u64;
-        Ok(bytes)
     }
 
     /// Writes everything at `offset` (at the end, if opened for appending).
@@ -265,92 +221,6 @@ impl File {
     /// `EIO`: they are not.
     pub fn fsync(&self) -> Result<()> {
         self.fs.call(Request::Fsync { node: self.node, data_only: false }).map(drop)
-    }
-
-    /// As `fsync`, without attributes that reading back does not need.
-    ///
-    /// # Errors
-    /// As `fsync`.
-    pub fn fdatasync(&self) -> Result<()> {
-        self.fs.call(Request::Fsync { node: self.node, data_only: true }).map(drop)
-    }
-
-    /// fallocate(2).
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP` for modes that are not supported, `ENOSPC`.
-    pub fn fallocate(&self, mode: u32, offset: u64, len: u64) -> Result<()> {
-        self.fs.call(Request::Fallocate { node: self.node, mode, offset, len }).map(drop)
-    }
-
-    /// The next data, or hole, from `offset` on.
-    ///
-    /// # Errors
-    /// `ENXIO` beyond the end.
-    pub fn seek(&self, offset: u64, hole: bool) -> Result<u64> {
-        match self.fs.call(Request::Seek { node: self.node, offset, hole })? {
-            Reply::Offset(offset) => Ok(offset),
-            _ => Err(Errno::EPROTO),
-        }
-    }
-
-    /// Copies within the file system, without moving data through this process.
-    ///
-    /// # Errors
-    /// `EINVAL` for overlapping ranges of one file.
-    pub fn copy_to(&self, offset: u64, target: &Self, target_offset: u64, len: u64) -> Result<u64> {
-        let request = Request::CopyRange {
-            source: self.node,
-            source_offset: offset,
-            target: target.node,
-            target_offset,
-            len,
-        };
-        match self.fs.call(request)? {
-            Reply::Written { count, .. } => Ok(count),
-            _ => Err(Errno::EPROTO),
-        }
-    }
-
-    /// Takes or drops a lock; `wait`: until it is granted.
-    ///
-    /// # Errors
-    /// `EAGAIN` when in the way and not waiting, `EDEADLK`, `EINTR`.
-    pub fn lock(&self, lock: LockSpec, wait: bool) -> Result<()> {
-        self.fs.call(Request::SetLock { node: self.node, lock, wait }).map(drop)
-    }
-
-    /// Asks for a lock and returns at once; `done` gets the answer, `Mount::interrupt` ends the wait.
-    pub fn lock_later(&self, lock: LockSpec, done: impl FnOnce(Outcome) + Send + 'static) -> CallId {
-        let request = Request::SetLock { node: self.node, lock, wait: true };
-        self.fs.mount.submit(self.fs.cred.clone(), request, Box::new(done))
-    }
-
-    /// The lock that is in the way of this one.
-    ///
-    /// # Errors
-    /// What the rank answers.
-    pub fn test_lock(&self, lock: LockSpec) -> Result<Option<LockSpec>> {
-        match self.fs.call(Request::TestLock { node: self.node, lock })? {
-            Reply::Lock(found) => Ok(found),
-            _ => Err(Errno::EPROTO),
-        }
-    }
-
-    /// Takes or drops a flock(2) lock for `owner`.
-    ///
-    /// # Errors
-    /// As `lock`.
-    pub fn flock(&self, owner: u64, kind: LockKind, wait: bool) -> Result<()> {
-        self.lock(LockSpec { flock: true, owner, kind, start: 0, end: u64::MAX, pid: 0 }, wait)
-    }
-
-    /// Drops all locks of `owner`, as closing the file does.
-    ///
-    /// # Errors
-    /// What the rank answers.
-    pub fn release_locks(&self, owner: u64, flock: bool) -> Result<()> {
-        self.fs.call(Request::ReleaseLocks { node: self.node, flock, owner }).map(drop)
     }
 
     /// Releases the file and waits for the answer.

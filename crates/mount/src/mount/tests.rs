@@ -35,7 +35,7 @@ fn later(mount: &Mount, request: Request) -> (CallId, Receiver<Outcome>) {
 
 #[test]
 fn a_call_is_answered_by_the_thread_that_made_it() {
-    let mount = open(&Fake::new().lasting());
+    let mount = open(&Fake::new().embedded());
     let (_, answer) = later(&mount, getattr());
     assert!(answer.try_recv().is_ok_and(|outcome| outcome.is_ok()), "answered before submit returned");
     assert_eq!(mount.ttl_ns(), SOLE_TTL_MS * 1_000_000);
@@ -102,7 +102,7 @@ fn many_threads_lose_no_answer_while_connections_break() {
 
 #[test]
 fn the_end_of_the_only_connection_is_said() {
-    let fake = Fake::new().lasting();
+    let fake = Fake::new().embedded();
     let mount = open(&fake);
     fake.hold();
     let (_, answer) = later(&mount, getattr());

@@ -9,24 +9,9 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
 use std::fmt;
 
-/// A size: a number of bytes, or a text with a binary unit ("64K", "4GiB").
+/// A size: a number of bytes, or a text as `stdx::size` reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bytes(pub(super) u64);
-
-/// Reads "64K", "4 GiB", "1048576".
-pub(super) fn parse_bytes(text: &str) -> Option<u64> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let number: u64 = text[..digits].parse().ok()?;
-    let shift = match text[digits..].trim() {
-        "" | "B" => 0,
-        "K" | "KB" | "KiB" => 10,
-        "M" | "MB" | "MiB" => 20,
-        "G" | "GB" | "GiB" => 30,
-        "T" | "TB" | "TiB" => 40,
-        _ => return None,
-    };
-    number.checked_mul(1 << shift)
-}
 
 struct BytesVisitor;
 
@@ -46,7 +31,7 @@ impl Visitor<'_> for BytesVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Bytes, E> {
-        parse_bytes(text).map(Bytes).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+        stdx::size::parse(text).map(Bytes).map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
     }
 }
 
@@ -120,18 +105,3 @@ word!(Level, LogLevel, "\"debug\", \"info\", \"warn\" or \"error\"", |text| Some
     "error" => LogLevel::Error,
     _ => return None,
 }));
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_binary_units_and_no_overflow() {
-        assert_eq!(parse_bytes("64K"), Some(65_536));
-        assert_eq!(parse_bytes("4 GiB"), Some(4 << 30));
-        assert_eq!(parse_bytes("12"), Some(12));
-        for bad in ["", "K", "1X", "-1", "1.5G", "99999999999T"] {
-            assert_eq!(parse_bytes(bad), None, "{bad}");
-        }
-    }
-}

@@ -209,12 +209,6 @@ impl Judge {
         self.pending.insert(key, pending);
     }
 
-    /// The kind of check an unanswered request still needs; for traces.
-    #[must_use]
-    pub fn unanswered(&self) -> usize {
-        self.pending.len()
-    }
-
     /// The journal said that everything below is durable.
     pub fn durable(&mut self, position: Position) {
         self.durable = self.durable.max(position);

@@ -67,14 +67,6 @@ impl Locks {
             held.retain(|(who, _)| *who != holder);
         }
     }
-
-    /// Whether a client holds any lock for certain.
-    #[must_use]
-    pub fn holds(&self, holder: Holder) -> Option<(Ino, LockSpec)> {
-        self.held.iter().find_map(|(ino, held)| {
-            held.iter().find(|(who, _)| *who == holder).map(|(_, lock)| (*ino, *lock))
-        })
-    }
 }
 
 /// Takes a range out of what an owner holds.

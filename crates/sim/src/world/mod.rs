@@ -7,7 +7,6 @@ mod clients;
 mod coverage;
 mod data;
 mod faults;
-mod order;
 mod plan;
 mod rank;
 mod rot;

@@ -3,11 +3,11 @@
 //!
 //! Absent: clients (`clients.rs`), deaths (`faults.rs`).
 
-use super::order::Order;
 use super::{Event, Kind, World, fold};
 use crate::model::judge::{Sent, Verdict};
 use mds::Rank;
 use mds::input::{ConnId, Input, Tag};
+use mds::order::DataOrder;
 use mds::output::Output;
 use proto::ids::{Incarnation, Position, Rank as RankId, SessionId};
 use proto::message::{ClientMsg, ServerMsg};
@@ -32,7 +32,7 @@ pub(super) struct Life {
     pub(super) rank: Rank,
     journal: JournalFiles<SimDisk>,
     pub(super) data: Arc<DataFiles<SimDisk>>,
-    order: Order,
+    order: DataOrder,
     /// Connection to client, and the session it became.
     pub(super) conns: BTreeMap<ConnId, (usize, Option<SessionId>)>,
     /// Appends handed over and not yet committed.
@@ -70,7 +70,7 @@ impl World {
             rank: Rank::new(self.plan.rank(incarnation)),
             journal,
             data: Arc::new(data),
-            order: Order::default(),
+            order: DataOrder::default(),
             conns: BTreeMap::new(),
             appends: Vec::new(),
             commit_at: None,
@@ -92,7 +92,7 @@ impl World {
             && let Some((tag, op)) = life.order.done(*tag)
         {
             let at = self.now + 1 + self.rng.below(self.plan.disk_ns);
-            self.at(at, Event::Data { life: self.lives, tag, op });
+            self.at(at, Event::Data { life: self.lives, tag, op: Box::new(op) });
         }
         let Some(life) = &mut self.life else { return Ok(()) };
         if let Input::Disconnected { conn } = &input {
@@ -167,9 +167,9 @@ impl World {
             Output::Store { tag, batches } => self.store_later(tag, batches),
             Output::Data { tag, op } => {
                 self.trace.event(self.now, "data", tag.0, || format!("{} {}", tag.0, brief(&op)));
-                let admitted = self.life.as_mut().and_then(|life| life.order.admit(tag, Box::new(op)));
+                let admitted = self.life.as_mut().and_then(|life| life.order.admit(tag, op));
                 if let Some((tag, op)) = admitted {
-                    self.after(self.plan.disk_ns, Event::Data { life, tag, op });
+                    self.after(self.plan.disk_ns, Event::Data { life, tag, op: Box::new(op) });
                 }
             }
             Output::Active => {

@@ -1,24 +1,28 @@
 //! Changes of one file's data are carried out one after another, in the order the rank said them.
-//! Reads, seeks and syncs need no order against what is not yet answered, and pass.
+//! Reads, seeks and syncs need no order against what is not yet answered, and pass. The driver's half of
+//! `Output::Data`; every driver uses this one, so that the simulator runs what a server runs.
 //!
-//! Absent: locks; this lives behind the rank's mutex.
+//! Absent: locks (it lives behind the rank's mutex); what waits for the journal (the rank holds that back).
 
-use mds::input::Tag;
+use crate::input::Tag;
 use proto::FileId;
 use proto::storeio::DataOp;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The files with a change under way.
-#[derive(Default)]
-pub(super) struct DataOrder {
+#[derive(Debug, Default)]
+pub struct DataOrder {
     running: BTreeMap<Tag, FileId>,
     waiting: BTreeMap<FileId, VecDeque<(Tag, DataOp)>>,
 }
 
 impl DataOrder {
     /// Takes an operation in; returns it when it may run now.
-    pub(super) fn admit(&mut self, tag: Tag, op: DataOp) -> Option<(Tag, DataOp)> {
+    pub fn admit(&mut self, tag: Tag, op: DataOp) -> Option<(Tag, DataOp)> {
         let Some(file) = changed_file(&op) else { return Some((tag, op)) };
+        if stdx::mutant!("mds_data_unordered") {
+            return Some((tag, op));
+        }
         if let Some(queue) = self.waiting.get_mut(&file) {
             queue.push_back((tag, op));
             return None;
@@ -29,7 +33,7 @@ impl DataOrder {
     }
 
     /// An operation is done; returns the next of its file.
-    pub(super) fn done(&mut self, tag: Tag) -> Option<(Tag, DataOp)> {
+    pub fn done(&mut self, tag: Tag) -> Option<(Tag, DataOp)> {
         let file = self.running.remove(&tag)?;
         let next = self.waiting.get_mut(&file).and_then(VecDeque::pop_front);
         match &next {
@@ -44,7 +48,7 @@ impl DataOrder {
     }
 }
 
-fn changed_file(op: &DataOp) -> Option<FileId> {
+const fn changed_file(op: &DataOp) -> Option<FileId> {
     match op {
         DataOp::Write { file, .. }
         | DataOp::Truncate { file, .. }
