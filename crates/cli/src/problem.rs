@@ -92,9 +92,28 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         let more = source.to_string();
         if !text.ends_with(&more) {
             text.push_str(": ");
-            text.push_str(more.split(" (os error").next().unwrap_or(&more));
+            text.push_str(&more);
         }
         next = source.source();
+    }
+    words(&text)
+}
+
+/// A text from below in which system errors stand by number: the words people know instead.
+#[must_use]
+pub fn words(text: &str) -> String {
+    const MARK: &str = "os error ";
+    let mut text = text.to_string();
+    while let Some(at) = text.find(MARK) {
+        let digits: String = text[at + MARK.len()..].chars().take_while(char::is_ascii_digit).collect();
+        let Ok(number) = digits.parse() else { break };
+        let error = std::io::Error::from_raw_os_error(number);
+        let bracketed = format!(" ({MARK}{digits})");
+        text = match text.contains(&error.to_string()) {
+            true => text.replace(&error.to_string(), &plain(&error)),
+            false if text.contains(&bracketed) => text.replace(&bracketed, ""),
+            false => text.replace(&format!("{MARK}{digits}"), &plain(&error)),
+        };
     }
     text
 }
@@ -114,6 +133,10 @@ mod tests {
     fn system_errors_read_as_words() {
         let error = std::io::Error::from_raw_os_error(2);
         assert_eq!(plain(&error), "no such file or directory");
+        assert_eq!(words(&format!("f: {error}")), "f: no such file or directory");
+        assert_eq!(words("meta/env-01: os error 5"), "meta/env-01: input/output error");
+        assert_eq!(words("our own text (os error 5)"), "our own text");
+        assert_eq!(words("os error unknown"), "os error unknown");
         assert_eq!(Problem::io("x", &std::io::Error::from_raw_os_error(13)).code, 4);
     }
 }
