@@ -1,8 +1,9 @@
 //! What a person reads when a command does not succeed: `pando VERB: WHAT WHERE: WHY`, then one line
-//! `  do: STEP`, and the exit code scripts look at.
+//! `  do: STEP`, and the exit code scripts look at. With `--format json` the same as an object.
 //!
 //! Absent: logging; a daemon's log is another text.
 
+use serde_json::{Value, json};
 use std::fmt::Display;
 
 /// Exit codes of every verb but the mount helper and `fsck`.
@@ -63,11 +64,18 @@ impl Problem {
     /// The text for stderr.
     #[must_use]
     pub fn text(&self, verb: &str) -> String {
-        let mut text = format!("pando {verb}: {}\n", self.what);
+        let space = if verb.is_empty() { "" } else { " " };
+        let mut text = format!("pando{space}{verb}: {}\n", self.what);
         if let Some(step) = &self.step {
             text.push_str(&format!("  do: {step}\n"));
         }
         text
+    }
+
+    /// The same for programs (`--format json`).
+    #[must_use]
+    pub fn json(&self, verb: &str) -> Value {
+        json!({"schema": 1, "verb": verb, "error": self.what, "do": self.step, "exit": self.code})
     }
 }
 
