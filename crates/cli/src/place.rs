@@ -105,7 +105,10 @@ fn open_log(dir: &Path, config: &Config) -> Result<Arc<Log>, Problem> {
         format: config.log_format,
         level: Some(config.log_level),
     };
-    Log::open(options).map(Arc::new).map_err(|error| Problem::io(place, &error))
+    Log::open(options).map(Arc::new).map_err(|error| {
+        Problem::io(place, &error)
+            .do_this("name a file you may write: `-o log=FILE`, or `log_file` in pando.toml")
+    })
 }
 
 impl Served {

@@ -120,7 +120,10 @@ pub fn words(text: &str) -> String {
         text = match text.contains(&error.to_string()) {
             true => text.replace(&error.to_string(), &plain(&error)),
             false if text.contains(&bracketed) => text.replace(&bracketed, ""),
-            false => text.replace(&format!("{MARK}{digits}"), &plain(&error)),
+            false => {
+                let rest = &text[at + MARK.len() + digits.len()..];
+                format!("{}{}{rest}", &text[..at], plain(&error))
+            }
         };
     }
     text
@@ -144,6 +147,7 @@ mod tests {
         assert_eq!(words(&format!("f: {error}")), "f: no such file or directory");
         assert_eq!(words("meta/env-01: os error 5"), "meta/env-01: input/output error");
         assert_eq!(words("our own text (os error 5)"), "our own text");
+        assert_eq!(words("os error 2, os error 28"), "no such file or directory, no space left on device");
         assert_eq!(words("os error unknown"), "os error unknown");
         assert_eq!(Problem::io("x", &std::io::Error::from_raw_os_error(13)).code, 4);
     }

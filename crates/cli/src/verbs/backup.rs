@@ -5,7 +5,7 @@
 use crate::args::Backup;
 use crate::output::{Output, bytes, grouped, table};
 use crate::place;
-use crate::problem::{Exit, Problem, Verdict, chain};
+use crate::problem::{Exit, Problem, Verdict, chain, words};
 use crate::source::Source;
 use crate::{ANSWER_TIME, admin};
 use runtime::Config;
@@ -84,7 +84,7 @@ fn by_server(dir: &Path, file: &Path, out: &Output) -> Verdict {
                 return Ok(0);
             }
             _ => {
-                let why = state["why"].as_str().unwrap_or("the server knows of no backup");
+                let why = words(state["why"].as_str().unwrap_or("the server knows of no backup"));
                 return Err(match state["damaged"] == true {
                     true => damaged_folder(dir, file, why),
                     false => Problem::failed(file.display(), why),

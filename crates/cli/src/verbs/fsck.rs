@@ -113,9 +113,7 @@ fn explain(args: &Fsck, error: &FsckError) -> Problem {
         FsckError::NoFileSystem(dir) => {
             problem.do_this(format!("is the disk mounted? else `pando format {}`", dir.display()))
         }
-        FsckError::RecordDamaged(_) | FsckError::Unreadable { .. } | FsckError::Store { .. } => {
-            problem.do_this(restore(args))
-        }
+        lost if lost.wants_backup() => problem.do_this(restore(args)),
         FsckError::Io { source, .. } if source.kind() == ErrorKind::NotADirectory => {
             problem.do_this("name a folder")
         }
