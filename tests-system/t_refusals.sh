@@ -48,3 +48,55 @@ same "and says why" "pando serve: 0.0.0.0:7420: refusing to listen without TLS
 text=$("$PANDO" umount ./mnt 2>&1)
 same "umount of nothing exits 5" 5 $?
 same "and says so" "pando umount: ./mnt: not a PandoFS mount" "$text"
+
+# Advice that fits the place.
+up ./data ./mnt
+for words in "compact ./mnt" "journal inspect ./mnt" "backup create ./mnt ./b.pando" "fsck ./mnt"; do
+    # Several words.
+    # shellcheck disable=SC2086
+    text=$("$PANDO" $words 2>&1)
+    same "$words: the data folder is named" "is a mount; the data folder is $(pwd -P)/data" \
+        "$(head -n 1 <<<"${text#*./mnt }")"
+done
+same "and the command for it" "  do: \`pando fsck $(pwd -P)/data\`" "$(tail -n 1 <<<"$text")"
+check "a second mount" "$PANDO" mount ./data ./mnt2
+text=$("$PANDO" compact ./mnt2 2>&1)
+same "a mount over the socket, too" "pando compact: ./mnt2 is a mount; the data folder is $(pwd -P)/data" \
+    "$(head -n 1 <<<"$text")"
+text=$("$PANDO" client info 7 --cluster ./data 2>&1)
+same "an unknown client: what lists them" "pando client: no client 7
+  do: \`pando client ls\`" "$text"
+check "detached" "$PANDO" umount ./mnt2
+text=$("$PANDO" mount unix:./data/pando.sock ./mnt2 -o log=/proc/self/log 2>&1)
+same "a log that cannot be written: which option" "  do: name a file you may write: \`-o log=FILE\`" \
+    "$(tail -n 1 <<<"$text")"
+down ./mnt
+text=$("$PANDO" mount ./data ./mnt -o log=/proc/self/log 2>&1)
+same "of a data folder, too" "  do: name a file you may write: \`-o log=FILE\`, or \`log_file\` in pando.toml" \
+    "$(tail -n 1 <<<"$text")"
+text=$("$PANDO" mount ./data ./mnt -o subdir=/nope 2>&1)
+same "a subdir that is not there" "pando mount: /nope in ./data: no such file or directory
+  do: name a directory of the file system" "$text"
+# What the resolver says depends on the network.
+text=$("$PANDO" mount nosuch.invalid ./mnt --timeout 5 2>&1)
+same "a bare word may have been a folder: exit 3" 3 $?
+same "and how to write one" "  do: for a folder write ./nosuch.invalid" "$(tail -n 1 <<<"$text")"
+
+# Damage exits 4 in a backup's copy and in its source, served or not.
+up ./data ./mnt
+printf 'content of a packed file' >mnt/packed
+down ./mnt
+check "a good backup" "$PANDO" backup create ./data ./good.pando
+head -c -1 good.pando >cut.pando
+text=$("$PANDO" backup verify ./cut.pando 2>&1)
+same "a cut backup exits 4" 4 $?
+segment=$(grep -rlF 'content of a packed file' data/data | head -n 1)
+at=$(grep -abFo 'content of a packed file' "$segment" | head -n 1 | cut -d: -f1)
+printf 'X' | dd of="$segment" bs=1 seek="$at" conv=notrunc status=none
+text=$("$PANDO" backup create ./data ./bad.pando 2>&1)
+same "a backup of damaged data exits 4" 4 $?
+same "and says what looks closer" "  do: \`pando fsck ./data\`" "$(tail -n 1 <<<"$text")"
+up ./data ./mnt
+served=$("$PANDO" backup create ./data ./bad.pando 2>&1)
+same "by its server, too" "4 $text" "$? $served"
+down ./mnt

@@ -25,7 +25,8 @@ pub fn ask(source: &Source, command: &Value, timeout: Duration) -> Result<Value,
             }
             _ => plain(error),
         };
-        Problem::new(Exit::Unreachable, format!("{source}: {why}"))
+        let problem = Problem::new(Exit::Unreachable, format!("{source}: {why}"));
+        Problem { step: source.advice(error), ..problem }
     };
     let mut stream = connect(source, timeout).map_err(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => {

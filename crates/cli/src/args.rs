@@ -121,6 +121,7 @@ pub struct Format_ {
 /// `mount`.
 #[derive(Debug, Args)]
 #[command(override_usage = "pando mount [OPTIONS] SOURCE MNT\n       pando mount [OPTIONS] --data DIR MNT")]
+#[command(after_help = crate::mount_words::help())]
 pub struct Mount {
     /// Where the file system is, and where to put it
     #[arg(num_args = 1..=2, required = true, value_names = ["SOURCE", "MNT"], value_hint = ValueHint::DirPath)]
@@ -131,7 +132,7 @@ pub struct Mount {
     /// Stay in the foreground
     #[arg(short)]
     pub foreground: bool,
-    /// Mount options, separated by commas
+    /// Mount options, separated by commas; see below
     #[arg(short, value_name = "OPTIONS")]
     pub options: Vec<String>,
     /// Give up after so many seconds

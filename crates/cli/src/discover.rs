@@ -27,13 +27,16 @@ pub struct Hints<'a> {
 /// # Errors
 /// Exit 3 when there is none or it cannot be told which; exit 2 for a SOURCE that cannot be read.
 pub fn find(hints: &Hints<'_>) -> Result<Source, Problem> {
-    let parse = |text: &str| Source::parse(text).map_err(|why| Problem::new(Exit::Usage, why));
+    let parse = |text: &str| {
+        Source::parse(text).map_err(|why| Problem::new(Exit::Usage, why).do_this("`pando --help`"))
+    };
     if let Some(text) = hints.cluster {
         return parse(text);
     }
     if let Some(path) = hints.path {
         let mount = mounts::containing(path).ok_or_else(|| {
             Problem::new(Exit::Unreachable, format!("{}: not inside a PandoFS mount", path.display()))
+                .do_this("`findmnt -t fuse.pando` lists the mounts")
         })?;
         return parse(&mount.source);
     }

@@ -61,7 +61,7 @@ pub fn check(args: &[OsString]) -> Option<(String, Problem)> {
 }
 
 /// Skips global options and their values.
-fn first_verb<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn first_verb<'a>(words: &mut impl Iterator<Item = &'a str>) -> Option<&'a str> {
     while let Some(word) = words.next() {
         match word {
             "--format" | "--cluster" | "--conf" => drop(words.next()),

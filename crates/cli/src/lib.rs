@@ -11,6 +11,7 @@ pub mod daemon;
 pub mod discover;
 pub mod helper;
 pub mod later;
+pub mod mount_words;
 pub mod mounts;
 pub mod output;
 pub mod place;
@@ -22,8 +23,8 @@ use args::{Cli, Global, Verb};
 use clap::Parser;
 use clap::error::ErrorKind;
 use discover::Hints;
-use output::Output;
-use problem::{Exit, Verdict};
+use output::{Format, Output};
+use problem::{Exit, Problem, Verdict};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         return helper::run(words);
     }
     if let Some((verb, problem)) = later::check(&args) {
-        output::write_err(&problem.text(&verb));
+        tell(&problem, &verb, wanted_format(&args));
         return problem.code;
     }
     let cli = match Cli::try_parse_from(&args) {
@@ -50,10 +51,26 @@ pub fn run(args: Vec<OsString>) -> u8 {
     match dispatch(&cli, &out) {
         Ok(code) => code,
         Err(problem) => {
-            output::write_err(&problem.text(name(&cli.verb)));
+            tell(&problem, name(&cli.verb), format);
             problem.code
         }
     }
+}
+
+/// An error, in the form that results have.
+fn tell(problem: &Problem, verb: &str, format: Format) {
+    match format {
+        Format::Plain => output::write_err(&problem.text(verb)),
+        Format::Json => output::write_err(&problem.json(verb).to_string()),
+    }
+}
+
+/// The form asked for by a command line that cannot be read otherwise.
+fn wanted_format(args: &[OsString]) -> Format {
+    let words: Vec<&str> = args.iter().skip(1).filter_map(|arg| arg.to_str()).collect();
+    let words = words.split(|word| *word == "--").next().unwrap_or_default();
+    let json = words.contains(&"--format=json") || words.windows(2).any(|pair| pair == ["--format", "json"]);
+    if json { Format::Json } else { Format::Plain }
 }
 
 /// Help goes to stdout; a wrong command line is told in the form of every other problem.
@@ -68,20 +85,21 @@ fn usage(args: &[OsString], error: &clap::Error) -> u8 {
             Exit::Usage as u8
         }
         _ => {
-            let verb = args.iter().skip(1).filter_map(|arg| arg.to_str()).find(|arg| !arg.starts_with('-'));
+            let verb = later::first_verb(&mut args.iter().skip(1).filter_map(|arg| arg.to_str()));
             let text = error.to_string();
             let what = text.strip_prefix("error: ").unwrap_or(&text);
             let what = what.split("\n\nUsage:").next().unwrap_or(what);
             let what = what.split("\n\nFor more").next().unwrap_or(what).trim_end();
-            let (place, help) = match verb {
-                Some(verb) if error.kind() == ErrorKind::InvalidSubcommand => {
-                    (format!("pando {verb}"), "`pando --help`".into())
+            let help = match verb {
+                Some(verb) if error.kind() != ErrorKind::InvalidSubcommand => {
+                    format!("`pando {verb} --help`")
                 }
-                Some(verb) => (format!("pando {verb}"), format!("`pando {verb} --help`")),
-                None => ("pando".into(), "`pando --help`".into()),
+                _ => "`pando --help`".into(),
             };
-            output::write_err(&format!("{place}: {what}\n  do: {help}\n"));
-            if verb == Some("fsck") { 16 } else { Exit::Usage as u8 }
+            let code = if verb == Some("fsck") { 16 } else { Exit::Usage as u8 };
+            let problem = Problem { code, what: what.into(), step: Some(help) };
+            tell(&problem, verb.unwrap_or_default(), wanted_format(args));
+            code
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Results on stdout, plain or JSON; messages on stderr unless `-q`.
 //!
-//! Absent: errors (`problem.rs`).
+//! Absent: the form of errors (`problem.rs`).
 
 use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};

@@ -3,11 +3,14 @@
 //! Absent: layouts and locks (room `store`), serving (room `server`).
 
 use crate::problem::{Exit, Problem, chain};
+use crate::source::Source;
 use crate::{discover, mounts};
+use proto::storeio::StoreError;
 use runtime::log::{Log, LogOptions};
 use runtime::{Addr, Config, ListenError};
 use serde_json::{Value, json};
 use server::{Server, ServerError, ServerOptions};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -102,7 +105,10 @@ fn open_log(dir: &Path, config: &Config) -> Result<Arc<Log>, Problem> {
         format: config.log_format,
         level: Some(config.log_level),
     };
-    Log::open(options).map(Arc::new).map_err(|error| Problem::io(place, &error))
+    Log::open(options).map(Arc::new).map_err(|error| {
+        Problem::io(place, &error)
+            .do_this("name a file you may write: `-o log=FILE`, or `log_file` in pando.toml")
+    })
 }
 
 impl Served {
@@ -125,14 +131,53 @@ impl Served {
     }
 }
 
+/// For verbs that want a data folder which is one already: to choose an empty one would be no help. `command` is what
+/// was meant, with DIR for the folder.
+///
+/// # Errors
+/// It is a mount point, or holds other things.
+pub fn expect_existing(dir: &Path, command: &str) -> Result<(), Problem> {
+    let shown = mounts::shown(dir);
+    if let Some(mount) = mounts::at(dir) {
+        let (what, step) = match data_folder(&mount.source) {
+            Some(data) => {
+                let data = mounts::shown(&data);
+                let step = format!("`pando {}`", command.replace("DIR", &data));
+                (format!("{shown} is a mount; the data folder is {data}"), step)
+            }
+            None => {
+                (format!("{shown} is a mount of {}", mount.source), "name its server's data folder".into())
+            }
+        };
+        return Err(Problem::new(Exit::State, what).do_this(step));
+    }
+    match folder::inspect(dir) {
+        Err(FolderError::Strangers { .. }) => {
+            Err(Problem::new(Exit::State, format!("{shown} holds no file system"))
+                .do_this("name a data folder: `pando.fs` lies in it"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The data folder behind a mount's source, if it is one of this machine.
+fn data_folder(source: &str) -> Option<PathBuf> {
+    let folder = match Source::parse(source).ok()? {
+        Source::Folder(dir) => dir,
+        // Perhaps by its link in /run/pando.
+        Source::Unix(socket) => socket.canonicalize().ok()?.parent()?.to_path_buf(),
+        Source::Tcp { .. } => return None,
+    };
+    matches!(folder::inspect(&folder), Ok(Found::Complete(_))).then_some(folder)
+}
+
 /// A folder's refusal.
 #[must_use]
 pub fn explain(error: &FolderError) -> Problem {
     let exit = match error {
-        FolderError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            Exit::Refused
-        }
-        FolderError::Io { .. } | FolderError::Damaged { .. } | FolderError::Store(_) => Exit::Failed,
+        FolderError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => Exit::Refused,
+        FolderError::Damaged { .. } | FolderError::Store(StoreError::Damaged { .. }) => Exit::Refused,
+        FolderError::Io { .. } | FolderError::Store(_) => Exit::Failed,
         _ => Exit::State,
     };
     let what = match error {
@@ -140,8 +185,11 @@ pub fn explain(error: &FolderError) -> Problem {
         other => chain(other),
     };
     let problem = Problem::new(exit, what);
+    let no_folder =
+        matches!(error, FolderError::Io { source, .. } if source.kind() == ErrorKind::NotADirectory);
     match error.remedy() {
         Some(step) => problem.do_this(step),
+        None if no_folder => problem.do_this("name a folder"),
         None => problem,
     }
 }
@@ -152,9 +200,17 @@ fn explain_server(dir: &Path, error: ServerError) -> Problem {
         ServerError::Folder(FolderError::InUse { pid, host, .. }) => {
             explain(&FolderError::InUse { dir: dir.into(), pid, host })
         }
+        ServerError::Folder(error @ FolderError::Store(_)) => {
+            let Problem { code, what, step } = explain(&error);
+            Problem { code, what: format!("{}: {what}", dir.display()), step }
+        }
         ServerError::Folder(error) => explain(&error),
         ServerError::Damaged(what) => {
             Problem::failed(dir.display(), what).do_this(format!("`pando fsck {}`", mounts::shown(dir)))
+        }
+        ServerError::Store(error @ StoreError::Damaged { .. }) => {
+            Problem::new(Exit::Refused, format!("{}: {}", dir.display(), chain(&error)))
+                .do_this(format!("`pando fsck {}`", mounts::shown(dir)))
         }
         other => Problem::failed(dir.display(), chain(&other)),
     }

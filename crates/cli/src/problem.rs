@@ -1,8 +1,9 @@
 //! What a person reads when a command does not succeed: `pando VERB: WHAT WHERE: WHY`, then one line
-//! `  do: STEP`, and the exit code scripts look at.
+//! `  do: STEP`, and the exit code scripts look at. With `--format json` the same as an object.
 //!
 //! Absent: logging; a daemon's log is another text.
 
+use serde_json::{Value, json};
 use std::fmt::Display;
 
 /// Exit codes of every verb but the mount helper and `fsck`.
@@ -63,11 +64,18 @@ impl Problem {
     /// The text for stderr.
     #[must_use]
     pub fn text(&self, verb: &str) -> String {
-        let mut text = format!("pando {verb}: {}\n", self.what);
+        let space = if verb.is_empty() { "" } else { " " };
+        let mut text = format!("pando{space}{verb}: {}\n", self.what);
         if let Some(step) = &self.step {
             text.push_str(&format!("  do: {step}\n"));
         }
         text
+    }
+
+    /// The same for programs (`--format json`).
+    #[must_use]
+    pub fn json(&self, verb: &str) -> Value {
+        json!({"schema": 1, "verb": verb, "error": self.what, "do": self.step, "exit": self.code})
     }
 }
 
@@ -92,9 +100,31 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         let more = source.to_string();
         if !text.ends_with(&more) {
             text.push_str(": ");
-            text.push_str(more.split(" (os error").next().unwrap_or(&more));
+            text.push_str(&more);
         }
         next = source.source();
+    }
+    words(&text)
+}
+
+/// A text from below in which system errors stand by number: the words people know instead.
+#[must_use]
+pub fn words(text: &str) -> String {
+    const MARK: &str = "os error ";
+    let mut text = text.to_string();
+    while let Some(at) = text.find(MARK) {
+        let digits: String = text[at + MARK.len()..].chars().take_while(char::is_ascii_digit).collect();
+        let Ok(number) = digits.parse() else { break };
+        let error = std::io::Error::from_raw_os_error(number);
+        let bracketed = format!(" ({MARK}{digits})");
+        text = match text.contains(&error.to_string()) {
+            true => text.replace(&error.to_string(), &plain(&error)),
+            false if text.contains(&bracketed) => text.replace(&bracketed, ""),
+            false => {
+                let rest = &text[at + MARK.len() + digits.len()..];
+                format!("{}{}{rest}", &text[..at], plain(&error))
+            }
+        };
     }
     text
 }
@@ -114,6 +144,11 @@ mod tests {
     fn system_errors_read_as_words() {
         let error = std::io::Error::from_raw_os_error(2);
         assert_eq!(plain(&error), "no such file or directory");
+        assert_eq!(words(&format!("f: {error}")), "f: no such file or directory");
+        assert_eq!(words("meta/env-01: os error 5"), "meta/env-01: input/output error");
+        assert_eq!(words("our own text (os error 5)"), "our own text");
+        assert_eq!(words("os error 2, os error 28"), "no such file or directory, no space left on device");
+        assert_eq!(words("os error unknown"), "os error unknown");
         assert_eq!(Problem::io("x", &std::io::Error::from_raw_os_error(13)).code, 4);
     }
 }

@@ -4,6 +4,7 @@
 //! Absent: looking for a server when nobody said where (`discover.rs`).
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The TCP port of a server when none is given.
@@ -63,6 +64,23 @@ impl Source {
             Self::Folder(path) => Self::Folder(whole(path)),
             Self::Unix(path) => Self::Unix(whole(path)),
             tcp @ Self::Tcp { .. } => tcp,
+        }
+    }
+
+    /// What helps when nobody answers there.
+    #[must_use]
+    pub fn advice(&self, error: &std::io::Error) -> Option<String> {
+        let absent = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused);
+        match self {
+            Self::Folder(dir) if absent => Some(format!("is it served? `pando serve {}`", dir.display())),
+            Self::Unix(_) if absent => Some("start its server, or name the data folder itself".into()),
+            Self::Folder(_) | Self::Unix(_) => None,
+            Self::Tcp { hosts, subdir: None } => match hosts.as_slice() {
+                // Perhaps a folder that is not there: a bare word is one only if it is.
+                [(word, PORT)] if !word.contains(':') => Some(format!("for a folder write ./{word}")),
+                _ => None,
+            },
+            Self::Tcp { .. } => None,
         }
     }
 
@@ -162,6 +180,16 @@ mod tests {
         assert_eq!(Source::parse("some-host"), Ok(tcp(&[("some-host", PORT)], None)));
         assert_eq!(Source::parse("some-host:/"), Ok(tcp(&[("some-host", PORT)], None)));
         assert_eq!(Source::parse("h:/x/y"), Ok(tcp(&[("h", PORT)], Some("/x/y"))));
+    }
+
+    #[test]
+    fn a_bare_word_may_have_been_a_folder() {
+        let error = std::io::Error::other("failed to lookup address information");
+        let advice = |text: &str| Source::parse(text).ok().and_then(|source| source.advice(&error));
+        assert_eq!(advice("nosuch"), Some("for a folder write ./nosuch".into()));
+        for text in ["h:7421", "h1,h2", "h:/sub", "[::1]", "unix:/x"] {
+            assert_eq!(advice(text), None, "{text}");
+        }
     }
 
     #[test]

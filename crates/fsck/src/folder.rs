@@ -45,6 +45,22 @@ pub enum FsckError {
     Store { place: String, source: heed::Error },
 }
 
+impl FsckError {
+    /// Whether bytes are lost that have no second copy: only a backup brings them back.
+    #[must_use]
+    pub fn wants_backup(&self) -> bool {
+        use heed::{Error, MdbError};
+        match self {
+            Self::RecordDamaged(_) | Self::Unreadable { .. } => true,
+            Self::Store { source: Error::Io(source), .. } => source.kind() == io::ErrorKind::NotFound,
+            Self::Store { source: Error::Mdb(error), .. } => {
+                matches!(error, MdbError::Invalid | MdbError::Corrupted | MdbError::PageNotFound)
+            }
+            _ => false,
+        }
+    }
+}
+
 pub(crate) fn io_error(path: &Path) -> impl FnOnce(io::Error) -> FsckError {
     move |source| FsckError::Io { path: path.into(), source }
 }

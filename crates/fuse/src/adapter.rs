@@ -35,7 +35,7 @@ use crate::session::Handler;
 use listing::Listings;
 use locks::Waits;
 use nodes::Nodes;
-pub use options::{Options, OptionsError};
+pub use options::{OPTION_LINES, OptionLine, Options, OptionsError};
 
 /// What the options mean for the answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -53,6 +53,14 @@ pub enum BackupError {
     Io(#[from] io::Error),
 }
 
+impl BackupError {
+    /// Whether something that was read is not what was once written.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        matches!(self, Self::Damaged { .. } | Self::Decode(_) | Self::Store(StoreError::Damaged { .. }))
+    }
+}
+
 /// What a backup holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {

@@ -194,6 +194,9 @@ fn a_backup_restores_to_the_same_tree() {
     let at = bytes.len() / 3;
     bytes[at] ^= 4;
     std::fs::write(&file, bytes).expect("write");
-    assert!(backup::verify(&file).is_err());
+    assert!(backup::verify(&file).is_err_and(|error| error.is_damage()));
     assert!(backup::restore(&file, &dir.path().join("third"), &options).is_err());
+    // What cannot be told from anything else is not called damaged.
+    std::fs::write(&file, b"").expect("write");
+    assert!(backup::verify(&file).is_err_and(|error| !error.is_damage()));
 }

@@ -5,7 +5,7 @@
 use crate::args::Backup;
 use crate::output::{Output, bytes, grouped, table};
 use crate::place;
-use crate::problem::{Exit, Problem, Verdict, chain};
+use crate::problem::{Exit, Problem, Verdict, chain, words};
 use crate::source::Source;
 use crate::{ANSWER_TIME, admin};
 use runtime::Config;
@@ -41,14 +41,24 @@ pub fn run(verb: &Backup, out: &Output) -> Verdict {
 }
 
 fn create(dir: &Path, file: &Path, out: &Output) -> Verdict {
+    if file == Path::new("-") {
+        let what = "-: a backup is a file, not a stream";
+        return Err(Problem::new(Exit::Usage, what).do_this("name a file (`./-`, if that is its name)"));
+    }
+    place::expect_existing(dir, "backup create DIR FILE")?;
     if file.exists() {
-        return Err(Problem::new(Exit::State, format!("{}: exists", file.display())));
+        return Err(
+            Problem::new(Exit::State, format!("{}: exists", file.display())).do_this("choose another name")
+        );
     }
     if admin::is_alive(&dir.join(SOCKET)) {
         return by_server(dir, file, out);
     }
     let server = place::open_unheard(dir, &Config::default())?;
-    let made = backup::create(&server, file).map_err(|error| explain(file, &error));
+    let made = backup::create(&server, file).map_err(|error| match error.is_damage() {
+        true => damaged_folder(dir, file, chain(&error)),
+        false => explain(file, &error),
+    });
     let stopped = server.stop().map_err(|error| Problem::failed(dir.display(), chain(&error)));
     let summary = made?;
     stopped?;
@@ -74,8 +84,11 @@ fn by_server(dir: &Path, file: &Path, out: &Output) -> Verdict {
                 return Ok(0);
             }
             _ => {
-                let why = state["why"].as_str().unwrap_or("the server knows of no backup");
-                return Err(Problem::failed(file.display(), why));
+                let why = words(state["why"].as_str().unwrap_or("the server knows of no backup"));
+                return Err(match state["damaged"] == true {
+                    true => damaged_folder(dir, file, why),
+                    false => Problem::failed(file.display(), why),
+                });
             }
         }
     }
@@ -138,8 +151,18 @@ fn value(summary: &Summary) -> Value {
     })
 }
 
+/// There is no backup, because what it should hold is damaged.
+fn damaged_folder(dir: &Path, file: &Path, why: impl std::fmt::Display) -> Problem {
+    Problem::new(Exit::Refused, format!("{}: {why}", file.display()))
+        .do_this(format!("`pando fsck {}`", dir.display()))
+}
+
 fn explain(file: &Path, error: &BackupError) -> Problem {
     match error {
+        damaged if damaged.is_damage() => {
+            Problem::new(Exit::Refused, format!("{}: {}", file.display(), chain(damaged)))
+                .do_this("use another backup: `pando backup ls FOLDER`")
+        }
         BackupError::Folder(error) => place::explain(error),
         BackupError::Newer { .. } | BackupError::Busy => {
             Problem::new(Exit::State, format!("{}: {}", file.display(), chain(error)))

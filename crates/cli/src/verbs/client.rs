@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 
 const COLUMNS: [&str; 9] = ["ID", "HOST", "MOUNT", "USER", "CAPS", "DIRTY", "OPS/s", "LATE", "AGE"];
 
+/// What shows which clients there are.
+const LIST: &str = "`pando client ls`";
+
 /// Runs the verb.
 ///
 /// # Errors
@@ -23,13 +26,18 @@ pub fn run(verb: &Client, source: Result<Source, Problem>, out: &Output) -> Verd
             out.result(&listing(&answer), answer);
         }
         Client::Evict { id } => {
-            let answer = admin::ask(&source, &json!({"cmd": "client evict", "id": id}), ANSWER_TIME)?;
+            let answer = admin::ask(&source, &json!({"cmd": "client evict", "id": id}), ANSWER_TIME);
+            let answer = answer.map_err(|problem| match problem.code == Exit::State as u8 {
+                true => problem.do_this(LIST),
+                false => problem,
+            })?;
             out.result(&format!("evicted client {id}"), answer);
         }
         Client::Info { id } => {
             let answer = admin::ask(&source, &json!({"cmd": "client ls"}), ANSWER_TIME)?;
             let client = clients(&answer).iter().find(|client| client["id"] == *id).cloned();
-            let client = client.ok_or_else(|| Problem::new(Exit::State, format!("no client {id}")))?;
+            let client =
+                client.ok_or_else(|| Problem::new(Exit::State, format!("no client {id}")).do_this(LIST))?;
             out.result(&pairs(&client), client);
         }
     }

@@ -19,6 +19,9 @@ use store::folder::{Folder, SOCKET};
 /// # Errors
 /// The folder's and the server's refusals.
 pub fn run(args: &Compact, source: impl FnOnce() -> Result<Source, Problem>, out: &Output) -> Verdict {
+    if let Some(dir) = &args.dir {
+        place::expect_existing(dir, "compact DIR")?;
+    }
     match &args.dir {
         Some(dir) if !admin::is_alive(&dir.join(SOCKET)) => alone(dir, out),
         Some(dir) => by_server(&Source::Folder(dir.clone()), out),

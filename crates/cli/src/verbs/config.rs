@@ -21,10 +21,11 @@ pub fn run(verb: &Config, file: Option<&Path>, out: &Output) -> Verdict {
         Config::Set { key, value } => {
             let name = known(key)?.name;
             let literal = conf::literal(name, value)
-                .map_err(|why| Problem::new(Exit::Usage, format!("{key}: {value}: {why}")))?;
-            edit(name, Some(&literal), file, out)
+                .map_err(|why| Problem::new(Exit::Usage, format!("{key}: {value}: {why}")))
+                .map_err(|problem| problem.do_this(format!("`pando config help {key}`")))?;
+            edit(name, &literal, file, out)
         }
-        Config::Rm { key } => edit(known(key)?.name, None, file, out),
+        Config::Rm { key } => remove(key, file, out),
         Config::Help { key } => help(key.as_deref(), out),
     }
 }
@@ -59,16 +60,41 @@ fn get(option: &OptionHelp, file: Option<&Path>, out: &Output) -> Verdict {
     Ok(0)
 }
 
-fn edit(key: &str, literal: Option<&str>, file: Option<&Path>, out: &Output) -> Verdict {
+fn edit(key: &str, literal: &str, file: Option<&Path>, out: &Output) -> Verdict {
     let path = conf::path(file);
-    let old = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(Problem::io(path.display(), &error)),
-    };
-    let new = conf::edited(&old, key, literal);
-    conf::check(&path, &new)?;
-    conf::write(&path, &new)?;
+    let old = present(&path)?;
+    let new = conf::edited(&old, key, Some(literal));
+    // What is wrong already is named as it stands in the file, not where the edit would have moved it.
+    conf::check(&path, &new).map_err(|problem| conf::check(&path, &old).err().unwrap_or(problem))?;
+    written(&path, &new, out)
+}
+
+/// Takes out any line of that name, also of a setting nobody knows: else nothing could mend a file that has one. What is wrong
+/// elsewhere in the file does not get worse by it and is only told.
+fn remove(key: &str, file: Option<&Path>, out: &Output) -> Verdict {
+    let path = conf::path(file);
+    let old = present(&path)?;
+    let new = conf::edited(&old, key, None);
+    if new == old {
+        return known(key).map(|_| 0);
+    }
+    if let Err(problem) = conf::check(&path, &new) {
+        out.say(&format!("pando config: still wrong: {}", problem.what));
+    }
+    written(&path, &new, out)
+}
+
+/// The file's text; one that is not there is empty.
+fn present(path: &Path) -> Result<String, Problem> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(Problem::io(path.display(), &error)),
+    }
+}
+
+fn written(path: &Path, text: &str, out: &Output) -> Verdict {
+    conf::write(path, text)?;
     out.detail(&format!("wrote {}; processes read it when they start", path.display()));
     Ok(0)
 }

@@ -12,6 +12,7 @@ use crate::verbs::{load, mount, umount};
 use crate::{admin, mounts};
 use runtime::process;
 use serde_json::json;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -27,8 +28,17 @@ pub fn run(args: &Demo) -> Verdict {
     work::run(&folder, args.files, args.processes)?;
     kill_and_verify(args, &folder, &quiet)?;
     let (data, mnt) = (args.dir.display(), args.mountpoint.display());
-    write_out(&format!("Next: ls {mnt}/demo | pando status | pando umount {mnt} | rm -r {data}\n"));
+    let pando = command(std::env::var_os("PATH").as_deref());
+    write_out(&format!("Next: ls {mnt}/demo | {pando} status | {pando} umount {mnt} | rm -r {data}\n"));
     Ok(0)
+}
+
+/// How a person calls this program: by its name once it is installed, before that by its path.
+fn command(path: Option<&OsStr>) -> String {
+    let is_there = |folder: PathBuf| folder.join("pando").is_file();
+    let installed = path.is_some_and(|path| std::env::split_paths(path).any(is_there));
+    let own = std::env::current_exe().ok().filter(|_| !installed);
+    own.map_or_else(|| "pando".into(), |path| mounts::shown(&path))
 }
 
 /// `[3/5] mount           ./pando-data at ./mnt                   0.2 s`
@@ -186,5 +196,19 @@ fn fsck(args: &Demo) -> Result<&'static str, Problem> {
             let text = String::from_utf8_lossy(&checked.stdout).into_owned();
             Err(Problem::new(Exit::Failed, format!("fsck after kill -9: {}", text.trim_end())))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_not_installed_is_called_by_its_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let own = std::env::current_exe().expect("a program");
+        assert_eq!(command(Some(folder.path().as_os_str())), mounts::shown(&own));
+        std::fs::write(folder.path().join("pando"), "").expect("installed");
+        assert_eq!(command(Some(folder.path().as_os_str())), "pando");
     }
 }

@@ -5,9 +5,11 @@
 
 use crate::args::Fsck;
 use crate::output::{Output, grouped, write_err};
-use crate::problem::{Problem, Verdict, chain};
-use fsck::{Finding, FsckError, RepairOptions, Report};
+use crate::place;
+use crate::problem::{Problem, Verdict, chain, words};
+use fsck::{Finding, FsckError, Kind, RepairOptions, Report};
 use serde_json::json;
+use std::io::ErrorKind;
 
 /// fsck(8)'s bits.
 const CORRECTED: u8 = 1;
@@ -19,6 +21,9 @@ const OPERATIONAL: u8 = 8;
 /// # Errors
 /// The folder cannot be examined at all (exit 8).
 pub fn run(args: &Fsck, out: &Output) -> Verdict {
+    // The exit codes here are fsck(8)'s.
+    place::expect_existing(&args.dir, "fsck DIR")
+        .map_err(|problem| Problem { code: OPERATIONAL, ..problem })?;
     let report = match args.repair {
         // Never the options that give something up: who wants that must know more than a flag says.
         true => fsck::repair(&args.dir, &RepairOptions::default()),
@@ -38,6 +43,9 @@ pub fn run(args: &Fsck, out: &Output) -> Verdict {
     if unshown > 0 {
         write_err(&format!("pando fsck: {} more findings\n", grouped(unshown)));
     }
+    if report.findings.iter().any(|finding| finding.kind == Kind::EnvironmentUnreadable) {
+        write_err(&format!("  do: {}\n", restore(args)));
+    }
     if !out.quiet || out.format == crate::output::Format::Json {
         out.result(&summary(&report), json(&report));
     }
@@ -49,7 +57,8 @@ pub fn run(args: &Fsck, out: &Output) -> Verdict {
 /// `pando fsck: journal/00000012 at 0x3f010: checksum mismatch (2 operations after seq 88123 unreadable)`
 fn line(finding: &Finding, done: &str, with_code: bool) -> String {
     let code = if with_code { format!("{} ", finding.kind.code()) } else { String::new() };
-    let detail = if finding.detail.is_empty() { String::new() } else { format!(" ({})", finding.detail) };
+    let detail =
+        if finding.detail.is_empty() { String::new() } else { format!(" ({})", words(&finding.detail)) };
     format!("pando fsck: {done}{code}{}: {}{detail}\n", finding.place, finding.kind.text())
 }
 
@@ -89,6 +98,11 @@ fn json(report: &Report) -> serde_json::Value {
     })
 }
 
+/// What only a backup can bring back: the record and whole environments have no second copy.
+fn restore(args: &Fsck) -> String {
+    format!("restore {} from a backup", args.dir.display())
+}
+
 fn explain(args: &Fsck, error: &FsckError) -> Problem {
     let problem = Problem { code: OPERATIONAL, what: chain(error), step: None };
     match error {
@@ -96,8 +110,12 @@ fn explain(args: &Fsck, error: &FsckError) -> Problem {
             problem.do_this("restore the folder from a backup; what is behind the damage would be lost")
         }
         FsckError::InUse { .. } => problem.do_this("unmount it, or stop its server, first"),
-        FsckError::RecordDamaged(_) => {
-            problem.do_this(format!("restore {} from a backup", args.dir.display()))
+        FsckError::NoFileSystem(dir) => {
+            problem.do_this(format!("is the disk mounted? else `pando format {}`", dir.display()))
+        }
+        lost if lost.wants_backup() => problem.do_this(restore(args)),
+        FsckError::Io { source, .. } if source.kind() == ErrorKind::NotADirectory => {
+            problem.do_this("name a folder")
         }
         _ => problem,
     }

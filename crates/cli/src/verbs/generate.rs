@@ -3,6 +3,7 @@
 //! Absent: anything about a file system.
 
 use crate::args::{Cli, Completion};
+use crate::mount_words;
 use crate::output::Output;
 use crate::problem::{Problem, Verdict};
 use clap::CommandFactory;
@@ -46,10 +47,16 @@ pub fn man(folder: &Path, out: &Output) -> Verdict {
     for (name, command) in &pages {
         let mut page = Vec::new();
         let title: &'static str = Box::leak(name.clone().into_boxed_str());
-        clap_mangen::Man::new(command.clone().name(title)).render(&mut page).map_err(failed)?;
+        let is_mount = name == "pando-mount";
+        // Its options are a section of their own: running text would flow them together.
+        let command = if is_mount { command.clone().after_help("") } else { command.clone() };
+        clap_mangen::Man::new(command.name(title)).render(&mut page).map_err(failed)?;
+        if is_mount {
+            page.extend_from_slice(mount_words::roff().as_bytes());
+        }
         std::fs::write(folder.join(format!("{name}.1")), page).map_err(failed)?;
     }
-    std::fs::write(folder.join("mount.fuse.pando.8"), HELPER_PAGE).map_err(failed)?;
+    std::fs::write(folder.join("mount.fuse.pando.8"), helper_page()).map_err(failed)?;
     out.say(&format!("wrote {} pages into {}", pages.len() + 1, folder.display()));
     Ok(0)
 }
@@ -62,6 +69,10 @@ fn collect(command: &clap::Command, prefix: &str, pages: &mut Vec<(String, clap:
     }
 }
 
+fn helper_page() -> String {
+    HELPER_PAGE.replace(".SH EXIT STATUS", &format!("{}.SH EXIT STATUS", mount_words::roff()))
+}
+
 const HELPER_PAGE: &str = r".TH mount.fuse.pando 8
 .SH NAME
 mount.fuse.pando \- mount a PandoFS file system from fstab
@@ -70,7 +81,7 @@ mount.fuse.pando \- mount a PandoFS file system from fstab
 .I SOURCE MNT
 [\-o OPTIONS]
 .SH DESCRIPTION
-Called by mount(8). SOURCE and OPTIONS are those of
+Called by mount(8). SOURCE is that of
 .BR pando\-mount (1).
 It never creates a file system: a disk that is not mounted must not become an empty one.
 .SH EXIT STATUS
@@ -79,3 +90,20 @@ It never creates a file system: a disk that is not mounted must not become an em
 .BR pando\-mount (1),
 .BR fstab (5)
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_pages_of_mounting_list_the_options() {
+        let folder = tempfile::tempdir().expect("a folder");
+        man(folder.path(), &Output { quiet: true, ..Output::default() }).expect("written");
+        for page in ["pando-mount.1", "mount.fuse.pando.8"] {
+            let text = std::fs::read_to_string(folder.path().join(page)).expect("a page");
+            for line in ["MOUNT OPTIONS", "\n.B subdir=PATH\n", "\n.B locks=cluster|local\n"] {
+                assert!(text.contains(line), "{line} is not in {page}");
+            }
+        }
+    }
+}

@@ -15,7 +15,7 @@ use proto::{Incarnation, Position, Rank};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use store::disk_real::RealDisk;
-use store::folder::{self, Found};
+use store::folder::{self, FolderError, Found};
 use store::journal_files::{JournalFiles, JournalLimits};
 
 /// Runs the verb.
@@ -24,10 +24,15 @@ use store::journal_files::{JournalFiles, JournalLimits};
 /// The folder's refusals; damage in the journal, with file and offset.
 pub fn run(verb: &Journal, out: &Output) -> Verdict {
     let Journal::Inspect { dir, rank, from, limit } = verb;
+    place::expect_existing(dir, "journal inspect DIR")?;
     let found = folder::inspect(dir).map_err(|error| place::explain(&error))?;
     let Found::Complete(record) = found else {
-        return Err(Problem::new(Exit::State, format!("{} holds no file system", dir.display())));
+        return Err(place::explain(&FolderError::Absent { dir: dir.clone() }));
     };
+    if *rank != 0 {
+        let what = format!("{}: no rank {rank}: there is one, rank 0", dir.display());
+        return Err(Problem::new(Exit::State, what).do_this("leave out `--rank`"));
+    }
     let root = if record.journal_dir.is_empty() { dir.clone() } else { record.journal_dir.into() };
     let disk = Looking(RealDisk::new(&root));
     let damaged = |error: proto::storeio::StoreError| Problem::new(Exit::Refused, chain(&error));

@@ -81,7 +81,9 @@ fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<Standing, Problem> {
     let adapter =
         Adapter::new(Arc::clone(&mount), subdir(plan), plan.options.behaviour()).map_err(|errno| {
             let place = subdir(plan).unwrap_or("/");
-            Problem::new(Exit::Failed, format!("{place} in {}: {errno}", plan.named))
+            let why = plain(&std::io::Error::from_raw_os_error(errno.0));
+            Problem::new(Exit::Failed, format!("{place} in {}: {why}", plan.named))
+                .do_this("name a directory of the file system")
         })?;
     let source = plan.source.clone().absolute();
     let kernel = plan.options.config(&source.to_string());
@@ -115,7 +117,7 @@ fn open_log(plan: &Plan, config: &Config) -> Result<Arc<Log>, Problem> {
         LogOptions { file, stderr: false, format: config.log_format, level: Some(config.log_level) };
     Log::open(options).map(Arc::new).map_err(|error| {
         let place = plan.log.as_ref().map_or_else(|| "log".into(), |log| log.display().to_string());
-        Problem::io(place, &error)
+        Problem::io(place, &error).do_this("name a file you may write: `-o log=FILE`")
     })
 }
 
@@ -156,7 +158,8 @@ fn first_that_answers(hosts: &[(String, u16)]) -> Addr {
 fn explain_mount(plan: &Plan, error: &MountError) -> Problem {
     match error {
         MountError::Unreachable { source: PortError::Unreachable { source, .. }, .. } => {
-            Problem::new(Exit::Unreachable, format!("{}: {}", plan.named, plain(source)))
+            let problem = Problem::new(Exit::Unreachable, format!("{}: {}", plan.named, plain(source)));
+            Problem { step: plan.named.advice(source), ..problem }
         }
         MountError::Unreachable { .. } | MountError::TimedOut { .. } => {
             Problem::new(Exit::Unreachable, chain(error))

@@ -1,7 +1,11 @@
-//! Mount options, `-o a,b=c`: the one place that knows their names, values and meaning.
+//! Mount options, `-o a,b=c`: the one place that knows their names, values and meaning (`words.rs` is the table).
 //!
 //! Absent on purpose: options of features this version does not have; they are refused by name rather than
 //! ignored, except those that by contract mean nothing.
+
+mod words;
+
+pub use words::{OPTION_LINES, OptionLine};
 
 use std::fmt;
 
@@ -10,6 +14,7 @@ use crate::abi::InitFlags;
 use crate::mountpoint::{Atime, MountOptions};
 use crate::session::Config;
 use crate::transport::Transport;
+use words::Meaning;
 
 /// Why `-o` cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +22,10 @@ use crate::transport::Transport;
 pub enum OptionsError {
     Unknown(String),
     NotInThisVersion(String),
-    /// The option needs a value, or another one.
+    NoValueWanted(String),
+    /// How the option is written.
+    ValueWanted(&'static str),
+    /// The option needs another value.
     BadValue {
         name: String,
         value: String,
@@ -29,6 +37,8 @@ impl fmt::Display for OptionsError {
         match self {
             OptionsError::Unknown(name) => write!(f, "unknown mount option {name}"),
             OptionsError::NotInThisVersion(name) => write!(f, "mount option {name}: not in this version"),
+            OptionsError::NoValueWanted(name) => write!(f, "mount option {name}: takes no value"),
+            OptionsError::ValueWanted(shown) => write!(f, "mount option {shown}: the value is missing"),
             OptionsError::BadValue { name, value } => write!(f, "mount option {name}={value}: no such value"),
         }
     }
@@ -87,27 +97,6 @@ pub struct Options {
     pub transport: Transport,
 }
 
-/// Accepted, without a meaning here: mount(8)'s own, and what this version always does.
-const NOTHING: &[&str] = &[
-    "async", "_netdev", "nofail", "defaults", "user", "users", "nouser", "owner", "group", "auto", "noauto",
-    "norbytes",
-];
-
-/// Promised for later versions.
-const LATER: &[&str] = &[
-    "id",
-    "cert",
-    "key",
-    "ca",
-    "snapdirname",
-    "rbytes",
-    "caps_max",
-    "client_cache_size",
-    "metrics",
-    // The rank counts opens, so that an unlinked file lives while it is open.
-    "noopen",
-];
-
 impl Options {
     /// Reads all `-o` texts in order; later words win.
     ///
@@ -120,75 +109,29 @@ impl Options {
                 Some((name, value)) => (name, Some(value)),
                 None => (word, None),
             };
-            let known = match value {
-                None => options.switch(name),
-                Some(value) => options.assign(name, value)?,
-            };
-            if known || name.starts_with("x-") || (value.is_none() && NOTHING.contains(&name)) {
+            if name.starts_with("x-") {
                 continue;
             }
-            return Err(match LATER.contains(&name) {
-                true => OptionsError::NotInThisVersion(name.to_owned()),
-                false => OptionsError::Unknown(name.to_owned()),
-            });
+            let (line, meaning) = words::find(name).ok_or_else(|| OptionsError::Unknown(name.to_owned()))?;
+            match (meaning, value) {
+                (Meaning::Switch(set), None) => set(&mut options),
+                (Meaning::Nothing, None) => {}
+                (Meaning::Value(set), Some(value)) => {
+                    if !set(&mut options, value) {
+                        return Err(OptionsError::BadValue {
+                            name: name.to_owned(),
+                            value: value.to_owned(),
+                        });
+                    }
+                }
+                (Meaning::Switch(_) | Meaning::Nothing, Some(_)) => {
+                    return Err(OptionsError::NoValueWanted(name.to_owned()));
+                }
+                (Meaning::Value(_), None) => return Err(OptionsError::ValueWanted(line.shown)),
+                (Meaning::Later, _) => return Err(OptionsError::NotInThisVersion(name.to_owned())),
+            }
         }
         Ok(options)
-    }
-
-    /// A word without a value; false when there is no such word.
-    fn switch(&mut self, name: &str) -> bool {
-        match name {
-            "ro" => self.read_only = true,
-            "rw" => self.read_only = false,
-            "relatime" | "atime" | "diratime" | "norelatime" | "nostrictatime" => {
-                self.atime = Atime::Relative;
-            }
-            "strictatime" => self.atime = Atime::Strict,
-            "noatime" => self.atime = Atime::Never,
-            "nodiratime" => self.atime = Atime::NeverOfDirectories,
-            "suid" => self.allow_suid = true,
-            "nosuid" => self.allow_suid = false,
-            "dev" => self.allow_dev = true,
-            "nodev" => self.allow_dev = false,
-            "exec" => self.noexec = false,
-            "noexec" => self.noexec = true,
-            "nowsync" => self.sync = Sync::No,
-            "wsync" | "dirsync" => self.sync = Sync::Names,
-            "sync" => self.sync = Sync::All,
-            "allow_other" => self.allow_other = Some(true),
-            "acl" => self.no_acl = false,
-            "noacl" => self.no_acl = true,
-            "nocreate" => self.nocreate = true,
-            _ => return false,
-        }
-        true
-    }
-
-    /// A word with a value; false when there is no such word.
-    fn assign(&mut self, name: &str, value: &str) -> Result<bool, OptionsError> {
-        let bad = || OptionsError::BadValue { name: name.to_owned(), value: value.to_owned() };
-        let size = || stdx::size::parse(value).ok();
-        match (name, value) {
-            ("subdir" | "conf" | "log", "") => return Err(bad()),
-            ("subdir", _) => self.subdir = Some(value.to_owned()),
-            ("conf", _) => self.conf = Some(value.to_owned()),
-            ("log", _) => self.log = Some(value.to_owned()),
-            ("rasize", _) => {
-                self.rasize = Some(size().and_then(|v| u32::try_from(v).ok()).ok_or_else(bad)?);
-            }
-            ("data_cache", _) => self.data_cache = Some(size().ok_or_else(bad)?),
-            ("mount_timeout", _) => self.mount_timeout = Some(value.parse().map_err(|_| bad())?),
-            ("recover_session", "no") => self.recover_clean = false,
-            ("recover_session", "clean") => self.recover_clean = true,
-            ("io_uring", "auto") => self.transport = Transport::Auto,
-            ("io_uring", "on") => self.transport = Transport::Uring,
-            ("io_uring", "off") => self.transport = Transport::Classic,
-            ("locks", "cluster") => self.locks = Locks::Cluster,
-            ("locks", "local") => self.locks = Locks::Local,
-            ("recover_session" | "io_uring" | "locks", _) => return Err(bad()),
-            _ => return Ok(false),
-        }
-        Ok(true)
     }
 
     /// What the answers depend on.
@@ -270,13 +213,43 @@ mod tests {
     #[test]
     fn anything_else_is_named() {
         assert_eq!(text("rw,frob"), "unknown mount option frob");
-        assert_eq!(text("ro=1"), "unknown mount option ro");
-        assert_eq!(text("subdir"), "unknown mount option subdir");
+        assert_eq!(text("ro=1"), "mount option ro: takes no value");
+        assert_eq!(text("allow_other=yes"), "mount option allow_other: takes no value");
+        assert_eq!(text("async=1"), "mount option async: takes no value");
+        assert_eq!(text("subdir"), "mount option subdir=PATH: the value is missing");
+        assert_eq!(text("subdir="), "mount option subdir=: no such value");
         assert_eq!(text("caps_max=5"), "mount option caps_max: not in this version");
         assert_eq!(text("io_uring=maybe"), "mount option io_uring=maybe: no such value");
         assert_eq!(text("mount_timeout=x"), "mount option mount_timeout=x: no such value");
         assert_eq!(text("rasize=5KK"), "mount option rasize=5KK: no such value");
         assert_eq!(text("rasize=4G"), "mount option rasize=4G: no such value");
         assert_eq!(text("noopen"), "mount option noopen: not in this version");
+    }
+
+    /// What people read is what the parser takes: each word stands in its line, once in the table.
+    #[test]
+    fn help_shows_every_word_that_is_taken() {
+        let mut seen = Vec::new();
+        for line in OPTION_LINES {
+            let shown: Vec<&str> = line.shown.split([' ', ',', '=']).collect();
+            for (word, _) in line.words {
+                assert!(shown.contains(word), "{word} is not in '{}'", line.shown);
+                assert!(!seen.contains(word), "{word} is there twice");
+                seen.push(word);
+            }
+            let later = line.words.iter().all(|(_, meaning)| matches!(meaning, Meaning::Later));
+            assert_eq!(line.help.is_empty(), later, "{}", line.shown);
+        }
+    }
+
+    #[test]
+    fn every_value_that_help_shows_is_taken() {
+        for line in OPTION_LINES {
+            let Some((name, values)) = line.shown.split_once('=') else { continue };
+            for value in values.split('|') {
+                let value = if matches!(value, "SIZE" | "SECONDS") { "1" } else { value };
+                assert_eq!(text(&format!("{name}={value}")), "");
+            }
+        }
     }
 }

@@ -99,12 +99,17 @@ pub(super) struct ChunkReader<R> {
 impl<R: Read> ChunkReader<R> {
     pub(super) fn begin(mut from: R) -> Result<Self, BackupError> {
         let mut head = [0; 16];
-        from.read_exact(&mut head).map_err(|e| cut(e, 0))?;
-        let mut r = Reader::new(&head);
-        let (magic, version, crc) = (r.raw(8)?, r.u32()?, r.u32()?);
-        if magic != MAGIC {
-            return Err(BackupError::Foreign);
+        let (magic, tail) = head.split_at_mut(MAGIC.len());
+        // What is too short to say what it is, as an empty file, is nobody's damaged backup.
+        match from.read_exact(magic) {
+            Ok(()) if magic == MAGIC => {}
+            Ok(()) => return Err(BackupError::Foreign),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Err(BackupError::Foreign),
+            Err(error) => return Err(error.into()),
         }
+        from.read_exact(tail).map_err(|e| cut(e, MAGIC.len() as u64))?;
+        let mut r = Reader::new(tail);
+        let (version, crc) = (r.u32()?, r.u32()?);
         if version > VERSION {
             return Err(BackupError::Newer { found: version, supported: VERSION });
         }

@@ -14,7 +14,10 @@ enum State {
     Never,
     Running,
     Done(Box<Summary>),
-    Failed(String),
+    Failed {
+        why: String,
+        damaged: bool,
+    },
 }
 
 /// The last backup.
@@ -40,7 +43,9 @@ impl Task {
                 "data_bytes": s.data_bytes,
                 "bytes": s.bytes,
             }),
-            State::Failed(why) => json!({ "state": "failed", "why": why }),
+            State::Failed { why, damaged } => {
+                json!({ "state": "failed", "why": why, "damaged": damaged })
+            }
         }
     }
 }
@@ -65,11 +70,11 @@ pub(crate) fn start(server: &Arc<Server>, path: PathBuf) -> Result<(), BackupErr
         }
         *shared.backup.lock() = match result {
             Ok(summary) => State::Done(Box::new(summary)),
-            Err(e) => State::Failed(e.to_string()),
+            Err(e) => State::Failed { why: e.to_string(), damaged: e.is_damage() },
         };
     });
     if let Err(e) = thread {
-        *server.backup.lock() = State::Failed(e.to_string());
+        *server.backup.lock() = State::Failed { why: e.to_string(), damaged: false };
         return Err(e.into());
     }
     Ok(())

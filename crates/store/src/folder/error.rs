@@ -57,8 +57,10 @@ impl FolderError {
             Self::PartMissing { .. } => "is the disk mounted?".into(),
             Self::OtherFileSystem { .. } => "mount the disk that belongs there".into(),
             Self::NotText { .. } => "choose a folder whose name is UTF-8".into(),
-            Self::Damaged { .. } | Self::Store(StoreError::Damaged { .. }) => {
-                "restore it from a backup, or `pando fsck DIR`".into()
+            Self::Damaged { .. } => "restore it from a backup, or `pando fsck DIR`".into(),
+            // An environment: its pages have no second copy, so fsck could only say the same again.
+            Self::Store(StoreError::Damaged { .. }) => {
+                "restore the file system into an empty folder: `pando backup restore FILE DIR`".into()
             }
             Self::Store(_) | Self::Io { .. } => return None,
         })

@@ -1,0 +1,236 @@
+//! The table of mount options: what the parser takes and what help and man pages show are the same lines.
+//!
+//! Absent: the texts of refusals (`options.rs`).
+
+use super::{Locks, Options, Sync};
+use crate::mountpoint::Atime;
+use crate::transport::Transport;
+
+/// What a word does.
+pub(super) enum Meaning {
+    /// Stands alone.
+    Switch(fn(&mut Options)),
+    /// Wants a value; false when it is none of its values.
+    Value(fn(&mut Options, &str) -> bool),
+    /// Accepted, without a meaning here: mount(8)'s own, and what this version always does.
+    Nothing,
+    /// Promised for later versions.
+    Later,
+}
+
+/// Options that people choose between, or one of its own.
+pub struct OptionLine {
+    /// As it is written.
+    pub shown: &'static str,
+    /// In a sentence; empty: not shown, because it comes later.
+    pub help: &'static str,
+    pub(super) words: &'static [(&'static str, Meaning)],
+}
+
+use Meaning::{Later, Nothing, Switch, Value};
+
+/// All mount options, in the order people read them.
+pub static OPTION_LINES: &[OptionLine] = &[
+    OptionLine {
+        shown: "ro | rw",
+        help: "read only, or not (default)",
+        words: &[("ro", Switch(|o| o.read_only = true)), ("rw", Switch(|o| o.read_only = false))],
+    },
+    OptionLine {
+        shown: "noatime | relatime | strictatime | nodiratime",
+        help: "when reading changes the access time (default: relatime)",
+        words: &[
+            ("noatime", Switch(|o| o.atime = Atime::Never)),
+            ("relatime", Switch(|o| o.atime = Atime::Relative)),
+            ("strictatime", Switch(|o| o.atime = Atime::Strict)),
+            ("nodiratime", Switch(|o| o.atime = Atime::NeverOfDirectories)),
+        ],
+    },
+    OptionLine {
+        shown: "atime | diratime | norelatime | nostrictatime",
+        help: "as relatime",
+        words: &[
+            ("atime", Switch(|o| o.atime = Atime::Relative)),
+            ("diratime", Switch(|o| o.atime = Atime::Relative)),
+            ("norelatime", Switch(|o| o.atime = Atime::Relative)),
+            ("nostrictatime", Switch(|o| o.atime = Atime::Relative)),
+        ],
+    },
+    OptionLine {
+        shown: "suid | nosuid",
+        help: "whether set-user-ID programs work (default: suid)",
+        words: &[("suid", Switch(|o| o.allow_suid = true)), ("nosuid", Switch(|o| o.allow_suid = false))],
+    },
+    OptionLine {
+        shown: "dev | nodev",
+        help: "whether device files work (default: dev)",
+        words: &[("dev", Switch(|o| o.allow_dev = true)), ("nodev", Switch(|o| o.allow_dev = false))],
+    },
+    OptionLine {
+        shown: "exec | noexec",
+        help: "whether programs can be run (default: exec)",
+        words: &[("exec", Switch(|o| o.noexec = false)), ("noexec", Switch(|o| o.noexec = true))],
+    },
+    OptionLine {
+        shown: "allow_other",
+        help: "users other than the one who mounts get in (default as root)",
+        words: &[("allow_other", Switch(|o| o.allow_other = Some(true)))],
+    },
+    OptionLine {
+        shown: "nowsync",
+        help: "directory operations return when applied (default)",
+        words: &[("nowsync", Switch(|o| o.sync = Sync::No))],
+    },
+    OptionLine {
+        shown: "wsync | dirsync",
+        help: "directory operations return when durable",
+        words: &[("wsync", Switch(|o| o.sync = Sync::Names)), ("dirsync", Switch(|o| o.sync = Sync::Names))],
+    },
+    OptionLine {
+        shown: "sync",
+        help: "every change returns when durable, as with O_SYNC",
+        words: &[("sync", Switch(|o| o.sync = Sync::All))],
+    },
+    OptionLine {
+        shown: "acl | noacl",
+        help: "whether POSIX ACLs work (default: acl)",
+        words: &[("acl", Switch(|o| o.no_acl = false)), ("noacl", Switch(|o| o.no_acl = true))],
+    },
+    OptionLine {
+        shown: "locks=cluster|local",
+        help: "file locks are seen by all mounts (default), or by this one only",
+        words: &[("locks", Value(locks))],
+    },
+    OptionLine {
+        shown: "subdir=PATH",
+        help: "mount this directory of the file system as the root",
+        words: &[("subdir", Value(|o, value| text(&mut o.subdir, value)))],
+    },
+    OptionLine {
+        shown: "nocreate",
+        help: "make neither a file system nor MNT where there is none",
+        words: &[("nocreate", Switch(|o| o.nocreate = true))],
+    },
+    OptionLine {
+        shown: "conf=FILE",
+        help: "configuration file of this mount",
+        words: &[("conf", Value(|o, value| text(&mut o.conf, value)))],
+    },
+    OptionLine {
+        shown: "log=FILE",
+        help: "where this mount logs",
+        words: &[("log", Value(|o, value| text(&mut o.log, value)))],
+    },
+    OptionLine {
+        shown: "mount_timeout=SECONDS",
+        help: "as --timeout",
+        words: &[("mount_timeout", Value(mount_timeout))],
+    },
+    OptionLine {
+        shown: "rasize=SIZE",
+        help: "what the kernel reads ahead; K, M, G and T may follow",
+        words: &[("rasize", Value(rasize))],
+    },
+    OptionLine {
+        shown: "data_cache=SIZE",
+        help: "file data the server may keep in the page cache",
+        words: &[("data_cache", Value(data_cache))],
+    },
+    OptionLine {
+        shown: "recover_session=no|clean",
+        help: "after an eviction fail (default), or begin a new session",
+        words: &[("recover_session", Value(recover_session))],
+    },
+    OptionLine {
+        shown: "io_uring=auto|on|off",
+        help: "how requests come from the kernel (default: auto)",
+        words: &[("io_uring", Value(io_uring))],
+    },
+    OptionLine {
+        shown: "async, _netdev, nofail, defaults, user, users, nouser, owner, group, auto, noauto, norx-*",
+        help: "accepted, mean nothing here",
+        words: &[
+            ("async", Nothing),
+            ("_netdev", Nothing),
+            ("nofail", Nothing),
+            ("defaults", Nothing),
+            ("user", Nothing),
+            ("users", Nothing),
+            ("nouser", Nothing),
+            ("owner", Nothing),
+            ("group", Nothing),
+            ("auto", Nothing),
+            ("noauto", Nothing),
+            ("norbytes", Nothing),
+        ],
+    },
+    OptionLine {
+        // `noopen`: the rank counts opens, so that an unlinked file lives while it is open.
+        shown: "id, cert, key, ca, snapdirname, rbytes, caps_max, client_cache_size, metrics, noopen",
+        help: "",
+        words: &[
+            ("id", Later),
+            ("cert", Later),
+            ("key", Later),
+            ("ca", Later),
+            ("snapdirname", Later),
+            ("rbytes", Later),
+            ("caps_max", Later),
+            ("client_cache_size", Later),
+            ("metrics", Later),
+            ("noopen", Later),
+        ],
+    },
+];
+
+/// The word's line and meaning.
+pub(super) fn find(name: &str) -> Option<(&'static OptionLine, &'static Meaning)> {
+    let in_line = |line: &'static OptionLine| {
+        line.words.iter().find(|(word, _)| *word == name).map(|(_, meaning)| (line, meaning))
+    };
+    OPTION_LINES.iter().find_map(in_line)
+}
+
+fn text(to: &mut Option<String>, value: &str) -> bool {
+    *to = Some(value.to_owned());
+    !value.is_empty()
+}
+
+fn locks(options: &mut Options, value: &str) -> bool {
+    options.locks = match value {
+        "cluster" => Locks::Cluster,
+        "local" => Locks::Local,
+        _ => return false,
+    };
+    true
+}
+
+fn mount_timeout(options: &mut Options, value: &str) -> bool {
+    options.mount_timeout = value.parse().ok();
+    options.mount_timeout.is_some()
+}
+
+fn rasize(options: &mut Options, value: &str) -> bool {
+    options.rasize = stdx::size::parse(value).ok().and_then(|v| u32::try_from(v).ok());
+    options.rasize.is_some()
+}
+
+fn data_cache(options: &mut Options, value: &str) -> bool {
+    options.data_cache = stdx::size::parse(value).ok();
+    options.data_cache.is_some()
+}
+
+fn recover_session(options: &mut Options, value: &str) -> bool {
+    options.recover_clean = value == "clean";
+    matches!(value, "no" | "clean")
+}
+
+fn io_uring(options: &mut Options, value: &str) -> bool {
+    options.transport = match value {
+        "auto" => Transport::Auto,
+        "on" => Transport::Uring,
+        "off" => Transport::Classic,
+        _ => return false,
+    };
+    true
+}
