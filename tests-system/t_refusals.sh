@@ -48,3 +48,20 @@ same "and says why" "pando serve: 0.0.0.0:7420: refusing to listen without TLS
 text=$("$PANDO" umount ./mnt 2>&1)
 same "umount of nothing exits 5" 5 $?
 same "and says so" "pando umount: ./mnt: not a PandoFS mount" "$text"
+
+# A mount over its own data folder would wait for itself for ever.
+mkdir -p p && check "format below p" "$PANDO" format p/data
+refused() {
+    text=$(timeout -s KILL 60 "$PANDO" mount "$1" "$2" 2>&1)
+    same "$3 exits 5" 5 $?
+    same "and says why" "pando mount: $4
+  do: choose a mount point outside of the file system's folders" "$text"
+}
+refused p/data p/data "a mount on the data folder" "p/data: is the data folder of this file system"
+refused p/data p "a mount above the data folder" "p: the data folder p/data lies in it"
+refused p/data p/data/mnt "a mount in the data folder" "p/data/mnt: lies in the data folder p/data"
+same "and nothing is made there" "" "$(ls p/data | grep mnt)"
+refused new/fs new "the same for a folder that is not there yet" "new: the data folder new/fs lies in it"
+up p/data ./mnt
+refused unix:p/data/pando.sock p "and for a socket in the folder" "p: the data folder $PWD/p/data lies in it"
+down ./mnt

@@ -13,6 +13,7 @@ pub mod helper;
 pub mod later;
 pub mod mounts;
 pub mod output;
+pub mod overlap;
 pub mod place;
 pub mod problem;
 pub mod size;

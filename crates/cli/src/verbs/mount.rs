@@ -7,7 +7,7 @@ use crate::output::{Output, write_out};
 use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
 use crate::verbs::{mounted, umount};
-use crate::{ANSWER_TIME, admin, conf, daemon, mounts};
+use crate::{ANSWER_TIME, admin, conf, daemon, mounts, overlap};
 use fuse::adapter::Options;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -117,6 +117,7 @@ fn prepare(plan: &Plan, out: &Output) -> Result<(), Problem> {
         fuse::unmount(&mount.path, fuse::Unmount::Lazy).map_err(|_| dead(&plan.mountpoint))?;
         out.say(&format!("{place}: replaced the mount of a daemon that died"));
     }
+    overlap::refuse(&plan.named, &plan.mountpoint)?;
     match std::fs::metadata(&plan.mountpoint) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(Problem::failed(place, "not a directory")),
