@@ -205,9 +205,10 @@ fn lock(dir: &Path) -> Result<File, FsckError> {
             let mut holder = String::new();
             // Whoever holds it may be about to write its name; then it stays unnamed.
             let _ = file.read_to_string(&mut holder);
-            let by = match holder.trim().split_once(' ') {
-                Some((pid, host)) => format!("pid {pid} (host {host})"),
-                None => "another process".to_owned(),
+            let mut words = holder.lines().next().unwrap_or_default().split_whitespace();
+            let by = match (words.next(), words.next()) {
+                (Some(pid), Some(host)) => format!("pid {pid} (host {host})"),
+                _ => "another process".to_owned(),
             };
             return Err(FsckError::InUse { dir: dir.into(), by });
         }

@@ -9,6 +9,7 @@
 
 mod ballast;
 mod error;
+mod lock;
 
 pub use ballast::{BALLAST_BYTES, Ballast};
 pub use error::FolderError;
@@ -17,17 +18,17 @@ use crate::initial::initial_batches;
 use crate::meta::MetaStore;
 use crate::meta_lmdb::{LmdbMeta, LmdbOptions};
 use error::io_error;
+use lock::Lock;
 use proto::codec::DecodeError;
 use proto::fsrecord::{FORMAT, FsRecord, HASH_SIPHASH_1_3};
 use proto::ids::Incarnation;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use stdx::hash::HashSeed;
 use stdx::{Wall, crc32c};
 
 const RECORD: &str = "pando.fs";
-const LOCK: &str = "pando.lock";
 const INCARNATION: &str = "pando.incarnation";
 const MEMBER: &str = "pando.member";
 /// Where the server listens for attaching mounts.
@@ -83,8 +84,7 @@ pub struct Folder {
     root: PathBuf,
     record: FsRecord,
     incarnation: Incarnation,
-    /// Held open: the lock goes with it.
-    _lock: File,
+    lock: Lock,
 }
 
 impl Folder {
@@ -98,12 +98,12 @@ impl Folder {
         if !matches!(inspect(dir)?, Found::Complete(_)) {
             return Err(Self::not_complete(dir, inspect(dir)?));
         }
-        let lock = lock(dir)?;
+        let lock = Lock::take(dir)?;
         let record = match inspect(dir)? {
             Found::Complete(record) => record,
             other => return Err(Self::not_complete(dir, other)),
         };
-        let mut folder = Self { root: dir.into(), record, incarnation: Incarnation(0), _lock: lock };
+        let mut folder = Self { root: dir.into(), record, incarnation: Incarnation(0), lock };
         for (part, place) in folder.parts_elsewhere() {
             check_member(&folder.record, part, &place)?;
         }
@@ -134,6 +134,14 @@ impl Folder {
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Tells whoever wants the folder that it will be free in a moment.
+    ///
+    /// # Errors
+    /// The lock file could not be written; then others give up at once, as for any folder in use.
+    pub fn mark_ending(&self) -> std::io::Result<()> {
+        self.lock.mark_ending()
     }
 
     /// Where attaching mounts find the server.
@@ -260,7 +268,7 @@ fn make<E: From<FolderError>>(
 ) -> Result<FsRecord, E> {
     refuse_existing(dir, inspect(dir)?)?;
     fs::create_dir_all(dir).map_err(|error| io_error(dir, error))?;
-    let _lock = lock(dir)?;
+    let _lock = Lock::take(dir)?;
     let earlier = refuse_existing(dir, inspect(dir)?)?;
     let mut record = new_record(options, earlier.map(|record| record.fsid))?;
     if let Some(identity) = identity {
@@ -376,30 +384,6 @@ fn refuse_strangers(dir: &Path, names: &[String]) -> Result<(), FolderError> {
     let shown = strangers.iter().take(SHOWN).map(|name| (*name).clone()).collect();
     let more = strangers.len().saturating_sub(SHOWN);
     Err(FolderError::Strangers { dir: dir.into(), shown, more })
-}
-
-/// Locks the folder for this process, or says whose it is.
-fn lock(dir: &Path) -> Result<File, FolderError> {
-    let path = dir.join(LOCK);
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut file = opened.map_err(|error| io_error(&path, error))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut owner = String::new();
-            // Whoever holds it may be about to write its name; then it stays unnamed.
-            let _ = file.read_to_string(&mut owner);
-            let (pid, host) = owner.trim().split_once(' ').unwrap_or_default();
-            let (pid, host) = (pid.parse().unwrap_or(0), host.to_owned());
-            return Err(FolderError::InUse { dir: dir.into(), pid, host });
-        }
-        Err(TryLockError::Error(error)) => return Err(io_error(&path, error)),
-    }
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let owner = format!("{} {}\n", std::process::id(), host.trim());
-    let written = file.set_len(0).and_then(|()| file.write_all(owner.as_bytes()));
-    written.map_err(|error| io_error(&path, error))?;
-    Ok(file)
 }
 
 /// Raises the incarnation and makes it durable before anything is done in its name.

@@ -24,9 +24,9 @@ pub enum FolderError {
     NewerFormat { dir: PathBuf, found: u32, supported: u32 },
     #[error("{} uses features that this version does not know ({bits:#x})", .dir.display())]
     Features { dir: PathBuf, bits: u64 },
-    /// `pid` 0: the owner did not write who it is.
+    /// `pid` 0: the owner did not write who it is. `ending`: it is about to let go.
     #[error("{} is in use by {}", .dir.display(), Owner(*.pid, .host))]
-    InUse { dir: PathBuf, pid: u32, host: String },
+    InUse { dir: PathBuf, pid: u32, host: String, ending: bool },
     #[error("{} should hold this file system's {part} and does not", .dir.display())]
     PartMissing { dir: PathBuf, part: &'static str },
     #[error("{} belongs to another file system", .dir.display())]
