@@ -16,6 +16,7 @@ const RECORD: &str = "pando.fs";
 const LOCK: &str = "pando.lock";
 const INCARNATION: &str = "pando.incarnation";
 const MEMBER: &str = "pando.member";
+const RESTORE: &str = "pando.restore";
 
 /// Why a folder cannot be examined.
 #[derive(Debug, Error)]
@@ -25,6 +26,8 @@ pub enum FsckError {
     NoFileSystem(PathBuf),
     #[error("{} is half formatted: an earlier format did not finish", .0.display())]
     HalfFormatted(PathBuf),
+    #[error("{} is half restored: an earlier restore from a backup did not finish", .0.display())]
+    HalfRestored(PathBuf),
     #[error("{} is in use by {by}", dir.display())]
     InUse { dir: PathBuf, by: String },
     #[error("{} has format {found}; this version reads 1", dir.display())]
@@ -96,7 +99,9 @@ impl Folder {
             return Err(FsckError::Features { dir: dir.into(), bits: record.features });
         }
         if !record.complete {
-            return Err(FsckError::HalfFormatted(dir.into()));
+            let restoring = dir.join(RESTORE).exists();
+            let half = if restoring { FsckError::HalfRestored } else { FsckError::HalfFormatted };
+            return Err(half(dir.into()));
         }
         Ok(record.into_folder(dir, lock))
     }

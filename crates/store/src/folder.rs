@@ -1,7 +1,7 @@
 //! A data folder: format, lock, record, incarnation, its parts on other devices, and the ballast.
 //!
 //! `pando.fs` is the file-system record, written whole by rename; without its `complete` flag the folder
-//! is half formatted. `pando.lock` is locked by the process that serves the folder. A part that lies
+//! is half formatted, and half restored if `pando.restore` lies beside it. `pando.lock` is locked by the process that serves the folder. A part that lies
 //! elsewhere carries `pando.member` with the file system's id, so that an unmounted disk or a swapped
 //! one is refused.
 //!
@@ -31,6 +31,7 @@ use stdx::{Wall, crc32c};
 const RECORD: &str = "pando.fs";
 const INCARNATION: &str = "pando.incarnation";
 const MEMBER: &str = "pando.member";
+const RESTORE: &str = "pando.restore";
 /// Where the server listens for attaching mounts.
 pub const SOCKET: &str = "pando.sock";
 const FOLDERS: [&str; 4] = ["meta", "journal", "data", "log"];
@@ -75,6 +76,8 @@ pub enum Found {
     Empty,
     /// A format did not finish: may be formatted again.
     Half(FsRecord),
+    /// A restore from a backup did not finish: may be restored again, and nothing else.
+    HalfRestored,
     Complete(FsRecord),
 }
 
@@ -108,12 +111,15 @@ impl Folder {
             check_member(&folder.record, part, &place)?;
         }
         folder.incarnation = begin_incarnation(dir)?;
+        // Left where a restore stopped between its last two steps; the record says that it was complete.
+        let _gone_or_never_there = fs::remove_file(dir.join(RESTORE));
         Ok(folder)
     }
 
     fn not_complete(dir: &Path, found: Found) -> FolderError {
         match found {
             Found::Half(_) => FolderError::HalfFormatted { dir: dir.into() },
+            Found::HalfRestored => FolderError::HalfRestored { dir: dir.into() },
             Found::Empty | Found::Complete(_) => FolderError::Absent { dir: dir.into() },
         }
     }
@@ -200,6 +206,9 @@ pub fn inspect(dir: &Path) -> Result<Found, FolderError> {
         return read_record(dir);
     }
     refuse_strangers(dir, &names)?;
+    if names.iter().any(|name| name == RESTORE) {
+        return Ok(Found::HalfRestored);
+    }
     match names.iter().find(|name| matches!(name.as_str(), "meta" | "journal" | "data")) {
         // Never taken for an empty folder: format would begin anew over somebody's files.
         Some(part) => {
@@ -224,7 +233,11 @@ fn read_record(dir: &Path) -> Result<Found, FolderError> {
         let bits = record.incompat | record.ro_compat;
         return Err(FolderError::Features { dir: dir.into(), bits });
     }
-    Ok(if record.complete { Found::Complete(record) } else { Found::Half(record) })
+    Ok(match record.complete {
+        true => Found::Complete(record),
+        false if dir.join(RESTORE).exists() => Found::HalfRestored,
+        false => Found::Half(record),
+    })
 }
 
 /// Makes a file system in an empty folder (made if absent), or finishes a half-formatted one.
@@ -240,7 +253,7 @@ pub fn format(dir: &Path, options: &FormatOptions) -> Result<FsRecord, FolderErr
 /// Makes a file system that goes on from a backed-up one: identity, name hash, epoch and sizes are
 /// those of `identity`, `options` says where its parts lie. `fill` writes the content into the empty
 /// metadata store and under the root of `data/`; until it has returned the folder counts as half
-/// formatted, and a retry begins anew.
+/// restored, and a retry begins anew. When it fails, what it wrote is removed.
 ///
 /// # Errors
 /// As `format`, and those of `fill`.
@@ -266,10 +279,11 @@ fn make<E: From<FolderError>>(
     identity: Option<&FsRecord>,
     fill: impl FnOnce(&LmdbMeta, &FsRecord, &Path) -> Result<(), E>,
 ) -> Result<FsRecord, E> {
-    refuse_existing(dir, inspect(dir)?)?;
+    let restoring = identity.is_some();
+    refuse_existing(dir, inspect(dir)?, restoring)?;
     fs::create_dir_all(dir).map_err(|error| io_error(dir, error))?;
     let _lock = Lock::take(dir)?;
-    let earlier = refuse_existing(dir, inspect(dir)?)?;
+    let earlier = refuse_existing(dir, inspect(dir)?, restoring)?;
     let mut record = new_record(options, earlier.map(|record| record.fsid))?;
     if let Some(identity) = identity {
         record = FsRecord {
@@ -284,6 +298,10 @@ fn make<E: From<FolderError>>(
     for (part, place) in &parts {
         vet_part(&record, part, place)?;
     }
+    // Before the record: nobody may take the folder for one that a format began, and make it an empty file system.
+    if restoring {
+        write_whole(dir, RESTORE, b"restore\n")?;
+    }
     // The id is durable before the parts carry it, so that a format that stops here can be finished.
     write_whole(dir, RECORD, &record.encode())?;
     for (_, place) in &parts {
@@ -296,11 +314,21 @@ fn make<E: From<FolderError>>(
     sync_dir(&part_root(dir, &record.meta_dir))?;
     let lmdb = LmdbOptions { environments: record.environments, map_bytes: None, create: true };
     let store = LmdbMeta::open(&meta, lmdb).map_err(FolderError::from)?;
-    fill(&store, &record, &part_root(dir, &record.data_dir))?;
+    let data_root = part_root(dir, &record.data_dir);
+    let filled = fill(&store, &record, &data_root);
     drop(store);
+    if filled.is_err() && restoring {
+        // Its space is wanted for the next try, which removes what is left, too.
+        let _as_far_as_it_goes = (clear_meta(&meta), fs::remove_dir_all(data_root.join("data")));
+    }
+    filled?;
     write_incarnation(dir, Incarnation(0))?;
     record.complete = true;
     write_whole(dir, RECORD, &record.encode())?;
+    if restoring {
+        let mark = dir.join(RESTORE);
+        fs::remove_file(&mark).map_err(|error| io_error(&mark, error))?;
+    }
     Ok(record)
 }
 
@@ -314,9 +342,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn refuse_existing(dir: &Path, found: Found) -> Result<Option<FsRecord>, FolderError> {
+fn refuse_existing(dir: &Path, found: Found, restoring: bool) -> Result<Option<FsRecord>, FolderError> {
     match found {
         Found::Empty => Ok(None),
+        Found::HalfRestored if restoring => Ok(None),
+        Found::HalfRestored => Err(FolderError::HalfRestored { dir: dir.into() }),
         Found::Half(record) => Ok(Some(record)),
         Found::Complete(record) => {
             let id = short_id(&record);

@@ -20,6 +20,8 @@ pub enum FolderError {
     Exists { dir: PathBuf, name: String, id: String },
     #[error("{} is half formatted: an earlier format did not finish", .dir.display())]
     HalfFormatted { dir: PathBuf },
+    #[error("{} is half restored: an earlier restore from a backup did not finish", .dir.display())]
+    HalfRestored { dir: PathBuf },
     #[error("{} has format {found}; this version reads {}", .dir.display(), Formats(*.supported))]
     NewerFormat { dir: PathBuf, found: u32, supported: u32 },
     #[error("{} uses features that this version does not know ({bits:#x})", .dir.display())]
@@ -52,6 +54,9 @@ impl FolderError {
                 format!("`pando mount {} MNT`, or choose another folder", dir.display())
             }
             Self::HalfFormatted { dir } => format!("`pando format {}` again", dir.display()),
+            Self::HalfRestored { dir } => {
+                format!("restore again: `pando backup restore FILE {}`", dir.display())
+            }
             Self::NewerFormat { .. } | Self::Features { .. } => "use a later version".into(),
             Self::InUse { dir, .. } => format!("stop it, or mount unix:{}/pando.sock", dir.display()),
             Self::PartMissing { .. } => "is the disk mounted?".into(),
