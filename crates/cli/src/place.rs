@@ -149,7 +149,10 @@ pub fn explain(error: &FolderError) -> Problem {
         FolderError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
             Exit::Refused
         }
-        FolderError::Io { .. } | FolderError::Damaged { .. } | FolderError::Store(_) => Exit::Failed,
+        FolderError::Io { .. }
+        | FolderError::Damaged { .. }
+        | FolderError::Store(_)
+        | FolderError::TooSmall { .. } => Exit::Failed,
         _ => Exit::State,
     };
     let what = match error {

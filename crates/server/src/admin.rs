@@ -138,6 +138,10 @@ fn status(server: &Server) -> Value {
             put(&key, value);
         }
     }
+    // What is free then is kept for unlink and checkpoints.
+    if answer["full"] == true && answer["space"].is_object() {
+        answer["space"]["available"] = json!(0);
+    }
     answer
 }
 

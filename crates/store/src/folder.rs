@@ -38,6 +38,11 @@ const FOLDERS: [&str; 4] = ["meta", "journal", "data", "log"];
 /// Strangers named in an error.
 const SHOWN: usize = 2;
 const ENVIRONMENTS: u16 = 16;
+/// Free space that each part needs to begin with and to be of use: environments and ballast; the first journal segments
+/// and, where it lies alone, its own ballast; the first segment of small files and some data.
+const META_NEEDS: u64 = BALLAST_BYTES + (16 << 20);
+const JOURNAL_NEEDS: u64 = 16 << 20;
+const DATA_NEEDS: u64 = 96 << 20;
 
 /// Choices of a format.
 #[derive(Clone, Debug)]
@@ -281,6 +286,7 @@ fn make<E: From<FolderError>>(
 ) -> Result<FsRecord, E> {
     let restoring = identity.is_some();
     refuse_existing(dir, inspect(dir)?, restoring)?;
+    check_room(dir, &new_record(options, None)?)?;
     fs::create_dir_all(dir).map_err(|error| io_error(dir, error))?;
     let _lock = Lock::take(dir)?;
     let earlier = refuse_existing(dir, inspect(dir)?, restoring)?;
@@ -330,6 +336,34 @@ fn make<E: From<FolderError>>(
         fs::remove_file(&mark).map_err(|error| io_error(&mark, error))?;
     }
     Ok(record)
+}
+
+/// Refused before anything is written: a format that runs out of space, or a file system that is full when it is new,
+/// helps nobody.
+fn check_room(dir: &Path, record: &FsRecord) -> Result<(), FolderError> {
+    let own_ballast = if record.journal_dir == record.meta_dir { 0 } else { BALLAST_BYTES };
+    let parts = [
+        (&record.meta_dir, META_NEEDS),
+        (&record.journal_dir, JOURNAL_NEEDS + own_ballast),
+        (&record.data_dir, DATA_NEEDS),
+    ];
+    let mut roots: Vec<(PathBuf, u64)> = Vec::new();
+    for (elsewhere, needs) in parts {
+        let root = part_root(dir, elsewhere);
+        match roots.iter_mut().find(|(known, _)| *known == root) {
+            Some((_, sum)) => *sum += needs,
+            None => roots.push((root, needs)),
+        }
+    }
+    for (root, needed) in roots {
+        // A part's folder is made later: its device is that of the first folder above that is there.
+        let there = root.ancestors().find(|above| above.is_dir()).unwrap_or(dir);
+        let space = crate::disk_real::space_of(there).map_err(|error| io_error(there, error))?;
+        if space.available < needed {
+            return Err(FolderError::TooSmall { dir: root, needed, available: space.available });
+        }
+    }
+    Ok(())
 }
 
 /// The first eight hex digits of a file system's id, for people.

@@ -33,6 +33,8 @@ pub enum FolderError {
     PartMissing { dir: PathBuf, part: &'static str },
     #[error("{} belongs to another file system", .dir.display())]
     OtherFileSystem { dir: PathBuf, part: &'static str },
+    #[error("{}: needs at least {} MiB free, has {}", .dir.display(), .needed >> 20, .available >> 20)]
+    TooSmall { dir: PathBuf, needed: u64, available: u64 },
     #[error("{}: the name is not valid text", .dir.display())]
     NotText { dir: PathBuf },
     #[error("{}: {what}", .path.display())]
@@ -61,6 +63,7 @@ impl FolderError {
             Self::InUse { dir, .. } => format!("stop it, or mount unix:{}/pando.sock", dir.display()),
             Self::PartMissing { .. } => "is the disk mounted?".into(),
             Self::OtherFileSystem { .. } => "mount the disk that belongs there".into(),
+            Self::TooSmall { .. } => "free some, or choose a folder on a larger device".into(),
             Self::NotText { .. } => "choose a folder whose name is UTF-8".into(),
             Self::Damaged { .. } | Self::Store(StoreError::Damaged { .. }) => {
                 "restore it from a backup, or `pando fsck DIR`".into()

@@ -153,3 +153,17 @@ fn an_unfinished_restore_can_only_be_restored_again() {
     drop(Folder::open(&dir).expect("opened"));
     assert!(!dir.join(RESTORE).exists());
 }
+
+#[test]
+fn a_device_that_is_too_small_is_refused_before_anything_is_written() {
+    let place = tempfile::tempdir().expect("folder");
+    let record = new_record(&options(), None).expect("a record");
+    check_room(&place.path().join("not/there/yet"), &record).expect("room enough");
+    let full = Path::new("/proc/self");
+    let error = check_room(full, &record).expect_err("refused").to_string();
+    assert_eq!(error, "/proc/self: needs at least 192 MiB free, has 0");
+    // The ballast of a journal elsewhere lies with it.
+    let apart = FsRecord { journal_dir: "/proc/self".into(), ..record };
+    let error = check_room(place.path(), &apart).expect_err("refused").to_string();
+    assert_eq!(error, "/proc/self: needs at least 80 MiB free, has 0");
+}
