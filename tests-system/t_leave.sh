@@ -36,3 +36,9 @@ same "umount from inside exits 5" 5 $?
 same "and names the shell, not itself" 0 "$(grep -c 'pando (pid' <<<"$text")"
 check "umount by the process that stood in it" bash -c 'cd a && exec "$0" umount .' "$PANDO"
 check "free at the end" clean ./data
+
+up ./data ./a
+kill9 "$SERVER"
+check "mount after a kill" "$PANDO" mount ./data ./a
+down ./a
+same "no link is left behind" "" "$(find /run/pando -lname "$PWD/data/pando.sock" 2>/dev/null)"
