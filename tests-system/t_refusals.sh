@@ -65,3 +65,17 @@ refused new/fs new "the same for a folder that is not there yet" "new: the data 
 up p/data ./mnt
 refused unix:p/data/pando.sock p "and for a socket in the folder" "p: the data folder $PWD/p/data lies in it"
 down ./mnt
+
+# Data that is gone is no empty store.
+up ./lost ./mnt
+head -c 1000000 /dev/urandom >mnt/big && echo small >mnt/small
+down ./mnt
+mv lost/data away
+text=$("$PANDO" mount ./lost ./mnt 2>&1)
+same "a folder without its data exits 5" 5 $?
+same "and says what is missing" "pando mount: $PWD/lost/data should hold this file system's data and does not
+  do: is the disk mounted? else restore it from a backup" "$text"
+"$PANDO" fsck ./lost >out 2>&1
+same "fsck finds it" 4 $?
+mv away lost/data
+check "with its data it is in order" clean ./lost

@@ -64,7 +64,7 @@ pub(crate) struct Folder {
     pub(crate) epoch: u32,
     /// `None` when it cannot be read.
     pub(crate) incarnation: Option<u64>,
-    /// Folders elsewhere that must be marked as this file system's, and the mark.
+    /// Folders elsewhere, and `data/`, that must be marked as this file system's, and the mark.
     members: Vec<PathBuf>,
     member: String,
     _lock: File,
@@ -130,6 +130,8 @@ impl Folder {
 }
 
 struct Record {
+    /// `data/` carries the mark.
+    data_marked: bool,
     features: u64,
     fsid: [u8; 16],
     seed: HashSeed,
@@ -140,7 +142,7 @@ struct Record {
 }
 
 fn read_record(mut b: Bytes<'_>) -> Option<Record> {
-    let (_compat, ro_compat, incompat) = (b.u64()?, b.u64()?, b.u64()?);
+    let (compat, ro_compat, incompat) = (b.u64()?, b.u64()?, b.u64()?);
     let fsid = b.take(16)?.try_into().ok()?;
     b.bytes()?;
     let function = b.u8()?;
@@ -152,6 +154,7 @@ fn read_record(mut b: Bytes<'_>) -> Option<Record> {
     let complete = b.u8()? == 1;
     let good = function == 1 && environments > 0;
     good.then_some(Record {
+        data_marked: compat & 1 != 0,
         features: ro_compat | incompat,
         fsid,
         seed,
@@ -166,9 +169,12 @@ impl Record {
     fn into_folder(self, dir: &Path, lock: File) -> Folder {
         let fsid: String = self.fsid.iter().map(|byte| format!("{byte:02x}")).collect();
         let elsewhere = self.parts.iter().filter(|part| !part.is_empty());
-        let members = elsewhere.map(|part| Path::new(part).join(MEMBER)).collect();
+        let mut members: Vec<PathBuf> = elsewhere.map(|part| Path::new(part).join(MEMBER)).collect();
         let [meta, journal, data_root] =
             self.parts.map(|part| if part.is_empty() { dir.to_path_buf() } else { part.into() });
+        if self.data_marked {
+            members.push(data_root.join("data").join(MEMBER));
+        }
         Folder {
             root: dir.into(),
             meta: meta.join("meta"),

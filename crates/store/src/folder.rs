@@ -3,7 +3,7 @@
 //! `pando.fs` is the file-system record, written whole by rename; without its `complete` flag the folder
 //! is half formatted, and half restored if `pando.restore` lies beside it. `pando.lock` is locked by the process that serves the folder. A part that lies
 //! elsewhere carries `pando.member` with the file system's id, so that an unmounted disk or a swapped
-//! one is refused.
+//! one is refused; so does `data/`, whose loss nothing else would show.
 //!
 //! Absent: what the files of the parts hold; command-line texts beyond the error itself and its remedy.
 
@@ -20,7 +20,7 @@ use crate::meta_lmdb::{LmdbMeta, LmdbOptions};
 use error::io_error;
 use lock::Lock;
 use proto::codec::DecodeError;
-use proto::fsrecord::{FORMAT, FsRecord, HASH_SIPHASH_1_3};
+use proto::fsrecord::{COMPAT_DATA_MARKED, FORMAT, FsRecord, HASH_SIPHASH_1_3};
 use proto::ids::Incarnation;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -114,6 +114,10 @@ impl Folder {
         let mut folder = Self { root: dir.into(), record, incarnation: Incarnation(0), lock };
         for (part, place) in folder.parts_elsewhere() {
             check_member(&folder.record, part, &place)?;
+        }
+        // An empty data store looks like one that lost everything: its files would read as zeros.
+        if folder.record.compat & COMPAT_DATA_MARKED != 0 {
+            check_member(&folder.record, "data", &folder.data_root().join("data"))?;
         }
         folder.incarnation = begin_incarnation(dir)?;
         // Left where a restore stopped between its last two steps; the record says that it was complete.
@@ -293,6 +297,7 @@ fn make<E: From<FolderError>>(
     let mut record = new_record(options, earlier.map(|record| record.fsid))?;
     if let Some(identity) = identity {
         record = FsRecord {
+            compat: record.compat | identity.compat,
             meta_dir: record.meta_dir,
             journal_dir: record.journal_dir,
             data_dir: record.data_dir,
@@ -328,6 +333,10 @@ fn make<E: From<FolderError>>(
         let _as_far_as_it_goes = (clear_meta(&meta), fs::remove_dir_all(data_root.join("data")));
     }
     filled?;
+    let data = data_root.join("data");
+    fs::create_dir_all(&data).map_err(|error| io_error(&data, error))?;
+    write_whole(&data, MEMBER, member_text(&record).as_bytes())?;
+    sync_dir(&data_root)?;
     write_incarnation(dir, Incarnation(0))?;
     record.complete = true;
     write_whole(dir, RECORD, &record.encode())?;
@@ -397,7 +406,7 @@ fn new_record(options: &FormatOptions, fsid: Option<[u8; 16]>) -> Result<FsRecor
     };
     Ok(FsRecord {
         format: FORMAT,
-        compat: 0,
+        compat: COMPAT_DATA_MARKED,
         ro_compat: 0,
         incompat: 0,
         // The same id as an unfinished format's, whose mark the parts elsewhere carry.

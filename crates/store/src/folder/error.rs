@@ -61,7 +61,7 @@ impl FolderError {
             }
             Self::NewerFormat { .. } | Self::Features { .. } => "use a later version".into(),
             Self::InUse { dir, .. } => format!("stop it, or mount unix:{}/pando.sock", dir.display()),
-            Self::PartMissing { .. } => "is the disk mounted?".into(),
+            Self::PartMissing { .. } => "is the disk mounted? else restore it from a backup".into(),
             Self::OtherFileSystem { .. } => "mount the disk that belongs there".into(),
             Self::TooSmall { .. } => "free some, or choose a folder on a larger device".into(),
             Self::NotText { .. } => "choose a folder whose name is UTF-8".into(),

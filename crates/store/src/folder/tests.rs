@@ -167,3 +167,23 @@ fn a_device_that_is_too_small_is_refused_before_anything_is_written() {
     let error = check_room(place.path(), &apart).expect_err("refused").to_string();
     assert_eq!(error, "/proc/self: needs at least 80 MiB free, has 0");
 }
+
+#[test]
+fn data_that_is_gone_is_not_taken_for_an_empty_store() {
+    let place = tempfile::tempdir().expect("folder");
+    let dir = place.path();
+    let record = format(dir, &options()).expect("formatted");
+    let data = dir.join("data");
+    fs::rename(&data, dir.join("log")).expect("away");
+    let error = Folder::open(dir).expect_err("refused");
+    assert_eq!(
+        error.to_string(),
+        format!("{} should hold this file system's data and does not", data.display())
+    );
+    assert_eq!(error.remedy().as_deref(), Some("is the disk mounted? else restore it from a backup"));
+    fs::create_dir(&data).expect("made");
+    assert!(matches!(Folder::open(dir), Err(FolderError::PartMissing { part: "data", .. })));
+    // A folder of an earlier version has no mark.
+    fs::write(dir.join(RECORD), FsRecord { compat: 0, ..record }.encode()).expect("written");
+    Folder::open(dir).expect("opened");
+}
