@@ -79,3 +79,8 @@ same "and says what is missing" "pando mount: $PWD/lost/data should hold this fi
 same "fsck finds it" 4 $?
 mv away lost/data
 check "with its data it is in order" clean ./lost
+
+# What a failed mount made for itself it takes away again.
+"$PANDO" mount ./foreign ./m9/below >out 2>&1
+same "a mount of a foreign folder exits 5" 5 $?
+same "and leaves no folder" "" "$(ls -d m9 2>/dev/null)"

@@ -218,8 +218,7 @@ fn explain_mount(plan: &Plan, error: &MountError) -> Problem {
 fn explain_fuse(plan: &Plan, error: &fuse::MountError) -> Problem {
     let place = plan.mountpoint.display();
     match error {
-        fuse::MountError::NoDevice(_) => Problem::new(Exit::Failed, "/dev/fuse: no such device")
-            .do_this("`modprobe fuse`; in a container: `--device /dev/fuse --cap-add SYS_ADMIN`"),
+        fuse::MountError::NoDevice(_) => mount::no_device(),
         fuse::MountError::NotPermitted { message } => {
             Problem::new(Exit::Refused, format!("{place}: {message}"))
         }
