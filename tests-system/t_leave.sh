@@ -29,7 +29,13 @@ check "and the folder is free at once" clean ./data
 
 up ./data ./a
 check "attach again" "$PANDO" mount ./data ./b
+lines() { grep -c 'connection ended' data/log/pando.log; }
+before=$(lines)
+for n in 1 2 3; do "$PANDO" status --cluster ./data >/dev/null; done
+same "questions leave no line in the log" "$before" "$(lines)"
 down ./b
+for n in $(seq 100); do [ "$(lines)" -gt "$before" ] && break; sleep 0.05; done
+same "a client that leaves does" $((before + 1)) "$(lines)"
 same "an attached mount that leaves first waits for nobody" x "$(ls a)"
 text=$(cd a && "$PANDO" umount . 2>&1)
 same "umount from inside exits 5" 5 $?
