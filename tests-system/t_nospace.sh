@@ -37,3 +37,38 @@ up small/data mnt --conf conf.toml
 check "all of them after a remount" "$PANDO" load verify mnt/keep ack
 down mnt
 umount small || fail "the disk is let go"
+
+# A disk so small that the journal, at full size, would leave no room for the ballast to come back.
+tmpfs() {
+    mkdir -p "$2" && mount -t tmpfs -o "size=$1" tmpfs "$2" || die "no tmpfs"
+    loops+=("$WORK/$2")
+}
+tmpfs 40m tiny
+text=$("$PANDO" mount tiny/d mnt 2>&1)
+same "a disk that is too small is refused" 1 $?
+same "and says what is needed" "pando mount: tiny/d: needs at least 192 MiB free, has 40
+  do: free some, or choose a folder on a larger device" "$text"
+same "and nothing is left there" "" "$(ls -A tiny)"
+umount tiny
+field() { "$PANDO" status --format json --cluster "$1" | grep -o "\"$2\": *[a-z0-9]*" | head -n 1 | sed 's/.*: *//'; }
+for size in 200 300; do
+    tmpfs ${size}m tf
+    up tf/d mnt
+    check "$size MiB: a file" bash -c 'head -c 10000 /dev/urandom >mnt/small && sync mnt/small'
+    dd if=/dev/urandom of=mnt/big bs=1M count=2000 2>err
+    grep -q 'No space left' err && pass "fills" || fail "fills" "$(cat err)"
+    for _ in $(seq 100); do [ "$(field tf/d full)" = true ] && break; sleep 0.1; done
+    same "status says full" true "$(field tf/d full)"
+    same "and has nothing to give" 0 "$(field tf/d available)"
+    same "nor has df" 0 "$(df --output=avail mnt | tail -n 1 | tr -d ' ')"
+    check "unlink" rm mnt/big
+    wrote=0
+    for _ in $(seq 300); do
+        if { echo again >mnt/again && sync mnt/again; } 2>/dev/null; then wrote=1; break; fi
+        sleep 0.1
+    done
+    same "writing goes on by itself" 1 $wrote
+    down mnt
+    check "fsck" clean tf/d
+    umount tf
+done

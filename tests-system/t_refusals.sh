@@ -100,3 +100,39 @@ up ./data ./mnt
 served=$("$PANDO" backup create ./data ./bad.pando 2>&1)
 same "by its server, too" "4 $text" "$? $served"
 down ./mnt
+
+# A mount over its own data folder would wait for itself for ever.
+mkdir -p p && check "format below p" "$PANDO" format p/data
+refused() {
+    text=$(timeout -s KILL 60 "$PANDO" mount "$1" "$2" 2>&1)
+    same "$3 exits 5" 5 $?
+    same "and says why" "pando mount: $4
+  do: choose a mount point outside of the file system's folders" "$text"
+}
+refused p/data p/data "a mount on the data folder" "p/data: is the data folder of this file system"
+refused p/data p "a mount above the data folder" "p: the data folder p/data lies in it"
+refused p/data p/data/mnt "a mount in the data folder" "p/data/mnt: lies in the data folder p/data"
+same "and nothing is made there" "" "$(ls p/data | grep mnt)"
+refused new/fs new "the same for a folder that is not there yet" "new: the data folder new/fs lies in it"
+up p/data ./mnt
+refused unix:p/data/pando.sock p "and for a socket in the folder" "p: the data folder $PWD/p/data lies in it"
+down ./mnt
+
+# Data that is gone is no empty store.
+up ./lost ./mnt
+head -c 1000000 /dev/urandom >mnt/big && echo small >mnt/small
+down ./mnt
+mv lost/data away
+text=$("$PANDO" mount ./lost ./mnt 2>&1)
+same "a folder without its data exits 5" 5 $?
+same "and says what is missing" "pando mount: $PWD/lost/data should hold this file system's data and does not
+  do: is the disk mounted? else restore it from a backup" "$text"
+"$PANDO" fsck ./lost >out 2>&1
+same "fsck finds it" 4 $?
+mv away lost/data
+check "with its data it is in order" clean ./lost
+
+# What a failed mount made for itself it takes away again.
+"$PANDO" mount ./foreign ./m9/below >out 2>&1
+same "a mount of a foreign folder exits 5" 5 $?
+same "and leaves no folder" "" "$(ls -d m9 2>/dev/null)"

@@ -128,10 +128,18 @@ fn only_socket(folders: &[PathBuf], conf: Option<&Path>) -> Result<Source, Probl
 /// Returns the link, to be removed at the end. Not being findable is no reason not to serve.
 #[must_use]
 pub fn announce(name: &str, socket: &Path) -> Option<PathBuf> {
-    for folder in socket_folders() {
+    announce_in(&socket_folders(), name, socket)
+}
+
+fn announce_in(folders: &[PathBuf], name: &str, socket: &Path) -> Option<PathBuf> {
+    for folder in folders {
         let link = folder.join(format!("{name}.sock"));
-        let _there_or_not_ours = std::fs::create_dir(&folder);
-        let _others = swept(&folder);
+        let _there_or_not_ours = std::fs::create_dir(folder);
+        let _others = swept(folder);
+        // Left by a server of this folder that was killed: it seems to live, because we answer there now. It is ours.
+        if std::fs::read_link(&link).is_ok_and(|target| target == socket) {
+            return Some(link);
+        }
         // A link left by a server that was killed names the same folder or nothing that answers.
         if !admin::is_alive(&link) {
             let _absent = std::fs::remove_file(&link);
@@ -198,6 +206,24 @@ mod tests {
         let _new_server = UnixListener::bind(&socket).expect("a socket");
         bury(&link);
         assert_eq!(living(folder.path()), vec![link]);
+    }
+
+    #[test]
+    fn the_link_of_a_killed_server_goes_with_the_next_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("pando.sock");
+        let folders = [folder.path().to_path_buf()];
+        let first = UnixListener::bind(&socket).expect("a socket");
+        let link = announce_in(&folders, "id", &socket).expect("linked");
+        // Killed: its link stays, and the next one binds before it announces itself.
+        drop(first);
+        std::fs::remove_file(&socket).expect("removed");
+        let _second = UnixListener::bind(&socket).expect("a socket");
+        assert_eq!(announce_in(&folders, "id", &socket), Some(link));
+        // Another folder with this id, as a copy has, does not take a link that lives.
+        let copy = folder.path().join("copy");
+        let _third = UnixListener::bind(&copy).expect("a socket");
+        assert_eq!(announce_in(&folders, "id", &copy), None);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub mod later;
 pub mod mount_words;
 pub mod mounts;
 pub mod output;
+pub mod overlap;
 pub mod place;
 pub mod problem;
 pub mod source;

@@ -13,9 +13,12 @@ use server::{Server, ServerError, ServerOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stdx::Wall;
 use store::folder::{self, Folder, FolderError, FormatOptions, Found};
+
+/// How often a folder whose holder is ending is tried.
+const ENDING_CHECK: Duration = Duration::from_millis(20);
 
 /// A server that stands, with what its verb tells about it.
 pub struct Served {
@@ -48,7 +51,7 @@ pub fn format_options() -> FormatOptions {
 }
 
 /// Opens a folder and serves it at its own socket and at `listen`. With `may_create` an empty or absent
-/// folder becomes a file system first.
+/// folder becomes a file system first. A holder that is ending is waited for until `until`.
 ///
 /// # Errors
 /// The folder's and the server's refusals.
@@ -58,6 +61,7 @@ pub fn serve(
     may_create: bool,
     listen: &[Addr],
     insecure: bool,
+    until: Instant,
 ) -> Result<Served, Problem> {
     let found = folder::inspect(dir).map_err(|error| explain(&error))?;
     let created = may_create && !matches!(found, Found::Complete(_));
@@ -73,7 +77,15 @@ pub fn serve(
     let dir = dir.canonicalize().map_err(|error| Problem::io(dir.display(), &error))?;
     let log = open_log(&dir, config)?;
     let options = ServerOptions { config: config.clone(), log: Some(Arc::clone(&log)), insecure };
-    let server = Server::open(&dir, &options).map_err(|error| explain_server(named, error))?;
+    let server = loop {
+        match Server::open(&dir, &options) {
+            // Its mount may be gone from the tree for long: it still writes its last checkpoint.
+            Err(ServerError::Folder(FolderError::InUse { ending: true, .. })) if Instant::now() < until => {
+                std::thread::sleep(ENDING_CHECK);
+            }
+            opened => break opened.map_err(|error| explain_server(named, error))?,
+        }
+    };
     let own = Addr::Unix(dir.join(folder::SOCKET));
     let wanted: Vec<Addr> = std::iter::once(own).chain(listen.iter().cloned()).collect();
     let addrs = server.listen(&wanted).map_err(|error| explain_listen(&error))?;
@@ -117,6 +129,11 @@ impl Served {
     pub fn clients(&self) -> usize {
         let answer = self.server.admin(&json!({"cmd": "client ls"}));
         answer["result"]["clients"].as_array().map_or(0, Vec::len)
+    }
+
+    /// From now on the server ends when its last client leaves.
+    pub fn end_with_last_client(&self) {
+        self.server.end_with_last_client();
     }
 
     /// Ends in order.
@@ -177,7 +194,7 @@ pub fn explain(error: &FolderError) -> Problem {
     let exit = match error {
         FolderError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => Exit::Refused,
         FolderError::Damaged { .. } | FolderError::Store(StoreError::Damaged { .. }) => Exit::Refused,
-        FolderError::Io { .. } | FolderError::Store(_) => Exit::Failed,
+        FolderError::Io { .. } | FolderError::Store(_) | FolderError::TooSmall { .. } => Exit::Failed,
         _ => Exit::State,
     };
     let what = match error {
@@ -197,8 +214,8 @@ pub fn explain(error: &FolderError) -> Problem {
 /// `dir`: as the person wrote it.
 fn explain_server(dir: &Path, error: ServerError) -> Problem {
     match error {
-        ServerError::Folder(FolderError::InUse { pid, host, .. }) => {
-            explain(&FolderError::InUse { dir: dir.into(), pid, host })
+        ServerError::Folder(FolderError::InUse { pid, host, ending, .. }) => {
+            explain(&FolderError::InUse { dir: dir.into(), pid, host, ending })
         }
         ServerError::Folder(error @ FolderError::Store(_)) => {
             let Problem { code, what, step } = explain(&error);

@@ -16,6 +16,7 @@ const RECORD: &str = "pando.fs";
 const LOCK: &str = "pando.lock";
 const INCARNATION: &str = "pando.incarnation";
 const MEMBER: &str = "pando.member";
+const RESTORE: &str = "pando.restore";
 
 /// Why a folder cannot be examined.
 #[derive(Debug, Error)]
@@ -25,6 +26,8 @@ pub enum FsckError {
     NoFileSystem(PathBuf),
     #[error("{} is half formatted: an earlier format did not finish", .0.display())]
     HalfFormatted(PathBuf),
+    #[error("{} is half restored: an earlier restore from a backup did not finish", .0.display())]
+    HalfRestored(PathBuf),
     #[error("{} is in use by {by}", dir.display())]
     InUse { dir: PathBuf, by: String },
     #[error("{} has format {found}; this version reads 1", dir.display())]
@@ -77,7 +80,7 @@ pub(crate) struct Folder {
     pub(crate) epoch: u32,
     /// `None` when it cannot be read.
     pub(crate) incarnation: Option<u64>,
-    /// Folders elsewhere that must be marked as this file system's, and the mark.
+    /// Folders elsewhere, and `data/`, that must be marked as this file system's, and the mark.
     members: Vec<PathBuf>,
     member: String,
     _lock: File,
@@ -112,7 +115,9 @@ impl Folder {
             return Err(FsckError::Features { dir: dir.into(), bits: record.features });
         }
         if !record.complete {
-            return Err(FsckError::HalfFormatted(dir.into()));
+            let restoring = dir.join(RESTORE).exists();
+            let half = if restoring { FsckError::HalfRestored } else { FsckError::HalfFormatted };
+            return Err(half(dir.into()));
         }
         Ok(record.into_folder(dir, lock))
     }
@@ -141,6 +146,8 @@ impl Folder {
 }
 
 struct Record {
+    /// `data/` carries the mark.
+    data_marked: bool,
     features: u64,
     fsid: [u8; 16],
     seed: HashSeed,
@@ -151,7 +158,7 @@ struct Record {
 }
 
 fn read_record(mut b: Bytes<'_>) -> Option<Record> {
-    let (_compat, ro_compat, incompat) = (b.u64()?, b.u64()?, b.u64()?);
+    let (compat, ro_compat, incompat) = (b.u64()?, b.u64()?, b.u64()?);
     let fsid = b.take(16)?.try_into().ok()?;
     b.bytes()?;
     let function = b.u8()?;
@@ -163,6 +170,7 @@ fn read_record(mut b: Bytes<'_>) -> Option<Record> {
     let complete = b.u8()? == 1;
     let good = function == 1 && environments > 0;
     good.then_some(Record {
+        data_marked: compat & 1 != 0,
         features: ro_compat | incompat,
         fsid,
         seed,
@@ -177,9 +185,12 @@ impl Record {
     fn into_folder(self, dir: &Path, lock: File) -> Folder {
         let fsid: String = self.fsid.iter().map(|byte| format!("{byte:02x}")).collect();
         let elsewhere = self.parts.iter().filter(|part| !part.is_empty());
-        let members = elsewhere.map(|part| Path::new(part).join(MEMBER)).collect();
+        let mut members: Vec<PathBuf> = elsewhere.map(|part| Path::new(part).join(MEMBER)).collect();
         let [meta, journal, data_root] =
             self.parts.map(|part| if part.is_empty() { dir.to_path_buf() } else { part.into() });
+        if self.data_marked {
+            members.push(data_root.join("data").join(MEMBER));
+        }
         Folder {
             root: dir.into(),
             meta: meta.join("meta"),
@@ -221,9 +232,10 @@ fn lock(dir: &Path) -> Result<File, FsckError> {
             let mut holder = String::new();
             // Whoever holds it may be about to write its name; then it stays unnamed.
             let _ = file.read_to_string(&mut holder);
-            let by = match holder.trim().split_once(' ') {
-                Some((pid, host)) => format!("pid {pid} (host {host})"),
-                None => "another process".to_owned(),
+            let mut words = holder.lines().next().unwrap_or_default().split_whitespace();
+            let by = match (words.next(), words.next()) {
+                (Some(pid), Some(host)) => format!("pid {pid} (host {host})"),
+                _ => "another process".to_owned(),
             };
             return Err(FsckError::InUse { dir: dir.into(), by });
         }

@@ -87,7 +87,7 @@ impl Rank {
             locks: self.view.locks.held() as u64,
             sessions: self.sessions.map.len() as u64,
             next_ino: self.view.inos.next,
-            full: self.view.full,
+            full: self.view.is_full(),
         }
     }
 

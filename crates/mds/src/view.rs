@@ -284,9 +284,14 @@ impl View {
         Ok(Ino::of_rank(self.config.rank, counter))
     }
 
+    /// Whether new data is refused.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.full || self.disk_full
+    }
+
     /// Refuses what needs new space while the store is full.
     pub(crate) const fn space(&self) -> Result<(), Errno> {
-        if self.full || self.disk_full { Err(Errno::ENOSPC) } else { Ok(()) }
+        if self.is_full() { Err(Errno::ENOSPC) } else { Ok(()) }
     }
 
     /// Whether the session has opened the file for `rights`.

@@ -13,6 +13,8 @@ pub const MAGIC: &[u8; 8] = b"PandoFS\n";
 pub const FORMAT: u32 = 1;
 /// Hash function number 1: SipHash-1-3 with a 128-bit key.
 pub const HASH_SIPHASH_1_3: u8 = 1;
+/// `compat`: the folder `data/` carries the file system's mark, so that one that is gone is not taken for an empty one.
+pub const COMPAT_DATA_MARKED: u64 = 1;
 
 /// What a data folder says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -310,7 +310,7 @@ impl Loop {
         let Some(remote) = self.remotes.remove(&n) else { return };
         let peer = remote.peer_text();
         self.log.event(
-            reason.level(),
+            remote.level_of(reason),
             "listen",
             "connection ended",
             &[("conn", &n), ("peer", &peer), ("why", reason)],

@@ -121,6 +121,9 @@ fn status(server: &Server) -> Value {
         }
     };
     put("why", json!(why));
+    if server.ends_with_last_client.load(Ordering::Acquire) {
+        put("ends_with_last_client", json!(true));
+    }
     if let Some(opened) = &server.opened {
         let record = opened.folder.record();
         put("fsid", json!(store::folder::short_id(record)));
@@ -134,6 +137,10 @@ fn status(server: &Server) -> Value {
         for (key, value) in rank {
             put(&key, value);
         }
+    }
+    // What is free then is kept for unlink and checkpoints.
+    if answer["full"] == true && answer["space"].is_object() {
+        answer["space"]["available"] = json!(0);
     }
     answer
 }

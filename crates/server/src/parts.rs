@@ -74,6 +74,9 @@ pub trait Ballast: Send + Sync {
     /// Gives the space back to the disk; returns how many bytes, 0 when it was given before.
     fn release(&self) -> u64;
 
+    /// Whether all of it is in place.
+    fn is_held(&self) -> bool;
+
     /// Takes the space if it is not held and the disk has enough; `true` when it was released
     /// before and is held again.
     fn restore(&self) -> bool;

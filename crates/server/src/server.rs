@@ -11,6 +11,7 @@ use proto::storeio::StoreError;
 use runtime::port::Connector;
 use runtime::{Addr, Config, ListenError, Listener, Log};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use store::folder::{Folder, FolderError};
@@ -51,6 +52,7 @@ pub struct Server {
     pub(crate) place: String,
     pub(crate) started: Instant,
     pub(crate) backup: Task,
+    pub(crate) ends_with_last_client: AtomicBool,
     /// The locked folder: the last to go, so that nobody opens it while a store is still open.
     pub(crate) opened: Option<Opened>,
 }
@@ -107,6 +109,7 @@ impl Server {
             place: place.to_owned(),
             started,
             backup: Task::default(),
+            ends_with_last_client: AtomicBool::new(false),
             opened,
         }))
     }
@@ -143,12 +146,21 @@ impl Server {
         .to_string()
     }
 
+    /// Its owner stops it when nobody uses it any more; `status` tells, so that who leaves last can wait for it.
+    pub fn end_with_last_client(&self) {
+        self.ends_with_last_client.store(true, Ordering::Release);
+    }
+
     /// Takes no more clients, writes a last checkpoint, closes. A second call does nothing.
     ///
     /// # Errors
     /// `Damaged` when the last checkpoint could not be written: what was acknowledged is in the
     /// journal and replayed by the next start.
     pub fn stop(&self) -> Result<(), ServerError> {
+        // Before the doors close: who finds them closed reads why, and waits.
+        if let Some(Err(e)) = self.opened.as_ref().map(|opened| opened.folder.mark_ending()) {
+            self.log.warn("server", "the lock does not say that it ends", &[("error", &e)]);
+        }
         self.close_doors();
         if self.driver.is_halted() {
             return Ok(());

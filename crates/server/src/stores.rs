@@ -88,6 +88,10 @@ impl Ballast for FolderBallast {
         }
     }
 
+    fn is_held(&self) -> bool {
+        self.files.is_held()
+    }
+
     fn restore(&self) -> bool {
         if self.files.is_held() {
             return false;

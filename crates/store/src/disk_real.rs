@@ -26,6 +26,9 @@ const SYNC_STACK: usize = 64 << 10;
 /// A folder of a mounted file system.
 pub struct RealDisk {
     root: PathBuf,
+    /// Open since the start: a question about space never walks the path, which something mounted later may cover
+    /// (our own mount, which would wait for us). `None`: the folder could not be opened; asking says why.
+    held: Option<File>,
     /// Folders whose own entries, up to the root, were made durable by this process.
     anchored: Mutex<BTreeSet<String>>,
 }
@@ -40,7 +43,7 @@ impl RealDisk {
     /// Over the folder `root`, which must exist.
     #[must_use]
     pub fn new(root: &Path) -> Self {
-        Self { root: root.into(), anchored: Mutex::new(BTreeSet::new()) }
+        Self { root: root.into(), held: File::open(root).ok(), anchored: Mutex::new(BTreeSet::new()) }
     }
 
     fn open_existing(&self, name: &str) -> Result<Option<RealFile>, StoreError> {
@@ -177,7 +180,11 @@ impl Disk for RealDisk {
     }
 
     fn space(&self) -> Result<Space, StoreError> {
-        space_of(&self.root).map_err(|error| failed("", &error))
+        let space = match &self.held {
+            Some(folder) => space_at(folder),
+            None => space_of(&self.root),
+        };
+        space.map_err(|error| failed("", &error))
     }
 }
 
@@ -309,10 +316,21 @@ impl RealFile {
 /// Space of the device that holds `path`.
 pub(crate) fn space_of(path: &Path) -> io::Result<Space> {
     let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: `path` ends in NUL.
+    statvfs(|stat| unsafe { libc::statvfs(path.as_ptr(), stat) })
+}
+
+/// Space of the device that holds an open folder.
+fn space_at(folder: &File) -> io::Result<Space> {
+    // SAFETY: the descriptor is open as long as `folder`.
+    statvfs(|stat| unsafe { libc::fstatvfs(folder.as_raw_fd(), stat) })
+}
+
+/// `call` gets a live, exclusive statvfs.
+fn statvfs(call: impl FnOnce(*mut libc::statvfs) -> i32) -> io::Result<Space> {
     // SAFETY: all-zero bytes are a valid statvfs, which is plain numbers.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `path` ends in NUL and `stat` is a live, exclusive statvfs.
-    if unsafe { libc::statvfs(path.as_ptr(), &raw mut stat) } != 0 {
+    if call(&raw mut stat) != 0 {
         return Err(io::Error::last_os_error());
     }
     let unit = stat.f_frsize;
@@ -343,5 +361,21 @@ pub(crate) fn no_space(at: &str, error: &io::Error) -> StoreError {
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => StoreError::NoSpace,
         _ => failed(at, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn space_is_asked_of_the_folder_that_was_opened_not_of_its_path() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (before, after) = (place.path().join("before"), place.path().join("after"));
+        fs::create_dir(&before).expect("made");
+        let disk = RealDisk::new(&before);
+        fs::rename(&before, &after).expect("moved");
+        assert!(disk.space().is_ok_and(|space| space.total > 0));
+        assert!(RealDisk::new(&before).space().is_err());
     }
 }

@@ -1,14 +1,15 @@
 //! A data folder: format, lock, record, incarnation, its parts on other devices, and the ballast.
 //!
 //! `pando.fs` is the file-system record, written whole by rename; without its `complete` flag the folder
-//! is half formatted. `pando.lock` is locked by the process that serves the folder. A part that lies
+//! is half formatted, and half restored if `pando.restore` lies beside it. `pando.lock` is locked by the process that serves the folder. A part that lies
 //! elsewhere carries `pando.member` with the file system's id, so that an unmounted disk or a swapped
-//! one is refused.
+//! one is refused; so does `data/`, whose loss nothing else would show.
 //!
 //! Absent: what the files of the parts hold; command-line texts beyond the error itself and its remedy.
 
 mod ballast;
 mod error;
+mod lock;
 
 pub use ballast::{BALLAST_BYTES, Ballast};
 pub use error::FolderError;
@@ -17,25 +18,31 @@ use crate::initial::initial_batches;
 use crate::meta::MetaStore;
 use crate::meta_lmdb::{LmdbMeta, LmdbOptions};
 use error::io_error;
+use lock::Lock;
 use proto::codec::DecodeError;
-use proto::fsrecord::{FORMAT, FsRecord, HASH_SIPHASH_1_3};
+use proto::fsrecord::{COMPAT_DATA_MARKED, FORMAT, FsRecord, HASH_SIPHASH_1_3};
 use proto::ids::Incarnation;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use stdx::hash::HashSeed;
 use stdx::{Wall, crc32c};
 
 const RECORD: &str = "pando.fs";
-const LOCK: &str = "pando.lock";
 const INCARNATION: &str = "pando.incarnation";
 const MEMBER: &str = "pando.member";
+const RESTORE: &str = "pando.restore";
 /// Where the server listens for attaching mounts.
 pub const SOCKET: &str = "pando.sock";
 const FOLDERS: [&str; 4] = ["meta", "journal", "data", "log"];
 /// Strangers named in an error.
 const SHOWN: usize = 2;
 const ENVIRONMENTS: u16 = 16;
+/// Free space that each part needs to begin with and to be of use: environments and ballast; the first journal segments
+/// and, where it lies alone, its own ballast; the first segment of small files and some data.
+const META_NEEDS: u64 = BALLAST_BYTES + (16 << 20);
+const JOURNAL_NEEDS: u64 = 16 << 20;
+const DATA_NEEDS: u64 = 96 << 20;
 
 /// Choices of a format.
 #[derive(Clone, Debug)]
@@ -74,6 +81,8 @@ pub enum Found {
     Empty,
     /// A format did not finish: may be formatted again.
     Half(FsRecord),
+    /// A restore from a backup did not finish: may be restored again, and nothing else.
+    HalfRestored,
     Complete(FsRecord),
 }
 
@@ -83,8 +92,7 @@ pub struct Folder {
     root: PathBuf,
     record: FsRecord,
     incarnation: Incarnation,
-    /// Held open: the lock goes with it.
-    _lock: File,
+    lock: Lock,
 }
 
 impl Folder {
@@ -98,22 +106,29 @@ impl Folder {
         if !matches!(inspect(dir)?, Found::Complete(_)) {
             return Err(Self::not_complete(dir, inspect(dir)?));
         }
-        let lock = lock(dir)?;
+        let lock = Lock::take(dir)?;
         let record = match inspect(dir)? {
             Found::Complete(record) => record,
             other => return Err(Self::not_complete(dir, other)),
         };
-        let mut folder = Self { root: dir.into(), record, incarnation: Incarnation(0), _lock: lock };
+        let mut folder = Self { root: dir.into(), record, incarnation: Incarnation(0), lock };
         for (part, place) in folder.parts_elsewhere() {
             check_member(&folder.record, part, &place)?;
         }
+        // An empty data store looks like one that lost everything: its files would read as zeros.
+        if folder.record.compat & COMPAT_DATA_MARKED != 0 {
+            check_member(&folder.record, "data", &folder.data_root().join("data"))?;
+        }
         folder.incarnation = begin_incarnation(dir)?;
+        // Left where a restore stopped between its last two steps; the record says that it was complete.
+        let _gone_or_never_there = fs::remove_file(dir.join(RESTORE));
         Ok(folder)
     }
 
     fn not_complete(dir: &Path, found: Found) -> FolderError {
         match found {
             Found::Half(_) => FolderError::HalfFormatted { dir: dir.into() },
+            Found::HalfRestored => FolderError::HalfRestored { dir: dir.into() },
             Found::Empty | Found::Complete(_) => FolderError::Absent { dir: dir.into() },
         }
     }
@@ -128,6 +143,14 @@ impl Folder {
     #[must_use]
     pub const fn incarnation(&self) -> Incarnation {
         self.incarnation
+    }
+
+    /// Tells whoever wants the folder that it will be free in a moment.
+    ///
+    /// # Errors
+    /// The lock file could not be written; then others give up at once, as for any folder in use.
+    pub fn mark_ending(&self) -> std::io::Result<()> {
+        self.lock.mark_ending()
     }
 
     /// The folder of the LMDB environments.
@@ -180,6 +203,9 @@ pub fn inspect(dir: &Path) -> Result<Found, FolderError> {
         return read_record(dir);
     }
     refuse_strangers(dir, &names)?;
+    if names.iter().any(|name| name == RESTORE) {
+        return Ok(Found::HalfRestored);
+    }
     match names.iter().find(|name| matches!(name.as_str(), "meta" | "journal" | "data")) {
         // Never taken for an empty folder: format would begin anew over somebody's files.
         Some(part) => {
@@ -204,7 +230,11 @@ fn read_record(dir: &Path) -> Result<Found, FolderError> {
         let bits = record.incompat | record.ro_compat;
         return Err(FolderError::Features { dir: dir.into(), bits });
     }
-    Ok(if record.complete { Found::Complete(record) } else { Found::Half(record) })
+    Ok(match record.complete {
+        true => Found::Complete(record),
+        false if dir.join(RESTORE).exists() => Found::HalfRestored,
+        false => Found::Half(record),
+    })
 }
 
 /// Makes a file system in an empty folder (made if absent), or finishes a half-formatted one.
@@ -220,7 +250,7 @@ pub fn format(dir: &Path, options: &FormatOptions) -> Result<FsRecord, FolderErr
 /// Makes a file system that goes on from a backed-up one: identity, name hash, epoch and sizes are
 /// those of `identity`, `options` says where its parts lie. `fill` writes the content into the empty
 /// metadata store and under the root of `data/`; until it has returned the folder counts as half
-/// formatted, and a retry begins anew.
+/// restored, and a retry begins anew. When it fails, what it wrote is removed.
 ///
 /// # Errors
 /// As `format`, and those of `fill`.
@@ -246,13 +276,16 @@ fn make<E: From<FolderError>>(
     identity: Option<&FsRecord>,
     fill: impl FnOnce(&LmdbMeta, &FsRecord, &Path) -> Result<(), E>,
 ) -> Result<FsRecord, E> {
-    refuse_existing(dir, inspect(dir)?)?;
+    let restoring = identity.is_some();
+    refuse_existing(dir, inspect(dir)?, restoring)?;
+    check_room(dir, &new_record(options, None)?)?;
     fs::create_dir_all(dir).map_err(|error| io_error(dir, error))?;
-    let _lock = lock(dir)?;
-    let earlier = refuse_existing(dir, inspect(dir)?)?;
+    let _lock = Lock::take(dir)?;
+    let earlier = refuse_existing(dir, inspect(dir)?, restoring)?;
     let mut record = new_record(options, earlier.map(|record| record.fsid))?;
     if let Some(identity) = identity {
         record = FsRecord {
+            compat: record.compat | identity.compat,
             meta_dir: record.meta_dir,
             journal_dir: record.journal_dir,
             data_dir: record.data_dir,
@@ -263,6 +296,10 @@ fn make<E: From<FolderError>>(
     let parts = parts_elsewhere(&record);
     for (part, place) in &parts {
         vet_part(&record, part, place)?;
+    }
+    // Before the record: nobody may take the folder for one that a format began, and make it an empty file system.
+    if restoring {
+        write_whole(dir, RESTORE, b"restore\n")?;
     }
     // The id is durable before the parts carry it, so that a format that stops here can be finished.
     write_whole(dir, RECORD, &record.encode())?;
@@ -276,12 +313,54 @@ fn make<E: From<FolderError>>(
     sync_dir(&part_root(dir, &record.meta_dir))?;
     let lmdb = LmdbOptions { environments: record.environments, map_bytes: None, create: true };
     let store = LmdbMeta::open(&meta, lmdb).map_err(FolderError::from)?;
-    fill(&store, &record, &part_root(dir, &record.data_dir))?;
+    let data_root = part_root(dir, &record.data_dir);
+    let filled = fill(&store, &record, &data_root);
     drop(store);
+    if filled.is_err() && restoring {
+        // Its space is wanted for the next try, which removes what is left, too.
+        let _as_far_as_it_goes = (clear_meta(&meta), fs::remove_dir_all(data_root.join("data")));
+    }
+    filled?;
+    let data = data_root.join("data");
+    fs::create_dir_all(&data).map_err(|error| io_error(&data, error))?;
+    write_whole(&data, MEMBER, member_text(&record).as_bytes())?;
+    sync_dir(&data_root)?;
     write_incarnation(dir, Incarnation(0))?;
     record.complete = true;
     write_whole(dir, RECORD, &record.encode())?;
+    if restoring {
+        let mark = dir.join(RESTORE);
+        fs::remove_file(&mark).map_err(|error| io_error(&mark, error))?;
+    }
     Ok(record)
+}
+
+/// Refused before anything is written: a format that runs out of space, or a file system that is full when it is new,
+/// helps nobody.
+fn check_room(dir: &Path, record: &FsRecord) -> Result<(), FolderError> {
+    let own_ballast = if record.journal_dir == record.meta_dir { 0 } else { BALLAST_BYTES };
+    let parts = [
+        (&record.meta_dir, META_NEEDS),
+        (&record.journal_dir, JOURNAL_NEEDS + own_ballast),
+        (&record.data_dir, DATA_NEEDS),
+    ];
+    let mut roots: Vec<(PathBuf, u64)> = Vec::new();
+    for (elsewhere, needs) in parts {
+        let root = part_root(dir, elsewhere);
+        match roots.iter_mut().find(|(known, _)| *known == root) {
+            Some((_, sum)) => *sum += needs,
+            None => roots.push((root, needs)),
+        }
+    }
+    for (root, needed) in roots {
+        // A part's folder is made later: its device is that of the first folder above that is there.
+        let there = root.ancestors().find(|above| above.is_dir()).unwrap_or(dir);
+        let space = crate::disk_real::space_of(there).map_err(|error| io_error(there, error))?;
+        if space.available < needed {
+            return Err(FolderError::TooSmall { dir: root, needed, available: space.available });
+        }
+    }
+    Ok(())
 }
 
 /// The first eight hex digits of a file system's id, for people.
@@ -294,9 +373,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn refuse_existing(dir: &Path, found: Found) -> Result<Option<FsRecord>, FolderError> {
+fn refuse_existing(dir: &Path, found: Found, restoring: bool) -> Result<Option<FsRecord>, FolderError> {
     match found {
         Found::Empty => Ok(None),
+        Found::HalfRestored if restoring => Ok(None),
+        Found::HalfRestored => Err(FolderError::HalfRestored { dir: dir.into() }),
         Found::Half(record) => Ok(Some(record)),
         Found::Complete(record) => {
             let id = short_id(&record);
@@ -313,7 +394,7 @@ fn new_record(options: &FormatOptions, fsid: Option<[u8; 16]>) -> Result<FsRecor
     };
     Ok(FsRecord {
         format: FORMAT,
-        compat: 0,
+        compat: COMPAT_DATA_MARKED,
         ro_compat: 0,
         incompat: 0,
         // The same id as an unfinished format's, whose mark the parts elsewhere carry.
@@ -364,30 +445,6 @@ fn refuse_strangers(dir: &Path, names: &[String]) -> Result<(), FolderError> {
     let shown = strangers.iter().take(SHOWN).map(|name| (*name).clone()).collect();
     let more = strangers.len().saturating_sub(SHOWN);
     Err(FolderError::Strangers { dir: dir.into(), shown, more })
-}
-
-/// Locks the folder for this process, or says whose it is.
-fn lock(dir: &Path) -> Result<File, FolderError> {
-    let path = dir.join(LOCK);
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut file = opened.map_err(|error| io_error(&path, error))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut owner = String::new();
-            // Whoever holds it may be about to write its name; then it stays unnamed.
-            let _ = file.read_to_string(&mut owner);
-            let (pid, host) = owner.trim().split_once(' ').unwrap_or_default();
-            let (pid, host) = (pid.parse().unwrap_or(0), host.to_owned());
-            return Err(FolderError::InUse { dir: dir.into(), pid, host });
-        }
-        Err(TryLockError::Error(error)) => return Err(io_error(&path, error)),
-    }
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let owner = format!("{} {}\n", std::process::id(), host.trim());
-    let written = file.set_len(0).and_then(|()| file.write_all(owner.as_bytes()));
-    written.map_err(|error| io_error(&path, error))?;
-    Ok(file)
 }
 
 /// Raises the incarnation and makes it durable before anything is done in its name.

@@ -110,6 +110,9 @@ fn explain(args: &Fsck, error: &FsckError) -> Problem {
             problem.do_this("restore the folder from a backup; what is behind the damage would be lost")
         }
         FsckError::InUse { .. } => problem.do_this("unmount it, or stop its server, first"),
+        FsckError::HalfRestored(dir) => {
+            problem.do_this(format!("restore again: `pando backup restore FILE {}`", dir.display()))
+        }
         FsckError::NoFileSystem(dir) => {
             problem.do_this(format!("is the disk mounted? else `pando format {}`", dir.display()))
         }

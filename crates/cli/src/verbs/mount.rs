@@ -7,7 +7,7 @@ use crate::output::{Output, write_out};
 use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
 use crate::verbs::{mounted, umount};
-use crate::{ANSWER_TIME, admin, conf, daemon, mounts};
+use crate::{ANSWER_TIME, admin, conf, daemon, mounts, overlap};
 use fuse::adapter::Options;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -38,14 +38,31 @@ pub fn run(args: &Mount, conf_file: Option<&Path>, out: &Output) -> Verdict {
     if args.daemon {
         return mounted::as_daemon(&plan, conf_file);
     }
-    prepare(&plan, out)?;
-    if args.foreground {
-        return mounted::in_foreground(&plan, conf_file, out);
+    let made = prepare(&plan, out)?;
+    let stands = if args.foreground {
+        mounted::in_foreground(&plan, conf_file, out)
+    } else {
+        in_background(args, &plan, conf_file, out)
+    };
+    if stands.is_err() {
+        remove_empty(&made);
     }
+    stands
+}
+
+fn in_background(args: &Mount, plan: &Plan, conf_file: Option<&Path>, out: &Output) -> Verdict {
     let word = daemon::start(&daemon_args(args, conf_file), plan.log.as_deref(), plan.timeout)?;
-    first_look(&plan)?;
-    report(&plan, &word, out);
+    first_look(plan)?;
+    report(plan, &word, out);
     Ok(0)
+}
+
+/// Takes back the folders that were made for a mount that did not come to be. One that is used meanwhile, as by a daemon
+/// that was only slow, is not empty or busy and stays.
+fn remove_empty(made: &[PathBuf]) {
+    for folder in made {
+        let _used_meanwhile = std::fs::remove_dir(folder);
+    }
 }
 
 /// Reads the places and options.
@@ -101,8 +118,8 @@ fn log_of(source: &Source) -> Option<PathBuf> {
     if runtime::process::is_root() { Some(system) } else { own }
 }
 
-/// What must hold before a daemon is started.
-fn prepare(plan: &Plan, out: &Output) -> Result<(), Problem> {
+/// What must hold before a daemon is started. Returns the folders that were made for it, the lowest first.
+fn prepare(plan: &Plan, out: &Output) -> Result<Vec<PathBuf>, Problem> {
     let place = plan.mountpoint.display();
     if let Some(mount) = mounts::at(&plan.mountpoint) {
         if !mounts::is_dead(&mount.path) {
@@ -117,17 +134,48 @@ fn prepare(plan: &Plan, out: &Output) -> Result<(), Problem> {
         fuse::unmount(&mount.path, fuse::Unmount::Lazy).map_err(|_| dead(&plan.mountpoint))?;
         out.say(&format!("{place}: replaced the mount of a daemon that died"));
     }
+    overlap::refuse(&plan.named, &plan.mountpoint)?;
+    // Before a file system is made that could not be mounted.
+    look_at_device(Path::new("/dev/fuse"))?;
     match std::fs::metadata(&plan.mountpoint) {
-        Ok(found) if found.is_dir() => Ok(()),
+        Ok(found) if found.is_dir() => Ok(Vec::new()),
         Ok(_) => Err(Problem::failed(place, "not a directory")),
         Err(error) if error.kind() == ErrorKind::NotFound && plan.may_create => {
-            std::fs::create_dir_all(&plan.mountpoint).map_err(|error| Problem::io(place, &error))
+            let absent = plan
+                .mountpoint
+                .ancestors()
+                .take_while(|above| !above.as_os_str().is_empty() && !above.exists());
+            let made: Vec<PathBuf> = absent.map(Path::to_path_buf).collect();
+            std::fs::create_dir_all(&plan.mountpoint).map_err(|error| {
+                remove_empty(&made);
+                Problem::io(place, &error)
+            })?;
+            Ok(made)
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(Problem::io(&place, &error).do_this(format!("`mkdir {place}`")))
         }
         Err(error) => Err(Problem::io(place, &error)),
     }
+}
+
+/// Whether this user may use FUSE; opening the device changes nothing.
+fn look_at_device(device: &Path) -> Result<(), Problem> {
+    match std::fs::OpenOptions::new().read(true).write(true).open(device) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            let problem = Problem::io(device.display(), &error);
+            Err(problem.do_this(format!("`chmod 666 {}` as root, or mount as root", device.display())))
+        }
+        Err(_) => Err(no_device()),
+    }
+}
+
+/// The golden text for a machine without FUSE.
+#[must_use]
+pub fn no_device() -> Problem {
+    Problem::new(Exit::Failed, "/dev/fuse: no such device")
+        .do_this("`modprobe fuse`; in a container: `--device /dev/fuse --cap-add SYS_ADMIN`")
 }
 
 /// The golden text for the mount of a dead daemon.
@@ -247,6 +295,15 @@ mod tests {
         for line in ["pando mount /a", "pando mount --data /a /b /c", "pando mount -o frob /a /b"] {
             assert_eq!(plan(&mount(line)).map_err(|problem| problem.code).map(drop), Err(2), "{line}");
         }
+    }
+
+    #[test]
+    fn the_device_is_looked_at_before_anything_is_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let device = folder.path().join("fuse");
+        assert_eq!(look_at_device(&device), Err(no_device()));
+        std::fs::write(&device, "").expect("made");
+        assert_eq!(look_at_device(&device), Ok(()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::output::Output;
 use crate::problem::{Exit, Problem, Verdict, chain, plain};
 use crate::source::Source;
 use crate::verbs::mount::{self, Plan};
-use crate::{daemon, mounts, place};
+use crate::{admin, daemon, mounts, place};
 use ::mount::{Mount, MountError, Settings};
 use fuse::Unmount;
 use fuse::adapter::Adapter;
@@ -19,10 +19,13 @@ use runtime::{Addr, Config, SocketConnector};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a server whose own mount is gone looks whether others still use it.
 const GUEST_CHECK: Duration = Duration::from_millis(200);
+
+/// How long a server may take to open a session before we look whether it is still there.
+const FIRST_TRY: Duration = Duration::from_secs(2);
 
 /// A mount that stands.
 struct Standing {
@@ -69,15 +72,9 @@ fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<Standing, Problem> {
     process::raise_file_limit();
     let mountpoint = mounts::resolve(&plan.mountpoint);
     let config = mount::config(plan, conf_file)?;
-    let (connector, served, log) = connect(plan, &config)?;
     let info =
         ClientInfo { host: process::host_name(), mount: mounts::shown(&mountpoint), pid: std::process::id() };
-    let settings = Settings {
-        recover_clean: plan.options.recover_clean,
-        open_timeout: plan.timeout,
-        ..Settings::default()
-    };
-    let mount = Mount::open_with(connector, info, settings).map_err(|error| explain_mount(plan, &error))?;
+    let Reached { mount, source, served, log } = reach(plan, &config, &info)?;
     let adapter =
         Adapter::new(Arc::clone(&mount), subdir(plan), plan.options.behaviour()).map_err(|errno| {
             let place = subdir(plan).unwrap_or("/");
@@ -85,7 +82,6 @@ fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<Standing, Problem> {
             Problem::new(Exit::Failed, format!("{place} in {}: {why}", plan.named))
                 .do_this("name a directory of the file system")
         })?;
-    let source = plan.source.clone().absolute();
     let kernel = plan.options.config(&source.to_string());
     // From here on the kernel may wait for us: nothing below touches the mount point itself.
     let _elsewhere = std::env::set_current_dir("/");
@@ -121,17 +117,69 @@ fn open_log(plan: &Plan, config: &Config) -> Result<Arc<Log>, Problem> {
     })
 }
 
+/// A session, and the server if it is ours.
+struct Reached {
+    mount: Arc<Mount>,
+    /// Absolute: what the kernel's table shows.
+    source: Source,
+    served: Option<place::Served>,
+    log: Arc<Log>,
+}
+
+/// Opens a session. A folder that was served when we looked may be let go meanwhile (umount(8) returns before the
+/// daemon ends): then it is ours to serve.
+fn reach(plan: &Plan, config: &Config, info: &ClientInfo) -> Result<Reached, Problem> {
+    // Before the parent's patience, so that it hears why.
+    let until = Instant::now() + plan.timeout * 7 / 8;
+    let (Source::Folder(_), Some(socket)) = (&plan.named, attached(plan)) else {
+        return open_session(plan, &plan.source, plan.timeout, until, config, info);
+    };
+    match open_session(plan, &plan.source, plan.timeout.min(FIRST_TRY), until, config, info) {
+        Err(problem) if problem.code != Exit::Unreachable as u8 => Err(problem),
+        Err(_) if !admin::is_alive(socket) => {
+            open_session(plan, &plan.named, plan.timeout, until, config, info)
+        }
+        Err(_) => open_session(plan, &plan.source, plan.timeout, until, config, info),
+        reached => reached,
+    }
+}
+
+/// The socket that a folder has become.
+fn attached(plan: &Plan) -> Option<&Path> {
+    match &plan.source {
+        Source::Unix(socket) => Some(socket),
+        Source::Folder(_) | Source::Tcp { .. } => None,
+    }
+}
+
+fn open_session(
+    plan: &Plan,
+    source: &Source,
+    open_timeout: Duration,
+    until: Instant,
+    config: &Config,
+    info: &ClientInfo,
+) -> Result<Reached, Problem> {
+    let (connector, served, log) = connect(plan, source, until, config)?;
+    let settings =
+        Settings { recover_clean: plan.options.recover_clean, open_timeout, ..Settings::default() };
+    let mount =
+        Mount::open_with(connector, info.clone(), settings).map_err(|error| explain_mount(plan, &error))?;
+    Ok(Reached { mount, source: source.clone().absolute(), served, log })
+}
+
 type Connected = (Arc<dyn Connector>, Option<place::Served>, Arc<Log>);
 
-fn connect(plan: &Plan, config: &Config) -> Result<Connected, Problem> {
-    let addr = match &plan.source {
+fn connect(plan: &Plan, source: &Source, until: Instant, config: &Config) -> Result<Connected, Problem> {
+    let addr = match source {
         Source::Folder(dir) => {
-            let served = place::serve(dir, config, plan.may_create, &[], false).map_err(|mut problem| {
-                if problem.what.ends_with("holds no file system") {
-                    problem.what.push_str(" and this mount may not create one");
-                }
-                problem
-            })?;
+            let served =
+                place::serve(dir, config, plan.may_create, &[], false, until).map_err(|mut problem| {
+                    if problem.what.ends_with("holds no file system") {
+                        problem.what.push_str(" and this mount may not create one");
+                    }
+                    problem
+                })?;
             let log = Arc::clone(&served.log);
             return Ok((served.server.embedded(), Some(served), log));
         }
@@ -173,8 +221,7 @@ fn explain_mount(plan: &Plan, error: &MountError) -> Problem {
 fn explain_fuse(plan: &Plan, error: &fuse::MountError) -> Problem {
     let place = plan.mountpoint.display();
     match error {
-        fuse::MountError::NoDevice(_) => Problem::new(Exit::Failed, "/dev/fuse: no such device")
-            .do_this("`modprobe fuse`; in a container: `--device /dev/fuse --cap-add SYS_ADMIN`"),
+        fuse::MountError::NoDevice(_) => mount::no_device(),
         fuse::MountError::NotPermitted { message } => {
             Problem::new(Exit::Refused, format!("{place}: {message}"))
         }
@@ -211,6 +258,7 @@ fn serve_until_end(standing: Standing) -> Verdict {
     mount.close();
     log.info("mount", "unmounted", &[]);
     if let Some(served) = served {
+        served.end_with_last_client();
         wait_for_guests(&served);
         served.stop()?;
     }

@@ -10,6 +10,7 @@ use runtime::Addr;
 use runtime::process::{self, Endings};
 use serde_json::json;
 use std::path::Path;
+use std::time::Instant;
 
 /// Runs the verb.
 ///
@@ -29,7 +30,7 @@ pub fn run(args: &Serve, conf_file: Option<&Path>, out: &Output) -> Verdict {
     }
     let endings = Endings::hold().map_err(|error| Problem::io("signals", &error))?;
     process::raise_file_limit();
-    let served = place::serve(&args.dir, &config, false, &listen, args.insecure)?;
+    let served = place::serve(&args.dir, &config, false, &listen, args.insecure, Instant::now())?;
     let places: Vec<String> = served.addrs.iter().map(ToString::to_string).collect();
     let text = format!("{} is served at {} (pid {})", served.name, places.join(", "), std::process::id());
     let json = json!({"name": served.name, "fsid": served.fsid, "listen": places, "pid": std::process::id()});

@@ -9,12 +9,15 @@ use crate::problem::{Exit, Problem, Verdict, chain};
 use crate::source::Source;
 use crate::{admin, busy, mounts};
 use fuse::{Unmount, UnmountError};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long a daemon may take for its last checkpoint before we stop waiting (it goes on).
 const LAST_CHECKPOINT: Duration = Duration::from_secs(60);
+
+/// How long a server may take to say who uses it.
+const ANSWER_TIME: Duration = Duration::from_secs(2);
 
 /// Runs the verb.
 ///
@@ -30,10 +33,12 @@ pub fn run(args: &Umount, out: &Output) -> Verdict {
         (_, true) => Unmount::Lazy,
         _ => Unmount::Plain,
     };
-    let daemon = daemon_of(&mount);
+    let behind = Behind::of(&mount);
+    // From inside the mount it would be we who keep it busy; all paths are known by now.
+    let _stays_inside = std::env::set_current_dir("/");
     fuse::unmount(&mount.path, how).map_err(|error| explain(&error, &mount.path, named))?;
     if how == Unmount::Plain {
-        wait_for_end(daemon, out);
+        behind.wait_for_end(out);
     }
     out.result("", json!({"unmounted": mounts::shown(&mount.path)}));
     Ok(0)
@@ -43,7 +48,8 @@ fn explain(error: &UnmountError, path: &Path, named: &Path) -> Problem {
     let place = named.display();
     match error {
         UnmountError::Busy => {
-            let holders: Vec<String> = busy::holders(path, named).iter().map(ToString::to_string).collect();
+            let others = busy::holders(path, named).into_iter().filter(|h| h.pid != std::process::id());
+            let holders: Vec<String> = others.map(|holder| holder.to_string()).collect();
             let who = if holders.is_empty() {
                 "by a process that cannot be seen".into()
             } else {
@@ -63,12 +69,33 @@ fn explain(error: &UnmountError, path: &Path, named: &Path) -> Problem {
 /// The process behind a mount, if its server is on this host and says so.
 #[must_use]
 pub fn daemon_of(mount: &mounts::Mounted) -> Option<u32> {
-    let source = Source::parse(&mount.source).ok()?;
-    let answer = admin::ask(&source, &json!({"cmd": "client ls"}), Duration::from_secs(2)).ok()?;
     let path = mounts::shown(&mount.path);
-    let clients = answer.get("clients").and_then(|list| list.as_array())?;
-    let client = clients.iter().find(|client| client["mount"] == *path)?;
-    client["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid > 0)
+    let clients = clients(&Source::parse(&mount.source).ok()?)?;
+    clients.iter().find(|client| client.mount == path && client.is_here()).map(|client| client.pid)
+}
+
+/// A client as its server knows it.
+struct Client {
+    host: String,
+    mount: String,
+    pid: u32,
+}
+
+impl Client {
+    fn is_here(&self) -> bool {
+        self.host == runtime::process::host_name()
+    }
+}
+
+fn clients(server: &Source) -> Option<Vec<Client>> {
+    let answer = admin::ask(server, &json!({"cmd": "client ls"}), ANSWER_TIME).ok()?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let read = |client: &Value| Client {
+        host: text(&client["host"]),
+        mount: text(&client["mount"]),
+        pid: client["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0),
+    };
+    Some(answer["clients"].as_array()?.iter().map(read).collect())
 }
 
 /// A process is gone, or waits only to be reaped.
@@ -87,28 +114,116 @@ pub fn wait_until_gone(pid: u32, at_most: Duration) {
     }
 }
 
-fn wait_for_end(daemon: Option<u32>, out: &Output) {
-    let Some(pid) = daemon else { return };
-    let start = Instant::now();
-    let mut told = false;
-    while !is_gone(pid) && !serves_others(pid) {
-        if start.elapsed() > LAST_CHECKPOINT {
-            out.say(&format!("unmounted; its daemon (pid {pid}) still writes its last checkpoint"));
-            return;
+/// The processes behind a mount, as they were before it went.
+struct Behind {
+    /// The client's; the server's own process if the mount is embedded.
+    daemon: Option<u32>,
+    /// The server and its process, if it is on this machine.
+    server: Option<(Source, u32)>,
+}
+
+/// What became of the server.
+#[derive(Debug, PartialEq, Eq)]
+enum After {
+    Gone,
+    /// It will end, or has not noticed yet that the mount is gone.
+    Ending,
+    /// Its own mount went, and so many others use it.
+    Serves(usize),
+    /// It serves on its own account: `pando serve`, or a mount that stands.
+    Stays,
+}
+
+impl Behind {
+    fn of(mount: &mounts::Mounted) -> Self {
+        let source = Source::parse(&mount.source).ok().filter(|source| source.socket().is_some());
+        let server = source.and_then(|source| {
+            let answer = admin::ask(&source, &json!({"cmd": "status"}), ANSWER_TIME).ok()?;
+            let pid = answer["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())?;
+            Some((source, pid))
+        });
+        Self { daemon: daemon_of(mount).filter(|pid| *pid > 0), server }
+    }
+
+    fn wait_for_end(&self, out: &Output) {
+        let start = Instant::now();
+        let mut told = false;
+        loop {
+            let pid = match (self.after(), &self.server) {
+                (After::Gone | After::Stays, _) => return,
+                (After::Serves(count), Some((_, pid))) => {
+                    let s = if count == 1 { "" } else { "s" };
+                    return out.say(&format!("pid {pid} goes on serving for {count} client{s}"));
+                }
+                (_, Some((_, pid))) => *pid,
+                (_, None) => self.daemon.unwrap_or(0),
+            };
+            if start.elapsed() > LAST_CHECKPOINT {
+                return out
+                    .say(&format!("unmounted; its daemon (pid {pid}) still writes its last checkpoint"));
+            }
+            if !told && start.elapsed() > Duration::from_secs(2) {
+                out.say(&format!(
+                    "unmounted; waiting for its daemon (pid {pid}) to write its last checkpoint"
+                ));
+                told = true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
-        if !told && start.elapsed() > Duration::from_secs(2) {
-            out.say(&format!("unmounted; waiting for its daemon (pid {pid}) to write its last checkpoint"));
-            told = true;
+    }
+
+    fn after(&self) -> After {
+        let server = self.server.as_ref().map(|(_, pid)| *pid);
+        let own = self.daemon.is_some() && self.daemon == server;
+        if !own && self.daemon.is_some_and(|pid| !is_gone(pid)) {
+            return After::Ending;
         }
-        std::thread::sleep(Duration::from_millis(10));
+        let Some((source, pid)) = &self.server else { return After::Gone };
+        if is_gone(*pid) {
+            return After::Gone;
+        }
+        // No answer: its doors are closed, or it was ended by others meanwhile, which the next look sees.
+        let Ok(status) = admin::ask(source, &json!({"cmd": "status"}), ANSWER_TIME) else {
+            return After::Ending;
+        };
+        let Some(clients) = clients(source) else { return After::Ending };
+        let ours = |client: &&Client| Some(client.pid) == self.daemon && client.is_here();
+        let leaving = clients.iter().filter(ours).count();
+        judge(&status, *pid, own, leaving, clients.len() - leaving)
     }
 }
 
-/// Whether the daemon still carries another mount or serves other clients: then it is not about to end.
-fn serves_others(pid: u32) -> bool {
-    mounts::ours().iter().any(|mount| {
-        let Ok(source) = Source::parse(&mount.source) else { return false };
-        let answer = admin::ask(&source, &json!({"cmd": "status"}), Duration::from_secs(2));
-        answer.is_ok_and(|answer| answer["pid"].as_u64() == Some(u64::from(pid)))
-    })
+/// `own`: the mount that went was the server's own. `leaving`: sessions of ours that it still counts.
+fn judge(status: &Value, pid: u32, own: bool, leaving: usize, others: usize) -> After {
+    if status["pid"].as_u64() != Some(u64::from(pid)) {
+        return After::Gone;
+    }
+    match status["ends_with_last_client"] == true {
+        true if leaving == 0 && others > 0 => After::Serves(others),
+        true => After::Ending,
+        false if own => After::Ending,
+        false => After::Stays,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_waited_for() {
+        let plain = json!({"pid": 7});
+        let last = json!({"pid": 7, "ends_with_last_client": true});
+        let cases = [
+            (&plain, true, 1, 1, After::Ending),
+            (&last, true, 1, 1, After::Ending),
+            (&last, true, 0, 2, After::Serves(2)),
+            (&last, false, 0, 0, After::Ending),
+            (&plain, false, 0, 1, After::Stays),
+        ];
+        for (status, own, leaving, others, after) in cases {
+            assert_eq!(judge(status, 7, own, leaving, others), after, "{status} {own} {leaving} {others}");
+        }
+        assert_eq!(judge(&last, 8, true, 0, 1), After::Gone, "another took the folder over");
+    }
 }

@@ -53,7 +53,11 @@ pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Foun
         (Next::Seek, DataDone::Offset(Some(offset))) => Plan::reply(Reply::Offset(offset)),
         (Next::Seek, DataDone::Offset(None)) => Err(Errno::ENXIO.into()),
         (Next::Fsync { .. } | Next::SyncFs, DataDone::Done) => Ok(Plan::Durable(Reply::Ok)),
-        (Next::StatFs, DataDone::Space(space)) => {
+        (Next::StatFs, DataDone::Space(mut space)) => {
+            // What is free then is kept for unlink and checkpoints.
+            if view.is_full() {
+                space.available = 0;
+            }
             let files = view.inos.next.saturating_sub(Ino::FIRST_COUNTER);
             Plan::reply(Reply::StatFs(StatFs { space, files }))
         }

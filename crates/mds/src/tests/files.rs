@@ -372,7 +372,13 @@ fn a_full_store_refuses_new_data_only() {
     let make = Request::MkDir { parent: root(), name: n("d"), new: mode(0o755) };
     assert_eq!(w.call(make.clone()), Err(Errno::ENOSPC));
     assert_eq!(w.unlink(root(), "f"), Ok(Reply::Ok));
+    let available = |w: &mut World| match w.call(Request::StatFs) {
+        Ok(Reply::StatFs(stat)) => stat.space.available,
+        other => panic!("not space: {other:?}"),
+    };
+    assert_eq!((available(&mut w), w.rank.status().full), (0, true), "what is free is kept for unlink");
     w.inject(Input::Space { full: false });
+    assert_eq!((available(&mut w), w.rank.status().full), (40, false));
     assert!(w.call(make).is_ok());
 }
 

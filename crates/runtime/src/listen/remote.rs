@@ -41,7 +41,7 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    pub(super) fn level(&self) -> LogLevel {
+    fn level(&self) -> LogLevel {
         match self {
             Self::Hostile(_) => LogLevel::Warn,
             Self::Closed | Self::Broken(_) | Self::Refused => LogLevel::Info,
@@ -142,6 +142,8 @@ pub(super) struct Remote {
     undecoded: bool,
     /// The peer's end lies behind what was not read yet; it is told once only.
     pub(super) ends: bool,
+    /// It asked for more than an operator's answers.
+    is_client: bool,
 }
 
 impl Remote {
@@ -164,13 +166,30 @@ impl Remote {
         });
         let sink = Arc::new(RemoteSink(shared.clone()));
         let port = acceptor.accept(peer.clone(), sink).map_err(io::Error::other)?;
-        Ok(Self { shared, port, peer, inbox: Inbox::default(), undecoded: false, ends: false })
+        Ok(Self {
+            shared,
+            port,
+            peer,
+            inbox: Inbox::default(),
+            undecoded: false,
+            ends: false,
+            is_client: false,
+        })
     }
 
     pub(super) fn peer_text(&self) -> String {
         match &self.peer {
             SocketPeer::Trusted => "trusted".to_owned(),
             SocketPeer::User(cred) => format!("uid {}", cred.uid),
+        }
+    }
+
+    /// How an end is logged. One that only asked how we are says nothing to anybody, and whoever watches a server
+    /// does so every few seconds.
+    pub(super) fn level_of(&self, end: &Reason) -> LogLevel {
+        match end {
+            Reason::Closed | Reason::Broken(_) if !self.is_client => LogLevel::Debug,
+            end => end.level(),
         }
     }
 
@@ -239,6 +258,7 @@ impl Remote {
             match decoded {
                 Ok(None) => break,
                 Ok(Some((message, body))) => {
+                    self.is_client |= !matches!(message, ClientMsg::Admin { .. });
                     self.shared.owe(&message, body);
                     batch.push(message);
                 }

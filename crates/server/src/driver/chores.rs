@@ -67,7 +67,8 @@ pub(super) fn run(driver: &Driver) {
             told(driver, "trim of the journal", driver.journal_io.trim(before));
         }
         driver.restore_ballast();
-        let prepared = told(driver, "spare journal segment", driver.journal_io.prepare()).unwrap_or(false);
+        let prepared = driver.has_spare_room()
+            && told(driver, "spare journal segment", driver.journal_io.prepare()).unwrap_or(false);
         rest = if prepared { SHORT_REST } else { REST };
     }
 }

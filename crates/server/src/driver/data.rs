@@ -114,4 +114,9 @@ impl Driver {
             self.feed([Input::Space { full: false }]);
         }
     }
+
+    /// Whether space may be taken ahead of need: not what the ballast left behind, nor what it waits for.
+    pub(super) fn has_spare_room(&self) -> bool {
+        self.ballast.as_ref().is_none_or(|ballast| ballast.is_held())
+    }
 }

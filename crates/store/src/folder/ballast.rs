@@ -51,7 +51,7 @@ impl Ballast {
         Ok(released)
     }
 
-    /// Puts the ballast back where twice its size is free. Returns whether all of it is in place.
+    /// Puts the ballast back where its size and a little more is free. Returns whether all of it is in place.
     ///
     /// # Errors
     /// `Io`.
@@ -62,7 +62,7 @@ impl Ballast {
             }
             let Some(folder) = path.parent() else { continue };
             let space = space_of(folder).map_err(|error| no_space(NAME, &error))?;
-            if space.available < 2 * BALLAST_BYTES {
+            if space.available < wanted(space.total) {
                 return Ok(false);
             }
             if let Err(error) = fill(path) {
@@ -75,6 +75,13 @@ impl Ballast {
         }
         Ok(true)
     }
+}
+
+/// What must be free: some room is left behind, so that the next write does not take the ballast again; on a small
+/// device little, because it has no more.
+const fn wanted(total: u64) -> u64 {
+    let room = total / 16;
+    BALLAST_BYTES + if room < BALLAST_BYTES { room } else { BALLAST_BYTES }
 }
 
 /// Makes the file and its blocks.
@@ -100,4 +107,16 @@ fn write_zeros(file: &File) -> io::Result<()> {
         at += zeros.len() as u64;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_device_gets_its_ballast_back() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(wanted(4096 * MIB), 128 * MIB);
+        assert_eq!(wanted(320 * MIB), 84 * MIB);
+    }
 }

@@ -20,17 +20,21 @@ pub enum FolderError {
     Exists { dir: PathBuf, name: String, id: String },
     #[error("{} is half formatted: an earlier format did not finish", .dir.display())]
     HalfFormatted { dir: PathBuf },
+    #[error("{} is half restored: an earlier restore from a backup did not finish", .dir.display())]
+    HalfRestored { dir: PathBuf },
     #[error("{} has format {found}; this version reads {}", .dir.display(), Formats(*.supported))]
     NewerFormat { dir: PathBuf, found: u32, supported: u32 },
     #[error("{} uses features that this version does not know ({bits:#x})", .dir.display())]
     Features { dir: PathBuf, bits: u64 },
-    /// `pid` 0: the owner did not write who it is.
+    /// `pid` 0: the owner did not write who it is. `ending`: it is about to let go.
     #[error("{} is in use by {}", .dir.display(), Owner(*.pid, .host))]
-    InUse { dir: PathBuf, pid: u32, host: String },
+    InUse { dir: PathBuf, pid: u32, host: String, ending: bool },
     #[error("{} should hold this file system's {part} and does not", .dir.display())]
     PartMissing { dir: PathBuf, part: &'static str },
     #[error("{} belongs to another file system", .dir.display())]
     OtherFileSystem { dir: PathBuf, part: &'static str },
+    #[error("{}: needs at least {} MiB free, has {}", .dir.display(), .needed >> 20, .available >> 20)]
+    TooSmall { dir: PathBuf, needed: u64, available: u64 },
     #[error("{}: the name is not valid text", .dir.display())]
     NotText { dir: PathBuf },
     #[error("{}: {what}", .path.display())]
@@ -52,10 +56,14 @@ impl FolderError {
                 format!("`pando mount {} MNT`, or choose another folder", dir.display())
             }
             Self::HalfFormatted { dir } => format!("`pando format {}` again", dir.display()),
+            Self::HalfRestored { dir } => {
+                format!("restore again: `pando backup restore FILE {}`", dir.display())
+            }
             Self::NewerFormat { .. } | Self::Features { .. } => "use a later version".into(),
             Self::InUse { dir, .. } => format!("stop it, or mount unix:{}/pando.sock", dir.display()),
-            Self::PartMissing { .. } => "is the disk mounted?".into(),
+            Self::PartMissing { .. } => "is the disk mounted? else restore it from a backup".into(),
             Self::OtherFileSystem { .. } => "mount the disk that belongs there".into(),
+            Self::TooSmall { .. } => "free some, or choose a folder on a larger device".into(),
             Self::NotText { .. } => "choose a folder whose name is UTF-8".into(),
             Self::Damaged { .. } => "restore it from a backup, or `pando fsck DIR`".into(),
             // An environment: its pages have no second copy, so fsck could only say the same again.

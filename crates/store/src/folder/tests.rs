@@ -114,3 +114,76 @@ fn ballast_is_released_and_rebuilt() {
     assert!(ballast.rebuild().expect("rebuilt") && ballast.is_held());
     assert!(ballast.release().expect("released") && !ballast.is_held());
 }
+
+#[test]
+fn an_unfinished_restore_can_only_be_restored_again() {
+    let place = tempfile::tempdir().expect("folder");
+    let (old, dir) = (place.path().join("old"), place.path().join("new"));
+    let identity = format(&old, &options()).expect("formatted");
+    let fails = |_: &LmdbMeta, data_root: &Path| -> Result<(), FolderError> {
+        fs::create_dir(data_root.join("data")).expect("made");
+        fs::write(data_root.join("data/some"), "bytes").expect("written");
+        Err(FolderError::NotText { dir: "the backup is cut short".into() })
+    };
+    assert!(matches!(format_from(&dir, &options(), &identity, fails), Err(FolderError::NotText { .. })));
+    assert!(
+        !dir.join("data").exists() && names(&dir.join("meta")).expect("listed").is_empty(),
+        "space is given back"
+    );
+    let at = dir.display();
+    for error in [format(&dir, &options()).map(drop), Folder::open(&dir).map(drop)] {
+        let error = error.expect_err("refused");
+        assert_eq!(
+            error.to_string(),
+            format!("{at} is half restored: an earlier restore from a backup did not finish")
+        );
+        assert_eq!(error.remedy(), Some(format!("restore again: `pando backup restore FILE {at}`")));
+    }
+    // Killed before the record was written.
+    fs::remove_file(dir.join(RECORD)).expect("removed");
+    assert!(matches!(inspect(&dir), Ok(Found::HalfRestored)));
+    let fill = |meta: &LmdbMeta, _: &Path| -> Result<(), FolderError> {
+        Ok(meta.apply(&initial_batches(&identity.hash_seed, Wall(1)))?)
+    };
+    let record = format_from(&dir, &options(), &identity, fill).expect("restored");
+    assert_eq!((record.fsid, record.complete), (identity.fsid, true));
+    assert!(!dir.join(RESTORE).exists());
+    // Killed between the record and the mark's removal.
+    fs::write(dir.join(RESTORE), "restore\n").expect("written");
+    drop(Folder::open(&dir).expect("opened"));
+    assert!(!dir.join(RESTORE).exists());
+}
+
+#[test]
+fn a_device_that_is_too_small_is_refused_before_anything_is_written() {
+    let place = tempfile::tempdir().expect("folder");
+    let record = new_record(&options(), None).expect("a record");
+    check_room(&place.path().join("not/there/yet"), &record).expect("room enough");
+    let full = Path::new("/proc/self");
+    let error = check_room(full, &record).expect_err("refused").to_string();
+    assert_eq!(error, "/proc/self: needs at least 192 MiB free, has 0");
+    // The ballast of a journal elsewhere lies with it.
+    let apart = FsRecord { journal_dir: "/proc/self".into(), ..record };
+    let error = check_room(place.path(), &apart).expect_err("refused").to_string();
+    assert_eq!(error, "/proc/self: needs at least 80 MiB free, has 0");
+}
+
+#[test]
+fn data_that_is_gone_is_not_taken_for_an_empty_store() {
+    let place = tempfile::tempdir().expect("folder");
+    let dir = place.path();
+    let record = format(dir, &options()).expect("formatted");
+    let data = dir.join("data");
+    fs::rename(&data, dir.join("log")).expect("away");
+    let error = Folder::open(dir).expect_err("refused");
+    assert_eq!(
+        error.to_string(),
+        format!("{} should hold this file system's data and does not", data.display())
+    );
+    assert_eq!(error.remedy().as_deref(), Some("is the disk mounted? else restore it from a backup"));
+    fs::create_dir(&data).expect("made");
+    assert!(matches!(Folder::open(dir), Err(FolderError::PartMissing { part: "data", .. })));
+    // A folder of an earlier version has no mark.
+    fs::write(dir.join(RECORD), FsRecord { compat: 0, ..record }.encode()).expect("written");
+    Folder::open(dir).expect("opened");
+}

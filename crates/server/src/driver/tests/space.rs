@@ -17,6 +17,10 @@ impl Ballast for FullDisk {
         if self.given_up.swap(true, Ordering::SeqCst) { 0 } else { 64 << 20 }
     }
 
+    fn is_held(&self) -> bool {
+        !self.given_up.load(Ordering::SeqCst)
+    }
+
     fn restore(&self) -> bool {
         self.freed.load(Ordering::SeqCst) && self.given_up.swap(false, Ordering::SeqCst)
     }

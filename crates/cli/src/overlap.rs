@@ -1,0 +1,128 @@
+//! Refuses a mount point that covers the folders of its own file system, or lies in one of them. A server whose folder
+//! lies under its own mount asks the kernel, which asks the server: both wait for ever, and not even SIGKILL helps.
+//!
+//! Absent: other file systems' folders.
+
+use crate::problem::{Exit, Problem};
+use crate::source::Source;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use store::folder::{self, Found};
+
+/// Looks at the mount point as the person wrote it; neither it nor the folder needs to exist.
+///
+/// # Errors
+/// Exit 5, names both.
+pub fn refuse(source: &Source, mountpoint: &Path) -> Result<(), Problem> {
+    let Some(dir) = folder_of(source) else { return Ok(()) };
+    let (place, at) = (mountpoint.display(), real(mountpoint));
+    for (word, folder) in folders(&dir) {
+        let shown = folder.display();
+        let path = real(&folder);
+        let what = if at == path {
+            format!("{place}: is the {word} folder of this file system")
+        } else if path.starts_with(&at) {
+            format!("{place}: the {word} folder {shown} lies in it")
+        } else if at.starts_with(&path) {
+            format!("{place}: lies in the {word} folder {shown}")
+        } else {
+            continue;
+        };
+        return Err(Problem::new(Exit::State, what)
+            .do_this("choose a mount point outside of the file system's folders"));
+    }
+    Ok(())
+}
+
+/// The data folder behind a source on this machine.
+fn folder_of(source: &Source) -> Option<PathBuf> {
+    match source {
+        Source::Folder(dir) => Some(dir.clone()),
+        // The socket lies in the folder; its link in /run/pando leads there.
+        Source::Unix(socket) => {
+            let dir = real(socket).parent()?.to_path_buf();
+            matches!(folder::inspect(&dir), Ok(Found::Complete(_))).then_some(dir)
+        }
+        Source::Tcp { .. } => None,
+    }
+}
+
+/// The folder, and the parts that lie elsewhere.
+fn folders(dir: &Path) -> Vec<(&'static str, PathBuf)> {
+    let mut folders = vec![("data", dir.to_path_buf())];
+    if let Ok(Found::Complete(record) | Found::Half(record)) = folder::inspect(dir) {
+        let parts =
+            [("metadata", record.meta_dir), ("journal", record.journal_dir), ("file data", record.data_dir)];
+        folders.extend(parts.into_iter().filter(|(_, dir)| !dir.is_empty()).map(|(w, dir)| (w, dir.into())));
+    }
+    folders
+}
+
+/// The path without links and dots, as far as it exists.
+fn real(path: &Path) -> PathBuf {
+    let mut path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let mut absent: Vec<OsString> = Vec::new();
+    loop {
+        if let Ok(found) = path.canonicalize() {
+            return absent.iter().rev().fold(found, |path, name| path.join(name));
+        }
+        match path.file_name() {
+            Some(name) => absent.push(name.to_owned()),
+            None => return path,
+        }
+        path.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use stdx::Wall;
+    use store::folder::FormatOptions;
+
+    fn text(source: &Path, mountpoint: &Path) -> Option<String> {
+        let refused = refuse(&Source::Folder(source.into()), mountpoint).err();
+        refused.map(|problem| {
+            assert_eq!(problem.code, 5);
+            problem.what
+        })
+    }
+
+    #[test]
+    fn a_mount_on_in_or_above_the_folder_is_refused() {
+        let place = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| place.path().join(name);
+        let show = |name: &str| at(name).display().to_string();
+        fs::create_dir_all(at("p/data")).expect("made");
+        std::os::unix::fs::symlink(at("p"), at("link")).expect("a link");
+        let data = at("p/data");
+        assert_eq!(
+            text(&data, &data),
+            Some(format!("{}: is the data folder of this file system", show("p/data")))
+        );
+        let above = format!("{}: the data folder {} lies in it", show("link"), show("p/data"));
+        assert_eq!(text(&data, &at("link")), Some(above));
+        let inside = format!("{}: lies in the data folder {}", show("p/data/m/n"), show("p/data"));
+        assert_eq!(text(&data, &at("p/data/m/n")), Some(inside));
+        assert_eq!(text(&data, &at("p/data2")), None);
+        assert_eq!(text(&data, &at("p/other")), None);
+        // Neither is there yet.
+        assert!(text(&at("new/fs"), &at("new")).is_some());
+        assert_eq!(text(&at("new/fs"), &at("new/mnt")), None);
+    }
+
+    #[test]
+    fn parts_elsewhere_count() {
+        let place = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| place.path().join(name);
+        let options =
+            FormatOptions { environments: 1, data_dir: Some(at("disk/big")), ..FormatOptions::new(Wall(1)) };
+        folder::format(&at("fs"), &options).expect("formatted");
+        let above =
+            format!("{}: the file data folder {} lies in it", at("disk").display(), at("disk/big").display());
+        assert_eq!(text(&at("fs"), &at("disk")), Some(above));
+        assert!(refuse(&Source::Unix(at("fs/pando.sock")), &at("disk/big")).is_err());
+        assert!(refuse(&Source::Unix(at("other/pando.sock")), &at("disk")).is_ok());
+    }
+}
