@@ -429,3 +429,31 @@ fn content_behind_its_cut_is_caught() {
         assert!(verdict.is_err());
     }
 }
+
+/// Found by the simulator: the write carried the cut out, the power failed before the cut was durable, and the old bytes were gone.
+#[test]
+fn a_write_waits_until_the_cut_before_it_is_durable() {
+    let mut w = World::new();
+    let f = w.create(root(), "f");
+    w.write(f, 0, b"before the cut").expect("write");
+    w.auto_durable = false;
+    w.attr(Request::SetAttr { node: f, set: size(0) }).expect("cut");
+    w.data_ops.clear();
+    let data = Payload::Owned(b"after".to_vec());
+    let write = Request::Write { node: f, offset: 0, append: false, kill_suidgid: false, data };
+    let tid = w.start(EMBEDDED, Cred::ROOT, write);
+    assert!(w.data_ops.is_empty(), "{:?}", w.data_ops);
+    w.sync();
+    w.sync();
+    assert!(matches!(w.answer(EMBEDDED, tid), Some(Ok(_))));
+    assert!(w.data_ops.iter().any(|op| matches!(op, DataOp::Write { .. })), "{:?}", w.data_ops);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_write_before_its_cut_is_caught() {
+    stdx::mutant::activate(Some("mds_write_before_cut"));
+    let verdict = std::panic::catch_unwind(a_write_waits_until_the_cut_before_it_is_durable);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

@@ -353,3 +353,12 @@ fn what_was_refused_is_not_executed_when_it_is_asked_again() {
     let look = Request::Lookup { parent: root(), name: n("d") };
     assert_eq!(w.call_as(REMOTE, Cred::ROOT, look), Err(Errno::ENOENT));
 }
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_refusal_that_is_forgotten_is_caught() {
+    stdx::mutant::activate(Some("mds_refusal_forgotten"));
+    let verdict = std::panic::catch_unwind(what_was_refused_is_not_executed_when_it_is_asked_again);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
