@@ -28,10 +28,10 @@ use proto::{Cred, Errno, FileKind, NodeRef};
 
 use crate::abi::ROOT_ID;
 use crate::init::Negotiated;
+use crate::kernel_mount::Handler;
 use crate::notify::Notifier;
 use crate::reply::Reply;
 use crate::request::{Operation, Request};
-use crate::session::Handler;
 use listing::Listings;
 use locks::Waits;
 use nodes::Nodes;
@@ -64,9 +64,9 @@ struct Shared {
     nodes: Nodes,
     listings: Listings,
     waits: Waits,
-    /// Counts the times at which caching ended: what was learned in an older epoch may have been changed by
+    /// Counts the times at which caching ended: what was learned in an older era may have been changed by
     /// others since.
-    epoch: AtomicU64,
+    era: AtomicU64,
     notifier: OnceLock<Notifier>,
 }
 
@@ -89,7 +89,7 @@ impl Adapter {
             nodes: Nodes::new(root),
             listings: Listings::default(),
             waits: Waits::default(),
-            epoch: AtomicU64::new(1),
+            era: AtomicU64::new(1),
             notifier: OnceLock::new(),
         });
         let weak = Arc::downgrade(&shared);
@@ -99,13 +99,13 @@ impl Adapter {
 }
 
 /// Caching has ended: drops what the kernel holds of open files. What it holds of closed ones is dropped at
-/// their next open, because their epoch is over; names and attributes run out by themselves.
+/// their next open, because their era is over; names and attributes run out by themselves.
 fn on_ttl_change(shared: &Weak<Shared>, ttl_ns: u64) {
     let Some(shared) = shared.upgrade() else { return };
     if ttl_ns != 0 {
         return;
     }
-    shared.epoch.fetch_add(1, Ordering::SeqCst);
+    shared.era.fetch_add(1, Ordering::SeqCst);
     let Some(notifier) = shared.notifier.get() else { return };
     for nodeid in shared.nodes.open() {
         // Forgotten meanwhile, or the mount is gone: nothing is cached then either.
@@ -220,8 +220,8 @@ fn changes(operation: &Operation<'_>) -> bool {
 }
 
 impl Shared {
-    fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::SeqCst)
+    fn era(&self) -> u64 {
+        self.era.load(Ordering::SeqCst)
     }
 
     /// The node id of an inode: its number, but for the directory shown as root.

@@ -6,7 +6,7 @@ use std::io;
 
 use crate::abi::{self, Dialect, InHeader, InitFlags, InitIn, InitOut, Opcode, Plain};
 use crate::error::MountError;
-use crate::session::Config;
+use crate::kernel_mount::Config;
 use crate::transport::device::{Buffer, Device, Received};
 
 /// First minor version with everything this crate relies on (two words of flags).
@@ -15,7 +15,7 @@ const MINOR_MIN: u32 = 36;
 const PAYLOAD_MIN: usize = 128 << 10;
 const PAGE: usize = 4096;
 
-/// What kernel and session agreed on.
+/// What the kernel and its mount agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// Minor version of the protocol the kernel speaks.

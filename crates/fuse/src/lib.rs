@@ -2,7 +2,7 @@
 //! them, /dev/fuse and io_uring.
 //!
 //! A [`Handler`] gets each [`Request`] with a [`Reply`] that it answers at once or later, from any thread.
-//! [`mount`] puts a handler on a directory and returns the [`Session`].
+//! [`mount`] puts a handler on a directory and returns the [`KernelMount`].
 //!
 //! [`adapter`] is PandoFS's handler; it alone knows other rooms. `null` is a stand-in for it in tests and
 //! benchmarks.
@@ -13,16 +13,17 @@ pub mod abi;
 pub mod adapter;
 mod error;
 mod init;
+mod kernel_mount;
 mod mountpoint;
 mod notify;
 pub mod null;
 mod reply;
 mod request;
-mod session;
 mod transport;
 
 pub use error::{MountError, UnmountError};
 pub use init::Negotiated;
+pub use kernel_mount::{Config, Handler, KernelMount, mount};
 pub use mountpoint::{Atime, MountOptions, Mounter, Unmount, unmount};
 pub use notify::{Notifier, NotifyError};
 pub use reply::{DirSink, Entry, Held, Loan, Opened, Reply};
@@ -30,5 +31,4 @@ pub use request::{
     CopyFileRange, Extensions, Forgets, Lock, Operation, ParseError, Read, Release, Request, SecurityContext,
     SetAttr, SetTime, Time, Write,
 };
-pub use session::{Config, Handler, Session, mount};
 pub use transport::Transport;

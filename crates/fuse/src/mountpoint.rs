@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{MountError, UnmountError};
 use crate::init;
-use crate::session::Config;
+use crate::kernel_mount::Config;
 use crate::transport::device::Device;
 
 /// Who performs the mount.

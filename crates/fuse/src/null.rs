@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use crate::abi::{self, Attr, fopen};
 use crate::init::Negotiated;
+use crate::kernel_mount::Handler;
 use crate::notify::Notifier;
 use crate::reply::{DirSink, Entry, Held, Opened, Reply};
 use crate::request::{Lock, Operation, Read, Release, Request, SetAttr};
-use crate::session::Handler;
 use contents::Contents;
 use locks::Locks;
 use tree::{NewNode, Tree};

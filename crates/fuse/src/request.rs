@@ -1,5 +1,5 @@
 //! One request of the kernel as a typed value borrowed from the buffer it arrived in.
-//! Absent on purpose: INIT (the session speaks it alone), DAX and CUSE, and any judgement of permissions.
+//! Absent on purpose: INIT (the kernel mount speaks it alone), DAX and CUSE, and any judgement of permissions.
 
 mod parse;
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! How requests reach the handler: readers on /dev/fuse, or one io_uring per CPU.
-//! Absent on purpose: INIT and mounting, which `session` does before any of this runs.
+//! Absent on purpose: INIT and mounting, which `kernel_mount` does before any of this runs.
 
 pub(crate) mod classic;
 pub(crate) mod device;
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::abi::{Dialect, InHeader, Opcode};
+use crate::kernel_mount::Handler;
 use crate::reply::Reply;
 use crate::reply::channel::Channel;
 use crate::request::Parts;
 use crate::request::{Operation, ParseError, Request};
-use crate::session::Handler;
 use interrupts::Interrupts;
 
 /// The nice value of ring threads.
@@ -33,7 +33,7 @@ pub enum Transport {
     Classic,
 }
 
-/// What all threads of a session share.
+/// What all threads of a kernel mount share.
 pub(crate) struct Core {
     handler: Arc<dyn Handler>,
     pub(crate) dialect: Dialect,
@@ -128,7 +128,7 @@ fn room(operation: &Operation<'_>) -> u32 {
     }
 }
 
-/// A thread's share in the session.
+/// A thread's share in the kernel mount.
 pub(crate) struct Presence(Arc<Core>);
 
 impl Drop for Presence {

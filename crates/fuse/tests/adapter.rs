@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use fuse::adapter::{Adapter, Options};
-use fuse::{Session, Unmount};
+use fuse::{KernelMount, Unmount};
 use mount::Mount;
 use mount::fake::Fake;
 use proto::message::{ClientInfo, ServerMsg};
@@ -20,7 +20,7 @@ use proto::message::{ClientInfo, ServerMsg};
 struct Place {
     path: PathBuf,
     fake: Fake,
-    session: Option<Session>,
+    session: Option<KernelMount>,
 }
 
 impl Place {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use fuse::null::{Null, NullOptions};
 use fuse::{
-    Config, Handler, MountError, Mounter, Negotiated, Notifier, Operation, Reply, Request, Session,
+    Config, Handler, KernelMount, MountError, Mounter, Negotiated, Notifier, Operation, Reply, Request,
     Transport, Unmount, UnmountError, mount,
 };
 
@@ -50,7 +50,7 @@ fn config(transport: Transport) -> Config {
     Config { transport, ..Config::default() }
 }
 
-fn mount_null(place: &Place, config: &Config, options: NullOptions) -> Session {
+fn mount_null(place: &Place, config: &Config, options: NullOptions) -> KernelMount {
     let handler = Arc::new(Null::new(options).expect("a null responder"));
     match mount(&place.0, config, handler) {
         Ok(session) => session,
@@ -59,7 +59,7 @@ fn mount_null(place: &Place, config: &Config, options: NullOptions) -> Session {
     }
 }
 
-fn finish(session: &Session) {
+fn finish(session: &KernelMount) {
     // Busy while a child that another test forks has our files, which it drops at exec.
     let mut outcome = session.unmount(Unmount::Plain);
     for _ in 0..100_000 {
@@ -74,7 +74,7 @@ fn finish(session: &Session) {
 }
 
 /// Runs a check under each transport.
-fn both(check: impl Fn(&Path, &Session)) {
+fn both(check: impl Fn(&Path, &KernelMount)) {
     for transport in [Transport::Classic, Transport::Uring] {
         let place = Place::new();
         let session = mount_null(&place, &config(transport), NullOptions::default());

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fuse::adapter::{Adapter, Options};
-use fuse::{Handler, Negotiated, Notifier, Operation, Reply, Request, Session, Unmount};
+use fuse::{Handler, KernelMount, Negotiated, Notifier, Operation, Reply, Request, Unmount};
 use mount::Mount;
 use mount::fake::Fake;
 use proto::message::ClientInfo;
@@ -120,7 +120,7 @@ fn name(operation: &Operation<'_>) -> Option<&'static str> {
 struct Place {
     path: PathBuf,
     counting: Arc<Counting>,
-    session: Option<Session>,
+    session: Option<KernelMount>,
     /// The same file system as another client sees it: prepares what the kernel must not know yet.
     behind: mount::Fs,
 }

@@ -71,13 +71,13 @@ pub(crate) fn apply(
 fn put_header(view: &mut View, ino: Ino, header: FragHeader, newborn: bool, source: Source) {
     let cache = &mut view.cache;
     let slot = cache.dir_or_new(ino);
-    let (epoch, checkpointing) = (cache.epoch, cache.checkpointing);
+    let (round, checkpointing) = (cache.round, cache.checkpointing);
     let dir = cache.dirs.get_mut(slot);
     // The stored header may not be ahead of the entries: the checkpoint writes this copy.
-    if checkpointing && dir.epoch != epoch && dir.has(dir::QUEUED) && dir.queued != epoch {
+    if checkpointing && dir.round != round && dir.has(dir::QUEUED) && dir.queued != round {
         dir.saved = Some(Box::new(std::mem::take(&mut dir.header)));
     }
-    dir.epoch = epoch;
+    dir.round = round;
     dir.header = header;
     dir.set(dir::HEADER | dir::HEADER_DIRTY);
     if source == Source::Live {

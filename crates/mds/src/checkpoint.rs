@@ -166,7 +166,7 @@ impl Rank {
         c.position = self.journal.end;
         c.began_with = self.journal.backlog();
         c.dirs_left = self.view.cache.dirty_dirs.len();
-        self.view.cache.epoch = self.view.cache.epoch.wrapping_add(1);
+        self.view.cache.round = self.view.cache.round.wrapping_add(1);
         self.view.cache.checkpointing = true;
         self.view.backptrs_old = std::mem::take(&mut self.view.backptrs);
         c.work = self.view.cache.dirty() + (c.dirs_left + self.view.backptrs_old.len()) as u64;
@@ -197,13 +197,13 @@ impl Rank {
         while self.checkpoint.cursor.is_none() && self.checkpoint.dirs_left > 0 {
             self.checkpoint.dirs_left -= 1;
             let Some(slot) = self.view.cache.dirty_dirs.pop_front() else { break };
-            let epoch = self.view.cache.epoch;
+            let round = self.view.cache.round;
             let slice = self.view.config.limits.slice_entries;
             let dir = self.view.cache.dirs.get(slot);
             if !dir.has(dir::QUEUED) {
                 continue;
             }
-            if dir.queued == epoch {
+            if dir.queued == round {
                 self.view.cache.dirty_dirs.push_back(slot);
                 continue;
             }
@@ -298,11 +298,11 @@ impl Rank {
     /// All old entries of a directory are encoded: its header follows, in the same batch when that
     /// holds them all, otherwise after every other batch is stored.
     fn finish_dir(&mut self, cursor: Cursor, batch: &mut StoreBatch, writing: &mut Writing) {
-        let epoch = self.view.cache.epoch;
+        let round = self.view.cache.round;
         let dir = self.view.cache.dirs.get_mut(cursor.dir);
         let ino = dir.ino;
         dir.clear(dir::QUEUED);
-        let changed_since = dir.saved.is_some() || (dir.epoch == epoch && dir.dirty > 0);
+        let changed_since = dir.saved.is_some() || (dir.round == round && dir.dirty > 0);
         if dir.has(dir::HEADER_DIRTY) || dir.saved.is_some() {
             let removed = dir.has(dir::REMOVED);
             let header = match dir.saved.take() {

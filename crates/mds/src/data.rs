@@ -4,10 +4,10 @@
 
 use crate::cache::node;
 use crate::config::State;
-use crate::op::{Hold, Next, Op, Syncing};
+use crate::op::{Claim, Next, Op, Syncing};
 use crate::ops::finish;
 use crate::output::{Level, Output};
-use crate::rank::{Inner, Pending, Rank, held_inos};
+use crate::rank::{Inner, Pending, Rank, claimed_inos};
 use proto::mutation::Mutation;
 use proto::storeio::{DataDone, StoreError};
 use proto::{Errno, FileId, Ino};
@@ -37,7 +37,7 @@ impl Rank {
         match self.pending.remove(&tag) {
             None => {}
             Some(Pending::Inner(inner)) => self.inner_done(now, tag, inner, result, out),
-            Some(Pending::Op(op, hold, next)) => {
+            Some(Pending::Op(op, claim, next)) => {
                 let gone = !self.sessions.map.contains_key(&op.session);
                 if gone || result.is_err() {
                     self.change_failed(next);
@@ -47,7 +47,7 @@ impl Rank {
                 } else {
                     self.op_done(now, *op, next, result, out);
                 }
-                self.end_hold(hold);
+                self.end_claim(claim);
             }
         }
     }
@@ -66,9 +66,9 @@ impl Rank {
         }
     }
 
-    pub(crate) fn end_hold(&mut self, hold: Hold) {
-        self.view.files.release(hold);
-        for ino in held_inos(hold).into_iter().flatten() {
+    pub(crate) fn end_claim(&mut self, claim: Claim) {
+        self.view.files.release(claim);
+        for ino in claimed_inos(claim).into_iter().flatten() {
             self.wake(ino);
             self.settle(ino);
         }
@@ -187,7 +187,7 @@ impl Rank {
                     // Cut meanwhile: whoever did that and closes syncs again.
                     let _stale = !self.synced(now, syncing, done, out);
                 }
-                self.end_hold(Hold::User(syncing.ino));
+                self.end_claim(Claim::User(syncing.ino));
             }
             Inner::Checkpoint => self.checkpoint_synced(now, result.map(|_| ()), out),
             Inner::Replay => {

@@ -3,7 +3,7 @@
 //!
 //! Absent: contents.
 
-use crate::op::{Hold, OpId};
+use crate::op::{Claim, OpId};
 use proto::{Ino, SessionId};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -106,23 +106,23 @@ impl Files {
     }
 
     /// Whether a data operation may start; newcomers wait behind those that wait.
-    pub(crate) fn may_hold(&self, hold: Hold, woken: bool) -> bool {
-        let (ino, alone) = match hold {
-            Hold::None | Hold::User(_) => return true,
-            Hold::Shared(ino) => (ino, false),
-            Hold::Exclusive(ino) | Hold::Copy { target: ino, .. } => (ino, true),
+    pub(crate) fn may_claim(&self, claim: Claim, woken: bool) -> bool {
+        let (ino, alone) = match claim {
+            Claim::None | Claim::User(_) => return true,
+            Claim::Shared(ino) => (ino, false),
+            Claim::Exclusive(ino) | Claim::Copy { target: ino, .. } => (ino, true),
         };
         let Some(file) = self.files.get(&ino) else { return true };
         !file.exclusive && (!alone || file.shared == 0) && (woken || file.queue.is_empty())
     }
 
-    pub(crate) fn hold(&mut self, hold: Hold) {
-        match hold {
-            Hold::None => {}
-            Hold::User(ino) => self.get_mut(ino).users += 1,
-            Hold::Shared(ino) => self.get_mut(ino).shared += 1,
-            Hold::Exclusive(ino) => self.get_mut(ino).exclusive = true,
-            Hold::Copy { source, target } => {
+    pub(crate) fn claim(&mut self, claim: Claim) {
+        match claim {
+            Claim::None => {}
+            Claim::User(ino) => self.get_mut(ino).users += 1,
+            Claim::Shared(ino) => self.get_mut(ino).shared += 1,
+            Claim::Exclusive(ino) => self.get_mut(ino).exclusive = true,
+            Claim::Copy { source, target } => {
                 self.get_mut(target).exclusive = true;
                 if source != target {
                     self.get_mut(source).shared += 1;
@@ -131,13 +131,13 @@ impl Files {
         }
     }
 
-    pub(crate) fn release(&mut self, hold: Hold) {
-        match hold {
-            Hold::None => {}
-            Hold::User(ino) => self.release_user(ino),
-            Hold::Shared(ino) => self.release_shared(ino),
-            Hold::Exclusive(ino) => self.release_alone(ino),
-            Hold::Copy { source, target } => {
+    pub(crate) fn release(&mut self, claim: Claim) {
+        match claim {
+            Claim::None => {}
+            Claim::User(ino) => self.release_user(ino),
+            Claim::Shared(ino) => self.release_shared(ino),
+            Claim::Exclusive(ino) => self.release_alone(ino),
+            Claim::Copy { source, target } => {
                 self.release_alone(target);
                 if source != target {
                     self.release_shared(source);

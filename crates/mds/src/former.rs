@@ -4,7 +4,7 @@
 //! Absent: storing answers (`answer.rs`), presenting opens (`session.rs`).
 
 use crate::cache::node;
-use crate::op::Hold;
+use crate::op::Claim;
 use crate::output::Output;
 use crate::rank::Rank;
 use crate::session::StoredResult;
@@ -29,7 +29,7 @@ impl Rank {
         }
         for (key, ino) in kept {
             if self.kept.insert(key, ino).is_none() {
-                self.view.files.hold(Hold::User(ino));
+                self.view.files.claim(Claim::User(ino));
                 self.view.cache.flag(ino, node::BUSY, 0);
             }
         }
@@ -45,7 +45,7 @@ impl Rank {
     /// The session has this answer, or will never have it.
     fn forget_one(&mut self, id: SessionId, tid: Tid) {
         if let Some(ino) = self.kept.remove(&(id, tid)) {
-            self.end_hold(Hold::User(ino));
+            self.end_claim(Claim::User(ino));
         }
     }
 

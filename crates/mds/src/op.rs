@@ -182,7 +182,7 @@ pub(crate) struct Effects {
 
 /// How a file's data operation stands to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum Claim {
     None,
     /// The data must stay; nothing else matters.
     User(Ino),
@@ -259,7 +259,7 @@ pub(crate) enum Plan {
     Answer(Outcome, Effects),
     /// The transaction in the view's buffer, and its answer.
     Commit(Reply, Effects),
-    Data(DataOp, Hold, Next),
+    Data(DataOp, Claim, Next),
     /// Answer when everything up to now is durable.
     Durable(Reply),
     /// A lock was queued: the answer comes with the grant.

@@ -11,7 +11,7 @@ use crate::input::{ConnId, Input, Tag};
 use crate::journal::Journal;
 use crate::load::Loads;
 use crate::locks::Locks;
-use crate::op::{Effects, Hold, Next, Op, OpId, Park, Plan, Stop, Syncing};
+use crate::op::{Claim, Effects, Next, Op, OpId, Park, Plan, Stop, Syncing};
 use crate::ops;
 use crate::output::Output;
 use crate::pace::Pace;
@@ -44,7 +44,7 @@ pub(crate) enum Inner {
 /// A data operation under way.
 #[derive(Debug)]
 pub(crate) enum Pending {
-    Op(Box<Op>, Hold, Next),
+    Op(Box<Op>, Claim, Next),
     Inner(Inner),
 }
 
@@ -248,13 +248,13 @@ impl Rank {
                 self.effects(&op, effects);
                 self.answer(&op, outcome, false, out);
             }
-            Ok(Plan::Data(data, hold, next)) => {
-                self.view.files.hold(hold);
-                for ino in held_inos(hold).into_iter().flatten() {
+            Ok(Plan::Data(data, claim, next)) => {
+                self.view.files.claim(claim);
+                for ino in claimed_inos(claim).into_iter().flatten() {
                     self.view.cache.flag(ino, node::BUSY, 0);
                 }
                 let tag = self.new_tag();
-                self.pending.insert(tag, Pending::Op(Box::new(op), hold, next));
+                self.pending.insert(tag, Pending::Op(Box::new(op), claim, next));
                 // What changes bytes carries the file's cut out, and that may be of a transaction just made: a crash that
                 // takes it back must not find the bytes gone.
                 let cutting = next.changed().is_some_and(|(ino, _)| {
@@ -317,7 +317,7 @@ impl Rank {
             let slot = self.view.cache.by_ino(ino).filter(|_| written);
             if let Some(found) = slot.map(|s| self.view.cache.node(s)).filter(|n| n.has(node::WRITTEN)) {
                 let (file, syncing) = (crate::txn::file_id(&found.core), self.view.syncing(&found.core));
-                self.view.files.hold(Hold::User(ino));
+                self.view.files.claim(Claim::User(ino));
                 self.internal_data(DataOp::Sync { file }, Inner::CloseSync(syncing), out);
             }
         }
@@ -451,12 +451,12 @@ impl Rank {
     }
 }
 
-/// The inodes a hold keeps.
-pub(crate) fn held_inos(hold: Hold) -> [Option<Ino>; 2] {
-    match hold {
-        Hold::None => [None, None],
-        Hold::User(ino) | Hold::Shared(ino) | Hold::Exclusive(ino) => [Some(ino), None],
-        Hold::Copy { source, target } => [Some(source), Some(target)],
+/// The inodes of a claim.
+pub(crate) fn claimed_inos(claim: Claim) -> [Option<Ino>; 2] {
+    match claim {
+        Claim::None => [None, None],
+        Claim::User(ino) | Claim::Shared(ino) | Claim::Exclusive(ino) => [Some(ino), None],
+        Claim::Copy { source, target } => [Some(source), Some(target)],
     }
 }
 

@@ -62,7 +62,7 @@ struct Wait {
     lock: LockSpec,
 }
 
-/// Messages for connections, sent when no lock is held.
+/// Messages for connections, sent when no mutex is held.
 type Posts = Vec<(u64, ServerMsg)>;
 
 impl Fake {

@@ -2,7 +2,7 @@
 //!
 //! Requests of different threads may overtake each other: no caller can tell. What opens, resumes,
 //! cancels or ends may not be overtaken and may not overtake: it goes alone, and what comes meanwhile
-//! queues behind it. No lock is held while anything is sent.
+//! queues behind it. No mutex is held while anything is sent.
 //!
 //! Absent: making connections (`threads.rs`).
 

@@ -25,7 +25,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Called with the answer, once, on any thread, with no lock held; may submit.
+/// Called with the answer, once, on any thread, with no mutex held; may submit.
 pub type Done = Box<dyn FnOnce(Outcome) + Send>;
 pub(crate) type Hook = Arc<dyn Fn(u64) + Send + Sync>;
 

@@ -32,7 +32,7 @@ pub trait Port: Send + Sync {
 }
 
 /// Where messages arrive that were not returned by `Port::send`. Called on any thread, never with a
-/// lock of the port held.
+/// mutex of the port held.
 pub trait Sink: Send + Sync {
     fn messages(&self, batch: Vec<ServerMsg>);
     fn disconnected(&self);

@@ -2,10 +2,10 @@
 //!
 //! A *turn* is: lock, step the inputs, sort the outputs, unlock, then act. What must keep the order
 //! in which the rank said it (journal appends, store batches, messages of one connection, data
-//! operations of one file) is put into its queue before the lock is released; queues are leaf locks
+//! operations of one file) is put into its queue before the mutex is released; queues have leaf mutexes
 //! held for a few instructions and never while another is taken.
 //!
-//! Absent: I/O under the rank's lock.
+//! Absent: I/O under the rank's mutex.
 
 mod ages;
 mod chores;
@@ -126,7 +126,7 @@ impl Driver {
             }
         }
         // Poisoned only while this process is on its way to abort.
-        self.core.lock().expect("a panic under the rank's lock aborts the process")
+        self.core.lock().expect("a panic under the rank's mutex aborts the process")
     }
 
     pub(crate) fn is_halted(&self) -> bool {
@@ -176,7 +176,7 @@ impl Driver {
         Counters::add(&self.counters.inputs, count);
     }
 
-    /// Acts on a turn's outputs, with no lock held.
+    /// Acts on a turn's outputs, with no mutex held.
     fn act(&self, turn: &mut Turn<'_>) {
         self.journal.wake_if(turn.wake_journal);
         turn.wake_journal = false;

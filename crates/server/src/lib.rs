@@ -1,4 +1,4 @@
-//! Room `server`: the driver of a rank: its lock, its threads, its stores, its listeners; and what
+//! Room `server`: the driver of a rank: its mutex, its threads, its stores, its listeners; and what
 //! an operator asks of it.
 //!
 //! One rule orders everything: the rank is stepped under one mutex, by whoever has an input for it,

@@ -29,7 +29,7 @@ const FIRST_TRY: Duration = Duration::from_secs(2);
 
 /// A mount that stands.
 struct Standing {
-    session: Arc<fuse::Session>,
+    kernel_mount: Arc<fuse::KernelMount>,
     mount: Arc<Mount>,
     served: Option<place::Served>,
     log: Arc<Log>,
@@ -85,9 +85,10 @@ fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<Standing, Problem> {
     let kernel = plan.options.config(&source.to_string());
     // From here on the kernel may wait for us: nothing below touches the mount point itself.
     let _elsewhere = std::env::set_current_dir("/");
-    let session = fuse::mount(&mountpoint, &kernel, adapter).map_err(|error| explain_fuse(plan, &error))?;
-    let session = Arc::new(session);
-    end_on_signal(endings, Arc::clone(&session), Arc::clone(&log));
+    let kernel_mount =
+        fuse::mount(&mountpoint, &kernel, adapter).map_err(|error| explain_fuse(plan, &error))?;
+    let kernel_mount = Arc::new(kernel_mount);
+    end_on_signal(endings, Arc::clone(&kernel_mount), Arc::clone(&log));
     log.info("mount", "mounted", &[("at", &mountpoint.display()), ("source", &source)]);
     let mut word = json!({"pid": std::process::id(), "created": false, "name": "pandofs"});
     if let Some(served) = &served {
@@ -95,7 +96,7 @@ fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<Standing, Problem> {
         word["name"] = served.name.clone().into();
         word["fsid"] = served.fsid.clone().into();
     }
-    Ok(Standing { session, mount, served, log, word })
+    Ok(Standing { kernel_mount, mount, served, log, word })
 }
 
 fn subdir(plan: &Plan) -> Option<&str> {
@@ -237,21 +238,21 @@ fn explain_fuse(plan: &Plan, error: &fuse::MountError) -> Problem {
 }
 
 /// SIGTERM takes the mount away; the main thread sees it go and ends everything in order.
-fn end_on_signal(endings: Endings, session: Arc<fuse::Session>, log: Arc<Log>) {
+fn end_on_signal(endings: Endings, kernel_mount: Arc<fuse::KernelMount>, log: Arc<Log>) {
     std::thread::spawn(move || {
         while let Ok(signal) = endings.wait() {
             log.info("mount", "ending", &[("signal", &signal)]);
             // Busy: out of the tree now, gone when the last file is closed. A second signal does not wait.
-            if session.unmount(Unmount::Plain).is_err() && session.unmount(Unmount::Lazy).is_err() {
-                let _gone = session.unmount(Unmount::Force);
+            if kernel_mount.unmount(Unmount::Plain).is_err() && kernel_mount.unmount(Unmount::Lazy).is_err() {
+                let _gone = kernel_mount.unmount(Unmount::Force);
             }
         }
     });
 }
 
 fn serve_until_end(standing: Standing) -> Verdict {
-    let Standing { session, mount, served, log, .. } = standing;
-    let ended = session.wait();
+    let Standing { kernel_mount, mount, served, log, .. } = standing;
+    let ended = kernel_mount.wait();
     if let Err(error) = &ended {
         log.error("mount", "the kernel's connection failed", &[("why", error)]);
     }

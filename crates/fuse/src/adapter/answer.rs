@@ -82,15 +82,15 @@ impl Shared {
         Duration::from_nanos(self.mount.ttl_ns() / 2)
     }
 
-    /// Whether what was asked for in `epoch` may still be cached.
-    pub(super) fn may_cache(&self, epoch: u64) -> bool {
-        self.mount.ttl_ns() != 0 && self.epoch() == epoch
+    /// Whether what was asked for in `era` may still be cached.
+    pub(super) fn may_cache(&self, era: u64) -> bool {
+        self.mount.ttl_ns() != 0 && self.era() == era
     }
 
     /// The kernel's entry for an inode, whose node it thereby counts.
-    pub(super) fn entry(&self, attr: &Attr, epoch: u64) -> Entry {
+    pub(super) fn entry(&self, attr: &Attr, era: u64) -> Entry {
         let nodeid = self.nodeid(attr.ino);
-        self.nodes.learn(nodeid, attr, epoch, true);
+        self.nodes.learn(nodeid, attr, era, true);
         self.entry_uncounted(attr)
     }
 
@@ -105,8 +105,8 @@ impl Shared {
         }
     }
 
-    pub(super) fn answer_attr(&self, reply: Reply, nodeid: u64, attr: &Attr, epoch: u64) {
-        self.nodes.learn(nodeid, attr, epoch, false);
+    pub(super) fn answer_attr(&self, reply: Reply, nodeid: u64, attr: &Attr, era: u64) {
+        self.nodes.learn(nodeid, attr, era, false);
         reply.attr(self.timeout(), &convert::attr(attr));
     }
 

@@ -55,11 +55,11 @@ impl Shared {
     }
 
     /// Counts the open and tells the kernel how to treat its pages.
-    fn handle(&self, nodeid: u64, flags: u32, epoch: u64) -> Opened {
+    fn handle(&self, nodeid: u64, flags: u32, era: u64) -> Opened {
         // A handle that cannot read gains nothing from the page cache, and without it the kernel does not
         // ask for security.capability before its first write.
         let write_only = flags & libc::O_ACCMODE as u32 == libc::O_WRONLY as u32;
-        let (caching, keep) = self.nodes.opened(nodeid, epoch, || self.may_cache(epoch));
+        let (caching, keep) = self.nodes.opened(nodeid, era, || self.may_cache(era));
         if write_only || !caching {
             return Opened { fh: DIRECT, flags: fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES };
         }
@@ -68,28 +68,28 @@ impl Shared {
 
     fn open(self: &Arc<Self>, about: About, flags: u32, kill_suidgid: bool, reply: Reply) {
         let About { cred, nodeid, node } = about;
-        let epoch = self.epoch();
+        let era = self.era();
         self.ask_attr(cred.clone(), Ask::Open { node, flags }, reply, move |shared, reply, attr| {
-            shared.nodes.learn(nodeid, &attr, epoch, false);
+            shared.nodes.learn(nodeid, &attr, era, false);
             if !kill_suidgid || flags & libc::O_TRUNC as u32 == 0 {
-                return reply.open(shared.handle(nodeid, flags, epoch));
+                return reply.open(shared.handle(nodeid, flags, era));
             }
             // Cut by someone without the right to keep the bits.
             let set = SetAttr { kill_suidgid: true, ..SetAttr::default() };
             let ask = Ask::SetAttr { node, set };
             shared.after_open(cred, node, ask, reply, move |shared, reply| {
-                reply.open(shared.handle(nodeid, flags, epoch));
+                reply.open(shared.handle(nodeid, flags, era));
             });
         });
     }
 
     fn create(self: &Arc<Self>, about: About, ask: Ask, flags: u32, reply: Reply) {
-        let epoch = self.epoch();
+        let era = self.era();
         let About { cred, node: parent, .. } = about;
         self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr: Attr| {
             let finish = move |shared: &Arc<Shared>, reply: Reply| {
-                let entry = shared.entry(&attr, epoch);
-                let opened = shared.handle(entry.nodeid, flags, epoch);
+                let entry = shared.entry(&attr, era);
+                let opened = shared.handle(entry.nodeid, flags, era);
                 reply.create(&entry, opened);
             };
             if !(shared.behaviour.sync_names || shared.behaviour.sync_all) {

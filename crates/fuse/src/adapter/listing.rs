@@ -68,8 +68,8 @@ impl Shared {
     pub(super) fn listing_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
         match *operation {
             Operation::OpenDir { .. } => {
-                let epoch = self.epoch();
-                let flags = match self.nodes.opened(about.nodeid, epoch, || self.may_cache(epoch)) {
+                let era = self.era();
+                let flags = match self.nodes.opened(about.nodeid, era, || self.may_cache(era)) {
                     (false, _) => 0,
                     (true, false) => fopen::CACHE_DIR,
                     (true, true) => fopen::CACHE_DIR | fopen::KEEP_CACHE,
@@ -109,25 +109,25 @@ impl Shared {
         }
         let after = if offset <= AFTER_DOTS { 0 } else { offset };
         let ask = Ask::ReadDir { dir: want.about.node, after, attrs: plus, bytes_max: size };
-        let epoch = self.epoch();
+        let era = self.era();
         self.ask(want.about.cred.clone(), ask, reply, move |shared, reply, answer| match answer {
             Answer::Entries { entries, end } => {
                 let page = Rest { at: 0, entries: entries.into(), end };
-                shared.fill(&want, page, true, epoch, reply);
+                shared.fill(&want, page, true, era, reply);
             }
             _ => reply.error(libc::EIO),
         });
     }
 
     /// Writes what fits into the reply and keeps the rest.
-    fn fill(&self, want: &Want, mut page: Rest, fresh: bool, epoch: u64, reply: Reply) {
+    fn fill(&self, want: &Want, mut page: Rest, fresh: bool, era: u64, reply: Reply) {
         reply.directory(|sink| {
             if !self.dots(want, sink) {
                 return Ok(());
             }
             let mut last = want.offset.max(AFTER_DOTS);
             while let Some(entry) = page.entries.front() {
-                if !self.put(entry, fresh, epoch, sink) {
+                if !self.put(entry, fresh, era, sink) {
                     break;
                 }
                 last = entry.hash.cookie();
@@ -152,7 +152,7 @@ impl Shared {
             .all(|(name, ino, next)| sink.name(name, ino.0.max(1), libc::DT_DIR, *next))
     }
 
-    fn put(&self, entry: &DirEntry, fresh: bool, epoch: u64, sink: &mut DirSink<'_>) -> bool {
+    fn put(&self, entry: &DirEntry, fresh: bool, era: u64, sink: &mut DirSink<'_>) -> bool {
         let next = entry.hash.cookie();
         match &entry.attr {
             Some(attr) if fresh && sink.wants_nodes() => {
@@ -160,7 +160,7 @@ impl Shared {
                     return false;
                 }
                 // Before the reply leaves, so that no FORGET can come first.
-                self.nodes.learn(self.nodeid(attr.ino), attr, epoch, true);
+                self.nodes.learn(self.nodeid(attr.ino), attr, era, true);
                 true
             }
             _ => sink.name(&entry.name, entry.ino.0, entry.kind as u8, next),

@@ -78,19 +78,19 @@ impl Shared {
     }
 
     fn answer_entry(self: &Arc<Self>, about: About, ask: Ask, reply: Reply) {
-        let epoch = self.epoch();
+        let era = self.era();
         self.ask_attr(about.cred, ask, reply, move |shared, reply, attr| {
-            reply.entry(&shared.entry(&attr, epoch));
+            reply.entry(&shared.entry(&attr, era));
         });
     }
 
     /// A change that ends in a new name.
     fn make(self: &Arc<Self>, about: About, ask: Ask, reply: Reply) {
-        let epoch = self.epoch();
+        let era = self.era();
         let About { cred, node: parent, .. } = about;
         self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr| {
             shared.after_names(cred, parent, reply, move |shared, reply| {
-                reply.entry(&shared.entry(&attr, epoch));
+                reply.entry(&shared.entry(&attr, era));
             });
         });
     }

@@ -22,11 +22,11 @@ struct Node {
     hash: NameHash,
     /// Open handles, directories included.
     opens: u32,
-    /// The epoch in which the kernel last had leave to cache data; its pages are good in that one only.
+    /// The era in which the kernel last had leave to cache data; its pages are good in that one only.
     cached_in: u64,
     /// An fcntl lock was asked for: closing any handle must drop its owner's locks.
     locked: bool,
-    /// The epoch in which it was seen without any extended attribute; 0 = not.
+    /// The era in which it was seen without any extended attribute; 0 = not.
     bare_in: u64,
     /// It was seen with an extended attribute, or one was set: never called bare again, because an older
     /// answer may arrive later.
@@ -96,8 +96,8 @@ impl Nodes {
         }
     }
 
-    /// Takes in attributes that were asked for in `epoch`; `lookup`: the kernel will count the node.
-    pub(super) fn learn(&self, nodeid: u64, attr: &Attr, epoch: u64, lookup: bool) {
+    /// Takes in attributes that were asked for in `era`; `lookup`: the kernel will count the node.
+    pub(super) fn learn(&self, nodeid: u64, attr: &Attr, era: u64, lookup: bool) {
         let mut shard = self.shard(nodeid);
         let node = match lookup {
             true => {
@@ -113,7 +113,7 @@ impl Nodes {
         (node.parent, node.hash) = (attr.parent, attr.hash);
         node.dressed |= attr.has_xattrs;
         if !attr.has_xattrs {
-            node.bare_in = epoch;
+            node.bare_in = era;
         }
     }
 
@@ -130,16 +130,16 @@ impl Nodes {
         }
     }
 
-    /// Counts an open: whether pages may be cached in `epoch`, and whether those from before may be kept.
+    /// Counts an open: whether pages may be cached in `era`, and whether those from before may be kept.
     ///
-    /// `caching` is asked while the node is locked: the end of an epoch is announced first and looks for
+    /// `caching` is asked while the node is locked: the end of an era is announced first and looks for
     /// open nodes then, so it either finds this open or is seen by it.
-    pub(super) fn opened(&self, nodeid: u64, epoch: u64, caching: impl FnOnce() -> bool) -> (bool, bool) {
+    pub(super) fn opened(&self, nodeid: u64, era: u64, caching: impl FnOnce() -> bool) -> (bool, bool) {
         self.with(nodeid, |node| {
             node.opens += 1;
             let caching = caching();
-            let keep = caching && node.cached_in == epoch;
-            node.cached_in = if caching { epoch } else { 0 };
+            let keep = caching && node.cached_in == era;
+            node.cached_in = if caching { era } else { 0 };
             (caching, keep)
         })
         .unwrap_or_default()
@@ -172,9 +172,9 @@ impl Nodes {
         self.with(nodeid, |node| node.dressed = true);
     }
 
-    /// Whether the node is known to have no extended attribute in `epoch`.
-    pub(super) fn is_bare(&self, nodeid: u64, epoch: u64) -> bool {
-        self.with(nodeid, |node| !node.dressed && node.bare_in == epoch).unwrap_or(false)
+    /// Whether the node is known to have no extended attribute in `era`.
+    pub(super) fn is_bare(&self, nodeid: u64, era: u64) -> bool {
+        self.with(nodeid, |node| !node.dressed && node.bare_in == era).unwrap_or(false)
     }
 
     #[cfg(test)]
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_kept_within_one_epoch_only() {
+    fn pages_are_kept_within_one_era_only() {
         let nodes = nodes();
         nodes.learn(5, &attr(5), 1, true);
         assert_eq!(nodes.opened(5, 1, || true), (true, false), "nothing was cached yet");

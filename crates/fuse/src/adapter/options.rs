@@ -11,8 +11,8 @@ use std::fmt;
 
 use super::Behaviour;
 use crate::abi::InitFlags;
+use crate::kernel_mount::Config;
 use crate::mountpoint::{Atime, MountOptions};
-use crate::session::Config;
 use crate::transport::Transport;
 use words::Meaning;
 

@@ -88,8 +88,8 @@ impl Shared {
     }
 
     fn is_bare(&self, nodeid: u64) -> bool {
-        let epoch = self.epoch();
-        self.may_cache(epoch) && self.nodes.is_bare(nodeid, epoch)
+        let era = self.era();
+        self.may_cache(era) && self.nodes.is_bare(nodeid, era)
     }
 
     /// An ACL was set by someone outside the file's group: the set-group-ID bit goes. The kernel holds the

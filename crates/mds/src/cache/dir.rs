@@ -51,7 +51,7 @@ pub(crate) struct Dir {
     pub loads: u32,
     pub misses: u32,
     /// Checkpoint number of the last change.
-    pub epoch: u8,
+    pub round: u8,
     /// Checkpoint number it was put on the dirty list under.
     pub queued: u8,
 }
@@ -70,7 +70,7 @@ impl Dir {
             dirty: 0,
             loads: 0,
             misses: 0,
-            epoch: 0,
+            round: 0,
             queued: 0,
         }
     }

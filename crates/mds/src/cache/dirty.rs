@@ -4,7 +4,7 @@
 //!
 //! Absent: encoding (`checkpoint.rs`).
 
-use super::node::{self, EPOCH_SHIFT};
+use super::node::{self, ROUND_SHIFT};
 use super::slab::NONE;
 use super::{Cache, dir};
 
@@ -19,11 +19,11 @@ impl Cache {
         if listed {
             self.lru_remove(slot);
         }
-        let epoch = u32::from(self.epoch) << EPOCH_SHIFT;
+        let round = u32::from(self.round) << ROUND_SHIFT;
         let dir_slot = self.nodes.get(slot).dir;
         let tail = self.dirs.get(dir_slot).dirty_tail;
         let node = self.nodes.get_mut(slot);
-        node.flags = (node.flags & ((1 << EPOCH_SHIFT) - 1)) | node::DIRTY | epoch;
+        node.flags = (node.flags & ((1 << ROUND_SHIFT) - 1)) | node::DIRTY | round;
         node.prev = tail;
         node.next = NONE;
         if tail == NONE {
@@ -45,11 +45,11 @@ impl Cache {
     }
 
     pub(crate) fn queue_dir(&mut self, dir_slot: u32) {
-        let epoch = self.epoch;
+        let round = self.round;
         let dir = self.dirs.get_mut(dir_slot);
         if !dir.has(dir::QUEUED) {
             dir.set(dir::QUEUED);
-            dir.queued = epoch;
+            dir.queued = round;
             self.dirty_dirs.push_back(dir_slot);
         }
     }
@@ -81,7 +81,7 @@ impl Cache {
     /// Whether a dirty node became so before the present checkpoint.
     pub(crate) fn is_old(&self, slot: u32) -> bool {
         let node = self.nodes.get(slot);
-        node.has(node::DIRTY) && (node.flags >> EPOCH_SHIFT) as u8 != self.epoch
+        node.has(node::DIRTY) && (node.flags >> ROUND_SHIFT) as u8 != self.round
     }
 
     /// Makes a node that the store need not hear of clean.

@@ -68,7 +68,7 @@ pub(crate) struct Cache {
     dirty: u64,
     pub dirty_dirs: VecDeque<u32>,
     /// Number of the last checkpoint, modulo 256.
-    pub epoch: u8,
+    pub round: u8,
     pub checkpointing: bool,
     /// Names forgotten although a load that began earlier may bring an older state of them.
     pub forgotten: Vec<(Ino, NameHash)>,
@@ -92,7 +92,7 @@ impl Cache {
             heap: 0,
             dirty: 0,
             dirty_dirs: VecDeque::new(),
-            epoch: 0,
+            round: 0,
             checkpointing: false,
             forgotten: Vec::new(),
             worth: Worth::default(),
@@ -131,7 +131,7 @@ impl Cache {
         if let Some(node) = self.by_ino(ino) {
             dir.node = node;
         }
-        dir.epoch = self.epoch;
+        dir.round = self.round;
         let node = dir.node;
         let slot = self.dirs.insert(dir);
         if node != NONE {

@@ -77,7 +77,7 @@ pub(crate) const AHEAD: u32 = 1 << 13;
 pub(crate) const PIN: u32 = 1 << 14;
 pub(crate) const PINS: u32 = 0x3FF << 14;
 /// The low 8 bits of the checkpoint number the node became dirty under.
-pub(crate) const EPOCH_SHIFT: u32 = 24;
+pub(crate) const ROUND_SHIFT: u32 = 24;
 
 /// A cached name. Neither `PRIMARY` nor `REMOTE`: the name is known not to exist (with `DIRTY`: a
 /// delete the store has not seen).

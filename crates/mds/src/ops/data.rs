@@ -3,7 +3,7 @@
 //! Absent: payloads; writes (`write.rs`); what follows the data store's answer (`finish.rs`).
 
 use crate::files::FileState;
-use crate::op::{Hold, Next, Op, Park, Plan, Stop};
+use crate::op::{Claim, Next, Op, Park, Plan, Stop};
 use crate::ops::setattr::{clean_end, cut_of};
 use crate::perm;
 use crate::txn::file_id;
@@ -36,10 +36,10 @@ pub(crate) fn file(view: &View, op: &mut Op, node: NodeRef, mask: u32) -> Found<
 }
 
 /// Waits until a data operation may start.
-pub(crate) fn claim(view: &View, op: &Op, hold: Hold) -> Found<()> {
-    match hold {
-        Hold::Shared(ino) | Hold::Exclusive(ino) | Hold::Copy { target: ino, .. }
-            if !view.files.may_hold(hold, op.woken) =>
+pub(crate) fn check_claim(view: &View, op: &Op, claim: Claim) -> Found<()> {
+    match claim {
+        Claim::Shared(ino) | Claim::Exclusive(ino) | Claim::Copy { target: ino, .. }
+            if !view.files.may_claim(claim, op.woken) =>
         {
             Err(Stop::Park(Park::File(ino)))
         }
@@ -59,7 +59,7 @@ pub(crate) fn read(view: &mut View, op: &mut Op, node: NodeRef, offset: u64, len
         return Plan::reply(Reply::Data(Payload::Owned(Vec::new())));
     }
     let data = DataOp::Read { file: file_id(&core), cut: cut_of(&core), offset, len: len as u32 };
-    Ok(Plan::Data(data, Hold::User(core.ino), Next::Read))
+    Ok(Plan::Data(data, Claim::User(core.ino), Next::Read))
 }
 
 pub(crate) fn seek(view: &mut View, op: &mut Op, node: NodeRef, offset: u64, hole: bool) -> Found<Plan> {
@@ -69,7 +69,7 @@ pub(crate) fn seek(view: &mut View, op: &mut Op, node: NodeRef, offset: u64, hol
     }
     let (file, cut, size) = (file_id(&core), cut_of(&core), core.size);
     let data = DataOp::Seek { file, cut, offset, size, hole };
-    Ok(Plan::Data(data, Hold::User(core.ino), Next::Seek))
+    Ok(Plan::Data(data, Claim::User(core.ino), Next::Seek))
 }
 
 pub(crate) fn fallocate(
@@ -102,8 +102,8 @@ pub(crate) fn fallocate(
         view.space()?;
     }
     view.writable(slot)?;
-    let hold = Hold::Exclusive(core.ino);
-    claim(view, op, hold)?;
+    let claim = Claim::Exclusive(core.ino);
+    check_claim(view, op, claim)?;
     let size = if mode & KEEP_SIZE != 0 { core.size } else { core.size.max(end) };
     if size > core.size
         && let Some(plan) = clean_end(view, op, &mut core)?
@@ -120,7 +120,7 @@ pub(crate) fn fallocate(
             DataOp::Zero { file, cut, offset, len, punch }
         }
     };
-    Ok(Plan::Data(data, hold, next))
+    Ok(Plan::Data(data, claim, next))
 }
 
 pub(crate) fn copy(
@@ -146,8 +146,8 @@ pub(crate) fn copy(
     }
     view.space()?;
     view.writable(slot)?;
-    let hold = Hold::Copy { source: from.ino, target: to.ino };
-    claim(view, op, hold)?;
+    let claim = Claim::Copy { source: from.ino, target: to.ino };
+    check_claim(view, op, claim)?;
     // A change of the source that is under way would be half copied; one that waits comes first.
     let changing = |f: &FileState| f.exclusive || f.shared > 0 || !(op.woken || f.queue.is_empty());
     if from.ino != to.ino && view.files.get(from.ino).is_some_and(changing) {
@@ -168,5 +168,5 @@ pub(crate) fn copy(
         target_offset,
         len,
     };
-    Ok(Plan::Data(data, hold, Next::Copy { ino: to.ino, offset: target_offset, cut }))
+    Ok(Plan::Data(data, claim, Next::Copy { ino: to.ino, offset: target_offset, cut }))
 }

@@ -22,7 +22,7 @@ pub(crate) const fn errno_of(error: &StoreError) -> Errno {
 }
 
 /// Plans what follows. Never parks: the first half made sure that everything is at hand, and the
-/// operation's hold keeps it there.
+/// operation's claim keeps it there.
 pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Found<Plan> {
     let cut = next.changed().map(|(_, cut)| cut).unwrap_or_default();
     match (next, done) {

@@ -3,7 +3,7 @@
 //! Absent: WHITEOUT; renames across ranks.
 
 use crate::cache::node;
-use crate::op::{Effects, Hold, Next, Op, Plan};
+use crate::op::{Claim, Effects, Next, Op, Plan};
 use crate::ops::Headers;
 use crate::ops::destroy::{Fate, lose_name, prepare};
 use crate::ops::sync::sync_of;
@@ -158,7 +158,7 @@ fn sync_first(view: &View, op: &Op, source: Held, target: Option<Held>) -> Found
         return Ok(None);
     }
     let (data, syncing) = sync_of(view, node)?;
-    Ok(Some(Plan::Data(data, Hold::User(syncing.ino), Next::Synced(syncing))))
+    Ok(Some(Plan::Data(data, Claim::User(syncing.ino), Next::Synced(syncing))))
 }
 
 /// Plans that the inode of `held`, named at `from`, is named at `to`.

@@ -5,7 +5,7 @@
 use crate::acl::{self, Acl};
 use crate::cache::dir::{JUMPED, next_number};
 use crate::cache::{attr_of, dir_attr, node};
-use crate::op::{Hold, Next, Op, Park, Plan, Stop};
+use crate::op::{Claim, Next, Op, Park, Plan, Stop};
 use crate::perm;
 use crate::txn::file_id;
 use crate::view::{Found, View};
@@ -102,7 +102,7 @@ pub(crate) fn resize(
         return Err(Errno::EFBIG.into());
     }
     let (ino, seq) = (core.ino, core.truncate_seq);
-    if !view.files.may_hold(Hold::Exclusive(ino), op.woken) {
+    if !view.files.may_claim(Claim::Exclusive(ino), op.woken) {
         return Err(Stop::Park(Park::File(ino)));
     }
     if size > core.size
@@ -132,7 +132,7 @@ fn earlier_cut(view: &View, ino: proto::Ino, core: &InodeCore) -> Found<Option<P
     }
     // The record came from the store: nobody knows whether that cut was carried out.
     let data = DataOp::Truncate { file: file_id(core), cut: cut_of(core) };
-    Ok(Some(Plan::Data(data, Hold::Exclusive(ino), Next::CutDone { ino })))
+    Ok(Some(Plan::Data(data, Claim::Exclusive(ino), Next::CutDone { ino })))
 }
 
 /// The number of a cut is never used twice: data written under a cut that a crash took back must not
@@ -154,7 +154,7 @@ pub(crate) fn clean_end(view: &View, op: &Op, core: &mut InodeCore) -> Found<Opt
     if view.cache.node(slot).has(node::END_CLEAN) || stdx::mutant!("mds_stale_end") {
         return Ok(None);
     }
-    if !view.files.may_hold(Hold::Exclusive(ino), op.woken) {
+    if !view.files.may_claim(Claim::Exclusive(ino), op.woken) {
         return Err(Stop::Park(Park::File(ino)));
     }
     if let Some(plan) = earlier_cut(view, ino, core)? {

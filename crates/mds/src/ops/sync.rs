@@ -3,7 +3,7 @@
 //! Absent: what makes the journal durable; `hold.rs` waits for it.
 
 use crate::cache::node::{self, Node};
-use crate::op::{Hold, Next, Op, Park, Plan, Stop, Syncing};
+use crate::op::{Claim, Next, Op, Park, Plan, Stop, Syncing};
 use crate::txn::file_id;
 use crate::view::{Found, View};
 use proto::NodeRef;
@@ -18,7 +18,7 @@ pub(crate) fn fsync(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan> 
         return Ok(Plan::Durable(Reply::Ok));
     }
     let (data, syncing) = sync_of(view, node)?;
-    Ok(Plan::Data(data, Hold::User(syncing.ino), Next::Fsync(syncing)))
+    Ok(Plan::Data(data, Claim::User(syncing.ino), Next::Fsync(syncing)))
 }
 
 /// The sync of a file, once its cuts are carried out: content that a journaled cut has not reached yet would follow the cut
@@ -32,9 +32,9 @@ pub(crate) fn sync_of(view: &View, node: &Node) -> Found<(DataOp, Syncing)> {
 }
 
 pub(crate) fn syncfs() -> Plan {
-    Plan::Data(DataOp::SyncAll, Hold::None, Next::SyncFs)
+    Plan::Data(DataOp::SyncAll, Claim::None, Next::SyncFs)
 }
 
 pub(crate) fn statfs() -> Plan {
-    Plan::Data(DataOp::StatFs, Hold::None, Next::StatFs)
+    Plan::Data(DataOp::StatFs, Claim::None, Next::StatFs)
 }

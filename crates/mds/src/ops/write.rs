@@ -2,8 +2,8 @@
 //!
 //! Absent: a size that only the rank's memory knows; each write journals it (`finish.rs`).
 
-use crate::op::{Hold, Next, Op, Plan};
-use crate::ops::data::{claim, end_of, file};
+use crate::op::{Claim, Next, Op, Plan};
+use crate::ops::data::{check_claim, end_of, file};
 use crate::ops::setattr::{clean_end, cut_of};
 use crate::perm;
 use crate::txn::file_id;
@@ -35,10 +35,10 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, how: How, data: 
         return Ok(plan);
     }
     let alone = how.append || core.truncate_seq != seq;
-    let hold = if alone { Hold::Exclusive(core.ino) } else { Hold::Shared(core.ino) };
-    claim(view, op, hold)?;
+    let claim = if alone { Claim::Exclusive(core.ino) } else { Claim::Shared(core.ino) };
+    check_claim(view, op, claim)?;
     let data = std::mem::replace(data, Payload::Owned(Vec::new()));
     let cut = cut_of(&core);
     let write = DataOp::Write { file: file_id(&core), cut, offset, data };
-    Ok(Plan::Data(write, hold, Next::Write { ino: core.ino, offset, cut }))
+    Ok(Plan::Data(write, claim, Next::Write { ino: core.ino, offset, cut }))
 }

@@ -17,7 +17,7 @@ use proto::storeio::{DataOp, LoadRequest};
 use runtime::LogLevel;
 use stdx::{Mono, Now};
 
-/// One thread's work between two lock sections.
+/// One thread's work between two mutex sections.
 pub(super) struct Turn<'a> {
     own: Option<ConnId>,
     answers: &'a mut Vec<ServerMsg>,
@@ -26,7 +26,7 @@ pub(super) struct Turn<'a> {
     pub(super) loads: Vec<(Tag, Vec<LoadRequest>)>,
     pub(super) data: Vec<(Tag, DataOp)>,
     pub(super) deliveries: Vec<Delivery>,
-    /// Connections whose delivery is to be settled under the next lock.
+    /// Connections whose delivery is to be settled under the next mutex section.
     pub(super) delivered: Vec<ConnId>,
     pub(super) wake_journal: bool,
     /// Store writers to wake, one bit each.

@@ -1,4 +1,4 @@
-//! Messages to connections, in order: outboxes are filled under the rank's lock and emptied outside
+//! Messages to connections, in order: outboxes are filled under the rank's mutex and emptied outside
 //! it, by one thread at a time for each connection.
 //!
 //! Absent: encoding (the sink's business).
@@ -100,7 +100,7 @@ impl Conns {
 }
 
 impl Driver {
-    /// Calls the sinks. No lock is held.
+    /// Calls the sinks. No mutex is held.
     pub(super) fn deliver(&self, turn: &mut Turn<'_>) {
         if turn.deliveries.is_empty() {
             return;

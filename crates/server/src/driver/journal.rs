@@ -91,7 +91,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies entries behind what is gathered. Called under the rank's lock, so that positions
+    /// Copies entries behind what is gathered. Called under the rank's mutex, so that positions
     /// arrive in order. Returns whether the thread must be woken.
     pub(super) fn append(&self, now: Mono, position: Position, bytes: &[u8], urgent: bool) -> bool {
         let mut state = self.lock();

@@ -51,7 +51,7 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Called under the rank's lock, so that batches of one shard keep their order. Returns the
+    /// Called under the rank's mutex, so that batches of one shard keep their order. Returns the
     /// writers to wake, one bit each.
     pub(super) fn push(&self, tag: Tag, batches: Vec<StoreBatch>) -> u32 {
         let mut parts: [Vec<StoreBatch>; WRITERS] = Default::default();

@@ -140,7 +140,7 @@ pub(super) enum Shortage {
     Space,
 }
 
-/// The state behind the central lock.
+/// The state behind the central mutex.
 #[derive(Debug)]
 pub(super) struct Central<F> {
     pub(super) index: Index,

@@ -12,7 +12,7 @@
 
 use super::DataFiles;
 use super::index::{Entry, TABLES};
-use super::locks::hold;
+use super::locks::guard;
 use super::record::segment_name;
 use super::state::{
     CHUNK_ENTRIES, ENTRY_BYTES, INDEX_HEADER_BYTES, STATE_NAME, STATE_TEMPORARY, SegmentMark, State,
@@ -43,12 +43,12 @@ pub(super) fn write_state<D: Disk>(disk: &D, state: &State) -> Result<(), StoreE
 impl<D: Disk> DataFiles<D> {
     /// Bytes of segments that an opening would have to scan.
     fn tail_bytes(&self) -> u64 {
-        hold(&self.central).segments.values().map(|segment| segment.end - segment.covered).sum()
+        guard(&self.central).segments.values().map(|segment| segment.end - segment.covered).sum()
     }
 
     /// Bytes of an index file.
     pub(super) fn index_bytes(&self) -> u64 {
-        (hold(&self.central).index.len() * ENTRY_BYTES) as u64
+        (guard(&self.central).index.len() * ENTRY_BYTES) as u64
     }
 
     /// Whether so much was written since the last index checkpoint that another one pays.
@@ -82,7 +82,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// Segments as they are now, without those in `dead`.
     fn next_state(&self, checkpointer: &Checkpointer, dead: &[u32]) -> State {
-        let central = hold(&self.central);
+        let central = guard(&self.central);
         let mark = |(id, segment): (&u32, &super::central::Segment)| SegmentMark {
             id: *id,
             covered: segment.covered,
@@ -114,8 +114,8 @@ impl<D: Disk> DataFiles<D> {
     pub(super) fn checkpoint(&self, checkpointer: &mut Checkpointer) -> Result<(), StoreError> {
         let (covered, dead) = {
             // No move in flight: a copy of a record whose tombstone lies below C must not land beyond C.
-            let _compactor = hold(&self.compactor);
-            let central = hold(&self.central);
+            let _compactor = guard(&self.compactor);
+            let central = guard(&self.central);
             let covered: Vec<(u32, u64)> = central.segments.iter().map(|(id, s)| (*id, s.end)).collect();
             let dead = central.segments.iter().filter(|(_, s)| s.sealed && s.live == 0 && !s.stuck);
             let dead: Vec<u32> = dead.map(|(id, _)| *id).collect();
@@ -141,7 +141,7 @@ impl<D: Disk> DataFiles<D> {
         let old = checkpointer.state.index;
         self.commit_state(checkpointer, state)?;
         {
-            let mut central = hold(&self.central);
+            let mut central = guard(&self.central);
             for (id, end) in covered {
                 if let Some(segment) = central.segments.get_mut(&id) {
                     segment.covered = end;
@@ -160,7 +160,7 @@ impl<D: Disk> DataFiles<D> {
 
     fn delete_dead(&self, dead: &[u32]) -> Result<(), StoreError> {
         for id in dead {
-            let handle = hold(&self.central).handles.remove(super::handles::HandleKey::Segment(*id));
+            let handle = guard(&self.central).handles.remove(super::handles::HandleKey::Segment(*id));
             drop(handle);
             self.disk.remove(&segment_name(*id))?;
         }
@@ -174,7 +174,7 @@ impl<D: Disk> DataFiles<D> {
         let (mut at, mut entries, mut chunk) = (INDEX_HEADER_BYTES as u64, 0, 0);
         let mut bytes = Vec::new();
         for table in 0..TABLES {
-            let copy: Vec<Entry> = hold(&self.central).index.entries(table).collect();
+            let copy: Vec<Entry> = guard(&self.central).index.entries(table).collect();
             for part in copy.chunks(CHUNK_ENTRIES) {
                 encode_chunk(number, chunk, part, &mut bytes);
                 chunk += 1;

@@ -11,7 +11,7 @@
 use super::DataFiles;
 use super::central::Segment;
 use super::index::{Entry, Place};
-use super::locks::hold;
+use super::locks::guard;
 use super::record::{RecordHeader, SEGMENT_HEADER_BYTES, record_bytes};
 use super::segments::Output;
 use super::verify::{Walked, walk};
@@ -75,10 +75,10 @@ impl<D: Disk> DataFiles<D> {
     pub fn compact_step(&self, budget_bytes: u64) -> Result<Compacted, StoreError> {
         self.check_poison()?;
         self.rotate_dead_active();
-        self.rotate_dead_output(&mut hold(&self.compactor));
+        self.rotate_dead_output(&mut guard(&self.compactor));
         let (mut done, mut full) = (Compacted::default(), false);
         while done.read_bytes < budget_bytes {
-            let mut compactor = hold(&self.compactor);
+            let mut compactor = guard(&self.compactor);
             match self.move_batch(&mut compactor, &mut done) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -91,10 +91,10 @@ impl<D: Disk> DataFiles<D> {
             }
         }
         // On a full disk a victim stays chosen: whoever calls again at once would spin on it.
-        done.more = !full && hold(&self.compactor).victim.is_some();
+        done.more = !full && guard(&self.compactor).victim.is_some();
         if self.checkpoint_pays(done.more) || self.tail_is_long() {
             let before = self.totals().bytes;
-            match self.checkpoint(&mut hold(&self.checkpointer)) {
+            match self.checkpoint(&mut guard(&self.checkpointer)) {
                 Err(StoreError::NoSpace) => return Ok(done),
                 result => result?,
             }
@@ -102,7 +102,7 @@ impl<D: Disk> DataFiles<D> {
             done.more |= (!full || done.freed_bytes > 0) && self.pick_victim().is_some();
         }
         if !done.more {
-            self.trim_output(&mut hold(&self.compactor))?;
+            self.trim_output(&mut guard(&self.compactor))?;
         }
         Ok(done)
     }
@@ -123,7 +123,7 @@ impl<D: Disk> DataFiles<D> {
     }
 
     fn totals(&self) -> Totals {
-        hold(&self.central).segments.values().fold(Totals::default(), |sum, segment| Totals {
+        guard(&self.central).segments.values().fold(Totals::default(), |sum, segment| Totals {
             bytes: sum.bytes + segment.end,
             live: sum.live + segment.live,
         })
@@ -132,7 +132,7 @@ impl<D: Disk> DataFiles<D> {
     /// The covered segment with the smallest live part that pays.
     fn pick_victim(&self) -> Option<u32> {
         let totals = self.totals();
-        let central = hold(&self.central);
+        let central = guard(&self.central);
         let candidates = central.segments.iter().filter(|(_, segment)| {
             segment.live > 0 && segment.covered == segment.end && pays(segment, totals)
         });
@@ -143,7 +143,7 @@ impl<D: Disk> DataFiles<D> {
     /// index. Segments are emptied several at a time while there are more.
     fn checkpoint_pays(&self, moving: bool) -> bool {
         let totals = self.totals();
-        let central = hold(&self.central);
+        let central = guard(&self.central);
         let (mut dead, mut uncovered) = (0, 0);
         for segment in central.segments.values().filter(|segment| pays(segment, totals)) {
             if segment.live == 0 {
@@ -173,7 +173,7 @@ impl<D: Disk> DataFiles<D> {
             compactor.victim = self.pick_victim().map(|id| (id, SEGMENT_HEADER_BYTES));
         }
         let Some((victim, from)) = compactor.victim else { return Ok(false) };
-        let end = hold(&self.central).segments.get(&victim).map_or(0, |segment| segment.end);
+        let end = guard(&self.central).segments.get(&victim).map_or(0, |segment| segment.end);
         let (Some(file), true) = (self.segment_file(victim)?, from < end) else {
             self.finish_victim(compactor, victim);
             return Ok(true);
@@ -212,7 +212,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// The index entry that points to this very record.
     fn live_at(&self, header: &RecordHeader, segment: u32, offset: u64) -> Option<Entry> {
-        let entry = hold(&self.central).index.get(header.file)?;
+        let entry = guard(&self.central).index.get(header.file)?;
         (entry.place.segment == segment && u64::from(entry.place.offset) == offset).then_some(entry)
     }
 
@@ -231,7 +231,7 @@ impl<D: Disk> DataFiles<D> {
             Err(error) => return Err(self.poison(error)),
         }
         output.end += bytes.len() as u64;
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         if let Some(segment) = central.segments.get_mut(&output.id) {
             segment.end = output.end;
         }
@@ -246,7 +246,7 @@ impl<D: Disk> DataFiles<D> {
 
     fn finish_victim(&self, compactor: &mut Compactor<D::File>, victim: u32) {
         compactor.victim = None;
-        if let Some(segment) = hold(&self.central).segments.get_mut(&victim) {
+        if let Some(segment) = guard(&self.central).segments.get_mut(&victim) {
             // What is left could not be read.
             segment.stuck = segment.live > 0;
         }
@@ -255,7 +255,7 @@ impl<D: Disk> DataFiles<D> {
     /// Seals the output when most of it died again, so that it can be a victim itself.
     fn rotate_dead_output(&self, compactor: &mut Compactor<D::File>) {
         let Some(id) = compactor.output.as_ref().map(|output| output.id) else { return };
-        let segment = hold(&self.central).segments.get(&id).copied();
+        let segment = guard(&self.central).segments.get(&id).copied();
         if segment.is_some_and(|s| s.end * 8 > self.limits.segment_bytes && s.live * 2 < s.end) {
             self.seal_output(compactor);
         }
@@ -263,7 +263,7 @@ impl<D: Disk> DataFiles<D> {
 
     fn seal_output(&self, compactor: &mut Compactor<D::File>) {
         if let Some(output) = compactor.output.take()
-            && let Some(segment) = hold(&self.central).segments.get_mut(&output.id)
+            && let Some(segment) = guard(&self.central).segments.get_mut(&output.id)
         {
             segment.sealed = true;
         }

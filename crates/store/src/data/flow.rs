@@ -13,7 +13,7 @@ use super::blocks::{BLOCK_HEADER_BYTES, block_name};
 use super::central::{Block, Central};
 use super::handles::HandleKey;
 use super::large::Piece;
-use super::locks::hold;
+use super::locks::guard;
 use crate::disk::{Disk, DiskFile};
 use proto::FileId;
 use proto::storeio::StoreError;
@@ -100,7 +100,7 @@ impl<F> Central<F> {
 
 impl<D: Disk> DataFiles<D> {
     pub(super) fn is_too_large_to_cache(&self, file: FileId) -> bool {
-        let blocks = hold(&self.central).large.get(&file).map_or(0, |large| large.blocks.len() as u64);
+        let blocks = guard(&self.central).large.get(&file).map_or(0, |large| large.blocks.len() as u64);
         blocks.saturating_mul(self.limits.block_bytes) > self.limits.data_cache_max_filesize
     }
 
@@ -117,7 +117,7 @@ impl<D: Disk> DataFiles<D> {
     pub(super) fn flow_ahead(&self, file: FileId, offset: u64, len: u64) {
         let bytes = self.limits.block_bytes;
         let next = {
-            let mut central = hold(&self.central);
+            let mut central = guard(&self.central);
             let Some(large) = central.large.get_mut(&file) else { return };
             // Requests of one reader overtake each other.
             let follows = offset.abs_diff(large.read_end) <= AHEAD_BYTES;
@@ -140,7 +140,7 @@ impl<D: Disk> DataFiles<D> {
     pub(super) fn flow_written(&self, file: FileId, piece: Piece) {
         let key = (file, piece.block);
         {
-            let mut central = hold(&self.central);
+            let mut central = guard(&self.central);
             if let Some(block) = central.known_block(key) {
                 block.unwritten = true;
             }
@@ -152,13 +152,13 @@ impl<D: Disk> DataFiles<D> {
     }
 
     fn flow_cached(&self, key: Key) {
-        hold(&self.central).keep_block(key);
+        guard(&self.central).keep_block(key);
         self.drop_excess();
     }
 
     fn drop_excess(&self) {
         let excess =
-            hold(&self.central).excess_blocks(self.limits.data_cache_limit / self.limits.block_bytes);
+            guard(&self.central).excess_blocks(self.limits.data_cache_limit / self.limits.block_bytes);
         for key in excess {
             // Best effort: one that was removed has no pages.
             if let Ok(Some(open)) = self.leaving_file(key) {
@@ -169,7 +169,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// A block's file without a place among the handles: nobody is going to use it soon.
     fn leaving_file(&self, (file, block): Key) -> Result<Option<Arc<D::File>>, StoreError> {
-        let open = hold(&self.central).handles.get(HandleKey::Block(file, block));
+        let open = guard(&self.central).handles.get(HandleKey::Block(file, block));
         match open {
             Some(open) => Ok(Some(open)),
             None => Ok(self.disk.open(&block_name(file, block))?.map(Arc::new)),
@@ -179,7 +179,7 @@ impl<D: Disk> DataFiles<D> {
     /// Blocks while much more was written than the disk has taken. Not for what must be quick.
     pub(super) fn wait_for_flow(&self) -> Result<(), StoreError> {
         let max = (self.limits.data_cache_limit / 2 / self.limits.block_bytes).max(WAITING_BLOCKS_MIN);
-        while hold(&self.central).flow.backlog() as u64 > max {
+        while guard(&self.central).flow.backlog() as u64 > max {
             if !self.write_out_one()? {
                 break;
             }
@@ -199,7 +199,7 @@ impl<D: Disk> DataFiles<D> {
 
     fn write_out_one(&self) -> Result<bool, StoreError> {
         let (key, start) = {
-            let mut central = hold(&self.central);
+            let mut central = guard(&self.central);
             let flow = &mut central.flow;
             let start = flow.writing.len() < WRITING_BLOCKS && !flow.waiting.is_empty();
             let next = if start { flow.waiting.pop_front() } else { flow.writing.pop_front() };
@@ -213,7 +213,7 @@ impl<D: Disk> DataFiles<D> {
         let Some(open) = self.leaving_file(key)? else { return Ok(true) };
         if start {
             open.start_writing().map_err(|error| self.poison(error))?;
-            hold(&self.central).flow.writing.push_back(key);
+            guard(&self.central).flow.writing.push_back(key);
         } else {
             open.wait_written().map_err(|error| self.poison(error))?;
             self.written_out(key, &open);
@@ -223,7 +223,7 @@ impl<D: Disk> DataFiles<D> {
 
     fn written_out(&self, key: Key, open: &D::File) {
         {
-            let mut central = hold(&self.central);
+            let mut central = guard(&self.central);
             let Some(block) = central.known_block(key) else { return };
             block.leaving = false;
             if block.unwritten {

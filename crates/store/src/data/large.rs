@@ -1,6 +1,6 @@
 //! Operations on files in block form, and the way there.
 //!
-//! The caller holds the file's lock. Absent: syncing (`sync`).
+//! The caller holds the file's mutex. Absent: syncing (`sync`).
 
 use super::blocks::{
     BLOCK_HEADER_BYTES, BlockHeader, HEADER_USED, block_name, decode_header, encode_header, folder_name,
@@ -8,7 +8,7 @@ use super::blocks::{
 };
 use super::central::{Block, Central, Form};
 use super::handles::HandleKey;
-use super::locks::hold;
+use super::locks::guard;
 use super::{DataFiles, damaged};
 use crate::disk::{Disk, DiskFile};
 use proto::FileId;
@@ -60,12 +60,12 @@ impl<D: Disk> DataFiles<D> {
     }
 
     fn block(&self, file: FileId, block: u64) -> Option<Block> {
-        hold(&self.central).large.get(&file)?.blocks.get(&block).copied()
+        guard(&self.central).large.get(&file)?.blocks.get(&block).copied()
     }
 
     pub(super) fn block_file(&self, file: FileId, block: u64) -> Result<Arc<D::File>, StoreError> {
         let key = HandleKey::Block(file, block);
-        if let Some(open) = hold(&self.central).handles.get(key) {
+        if let Some(open) = guard(&self.central).handles.get(key) {
             return Ok(open);
         }
         let name = block_name(file, block);
@@ -77,7 +77,7 @@ impl<D: Disk> DataFiles<D> {
 
     fn keep_handle(&self, key: HandleKey, file: Arc<D::File>) {
         // Closed here, after the lock is released.
-        let evicted = hold(&self.central).handles.put(key, file);
+        let evicted = guard(&self.central).handles.put(key, file);
         drop(evicted);
     }
 
@@ -95,7 +95,7 @@ impl<D: Disk> DataFiles<D> {
             BlockHeader::Wrong => Err(damaged(&block_name(file, block), 0, "checksum mismatch")),
             BlockHeader::Valid { truncate_seq } => {
                 let len = open.size()?.saturating_sub(BLOCK_HEADER_BYTES);
-                update(&mut hold(&self.central), file, block, |state| {
+                update(&mut guard(&self.central), file, block, |state| {
                     (state.seq, state.len) = (Some(truncate_seq), len);
                 });
                 Ok(Some((open, truncate_seq, len)))
@@ -135,7 +135,7 @@ impl<D: Disk> DataFiles<D> {
     }
 
     fn mark_dirty(&self, file: FileId, block: u64) {
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         central.dirty_large.insert(file);
         update(&mut central, file, block, |state| state.dirty = true);
     }
@@ -153,7 +153,7 @@ impl<D: Disk> DataFiles<D> {
         if kept < len {
             open.set_len(BLOCK_HEADER_BYTES + kept).map_err(|error| self.poison(error))?;
         }
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         central.dirty_large.insert(file);
         update(&mut central, file, block, |state| {
             state.seq = Some(cut.seq);
@@ -177,7 +177,7 @@ impl<D: Disk> DataFiles<D> {
             open.write_at(&encode_header(file, block, seq), 0)
         })();
         let open = Arc::new(open);
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         match made {
             Ok(()) => {
                 central.add_block(file, block, Block { seq: Some(seq), dirty: true, ..Block::default() });
@@ -195,7 +195,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// Unlinks a block file and forgets it.
     fn forget_block(&self, file: FileId, block: u64) -> Result<(), StoreError> {
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         let handle = central.handles.remove(HandleKey::Block(file, block));
         let mut empty = false;
         if let Some(large) = central.large.get_mut(&file) {
@@ -213,7 +213,7 @@ impl<D: Disk> DataFiles<D> {
         drop(handle);
         self.disk.remove(&block_name(file, block)).map_err(|error| self.poison(error))?;
         // Noted after the unlink: a `SyncAll` that took the note before it would leave none for the next.
-        hold(&self.central).dirty_folders.insert(folder_of(file));
+        guard(&self.central).dirty_folders.insert(folder_of(file));
         Ok(())
     }
 
@@ -221,7 +221,7 @@ impl<D: Disk> DataFiles<D> {
     /// packed form under the same truncation: the name must not come back after a crash.
     fn retract_block(&self, file: FileId, block: u64) -> Result<(), StoreError> {
         self.forget_block(file, block)?;
-        if hold(&self.central).large.contains_key(&file) {
+        if guard(&self.central).large.contains_key(&file) {
             return Ok(());
         }
         let folder = folder_name(folder_of(file));
@@ -230,7 +230,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// Unlinks the blocks that `which` chooses.
     pub(super) fn unlink_blocks(&self, file: FileId, which: impl Fn(u64) -> bool) -> Result<(), StoreError> {
-        let blocks: Vec<u64> = match hold(&self.central).large.get(&file) {
+        let blocks: Vec<u64> = match guard(&self.central).large.get(&file) {
             Some(large) => large.blocks.keys().copied().filter(|block| which(*block)).collect(),
             None => return Ok(()),
         };
@@ -239,7 +239,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// Whether some block has seen truncation `seq` or a later one.
     pub(super) fn has_blocks_since(&self, file: FileId, seq: u32) -> Result<bool, StoreError> {
-        let blocks: Vec<u64> = match hold(&self.central).large.get(&file) {
+        let blocks: Vec<u64> = match guard(&self.central).large.get(&file) {
             Some(large) => large.blocks.keys().copied().collect(),
             None => return Ok(false),
         };
@@ -300,7 +300,7 @@ impl<D: Disk> DataFiles<D> {
         let block = self.writable_block(file, piece.block, cut)?;
         match block.file.write_at(bytes, BLOCK_HEADER_BYTES + piece.at) {
             Ok(()) => {
-                update(&mut hold(&self.central), file, piece.block, |state| {
+                update(&mut guard(&self.central), file, piece.block, |state| {
                     state.len = state.len.max(piece.at + piece.len);
                 });
                 self.flow_written(file, piece);
@@ -322,7 +322,7 @@ impl<D: Disk> DataFiles<D> {
 
     pub(super) fn truncate_large(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
         let first = cut.size / self.limits.block_bytes;
-        let blocks: Vec<u64> = match hold(&self.central).large.get(&file) {
+        let blocks: Vec<u64> = match guard(&self.central).large.get(&file) {
             Some(large) => large.blocks.range(first..).map(|(block, _)| *block).collect(),
             None => return Ok(()),
         };
@@ -348,7 +348,7 @@ impl<D: Disk> DataFiles<D> {
     ) -> Result<(), StoreError> {
         let size = self.limits.block_bytes;
         let blocks: Vec<u64> = {
-            let central = hold(&self.central);
+            let central = guard(&self.central);
             let (first, end) = (offset / size, (offset + len).div_ceil(size));
             let Some(large) = central.large.get(&file) else { return Ok(()) };
             if first >= end { Vec::new() } else { large.blocks.range(first..end).map(|(b, _)| *b).collect() }
@@ -406,7 +406,7 @@ impl<D: Disk> DataFiles<D> {
         while at < size {
             let block = at / bytes;
             let next = {
-                let central = hold(&self.central);
+                let central = guard(&self.central);
                 let Some(large) = central.large.get(&file) else { return Ok(hole.then_some(at)) };
                 large.blocks.range(block..).next().map(|(block, _)| *block)
             };
@@ -450,7 +450,7 @@ impl<D: Disk> DataFiles<D> {
     /// 2. crash after it: both may be there, the block has an equal or higher truncation and wins.
     pub(super) fn grow_to_blocks(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
         let durable = {
-            let central = hold(&self.central);
+            let central = guard(&self.central);
             match central.form(file) {
                 Form::Large | Form::Absent => return Ok(()),
                 Form::Packed(_) => true,
@@ -458,7 +458,7 @@ impl<D: Disk> DataFiles<D> {
             }
         };
         let content = self.small_content(file, cut)?;
-        let held = hold(&self.central).packed_seqs(file).map_or(0, |seqs| seqs.truncate);
+        let held = guard(&self.central).packed_seqs(file).map_or(0, |seqs| seqs.truncate);
         let seq = held.max(cut.seq);
         if durable && !mutant!("data_grow_unsynced") {
             self.create_durable_block(file, seq, &content)?;
@@ -484,7 +484,7 @@ impl<D: Disk> DataFiles<D> {
             }
         };
         let swapped = {
-            let mut central = hold(&self.central);
+            let mut central = guard(&self.central);
             let swapped = central.is_only_buffered(file) || mutant!("data_grow_unsynced");
             if swapped {
                 central.drop_buffer(file);
@@ -518,7 +518,7 @@ impl<D: Disk> DataFiles<D> {
     /// A blank block that comes back after a crash does no harm, but nobody would ever remove it.
     fn remove_blank_block(&self, file: FileId) -> Result<(), StoreError> {
         self.disk.remove(&block_name(file, 0)).map_err(|error| self.poison(error))?;
-        hold(&self.central).dirty_folders.insert(folder_of(file));
+        guard(&self.central).dirty_folders.insert(folder_of(file));
         Ok(())
     }
 
@@ -547,7 +547,7 @@ impl<D: Disk> DataFiles<D> {
             .and_then(|()| self.disk.sync_folder(&folder));
         placed.map_err(|error| self.poison(error))?;
         let state = Block { seq: Some(seq), len: content.len() as u64, ..Block::default() };
-        hold(&self.central).large.entry(file).or_default().blocks.insert(0, state);
+        guard(&self.central).large.entry(file).or_default().blocks.insert(0, state);
         Ok(())
     }
 }

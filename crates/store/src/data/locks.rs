@@ -10,7 +10,7 @@ const SHARDS: usize = 64;
 
 /// Locks a mutex; a panic of another holder is that holder's report, its state stays checked by its
 /// own invariants.
-pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -52,7 +52,7 @@ impl FileLocks {
     /// Waits until no other operation works on the file.
     pub(super) fn lock(&self, file: FileId) -> FileGuard<'_> {
         let shard = self.shard(file);
-        let mut busy = hold(&shard.busy);
+        let mut busy = guard(&shard.busy);
         busy.waiting += 1;
         while busy.files.contains(&file) {
             busy = shard.freed.wait(busy).unwrap_or_else(PoisonError::into_inner);
@@ -70,13 +70,13 @@ impl FileLocks {
     }
 
     pub(super) fn is_busy(&self, file: FileId) -> bool {
-        hold(&self.shard(file).busy).files.contains(&file)
+        guard(&self.shard(file).busy).files.contains(&file)
     }
 }
 
 impl Drop for FileGuard<'_> {
     fn drop(&mut self) {
-        let mut busy = hold(&self.shard.busy);
+        let mut busy = guard(&self.shard.busy);
         if let Some(at) = busy.files.iter().position(|file| *file == self.file) {
             busy.files.swap_remove(at);
         }

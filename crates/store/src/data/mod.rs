@@ -38,7 +38,7 @@ use crate::disk::Disk;
 use central::{Central, Form};
 use checkpoint::Checkpointer;
 use compact::Compactor;
-use locks::{FileLocks, hold};
+use locks::{FileLocks, guard};
 use proto::FileId;
 use proto::storeio::{Cut, DataDone, DataOp, IoError, StoreError};
 use segments::Appender;
@@ -277,7 +277,7 @@ impl<D: Disk> DataFiles<D> {
     fn remove(&self, file: FileId) -> Result<(), StoreError> {
         let _guard = self.locks.lock(file);
         {
-            let mut central = hold(&self.central);
+            let mut central = guard(&self.central);
             central.drop_buffer(file);
             central.bury(file);
             if !central.large.contains_key(&file) {
@@ -321,7 +321,7 @@ impl<D: Disk> DataFiles<D> {
         if self.locks.is_busy(file) {
             return false;
         }
-        let central = hold(&self.central);
+        let central = guard(&self.central);
         let form = central.form(file);
         let in_memory = matches!(form, Form::Absent | Form::Buffered);
         let small = u64::from(self.small_file_bytes);
@@ -351,7 +351,7 @@ impl<D: Disk> DataFiles<D> {
     }
 
     fn is_large(&self, file: FileId) -> bool {
-        hold(&self.central).form(file) == Form::Large
+        guard(&self.central).form(file) == Form::Large
     }
 
     pub(super) fn check_poison(&self) -> Result<(), StoreError> {

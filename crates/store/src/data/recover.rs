@@ -9,7 +9,7 @@ use super::central::{Block, Central, Segment, WRITE_SEQ_STEP};
 use super::checkpoint::{Checkpointer, write_state};
 use super::index::{Entry, Place, TABLES};
 use super::limits::Limits;
-use super::locks::hold;
+use super::locks::guard;
 use super::record::{
     RecordHeader, SEGMENT_HEADER_BYTES, Seqs, is_segment_header, parse_segment_name, record_bytes,
     segment_name,
@@ -326,7 +326,7 @@ impl<D: Disk> DataFiles<D> {
     /// or a later one and win; older ones were unlinked before the packed content was written.
     pub(super) fn settle_forms(&self, damages: &mut Vec<Damage>) -> Result<(), StoreError> {
         let both: Vec<(FileId, Seqs)> = {
-            let central = hold(&self.central);
+            let central = guard(&self.central);
             let entries = central.large.keys().filter_map(|file| central.index.get(*file));
             entries.map(|entry| (entry.file, entry.seqs)).collect()
         };

@@ -6,7 +6,7 @@
 use super::DataFiles;
 use super::central::{Batch, Item, Shortage};
 use super::handles::HandleKey;
-use super::locks::hold;
+use super::locks::guard;
 use super::record::{RecordHeader, SEGMENT_HEADER_BYTES, encode_segment_header, record_bytes, segment_name};
 use crate::disk::{Disk, DiskFile};
 use proto::storeio::{IoError, StoreError};
@@ -47,14 +47,14 @@ impl<D: Disk> DataFiles<D> {
 
     fn count_space(&self, appender: &Appender<D::File>) {
         let space = appender.active.iter().chain(&appender.spares).map(|output| self.usable(output)).sum();
-        hold(&self.central).space_left = space;
+        guard(&self.central).space_left = space;
     }
 
     /// Makes a segment with its space reserved.
     pub(super) fn create_segment(&self) -> Result<Output<D::File>, StoreError> {
-        let id = hold(&self.central).new_segment().ok_or(StoreError::NoSpace)?;
+        let id = guard(&self.central).new_segment().ok_or(StoreError::NoSpace)?;
         let made = self.make_segment_file(id);
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         match made {
             Ok(file) => {
                 central.data_folder_dirty = true;
@@ -71,7 +71,7 @@ impl<D: Disk> DataFiles<D> {
                 // Without its header it would be dropped at the next opening anyway. Before the number is given back: another
                 // thread would make its segment under this name.
                 let _ = self.disk.remove(&segment_name(id));
-                hold(&self.central).retract_segment(id);
+                guard(&self.central).retract_segment(id);
                 Err(error)
             }
         }
@@ -90,9 +90,9 @@ impl<D: Disk> DataFiles<D> {
     /// Makes room for a buffer of `len` bytes: flushes while memory is short, reserves while disk
     /// space is short.
     pub(super) fn make_room(&self, len: u64) -> Result<(), StoreError> {
-        let mut appender = hold(&self.appender);
+        let mut appender = guard(&self.appender);
         loop {
-            let shortage = hold(&self.central).shortage(len);
+            let shortage = guard(&self.central).shortage(len);
             match shortage {
                 None => return Ok(()),
                 Some(Shortage::Memory) => {
@@ -117,13 +117,13 @@ impl<D: Disk> DataFiles<D> {
     /// Background work of the appender: flush when half full, reserve ahead. Whether anything was done.
     pub(super) fn flush_ahead(&self) -> Result<bool, StoreError> {
         let (flush, reserve) = {
-            let central = hold(&self.central);
+            let central = guard(&self.central);
             (central.wants_flush(), central.wants_space())
         };
         if !flush && !reserve {
             return Ok(false);
         }
-        let mut appender = hold(&self.appender);
+        let mut appender = guard(&self.appender);
         let mut done = false;
         if reserve {
             match self.add_spare(&mut appender) {
@@ -142,7 +142,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// Flushes everything that is queued now.
     pub(super) fn flush_all(&self) -> Result<(), StoreError> {
-        let mark = hold(&self.central).queue_mark();
+        let mark = guard(&self.central).queue_mark();
         self.flush_past(mark)
     }
 
@@ -153,15 +153,15 @@ impl<D: Disk> DataFiles<D> {
     /// As `run`.
     pub fn flush_aged(&self) -> Result<(), StoreError> {
         self.check_poison()?;
-        let mark = hold(&self.central).take_aged();
+        let mark = guard(&self.central).take_aged();
         self.flush_past(mark)
     }
 
     fn flush_past(&self, mark: (u64, u64)) -> Result<(), StoreError> {
         loop {
             // Taken anew each time, so that a writer short of room is not held up by the whole flush.
-            let mut appender = hold(&self.appender);
-            let done = hold(&self.central).flushed_past(mark);
+            let mut appender = guard(&self.appender);
+            let done = guard(&self.central).flushed_past(mark);
             if done || !self.flush_batch(&mut appender)? {
                 return Ok(());
             }
@@ -171,7 +171,7 @@ impl<D: Disk> DataFiles<D> {
     /// Writes the oldest queued records. Whether there were any.
     fn flush_batch(&self, appender: &mut Appender<D::File>) -> Result<bool, StoreError> {
         loop {
-            if hold(&self.central).nothing_queued() {
+            if guard(&self.central).nothing_queued() {
                 return Ok(false);
             }
             let output = match appender.active.take().or_else(|| appender.spares.pop_front()) {
@@ -179,7 +179,7 @@ impl<D: Disk> DataFiles<D> {
                 None => appender.active.insert(self.create_segment()?),
             };
             let room = self.limits.segment_bytes - output.end;
-            let batch = hold(&self.central).take_batch(output.end, room, self.limits.flush_bytes);
+            let batch = guard(&self.central).take_batch(output.end, room, self.limits.flush_bytes);
             match batch {
                 Batch::Nothing => return Ok(false),
                 Batch::Full => self.seal_active(appender),
@@ -194,7 +194,7 @@ impl<D: Disk> DataFiles<D> {
 
     fn seal_active(&self, appender: &mut Appender<D::File>) {
         if let Some(output) = appender.active.take()
-            && let Some(segment) = hold(&self.central).segments.get_mut(&output.id)
+            && let Some(segment) = guard(&self.central).segments.get_mut(&output.id)
         {
             segment.sealed = true;
         }
@@ -203,9 +203,9 @@ impl<D: Disk> DataFiles<D> {
 
     /// Seals the active segment if it is mostly dead, so that compaction may take it.
     pub(super) fn rotate_dead_active(&self) {
-        let mut appender = hold(&self.appender);
+        let mut appender = guard(&self.appender);
         let Some(id) = appender.active.as_ref().map(|output| output.id) else { return };
-        let central = hold(&self.central);
+        let central = guard(&self.central);
         let Some(segment) = central.segments.get(&id).copied() else { return };
         drop(central);
         if segment.end * 8 > self.limits.segment_bytes && segment.live * 2 < segment.end {
@@ -232,13 +232,13 @@ impl<D: Disk> DataFiles<D> {
             Ok(()) => {}
             Err(StoreError::NoSpace) => {
                 // What was written lies beyond the end and is overwritten by the next flush.
-                hold(&self.central).untake(items);
+                guard(&self.central).untake(items);
                 return Err(StoreError::NoSpace);
             }
             Err(error) => return Err(self.poison(error)),
         }
         output.end += bytes.len() as u64;
-        hold(&self.central).commit(output.id, output.end, &items);
+        guard(&self.central).commit(output.id, output.end, &items);
         Ok(())
     }
 }

@@ -1,12 +1,12 @@
 //! Operations on packed files: content in a buffer, or in one record of a segment.
 //!
-//! The caller holds the file's lock, so a file's form changes under nobody's hands; only compaction
+//! The caller holds the file's mutex, so a file's form changes under nobody's hands; only compaction
 //! may move its record. Absent: block files.
 
 use super::central::Form;
 use super::handles::HandleKey;
 use super::index::Entry;
-use super::locks::hold;
+use super::locks::guard;
 use super::record::{RECORD_HEADER_BYTES, RecordHeader, Seqs, record_bytes, segment_name};
 use super::{DataFiles, damaged};
 use crate::disk::{Disk, DiskFile};
@@ -52,13 +52,13 @@ fn splice(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
 
 impl<D: Disk> DataFiles<D> {
     pub(super) fn segment_file(&self, id: u32) -> Result<Option<Arc<D::File>>, StoreError> {
-        let cached = hold(&self.central).handles.get(HandleKey::Segment(id));
+        let cached = guard(&self.central).handles.get(HandleKey::Segment(id));
         if cached.is_some() {
             return Ok(cached);
         }
         let Some(file) = self.disk.open(&segment_name(id))? else { return Ok(None) };
         let file = Arc::new(file);
-        let evicted = hold(&self.central).handles.put(HandleKey::Segment(id), Arc::clone(&file));
+        let evicted = guard(&self.central).handles.put(HandleKey::Segment(id), Arc::clone(&file));
         drop(evicted);
         Ok(Some(file))
     }
@@ -74,7 +74,7 @@ impl<D: Disk> DataFiles<D> {
     }
 
     fn newest_small(&self, file: FileId) -> Result<(Arc<Vec<u8>>, Seqs), StoreError> {
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         loop {
             if let Some(buffer) = central.buffer(file) {
                 return Ok((Arc::clone(&buffer.data), buffer.seqs));
@@ -84,7 +84,7 @@ impl<D: Disk> DataFiles<D> {
             };
             drop(central);
             let read = self.read_record(&entry);
-            central = hold(&self.central);
+            central = guard(&self.central);
             match read {
                 Ok(bytes) => return Ok((Arc::new(bytes), entry.seqs)),
                 // Compaction moved it meanwhile; otherwise the record is what it seems.
@@ -127,7 +127,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// Makes sure that a buffer of `len` bytes may be put.
     fn has_room(&self, len: u64) -> Result<bool, StoreError> {
-        if hold(&self.central).shortage(len).is_none() {
+        if guard(&self.central).shortage(len).is_none() {
             return Ok(true);
         }
         self.make_room(len)?;
@@ -144,7 +144,7 @@ impl<D: Disk> DataFiles<D> {
         let end = offset + bytes.len();
         let mut base: Option<(Seqs, Arc<Vec<u8>>)> = None;
         loop {
-            let mut central = hold(&self.central);
+            let mut central = guard(&self.central);
             let form = central.form(file);
             let held = match form {
                 Form::Packed(entry) => cut_len(&entry, cut) as usize,
@@ -155,7 +155,7 @@ impl<D: Disk> DataFiles<D> {
                 self.make_room(held.max(end) as u64)?;
                 continue;
             }
-            // A flush may turn a buffer into a record at any time the central lock is not held.
+            // A flush may turn a buffer into a record at any time the central mutex is not held.
             let mut truncate = cut.seq;
             let mut content = Vec::new();
             if let Form::Packed(entry) = form {
@@ -186,7 +186,7 @@ impl<D: Disk> DataFiles<D> {
     }
 
     pub(super) fn truncate_small(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         let (seqs, len) = match central.form(file) {
             Form::Absent | Form::Large => return Ok(()),
             Form::Buffered => match central.buffer(file) {
@@ -227,7 +227,7 @@ impl<D: Disk> DataFiles<D> {
             let mut content = Arc::unwrap_or_clone(content);
             content.truncate(cut.size as usize);
             let seqs = Seqs { truncate: seqs.truncate.max(cut.seq), write: seqs.write };
-            hold(&self.central).put_buffer(file, content, seqs, false);
+            guard(&self.central).put_buffer(file, content, seqs, false);
             return Ok(());
         }
     }
@@ -258,7 +258,7 @@ impl<D: Disk> DataFiles<D> {
             let mut content = Arc::unwrap_or_clone(content);
             content.truncate(cut_len_of(content.len() as u64, seqs, cut) as usize);
             change(&mut content);
-            let mut central = hold(&self.central);
+            let mut central = guard(&self.central);
             let seqs = Seqs { truncate: seqs.truncate.max(cut.seq), write: central.take_write_seq() };
             central.put_buffer(file, content, seqs, false);
             return Ok(());
@@ -285,7 +285,7 @@ impl<D: Disk> DataFiles<D> {
             Ok(()) | Err(StoreError::NoSpace) => {}
             Err(error) => return Err(error),
         }
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         central.next_write_seq = central.next_write_seq.max(write_seq + 1);
         if central.packed_seqs(file).is_none_or(|seqs| seqs < redo) || mutant!("data_redo_always") {
             central.put_buffer(file, data.to_vec(), redo, true);
@@ -295,7 +295,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// The packed form gave way to blocks: nothing of it may come back.
     pub(super) fn bury_packed(&self, file: FileId) {
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         central.drop_buffer(file);
         central.bury(file);
     }

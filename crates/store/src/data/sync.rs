@@ -8,7 +8,7 @@ use super::blocks::{
 };
 use super::central::{Block, Form};
 use super::handles::HandleKey;
-use super::locks::hold;
+use super::locks::guard;
 use super::{DataFiles, damaged};
 use crate::disk::{Disk, DiskFile};
 use proto::FileId;
@@ -23,7 +23,7 @@ impl<D: Disk> DataFiles<D> {
     pub(super) fn sync_file(&self, file: FileId) -> Result<DataDone, StoreError> {
         let _guard = self.locks.lock(file);
         let form = {
-            let mut central = hold(&self.central);
+            let mut central = guard(&self.central);
             if let Some((seqs, data)) = central.journal_buffer(file) {
                 drop(central);
                 let data = Arc::unwrap_or_clone(data);
@@ -35,7 +35,7 @@ impl<D: Disk> DataFiles<D> {
             Form::Absent | Form::Buffered => Ok(DataDone::Done),
             Form::Large => self.sync_blocks(file).map(|()| DataDone::Done),
             Form::Packed(entry) => {
-                let segment = hold(&self.central).segments.get(&entry.place.segment).copied();
+                let segment = guard(&self.central).segments.get(&entry.place.segment).copied();
                 if segment.is_some_and(|segment| u64::from(entry.place.offset) < segment.synced) {
                     return Ok(DataDone::Done);
                 }
@@ -47,7 +47,7 @@ impl<D: Disk> DataFiles<D> {
         }
     }
 
-    /// Makes a large file's blocks durable. The caller holds the file's lock.
+    /// Makes a large file's blocks durable. The caller holds the file's mutex.
     ///
     /// The file stays in `dirty_large` until its blocks and its folder are synced: a `SyncAll` that begins meanwhile must
     /// find it there and wait for its lock, or it would answer while the blocks are volatile.
@@ -55,7 +55,7 @@ impl<D: Disk> DataFiles<D> {
         // A sync that failed before the lock was had must not be tried again: it would succeed.
         self.check_poison()?;
         let (blocks, folder_dirty) = {
-            let mut central = hold(&self.central);
+            let mut central = guard(&self.central);
             let Some(large) = central.large.get(&file) else {
                 central.dirty_large.remove(&file);
                 return Ok(());
@@ -71,7 +71,7 @@ impl<D: Disk> DataFiles<D> {
             let folder = folder_name(folder_of(file));
             self.disk.sync_folder(&folder).map_err(|error| self.poison(error))?;
         }
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         central.dirty_large.remove(&file);
         let Some(large) = central.large.get_mut(&file) else { return Ok(()) };
         large.folder_dirty = false;
@@ -86,7 +86,7 @@ impl<D: Disk> DataFiles<D> {
     fn sync_part(&self, file: FileId, blocks: &[(u64, Block)]) -> Result<(), StoreError> {
         let mut files = Vec::with_capacity(blocks.len());
         for (number, _) in blocks {
-            let cached = hold(&self.central).handles.get(HandleKey::Block(file, *number));
+            let cached = guard(&self.central).handles.get(HandleKey::Block(file, *number));
             files.push(match cached {
                 Some(open) => open,
                 // An error of a write-back since it was closed is reported to the next who opens it.
@@ -119,7 +119,7 @@ impl<D: Disk> DataFiles<D> {
             open.write_at(&encode_copy(file, number, seq), offset)?;
             open.sync_data()?;
         }
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         if let Some(block) = central.large.get_mut(&file).and_then(|large| large.blocks.get_mut(&number)) {
             block.header_stale = false;
         }
@@ -128,14 +128,14 @@ impl<D: Disk> DataFiles<D> {
 
     /// Makes everything durable that was written before the call.
     pub(super) fn sync_all(&self) -> Result<(), StoreError> {
-        let mut checkpointer = hold(&self.checkpointer);
+        let mut checkpointer = guard(&self.checkpointer);
         self.flush_all()?;
         let large = self.files_to_sync()?;
         for file in large {
             let _guard = self.locks.lock(file);
             self.sync_blocks(file)?;
         }
-        let folders = std::mem::take(&mut hold(&self.central).dirty_folders);
+        let folders = std::mem::take(&mut guard(&self.central).dirty_folders);
         for folder in folders {
             self.disk.sync_folder(&folder_name(folder)).map_err(|error| self.poison(error))?;
         }
@@ -147,11 +147,11 @@ impl<D: Disk> DataFiles<D> {
     /// Large files that may not be durable. In the first call after opening these are all that were
     /// found, unless the disk can sync everything at once.
     fn files_to_sync(&self) -> Result<Vec<FileId>, StoreError> {
-        if !hold(&self.central).inherited {
-            return Ok(hold(&self.central).dirty_large.iter().copied().collect());
+        if !guard(&self.central).inherited {
+            return Ok(guard(&self.central).dirty_large.iter().copied().collect());
         }
         let synced = self.disk.sync_disk().map_err(|error| self.poison(error))?;
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         central.inherited = false;
         if !synced {
             return Ok(central.large.keys().copied().collect());
@@ -168,7 +168,7 @@ impl<D: Disk> DataFiles<D> {
     pub(super) fn sync_segments(&self) -> Result<(), StoreError> {
         // As for blocks: a sync that failed while this one waited for the checkpointer is not tried again.
         self.check_poison()?;
-        let dirty: Vec<(u32, u64)> = hold(&self.central)
+        let dirty: Vec<(u32, u64)> = guard(&self.central)
             .segments
             .iter()
             .filter(|(_, segment)| segment.synced < segment.end)
@@ -182,10 +182,10 @@ impl<D: Disk> DataFiles<D> {
             }
         }
         // Taken only now, and back by nobody: from here on an error poisons.
-        if std::mem::take(&mut hold(&self.central).data_folder_dirty) {
+        if std::mem::take(&mut guard(&self.central).data_folder_dirty) {
             self.disk.sync_folder("data").map_err(|error| self.poison(error))?;
         }
-        let mut central = hold(&self.central);
+        let mut central = guard(&self.central);
         for (id, end) in dirty {
             if let Some(segment) = central.segments.get_mut(&id) {
                 segment.synced = segment.synced.max(end);

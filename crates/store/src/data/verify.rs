@@ -4,7 +4,7 @@
 
 use super::DataFiles;
 use super::index::{Entry, TABLES};
-use super::locks::hold;
+use super::locks::guard;
 use super::record::{
     RECORD_HEADER_BYTES, RecordHeader, SEGMENT_HEADER_BYTES, is_segment_header, record_bytes, segment_name,
 };
@@ -120,7 +120,7 @@ pub struct Verified {
 impl<D: Disk> DataFiles<D> {
     /// Counts, from memory.
     pub fn stats(&self) -> DataStats {
-        let central = hold(&self.central);
+        let central = guard(&self.central);
         let unindexed = central.buffers().filter(|(file, _)| central.index.get(*file).is_none()).count();
         let mut stats = DataStats {
             packed_files: (central.index.len() + unindexed) as u64,
@@ -146,7 +146,7 @@ impl<D: Disk> DataFiles<D> {
     pub fn objects(&self, visit: &mut dyn FnMut(ObjectInfo)) -> Result<(), StoreError> {
         for table in 0..TABLES {
             let (entries, buffered): (Vec<Entry>, BTreeMap<FileId, u64>) = {
-                let central = hold(&self.central);
+                let central = guard(&self.central);
                 let entries: Vec<Entry> = central.index.entries(table).collect();
                 let buffered = entries
                     .iter()
@@ -160,7 +160,7 @@ impl<D: Disk> DataFiles<D> {
             }
         }
         let (fresh, large): (Vec<(FileId, u64)>, Vec<FileId>) = {
-            let central = hold(&self.central);
+            let central = guard(&self.central);
             let fresh = central.buffers().filter(|(file, _)| central.index.get(*file).is_none());
             let fresh = fresh.map(|(file, buffer)| (file, buffer.data.len() as u64)).collect();
             (fresh, central.large.keys().copied().collect())
@@ -179,7 +179,7 @@ impl<D: Disk> DataFiles<D> {
     fn large_size(&self, file: FileId) -> Result<Option<u64>, StoreError> {
         let _guard = self.locks.lock(file);
         let last =
-            hold(&self.central).large.get(&file).and_then(|large| large.blocks.keys().next_back().copied());
+            guard(&self.central).large.get(&file).and_then(|large| large.blocks.keys().next_back().copied());
         let Some(last) = last else { return Ok(None) };
         let len = self.readable_block(file, last, Cut::default())?.map_or(0, |block| block.len);
         Ok(Some(last * self.limits.block_bytes + len))
@@ -197,11 +197,11 @@ impl<D: Disk> DataFiles<D> {
             report(Damage { name, offset, what });
         };
         let segments: Vec<(u32, u64)> =
-            hold(&self.central).segments.iter().map(|(id, segment)| (*id, segment.end)).collect();
+            guard(&self.central).segments.iter().map(|(id, segment)| (*id, segment.end)).collect();
         for (id, end) in segments {
             let Some(file) = self.segment_file(id)? else {
                 // Compaction may have deleted it meanwhile.
-                if hold(&self.central).segments.contains_key(&id) {
+                if guard(&self.central).segments.contains_key(&id) {
                     report(segment_name(id), 0, "segment is missing", &mut verified);
                 }
                 continue;
@@ -222,7 +222,7 @@ impl<D: Disk> DataFiles<D> {
                 true
             })?;
         }
-        let files: Vec<FileId> = hold(&self.central).large.keys().copied().collect();
+        let files: Vec<FileId> = guard(&self.central).large.keys().copied().collect();
         for file in files {
             self.verify_blocks(file, &mut verified, &mut report)?;
         }
@@ -236,7 +236,7 @@ impl<D: Disk> DataFiles<D> {
         report: &mut dyn FnMut(String, u64, &'static str, &mut Verified),
     ) -> Result<(), StoreError> {
         let _guard = self.locks.lock(file);
-        let blocks: Vec<u64> = match hold(&self.central).large.get(&file) {
+        let blocks: Vec<u64> = match guard(&self.central).large.get(&file) {
             Some(large) => large.blocks.keys().copied().collect(),
             None => return Ok(()),
         };

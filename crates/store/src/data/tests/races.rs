@@ -2,7 +2,7 @@
 //!
 //! Absent: random histories (`model`); here each test is one interleaving that once lost data.
 
-use super::super::locks::hold;
+use super::super::locks::guard;
 use super::*;
 use crate::disk_sim::DiskFault;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -35,11 +35,11 @@ fn a_sync_of_everything_waits_for_a_sync_of_one_file_under_way() {
         // The first of three blocks is synced.
         let (other, answer) = (Arc::clone(&other), answer.clone());
         std::thread::spawn(move || answer.send(other.run(&DataOp::SyncAll)));
-        seen.store(hold(&answered).recv_timeout(Duration::from_millis(300)).is_ok(), SeqCst);
+        seen.store(guard(&answered).recv_timeout(Duration::from_millis(300)).is_ok(), SeqCst);
     });
     assert_eq!(store.run(&DataOp::Sync { file: file(1) }), Ok(DataDone::Done));
     assert!(!early.load(SeqCst), "SyncAll answered while two blocks were volatile");
-    assert_eq!(hold(&later).recv(), Ok(Ok(DataDone::Done)));
+    assert_eq!(guard(&later).recv(), Ok(Ok(DataDone::Done)));
     // Before the store goes: the last handle of it may not be dropped with the disk's lock held.
     disk.meanwhile(None);
     drop(store);
@@ -83,7 +83,7 @@ fn content_made_durable_while_its_file_grows_is_not_lost() {
         disk.meanwhile(None);
         if tombstone {
             store.flush_all().unwrap();
-            store.checkpoint(&mut hold(&store.checkpointer)).unwrap();
+            store.checkpoint(&mut guard(&store.checkpointer)).unwrap();
         }
         drop(store);
         disk.crash();
@@ -125,7 +125,7 @@ fn a_segment_is_not_synced_before_its_name_is() {
         disk.meanwhile(Some(Box::new(move || {
             let sync = |number: &u64| other.run(&DataOp::Sync { file: file(*number) }) == Ok(DataDone::Done);
             if operations.fetch_add(1, SeqCst) == operation {
-                hold(&told).extend((0..files).filter(sync));
+                guard(&told).extend((0..files).filter(sync));
                 cut_off.die_after(0);
             }
         })));
@@ -134,7 +134,7 @@ fn a_segment_is_not_synced_before_its_name_is() {
         drop(store);
         disk.crash();
         let store = opened(&disk);
-        for number in hold(&durable).iter() {
+        for number in guard(&durable).iter() {
             assert_eq!(
                 read(&store, file(*number), 1000),
                 Ok(vec![7; 1000]),

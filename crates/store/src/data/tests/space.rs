@@ -1,6 +1,6 @@
 //! Full disks and compaction.
 
-use super::super::locks::hold;
+use super::super::locks::guard;
 use super::*;
 
 #[test]
@@ -127,7 +127,7 @@ fn compaction_ends_at_no_more_than_1_3_times_what_lives() {
             assert!(steps < 2000, "{:?}", store.stats());
         }
         assert_compact(&store);
-        let indexes = hold(&store.checkpointer).state.index;
+        let indexes = guard(&store.checkpointer).state.index;
         assert!(indexes < 60, "{indexes} index checkpoints for {len} {kept}");
     }
 }
@@ -148,7 +148,7 @@ fn an_index_as_large_as_its_files_does_not_keep_dead_segments() {
     };
     fill(0, 25_000);
     remove(0, 25_000, 5);
-    store.checkpoint(&mut hold(&store.checkpointer)).unwrap();
+    store.checkpoint(&mut guard(&store.checkpointer)).unwrap();
     fill(25_000, 26_500);
     remove(25_000, 26_500, 1);
     while store.background_step(16 << 10).unwrap() {}
@@ -185,19 +185,19 @@ fn compaction_rests_on_a_full_disk_and_burns_no_segment_numbers() {
         write(&store, file(number), 0, &[1; 400]).unwrap();
     }
     sync_all(&store);
-    store.checkpoint(&mut hold(&store.checkpointer)).unwrap();
+    store.checkpoint(&mut guard(&store.checkpointer)).unwrap();
     for number in (0..600).filter(|number| number % 10 != 3) {
         store.run(&DataOp::Remove { file: file(number) }).unwrap();
     }
     disk.set_capacity(0);
-    let before = hold(&store.central).next_segment;
+    let before = guard(&store.central).next_segment;
     let mut busy = 0;
     for _ in 0..100 {
         // What is reserved still takes some flushes.
         busy += u32::from(store.background_step(16 << 10).unwrap());
         assert_eq!(write(&store, file(700), 0, &[1; 5000]), Err(StoreError::NoSpace));
     }
-    assert_eq!(hold(&store.central).next_segment, before);
+    assert_eq!(guard(&store.central).next_segment, before);
     assert!(busy < 10, "{busy}");
     disk.set_capacity(u64::MAX);
     sync_all(&store);
@@ -212,7 +212,7 @@ fn compaction_rests_on_a_full_disk_and_burns_no_segment_numbers() {
 fn segment_numbers_end_before_a_store_that_would_not_open() {
     let disk = SimDisk::new(6);
     let store = opened(&disk);
-    hold(&store.central).next_segment = super::super::record::SEGMENT_ID_MAX - 1;
+    guard(&store.central).next_segment = super::super::record::SEGMENT_ID_MAX - 1;
     for number in 0..100 {
         if write(&store, file(number), 0, &[1; 1000]).is_err() {
             break;

@@ -106,7 +106,7 @@ impl Default for Config {
 }
 
 /// A running mount. Dropped, it is taken down by force.
-pub struct Session {
+pub struct KernelMount {
     path: PathBuf,
     mounter: Mounter,
     core: Arc<Core>,
@@ -117,7 +117,7 @@ pub struct Session {
 }
 
 /// Mounts `handler` on the directory `path` and returns once requests are being served.
-pub fn mount<H: Handler>(path: &Path, config: &Config, handler: Arc<H>) -> Result<Session, MountError> {
+pub fn mount<H: Handler>(path: &Path, config: &Config, handler: Arc<H>) -> Result<KernelMount, MountError> {
     let enabled = match config.transport {
         Transport::Classic => None,
         Transport::Auto => Enabled::new().ok(),
@@ -135,7 +135,7 @@ pub fn mount<H: Handler>(path: &Path, config: &Config, handler: Arc<H>) -> Resul
         mountpoint::set_readahead(&path, config.max_readahead);
     }
     opened
-        .map(|(negotiated, core, transport, threads)| Session {
+        .map(|(negotiated, core, transport, threads)| KernelMount {
             path: path.clone(),
             mounter,
             core,
@@ -202,7 +202,7 @@ fn reader_count(configured: usize) -> usize {
     }
 }
 
-impl Session {
+impl KernelMount {
     /// The transport in use, never `Auto`.
     pub fn transport(&self) -> Transport {
         self.transport
@@ -216,7 +216,7 @@ impl Session {
         Notifier::new(Arc::clone(&self.device))
     }
 
-    /// Asks the kernel to unmount; see [`Session::wait`] for the end.
+    /// Asks the kernel to unmount; see [`KernelMount::wait`] for the end.
     pub fn unmount(&self, how: Unmount) -> Result<(), UnmountError> {
         mountpoint::unmount_with(self.mounter, &self.path, how)
     }
@@ -233,7 +233,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for KernelMount {
     fn drop(&mut self) {
         let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
         let pending = threads.iter().any(|thread| !thread.is_finished());
