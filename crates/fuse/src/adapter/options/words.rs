@@ -147,7 +147,7 @@ pub static OPTION_LINES: &[OptionLine] = &[
         words: &[("io_uring", Value(io_uring))],
     },
     OptionLine {
-        shown: "async, _netdev, nofail, defaults, user, users, nouser, owner, group, auto, noauto, norx-*",
+        shown: "async, _netdev, nofail, defaults, user, users, nouser, owner, group, auto, noauto, norbytes, x-*",
         help: "accepted, mean nothing here",
         words: &[
             ("async", Nothing),
