@@ -11,7 +11,7 @@ down ./mnt
 check "backup" "$PANDO" backup create ./data whole
 head -c 3000000 whole >cut
 "$PANDO" backup restore cut ./new >out 2>&1
-same "a backup that is cut short fails" 1 $?
+same "a backup that is cut short fails" 4 $?
 [ "$(du -sm new | cut -f 1)" -lt 2 ] && pass "and leaves no content" || fail "and leaves no content" "$(du -a new)"
 wanted="./new is half restored: an earlier restore from a backup did not finish
   do: restore again: \`pando backup restore FILE ./new\`"
