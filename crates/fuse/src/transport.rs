@@ -18,9 +18,6 @@ use crate::request::Parts;
 use crate::request::{Operation, ParseError, Request};
 use interrupts::Interrupts;
 
-/// The nice value of ring threads.
-const RING_NICE: i32 = -10;
-
 /// Which way requests travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
@@ -142,13 +139,6 @@ impl Drop for Presence {
             self.0.handler.destroy();
         }
     }
-}
-
-/// Lets the calling thread go before threads that compute. A ring thread also copies what is read and written; having
-/// used its share so, it would wait a time slice at each request behind whoever computes.
-pub(crate) fn raise_priority() {
-    // SAFETY: no pointers; 0 is the calling thread. Refused to who may not: then it is one among equals.
-    let _refused = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, RING_NICE) };
 }
 
 /// Gives the calling thread the one CPU, if it exists and is allowed.

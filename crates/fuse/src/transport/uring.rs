@@ -75,7 +75,6 @@ impl Rings {
         let (presence, device) = (core.enter(), Arc::clone(device));
         let run = move || {
             super::pin_to_cpu(usize::from(qid));
-            super::raise_priority();
             match Worker::register(presence, queue, &device, qid) {
                 Ok(worker) => {
                     // The starter may have given up on another queue; then `stop` is already set.
