@@ -15,11 +15,25 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+/// Why there is no word that it stands.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub problem: Problem,
+    /// It may still come to stand: nothing may be taken away from under it.
+    pub goes_on: bool,
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self { problem, goes_on: false }
+    }
+}
+
 /// Starts this program with these arguments and waits for its word.
 ///
 /// # Errors
 /// The child's own problem; exit 3 when it said nothing in time; exit 1 when it died without a word.
-pub fn start(args: &[OsString], log: Option<&Path>, timeout: Duration) -> Result<Value, Problem> {
+pub fn start(args: &[OsString], log: Option<&Path>, timeout: Duration) -> Result<Value, Failure> {
     let program = std::env::current_exe().map_err(|error| Problem::io("this program", &error))?;
     let mut child = Command::new(&program)
         .args(args)
@@ -45,18 +59,20 @@ pub fn start(args: &[OsString], log: Option<&Path>, timeout: Duration) -> Result
         Err(_) => {
             // Not killed: it may hold the folder in the middle of a replay, which it may finish.
             let text = format!("no answer within {} s (pid {} goes on)", timeout.as_secs(), child.id());
-            return Err(where_to_look(Problem::new(Exit::Unreachable, text)));
+            let problem = where_to_look(Problem::new(Exit::Unreachable, text));
+            return Err(Failure { problem, goes_on: true });
         }
     };
     match serde_json::from_str::<Value>(&line) {
-        Ok(word) if word.get("problem").is_some() => Err(problem_in(&word["problem"])),
+        Ok(word) if word.get("problem").is_some() => Err(problem_in(&word["problem"]).into()),
         Ok(word) => Ok(word),
         Err(_) => {
             let end = child.wait().map_or_else(|error| plain(&error), |status| status.to_string());
             Err(where_to_look(Problem::new(
                 Exit::Failed,
                 format!("the daemon ended before it stood ({end})"),
-            )))
+            ))
+            .into())
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Absent: the daemon's own work (`mounted.rs`), mount(8)'s manners (`helper.rs`).
 
 use crate::args::Mount;
+use crate::daemon::Failure;
 use crate::output::{Output, write_out};
 use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
@@ -40,25 +41,28 @@ pub fn run(args: &Mount, conf_file: Option<&Path>, out: &Output) -> Verdict {
     }
     let made = prepare(&plan, out)?;
     let stands = if args.foreground {
-        mounted::in_foreground(&plan, conf_file, out)
+        mounted::in_foreground(&plan, conf_file, out).map_err(Failure::from)
     } else {
         in_background(args, &plan, conf_file, out)
     };
-    if stands.is_err() {
-        remove_empty(&made);
-    }
-    stands
+    stands.map_err(|failure| taken_back(failure, &made))
 }
 
-fn in_background(args: &Mount, plan: &Plan, conf_file: Option<&Path>, out: &Output) -> Verdict {
+fn in_background(args: &Mount, plan: &Plan, conf_file: Option<&Path>, out: &Output) -> Result<u8, Failure> {
     let word = daemon::start(&daemon_args(args, conf_file), plan.log.as_deref(), plan.timeout)?;
     first_look(plan)?;
     report(plan, &word, out);
     Ok(0)
 }
 
-/// Takes back the folders that were made for a mount that did not come to be. One that is used meanwhile, as by a daemon
-/// that was only slow, is not empty or busy and stays.
+/// Takes back the folders that were made for a mount that did not come to be; a daemon that goes on may mount there yet.
+fn taken_back(failure: Failure, made: &[PathBuf]) -> Problem {
+    if !failure.goes_on {
+        remove_empty(made);
+    }
+    failure.problem
+}
+
 fn remove_empty(made: &[PathBuf]) {
     for folder in made {
         let _used_meanwhile = std::fs::remove_dir(folder);
@@ -304,6 +308,18 @@ mod tests {
         assert_eq!(look_at_device(&device), Err(no_device()));
         std::fs::write(&device, "").expect("made");
         assert_eq!(look_at_device(&device), Ok(()));
+    }
+
+    #[test]
+    fn a_daemon_that_is_only_slow_keeps_its_mount_point() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let made = [folder.path().join("a/b"), folder.path().join("a")];
+        std::fs::create_dir_all(&made[0]).expect("made");
+        let slow = Failure { problem: no_device(), goes_on: true };
+        assert_eq!(taken_back(slow, &made), no_device());
+        assert!(made[0].is_dir());
+        taken_back(no_device().into(), &made);
+        assert!(!made[1].exists());
     }
 
     #[test]
