@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# The rank with its journal and store on one CPU, load generator included: create and unlink, mkdir and rmdir. A small journal makes checkpoints
-# run all the time. Answers are those of an embedded mount: applied and journalled, on disk within 2 ms.
+# The rank with its journal and store on one CPU, load generator included: create and unlink, mkdir and rmdir, in private directories.
+# Answers are those of an embedded mount: applied and journalled, on disk within 2 ms.
 #
 #   FILES=4500000 DIRS=3300000    per thread; there are 4. A phase counts when it took 60 s and had 3 checkpoints
-#   CPU=1 JOURNAL=256M CACHE_LIMIT=4G
+#   EACH=10000                    names per directory
+#   CPU=1 JOURNAL=1G CACHE_LIMIT=4G   the last two are the defaults of a server
 . "$(dirname "$0")/lib.sh"
-FILES=${FILES:-4500000} DIRS=${DIRS:-3300000} CPU=${CPU:-1} JOURNAL=${JOURNAL:-256M} CACHE_LIMIT=${CACHE_LIMIT:-4G}
+FILES=${FILES:-4500000} DIRS=${DIRS:-3300000} EACH=${EACH:-10000} CPU=${CPU:-1} JOURNAL=${JOURNAL:-1G} CACHE_LIMIT=${CACHE_LIMIT:-4G}
 
-begin "survey: taskset -c $CPU pando bench survey --threads 4 --files $FILES (directories: $DIRS) --depth 32; journal_size $JOURNAL, mds_cache_memory_limit $CACHE_LIMIT" taskset
+begin "survey: taskset -c $CPU pando bench survey --threads 4 --files $FILES (directories: $DIRS), $EACH in each of --dirs, --depth 32; journal_size $JOURNAL, mds_cache_memory_limit $CACHE_LIMIT" taskset
 printf 'journal_size = "%s"\nmds_cache_memory_limit = "%s"\n' "$JOURNAL" "$CACHE_LIMIT" >"$WORK/pando.toml"
 
 # one TESTS COUNT
 one() {
     local pid anonymous=0 now test
     rm -rf "$WORK/data"
-    taskset -c "$CPU" "$PANDO" --conf "$WORK/pando.toml" bench survey "$WORK/data" --threads 4 --files "$2" --depth 32 --tests "$1" >"$WORK/out" &
+    taskset -c "$CPU" "$PANDO" --conf "$WORK/pando.toml" bench survey "$WORK/data" --threads 4 --files "$2" --dirs $(($2 * 4 / EACH)) --depth 32 --tests "$1" >"$WORK/out" &
     pid=$!
     pids+=("$pid")
     until gone $pid; do

@@ -1,6 +1,7 @@
 //! The rank with its journal and store, without kernel and network: the operations of Lustre's mds-survey.
 //!
-//! Each thread has a session of its own and works in its own directory (`dirs` = threads) or all in one (`dirs` = 1). Absent: data.
+//! Each thread has a session of its own and works in directories of its own, one after the other (`dirs` at least threads), or all
+//! in one (`dirs` = 1). Absent: data.
 
 use crate::link::Link;
 use crate::report::{Phase, cpu_seconds, histogram, memory_peak};
@@ -16,9 +17,9 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct Survey {
     pub threads: u32,
-    /// Directories: `threads` = private, 1 = shared.
+    /// Directories: 1 = shared, `threads` = a private one each, more = several private ones each, filled one after the other.
     pub dirs: u32,
-    /// Files per thread.
+    /// Files per thread, in all its directories together.
     pub files: u64,
     /// Requests handed over together.
     pub depth: u64,
@@ -37,8 +38,9 @@ pub fn run(connector: &dyn Connector, survey: &Survey, prefix: &str) -> Result<V
         (0..survey.dirs).map(|i| make_dir(&mut setup, &format!("{prefix}.{i}"))).collect::<Result<_>>()?;
     let mut workers = (0..survey.threads)
         .map(|thread| {
-            let dir = dirs[thread as usize % dirs.len()];
-            Ok(Worker { link: Link::open(connector)?, survey, dir, thread, nodes: Vec::new() })
+            let step = survey.threads as usize;
+            let own = dirs.iter().skip(thread as usize % dirs.len()).step_by(step).copied().collect();
+            Ok(Worker { link: Link::open(connector)?, survey, dirs: own, thread, nodes: Vec::new() })
         })
         .collect::<Result<Vec<_>>>()?;
     let mut phases = Vec::new();
@@ -98,11 +100,11 @@ struct Share {
     latencies: Histogram<u64>,
 }
 
-/// One load thread: a session, a directory, and the files it made.
+/// One load thread: a session, its directories, and the files it made.
 struct Worker<'a> {
     link: Link,
     survey: &'a Survey,
-    dir: NodeRef,
+    dirs: Vec<NodeRef>,
     thread: u32,
     /// Filled by create, mkdir or lookup; getattr and setxattr go by number.
     nodes: Vec<NodeRef>,
@@ -137,7 +139,7 @@ impl Worker<'_> {
     fn request(&self, test: &str, i: u64) -> Result<Request> {
         // 20 bytes, as the memory figures assume.
         let name = Name::new(format!("f{:04}.{i:014}", self.thread).as_bytes())?;
-        let parent = self.dir;
+        let parent = self.dirs[(i * self.dirs.len() as u64 / self.survey.files) as usize];
         let node = || {
             self.nodes
                 .get(i as usize)

@@ -503,7 +503,7 @@ pub struct BenchSurvey {
     pub folder: BenchFolder,
     #[arg(long, default_value_t = 1)]
     pub threads: u32,
-    /// Directories: as many as threads (private) unless given; 1 = shared
+    /// Directories: as many as threads (private) unless given; 1 = shared; more = each thread fills several of its own
     #[arg(long)]
     pub dirs: Option<u32>,
     /// Files per thread
