@@ -34,14 +34,22 @@ pub fn run(args: &Umount, out: &Output) -> Verdict {
         _ => Unmount::Plain,
     };
     let behind = Behind::of(&mount);
-    // From inside the mount it would be we who keep it busy; all paths are known by now.
-    let _stays_inside = std::env::set_current_dir("/");
+    leave(&mount.path);
     fuse::unmount(&mount.path, how).map_err(|error| explain(&error, &mount.path, named))?;
     if how == Unmount::Plain {
         behind.wait_for_end(out);
     }
     out.result("", json!({"unmounted": mounts::shown(&mount.path)}));
     Ok(0)
+}
+
+/// From inside the mount it would be we who keep it busy. From elsewhere we stay: whoever calls this as a step
+/// of more (`demo`) has relative paths.
+fn leave(mount: &Path) {
+    if std::env::current_dir().is_ok_and(|here| !here.starts_with(mount)) {
+        return;
+    }
+    let _stays_inside = std::env::set_current_dir("/");
 }
 
 fn explain(error: &UnmountError, path: &Path, named: &Path) -> Problem {
