@@ -115,7 +115,8 @@ impl Folder {
             return Err(FsckError::Features { dir: dir.into(), bits: record.features });
         }
         if !record.complete {
-            let restoring = dir.join(RESTORE).exists();
+            // What cannot be looked at is no reason to offer a fresh format.
+            let restoring = dir.join(RESTORE).try_exists().unwrap_or(true);
             let half = if restoring { FsckError::HalfRestored } else { FsckError::HalfFormatted };
             return Err(half(dir.into()));
         }

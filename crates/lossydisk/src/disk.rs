@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirEntryExt, FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,23 @@ struct State {
     /// Where removed files wait for their folder's sync.
     attic: PathBuf,
     kept: u64,
+    /// The power fails after the next sync of a file whose name is not durable.
+    armed: Option<Armed>,
+    /// The power is off: requests of the dying server must not reach the folder any more, nor be answered.
+    off: bool,
+}
+
+impl State {
+    fn cut(&mut self, seed: u64) -> io::Result<Cut> {
+        self.off = true;
+        std::mem::take(&mut self.ledger).cut(seed)
+    }
+}
+
+/// The dice of an ordered cut, and who wants to know that it was made.
+struct Armed {
+    seed: u64,
+    tell: Sender<io::Result<Cut>>,
 }
 
 type Answer<T> = Result<T, i32>;
@@ -40,7 +58,14 @@ impl LossyDisk {
     /// Passes through to `folder`; `attic` is an empty folder on the same device.
     #[must_use]
     pub fn new(folder: PathBuf, attic: PathBuf) -> Self {
-        let state = State { nodes: Nodes::new(folder), ledger: Ledger::default(), attic, kept: 0 };
+        let state = State {
+            nodes: Nodes::new(folder),
+            ledger: Ledger::default(),
+            attic,
+            kept: 0,
+            armed: None,
+            off: false,
+        };
         Self { state: Mutex::new(state) }
     }
 
@@ -50,11 +75,15 @@ impl LossyDisk {
     /// # Errors
     /// When the folder cannot be changed.
     pub fn cut(&self, seed: u64) -> io::Result<Cut> {
-        let mut state = self.lock();
-        let cut = std::mem::take(&mut state.ledger).cut(seed);
-        // Requests of the dying server must not reach the folder any more: the lock is kept for ever.
-        std::mem::forget(state);
-        cut
+        self.lock().cut(seed)
+    }
+
+    /// Cuts the power as soon as a file was synced whose name is not durable: whoever makes a new file durable finds the
+    /// disk gone between the two steps. Then as `cut`.
+    pub fn cut_before_name(&self, seed: u64) -> Receiver<io::Result<Cut>> {
+        let (tell, told) = channel();
+        self.lock().armed = Some(Armed { seed, tell });
+        told
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -67,6 +96,10 @@ impl Handler for LossyDisk {
 
     fn handle(&self, request: Request<'_>, reply: Reply) {
         let mut state = self.lock();
+        if state.off {
+            // The end of the process answers it.
+            return std::mem::forget(reply);
+        }
         let node = request.nodeid;
         match request.operation {
             Operation::Read(read) => reply.data_with(|buffer| state.read(read.fh, read.offset, buffer)),
@@ -148,7 +181,14 @@ impl State {
                 };
                 finish(reply, renamed, |reply, ()| reply.ok());
             }
-            Operation::FSync { fh, .. } => finish(reply, self.sync(fh), |reply, ()| reply.ok()),
+            Operation::FSync { fh, .. } => {
+                let synced = self.sync(fh);
+                let nameless = matches!(synced, Ok(true));
+                finish(reply, synced, |reply, _| reply.ok());
+                if let Some(armed) = self.armed.take_if(|_| nameless) {
+                    let _the_caller_left = armed.tell.send(self.cut(armed.seed));
+                }
+            }
             Operation::FSyncDir { .. } => finish(reply, self.sync_folder(node), |reply, ()| reply.ok()),
             Operation::Fallocate { fh, offset, length, mode } => {
                 let done = self.allocate(fh, offset, length, mode);
@@ -305,12 +345,12 @@ impl State {
         }
     }
 
-    fn sync(&mut self, fh: u64) -> Answer<()> {
+    /// Whether the file has a name that is not durable.
+    fn sync(&mut self, fh: u64) -> Answer<bool> {
         let (_, path) = self.handle(fh)?;
-        if let Some(path) = path {
-            self.ledger.synced(&path);
-        }
-        Ok(())
+        let Some(path) = path else { return Ok(false) };
+        self.ledger.synced(&path);
+        Ok(self.ledger.is_new(&path))
     }
 
     fn sync_folder(&mut self, node: u64) -> Answer<()> {

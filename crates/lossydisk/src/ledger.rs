@@ -85,6 +85,15 @@ impl Ledger {
         self.folders.push(FolderChange { folder: folder.to_path_buf(), undo });
     }
 
+    /// Whether a cut may take this name away.
+    pub(crate) fn is_new(&self, path: &Path) -> bool {
+        self.folders.iter().any(|change| match &change.undo {
+            Undo::Remove(made) => made == path,
+            Undo::Rename { to, .. } => to == path,
+            Undo::Restore { .. } => false,
+        })
+    }
+
     /// The folder is durable: everything up to its last change, in order, as journaling file systems have it.
     pub(crate) fn folder_synced(&mut self, folder: &Path) -> io::Result<()> {
         let Some(last) = self.folders.iter().rposition(|change| change.folder == folder) else {

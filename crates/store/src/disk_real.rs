@@ -121,11 +121,13 @@ impl Disk for RealDisk {
 
     fn sync_folder(&self, folder: &str) -> Result<(), StoreError> {
         let folder = folder.trim_end_matches('/');
-        let path = self.root.join(folder);
-        if !path.exists() {
-            return Ok(());
+        match sync_path(&self.root.join(folder)) {
+            Ok(()) => {}
+            // Nothing was ever made in it. Any other error is one of the disk: when it dies between the sync of a
+            // file and that of its folder, a folder that cannot be looked at must not count as one that is not there.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(folder, &error)),
         }
-        sync_path(&path).map_err(|error| failed(folder, &error))?;
         let mut anchored = self.anchored.lock().unwrap_or_else(PoisonError::into_inner);
         // A folder made by an earlier life that crashed before syncing it looks like any other, so
         // each is anchored once per process.
@@ -367,6 +369,16 @@ pub(crate) fn no_space(at: &str, error: &io::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_that_cannot_be_looked_at_does_not_count_as_synced() {
+        let place = tempfile::tempdir().expect("a folder");
+        fs::write(place.path().join("file"), b"in the way").expect("written");
+        let disk = RealDisk::new(place.path());
+        assert_eq!(disk.sync_folder("absent/folder"), Ok(()));
+        let told = disk.sync_folder("file/folder");
+        assert!(matches!(told, Err(StoreError::Io { source: IoError(libc::ENOTDIR), .. })), "{told:?}");
+    }
 
     #[test]
     fn space_is_asked_of_the_folder_that_was_opened_not_of_its_path() {

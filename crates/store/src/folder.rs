@@ -230,9 +230,10 @@ fn read_record(dir: &Path) -> Result<Found, FolderError> {
         let bits = record.incompat | record.ro_compat;
         return Err(FolderError::Features { dir: dir.into(), bits });
     }
+    let marker = dir.join(RESTORE);
     Ok(match record.complete {
         true => Found::Complete(record),
-        false if dir.join(RESTORE).exists() => Found::HalfRestored,
+        false if marker.try_exists().map_err(|error| io_error(&marker, error))? => Found::HalfRestored,
         false => Found::Half(record),
     })
 }

@@ -46,7 +46,7 @@ fn create(dir: &Path, file: &Path, out: &Output) -> Verdict {
         return Err(Problem::new(Exit::Usage, what).do_this("name a file (`./-`, if that is its name)"));
     }
     place::expect_existing(dir, "backup create DIR FILE")?;
-    if file.exists() {
+    if file.try_exists().map_err(|error| Problem::io(file.display(), &error))? {
         return Err(
             Problem::new(Exit::State, format!("{}: exists", file.display())).do_this("choose another name")
         );

@@ -13,6 +13,7 @@ use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, RoT
 use proto::ids::{Ino, NameHash, SnapId};
 use proto::storeio::{IoError, LoadRequest, Loaded, StoreBatch, StoreError, StoreKey, Table};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,11 +77,11 @@ impl Environment {
     /// Opens an environment file, making it only if asked to.
     pub(super) fn open(index: u16, path: PathBuf, map_bytes: u64, create: bool) -> Result<Self, StoreError> {
         let place = format!("meta/env-{index:02x}");
-        let unfinished = super::copy::unfinished(&path);
-        if unfinished.exists() {
-            std::fs::remove_file(unfinished).map_err(|error| failed(&place, &error))?;
+        match std::fs::remove_file(super::copy::unfinished(&path)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&place, &error)),
+            _ => {}
         }
-        if !create && !path.exists() {
+        if !create && !path.try_exists().map_err(|error| failed(&place, &error))? {
             return Err(StoreError::Damaged { at: place, what: "is missing".into() });
         }
         let live = Live::open(&place, &path, map_bytes, create)?;

@@ -22,6 +22,9 @@ const NAMES: u64 = 24;
 /// Files cross the boundary between packed and block files.
 const FILE_BYTES_MAX: u64 = 160_000;
 
+/// How long a server whose disk is gone may go on talking; it ends all its answers with an error at once.
+const LIVES_ON: Duration = Duration::from_millis(300);
+
 /// The program under test and its configuration file.
 pub(crate) struct Tools {
     pub(crate) pando: PathBuf,
@@ -148,6 +151,8 @@ impl<'a> Place<'a> {
         let time = Duration::from_millis(dice.range(100, 500));
         let seeds: Vec<u64> = promises.iter().map(|_| dice.next_u64()).collect();
         let (disk, server) = (&mut self.disk, &mut self.server);
+        // Any moment, or the one between the sync of a file and that of its name.
+        let moment = if dice.chance(1, 2) { "cut" } else { "cut-before-name" };
         let cut_seed = dice.next_u64();
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
@@ -170,8 +175,13 @@ impl<'a> Place<'a> {
                 .stdin
                 .as_mut()
                 .context("no input of the disk")
-                .and_then(|input| writeln!(input, "cut {cut_seed}").context("cannot order the cut"));
+                .and_then(|input| writeln!(input, "{moment} {cut_seed}").context("cannot order the cut"));
             let ended = disk.wait();
+            // The server lives on for a while: what it still calls durable would be a lie, and must not be told.
+            let deadline = Instant::now() + LIVES_ON;
+            while workers.iter().any(|worker| !worker.is_finished()) && Instant::now() < deadline {
+                std::thread::park_timeout(Duration::from_millis(5));
+            }
             if let Some(server) = server {
                 server.kill()?;
                 server.wait()?;
@@ -181,7 +191,10 @@ impl<'a> Place<'a> {
                 operations += worker.join().unwrap_or_else(|_| bail!("a client panicked"))?;
             }
             cut?;
-            ended?;
+            ensure!(
+                ended?.success(),
+                "the lossy disk could not cut: what it left is no state a disk can be in"
+            );
             Ok(operations)
         })
     }
