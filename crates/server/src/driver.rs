@@ -13,6 +13,7 @@ mod core;
 mod data;
 mod deliver;
 mod gate;
+mod inbox;
 mod journal;
 mod life;
 mod loads;
@@ -70,6 +71,7 @@ pub(crate) struct Driver {
     loads: loads::Queue,
     stores: stores::Queues,
     data: data::Queue,
+    inbox: inbox::Inbox,
     timer: timer::Timer,
     chores: chores::Chores,
     data_chores: chores::Chores,
@@ -98,6 +100,7 @@ impl Driver {
             loads: loads::Queue::default(),
             stores: stores::Queues::default(),
             data: data::Queue::default(),
+            inbox: inbox::Inbox::default(),
             timer: timer::Timer::default(),
             chores: chores::Chores::default(),
             data_chores: chores::Chores::default(),

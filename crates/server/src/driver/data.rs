@@ -72,7 +72,7 @@ pub(super) fn run(driver: &Driver) {
         let result = driver.run_data(&op);
         // Lent content goes back first: its owner may wait for it to be answered.
         drop(op);
-        driver.feed([Input::DataDone { tag, result }]);
+        driver.bring([Input::DataDone { tag, result }]);
     }
 }
 

@@ -98,9 +98,7 @@ impl Queue {
             return false;
         }
         let cold = self.is_cold();
-        let take =
-            if cold { state.jobs.len().div_ceil(state.idle + state.waking + 1).min(4) } else { WARM_BATCH };
-        let take = take.min(state.jobs.len());
+        let take = if cold { 1 } else { WARM_BATCH }.min(state.jobs.len());
         batch.extend(state.jobs.drain(..take));
         self.wake_some(&mut state, cold);
         true
@@ -139,7 +137,7 @@ pub(super) fn run(driver: &Driver) {
             }
         }
         queue.measured(begin.elapsed().as_nanos() as u64, count);
-        driver.feed(done.drain(..));
+        driver.bring(done.drain(..));
     }
 }
 
