@@ -59,7 +59,6 @@ pub struct RankConfig {
     pub hash_seed: HashSeed,
     /// The file system's epoch: seeds generations.
     pub fs_epoch: u32,
-    pub small_file_bytes: u32,
     /// `mds_cache_memory_limit`.
     pub cache_bytes: u64,
     /// A checkpoint starts when the journal is longer.
@@ -79,7 +78,6 @@ impl RankConfig {
             fsid,
             hash_seed,
             fs_epoch: 1,
-            small_file_bytes: 65_536,
             cache_bytes: 4 << 30,
             journal_bytes: 1 << 30,
             lease_ns: 10 * SECOND,

@@ -31,7 +31,6 @@ fn rank_config(config: &Config, journal_bytes: u64, folder: &Folder) -> RankConf
     let record = folder.record();
     let mut rank = RankConfig::new(record.fsid, record.hash_seed, folder.incarnation());
     rank.fs_epoch = record.epoch;
-    rank.small_file_bytes = record.small_file_bytes;
     rank.cache_bytes = config.mds_cache_memory_limit;
     rank.journal_bytes = journal_bytes;
     rank.lease_ns = config.session_timeout * SECOND;

@@ -8,10 +8,8 @@ use crate::place;
 use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
 use crate::verbs::mount::created_line;
+use store::data::SMALL_FILE_BYTES_MAX;
 use store::folder::FormatOptions;
-
-/// The largest `--small-file`: a packed object travels whole.
-const SMALL_FILE_MAX: u64 = 1 << 20;
 
 /// Runs the verb.
 ///
@@ -20,8 +18,8 @@ const SMALL_FILE_MAX: u64 = 1 << 20;
 pub fn run(args: &Format_, out: &Output) -> Verdict {
     let small_file_bytes = u32::try_from(args.small_file)
         .ok()
-        .filter(|bytes| u64::from(*bytes) <= SMALL_FILE_MAX)
-        .ok_or_else(|| Problem::new(Exit::Usage, "--small-file: at most 1M"))?;
+        .filter(|bytes| *bytes <= SMALL_FILE_BYTES_MAX)
+        .ok_or_else(|| Problem::new(Exit::Usage, "--small-file: at most 64K"))?;
     let options = FormatOptions {
         name: args.name.clone(),
         meta_dir: args.meta_dir.clone(),

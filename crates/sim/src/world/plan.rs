@@ -105,7 +105,6 @@ impl Plan {
             config.cache_bytes = 64 << 20;
             config.journal_bytes = 256 << 10;
         }
-        config.small_file_bytes = self.small_file_bytes;
         config
     }
 
