@@ -155,17 +155,6 @@ fn sharing_is_agreed_to_only_after_the_hook_and_the_time() {
 }
 
 #[test]
-fn who_was_given_nothing_shares_at_once() {
-    let fake = Fake::new();
-    let _alone = open(&fake);
-    let started = Instant::now();
-    let _second = open(&fake);
-    fake.say(&ServerMsg::Share);
-    fake.wait_shared(PATIENCE);
-    assert!(started.elapsed() < Duration::from_millis(SOLE_TTL_MS), "it was welcomed without leave to cache");
-}
-
-#[test]
 fn an_evicted_mount_starts_over_or_ends() {
     for recover_clean in [false, true] {
         let fake = Fake::new();
