@@ -33,7 +33,7 @@ pub struct Global {
     /// More messages on stderr
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// No colours
+    /// No colours (there are none yet)
     #[arg(long, global = true)]
     pub no_color: bool,
     /// The server to ask

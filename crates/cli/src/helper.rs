@@ -5,6 +5,7 @@
 
 use crate::args::Mount;
 use crate::output::{Format, Output, write_err};
+use crate::problem::Exit;
 use crate::verbs;
 use std::ffi::OsString;
 use std::path::Path;
@@ -68,12 +69,12 @@ pub fn run(args: &[OsString]) -> u8 {
     if mount.options.iter().any(|text| text.split(',').any(|word| word == "remount")) {
         return remount(&mount);
     }
-    let out = Output::new(Format::Plain, true, 0, true);
+    let out = Output::new(Format::Plain, true, 0);
     match verbs::mount::run(&mount, None, &out) {
         Ok(code) => code,
         Err(problem) => {
             write_err(&problem.text("mount"));
-            FAILED
+            if problem.code == Exit::Usage as u8 { USAGE } else { FAILED }
         }
     }
 }

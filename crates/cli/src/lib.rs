@@ -47,8 +47,8 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(cli) => cli,
         Err(error) => return usage(&args, &error),
     };
-    let Global { format, quiet, verbose, no_color, .. } = cli.global;
-    let out = Output::new(format, quiet, verbose, no_color);
+    let Global { format, quiet, verbose, .. } = cli.global;
+    let out = Output::new(format, quiet, verbose);
     match dispatch(&cli, &out) {
         Ok(code) => code,
         Err(problem) => {
@@ -124,8 +124,8 @@ fn dispatch(cli: &Cli, out: &Output) -> Verdict {
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Load(verb) => verbs::load::run(verb, out),
         Verb::Fsck(args) => verbs::fsck::run(args, out),
-        Verb::Compact(args) => verbs::compact::run(args, || server(None), out),
-        Verb::Backup(verb) => verbs::backup::run(verb, out),
+        Verb::Compact(args) => verbs::compact::run(args, || server(None), conf, out),
+        Verb::Backup(verb) => verbs::backup::run(verb, conf, out),
         Verb::Journal(verb) => verbs::journal::run(verb, out),
     }
 }

@@ -3,7 +3,7 @@
 //! Absent: the form of errors (`problem.rs`).
 
 use serde_json::{Value, json};
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -19,15 +19,12 @@ pub struct Output {
     pub format: Format,
     pub quiet: bool,
     pub verbose: u8,
-    pub color: bool,
 }
 
 impl Output {
-    /// Decides about colour: a terminal, and nobody said no.
     #[must_use]
-    pub fn new(format: Format, quiet: bool, verbose: u8, no_color: bool) -> Self {
-        let color = !no_color && std::env::var_os("NO_COLOR").is_none() && std::io::stdout().is_terminal();
-        Self { format, quiet, verbose, color }
+    pub const fn new(format: Format, quiet: bool, verbose: u8) -> Self {
+        Self { format, quiet, verbose }
     }
 
     /// A result: the plain text, or the JSON object with `"schema":1` first.

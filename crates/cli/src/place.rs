@@ -76,7 +76,7 @@ pub fn serve(
     let named = dir;
     let dir = dir.canonicalize().map_err(|error| Problem::io(dir.display(), &error))?;
     let log = open_log(&dir, config)?;
-    let options = ServerOptions { config: config.clone(), log: Some(Arc::clone(&log)), insecure };
+    let options = ServerOptions { config: config.clone(), log: Arc::clone(&log), insecure };
     let server = loop {
         match Server::open(&dir, &options) {
             // Its mount may be gone from the tree for long: it still writes its last checkpoint.
@@ -99,8 +99,7 @@ pub fn serve(
 /// # Errors
 /// The folder's and the server's refusals.
 pub fn open_unheard(dir: &Path, config: &Config) -> Result<Arc<Server>, Problem> {
-    let options =
-        ServerOptions { config: config.clone(), log: Some(Arc::new(Log::silent())), insecure: false };
+    let options = ServerOptions { config: config.clone(), log: Arc::new(Log::silent()), insecure: false };
     Server::open(dir, &options).map_err(|error| explain_server(dir, error))
 }
 
@@ -111,12 +110,7 @@ fn changed(dir: &Path) -> Problem {
 fn open_log(dir: &Path, config: &Config) -> Result<Arc<Log>, Problem> {
     let file = config.log_file.clone().unwrap_or_else(|| dir.join("log/pando.log"));
     let place = file.display().to_string();
-    let options = LogOptions {
-        file: Some(file),
-        stderr: false,
-        format: config.log_format,
-        level: Some(config.log_level),
-    };
+    let options = LogOptions { file: Some(file), format: config.log_format, level: Some(config.log_level) };
     Log::open(options).map(Arc::new).map_err(|error| {
         Problem::io(place, &error)
             .do_this("name a file you may write: `-o log=FILE`, or `log_file` in pando.toml")
@@ -222,9 +216,8 @@ fn explain_server(dir: &Path, error: ServerError) -> Problem {
             Problem { code, what: format!("{}: {what}", dir.display()), step }
         }
         ServerError::Folder(error) => explain(&error),
-        ServerError::Damaged(what) => {
-            Problem::failed(dir.display(), what).do_this(format!("`pando fsck {}`", mounts::shown(dir)))
-        }
+        ServerError::Damaged(what) => Problem::new(Exit::Refused, format!("{}: {what}", dir.display()))
+            .do_this(format!("`pando fsck {}`", mounts::shown(dir))),
         ServerError::Store(error @ StoreError::Damaged { .. }) => {
             Problem::new(Exit::Refused, format!("{}: {}", dir.display(), chain(&error)))
                 .do_this(format!("`pando fsck {}`", mounts::shown(dir)))

@@ -39,6 +39,9 @@ pub enum FsckError {
     /// Repair would lose what the journal holds behind the damage; see `RepairOptions`.
     #[error("{}: the journal is damaged: {what}", dir.display())]
     JournalDamaged { dir: PathBuf, what: String },
+    /// Repair needs every part: what is not there would be taken for lost.
+    #[error("{}: {part}: the part is not marked as this file system's; nothing was changed", dir.display())]
+    PartForeign { dir: PathBuf, part: String },
     /// Repair needs every environment.
     #[error("{}: {what}", dir.display())]
     Unreadable { dir: PathBuf, what: String },

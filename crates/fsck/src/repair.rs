@@ -7,7 +7,7 @@ use crate::data::{Data, Mender};
 use crate::editor::Editor;
 use crate::finding::{Finding, Found, Kind, Report};
 use crate::fix::{DataFix, Fix, Rest};
-use crate::folder::{Folder, FsckError, incarnation_fix};
+use crate::folder::{Folder, FsckError, incarnation_fix, io_error, sync_dir};
 use crate::journal::Journal;
 use crate::record::FIRST_COUNTER;
 use crate::system::System;
@@ -15,6 +15,8 @@ use crate::tables::Tables;
 use crate::tree::Tree;
 use crate::{RepairOptions, cross};
 use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// A repair that needs more rounds goes in circles.
@@ -53,6 +55,11 @@ pub(crate) fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, Fsck
         let what = format!("{}: {}", finding.place, finding.detail);
         return Err(FsckError::Unreadable { dir: dir.into(), what });
     }
+    // What is not there would be taken for lost: names without data, data without names.
+    let foreign = |finding: &&Finding| finding.kind == Kind::PartForeign;
+    if let Some(finding) = first.found.report.findings.iter().find(foreign) {
+        return Err(FsckError::PartForeign { dir: dir.into(), part: finding.place.clone() });
+    }
     if let Some(what) = first.journal.lost.clone().filter(|_| !options.cut_damaged_journal) {
         return Err(FsckError::JournalDamaged { dir: dir.into(), what });
     }
@@ -90,9 +97,29 @@ fn finish(before: Report, mut after: Report) -> Report {
     after
 }
 
+/// Makes durable what was read: a killed server may have left it to the system's memory, and the checkpoint is about to move past
+/// what the journal has of it.
+fn settle(folder: &Folder) -> Result<(), FsckError> {
+    for part in [&folder.data_root.join("data"), &folder.journal] {
+        let entries = match fs::read_dir(part) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(io_error(part)(error)),
+        };
+        for entry in entries {
+            let path = entry.map_err(io_error(part))?.path();
+            let synced = File::open(&path).and_then(|file| file.sync_all());
+            synced.map_err(io_error(&path))?;
+        }
+        sync_dir(part)?;
+    }
+    Ok(())
+}
+
 /// Writes the journal's tail into the stores, so that no replay undoes a correction.
 fn fold(folder: &Folder, tables: &Tables, examined: &Examined) -> Result<(), FsckError> {
     let Examined { journal, data, .. } = examined;
+    settle(folder)?;
     Mender::new(data).redo(data, &journal.overlay.redo)?;
     let anew = journal.lost.is_some() || journal.awry;
     let position = if anew { journal.begin_anew(folder)? } else { journal.end };

@@ -617,6 +617,30 @@ fn a_part_that_is_another_file_systems_is_told() {
     assert_eq!(report.findings.len(), 1);
 }
 
+/// With the data's disk away, names whose content is there would be taken for damaged, and the journal's content would be written
+/// into a new folder in its place.
+#[test]
+fn nothing_is_repaired_while_a_part_is_not_there() {
+    let temp = tempfile::tempdir().expect("dir");
+    let (path, data) = (temp.path().join("fs"), temp.path().join("disk"));
+    let options =
+        FormatOptions { data_dir: Some(data.clone()), environments: 2, ..FormatOptions::new(Wall(1)) };
+    format(&path, &options).expect("format");
+    let server = serve(&path);
+    attach(&server).write("file", b"content").expect("write");
+    server.stop().expect("stop");
+    drop(server);
+    with_meta(&path, |meta| count(meta, Ino::ROOT, 1, 0));
+    let away = temp.path().join("away");
+    fs::rename(&data, &away).expect("taken away");
+    let outcome = repair(&path, &RepairOptions::default());
+    assert!(matches!(outcome, Err(FsckError::PartForeign { .. })), "{outcome:#?}");
+    assert!(!data.exists());
+    fs::rename(&away, &data).expect("back again");
+    let report = repair(&path, &RepairOptions::default()).expect("repaired");
+    assert!(report.is_clean() && report.is_changed() && report.data_objects == 1, "{report:#?}");
+}
+
 /// Data may reach the disk before the journal says whose it is: a crash in between is no fault.
 #[test]
 fn what_a_crash_leaves_of_data_is_a_note_and_repair_removes_it() {

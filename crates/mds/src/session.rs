@@ -21,6 +21,8 @@ use stdx::{Mono, Now, Outbox};
 const COUNTER_BITS: u32 = 20;
 /// The client's description in a `Session` mutation.
 const CLIENT_BYTES_MAX: usize = 240;
+/// Where the end of a long place is left out.
+const CUT: &[u8] = b"...";
 /// A floor is journaled when it has moved this far.
 const FLOOR_STEP: u64 = 256;
 /// Inodes looked at per step when a dead session's opens end.
@@ -214,8 +216,14 @@ impl Session {
 
 fn describe(peer: &Peer, info: &ClientInfo) -> Box<[u8]> {
     let uid = if let Peer::User(cred) = peer { cred.uid } else { 0 };
-    let mut text = format!("uid={uid} {}:{} pid {}", info.host, info.mount, info.pid).into_bytes();
-    text.truncate(CLIENT_BYTES_MAX);
+    let pid = format!(" pid {}", info.pid).into_bytes();
+    let mut text = format!("uid={uid} {}:{}", info.host, info.mount).into_bytes();
+    // The process is what others look for; of a long place its beginning will do.
+    if text.len() + pid.len() > CLIENT_BYTES_MAX {
+        text.truncate(CLIENT_BYTES_MAX - pid.len() - CUT.len());
+        text.extend(CUT);
+    }
+    text.extend(pid);
     text.into()
 }
 

@@ -1,7 +1,7 @@
 //! The log: one logfmt line per event (`ts level target msg k=v`), or one JSON object.
 //!
-//! Written to a file that is rotated by size, to standard error, or both. A log that cannot be
-//! written never stops the server: lines are dropped.
+//! Written to a file that is rotated by size. A log that cannot be written never stops the server: lines
+//! are dropped.
 //!
 //! Absent: the journal (another thing), levels per target, journald's own protocol.
 
@@ -50,7 +50,6 @@ pub enum LogFormat {
 pub struct LogOptions {
     /// The file, rotated to `.1`, `.2`, ...
     pub file: Option<PathBuf>,
-    pub stderr: bool,
     pub format: LogFormat,
     /// Below this level nothing is written. `None`: info.
     pub level: Option<LogLevel>,
@@ -98,9 +97,6 @@ impl Log {
             LogFormat::Json => json(level, target, msg, fields),
         };
         line.push('\n');
-        if self.options.stderr {
-            let _best_effort = io::stderr().write_all(line.as_bytes());
-        }
         // The guarded value is a file and a count: good after a panic elsewhere, which is logged here.
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = file.as_mut() {

@@ -150,7 +150,7 @@ fn null_server(journal: Option<&Path>) -> Result<Arc<Server>, Box<dyn Error>> {
 
 fn real_server(dir: &Path, journal_mib: u64) -> Result<Arc<Server>, Box<dyn Error>> {
     format(dir, &FormatOptions::new(Wall(1)))?;
-    let mut options = ServerOptions { log: Some(Arc::new(Log::silent())), ..ServerOptions::default() };
+    let mut options = ServerOptions::default();
     options.config.journal_size = journal_mib << 20;
     Ok(Server::open(dir, &options)?)
 }

@@ -8,9 +8,8 @@ use crate::stores::FolderBallast;
 use mds::Rank;
 use mds::config::{Prefetch, RankConfig};
 use proto::Rank as RankId;
+use runtime::Config;
 use runtime::config::DirPrefetch;
-use runtime::log::LogOptions;
-use runtime::{Config, Log};
 use std::path::Path;
 use std::sync::Arc;
 use stdx::time::SECOND;
@@ -42,22 +41,6 @@ fn rank_config(config: &Config, journal_bytes: u64, folder: &Folder) -> RankConf
     rank
 }
 
-fn open_log(dir: &Path, options: &ServerOptions) -> Result<Arc<Log>, ServerError> {
-    if let Some(log) = &options.log {
-        return Ok(log.clone());
-    }
-    let config = &options.config;
-    let file = config.log_file.clone().unwrap_or_else(|| dir.join("log/pando.log"));
-    let what = file.display().to_string();
-    let log = LogOptions {
-        file: Some(file),
-        stderr: false,
-        format: config.log_format,
-        level: Some(config.log_level),
-    };
-    Ok(Arc::new(Log::open(log).map_err(|source| ServerError::Io { what, source })?))
-}
-
 impl Server {
     /// Opens a formatted data folder, replays its journal, serves.
     ///
@@ -65,7 +48,7 @@ impl Server {
     /// `Folder` for a folder that is absent, in use or of another format; `Damaged`; `Store`.
     pub fn open(dir: &Path, options: &ServerOptions) -> Result<Arc<Self>, ServerError> {
         let folder = Folder::open(dir)?;
-        let log = open_log(dir, options)?;
+        let log = Arc::clone(&options.log);
         let record = folder.record();
         let config = &options.config;
         let journal_disk = RealDisk::new(&folder.journal_root());

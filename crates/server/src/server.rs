@@ -19,13 +19,19 @@ use store::meta_lmdb::LmdbMeta;
 use thiserror::Error;
 
 /// How a server is opened.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct ServerOptions {
     pub config: Config,
-    /// Where to log; `None`: DIR/log/pando.log (or the configured file).
-    pub log: Option<Arc<Log>>,
+    /// What of the configuration is about the log was for whoever opened this.
+    pub log: Arc<Log>,
     /// Permits TCP without TLS.
     pub insecure: bool,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self { config: Config::default(), log: Arc::new(Log::silent()), insecure: false }
+    }
 }
 
 /// Why a server does not serve.

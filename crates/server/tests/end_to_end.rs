@@ -4,7 +4,7 @@ mod common;
 
 use common::{Client, ROOT};
 use proto::request::Request;
-use runtime::{Addr, Log, SocketConnector};
+use runtime::{Addr, SocketConnector};
 use serde_json::json;
 use server::{Server, ServerError, ServerOptions, backup};
 use std::io::{Read, Write};
@@ -21,7 +21,7 @@ fn new_folder() -> tempfile::TempDir {
 }
 
 fn open(dir: &Path) -> Result<Arc<Server>, ServerError> {
-    let options = ServerOptions { log: Some(Arc::new(Log::silent())), ..ServerOptions::default() };
+    let options = ServerOptions::default();
     Server::open(&dir.join("fs"), &options)
 }
 

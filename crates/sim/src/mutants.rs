@@ -56,6 +56,12 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     // A sync, a cut and a power cut within a millisecond.
     ("mds_redo_behind_cut", "mds", "tests::files::an_fsync_waits_for_a_cut_that_is_not_carried_out"),
+    // It takes a file that was cut more than a thousand times.
+    (
+        "mds_cut_number_again",
+        "mds",
+        "tests::crash::a_cut_that_a_crash_took_back_is_not_taken_for_the_next_one",
+    ),
     // The simulator needs some 700 seeds for it.
     (
         "mds_end_cut_unjournaled",

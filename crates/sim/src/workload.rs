@@ -16,7 +16,7 @@ const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"name-that-is-longer-than-in
 const XATTRS: [&[u8]; 4] = [b"user.a", b"user.bb", b"trusted.c", b"security.d"];
 /// Directories the workload makes at most.
 const DIRECTORIES_MAX: usize = 8;
-/// A block of the data store.
+/// Whole blocks of the data store whatever their size, far beyond any end.
 const BLOCK: u64 = 4 << 20;
 
 /// What one client knows and holds.

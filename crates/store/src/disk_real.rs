@@ -25,9 +25,10 @@ const SYNC_STACK: usize = 64 << 10;
 
 /// A folder of a mounted file system.
 pub struct RealDisk {
+    /// Where names begin: the open folder, as the system names open files. Something mounted over the path later, or the disk taken
+    /// away from it, does not lead to another folder, in which new files would be made and called durable.
     root: PathBuf,
-    /// Open since the start: a question about space never walks the path, which something mounted later may cover
-    /// (our own mount, which would wait for us). `None`: the folder could not be opened; asking says why.
+    /// Open since the start. `None`: the folder could not be opened; asking says why.
     held: Option<File>,
     /// Folders whose own entries, up to the root, were made durable by this process.
     anchored: Mutex<BTreeSet<String>>,
@@ -43,7 +44,11 @@ impl RealDisk {
     /// Over the folder `root`, which must exist.
     #[must_use]
     pub fn new(root: &Path) -> Self {
-        Self { root: root.into(), held: File::open(root).ok(), anchored: Mutex::new(BTreeSet::new()) }
+        let held = File::open(root).ok();
+        let open = held.as_ref().map(|folder| PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())));
+        // Without /proc the path is all there is.
+        let open = open.filter(|open| open.try_exists().unwrap_or(false));
+        Self { root: open.unwrap_or_else(|| root.into()), held, anchored: Mutex::new(BTreeSet::new()) }
     }
 
     fn open_existing(&self, name: &str) -> Result<Option<RealFile>, StoreError> {
@@ -378,6 +383,21 @@ mod tests {
         assert_eq!(disk.sync_folder("absent/folder"), Ok(()));
         let told = disk.sync_folder("file/folder");
         assert!(matches!(told, Err(StoreError::Io { source: IoError(libc::ENOTDIR), .. })), "{told:?}");
+    }
+
+    #[test]
+    fn names_begin_in_the_folder_that_was_opened_not_in_its_path() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (before, after) = (place.path().join("before"), place.path().join("after"));
+        fs::create_dir(&before).expect("made");
+        let disk = RealDisk::new(&before);
+        fs::rename(&before, &after).expect("moved");
+        let made = disk.create("data/blk/00/x").and_then(|file| file.write_at(b"content", 0));
+        assert_eq!((made, disk.sync_folder("data/blk/00")), (Ok(()), Ok(())));
+        assert_eq!(fs::read(after.join("data/blk/00/x")).expect("there"), b"content");
+        assert!(!before.exists());
+        fs::remove_dir_all(&after).expect("removed");
+        assert!(disk.create("data/x").is_err(), "a folder that is gone is not made again");
     }
 
     #[test]

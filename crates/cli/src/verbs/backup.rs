@@ -7,8 +7,7 @@ use crate::output::{Output, bytes, grouped, table};
 use crate::place;
 use crate::problem::{Exit, Problem, Verdict, chain, words};
 use crate::source::Source;
-use crate::{ANSWER_TIME, admin};
-use runtime::Config;
+use crate::{ANSWER_TIME, admin, conf};
 use serde_json::{Value, json};
 use server::backup::{self, BackupError, Summary};
 use std::path::Path;
@@ -22,9 +21,9 @@ const LOOK: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// The folder's, the server's and the backup's refusals.
-pub fn run(verb: &Backup, out: &Output) -> Verdict {
+pub fn run(verb: &Backup, conf_file: Option<&Path>, out: &Output) -> Verdict {
     match verb {
-        Backup::Create { dir, file } => create(dir, file, out),
+        Backup::Create { dir, file } => create(dir, file, conf_file, out),
         Backup::Ls { folder } => ls(folder, out),
         Backup::Verify { file } => {
             let summary = backup::verify(file).map_err(|error| explain(file, &error))?;
@@ -40,7 +39,7 @@ pub fn run(verb: &Backup, out: &Output) -> Verdict {
     }
 }
 
-fn create(dir: &Path, file: &Path, out: &Output) -> Verdict {
+fn create(dir: &Path, file: &Path, conf_file: Option<&Path>, out: &Output) -> Verdict {
     if file == Path::new("-") {
         let what = "-: a backup is a file, not a stream";
         return Err(Problem::new(Exit::Usage, what).do_this("name a file (`./-`, if that is its name)"));
@@ -54,7 +53,7 @@ fn create(dir: &Path, file: &Path, out: &Output) -> Verdict {
     if admin::is_alive(&dir.join(SOCKET)) {
         return by_server(dir, file, out);
     }
-    let server = place::open_unheard(dir, &Config::default())?;
+    let server = place::open_unheard(dir, &conf::read(conf_file)?)?;
     let made = backup::create(&server, file).map_err(|error| match error.is_damage() {
         true => damaged_folder(dir, file, chain(&error)),
         false => explain(file, &error),

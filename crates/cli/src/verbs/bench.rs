@@ -3,16 +3,16 @@
 //!
 //! Absent: what a run does (room `bench`), and any pass mark.
 
-use crate::admin;
 use crate::args::{Bench, BenchCold, BenchFolder, BenchList, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
 use crate::output::{Output, write_out};
 use crate::place;
 use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
+use crate::{admin, conf};
 use bench::report::{Phase, memory_peak, table};
 use bench::{cold, list, mdtest, memory, rm, survey};
 use runtime::port::{Connector, PortError};
-use runtime::{Addr, Config, SocketConnector};
+use runtime::{Addr, SocketConnector};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -152,14 +152,11 @@ fn on_source(text: &str, conf: Option<&Path>, work: impl FnOnce(&dyn Connector) 
 /// Serves the folder (made first if it is absent) in this process, for one run.
 fn on_folder(
     args: &BenchFolder,
-    conf: Option<&Path>,
+    conf_file: Option<&Path>,
     work: impl FnOnce(&dyn Connector) -> Verdict,
 ) -> Verdict {
     let dir: &PathBuf = &args.dir;
-    let config = match conf {
-        Some(path) => Config::load(path).map_err(|error| Problem::failed(path.display(), error))?,
-        None => Config::default(),
-    };
+    let config = conf::read(conf_file)?;
     if fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none()) {
         folder::format(dir, &place::format_options()).map_err(|error| place::explain(&error))?;
     }

@@ -8,8 +8,7 @@ use crate::output::{Output, bytes};
 use crate::place;
 use crate::problem::{Problem, Verdict, chain};
 use crate::source::Source;
-use crate::{ANSWER_TIME, admin};
-use runtime::Config;
+use crate::{ANSWER_TIME, admin, conf};
 use serde_json::json;
 use std::path::Path;
 use store::folder::{Folder, SOCKET};
@@ -18,12 +17,17 @@ use store::folder::{Folder, SOCKET};
 ///
 /// # Errors
 /// The folder's and the server's refusals.
-pub fn run(args: &Compact, source: impl FnOnce() -> Result<Source, Problem>, out: &Output) -> Verdict {
+pub fn run(
+    args: &Compact,
+    source: impl FnOnce() -> Result<Source, Problem>,
+    conf_file: Option<&Path>,
+    out: &Output,
+) -> Verdict {
     if let Some(dir) = &args.dir {
         place::expect_existing(dir, "compact DIR")?;
     }
     match &args.dir {
-        Some(dir) if !admin::is_alive(&dir.join(SOCKET)) => alone(dir, out),
+        Some(dir) if !admin::is_alive(&dir.join(SOCKET)) => alone(dir, conf_file, out),
         Some(dir) => by_server(&Source::Folder(dir.clone()), out),
         None => by_server(&source()?, out),
     }
@@ -36,9 +40,9 @@ fn by_server(source: &Source, out: &Output) -> Verdict {
 }
 
 /// Nobody serves the folder: we do, until its journal is empty, and then nobody may.
-fn alone(dir: &Path, out: &Output) -> Verdict {
+fn alone(dir: &Path, conf_file: Option<&Path>, out: &Output) -> Verdict {
     let failed = |error: &dyn std::error::Error| Problem::failed(dir.display(), chain(error));
-    let server = place::open_unheard(dir, &Config::default())?;
+    let server = place::open_unheard(dir, &conf::read(conf_file)?)?;
     server.stop().map_err(|error| failed(&error))?;
     drop(server);
     let folder = Folder::open(dir).map_err(|error| place::explain(&error))?;

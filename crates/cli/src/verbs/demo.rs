@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// Whatever step fails.
 pub fn run(args: &Demo) -> Verdict {
-    let quiet = Output::new(Format::Plain, true, 0, true);
+    let quiet = Output::new(Format::Plain, true, 0);
     up(args, &quiet)?;
     let folder = args.mountpoint.join("demo");
     work::run(&folder, args.files, args.processes)?;
@@ -179,7 +179,7 @@ fn umount_dead(args: &Demo, quiet: &Output) {
 
 /// The folder is served, so it is unmounted for the check and mounted again.
 fn fsck(args: &Demo) -> Result<&'static str, Problem> {
-    let quiet = Output::new(Format::Plain, true, 0, true);
+    let quiet = Output::new(Format::Plain, true, 0);
     let place = crate::args::Umount { mountpoint: args.mountpoint.clone(), force: false, lazy: false };
     umount::run(&place, &quiet)?;
     let program = std::env::current_exe().map_err(|error| Problem::io("this program", &error))?;

@@ -109,6 +109,9 @@ fn explain(args: &Fsck, error: &FsckError) -> Problem {
         FsckError::JournalDamaged { .. } => {
             problem.do_this("restore the folder from a backup; what is behind the damage would be lost")
         }
+        FsckError::PartForeign { .. } => {
+            problem.do_this("is the disk mounted? else restore it from a backup")
+        }
         FsckError::InUse { .. } => problem.do_this("unmount it, or stop its server, first"),
         FsckError::HalfRestored(dir) => {
             problem.do_this(format!("restore again: `pando backup restore FILE {}`", dir.display()))

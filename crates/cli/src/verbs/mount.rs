@@ -87,20 +87,21 @@ pub fn plan(args: &Mount) -> Result<Plan, Problem> {
         (None, source) => source,
     };
     let timeout = options.mount_timeout.unwrap_or(args.timeout).max(1);
-    let log = options.log.as_ref().map(PathBuf::from).or_else(|| log_of(&named));
-    let mut plan = Plan {
-        source: named.clone(),
+    let source = match named.socket().filter(|socket| is_served(socket)) {
+        Some(socket) => Source::Unix(socket),
+        None => named.clone(),
+    };
+    // A log has one writer: that of the folder is its server's.
+    let log = options.log.as_ref().map(PathBuf::from).or_else(|| log_of(&source));
+    Ok(Plan {
+        source,
         named,
         mountpoint: mountpoint.into(),
         may_create: !options.nocreate,
         options,
         log,
         timeout: Duration::from_secs(timeout),
-    };
-    if let Some(socket) = plan.source.socket().filter(|socket| is_served(socket)) {
-        plan.source = Source::Unix(socket);
-    }
-    Ok(plan)
+    })
 }
 
 /// Whether a server will answer on the socket. One that was just killed takes connections until the system has cleared it

@@ -110,8 +110,7 @@ fn subdir(plan: &Plan) -> Option<&str> {
 fn open_log(plan: &Plan, config: &Config) -> Result<Arc<Log>, Problem> {
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let file = plan.log.as_ref().map(absolute);
-    let options =
-        LogOptions { file, stderr: false, format: config.log_format, level: Some(config.log_level) };
+    let options = LogOptions { file, format: config.log_format, level: Some(config.log_level) };
     Log::open(options).map(Arc::new).map_err(|error| {
         let place = plan.log.as_ref().map_or_else(|| "log".into(), |log| log.display().to_string());
         Problem::io(place, &error).do_this("name a file you may write: `-o log=FILE`")

@@ -18,7 +18,7 @@ pub fn run(source: Result<Source, Problem>, out: &Output) -> Verdict {
     Ok(0)
 }
 
-/// As `ceph -s`: cluster, services, data, io; then the journal. What the server does not say is left out.
+/// As `ceph -s`: cluster, services, data; then the journal. What the server does not say is left out.
 fn text(answer: &Value) -> String {
     let word = |key: &str| answer.get(key).and_then(Value::as_str).map(Into::into);
     let number = |key: &str| answer.get(key).and_then(Value::as_u64);

@@ -79,7 +79,7 @@ fn explain(error: &UnmountError, path: &Path, named: &Path) -> Problem {
 pub fn daemon_of(mount: &mounts::Mounted) -> Option<u32> {
     let path = mounts::shown(&mount.path);
     let clients = clients(&Source::parse(&mount.source).ok()?)?;
-    clients.iter().find(|client| client.mount == path && client.is_here()).map(|client| client.pid)
+    clients.iter().find(|client| client.is_at(&path) && client.is_here()).map(|client| client.pid)
 }
 
 /// A client as its server knows it.
@@ -90,6 +90,11 @@ struct Client {
 }
 
 impl Client {
+    /// A server keeps the beginning of a long path, and three dots.
+    fn is_at(&self, path: &str) -> bool {
+        self.mount == path || self.mount.strip_suffix("...").is_some_and(|start| path.starts_with(start))
+    }
+
     fn is_here(&self) -> bool {
         self.host == runtime::process::host_name()
     }

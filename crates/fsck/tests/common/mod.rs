@@ -12,7 +12,6 @@ use proto::message::ClientInfo;
 use proto::request::XattrMode;
 use proto::storeio::{StoreKey, Table};
 use proto::{Cred, Frag, Ino, NameHash, Writer};
-use runtime::Log;
 use server::{Server, ServerOptions};
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -33,7 +32,7 @@ pub struct Folder {
 }
 
 pub fn serve(path: &Path) -> Arc<Server> {
-    let options = ServerOptions { log: Some(Arc::new(Log::silent())), ..ServerOptions::default() };
+    let options = ServerOptions::default();
     Server::open(path, &options).expect("the server opens the folder")
 }
 

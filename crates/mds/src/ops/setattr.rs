@@ -136,10 +136,14 @@ fn earlier_cut(view: &View, ino: proto::Ino, core: &InodeCore) -> Found<Option<P
 }
 
 /// The number of a cut is never used twice: data written under a cut that a crash took back must not
-/// count as written under the next one.
+/// count as written under the next one. Only the first cut of a life may be acted on before it is journaled (`clean_end`); so
+/// the first one is higher than that of any life before that began with the same record, also where the file was
+/// cut so often that its number is ahead of the life's.
 fn cut_at(view: &View, core: &mut InodeCore, size: u64) {
-    let life = (view.config.incarnation.0 as u32) << CUT_BITS;
-    core.truncate_seq = (core.truncate_seq + 1).max(life);
+    let incarnation = view.config.incarnation.0 as u32;
+    let ours = view.cache.by_ino(core.ino).is_some_and(|slot| view.cache.node(slot).has(node::END_CLEAN));
+    let step = if ours || stdx::mutant!("mds_cut_number_again") { 1 } else { incarnation.saturating_add(1) };
+    core.truncate_seq = core.truncate_seq.saturating_add(step).max(incarnation << CUT_BITS);
     core.flags |= flags::CUT_PENDING;
     core.truncate_size = size;
 }

@@ -326,6 +326,39 @@ fn what_a_lost_write_left_beyond_the_end_reads_as_zeros() {
     assert_eq!(&w.read(f)[2..], &[0; 12]);
 }
 
+/// Found by review: of a file cut so often that its numbers were ahead of the incarnation's, two lives gave out the same number.
+#[test]
+fn a_cut_that_a_crash_took_back_is_not_taken_for_the_next_one() {
+    let mut w = World::new();
+    let f = w.create(root(), "f");
+    let size = |size| SetAttr { size: Some(size), ..Default::default() };
+    for _ in 0..3000 {
+        w.attr(Request::SetAttr { node: f, set: size(2) }).expect("longer");
+        w.attr(Request::SetAttr { node: f, set: size(1) }).expect("cut");
+    }
+    w.checkpoint();
+    for life in 0..3 {
+        w.crash();
+        let f = w.path("/f").expect("lookup");
+        w.auto_durable = false;
+        w.write(f, 4, b"LOST").expect("early");
+        w.crash();
+        let f = w.path("/f").expect("lookup");
+        w.auto_durable = false;
+        w.attr(Request::SetAttr { node: f, set: size(8) }).expect("longer");
+        assert_eq!(w.read(f)[1..], [0; 7], "life {life}");
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_cut_number_given_out_again_is_caught() {
+    stdx::mutant::activate(Some("mds_cut_number_again"));
+    let verdict = std::panic::catch_unwind(a_cut_that_a_crash_took_back_is_not_taken_for_the_next_one);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// Found by the simulator: the record keeps one cut. A file of a former life was cut where it ended, grew, the rank died, and
 /// the next growth's cut took the place of one that the disk had never seen: bytes behind the first were back.
 #[test]

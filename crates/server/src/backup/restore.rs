@@ -114,7 +114,7 @@ fn rest(
 }
 
 /// Makes a file system in the empty folder `dir` from a backup. `places` says where its parts lie.
-/// Until everything is there the folder counts as half formatted.
+/// Until everything is there the folder counts as half restored.
 ///
 /// # Errors
 /// As `verify`, and those of formatting.

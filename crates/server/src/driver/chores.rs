@@ -76,6 +76,7 @@ pub(super) fn run(driver: &Driver) {
 /// The thread that flushes data ahead and compacts it. It rests long only while no data changes.
 pub(super) fn run_data(driver: &Driver) {
     let (mut rest, mut seen, mut flushed) = (Duration::ZERO, 0, Instant::now());
+    let mut failed = None;
     while driver.data_chores.rest(rest).is_some() {
         if flushed.elapsed() >= AGE {
             told(driver, "flush of data", driver.data_io.flush_aged());
@@ -87,9 +88,17 @@ pub(super) fn run_data(driver: &Driver) {
             Ok(true) => Duration::ZERO,
             Ok(false) if now != seen => BUSY_REST,
             Ok(false) | Err(StoreError::NoSpace) => REST,
-            Err(e) => {
-                driver.log.error("data", "background work failed and ends", &[("error", &e)]);
+            Err(StoreError::Poisoned) => {
+                driver.log.error("data", "a write or sync failed: background work ends", &[]);
                 return;
+            }
+            // A bad sector, no descriptor left: the rest goes on, and what fails over and over is told once.
+            Err(e) => {
+                if failed.as_ref() != Some(&e) {
+                    driver.log.error("data", "background work failed", &[("error", &e)]);
+                    failed = Some(e);
+                }
+                REST
             }
         };
         seen = now;

@@ -184,7 +184,7 @@ impl<D: Disk> DataFiles<D> {
         };
         let (mut bytes, mut moved, mut full) = (Vec::new(), Vec::new(), false);
         let room = self.limits.segment_bytes - output.end;
-        let stop = walk(&*file, victim, from, end, &mut |offset, walked| {
+        let walked = walk(&*file, victim, from, end, &mut |offset, walked| {
             if bytes.len() as u64 >= self.limits.flush_bytes || offset - from >= 4 * self.limits.flush_bytes {
                 return false;
             }
@@ -199,7 +199,15 @@ impl<D: Disk> DataFiles<D> {
             let to = Place { segment: output.id, offset: at as u32, len: header.len };
             moved.push(Moved { from: entry, to });
             true
-        })?;
+        });
+        let stop = match walked {
+            Ok(stop) => stop,
+            // It would fail again, and the others have to be compacted.
+            Err(error) => {
+                self.finish_victim(compactor, victim);
+                return Err(error);
+            }
+        };
         done.read_bytes += (stop - from).max(1);
         self.write_moved(output, &bytes, &moved)?;
         done.moved_bytes += bytes.len() as u64;

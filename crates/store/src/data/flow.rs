@@ -18,7 +18,7 @@ use crate::disk::{Disk, DiskFile};
 use proto::FileId;
 use proto::storeio::StoreError;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// Blocks on their way to the device at once: enough to keep it busy, few enough that a sync of the
 /// journal between them does not wait for long.
@@ -210,15 +210,50 @@ impl<D: Disk> DataFiles<D> {
             }
             (key, start)
         };
-        let Some(open) = self.leaving_file(key)? else { return Ok(true) };
+        let open = match self.leaving_file(key) {
+            Ok(Some(open)) => open,
+            Ok(None) => return Ok(true),
+            // Not what a write failed with: it is tried again, and nothing was lost.
+            Err(error) => {
+                let flow = &mut guard(&self.central).flow;
+                let queue = if start { &mut flow.waiting } else { &mut flow.writing };
+                queue.push_back(key);
+                return Err(error);
+            }
+        };
+        {
+            let _under_way = self.writing_out.read().unwrap_or_else(PoisonError::into_inner);
+            let done = if start { open.start_writing() } else { open.wait_written() };
+            done.map_err(|error| self.poison(error))?;
+        }
         if start {
-            open.start_writing().map_err(|error| self.poison(error))?;
             guard(&self.central).flow.writing.push_back(key);
         } else {
-            open.wait_written().map_err(|error| self.poison(error))?;
             self.written_out(key, &open);
         }
         Ok(true)
+    }
+
+    /// Closes a handle whose place another took. Of what was not synced through it a later failure would be told to nobody: the
+    /// kernel forgets it with the inode, and who opens the file then hears of success. So it goes to the disk before.
+    pub(super) fn retire(&self, evicted: Option<(HandleKey, Arc<D::File>)>) {
+        let Some((key, open)) = evicted else { return };
+        let unsynced = {
+            let mut central = guard(&self.central);
+            match key {
+                HandleKey::Block(file, block) => {
+                    central.known_block((file, block)).is_some_and(|block| block.dirty)
+                }
+                HandleKey::Segment(id) => central.segments.get(&id).is_some_and(|s| s.synced < s.end),
+            }
+        };
+        if unsynced {
+            let _under_way = self.writing_out.read().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = open.start_writing().and_then(|()| open.wait_written()) {
+                // Whoever changes or syncs data from here on is told.
+                let _poisoned = self.poison(error);
+            }
+        }
     }
 
     fn written_out(&self, key: Key, open: &D::File) {

@@ -36,10 +36,10 @@ impl<F> Handles<F> {
         Some(Arc::clone(file))
     }
 
-    /// Adds a handle; the one returned is to be dropped (closed) after the lock is released.
+    /// Adds a handle; the one returned is to be closed after the lock is released (`DataFiles::retire`).
     #[must_use]
-    pub(super) fn put(&mut self, key: HandleKey, file: Arc<F>) -> Option<Arc<F>> {
-        let replaced = self.remove(key);
+    pub(super) fn put(&mut self, key: HandleKey, file: Arc<F>) -> Option<(HandleKey, Arc<F>)> {
+        let replaced = self.remove(key).map(|file| (key, file));
         self.stamp += 1;
         self.order.insert(self.stamp, key);
         self.open.insert(key, (self.stamp, file));
@@ -47,7 +47,7 @@ impl<F> Handles<F> {
             return replaced;
         }
         let oldest = self.order.first_key_value().map(|(_, key)| *key)?;
-        self.remove(oldest)
+        self.remove(oldest).map(|file| (oldest, file))
     }
 
     pub(super) fn remove(&mut self, key: HandleKey) -> Option<Arc<F>> {
@@ -67,7 +67,8 @@ mod tests {
         assert!(handles.put(HandleKey::Segment(1), Arc::new(1)).is_none());
         assert!(handles.put(HandleKey::Segment(2), Arc::new(2)).is_none());
         assert!(handles.get(HandleKey::Segment(1)).is_some());
-        assert_eq!(handles.put(HandleKey::Segment(3), Arc::new(3)).as_deref(), Some(&2));
+        let evicted = handles.put(HandleKey::Segment(3), Arc::new(3));
+        assert_eq!(evicted, Some((HandleKey::Segment(2), Arc::new(2))));
         assert!(handles.get(HandleKey::Segment(2)).is_none());
         assert_eq!(handles.remove(HandleKey::Segment(1)).as_deref(), Some(&1));
     }

@@ -76,9 +76,8 @@ impl<D: Disk> DataFiles<D> {
     }
 
     fn keep_handle(&self, key: HandleKey, file: Arc<D::File>) {
-        // Closed here, after the lock is released.
         let evicted = guard(&self.central).handles.put(key, file);
-        drop(evicted);
+        self.retire(evicted);
     }
 
     /// Opens a block and makes sure that its header was read; `None` when there is none or it is blank.

@@ -42,8 +42,8 @@ use locks::{FileLocks, guard};
 use proto::FileId;
 use proto::storeio::{Cut, DataDone, DataOp, IoError, StoreError};
 use segments::Appender;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 const EINVAL: i32 = 22;
 const EFBIG: i32 = 27;
@@ -59,6 +59,8 @@ pub struct DataFiles<D: Disk> {
     compactor: Mutex<Compactor<D::File>>,
     locks: FileLocks,
     appender: Mutex<Appender<D::File>>,
+    /// Held for reading from a write-out's system call until its failure has poisoned the store.
+    writing_out: RwLock<()>,
     central: Mutex<Central<D::File>>,
 }
 
@@ -98,6 +100,7 @@ impl<D: Disk> DataFiles<D> {
             compactor: Mutex::new(Compactor::new()),
             locks: FileLocks::new(),
             appender: Mutex::new(Appender::new()),
+            writing_out: RwLock::new(()),
             central: Mutex::new(recovered.central),
         };
         let mut damages = recovered.damages;
@@ -352,6 +355,13 @@ impl<D: Disk> DataFiles<D> {
 
     fn is_large(&self, file: FileId) -> bool {
         guard(&self.central).form(file) == Form::Large
+    }
+
+    /// For who has just synced blocks: the kernel tells of a failed write once, and a write-out beside the sync may have
+    /// been told, so that the sync succeeded without the bytes.
+    pub(super) fn check_write_outs(&self) -> Result<(), StoreError> {
+        drop(self.writing_out.write().unwrap_or_else(PoisonError::into_inner));
+        self.check_poison()
     }
 
     pub(super) fn check_poison(&self) -> Result<(), StoreError> {

@@ -63,7 +63,7 @@ impl<D: Disk> DataFiles<D> {
                 }
                 let evicted = central.handles.put(HandleKey::Segment(id), Arc::clone(&file));
                 drop(central);
-                drop(evicted);
+                self.retire(evicted);
                 Ok(Output { id, file, end: SEGMENT_HEADER_BYTES, reserved: true })
             }
             Err(error) => {

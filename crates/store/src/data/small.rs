@@ -59,7 +59,7 @@ impl<D: Disk> DataFiles<D> {
         let Some(file) = self.disk.open(&segment_name(id))? else { return Ok(None) };
         let file = Arc::new(file);
         let evicted = guard(&self.central).handles.put(HandleKey::Segment(id), Arc::clone(&file));
-        drop(evicted);
+        self.retire(evicted);
         Ok(Some(file))
     }
 

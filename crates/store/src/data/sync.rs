@@ -71,6 +71,7 @@ impl<D: Disk> DataFiles<D> {
             let folder = folder_name(folder_of(file));
             self.disk.sync_folder(&folder).map_err(|error| self.poison(error))?;
         }
+        self.check_write_outs()?;
         let mut central = guard(&self.central);
         central.dirty_large.remove(&file);
         let Some(large) = central.large.get_mut(&file) else { return Ok(()) };

@@ -147,3 +147,105 @@ fn after_a_failed_commit_nothing_is_answered_and_stop_says_so() {
     assert!(matches!(server.stop(), Err(ServerError::Damaged(_))));
     assert!(mailbox.seen.lock().expect("lock").replies.is_empty());
 }
+
+/// Full for the first append. Whoever gave the ballast up was another thread.
+#[derive(Default)]
+struct OnceFull {
+    journal: MemoryJournal,
+    refused: AtomicBool,
+}
+
+impl JournalIo for OnceFull {
+    fn read(&self, from: Position, piece: &mut dyn FnMut(Position, &[u8])) -> Result<Position, StoreError> {
+        self.journal.read(from, piece)
+    }
+
+    fn append(&self, position: Position, entries: &[u8]) -> Result<(), StoreError> {
+        if !self.refused.swap(true, Ordering::SeqCst) {
+            return Err(StoreError::NoSpace);
+        }
+        self.journal.append(position, entries)
+    }
+
+    fn sync(&self) -> Result<Position, StoreError> {
+        self.journal.sync()
+    }
+
+    fn trim(&self, _: Position) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn prepare(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn bytes(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_journal_that_finds_the_disk_full_while_another_makes_room_goes_on() {
+    let ballast = FullDisk::default();
+    ballast.given_up.store(true, Ordering::SeqCst);
+    let parts = Parts {
+        rank: Box::new(Told { toy: Toy::default(), spaces: Arc::default() }),
+        journal: Arc::new(OnceFull::default()),
+        meta: Arc::new(EmptyMeta),
+        data: Arc::new(ToyData::default()),
+        ballast: Some(Arc::new(ballast)),
+    };
+    let server =
+        Server::with_parts(parts, "toy", &ServerOptions::default(), Arc::new(Log::silent())).expect("boot");
+    let mailbox = Arc::new(Mailbox::default());
+    let port = server.embedded().connect(mailbox.clone()).expect("connect");
+    port.send(vec![message(4, request(4))], &mut Vec::new()).expect("send");
+    drop(mailbox.wait(|seen| seen.replies.contains_key(&Tid(4))));
+    assert!(!matches!(server.driver.life.get(), crate::driver::Life::Damaged(_)));
+    server.stop().expect("stop");
+}
+
+/// Background work fails once, for a reason that concerns one segment only.
+#[derive(Default)]
+struct BadSector {
+    toy: ToyData,
+    calls: Arc<(Mutex<u32>, Condvar)>,
+}
+
+impl DataIo for BadSector {
+    fn run(&self, op: &DataOp) -> Result<DataDone, StoreError> {
+        self.toy.run(op)
+    }
+
+    fn is_quick(&self, op: &DataOp) -> bool {
+        self.toy.is_quick(op)
+    }
+
+    fn background(&self) -> Result<bool, StoreError> {
+        let mut calls = self.calls.0.lock().expect("lock");
+        *calls += 1;
+        self.calls.1.notify_all();
+        let source = proto::storeio::IoError(5);
+        if *calls == 1 { Err(StoreError::Io { at: "data/seg-00000001".into(), source }) } else { Ok(false) }
+    }
+
+    fn flush_aged(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn background_work_goes_on_after_an_error_that_spoils_nothing() {
+    let calls = Arc::new((Mutex::new(0), Condvar::new()));
+    let parts = Parts {
+        rank: Box::new(Told { toy: Toy::default(), spaces: Arc::default() }),
+        journal: Arc::new(MemoryJournal::default()),
+        meta: Arc::new(EmptyMeta),
+        data: Arc::new(BadSector { toy: ToyData::default(), calls: calls.clone() }),
+        ballast: None,
+    };
+    let server =
+        Server::with_parts(parts, "toy", &ServerOptions::default(), Arc::new(Log::silent())).expect("boot");
+    drop(calls.1.wait_while(calls.0.lock().expect("lock"), |calls| *calls < 2).expect("called again"));
+    server.stop().expect("stop");
+}

@@ -69,6 +69,21 @@ fn a_sync_of_everything_behind_a_failed_sync_of_one_file_fails_too() {
     disk.meanwhile(None);
 }
 
+/// A failed write is told once: to the write-out that ran beside the sync, which then succeeded without the bytes.
+#[test]
+fn a_sync_beside_a_write_out_that_fails_fails_too() {
+    let disk = SimDisk::new(4);
+    let store = Arc::new(opened(&disk));
+    write(&store, file(1), 0, &[7; 16 << 10]).unwrap();
+    let (other, faulty) = (Arc::clone(&store), disk.clone());
+    once(&disk, move || {
+        faulty.inject(DiskFault::Sync, "data/blk", 1);
+        assert!(matches!(other.background_step(0), Err(StoreError::Io { .. })));
+    });
+    assert_eq!(store.run(&DataOp::Sync { file: file(1) }), Err(StoreError::Poisoned));
+    disk.meanwhile(None);
+}
+
 /// A buffered file grew without a sync, because nothing of it was durable; meanwhile `SyncAll` flushed it and made it so. The
 /// tombstone became durable, block 0 did not, or its header did and its content did not.
 #[test]
