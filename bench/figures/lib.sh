@@ -34,7 +34,7 @@ begin() {
     trap 'exit 130' INT TERM
     echo "$title"
     echo "date $(date -u +%FT%TZ), commit $(git -C "$ROOT" describe --always --dirty 2>/dev/null || echo none), rounds $ROUNDS"
-    echo "machine: $(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(awk '/^MemTotal/ { print int($2 / 1048576) }' /proc/meminfo) GiB, Linux $(uname -r), load $(cut -d' ' -f1-3 /proc/loadavg)"
+    echo "machine: $(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(awk '/^MemTotal/ { print int($2 / 1048576) }' /proc/meminfo) GiB, Linux $(uname -r | cut -d- -f1), load $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "disk: $(findmnt -n -o FSTYPE,SOURCE --target "$WORK")"
     echo
 }

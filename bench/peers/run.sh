@@ -128,7 +128,7 @@ one() {
 {
     echo "date: $(date -u +%FT%TZ)"
     echo "commit: $(git -C "$ROOT" describe --always --dirty 2>/dev/null || echo none)"
-    echo "machine: $(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(awk '/^MemTotal/ { print int($2 / 1048576) }' /proc/meminfo) GiB, Linux $(uname -r)"
+    echo "machine: $(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(awk '/^MemTotal/ { print int($2 / 1048576) }' /proc/meminfo) GiB, Linux $(uname -r | cut -d- -f1)"
     echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "disk: ext4 in an image of $disk GiB on $(findmnt -n -o FSTYPE,SOURCE --target "$WORK" 2>/dev/null || stat -f -c %T "$WORK")"
     echo "command: pando bench mdtest -F -L -w 4096 -z 2 -b 10 -I $items -u --np $np; rounds $rounds, at least $seconds s each"

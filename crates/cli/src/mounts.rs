@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a mount may take to answer whether it is alive.
-const ANSWER_TIME: Duration = Duration::from_secs(3);
+const STATFS_TIME: Duration = Duration::from_secs(3);
 
 /// The type column of our mounts.
 pub const TYPE: &str = "fuse.pando";
@@ -78,7 +78,7 @@ pub fn is_dead(path: &Path) -> bool {
         let error = runtime::process::space_of(&path).err().and_then(|error| error.raw_os_error());
         let _nobody_waits = send.send(error);
     });
-    matches!(receive.recv_timeout(ANSWER_TIME), Ok(Some(ENOTCONN | ECONNABORTED | ECANCELED)))
+    matches!(receive.recv_timeout(STATFS_TIME), Ok(Some(ENOTCONN | ECONNABORTED | ECANCELED)))
 }
 
 fn parse(text: &[u8]) -> Vec<Mounted> {

@@ -80,11 +80,11 @@ pub struct OptionHelp {
 
 /// All options, in the order people read them.
 pub const OPTIONS: &[OptionHelp] = &[
-    help("mds_cache_memory_limit", "4G", "memory of the rank's cache"),
+    help("mds_cache_memory_limit", "4G", "memory of the rank's cache, 16M to 64T"),
     help("mds_dir_prefetch", "auto", "load whole directories: auto, keyed (never) or full (always)"),
-    help("session_timeout", "10", "seconds a client's lease lasts without renewal"),
-    help("journal_size", "1G", "size of the journal at which a checkpoint starts"),
-    help("data_cache_limit", "2G", "file data kept in the page cache"),
+    help("session_timeout", "10", "seconds a client's lease lasts without renewal, 1 to 3600"),
+    help("journal_size", "1G", "size of the journal at which a checkpoint starts, 16M to 1T"),
+    help("data_cache_limit", "2G", "file data kept in the page cache, up to 64T"),
     help("data_cache_max_filesize", "1G", "data of larger files is not kept in the page cache"),
     help("listen", "[]", "addresses to listen on besides DIR/pando.sock"),
     help("cluster", "", "the server commands talk to when none is named"),

@@ -46,7 +46,7 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
         return refusal(REFUSED, "permission denied: only root may do this");
     }
     match cmd {
-        "checkpoint" | "compact" => {
+        "checkpoint" => {
             driver.feed([Input::Checkpoint]);
             done(json!({ "started": true }))
         }

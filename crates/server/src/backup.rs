@@ -114,7 +114,7 @@ fn write_file(server: &Server, path: &Path) -> Result<Summary, BackupError> {
 ///
 /// # Errors
 /// As `create`.
-pub fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError> {
+fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError> {
     let opened = server.opened.as_ref().ok_or(BackupError::NoFolder)?;
     let record = opened.folder.record().clone();
     let _frozen = server.driver.freeze().map_err(|e| match e {

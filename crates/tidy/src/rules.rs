@@ -58,7 +58,7 @@ pub const ROOMS: &[Room] = &[
     // Opening an LMDB environment is an unsafe call: nobody else may write the files meanwhile.
     // Its tests make folders with the real thing.
     with_unsafe(room("fsck", &["stdx"], &["heed", "thiserror"]))
-        .tests(&["mount", "server", "store", "runtime", "proto", "tempfile"]),
+        .tests(&["mount", "server", "store", "proto", "tempfile"]),
     room("bench", &["runtime", "proto", "stdx"], &["anyhow", "hdrhistogram", "serde", "serde_json"])
         .tests(&["tempfile"]),
     room(

@@ -34,7 +34,7 @@ pub fn run(
 }
 
 fn by_server(source: &Source, out: &Output) -> Verdict {
-    let answer = admin::ask(source, &json!({"cmd": "compact"}), ANSWER_TIME)?;
+    let answer = admin::ask(source, &json!({"cmd": "checkpoint"}), ANSWER_TIME)?;
     out.result("checkpoint started; free pages are given back only while nobody serves the folder", answer);
     Ok(0)
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const LAST_CHECKPOINT: Duration = Duration::from_secs(60);
 
 /// How long a server may take to say who uses it.
-const ANSWER_TIME: Duration = Duration::from_secs(2);
+const STATUS_TIME: Duration = Duration::from_secs(2);
 
 /// Runs the verb.
 ///
@@ -101,7 +101,7 @@ impl Client {
 }
 
 fn clients(server: &Source) -> Option<Vec<Client>> {
-    let answer = admin::ask(server, &json!({"cmd": "client ls"}), ANSWER_TIME).ok()?;
+    let answer = admin::ask(server, &json!({"cmd": "client ls"}), STATUS_TIME).ok()?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let read = |client: &Value| Client {
         host: text(&client["host"]),
@@ -151,7 +151,7 @@ impl Behind {
     fn of(mount: &mounts::Mounted) -> Self {
         let source = Source::parse(&mount.source).ok().filter(|source| source.socket().is_some());
         let server = source.and_then(|source| {
-            let answer = admin::ask(&source, &json!({"cmd": "status"}), ANSWER_TIME).ok()?;
+            let answer = admin::ask(&source, &json!({"cmd": "status"}), STATUS_TIME).ok()?;
             let pid = answer["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())?;
             Some((source, pid))
         });
@@ -196,7 +196,7 @@ impl Behind {
             return After::Gone;
         }
         // No answer: its doors are closed, or it was ended by others meanwhile, which the next look sees.
-        let Ok(status) = admin::ask(source, &json!({"cmd": "status"}), ANSWER_TIME) else {
+        let Ok(status) = admin::ask(source, &json!({"cmd": "status"}), STATUS_TIME) else {
             return After::Ending;
         };
         let Some(clients) = clients(source) else { return After::Ending };

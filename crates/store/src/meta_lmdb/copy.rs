@@ -1,6 +1,6 @@
-//! Copies of environments: compaction in place, and hot backups.
+//! Compaction of an environment in place: a copy without free pages takes its place.
 //!
-//! Absent: consistency between environments; a restore replays the journal over them.
+//! Absent: backups, which read records (`LmdbMeta::each`).
 
 use super::environment::{Environment, Live};
 use super::{LmdbMeta, PAGE_BYTES};
@@ -22,20 +22,6 @@ impl LmdbMeta {
             Some(environment) => environment.compact(),
             None => Ok(0),
         }
-    }
-
-    /// Writes a copy of every environment, without free pages, into `folder`, which must exist. Each
-    /// is a snapshot of its own moment. Freed pages pile up while it runs.
-    ///
-    /// # Errors
-    /// `NoSpace`, `Damaged`, `Io`.
-    pub fn copy_to(&self, folder: &Path) -> Result<(), StoreError> {
-        for environment in &self.environments {
-            let name = environment.path.file_name().unwrap_or_default();
-            let file = environment.copy(&folder.join(name))?;
-            file.sync_all().map_err(|error| failed(&environment.place, &error))?;
-        }
-        sync_path(folder).map_err(|error| failed("backup", &error))
     }
 }
 
