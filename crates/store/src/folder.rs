@@ -1,32 +1,31 @@
-//! A data folder: format, lock, record, incarnation, its parts on other devices, and the ballast.
+//! A data folder: its record, lock and incarnation, its parts on other devices, and the ballast.
 //!
 //! `pando.fs` is the file-system record, written whole by rename; without its `complete` flag the folder
 //! is half formatted, and half restored if `pando.restore` lies beside it. `pando.lock` is locked by the process that serves the folder. A part that lies
 //! elsewhere carries `pando.member` with the file system's id, so that an unmounted disk or a swapped
 //! one is refused; so does `data/`, whose loss nothing else would show.
 //!
-//! Absent: what the files of the parts hold; command-line texts beyond the error itself and its remedy.
+//! Absent: making one (`make.rs`); what the files of the parts hold; command-line texts beyond the error itself and its remedy.
 
 mod ballast;
 mod error;
 mod lock;
+mod make;
 
 pub use ballast::{BALLAST_BYTES, Ballast};
 pub use error::FolderError;
+pub use make::{FormatOptions, format, format_from};
 
-use crate::initial::initial_batches;
-use crate::meta::MetaStore;
 use crate::meta_lmdb::{LmdbMeta, LmdbOptions};
 use error::io_error;
 use lock::Lock;
 use proto::codec::DecodeError;
-use proto::fsrecord::{COMPAT_DATA_MARKED, FORMAT, FsRecord, HASH_SIPHASH_1_3};
+use proto::fsrecord::{COMPAT_DATA_MARKED, FsRecord};
 use proto::ids::Incarnation;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use stdx::hash::HashSeed;
-use stdx::{Wall, crc32c};
+use stdx::crc32c;
 
 const RECORD: &str = "pando.fs";
 const INCARNATION: &str = "pando.incarnation";
@@ -37,42 +36,6 @@ pub const SOCKET: &str = "pando.sock";
 const FOLDERS: [&str; 4] = ["meta", "journal", "data", "log"];
 /// Strangers named in an error.
 const SHOWN: usize = 2;
-const ENVIRONMENTS: u16 = 16;
-/// Free space that each part needs to begin with and to be of use: environments and ballast; the first journal segments
-/// and, where it lies alone, its own ballast; the first segment of small files and some data.
-const META_NEEDS: u64 = BALLAST_BYTES + (16 << 20);
-const JOURNAL_NEEDS: u64 = 16 << 20;
-const DATA_NEEDS: u64 = 96 << 20;
-
-/// Choices of a format.
-#[derive(Clone, Debug)]
-pub struct FormatOptions {
-    pub name: String,
-    /// Folders on other devices; made if absent, refused unless empty.
-    pub meta_dir: Option<PathBuf>,
-    pub journal_dir: Option<PathBuf>,
-    pub data_dir: Option<PathBuf>,
-    pub small_file_bytes: u32,
-    pub environments: u16,
-    /// The time of creation of the first directories.
-    pub now: Wall,
-}
-
-impl FormatOptions {
-    /// The usual choices.
-    #[must_use]
-    pub fn new(now: Wall) -> Self {
-        Self {
-            name: "pandofs".into(),
-            meta_dir: None,
-            journal_dir: None,
-            data_dir: None,
-            small_file_bytes: 65_536,
-            environments: ENVIRONMENTS,
-            now,
-        }
-    }
-}
 
 /// What a folder is, as found without changing anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -238,132 +201,6 @@ fn read_record(dir: &Path) -> Result<Found, FolderError> {
     })
 }
 
-/// Makes a file system in an empty folder (made if absent), or finishes a half-formatted one.
-///
-/// # Errors
-/// Every `FolderError` but `Absent` and `HalfFormatted`.
-pub fn format(dir: &Path, options: &FormatOptions) -> Result<FsRecord, FolderError> {
-    make(dir, options, None, |meta, record, _| {
-        Ok(meta.apply(&initial_batches(&record.hash_seed, options.now))?)
-    })
-}
-
-/// Makes a file system that goes on from a backed-up one: identity, name hash, epoch and sizes are
-/// those of `identity`, `options` says where its parts lie. `fill` writes the content into the empty
-/// metadata store and under the root of `data/`; until it has returned the folder counts as half
-/// restored, and a retry begins anew. When it fails, what it wrote is removed.
-///
-/// # Errors
-/// As `format`, and those of `fill`.
-pub fn format_from<E: From<FolderError>>(
-    dir: &Path,
-    options: &FormatOptions,
-    identity: &FsRecord,
-    fill: impl FnOnce(&LmdbMeta, &Path) -> Result<(), E>,
-) -> Result<FsRecord, E> {
-    make(dir, options, Some(identity), |meta, _, data_root| {
-        let data = data_root.join("data");
-        match fs::remove_dir_all(&data) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(io_error(&data, error).into()),
-            _ => {}
-        }
-        fill(meta, data_root)
-    })
-}
-
-fn make<E: From<FolderError>>(
-    dir: &Path,
-    options: &FormatOptions,
-    identity: Option<&FsRecord>,
-    fill: impl FnOnce(&LmdbMeta, &FsRecord, &Path) -> Result<(), E>,
-) -> Result<FsRecord, E> {
-    let restoring = identity.is_some();
-    refuse_existing(dir, inspect(dir)?, restoring)?;
-    check_room(dir, &new_record(options, None)?)?;
-    fs::create_dir_all(dir).map_err(|error| io_error(dir, error))?;
-    let _lock = Lock::take(dir)?;
-    let earlier = refuse_existing(dir, inspect(dir)?, restoring)?;
-    let mut record = new_record(options, earlier.map(|record| record.fsid))?;
-    if let Some(identity) = identity {
-        record = FsRecord {
-            compat: record.compat | identity.compat,
-            meta_dir: record.meta_dir,
-            journal_dir: record.journal_dir,
-            data_dir: record.data_dir,
-            complete: false,
-            ..identity.clone()
-        };
-    }
-    let parts = parts_elsewhere(&record);
-    for (part, place) in &parts {
-        vet_part(&record, part, place)?;
-    }
-    // Before the record: nobody may take the folder for one that a format began, and make it an empty file system.
-    if restoring {
-        write_whole(dir, RESTORE, b"restore\n")?;
-    }
-    // The id is durable before the parts carry it, so that a format that stops here can be finished.
-    write_whole(dir, RECORD, &record.encode())?;
-    for (_, place) in &parts {
-        fs::create_dir_all(place).map_err(|error| io_error(place, error))?;
-        write_whole(place, MEMBER, member_text(&record).as_bytes())?;
-    }
-    let meta = meta_folder(dir, &record);
-    clear_meta(&meta)?;
-    fs::create_dir_all(&meta).map_err(|error| io_error(&meta, error))?;
-    sync_dir(&part_root(dir, &record.meta_dir))?;
-    let lmdb = LmdbOptions { environments: record.environments, map_bytes: None, create: true };
-    let store = LmdbMeta::open(&meta, lmdb).map_err(FolderError::from)?;
-    let data_root = part_root(dir, &record.data_dir);
-    let filled = fill(&store, &record, &data_root);
-    drop(store);
-    if filled.is_err() && restoring {
-        // Its space is wanted for the next try, which removes what is left, too.
-        let _as_far_as_it_goes = (clear_meta(&meta), fs::remove_dir_all(data_root.join("data")));
-    }
-    filled?;
-    let data = data_root.join("data");
-    fs::create_dir_all(&data).map_err(|error| io_error(&data, error))?;
-    write_whole(&data, MEMBER, member_text(&record).as_bytes())?;
-    sync_dir(&data_root)?;
-    write_incarnation(dir, Incarnation(0))?;
-    record.complete = true;
-    write_whole(dir, RECORD, &record.encode())?;
-    if restoring {
-        let mark = dir.join(RESTORE);
-        fs::remove_file(&mark).map_err(|error| io_error(&mark, error))?;
-    }
-    Ok(record)
-}
-
-/// Refused before anything is written: a format that runs out of space, or a file system that is full when it is new,
-/// helps nobody.
-fn check_room(dir: &Path, record: &FsRecord) -> Result<(), FolderError> {
-    let own_ballast = if record.journal_dir == record.meta_dir { 0 } else { BALLAST_BYTES };
-    let parts = [
-        (&record.meta_dir, META_NEEDS),
-        (&record.journal_dir, JOURNAL_NEEDS + own_ballast),
-        (&record.data_dir, DATA_NEEDS),
-    ];
-    let mut roots: Vec<(PathBuf, u64)> = Vec::new();
-    for (elsewhere, needs) in parts {
-        let root = part_root(dir, elsewhere);
-        match roots.iter_mut().find(|(known, _)| *known == root) {
-            Some((_, sum)) => *sum += needs,
-            None => roots.push((root, needs)),
-        }
-    }
-    for (root, needed) in roots {
-        // A part's folder is made later: its device is that of the first folder above that is there.
-        let there = root.ancestors().find(|above| above.is_dir()).unwrap_or(dir);
-        let space = crate::disk_real::space_of(there).map_err(|error| io_error(there, error))?;
-        if space.available < needed {
-            return Err(FolderError::TooSmall { dir: root, needed, available: space.available });
-        }
-    }
-    Ok(())
-}
-
 /// The first eight hex digits of a file system's id, for people.
 #[must_use]
 pub fn short_id(record: &FsRecord) -> String {
@@ -372,53 +209,6 @@ pub fn short_id(record: &FsRecord) -> String {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn refuse_existing(dir: &Path, found: Found, restoring: bool) -> Result<Option<FsRecord>, FolderError> {
-    match found {
-        Found::Empty => Ok(None),
-        Found::HalfRestored if restoring => Ok(None),
-        Found::HalfRestored => Err(FolderError::HalfRestored { dir: dir.into() }),
-        Found::Half(record) => Ok(Some(record)),
-        Found::Complete(record) => {
-            let id = short_id(&record);
-            Err(FolderError::Exists { dir: dir.into(), name: record.name, id })
-        }
-    }
-}
-
-fn new_record(options: &FormatOptions, fsid: Option<[u8; 16]>) -> Result<FsRecord, FolderError> {
-    let text = |dir: &Option<PathBuf>| -> Result<String, FolderError> {
-        let Some(dir) = dir else { return Ok(String::new()) };
-        let full = std::path::absolute(dir).map_err(|error| io_error(dir, error))?;
-        full.into_os_string().into_string().map_err(|_| FolderError::NotText { dir: dir.clone() })
-    };
-    Ok(FsRecord {
-        format: FORMAT,
-        compat: COMPAT_DATA_MARKED,
-        ro_compat: 0,
-        incompat: 0,
-        // The same id as an unfinished format's, whose mark the parts elsewhere carry.
-        fsid: fsid.map_or_else(random, Ok)?,
-        name: options.name.clone(),
-        hash_function: HASH_SIPHASH_1_3,
-        hash_seed: HashSeed(random()?),
-        environments: options.environments.max(1),
-        small_file_bytes: options.small_file_bytes,
-        epoch: 0,
-        meta_dir: text(&options.meta_dir)?,
-        journal_dir: text(&options.journal_dir)?,
-        data_dir: text(&options.data_dir)?,
-        complete: false,
-    })
-}
-
-fn random() -> Result<[u8; 16], FolderError> {
-    let path = Path::new("/dev/urandom");
-    let mut bytes = [0; 16];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));
-    read.map_err(|error| io_error(path, error))?;
-    Ok(bytes)
 }
 
 /// Names in a folder, sorted; none when it is not there.
@@ -499,22 +289,6 @@ fn member_text(record: &FsRecord) -> String {
     format!("PandoFS {}\n", hex(&record.fsid))
 }
 
-/// Whether a part may be made in this folder: it is empty or already marked as ours.
-fn vet_part(record: &FsRecord, part: &'static str, place: &Path) -> Result<(), FolderError> {
-    let names = names(place)?;
-    refuse_strangers(place, &names)?;
-    if names.iter().any(|name| name == MEMBER) {
-        return check_member(record, part, place);
-    }
-    match names.split_first() {
-        None => Ok(()),
-        Some((name, others)) => {
-            let shown = vec![name.clone()];
-            Err(FolderError::Strangers { dir: place.into(), shown, more: others.len() })
-        }
-    }
-}
-
 fn check_member(record: &FsRecord, part: &'static str, place: &Path) -> Result<(), FolderError> {
     let path = place.join(MEMBER);
     match fs::read_to_string(&path) {
@@ -525,17 +299,6 @@ fn check_member(record: &FsRecord, part: &'static str, place: &Path) -> Result<(
         }
         Err(error) => Err(io_error(&path, error)),
     }
-}
-
-/// Removes what an unfinished format left: environments that nobody can have used.
-fn clear_meta(meta: &Path) -> Result<(), FolderError> {
-    for name in names(meta)? {
-        if name.starts_with("env-") {
-            let path = meta.join(name);
-            fs::remove_file(&path).map_err(|error| io_error(&path, error))?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! Format, open, refuse.
 
+use super::make::{check_room, new_record};
 use super::*;
+use crate::initial::initial_batches;
+use crate::meta::MetaStore;
 use proto::ids::{Ino, NameHash};
 use proto::storeio::{LoadRequest, Loaded};
+use stdx::Wall;
 
 fn options() -> FormatOptions {
     FormatOptions { environments: 2, ..FormatOptions::new(Wall(1)) }
