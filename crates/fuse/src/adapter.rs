@@ -172,10 +172,6 @@ impl Handler for Adapter {
             _ => shared.data_operation(about, &request, reply),
         }
     }
-
-    fn batch_end(&self) {}
-
-    fn destroy(&self) {}
 }
 
 /// Who asks, about what.

@@ -17,7 +17,7 @@ use crate::transport::classic::{self, Duty};
 use crate::transport::device::Device;
 use crate::transport::uring::parameter::Enabled;
 use crate::transport::uring::{Decline, Rings, Shape};
-use crate::transport::{Core, Presence, Transport};
+use crate::transport::{Core, Transport};
 
 /// Answers the requests of a mount. Called on transport threads, several at once: a call that waits keeps
 /// the requests of its CPU or reader waiting. A panic in it aborts the process.
@@ -27,12 +27,6 @@ pub trait Handler: Send + Sync + 'static {
 
     /// One request; `reply` may be kept and answered later from any thread.
     fn handle(&self, request: Request<'_>, reply: Reply);
-
-    /// After all requests that were ready together; replies given here leave with theirs.
-    fn batch_end(&self);
-
-    /// Once, after the last call of any other method, when the mount is gone.
-    fn destroy(&self);
 }
 
 /// How to mount and serve. The default suits PandoFS on one machine.
@@ -166,8 +160,6 @@ fn open_connection<H: Handler>(
     }
     handler.init(&negotiated, &Notifier::new(Arc::clone(device)));
     let core = Arc::new(Core::new(handler, negotiated.dialect()));
-    // Held while starting, so that an early end does not look like the last one.
-    let starting: Presence = core.enter();
     init::answer(device, unique, &negotiated);
     let shape = Shape { depth: config.ring_depth, payload_bytes: init::payload_bytes(config) };
     let rings = match &decline {
@@ -189,7 +181,6 @@ fn open_connection<H: Handler>(
         }
     };
     let started = classic::start(&core, device, readers, &on_end).inspect_err(|_| on_end());
-    drop(starting);
     threads.extend(started.map_err(|source| MountError::system("start threads", source))?);
     Ok((negotiated, core, transport, threads))
 }

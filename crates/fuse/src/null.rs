@@ -289,10 +289,6 @@ impl Handler for Null {
             operation => self.on_handle(nodeid, operation, reply),
         }
     }
-
-    fn batch_end(&self) {}
-
-    fn destroy(&self) {}
 }
 
 fn finish(reply: Reply, outcome: Result<(), i32>) {

@@ -7,7 +7,6 @@ pub(crate) mod interrupts;
 pub(crate) mod uring;
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::abi::{Dialect, InHeader, Opcode};
@@ -35,25 +34,16 @@ pub(crate) struct Core {
     handler: Arc<dyn Handler>,
     pub(crate) dialect: Dialect,
     interrupts: Arc<Interrupts>,
-    /// Threads that may still call the handler; the last one to leave tells it so.
-    threads: AtomicUsize,
     failure: Mutex<Option<io::Error>>,
 }
 
 impl Core {
     pub(crate) fn new(handler: Arc<dyn Handler>, dialect: Dialect) -> Core {
-        Core {
-            handler,
-            dialect,
-            interrupts: Arc::default(),
-            threads: AtomicUsize::new(0),
-            failure: Mutex::default(),
-        }
+        Core { handler, dialect, interrupts: Arc::default(), failure: Mutex::default() }
     }
 
-    /// Counts a thread in; it is out when the guard drops.
+    /// For a thread that will call the handler.
     pub(crate) fn enter(self: &Arc<Core>) -> Presence {
-        self.threads.fetch_add(1, Ordering::Relaxed);
         Presence(Arc::clone(self))
     }
 
@@ -63,10 +53,6 @@ impl Core {
 
     pub(crate) fn take_failure(&self) -> Option<io::Error> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    pub(crate) fn batch_end(&self) {
-        self.handler.batch_end();
     }
 
     /// Answers bytes that are no request, where an answer is possible.
@@ -134,9 +120,6 @@ impl Drop for Presence {
             // A transport thread that is gone leaves every process of its queue hanging in the kernel;
             // without its process the mount fails them with ENOTCONN instead.
             std::process::abort();
-        }
-        if self.0.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.handler.destroy();
         }
     }
 }

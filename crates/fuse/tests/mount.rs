@@ -236,10 +236,6 @@ impl Handler for Watched {
             self.waits.lock().expect("no panic").send(()).expect("the test listens");
         }
     }
-
-    fn batch_end(&self) {}
-
-    fn destroy(&self) {}
 }
 
 #[test]
@@ -361,10 +357,6 @@ impl Handler for Late {
             _ => self.inner.handle(request, reply),
         }
     }
-
-    fn batch_end(&self) {}
-
-    fn destroy(&self) {}
 }
 
 #[test]

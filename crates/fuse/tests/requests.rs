@@ -56,14 +56,6 @@ impl Handler for Counting {
         }
         self.inner.handle(request, reply);
     }
-
-    fn batch_end(&self) {
-        self.inner.batch_end();
-    }
-
-    fn destroy(&self) {
-        self.inner.destroy();
-    }
 }
 
 fn name(operation: &Operation<'_>) -> Option<&'static str> {

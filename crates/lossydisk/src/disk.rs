@@ -134,10 +134,6 @@ impl Handler for LossyDisk {
             operation => state.change(node, operation, reply),
         }
     }
-
-    fn batch_end(&self) {}
-
-    fn destroy(&self) {}
 }
 
 fn finish<T>(reply: Reply, answer: Answer<T>, send: impl FnOnce(Reply, T)) {

@@ -274,6 +274,10 @@ impl<D: Disk> JournalFiles<D> {
             state.poisoned = true;
             return Err(error);
         }
+        // An append on another thread that met a failed write has been told of it, and this sync then was not.
+        if state.poisoned {
+            return Err(StoreError::Poisoned);
+        }
         state.durable = state.durable.max(end);
         Ok(state.durable)
     }

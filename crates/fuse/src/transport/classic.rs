@@ -50,7 +50,6 @@ fn read_until_unmounted(presence: &Presence, device: &Arc<Device>, duty: Duty) {
         match device.receive(device.exclusive(&mut buffer)) {
             Ok(Received::Message(length)) => {
                 dispatch(core, device, &buffer, length);
-                core.batch_end();
                 if duty == Duty::BesideRings {
                     std::thread::sleep(GATHER);
                 }

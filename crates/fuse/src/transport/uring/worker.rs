@@ -80,7 +80,6 @@ impl Worker {
                 return;
             }
             self.handle_completions();
-            self.presence.0.batch_end();
             self.commit();
             let wait = self.queue.may_sleep();
             self.submit(usize::from(wait));
