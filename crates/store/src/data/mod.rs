@@ -13,6 +13,7 @@ mod checkpoint;
 mod compact;
 mod copy;
 mod flow;
+mod grow;
 mod handles;
 mod index;
 mod large;
