@@ -22,7 +22,7 @@ const COUNTER_BITS: u32 = 20;
 /// The client's description in a `Session` mutation.
 const CLIENT_BYTES_MAX: usize = 240;
 /// Where the end of a long place is left out.
-const CUT: &[u8] = b"...";
+const LEFT_OUT: &[u8] = b"...";
 /// A floor is journaled when it has moved this far.
 const FLOOR_STEP: u64 = 256;
 /// Inodes looked at per step when a dead session's opens end.
@@ -52,7 +52,7 @@ pub(crate) struct Session {
     pub conn: Option<ConnId>,
     pub embedded: bool,
     pub check: Option<proto::Cred>,
-    /// "uid=N host:mount pid".
+    /// `uid=N HOST:MOUNT pid P`; of a long place the beginning and three dots.
     pub client: Box<[u8]>,
     pub floor: Tid,
     journaled_floor: Tid,
@@ -220,8 +220,8 @@ fn describe(peer: &Peer, info: &ClientInfo) -> Box<[u8]> {
     let mut text = format!("uid={uid} {}:{}", info.host, info.mount).into_bytes();
     // The process is what others look for; of a long place its beginning will do.
     if text.len() + pid.len() > CLIENT_BYTES_MAX {
-        text.truncate(CLIENT_BYTES_MAX - pid.len() - CUT.len());
-        text.extend(CUT);
+        text.truncate(CLIENT_BYTES_MAX - pid.len() - LEFT_OUT.len());
+        text.extend(LEFT_OUT);
     }
     text.extend(pid);
     text.into()

@@ -362,3 +362,15 @@ fn a_refusal_that_is_forgotten_is_caught() {
     stdx::mutant::activate(None);
     assert!(verdict.is_err());
 }
+
+#[test]
+fn the_process_of_a_client_with_a_long_place_is_known() {
+    let mut w = World::new();
+    let conn = ConnId(77);
+    w.inject(Input::Connected { conn, peer: Peer::Trusted });
+    let info = ClientInfo { host: "h".into(), mount: format!("/{}", "m".repeat(300)), pid: 4711 };
+    w.say(conn, ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info });
+    let shown: Vec<String> =
+        w.rank.sessions().into_iter().map(|session| session.client.to_string()).collect();
+    assert!(shown.iter().any(|client| client.ends_with("mmm... pid 4711")), "{shown:?}");
+}
