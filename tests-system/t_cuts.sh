@@ -1,5 +1,6 @@
 # The embedded store on a lossy disk: a server under load loses power, again and again (200 times, PANDOFS_CUTS); the disk drops,
 # tears and reorders what was not synced. Everything acknowledged as durable must be there, and fsck clean, each time.
+# Half of the cuts fall between the sync of a new file and that of its name, and the server lives on for a while after each.
 . "$(dirname "$0")/lib.sh"
 require fusermount3
 TEST=cuts

@@ -31,7 +31,7 @@ pub struct Limits {
     pub scan_entries: u32,
     /// Bytes of one listing page at most, whatever the client asks for.
     pub page_bytes: u32,
-    /// Misses in a directory before `Auto` loads it.
+    /// Misses in a directory before `Auto` loads it, at least.
     pub misses: u32,
     /// Entries a background load may bring in for one directory.
     pub load_entries: u64,

@@ -129,7 +129,7 @@ impl Rank {
         let may = few && dir.has(dir::HEADER) && !dir.has(dir::LOADING) && fits(entries);
         let wanted = match config.prefetch {
             Prefetch::Keyed => false,
-            Prefetch::Auto => may && dir.misses >= config.limits.misses && cache.worth.allows(entries),
+            Prefetch::Auto => may && dir.misses >= enough(config, entries) && cache.worth.allows(entries),
             Prefetch::Full => true,
         };
         if wanted && may {
@@ -366,6 +366,13 @@ impl Rank {
             }
         }
     }
+}
+
+/// Misses after which a directory of so many names is loaded whole: when reads of single names have cost about what it
+/// will, whatever is asked for next costs twice of what it had to at most ("ski rental"). Bringing a name along costs
+/// a third of reading it alone where the store's pages are warm; random reads of a large tree never get there.
+fn enough(config: &RankConfig, entries: u64) -> u32 {
+    config.limits.misses.max(u32::try_from(entries / 4).unwrap_or(u32::MAX))
 }
 
 /// Whole directories that may be loaded together: a sixteenth of the cache for what they bring.

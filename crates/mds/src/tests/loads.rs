@@ -75,6 +75,22 @@ fn a_cache_that_holds_everything_is_filled_by_directories() {
     assert_eq!(w.rank.status().loads, loads, "everything is known");
 }
 
+/// Each of many directories is asked for a few names: reading them whole would cost many times what is asked for.
+#[test]
+fn a_directory_is_loaded_when_single_names_have_cost_about_as_much() {
+    let (mut w, dirs) = world(Prefetch::Auto, 8 << 20);
+    let mut lookup = |name: u64| {
+        w.lookup(dirs[0], &format!("{name}")).expect("it is there");
+        w.rank.status().loaded_ahead
+    };
+    let before = lookup(0);
+    for name in 1..NAMES / 4 - 1 {
+        assert_eq!(lookup(name), before, "after {name}");
+    }
+    lookup(NAMES / 4);
+    assert!(lookup(NAMES / 4) > before + NAMES / 2);
+}
+
 #[test]
 fn directories_that_are_thrown_away_unused_are_no_longer_loaded() {
     let (mut w, dirs) = world(Prefetch::Auto, 96 << 10);
