@@ -597,18 +597,22 @@ fn a_damaged_record_of_the_file_system_is_no_folder_at_all() {
     assert!(matches!(check(&folder.path), Err(FsckError::RecordDamaged(_))));
 }
 
-#[test]
-fn a_part_that_is_another_file_systems_is_told() {
-    let temp = tempfile::tempdir().expect("dir");
-    let (path, data) = (temp.path().join("fs"), temp.path().join("disk"));
+/// A stopped file system of one file, and the folder on another disk where its data is.
+fn with_data_elsewhere(temp: &Path) -> (PathBuf, PathBuf) {
+    let (path, data) = (temp.join("fs"), temp.join("disk"));
     let options =
         FormatOptions { data_dir: Some(data.clone()), environments: 2, ..FormatOptions::new(Wall(1)) };
     format(&path, &options).expect("format");
     let server = serve(&path);
-    let fs = attach(&server);
-    fs.write("file", b"content").expect("write");
+    attach(&server).write("file", b"content").expect("write");
     server.stop().expect("stop");
-    drop((fs, server));
+    (path, data)
+}
+
+#[test]
+fn a_part_that_is_another_file_systems_is_told() {
+    let temp = tempfile::tempdir().expect("dir");
+    let (path, data) = with_data_elsewhere(temp.path());
     let report = check(&path).expect("checked");
     assert!(report.is_clean() && report.data_objects == 1, "{report:#?}");
     fs::write(data.join("pando.member"), "PandoFS 00\n").expect("written");
@@ -622,14 +626,7 @@ fn a_part_that_is_another_file_systems_is_told() {
 #[test]
 fn nothing_is_repaired_while_a_part_is_not_there() {
     let temp = tempfile::tempdir().expect("dir");
-    let (path, data) = (temp.path().join("fs"), temp.path().join("disk"));
-    let options =
-        FormatOptions { data_dir: Some(data.clone()), environments: 2, ..FormatOptions::new(Wall(1)) };
-    format(&path, &options).expect("format");
-    let server = serve(&path);
-    attach(&server).write("file", b"content").expect("write");
-    server.stop().expect("stop");
-    drop(server);
+    let (path, data) = with_data_elsewhere(temp.path());
     with_meta(&path, |meta| count(meta, Ino::ROOT, 1, 0));
     let away = temp.path().join("away");
     fs::rename(&data, &away).expect("taken away");

@@ -385,13 +385,19 @@ mod tests {
         assert!(matches!(told, Err(StoreError::Io { source: IoError(libc::ENOTDIR), .. })), "{told:?}");
     }
 
-    #[test]
-    fn names_begin_in_the_folder_that_was_opened_not_in_its_path() {
-        let place = tempfile::tempdir().expect("a folder");
-        let (before, after) = (place.path().join("before"), place.path().join("after"));
+    /// A folder that was opened, where it was and where it is.
+    fn moved(place: &Path) -> (RealDisk, PathBuf, PathBuf) {
+        let (before, after) = (place.join("before"), place.join("after"));
         fs::create_dir(&before).expect("made");
         let disk = RealDisk::new(&before);
         fs::rename(&before, &after).expect("moved");
+        (disk, before, after)
+    }
+
+    #[test]
+    fn names_begin_in_the_folder_that_was_opened_not_in_its_path() {
+        let place = tempfile::tempdir().expect("a folder");
+        let (disk, before, after) = moved(place.path());
         let made = disk.create("data/blk/00/x").and_then(|file| file.write_at(b"content", 0));
         assert_eq!((made, disk.sync_folder("data/blk/00")), (Ok(()), Ok(())));
         assert_eq!(fs::read(after.join("data/blk/00/x")).expect("there"), b"content");
@@ -403,10 +409,7 @@ mod tests {
     #[test]
     fn space_is_asked_of_the_folder_that_was_opened_not_of_its_path() {
         let place = tempfile::tempdir().expect("a folder");
-        let (before, after) = (place.path().join("before"), place.path().join("after"));
-        fs::create_dir(&before).expect("made");
-        let disk = RealDisk::new(&before);
-        fs::rename(&before, &after).expect("moved");
+        let (disk, before, _) = moved(place.path());
         assert!(disk.space().is_ok_and(|space| space.total > 0));
         assert!(RealDisk::new(&before).space().is_err());
     }

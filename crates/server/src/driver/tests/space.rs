@@ -95,20 +95,30 @@ fn a_full_disk_costs_the_ballast_and_is_told_once() {
     assert_eq!(text.matches(told).count(), 1, "{text}");
 }
 
-/// Every sync fails.
-struct BrokenJournal;
+/// A journal with one fault.
+#[derive(Default)]
+struct FaultyJournal {
+    journal: MemoryJournal,
+    /// The next append finds the disk full.
+    full_once: AtomicBool,
+    /// Every sync fails.
+    broken: bool,
+}
 
-impl JournalIo for BrokenJournal {
-    fn read(&self, _: Position, _: &mut dyn FnMut(Position, &[u8])) -> Result<Position, StoreError> {
-        Ok(Position(0))
+impl JournalIo for FaultyJournal {
+    fn read(&self, from: Position, piece: &mut dyn FnMut(Position, &[u8])) -> Result<Position, StoreError> {
+        self.journal.read(from, piece)
     }
 
-    fn append(&self, _: Position, _: &[u8]) -> Result<(), StoreError> {
-        Ok(())
+    fn append(&self, position: Position, entries: &[u8]) -> Result<(), StoreError> {
+        match self.full_once.swap(false, Ordering::SeqCst) {
+            true => Err(StoreError::NoSpace),
+            false => self.journal.append(position, entries),
+        }
     }
 
     fn sync(&self) -> Result<Position, StoreError> {
-        Err(StoreError::Poisoned)
+        if self.broken { Err(StoreError::Poisoned) } else { self.journal.sync() }
     }
 
     fn trim(&self, _: Position) -> Result<(), StoreError> {
@@ -128,7 +138,7 @@ impl JournalIo for BrokenJournal {
 fn after_a_failed_commit_nothing_is_answered_and_stop_says_so() {
     let parts = Parts {
         rank: Box::new(Told { toy: Toy::default(), spaces: Arc::default() }),
-        journal: Arc::new(BrokenJournal),
+        journal: Arc::new(FaultyJournal { broken: true, ..FaultyJournal::default() }),
         meta: Arc::new(EmptyMeta),
         data: Arc::new(ToyData::default()),
         ballast: None,
@@ -148,49 +158,14 @@ fn after_a_failed_commit_nothing_is_answered_and_stop_says_so() {
     assert!(mailbox.seen.lock().expect("lock").replies.is_empty());
 }
 
-/// Full for the first append. Whoever gave the ballast up was another thread.
-#[derive(Default)]
-struct OnceFull {
-    journal: MemoryJournal,
-    refused: AtomicBool,
-}
-
-impl JournalIo for OnceFull {
-    fn read(&self, from: Position, piece: &mut dyn FnMut(Position, &[u8])) -> Result<Position, StoreError> {
-        self.journal.read(from, piece)
-    }
-
-    fn append(&self, position: Position, entries: &[u8]) -> Result<(), StoreError> {
-        if !self.refused.swap(true, Ordering::SeqCst) {
-            return Err(StoreError::NoSpace);
-        }
-        self.journal.append(position, entries)
-    }
-
-    fn sync(&self) -> Result<Position, StoreError> {
-        self.journal.sync()
-    }
-
-    fn trim(&self, _: Position) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn prepare(&self) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn bytes(&self) -> u64 {
-        0
-    }
-}
-
 #[test]
 fn a_journal_that_finds_the_disk_full_while_another_makes_room_goes_on() {
     let ballast = FullDisk::default();
+    // By that other thread.
     ballast.given_up.store(true, Ordering::SeqCst);
     let parts = Parts {
         rank: Box::new(Told { toy: Toy::default(), spaces: Arc::default() }),
-        journal: Arc::new(OnceFull::default()),
+        journal: Arc::new(FaultyJournal { full_once: true.into(), ..FaultyJournal::default() }),
         meta: Arc::new(EmptyMeta),
         data: Arc::new(ToyData::default()),
         ballast: Some(Arc::new(ballast)),
