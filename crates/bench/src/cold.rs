@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct Cold {
     pub threads: u32,
-    /// Requests each thread has under way together.
+    /// Requests each thread keeps under way.
     pub depth: u64,
     pub dirs: u64,
     /// Files in all; spread evenly over the directories.
@@ -84,7 +84,7 @@ fn make(link: &mut Link, cold: &Cold, dirs: &[NodeRef]) -> Result<Phase> {
         for outcome in link.batch(requests)? {
             outcome.context("create")?;
         }
-        latencies.saturating_record_n(nanos(sent), end - at);
+        latencies.saturating_record_n(nanos(sent.elapsed()), end - at);
         at = end;
     }
     Ok(Phase::new("create", &latencies, start.elapsed(), None))
@@ -114,23 +114,16 @@ fn share(connector: &dyn Connector, cold: &Cold, dirs: &[NodeRef], thread: u64) 
     let deadline = Instant::now() + Duration::from_secs(cold.seconds);
     let mine = cold.files / u64::from(cold.threads);
     let step = stride(mine);
-    let mut asked = 0;
-    while asked < mine && Instant::now() < deadline {
-        let end = (asked + cold.depth).min(mine);
-        let requests = (asked..end)
-            .map(|i| {
-                // A stride prime to the count visits each of this thread's names once, far apart.
-                let file = (i.wrapping_mul(step) % mine) * u64::from(cold.threads) + thread;
-                Ok(Request::Lookup { parent: dirs[(file % cold.dirs) as usize], name: name(file)? })
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let sent = Instant::now();
-        for outcome in link.batch(requests)? {
-            outcome.context("lookup")?;
-        }
-        latencies.saturating_record_n(nanos(sent), end - asked);
-        asked = end;
-    }
+    // A stride prime to the count visits each of this thread's names once, far apart.
+    let names = (0..mine).map(|i| (i.wrapping_mul(step) % mine) * u64::from(cold.threads) + thread);
+    let requests = names.take_while(|_| Instant::now() < deadline).map(|file| {
+        Ok(Request::Lookup { parent: dirs[(file % cold.dirs) as usize], name: name(file)? })
+    });
+    link.stream(usize::try_from(cold.depth)?, requests, |outcome, took| {
+        outcome.context("lookup")?;
+        latencies.saturating_record(nanos(took));
+        Ok(())
+    })?;
     Ok(latencies)
 }
 
@@ -147,8 +140,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn nanos(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
+fn nanos(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
 #[cfg(test)]

@@ -8,9 +8,9 @@ use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Cred, Ino, NodeRef, SessionId, Tid};
 use runtime::port::{Connector, Port, Sink};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Answers that came later than `Port::send` returned.
 #[derive(Default)]
@@ -112,6 +112,51 @@ impl Link {
         Ok(outcomes.into_iter().flatten().collect())
     }
 
+    /// Keeps `depth` requests under way: sends another for each that was answered, until there are none. `answered` gets
+    /// every outcome with how long it took, in the order in which they come.
+    ///
+    /// # Errors
+    /// When the connection is lost, or what `requests` or `answered` says.
+    pub fn stream(
+        &mut self,
+        depth: usize,
+        mut requests: impl Iterator<Item = Result<Request>>,
+        mut answered: impl FnMut(Outcome, Duration) -> Result<()>,
+    ) -> Result<()> {
+        let mut sent: BTreeMap<Tid, Instant> = BTreeMap::new();
+        let mut came = Vec::new();
+        loop {
+            let first = self.next_tid;
+            let now = Instant::now();
+            let floor = sent.first_key_value().map_or(Tid(first), |(tid, _)| *tid);
+            let mut messages = Vec::new();
+            while sent.len() < depth
+                && let Some(request) = requests.next().transpose()?
+            {
+                let tid = Tid(self.next_tid);
+                self.next_tid += 1;
+                sent.insert(tid, now);
+                messages.push(ClientMsg::Request { tid, floor, cred: Cred::ROOT, request });
+            }
+            if sent.is_empty() {
+                return Ok(());
+            }
+            if !messages.is_empty() {
+                self.port.send(messages, &mut self.answers)?;
+            }
+            came.push(self.next()?);
+            self.take_all(&mut came);
+            let now = Instant::now();
+            for message in came.drain(..) {
+                if let ServerMsg::Reply { tid, outcome } = message
+                    && let Some(begin) = sent.remove(&tid)
+                {
+                    answered(outcome, now - begin)?;
+                }
+            }
+        }
+    }
+
     /// One request.
     ///
     /// # Errors
@@ -181,6 +226,12 @@ impl Link {
             }
             _ => NodeRef::default(),
         }
+    }
+
+    /// What has come by now, without waiting.
+    fn take_all(&mut self, came: &mut Vec<ServerMsg>) {
+        came.append(&mut self.answers);
+        came.extend(self.inbox.queue.lock().unwrap_or_else(PoisonError::into_inner).messages.drain(..));
     }
 
     fn next(&mut self) -> Result<ServerMsg> {

@@ -127,9 +127,11 @@ impl Rank {
         dir.misses += 1;
         let entries = dir.header.entries;
         let may = few && dir.has(dir::HEADER) && !dir.has(dir::LOADING) && fits(entries);
+        // Those that were missed are known by now.
+        let new = entries.saturating_sub(u64::from(dir.misses));
         let wanted = match config.prefetch {
             Prefetch::Keyed => false,
-            Prefetch::Auto => may && dir.misses >= enough(config, entries) && cache.worth.allows(entries),
+            Prefetch::Auto => may && dir.misses >= enough(config, entries) && cache.worth.allows(new),
             Prefetch::Full => true,
         };
         if wanted && may {

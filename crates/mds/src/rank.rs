@@ -97,8 +97,8 @@ impl Rank {
     pub fn new(config: RankConfig) -> Self {
         let view = View {
             txn: Txn::new(config.incarnation),
+            cache: Cache::new(config.limits.load_entries),
             config,
-            cache: Cache::new(),
             files: Files::default(),
             locks: Locks::default(),
             inos: Inos::default(),

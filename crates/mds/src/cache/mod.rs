@@ -79,7 +79,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    pub(crate) fn new() -> Self {
+    /// `burst`: names that may be brought ahead at once.
+    pub(crate) fn new(burst: u64) -> Self {
         Self {
             nodes: Slab::new(),
             dirs: Slab::new(),
@@ -95,7 +96,7 @@ impl Cache {
             round: 0,
             checkpointing: false,
             forgotten: Vec::new(),
-            worth: Worth::default(),
+            worth: Worth::new(burst),
             brought: 0,
             limbo: Vec::new(),
         }

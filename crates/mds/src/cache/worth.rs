@@ -16,9 +16,22 @@ pub(crate) struct Worth {
     in_vain: u32,
     /// Names that a load could bring at no risk: what reads of single names brought meanwhile, in part.
     saved: u64,
+    /// Names that may be brought ahead now.
+    allowance: u64,
+    /// The most that `allowance` grows to.
+    burst: u64,
 }
 
 impl Worth {
+    /// `burst`: names that may be brought ahead at once.
+    pub(crate) fn new(burst: u64) -> Self {
+        Self { allowance: burst, burst, ..Self::default() }
+    }
+
+    fn earn(&mut self) {
+        self.allowance = (self.allowance + 1).min(self.burst);
+    }
+
     fn fade(&mut self) {
         if self.asked_for + self.in_vain >= WINDOW {
             self.asked_for /= 2;
@@ -28,6 +41,7 @@ impl Worth {
 
     pub(crate) fn asked_for(&mut self) {
         self.asked_for += 1;
+        self.earn();
         self.fade();
     }
 
@@ -44,14 +58,21 @@ impl Worth {
     /// A single name had to be read.
     pub(crate) fn missed(&mut self) {
         self.saved += 1;
+        self.earn();
     }
 
-    /// Whether a directory of so many names is to be loaded. When it did not pay, one is now and then all the same: times
+    /// Whether a directory that brings so many names is to be loaded. When that pays, about as many names are brought ahead as are asked
+    /// for (a token bucket): random reads of a large tree make all its directories worth it at the same time, and loading
+    /// them together would keep those who ask waiting. When it did not pay, one is now and then all the same: times
     /// change. Of what the cache takes in, that is one part in `16`.
     pub(crate) fn allows(&mut self, entries: u64) -> bool {
         if self.pays() {
-            self.saved = 0;
-            return true;
+            let may = self.allowance >= entries;
+            if may {
+                self.allowance -= entries;
+                self.saved = 0;
+            }
+            return may;
         }
         let due = self.saved / 16 >= entries.max(1);
         if due {
@@ -67,7 +88,7 @@ mod tests {
 
     #[test]
     fn loading_ahead_stops_when_it_is_in_vain_and_begins_again_when_it_pays() {
-        let mut worth = Worth::default();
+        let mut worth = Worth::new(100_000);
         assert!(worth.allows(1_000), "nothing is known");
         (0..1_000).for_each(|_| worth.in_vain());
         assert!(!worth.allows(1_000));
@@ -81,8 +102,24 @@ mod tests {
     }
 
     #[test]
+    fn no_more_names_are_brought_ahead_than_asked_for_after_a_burst() {
+        let mut worth = Worth::new(3_000);
+        assert!((0..3).all(|_| worth.allows(1_000)), "the burst");
+        assert!(!worth.allows(1_000));
+        (0..600).for_each(|_| worth.missed());
+        (0..399).for_each(|_| worth.asked_for());
+        assert!(!worth.allows(1_000));
+        worth.asked_for();
+        assert!(worth.allows(1_000));
+        assert!(!worth.allows(1));
+        (0..10_000).for_each(|_| worth.missed());
+        assert!((0..3).all(|_| worth.allows(1_000)));
+        assert!(!worth.allows(1_000), "what was not used is not kept for ever");
+    }
+
+    #[test]
     fn what_was_long_ago_fades() {
-        let mut worth = Worth::default();
+        let mut worth = Worth::new(100_000);
         (0..10_000_000).for_each(|_| worth.asked_for());
         (0..WINDOW * 2).for_each(|_| worth.in_vain());
         assert!(!worth.allows(1));

@@ -16,7 +16,7 @@ pub(super) const WORKERS: usize = 64;
 /// Loads slower than this on average are disk reads: spread them over all workers.
 const COLD_NS: u64 = 15_000;
 /// Loads one worker takes at once while pages are warm.
-const WARM_BATCH: usize = 64;
+const WARM_BATCH: usize = 16;
 /// Jobs answered with one call of the store.
 const TOGETHER: usize = 16;
 /// A batch is cut short, and the rest given back, once it took this long.
@@ -28,6 +28,8 @@ type Job = (Tag, Vec<LoadRequest>);
 struct State {
     jobs: VecDeque<Job>,
     idle: usize,
+    /// Reading the store, not on their way to the rank.
+    reading: usize,
     /// Woken and not yet running.
     waking: usize,
     stop: bool,
@@ -60,13 +62,12 @@ impl Queue {
 
     /// Wakes as many workers as the waiting jobs deserve.
     fn wake_some(&self, state: &mut State, cold: bool) {
-        let busy = WORKERS - state.idle;
         let wanted = if cold {
             state.jobs.len()
-        } else if busy == 0 {
+        } else if state.reading == 0 {
             state.jobs.len().div_ceil(WARM_BATCH)
         } else {
-            // Those at work come back soon; more only when a full batch waits.
+            // Those who read come back soon; more only when a full batch waits.
             state.jobs.len() / WARM_BATCH
         };
         let wake = wanted.saturating_sub(state.waking).min(state.idle);
@@ -100,8 +101,17 @@ impl Queue {
         let cold = self.is_cold();
         let take = if cold { 1 } else { WARM_BATCH }.min(state.jobs.len());
         batch.extend(state.jobs.drain(..take));
+        state.reading += 1;
         self.wake_some(&mut state, cold);
         true
+    }
+
+    /// The worker goes to the rank: what came meanwhile is another's.
+    fn leave(&self) {
+        let cold = self.is_cold();
+        let mut state = self.lock();
+        state.reading -= 1;
+        self.wake_some(&mut state, cold);
     }
 
     /// Gives back what a slow batch did not get to.
@@ -137,6 +147,7 @@ pub(super) fn run(driver: &Driver) {
             }
         }
         queue.measured(begin.elapsed().as_nanos() as u64, count);
+        queue.leave();
         driver.bring(done.drain(..));
     }
 }
