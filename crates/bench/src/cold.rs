@@ -116,9 +116,9 @@ fn share(connector: &dyn Connector, cold: &Cold, dirs: &[NodeRef], thread: u64) 
     let step = stride(mine);
     // A stride prime to the count visits each of this thread's names once, far apart.
     let names = (0..mine).map(|i| (i.wrapping_mul(step) % mine) * u64::from(cold.threads) + thread);
-    let requests = names.take_while(|_| Instant::now() < deadline).map(|file| {
-        Ok(Request::Lookup { parent: dirs[(file % cold.dirs) as usize], name: name(file)? })
-    });
+    let requests = names
+        .take_while(|_| Instant::now() < deadline)
+        .map(|file| Ok(Request::Lookup { parent: dirs[(file % cold.dirs) as usize], name: name(file)? }));
     link.stream(usize::try_from(cold.depth)?, requests, |outcome, took| {
         outcome.context("lookup")?;
         latencies.saturating_record(nanos(took));

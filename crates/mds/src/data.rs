@@ -4,7 +4,7 @@
 
 use crate::cache::node;
 use crate::config::State;
-use crate::op::{Claim, Next, Op, Syncing};
+use crate::op::{Claim, LoadKey, Next, Op, Park, Stop, Syncing};
 use crate::ops::finish;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Pending, Rank, claimed_inos};
@@ -40,7 +40,7 @@ impl Rank {
             Some(Pending::Op(op, claim, next)) => {
                 let gone = !self.sessions.map.contains_key(&op.session);
                 if gone || result.is_err() {
-                    self.change_failed(next);
+                    self.change_failed(now, next, out);
                 }
                 if gone {
                     self.unpin(&op);
@@ -52,18 +52,57 @@ impl Rank {
         }
     }
 
-    /// Something may lie beyond the end that no transaction tells of, written under this cut: the next
-    /// change that makes the file longer needs a new one.
-    fn change_failed(&mut self, next: Next) {
+    /// Bytes may have changed that no transaction tells of. What was synced before is not all any more, and something may lie
+    /// beyond the end, written under this cut: the next change that makes the file longer needs a new one.
+    fn change_failed(&mut self, now: Now, next: Next, out: &mut Outbox<Output>) {
         let Some((ino, cut)) = next.changed() else { return };
-        if let Some(slot) = self.view.cache.by_ino(ino) {
-            let node = self.view.cache.nodes.get_mut(slot);
-            // Its number is used up, but no transaction has it: it is not one that could be carried out.
-            if cut.seq > node.core.truncate_seq {
-                (node.core.truncate_seq, node.core.truncate_size) = (cut.seq, cut.size);
-            }
-            node.flags &= !node::END_CLEAN;
+        let Some(slot) = self.view.cache.by_ino(ino) else { return };
+        self.view.cache.flag(ino, node::WRITTEN, node::DATA_CLEAN | node::END_CLEAN);
+        if let Some(file) = self.view.files.existing(ino) {
+            file.writes = file.writes.wrapping_add(1);
         }
+        let core = &mut self.view.cache.nodes.get_mut(slot).core;
+        if cut.seq > core.truncate_seq {
+            (core.truncate_seq, core.truncate_size) = (cut.seq, cut.size);
+            self.view.cache.pin(slot);
+            self.used_cuts.push((ino, slot, cut.seq));
+            if let Some(key) = self.journal_used_cuts(now, out) {
+                self.start_load(key, None);
+            }
+        }
+    }
+
+    /// Journals cuts whose operation failed after it may have acted: their numbers are used up. The node alone would forget that
+    /// when it makes room for others, and the next cut would get the number again and drop nothing of what this one wrote.
+    /// Returns what has to be loaded before the last of them can be journaled.
+    pub(crate) fn journal_used_cuts(&mut self, now: Now, out: &mut Outbox<Output>) -> Option<LoadKey> {
+        let mut missing = None;
+        for (ino, slot, seq) in std::mem::take(&mut self.used_cuts) {
+            if self.view.cache.by_ino(ino) != Some(slot) {
+                continue;
+            }
+            // The bytes may be others: the change counter moves, the times do not.
+            let mut core = self.view.changed_core(slot);
+            core.flags |= proto::inode::flags::CUT_PENDING;
+            match self.view.put_core(slot, &core) {
+                // A later cut is known and is journaled by its own change.
+                _ if core.truncate_seq != seq => {}
+                Ok(()) => {
+                    self.view.txn.cut(&core);
+                    self.commit(now, None, out);
+                }
+                Err(stop) => {
+                    if let Stop::Park(Park::Load(key)) = stop {
+                        missing = Some(key);
+                    }
+                    self.used_cuts.push((ino, slot, seq));
+                    continue;
+                }
+            }
+            self.view.txn.clear();
+            self.view.cache.unpin(slot);
+        }
+        missing
     }
 
     pub(crate) fn end_claim(&mut self, claim: Claim) {

@@ -15,7 +15,7 @@ use proto::header::FragHeader;
 use proto::storeio::{Backptr, LoadRequest, Loaded, StoreError, StoredDentry};
 use proto::{DecodeError, Errno, Frag, Ino, NameHash};
 use std::collections::{BTreeMap, VecDeque};
-use stdx::Outbox;
+use stdx::{Now, Outbox};
 
 /// The op number of the background load of a directory, and of the search for orphans.
 pub(crate) const WHOLE: OpId = 0;
@@ -99,7 +99,7 @@ impl Rank {
         self.start_load(key, Some(op));
     }
 
-    fn start_load(&mut self, key: LoadKey, op: Option<OpId>) {
+    pub(crate) fn start_load(&mut self, key: LoadKey, op: Option<OpId>) {
         if !self.loads.flights.contains_key(&key) {
             if let Some(dir) = brings_names_of(&key) {
                 let slot = self.view.cache.dir_or_new(dir);
@@ -185,6 +185,7 @@ impl Rank {
     /// The store's answers, in the order of the requests.
     pub(crate) fn loaded(
         &mut self,
+        now: Now,
         tag: u64,
         results: Vec<Result<Loaded, StoreError>>,
         out: &mut Outbox<Output>,
@@ -195,6 +196,10 @@ impl Rank {
             self.loads.coming -= coming_of(&key, self.view.config.limits.scan_entries);
             let result = results.next().unwrap_or(Err(StoreError::Poisoned));
             self.loaded_one(key, result, out);
+        }
+        if !self.used_cuts.is_empty() {
+            // What is still missing was asked for before and could not be read.
+            let _missing = self.journal_used_cuts(now, out);
         }
     }
 

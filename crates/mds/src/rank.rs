@@ -72,6 +72,8 @@ pub struct Rank {
     /// Inodes that an answer of a former life may have opened, until it is known whether its client got it.
     pub(crate) kept: BTreeMap<(SessionId, Tid), Ino>,
     pub(crate) pending: BTreeMap<u64, Pending>,
+    /// Inode, pinned node and number of cuts that failed operations ran under, until they are journaled.
+    pub(crate) used_cuts: Vec<(Ino, u32, u32)>,
     /// Journaled cuts and removals that the data store has not confirmed: journal end by tag (both grow).
     pub(crate) unconfirmed: BTreeMap<u64, Position>,
     pub(crate) boot_tag: Option<u64>,
@@ -128,6 +130,7 @@ impl Rank {
             window_limit: Mono(0),
             kept: BTreeMap::new(),
             pending: BTreeMap::new(),
+            used_cuts: Vec::new(),
             unconfirmed: BTreeMap::new(),
             boot_tag: None,
             boot_durable: false,
@@ -486,7 +489,7 @@ impl Machine for Rank {
                 if self.boot_tag == Some(tag.0) && self.state == State::Boot {
                     self.boot_loaded(results, out);
                 } else {
-                    self.loaded(tag.0, results, out);
+                    self.loaded(now, tag.0, results, out);
                 }
             }
             Input::Stored { tag, result } => self.stored(now, tag.0, result, out),

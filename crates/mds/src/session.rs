@@ -240,6 +240,12 @@ impl Rank {
     pub(crate) fn refuse(&mut self, conn: ConnId, errno: Errno, reason: &str, out: &mut Outbox<Output>) {
         let message = ServerMsg::Refused { errno: errno.0 as u32, reason: reason.to_owned() };
         out.push(Output::Send { conn, message });
+        self.close_conn(conn, out);
+    }
+
+    /// Ends a connection; nobody tells the rank of its end once more.
+    fn close_conn(&mut self, conn: ConnId, out: &mut Outbox<Output>) {
+        self.disconnected(self.view.now, conn, out);
         out.push(Output::Close { conn });
     }
 
@@ -305,10 +311,7 @@ impl Rank {
         session.check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
         let old = session.conn.replace(conn);
         if let Some(old) = old {
-            if let Some(old) = self.sessions.conns.get_mut(&old) {
-                old.session = None;
-            }
-            out.push(Output::Close { conn: old });
+            self.close_conn(old, out);
         }
         self.sessions.lease(id, now, self.view.config.lease_ns);
         self.welcome_or_share(id, true, out);
@@ -358,6 +361,8 @@ impl Rank {
             // The rank never went away: it still has the session's opens and locks.
             return;
         }
+        // Said again when the connection broke meanwhile; nothing else counts opens of an absent session.
+        self.view.files.close(node.ino, id, u32::MAX);
         if count > 0 {
             self.view.files.open(node.ino, id, count, 0);
             self.view.cache.flag(node.ino, node::BUSY, 0);

@@ -60,6 +60,23 @@ impl Rank {
         self.state
     }
 
+    /// Nothing is under way and nothing would go on by itself: only locks are waited for, and what is asked next.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.pending.is_empty()
+            && self.held.len() == 0
+            && self.runnable.is_empty()
+            && self.pace.waiting.is_empty()
+            && self.purges.is_empty()
+            && !self.sessions.busy_closing()
+            && self.ino_waiters.is_empty()
+            && self.window.is_empty()
+            && self.loads.in_flight() == 0
+            && self.unconfirmed.is_empty()
+            && !self.view.cache.checkpointing
+            && !self.checkpoint.wanted
+    }
+
     /// All numbers at once.
     #[must_use]
     pub fn status(&self) -> Status {

@@ -65,6 +65,10 @@ impl RankMachine for NullRank {
         None
     }
 
+    fn is_at_rest(&self) -> bool {
+        true
+    }
+
     fn report(&self, _: &serde_json::Value) -> Option<serde_json::Value> {
         None
     }

@@ -14,6 +14,9 @@ pub trait RankMachine: Send {
     /// When it next wants a tick.
     fn deadline(&self) -> Option<Mono>;
 
+    /// Whether nothing is under way in it that would go on without another input from outside.
+    fn is_at_rest(&self) -> bool;
+
     /// Answers an operator's question about the rank's state; `None` for one it does not know.
     fn report(&self, question: &serde_json::Value) -> Option<serde_json::Value>;
 }

@@ -24,6 +24,10 @@ impl RankMachine for Rank {
         Machine::deadline(self)
     }
 
+    fn is_at_rest(&self) -> bool {
+        Self::is_at_rest(self)
+    }
+
     fn report(&self, question: &Value) -> Option<Value> {
         Some(match question.get("cmd")?.as_str()? {
             "status" => status(self),

@@ -391,13 +391,28 @@ impl SimFile {
         Ok(())
     }
 
+    /// A write that meets a full disk leaves what found room.
+    fn write_what_fits(&self, state: &mut State, bytes: &[u8], offset: u64) {
+        let mut len = bytes.len();
+        while len > 0 {
+            len = (offset + len as u64 - 1) as usize / PAGE as usize * PAGE as usize;
+            len = len.saturating_sub(offset as usize);
+            if len > 0 && self.step(state, Step::write(offset, &bytes[..len])).is_ok() {
+                return;
+            }
+        }
+    }
+
     fn write(&self, state: &mut State, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
         let dies = state.burn(&self.name).is_err();
         let fails = dies || state.faulty(DiskFault::Write, &self.name);
         let len = if fails { state.prng.index(bytes.len() + 1) } else { bytes.len() };
         state.counts.writes += 1;
-        if len > 0 {
-            self.step(state, Step::write(offset, &bytes[..len]))?;
+        if len > 0
+            && let Err(error) = self.step(state, Step::write(offset, &bytes[..len]))
+        {
+            self.write_what_fits(state, &bytes[..len], offset);
+            return Err(error);
         }
         if fails { Err(io(&self.name, EIO)) } else { Ok(()) }
     }

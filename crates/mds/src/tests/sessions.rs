@@ -374,3 +374,124 @@ fn the_process_of_a_client_with_a_long_place_is_known() {
         w.rank.sessions().into_iter().map(|session| session.client.to_string()).collect();
     assert!(shown.iter().any(|client| client.ends_with("mmm... pid 4711")), "{shown:?}");
 }
+
+/// The embedded session and a remote one.
+fn two() -> World {
+    let mut w = World::new();
+    w.hello(REMOTE, Peer::Trusted, SessionId(0));
+    w.say(EMBEDDED, ClientMsg::Shared);
+    w.welcomed(REMOTE);
+    assert!(w.sessions.contains_key(&REMOTE));
+    w
+}
+
+fn write_at(node: NodeRef, offset: u64) -> Request {
+    let data = Payload::Owned(b"GONE".to_vec());
+    Request::Write { node, offset, append: false, kill_suidgid: false, data }
+}
+
+/// A write of the remote session reaches the data, and the session ends before the rank hears of it.
+fn write_and_leave(w: &mut World, node: NodeRef, offset: u64) {
+    w.hold_data = true;
+    w.start(REMOTE, Cred::ROOT, write_at(node, offset));
+    w.say(REMOTE, ClientMsg::Goodbye);
+    w.let_go();
+}
+
+/// Found by review: fsync answered at once for a file that was clean before the write of a session that ended meanwhile.
+#[test]
+fn bytes_of_a_session_that_ended_are_synced_by_who_read_them() {
+    let mut w = two();
+    let f = w.create(root(), "f");
+    w.write(f, 0, b"data").expect("write");
+    let fsync = || Request::Fsync { node: f, data_only: false };
+    w.call(fsync()).expect("fsync");
+    write_and_leave(&mut w, f, 0);
+    assert_eq!(w.read(f), b"GONE");
+    w.data_ops.clear();
+    w.call(fsync()).expect("fsync");
+    assert!(w.data_ops.iter().any(|op| matches!(op, DataOp::Sync { .. })), "{:?}", w.data_ops);
+}
+
+/// Found by review: the number of the cut that such a write ran under was in the cache only, and was given out again.
+#[test]
+fn a_cut_number_used_by_a_session_that_ended_is_not_given_out_again() {
+    for crash in [false, true] {
+        let mut w = two();
+        let f = w.create(root(), "f");
+        w.write(f, 0, b"ab").expect("write");
+        w.checkpoint();
+        w.drop_cache();
+        write_and_leave(&mut w, f, 4);
+        if crash {
+            w.crash();
+        } else {
+            w.checkpoint();
+            w.drop_cache();
+        }
+        let f = w.path("/f").expect("lookup");
+        assert_eq!(w.attr(Request::GetAttr { node: f }).map(|a| a.size), Ok(2));
+        let set = proto::SetAttr { size: Some(8), ..Default::default() };
+        w.attr(Request::SetAttr { node: f, set }).expect("longer");
+        assert_eq!(w.read(f), b"ab\0\0\0\0\0\0", "crash {crash}");
+    }
+}
+
+/// Found by review: what was presented on a connection that broke was counted again on the next one.
+#[test]
+fn an_open_that_is_presented_twice_counts_once() {
+    let mut w = remote();
+    let request = Request::Create { parent: root(), name: n("f"), new: mode(0o644), flags: 2 };
+    let tid = w.start(REMOTE, Cred::ROOT, request);
+    let Some(Ok(Reply::Created { attr, .. })) = w.answer(REMOTE, tid) else { panic!("create") };
+    let f = node(&attr);
+    w.call_as(REMOTE, Cred::ROOT, write_at(f, 0)).expect("write");
+    let session = w.sessions[&REMOTE];
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.hello(REMOTE, Peer::Trusted, session);
+    w.say(REMOTE, ClientMsg::Reclaim { node: f, count: 1, locks: vec![] });
+    w.inject(Input::Disconnected { conn: REMOTE });
+    w.hello(OTHER, Peer::Trusted, session);
+    w.say(OTHER, ClientMsg::Reclaim { node: f, count: 1, locks: vec![] });
+    w.say(OTHER, ClientMsg::Reclaimed);
+    w.call_as(OTHER, Cred::ROOT, Request::Unlink { parent: root(), name: n("f") }).expect("unlink");
+    assert_eq!(w.data.len(), 1);
+    let tid = w.next_tid();
+    let (cred, request) = (Cred::ROOT, Request::StatFs);
+    w.say(OTHER, ClientMsg::Request { tid, floor: tid, cred, request });
+    assert_eq!(w.data.len(), 1, "it has the answer of its create, and the file open");
+    w.call_as(OTHER, Cred::ROOT, Request::Release { node: f, count: 1 }).expect("release");
+    assert_eq!(w.data.len(), 0);
+}
+
+/// Found by review: each refused connection was remembered for ever.
+#[test]
+fn a_refused_connection_is_forgotten() {
+    let mut w = World::new();
+    let known = w.rank.sessions.conns.len();
+    for conn in 0..10 {
+        w.inject(Input::Connected { conn: ConnId(100 + conn), peer: Peer::Trusted });
+        w.say(ConnId(100 + conn), ClientMsg::Renew);
+    }
+    assert_eq!(w.rank.sessions.conns.len(), known);
+}
+
+/// What a backup copies must be one state: not before what waits for the journal has happened.
+#[test]
+fn a_rank_is_not_at_rest_while_something_waits_for_the_journal() {
+    let mut w = World::new();
+    let f = w.create(root(), "f");
+    w.create(root(), "g");
+    w.write(f, 0, b"data").expect("write");
+    assert!(w.rank.is_at_rest());
+    w.auto_durable = false;
+    w.open(f, 1 | open_flags::TRUNC).expect("cut");
+    let rename =
+        Request::Rename { parent: root(), name: n("f"), new_parent: root(), new_name: n("g"), flags: 0 };
+    let tid = w.start(EMBEDDED, Cred::ROOT, rename);
+    assert!(!w.rank.is_at_rest());
+    w.auto_durable = true;
+    w.sync();
+    assert!(w.answer(EMBEDDED, tid).is_some() && w.rank.is_at_rest());
+}

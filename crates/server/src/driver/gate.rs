@@ -6,6 +6,7 @@
 
 use super::Driver;
 use mds::input::{ConnId, Input};
+use proto::Tid;
 use proto::message::ClientMsg;
 use std::time::{Duration, Instant};
 
@@ -33,11 +34,25 @@ impl Gate {
     /// Lets an input pass, or keeps it.
     #[inline]
     pub(super) fn pass(&mut self, input: Input) -> Option<Input> {
-        if self.closed && matches!(&input, Input::Message { message: ClientMsg::Request { .. }, .. }) {
+        if self.closed && self.belongs_here(&input) {
             self.held.push(input);
             return None;
         }
         Some(input)
+    }
+
+    /// Requests, and what takes back one that is held: the rank would not know what it is about.
+    fn belongs_here(&self, input: &Input) -> bool {
+        let Input::Message { conn, message } = input else { return false };
+        let is = |held: &Input, wanted: Tid| {
+            matches!(held,
+            Input::Message { conn: on, message: ClientMsg::Request { tid, .. } } if on == conn && *tid == wanted)
+        };
+        match message {
+            ClientMsg::Request { .. } => true,
+            ClientMsg::Cancel { tid } => self.held.iter().any(|held| is(held, *tid)),
+            _ => false,
+        }
     }
 
     /// A connection ended: what it asked is not executed.
@@ -63,8 +78,9 @@ impl Drop for Frozen<'_> {
 }
 
 impl Driver {
-    /// Closes the gate and brings the rank to rest: everything that was let in is answered by the
-    /// stores, and a checkpoint has written all of it.
+    /// Closes the gate and brings the rank to rest: everything that was let in is answered by the stores, and a checkpoint that
+    /// began after the last change has written all of it. One that began before is not enough: it stores some directories as
+    /// they were, so that of a rename between two of them neither or both would be copied.
     ///
     /// # Errors
     /// `Closed` when it is closed already, `Restless` when no checkpoint completes (a full disk) or
@@ -79,17 +95,45 @@ impl Driver {
         while !self.is_halted() && begin.elapsed() < REST_MAX {
             let (at_rest, appended, trimmed) = {
                 let core = self.core();
-                (core.in_flight == 0, core.appended, core.trimmed)
+                (core.in_flight == 0 && core.rank().is_at_rest(), core.appended, core.trimmed)
             };
             match goal {
-                Some(goal) if at_rest && trimmed >= goal => return Ok(frozen),
-                None if at_rest => {
+                Some(goal) if at_rest && goal == appended && trimmed >= goal => return Ok(frozen),
+                Some(goal) if goal == appended || !at_rest => std::thread::sleep(LOOK),
+                None if !at_rest => std::thread::sleep(LOOK),
+                _ => {
                     goal = Some(appended);
                     self.feed([Input::Checkpoint]);
                 }
-                _ => std::thread::sleep(LOOK),
             }
         }
         Err(FreezeError::Restless)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::Cred;
+    use proto::request::Request;
+
+    fn says(conn: u64, message: ClientMsg) -> Input {
+        Input::Message { conn: ConnId(conn), message }
+    }
+
+    /// Found by review: the rank did not know what was taken back, and a lock that nobody waits for any more was waited for.
+    #[test]
+    fn what_takes_back_a_held_request_stays_behind_it() {
+        let request =
+            ClientMsg::Request { tid: Tid(7), floor: Tid(1), cred: Cred::ROOT, request: Request::StatFs };
+        let mut gate = Gate { closed: true, held: Vec::new() };
+        assert!(gate.pass(says(1, ClientMsg::Cancel { tid: Tid(7) })).is_some(), "it is under way");
+        assert!(gate.pass(says(1, request)).is_none());
+        assert!(gate.pass(says(2, ClientMsg::Cancel { tid: Tid(7) })).is_some(), "another client's");
+        assert!(gate.pass(says(1, ClientMsg::Cancel { tid: Tid(8) })).is_some());
+        assert!(gate.pass(says(1, ClientMsg::Cancel { tid: Tid(7) })).is_none());
+        assert_eq!(gate.held.len(), 2);
+        gate.forget(ConnId(1));
+        assert!(gate.held.is_empty());
     }
 }

@@ -117,6 +117,10 @@ impl RankMachine for Toy {
         None
     }
 
+    fn is_at_rest(&self) -> bool {
+        true
+    }
+
     fn report(&self, _question: &serde_json::Value) -> Option<serde_json::Value> {
         None
     }

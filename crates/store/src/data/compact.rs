@@ -21,9 +21,9 @@ use proto::storeio::StoreError;
 /// Where compaction is.
 #[derive(Debug)]
 pub(super) struct Compactor<F> {
-    output: Option<Output<F>>,
+    pub(super) output: Option<Output<F>>,
     /// Segment being emptied and how far it was read.
-    victim: Option<(u32, u64)>,
+    pub(super) victim: Option<(u32, u64)>,
 }
 
 impl<F> Compactor<F> {
@@ -236,7 +236,10 @@ impl<D: Disk> DataFiles<D> {
         }
         match output.file.write_at(bytes, output.end) {
             Ok(()) => {}
-            Err(StoreError::NoSpace) => return Err(StoreError::NoSpace),
+            Err(StoreError::NoSpace) => {
+                self.cut_to_end(output)?;
+                return Err(StoreError::NoSpace);
+            }
             Err(error) => return Err(self.poison(error)),
         }
         output.end += bytes.len() as u64;

@@ -15,6 +15,9 @@ use proto::FileId;
 use proto::storeio::{Cut, StoreError};
 use std::sync::Arc;
 
+/// What a file system of the disk gives out at once: a write is whole or absent in it when space runs out.
+const PAGE_BYTES: u64 = 4096;
+
 /// The part of a file range that lies in one block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
@@ -285,7 +288,12 @@ impl<D: Disk> DataFiles<D> {
         for piece in self.pieces(offset, bytes.len() as u64) {
             let part = &bytes[done as usize..(done + piece.len) as usize];
             match self.write_piece(file, cut, piece, part) {
-                Ok(()) => done += piece.len,
+                Ok(written) => {
+                    done += written;
+                    if written < piece.len {
+                        break;
+                    }
+                }
                 Err(StoreError::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -293,7 +301,8 @@ impl<D: Disk> DataFiles<D> {
         Ok(done)
     }
 
-    fn write_piece(&self, file: FileId, cut: Cut, piece: Piece, bytes: &[u8]) -> Result<(), StoreError> {
+    /// Writes into one block. Returns the bytes written, fewer on a full disk.
+    fn write_piece(&self, file: FileId, cut: Cut, piece: Piece, bytes: &[u8]) -> Result<u64, StoreError> {
         let existed = self.block(file, piece.block).is_some();
         let block = self.writable_block(file, piece.block, cut)?;
         match block.file.write_at(bytes, BLOCK_HEADER_BYTES + piece.at) {
@@ -302,20 +311,42 @@ impl<D: Disk> DataFiles<D> {
                     state.len = state.len.max(piece.at + piece.len);
                 });
                 self.flow_written(file, piece);
-                Ok(())
+                Ok(piece.len)
             }
             Err(StoreError::NoSpace) => {
                 // What was written past the old end must not appear when the file is extended.
                 if existed {
                     let len = BLOCK_HEADER_BYTES + block.len;
                     block.file.set_len(len).map_err(|error| self.poison(error))?;
-                } else {
-                    self.retract_block(file, piece.block)?;
+                    return self.write_inside(&block, piece, bytes);
                 }
+                self.retract_block(file, piece.block)?;
                 Err(StoreError::NoSpace)
             }
             Err(error) => Err(self.poison(error)),
         }
+    }
+
+    /// After a write that found no space: some bytes before the block's end may be new already, and whoever is told that nothing
+    /// was written must not find them. They are written again page by page, and counted, as far as there is room for them.
+    fn write_inside(
+        &self,
+        block: &OpenBlock<D::File>,
+        piece: Piece,
+        bytes: &[u8],
+    ) -> Result<u64, StoreError> {
+        let inside = block.len.saturating_sub(piece.at).min(piece.len);
+        let mut done = 0;
+        while done < inside {
+            let at = BLOCK_HEADER_BYTES + piece.at + done;
+            let len = (PAGE_BYTES - at % PAGE_BYTES).min(inside - done);
+            match block.file.write_at(&bytes[done as usize..(done + len) as usize], at) {
+                Ok(()) => done += len,
+                Err(StoreError::NoSpace) => break,
+                Err(error) => return Err(self.poison(error)),
+            }
+        }
+        if done == 0 { Err(StoreError::NoSpace) } else { Ok(done) }
     }
 
     pub(super) fn truncate_large(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {

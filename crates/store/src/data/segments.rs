@@ -184,7 +184,12 @@ impl<D: Disk> DataFiles<D> {
                 Batch::Nothing => return Ok(false),
                 Batch::Full => self.seal_active(appender),
                 Batch::Items(items) => {
-                    self.write_items(output, items)?;
+                    let written = self.write_items(output, items);
+                    if matches!(written, Err(StoreError::NoSpace)) {
+                        // It has no room reserved any more.
+                        self.seal_active(appender);
+                    }
+                    written?;
                     self.count_space(appender);
                     return Ok(true);
                 }
@@ -231,8 +236,8 @@ impl<D: Disk> DataFiles<D> {
         match output.file.write_at(&bytes, output.end) {
             Ok(()) => {}
             Err(StoreError::NoSpace) => {
-                // What was written lies beyond the end and is overwritten by the next flush.
                 guard(&self.central).untake(items);
+                self.cut_to_end(output)?;
                 return Err(StoreError::NoSpace);
             }
             Err(error) => return Err(self.poison(error)),
@@ -240,5 +245,14 @@ impl<D: Disk> DataFiles<D> {
         output.end += bytes.len() as u64;
         guard(&self.central).commit(output.id, output.end, &items);
         Ok(())
+    }
+
+    /// Drops what a write that met a full disk left behind the end. They are whole records with the right place in them: once
+    /// the end has passed them, or nothing has and power fails, opening would take them for the content of files that were
+    /// removed or changed since, and whose tombstones are gone.
+    pub(super) fn cut_to_end(&self, output: &mut Output<D::File>) -> Result<(), StoreError> {
+        // What was reserved goes with it.
+        output.reserved = false;
+        output.file.set_len(output.end).map_err(|error| self.poison(error))
     }
 }

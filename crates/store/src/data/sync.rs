@@ -186,6 +186,8 @@ impl<D: Disk> DataFiles<D> {
         if std::mem::take(&mut guard(&self.central).data_folder_dirty) {
             self.disk.sync_folder("data").map_err(|error| self.poison(error))?;
         }
+        // A segment's handle that was closed meanwhile may have been told an error that this sync was not.
+        self.check_write_outs()?;
         let mut central = guard(&self.central);
         for (id, end) in dirty {
             if let Some(segment) = central.segments.get_mut(&id) {

@@ -60,6 +60,10 @@ impl RankMachine for Told {
         None
     }
 
+    fn is_at_rest(&self) -> bool {
+        true
+    }
+
     fn report(&self, _: &serde_json::Value) -> Option<serde_json::Value> {
         None
     }

@@ -91,7 +91,7 @@ impl Judge {
         wall: Wall,
         early: &mut VecDeque<&Sent>,
     ) -> Verdict<Option<Origin>> {
-        if !is_users(mutations) {
+        if !is_users(mutations) || self.is_used_cut(mutations) {
             return Ok(None);
         }
         while let Some(sent) = early.pop_front() {
@@ -110,6 +110,28 @@ impl Judge {
         }
         let list: Vec<_> = Mutations::new(mutations).flatten().collect();
         Err(format!("a transaction that no request explains: {list:?}"))
+    }
+
+    /// The number of a cut that a failed operation used up, journaled: nothing that anybody sees changes.
+    fn is_used_cut(&self, mutations: &[u8]) -> bool {
+        let mut cut = false;
+        let unseen = Mutations::new(mutations).flatten().all(|mutation| match mutation {
+            Mutation::PutHeader { .. } => true,
+            Mutation::DataCut { .. } => {
+                cut = true;
+                true
+            }
+            Mutation::PutDentry { value, .. } => match DentryValue::decode(value) {
+                Ok(DentryValue::Primary(inode)) => self.tree().node(inode.core.ino).is_some_and(|node| {
+                    let core = &inode.core;
+                    (node.size, node.mtime, node.ctime, node.mode)
+                        == (core.size, core.mtime, core.ctime, core.mode)
+                }),
+                _ => false,
+            },
+            _ => false,
+        });
+        cut && unseen
     }
 
     /// Whether a request that succeeded with this answer has a transaction.
