@@ -128,6 +128,10 @@ pub struct Report {
     pub more: u64,
     /// Leftovers that a crash may leave and nobody can see; no errors.
     pub notes: Vec<Finding>,
+    /// Leftovers beyond those kept.
+    pub more_notes: u64,
+    /// Leftovers that a repair removed.
+    pub tidied: u64,
     /// What a repair put right.
     pub fixed: Vec<Finding>,
     /// What was put right beyond those kept.
@@ -150,7 +154,7 @@ impl Report {
     /// Whether a repair changed the folder.
     #[must_use]
     pub fn is_changed(&self) -> bool {
-        !self.fixed.is_empty()
+        !self.fixed.is_empty() || self.tidied > 0
     }
 }
 
@@ -176,9 +180,11 @@ impl Found {
 
     /// Adds a note.
     pub(crate) fn note(&mut self, kind: Kind, place: impl Into<String>, detail: impl Into<String>) {
-        if self.report.notes.len() < KEPT_MAX {
-            self.report.notes.push(Finding { kind, place: place.into(), detail: detail.into() });
+        if self.report.notes.len() >= KEPT_MAX {
+            self.report.more_notes += 1;
+            return;
         }
+        self.report.notes.push(Finding { kind, place: place.into(), detail: detail.into() });
     }
 
     /// Adds what puts the last finding right.

@@ -89,8 +89,11 @@ pub(crate) fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, Fsck
 fn finish(before: Report, mut after: Report) -> Report {
     let left: BTreeSet<(Kind, &str)> =
         after.findings.iter().chain(&after.notes).map(|f| (f.kind, f.place.as_str())).collect();
-    let gone = before.findings.into_iter().chain(before.notes);
-    let fixed: Vec<Finding> = gone.filter(|f| !left.contains(&(f.kind, f.place.as_str()))).collect();
+    let is_gone = |f: &Finding| !left.contains(&(f.kind, f.place.as_str()));
+    // What a crash may leave was no error, so that its removal corrects none.
+    let tidied = before.notes.iter().filter(|note| is_gone(note)).count() as u64;
+    let fixed: Vec<Finding> = before.findings.into_iter().filter(is_gone).collect();
+    after.tidied = tidied + before.more_notes.saturating_sub(after.more_notes);
     after.fixed = fixed;
     after.more_fixed = before.more.saturating_sub(after.more);
     after.journal_operations = before.journal_operations;

@@ -66,6 +66,9 @@ fn summary(report: &Report) -> String {
     let findings = report.findings.len() as u64 + report.more;
     let fixed = report.fixed.len() as u64 + report.more_fixed;
     let state = match (findings, fixed) {
+        (0, 0) if report.tidied > 0 => {
+            format!("clean, {} leftovers of a crash removed", grouped(report.tidied))
+        }
         (0, 0) => "clean".into(),
         (0, _) => format!("{} errors corrected", grouped(fixed)),
         (_, 0) => format!("{} errors", grouped(findings)),
@@ -89,6 +92,7 @@ fn json(report: &Report) -> serde_json::Value {
         "findings": list(&report.findings),
         "more": report.more,
         "notes": list(&report.notes),
+        "tidied": report.tidied,
         "fixed": list(&report.fixed),
         "more_fixed": report.more_fixed,
         "directories": report.directories,
