@@ -59,7 +59,7 @@ pub struct Config {
 
 impl Config {
     /// What PandoFS wants of the kernel: all that a distributed POSIX file system needs, and not the writeback
-    /// cache, which would hide remote sizes, nor skipping OPEN, which carries caps.
+    /// cache, which would hide remote sizes, nor skipping OPEN: the rank counts opens.
     pub const WANTED: InitFlags = InitFlags::ASYNC_READ
         .with(InitFlags::POSIX_LOCKS)
         .with(InitFlags::FLOCK_LOCKS)

@@ -34,6 +34,8 @@ pub struct Limits {
     /// Misses in a directory before `Auto` loads it, at least.
     pub misses: u32,
     /// Entries a background load may bring in for one directory.
+    ///
+    /// It is also how many names may be loaded ahead before any was asked for (`cache::worth`).
     pub load_entries: u64,
     /// Inode numbers reserved at a time.
     pub ino_block: u64,

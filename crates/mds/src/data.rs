@@ -40,7 +40,7 @@ impl Rank {
             Some(Pending::Op(op, claim, next)) => {
                 let gone = !self.sessions.map.contains_key(&op.session);
                 if gone || result.is_err() {
-                    self.change_failed(now, next, out);
+                    self.change_untold(now, next, out);
                 }
                 if gone {
                     self.unpin(&op);
@@ -54,7 +54,7 @@ impl Rank {
 
     /// Bytes may have changed that no transaction tells of. What was synced before is not all any more, and something may lie
     /// beyond the end, written under this cut: the next change that makes the file longer needs a new one.
-    fn change_failed(&mut self, now: Now, next: Next, out: &mut Outbox<Output>) {
+    fn change_untold(&mut self, now: Now, next: Next, out: &mut Outbox<Output>) {
         let Some((ino, cut)) = next.changed() else { return };
         let Some(slot) = self.view.cache.by_ino(ino) else { return };
         self.view.cache.flag(ino, node::WRITTEN, node::DATA_CLEAN | node::END_CLEAN);
@@ -64,29 +64,34 @@ impl Rank {
         let core = &mut self.view.cache.nodes.get_mut(slot).core;
         if cut.seq > core.truncate_seq {
             (core.truncate_seq, core.truncate_size) = (cut.seq, cut.size);
-            self.view.cache.pin(slot);
-            self.used_cuts.push((ino, slot, cut.seq));
-            if let Some(key) = self.journal_used_cuts(now, out) {
+            self.view.spent_cuts.insert(ino, cut.seq);
+            if let Some(key) = self.journal_spent_cuts(now, out) {
                 self.start_load(key, None);
             }
         }
     }
 
-    /// Journals cuts whose operation failed after it may have acted: their numbers are used up. The node alone would forget that
-    /// when it makes room for others, and the next cut would get the number again and drop nothing of what this one wrote.
+    /// Journals cuts that no transaction tells of although their operation may have acted. The node alone would forget the number
+    /// when it makes room for others, and the next cut would get it again and drop nothing of what this one wrote.
     /// Returns what has to be loaded before the last of them can be journaled.
-    pub(crate) fn journal_used_cuts(&mut self, now: Now, out: &mut Outbox<Output>) -> Option<LoadKey> {
+    pub(crate) fn journal_spent_cuts(&mut self, now: Now, out: &mut Outbox<Output>) -> Option<LoadKey> {
         let mut missing = None;
-        for (ino, slot, seq) in std::mem::take(&mut self.used_cuts) {
-            if self.view.cache.by_ino(ino) != Some(slot) {
+        for (ino, seq) in std::mem::take(&mut self.view.spent_cuts) {
+            let Some(slot) = self.view.cache.by_ino(ino) else {
+                self.view.spent_cuts.insert(ino, seq);
+                continue;
+            };
+            let mut core = self.view.changed_core(slot);
+            if core.truncate_seq > seq {
+                // A later cut is known: its own transaction tells of it.
                 continue;
             }
-            // The bytes may be others: the change counter moves, the times do not.
-            let mut core = self.view.changed_core(slot);
+            if core.truncate_seq < seq {
+                (core.truncate_seq, core.truncate_size) = (seq, core.size);
+            }
             core.flags |= proto::inode::flags::CUT_PENDING;
+            // The bytes may be others: the change counter moves, the times do not.
             match self.view.put_core(slot, &core) {
-                // A later cut is known and is journaled by its own change.
-                _ if core.truncate_seq != seq => {}
                 Ok(()) => {
                     self.view.txn.cut(&core);
                     self.commit(now, None, out);
@@ -95,12 +100,10 @@ impl Rank {
                     if let Stop::Park(Park::Load(key)) = stop {
                         missing = Some(key);
                     }
-                    self.used_cuts.push((ino, slot, seq));
-                    continue;
+                    self.view.txn.clear();
+                    self.view.spent_cuts.insert(ino, seq);
                 }
             }
-            self.view.txn.clear();
-            self.view.cache.unpin(slot);
         }
         missing
     }

@@ -1,5 +1,5 @@
 //! Bringing in what is missing: one read per missing thing, shared by all who wait for it, batched per
-//! step; whole directories only in the background, a few at a time, when they fit and when that paid before. What is under way
+//! step; whole directories only in the background, in bounds, when they fit and when that paid before. What is under way
 //! together is bounded, because it takes memory beside the cache.
 //!
 //! Absent: the store; what a load says never overrides what is cached.
@@ -197,9 +197,9 @@ impl Rank {
             let result = results.next().unwrap_or(Err(StoreError::Poisoned));
             self.loaded_one(key, result, out);
         }
-        if !self.used_cuts.is_empty() {
-            // What is still missing was asked for before and could not be read.
-            let _missing = self.journal_used_cuts(now, out);
+        if !self.view.spent_cuts.is_empty() {
+            // What is still missing is on its way, or could not be read: then the cut waits until something else brings it.
+            let _missing = self.journal_spent_cuts(now, out);
         }
     }
 
@@ -377,7 +377,8 @@ impl Rank {
 
 /// Misses after which a directory of so many names is loaded whole: when reads of single names have cost about what it
 /// will, whatever is asked for next costs twice of what it had to at most ("ski rental"). Bringing a name along costs
-/// a third of reading it alone where the store's pages are warm; random reads of a large tree never get there.
+/// a third of reading it alone where the store's pages are warm. Random reads of a large tree get there with all its directories
+/// at about the same time: `Worth::allows` spreads them.
 fn enough(config: &RankConfig, entries: u64) -> u32 {
     config.limits.misses.max(u32::try_from(entries / 4).unwrap_or(u32::MAX))
 }

@@ -72,8 +72,6 @@ pub struct Rank {
     /// Inodes that an answer of a former life may have opened, until it is known whether its client got it.
     pub(crate) kept: BTreeMap<(SessionId, Tid), Ino>,
     pub(crate) pending: BTreeMap<u64, Pending>,
-    /// Inode, pinned node and number of cuts that failed operations ran under, until they are journaled.
-    pub(crate) used_cuts: Vec<(Ino, u32, u32)>,
     /// Journaled cuts and removals that the data store has not confirmed: journal end by tag (both grow).
     pub(crate) unconfirmed: BTreeMap<u64, Position>,
     pub(crate) boot_tag: Option<u64>,
@@ -102,6 +100,7 @@ impl Rank {
             cache: Cache::new(config.limits.load_entries),
             config,
             files: Files::default(),
+            spent_cuts: BTreeMap::new(),
             locks: Locks::default(),
             inos: Inos::default(),
             backptrs: Backptrs::new(),
@@ -130,7 +129,6 @@ impl Rank {
             window_limit: Mono(0),
             kept: BTreeMap::new(),
             pending: BTreeMap::new(),
-            used_cuts: Vec::new(),
             unconfirmed: BTreeMap::new(),
             boot_tag: None,
             boot_durable: false,

@@ -37,6 +37,8 @@ pub(crate) struct View {
     pub cache: Cache,
     pub txn: Txn,
     pub files: Files,
+    /// Numbers of cuts that operations ran under and no transaction tells of, until one does.
+    pub spent_cuts: BTreeMap<Ino, u32>,
     pub locks: Locks,
     pub inos: Inos,
     pub backptrs: Backptrs,

@@ -92,6 +92,7 @@ fn json(report: &Report) -> serde_json::Value {
         "findings": list(&report.findings),
         "more": report.more,
         "notes": list(&report.notes),
+        "more_notes": report.more_notes,
         "tidied": report.tidied,
         "fixed": list(&report.fixed),
         "more_fixed": report.more_fixed,

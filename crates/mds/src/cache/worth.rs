@@ -9,6 +9,9 @@ const SAMPLE: u32 = 128;
 /// Loading ahead pays when one in so many is asked for: a read of its own costs about as much as decoding and forgetting some.
 const PAYS: u32 = 4;
 
+/// When loading ahead does not pay, one name in so many that the cache takes in is a try.
+const TRIES: u64 = 16;
+
 /// Names brought ahead, by their fate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Worth {
@@ -64,7 +67,7 @@ impl Worth {
     /// Whether a directory that brings so many names is to be loaded. When that pays, about as many names are brought ahead as are asked
     /// for (a token bucket): random reads of a large tree make all its directories worth it at the same time, and loading
     /// them together would keep those who ask waiting. When it did not pay, one is now and then all the same: times
-    /// change. Of what the cache takes in, that is one part in `16`.
+    /// change. Of what the cache takes in, that is one part in `TRIES`.
     pub(crate) fn allows(&mut self, entries: u64) -> bool {
         if self.pays() {
             let may = self.allowance >= entries;
@@ -74,7 +77,7 @@ impl Worth {
             }
             return may;
         }
-        let due = self.saved / 16 >= entries.max(1);
+        let due = self.saved / TRIES >= entries.max(1);
         if due {
             self.saved = 0;
         }

@@ -143,7 +143,8 @@ fn cut_at(view: &View, core: &mut InodeCore, size: u64) {
     let incarnation = view.config.incarnation.0 as u32;
     let ours = view.cache.by_ino(core.ino).is_some_and(|slot| view.cache.node(slot).has(node::END_CLEAN));
     let step = if ours || stdx::mutant!("mds_cut_number_again") { 1 } else { incarnation.saturating_add(1) };
-    core.truncate_seq = core.truncate_seq.saturating_add(step).max(incarnation << CUT_BITS);
+    let spent = view.spent_cuts.get(&core.ino).copied().unwrap_or(0);
+    core.truncate_seq = core.truncate_seq.max(spent).saturating_add(step).max(incarnation << CUT_BITS);
     core.flags |= flags::CUT_PENDING;
     core.truncate_size = size;
 }

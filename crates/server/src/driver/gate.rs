@@ -1,6 +1,6 @@
 //! The gate: while a backup copies, requests are held back and the stores keep one state.
 //!
-//! Lease renewals, ends of connections and everything else that is no request pass.
+//! Lease renewals, ends of connections and everything else pass, but what takes back a request that is held stays behind it.
 //!
 //! Absent: snapshots, which will make this unnecessary.
 
@@ -23,7 +23,7 @@ pub(crate) enum FreezeError {
     Restless,
 }
 
-/// Requests held back; behind the rank's mutex.
+/// What is held back, in order; behind the rank's mutex.
 #[derive(Default)]
 pub(super) struct Gate {
     closed: bool,
@@ -34,7 +34,7 @@ impl Gate {
     /// Lets an input pass, or keeps it.
     #[inline]
     pub(super) fn pass(&mut self, input: Input) -> Option<Input> {
-        if self.closed && self.belongs_here(&input) {
+        if self.closed && self.is_held_back(&input) {
             self.held.push(input);
             return None;
         }
@@ -42,7 +42,7 @@ impl Gate {
     }
 
     /// Requests, and what takes back one that is held: the rank would not know what it is about.
-    fn belongs_here(&self, input: &Input) -> bool {
+    fn is_held_back(&self, input: &Input) -> bool {
         let Input::Message { conn, message } = input else { return false };
         let is = |held: &Input, wanted: Tid| {
             matches!(held,

@@ -17,8 +17,8 @@ pub(super) const WORKERS: usize = 64;
 const COLD_NS: u64 = 15_000;
 /// Loads one worker takes at once while pages are warm.
 const WARM_BATCH: usize = 16;
-/// Jobs answered with one call of the store.
-const TOGETHER: usize = 16;
+/// Jobs answered with one call of the store; a batch has several, so that it can be cut short between two.
+const TOGETHER: usize = 4;
 /// A batch is cut short, and the rest given back, once it took this long.
 const BATCH_NS: u64 = 200_000;
 

@@ -30,7 +30,7 @@ pub enum Found {
     Harmless,
 }
 
-/// One run: work, an orderly stop or a power failure, a flipped bit, a restart, reads.
+/// One run: work, an orderly stop or a pause, the end of the process, a flipped bit, a restart, reads.
 ///
 /// # Errors
 /// A wrong answer.
@@ -98,7 +98,7 @@ fn refused(error: String, place: &str) -> Verdict<Found> {
 }
 
 impl World {
-    /// The rank's process ends in order: nothing is torn, clients are gone.
+    /// The process ends; whatever was written stays. Nothing is torn, because nothing was under way.
     fn stop_process(&mut self) {
         self.life = None;
         self.lives += 1;

@@ -225,6 +225,8 @@ fn background_work_goes_on_after_an_error_that_spoils_nothing() {
     };
     let server =
         Server::with_parts(parts, "toy", &ServerOptions::default(), Arc::new(Log::silent())).expect("boot");
-    drop(calls.1.wait_while(calls.0.lock().expect("lock"), |calls| *calls < 2).expect("called again"));
+    let minute = std::time::Duration::from_secs(60);
+    let waited = calls.1.wait_timeout_while(calls.0.lock().expect("lock"), minute, |calls| *calls < 2);
+    assert!(!waited.expect("lock").1.timed_out(), "called again");
     server.stop().expect("stop");
 }

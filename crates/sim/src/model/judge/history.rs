@@ -91,7 +91,7 @@ impl Judge {
         wall: Wall,
         early: &mut VecDeque<&Sent>,
     ) -> Verdict<Option<Origin>> {
-        if !is_users(mutations) || self.is_used_cut(mutations) {
+        if !is_users(mutations) || self.is_spent_cut(mutations) {
             return Ok(None);
         }
         while let Some(sent) = early.pop_front() {
@@ -113,7 +113,7 @@ impl Judge {
     }
 
     /// The number of a cut that a failed operation used up, journaled: nothing that anybody sees changes.
-    fn is_used_cut(&self, mutations: &[u8]) -> bool {
+    fn is_spent_cut(&self, mutations: &[u8]) -> bool {
         let mut cut = false;
         let unseen = Mutations::new(mutations).flatten().all(|mutation| match mutation {
             Mutation::PutHeader { .. } => true,
