@@ -49,6 +49,56 @@ text=$("$PANDO" umount ./mnt 2>&1)
 same "umount of nothing exits 5" 5 $?
 same "and says so" "pando umount: ./mnt: not a PandoFS mount" "$text"
 
+# Who keeps a mount busy, and whose it is.
+up ./data ./mnt
+mkdir mnt/inner && mount -t tmpfs none mnt/inner || die "mount -t tmpfs"
+loops+=("$WORK/mnt/inner")
+text=$("$PANDO" umount ./mnt 2>&1)
+same "umount below another mount exits 5" 5 $?
+same "and names that" "pando umount: ./mnt: busy: ./mnt/inner (mounted in it)
+  do: \`umount ./mnt/inner\` first, or \`pando umount --lazy ./mnt\` with all in it" "$text"
+umount mnt/inner
+# Where others may run it.
+cp "$PANDO" ./pando
+as_nobody() { setpriv --reuid nobody --regid nogroup --clear-groups env HOME=/nonexistent ./pando "$@"; }
+text=$(as_nobody umount ./mnt 2>&1)
+same "umount of another user's mount exits 4" 4 $?
+same "and says so" "pando umount: ./mnt: not permitted: mounted by another user" "$text"
+down ./mnt
+text=$(as_nobody serve ./data 2>&1)
+same "another user's folder exits 4" 4 $?
+same "and the folder is named" "pando serve: ./data: permission denied
+  do: run it as the user who owns the folder, or as root" "$text"
+mkdir ro && mount --bind data ro && mount -o remount,ro,bind ro || die "a read-only folder"
+loops+=("$WORK/ro")
+text=$("$PANDO" mount ./ro ./mnt 2>&1)
+same "a read-only folder exits 1" 1 $?
+same "and is named" "pando mount: ./ro: read-only file system
+  do: remount its disk writable, or choose another folder" "$text"
+umount ro
+
+# A server that is gone leaves those who wait for it, and they are nowhere to be seen.
+"$PANDO" format ./gone --name "x y" >out 2>&1
+"$PANDO" serve ./gone >out 2>&1 &
+SERVER=$!
+disown
+pids+=("$SERVER")
+for n in $(seq 100); do grep -q 'is served' out && break; sleep 0.05; done
+same "an attached mount knows its file system's name" "x y is mounted at $PWD/mnt" \
+    "$("$PANDO" mount ./gone ./mnt 2>&1 | sed 's/ (pid.*//')"
+kill9 "$SERVER"
+ls -la mnt >/dev/null 2>&1 &
+waits=$!
+pids+=("$waits")
+for n in $(seq 100); do grep -q '(ls) [SD]' "/proc/$waits/stat" && break; sleep 0.05; done
+text=$("$PANDO" umount ./mnt 2>&1)
+same "umount of a mount whose server is gone exits 5" 5 $?
+same "and says that" \
+    "pando umount: ./mnt: busy: its server is gone or not reachable (unix:$PWD/gone/pando.sock: connection refused)
+  do: start its server again, or \`pando umount --force ./mnt\`: what waits for it fails then" "$text"
+check "and that works" "$PANDO" umount --force ./mnt
+wait "$waits" && fail "who waited" "did not fail" || pass "who waited fails"
+
 # Advice that fits the place.
 up ./data ./mnt
 for words in "compact ./mnt" "journal inspect ./mnt" "backup create ./mnt ./b.pando" "fsck ./mnt"; do

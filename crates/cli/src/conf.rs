@@ -84,7 +84,8 @@ pub fn literal(key: &str, text: &str) -> Result<String, String> {
     match (parse(text), parse(&quoted)) {
         (Ok(_), _) => Ok(text.into()),
         (_, Ok(_)) => Ok(quoted),
-        (Err(ConfigError::Range { what, .. }), _) | (_, Err(ConfigError::Syntax { what, .. })) => {
+        (Err(ConfigError::Range { what, .. }), _)
+        | (_, Err(ConfigError::Range { what, .. } | ConfigError::Syntax { what, .. })) => {
             Err(what.trim_end().into())
         }
         (_, Err(other)) => Err(other.to_string()),
@@ -149,6 +150,8 @@ mod tests {
     #[test]
     fn what_a_setting_does_not_take_is_refused() {
         assert_eq!(literal("session_timeout", "0"), Err("0 is not between 1 and 3600".into()));
+        let small = "1024 is not between 16777216 and 1099511627776";
+        assert_eq!(literal("journal_size", "1K"), Err(small.into()));
         for (key, value) in [("session_timeout", "soon"), ("journal_size", "5X"), ("log_level", "loud")] {
             assert!(literal(key, value).is_err(), "{key}");
         }

@@ -13,6 +13,7 @@ use crate::{admin, conf, mounts};
 use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use store::folder::{self, Found};
 
 /// What the search may look at.
 #[derive(Clone, Debug, Default)]
@@ -34,10 +35,7 @@ pub fn find(hints: &Hints<'_>) -> Result<Source, Problem> {
         return parse(text);
     }
     if let Some(path) = hints.path {
-        let mount = mounts::containing(path).ok_or_else(|| {
-            Problem::new(Exit::Unreachable, format!("{}: not inside a PandoFS mount", path.display()))
-                .do_this("`findmnt -t fuse.pando` lists the mounts")
-        })?;
+        let mount = mounts::containing(path).ok_or_else(|| outside(path))?;
         return parse(&mount.source);
     }
     let here = std::env::current_dir().ok().and_then(|path| mounts::containing(&path));
@@ -51,6 +49,18 @@ pub fn find(hints: &Hints<'_>) -> Result<Source, Problem> {
         return parse(&text);
     }
     only_socket(&socket_folders(), hints.conf)
+}
+
+/// No mount: perhaps the data folder was meant.
+fn outside(path: &Path) -> Problem {
+    let shown = path.display();
+    let problem = Problem::new(Exit::Unreachable, format!("{shown}: not inside a PandoFS mount"));
+    match folder::inspect(path) {
+        Ok(Found::Complete(_)) => {
+            problem.do_this(format!("it is a data folder: `--cluster {shown}` asks its server"))
+        }
+        _ => problem.do_this("`findmnt -t fuse.pando` lists the mounts"),
+    }
 }
 
 /// Folders in which running servers link their sockets.

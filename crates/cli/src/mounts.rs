@@ -37,6 +37,21 @@ pub fn at(path: &Path) -> Option<Mounted> {
     find(by_parent(path)).or_else(|| find(resolve(path)))
 }
 
+/// The mount points, of whatever file system, below this one, as the kernel's table has them.
+#[must_use]
+pub fn below(mountpoint: &Path) -> Vec<PathBuf> {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    points_below(&table, mountpoint)
+}
+
+fn points_below(table: &[u8], mountpoint: &Path) -> Vec<PathBuf> {
+    let points = table.split(|byte| *byte == b'\n').filter_map(|line| {
+        let word = line.split(|byte| *byte == b' ').nth(4)?;
+        Some(PathBuf::from(OsString::from_vec(unescape(word))))
+    });
+    points.filter(|point| point != mountpoint && point.starts_with(mountpoint)).collect()
+}
+
 /// The mount that this path lies in.
 #[must_use]
 pub fn containing(path: &Path) -> Option<Mounted> {
@@ -137,6 +152,14 @@ mod tests {
             Mounted { path: "/mnt/c".into(), source: "unix:/x.sock".into() },
         ];
         assert_eq!(parse(text), expected);
+    }
+
+    #[test]
+    fn mounts_of_any_kind_below_are_found() {
+        let text = b"36 35 98:0 / /m/a rw,nosuid - fuse.pando /srv/data rw\n\
+            37 36 98:0 / /m/a/b\\040c rw shared:1 - tmpfs none rw\n\
+            38 35 98:0 / /m/ab rw - ext4 /dev/x rw\n";
+        assert_eq!(points_below(text, Path::new("/m/a")), [PathBuf::from("/m/a/b c")]);
     }
 
     #[test]

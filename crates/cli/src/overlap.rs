@@ -1,5 +1,6 @@
 //! Refuses a mount point that covers the folders of its own file system, or lies in one of them. A server whose folder
 //! lies under its own mount asks the kernel, which asks the server: both wait for ever, and not even SIGKILL helps.
+//! And one that would take from the whole machine what every process needs.
 //!
 //! Absent: other file systems' folders.
 
@@ -32,6 +33,28 @@ pub fn refuse(source: &Source, mountpoint: &Path) -> Result<(), Problem> {
             .do_this("choose a mount point outside of the file system's folders"));
     }
     Ok(())
+}
+
+/// Mount points without which hardly a program starts, and no unmount either.
+const VITAL: [&str; 4] = ["/", "/proc", "/sys", "/dev"];
+/// The kernel's own trees: no place for anybody's files.
+const KERNELS: [&str; 2] = ["/proc", "/sys"];
+
+/// Looks at the mount point only by its name.
+///
+/// # Errors
+/// Exit 2.
+pub fn refuse_vital(mountpoint: &Path) -> Result<(), Problem> {
+    let at = real(mountpoint);
+    let place = mountpoint.display();
+    let what = if VITAL.iter().any(|vital| at == Path::new(vital)) {
+        format!("{place}: the whole machine needs what is there")
+    } else if let Some(tree) = KERNELS.iter().find(|tree| at.starts_with(tree)) {
+        format!("{place}: lies in {tree}, which is the kernel's")
+    } else {
+        return Ok(());
+    };
+    Err(Problem::new(Exit::Usage, what).do_this("choose an empty folder, as /mnt/pando"))
 }
 
 /// The data folder behind a source on this machine.
@@ -110,6 +133,29 @@ mod tests {
         // Neither is there yet.
         assert!(text(&at("new/fs"), &at("new")).is_some());
         assert_eq!(text(&at("new/fs"), &at("new/mnt")), None);
+    }
+
+    /// Never with a mount: should the check fail, it would be the machine's last.
+    #[test]
+    fn what_the_machine_needs_is_no_mount_point() {
+        let place = tempfile::tempdir().expect("a folder");
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink("/proc", &link).expect("a link");
+        let below = link.join("sys");
+        for at in ["/", "/proc", "/sys/", "/dev", "/usr/..", "//proc", "/proc/nosuch", "/sys/kernel/x"]
+            .map(Path::new)
+            .into_iter()
+            .chain([link.as_path(), below.as_path()])
+        {
+            assert_eq!(refuse_vital(at).map_err(|problem| problem.code), Err(2), "{}", at.display());
+        }
+        for at in ["/dev/shm/x", "/mnt", "/process", "/srv/proc", "/usr"] {
+            assert_eq!(refuse_vital(Path::new(at)), Ok(()), "{at}");
+        }
+        let text = refuse_vital(Path::new("/dev")).expect_err("refused").text("mount");
+        let expected = "pando mount: /dev: the whole machine needs what is there\n  \
+            do: choose an empty folder, as /mnt/pando\n";
+        assert_eq!(text, expected);
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub fn serve(
         // Says which: absent or half formatted.
         return Err(Folder::open(dir).map_or_else(|error| explain(&error), |_| changed(dir)));
     };
+    // Before its log: that it cannot be written would be only a consequence.
+    folder::check_writable(dir).map_err(|error| explain(&error))?;
     // Daemons leave the current directory.
     let named = dir;
     let dir = dir.canonicalize().map_err(|error| Problem::io(dir.display(), &error))?;
@@ -195,14 +197,7 @@ pub fn explain(error: &FolderError) -> Problem {
         FolderError::Absent { dir } => format!("{} holds no file system", dir.display()),
         other => chain(other),
     };
-    let problem = Problem::new(exit, what);
-    let no_folder =
-        matches!(error, FolderError::Io { source, .. } if source.kind() == ErrorKind::NotADirectory);
-    match error.remedy() {
-        Some(step) => problem.do_this(step),
-        None if no_folder => problem.do_this("name a folder"),
-        None => problem,
-    }
+    Problem { step: error.remedy(), ..Problem::new(exit, what) }
 }
 
 /// `dir`: as the person wrote it.

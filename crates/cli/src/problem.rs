@@ -3,6 +3,7 @@
 //!
 //! Absent: logging; a daemon's log is another text.
 
+pub use runtime::words::{plain, words};
 use serde_json::{Value, json};
 use std::fmt::Display;
 
@@ -79,18 +80,6 @@ impl Problem {
     }
 }
 
-/// An operating-system error in the words people know, without "(os error N)".
-#[must_use]
-pub fn plain(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text);
-    let mut letters = text.chars();
-    match letters.next() {
-        Some(first) => first.to_lowercase().chain(letters).collect(),
-        None => String::new(),
-    }
-}
-
 /// An error and the chain of its sources, joined by colons.
 #[must_use]
 pub fn chain(error: &dyn std::error::Error) -> String {
@@ -105,28 +94,6 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         next = source.source();
     }
     words(&text)
-}
-
-/// A text from below in which system errors stand by number: the words people know instead.
-#[must_use]
-pub fn words(text: &str) -> String {
-    const MARK: &str = "os error ";
-    let mut text = text.to_string();
-    while let Some(at) = text.find(MARK) {
-        let digits: String = text[at + MARK.len()..].chars().take_while(char::is_ascii_digit).collect();
-        let Ok(number) = digits.parse() else { break };
-        let error = std::io::Error::from_raw_os_error(number);
-        let bracketed = format!(" ({MARK}{digits})");
-        text = match text.contains(&error.to_string()) {
-            true => text.replace(&error.to_string(), &plain(&error)),
-            false if text.contains(&bracketed) => text.replace(&bracketed, ""),
-            false => {
-                let rest = &text[at + MARK.len() + digits.len()..];
-                format!("{}{}{rest}", &text[..at], plain(&error))
-            }
-        };
-    }
-    text
 }
 
 #[cfg(test)]

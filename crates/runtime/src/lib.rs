@@ -15,6 +15,7 @@ pub mod process;
 pub mod spin;
 mod stream;
 mod wire;
+pub mod words;
 
 pub use addr::Addr;
 pub use clock::Clock;

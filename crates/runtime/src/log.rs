@@ -5,6 +5,7 @@
 //!
 //! Absent: the journal (another thing), levels per target, journald's own protocol.
 
+use crate::words::words;
 use std::fmt::{self, Display, Write as _};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -96,6 +97,10 @@ impl Log {
             LogFormat::Logfmt => logfmt(level, target, msg, fields),
             LogFormat::Json => json(level, target, msg, fields),
         };
+        // The stores know errors by number.
+        if line.contains("os error ") {
+            line = words(&line);
+        }
         line.push('\n');
         // The guarded value is a file and a count: good after a panic elsewhere, which is logged here.
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
@@ -269,6 +274,17 @@ mod tests {
         assert!(!line.contains('\n') && !line.contains('\u{1b}'));
         assert!(line.ends_with(r#"msg="a b" name="x\nlevel=error \u001b[31m\"""#), "{line}");
         assert!(json(LogLevel::Info, "t", "m", &[("k", &1)]).ends_with(r#""msg":"m","k":"1"}"#));
+    }
+
+    #[test]
+    fn errors_of_the_system_are_words() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        let path = dir.path().join("pando.log");
+        let log = Log::open(LogOptions { file: Some(path.clone()), ..LogOptions::default() }).expect("open");
+        log.error("store", "ballast not restored", &[("error", &"pando.ballast: os error 2")]);
+        let text = std::fs::read_to_string(&path).expect("read");
+        let end = "msg=\"ballast not restored\" error=\"pando.ballast: no such file or directory\"\n";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]

@@ -17,12 +17,12 @@ pub use error::FolderError;
 pub use make::{FormatOptions, format, format_from};
 
 use crate::meta_lmdb::{LmdbMeta, LmdbOptions};
-use error::io_error;
+use error::{io_error, is_closed};
 use lock::Lock;
 use proto::codec::DecodeError;
 use proto::fsrecord::{COMPAT_DATA_MARKED, FsRecord};
 use proto::ids::Incarnation;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use stdx::crc32c;
@@ -176,6 +176,18 @@ pub fn inspect(dir: &Path) -> Result<Found, FolderError> {
             Err(FolderError::Damaged { path: dir.join(RECORD), what })
         }
         None => Ok(Found::Empty),
+    }
+}
+
+/// Whether this process may write into a formatted folder. Changes nothing.
+///
+/// # Errors
+/// `Io` on the folder itself: read-only, or not this user's.
+pub fn check_writable(dir: &Path) -> Result<(), FolderError> {
+    match OpenOptions::new().write(true).open(dir.join(lock::LOCK)) {
+        Err(error) if is_closed(error.kind()) => Err(io_error(dir, error)),
+        // Whatever else is wrong with the lock is told when it is taken.
+        _ => Ok(()),
     }
 }
 

@@ -139,6 +139,7 @@ fn prepare(plan: &Plan, out: &Output) -> Result<Vec<PathBuf>, Problem> {
         fuse::unmount(&mount.path, fuse::Unmount::Lazy).map_err(|_| dead(&plan.mountpoint))?;
         out.say(&format!("{place}: replaced the mount of a daemon that died"));
     }
+    overlap::refuse_vital(&plan.mountpoint)?;
     overlap::refuse(&plan.named, &plan.mountpoint)?;
     // Before a file system is made that could not be mounted.
     look_at_device(Path::new("/dev/fuse"))?;

@@ -24,6 +24,9 @@ use std::time::{Duration, Instant};
 /// How often a server whose own mount is gone looks whether others still use it.
 const GUEST_CHECK: Duration = Duration::from_millis(200);
 
+/// How long a server may take to say its name. The mount stands without it.
+const NAME_TIME: Duration = Duration::from_secs(2);
+
 /// How long a server may take to open a session before we look whether it is still there.
 const FIRST_TRY: Duration = Duration::from_secs(2);
 
@@ -90,13 +93,23 @@ fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<Standing, Problem> {
     let kernel_mount = Arc::new(kernel_mount);
     end_on_signal(endings, Arc::clone(&kernel_mount), Arc::clone(&log));
     log.info("mount", "mounted", &[("at", &mountpoint.display()), ("source", &source)]);
+    let word = word(served.as_ref(), &source);
+    Ok(Standing { kernel_mount, mount, served, log, word })
+}
+
+/// What the person is told. The name of a file system that another process serves is its server's to tell.
+fn word(served: Option<&place::Served>, source: &Source) -> Value {
     let mut word = json!({"pid": std::process::id(), "created": false, "name": "pandofs"});
-    if let Some(served) = &served {
+    if let Some(served) = served {
         word["created"] = served.created.into();
         word["name"] = served.name.clone().into();
         word["fsid"] = served.fsid.clone().into();
+    } else if let Ok(status) = admin::ask(source, &json!({"cmd": "status"}), NAME_TIME) {
+        for key in ["name", "fsid"].into_iter().filter(|key| status[*key].is_string()) {
+            word[key] = status[key].clone();
+        }
     }
-    Ok(Standing { kernel_mount, mount, served, log, word })
+    word
 }
 
 fn subdir(plan: &Plan) -> Option<&str> {

@@ -35,7 +35,7 @@ pub fn run(args: &Umount, out: &Output) -> Verdict {
     };
     let behind = Behind::of(&mount);
     leave(&mount.path);
-    fuse::unmount(&mount.path, how).map_err(|error| explain(&error, &mount.path, named))?;
+    fuse::unmount(&mount.path, how).map_err(|error| explain(&error, &mount, named))?;
     if how == Unmount::Plain {
         behind.wait_for_end(out);
     }
@@ -52,19 +52,21 @@ fn leave(mount: &Path) {
     let _stays_inside = std::env::set_current_dir("/");
 }
 
-fn explain(error: &UnmountError, path: &Path, named: &Path) -> Problem {
+fn explain(error: &UnmountError, mount: &mounts::Mounted, named: &Path) -> Problem {
     let place = named.display();
     match error {
         UnmountError::Busy => {
-            let others = busy::holders(path, named).into_iter().filter(|h| h.pid != std::process::id());
-            let holders: Vec<String> = others.map(|holder| holder.to_string()).collect();
-            let who = if holders.is_empty() {
-                "by a process that cannot be seen".into()
-            } else {
-                holders.join(", ")
+            let others =
+                busy::holders(&mount.path, named).into_iter().filter(|h| h.pid != std::process::id());
+            let inner = mounts::below(&mount.path);
+            let inner =
+                inner.iter().map(|point| named.join(point.strip_prefix(&mount.path).unwrap_or(point)));
+            let why = Busy {
+                inner: inner.map(|point| mounts::shown(&point)).collect(),
+                holders: others.map(|holder| holder.to_string()).collect(),
+                server: unreachable(&mount.source),
             };
-            Problem::new(Exit::State, format!("{place}: busy: {who}"))
-                .do_this(format!("end them, or `pando umount --lazy {place}`"))
+            why.problem(&mounts::shown(named))
         }
         UnmountError::NotMounted => Problem::new(Exit::State, format!("{place}: not a PandoFS mount")),
         UnmountError::NotPermitted { .. } => {
@@ -72,6 +74,45 @@ fn explain(error: &UnmountError, path: &Path, named: &Path) -> Problem {
         }
         other => Problem::failed(place, chain(other)),
     }
+}
+
+/// Why a mount is busy, as far as it can be seen.
+#[derive(Default)]
+struct Busy {
+    /// Mount points inside, as the person names the mount.
+    inner: Vec<String>,
+    holders: Vec<String>,
+    /// Why its server does not answer, with its place.
+    server: Option<String>,
+}
+
+impl Busy {
+    fn problem(&self, place: &str) -> Problem {
+        let step = match (&self.server, self.inner.as_slice()) {
+            // A process that waits for the server holds the mount and shows it nowhere; ending it would not help.
+            (Some(_), _) => format!(
+                "start its server again, or `pando umount --force {place}`: what waits for it fails then"
+            ),
+            (None, []) => format!("end them, or `pando umount --lazy {place}`"),
+            (None, [.., last]) => {
+                format!("`umount {last}` first, or `pando umount --lazy {place}` with all in it")
+            }
+        };
+        let inner = self.inner.iter().map(|point| format!("{point} (mounted in it)"));
+        let server = self.server.iter().map(|why| format!("its server is gone or not reachable ({why})"));
+        let mut who: Vec<String> = inner.chain(self.holders.iter().cloned()).chain(server).collect();
+        if who.is_empty() {
+            who.push("by a process that cannot be seen".into());
+        }
+        Problem::new(Exit::State, format!("{place}: busy: {}", who.join(", "))).do_this(step)
+    }
+}
+
+/// Why the server of a mount's source does not answer; `None` if it does.
+fn unreachable(source: &str) -> Option<String> {
+    let source = Source::parse(source).ok()?;
+    let refused = admin::ask(&source, &json!({"cmd": "status"}), STATUS_TIME).err()?;
+    (refused.code == Exit::Unreachable as u8).then_some(refused.what)
 }
 
 /// The process behind a mount, if its server is on this host and says so.
@@ -222,6 +263,31 @@ fn judge(status: &Value, pid: u32, own: bool, leaving: usize, others: usize) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_keeps_a_mount_busy_decides_what_to_do() {
+        let text = |busy: Busy| busy.problem("./mnt").text("umount");
+        let (inner, holders) = (vec!["./mnt/in".to_string()], vec!["sh (pid 7, cwd)".to_string()]);
+        assert_eq!(
+            text(Busy::default()),
+            "pando umount: ./mnt: busy: by a process that cannot be seen\n  \
+                do: end them, or `pando umount --lazy ./mnt`\n"
+        );
+        assert_eq!(
+            text(Busy { inner, holders: holders.clone(), server: None }),
+            "pando umount: ./mnt: busy: ./mnt/in (mounted in it), sh (pid 7, cwd)\n  \
+                do: `umount ./mnt/in` first, or `pando umount --lazy ./mnt` with all in it\n"
+        );
+        let server = unreachable("unix:/nowhere/pando.sock");
+        let problem = Busy { server, ..Busy::default() }.problem("./mnt");
+        assert_eq!(problem.code, 5);
+        assert_eq!(
+            problem.text("umount"),
+            "pando umount: ./mnt: busy: its server is gone or not reachable \
+                (unix:/nowhere/pando.sock: no such file or directory)\n  \
+                do: start its server again, or `pando umount --force ./mnt`: what waits for it fails then\n"
+        );
+    }
 
     #[test]
     fn what_is_waited_for() {

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -50,14 +51,21 @@ pub(super) fn unmount(path: &Path, how: Unmount) -> Result<(), UnmountError> {
     if output.status.success() {
         return Ok(());
     }
-    let message = complaint(&output);
-    Err(match &message {
+    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    let mounted = super::topmost(&table, path.as_os_str().as_bytes()).is_some();
+    Err(refusal(complaint(&output), mounted))
+}
+
+/// Why it refused. Of another user's mount it says that it is not found, too: `mounted` tells them apart.
+fn refusal(message: String, mounted: bool) -> UnmountError {
+    match &message {
         text if text.contains("busy") => UnmountError::Busy,
+        text if text.contains("not found in") && mounted => UnmountError::NotPermitted { message },
         text if text.contains("not found in") || text.contains("Invalid argument") => {
             UnmountError::NotMounted
         }
         _ => UnmountError::NotPermitted { message },
-    })
+    }
 }
 
 /// A comma would end an option.
@@ -104,5 +112,19 @@ fn receive_descriptor(socket: &UnixStream) -> io::Result<OwnedFd> {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "fusermount3 passed no descriptor"));
         }
         Ok(OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_users_mount_is_told_from_none() {
+        let message = "fusermount3: entry for /m not found in /etc/mtab";
+        assert!(matches!(refusal(message.into(), true), UnmountError::NotPermitted { .. }));
+        assert!(matches!(refusal(message.into(), false), UnmountError::NotMounted));
+        let busy = "fusermount3: failed to unmount /m: Device or resource busy";
+        assert!(matches!(refusal(busy.into(), true), UnmountError::Busy));
     }
 }

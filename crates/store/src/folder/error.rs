@@ -4,7 +4,7 @@
 
 use proto::storeio::StoreError;
 use std::fmt::{self, Display, Formatter};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -70,8 +70,18 @@ impl FolderError {
             Self::Store(StoreError::Damaged { .. }) => {
                 "restore the file system into an empty folder: `pando backup restore FILE DIR`".into()
             }
-            Self::Store(_) | Self::Io { .. } => return None,
+            Self::Io { source, .. } => return io_remedy(source.kind()).map(Into::into),
+            Self::Store(_) => return None,
         })
+    }
+}
+
+const fn io_remedy(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::PermissionDenied => Some("run it as the user who owns the folder, or as root"),
+        ErrorKind::ReadOnlyFilesystem => Some("remount its disk writable, or choose another folder"),
+        ErrorKind::NotADirectory => Some("name a folder"),
+        _ => None,
     }
 }
 
@@ -102,6 +112,11 @@ impl Display for Owner<'_> {
             write!(f, "pid {} (host {})", self.0, self.1)
         }
     }
+}
+
+/// Whether the whole folder is closed to this process, and not only the file that showed it.
+pub(super) const fn is_closed(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
 }
 
 pub(super) fn io_error(path: &Path, source: io::Error) -> FolderError {

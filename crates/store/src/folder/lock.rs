@@ -5,12 +5,12 @@
 //!
 //! Absent: waiting.
 
-use super::error::{FolderError, io_error};
+use super::error::{FolderError, io_error, is_closed};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 
-const LOCK: &str = "pando.lock";
+pub(super) const LOCK: &str = "pando.lock";
 const ENDING: &str = "ending";
 /// The kernel's mark of a process that is being taken down (PF_EXITING).
 const EXITING: u64 = 4;
@@ -24,7 +24,8 @@ impl Lock {
     pub(super) fn take(dir: &Path) -> Result<Self, FolderError> {
         let path = dir.join(LOCK);
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = opened.map_err(|error| io_error(&path, error))?;
+        let mut file =
+            opened.map_err(|error| io_error(if is_closed(error.kind()) { dir } else { &path }, error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

@@ -97,26 +97,12 @@ fn make<E: From<FolderError>>(
     fill: impl FnOnce(&LmdbMeta, &FsRecord, &Path) -> Result<(), E>,
 ) -> Result<FsRecord, E> {
     let restoring = identity.is_some();
-    refuse_existing(dir, inspect(dir)?, restoring)?;
-    check_room(dir, &new_record(options, None)?)?;
+    // Once before anything is written, so that a refusal leaves nothing behind, and once when nobody else may write.
+    check_room(dir, &vetted_record(dir, options, identity)?)?;
     make_folder(dir)?;
     let _lock = Lock::take(dir)?;
-    let earlier = refuse_existing(dir, inspect(dir)?, restoring)?;
-    let mut record = new_record(options, earlier.map(|record| record.fsid))?;
-    if let Some(identity) = identity {
-        record = FsRecord {
-            compat: record.compat | identity.compat,
-            meta_dir: record.meta_dir,
-            journal_dir: record.journal_dir,
-            data_dir: record.data_dir,
-            complete: false,
-            ..identity.clone()
-        };
-    }
+    let mut record = vetted_record(dir, options, identity)?;
     let parts = parts_elsewhere(&record);
-    for (part, place) in &parts {
-        vet_part(&record, part, place)?;
-    }
     // Before the record: nobody may take the folder for one that a format began, and make it an empty file system.
     if restoring {
         write_whole(dir, RESTORE, b"restore\n")?;
@@ -155,6 +141,30 @@ fn make<E: From<FolderError>>(
     Ok(record)
 }
 
+/// The record to begin with, where the folder and those of its parts may be made this file system's.
+fn vetted_record(
+    dir: &Path,
+    options: &FormatOptions,
+    identity: Option<&FsRecord>,
+) -> Result<FsRecord, FolderError> {
+    let earlier = refuse_existing(dir, inspect(dir)?, identity.is_some())?;
+    let mut record = new_record(options, earlier.map(|record| record.fsid))?;
+    if let Some(identity) = identity {
+        record = FsRecord {
+            compat: record.compat | identity.compat,
+            meta_dir: record.meta_dir,
+            journal_dir: record.journal_dir,
+            data_dir: record.data_dir,
+            complete: false,
+            ..identity.clone()
+        };
+    }
+    for (part, place) in parts_elsewhere(&record) {
+        vet_part(&record, part, &place)?;
+    }
+    Ok(record)
+}
+
 /// Refused before anything is written: a format that runs out of space, or a file system that is full when it is new,
 /// helps nobody.
 pub(super) fn check_room(dir: &Path, record: &FsRecord) -> Result<(), FolderError> {
@@ -174,7 +184,8 @@ pub(super) fn check_room(dir: &Path, record: &FsRecord) -> Result<(), FolderErro
     }
     for (root, needed) in roots {
         // A part's folder is made later: its device is that of the first folder above that is there.
-        let there = root.ancestors().find(|above| above.is_dir()).unwrap_or(dir);
+        // Above a bare name is the empty path: the folder we are in.
+        let there = root.ancestors().find(|above| above.is_dir()).unwrap_or(Path::new("."));
         let space = crate::disk_real::space_of(there).map_err(|error| io_error(there, error))?;
         if space.available < needed {
             return Err(FolderError::TooSmall { dir: root, needed, available: space.available });

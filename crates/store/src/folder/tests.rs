@@ -191,3 +191,24 @@ fn data_that_is_gone_is_not_taken_for_an_empty_store() {
     fs::write(dir.join(RECORD), FsRecord { compat: 0, ..record }.encode()).expect("written");
     Folder::open(dir).expect("opened");
 }
+
+#[test]
+fn a_refused_format_leaves_nothing() {
+    let place = tempfile::tempdir().expect("folder");
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir(at("foreign")).expect("made");
+    fs::write(at("foreign/x"), "").expect("written");
+    let foreign = FormatOptions { meta_dir: Some(at("foreign")), ..options() };
+    assert!(matches!(format(&at("new"), &foreign), Err(FolderError::Strangers { .. })));
+    assert!(!at("new").exists());
+    fs::create_dir(at("empty")).expect("made");
+    assert!(matches!(format(&at("empty"), &foreign), Err(FolderError::Strangers { .. })));
+    assert_eq!(fs::read_dir(at("empty")).expect("listed").count(), 0, "nothing was written");
+    assert_eq!(fs::read_dir(at("foreign")).expect("listed").count(), 1, "nor there");
+}
+
+#[test]
+fn a_bare_name_lies_in_the_folder_we_are_in() {
+    let record = new_record(&options(), None).expect("a record");
+    assert!(check_room(Path::new("no-such-folder-here"), &record).is_ok());
+}
