@@ -38,6 +38,62 @@ check "all of them after a remount" "$PANDO" load verify mnt/keep ack
 down mnt
 umount small || fail "the disk is let go"
 
+# Small files on a small disk: the next segment they would reserve is as large as the ballast. Given time it took what that
+# left, and the journal had no room for unlinks.
+writes_again() {
+    local _
+    for _ in $(seq 300); do
+        if { echo again >mnt/again && sync mnt/again; } 2>/dev/null; then return 0; fi
+        sleep 0.1
+    done
+    return 1
+}
+# What was removed is given back, and the ballast is there.
+roomy() {
+    local _
+    for _ in $(seq 300); do
+        [ -e packed/pando.ballast ] && [ "$(df -k --output=avail packed | tail -n 1)" -gt 20000 ] && return 0
+        sleep 0.1
+    done
+    df -k packed
+    return 1
+}
+truncate -s 256M disk4 && mkfs.ext4 -q -m0 -F disk4 && mkdir packed || die "no ext4"
+mount -o loop disk4 packed || die "no loop device"
+loops+=("$WORK/packed")
+rmdir packed/lost+found
+up ./packed mnt
+for way in unlink restart truncate; do
+    check "$way: there is room" roomy
+    mkdir mnt/small
+    head -c 256M /dev/urandom | split -a 5 -d -b 4096 - mnt/small/f 2>err
+    grep -q 'No space left' err && pass "$way: 4 KiB files until ENOSPC" || fail "$way: 4 KiB files until ENOSPC" "$(cat err)"
+    n=$(find mnt/small -size +0 | wc -l)
+    [ "$n" -gt 15000 ] && pass "$way: most of the room was usable" || fail "$way: most of the room was usable" "$n files"
+    # Housekeeping looks once in a second.
+    sleep 3
+    # The ballast is back where what an earlier round removed was given back only now.
+    [ -e packed/pando.ballast ] || [ "$(df -k --output=avail packed | tail -n 1)" -gt 40000 ] && pass "$way: what the ballast left stays free" ||
+        fail "$way: what the ballast left stays free" "$(df -k packed)"
+    if [ $way = restart ]; then
+        kill9 "$SERVER"
+        umount -l mnt
+        up ./packed mnt
+    fi
+    if [ $way = truncate ]; then
+        check "truncate goes on" bash -c 'find mnt/small -type f -print0 | xargs -0 truncate -s 2000'
+        check "truncate: writing goes on by itself" writes_again
+        down mnt
+        up ./packed mnt
+    fi
+    check "$way: rm -rf" rm -rf mnt/small
+    check "$way: writing goes on by itself" writes_again
+done
+down mnt
+same "no rank was lost" 0 "$(grep -c 'damaged\|commit failed' packed/log/pando.log)"
+check "fsck" clean packed
+umount packed || fail "the disk is let go"
+
 # A disk so small that the journal, at full size, would leave no room for the ballast to come back.
 tmpfs() {
     mkdir -p "$2" && mount -t tmpfs -o "size=$1" tmpfs "$2" || die "no tmpfs"

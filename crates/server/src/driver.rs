@@ -79,6 +79,8 @@ pub(crate) struct Driver {
     pub(crate) meta: Arc<dyn MetaStore>,
     pub(crate) data_io: Arc<dyn DataIo>,
     ballast: Option<Arc<dyn Ballast>>,
+    /// The rank was told that the disk is full.
+    refusing: Mutex<bool>,
     pub(crate) life: LifeCell,
     pub(crate) counters: Counters,
     /// No input is taken any more: the server was dropped or its stop is complete.
@@ -108,12 +110,16 @@ impl Driver {
             meta,
             data_io: data,
             ballast,
+            refusing: Mutex::new(false),
             life: LifeCell::default(),
             counters: Counters::default(),
             halted: AtomicBool::new(false),
             next_conn: AtomicU64::new(1),
             place,
         });
+        if driver.ballast.as_ref().is_some_and(|ballast| !ballast.is_held()) {
+            driver.data_io.keep_room(true);
+        }
         let threads = Threads::start(&driver)?;
         Ok((driver, threads))
     }

@@ -2,7 +2,7 @@
 //!
 //! Absent: format (room `store`), the driver.
 
-use crate::parts::Parts;
+use crate::parts::{Ballast, Parts};
 use crate::server::{Opened, Server, ServerError, ServerOptions};
 use crate::stores::FolderBallast;
 use mds::Rank;
@@ -63,6 +63,8 @@ impl Server {
         };
         let data = DataFiles::open(RealDisk::new(&folder.data_root()), record.small_file_bytes, limits)?;
         let ballast = FolderBallast::new(folder.ballast(), log.clone());
+        // Before anything takes space: what data reserves could be what the journal, which begins a segment, does not find.
+        ballast.restore();
         let meta = Arc::new(folder.open_meta()?);
         let parts = Parts {
             rank: Box::new(Rank::new(rank_config(config, journal_bytes, &folder))),

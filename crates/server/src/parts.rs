@@ -67,6 +67,9 @@ pub trait DataIo: Send + Sync {
     /// # Errors
     /// As `background`.
     fn flush_aged(&self) -> Result<(), StoreError>;
+
+    /// While `keep`, what is free is for the journal and the metadata: new data is refused and nothing reserved ahead.
+    fn keep_room(&self, _keep: bool) {}
 }
 
 /// Space kept back for a full disk.

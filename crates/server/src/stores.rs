@@ -58,9 +58,13 @@ impl<D: Disk> DataIo for DataFiles<D> {
     fn flush_aged(&self) -> Result<(), StoreError> {
         Self::flush_aged(self)
     }
+
+    fn keep_room(&self, keep: bool) {
+        Self::keep_room(self, keep);
+    }
 }
 
-/// The folder's ballast, and whether it was ever given up.
+/// The folder's ballast, and whether it was given up and not taken again.
 pub(crate) struct FolderBallast {
     files: folder::Ballast,
     released: AtomicBool,
@@ -97,7 +101,12 @@ impl Ballast for FolderBallast {
             return false;
         }
         match self.files.rebuild() {
-            Ok(held) => held && self.released.swap(false, Ordering::AcqRel),
+            Ok(true) => self.released.swap(false, Ordering::AcqRel),
+            // Given up by a former life.
+            Ok(false) => {
+                self.released.store(true, Ordering::Release);
+                false
+            }
             Err(e) => {
                 self.log.error("store", "ballast not restored", &[("error", &e)]);
                 false

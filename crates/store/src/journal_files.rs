@@ -32,6 +32,9 @@ const PRESYNC_BYTES: u64 = 8 << 20;
 /// Spare segments that `prepare` provides.
 const SPARES_WANTED: usize = 2;
 
+/// The part of a segment that is reserved where the disk has no room for all of it.
+const SHORT_PART: u64 = 16;
+
 /// Sizes of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalLimits {
@@ -240,15 +243,28 @@ impl<D: Disk> JournalFiles<D> {
         // Nobody had time to prepare one: reserve only, prewriting would hold up the append.
         let name = format!("spare.{:08x}", state.next_spare);
         state.next_spare += 1;
-        let made = self.disk.create(&self.path(&name)).and_then(|file| {
-            file.allocate(0, self.limits.segment_bytes)?;
-            file.set_len(self.limits.segment_bytes)
-        });
-        if let Err(error) = made {
-            self.disk.remove(&self.path(&name))?;
-            return Err(error);
+        match self.reserve(&name, self.limits.segment_bytes) {
+            // A full disk: it is made longer as it is written. A whole segment may be all that the ballast gave, and the
+            // checkpoint that could trim the journal would find nothing.
+            Err(StoreError::NoSpace) => {
+                let short = self.limits.segment_bytes / SHORT_PART;
+                self.reserve(&name, short.next_multiple_of(DIRECT_BYTES as u64))?;
+            }
+            made => made?,
         }
         Ok(name)
+    }
+
+    fn reserve(&self, name: &str, bytes: u64) -> Result<(), StoreError> {
+        let path = self.path(name);
+        let made = self.disk.create(&path).and_then(|file| {
+            file.allocate(0, bytes)?;
+            file.set_len(bytes)
+        });
+        if made.is_err() {
+            self.disk.remove(&path)?;
+        }
+        made
     }
 
     /// Makes everything appended before the call durable. Returns the position up to which the journal

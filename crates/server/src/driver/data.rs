@@ -2,7 +2,7 @@
 //!
 //! Absent: order (`order.rs`), layouts (room `store`).
 
-use super::Driver;
+use super::{Driver, Life};
 use mds::input::{Input, Tag};
 use proto::storeio::{DataDone, DataOp, StoreError};
 use std::collections::VecDeque;
@@ -91,7 +91,14 @@ impl Driver {
     /// Gives the ballast up and tells the rank; `true` when that made room just now.
     pub(super) fn release_ballast(&self) -> bool {
         let Some(ballast) = &self.ballast else { return false };
-        let bytes = ballast.release();
+        let bytes = {
+            let mut refusing = self.refusing();
+            // Before its blocks count as free: what data reserved then would be what the journal needs.
+            self.data_io.keep_room(true);
+            let bytes = ballast.release();
+            *refusing |= bytes > 0;
+            bytes
+        };
         if bytes == 0 {
             return false;
         }
@@ -107,12 +114,33 @@ impl Driver {
 
     /// Takes the ballast again when the disk has room, and tells the rank.
     pub(super) fn restore_ballast(&self) {
-        if let Some(ballast) = &self.ballast
-            && ballast.restore()
-        {
+        let Some(ballast) = &self.ballast else { return };
+        let (again, lacking) = {
+            let mut refusing = self.refusing();
+            let again = ballast.restore();
+            let held = ballast.is_held();
+            self.data_io.keep_room(!held);
+            // The rank's first input is that it boots, and until it is active nobody writes.
+            let lacking = !held && !*refusing && self.life.get() == Life::Active;
+            *refusing = (*refusing || lacking) && !again;
+            (again, lacking)
+        };
+        if again {
             self.log.info("store", "space again: new data accepted", &[("place", &self.place)]);
             self.feed([Input::Space { full: false }]);
         }
+        if lacking {
+            // Given up in a former life. Accepted until the disk is full, new data would leave nothing for unlink.
+            let text =
+                format!("store {}: no room for the ballast: new data refused until there is", self.place);
+            self.log.warn("store", &text, &[]);
+            self.feed([Input::Space { full: true }]);
+        }
+    }
+
+    /// Whether new data is refused for want of a ballast. Held while that is given up or taken again.
+    fn refusing(&self) -> MutexGuard<'_, bool> {
+        self.refusing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether space may be taken ahead of need: not what the ballast left behind, nor what it waits for.

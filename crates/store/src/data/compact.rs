@@ -13,6 +13,7 @@ use super::central::Segment;
 use super::index::{Entry, Place};
 use super::locks::guard;
 use super::record::{RecordHeader, SEGMENT_HEADER_BYTES, record_bytes};
+use super::room::Leave;
 use super::segments::Output;
 use super::verify::{Walked, walk};
 use crate::disk::{Disk, DiskFile};
@@ -132,10 +133,11 @@ impl<D: Disk> DataFiles<D> {
 
     /// The covered segment with the smallest live part that pays.
     fn pick_victim(&self) -> Option<u32> {
-        let totals = self.totals();
+        let (totals, most) = (self.totals(), self.movable_bytes());
         let central = guard(&self.central);
         let candidates = central.segments.iter().filter(|(_, segment)| {
-            segment.live > 0 && segment.covered == segment.end && pays(segment, totals)
+            let is_movable = segment.live > 0 && segment.live <= most;
+            is_movable && segment.covered == segment.end && pays(segment, totals)
         });
         candidates.min_by_key(|(_, segment)| segment.live * 1024 / segment.end.max(1)).map(|(id, _)| *id)
     }
@@ -154,6 +156,8 @@ impl<D: Disk> DataFiles<D> {
             }
         }
         drop(central);
+        // Where room is kept a segment is moved only as there is room for: what it gives back comes before the next.
+        let moving = moving && !self.is_room_kept();
         let gain = dead + uncovered;
         let mut least = self.index_bytes() / 2;
         if is_wasteful(totals.bytes, totals.live) {
@@ -184,7 +188,7 @@ impl<D: Disk> DataFiles<D> {
             None => compactor.output.insert(self.create_segment()?),
         };
         let (mut bytes, mut moved, mut full) = (Vec::new(), Vec::new(), false);
-        let room = self.limits.segment_bytes - output.end;
+        let room = output.limit - output.end;
         let walked = walk(&*file, victim, from, end, &mut |offset, walked| {
             if bytes.len() as u64 >= self.limits.flush_bytes || offset - from >= 4 * self.limits.flush_bytes {
                 return false;
@@ -210,6 +214,9 @@ impl<D: Disk> DataFiles<D> {
             }
         };
         done.read_bytes += (stop - from).max(1);
+        if !output.reserved {
+            self.leave_room(bytes.len() as u64, Leave::Moving)?;
+        }
         self.write_moved(output, &bytes, &moved)?;
         done.moved_bytes += bytes.len() as u64;
         compactor.victim = Some((victim, stop));

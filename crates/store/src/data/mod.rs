@@ -21,6 +21,7 @@ mod limits;
 mod locks;
 mod record;
 mod recover;
+mod room;
 mod segments;
 mod small;
 mod state;
@@ -56,6 +57,8 @@ pub struct DataFiles<D: Disk> {
     small_file_bytes: u32,
     limits: Limits,
     poisoned: AtomicBool,
+    /// What is free is not for data (`room`).
+    room_kept: AtomicBool,
     checkpointer: Mutex<Checkpointer>,
     compactor: Mutex<Compactor<D::File>>,
     locks: FileLocks,
@@ -97,6 +100,7 @@ impl<D: Disk> DataFiles<D> {
             small_file_bytes,
             limits,
             poisoned: AtomicBool::new(false),
+            room_kept: AtomicBool::new(false),
             checkpointer: Mutex::new(recovered.checkpointer),
             compactor: Mutex::new(Compactor::new()),
             locks: FileLocks::new(),
@@ -137,6 +141,7 @@ impl<D: Disk> DataFiles<D> {
             _ => {}
         }
         self.check_poison()?;
+        self.admit(op)?;
         match op {
             DataOp::Write { file, cut, offset, data } => {
                 Ok(DataDone::Count(self.write(*file, *cut, *offset, data.bytes())?))

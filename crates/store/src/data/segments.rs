@@ -8,6 +8,7 @@ use super::central::{Batch, Item, Shortage};
 use super::handles::HandleKey;
 use super::locks::guard;
 use super::record::{RecordHeader, SEGMENT_HEADER_BYTES, encode_segment_header, record_bytes, segment_name};
+use super::room::Leave;
 use crate::disk::{Disk, DiskFile};
 use proto::storeio::{IoError, StoreError};
 use std::collections::VecDeque;
@@ -22,6 +23,8 @@ pub(super) struct Output<F> {
     pub(super) id: u32,
     pub(super) file: Arc<F>,
     pub(super) end: u64,
+    /// No record ends beyond this.
+    pub(super) limit: u64,
     /// Space up to the largest end may be reserved behind its end.
     pub(super) reserved: bool,
 }
@@ -42,7 +45,10 @@ impl<F> Appender<F> {
 impl<D: Disk> DataFiles<D> {
     /// Bytes that records are sure to fit into.
     fn usable(&self, output: &Output<D::File>) -> u64 {
-        (self.limits.segment_bytes - output.end).saturating_sub(record_bytes(self.small_file_bytes))
+        if !output.reserved {
+            return 0;
+        }
+        (output.limit - output.end).saturating_sub(record_bytes(self.small_file_bytes))
     }
 
     fn count_space(&self, appender: &Appender<D::File>) {
@@ -50,10 +56,33 @@ impl<D: Disk> DataFiles<D> {
         guard(&self.central).space_left = space;
     }
 
-    /// Makes a segment with its space reserved.
+    /// Makes a segment with its space reserved; while room is kept, one that takes its space as it goes.
     pub(super) fn create_segment(&self) -> Result<Output<D::File>, StoreError> {
+        self.leave_room(self.limits.flush_bytes, Leave::Little)?;
+        if self.is_room_kept() {
+            return self.create_segment_of(None);
+        }
+        match self.create_segment_of(Some(self.limits.segment_bytes)) {
+            // A small device may have the ballast and room again and yet none for a whole segment: it would give the ballast up
+            // at the first write, get it back, and so on.
+            Err(StoreError::NoSpace) => {
+                self.leave_index(self.short_bytes())?;
+                self.create_segment_of(Some(self.short_bytes()))
+            }
+            made => made,
+        }
+    }
+
+    /// The least that is reserved for a segment: any record fits.
+    fn short_bytes(&self) -> u64 {
+        let least = SEGMENT_HEADER_BYTES + 2 * record_bytes(self.small_file_bytes);
+        (self.limits.segment_bytes / 8).max(least).min(self.limits.segment_bytes)
+    }
+
+    fn create_segment_of(&self, reserve: Option<u64>) -> Result<Output<D::File>, StoreError> {
         let id = guard(&self.central).new_segment().ok_or(StoreError::NoSpace)?;
-        let made = self.make_segment_file(id);
+        let made = self.make_segment_file(id, reserve);
+        let (reserved, limit) = (reserve.is_some(), reserve.unwrap_or(self.limits.segment_bytes));
         let mut central = guard(&self.central);
         match made {
             Ok(file) => {
@@ -64,7 +93,7 @@ impl<D: Disk> DataFiles<D> {
                 let evicted = central.handles.put(HandleKey::Segment(id), Arc::clone(&file));
                 drop(central);
                 self.retire(evicted);
-                Ok(Output { id, file, end: SEGMENT_HEADER_BYTES, reserved: true })
+                Ok(Output { id, file, end: SEGMENT_HEADER_BYTES, limit, reserved })
             }
             Err(error) => {
                 drop(central);
@@ -77,11 +106,16 @@ impl<D: Disk> DataFiles<D> {
         }
     }
 
-    fn make_segment_file(&self, id: u32) -> Result<Arc<D::File>, StoreError> {
+    fn make_segment_file(&self, id: u32, reserve: Option<u64>) -> Result<Arc<D::File>, StoreError> {
         let file = self.disk.create(&segment_name(id))?;
-        match file.allocate(0, self.limits.segment_bytes) {
+        let reserved = reserve.map_or(Ok(()), |bytes| file.allocate(0, bytes));
+        match reserved {
             Err(StoreError::Io { source: IoError(EOPNOTSUPP), .. }) | Ok(()) => {}
             Err(error) => return Err(error),
+        }
+        if reserve.is_some() && self.is_room_kept() {
+            // The ballast went meanwhile, and this may be its room.
+            return Err(StoreError::NoSpace);
         }
         file.write_at(&encode_segment_header(id), 0)?;
         Ok(Arc::new(file))
@@ -108,7 +142,14 @@ impl<D: Disk> DataFiles<D> {
 
     /// Reserves another segment.
     fn add_spare(&self, appender: &mut Appender<D::File>) -> Result<(), StoreError> {
+        if self.is_room_kept() {
+            return Err(StoreError::NoSpace);
+        }
         let spare = self.create_segment()?;
+        if appender.active.as_ref().is_some_and(|output| !output.reserved) {
+            // Made while room was kept. What is let in on the strength of the spare must not first meet a full disk there.
+            self.seal_active(appender);
+        }
         appender.spares.push_back(spare);
         self.count_space(appender);
         Ok(())
@@ -178,7 +219,10 @@ impl<D: Disk> DataFiles<D> {
                 Some(output) => appender.active.insert(output),
                 None => appender.active.insert(self.create_segment()?),
             };
-            let room = self.limits.segment_bytes - output.end;
+            if !output.reserved {
+                self.leave_room(self.limits.flush_bytes, Leave::Little)?;
+            }
+            let room = output.limit - output.end;
             let batch = guard(&self.central).take_batch(output.end, room, self.limits.flush_bytes);
             match batch {
                 Batch::Nothing => return Ok(false),

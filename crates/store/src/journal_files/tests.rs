@@ -356,3 +356,27 @@ fn an_append_that_does_not_follow_is_refused() {
     assert!(journal.append(Position(5), &one(Position(5), Position(0), 10)).is_err());
     assert!(journal.append(Position(0), b"not an entry, whatever it says").is_err());
 }
+
+#[test]
+fn a_segment_is_begun_where_there_is_no_room_for_a_whole_one() {
+    let disk = SimDisk::new(10);
+    disk.set_capacity(2 * 4096);
+    let journal = open(&disk, 1).expect("opens");
+    read_all(&journal, Position(0)).expect("reads");
+    let first = one(Position(0), Position(0), 3000);
+    let end = Position(first.len() as u64);
+    journal.append(Position(0), &first).expect("made longer as it is written");
+    assert_eq!(journal.sync(), Ok(end));
+    let long = one(end, end, 4000);
+    assert_eq!(journal.append(end, &long), Err(StoreError::NoSpace));
+    disk.set_capacity(1 << 20);
+    journal.append(end, &long).expect("the same append");
+    let end = journal.sync().expect("synced");
+    disk.crash();
+    let journal = open(&disk, 2).expect("opens");
+    assert_eq!(read_all(&journal, Position(0)).expect("reads").1, [first, long].concat());
+    // It is shorter than others and of no use to them.
+    journal.append(end, &one(end, end, 100)).expect("appended");
+    journal.trim(end).expect("trimmed");
+    assert_eq!((journal.segments().len(), journal.spares()), (1, 0));
+}

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 struct FullDisk {
     given_up: AtomicBool,
     freed: AtomicBool,
+    /// By a former life.
+    given_up_before: bool,
 }
 
 impl Ballast for FullDisk {
@@ -228,5 +230,86 @@ fn background_work_goes_on_after_an_error_that_spoils_nothing() {
     let minute = std::time::Duration::from_secs(60);
     let waited = calls.1.wait_timeout_while(calls.0.lock().expect("lock"), minute, |calls| *calls < 2);
     assert!(!waited.expect("lock").1.timed_out(), "called again");
+    server.stop().expect("stop");
+}
+
+type Watched<T> = Arc<(Mutex<T>, Condvar)>;
+
+/// Remembers whether it keeps room for others.
+struct KeepingData {
+    kept: Watched<bool>,
+    disk: Arc<FullDisk>,
+}
+
+impl DataIo for KeepingData {
+    fn run(&self, op: &DataOp) -> Result<DataDone, StoreError> {
+        ToyData::default().run(op)
+    }
+
+    fn is_quick(&self, _: &DataOp) -> bool {
+        false
+    }
+
+    fn background(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    fn flush_aged(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn keep_room(&self, keep: bool) {
+        let mut kept = self.kept.0.lock().expect("lock");
+        if keep && !*kept {
+            // Before the ballast goes, or what is reserved meanwhile is its room.
+            assert!(self.disk.is_held() || self.disk.given_up_before);
+        }
+        *kept = keep;
+        self.kept.1.notify_all();
+    }
+}
+
+fn keeping(disk: &Arc<FullDisk>) -> (Arc<Server>, Watched<bool>, Watched<Vec<bool>>) {
+    let kept = Arc::new((Mutex::new(false), Condvar::new()));
+    let spaces = Arc::new((Mutex::new(Vec::new()), Condvar::new()));
+    let parts = Parts {
+        rank: Box::new(Told { toy: Toy::default(), spaces: spaces.clone() }),
+        journal: Arc::new(FaultyJournal { full_once: true.into(), ..FaultyJournal::default() }),
+        meta: Arc::new(EmptyMeta),
+        data: Arc::new(KeepingData { kept: kept.clone(), disk: disk.clone() }),
+        ballast: Some(disk.clone()),
+    };
+    let server =
+        Server::with_parts(parts, "toy", &ServerOptions::default(), Arc::new(Log::silent())).expect("boot");
+    (server, kept, spaces)
+}
+
+#[test]
+fn data_keeps_room_for_the_journal_from_before_the_ballast_goes_until_it_is_back() {
+    let disk = Arc::new(FullDisk::default());
+    let (server, kept, spaces) = keeping(&disk);
+    let mailbox = Arc::new(Mailbox::default());
+    let port = server.embedded().connect(mailbox.clone()).expect("connect");
+    port.send(vec![message(4, request(4))], &mut Vec::new()).expect("send");
+    drop(mailbox.wait(|seen| seen.replies.contains_key(&Tid(4))));
+    assert!(*kept.0.lock().expect("lock") && !disk.is_held());
+    disk.freed.store(true, Ordering::SeqCst);
+    drop(kept.1.wait_while(kept.0.lock().expect("lock"), |kept| *kept).expect("told"));
+    let wait = spaces.1.wait_while(spaces.0.lock().expect("lock"), |s| s.len() < 2);
+    assert_eq!(*wait.expect("lock"), [true, false]);
+    server.stop().expect("stop");
+}
+
+#[test]
+fn a_start_without_a_ballast_refuses_new_data_until_there_is_one() {
+    let disk = Arc::new(FullDisk { given_up: true.into(), given_up_before: true, ..FullDisk::default() });
+    let (server, kept, spaces) = keeping(&disk);
+    let wait = spaces.1.wait_while(spaces.0.lock().expect("lock"), |s| s.is_empty());
+    assert_eq!(*wait.expect("lock"), [true]);
+    assert!(*kept.0.lock().expect("lock"));
+    disk.freed.store(true, Ordering::SeqCst);
+    let wait = spaces.1.wait_while(spaces.0.lock().expect("lock"), |s| s.len() < 2);
+    assert_eq!(*wait.expect("lock"), [true, false]);
+    assert!(!*kept.0.lock().expect("lock"));
     server.stop().expect("stop");
 }

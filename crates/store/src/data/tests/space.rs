@@ -305,3 +305,87 @@ fn a_move_that_meets_a_full_disk_leaves_nothing_behind_the_output() {
     }
     assert!(refused > 0);
 }
+
+/// Files until the disk is full, synced, then a ballast of a segment and a little given up. Returns how many files.
+fn filled(disk: &SimDisk, store: &DataFiles<SimDisk>) -> u64 {
+    let count = (0..).take_while(|number| write(store, file(*number), 0, &[7; 900]).is_ok()).count() as u64;
+    store.flush_all().unwrap();
+    while store.background_step(16 << 10).unwrap() {}
+    store.keep_room(true);
+    disk.set_capacity(used(disk) + Limits::tiny().segment_bytes + 4 * 4096);
+    count
+}
+
+/// The next segment's reservation once took the whole ballast, and the journal found no room for unlinks.
+#[test]
+fn what_the_ballast_left_is_not_reserved_for_data() {
+    let disk = SimDisk::new(9);
+    disk.set_capacity(40 * 4096);
+    let store = opened(&disk);
+    let count = filled(&disk, &store);
+    let before = used(&disk);
+    for _ in 0..20 {
+        store.background_step(16 << 10).unwrap();
+        store.flush_aged().unwrap();
+    }
+    // An index may have been due.
+    assert!(used(&disk) <= before + 2 * 4096, "reserved ahead");
+    let before = used(&disk);
+    // Of whoever was on the way when the ballast went, nobody takes it.
+    assert_eq!(write(&store, file(count), 0, &[1; 900]), Err(StoreError::NoSpace));
+    assert_eq!(write(&store, file(count), 0, &[1; 5000]), Err(StoreError::NoSpace));
+    let range = DataOp::Allocate { file: file(0), cut: Cut::default(), offset: 0, len: 5000 };
+    assert_eq!(store.run(&range), Err(StoreError::NoSpace));
+    assert_eq!(used(&disk), before);
+    // Nor does room for others hold up what makes it.
+    (0..count).for_each(|number| drop(store.run(&DataOp::Remove { file: file(number) }).unwrap()));
+    sync_all(&store);
+    while store.background_step(16 << 10).unwrap() {}
+    let room = disk.space().unwrap().available;
+    assert!(room > 4 * Limits::tiny().segment_bytes, "{room}");
+    store.keep_room(false);
+    (0..20).for_each(|number| drop(write(&store, file(number), 0, &[8; 900]).unwrap()));
+    sync_all(&store);
+    drop(store);
+    disk.crash();
+    let store = opened(&disk);
+    assert_eq!(read(&store, file(19), 900), Ok(vec![8; 900]));
+    assert_eq!(read(&store, file(20), 9), Ok(vec![0; 9]));
+}
+
+/// Every second file goes, so that space comes from moving the others; no step of it may use up what is free.
+#[test]
+fn compaction_leaves_room_and_gives_back_segment_by_segment() {
+    let disk = SimDisk::new(10);
+    disk.set_capacity(80 * 4096);
+    let store = opened(&disk);
+    let count = filled(&disk, &store);
+    let gone = |number: u64| !number.is_multiple_of(3);
+    for number in (0..count).filter(|number| gone(*number)) {
+        store.run(&DataOp::Remove { file: file(number) }).unwrap();
+    }
+    store.flush_all().unwrap();
+    let start = disk.space().unwrap().available;
+    while store.background_step(2 << 10).unwrap() {
+        let room = disk.space().unwrap().available;
+        assert!(room >= Limits::tiny().segment_bytes / 16, "{room}");
+    }
+    let room = disk.space().unwrap().available;
+    assert!(room > start + 4 * Limits::tiny().segment_bytes, "{start} {room} {:?}", store.stats());
+    for number in 0..count {
+        let expected = if gone(number) { 0 } else { 7 };
+        assert_eq!(read(&store, file(number), 900), Ok(vec![expected; 900]));
+    }
+}
+
+#[test]
+fn small_files_are_taken_where_there_is_no_room_for_a_whole_segment() {
+    let disk = SimDisk::new(11);
+    disk.set_capacity(4 * 4096);
+    let store = opened(&disk);
+    write(&store, file(1), 0, &[1; 900]).unwrap();
+    sync_all(&store);
+    drop(store);
+    disk.crash();
+    assert_eq!(read(&opened(&disk), file(1), 900), Ok(vec![1; 900]));
+}
