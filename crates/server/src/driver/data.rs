@@ -68,6 +68,7 @@ impl Queue {
 
 /// A data worker.
 pub(super) fn run(driver: &Driver) {
+    runtime::process::go_behind_others();
     while let Some((tag, op)) = driver.data.take() {
         let result = driver.run_data(&op);
         // Lent content goes back first: its owner may wait for it to be answered.
