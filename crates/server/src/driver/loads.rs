@@ -5,7 +5,7 @@
 
 use super::Driver;
 use mds::input::{Input, Tag};
-use proto::storeio::LoadRequest;
+use proto::storeio::{LoadRequest, Loaded, StoreError};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,6 @@ pub(super) const WORKERS: usize = 64;
 const COLD_NS: u64 = 15_000;
 /// Loads one worker takes at once while pages are warm.
 const WARM_BATCH: usize = 16;
-/// Jobs answered with one call of the store; a batch has several, so that it can be cut short between two.
-const TOGETHER: usize = 4;
-/// A batch is cut short, and the rest given back, once it took this long.
-const BATCH_NS: u64 = 200_000;
 
 type Job = (Tag, Vec<LoadRequest>);
 
@@ -40,7 +36,7 @@ struct State {
 pub(super) struct Queue {
     state: Mutex<State>,
     wake: Condvar,
-    /// Moving average of one request's nanoseconds.
+    /// Moving average of one name's nanoseconds.
     average: AtomicU64,
 }
 
@@ -114,15 +110,6 @@ impl Queue {
         self.wake_some(&mut state, cold);
     }
 
-    /// Gives back what a slow batch did not get to.
-    fn give_back(&self, batch: &mut VecDeque<Job>) {
-        let mut state = self.lock();
-        while let Some(job) = batch.pop_back() {
-            state.jobs.push_front(job);
-        }
-        self.wake_some(&mut state, true);
-    }
-
     fn measured(&self, nanos: u64, requests: u64) {
         let one = nanos / requests.max(1);
         let old = self.average.load(Ordering::Relaxed);
@@ -136,40 +123,35 @@ impl Queue {
 pub(super) fn run(driver: &Driver) {
     let queue = &driver.loads;
     let mut batch = VecDeque::new();
-    let mut done = Vec::new();
     while queue.take(&mut batch) {
         let begin = Instant::now();
-        let mut count = 0;
-        while !batch.is_empty() {
-            count += load_some(driver, &mut batch, &mut done);
-            if !batch.is_empty() && begin.elapsed().as_nanos() as u64 > BATCH_NS {
-                queue.give_back(&mut batch);
-            }
-        }
+        let (done, count) = load(driver, &mut batch);
         queue.measured(begin.elapsed().as_nanos() as u64, count);
         queue.leave();
-        driver.bring(done.drain(..));
+        driver.bring(done);
     }
 }
 
-/// Carries out the first few jobs with one call of the store, which opens its snapshots once for
-/// all of them. Returns the number of requests.
-fn load_some(driver: &Driver, batch: &mut VecDeque<Job>, done: &mut Vec<Input>) -> u64 {
+/// Carries out jobs with one call of the store, which opens its snapshots once for all of them. Returns their answers and the
+/// number of names read, or not found.
+fn load(driver: &Driver, batch: &mut VecDeque<Job>) -> (Vec<Input>, u64) {
     let mut requests = Vec::new();
-    let mut parts = Vec::with_capacity(TOGETHER);
-    while parts.len() < TOGETHER
-        && let Some((tag, mut wanted)) = batch.pop_front()
-    {
+    let mut parts = Vec::with_capacity(batch.len());
+    for (tag, mut wanted) in batch.drain(..) {
         parts.push((tag, wanted.len()));
-        if requests.is_empty() {
-            requests = wanted;
-        } else {
-            requests.append(&mut wanted);
-        }
+        requests.append(&mut wanted);
     }
-    let mut results = driver.meta.load(&requests).into_iter();
-    for (tag, len) in parts {
-        done.push(Input::Loaded { tag, results: results.by_ref().take(len).collect() });
+    let results = driver.meta.load(&requests);
+    // A page of names takes as long as many reads and is no sign of a cold store.
+    let count = results.iter().map(names).sum();
+    let mut results = results.into_iter();
+    let answer = |(tag, len)| Input::Loaded { tag, results: results.by_ref().take(len).collect() };
+    (parts.into_iter().map(answer).collect(), count)
+}
+
+fn names(result: &Result<Loaded, StoreError>) -> u64 {
+    match result {
+        Ok(Loaded::Dentries { entries, .. }) => (entries.len() as u64).max(1),
+        _ => 1,
     }
-    requests.len() as u64
 }
