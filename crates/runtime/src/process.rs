@@ -35,40 +35,15 @@ pub fn raise_file_limit() {
 
 /// How much lower the priority of bulk work is: a tenth of another thread's share where both want a CPU.
 const BULK_NICE: i32 = 10;
-/// The slice it asks for instead of some 3 ms. The fair scheduler (EEVDF, Linux 6.12) lets who asks for little run soon: without
-/// it a single operation of such a thread would wait for tens of milliseconds on a busy machine.
-const BULK_SLICE_NS: u64 = 300_000;
 
-/// The kernel's `sched_attr`, first version (sched_setattr(2)).
-#[repr(C)]
-struct SchedAttr {
-    size: u32,
-    policy: u32,
-    flags: u64,
-    nice: i32,
-    priority: u32,
-    runtime: u64,
-    deadline: u64,
-    period: u64,
-}
-
-/// For a thread that may copy much: who has little to do goes first, metadata beside streams of file data above all. What it
-/// does now and then is done as soon as before. Kernels without slices only take the priority.
+/// For a thread that may copy much: metadata beside streams of file data does not wait for a CPU behind it. Where others' work
+/// keeps all CPUs busy, it gets less of them, too.
 pub fn go_behind_others() {
-    // SAFETY: plain call; 0 is the calling thread.
-    let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
-    let attr = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        policy: libc::SCHED_OTHER as u32,
-        flags: 0,
-        nice: (nice + BULK_NICE).min(19),
-        priority: 0,
-        runtime: BULK_SLICE_NS,
-        deadline: 0,
-        period: 0,
+    // SAFETY: plain calls; on Linux 0 is the calling thread. Where it is refused, everything is as before.
+    let _refused = unsafe {
+        let nice = libc::getpriority(libc::PRIO_PROCESS, 0);
+        libc::setpriority(libc::PRIO_PROCESS, 0, nice + BULK_NICE)
     };
-    // SAFETY: `attr` lives until the call returns and says its size. Where it is refused, everything is as before.
-    let _refused = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
 }
 
 /// Bounds the heaps among which the C library spreads a process's threads. Each keeps what was freed in it: with its default, eight

@@ -180,7 +180,7 @@ pub struct BenchCold {
     pub folder: BenchFolder,
     #[arg(long, default_value_t = 1)]
     pub threads: u32,
-    /// Requests each thread has under way together
+    /// Requests each thread keeps under way
     #[arg(long, default_value_t = 64)]
     pub depth: u64,
     #[arg(long, default_value_t = 100)]

@@ -66,16 +66,17 @@ fn summary(report: &Report) -> String {
     let findings = report.findings.len() as u64 + report.more;
     let fixed = report.fixed.len() as u64 + report.more_fixed;
     let state = match (findings, fixed) {
-        (0, 0) if report.tidied > 0 => {
-            format!("clean, {} leftovers of a crash removed", grouped(report.tidied))
-        }
         (0, 0) => "clean".into(),
         (0, _) => format!("{} errors corrected", grouped(fixed)),
         (_, 0) => format!("{} errors", grouped(findings)),
         _ => format!("{} errors left, {} corrected", grouped(findings), grouped(fixed)),
     };
+    let tidied = match report.tidied {
+        0 => String::new(),
+        count => format!(", {} leftovers of a crash removed", grouped(count)),
+    };
     format!(
-        "{state}: {} directories, {} files, {} operations in the journal",
+        "{state}{tidied}: {} directories, {} files, {} operations in the journal",
         grouped(report.directories),
         grouped(report.files),
         grouped(report.journal_operations)
@@ -129,5 +130,22 @@ fn explain(args: &Fsck, error: &FsckError) -> Problem {
             problem.do_this("name a folder")
         }
         _ => problem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_crash_left_is_told_and_is_no_error() {
+        let mut report = Report { tidied: 1_111, ..Report::default() };
+        let counts = "0 directories, 0 files, 0 operations in the journal";
+        assert_eq!(summary(&report), format!("clean, 1,111 leftovers of a crash removed: {counts}"));
+        report.more_fixed = 2;
+        assert_eq!(
+            summary(&report),
+            format!("2 errors corrected, 1,111 leftovers of a crash removed: {counts}")
+        );
     }
 }

@@ -44,15 +44,20 @@ impl Gate {
     /// Requests, and what takes back one that is held: the rank would not know what it is about.
     fn is_held_back(&self, input: &Input) -> bool {
         let Input::Message { conn, message } = input else { return false };
-        let is = |held: &Input, wanted: Tid| {
-            matches!(held,
-            Input::Message { conn: on, message: ClientMsg::Request { tid, .. } } if on == conn && *tid == wanted)
-        };
         match message {
             ClientMsg::Request { .. } => true,
-            ClientMsg::Cancel { tid } => self.held.iter().any(|held| is(held, *tid)),
+            ClientMsg::Cancel { tid } => self.holds(*conn, *tid),
             _ => false,
         }
+    }
+
+    fn holds(&self, wanted: ConnId, wanted_tid: Tid) -> bool {
+        self.held.iter().any(|held| match held {
+            Input::Message { conn, message: ClientMsg::Request { tid, .. } } => {
+                (*conn, *tid) == (wanted, wanted_tid)
+            }
+            _ => false,
+        })
     }
 
     /// A connection ended: what it asked is not executed.
@@ -97,14 +102,15 @@ impl Driver {
                 let core = self.core();
                 (core.in_flight == 0 && core.rank().is_at_rest(), core.appended, core.trimmed)
             };
-            match goal {
-                Some(goal) if at_rest && goal == appended && trimmed >= goal => return Ok(frozen),
-                Some(goal) if goal == appended || !at_rest => std::thread::sleep(LOOK),
-                None if !at_rest => std::thread::sleep(LOOK),
-                _ => {
-                    goal = Some(appended);
-                    self.feed([Input::Checkpoint]);
-                }
+            let is_asked = goal == Some(appended);
+            if at_rest && is_asked && trimmed >= appended {
+                return Ok(frozen);
+            }
+            if at_rest && !is_asked {
+                goal = Some(appended);
+                self.feed([Input::Checkpoint]);
+            } else {
+                std::thread::sleep(LOOK);
             }
         }
         Err(FreezeError::Restless)

@@ -110,8 +110,8 @@ impl Queue {
         self.wake_some(&mut state, cold);
     }
 
-    fn measured(&self, nanos: u64, requests: u64) {
-        let one = nanos / requests.max(1);
+    fn measured(&self, nanos: u64, names: u64) {
+        let one = nanos / names.max(1);
         let old = self.average.load(Ordering::Relaxed);
         // Rises at once, falls slowly: taking cold for warm costs more than the reverse.
         let new = if one > old { one.midpoint(old) } else { old - (old - one) / 8 };
