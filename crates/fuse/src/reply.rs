@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::abi::{self, Attr, FileLock, Opcode, Plain, StatFs, StatxAttr};
 use channel::Channel;
+use proto::storeio::FillOnce;
 use std::sync::Arc;
 
 pub use dir::DirSink;
@@ -189,6 +190,13 @@ impl Reply {
     /// is dropped: until then it lets the caller wait, and leaves the bytes alone.
     pub fn lend(&mut self) -> Loan {
         self.channel.lend()
+    }
+
+    /// Lends room for as many bytes as the kernel asked for, where the transport has it. Filled there they need
+    /// no copy when given to [`Reply::bytes`]. As with [`Reply::lend`] the kernel gets the answer when the last
+    /// clone is dropped.
+    pub fn lend_room(&mut self) -> Option<Arc<dyn FillOnce>> {
+        self.channel.lend_room(usize::try_from(self.room).unwrap_or(0))
     }
 
     fn send(mut self, errno: i32, body: &[u8]) {

@@ -6,7 +6,7 @@ use crate::attr::SetAttr;
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::ids::{Ino, NameHash, NodeRef};
 use crate::name::Name;
-use crate::storeio::Payload;
+use crate::storeio::{Buffer, Payload};
 
 /// The most bytes one read or write carries.
 pub const IO_BYTES_MAX: usize = 1 << 20;
@@ -157,6 +157,8 @@ pub enum Request {
         node: NodeRef,
         offset: u64,
         len: u32,
+        /// Where the answer may be put, within one process.
+        into: Option<Buffer>,
     },
     /// With `append` the rank chooses the offset: the end of the file.
     Write {
@@ -301,7 +303,7 @@ impl Request {
 
     fn encode_file_op(&self, w: &mut Writer) {
         match self {
-            Self::Read { node, offset, len } => {
+            Self::Read { node, offset, len, into: _ } => {
                 noded(w, 17, node);
                 w.u64(*offset).u32(*len);
             }
@@ -409,7 +411,7 @@ impl Request {
 
     fn decode_file_op(tag: u8, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match tag {
-            17 => Self::Read { node: node(r)?, offset: r.u64()?, len: r.u32()? },
+            17 => Self::Read { node: node(r)?, offset: r.u64()?, len: r.u32()?, into: None },
             18 => Self::Write {
                 node: node(r)?,
                 offset: r.u64()?,

@@ -335,6 +335,8 @@ pub enum DataOp {
         cut: Cut,
         offset: u64,
         len: u32,
+        /// Filled instead of memory of its own where it is there and long enough.
+        into: Option<Buffer>,
     },
     /// Physically drop everything beyond `cut.size`.
     Truncate {
@@ -436,6 +438,63 @@ impl fmt::Debug for Lent {
     }
 }
 
+/// A buffer of the asker's, such as one of the kernel's transport, that the answer to a read may be put
+/// straight into. It never travels: on the wire a read has none.
+#[derive(Clone)]
+pub struct Buffer(Arc<dyn FillOnce>);
+
+/// What `Buffer` refers to. As bytes it is what was filled, nothing before.
+pub trait FillOnce: AsRef<[u8]> + Send + Sync {
+    /// Lets `fill` write the first `len` bytes, of undefined content, and say whether it did. False, without
+    /// `fill` being called, where the buffer is shorter or `fill` of an earlier call ran.
+    fn fill(&self, len: usize, fill: &mut dyn FnMut(&mut [u8]) -> bool) -> bool;
+}
+
+impl Buffer {
+    pub fn new(owner: Arc<dyn FillOnce>) -> Self {
+        Self(owner)
+    }
+
+    /// Has `fill` write `len` bytes and lends them; `None`, without `fill` having run, where the buffer cannot
+    /// take them.
+    ///
+    /// # Errors
+    /// That of `fill`.
+    pub fn fill<E>(
+        &self,
+        len: usize,
+        mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Option<Payload>, E> {
+        let mut result = Ok(());
+        let filled = self.0.fill(len, &mut |bytes| {
+            result = fill(bytes);
+            result.is_ok()
+        });
+        result.map(|()| filled.then(|| Payload::Lent(Lent(self.0.clone()))))
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Buffer")
+    }
+}
+
+/// Where an answer goes is no part of the question.
+impl PartialEq for Buffer {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Buffer {}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Owned(bytes)
+    }
+}
+
 impl Payload {
     /// The content.
     #[must_use]
@@ -482,7 +541,7 @@ pub struct Space {
 pub enum DataDone {
     /// Bytes written, zeroed, or copied.
     Count(u64),
-    Bytes(Vec<u8>),
+    Bytes(Payload),
     /// `None`: no such data (ENXIO).
     Offset(Option<u64>),
     Done,

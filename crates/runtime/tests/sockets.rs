@@ -93,7 +93,7 @@ impl Mailbox {
 }
 
 fn read(tid: u64, len: u32) -> ClientMsg {
-    let request = Request::Read { node: NodeRef::bare(Ino::ROOT), offset: 0, len };
+    let request = Request::Read { node: NodeRef::bare(Ino::ROOT), offset: 0, len, into: None };
     ClientMsg::Request { tid: Tid(tid), floor: Tid(0), cred: Cred::ROOT, request }
 }
 

@@ -378,7 +378,7 @@ impl Workload {
         let node = self.file(known, tree)?;
         let (offset, len) = (self.offset(), self.len());
         Some(match kind {
-            "read" => Request::Read { node, offset, len: (len * 4) as u32 },
+            "read" => Request::Read { node, offset, len: (len * 4) as u32, into: None },
             "write" | "append" => {
                 self.writes += 1;
                 let data = Payload::Owned(pattern(self.writes, offset, len));

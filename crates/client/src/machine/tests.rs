@@ -192,7 +192,7 @@ fn an_evicted_session_ends_or_starts_over() {
         bench.call(4, getattr(8));
         bench.step(Input::Connected);
         let out = bench.step(welcome(6, false, false));
-        let read = Request::Read { node: node(7), offset: 0, len: 1 };
+        let read = Request::Read { node: node(7), offset: 0, len: 1, into: None };
         if clean {
             assert_eq!(answers(&out), [(3, Err(Errno::EIO))]);
             assert!(sent(&out).contains(&ClientMsg::Reclaim { node: node(7), count: 1, locks: Vec::new() }));

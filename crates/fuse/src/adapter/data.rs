@@ -10,7 +10,7 @@ use proto::attr::Attr;
 use proto::name::Name;
 use proto::reply::Reply as Answer;
 use proto::request::{IO_BYTES_MAX, NewNode, Request as Ask};
-use proto::storeio::{Lent, Payload};
+use proto::storeio::{Buffer, Lent, Payload};
 use proto::{Cred, FileKind, NodeRef, SetAttr};
 
 use super::{About, Shared};
@@ -122,11 +122,12 @@ impl Shared {
         self.mount.submit(cred, ask, done);
     }
 
-    fn read(self: &Arc<Self>, about: About, read: Read, reply: Reply) {
+    fn read(self: &Arc<Self>, about: About, read: Read, mut reply: Reply) {
         let len = read.size.min(IO_BYTES_MAX as u32);
-        let ask = Ask::Read { node: about.node, offset: read.offset, len };
+        let into = reply.lend_room().map(Buffer::new);
+        let ask = Ask::Read { node: about.node, offset: read.offset, len, into };
         self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
-            Answer::Data(Payload::Owned(bytes)) => reply.bytes(&bytes),
+            Answer::Data(bytes) => reply.bytes(bytes.bytes()),
             _ => reply.error(libc::EIO),
         });
     }

@@ -8,6 +8,7 @@ use super::Loan;
 use crate::transport::device::{Buffer, Device};
 use crate::transport::interrupts::Interrupts;
 use crate::transport::uring::EntryHandle;
+use proto::storeio::FillOnce;
 
 #[derive(Debug)]
 pub(crate) enum Channel {
@@ -96,6 +97,14 @@ impl Channel {
             }
             Channel::Ring(entry) => entry.lend(),
             Channel::Closed | Channel::Device(_) | Channel::Interrupt(..) => Arc::new([]),
+        }
+    }
+
+    /// Room for the answer's body, beyond the borrow of this channel. A device has none of its own.
+    pub(crate) fn lend_room(&mut self, bytes: usize) -> Option<Arc<dyn FillOnce>> {
+        match self {
+            Channel::Ring(entry) => entry.lend_room(bytes),
+            Channel::Closed | Channel::Device(_) | Channel::Interrupt(..) => None,
         }
     }
 

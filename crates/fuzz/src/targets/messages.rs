@@ -138,7 +138,7 @@ fn requests() -> Vec<Request> {
         Request::TmpFile { parent, new, flags: 2 },
         Request::Release { node, count: 1 },
         Request::ReadDir { dir: parent, after: 9, attrs: true, bytes_max: 4096 },
-        Request::Read { node, offset: 0, len: 4096 },
+        Request::Read { node, offset: 0, len: 4096, into: None },
         Request::Write { node, offset: 3, append: false, kill_suidgid: true, data },
         Request::Fallocate { node, mode: 3, offset: 0, len: 10 },
         Request::Seek { node, offset: 1, hole: true },

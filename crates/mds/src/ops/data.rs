@@ -11,7 +11,7 @@ use crate::view::{Found, View};
 use proto::inode::InodeCore;
 use proto::reply::Reply;
 use proto::request::IO_BYTES_MAX;
-use proto::storeio::{DataOp, Payload};
+use proto::storeio::{Buffer, DataOp, Payload};
 use proto::{Errno, FileKind, NodeRef};
 
 /// The longest server-side copy of one request; the caller goes on from there.
@@ -52,13 +52,20 @@ pub(crate) fn end_of(offset: u64, len: u64) -> Result<u64, Errno> {
     offset.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EFBIG)
 }
 
-pub(crate) fn read(view: &mut View, op: &mut Op, node: NodeRef, offset: u64, len: u32) -> Found<Plan> {
+pub(crate) fn read(
+    view: &mut View,
+    op: &mut Op,
+    node: NodeRef,
+    (offset, len): (u64, u32),
+    into: &mut Option<Buffer>,
+) -> Found<Plan> {
     let (_, core) = file(view, op, node, perm::READ)?;
     let len = u64::from(len).min(IO_BYTES_MAX as u64).min(core.size.saturating_sub(offset));
     if len == 0 {
         return Plan::reply(Reply::Data(Payload::Owned(Vec::new())));
     }
-    let data = DataOp::Read { file: file_id(&core), cut: cut_of(&core), offset, len: len as u32 };
+    let (file, cut, len, into) = (file_id(&core), cut_of(&core), len as u32, into.take());
+    let data = DataOp::Read { file, cut, offset, len, into };
     Ok(Plan::Data(data, Claim::User(core.ino), Next::Read))
 }
 

@@ -9,7 +9,7 @@ use crate::perm;
 use crate::view::{Found, View};
 use proto::reply::{Reply, StatFs};
 use proto::request::Request;
-use proto::storeio::{Cut, DataDone, Payload, StoreError};
+use proto::storeio::{Cut, DataDone, StoreError};
 use proto::{Errno, Ino};
 use stdx::time::SECOND;
 
@@ -30,7 +30,7 @@ pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Foun
             if let Request::Read { node, .. } = &op.request {
                 touch(view, node.ino);
             }
-            Plan::reply(Reply::Data(Payload::Owned(bytes)))
+            Plan::reply(Reply::Data(bytes))
         }
         (Next::Write { ino, offset, .. }, DataDone::Count(count)) => {
             let kill = match &op.request {

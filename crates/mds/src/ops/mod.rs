@@ -59,7 +59,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, request: &mut Request) -> Found
 
 fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan> {
     match request {
-        Request::Read { node, offset, len } => data::read(view, op, *node, *offset, *len),
+        Request::Read { node, offset, len, into } => data::read(view, op, *node, (*offset, *len), into),
         Request::Write { node, offset, append, data, .. } => {
             let how = write::How { offset: *offset, append: *append };
             write::plan(view, op, *node, how, data)

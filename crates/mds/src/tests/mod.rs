@@ -361,12 +361,12 @@ impl World {
                 bytes[offset as usize..end].copy_from_slice(data);
                 DataDone::Count(data.len() as u64)
             }
-            DataOp::Read { file, cut, offset, len } => {
+            DataOp::Read { file, cut, offset, len, .. } => {
                 let bytes = self.object(file, cut.seq, cut.size);
                 let mut read: Vec<u8> =
                     bytes.iter().skip(offset as usize).take(len as usize).copied().collect();
                 read.resize(len as usize, 0);
-                DataDone::Bytes(read)
+                DataDone::Bytes(read.into())
             }
             DataOp::Truncate { file, cut } => {
                 self.object(file, cut.seq, cut.size);
@@ -507,7 +507,7 @@ impl World {
     }
 
     pub(crate) fn read(&mut self, node: NodeRef) -> Vec<u8> {
-        match self.call(Request::Read { node, offset: 0, len: 1 << 20 }) {
+        match self.call(Request::Read { node, offset: 0, len: 1 << 20, into: None }) {
             Ok(Reply::Data(Payload::Owned(bytes))) => bytes,
             other => panic!("read: {other:?}"),
         }

@@ -102,7 +102,7 @@ impl Tree {
                 }
                 self.attr(node.ino)
             }
-            Request::Read { node, offset, len } => {
+            Request::Read { node, offset, len, .. } => {
                 let data = &self.inode(node.ino)?.data;
                 let from = (*offset as usize).min(data.len());
                 let to = (from + *len as usize).min(data.len());

@@ -175,7 +175,7 @@ impl File {
     /// What the rank answers.
     pub fn pread(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         let len = len.min(IO_BYTES_MAX) as u32;
-        match self.fs.call(Request::Read { node: self.node, offset, len })? {
+        match self.fs.call(Request::Read { node: self.node, offset, len, into: None })? {
             Reply::Data(Payload::Owned(bytes)) => Ok(bytes),
             _ => Err(Errno::EPROTO),
         }

@@ -138,11 +138,13 @@ impl<'a, W: Write> Content<'a, W> {
             offset = start;
             while offset < end {
                 let len = (end - offset).min(PIECE_BYTES) as u32;
-                let DataDone::Bytes(data) = self.data.run(&DataOp::Read { file, cut, offset, len })? else {
+                let DataDone::Bytes(data) =
+                    self.data.run(&DataOp::Read { file, cut, offset, len, into: None })?
+                else {
                     return Err(unexpected("read"));
                 };
                 let mut body = Writer::new();
-                Piece { file, cut, offset, data: &data }.encode(&mut body);
+                Piece { file, cut, offset, data: data.bytes() }.encode(&mut body);
                 self.chunks.put(Kind::Data, &body.0)?;
                 offset += u64::from(len);
                 self.counts.data_bytes += u64::from(len);

@@ -278,7 +278,7 @@ fn request(tid: u64) -> Request {
     match tid % 4 {
         0 => Request::Lookup { parent: node, name: proto::Name::new(b"n").expect("name") },
         1 => Request::GetAttr { node },
-        2 => Request::Read { node, offset: tid / 4 % 6, len: 1 },
+        2 => Request::Read { node, offset: tid / 4 % 6, len: 1, into: None },
         _ => Request::StatFs,
     }
 }

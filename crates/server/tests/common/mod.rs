@@ -154,7 +154,7 @@ impl Client {
     }
 
     pub(crate) fn read(&mut self, node: NodeRef, offset: u64, len: u32) -> Vec<u8> {
-        match self.ok(Request::Read { node, offset, len }) {
+        match self.ok(Request::Read { node, offset, len, into: None }) {
             Reply::Data(Payload::Owned(bytes)) => bytes,
             other => panic!("{other:?}"),
         }

@@ -227,8 +227,10 @@ impl World {
             for (offset, end) in [(0, size.min(HEAD_BYTES)), (tail, size)] {
                 let Some(len) = end.checked_sub(offset).filter(|len| *len > 0) else { continue };
                 let Some(life) = &self.life else { return Ok(()) };
-                match life.data.run(&DataOp::Read { file, cut, offset, len: len as u32 }) {
-                    Ok(DataDone::Bytes(bytes)) => self.judge.bytes_at_rest(file.ino, offset, &bytes)?,
+                match life.data.run(&DataOp::Read { file, cut, offset, len: len as u32, into: None }) {
+                    Ok(DataDone::Bytes(bytes)) => {
+                        self.judge.bytes_at_rest(file.ino, offset, bytes.bytes())?
+                    }
                     _ if self.disk.is_dead() => return Ok(()),
                     other => {
                         return Err(format!(

@@ -42,7 +42,7 @@ use checkpoint::Checkpointer;
 use compact::Compactor;
 use locks::{FileLocks, guard};
 use proto::FileId;
-use proto::storeio::{Cut, DataDone, DataOp, IoError, StoreError};
+use proto::storeio::{Buffer, Cut, DataDone, DataOp, IoError, Payload, StoreError};
 use segments::Appender;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -129,10 +129,8 @@ impl<D: Disk> DataFiles<D> {
     /// `NoSpace` (nothing changed), `Damaged`, `Io`, `Poisoned`.
     pub fn run(&self, op: &DataOp) -> Result<DataDone, StoreError> {
         match *op {
-            DataOp::Read { file, cut, offset, len } => {
-                let mut bytes = vec![0; len as usize];
-                self.read_into(file, cut, offset, &mut bytes)?;
-                return Ok(DataDone::Bytes(bytes));
+            DataOp::Read { file, cut, offset, len, ref into } => {
+                return Ok(DataDone::Bytes(self.read(file, cut, offset, len as usize, into.as_ref())?));
             }
             DataOp::Seek { file, cut, offset, size, hole } => {
                 return Ok(DataDone::Offset(self.seek(file, cut, offset, size, hole)?));
@@ -199,6 +197,25 @@ impl<D: Disk> DataFiles<D> {
             self.grow_to_blocks(file, cut)?;
         }
         self.write_large(file, cut, offset, bytes)
+    }
+
+    fn read(
+        &self,
+        file: FileId,
+        cut: Cut,
+        offset: u64,
+        len: usize,
+        into: Option<&Buffer>,
+    ) -> Result<Payload, StoreError> {
+        let read = |out: &mut [u8]| self.read_into(file, cut, offset, out);
+        if let Some(buffer) = into
+            && let Some(filled) = buffer.fill(len, read)?
+        {
+            return Ok(filled);
+        }
+        let mut bytes = vec![0; len];
+        read(&mut bytes)?;
+        Ok(bytes.into())
     }
 
     /// Fills `out` with the file's bytes from `offset` on, zeros where never written.

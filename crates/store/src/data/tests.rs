@@ -302,7 +302,7 @@ fn what_is_said_to_be_quick_reads_and_writes_nothing() {
     store.background_step(0).unwrap();
     let ops = [
         write(1),
-        DataOp::Read { file: file(1), cut, offset: 0, len: 9 },
+        DataOp::Read { file: file(1), cut, offset: 0, len: 9, into: None },
         DataOp::Sync { file: file(1) },
         DataOp::Remove { file: file(1) },
         write(2),
@@ -315,7 +315,7 @@ fn what_is_said_to_be_quick_reads_and_writes_nothing() {
     }
     assert_eq!(disk.counts(), before);
     sync_all(&store);
-    assert!(!store.is_quick(&DataOp::Read { file: file(2), cut, offset: 0, len: 9 }));
+    assert!(!store.is_quick(&DataOp::Read { file: file(2), cut, offset: 0, len: 9, into: None }));
     assert!(store.is_quick(&DataOp::Remove { file: file(2) }));
     assert!(!store.is_quick(&DataOp::Write { file: file(3), cut, offset: 2000, data: data.clone() }));
     let mut number = 10;

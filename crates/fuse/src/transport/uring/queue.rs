@@ -5,12 +5,13 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Shape;
 use super::memory::Memory;
 use crate::reply::Loan;
+use proto::storeio::FillOnce;
 
 /// The longest body of a WRITE's answer.
 const INLINE_BYTES: usize = 8;
@@ -126,24 +127,65 @@ pub(crate) struct EntryHandle {
     /// Data of a WRITE, in the payload area. They may be borrowed, so the answer leaves that area alone.
     data_bytes: Option<u32>,
     open: bool,
-    /// The data are lent: the answer is left with them.
+    /// The payload area is lent: the answer is left with it.
     lent: Option<Arc<Lent>>,
 }
 
-/// Data of a WRITE, lent beyond the handle's life. The last owner to go, loan or handle, answers.
+/// The payload area, lent beyond the handle's life: the data of a WRITE, or room for the body of an answer.
+/// The last owner to go, loan or handle, answers.
 struct Lent {
     queue: Arc<Queue>,
     entry: u16,
-    data_bytes: usize,
+    room_bytes: usize,
+    /// Whoever turns this true writes the area, once; with a WRITE's data in it nobody may.
+    claimed: AtomicBool,
+    /// How much of the area may be read; nobody writes it any more once this is not 0.
+    readable_bytes: AtomicUsize,
     answer: Mutex<Option<Answer>>,
+}
+
+impl Lent {
+    fn new(handle: &EntryHandle, room_bytes: usize, has_data: bool) -> Lent {
+        let room_bytes = room_bytes.min(handle.queue.memory.payload_bytes());
+        Lent {
+            queue: Arc::clone(&handle.queue),
+            entry: handle.entry,
+            room_bytes,
+            claimed: AtomicBool::new(has_data),
+            readable_bytes: AtomicUsize::new(if has_data { room_bytes } else { 0 }),
+            answer: Mutex::default(),
+        }
+    }
+
+    /// Whether `body` is what was filled here.
+    fn is_body(&self, body: &[u8]) -> bool {
+        std::ptr::eq(self.as_ref(), body)
+    }
 }
 
 impl AsRef<[u8]> for Lent {
     fn as_ref(&self) -> &[u8] {
+        let length = self.readable_bytes.load(Ordering::Acquire);
         // SAFETY: inside the payload area (bounded when made). The entry is answered in `drop`, so the kernel
-        // does not touch it while `self` lives; the handle with data_bytes set does not write here, and
-        // neither does the ring thread before it has the answer.
-        unsafe { std::slice::from_raw_parts(self.queue.memory.payload(self.entry), self.data_bytes) }
+        // does not touch it while `self` lives. What is readable was written before the number was stored, by the
+        // one who ever may; the handle writes here only as that one, the ring thread not before the answer.
+        unsafe { std::slice::from_raw_parts(self.queue.memory.payload(self.entry), length) }
+    }
+}
+
+impl FillOnce for Lent {
+    fn fill(&self, len: usize, fill: &mut dyn FnMut(&mut [u8]) -> bool) -> bool {
+        if len > self.room_bytes || self.claimed.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        // SAFETY: inside the payload area (checked against what was bounded when made), which is initialised
+        // memory. Only who finds `claimed` false comes here, and readers see no byte before the store below.
+        let filled =
+            fill(unsafe { std::slice::from_raw_parts_mut(self.queue.memory.payload(self.entry), len) });
+        if filled {
+            self.readable_bytes.store(len, Ordering::Release);
+        }
+        filled
     }
 }
 
@@ -168,16 +210,13 @@ impl EntryHandle {
                 inline[..body.len()].copy_from_slice(body);
                 self.push(errno, length, Some(inline));
             }
-            (None, Ok(length)) if body.len() <= self.queue.memory.payload_bytes() => {
-                self.payload(body.len()).copy_from_slice(body);
-                self.push(errno, length, None);
-            }
+            (None, Ok(length)) if self.put(body) => self.push(errno, length, None),
             _ => self.push(libc::EIO, 0, None),
         }
     }
 
     pub(crate) fn answer_with(mut self, room: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, i32>) {
-        if self.data_bytes.is_some() {
+        if self.data_bytes.is_some() || self.lent.is_some() {
             return self.push(libc::EIO, 0, None);
         }
         let room = room.min(self.queue.memory.payload_bytes());
@@ -197,19 +236,45 @@ impl EntryHandle {
 
     /// The data of a WRITE for longer than this handle lives. What is answered is committed when the last loan is dropped.
     pub(crate) fn lend(&mut self) -> Loan {
-        let Some(bytes) = self.data_bytes else { return Arc::new([]) };
-        let loan = self.lent.get_or_insert_with(|| {
-            let data_bytes = (bytes as usize).min(self.queue.memory.payload_bytes());
-            let queue = Arc::clone(&self.queue);
-            Arc::new(Lent { queue, entry: self.entry, data_bytes, answer: Mutex::default() })
-        });
-        Arc::clone(loan) as Loan
+        match self.data_bytes {
+            Some(bytes) => self.loan(bytes as usize, true),
+            None => Arc::new([]),
+        }
+    }
+
+    /// Room for the body of the answer, for longer than this handle lives; none where a WRITE's data are.
+    pub(crate) fn lend_room(&mut self, bytes: usize) -> Option<Arc<dyn FillOnce>> {
+        match self.data_bytes {
+            Some(_) => None,
+            None => Some(self.loan(bytes, false)),
+        }
+    }
+
+    fn loan(&mut self, bytes: usize, has_data: bool) -> Arc<Lent> {
+        let loan = self.lent.take().unwrap_or_else(|| Arc::new(Lent::new(self, bytes, has_data)));
+        self.lent = Some(Arc::clone(&loan));
+        loan
+    }
+
+    /// Has `body` in the payload area, if it is not there already; false where it cannot be.
+    fn put(&mut self, body: &[u8]) -> bool {
+        let mut copy = |area: &mut [u8]| {
+            area.copy_from_slice(body);
+            true
+        };
+        match &self.lent {
+            _ if body.is_empty() => true,
+            _ if body.len() > self.queue.memory.payload_bytes() => false,
+            Some(loan) => loan.is_body(body) || loan.fill(body.len(), &mut copy),
+            None => copy(self.payload(body.len())),
+        }
     }
 
     fn payload(&mut self, length: usize) -> &mut [u8] {
-        debug_assert!(self.data_bytes.is_none() && length <= self.queue.memory.payload_bytes());
+        debug_assert!(self.data_bytes.is_none() && self.lent.is_none());
+        debug_assert!(length <= self.queue.memory.payload_bytes());
         // SAFETY: inside the payload area, which this handle owns until it answers; without data_bytes the
-        // request was copied away, so nobody borrows it. Anonymous memory is initialised.
+        // request was copied away, and nothing is lent, so nobody borrows it. Anonymous memory is initialised.
         unsafe { std::slice::from_raw_parts_mut(self.queue.memory.payload(self.entry), length) }
     }
 
@@ -269,5 +334,55 @@ mod tests {
         assert!((*read.lend()).as_ref().is_empty(), "only a WRITE has data");
         read.answer(libc::ENOENT, &[]);
         assert_eq!(collected(&queue), [(1, libc::ENOENT)]);
+    }
+
+    /// The bodies in the payload area, by the answers that came.
+    fn bodies(queue: &Queue) -> Vec<Vec<u8>> {
+        let mut batch = Vec::new();
+        queue.collect(&mut batch);
+        let body = |answer: &Answer| {
+            assert_eq!(answer.errno, 0);
+            // SAFETY: inside the payload area; in this test nobody writes after the answer.
+            unsafe {
+                std::slice::from_raw_parts(queue.memory.payload(answer.entry), answer.body_bytes as usize)
+            }
+            .to_vec()
+        };
+        batch.iter().map(body).collect()
+    }
+
+    #[test]
+    fn room_lent_is_filled_once_and_answered_from_where_it_is() {
+        let queue = Arc::new(Queue::new(Shape { depth: 4, payload_bytes: 1 << 17 }).expect("a queue"));
+        let handle = |entry| EntryHandle::new(Arc::clone(&queue), entry, None);
+        let mut read = handle(0);
+        let room = read.lend_room(5).expect("room");
+        assert!(!room.fill(6, &mut |_| true), "longer than was asked for");
+        assert!(room.fill(4, &mut |area| {
+            area.copy_from_slice(b"four");
+            true
+        }));
+        assert!(!room.fill(4, &mut |_| panic!("twice")));
+        read.answer(0, (*room).as_ref());
+        assert_eq!(bodies(&queue), Vec::<Vec<u8>>::new(), "somebody may still look at it");
+        drop(room);
+        assert_eq!(bodies(&queue), [b"four"]);
+
+        let mut elsewhere = handle(1);
+        drop(elsewhere.lend_room(5));
+        elsewhere.answer(0, b"other");
+        assert_eq!(bodies(&queue), [b"other"]);
+
+        let mut failed = handle(2);
+        let room = failed.lend_room(5).expect("room");
+        assert!(!room.fill(5, &mut |_| false));
+        assert!((*room).as_ref().is_empty(), "what a failed read left is not shown");
+        failed.answer(0, b"late");
+        drop(room);
+        assert_eq!(collected(&queue), [(2, libc::EIO)], "a body no longer has a place");
+        assert!(
+            EntryHandle::new(Arc::clone(&queue), 3, Some(5)).lend_room(5).is_none(),
+            "a WRITE's data are there"
+        );
     }
 }

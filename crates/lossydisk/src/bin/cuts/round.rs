@@ -243,7 +243,8 @@ fn check(connector: &SocketConnector, client: usize, promise: &mut Promise) -> R
             let node = NodeRef { ino: entry.ino, parent: dir.ino, hash: entry.hash };
             let mut bytes = Vec::new();
             loop {
-                let reply = link.call(Request::Read { node, offset: bytes.len() as u64, len: 65_536 })?;
+                let reply =
+                    link.call(Request::Read { node, offset: bytes.len() as u64, len: 65_536, into: None })?;
                 let Reply::Data(Payload::Owned(piece)) = reply else { bail!("no data: {reply:?}") };
                 if piece.is_empty() {
                     break;

@@ -245,7 +245,7 @@ impl Judge {
     fn check_bytes(&mut self, pending: &Pending, sent: &Sent, tree: &Tree) -> Verdict {
         let size = |ino: Ino| tree.node(ino).map_or(0, |node| node.size);
         match (&pending.asked.request, &sent.outcome) {
-            (Request::Read { node, offset, len }, Ok(Reply::Data(found))) => {
+            (Request::Read { node, offset, len, .. }, Ok(Reply::Data(found))) => {
                 let found = found.bytes();
                 let wanted = u64::from(*len).min(size(node.ino).saturating_sub(*offset));
                 if found.len() as u64 != wanted

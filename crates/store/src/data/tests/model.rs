@@ -381,10 +381,12 @@ impl World {
         let model = &self.files[slot];
         let (file, cut, expected) = (model.file, model.cut, model.content());
         let len = expected.len() as u32;
-        let Some(DataDone::Bytes(bytes)) = self.must("read", &DataOp::Read { file, cut, offset: 0, len })
+        let Some(DataDone::Bytes(bytes)) =
+            self.must("read", &DataOp::Read { file, cut, offset: 0, len, into: None })
         else {
             return;
         };
+        let bytes = bytes.bytes();
         if let Some(at) = (0..expected.len()).find(|at| bytes[*at] != expected[*at]) {
             panic!("seed {}: {file:?} at {at}: {} for {}", self.seed, bytes[at], expected[at]);
         }
