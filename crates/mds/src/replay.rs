@@ -9,7 +9,7 @@ use crate::config::State;
 use crate::hold::Waiting;
 use crate::input::Tag;
 use crate::output::{Level, Output};
-use crate::rank::{Inner, Rank};
+use crate::rank::{Inner, Pending, Rank};
 use crate::session::{Session, StoredResult};
 use proto::journal::{Payload, read_entry};
 use proto::storeio::{LoadRequest, Loaded, StoreError};
@@ -53,8 +53,15 @@ impl Rank {
         out.push(Output::Damaged { reason });
         // Nothing will become durable any more: who waits is told so, not kept waiting.
         for waiting in self.held.take() {
-            if let Waiting::Reply { session, tid, outcome } = waiting {
-                self.send_reply(session, tid, outcome, out);
+            match waiting {
+                Waiting::Reply { session, tid, outcome } => self.send_reply(session, tid, outcome, out),
+                // Not begun, so no store will answer for it.
+                Waiting::Data { tag, .. } => {
+                    if let Some(Pending::Op(op, ..)) = self.pending.remove(&tag) {
+                        self.answer(&op, Err(Errno::EIO), false, out);
+                    }
+                }
+                Waiting::Message { .. } | Waiting::Batches { .. } | Waiting::Inos { .. } | Waiting::Boot => {}
             }
         }
         self.pace.waiting.clear();

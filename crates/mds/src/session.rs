@@ -18,7 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use stdx::{Mono, Now, Outbox};
 
 /// Bits of a session number below the incarnation.
-const COUNTER_BITS: u32 = 20;
+const COUNTER_BITS: u32 = 32;
+/// Leases that a session has for answering `Share`: others wait for it, and it may renew for ever.
+const SHARE_LEASES: u64 = 6;
 /// The client's description in a `Session` mutation.
 const CLIENT_BYTES_MAX: usize = 240;
 /// Where the end of a long place is left out.
@@ -62,6 +64,8 @@ pub(crate) struct Session {
     pub running: BTreeSet<Tid>,
     pub in_flight: usize,
     lease_end: Mono,
+    /// `Share` was said: it must be answered before.
+    share_end: Option<Mono>,
     /// From a former life of the rank and not back yet.
     pub absent: bool,
     /// `Welcome` was given.
@@ -154,6 +158,35 @@ impl Sessions {
         if let Some(session) = self.map.get_mut(&id) {
             session.journaled_floor = session.journaled_floor.max(floor);
             session.raise_floor(floor);
+        }
+    }
+
+    /// A number that no session has; none when those of this incarnation are used up.
+    fn number(&mut self, incarnation: u64) -> Option<SessionId> {
+        while self.next < (1 << COUNTER_BITS) - 1 {
+            self.next += 1;
+            let id = SessionId((incarnation << COUNTER_BITS) | self.next);
+            // One of a former life, whose numbers were shorter.
+            if !self.map.contains_key(&id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The session is asked to share; asked again, it has no longer.
+    pub(crate) fn share_by(&mut self, id: SessionId, now: Mono, lease_ns: u64) {
+        let Some(session) = self.map.get_mut(&id) else { return };
+        let end = *session.share_end.get_or_insert(now.after(SHARE_LEASES * lease_ns));
+        if !session.embedded {
+            self.next_expiry = Some(self.next_expiry.map_or(end, |next| next.min(end)));
+        }
+    }
+
+    /// It did.
+    pub(crate) fn has_shared(&mut self, id: SessionId) {
+        if let Some(session) = self.map.get_mut(&id) {
+            session.share_end = None;
         }
     }
 
@@ -283,9 +316,11 @@ impl Rank {
     }
 
     fn new_session(&mut self, now: Now, conn: ConnId, info: &ClientInfo, out: &mut Outbox<Output>) {
+        let Some(id) = self.sessions.number(self.view.config.incarnation.0) else {
+            let reason = "all session numbers are used up: the server must be restarted";
+            return self.refuse(conn, Errno::EAGAIN, reason, out);
+        };
         let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
-        self.sessions.next += 1;
-        let id = SessionId((self.view.config.incarnation.0 << COUNTER_BITS) | self.sessions.next);
         known.session = Some(id);
         let embedded = known.peer == Peer::Embedded;
         let check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
@@ -440,16 +475,20 @@ impl Rank {
         let mut next: Option<Mono> = None;
         for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded) {
             let waits = !session.welcomed && session.conn.is_some();
+            let shares = session.share_end.is_none_or(|end| end > now.mono);
             if session.lease_end <= now.mono && !waits && !stdx::mutant!("mds_lease_never_ends") {
-                dead.push(*id);
+                dead.push((*id, "its lease ran out"));
+            } else if !shares {
+                dead.push((*id, "it keeps what others wait for"));
             } else {
                 let end = session.lease_end.max(now.mono.after(1));
+                let end = session.share_end.map_or(end, |share_end| end.min(share_end));
                 next = Some(next.map_or(end, |n| n.min(end)));
             }
         }
         self.sessions.next_expiry = next;
-        for id in dead {
-            self.evict_session(now, id, "its lease ran out", out);
+        for (id, why) in dead {
+            self.evict_session(now, id, why, out);
         }
     }
 
@@ -489,5 +528,24 @@ impl Rank {
         if let Some(op) = self.parked.remove(&op) {
             self.answer(&op, Err(Errno::EINTR), false, out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by review: after so many greetings the next session took the place of a living one.
+    #[test]
+    fn no_session_takes_the_number_of_another() {
+        let mut sessions = Sessions::default();
+        let taken = SessionId((7 << COUNTER_BITS) | 2);
+        sessions.map.insert(taken, Session::default());
+        let first = sessions.number(7);
+        assert_eq!(first, Some(SessionId((7 << COUNTER_BITS) | 1)));
+        assert_eq!(sessions.number(7), Some(SessionId((7 << COUNTER_BITS) | 3)));
+        sessions.next = (1 << COUNTER_BITS) - 2;
+        assert!(sessions.number(7) < Some(SessionId(8 << COUNTER_BITS)));
+        assert_eq!(sessions.number(7), None, "the next one belongs to the next incarnation");
     }
 }

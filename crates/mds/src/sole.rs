@@ -53,6 +53,7 @@ impl Rank {
                 sessions.wait(id, resumed);
                 if !sessions.sharing {
                     sessions.sharing = true;
+                    self.must_share(holder);
                     self.send_now(holder, ServerMsg::Share, out);
                 }
             }
@@ -72,12 +73,20 @@ impl Rank {
         }
         self.welcome(id, resumed, out);
         if self.sessions.former.contains(&id) {
+            self.must_share(id);
             self.hold_message(id, ServerMsg::Share);
         }
     }
 
+    /// One that renews and never answers would keep everybody out.
+    fn must_share(&mut self, id: SessionId) {
+        let (now, lease_ns) = (self.view.now.mono, self.view.config.lease_ns);
+        self.sessions.share_by(id, now, lease_ns);
+    }
+
     /// The session caches nothing any more.
     pub(crate) fn shared(&mut self, id: SessionId, out: &mut Outbox<Output>) {
+        self.sessions.has_shared(id);
         if self.sessions.sole == Some(id) && self.sessions.sharing {
             self.sessions.sole = None;
             self.sessions.sharing = false;

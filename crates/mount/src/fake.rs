@@ -409,11 +409,13 @@ impl State {
     }
 }
 
-/// A copy that may be kept: a kernel that lent its bytes waits until it has them back.
+/// A copy that may be kept: a kernel that lent its bytes, or room for them, waits until it has them back.
 fn kept(request: &Request) -> Request {
     let mut copy = request.clone();
-    if let Request::Write { data, .. } = &mut copy {
-        *data = Payload::Owned(data.bytes().to_vec());
+    match &mut copy {
+        Request::Write { data, .. } => *data = Payload::Owned(data.bytes().to_vec()),
+        Request::Read { into, .. } => *into = None,
+        _ => {}
     }
     copy
 }

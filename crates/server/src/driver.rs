@@ -175,7 +175,7 @@ impl Driver {
         let now = self.clock.now();
         core.settle_deliveries(turn);
         let mut count = 0;
-        for input in inputs {
+        for input in core.gate.let_go().into_iter().chain(inputs) {
             count += 1;
             core.step(now, input, self, turn);
         }

@@ -359,6 +359,10 @@ impl<D: Disk> JournalFiles<D> {
             state.next_spare += 1;
             format!("spare.{:08x}", state.next_spare - 1)
         };
+        // Writing until it is full would leave no room for others meanwhile, once a second.
+        if self.disk.space()?.available < self.limits.segment_bytes + self.limits.segment_bytes / 4 {
+            return Ok(false);
+        }
         let making = self.path("new");
         if let Err(error) = self.prewrite(&making) {
             self.disk.remove(&making)?;

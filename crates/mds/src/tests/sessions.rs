@@ -295,9 +295,16 @@ fn a_rank_whose_journal_failed_answers_nothing_but_errors() {
     (w.hold_data, w.redo_syncs, w.auto_durable) = (true, true, false);
     let held = w.start(REMOTE, Cred::ROOT, mkdir("held"));
     let sync = w.start(REMOTE, Cred::ROOT, Request::Fsync { node: f, data_only: false });
+    let set = proto::SetAttr { size: Some(1), ..Default::default() };
+    let cut = w.start(REMOTE, Cred::ROOT, Request::SetAttr { node: f, set });
+    let data = Payload::Owned(b"new".to_vec());
+    let write = Request::Write { node: f, offset: 0, append: false, kill_suidgid: false, data };
+    let behind_it = w.start(REMOTE, Cred::ROOT, write);
     let failed = StoreError::Io { at: "journal".into(), source: proto::storeio::IoError(5) };
     w.inject(Input::JournalFailed(failed));
     assert_eq!(w.answer(REMOTE, held), Some(Err(Errno::EIO)), "it will never be durable");
+    assert_eq!(w.answer(REMOTE, cut), Some(Err(Errno::EIO)));
+    assert_eq!(w.answer(REMOTE, behind_it), Some(Err(Errno::EIO)), "it waited for the cut to be durable");
     w.let_go();
     assert_eq!(w.answer(REMOTE, sync), Some(Err(Errno::EIO)));
     assert_eq!(w.call_as(REMOTE, Cred::ROOT, mkdir("later")), Err(Errno::EIO));

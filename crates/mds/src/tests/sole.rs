@@ -81,6 +81,48 @@ fn who_came_back_after_a_restart_is_waited_for_and_asked_again() {
     assert!(w.welcomed(EMBEDDED).is_some());
 }
 
+/// Until `conn` is welcomed the remote session renews and says nothing else. For how many leases?
+fn renewing_until_welcomed(w: &mut World, conn: ConnId) -> u64 {
+    let lease_ms = w.config.lease_ns / stdx::time::MS;
+    for waited in (0..10 * lease_ms).step_by(1_000) {
+        if w.welcomed(conn).is_some() {
+            return waited / lease_ms;
+        }
+        w.say(REMOTE, ClientMsg::Renew);
+        w.pass(1_000);
+    }
+    panic!("kept out");
+}
+
+/// Found by review: for as long as it renewed, nobody else could mount.
+#[test]
+fn who_renews_and_never_shares_is_evicted() {
+    let mut w = remote();
+    w.hello(OTHER, Peer::Trusted, SessionId(0));
+    assert_eq!(renewing_until_welcomed(&mut w, OTHER), 6);
+    let (mut w, session) = restarted();
+    w.hello(REMOTE, Peer::Trusted, session);
+    w.say(REMOTE, ClientMsg::Reclaimed);
+    assert_eq!(renewing_until_welcomed(&mut w, EMBEDDED), 6);
+}
+
+#[test]
+fn who_shared_late_is_not_evicted_later() {
+    let mut w = remote();
+    w.hello(OTHER, Peer::Trusted, SessionId(0));
+    for _ in 0..50 {
+        w.say(REMOTE, ClientMsg::Renew);
+        w.pass(1_000);
+    }
+    w.say(REMOTE, ClientMsg::Shared);
+    assert_eq!(renewing_until_welcomed(&mut w, OTHER), 0);
+    for _ in 0..50 {
+        w.say(REMOTE, ClientMsg::Renew);
+        w.pass(1_000);
+    }
+    assert!(w.call_as(REMOTE, Cred::ROOT, Request::StatFs).is_ok());
+}
+
 #[test]
 fn the_end_of_a_session_before_a_restart_is_as_good_as_its_sharing() {
     let (mut w, session) = restarted();

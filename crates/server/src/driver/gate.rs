@@ -60,6 +60,13 @@ impl Gate {
         })
     }
 
+    /// What was held when the gate opened. Whichever thread steps the rank next takes it before its own inputs: one of them may
+    /// take back what is held.
+    #[inline]
+    pub(super) fn let_go(&mut self) -> Vec<Input> {
+        if self.closed { Vec::new() } else { std::mem::take(&mut self.held) }
+    }
+
     /// A connection ended: what it asked is not executed.
     pub(super) fn forget(&mut self, gone: ConnId) {
         self.held.retain(|input| !matches!(input, Input::Message { conn, .. } if *conn == gone));
@@ -73,12 +80,8 @@ pub(crate) struct Frozen<'a> {
 
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
-        let held = {
-            let mut core = self.driver.core();
-            core.gate.closed = false;
-            std::mem::take(&mut core.gate.held)
-        };
-        self.driver.feed(held);
+        self.driver.core().gate.closed = false;
+        self.driver.feed([]);
     }
 }
 
@@ -139,6 +142,17 @@ mod tests {
         assert!(gate.pass(says(1, ClientMsg::Cancel { tid: Tid(8) })).is_some());
         assert!(gate.pass(says(1, ClientMsg::Cancel { tid: Tid(7) })).is_none());
         assert_eq!(gate.held.len(), 2);
+        assert!(gate.let_go().is_empty(), "it is closed");
+        gate.closed = false;
+        assert_eq!(gate.let_go().len(), 2);
+    }
+
+    #[test]
+    fn what_a_lost_connection_asked_is_forgotten() {
+        let mut gate = Gate { closed: true, held: Vec::new() };
+        let request = Request::StatFs;
+        let message = ClientMsg::Request { tid: Tid(7), floor: Tid(1), cred: Cred::ROOT, request };
+        assert!(gate.pass(says(1, message)).is_none());
         gate.forget(ConnId(1));
         assert!(gate.held.is_empty());
     }

@@ -391,8 +391,12 @@ impl<D: Disk> DataFiles<D> {
             let open = self.writable_block(file, block, cut)?;
             if from < open.len {
                 let count = to.min(open.len) - from;
-                let punched = open.file.punch(BLOCK_HEADER_BYTES + from, count);
-                punched.map_err(|error| self.poison(error))?;
+                match open.file.punch(BLOCK_HEADER_BYTES + from, count) {
+                    Ok(()) => {}
+                    // A disk that copies what it changes, or splits an extent: nothing was lost by it.
+                    Err(StoreError::NoSpace) => return Err(StoreError::NoSpace),
+                    Err(error) => return Err(self.poison(error)),
+                }
             }
             if !punch {
                 open.file.allocate(BLOCK_HEADER_BYTES + from, to - from)?;

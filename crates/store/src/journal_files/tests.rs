@@ -380,3 +380,18 @@ fn a_segment_is_begun_where_there_is_no_room_for_a_whole_one() {
     journal.trim(end).expect("trimmed");
     assert_eq!((journal.segments().len(), journal.spares()), (1, 0));
 }
+
+/// Found by review: a disk without room for a spare segment was filled to the brim, once a second.
+#[test]
+fn no_spare_segment_is_written_where_there_is_no_room_for_it() {
+    let mut life = Life::new(11);
+    let journal = life.recover();
+    life.append(&journal).expect("appended");
+    let before = life.disk.counts().writes;
+    let used = life.disk.space().expect("space");
+    let taken = used.total - used.free;
+    life.disk.set_capacity(taken + LIMITS.segment_bytes);
+    assert_eq!((journal.prepare(), life.disk.counts().writes), (Ok(false), before));
+    life.disk.set_capacity(u64::MAX);
+    assert_eq!(journal.prepare(), Ok(true));
+}
