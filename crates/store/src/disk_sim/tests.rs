@@ -1,6 +1,7 @@
 //! What the simulated disk promises and what it takes away.
 
 use super::*;
+use crate::disk::DiskFile;
 
 fn file(disk: &SimDisk, name: &str) -> SimFile {
     disk.create(name).expect("created")

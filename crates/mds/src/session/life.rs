@@ -1,0 +1,307 @@
+//! The life of a session: hello, resume, presenting what it had, lease, eviction, end.
+//!
+//! Absent: the tables, stored results (`session.rs`); who may cache (`sole.rs`); the wire.
+
+use super::{Conn, EarlyHello, Session};
+use crate::cache::node;
+use crate::hold::Waiting;
+use crate::input::{ConnId, Peer};
+use crate::op::OpId;
+use crate::output::{Level, Output};
+use crate::rank::Rank;
+use proto::message::{ClientInfo, PROTOCOL, ServerMsg};
+use proto::mutation::Mutation;
+use proto::request::LockSpec;
+use proto::{Errno, Ino, NodeRef, SessionId, Tid};
+use stdx::{Mono, Now, Outbox};
+
+/// The client's description in a `Session` mutation.
+const CLIENT_BYTES_MAX: usize = 240;
+/// Where the end of a long place is left out.
+const LEFT_OUT: &[u8] = b"...";
+/// Inodes looked at per step when a dead session's opens end.
+const CLOSE_SLICE: usize = 1024;
+
+fn describe(peer: &Peer, info: &ClientInfo) -> Box<[u8]> {
+    let uid = if let Peer::User(cred) = peer { cred.uid } else { 0 };
+    let pid = format!(" pid {}", info.pid).into_bytes();
+    let mut text = format!("uid={uid} {}:{}", info.host, info.mount).into_bytes();
+    // The process is what others look for; of a long place its beginning will do.
+    if text.len() + pid.len() > CLIENT_BYTES_MAX {
+        text.truncate(CLIENT_BYTES_MAX - pid.len() - LEFT_OUT.len());
+        text.extend(LEFT_OUT);
+    }
+    text.extend(pid);
+    text.into()
+}
+
+/// Whether the peer may take up this session again: its user must be the same.
+fn may_resume(peer: &Peer, client: &[u8]) -> bool {
+    match peer {
+        Peer::Embedded => false,
+        Peer::Trusted => true,
+        Peer::User(cred) => client.starts_with(format!("uid={} ", cred.uid).as_bytes()),
+    }
+}
+
+impl Rank {
+    pub(crate) fn refuse(&mut self, conn: ConnId, errno: Errno, reason: &str, out: &mut Outbox<Output>) {
+        let message = ServerMsg::Refused { errno: errno.0 as u32, reason: reason.to_owned() };
+        out.push(Output::Send { conn, message });
+        self.close_conn(conn, out);
+    }
+
+    /// Ends a connection; nobody tells the rank of its end once more.
+    fn close_conn(&mut self, conn: ConnId, out: &mut Outbox<Output>) {
+        self.disconnected(self.view.now, conn, out);
+        out.push(Output::Close { conn });
+    }
+
+    pub(crate) fn hello(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        (protocol, session): (u16, SessionId),
+        info: ClientInfo,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(known) = self.sessions.conns.get(&conn) else { return };
+        if protocol != PROTOCOL || known.session.is_some() {
+            let reason = format!("protocol {protocol} is not spoken here (this is {PROTOCOL})");
+            self.refuse(conn, Errno::EPROTO, &reason, out);
+            return;
+        }
+        match self.state {
+            crate::config::State::Boot | crate::config::State::Replay => {
+                self.sessions.early.push(EarlyHello { conn, session, info });
+            }
+            state if !state.serves() => {
+                self.refuse(conn, Errno::ESHUTDOWN, &format!("the rank is {}", state.name()), out);
+            }
+            _ if session == SessionId(0) => self.new_session(now, conn, &info, out),
+            _ => self.resume(now, conn, session, out),
+        }
+    }
+
+    /// Answers those who came too early.
+    pub(crate) fn greet_early(&mut self, now: Now, out: &mut Outbox<Output>) {
+        for hello in std::mem::take(&mut self.sessions.early) {
+            self.hello(now, hello.conn, (PROTOCOL, hello.session), hello.info, out);
+        }
+    }
+
+    fn new_session(&mut self, now: Now, conn: ConnId, info: &ClientInfo, out: &mut Outbox<Output>) {
+        let Some(id) = self.sessions.number(self.view.config.incarnation.0) else {
+            let reason = "all session numbers are used up: the server must be restarted";
+            return self.refuse(conn, Errno::EAGAIN, reason, out);
+        };
+        let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
+        known.session = Some(id);
+        let embedded = known.peer == Peer::Embedded;
+        let check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
+        let client = describe(&known.peer, info);
+        if !embedded {
+            Mutation::Session { id, open: true, client: &client }.encode(&mut self.view.txn.muts);
+            self.commit(now, None, out);
+        }
+        let session = Session { conn: Some(conn), embedded, check, client, ..Default::default() };
+        self.sessions.map.insert(id, session);
+        self.sessions.lease(id, now, self.view.config.lease_ns);
+        self.welcome_or_share(id, false, out);
+    }
+
+    fn resume(&mut self, now: Now, conn: ConnId, id: SessionId, out: &mut Outbox<Output>) {
+        let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
+        let session = self.sessions.map.get_mut(&id);
+        let Some(session) = session.filter(|s| !s.embedded && may_resume(&known.peer, &s.client)) else {
+            self.refuse(conn, Errno::ESTALE, "the session is unknown or was evicted", out);
+            return;
+        };
+        known.session = Some(id);
+        session.check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
+        let old = session.conn.replace(conn);
+        if let Some(old) = old {
+            self.close_conn(old, out);
+        }
+        self.sessions.lease(id, now, self.view.config.lease_ns);
+        self.welcome_or_share(id, true, out);
+    }
+
+    /// Says welcome, when everything the session's existence depends on is durable.
+    pub(crate) fn welcome(&mut self, id: SessionId, resumed: bool, out: &mut Outbox<Output>) {
+        let sole = self.sessions.sole == Some(id);
+        // Until now the client could not renew.
+        self.renew(self.view.now, id);
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        session.welcomed = true;
+        let Some(conn) = session.conn else { return };
+        let embedded = session.embedded;
+        let message = ServerMsg::Welcome {
+            protocol: PROTOCOL,
+            session: id,
+            incarnation: self.view.config.incarnation,
+            fsid: self.view.config.fsid,
+            resumed,
+            lease_ms: (self.view.config.lease_ns / stdx::time::MS) as u32,
+            sole,
+            root: Ino::ROOT,
+        };
+        if embedded {
+            out.push(Output::Send { conn, message });
+        } else {
+            self.hold(Waiting::Message { conn, message });
+        }
+    }
+
+    pub(crate) fn renew(&mut self, now: Now, id: SessionId) {
+        self.sessions.lease(id, now, self.view.config.lease_ns);
+    }
+
+    /// A session presents what it had before the rank restarted.
+    pub(crate) fn reclaim(
+        &mut self,
+        id: SessionId,
+        node: NodeRef,
+        count: u32,
+        locks: &[LockSpec],
+        out: &mut Outbox<Output>,
+    ) {
+        let absent = self.sessions.map.get(&id).is_some_and(|s| s.absent);
+        if !absent || !self.view.reconnecting || node.ino.is_system() {
+            // The rank never went away: it still has the session's opens and locks.
+            return;
+        }
+        // Said again when the connection broke meanwhile; nothing else counts opens of an absent session.
+        self.view.files.close(node.ino, id, u32::MAX);
+        if count > 0 {
+            self.view.files.open(node.ino, id, count, 0);
+            self.view.cache.flag(node.ino, node::BUSY, 0);
+        }
+        if locks.len() > self.view.config.limits.locks_per_file {
+            let text = format!("session {} reclaims {} locks on one file", id.0, locks.len());
+            out.push(Output::Note { level: Level::Warn, text });
+        }
+        for lock in locks.iter().take(self.view.config.limits.locks_per_file) {
+            self.view.locks.reclaim(node.ino, id, lock);
+        }
+    }
+
+    pub(crate) fn reclaimed(&mut self, id: SessionId, out: &mut Outbox<Output>) {
+        if let Some(session) = self.sessions.map.get_mut(&id) {
+            session.absent = false;
+        }
+        self.end_window_if_all_back(out);
+    }
+
+    pub(crate) fn disconnected(&mut self, now: Now, conn: ConnId, out: &mut Outbox<Output>) {
+        self.sessions.early.retain(|hello| hello.conn != conn);
+        let Some(Conn { session: Some(id), .. }) = self.sessions.conns.remove(&conn) else { return };
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        if session.conn == Some(conn) {
+            session.conn = None;
+            if session.embedded {
+                self.end_session(now, id, out);
+            }
+        }
+    }
+
+    /// Ends a session: locks now, opens in slices, its number for good.
+    pub(crate) fn end_session(&mut self, now: Now, id: SessionId, out: &mut Outbox<Output>) {
+        let Some(session) = self.sessions.map.remove(&id) else { return };
+        self.forget_former(id, Tid(u64::MAX));
+        if !session.embedded {
+            Mutation::Session { id, open: false, client: b"" }.encode(&mut self.view.txn.muts);
+            self.commit(now, None, out);
+        }
+        if let Some(conn) = session.conn
+            && let Some(conn) = self.sessions.conns.get_mut(&conn)
+        {
+            conn.session = None;
+        }
+        for op in self.view.locks.drop_session(id) {
+            if let Some(op) = self.parked.remove(&op) {
+                self.unpin(&op);
+            }
+        }
+        self.sessions.closing.push((id, Ino::NONE));
+        self.sole_after_end(id, out);
+        self.end_window_if_all_back(out);
+    }
+
+    /// Drops a slice of the opens of ended sessions.
+    pub(crate) fn close_slice(&mut self) {
+        let Some((id, after)) = self.sessions.closing.pop() else { return };
+        let (inos, next) = self.view.files.opened_by(id, after, CLOSE_SLICE);
+        for ino in inos {
+            self.view.files.close(ino, id, u32::MAX);
+            self.settle(ino);
+        }
+        if let Some(next) = next {
+            self.sessions.closing.push((id, next));
+        }
+    }
+
+    /// Evicts sessions whose lease has run out.
+    pub(crate) fn expire(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if self.sessions.next_expiry.is_none_or(|next| next > now.mono) || !self.state.serves() {
+            return;
+        }
+        let mut dead = Vec::new();
+        let mut next: Option<Mono> = None;
+        for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded) {
+            let waits = !session.welcomed && session.conn.is_some();
+            let shares = session.share_end.is_none_or(|end| end > now.mono);
+            if session.lease_end <= now.mono && !waits && !stdx::mutant!("mds_lease_never_ends") {
+                dead.push((*id, "its lease ran out"));
+            } else if !shares {
+                dead.push((*id, "it keeps what others wait for"));
+            } else {
+                let end = session.lease_end.max(now.mono.after(1));
+                let end = session.share_end.map_or(end, |share_end| end.min(share_end));
+                next = Some(next.map_or(end, |n| n.min(end)));
+            }
+        }
+        self.sessions.next_expiry = next;
+        for (id, why) in dead {
+            self.evict_session(now, id, why, out);
+        }
+    }
+
+    /// Ends a session that did not ask for it.
+    pub(crate) fn evict_session(&mut self, now: Now, id: SessionId, why: &str, out: &mut Outbox<Output>) {
+        let Some(session) = self.sessions.map.get(&id) else { return };
+        let conn = session.conn;
+        let text = format!("session {} evicted: {why}", id.0);
+        out.push(Output::Note { level: Level::Warn, text });
+        self.end_session(now, id, out);
+        if let Some(conn) = conn {
+            self.refuse(conn, Errno::ESTALE, &format!("evicted: {why}"), out);
+        }
+    }
+
+    /// Gives every restored session a full lease from now.
+    pub(crate) fn lease_all(&mut self, now: Now) {
+        let ids: Vec<SessionId> = self.sessions.map.keys().copied().collect();
+        for id in ids {
+            self.sessions.lease(id, now, self.view.config.lease_ns);
+        }
+    }
+
+    /// Gives up a request that waits for a lock.
+    pub(crate) fn cancel(&mut self, id: SessionId, tid: Tid, out: &mut Outbox<Output>) {
+        let found: Option<(OpId, Ino)> =
+            self.parked.values().filter(|op| op.session == id && op.tid == tid).find_map(|op| {
+                match &op.request {
+                    proto::request::Request::SetLock { node, .. } => Some((op.id, node.ino)),
+                    _ => None,
+                }
+            });
+        let Some((op, ino)) = found else { return };
+        // Wherever it is (in line for the lock, for a load, for the window), nothing was granted yet.
+        self.view.locks.cancel(ino, op);
+        self.window.retain(|waiter| *waiter != op);
+        if let Some(op) = self.parked.remove(&op) {
+            self.answer(&op, Err(Errno::EINTR), false, out);
+        }
+    }
+}
