@@ -91,8 +91,7 @@ impl Cache {
         let changed = node.has(node::CHANGED);
         if node.primary() {
             let ino = node.core.ino;
-            let nodes = &self.nodes;
-            self.inos.remove(ino.0, slot, |slot| nodes.get(slot).core.ino.0);
+            self.inos.remove(ino.0, slot);
         }
         if own != NONE {
             self.dirs.get_mut(own).node = NONE;
@@ -123,8 +122,7 @@ impl Cache {
         if ino == Ino::NONE {
             return;
         }
-        let dirs = &self.dirs;
-        self.dir_inos.remove(ino.0, slot, |slot| dirs.get(slot).ino.0);
+        self.dir_inos.remove(ino.0, slot);
         self.dirs.remove(slot, dir::Dir::new(Ino::NONE));
     }
 }

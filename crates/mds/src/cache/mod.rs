@@ -232,8 +232,7 @@ impl Cache {
         let node = self.nodes.get(slot);
         if node.primary() {
             let (ino, own, flags) = (node.core.ino, node.own, node.flags & node::INODE_FLAGS);
-            let nodes = &self.nodes;
-            self.inos.remove(ino.0, slot, |slot| nodes.get(slot).core.ino.0);
+            self.inos.remove(ino.0, slot);
             if own != NONE {
                 self.dirs.get_mut(own).node = NONE;
             }
