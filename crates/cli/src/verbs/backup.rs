@@ -162,6 +162,8 @@ fn explain(file: &Path, error: &BackupError) -> Problem {
             Problem::new(Exit::Refused, format!("{}: {}", file.display(), chain(damaged)))
                 .do_this("use another backup: `pando backup ls FOLDER`")
         }
+        BackupError::Foreign => Problem::failed(file.display(), chain(error))
+            .do_this("name a file that `pando backup create` wrote: `pando backup ls FOLDER`"),
         BackupError::Folder(error) => place::explain(error),
         BackupError::Newer { .. } | BackupError::Busy => {
             Problem::new(Exit::State, format!("{}: {}", file.display(), chain(error)))
