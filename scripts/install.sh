@@ -14,7 +14,9 @@ install -D -m 755 "$pando" "$to/bin/pando"
 # mount(8) looks for helpers of fstab's `fuse.pando` here only.
 mkdir -p "${DESTDIR:-}/sbin"
 ln -sf "$PREFIX/bin/pando" "${DESTDIR:-}/sbin/mount.fuse.pando"
-mkdir -p "$to/share/man/man1" "$to/share/bash-completion/completions"
+mkdir -p "$to/share/man/man1" "$to/share/man/man8" "$to/share/bash-completion/completions"
 "$pando" man "$to/share/man/man1" >/dev/null
+# man(1) looks for a page only in the folder of its section.
+mv -f "$to"/share/man/man1/*.8 "$to/share/man/man8/"
 "$pando" completion bash >"$to/share/bash-completion/completions/pando"
 echo "installed: $to/bin/pando, ${DESTDIR:-}/sbin/mount.fuse.pando, man pages, completion"

@@ -47,7 +47,8 @@ same "and says why" "pando serve: 0.0.0.0:7420: refusing to listen without TLS
 
 text=$("$PANDO" umount ./mnt 2>&1)
 same "umount of nothing exits 5" 5 $?
-same "and says so" "pando umount: ./mnt: not a PandoFS mount" "$text"
+same "and says so" "pando umount: ./mnt: not a PandoFS mount
+  do: \`findmnt -t fuse.pando\` lists the mounts" "$text"
 
 # Who keeps a mount busy, and whose it is.
 up ./data ./mnt

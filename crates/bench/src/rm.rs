@@ -14,7 +14,8 @@ use std::time::Instant;
 /// When a file cannot be made or `rm` fails.
 pub fn run(dir: &Path, files: u64) -> Result<Phase> {
     let test = dir.join(format!("test.{}", std::process::id()));
-    std::fs::create_dir(&test).with_context(|| format!("cannot make {}", test.display()))?;
+    // The folders above it, too, as mdtest does.
+    std::fs::create_dir_all(&test).with_context(|| format!("cannot make {}", test.display()))?;
     for i in 1..=files {
         let path = test.join(i.to_string());
         std::fs::File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -37,5 +38,9 @@ mod tests {
         let phase = super::run(dir.path(), 10).expect("run");
         assert_eq!(phase.ops, 10);
         assert_eq!(std::fs::read_dir(dir.path()).expect("list").count(), 0);
+        // A folder that is not there yet stays, as after mdtest.
+        let absent = dir.path().join("a/b");
+        assert_eq!(super::run(&absent, 1).expect("run").ops, 1);
+        assert_eq!(std::fs::read_dir(&absent).expect("list").count(), 0);
     }
 }

@@ -31,6 +31,9 @@ pub struct Global {
     /// How results are written
     #[arg(long, global = true, value_enum, default_value_t = Format::Plain, value_name = "FORMAT")]
     pub format: Format,
+    /// As `--format json`: what people type who come from tools that have it
+    #[arg(long, global = true, hide = true)]
+    pub json: bool,
     /// No messages on stderr except errors
     #[arg(short, long, global = true)]
     pub quiet: bool,
@@ -46,6 +49,14 @@ pub struct Global {
     /// Configuration file of this process
     #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub conf: Option<PathBuf>,
+}
+
+impl Global {
+    /// How results and errors are written.
+    #[must_use]
+    pub const fn form(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
 }
 
 /// What to do.
@@ -83,7 +94,7 @@ pub enum Verb {
     #[command(subcommand)]
     Client(Client),
     /// Performance runs
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "`--json` is short for `--format json`.")]
     Bench(Bench),
     /// Version of this program and of the format it writes
     Version,

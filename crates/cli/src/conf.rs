@@ -16,6 +16,15 @@ pub fn path(named: Option<&Path>) -> PathBuf {
     named.map_or_else(|| PATH_DEFAULT.into(), Into::into)
 }
 
+/// Settings of the cluster that the interface names and this version does not have.
+const LATER: &[&str] = &["max_mds", "max_ranks", "mds_bal_split_size"];
+
+/// Whether a setting is one of a later version.
+#[must_use]
+pub fn is_later(key: &str) -> bool {
+    LATER.contains(&key)
+}
+
 /// The setting of this name.
 #[must_use]
 pub fn setting(key: &str) -> Option<&'static OptionHelp> {
@@ -51,6 +60,13 @@ pub fn text(named: Option<&Path>) -> Result<(PathBuf, String), Problem> {
         Ok(text) => Ok((file, text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && named.is_none() => {
             Ok((file, String::new()))
+        }
+        // Named, so that it matters: with its defaults a process would not do what was meant.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(Problem::io(file.display(), &error).do_this(format!(
+                "name a file that is there, or make it: `pando config set KEY VALUE --conf {}`",
+                file.display()
+            )))
         }
         Err(error) => Err(Problem::io(file.display(), &error)),
     }
@@ -137,6 +153,11 @@ mod tests {
         for option in OPTIONS.iter().filter(|option| !option.default.is_empty()) {
             assert!(literal(option.name, option.default).is_ok(), "{}", option.name);
         }
+    }
+
+    #[test]
+    fn no_setting_is_both_present_and_later() {
+        assert!(OPTIONS.iter().all(|option| !is_later(option.name)));
     }
 
     #[test]

@@ -5,38 +5,41 @@
 use crate::problem::{Exit, Problem};
 use std::ffi::OsString;
 
-/// First words whose time has not come.
-const VERBS: &[&str] = &[
-    "health",
-    "fs",
-    "mds",
-    "auth",
-    "subtree",
-    "dirfrag",
-    "tell",
-    "quota",
-    "qos",
-    "snap",
-    "trash",
-    "mds_partitioner",
-    "balancer",
-    "top",
-    "stats",
-    "profile",
-    "perf",
-    "ops",
-    "info",
-    "summary",
-    "cache",
-    "warmup",
-    "rmr",
-    "clone",
-    "sync",
-    "scan",
-    "debug",
-    "scrub",
-    "damage",
+/// First words whose time has not come, and what comes nearest to them now.
+const VERBS: &[(&str, Option<&str>)] = &[
+    ("health", Some("`pando status`")),
+    ("fs", Some("`pando status`")),
+    ("mds", Some("`pando status`")),
+    ("auth", None),
+    ("subtree", None),
+    ("dirfrag", None),
+    ("tell", Some("`pando status`, `pando client ls`")),
+    ("quota", None),
+    ("qos", None),
+    ("snap", None),
+    ("trash", None),
+    ("mds_partitioner", None),
+    ("balancer", None),
+    ("top", Some("`pando client ls`")),
+    ("stats", Some("`pando status`")),
+    ("profile", None),
+    ("perf", Some("`pando status`")),
+    ("ops", Some("`pando client ls`")),
+    ("info", None),
+    ("summary", None),
+    ("cache", None),
+    ("warmup", None),
+    ("rmr", None),
+    ("clone", None),
+    ("sync", None),
+    ("scan", None),
+    ("debug", None),
+    ("scrub", Some("`pando fsck DIR`, when nobody serves DIR")),
+    ("damage", Some("`pando fsck DIR`, when nobody serves DIR")),
 ];
+
+/// Second words whose time has not come, behind verbs that are here.
+const BELOW: &[(&str, &[&str])] = &[("bench", &["vdbench", "compare"])];
 
 /// Options of present verbs whose time has not come.
 const OPTIONS: &[(&str, &[&str])] =
@@ -46,9 +49,20 @@ const OPTIONS: &[(&str, &[&str])] =
 #[must_use]
 pub fn check(args: &[OsString]) -> Option<(String, Problem)> {
     let mut words = args.iter().skip(1).filter_map(|arg| arg.to_str());
-    let verb = first_verb(&mut words)?;
-    if VERBS.contains(&verb) {
-        return Some((verb.into(), not_yet("")));
+    let mut verb = first_verb(&mut words)?;
+    if verb == "help" {
+        verb = first_verb(&mut words)?;
+    }
+    if let Some((_, nearest)) = VERBS.iter().find(|(name, _)| *name == verb) {
+        let problem = not_yet("");
+        return Some((verb.into(), Problem { step: nearest.map(Into::into), ..problem }));
+    }
+    if let Some((_, below)) = BELOW.iter().find(|(name, _)| *name == verb) {
+        let mut second = first_verb(&mut words)?;
+        if second == "help" {
+            second = first_verb(&mut words)?;
+        }
+        return below.contains(&second).then(|| (format!("{verb} {second}"), not_yet("")));
     }
     let (_, options) = OPTIONS.iter().find(|(name, _)| *name == verb)?;
     for word in words.take_while(|word| *word != "--") {
@@ -90,7 +104,14 @@ mod tests {
 
     #[test]
     fn later_verbs_say_so() {
-        assert_eq!(text("pando health detail").as_deref(), Some("pando health: not in this version\n"));
+        assert_eq!(
+            text("pando health detail").as_deref(),
+            Some("pando health: not in this version\n  do: `pando status`\n")
+        );
+        for line in ["pando bench --json vdbench x", "pando bench help vdbench", "pando help bench vdbench"] {
+            assert_eq!(text(line).as_deref(), Some("pando bench vdbench: not in this version\n"), "{line}");
+        }
+        assert_eq!(text("pando help quota").as_deref(), Some("pando quota: not in this version\n"));
         assert_eq!(
             text("pando --format json -q quota get /").as_deref(),
             Some("pando quota: not in this version\n")
@@ -103,6 +124,9 @@ mod tests {
     fn present_verbs_pass() {
         assert_eq!(text("pando status"), None);
         assert_eq!(text("pando --cluster fs status"), None);
+        for line in ["pando help", "pando help bench", "pando bench", "pando bench cold compare"] {
+            assert_eq!(text(line), None, "{line}");
+        }
         assert_eq!(text("pando serve /d --listen unix:/x"), None);
     }
 
@@ -110,7 +134,11 @@ mod tests {
     fn no_verb_is_both_present_and_later() {
         let command = Cli::command();
         for verb in command.get_subcommands() {
-            assert!(!VERBS.contains(&verb.get_name()), "{}", verb.get_name());
+            let name = verb.get_name();
+            assert!(VERBS.iter().all(|(later, _)| *later != name), "{name}");
+            for (_, below) in BELOW.iter().filter(|(above, _)| *above == name) {
+                assert!(verb.get_subcommands().all(|verb| !below.contains(&verb.get_name())), "{name}");
+            }
         }
     }
 }

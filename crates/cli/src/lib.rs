@@ -47,7 +47,8 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Ok(cli) => cli,
         Err(error) => return usage(&args, &error),
     };
-    let Global { format, quiet, verbose, .. } = cli.global;
+    let Global { quiet, verbose, .. } = cli.global;
+    let format = cli.global.form();
     let out = Output::new(format, quiet, verbose);
     match dispatch(&cli, &out) {
         Ok(code) => code,
@@ -70,7 +71,8 @@ fn tell(problem: &Problem, verb: &str, format: Format) {
 fn wanted_format(args: &[OsString]) -> Format {
     let words: Vec<&str> = args.iter().skip(1).filter_map(|arg| arg.to_str()).collect();
     let words = words.split(|word| *word == "--").next().unwrap_or_default();
-    let json = words.contains(&"--format=json") || words.windows(2).any(|pair| pair == ["--format", "json"]);
+    let short = words.iter().any(|word| ["--json", "--format=json"].contains(word));
+    let json = short || words.windows(2).any(|pair| pair == ["--format", "json"]);
     if json { Format::Json } else { Format::Plain }
 }
 

@@ -25,7 +25,7 @@ pub struct Served {
     pub server: Arc<Server>,
     pub log: Arc<Log>,
     pub name: String,
-    /// The first digits of the file system's id.
+    /// The file system's id, whole.
     pub fsid: String,
     pub created: bool,
     pub addrs: Vec<Addr>,
@@ -33,13 +33,13 @@ pub struct Served {
     link: Option<PathBuf>,
 }
 
-/// Makes a file system.
+/// Makes a file system; its name and its id.
 ///
 /// # Errors
 /// The folder's refusals.
 pub fn format(dir: &Path, options: &FormatOptions) -> Result<(String, String), Problem> {
     let record = folder::format(dir, options).map_err(|error| explain(&error))?;
-    let id = folder::short_id(&record);
+    let id = folder::full_id(&record);
     Ok((record.name, id))
 }
 
@@ -91,8 +91,8 @@ pub fn serve(
     let own = Addr::Unix(dir.join(folder::SOCKET));
     let wanted: Vec<Addr> = std::iter::once(own).chain(listen.iter().cloned()).collect();
     let addrs = server.listen(&wanted).map_err(|error| explain_listen(&error))?;
-    let fsid = folder::short_id(&record);
-    let link = discover::announce(&fsid, &dir.join(folder::SOCKET));
+    let fsid = folder::full_id(&record);
+    let link = discover::announce(&folder::short_id(&record), &dir.join(folder::SOCKET));
     Ok(Served { server, log, name: record.name, fsid, created, addrs, link })
 }
 
@@ -233,6 +233,12 @@ fn explain_listen(error: &ListenError) -> Problem {
 pub fn insecure(at: &str) -> Problem {
     Problem::new(Exit::Refused, format!("{at}: refusing to listen without TLS"))
         .do_this("`--tls-cert`/`--tls-key`, or `--insecure` on a trusted network (any TCP, loopback too)")
+}
+
+/// The first digits of a whole id, for people.
+#[must_use]
+pub fn short(fsid: &str) -> &str {
+    fsid.split('-').next().unwrap_or(fsid)
 }
 
 /// For JSON results.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// The TCP port of a server when none is given.
@@ -35,11 +36,11 @@ impl Source {
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
                 "" => Err(format!("{text}: no socket path after unix:")),
-                _ => Ok(Self::Unix(path.into())),
+                _ => without_subdir(text, path).map(|()| Self::Unix(path.into())),
             };
         }
         if text.starts_with(['/', '.']) || Path::new(text).is_dir() || is_relative_path(text) {
-            return Ok(Self::Folder(text.into()));
+            return without_subdir(text, text).map(|()| Self::Folder(text.into()));
         }
         Self::parse_hosts(text)
     }
@@ -70,14 +71,21 @@ impl Source {
     /// What helps when nobody answers there.
     #[must_use]
     pub fn advice(&self, error: &std::io::Error) -> Option<String> {
+        const UNHEARD: [ErrorKind; 2] = [ErrorKind::ConnectionRefused, ErrorKind::TimedOut];
         let absent = matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused);
         match self {
             Self::Folder(dir) if absent => Some(format!("is it served? `pando serve {}`", dir.display())),
             Self::Unix(_) if absent => Some("start its server, or name the data folder itself".into()),
             Self::Folder(_) | Self::Unix(_) => None,
+            Self::Tcp { .. } if UNHEARD.contains(&error.kind()) => {
+                let serve = "`pando serve DIR --listen HOST:PORT --insecure`";
+                Some(format!("is the server started and listening? {serve}"))
+            }
             Self::Tcp { hosts, subdir: None } => match hosts.as_slice() {
                 // Perhaps a folder that is not there: a bare word is one only if it is.
-                [(word, PORT)] if !word.contains(':') => Some(format!("for a folder write ./{word}")),
+                [(word, PORT)] if word.parse::<IpAddr>().is_err() => {
+                    Some(format!("for a folder write ./{word}"))
+                }
                 _ => None,
             },
             Self::Tcp { .. } => None,
@@ -114,6 +122,18 @@ impl fmt::Display for Source {
                 }
             }
         }
+    }
+}
+
+/// Only hosts take `:/subdir`. Taken for a part of the path it would become a file system of its own, unless there is
+/// such a path already: then it is meant.
+fn without_subdir(text: &str, path: &str) -> Result<(), String> {
+    match path.find(":/") {
+        Some(at) if !Path::new(path).exists() => {
+            let (source, subdir) = (&text[..text.len() - path.len() + at], &path[at + 1..]);
+            Err(format!("{text}: only hosts take :/SUBDIR: write {source} and `-o subdir={subdir}`"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -187,9 +207,32 @@ mod tests {
         let error = std::io::Error::other("failed to lookup address information");
         let advice = |text: &str| Source::parse(text).ok().and_then(|source| source.advice(&error));
         assert_eq!(advice("nosuch"), Some("for a folder write ./nosuch".into()));
-        for text in ["h:7421", "h1,h2", "h:/sub", "[::1]", "unix:/x"] {
+        for text in ["h:7421", "h1,h2", "h:/sub", "[::1]", "127.0.0.1:7420", "unix:/x"] {
             assert_eq!(advice(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn where_nobody_listens_the_server_is_asked_for() {
+        for text in ["nosuch", "127.0.0.1:1", "h1,h2:/sub"] {
+            let advice = Source::parse(text).expect("a source").advice(&ErrorKind::ConnectionRefused.into());
+            let expected =
+                "is the server started and listening? `pando serve DIR --listen HOST:PORT --insecure`";
+            assert_eq!(advice.as_deref(), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_hosts_take_a_subdirectory() {
+        for (text, source) in [("./d1:/d", "./d1"), ("unix:/x.sock:/d", "unix:/x.sock"), ("/d:/d", "/d")] {
+            let expected = format!("{text}: only hosts take :/SUBDIR: write {source} and `-o subdir=/d`");
+            assert_eq!(Source::parse(text), Err(expected));
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let odd = folder.path().join("d:/d");
+        std::fs::create_dir_all(&odd).expect("made");
+        let text = odd.display().to_string();
+        assert_eq!(Source::parse(&text), Ok(Source::Folder(odd)));
     }
 
     #[test]

@@ -40,12 +40,22 @@ fn pando(args: &str, folder: &Path) -> String {
         .collect()
 }
 
-/// File systems get random ids: eight digits behind the name read `ID`.
+/// File systems get random ids: eight digits behind the name read `ID`, a whole id reads `WHOLE-ID`.
 fn without_id(text: &str) -> String {
     let words = text.split_inclusive([' ', '\n', '"']);
-    let is_id = |word: &str| word.len() == 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let bare = |word: &str| word.trim_end_matches([' ', '\n', '"']).to_string();
-    words.map(|word| if is_id(&bare(word)) { word.replace(&bare(word), "ID") } else { word.into() }).collect()
+    let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    words
+        .map(|word| {
+            let bare = word.trim_end_matches([' ', '\n', '"']);
+            let parts: Vec<&str> = bare.split('-').collect();
+            let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+            match lengths.as_slice() {
+                [8] if is_hex(bare) => word.replace(bare, "ID"),
+                [8, 4, 4, 4, 12] if parts.iter().all(|part| is_hex(part)) => word.replace(bare, "WHOLE-ID"),
+                _ => word.into(),
+            }
+        })
+        .collect()
 }
 
 /// `\n` and `\xNN` in a line of a transcript.

@@ -3,7 +3,7 @@
 //! Absent: repair of the record; without the hash seed nothing in a folder can be found.
 
 use crate::bytes::{Bytes, Out};
-use crate::finding::{Found, Kind};
+use crate::finding::{Found, Kind, Report};
 use crate::fix::Fix;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -36,13 +36,16 @@ pub enum FsckError {
     Features { dir: PathBuf, bits: u64 },
     #[error("{}: the file-system record is damaged", .0.display())]
     RecordDamaged(PathBuf),
-    /// Repair would lose what the journal holds behind the damage; see `RepairOptions`.
+    /// Repair would lose what the journal holds behind the damage; see `RepairOptions`. The report is that of a check.
     #[error("{}: the journal is damaged: {what}", dir.display())]
-    JournalDamaged { dir: PathBuf, what: String },
+    JournalDamaged { dir: PathBuf, what: String, report: Box<Report> },
     /// Repair needs every part: what is not there would be taken for lost.
     #[error("{}: {part}: the part is not marked as this file system's; nothing was changed", dir.display())]
     PartForeign { dir: PathBuf, part: String },
-    /// Repair needs every environment.
+    /// Repair needs every environment. The report is that of a check.
+    #[error("{}: {what}", dir.display())]
+    EnvironmentUnreadable { dir: PathBuf, what: String, report: Box<Report> },
+    /// Repair began and came upon what it cannot go on without.
     #[error("{}: {what}", dir.display())]
     Unreadable { dir: PathBuf, what: String },
     #[error("{}: {source}", path.display())]
@@ -57,7 +60,7 @@ impl FsckError {
     pub fn wants_backup(&self) -> bool {
         use heed::{Error, MdbError};
         match self {
-            Self::RecordDamaged(_) | Self::Unreadable { .. } => true,
+            Self::RecordDamaged(_) | Self::EnvironmentUnreadable { .. } | Self::Unreadable { .. } => true,
             Self::Store { source: Error::Io(source), .. } => source.kind() == io::ErrorKind::NotFound,
             Self::Store { source: Error::Mdb(error), .. } => {
                 matches!(error, MdbError::Invalid | MdbError::Corrupted | MdbError::PageNotFound)

@@ -47,7 +47,7 @@ pub fn check(dir: &Path) -> Result<Report, FsckError> {
 /// in a file `fsck-removed-N`; inodes without a name go to `/lost+found`.
 ///
 /// # Errors
-/// As `check`; `JournalDamaged` unless the options allow for the loss, `Unreadable` when an environment
+/// As `check`; `JournalDamaged` unless the options allow for the loss, `EnvironmentUnreadable` when an environment
 /// cannot be read, `Store` and `Io` when writing fails.
 pub fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, FsckError> {
     repair::repair(dir, options)

@@ -53,7 +53,8 @@ pub(crate) fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, Fsck
     let unreadable = |finding: &&Finding| finding.kind == Kind::EnvironmentUnreadable;
     if let Some(finding) = first.found.report.findings.iter().find(unreadable) {
         let what = format!("{}: {}", finding.place, finding.detail);
-        return Err(FsckError::Unreadable { dir: dir.into(), what });
+        let report = Box::new(first.found.report);
+        return Err(FsckError::EnvironmentUnreadable { dir: dir.into(), what, report });
     }
     // What is not there would be taken for lost: names without data, data without names.
     let foreign = |finding: &&Finding| finding.kind == Kind::PartForeign;
@@ -61,7 +62,8 @@ pub(crate) fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, Fsck
         return Err(FsckError::PartForeign { dir: dir.into(), part: finding.place.clone() });
     }
     if let Some(what) = first.journal.lost.clone().filter(|_| !options.cut_damaged_journal) {
-        return Err(FsckError::JournalDamaged { dir: dir.into(), what });
+        let report = Box::new(first.found.report);
+        return Err(FsckError::JournalDamaged { dir: dir.into(), what, report });
     }
     if first.found.fixes.is_empty() {
         return Ok(first.found.report);

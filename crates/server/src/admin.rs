@@ -126,7 +126,7 @@ fn status(server: &Server) -> Value {
     }
     if let Some(opened) = &server.opened {
         let record = opened.folder.record();
-        put("fsid", json!(store::folder::short_id(record)));
+        put("fsid", json!(store::folder::full_id(record)));
         put("name", json!(record.name));
     }
     if let Ok(DataDone::Space(space)) = driver.data_io.run(&DataOp::StatFs) {

@@ -219,6 +219,13 @@ pub fn short_id(record: &FsRecord) -> String {
     hex(&record.fsid[..4])
 }
 
+/// The whole id, as the attribute `ceph.cluster_fsid` has it, for programs.
+#[must_use]
+pub fn full_id(record: &FsRecord) -> String {
+    let id = &record.fsid;
+    [&id[..4], &id[4..6], &id[6..8], &id[8..10], &id[10..]].map(hex).join("-")
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use server::backup::{self, BackupError, Summary};
 use std::path::Path;
 use std::time::Duration;
-use store::folder::{SOCKET, short_id};
+use store::folder::{SOCKET, full_id, short_id};
 
 /// Between two looks at a backup that a server makes.
 const LOOK: Duration = Duration::from_millis(100);
@@ -142,7 +142,7 @@ fn counts(records: u64, files: u64, data: u64, size: u64) -> String {
 fn value(summary: &Summary) -> Value {
     json!({
         "name": summary.record.name,
-        "fsid": short_id(&summary.record),
+        "fsid": full_id(&summary.record),
         "records": summary.records,
         "files": summary.files,
         "data_bytes": summary.data_bytes,
@@ -162,6 +162,8 @@ fn explain(file: &Path, error: &BackupError) -> Problem {
             Problem::new(Exit::Refused, format!("{}: {}", file.display(), chain(damaged)))
                 .do_this("use another backup: `pando backup ls FOLDER`")
         }
+        BackupError::Foreign => Problem::failed(file.display(), chain(error))
+            .do_this("name a file that `pando backup create` wrote: `pando backup ls FOLDER`"),
         BackupError::Folder(error) => place::explain(error),
         BackupError::Newer { .. } | BackupError::Busy => {
             Problem::new(Exit::State, format!("{}: {}", file.display(), chain(error)))

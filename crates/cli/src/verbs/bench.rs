@@ -4,13 +4,14 @@
 //! Absent: what a run does (room `bench`), and any pass mark.
 
 use crate::args::{Bench, BenchCold, BenchFolder, BenchList, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
-use crate::output::{Output, write_out};
+use crate::output::Output;
 use crate::place;
 use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
 use crate::{admin, conf};
 use bench::report::{Phase, memory_peak, table};
 use bench::{cold, list, mdtest, memory, rm, survey};
+use proto::Errno;
 use runtime::port::{Connector, PortError};
 use runtime::{Addr, SocketConnector};
 use serde_json::json;
@@ -38,6 +39,22 @@ pub fn run(verb: &Bench, conf: Option<&Path>, out: &Output) -> Verdict {
 
 fn failed(error: &impl std::fmt::Display) -> Problem {
     Problem::new(Exit::Failed, format!("{error:#}"))
+}
+
+/// A run on a folder of its own. What it makes must not be there yet, and its own errno would not say from where it is.
+fn failed_on(
+    folder: &BenchFolder,
+    step: &str,
+    errno: Option<&Errno>,
+    error: &impl std::fmt::Display,
+) -> Problem {
+    match errno {
+        Some(&Errno::EEXIST) => {
+            let what = format!("{}: the files of an earlier run are there", folder.dir.display());
+            Problem::new(Exit::State, what).do_this(step)
+        }
+        _ => failed(error),
+    }
 }
 
 fn mdtest_run(args: &BenchMdtest, out: &Output) -> Verdict {
@@ -74,10 +91,12 @@ fn survey_run(args: &BenchSurvey, rank: &dyn Connector, out: &Output) -> Verdict
         depth: args.depth,
         tests: args.tests.clone(),
     };
-    let phases = survey::run(rank, &plan, &args.prefix).map_err(|error| failed(&error))?;
-    write_out(&survey::line(&plan, &phases));
+    let step = "name another `--prefix`, or another folder";
+    let phases = survey::run(rank, &plan, &args.prefix)
+        .map_err(|error| failed_on(&args.folder, step, error.downcast_ref(), &error))?;
+    let line = survey::line(&plan, &phases);
     out.result(
-        &format!("{}{}\n", table(&phases), survey::circumstances(&phases)),
+        &format!("{line}\n{}{}\n", table(&phases), survey::circumstances(&phases)),
         json!({ "phases": phases, "memory_peak": memory_peak() }),
     );
     Ok(0)
@@ -92,11 +111,18 @@ fn cold_run(args: &BenchCold, rank: &dyn Connector, out: &Output) -> Verdict {
         seconds: args.seconds,
         keep: args.keep,
     };
-    show(&cold::run(rank, &plan).map_err(|error| failed(&error))?, out)
+    let step = "`--keep` looks up those that are there; or name another folder";
+    show(
+        &cold::run(rank, &plan)
+            .map_err(|error| failed_on(&args.folder, step, error.downcast_ref(), &error))?,
+        out,
+    )
 }
 
 fn memory_run(args: &BenchMemory, rank: &dyn Connector, out: &Output) -> Verdict {
-    let memory = memory::run(rank, args.files, args.dirs).map_err(|error| failed(&error))?;
+    let step = "name another folder, or remove this one first";
+    let memory = memory::run(rank, args.files, args.dirs)
+        .map_err(|error| failed_on(&args.folder, step, error.downcast_ref(), &error))?;
     let text = format!(
         "{} files: {} -> {} bytes of anonymous memory, {:.1} bytes per file\n",
         memory.files, memory.before, memory.after, memory.bytes_per_file

@@ -31,8 +31,8 @@ pub fn run(verb: &Config, file: Option<&Path>, out: &Output) -> Verdict {
 }
 
 fn known(key: &str) -> Result<&'static OptionHelp, Problem> {
-    let unknown =
-        || Problem::new(Exit::Usage, format!("{key}: unknown setting")).do_this("`pando config help`");
+    let why = if conf::is_later(key) { "not in this version" } else { "unknown setting" };
+    let unknown = || Problem::new(Exit::Usage, format!("{key}: {why}")).do_this("`pando config help`");
     conf::setting(key).ok_or_else(unknown)
 }
 

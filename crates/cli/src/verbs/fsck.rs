@@ -29,7 +29,35 @@ pub fn run(args: &Fsck, out: &Output) -> Verdict {
         true => fsck::repair(&args.dir, &RepairOptions::default()),
         false => fsck::check(&args.dir),
     };
-    let report = report.map_err(|error| explain(args, &error))?;
+    match report {
+        Ok(report) => {
+            let unreadable =
+                report.findings.iter().any(|finding| finding.kind == Kind::EnvironmentUnreadable);
+            Ok(show(&report, unreadable.then(|| restore(args)), out))
+        }
+        Err(error) => match refused(args, &error) {
+            Some((report, step)) => Ok(show(report, Some(step), out)),
+            None => Err(explain(args, &error)),
+        },
+    }
+}
+
+/// A repair that did not begin, because it would lose what can be had back: what a check finds is left, and the step.
+fn refused<'a>(args: &Fsck, error: &'a FsckError) -> Option<(&'a Report, String)> {
+    let (report, what) = match error {
+        FsckError::JournalDamaged { report, .. } => {
+            (report, "a damaged journal, what is behind the damage would be lost")
+        }
+        FsckError::EnvironmentUnreadable { report, .. } => {
+            (report, "a folder without one of its environments")
+        }
+        _ => return None,
+    };
+    Some((report, format!("{}; `--repair` does not touch {what}", restore(args))))
+}
+
+/// Tells a report, and what to do about what only a backup can bring back. The exit code.
+fn show(report: &Report, step: Option<String>, out: &Output) -> u8 {
     for finding in &report.fixed {
         write_err(&line(finding, "corrected: ", out.verbose > 0));
     }
@@ -43,15 +71,15 @@ pub fn run(args: &Fsck, out: &Output) -> Verdict {
     if unshown > 0 {
         write_err(&format!("pando fsck: {} more findings\n", grouped(unshown)));
     }
-    if report.findings.iter().any(|finding| finding.kind == Kind::EnvironmentUnreadable) {
-        write_err(&format!("  do: {}\n", restore(args)));
+    if let Some(step) = step {
+        write_err(&format!("  do: {step}\n"));
     }
     if !out.quiet || out.format == crate::output::Format::Json {
-        out.result(&summary(&report), json(&report));
+        out.result(&summary(report), json(report));
     }
     let left = if report.findings.is_empty() { 0 } else { LEFT };
     let corrected = if report.fixed.is_empty() { 0 } else { CORRECTED };
-    Ok(left | corrected)
+    left | corrected
 }
 
 /// `pando fsck: journal/00000012 at 0x3f010: checksum mismatch (2 operations after seq 88123 unreadable)`
@@ -112,9 +140,6 @@ fn restore(args: &Fsck) -> String {
 fn explain(args: &Fsck, error: &FsckError) -> Problem {
     let problem = Problem { code: OPERATIONAL, what: chain(error), step: None };
     match error {
-        FsckError::JournalDamaged { .. } => {
-            problem.do_this("restore the folder from a backup; what is behind the damage would be lost")
-        }
         FsckError::PartForeign { .. } => {
             problem.do_this("is the disk mounted? else restore it from a backup")
         }
@@ -136,6 +161,30 @@ fn explain(args: &Fsck, error: &FsckError) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_repair_that_is_refused_leaves_what_a_check_finds() {
+        let args = Fsck { dir: "./d".into(), repair: true };
+        let finding = Finding {
+            kind: Kind::JournalEntryDamaged,
+            place: "journal/00000012 at 0x3f010".into(),
+            detail: "2 operations after seq 88123 unreadable".into(),
+        };
+        let text = "pando fsck: journal/00000012 at 0x3f010: checksum mismatch (2 operations after seq 88123 unreadable)\n";
+        assert_eq!(line(&finding, "", false), text);
+        let report = Report { findings: vec![finding], ..Report::default() };
+        let error =
+            FsckError::JournalDamaged { dir: "./d".into(), what: String::new(), report: report.into() };
+        let (report, step) = refused(&args, &error).expect("refused");
+        let expected = "restore ./d from a backup; `--repair` does not touch a damaged journal, \
+            what is behind the damage would be lost";
+        assert_eq!(step, expected);
+        assert_eq!(show(report, Some(step), &Output { quiet: true, ..Output::default() }), LEFT);
+        // A disk that is away is no damage.
+        let away = FsckError::PartForeign { dir: "./d".into(), part: "data".into() };
+        assert!(refused(&args, &away).is_none());
+        assert_eq!(explain(&args, &away).code, OPERATIONAL);
+    }
 
     #[test]
     fn what_a_crash_left_is_told_and_is_no_error() {

@@ -11,18 +11,28 @@ use crate::problem::{Exit, Problem, Verdict, chain};
 use looking::Looking;
 use proto::journal::{Entry, Mutations, Payload, read_entry};
 use proto::mutation::Mutation;
+use proto::storeio::StoreError;
 use proto::{Incarnation, Position, Rank};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::Path;
 use store::disk_real::RealDisk;
 use store::folder::{self, FolderError, Found};
-use store::journal_files::{JournalFiles, JournalLimits};
+use store::journal_files::{HEADER_BYTES, JournalFiles, JournalLimits};
 
 /// Runs the verb.
 ///
 /// # Errors
-/// The folder's refusals; damage in the journal, with file and offset.
+/// The folder's refusals; damage in the journal, with file and offset, after what can be read before it.
 pub fn run(verb: &Journal, out: &Output) -> Verdict {
+    let (list, damage) = inspect(verb, out)?;
+    list.end(damage.as_ref().map(|problem| problem.what.as_str()));
+    damage.map_or(Ok(0), Err)
+}
+
+/// What can be read, and the damage behind it.
+fn inspect(verb: &Journal, out: &Output) -> Result<(Listing, Option<Problem>), Problem> {
     let Journal::Inspect { dir, rank, from, limit } = verb;
     place::expect_existing(dir, "journal inspect DIR")?;
     let found = folder::inspect(dir).map_err(|error| place::explain(&error))?;
@@ -35,7 +45,9 @@ pub fn run(verb: &Journal, out: &Output) -> Verdict {
     }
     let root = if record.journal_dir.is_empty() { dir.clone() } else { record.journal_dir.into() };
     let disk = Looking(RealDisk::new(&root));
-    let damaged = |error: proto::storeio::StoreError| Problem::new(Exit::Refused, chain(&error));
+    let damaged = |error: StoreError| {
+        Problem::new(Exit::Refused, chain(&error)).do_this(format!("`pando fsck {}`", dir.display()))
+    };
     // The highest incarnation may look at every segment.
     let files = JournalFiles::open(disk, Rank(*rank), Incarnation(u64::MAX), JournalLimits::default())
         .map_err(damaged)?;
@@ -45,10 +57,16 @@ pub fn run(verb: &Journal, out: &Output) -> Verdict {
     }
     let first = files.segments().first().map_or(Position(0), |segment| segment.header.start);
     let start = list.starts.range(..=*from).next_back().map_or(first, |(start, _)| Position(*start));
-    list.from = *from;
-    let end = files.read(start, &mut |position, bytes| list.piece(position, bytes)).map_err(damaged)?;
-    list.end(end);
-    Ok(0)
+    (list.from, list.reached) = (*from, start.0);
+    match files.read(start, &mut |position, bytes| list.piece(position, bytes)) {
+        Ok(end) => list.reached = end.0,
+        Err(error @ StoreError::Damaged { .. }) => {
+            list.up_to_damage(&root)?;
+            return Ok((list, Some(damaged(error))));
+        }
+        Err(error) => return Err(damaged(error)),
+    }
+    Ok((list, None))
 }
 
 #[derive(Default)]
@@ -56,6 +74,8 @@ struct Listing {
     /// Positions at which segments start.
     starts: BTreeMap<u64, String>,
     from: u64,
+    /// Where what was read ends.
+    reached: u64,
     limit: u64,
     seen: u64,
     shown: Vec<Value>,
@@ -89,6 +109,24 @@ impl Listing {
                 break;
             }
         }
+        self.reached = position.0 + at as u64;
+    }
+
+    /// The whole entries between the last piece and the damage: a server must not act on them, so that they are
+    /// not handed over.
+    fn up_to_damage(&mut self, root: &Path) -> Result<(), Problem> {
+        let from = self.reached;
+        let Some((start, name)) = self.starts.range(..=from).next_back() else { return Ok(()) };
+        let path = root.join(name);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            // A segment that is missing is the damage.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(Problem::io(path.display(), &error)),
+        };
+        let at = usize::try_from(HEADER_BYTES + (from - start)).unwrap_or(usize::MAX);
+        self.piece(Position(from), bytes.get(at..).unwrap_or_default());
+        Ok(())
     }
 
     fn entry(&mut self, entry: &Entry<'_>) {
@@ -109,18 +147,22 @@ impl Listing {
         write_out(&format!("{:>12} {who:>12}  {}\n", entry.position.0, names.join(", ")));
     }
 
-    fn end(self, end: Position) {
-        let count = self.seen;
+    fn end(self, damage: Option<&str>) {
+        let (count, end) = (self.seen, self.reached);
         if self.out.format == Format::Json {
             let segments: Vec<_> =
                 self.starts.iter().map(|(start, name)| json!({"name": name, "start": start})).collect();
             let json = json!({
-                "segments": segments, "transactions": self.shown, "count": count, "end": end.0,
+                "segments": segments, "transactions": self.shown, "count": count, "end": end, "damage": damage,
             });
             self.out.result("", json);
             return;
         }
-        write_out(&format!("{} transactions, end {}\n", grouped(count), end.0));
+        let count = grouped(count);
+        write_out(&match damage {
+            None => format!("{count} transactions, end {end}\n"),
+            Some(_) => format!("{count} transactions before the damage, which begins at {end}\n"),
+        });
     }
 }
 
@@ -147,5 +189,42 @@ fn text(mutation: &Mutation<'_>) -> String {
         }
         Mutation::DataRedo { file, data, .. } => format!("redo {:#x} {} bytes", file.ino.0, data.len()),
         Mutation::DataRemove { file } => format!("remove {:#x}", file.ino.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use runtime::Config;
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn what_is_before_the_damage_is_listed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path().join("data");
+        place::format(&dir, &place::format_options()).expect("made");
+        let server = place::open_unheard(&dir, &Config::default()).expect("served");
+        // Files, a checkpoint, ten files more: what those write says that all before is durable, so that a bad entry
+        // there is no torn tail. More than one piece long.
+        bench::memory::run(&*server.embedded(), 10, 1).expect("created");
+        server.stop().expect("stopped");
+        let verb = Journal::Inspect { dir: dir.clone(), rank: 0, from: 0, limit: None };
+        let out = Output { format: Format::Json, ..Output::default() };
+        let (whole, damage) = inspect(&verb, &out).expect("read");
+        assert_eq!((whole.seen > 10_000, damage), (true, None));
+        let bad = whole.shown[5_000]["position"].as_u64().expect("a position");
+        let at = HEADER_BYTES + bad + 20;
+        let journal = dir.join("journal/00000001");
+        let file = OpenOptions::new().read(true).write(true).open(journal).expect("a segment");
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).expect("read");
+        file.write_all_at(&[!byte[0]], at).expect("written");
+        let (left, damage) = inspect(&verb, &out).expect("read");
+        assert_eq!((left.shown.as_slice(), left.reached), (&whole.shown[..5_000], bad));
+        let problem = damage.expect("damage");
+        assert_eq!((problem.code, problem.step), (4, Some(format!("`pando fsck {}`", dir.display()))));
+        let place = format!("journal/00000001 at {:#x}: ", HEADER_BYTES + bad);
+        assert!(problem.what.contains(&place), "{}", problem.what);
     }
 }

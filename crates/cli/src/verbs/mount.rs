@@ -8,7 +8,7 @@ use crate::output::{Output, write_out};
 use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
 use crate::verbs::{mounted, umount};
-use crate::{ANSWER_TIME, admin, conf, daemon, mounts, overlap};
+use crate::{ANSWER_TIME, admin, conf, daemon, mounts, overlap, place};
 use fuse::adapter::Options;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -244,7 +244,8 @@ pub fn report(plan: &Plan, word: &Value, out: &Output) {
 /// `created file system NAME FSID in DIR (format 1, embedded, 1 rank)`
 #[must_use]
 pub fn created_line(word: &Value, place: &Source) -> String {
-    let (name, fsid) = (word["name"].as_str().unwrap_or(""), word["fsid"].as_str().unwrap_or(""));
+    let (name, fsid) =
+        (word["name"].as_str().unwrap_or(""), place::short(word["fsid"].as_str().unwrap_or("")));
     let format = proto::fsrecord::FORMAT;
     format!("created file system {name} {fsid} in {place} (format {format}, embedded, 1 rank)\n")
 }

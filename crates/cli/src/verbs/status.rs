@@ -5,7 +5,7 @@
 use crate::output::{Output, bytes, grouped};
 use crate::problem::{Problem, Verdict};
 use crate::source::Source;
-use crate::{ANSWER_TIME, admin};
+use crate::{ANSWER_TIME, admin, place};
 use serde_json::{Value, json};
 
 /// Runs the verb.
@@ -22,13 +22,14 @@ pub fn run(source: Result<Source, Problem>, out: &Output) -> Verdict {
 fn text(answer: &Value) -> String {
     let word = |key: &str| answer.get(key).and_then(Value::as_str).map(Into::into);
     let number = |key: &str| answer.get(key).and_then(Value::as_u64);
+    let id = word("fsid").map(|fsid: String| place::short(&fsid).to_string());
     let rank = word("state").map(|state: String| match number("pid") {
         Some(pid) => format!("1 rank, {state} (pid {pid})"),
         None => format!("1 rank, {state}"),
     });
     let cached = number("cached_inodes").map(|count| format!("{} inodes", grouped(count)));
     let parts = [
-        part("cluster", &[("id", word("fsid")), ("name", word("name")), ("state", word("state"))]),
+        part("cluster", &[("id", id), ("name", word("name")), ("state", word("state"))]),
         part("services", &[("mds", rank), ("clients", number("clients").map(grouped))]),
         part("data", &[("folder", word("dir")), ("usage", usage(answer)), ("cached", cached)]),
     ];
@@ -62,7 +63,7 @@ mod tests {
     #[test]
     fn the_shape_is_that_of_ceph() {
         let answer = json!({
-            "fsid": "3f1c9a02", "name": "pandofs", "state": "active", "pid": 4242, "clients": 2,
+            "fsid": "3f1c9a02-6dbe-63d8-9f41-0ca539912327", "name": "pandofs", "state": "active", "pid": 4242, "clients": 2,
             "dir": "/srv/pando", "space": {"total": 1_u64 << 30, "available": 1_u64 << 29},
             "journal_operations": 81_000, "replay_seconds": 0.4
         });

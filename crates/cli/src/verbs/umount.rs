@@ -25,9 +25,7 @@ const STATUS_TIME: Duration = Duration::from_secs(2);
 /// Exit 5: not mounted, busy; exit 4: not permitted.
 pub fn run(args: &Umount, out: &Output) -> Verdict {
     let named = args.mountpoint.as_path();
-    let place = named.display();
-    let mount = mounts::at(named)
-        .ok_or_else(|| Problem::new(Exit::State, format!("{place}: not a PandoFS mount")))?;
+    let mount = mounts::at(named).ok_or_else(|| no_mount(named))?;
     let how = match (args.force, args.lazy) {
         (true, _) => Unmount::Force,
         (_, true) => Unmount::Lazy,
@@ -52,6 +50,11 @@ fn leave(mount: &Path) {
     let _stays_inside = std::env::set_current_dir("/");
 }
 
+fn no_mount(named: &Path) -> Problem {
+    Problem::new(Exit::State, format!("{}: not a PandoFS mount", named.display()))
+        .do_this("`findmnt -t fuse.pando` lists the mounts")
+}
+
 fn explain(error: &UnmountError, mount: &mounts::Mounted, named: &Path) -> Problem {
     let place = named.display();
     match error {
@@ -68,7 +71,7 @@ fn explain(error: &UnmountError, mount: &mounts::Mounted, named: &Path) -> Probl
             };
             why.problem(&mounts::shown(named))
         }
-        UnmountError::NotMounted => Problem::new(Exit::State, format!("{place}: not a PandoFS mount")),
+        UnmountError::NotMounted => no_mount(named),
         UnmountError::NotPermitted { .. } => {
             Problem::new(Exit::Refused, format!("{place}: not permitted: mounted by another user"))
         }

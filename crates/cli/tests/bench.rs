@@ -1,0 +1,42 @@
+//! `pando bench` as programs use it: JSON alone on stdout, and errors in the form of every other verb's.
+//!
+//! Absent: figures; a text with rates cannot be golden.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn bench(words: &str, folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pando"))
+        .arg("bench")
+        .args(words.split(' '))
+        .current_dir(folder)
+        .output()
+        .expect("the binary runs")
+}
+
+#[test]
+fn with_json_there_is_nothing_else_on_stdout() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for words in [
+        "survey ./a --files 10 --format json",
+        "survey ./b --files 10 --json",
+        "list ./a --entries 10 --seconds 1 --listers 0 --json",
+        "rm absent/x --files 2 --json",
+    ] {
+        let output = bench(words, folder.path());
+        let value: Value = serde_json::from_slice(&output.stdout).expect(words);
+        assert_eq!((value["schema"].as_u64(), output.status.code()), (Some(1), Some(0)), "{words}");
+    }
+}
+
+#[test]
+fn a_second_run_on_the_files_of_the_first_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = "memory ./m --files 10 --dirs 1";
+    assert_eq!(bench(words, folder.path()).status.code(), Some(0));
+    let output = bench(words, folder.path());
+    let expected = "pando bench: ./m: the files of an earlier run are there\n  \
+        do: name another folder, or remove this one first\n";
+    assert_eq!((String::from_utf8_lossy(&output.stderr).as_ref(), output.status.code()), (expected, Some(5)));
+}
