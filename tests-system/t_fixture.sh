@@ -7,6 +7,7 @@ ls "$HERE"/fixtures/*/killed.tar.xz >/dev/null 2>&1 || die "no fixtures: tests-s
 for place in "$HERE"/fixtures/*/; do
     version=$(basename "$place")
     for kind in stopped killed; do
+        rm -rf "${WORK:?}/$kind"
         check "$version $kind: unpack" tar -C "$WORK" -S -xJf "$place/$kind.tar.xz"
         [ $kind = killed ] || check "$version $kind: fsck" clean "$WORK/$kind"
         up "$WORK/$kind" "$WORK/mnt"

@@ -59,11 +59,11 @@ pub struct Config {
 
 impl Config {
     /// What PandoFS wants of the kernel: all that a distributed POSIX file system needs, and not the writeback
-    /// cache, which would hide remote sizes, nor skipping OPEN: the rank counts opens.
+    /// cache, which would hide remote sizes, nor skipping OPEN: the rank counts opens. Nor O_TRUNC within OPEN: the kernel
+    /// looks only after it whether the file is being executed, and would answer ETXTBSY for a program that is gone.
     pub const WANTED: InitFlags = InitFlags::ASYNC_READ
         .with(InitFlags::POSIX_LOCKS)
         .with(InitFlags::FLOCK_LOCKS)
-        .with(InitFlags::ATOMIC_O_TRUNC)
         .with(InitFlags::EXPORT_SUPPORT)
         .with(InitFlags::BIG_WRITES)
         .with(InitFlags::PARALLEL_DIROPS)

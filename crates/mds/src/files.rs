@@ -34,7 +34,7 @@ pub(crate) struct FileState {
     pub cutting: bool,
     /// Requests waiting for one of these.
     pub queue: VecDeque<OpId>,
-    /// Cut to nothing by O_TRUNC: synced at the last close.
+    /// Cut to nothing while it was open, as O_TRUNC does: synced at the last close.
     pub truncated: bool,
     /// Data removal of the orphan has begun.
     pub purging: bool,

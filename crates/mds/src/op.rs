@@ -176,7 +176,7 @@ pub(crate) struct Effects {
     pub orphan: Option<Ino>,
     /// Remember the outcome although no transaction holds it.
     pub remember: bool,
-    /// O_TRUNC: sync at the last close.
+    /// Cut to nothing while open: sync at the last close.
     pub truncated: Option<Ino>,
 }
 

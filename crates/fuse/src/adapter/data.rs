@@ -11,7 +11,7 @@ use proto::name::Name;
 use proto::reply::Reply as Answer;
 use proto::request::{IO_BYTES_MAX, NewNode, Request as Ask};
 use proto::storeio::{Buffer, Lent, Payload};
-use proto::{Cred, FileKind, NodeRef, SetAttr};
+use proto::{Cred, FileKind, NodeRef};
 
 use super::{About, Shared};
 use crate::abi::fopen;
@@ -25,7 +25,7 @@ impl Shared {
     pub(super) fn data_operation(self: &Arc<Self>, about: About, request: &Request<'_>, reply: Reply) {
         let node = about.node;
         match request.operation {
-            Operation::Open { flags, kill_suidgid } => self.open(about, flags, kill_suidgid, reply),
+            Operation::Open { flags, .. } => self.open(about, flags, reply),
             Operation::Create { name, flags, mode, umask, .. } => {
                 let name = match Name::new(name) {
                     Ok(name) => name,
@@ -66,20 +66,12 @@ impl Shared {
         Opened { fh: CACHED, flags: if keep { fopen::KEEP_CACHE } else { 0 } }
     }
 
-    fn open(self: &Arc<Self>, about: About, flags: u32, kill_suidgid: bool, reply: Reply) {
+    fn open(self: &Arc<Self>, about: About, flags: u32, reply: Reply) {
         let About { cred, nodeid, node } = about;
         let era = self.era();
-        self.ask_attr(cred.clone(), Ask::Open { node, flags }, reply, move |shared, reply, attr| {
+        self.ask_attr(cred, Ask::Open { node, flags }, reply, move |shared, reply, attr| {
             shared.nodes.learn(nodeid, &attr, era, false);
-            if !kill_suidgid || flags & libc::O_TRUNC as u32 == 0 {
-                return reply.open(shared.handle(nodeid, flags, era));
-            }
-            // Cut by someone without the right to keep the bits.
-            let set = SetAttr { kill_suidgid: true, ..SetAttr::default() };
-            let ask = Ask::SetAttr { node, set };
-            shared.after_open(cred, node, ask, reply, move |shared, reply| {
-                reply.open(shared.handle(nodeid, flags, era));
-            });
+            reply.open(shared.handle(nodeid, flags, era));
         });
     }
 

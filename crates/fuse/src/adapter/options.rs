@@ -207,7 +207,7 @@ mod tests {
         assert!(!config.wanted.contains(InitFlags::POSIX_LOCKS));
         assert!(!config.wanted.contains(InitFlags::FLOCK_LOCKS));
         assert!(!config.wanted.contains(InitFlags::POSIX_ACL));
-        assert!(config.wanted.contains(InitFlags::ATOMIC_O_TRUNC));
+        assert!(config.wanted.contains(InitFlags::BIG_WRITES));
     }
 
     #[test]

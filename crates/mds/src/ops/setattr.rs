@@ -5,7 +5,7 @@
 use crate::acl::{self, Acl};
 use crate::cache::dir::{JUMPED, next_number};
 use crate::cache::{attr_of, dir_attr, node};
-use crate::op::{Claim, Next, Op, Park, Plan, Stop};
+use crate::op::{Claim, Effects, Next, Op, Park, Plan, Stop};
 use crate::perm;
 use crate::txn::file_id;
 use crate::view::{Found, View};
@@ -54,7 +54,11 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, set: &SetAttr) -
     if cut {
         view.txn.cut(&core);
     }
-    Plan::commit(Reply::Attr(attr))
+    // O_TRUNC comes as an open and this.
+    let emptied =
+        cut && core.size == 0 && view.files.get(core.ino).is_some_and(|file| !file.opens.is_empty());
+    let effects = Effects { truncated: emptied.then_some(core.ino), ..Default::default() };
+    Ok(Plan::Commit(Reply::Attr(attr), effects))
 }
 
 /// The modification time of a directory is the later of its inode's and its header's: setting it

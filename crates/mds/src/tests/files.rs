@@ -149,6 +149,24 @@ fn replacing_a_file_syncs_the_new_one_first() {
     assert_eq!(at(&w), 1, "synced already");
 }
 
+/// The kernel sends O_TRUNC as an open and a cut.
+#[test]
+fn a_file_that_was_cut_while_open_is_synced_at_its_last_close() {
+    let mut w = World::new();
+    let f = w.create(root(), "f");
+    w.write(f, 0, b"old").expect("write");
+    let cut = |w: &mut World| {
+        w.attr(Request::SetAttr { node: f, set: size(0) }).expect("cut");
+        w.write(f, 0, b"new").expect("write");
+        w.data_ops.clear();
+        w.call(Request::Release { node: f, count: 1 }).expect("closed");
+        w.data_ops.iter().filter(|op| matches!(op, DataOp::Sync { .. })).count()
+    };
+    w.open(f, 1).expect("open");
+    assert_eq!(cut(&mut w), 1);
+    assert_eq!(cut(&mut w), 0, "nobody had it open");
+}
+
 #[test]
 fn opening_with_truncate_cuts() {
     let mut w = World::new();
