@@ -44,6 +44,7 @@ struct Writing {
     headers: Vec<Ino>,
     backptrs: Vec<Ino>,
     closed: Vec<SessionId>,
+    bytes: usize,
 }
 
 /// Where a walk over one directory is.
@@ -72,6 +73,7 @@ pub(crate) struct Checkpoint {
     dirs_left: usize,
     cursor: Option<Cursor>,
     under_way: BTreeMap<u64, Writing>,
+    bytes_under_way: usize,
     later: VecDeque<(Ino, Option<FragHeader>)>,
     failed: bool,
     /// How often in a row.
@@ -111,11 +113,14 @@ impl Rank {
         match c.phase {
             Phase::Idle if self.checkpoint_wanted() => Some(c.retry_at.unwrap_or(c.slice_at)),
             Phase::Entries | Phase::Headers => {
-                let room = (c.under_way.len() as u32) < self.view.config.limits.stores_in_flight;
-                (room && self.has_slices()).then_some(c.slice_at)
+                (self.store_has_room() && self.has_slices()).then_some(c.slice_at)
             }
             _ => None,
         }
+    }
+
+    fn store_has_room(&self) -> bool {
+        self.checkpoint.bytes_under_way < self.view.config.limits.store_bytes
     }
 
     fn has_slices(&self) -> bool {
@@ -146,9 +151,7 @@ impl Rank {
             }
             self.start_checkpoint();
         }
-        let limit = self.view.config.limits.stores_in_flight;
-        let room = (self.checkpoint.under_way.len() as u32) < limit;
-        if room && !self.checkpoint.failed && self.checkpoint.slice_at <= now.mono {
+        if self.store_has_room() && !self.checkpoint.failed && self.checkpoint.slice_at <= now.mono {
             match self.checkpoint.phase {
                 Phase::Entries => self.entries_slice(now),
                 Phase::Headers => self.headers_slice(now),
@@ -175,12 +178,14 @@ impl Rank {
     }
 
     /// Hands batches over once the journal holds all that they say.
-    fn emit(&mut self, now: Now, batches: Vec<StoreBatch>, writing: Writing) {
+    fn emit(&mut self, now: Now, batches: Vec<StoreBatch>, mut writing: Writing) {
         self.checkpoint.slice_at = now.mono.after(self.view.config.limits.slice_pause_ns);
         if batches.is_empty() {
             return;
         }
         let tag = self.new_tag();
+        writing.bytes = batches.iter().map(StoreBatch::bytes).sum();
+        self.checkpoint.bytes_under_way += writing.bytes;
         self.checkpoint.under_way.insert(tag, writing);
         self.hold(Waiting::Batches { tag, batches });
     }
@@ -194,6 +199,7 @@ impl Rank {
         out: &mut Outbox<Output>,
     ) {
         let Some(writing) = self.checkpoint.under_way.remove(&tag) else { return };
+        self.checkpoint.bytes_under_way -= writing.bytes;
         let ok = result.is_ok();
         if let Err(error) = result {
             self.checkpoint.failed = !stdx::mutant!("mds_failed_batch_ignored");

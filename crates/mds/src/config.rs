@@ -23,8 +23,9 @@ pub enum Prefetch {
 pub struct Limits {
     /// Entries a checkpoint encodes per slice.
     pub slice_entries: u32,
-    /// Store requests of a checkpoint under way at once.
-    pub stores_in_flight: u32,
+    /// Bytes of a checkpoint's batches under way at which it waits for the store. Many at once are few commits: what is waiting for
+    /// a writer is written together, and each commit ends in two syncs.
+    pub store_bytes: usize,
     /// Nanoseconds between two slices, so that requests come in between.
     pub slice_pause_ns: u64,
     /// Entries of one scan of the store.
@@ -86,7 +87,7 @@ impl RankConfig {
             prefetch: Prefetch::Auto,
             limits: Limits {
                 slice_entries: 256,
-                stores_in_flight: 32,
+                store_bytes: 16 << 20,
                 slice_pause_ns: 200_000,
                 scan_entries: 512,
                 page_bytes: 128 << 10,
@@ -110,7 +111,7 @@ impl RankConfig {
         config.journal_bytes = 32 << 10;
         config.limits = Limits {
             slice_entries: 8,
-            stores_in_flight: 3,
+            store_bytes: 1 << 10,
             slice_pause_ns: 50_000,
             scan_entries: 8,
             page_bytes: 4 << 10,

@@ -245,6 +245,9 @@ pub struct StoreBatch {
     count: u32,
 }
 
+/// Most records with their keys fit.
+const RECORD_BYTES: usize = 192;
+
 impl StoreBatch {
     /// An empty batch for `shard`.
     #[must_use]
@@ -273,6 +276,8 @@ impl StoreBatch {
     fn key(&mut self, key: StoreKey<'_>, present: bool) {
         debug_assert_eq!(key.shard(), self.shard);
         self.count += 1;
+        // Most batches hold one record: without this it would be moved several times while it is written.
+        self.ops.reserve(RECORD_BYTES);
         self.ops.push(key.table() as u8);
         let at = self.ops.len();
         self.ops.extend_from_slice(&[0, 0]);
@@ -292,6 +297,12 @@ impl StoreBatch {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Bytes of its operations.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.ops.len()
     }
 
     /// The operations as (table, key bytes, value or `None` for delete), in the order added.

@@ -32,7 +32,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("client_retry_under_new_tid", "client", 0),
     ("client_shared_at_once", "client", 0),
     ("data_grow_unsynced", "store", 8),
-    ("data_older_wins", "store", 230),
+    ("data_older_wins", "store", 71),
     ("data_redo_always", "store", 249),
     ("data_skip_block_sync", "store", 0),
     ("data_skip_folder_sync", "store", 2),

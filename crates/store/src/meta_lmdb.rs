@@ -1,7 +1,7 @@
 //! The metadata store of a data folder: LMDB, spread over environments by the hash of the shard.
 //!
 //! Each environment is one file with its own writer, so that different shards commit in parallel. A
-//! transaction holds at most 32k entries unless one batch alone has more. Values carry a checksum over
+//! transaction holds at most 4k entries unless one batch alone has more. Values carry a checksum over
 //! key and value.
 //!
 //! Absent: page checksums. A damaged page may fail an open, a transaction or the process; it never
@@ -22,8 +22,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use stdx::hash::mix64;
 
-/// Entries of one transaction: more would make LMDB spill dirty pages.
-pub const TRANSACTION_ENTRIES: u32 = 32 << 10;
+/// Entries of one transaction: LMDB keeps the memory of its largest one's dirty pages for ever, in each environment, and spills
+/// them when there are too many.
+pub const TRANSACTION_ENTRIES: u32 = 4 << 10;
 /// Environments committed at the same time by one `apply`.
 const COMMITS_AT_ONCE: usize = 8;
 /// How long one `load` keeps read transactions: a long reader makes the file grow.

@@ -79,6 +79,8 @@ pub(crate) struct World {
     pub hold_loads: bool,
     pub hold_data: bool,
     pub hold_stores: bool,
+    /// Bytes of all batches so far.
+    pub batch_bytes: usize,
     pub held: VecDeque<Input>,
     pub store_fails: Option<StoreError>,
     /// Store requests that still reach the store; later ones are lost with the power.
@@ -114,6 +116,7 @@ impl World {
             hold_loads: false,
             hold_data: false,
             hold_stores: false,
+            batch_bytes: 0,
             held: VecDeque::new(),
             store_fails: None,
             stores_left: None,
@@ -283,6 +286,7 @@ impl World {
     }
 
     fn store_batches(&mut self, tag: Tag, batches: Vec<StoreBatch>) {
+        self.batch_bytes += batches.iter().map(StoreBatch::bytes).sum::<usize>();
         if let Some(error) = self.store_fails.clone() {
             self.inbox.push_back(Input::Stored { tag, result: Err(error) });
             return;

@@ -47,6 +47,23 @@ fn changes_wait_while_the_store_is_behind_and_everything_else_goes_on() {
 }
 
 #[test]
+fn a_checkpoint_waits_for_a_store_that_has_enough() {
+    let mut w = World::new();
+    let before = w.batch_bytes;
+    filled(&mut w);
+    w.pass(1_000);
+    let limits = w.config.limits;
+    // Of a directory that is mostly dirty a slice takes up to four times its entries, of 145 bytes here.
+    let slice = 4 * 150 * limits.slice_entries as usize;
+    let under_way = w.batch_bytes - before;
+    assert!(under_way >= limits.store_bytes, "{under_way}");
+    assert!(under_way < limits.store_bytes + slice, "{under_way}");
+    w.let_go();
+    w.pass(1_000);
+    assert!(w.batch_bytes - before > 10 * limits.store_bytes, "and goes on when it has answered");
+}
+
+#[test]
 fn they_go_on_bit_by_bit_as_records_are_stored() {
     let mut w = World::new();
     let waiting = filled(&mut w);

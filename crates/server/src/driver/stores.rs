@@ -128,7 +128,11 @@ fn write(driver: &Driver, mut jobs: Vec<Job>) {
             }
         }
     }
-    driver.feed(done);
+    // One answer is about some hundreds of records. Requests come in between.
+    for input in done {
+        driver.feed([input]);
+        std::thread::yield_now();
+    }
 }
 
 fn finish(shared: &Shared, result: Result<(), StoreError>, done: &mut Vec<Input>) {

@@ -20,7 +20,8 @@ pub enum Source {
         id: u64,
         shift: u64,
     },
-    /// Bytes once read after a crash; `data[0]` is at file offset `base`.
+    /// Bytes once read after a crash; `data[0]` is at file offset `base`. A copy to a lower offset can
+    /// take `base` below zero: it wraps, and so does what is counted from it.
     Bytes {
         data: Rc<[u8]>,
         base: u64,
@@ -45,7 +46,7 @@ impl Source {
         match self {
             Self::Zero => 0,
             Self::Pattern { id, shift } => pattern_byte(*id, offset.wrapping_add(*shift)),
-            Self::Bytes { data, base } => data[(offset - base) as usize],
+            Self::Bytes { data, base } => data[offset.wrapping_sub(*base) as usize],
         }
     }
 
@@ -352,6 +353,20 @@ mod tests {
         bytes.crash(8, 99);
         assert!(bytes.check(4, &[0; 4], 9, 9).is_err(), "it was synced and never cut");
         assert!(bytes.check(4, &pattern(1, 4, 4), 9, 9).is_ok());
+    }
+
+    #[test]
+    fn bytes_found_after_a_crash_are_copied_to_a_lower_offset() {
+        let mut bytes = FileBytes::default();
+        bytes.begin(8, 12, &A, 1);
+        bytes.crash(12, 0);
+        let found = pattern(1, 8, 4);
+        assert!(bytes.check(8, &found, 9, 9).is_ok());
+        for (start, end, source) in bytes.pieces(8, 12, 10, 8_u64.wrapping_neg()) {
+            put(&mut bytes, start..end, &source, 10, 11);
+        }
+        assert!(bytes.check(0, &found, 12, 12).is_ok());
+        assert!(bytes.check(0, &[0; 4], 12, 12).is_err());
     }
 
     const A: Source = Source::Pattern { id: 1, shift: 0 };
