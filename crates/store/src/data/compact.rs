@@ -47,20 +47,22 @@ pub struct Compacted {
 /// Sums over all segments.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
+    /// Of records, dead ones too, and reserved for more.
     bytes: u64,
     live: u64,
 }
 
-/// Whether that many bytes hold more than 1.25 times what lives in them: with index, the segments being filled and what is reserved
-/// behind them, all of `data/` then stays within 1.3 times the content of some hundred MiB.
+/// Whether that many bytes hold more than 1.25 times what lives in them: with the index, all of `data/` then stays within 1.3 times the
+/// content of some hundred MiB.
 const fn is_wasteful(bytes: u64, live: u64) -> bool {
     bytes * 4 > live * 5
 }
 
 /// Whether moving the segment's live records pays: under half live always, above while all segments together are wasteful
-/// and it is. The same bound for one as for all: then, as long as all are wasteful, some one is, and it ends where it should.
+/// and a ninth of it is dead. The most dead goes first, so among many that ends where it should; what is reserved may make little
+/// content wasteful for good, and then it ends with the last that pays.
 fn pays(segment: &Segment, totals: Totals) -> bool {
-    let wasteful = is_wasteful(totals.bytes, totals.live) && is_wasteful(segment.end, segment.live);
+    let wasteful = is_wasteful(totals.bytes, totals.live) && segment.end * 8 > segment.live * 9;
     segment.sealed && !segment.stuck && (segment.live * 2 < segment.end || wasteful)
 }
 
@@ -76,8 +78,8 @@ impl<D: Disk> DataFiles<D> {
     /// `Io`, `Poisoned`.
     pub fn compact_step(&self, budget_bytes: u64) -> Result<Compacted, StoreError> {
         self.check_poison()?;
-        self.rotate_dead_active();
-        self.rotate_dead_output(&mut guard(&self.compactor));
+        self.rotate_dead_active()?;
+        self.rotate_dead_output(&mut guard(&self.compactor))?;
         let (mut done, mut full) = (Compacted::default(), false);
         while done.read_bytes < budget_bytes {
             let mut compactor = guard(&self.compactor);
@@ -112,20 +114,13 @@ impl<D: Disk> DataFiles<D> {
     /// Gives back what is reserved behind the output while there is nothing to move: a segment's worth, and nobody counts on
     /// it as writers do on the appender's. What is moved later takes its space as it goes.
     fn trim_output(&self, compactor: &mut Compactor<D::File>) -> Result<(), StoreError> {
-        let Some(output) = compactor.output.as_mut().filter(|output| output.reserved) else { return Ok(()) };
-        // Only a cut that changes the length is sure to free what is reserved behind it.
-        let longer = output.file.set_len(self.limits.segment_bytes.max(output.end + 1));
-        match longer.and_then(|()| output.file.set_len(output.end)) {
-            Ok(()) => output.reserved = false,
-            // Then it is cut at the next opening.
-            Err(StoreError::NoSpace) => {}
-            Err(error) => return Err(self.poison(error)),
-        }
-        Ok(())
+        compactor.output.as_mut().map_or(Ok(()), |output| self.give_back(output))
     }
 
     fn totals(&self) -> Totals {
-        guard(&self.central).segments.values().fold(Totals::default(), |sum, segment| Totals {
+        let central = guard(&self.central);
+        let reserved = Totals { bytes: central.space_left, live: 0 };
+        central.segments.values().fold(reserved, |sum, segment| Totals {
             bytes: sum.bytes + segment.end,
             live: sum.live + segment.live,
         })
@@ -272,12 +267,13 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// Seals the output when most of it died again, so that it can be a victim itself.
-    fn rotate_dead_output(&self, compactor: &mut Compactor<D::File>) {
-        let Some(id) = compactor.output.as_ref().map(|output| output.id) else { return };
-        let segment = guard(&self.central).segments.get(&id).copied();
-        if segment.is_some_and(|s| s.end * 8 > self.limits.segment_bytes && s.live * 2 < s.end) {
+    fn rotate_dead_output(&self, compactor: &mut Compactor<D::File>) -> Result<(), StoreError> {
+        let Some(output) = compactor.output.as_mut() else { return Ok(()) };
+        if self.is_mostly_dead(output.id) {
+            self.give_back(output)?;
             self.seal_output(compactor);
         }
+        Ok(())
     }
 
     fn seal_output(&self, compactor: &mut Compactor<D::File>) {

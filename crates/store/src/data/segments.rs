@@ -251,15 +251,36 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// Seals the active segment if it is mostly dead, so that compaction may take it.
-    pub(super) fn rotate_dead_active(&self) {
+    pub(super) fn rotate_dead_active(&self) -> Result<(), StoreError> {
         let mut appender = guard(&self.appender);
-        let Some(id) = appender.active.as_ref().map(|output| output.id) else { return };
-        let central = guard(&self.central);
-        let Some(segment) = central.segments.get(&id).copied() else { return };
-        drop(central);
-        if segment.end * 8 > self.limits.segment_bytes && segment.live * 2 < segment.end {
+        let Some(output) = appender.active.as_mut() else { return Ok(()) };
+        if self.is_mostly_dead(output.id) {
+            self.give_back(output)?;
             self.seal_active(&mut appender);
         }
+        Ok(())
+    }
+
+    /// Whether a segment that is being filled is worth ending, and more dead than alive.
+    pub(super) fn is_mostly_dead(&self, id: u32) -> bool {
+        let segment = guard(&self.central).segments.get(&id).copied();
+        segment.is_some_and(|s| s.end * 8 > self.limits.segment_bytes && s.live * 2 < s.end)
+    }
+
+    /// Gives back what is reserved behind the end: nothing will be written there, or takes its space as it goes.
+    pub(super) fn give_back(&self, output: &mut Output<D::File>) -> Result<(), StoreError> {
+        if !output.reserved {
+            return Ok(());
+        }
+        // Only a cut that changes the length is sure to free what is reserved behind it.
+        let longer = output.file.set_len(self.limits.segment_bytes.max(output.end + 1));
+        match longer.and_then(|()| output.file.set_len(output.end)) {
+            Ok(()) => output.reserved = false,
+            // Then it is cut at the next opening.
+            Err(StoreError::NoSpace) => {}
+            Err(error) => return Err(self.poison(error)),
+        }
+        Ok(())
     }
 
     fn write_items(&self, output: &mut Output<D::File>, items: Vec<Item>) -> Result<(), StoreError> {

@@ -132,6 +132,57 @@ fn compaction_ends_at_no_more_than_1_3_times_what_lives() {
     }
 }
 
+/// Found by measuring: all segments were just within the bound, and a segment's worth that is reserved came on top.
+#[test]
+fn what_is_reserved_counts_as_wasted() {
+    let mut met = 0;
+    for files in (200..400).step_by(10) {
+        let disk = SimDisk::new(4);
+        let store = opened(&disk);
+        (0..files).for_each(|number| drop(write(&store, file(number), 0, &[1; 400]).unwrap()));
+        sync_all(&store);
+        for number in (0..files).filter(|number| number * 37 % 100 >= 84) {
+            store.run(&DataOp::Remove { file: file(number) }).unwrap();
+        }
+        store.flush_all().unwrap();
+        let all = || {
+            let reserved = guard(&store.central).space_left;
+            (store.stats().segment_bytes, reserved, store.stats().live_bytes)
+        };
+        let (bytes, reserved, live) = all();
+        met += u64::from(bytes * 4 < live * 5 && (bytes + reserved) * 4 > live * 5);
+        let mut steps = 0;
+        while store.background_step(16 << 10).unwrap() {
+            steps += 1;
+            assert!(steps < 1000, "{:?}", store.stats());
+        }
+        let (bytes, reserved, live) = all();
+        // Or no segment is left of which a ninth is dead, but for the two that are being filled.
+        let packed = bytes <= live * 9 / 8 + 2 * Limits::tiny().segment_bytes / 8;
+        assert!((bytes + reserved) * 4 <= live * 5 || packed, "{files}: {bytes} {reserved} {live}");
+    }
+    assert!(met > 2, "only {met} were just within the bound");
+}
+
+/// What is sealed before it is full keeps nothing reserved.
+#[test]
+fn a_segment_that_is_mostly_dead_gives_back_what_was_reserved_behind_it() {
+    let disk = SimDisk::new(4);
+    let store = opened(&disk);
+    for number in 0..20 {
+        write(&store, file(number), 0, &[1; 400]).unwrap();
+    }
+    sync_all(&store);
+    let full = used(&disk);
+    for number in 0..19 {
+        store.run(&DataOp::Remove { file: file(number) }).unwrap();
+    }
+    store.flush_all().unwrap();
+    store.rotate_dead_active().unwrap();
+    assert!(used(&disk) < full, "{} {full}", used(&disk));
+    assert_eq!(read(&store, file(19), 400), Ok(vec![1; 400]));
+}
+
 /// Half the index is a quarter of what such files take: a checkpoint that never came for less left that unused.
 #[test]
 fn an_index_as_large_as_its_files_does_not_keep_dead_segments() {
