@@ -29,6 +29,8 @@ pub struct Served {
     pub fsid: String,
     pub created: bool,
     pub addrs: Vec<Addr>,
+    /// `HOST:PORT` of the metrics page.
+    pub metrics: Option<String>,
     /// The link under which commands find it.
     link: Option<PathBuf>,
 }
@@ -91,9 +93,26 @@ pub fn serve(
     let own = Addr::Unix(dir.join(folder::SOCKET));
     let wanted: Vec<Addr> = std::iter::once(own).chain(listen.iter().cloned()).collect();
     let addrs = server.listen(&wanted).map_err(|error| explain_listen(&error))?;
+    let metrics = config.metrics.as_ref().map(|at| serve_metrics(&server, at)).transpose()?;
     let fsid = folder::full_id(&record);
     let link = discover::announce(&folder::short_id(&record), &dir.join(folder::SOCKET));
-    Ok(Served { server, log, name: record.name, fsid, created, addrs, link })
+    Ok(Served { server, log, name: record.name, fsid, created, addrs, metrics, link })
+}
+
+/// Where a metrics page is to be.
+///
+/// # Errors
+/// Exit 2.
+pub fn metrics(text: &str) -> Result<String, Problem> {
+    runtime::addr::metrics_place(text)
+        .ok_or_else(|| Problem::new(Exit::Usage, format!("metrics {text}: not HOST or HOST:PORT")))
+}
+
+fn serve_metrics(server: &Arc<Server>, at: &str) -> Result<String, Problem> {
+    server.metrics(at).map_err(|error| {
+        Problem::io(format!("metrics at {at}"), &error)
+            .do_this("name another place: `--metrics`, `-o metrics=`, or `metrics` in pando.toml")
+    })
 }
 
 /// Opens a folder for this process alone: no socket, nobody else comes.

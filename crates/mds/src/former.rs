@@ -4,6 +4,7 @@
 //! Absent: storing answers (`answer.rs`), presenting opens (`session.rs`).
 
 use crate::cache::node;
+use crate::meter::Asked;
 use crate::op::Claim;
 use crate::output::Output;
 use crate::rank::Rank;
@@ -11,7 +12,7 @@ use crate::session::StoredResult;
 use proto::codec::Reader;
 use proto::reply::{Reply, decode_outcome};
 use proto::request::Request;
-use proto::{Errno, SessionId, Tid};
+use proto::{Errno, Ino, SessionId, Tid};
 use stdx::Outbox;
 
 impl Rank {
@@ -77,6 +78,8 @@ impl Rank {
             }
             self.forget_one(id, tid);
         }
-        self.send_reply(id, tid, outcome, out);
+        let ino = request.subject().map_or(Ino::NONE, |(node, _)| node.ino);
+        let asked = Asked { session: id, tid, kind: request.kind(), ino, since: self.view.now.mono };
+        self.send_reply(asked, outcome, out);
     }
 }

@@ -2,7 +2,7 @@
 //! cache; what is dirty reaches the store by checkpoints; what others see is durable first.
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
-//! `journal`, `hold`, `load`, `session`, `sole`, `checkpoint`, `replay`, `pace`, `former`, `orphans`, `files`, `locks`; `order`
+//! `journal`, `hold`, `load`, `session`, `sole`, `checkpoint`, `replay`, `pace`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order`
 //! is for drivers.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
@@ -21,6 +21,7 @@ pub mod input;
 mod journal;
 mod load;
 mod locks;
+mod meter;
 mod op;
 mod ops;
 pub mod order;
@@ -38,5 +39,7 @@ mod tests;
 mod txn;
 mod view;
 
+pub use meter::{OpCount, TrafficStatus};
+pub use op::Waits;
 pub use config::{Prefetch, RankConfig, State};
 pub use rank::Rank;

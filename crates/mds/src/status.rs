@@ -2,9 +2,15 @@
 //!
 //! Absent: changing anything.
 
-use crate::config::State;
-use crate::rank::Rank;
-use proto::{Position, SessionId};
+use crate::config::{RankConfig, State};
+use crate::meter::{Asked, OpCount, TrafficStatus};
+use crate::op::{Op, Waits};
+use crate::rank::{Pending, Rank};
+use proto::{Ino, Kind, Name, Position, SessionId};
+use stdx::Mono;
+
+/// Directories above an inode that a path is followed up through.
+const DEPTH_MAX: usize = 256;
 
 /// One session, for `client ls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,15 +20,36 @@ pub struct SessionStatus {
     pub client: String,
     pub embedded: bool,
     pub connected: bool,
-    /// Requests since it began, and without an answer now.
-    pub requests: u64,
+    pub traffic: TrafficStatus,
+    /// Requests without an answer now.
     pub in_flight: u64,
+    /// Results kept for it because it has not said that it has them.
+    pub results: u64,
+}
+
+/// A request, for `ops`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpStatus {
+    pub session: SessionId,
+    pub kind: Kind,
+    /// Where the inode is, as far as the cache knows: `/a/b`, or `#0x10000000001/b` below a directory that is not cached.
+    pub path: String,
+    /// Since the rank got it; of one that is over, until its answer left.
+    pub age_ns: u64,
+    /// `None`: it is over.
+    pub waits: Option<Waits>,
+}
+
+/// Requests under way for longer than `mds_op_complaint_time`, except those that wait for a file lock: that may be for hours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blocked {
+    pub count: u64,
+    pub oldest_ns: u64,
 }
 
 /// Counters and gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    pub requests: u64,
     /// Times an operation had to wait for something.
     pub parks: u64,
     pub parked: u64,
@@ -48,6 +75,8 @@ pub struct Status {
     pub busy_files: u64,
     pub locks: u64,
     pub sessions: u64,
+    /// Requests without an answer, those whose answers wait for the journal included.
+    pub in_flight: u64,
     /// Inode numbers given out.
     pub next_ino: u64,
     pub full: bool,
@@ -58,6 +87,12 @@ impl Rank {
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub const fn config(&self) -> &RankConfig {
+        &self.view.config
     }
 
     /// Nothing is under way and nothing would go on by itself: only locks are waited for, and what is asked next.
@@ -82,7 +117,6 @@ impl Rank {
     pub fn status(&self) -> Status {
         let cache = &self.view.cache;
         Status {
-            requests: self.requests,
             parks: self.parks,
             parked: self.parked.len() as u64,
             loads: self.loads.issued,
@@ -103,21 +137,113 @@ impl Rank {
             busy_files: self.view.files.len() as u64,
             locks: self.view.locks.held() as u64,
             sessions: self.sessions.map.len() as u64,
+            in_flight: (self.parked.len() + self.pending.len() + self.held.len()) as u64,
             next_ino: self.view.inos.next,
             full: self.view.is_full(),
         }
     }
 
+    /// Requests, bytes and rates of all sessions.
+    #[must_use]
+    pub fn traffic(&self, now: Mono) -> TrafficStatus {
+        self.meter.traffic.status(now)
+    }
+
+    /// What requests of each kind have cost, in the order of `Kind::all`.
+    #[must_use]
+    pub const fn op_counts(&self) -> &[OpCount; Kind::COUNT] {
+        &self.meter.kinds
+    }
+
+    /// Every request without an answer: what it is and waits for.
+    fn unanswered(&self) -> impl Iterator<Item = (Asked, Waits, Option<&Op>)> {
+        let pending = self.pending.values().filter_map(|pending| match pending {
+            Pending::Op(op, ..) => Some(op.as_ref()),
+            Pending::Inner(_) => None,
+        });
+        let ops = self.parked.values().map(Box::as_ref).chain(pending);
+        let held = self.held.asked().map(|asked| (*asked, Waits::JournalSync, None));
+        ops.map(|op| (op.asked(), op.waits, Some(op))).chain(held)
+    }
+
+    /// The requests under way, the oldest first, at most `max`; and how many there are.
+    #[must_use]
+    pub fn operations(&self, now: Mono, max: usize) -> (Vec<OpStatus>, u64) {
+        let mut all: Vec<_> = self.unanswered().collect();
+        let count = all.len() as u64;
+        all.sort_unstable_by_key(|(asked, ..)| (asked.since, asked.session, asked.tid));
+        all.truncate(max);
+        let shown = |(asked, waits, op): (Asked, Waits, Option<&Op>)| OpStatus {
+            session: asked.session,
+            kind: asked.kind,
+            path: self.path(asked.ino, op.and_then(|op| op.request.subject()).and_then(|(_, name)| name)),
+            age_ns: now.since(asked.since),
+            waits: Some(waits),
+        };
+        (all.into_iter().map(shown).collect(), count)
+    }
+
+    /// Requests of late that were slow and are over, the last one first.
+    #[must_use]
+    pub fn slow_operations(&self) -> Vec<OpStatus> {
+        let shown = |slow: &crate::meter::Slow| OpStatus {
+            session: slow.asked.session,
+            kind: slow.asked.kind,
+            path: self.path(slow.asked.ino, None),
+            age_ns: slow.nanos,
+            waits: None,
+        };
+        self.meter.slow.iter().map(shown).collect()
+    }
+
+    /// See `Blocked`.
+    #[must_use]
+    pub fn blocked(&self, now: Mono) -> Blocked {
+        let complaint_ns = self.view.config.complaint_ns;
+        let ages = self.unanswered().filter(|(_, waits, _)| *waits != Waits::Lock);
+        let ages = ages.map(|(asked, ..)| now.since(asked.since)).filter(|age| *age >= complaint_ns);
+        ages.fold(Blocked::default(), |blocked, age| Blocked {
+            count: blocked.count + 1,
+            oldest_ns: blocked.oldest_ns.max(age),
+        })
+    }
+
+    /// Where an inode, or a name in it, is: up to the root, or to what is not cached.
+    fn path(&self, mut ino: Ino, name: Option<&Name>) -> String {
+        if ino == Ino::NONE {
+            return "-".to_owned();
+        }
+        let cache = &self.view.cache;
+        let mut names: Vec<Vec<u8>> = name.map(|name| name.as_bytes().to_vec()).into_iter().collect();
+        for _ in 0..DEPTH_MAX {
+            if ino == Ino::ROOT {
+                break;
+            }
+            // The name of an inode in a directory of the system's is a number.
+            let slot = cache.by_ino(ino).filter(|slot| !cache.parent_ino(*slot).is_system());
+            let Some(slot) = slot else { break };
+            names.push(cache.node(slot).name.as_bytes().to_vec());
+            ino = cache.parent_ino(slot);
+        }
+        let mut path = if ino == Ino::ROOT { String::new() } else { format!("#{:#x}", ino.0) };
+        for name in names.iter().rev() {
+            path.push('/');
+            path.push_str(&String::from_utf8_lossy(name));
+        }
+        if path.is_empty() { "/".to_owned() } else { path }
+    }
+
     /// The sessions in order of their numbers.
     #[must_use]
-    pub fn sessions(&self) -> Vec<SessionStatus> {
+    pub fn sessions(&self, now: Mono) -> Vec<SessionStatus> {
         let describe = |(id, s): (&SessionId, &crate::session::Session)| SessionStatus {
             id: *id,
             client: String::from_utf8_lossy(&s.client).into_owned(),
             embedded: s.embedded,
             connected: s.conn.is_some(),
-            requests: s.requests,
+            traffic: s.traffic.status(now),
             in_flight: s.in_flight as u64,
+            results: s.results.len() as u64,
         };
         self.sessions.map.iter().map(describe).collect()
     }
