@@ -37,8 +37,7 @@ const VERBS: &[(&str, Option<&str>)] = &[
 const BELOW: &[(&str, &[&str])] = &[("bench", &["vdbench", "compare"])];
 
 /// Options of present verbs whose time has not come.
-const OPTIONS: &[(&str, &[&str])] =
-    &[("serve", &["--ranks", "--tls-cert", "--tls-key", "--tls-ca"])];
+const OPTIONS: &[(&str, &[&str])] = &[("serve", &["--ranks", "--tls-cert", "--tls-key", "--tls-ca"])];
 
 /// Whether the command line names something of a later version; the verb and the problem.
 #[must_use]

@@ -251,7 +251,8 @@ impl Client {
 
     /// A request was answered whose caller was killed: what it opened nobody else would close.
     fn give_back(&mut self, cred: Cred, request: &Request, outcome: &Outcome) {
-        let opens = matches!(request, Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. });
+        let opens =
+            matches!(request, Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. });
         if let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = outcome
             && opens
             && !stdx::mutant!("client_keeps_what_nobody_opened")

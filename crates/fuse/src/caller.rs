@@ -7,11 +7,13 @@ const SIGKILL_BIT: u64 = 1 << (libc::SIGKILL - 1);
 /// Whether the thread is being killed and only waits for our answer. A fatal signal of any sort is a pending SIGKILL to every
 /// thread of its process (kernel/signal.c, `complete_signal`). False where /proc does not show it.
 pub(crate) fn is_being_killed(pid: u32) -> bool {
-    pid != 0 && std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| kill_pending(&status))
+    pid != 0
+        && std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| kill_pending(&status))
 }
 
 fn kill_pending(status: &str) -> bool {
-    let sets = status.lines().filter_map(|line| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")));
+    let sets =
+        status.lines().filter_map(|line| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")));
     sets.filter_map(|set| u64::from_str_radix(set.trim(), 16).ok()).any(|set| set & SIGKILL_BIT != 0)
 }
 

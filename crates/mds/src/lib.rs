@@ -39,7 +39,7 @@ mod tests;
 mod txn;
 mod view;
 
+pub use config::{Prefetch, RankConfig, State};
 pub use meter::{OpCount, TrafficStatus};
 pub use op::Waits;
-pub use config::{Prefetch, RankConfig, State};
 pub use rank::Rank;

@@ -192,12 +192,21 @@ mod tests {
     fn slow_requests_are_kept_and_not_too_many() {
         let mut meter = Meter::new(SECOND);
         let kind = Kind::all().next().expect("a kind");
-        let asked = |since| Asked { session: SessionId(1), tid: Tid(since), kind, ino: Ino::ROOT, since: Mono(since) };
+        let asked = |since| Asked {
+            session: SessionId(1),
+            tid: Tid(since),
+            kind,
+            ino: Ino::ROOT,
+            since: Mono(since),
+        };
         for since in 0..50 {
             meter.answered(Mono(2 * SECOND), &asked(since), &Err(Errno::EIO));
         }
         meter.answered(Mono(2 * SECOND), &asked(2 * SECOND - 1), &Ok(Reply::Ok));
-        assert_eq!((meter.slow.len(), meter.slow.front().map(|slow| slow.asked.tid)), (SLOW_KEPT, Some(Tid(49))));
+        assert_eq!(
+            (meter.slow.len(), meter.slow.front().map(|slow| slow.asked.tid)),
+            (SLOW_KEPT, Some(Tid(49)))
+        );
         let count = meter.kinds[kind.index()];
         assert_eq!((count.count, count.errors), (51, 50));
         assert!(count.nanos > 99 * SECOND && count.nanos < 101 * SECOND);

@@ -241,7 +241,13 @@ impl Rank {
         self.settle_plan(now, op, planned, out);
     }
 
-    pub(crate) fn settle_plan(&mut self, now: Now, mut op: Op, planned: Found<Plan>, out: &mut Outbox<Output>) {
+    pub(crate) fn settle_plan(
+        &mut self,
+        now: Now,
+        mut op: Op,
+        planned: Found<Plan>,
+        out: &mut Outbox<Output>,
+    ) {
         match planned {
             Ok(Plan::Answer(outcome, effects)) => {
                 self.effects(&op, effects);

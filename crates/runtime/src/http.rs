@@ -156,7 +156,10 @@ mod tests {
         let page = page();
         let whole = ask(&page, b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n");
         assert!(whole.starts_with("HTTP/1.1 200 OK\r\n") && whole.ends_with("\r\n\r\na 1\n"), "{whole}");
-        assert!(whole.contains("Content-Type: text/x\r\n") && whole.contains("Content-Length: 4\r\n"), "{whole}");
+        assert!(
+            whole.contains("Content-Type: text/x\r\n") && whole.contains("Content-Length: 4\r\n"),
+            "{whole}"
+        );
         let head = ask(&page, b"HEAD /metrics HTTP/1.1\r\n\r\n");
         assert!(head.contains("Content-Length: 4\r\n") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(ask(&page, b"GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));

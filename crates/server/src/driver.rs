@@ -25,7 +25,7 @@ mod timer;
 mod tests;
 
 use self::core::{Core, Turn};
-use crate::machine::RankMachine;
+
 use crate::parts::{Ballast, DataIo, JournalIo, Parts};
 use mds::input::{ConnId, Input, Peer};
 use proto::message::ServerMsg;

@@ -90,7 +90,9 @@ fn behind(facts: &Value) -> Option<Check> {
     let line = |client: &Value| {
         let (host, mount) = (word(client, "host"), word(client, "mount"));
         let id = &client["id"];
-        format!("mds.0: Client {host}:{mount} failing to advance its oldest client/flush tid. client_id: {id}")
+        format!(
+            "mds.0: Client {host}:{mount} failing to advance its oldest client/flush tid. client_id: {id}"
+        )
     };
     Some(Check {
         code: "MDS_CLIENT_OLDEST_TID",
@@ -202,7 +204,10 @@ mod tests {
         facts["blocked"] = json!(1);
         facts["full"] = json!(true);
         let shown = json(&checks(&facts));
-        assert_eq!((&shown["status"], &shown["checks"]["POOL_FULL"]["severity"]), (&json!("HEALTH_ERR"), &json!("HEALTH_ERR")));
+        assert_eq!(
+            (&shown["status"], &shown["checks"]["POOL_FULL"]["severity"]),
+            (&json!("HEALTH_ERR"), &json!("HEALTH_ERR"))
+        );
         let slow = &shown["checks"]["MDS_SLOW_REQUEST"];
         assert_eq!(slow["summary"], json!({ "message": "1 MDSs report slow requests", "count": 1 }));
         assert_eq!(slow["detail"][0]["message"], json!("mds.0: 1 slow requests are blocked > 30 secs"));

@@ -57,7 +57,8 @@ impl Server {
     pub fn metrics(self: &Arc<Self>, at: &str) -> io::Result<String> {
         let server = Arc::downgrade(self);
         let text = move || server.upgrade().map_or_else(String::new, |server| page(&server));
-        let page = Page::start(at, Content { path: PATH, kind: KIND, text: Box::new(text) }, self.log.clone())?;
+        let page =
+            Page::start(at, Content { path: PATH, kind: KIND, text: Box::new(text) }, self.log.clone())?;
         let at = page.at().to_string();
         self.log.info("metrics", "listening", &[("at", &at), ("path", &PATH)]);
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = Some(page);
@@ -103,11 +104,26 @@ impl Collector for Snapshot {
         }
         let facts = |key: &str| number(&self.facts, key) as f64;
         gauge(out, "pando_mds_cache_limit_bytes", "mds_cache_memory_limit", facts("cache_limit"))?;
-        gauge(out, "pando_mds_journal_size_bytes", "Journal at which a checkpoint starts", facts("journal_size"))?;
-        gauge(out, "pando_mds_slow_requests", "Requests blocked beyond mds_op_complaint_time", facts("blocked"))?;
+        gauge(
+            out,
+            "pando_mds_journal_size_bytes",
+            "Journal at which a checkpoint starts",
+            facts("journal_size"),
+        )?;
+        gauge(
+            out,
+            "pando_mds_slow_requests",
+            "Requests blocked beyond mds_op_complaint_time",
+            facts("blocked"),
+        )?;
         self.space(out)?;
         self.health(out)?;
-        gauge(out, "process_resident_memory_bytes", "Memory of the process", self.usage.resident_bytes as f64)?;
+        gauge(
+            out,
+            "process_resident_memory_bytes",
+            "Memory of the process",
+            self.usage.resident_bytes as f64,
+        )?;
         let help = "CPU time of the process, all threads";
         let seconds = ConstCounter::new(self.usage.cpu_ms as f64 / 1e3);
         seconds.encode(out.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?)
@@ -131,7 +147,8 @@ impl Snapshot {
             }
         }
         let help = "Time from the rank's getting a request to its answer";
-        let mut family = out.encode_descriptor("pando_mds_request_seconds", help, None, MetricType::Counter)?;
+        let mut family =
+            out.encode_descriptor("pando_mds_request_seconds", help, None, MetricType::Counter)?;
         for (op, counts) in &ops {
             let labels = [("op", op.as_str())];
             ConstCounter::new(number(counts, "nanos") as f64 / 1e9).encode(family.encode_family(&labels)?)?;
@@ -250,6 +267,13 @@ mod tests {
             shown.extend(names);
         }
         let unseen: Vec<&String> = served.difference(&shown).collect();
-        assert_eq!(unseen, [&"pando_mds_cached_dirs".to_owned(), &"pando_mds_checkpoints_total".to_owned(), &"pando_mds_journal_bytes_total".to_owned()]);
+        assert_eq!(
+            unseen,
+            [
+                &"pando_mds_cached_dirs".to_owned(),
+                &"pando_mds_checkpoints_total".to_owned(),
+                &"pando_mds_journal_bytes_total".to_owned()
+            ]
+        );
     }
 }

@@ -115,7 +115,8 @@ fn gauges(rank: &Rank) -> Value {
 fn health(rank: &Rank, now: Mono) -> Value {
     let (s, config, blocked) = (rank.status(), rank.config(), rank.blocked(now));
     let behind = |session: &SessionStatus| session.results > config.limits.results as u64 / 2;
-    let behind: Vec<Value> = rank.sessions(now).iter().filter(|session| behind(session)).map(client).collect();
+    let behind: Vec<Value> =
+        rank.sessions(now).iter().filter(|session| behind(session)).map(client).collect();
     json!({
         "blocked": blocked.count,
         "blocked_oldest_s": blocked.oldest_ns / SECOND,

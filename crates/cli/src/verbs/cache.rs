@@ -46,7 +46,8 @@ mod tests {
 
     #[test]
     fn the_limit_stands_beside_what_is_used() {
-        let answer = json!({"pool": {"items": 12_000, "bytes": 3 << 20}, "dirs": 7, "dirty": 5, "limit": 4_u64 << 30});
+        let answer =
+            json!({"pool": {"items": 12_000, "bytes": 3 << 20}, "dirs": 7, "dirty": 5, "limit": 4_u64 << 30});
         let expected = "inodes:           12,000\ndirectories:      7\nnot in the store: 5\n\
             memory:           3.0 MiB of 4.0 GiB\n";
         assert_eq!(text(&answer), expected);

@@ -61,9 +61,7 @@ mod tests {
 
     #[test]
     fn the_columns_are_those_promised() {
-        let op = |age: u64, waits: &str| {
-            json!({"age_ms": age, "client": 7, "op": "create", "path": "/a b/c", "waiting_for": waits})
-        };
+        let op = |age: u64, waits: &str| json!({"age_ms": age, "client": 7, "op": "create", "path": "/a b/c", "waiting_for": waits});
         let over = json!({"age_ms": 45_000, "client": 7, "op": "read", "path": "/x", "waiting_for": null});
         let answer = json!({
             "ops": [op(31_004, "journal room"), op(5, "metadata store")], "count": 2,
@@ -74,8 +72,12 @@ mod tests {
             31.004s  7       create  /a b/c  journal room\n\
             0.005s   7       create  /a b/c  metadata store\n";
         assert_eq!(text(false, false), all);
-        let blocked = "AGE      CLIENT  OP      PATH    WAITING-FOR\n31.004s  7       create  /a b/c  journal room\n";
+        let blocked =
+            "AGE      CLIENT  OP      PATH    WAITING-FOR\n31.004s  7       create  /a b/c  journal room\n";
         assert_eq!(text(false, true), blocked);
-        assert_eq!(text(true, false), "AGE      CLIENT  OP    PATH  WAITING-FOR\n45.000s  7       read  /x    -\n");
+        assert_eq!(
+            text(true, false),
+            "AGE      CLIENT  OP    PATH  WAITING-FOR\n45.000s  7       read  /x    -\n"
+        );
     }
 }

@@ -105,7 +105,13 @@ fn shown(by: By, rows: &[Value]) -> String {
     };
     let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), Into::into);
     let mut lines: Vec<Vec<String>> = Vec::new();
-    lines.push(own.iter().map(|(name, _)| *name).chain(["OPS/s", "RD/s", "WR/s", "IN-FLIGHT"]).map(Into::into).collect());
+    lines.push(
+        own.iter()
+            .map(|(name, _)| *name)
+            .chain(["OPS/s", "RD/s", "WR/s", "IN-FLIGHT"])
+            .map(Into::into)
+            .collect(),
+    );
     for row in rows {
         let number = |key: &str| row[key].as_u64().unwrap_or(0);
         let mut line: Vec<String> = own.iter().map(|(_, key)| word(&row[*key])).collect();
@@ -131,7 +137,8 @@ mod tests {
     #[test]
     fn who_asks_most_comes_first_and_users_add_up() {
         let clients = [client(1, "0", 5), client(2, "1000", 2_000), client(3, "0", 7)];
-        let status = json!({"state": "active", "cached_inodes": 9, "requests_per_s": 2_012, "read_bytes_per_s": 6144});
+        let status =
+            json!({"state": "active", "cached_inodes": 9, "requests_per_s": 2_012, "read_bytes_per_s": 6144});
         let text = |by| shown(by, &rows(by, &status, &clients));
         let expected = "ID  HOST  MOUNT  USER  OPS/s  RD/s     WR/s  IN-FLIGHT\n\
             2   h     /m     1000  2,000  2.0 KiB  0 B   1\n\
@@ -153,7 +160,8 @@ mod tests {
             "name": "pandofs", "health": "HEALTH_OK", "clients": 2, "requests_per_s": 1234,
             "read_bytes_per_s": 0, "written_bytes_per_s": 1 << 20, "cache_bytes": 1 << 20, "cache_limit": 1_u64 << 32
         });
-        let expected = "pandofs HEALTH_OK - 2 clients, 1,234 op/s, 0 B/s rd, 1.0 MiB/s wr, cache 1.0 MiB of 4.0 GiB";
+        let expected =
+            "pandofs HEALTH_OK - 2 clients, 1,234 op/s, 0 B/s rd, 1.0 MiB/s wr, cache 1.0 MiB of 4.0 GiB";
         assert_eq!(summary(&status), expected);
     }
 }

@@ -329,16 +329,17 @@ fn a_killed_caller_is_answered_at_once_and_what_it_opened_is_closed() {
     }
     bench.step(Input::Connected);
     let out = bench.step(welcome(5, true, false));
-    let requests: Vec<_> = sent(&out).into_iter().filter(|m| matches!(m, ClientMsg::Request { .. })).collect();
-    let is = |at: usize, wanted: &Request| {
-        matches!(&requests[at], ClientMsg::Request { request, .. } if request == wanted)
-    };
+    let requests: Vec<_> =
+        sent(&out).into_iter().filter(|m| matches!(m, ClientMsg::Request { .. })).collect();
+    let is = |at: usize, wanted: &Request| matches!(&requests[at], ClientMsg::Request { request, .. } if request == wanted);
     assert!(requests.len() == 2 && is(0, &Request::Open { node: node(7), flags: 0 }), "{requests:?}");
     assert!(is(1, &Request::Release { node: node(9), count: 1 }), "{requests:?}");
     let out = bench.step(reply(1, attr(7)));
     assert_eq!(answers(&out), []);
     let release = Request::Release { node: NodeRef { ino: Ino(7), ..NodeRef::default() }, count: 1 };
-    assert!(matches!(&sent(&out)[..], [ClientMsg::Request { tid: Tid(3), request, .. }] if *request == release));
+    assert!(
+        matches!(&sent(&out)[..], [ClientMsg::Request { tid: Tid(3), request, .. }] if *request == release)
+    );
     bench.step(reply(3, Ok(Reply::Ok)));
     assert_eq!((bench.client.opens(Ino(7)), bench.client.awaits(Tid(3))), (0, false));
 }

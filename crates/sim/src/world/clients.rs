@@ -238,8 +238,12 @@ impl World {
     fn settle_orphaned(&mut self, client: usize) {
         let Some(machine) = &self.clients[client].machine else { return };
         let waits = |(session, tid): &(SessionId, Tid)| machine.session() == *session && machine.awaits(*tid);
-        let over: Vec<_> =
-            self.orphaned.iter().filter(|(key, owner)| **owner == client && !waits(key)).map(|(key, _)| *key).collect();
+        let over: Vec<_> = self
+            .orphaned
+            .iter()
+            .filter(|(key, owner)| **owner == client && !waits(key))
+            .map(|(key, _)| *key)
+            .collect();
         for key in over {
             self.orphaned.remove(&key);
             self.judge.answered(key.0, key.1);
@@ -446,7 +450,10 @@ impl World {
                 muddled = true;
             }
         }
-        slot.busy.insert(call, Busy { kind, request: request.clone(), pattern, sent: None, muddled, killed: false });
+        slot.busy.insert(
+            call,
+            Busy { kind, request: request.clone(), pattern, sent: None, muddled, killed: false },
+        );
         self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));
         self.step_client(client, ClientInput::Call { call, cred, request })
     }
