@@ -70,7 +70,7 @@ pub enum Verb {
     Umount(Umount),
     /// Serve a data folder to mounts on this and other hosts
     Serve(Serve),
-    /// State of a server: cluster, services, data, journal
+    /// State of a server: cluster, services, data, io, journal
     Status(Status),
     /// What is wrong with a server, in Ceph's codes and words
     Health(Health),
@@ -84,6 +84,8 @@ pub enum Verb {
     /// The server's cache of metadata
     #[command(subcommand)]
     Cache(Cache),
+    /// Bring a tree into the server's cache before somebody asks for it
+    Warmup(Warmup),
     /// Check a data folder that nobody serves
     ///
     /// Exit codes are those of fsck(8): 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage.
@@ -295,6 +297,27 @@ pub enum Cache {
     Status,
     /// Forget what the store has
     Drop,
+}
+
+/// `warmup`.
+#[derive(Debug, Args)]
+pub struct Warmup {
+    /// A directory or file inside a mount
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub path: PathBuf,
+    /// Names and attributes only, no file data
+    #[arg(long)]
+    pub metadata: bool,
+    /// Files read at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = threads)]
+    pub threads: usize,
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if (1..=256).contains(&threads) => Ok(threads),
+        _ => Err("not between 1 and 256".into()),
+    }
 }
 
 /// `fsck`.

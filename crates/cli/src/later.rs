@@ -23,7 +23,6 @@ const VERBS: &[(&str, Option<&str>)] = &[
     ("profile", None),
     ("info", None),
     ("summary", None),
-    ("warmup", None),
     ("rmr", None),
     ("clone", None),
     ("sync", None),
@@ -35,6 +34,9 @@ const VERBS: &[(&str, Option<&str>)] = &[
 
 /// Second words whose time has not come, behind verbs that are here.
 const BELOW: &[(&str, &[&str])] = &[("bench", &["vdbench", "compare"])];
+
+/// Values of options of present verbs whose time has not come.
+const VALUES: &[(&str, &str, &str)] = &[("top", "--by", "subtree")];
 
 /// Options of present verbs whose time has not come.
 const OPTIONS: &[(&str, &[&str])] = &[("serve", &["--ranks", "--tls-cert", "--tls-key", "--tls-ca"])];
@@ -57,6 +59,13 @@ pub fn check(args: &[OsString]) -> Option<(String, Problem)> {
             second = first_verb(&mut words)?;
         }
         return below.contains(&second).then(|| (format!("{verb} {second}"), not_yet("")));
+    }
+    if let Some((_, option, value)) = VALUES.iter().find(|(name, ..)| *name == verb) {
+        let words: Vec<&str> = words.collect();
+        let together = format!("{option}={value}");
+        let named =
+            words.windows(2).any(|pair| pair == [*option, *value]) || words.contains(&together.as_str());
+        return named.then(|| (verb.into(), not_yet(&format!("{option} {value}"))));
     }
     let (_, options) = OPTIONS.iter().find(|(name, _)| *name == verb)?;
     for word in words.take_while(|word| *word != "--") {
@@ -112,6 +121,14 @@ mod tests {
         );
         let serve = text("pando serve /d --tls-cert=x");
         assert_eq!(serve.as_deref(), Some("pando serve: --tls-cert: not in this version\n"));
+        for line in ["pando top --by subtree", "pando top -n 1 --by=subtree"] {
+            assert_eq!(
+                text(line).as_deref(),
+                Some("pando top: --by subtree: not in this version\n"),
+                "{line}"
+            );
+        }
+        assert_eq!(text("pando top --by user"), None);
     }
 
     #[test]

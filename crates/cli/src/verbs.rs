@@ -23,3 +23,4 @@ pub mod serve;
 pub mod status;
 pub mod top;
 pub mod umount;
+pub mod warmup;

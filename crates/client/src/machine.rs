@@ -16,7 +16,7 @@ use crate::window::{Pending, Window};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, Request};
-use proto::{Cred, Errno, Ino, NodeRef, SessionId, Tid};
+use proto::{Cred, Effect, Errno, Ino, NodeRef, SessionId, Tid};
 use std::collections::VecDeque;
 use stdx::{Machine, Mono, Now, Outbox};
 
@@ -183,7 +183,8 @@ impl Client {
         if self.life != Life::Serving {
             return Some(Errno::ESHUTDOWN);
         }
-        if self.queued() >= limits.queued_max {
+        // What gives something back must not be lost: it is bounded by what there is.
+        if self.queued() >= limits.queued_max && !gives_back(request) {
             return Some(Errno::EAGAIN);
         }
         if is_lock_wait(request) {
@@ -224,6 +225,8 @@ impl Client {
         }
     }
 
+    /// What changes something and was sent is waited for, although nobody will look: whoever notices the caller's end must
+    /// not find the change happening after it, least of all behind a lock that ended with the caller.
     fn on_abandon(&mut self, call: CallId, out: &mut Out) {
         if !self.config.retry {
             return;
@@ -240,23 +243,19 @@ impl Client {
             }
             return answer(out, Some(call), Err(Errno::EINTR));
         }
-        if let Some((_, pending)) = self.window.iter_mut().find(|(_, pending)| pending.call == Some(call)) {
-            pending.call = None;
-            if let Some(kept) = &mut pending.kept {
-                kept.1.detach();
-            }
-            answer(out, Some(call), Err(Errno::EINTR));
-        }
+        let Some((_, pending)) = self.window.iter_mut().find(|(_, pending)| pending.call == Some(call))
+        else {
+            return;
+        };
+        let Some(kept) = pending.kept.as_mut().filter(|kept| may_go_unheard(&kept.1)) else { return };
+        kept.1.detach();
+        pending.call = None;
+        answer(out, Some(call), Err(Errno::EINTR));
     }
 
-    /// A request was answered whose caller was killed: what it opened nobody else would close.
+    /// An open was answered whose caller was killed: nobody else would close it.
     fn give_back(&mut self, cred: Cred, request: &Request, outcome: &Outcome) {
-        let opens =
-            matches!(request, Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. });
-        if let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = outcome
-            && opens
-            && !stdx::mutant!("client_keeps_what_nobody_opened")
-        {
+        if let (Request::Open { .. }, Ok(Reply::Attr(attr))) = (request, outcome) {
             let node = NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash };
             let request = Request::Release { node, count: 1 };
             self.lane.push_back(Queued { call: None, cred, request });
@@ -426,6 +425,18 @@ const fn is_lock_wait(request: &Request) -> bool {
 /// Whether somebody would wait for ever if it were not sent.
 const fn gives_back(request: &Request) -> bool {
     is_uncredited(request) && !is_lock_wait(request)
+}
+
+/// Whether it makes no difference to anybody that its answer is not waited for.
+fn may_go_unheard(request: &Request) -> bool {
+    let changes = match request.effect() {
+        Effect::Nothing => false,
+        Effect::Memory => {
+            !matches!(request, Request::Open { .. }) && !gives_back(request) && !is_lock_wait(request)
+        }
+        Effect::Journal => !matches!(request, Request::Fsync { .. }),
+    };
+    !changes
 }
 
 const fn is_uncredited(request: &Request) -> bool {

@@ -8,7 +8,7 @@ use crate::config::State;
 use crate::hold::Waiting;
 use crate::input::Tag;
 use crate::meter::Asked;
-use crate::op::{Effect, Op, effect_of};
+use crate::op::Op;
 use crate::output::Output;
 use crate::rank::{Inner, Pending, Rank};
 use crate::session::StoredResult;
@@ -17,7 +17,7 @@ use proto::message::ServerMsg;
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, encode_outcome};
 use proto::storeio::DataOp;
-use proto::{Errno, Ino, SessionId, Writer};
+use proto::{Effect, Errno, Ino, SessionId, Writer};
 use stdx::{Now, Outbox};
 
 /// Held outputs released per step.
@@ -37,7 +37,7 @@ impl Rank {
             let refused = outcome.is_err()
                 && self.state.serves()
                 && session.results.len() < self.view.config.limits.results
-                && effect_of(&op.request) != Effect::Nothing
+                && op.request.effect() != Effect::Nothing
                 && !stdx::mutant!("mds_refusal_forgotten");
             if refused || (remember && outcome.is_ok()) {
                 let mut w = Writer::new();

@@ -12,7 +12,7 @@ use crate::session::StoredResult;
 use proto::codec::Reader;
 use proto::reply::{Reply, decode_outcome};
 use proto::request::Request;
-use proto::{Errno, Ino, SessionId, Tid};
+use proto::{Errno, SessionId, Tid};
 use stdx::Outbox;
 
 impl Rank {
@@ -78,8 +78,7 @@ impl Rank {
             }
             self.forget_one(id, tid);
         }
-        let ino = request.subject().map_or(Ino::NONE, |(node, _)| node.ino);
-        let asked = Asked { session: id, tid, kind: request.kind(), ino, since: self.view.now.mono };
+        let asked = Asked::new(id, tid, request, self.view.now.mono);
         self.send_reply(asked, outcome, out);
     }
 }

@@ -3,6 +3,7 @@
 //! Absent: time outside the rank (queues of sockets, the kernel); percentiles.
 
 use proto::reply::{Outcome, Reply};
+use proto::request::Request;
 use proto::{Ino, Kind, SessionId, Tid};
 use std::collections::VecDeque;
 use stdx::Mono;
@@ -25,6 +26,13 @@ pub(crate) struct Asked {
     pub since: Mono,
 }
 
+impl Asked {
+    pub(crate) fn new(session: SessionId, tid: Tid, request: &Request, since: Mono) -> Self {
+        let ino = request.subject().map_or(Ino::NONE, |(node, _)| node.ino);
+        Self { session, tid, kind: request.kind(), ino, since }
+    }
+}
+
 /// The requests of one kind since the rank began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpCount {
@@ -32,7 +40,7 @@ pub struct OpCount {
     pub count: u64,
     /// Of these with an error.
     pub errors: u64,
-    /// From the rank's getting them to their answers leaving: waits of any sort, not the step itself.
+    /// From the rank's getting them to their answers leaving: waits of any sort, not the step itself. Nothing of file locks.
     pub nanos: u64,
 }
 
@@ -159,8 +167,12 @@ impl Meter {
         let kind = &mut self.kinds[asked.kind.index()];
         kind.count += 1;
         kind.errors += u64::from(outcome.is_err());
-        kind.nanos = kind.nanos.saturating_add(nanos);
         self.traffic.answer(now, outcome);
+        // Who waits for a file lock waits for its holder, perhaps for hours.
+        if asked.kind == Kind::SET_LOCK {
+            return;
+        }
+        kind.nanos = kind.nanos.saturating_add(nanos);
         if nanos >= self.complaint_ns {
             self.slow.truncate(SLOW_KEPT - 1);
             self.slow.push_front(Slow { asked: *asked, nanos });

@@ -7,7 +7,6 @@ use crate::view::Found;
 use proto::mutation::REDO_BYTES_MAX;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::request::open_flags::TRUNC;
 use proto::storeio::{Cut, DataOp, StoredDentry};
 use proto::{Cred, Errno, Ino, NameHash, SessionId, Tid};
 use stdx::Mono;
@@ -57,8 +56,7 @@ pub(crate) struct Op {
 impl Op {
     /// For its answer.
     pub(crate) fn asked(&self) -> Asked {
-        let ino = self.request.subject().map_or(Ino::NONE, |(node, _)| node.ino);
-        Asked { session: self.session, tid: self.tid, kind: self.request.kind(), ino, since: self.since }
+        Asked::new(self.session, self.tid, &self.request, self.since)
     }
 }
 
@@ -180,56 +178,6 @@ pub(crate) enum Stop {
 impl From<Errno> for Stop {
     fn from(errno: Errno) -> Self {
         Self::Fail(errno)
-    }
-}
-
-/// What carrying out a request may leave behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    Nothing,
-    /// Opens and locks, in memory.
-    Memory,
-    /// Transactions. An fsync has them: its file's content goes into the journal.
-    Journal,
-}
-
-/// What a request may leave behind.
-pub(crate) const fn effect_of(request: &Request) -> Effect {
-    match request {
-        Request::SetAttr { .. }
-        | Request::MkNod { .. }
-        | Request::MkDir { .. }
-        | Request::Symlink { .. }
-        | Request::Link { .. }
-        | Request::Unlink { .. }
-        | Request::RmDir { .. }
-        | Request::Rename { .. }
-        | Request::Create { .. }
-        | Request::TmpFile { .. }
-        | Request::Write { .. }
-        | Request::Fallocate { .. }
-        | Request::CopyRange { .. }
-        | Request::Fsync { .. }
-        | Request::SetXattr { .. }
-        | Request::RemoveXattr { .. } => Effect::Journal,
-        Request::Open { flags, .. } if *flags & TRUNC != 0 => Effect::Journal,
-        Request::Open { .. }
-        | Request::Release { .. }
-        | Request::SetLock { .. }
-        | Request::ReleaseLocks { .. } => Effect::Memory,
-        Request::Lookup { .. }
-        | Request::GetAttr { .. }
-        | Request::ReadLink { .. }
-        | Request::ReadDir { .. }
-        | Request::Read { .. }
-        | Request::Seek { .. }
-        | Request::SyncFs
-        | Request::StatFs
-        | Request::GetXattr { .. }
-        | Request::ListXattr { .. }
-        | Request::TestLock { .. }
-        | Request::Access { .. }
-        | Request::Parent { .. } => Effect::Nothing,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::pace::Pace;
 use crate::session::{Admitted, Conn, Sessions};
 use crate::txn::Txn;
 use crate::view::{Backptrs, Found, Inos, View};
+use crate::warm::Warm;
 use proto::message::ClientMsg;
 use proto::reply::Reply;
 use proto::request::Request;
@@ -90,6 +91,7 @@ pub struct Rank {
     pub(crate) result: Writer,
     pub(crate) parks: u64,
     pub(crate) meter: Meter,
+    pub(crate) warm: Warm,
 }
 
 impl Rank {
@@ -146,6 +148,7 @@ impl Rank {
             result: Writer::new(),
             parks: 0,
             meter,
+            warm: Warm::default(),
         }
     }
 
@@ -435,6 +438,7 @@ impl Rank {
             self.close_slice();
             self.purge_slice(now, out);
             self.refill_inos(now, out);
+            self.warm_turn();
             self.checkpoint_turn(now, out);
         }
         self.evict();
@@ -507,6 +511,7 @@ impl Machine for Rank {
             Input::DataDone { tag, result } => self.data_done(now, tag.0, result, out),
             Input::Tick => self.tick(now, out),
             Input::Checkpoint => self.checkpoint.wanted = true,
+            Input::Warmup { dir } => self.warm_from(dir),
             Input::DropCache => self.drop_left = self.view.cache.clean().saturating_mul(2),
             Input::Space { full } => {
                 self.view.disk_full = full;
@@ -527,7 +532,8 @@ impl Machine for Rank {
             || !self.purges.is_empty()
             || self.sessions.busy_closing()
             || self.held.ready(self.journal.durable)
-            || self.may_let_go();
+            || self.may_let_go()
+            || (self.state.serves() && self.warm.may_go_on());
         let full = self.view.full.then_some(self.full_until);
         let serving = self.state.serves() || self.state == State::Stopping;
         let times = [

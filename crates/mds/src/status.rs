@@ -6,11 +6,14 @@ use crate::config::{RankConfig, State};
 use crate::meter::{Asked, OpCount, TrafficStatus};
 use crate::op::{Op, Waits};
 use crate::rank::{Pending, Rank};
+use crate::warm::WarmStatus;
 use proto::{Ino, Kind, Name, Position, SessionId};
+use std::collections::BTreeMap;
 use stdx::Mono;
 
-/// Directories above an inode that a path is followed up through.
+/// Directories above an inode that a path is followed up through, and bytes of names, about.
 const DEPTH_MAX: usize = 256;
+const PATH_BYTES: usize = 512;
 
 /// One session, for `client ls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub struct OpStatus {
     pub age_ns: u64,
     /// `None`: it is over.
     pub waits: Option<Waits>,
+    /// As `Blocked` counts them.
+    pub blocked: bool,
 }
 
 /// Requests under way for longer than `mds_op_complaint_time`, except those that wait for a file lock: that may be for hours.
@@ -75,8 +80,6 @@ pub struct Status {
     pub busy_files: u64,
     pub locks: u64,
     pub sessions: u64,
-    /// Requests without an answer, those whose answers wait for the journal included.
-    pub in_flight: u64,
     /// Inode numbers given out.
     pub next_ino: u64,
     pub full: bool,
@@ -137,10 +140,15 @@ impl Rank {
             busy_files: self.view.files.len() as u64,
             locks: self.view.locks.held() as u64,
             sessions: self.sessions.map.len() as u64,
-            in_flight: (self.parked.len() + self.pending.len() + self.held.len()) as u64,
             next_ino: self.view.inos.next,
             full: self.view.is_full(),
         }
+    }
+
+    /// How far the last `Warmup` is.
+    #[must_use]
+    pub fn warm_status(&self) -> WarmStatus {
+        self.warm.status()
     }
 
     /// Requests, bytes and rates of all sessions.
@@ -166,12 +174,14 @@ impl Rank {
         ops.map(|op| (op.asked(), op.waits, Some(op))).chain(held)
     }
 
-    /// The requests under way, the oldest first, at most `max`; and how many there are.
+    /// The requests under way, the oldest first and those last that wait for file locks, at most `max`; and how many there are.
     #[must_use]
     pub fn operations(&self, now: Mono, max: usize) -> (Vec<OpStatus>, u64) {
         let mut all: Vec<_> = self.unanswered().collect();
         let count = all.len() as u64;
-        all.sort_unstable_by_key(|(asked, ..)| (asked.since, asked.session, asked.tid));
+        all.sort_unstable_by_key(|(asked, waits, _)| {
+            (*waits == Waits::Lock, asked.since, asked.session, asked.tid)
+        });
         all.truncate(max);
         let shown = |(asked, waits, op): (Asked, Waits, Option<&Op>)| OpStatus {
             session: asked.session,
@@ -179,6 +189,7 @@ impl Rank {
             path: self.path(asked.ino, op.and_then(|op| op.request.subject()).and_then(|(_, name)| name)),
             age_ns: now.since(asked.since),
             waits: Some(waits),
+            blocked: self.is_blocked(now, asked, waits),
         };
         (all.into_iter().map(shown).collect(), count)
     }
@@ -192,6 +203,7 @@ impl Rank {
             path: self.path(slow.asked.ino, None),
             age_ns: slow.nanos,
             waits: None,
+            blocked: false,
         };
         self.meter.slow.iter().map(shown).collect()
     }
@@ -199,13 +211,21 @@ impl Rank {
     /// See `Blocked`.
     #[must_use]
     pub fn blocked(&self, now: Mono) -> Blocked {
-        let complaint_ns = self.view.config.complaint_ns;
-        let ages = self.unanswered().filter(|(_, waits, _)| *waits != Waits::Lock);
-        let ages = ages.map(|(asked, ..)| now.since(asked.since)).filter(|age| *age >= complaint_ns);
-        ages.fold(Blocked::default(), |blocked, age| Blocked {
-            count: blocked.count + 1,
-            oldest_ns: blocked.oldest_ns.max(age),
+        let blocked = self.unanswered().filter(|(asked, waits, _)| self.is_blocked(now, *asked, *waits));
+        blocked.fold(Blocked::default(), |sum, (asked, ..)| Blocked {
+            count: sum.count + 1,
+            oldest_ns: sum.oldest_ns.max(now.since(asked.since)),
         })
+    }
+
+    fn is_blocked(&self, now: Mono, asked: Asked, waits: Waits) -> bool {
+        waits != Waits::Lock && now.since(asked.since) >= self.view.config.complaint_ns
+    }
+
+    /// Requests without an answer.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.unanswered().count() as u64
     }
 
     /// Where an inode, or a name in it, is: up to the root, or to what is not cached.
@@ -215,14 +235,17 @@ impl Rank {
         }
         let cache = &self.view.cache;
         let mut names: Vec<Vec<u8>> = name.map(|name| name.as_bytes().to_vec()).into_iter().collect();
+        let mut bytes = 0;
         for _ in 0..DEPTH_MAX {
-            if ino == Ino::ROOT {
+            if ino == Ino::ROOT || bytes > PATH_BYTES {
                 break;
             }
             // The name of an inode in a directory of the system's is a number.
             let slot = cache.by_ino(ino).filter(|slot| !cache.parent_ino(*slot).is_system());
             let Some(slot) = slot else { break };
-            names.push(cache.node(slot).name.as_bytes().to_vec());
+            let name = cache.node(slot).name.as_bytes();
+            bytes += name.len();
+            names.push(name.to_vec());
             ino = cache.parent_ino(slot);
         }
         let mut path = if ino == Ino::ROOT { String::new() } else { format!("#{:#x}", ino.0) };
@@ -236,13 +259,17 @@ impl Rank {
     /// The sessions in order of their numbers.
     #[must_use]
     pub fn sessions(&self, now: Mono) -> Vec<SessionStatus> {
+        let mut in_flight: BTreeMap<SessionId, u64> = BTreeMap::new();
+        for (asked, ..) in self.unanswered() {
+            *in_flight.entry(asked.session).or_default() += 1;
+        }
         let describe = |(id, s): (&SessionId, &crate::session::Session)| SessionStatus {
             id: *id,
             client: String::from_utf8_lossy(&s.client).into_owned(),
             embedded: s.embedded,
             connected: s.conn.is_some(),
             traffic: s.traffic.status(now),
-            in_flight: s.in_flight as u64,
+            in_flight: in_flight.get(id).copied().unwrap_or(0),
             results: s.results.len() as u64,
         };
         self.sessions.map.iter().map(describe).collect()

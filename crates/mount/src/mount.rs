@@ -146,14 +146,14 @@ impl Mount {
         self.shared.core().calls.of(unique)
     }
 
-    /// The caller of `call` is being killed: EINTR at once, if the rank is another process. What the call opens is closed.
+    /// The caller of `call` is being killed: EINTR at once if the rank is another process, unless a change was sent.
     pub fn abandon(&self, call: CallId) {
         self.shared.input(Input::Abandon { call });
     }
 
-    /// Whether there is a connection to the rank, as far as is known.
-    pub fn is_connected(&self) -> bool {
-        self.shared.core().link.is_some()
+    /// Whether the rank is another process, which may be gone while this mount is there.
+    pub fn outlives_rank(&self) -> bool {
+        !self.shared.connector.ends_with_rank()
     }
 
     /// A call that waits for its answer.

@@ -26,5 +26,5 @@ pub use attr::{Attr, Cred, FileKind, SetAttr};
 pub use codec::{DecodeError, Reader, Writer};
 pub use errno::Errno;
 pub use ids::*;
-pub use kind::Kind;
+pub use kind::{Effect, Kind};
 pub use name::Name;

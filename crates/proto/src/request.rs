@@ -369,12 +369,10 @@ impl Request {
         }
     }
 
-    /// Lets go of what its caller lent: a copy of the bytes to write, no buffer to read into.
+    /// Lets go of the buffer its caller lent to read into.
     pub fn detach(&mut self) {
-        match self {
-            Self::Write { data, .. } => *data = Payload::Owned(data.bytes().to_vec()),
-            Self::Read { into, .. } => *into = None,
-            _ => {}
+        if let Self::Read { into, .. } = self {
+            *into = None;
         }
     }
 

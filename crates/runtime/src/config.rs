@@ -49,6 +49,8 @@ pub struct Config {
     pub listen: Vec<Addr>,
     /// Where a server has its metrics page, `HOST:PORT`.
     pub metrics: Option<String>,
+    /// Without that place there is no server: it was asked for by name, not by a file that several servers read.
+    pub metrics_must: bool,
     /// The server that commands talk to when none is named.
     pub cluster: Option<String>,
     pub log_file: Option<PathBuf>,
@@ -68,6 +70,7 @@ impl Default for Config {
             data_cache_max_filesize: GIB,
             listen: Vec::new(),
             metrics: None,
+            metrics_must: false,
             cluster: None,
             log_file: None,
             log_format: LogFormat::Logfmt,
@@ -94,7 +97,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     help("data_cache_limit", "2G", "file data kept in the page cache, up to 64T"),
     help("data_cache_max_filesize", "1G", "data of larger files is not kept in the page cache"),
     help("listen", "[]", "addresses to listen on besides DIR/pando.sock"),
-    help("metrics", "", "where a server has its metrics page, HOST[:PORT]; nowhere when empty"),
+    help("metrics", "", "where a server has its metrics page, HOST[:PORT]; nowhere when unset"),
     help("cluster", "", "the server commands talk to when none is named"),
     help("log_file", "DIR/log/pando.log", "the log, rotated at 64 MiB, 4 files"),
     help("log_format", "logfmt", "logfmt or json"),
@@ -176,6 +179,7 @@ impl Config {
             data_cache_max_filesize: bytes(raw.data_cache_max_filesize, d.data_cache_max_filesize),
             listen: raw.listen.map_or(d.listen, |l| l.into_iter().map(|p| p.0).collect()),
             metrics: raw.metrics.map(|page| page.0),
+            metrics_must: d.metrics_must,
             cluster: raw.cluster,
             log_file: raw.log_file,
             log_format: raw.log_format.map_or(d.log_format, |f| f.0),

@@ -36,13 +36,20 @@ pub struct Page {
 }
 
 impl Page {
-    /// Listens at `at` (`HOST:PORT`) and serves.
+    /// Takes a place, `HOST:PORT`: who comes waits for `start`.
     ///
     /// # Errors
-    /// Of binding, or of starting the thread.
-    pub fn start(at: &str, content: Content, log: Arc<Log>) -> io::Result<Self> {
+    /// Of binding.
+    pub fn listen(at: &str) -> io::Result<TcpListener> {
         let place = at.to_socket_addrs()?.next().ok_or(ErrorKind::AddrNotAvailable)?;
-        let listener = TcpListener::bind(place)?;
+        TcpListener::bind(place)
+    }
+
+    /// Serves.
+    ///
+    /// # Errors
+    /// Of starting the thread.
+    pub fn start(listener: TcpListener, content: Content, log: Arc<Log>) -> io::Result<Self> {
         let at = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -139,7 +146,8 @@ mod tests {
 
     fn page() -> Page {
         let content = Content { path: "/metrics", kind: "text/x", text: Box::new(|| "a 1\n".to_owned()) };
-        Page::start("127.0.0.1:0", content, Arc::new(Log::silent())).expect("a page")
+        let listener = Page::listen("127.0.0.1:0").expect("a place");
+        Page::start(listener, content, Arc::new(Log::silent())).expect("a page")
     }
 
     fn ask(page: &Page, request: &[u8]) -> String {

@@ -150,6 +150,8 @@ pub struct Usage {
     /// CPU time of all threads, in milliseconds.
     pub cpu_ms: u64,
     pub resident_bytes: u64,
+    /// Of these not of files: without the pages of the metadata store, which the system takes back when it wants them.
+    pub anonymous_bytes: u64,
 }
 
 /// What this process has used until now.
@@ -169,9 +171,12 @@ fn parse_usage(stat: &str, status: &str) -> Option<Usage> {
     let (_, after_name) = stat.rsplit_once(") ")?;
     let mut times = after_name.split(' ').skip(11).map(str::parse::<u64>);
     let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
-    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = resident.trim().strip_suffix(" kB")?.parse().ok()?;
-    Some(Usage { cpu_ms: (user + system) * MS_PER_TICK, resident_bytes: kib * 1024 })
+    let bytes = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+    };
+    let (resident_bytes, anonymous_bytes) = (bytes("VmRSS:")?, bytes("RssAnon:")?);
+    Some(Usage { cpu_ms: (user + system) * MS_PER_TICK, resident_bytes, anonymous_bytes })
 }
 
 /// Whether this process may do what root may.
@@ -196,7 +201,7 @@ mod tests {
     fn usage_is_read_past_a_strange_name() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 100 0 3 0 250 50 0 0 20 0 9 0 5 1 2";
         let status = "Name:\ta\nVmRSS:\t    2048 kB\nRssAnon:\t 1 kB\n";
-        let usage = Usage { cpu_ms: 3000, resident_bytes: 2 << 20 };
+        let usage = Usage { cpu_ms: 3000, resident_bytes: 2 << 20, anonymous_bytes: 1024 };
         assert_eq!(parse_usage(stat, status), Some(usage));
         assert!(super::usage().is_ok_and(|usage| usage.resident_bytes > 0));
     }

@@ -9,8 +9,8 @@ use crate::driver::{Driver, Life};
 use crate::server::Server;
 use crate::{backup, health, perf};
 use mds::input::Input;
-use proto::SessionId;
 use proto::storeio::{DataDone, DataOp};
+use proto::{Ino, SessionId};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -59,6 +59,19 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
         "perf reset" => {
             server.baseline.reset(driver);
             done(json!({ "reset": true }))
+        }
+        "warmup start" => match command.get("ino").and_then(Value::as_u64) {
+            None => refusal(USAGE, "no `ino`"),
+            Some(_) if driver.is_frozen() => refusal(STATE, "a backup is under way"),
+            Some(ino) => {
+                driver.feed([Input::Warmup { dir: Some(Ino(ino)) }]);
+                report(driver, &json!({ "cmd": "warmup status" }))
+            }
+        },
+        "ops" => {
+            let mut answer = report(driver, command);
+            answer["result"]["held_back"] = json!(driver.held_back());
+            answer
         }
         "client evict" => evict(driver, command),
         "backup create" => match command.get("path").and_then(Value::as_str) {
@@ -148,7 +161,9 @@ fn status(server: &Server) -> Value {
     if answer["full"] == true && answer["space"].is_object() {
         answer["space"]["available"] = json!(0);
     }
-    answer["health"] = json!(health::overall(&health::checks(&facts(server))).name());
+    let checks = health::checks(&facts(server));
+    answer["health"] = json!(health::overall(&checks).name());
+    answer["health_summary"] = checks.into_iter().map(|check| check.summary).collect();
     answer
 }
 
@@ -161,7 +176,9 @@ pub(crate) fn facts(server: &Server) -> Value {
         facts["why"] = json!(why);
     }
     if let Ok(DataDone::Space(space)) = driver.data_io.run(&DataOp::StatFs) {
-        facts["space"] = json!({ "total": space.total, "available": space.available });
+        // What is free then is kept for unlink and checkpoints.
+        let available = if facts["full"] == true { 0 } else { space.available };
+        facts["space"] = json!({ "total": space.total, "available": available });
     }
     facts
 }

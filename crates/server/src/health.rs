@@ -35,9 +35,9 @@ pub(crate) struct Check {
 
 /// The cache is oversized beyond so many halves of its limit (Ceph's `mds_health_cache_threshold` 1.5).
 const CACHE_HALVES: u64 = 3;
-/// The journal is behind when its backlog is so many times the size at which a checkpoint starts (Ceph's
-/// `mds_log_warn_factor`).
-const JOURNAL_FACTOR: u64 = 2;
+/// The journal is behind when its backlog is so many halves of the size at which a checkpoint starts. Ceph's `mds_log_warn_factor`
+/// is 2; here changes are held up before that.
+const JOURNAL_HALVES: u64 = 3;
 /// A device is nearly full with less than 15 of 100 left (Ceph's `mon_osd_nearfull_ratio`).
 const NEAR_FULL_PERCENT: u64 = 15;
 
@@ -74,7 +74,7 @@ pub(crate) fn checks(facts: &Value) -> Vec<Check> {
         found.push(of_rank("MDS_CACHE_OVERSIZED", Severity::Warn, "1 MDSs report oversized cache", detail));
     }
     let (backlog, size) = (number("journal_backlog"), number("journal_size"));
-    if size > 0 && backlog / JOURNAL_FACTOR > size {
+    if size > 0 && backlog / JOURNAL_HALVES > size / 2 {
         let detail = format!("Behind on trimming ({}/{})", gib(backlog), gib(size));
         found.push(of_rank("MDS_TRIM", Severity::Warn, "1 MDSs behind on trimming", detail));
     }
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(checks(&good()), []);
         assert_eq!(json(&[]), json!({ "status": "HEALTH_OK", "checks": {}, "mutes": [] }));
         assert_eq!(told("cache_bytes", json!(6 * GIB)).1, []);
-        assert_eq!(told("journal_backlog", json!(2 * GIB)).1, []);
+        assert_eq!(told("journal_backlog", json!(3 * GIB / 2)).1, []);
     }
 
     #[test]
@@ -185,8 +185,8 @@ mod tests {
         assert_eq!(told("blocked", json!(1253)), slow);
         let large = warn("MDS_CACHE_OVERSIZED", "mds.0: MDS cache is too large (7.0GiB/4.0GiB)");
         assert_eq!(told("cache_bytes", json!(7 * GIB)), large);
-        let trim = warn("MDS_TRIM", "mds.0: Behind on trimming (2.5GiB/1.0GiB)");
-        assert_eq!(told("journal_backlog", json!(5 * GIB / 2)), trim);
+        let trim = warn("MDS_TRIM", "mds.0: Behind on trimming (1.8GiB/1.0GiB)");
+        assert_eq!(told("journal_backlog", json!(7 * GIB / 4)), trim);
         let late = warn(
             "MDS_CLIENT_OLDEST_TID",
             "mds.0: Client a:/m failing to advance its oldest client/flush tid. client_id: 7",

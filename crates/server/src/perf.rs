@@ -38,8 +38,8 @@ fn less(counters: &Value, base: &Value) -> Value {
     }
 }
 
-/// What only grows, of rank and driver; and the rank's gauges.
-fn counted(driver: &Driver) -> (Value, Value) {
+/// What only grows, of rank and driver, whatever was reset; and the rank's gauges.
+pub(crate) fn counted(driver: &Driver) -> (Value, Value) {
     let mut rank = driver.report(&json!({ "cmd": "perf dump" })).unwrap_or_default();
     let (counters, gauges) = (rank["counters"].take(), rank["gauges"].take());
     (json!({ "rank": counters, "driver": of_driver(driver) }), gauges)
@@ -60,11 +60,6 @@ fn of_driver(driver: &Driver) -> Value {
     put("data_inline", &c.data_inline);
     put("data_queued", &c.data_queued);
     Value::Object(map)
-}
-
-/// The counters since the server began, whatever was reset, and the gauges: for monitoring.
-pub(crate) fn since_start(driver: &Driver) -> (Value, Value) {
-    counted(driver)
 }
 
 /// `perf dump`.

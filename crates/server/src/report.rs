@@ -16,8 +16,8 @@ use stdx::{Machine, Mono, Now};
 const REPLAYED_PER_SECOND: f64 = 300_000.0;
 /// Bytes of an average journal entry, for the same estimate.
 const ENTRY_BYTES: u64 = 400;
-/// Requests that one answer to `ops` lists.
-const OPS_MAX: usize = 1000;
+/// Requests that one answer to `ops` lists: with paths of 512 bytes and more, each of which JSON may write as six, well within a frame.
+const OPS_MAX: usize = 150;
 
 impl RankMachine for Rank {
     fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
@@ -38,6 +38,7 @@ impl RankMachine for Rank {
             "perf dump" => json!({ "counters": counters(self), "gauges": gauges(self) }),
             "client ls" => json!({ "clients": self.sessions(now).iter().map(client).collect::<Vec<_>>() }),
             "ops" => operations(self, now),
+            "warmup status" => warmth(self),
             "health" => health(self, now),
             _ => return None,
         })
@@ -94,7 +95,7 @@ fn counters(rank: &Rank) -> Value {
 fn gauges(rank: &Rank) -> Value {
     let s = rank.status();
     json!({
-        "in_flight": s.in_flight,
+        "in_flight": rank.in_flight(),
         "parked": s.parked,
         "loads_in_flight": s.loads_in_flight,
         "replayed": s.replayed,
@@ -119,7 +120,6 @@ fn health(rank: &Rank, now: Mono) -> Value {
         rank.sessions(now).iter().filter(|session| behind(session)).map(client).collect();
     json!({
         "blocked": blocked.count,
-        "blocked_oldest_s": blocked.oldest_ns / SECOND,
         "complaint_s": config.complaint_ns / SECOND,
         "cache_bytes": s.cache_bytes,
         "cache_limit": config.cache_bytes,
@@ -131,6 +131,19 @@ fn health(rank: &Rank, now: Mono) -> Value {
     })
 }
 
+fn warmth(rank: &Rank) -> Value {
+    let s = rank.warm_status();
+    json!({
+        "run": s.run,
+        "state": s.state.name(),
+        "rank": rank.state().name(),
+        "dirs": s.dirs,
+        "names": s.names,
+        "waiting": s.waiting,
+        "left_out": s.left_out,
+    })
+}
+
 /// The requests under way, and those of late that were slow.
 fn operations(rank: &Rank, now: Mono) -> Value {
     let (under_way, count) = rank.operations(now, OPS_MAX);
@@ -138,8 +151,9 @@ fn operations(rank: &Rank, now: Mono) -> Value {
     json!({
         "ops": shown(&under_way),
         "count": count,
+        "blocked": rank.blocked(now).count,
         "slow": shown(&rank.slow_operations()),
-        "complaint_ms": rank.config().complaint_ns / MS,
+        "complaint_s": rank.config().complaint_ns / SECOND,
     })
 }
 
@@ -150,6 +164,7 @@ fn operation(op: &OpStatus) -> Value {
         "op": op.kind.name(),
         "path": op.path,
         "waiting_for": op.waits.map(mds::Waits::name),
+        "blocked": op.blocked,
     })
 }
 

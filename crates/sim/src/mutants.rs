@@ -28,7 +28,6 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_unlink_ignores_opens", "mds", 0),
     ("mds_unlink_leaks_data", "mds", 0),
     ("mds_version_no_jump", "mds", 0),
-    ("client_keeps_what_nobody_opened", "client", 0),
     ("client_no_reclaim", "client", 1),
     ("client_retry_under_new_tid", "client", 0),
     ("client_shared_at_once", "client", 0),

@@ -270,7 +270,7 @@ pub fn config(plan: &Plan, conf_file: Option<&Path>) -> Result<runtime::Config, 
         config.log_file = Some(log.into());
     }
     if let Some(at) = &plan.options.metrics {
-        config.metrics = Some(place::metrics(at)?);
+        (config.metrics, config.metrics_must) = (Some(place::metrics(at)?), true);
     }
     Ok(config)
 }

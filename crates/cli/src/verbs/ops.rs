@@ -19,9 +19,14 @@ pub fn run(args: &Ops, source: Result<Source, Problem>, out: &Output) -> Verdict
     let answer = admin::ask(&source?, &json!({"cmd": "ops"}), ANSWER_TIME)?;
     let (chosen, count) = chosen(&answer, args);
     if count > chosen.len() as u64 {
-        out.say(&format!("the oldest {} of {}", grouped(chosen.len() as u64), grouped(count)));
+        out.say(&format!("{} of {}", grouped(chosen.len() as u64), grouped(count)));
     }
-    out.result(&listing(&chosen), json!({"ops": chosen, "num_ops": count}));
+    let held_back = answer["held_back"].as_u64().unwrap_or(0);
+    if held_back > 0 {
+        out.say(&format!("{} more wait for the end of a backup", grouped(held_back)));
+    }
+    let json = json!({"ops": chosen, "num_ops": count, "held_back": held_back});
+    out.result(&listing(&chosen), json);
     Ok(0)
 }
 
@@ -37,11 +42,8 @@ fn chosen(answer: &Value, args: &Ops) -> (Vec<Value>, u64) {
     if !args.blocked {
         return (all, answer["count"].as_u64().unwrap_or(0));
     }
-    let complaint = answer["complaint_ms"].as_u64().unwrap_or(0);
-    let blocked = |op: &Value| op["age_ms"].as_u64().is_some_and(|age| age >= complaint);
-    let blocked: Vec<Value> = all.into_iter().filter(blocked).collect();
-    let count = blocked.len() as u64;
-    (blocked, count)
+    let blocked = all.into_iter().filter(|op| op["blocked"] == true).collect();
+    (blocked, answer["blocked"].as_u64().unwrap_or(0))
 }
 
 fn listing(ops: &[Value]) -> String {
@@ -61,11 +63,16 @@ mod tests {
 
     #[test]
     fn the_columns_are_those_promised() {
-        let op = |age: u64, waits: &str| json!({"age_ms": age, "client": 7, "op": "create", "path": "/a b/c", "waiting_for": waits});
+        let op = |age: u64, waits: &str| {
+            json!({
+                "age_ms": age, "client": 7, "op": "create", "path": "/a b/c", "waiting_for": waits,
+                "blocked": age > 30_000
+            })
+        };
         let over = json!({"age_ms": 45_000, "client": 7, "op": "read", "path": "/x", "waiting_for": null});
         let answer = json!({
             "ops": [op(31_004, "journal room"), op(5, "metadata store")], "count": 2,
-            "slow": [over], "complaint_ms": 30_000
+            "slow": [over], "blocked": 1
         });
         let text = |slow, blocked| listing(&chosen(&answer, &Ops { slow, blocked }).0);
         let all = "AGE      CLIENT  OP      PATH    WAITING-FOR\n\

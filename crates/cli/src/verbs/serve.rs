@@ -19,7 +19,7 @@ use std::time::Instant;
 pub fn run(args: &Serve, conf_file: Option<&Path>, out: &Output) -> Verdict {
     let mut config = conf::read(conf_file)?;
     if let Some(at) = &args.metrics {
-        config.metrics = Some(place::metrics(at)?);
+        (config.metrics, config.metrics_must) = (Some(place::metrics(at)?), true);
     }
     let mut listen = Vec::new();
     for text in &args.listen {

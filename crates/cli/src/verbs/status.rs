@@ -31,7 +31,7 @@ fn text(answer: &Value) -> String {
     let parts = [
         part(
             "cluster",
-            &[("id", id), ("name", word("name")), ("health", word("health")), ("state", word("state"))],
+            &[("id", id), ("name", word("name")), ("health", health(answer)), ("state", word("state"))],
         ),
         part("services", &[("mds", rank), ("clients", number("clients").map(grouped))]),
         part("data", &[("folder", word("dir")), ("usage", usage(answer)), ("cached", cached)]),
@@ -44,6 +44,14 @@ fn text(answer: &Value) -> String {
         text.push_str(&format!("  journal: {count} ops not checkpointed (replay about {seconds:.1} s)\n"));
     }
     text
+}
+
+/// The word, and below it what it is for.
+fn health(answer: &Value) -> Option<String> {
+    let summaries = answer.get("health_summary").and_then(Value::as_array).into_iter().flatten();
+    let lines: String =
+        summaries.filter_map(Value::as_str).map(|line| format!("\n              {line}")).collect();
+    Some(format!("{}{lines}", answer.get("health")?.as_str()?))
 }
 
 /// What clients do of late.
@@ -77,10 +85,11 @@ mod tests {
         let answer = json!({
             "fsid": "3f1c9a02-6dbe-63d8-9f41-0ca539912327", "name": "pandofs", "state": "active", "pid": 4242, "clients": 2,
             "dir": "/srv/pando", "space": {"total": 1_u64 << 30, "available": 1_u64 << 29},
-            "journal_operations": 81_000, "replay_seconds": 0.4, "health": "HEALTH_OK",
+            "journal_operations": 81_000, "replay_seconds": 0.4, "health": "HEALTH_WARN",
+            "health_summary": ["1 pool(s) nearfull"],
             "requests_per_s": 1_200, "read_bytes_per_s": 3_u64 << 20, "written_bytes_per_s": 512
         });
-        let expected = "  cluster:\n    id:       3f1c9a02\n    name:     pandofs\n    health:   HEALTH_OK\n    state:    active\n\n  \
+        let expected = "  cluster:\n    id:       3f1c9a02\n    name:     pandofs\n    health:   HEALTH_WARN\n              1 pool(s) nearfull\n    state:    active\n\n  \
             services:\n    mds:      1 rank, active (pid 4242)\n    clients:  2\n\n  \
             data:\n    folder:   /srv/pando\n    usage:    512.0 MiB available of 1.0 GiB\n\n  \
             io:\n    client:   3.0 MiB/s rd, 512 B/s wr, 1,200 op/s\n\n  \

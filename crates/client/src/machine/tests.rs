@@ -344,6 +344,22 @@ fn a_killed_caller_is_answered_at_once_and_what_it_opened_is_closed() {
     assert_eq!((bench.client.opens(Ino(7)), bench.client.awaits(Tid(3))), (0, false));
 }
 
+/// Found by review: a write of a killed process reached the file after its lock was somebody else's.
+#[test]
+fn a_change_that_was_sent_is_waited_for() {
+    let mut bench = Bench::up(true);
+    let name = proto::Name::new(b"a").expect("a name");
+    bench.call(1, Request::Unlink { parent: node(1), name });
+    bench.call(2, Request::SetLock { node: node(7), lock: lock(1, LockKind::Write), wait: false });
+    for call in [1, 2] {
+        assert_eq!(bench.step(Input::Abandon { call: CallId(call) }), []);
+    }
+    assert_eq!(answers(&bench.step(reply(1, Ok(Reply::Ok)))), [(1, Ok(Reply::Ok))]);
+    // What gives back is no change that anybody waits for.
+    bench.call(3, Request::ReleaseLocks { node: node(7), flock: false, owner: 1 });
+    assert_eq!(answers(&bench.step(Input::Abandon { call: CallId(3) })), [(3, Err(Errno::EINTR))]);
+}
+
 #[test]
 fn a_killed_wait_for_a_lock_is_cancelled() {
     let mut bench = Bench::up(true);

@@ -8,7 +8,7 @@ use ::mount::Asker;
 use proto::attr::Attr;
 use proto::reply::Reply as Answer;
 use proto::request::Request as Ask;
-use proto::{Cred, NodeRef};
+use proto::{Cred, Effect, NodeRef};
 
 use super::{About, Shared, convert};
 use crate::reply::{Entry, Reply};
@@ -28,8 +28,10 @@ impl Shared {
         then: impl FnOnce(&Arc<Self>, Reply, Answer) + Send + 'static,
     ) {
         let (shared, asker) = (Arc::clone(self), asker(&reply));
+        let changes = ask.effect() != Effect::Nothing;
         let done = Box::new(move |outcome: proto::reply::Outcome| match outcome {
-            Ok(answer) => then(&shared, reply, answer),
+            // What follows a change is not given up: it may be the half that makes it whole.
+            Ok(answer) => then(&shared, if changes { reply.to(0) } else { reply }, answer),
             Err(errno) => reply.error(errno.0),
         });
         self.mount.submit_for(asker, cred, ask, done);

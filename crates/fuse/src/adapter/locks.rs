@@ -73,13 +73,9 @@ impl Shared {
                     return reply.ok();
                 }
                 let ask = Ask::ReleaseLocks { node: about.node, flock: false, owner: *lock_owner };
-                if self.mount.is_connected() {
-                    return self.done(about.cred, ask, reply);
-                }
-                // Sent when there is a connection again, before anything that is asked later. Who closes waits for nothing: a process
-                // that was killed closes its files, too, and no signal reaches it any more.
-                self.mount.submit(about.cred, ask, Box::new(|_| ()));
-                reply.ok();
+                // A process that was killed closes its files, too, and waits here where no signal reaches it.
+                self.watch(reply.unique(), true);
+                self.done(about.cred, ask, reply);
             }
             _ => reply.error(libc::EIO),
         }
@@ -126,8 +122,8 @@ impl Shared {
     }
 
     /// A signal for the caller of request `unique`. Waits for locks give up. Anything else is answered when it is done, as
-    /// programs expect of a disk; but who is being killed waits for nothing, or a server that is gone would keep it for ever.
-    pub(super) fn interrupt(&self, unique: u64, reply: Reply) {
+    /// programs expect of a disk; but who is being killed, now or by a later signal, does not wait for a server that is gone.
+    pub(super) fn interrupt(self: &Arc<Self>, unique: u64, reply: Reply) {
         let waits = self.waits.interrupt(unique);
         if let Ok(Some(call)) = waits {
             self.mount.interrupt(call);
@@ -137,6 +133,7 @@ impl Shared {
                 if caller::is_being_killed(asker.pid) {
                     self.mount.abandon(call);
                 }
+                self.watch(unique, false);
                 reply.ok();
             }
             None if waits.is_ok() => reply.ok(),

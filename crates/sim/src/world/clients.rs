@@ -439,7 +439,7 @@ impl World {
         // What becomes of a lock is for its file's close to end, which killed callers do not do here.
         let may_be_killed = self.clients[client].kind != Kind::Embedded && lock_owner(&request).is_none();
         if self.plan.kill_callers && may_be_killed && self.rng.chance(1, 12) {
-            self.after(SECOND, Event::Killed { client, birth, call: call.0 });
+            self.after(4 * self.plan.message_ns, Event::Killed { client, birth, call: call.0 });
         }
         let cred = Plan::cred(self.clients[client].kind, &mut self.rng);
         let slot = &mut self.clients[client];
@@ -476,10 +476,11 @@ impl World {
         busy.killed = true;
         self.trace.event(self.now, "killed", call.0, || format!("client {client}: {}", call.0));
         self.step_client(client, ClientInput::Abandon { call })?;
-        match self.clients[client].busy.contains_key(&call) {
-            true => Err(format!("client {client} lets the killed caller of {} wait", call.0)),
-            false => Ok(()),
+        // A change that was sent is waited for.
+        if let Some(busy) = self.clients[client].busy.get_mut(&call) {
+            busy.killed = false;
         }
+        Ok(())
     }
 
     /// A caller has its answer.
