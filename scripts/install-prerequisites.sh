@@ -37,6 +37,8 @@ if [ "$tests" = 1 ]; then
     need setfacl acl
     need setfattr attr
     need git git
+    need python3 python3-minimal
+    need setpriv util-linux
     need sqlite3 sqlite3
     need rsync rsync
     need xz xz-utils

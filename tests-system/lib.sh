@@ -96,6 +96,20 @@ up() {
     [ -n "$SERVER" ] || die "mount told no pid: $word"
 }
 
+# serve DIR [ARGS...]: serves in the background; SERVER is the process.
+serve() {
+    local n
+    "$PANDO" serve "$@" >>"$WORK/serve.out" 2>&1 &
+    SERVER=$!
+    pids+=($SERVER)
+    for n in $(seq 1200); do
+        "$PANDO" status --cluster "$1" >/dev/null 2>&1 && return
+        kill -0 $SERVER 2>/dev/null || break
+        sleep 0.05
+    done
+    die "serve: $(tail -n 3 "$WORK/serve.out")"
+}
+
 down() { "$PANDO" umount "$1" >"$WORK/err" 2>&1 || die "umount: $(cat "$WORK/err")"; }
 
 # kill9 PID: only what `up` or a test started; waits until it is gone.

@@ -70,8 +70,22 @@ pub enum Verb {
     Umount(Umount),
     /// Serve a data folder to mounts on this and other hosts
     Serve(Serve),
-    /// State of a server: cluster, services, data, journal
+    /// State of a server: cluster, services, data, io, journal
     Status(Status),
+    /// What is wrong with a server, in Ceph's codes and words
+    Health(Health),
+    /// Who asks how much of a server
+    Top(Top),
+    /// Requests under way and what they wait for
+    Ops(Ops),
+    /// Counters of a server
+    #[command(subcommand)]
+    Perf(Perf),
+    /// The server's cache of metadata
+    #[command(subcommand)]
+    Cache(Cache),
+    /// Bring a tree into the server's cache before somebody asks for it
+    Warmup(Warmup),
     /// Check a data folder that nobody serves
     ///
     /// Exit codes are those of fsck(8): 0 clean, 1 corrected, 4 errors left, 8 operational error, 16 usage.
@@ -184,7 +198,8 @@ pub struct Serve {
     pub insecure: bool,
     #[arg(long, hide = true)]
     pub ranks: Option<u16>,
-    #[arg(long, hide = true)]
+    /// Serve the metrics page for Prometheus there, over HTTP: http://HOST:PORT/metrics
+    #[arg(long, value_name = "HOST[:PORT]")]
     pub metrics: Option<String>,
     #[arg(long, hide = true)]
     pub tls_cert: Option<PathBuf>,
@@ -200,6 +215,109 @@ pub struct Status {
     /// A path inside a mount: asks that mount's server
     #[arg(value_hint = ValueHint::AnyPath)]
     pub path: Option<PathBuf>,
+}
+
+/// `health`.
+#[derive(Debug, Args)]
+pub struct Health {
+    /// Each check with what it found
+    #[arg(value_parser = ["detail"])]
+    pub detail: Option<String>,
+    /// Exit with 0 for HEALTH_OK, 1 for HEALTH_WARN, 2 for HEALTH_ERR
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// `top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// What the lines are
+    #[arg(long, value_enum, default_value_t = By::Client)]
+    pub by: By,
+    /// Seconds between two looks, at least 0.5
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = delay)]
+    pub delay: u64,
+    /// Look so many times (default: until interrupted on a terminal, else once)
+    #[arg(short = 'n', long, value_name = "N")]
+    pub iterations: Option<u64>,
+}
+
+/// Milliseconds.
+fn delay(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.5..=3600.0).contains(&seconds) => Ok((seconds * 1000.0) as u64),
+        _ => Err("not between 0.5 and 3600".into()),
+    }
+}
+
+/// What the lines of `top` are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    Client,
+    User,
+    Rank,
+}
+
+impl By {
+    /// As it is written.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::User => "user",
+            Self::Rank => "rank",
+        }
+    }
+}
+
+/// `ops`.
+#[derive(Debug, Args)]
+pub struct Ops {
+    /// Instead those of late that took longer than `mds_op_complaint_time` and are over
+    #[arg(long, conflicts_with = "blocked")]
+    pub slow: bool,
+    /// Only those under way for longer than `mds_op_complaint_time`
+    #[arg(long)]
+    pub blocked: bool,
+}
+
+/// `perf`.
+#[derive(Debug, Subcommand)]
+pub enum Perf {
+    /// Every counter, under Ceph's name where Ceph has it
+    Dump,
+    /// Count from zero; the metrics page goes on as it was
+    Reset,
+}
+
+/// `cache`.
+#[derive(Debug, Subcommand)]
+pub enum Cache {
+    /// How much is cached
+    Status,
+    /// Forget what the store has
+    Drop,
+}
+
+/// `warmup`.
+#[derive(Debug, Args)]
+pub struct Warmup {
+    /// A directory or file inside a mount
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub path: PathBuf,
+    /// Names and attributes only, no file data
+    #[arg(long)]
+    pub metadata: bool,
+    /// Files read at once
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = threads)]
+    pub threads: usize,
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if (1..=256).contains(&threads) => Ok(threads),
+        _ => Err("not between 1 and 256".into()),
+    }
 }
 
 /// `fsck`.

@@ -7,28 +7,22 @@ use std::ffi::OsString;
 
 /// First words whose time has not come, and what comes nearest to them now.
 const VERBS: &[(&str, Option<&str>)] = &[
-    ("health", Some("`pando status`")),
     ("fs", Some("`pando status`")),
     ("mds", Some("`pando status`")),
     ("auth", None),
     ("subtree", None),
     ("dirfrag", None),
-    ("tell", Some("`pando status`, `pando client ls`")),
+    ("tell", Some("`pando perf dump`, `pando ops`, `pando client ls`")),
     ("quota", None),
     ("qos", None),
     ("snap", None),
     ("trash", None),
     ("mds_partitioner", None),
     ("balancer", None),
-    ("top", Some("`pando client ls`")),
-    ("stats", Some("`pando status`")),
+    ("stats", Some("`pando top`")),
     ("profile", None),
-    ("perf", Some("`pando status`")),
-    ("ops", Some("`pando client ls`")),
     ("info", None),
     ("summary", None),
-    ("cache", None),
-    ("warmup", None),
     ("rmr", None),
     ("clone", None),
     ("sync", None),
@@ -41,9 +35,11 @@ const VERBS: &[(&str, Option<&str>)] = &[
 /// Second words whose time has not come, behind verbs that are here.
 const BELOW: &[(&str, &[&str])] = &[("bench", &["vdbench", "compare"])];
 
+/// Values of options of present verbs whose time has not come.
+const VALUES: &[(&str, &str, &str)] = &[("top", "--by", "subtree")];
+
 /// Options of present verbs whose time has not come.
-const OPTIONS: &[(&str, &[&str])] =
-    &[("serve", &["--ranks", "--metrics", "--tls-cert", "--tls-key", "--tls-ca"])];
+const OPTIONS: &[(&str, &[&str])] = &[("serve", &["--ranks", "--tls-cert", "--tls-key", "--tls-ca"])];
 
 /// Whether the command line names something of a later version; the verb and the problem.
 #[must_use]
@@ -63,6 +59,13 @@ pub fn check(args: &[OsString]) -> Option<(String, Problem)> {
             second = first_verb(&mut words)?;
         }
         return below.contains(&second).then(|| (format!("{verb} {second}"), not_yet("")));
+    }
+    if let Some((_, option, value)) = VALUES.iter().find(|(name, ..)| *name == verb) {
+        let words: Vec<&str> = words.collect();
+        let together = format!("{option}={value}");
+        let named =
+            words.windows(2).any(|pair| pair == [*option, *value]) || words.contains(&together.as_str());
+        return named.then(|| (verb.into(), not_yet(&format!("{option} {value}"))));
     }
     let (_, options) = OPTIONS.iter().find(|(name, _)| *name == verb)?;
     for word in words.take_while(|word| *word != "--") {
@@ -105,8 +108,8 @@ mod tests {
     #[test]
     fn later_verbs_say_so() {
         assert_eq!(
-            text("pando health detail").as_deref(),
-            Some("pando health: not in this version\n  do: `pando status`\n")
+            text("pando fs status").as_deref(),
+            Some("pando fs: not in this version\n  do: `pando status`\n")
         );
         for line in ["pando bench --json vdbench x", "pando bench help vdbench", "pando help bench vdbench"] {
             assert_eq!(text(line).as_deref(), Some("pando bench vdbench: not in this version\n"), "{line}");
@@ -118,6 +121,14 @@ mod tests {
         );
         let serve = text("pando serve /d --tls-cert=x");
         assert_eq!(serve.as_deref(), Some("pando serve: --tls-cert: not in this version\n"));
+        for line in ["pando top --by subtree", "pando top -n 1 --by=subtree"] {
+            assert_eq!(
+                text(line).as_deref(),
+                Some("pando top: --by subtree: not in this version\n"),
+                "{line}"
+            );
+        }
+        assert_eq!(text("pando top --by user"), None);
     }
 
     #[test]

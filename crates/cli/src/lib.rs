@@ -117,6 +117,16 @@ fn dispatch(cli: &Cli, out: &Output) -> Verdict {
         Verb::Umount(args) => verbs::umount::run(args, out),
         Verb::Serve(args) => verbs::serve::run(args, conf, out),
         Verb::Status(args) => verbs::status::run(server(args.path.as_deref()), out),
+        Verb::Health(args) => verbs::health::run(args, server(None), out),
+        Verb::Top(args) => verbs::top::run(args, server(None), out),
+        Verb::Ops(args) => verbs::ops::run(args, server(None), out),
+        Verb::Perf(verb) => verbs::perf::run(verb, server(None), out),
+        Verb::Cache(verb) => verbs::cache::run(verb, server(None), out),
+        Verb::Warmup(args) => {
+            // The numbers of inodes are those of the mount that the path is in, whatever server is named.
+            let hints = Hints { path: Some(&args.path), ..Hints::default() };
+            verbs::warmup::run(args, discover::find(&hints), out)
+        }
         Verb::Client(verb) => verbs::client::run(verb, server(None), out),
         Verb::Config(verb) => verbs::config::run(verb, conf, out),
         Verb::Bench(verb) => verbs::bench::run(verb, conf, out),
@@ -140,6 +150,12 @@ fn name(verb: &Verb) -> &'static str {
         Verb::Umount(_) => "umount",
         Verb::Serve(_) => "serve",
         Verb::Status(_) => "status",
+        Verb::Health(_) => "health",
+        Verb::Top(_) => "top",
+        Verb::Ops(_) => "ops",
+        Verb::Perf(_) => "perf",
+        Verb::Cache(_) => "cache",
+        Verb::Warmup(_) => "warmup",
         Verb::Fsck(_) => "fsck",
         Verb::Compact(_) => "compact",
         Verb::Backup(_) => "backup",

@@ -6,11 +6,13 @@ use crate::problem::{Exit, Problem, chain};
 use crate::source::Source;
 use crate::{discover, mounts};
 use proto::storeio::StoreError;
+use runtime::http::Page;
 use runtime::log::{Log, LogOptions};
 use runtime::{Addr, Config, ListenError};
 use serde_json::{Value, json};
 use server::{Server, ServerError, ServerOptions};
 use std::io::ErrorKind;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -29,6 +31,8 @@ pub struct Served {
     pub fsid: String,
     pub created: bool,
     pub addrs: Vec<Addr>,
+    /// `HOST:PORT` of the metrics page.
+    pub metrics: Option<String>,
     /// The link under which commands find it.
     link: Option<PathBuf>,
 }
@@ -64,6 +68,10 @@ pub fn serve(
     until: Instant,
 ) -> Result<Served, Problem> {
     let found = folder::inspect(dir).map_err(|error| explain(&error))?;
+    // Before a file system is made that would not be served.
+    let mut page = config.metrics.as_ref().map(|at| listen_for_metrics(at));
+    let no_page = page.take_if(|page| page.is_err() && !config.metrics_must);
+    let page = page.transpose()?;
     let created = may_create && !matches!(found, Found::Complete(_));
     if created {
         format(dir, &format_options())?;
@@ -91,9 +99,34 @@ pub fn serve(
     let own = Addr::Unix(dir.join(folder::SOCKET));
     let wanted: Vec<Addr> = std::iter::once(own).chain(listen.iter().cloned()).collect();
     let addrs = server.listen(&wanted).map_err(|error| explain_listen(&error))?;
+    if let Some(Err(problem)) = no_page {
+        log.warn(
+            "metrics",
+            "no page: another server of this host may have its place",
+            &[("why", &problem.what)],
+        );
+    }
+    let metrics = page.map(|listener| server.metrics(listener)).transpose();
+    let metrics = metrics.map_err(|error| Problem::io("metrics", &error))?;
     let fsid = folder::full_id(&record);
     let link = discover::announce(&folder::short_id(&record), &dir.join(folder::SOCKET));
-    Ok(Served { server, log, name: record.name, fsid, created, addrs, link })
+    Ok(Served { server, log, name: record.name, fsid, created, addrs, metrics, link })
+}
+
+/// Where a metrics page is to be.
+///
+/// # Errors
+/// Exit 2.
+pub fn metrics(text: &str) -> Result<String, Problem> {
+    runtime::addr::metrics_place(text)
+        .ok_or_else(|| Problem::new(Exit::Usage, format!("metrics {text}: not HOST or HOST:PORT")).do_this("127.0.0.1:7421, for example"))
+}
+
+fn listen_for_metrics(at: &str) -> Result<TcpListener, Problem> {
+    Page::listen(at).map_err(|error| {
+        Problem::io(format!("metrics at {at}"), &error)
+            .do_this("name another place: `--metrics`, `-o metrics=`, or `metrics` in pando.toml")
+    })
 }
 
 /// Opens a folder for this process alone: no socket, nobody else comes.

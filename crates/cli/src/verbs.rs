@@ -4,6 +4,7 @@
 
 pub mod backup;
 pub mod bench;
+pub mod cache;
 pub mod client;
 pub mod compact;
 pub mod config;
@@ -11,10 +12,15 @@ pub mod demo;
 pub mod format;
 pub mod fsck;
 pub mod generate;
+pub mod health;
 pub mod journal;
 pub mod load;
 pub mod mount;
 pub mod mounted;
+pub mod ops;
+pub mod perf;
 pub mod serve;
 pub mod status;
+pub mod top;
 pub mod umount;
+pub mod warmup;

@@ -23,6 +23,11 @@ pub enum Input {
     Interrupt {
         call: CallId,
     },
+    /// The caller is being killed and will not look at the answer: EINTR at once, unless a change was sent. The request takes
+    /// its course; what it opens is given back. Without effect where nothing is kept to be sent again (`ClientConfig::retry`).
+    Abandon {
+        call: CallId,
+    },
     /// The connection to the rank stands.
     Connected,
     /// The connection broke; the driver is connecting again.

@@ -14,9 +14,9 @@ use crate::input::{CallId, Input, Waiting};
 use crate::output::Output;
 use crate::window::{Pending, Window};
 use proto::message::{ClientMsg, ServerMsg};
-use proto::reply::Outcome;
+use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, Request};
-use proto::{Cred, Errno, Ino, SessionId, Tid};
+use proto::{Cred, Effect, Errno, Ino, NodeRef, SessionId, Tid};
 use std::collections::VecDeque;
 use stdx::{Machine, Mono, Now, Outbox};
 
@@ -43,7 +43,8 @@ enum Life {
 /// A call that was not sent yet.
 #[derive(Clone, Debug)]
 struct Queued {
-    call: CallId,
+    /// `None`: nobody waits for the answer.
+    call: Option<CallId>,
     cred: Cred,
     request: Request,
 }
@@ -83,8 +84,9 @@ impl Machine for Client {
 
     fn step(&mut self, now: Now, input: Input, out: &mut Out) {
         match input {
-            Input::Call { call, cred, request } => self.on_call(Queued { call, cred, request }, out),
+            Input::Call { call, cred, request } => self.on_call(call, cred, request, out),
             Input::Interrupt { call } => self.on_interrupt(call, out),
+            Input::Abandon { call } => self.on_abandon(call, out),
             Input::Connected => self.on_connected(out),
             Input::Disconnected => self.on_disconnected(now.mono, out),
             Input::Message(message) => self.on_message(now.mono, message, out),
@@ -150,9 +152,15 @@ impl Client {
         self.link != Link::Down
     }
 
-    /// Requests at the rank without an answer, oldest first.
+    /// Requests at the rank for whose answer somebody waits, oldest first.
     pub fn waiting(&self) -> impl Iterator<Item = Waiting> + '_ {
         self.window.waiting()
+    }
+
+    /// Whether the answer of this request, which was sent, is still to come.
+    #[must_use]
+    pub fn awaits(&self, tid: Tid) -> bool {
+        self.window.contains(tid)
     }
 
     /// Calls that were not sent yet.
@@ -161,11 +169,12 @@ impl Client {
         self.lane.len() + self.queue.len()
     }
 
-    fn on_call(&mut self, queued: Queued, out: &mut Out) {
-        if let Some(errno) = self.refusal(&queued.request) {
-            return answer(out, queued.call, Err(errno));
+    fn on_call(&mut self, call: CallId, cred: Cred, request: Request, out: &mut Out) {
+        if let Some(errno) = self.refusal(&request) {
+            return answer(out, Some(call), Err(errno));
         }
-        if is_uncredited(&queued.request) { &mut self.lane } else { &mut self.queue }.push_back(queued);
+        let queue = if is_uncredited(&request) { &mut self.lane } else { &mut self.queue };
+        queue.push_back(Queued { call: Some(call), cred, request });
     }
 
     /// Why a call is answered without asking the rank.
@@ -174,7 +183,8 @@ impl Client {
         if self.life != Life::Serving {
             return Some(Errno::ESHUTDOWN);
         }
-        if self.queued() >= limits.queued_max {
+        // What gives something back must not be lost: it is bounded by what there is.
+        if self.queued() >= limits.queued_max && !gives_back(request) {
             return Some(Errno::EAGAIN);
         }
         if is_lock_wait(request) {
@@ -200,18 +210,55 @@ impl Client {
 
     fn on_interrupt(&mut self, call: CallId, out: &mut Out) {
         // Only a wait for a lock gives up: anything else is answered soon, and half done is not done.
-        if let Some(at) = self.lane.iter().position(|q| q.call == call && is_lock_wait(&q.request)) {
+        if let Some(at) = self.lane.iter().position(|q| q.call == Some(call) && is_lock_wait(&q.request)) {
             self.lane.remove(at);
-            return answer(out, call, Err(Errno::EINTR));
+            return answer(out, Some(call), Err(Errno::EINTR));
         }
         let link = self.link;
-        let found = self.window.iter_mut().find(|(_, p)| p.call == call && p.lock_wait && !p.cancelled);
+        let found = self.window.iter_mut().find(|(_, p)| p.call == Some(call) && p.lock_wait && !p.cancelled);
         if let Some((tid, pending)) = found {
             pending.cancelled = true;
             // A renewing one was told already; while the link is down, the resume tells.
             if link == Link::Up && !pending.renewing {
                 out.push(Output::Send(ClientMsg::Cancel { tid }));
             }
+        }
+    }
+
+    /// What changes something and was sent is waited for, although nobody will look: whoever notices the caller's end must
+    /// not find the change happening after it, least of all behind a lock that ended with the caller.
+    fn on_abandon(&mut self, call: CallId, out: &mut Out) {
+        if !self.config.retry {
+            return;
+        }
+        // A wait for a lock must not go on: it could be granted to nobody.
+        self.on_interrupt(call, out);
+        for queue in [&mut self.lane, &mut self.queue] {
+            let Some(at) = queue.iter().position(|queued| queued.call == Some(call)) else { continue };
+            // What gives something back is still to be sent.
+            if gives_back(&queue[at].request) {
+                queue[at].call = None;
+            } else {
+                queue.remove(at);
+            }
+            return answer(out, Some(call), Err(Errno::EINTR));
+        }
+        let Some((_, pending)) = self.window.iter_mut().find(|(_, pending)| pending.call == Some(call))
+        else {
+            return;
+        };
+        let Some(kept) = pending.kept.as_mut().filter(|kept| may_go_unheard(&kept.1)) else { return };
+        kept.1.detach();
+        pending.call = None;
+        answer(out, Some(call), Err(Errno::EINTR));
+    }
+
+    /// An open was answered whose caller was killed: nobody else would close it.
+    fn give_back(&mut self, cred: Cred, request: &Request, outcome: &Outcome) {
+        if let (Request::Open { .. }, Ok(Reply::Attr(attr))) = (request, outcome) {
+            let node = NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash };
+            let request = Request::Release { node, count: 1 };
+            self.lane.push_back(Queued { call: None, cred, request });
         }
     }
 
@@ -250,6 +297,9 @@ impl Client {
             kept => {
                 if let (Some(kept), true) = (kept, self.config.retry) {
                     self.held.on_answer(&kept.1, &outcome);
+                    if pending.call.is_none() && self.life == Life::Serving {
+                        self.give_back(kept.0, &kept.1, &outcome);
+                    }
                 }
                 answer(out, pending.call, outcome);
             }
@@ -362,12 +412,31 @@ impl Client {
     }
 }
 
-fn answer(out: &mut Out, call: CallId, outcome: Outcome) {
-    out.push(Output::Answer { call, outcome });
+fn answer(out: &mut Out, call: Option<CallId>, outcome: Outcome) {
+    if let Some(call) = call {
+        out.push(Output::Answer { call, outcome });
+    }
 }
 
 const fn is_lock_wait(request: &Request) -> bool {
     matches!(request, Request::SetLock { wait: true, lock, .. } if !matches!(lock.kind, LockKind::Unlock))
+}
+
+/// Whether somebody would wait for ever if it were not sent.
+const fn gives_back(request: &Request) -> bool {
+    is_uncredited(request) && !is_lock_wait(request)
+}
+
+/// Whether it makes no difference to anybody that its answer is not waited for.
+fn may_go_unheard(request: &Request) -> bool {
+    let changes = match request.effect() {
+        Effect::Nothing => false,
+        Effect::Memory => {
+            !matches!(request, Request::Open { .. }) && !gives_back(request) && !is_lock_wait(request)
+        }
+        Effect::Journal => !matches!(request, Request::Fsync { .. }),
+    };
+    !changes
 }
 
 const fn is_uncredited(request: &Request) -> bool {

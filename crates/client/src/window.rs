@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 /// A request without an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
-    pub(crate) call: CallId,
+    /// `None`: nobody waits for the answer.
+    pub(crate) call: Option<CallId>,
     /// What to send again; absent where nothing is ever sent again.
     pub(crate) kept: Option<Box<(Cred, Request)>>,
     /// May wait at the rank for as long as another holds a lock.
@@ -48,6 +49,10 @@ impl Window {
         Some(pending)
     }
 
+    pub(crate) fn contains(&self, tid: Tid) -> bool {
+        self.pending.contains_key(&tid)
+    }
+
     pub(crate) fn take_all(&mut self) -> BTreeMap<Tid, Pending> {
         self.lock_waits = 0;
         std::mem::take(&mut self.pending)
@@ -72,7 +77,7 @@ impl Window {
     }
 
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Waiting> + '_ {
-        self.pending.iter().map(|(tid, pending)| Waiting { tid: *tid, call: pending.call })
+        self.pending.iter().filter_map(|(tid, pending)| Some(Waiting { tid: *tid, call: pending.call? }))
     }
 
     /// Requests that use credit.

@@ -10,6 +10,7 @@ mod answer;
 mod attributes;
 mod convert;
 mod data;
+mod killed;
 mod listing;
 mod locks;
 mod names;
@@ -32,6 +33,7 @@ use crate::kernel_mount::Handler;
 use crate::notify::Notifier;
 use crate::reply::Reply;
 use crate::request::{Operation, Request};
+use killed::Watch;
 use listing::Listings;
 use locks::Waits;
 use nodes::Nodes;
@@ -64,6 +66,7 @@ struct Shared {
     nodes: Nodes,
     listings: Listings,
     waits: Waits,
+    watch: Watch,
     /// Counts the times at which caching ended: what was learned in an older era may have been changed by
     /// others since.
     era: AtomicU64,
@@ -89,6 +92,7 @@ impl Adapter {
             nodes: Nodes::new(root),
             listings: Listings::default(),
             waits: Waits::default(),
+            watch: Watch::default(),
             era: AtomicU64::new(1),
             notifier: OnceLock::new(),
         });

@@ -11,6 +11,7 @@
 
 pub mod abi;
 pub mod adapter;
+mod caller;
 mod error;
 mod init;
 mod kernel_mount;

@@ -21,6 +21,8 @@ pub use dir::DirSink;
 pub struct Reply {
     channel: Channel,
     unique: u64,
+    /// The thread that waits; 0: not known.
+    pid: u32,
     opcode: Opcode,
     /// Most bytes the kernel takes in an answer of variable length.
     room: u32,
@@ -65,7 +67,17 @@ impl Opened {
 
 impl Reply {
     pub(crate) fn new(channel: Channel, unique: u64, opcode: Opcode, room: u32) -> Reply {
-        Reply { channel, unique, opcode, room }
+        Reply { channel, unique, pid: 0, opcode, room }
+    }
+
+    /// The same for a caller that is known.
+    pub(crate) fn to(mut self, pid: u32) -> Reply {
+        self.pid = pid;
+        self
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// Names the request this answers, as in [`crate::Operation::Interrupt`].

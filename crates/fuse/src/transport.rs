@@ -73,7 +73,7 @@ impl Core {
             return self.interrupt(request, target);
         }
         let channel = if wants_answer(opcode) { channel } else { Channel::Closed };
-        let reply = Reply::new(channel, request.unique, opcode, room(&request.operation));
+        let reply = Reply::new(channel, request.unique, opcode, room(&request.operation)).to(request.pid);
         self.handler.handle(request, reply);
         if self.interrupts.take(request.unique) {
             let unique = request.unique;

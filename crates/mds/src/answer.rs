@@ -7,7 +7,8 @@ use crate::cache::{Source, node};
 use crate::config::State;
 use crate::hold::Waiting;
 use crate::input::Tag;
-use crate::op::{Effect, Op, effect_of};
+use crate::meter::Asked;
+use crate::op::Op;
 use crate::output::Output;
 use crate::rank::{Inner, Pending, Rank};
 use crate::session::StoredResult;
@@ -16,7 +17,7 @@ use proto::message::ServerMsg;
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, encode_outcome};
 use proto::storeio::DataOp;
-use proto::{Errno, Ino, SessionId, Tid, Writer};
+use proto::{Effect, Errno, Ino, SessionId, Writer};
 use stdx::{Now, Outbox};
 
 /// Held outputs released per step.
@@ -36,7 +37,7 @@ impl Rank {
             let refused = outcome.is_err()
                 && self.state.serves()
                 && session.results.len() < self.view.config.limits.results
-                && effect_of(&op.request) != Effect::Nothing
+                && op.request.effect() != Effect::Nothing
                 && !stdx::mutant!("mds_refusal_forgotten");
             if refused || (remember && outcome.is_ok()) {
                 let mut w = Writer::new();
@@ -44,7 +45,7 @@ impl Rank {
                 session.results.insert(op.tid, StoredResult { bytes: w.0.into(), former: false });
             }
         }
-        self.send_reply(op.session, op.tid, outcome, out);
+        self.send_reply(op.asked(), outcome, out);
     }
 
     pub(crate) fn answer_durable(&mut self, op: &Op, outcome: Outcome, out: &mut Outbox<Output>) {
@@ -56,29 +57,31 @@ impl Rank {
         if let Some(session) = self.sessions.map.get_mut(&op.session) {
             session.in_flight = session.in_flight.saturating_sub(1);
         }
-        self.hold(Waiting::Reply { session: op.session, tid: op.tid, outcome });
+        self.hold(Waiting::Reply { asked: op.asked(), outcome });
     }
 
-    pub(crate) fn send_reply(
-        &mut self,
-        session: SessionId,
-        tid: Tid,
-        outcome: Outcome,
-        out: &mut Outbox<Output>,
-    ) {
-        let Some(known) = self.sessions.map.get(&session) else { return };
+    pub(crate) fn send_reply(&mut self, asked: Asked, outcome: Outcome, out: &mut Outbox<Output>) {
+        let Some(known) = self.sessions.map.get(&asked.session) else { return };
         let damaged = self.state == State::Damaged;
         // What it tells of may never become durable.
         let outcome =
             if damaged && !stdx::mutant!("mds_damaged_says_yes") { Err(Errno::EIO) } else { outcome };
         let early = known.embedded || damaged || stdx::mutant!("mds_no_hold_back");
         if early || (self.journal.end <= self.journal.durable && self.held.len() == 0) {
-            if let Some(conn) = known.conn {
-                out.push(Output::Send { conn, message: ServerMsg::Reply { tid, outcome } });
-            }
-            return;
+            return self.reply_leaves(asked, outcome, out);
         }
-        self.hold(Waiting::Reply { session, tid, outcome });
+        self.hold(Waiting::Reply { asked, outcome });
+    }
+
+    /// An answer goes to whatever connection its session has now.
+    fn reply_leaves(&mut self, asked: Asked, outcome: Outcome, out: &mut Outbox<Output>) {
+        let Some(session) = self.sessions.map.get_mut(&asked.session) else { return };
+        let now = self.view.now.mono;
+        session.traffic.answer(now, &outcome);
+        self.meter.answered(now, &asked, &outcome);
+        if let Some(conn) = session.conn {
+            out.push(Output::Send { conn, message: ServerMsg::Reply { tid: asked.tid, outcome } });
+        }
     }
 
     /// Sends without regard to durability.
@@ -168,11 +171,7 @@ impl Rank {
         for _ in 0..RELEASE_MAX {
             let Some(waiting) = self.held.pop(self.journal.durable) else { return };
             match waiting {
-                Waiting::Reply { session, tid, outcome } => {
-                    if let Some(conn) = self.sessions.map.get(&session).and_then(|s| s.conn) {
-                        out.push(Output::Send { conn, message: ServerMsg::Reply { tid, outcome } });
-                    }
-                }
+                Waiting::Reply { asked, outcome } => self.reply_leaves(asked, outcome, out),
                 Waiting::Message { conn, message } => {
                     if self.sessions.conns.contains_key(&conn) {
                         out.push(Output::Send { conn, message });

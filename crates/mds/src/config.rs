@@ -67,6 +67,8 @@ pub struct RankConfig {
     /// A checkpoint starts when the journal is longer.
     pub journal_bytes: u64,
     pub lease_ns: u64,
+    /// `mds_op_complaint_time`: a request is slow from then on.
+    pub complaint_ns: u64,
     pub prefetch: Prefetch,
     pub limits: Limits,
 }
@@ -84,6 +86,7 @@ impl RankConfig {
             cache_bytes: 4 << 30,
             journal_bytes: 1 << 30,
             lease_ns: 10 * SECOND,
+            complaint_ns: 30 * SECOND,
             prefetch: Prefetch::Auto,
             limits: Limits {
                 slice_entries: 256,

@@ -4,7 +4,7 @@
 
 use crate::cache::node;
 use crate::config::State;
-use crate::op::{Claim, LoadKey, Next, Op, Park, Stop, Syncing};
+use crate::op::{Claim, LoadKey, Next, Op, Park, Stop, Syncing, Waits};
 use crate::ops::finish;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Pending, Rank, claimed_inos};
@@ -157,7 +157,8 @@ impl Rank {
         }
     }
 
-    pub(crate) fn again(&mut self, op: Op) {
+    pub(crate) fn again(&mut self, mut op: Op) {
+        op.waits = Waits::Turn;
         self.runnable.push_back(op.id);
         self.parked.insert(op.id, Box::new(op));
     }
@@ -259,7 +260,7 @@ impl Rank {
         let Some(file) = self.view.files.existing(ino) else { return };
         for id in std::mem::take(&mut file.queue) {
             if let Some(op) = self.parked.get_mut(&id) {
-                op.woken = true;
+                (op.woken, op.waits) = (true, Waits::Turn);
                 self.runnable.push_back(id);
             }
         }

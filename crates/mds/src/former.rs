@@ -4,6 +4,7 @@
 //! Absent: storing answers (`answer.rs`), presenting opens (`session.rs`).
 
 use crate::cache::node;
+use crate::meter::Asked;
 use crate::op::Claim;
 use crate::output::Output;
 use crate::rank::Rank;
@@ -77,6 +78,7 @@ impl Rank {
             }
             self.forget_one(id, tid);
         }
-        self.send_reply(id, tid, outcome, out);
+        let asked = Asked::new(id, tid, request, self.view.now.mono);
+        self.send_reply(asked, outcome, out);
     }
 }

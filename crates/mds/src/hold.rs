@@ -3,10 +3,11 @@
 //! Absent: the journal (`journal.rs`).
 
 use crate::input::ConnId;
+use crate::meter::Asked;
+use proto::Position;
 use proto::message::ServerMsg;
 use proto::reply::Outcome;
 use proto::storeio::{DataOp, StoreBatch};
-use proto::{Position, SessionId, Tid};
 use std::collections::VecDeque;
 
 /// Something that waits for a position.
@@ -14,8 +15,7 @@ use std::collections::VecDeque;
 pub(crate) enum Waiting {
     /// An answer; it goes to whatever connection the session has then.
     Reply {
-        session: SessionId,
-        tid: Tid,
+        asked: Asked,
         outcome: Outcome,
     },
     Message {
@@ -71,5 +71,13 @@ impl Held {
 
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
+    }
+
+    /// The requests whose answers wait here.
+    pub(crate) fn asked(&self) -> impl Iterator<Item = &Asked> {
+        self.queue.iter().filter_map(|(_, waiting)| match waiting {
+            Waiting::Reply { asked, .. } => Some(asked),
+            _ => None,
+        })
     }
 }

@@ -4,7 +4,7 @@
 
 use proto::message::ClientMsg;
 use proto::storeio::{DataDone, Loaded, StoreError};
-use proto::{Cred, Position, SessionId};
+use proto::{Cred, Ino, Position, SessionId};
 
 /// A connection, numbered by the driver; never reused while the rank lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +78,10 @@ pub enum Input {
     Tick,
     /// Write a checkpoint now and trim the journal (`pando compact`, backup, shutdown).
     Checkpoint,
+    /// Load all names below this directory, which is cached, until the cache is nearly full (`pando warmup`); `None`: no more.
+    Warmup {
+        dir: Option<Ino>,
+    },
     /// Forget clean cached entries (memory pressure, benchmarks).
     DropCache,
     /// The disk ran full (what was kept back for it was given up), or has room again. While it is

@@ -2,7 +2,7 @@
 //! cache; what is dirty reaches the store by checkpoints; what others see is durable first.
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
-//! `journal`, `hold`, `load`, `session`, `sole`, `checkpoint`, `replay`, `pace`, `former`, `orphans`, `files`, `locks`; `order`
+//! `journal`, `hold`, `load`, `warm`, `session`, `sole`, `checkpoint`, `replay`, `pace`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order`
 //! is for drivers.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
@@ -21,6 +21,7 @@ pub mod input;
 mod journal;
 mod load;
 mod locks;
+mod meter;
 mod op;
 mod ops;
 pub mod order;
@@ -37,6 +38,10 @@ pub mod status;
 mod tests;
 mod txn;
 mod view;
+mod warm;
 
 pub use config::{Prefetch, RankConfig, State};
+pub use meter::{OpCount, TrafficStatus};
+pub use op::Waits;
 pub use rank::Rank;
+pub use warm::{WarmState, WarmStatus};

@@ -7,7 +7,7 @@
 use crate::cache::{dir, node};
 use crate::config::{Prefetch, RankConfig};
 use crate::input::Tag;
-use crate::op::{LoadKey, Op, OpId, ScanPage};
+use crate::op::{LoadKey, Op, OpId, ScanPage, Waits};
 use crate::output::{Level, Output};
 use crate::rank::Rank;
 use proto::dentry::DentryValue;
@@ -20,6 +20,8 @@ use stdx::{Now, Outbox};
 /// The op number of the background load of a directory, and of the search for orphans.
 pub(crate) const WHOLE: OpId = 0;
 pub(crate) const ORPHANS: OpId = OpId::MAX;
+/// Of a scan that looks for directories to warm.
+pub(crate) const WARM: OpId = OpId::MAX - 1;
 
 /// Memory of one name on its way from the store, about.
 const ENTRY_BYTES: u64 = 256;
@@ -135,13 +137,19 @@ impl Rank {
             Prefetch::Full => true,
         };
         if wanted && may {
-            let dir = cache.dirs.get_mut(slot);
-            dir.set(dir::LOADING);
-            dir.clear(dir::LOAD_BROKEN);
-            dir.misses = 0;
-            self.loads.whole += 1;
-            self.start_load(LoadKey::Scan { dir: ino, from: NameHash(NameHash::FIRST), op: WHOLE }, None);
+            self.begin_whole_load(ino);
         }
+    }
+
+    /// All names of a directory that is neither complete nor being loaded.
+    pub(crate) fn begin_whole_load(&mut self, ino: Ino) {
+        let slot = self.view.cache.dir_or_new(ino);
+        let dir = self.view.cache.dirs.get_mut(slot);
+        dir.set(dir::LOADING);
+        dir.clear(dir::LOAD_BROKEN);
+        dir.misses = 0;
+        self.loads.whole += 1;
+        self.start_load(LoadKey::Scan { dir: ino, from: NameHash(NameHash::FIRST), op: WHOLE }, None);
     }
 
     /// Looks for orphans from `from` on.
@@ -218,8 +226,10 @@ impl Rank {
         if let Some(reason) = &failed {
             let text = format!("load {key:?}: {reason}");
             out.push(Output::Note { level: Level::Error, text });
-            if let LoadKey::Scan { dir, op: WHOLE, .. } = &key {
-                self.end_whole_load(*dir, false);
+            match &key {
+                LoadKey::Scan { dir, op: WHOLE, .. } => self.end_whole_load(*dir, false),
+                LoadKey::Scan { dir, op: WARM, .. } => self.warm_dir_over(*dir, WARM),
+                _ => {}
             }
         }
         for id in flight.waiters {
@@ -227,6 +237,7 @@ impl Rank {
                 if failed.is_some() {
                     op.failed = Some(Errno::EIO);
                 }
+                op.waits = Waits::Turn;
                 self.runnable.push_back(id);
             }
         }
@@ -278,9 +289,22 @@ impl Rank {
                 }
             }
             (LoadKey::Scan { dir, op: WHOLE, .. }, Loaded::Dentries { entries, next }) => {
-                self.loads.ahead += entries.len() as u64;
-                self.keep(*dir, entries, node::AHEAD)?;
+                if self.warm.is_active(*dir, WHOLE) {
+                    // Wanted by a person: whether it pays is not for the counters of loads that nobody asked for.
+                    self.keep(*dir, entries.clone(), 0)?;
+                    self.warm_page(&entries)?;
+                } else {
+                    self.loads.ahead += entries.len() as u64;
+                    self.keep(*dir, entries, node::AHEAD)?;
+                }
                 self.whole_load_goes_on(*dir, next);
+            }
+            (LoadKey::Scan { dir, op: WARM, .. }, Loaded::Dentries { entries, next }) => {
+                self.warm_page(&entries)?;
+                match next.filter(|_| !self.warm_must_end(*dir, WARM)) {
+                    Some(from) => self.start_load(LoadKey::Scan { dir: *dir, from, op: WARM }, None),
+                    None => self.warm_dir_over(*dir, WARM),
+                }
             }
             (LoadKey::Scan { dir, op: ORPHANS, .. }, Loaded::Dentries { entries, next }) => {
                 self.keep(*dir, entries.clone(), 0)?;
@@ -354,7 +378,8 @@ impl Rank {
         let limit = self.view.config.cache_bytes;
         // What cannot be forgotten fills the cache: no more on top of it.
         let crowded = self.view.cache.bytes() > limit + limit / 8;
-        let broken = crowded || self.view.cache.dir(slot).has(dir::LOAD_BROKEN);
+        let broken = self.view.cache.dir(slot).has(dir::LOAD_BROKEN);
+        let broken = broken || crowded || (next.is_some() && self.warm_must_end(ino, WHOLE));
         match next {
             Some(from) if !broken => {
                 self.start_load(LoadKey::Scan { dir: ino, from, op: WHOLE }, None);
@@ -365,6 +390,7 @@ impl Rank {
 
     fn end_whole_load(&mut self, ino: Ino, complete: bool) {
         self.loads.whole = self.loads.whole.saturating_sub(1);
+        self.warm_dir_over(ino, WHOLE);
         if let Some(slot) = self.view.cache.find_dir(ino) {
             let dir = self.view.cache.dirs.get_mut(slot);
             dir.clear(dir::LOADING);

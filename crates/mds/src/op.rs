@@ -2,13 +2,14 @@
 //!
 //! Absent: the plans (`ops/`).
 
+use crate::meter::Asked;
 use crate::view::Found;
 use proto::mutation::REDO_BYTES_MAX;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::request::open_flags::TRUNC;
 use proto::storeio::{Cut, DataOp, StoredDentry};
 use proto::{Cred, Errno, Ino, NameHash, SessionId, Tid};
+use stdx::Mono;
 
 const _: () = assert!(REDO_BYTES_MAX < proto::journal::ENTRY_BYTES_MAX);
 
@@ -47,6 +48,69 @@ pub(crate) struct Op {
     pub woken: bool,
     /// The file whose data was synced for it: what is written since then is not its concern.
     pub synced: Ino,
+    /// When the rank got it.
+    pub since: Mono,
+    pub waits: Waits,
+}
+
+impl Op {
+    /// For its answer.
+    pub(crate) fn asked(&self) -> Asked {
+        Asked::new(self.session, self.tid, &self.request, self.since)
+    }
+}
+
+/// What a request waits for, as operators see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waits {
+    /// Nothing any more: it is about to be looked at again.
+    Turn,
+    /// Records from the store.
+    Store,
+    /// Operations on the same file, or a cut of it.
+    File,
+    /// Numbers for new inodes.
+    Inos,
+    /// Clients of the life before, that may bring back what they have open.
+    Reconnect,
+    /// Room in the journal.
+    JournalRoom,
+    /// A file lock that somebody else holds.
+    Lock,
+    /// The data store.
+    Data,
+    /// Its answer: the journal's disk.
+    JournalSync,
+}
+
+impl Waits {
+    /// The words shown.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Turn => "turn",
+            Self::Store => "metadata store",
+            Self::File => "file",
+            Self::Inos => "inode numbers",
+            Self::Reconnect => "reconnect",
+            Self::JournalRoom => "journal room",
+            Self::Lock => "file lock",
+            Self::Data => "data store",
+            Self::JournalSync => "journal sync",
+        }
+    }
+}
+
+impl From<&Park> for Waits {
+    fn from(park: &Park) -> Self {
+        match park {
+            Park::Load(_) => Self::Store,
+            Park::File(_) => Self::File,
+            Park::Inos => Self::Inos,
+            Park::Window => Self::Reconnect,
+            Park::Journal => Self::JournalRoom,
+        }
+    }
 }
 
 /// Where an inode that is not cached is looked for, in this order. Each place is asked once.
@@ -114,56 +178,6 @@ pub(crate) enum Stop {
 impl From<Errno> for Stop {
     fn from(errno: Errno) -> Self {
         Self::Fail(errno)
-    }
-}
-
-/// What carrying out a request may leave behind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    Nothing,
-    /// Opens and locks, in memory.
-    Memory,
-    /// Transactions. An fsync has them: its file's content goes into the journal.
-    Journal,
-}
-
-/// What a request may leave behind.
-pub(crate) const fn effect_of(request: &Request) -> Effect {
-    match request {
-        Request::SetAttr { .. }
-        | Request::MkNod { .. }
-        | Request::MkDir { .. }
-        | Request::Symlink { .. }
-        | Request::Link { .. }
-        | Request::Unlink { .. }
-        | Request::RmDir { .. }
-        | Request::Rename { .. }
-        | Request::Create { .. }
-        | Request::TmpFile { .. }
-        | Request::Write { .. }
-        | Request::Fallocate { .. }
-        | Request::CopyRange { .. }
-        | Request::Fsync { .. }
-        | Request::SetXattr { .. }
-        | Request::RemoveXattr { .. } => Effect::Journal,
-        Request::Open { flags, .. } if *flags & TRUNC != 0 => Effect::Journal,
-        Request::Open { .. }
-        | Request::Release { .. }
-        | Request::SetLock { .. }
-        | Request::ReleaseLocks { .. } => Effect::Memory,
-        Request::Lookup { .. }
-        | Request::GetAttr { .. }
-        | Request::ReadLink { .. }
-        | Request::ReadDir { .. }
-        | Request::Read { .. }
-        | Request::Seek { .. }
-        | Request::SyncFs
-        | Request::StatFs
-        | Request::GetXattr { .. }
-        | Request::ListXattr { .. }
-        | Request::TestLock { .. }
-        | Request::Access { .. }
-        | Request::Parent { .. } => Effect::Nothing,
     }
 }
 

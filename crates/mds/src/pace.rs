@@ -5,9 +5,10 @@
 //! Absent: holding up what a waiting checkpoint needs, or what gives something back: data operations under way, releases, locks,
 //! sessions, the rank's own transactions.
 
-use crate::op::{Effect, OpId, effect_of};
+use crate::op::OpId;
 use crate::output::Output;
 use crate::rank::Rank;
+use proto::Effect;
 use proto::request::Request;
 use std::collections::BTreeSet;
 use stdx::{Now, Outbox};
@@ -44,7 +45,7 @@ impl Rank {
     /// Whether a request must wait before it is planned. Those that wait already go first.
     pub(crate) fn must_wait(&self, op: OpId, request: &Request) -> bool {
         let first = self.pace.waiting.first().is_none_or(|first| op < *first);
-        effect_of(request) == Effect::Journal && !(first && self.journal_has_room())
+        request.effect() == Effect::Journal && !(first && self.journal_has_room())
     }
 
     /// Some of those who wait may go on.

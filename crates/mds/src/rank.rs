@@ -11,13 +11,15 @@ use crate::input::{ConnId, Input, Tag};
 use crate::journal::Journal;
 use crate::load::Loads;
 use crate::locks::Locks;
-use crate::op::{Claim, Effects, Next, Op, OpId, Park, Plan, Stop, Syncing};
+use crate::meter::Meter;
+use crate::op::{Claim, Effects, Next, Op, OpId, Park, Plan, Stop, Syncing, Waits};
 use crate::ops;
 use crate::output::Output;
 use crate::pace::Pace;
 use crate::session::{Admitted, Conn, Sessions};
 use crate::txn::Txn;
 use crate::view::{Backptrs, Found, Inos, View};
+use crate::warm::Warm;
 use proto::message::ClientMsg;
 use proto::reply::Reply;
 use proto::request::Request;
@@ -87,14 +89,16 @@ pub struct Rank {
     last: Mono,
     /// Encoded outcome of the transaction at hand.
     pub(crate) result: Writer,
-    pub(crate) requests: u64,
     pub(crate) parks: u64,
+    pub(crate) meter: Meter,
+    pub(crate) warm: Warm,
 }
 
 impl Rank {
     /// A rank that has not booted.
     #[must_use]
     pub fn new(config: RankConfig) -> Self {
+        let meter = Meter::new(config.complaint_ns);
         let view = View {
             txn: Txn::new(config.incarnation),
             cache: Cache::new(config.limits.load_entries),
@@ -142,8 +146,9 @@ impl Rank {
             next_op: 0,
             last: Mono(0),
             result: Writer::new(),
-            requests: 0,
             parks: 0,
+            meter,
+            warm: Warm::default(),
         }
     }
 
@@ -168,8 +173,8 @@ impl Rank {
             return;
         };
         let (embedded, check) = (session.embedded, session.check.clone());
-        session.requests += 1;
-        self.requests += 1;
+        session.traffic.request(now.mono);
+        self.meter.traffic.request(now.mono);
         if !embedded {
             self.renew(now, id);
         }
@@ -203,6 +208,8 @@ impl Rank {
             failed: None,
             woken: false,
             synced: Ino::NONE,
+            since: now.mono,
+            waits: Waits::Turn,
         };
         if !self.state.serves() {
             let errno = if self.state == State::Damaged { Errno::EIO } else { Errno::ESHUTDOWN };
@@ -237,7 +244,13 @@ impl Rank {
         self.settle_plan(now, op, planned, out);
     }
 
-    pub(crate) fn settle_plan(&mut self, now: Now, op: Op, planned: Found<Plan>, out: &mut Outbox<Output>) {
+    pub(crate) fn settle_plan(
+        &mut self,
+        now: Now,
+        mut op: Op,
+        planned: Found<Plan>,
+        out: &mut Outbox<Output>,
+    ) {
         match planned {
             Ok(Plan::Answer(outcome, effects)) => {
                 self.effects(&op, effects);
@@ -255,6 +268,7 @@ impl Rank {
                     self.view.cache.flag(ino, node::BUSY, 0);
                 }
                 let tag = self.new_tag();
+                op.waits = Waits::Data;
                 self.pending.insert(tag, Pending::Op(Box::new(op), claim, next));
                 // What changes bytes carries the file's cut out, and that may be of a transaction just made: a crash that
                 // takes it back must not find the bytes gone.
@@ -271,6 +285,7 @@ impl Rank {
             Ok(Plan::Durable(reply)) => self.answer_durable(&op, Ok(reply), out),
             Ok(Plan::Queued) => {
                 self.parks += 1;
+                op.waits = Waits::Lock;
                 self.parked.insert(op.id, Box::new(op));
             }
             Err(Stop::Fail(errno)) => {
@@ -286,6 +301,7 @@ impl Rank {
 
     fn park(&mut self, mut op: Op, park: Park) {
         self.parks += 1;
+        op.waits = Waits::from(&park);
         // Who waits for the journal was not planned: it keeps its place at the file.
         op.woken &= matches!(park, Park::Journal);
         let id = op.id;
@@ -422,6 +438,7 @@ impl Rank {
             self.close_slice();
             self.purge_slice(now, out);
             self.refill_inos(now, out);
+            self.warm_turn();
             self.checkpoint_turn(now, out);
         }
         self.evict();
@@ -494,6 +511,7 @@ impl Machine for Rank {
             Input::DataDone { tag, result } => self.data_done(now, tag.0, result, out),
             Input::Tick => self.tick(now, out),
             Input::Checkpoint => self.checkpoint.wanted = true,
+            Input::Warmup { dir } => self.warm_from(dir),
             Input::DropCache => self.drop_left = self.view.cache.clean().saturating_mul(2),
             Input::Space { full } => {
                 self.view.disk_full = full;
@@ -514,7 +532,8 @@ impl Machine for Rank {
             || !self.purges.is_empty()
             || self.sessions.busy_closing()
             || self.held.ready(self.journal.durable)
-            || self.may_let_go();
+            || self.may_let_go()
+            || (self.state.serves() && self.warm.may_go_on());
         let full = self.view.full.then_some(self.full_until);
         let serving = self.state.serves() || self.state == State::Stopping;
         let times = [

@@ -54,7 +54,7 @@ impl Rank {
         // Nothing will become durable any more: who waits is told so, not kept waiting.
         for waiting in self.held.take() {
             match waiting {
-                Waiting::Reply { session, tid, outcome } => self.send_reply(session, tid, outcome, out),
+                Waiting::Reply { asked, outcome } => self.send_reply(asked, outcome, out),
                 // Not begun, so no store will answer for it.
                 Waiting::Data { tag, .. } => {
                     if let Some(Pending::Op(op, ..)) = self.pending.remove(&tag) {

@@ -6,6 +6,7 @@ mod life;
 
 use crate::cache::Source;
 use crate::input::{ConnId, Peer};
+use crate::meter::Traffic;
 use proto::message::ClientInfo;
 use proto::system::SessionRecord;
 use proto::{Ino, SessionId, Tid};
@@ -59,7 +60,7 @@ pub(crate) struct Session {
     pub absent: bool,
     /// `Welcome` was given.
     pub welcomed: bool,
-    pub requests: u64,
+    pub traffic: Traffic,
 }
 
 /// A connection.

@@ -2,9 +2,18 @@
 //!
 //! Absent: changing anything.
 
-use crate::config::State;
-use crate::rank::Rank;
-use proto::{Position, SessionId};
+use crate::config::{RankConfig, State};
+use crate::meter::{Asked, OpCount, TrafficStatus};
+use crate::op::{Op, Waits};
+use crate::rank::{Pending, Rank};
+use crate::warm::WarmStatus;
+use proto::{Ino, Kind, Name, Position, SessionId};
+use std::collections::BTreeMap;
+use stdx::Mono;
+
+/// Directories above an inode that a path is followed up through, and bytes of names, about.
+const DEPTH_MAX: usize = 256;
+const PATH_BYTES: usize = 512;
 
 /// One session, for `client ls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,15 +23,38 @@ pub struct SessionStatus {
     pub client: String,
     pub embedded: bool,
     pub connected: bool,
-    /// Requests since it began, and without an answer now.
-    pub requests: u64,
+    pub traffic: TrafficStatus,
+    /// Requests without an answer now.
     pub in_flight: u64,
+    /// Results kept for it because it has not said that it has them.
+    pub results: u64,
+}
+
+/// A request, for `ops`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpStatus {
+    pub session: SessionId,
+    pub kind: Kind,
+    /// Where the inode is, as far as the cache knows: `/a/b`, or `#0x10000000001/b` below a directory that is not cached.
+    pub path: String,
+    /// Since the rank got it; of one that is over, until its answer left.
+    pub age_ns: u64,
+    /// `None`: it is over.
+    pub waits: Option<Waits>,
+    /// As `Blocked` counts them.
+    pub blocked: bool,
+}
+
+/// Requests under way for longer than `mds_op_complaint_time`, except those that wait for a file lock: that may be for hours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blocked {
+    pub count: u64,
+    pub oldest_ns: u64,
 }
 
 /// Counters and gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    pub requests: u64,
     /// Times an operation had to wait for something.
     pub parks: u64,
     pub parked: u64,
@@ -60,6 +92,12 @@ impl Rank {
         self.state
     }
 
+    /// What it was made with.
+    #[must_use]
+    pub const fn config(&self) -> &RankConfig {
+        &self.view.config
+    }
+
     /// Nothing is under way and nothing would go on by itself: only locks are waited for, and what is asked next.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
@@ -82,7 +120,6 @@ impl Rank {
     pub fn status(&self) -> Status {
         let cache = &self.view.cache;
         Status {
-            requests: self.requests,
             parks: self.parks,
             parked: self.parked.len() as u64,
             loads: self.loads.issued,
@@ -108,16 +145,132 @@ impl Rank {
         }
     }
 
+    /// How far the last `Warmup` is.
+    #[must_use]
+    pub fn warm_status(&self) -> WarmStatus {
+        self.warm.status()
+    }
+
+    /// Requests, bytes and rates of all sessions.
+    #[must_use]
+    pub fn traffic(&self, now: Mono) -> TrafficStatus {
+        self.meter.traffic.status(now)
+    }
+
+    /// What requests of each kind have cost, in the order of `Kind::all`.
+    #[must_use]
+    pub const fn op_counts(&self) -> &[OpCount; Kind::COUNT] {
+        &self.meter.kinds
+    }
+
+    /// Every request without an answer: what it is and waits for.
+    fn unanswered(&self) -> impl Iterator<Item = (Asked, Waits, Option<&Op>)> {
+        let pending = self.pending.values().filter_map(|pending| match pending {
+            Pending::Op(op, ..) => Some(op.as_ref()),
+            Pending::Inner(_) => None,
+        });
+        let ops = self.parked.values().map(Box::as_ref).chain(pending);
+        let held = self.held.asked().map(|asked| (*asked, Waits::JournalSync, None));
+        ops.map(|op| (op.asked(), op.waits, Some(op))).chain(held)
+    }
+
+    /// The requests under way, the oldest first and those last that wait for file locks, at most `max`; and how many there are.
+    #[must_use]
+    pub fn operations(&self, now: Mono, max: usize) -> (Vec<OpStatus>, u64) {
+        let mut all: Vec<_> = self.unanswered().collect();
+        let count = all.len() as u64;
+        all.sort_unstable_by_key(|(asked, waits, _)| {
+            (*waits == Waits::Lock, asked.since, asked.session, asked.tid)
+        });
+        all.truncate(max);
+        let shown = |(asked, waits, op): (Asked, Waits, Option<&Op>)| OpStatus {
+            session: asked.session,
+            kind: asked.kind,
+            path: self.path(asked.ino, op.and_then(|op| op.request.subject()).and_then(|(_, name)| name)),
+            age_ns: now.since(asked.since),
+            waits: Some(waits),
+            blocked: self.is_blocked(now, asked, waits),
+        };
+        (all.into_iter().map(shown).collect(), count)
+    }
+
+    /// Requests of late that were slow and are over, the last one first.
+    #[must_use]
+    pub fn slow_operations(&self) -> Vec<OpStatus> {
+        let shown = |slow: &crate::meter::Slow| OpStatus {
+            session: slow.asked.session,
+            kind: slow.asked.kind,
+            path: self.path(slow.asked.ino, None),
+            age_ns: slow.nanos,
+            waits: None,
+            blocked: false,
+        };
+        self.meter.slow.iter().map(shown).collect()
+    }
+
+    /// See `Blocked`.
+    #[must_use]
+    pub fn blocked(&self, now: Mono) -> Blocked {
+        let blocked = self.unanswered().filter(|(asked, waits, _)| self.is_blocked(now, *asked, *waits));
+        blocked.fold(Blocked::default(), |sum, (asked, ..)| Blocked {
+            count: sum.count + 1,
+            oldest_ns: sum.oldest_ns.max(now.since(asked.since)),
+        })
+    }
+
+    fn is_blocked(&self, now: Mono, asked: Asked, waits: Waits) -> bool {
+        waits != Waits::Lock && now.since(asked.since) >= self.view.config.complaint_ns
+    }
+
+    /// Requests without an answer.
+    #[must_use]
+    pub fn in_flight(&self) -> u64 {
+        self.unanswered().count() as u64
+    }
+
+    /// Where an inode, or a name in it, is: up to the root, or to what is not cached.
+    fn path(&self, mut ino: Ino, name: Option<&Name>) -> String {
+        if ino == Ino::NONE {
+            return "-".to_owned();
+        }
+        let cache = &self.view.cache;
+        let mut names: Vec<Vec<u8>> = name.map(|name| name.as_bytes().to_vec()).into_iter().collect();
+        let mut bytes = 0;
+        for _ in 0..DEPTH_MAX {
+            if ino == Ino::ROOT || bytes > PATH_BYTES {
+                break;
+            }
+            // The name of an inode in a directory of the system's is a number.
+            let slot = cache.by_ino(ino).filter(|slot| !cache.parent_ino(*slot).is_system());
+            let Some(slot) = slot else { break };
+            let name = cache.node(slot).name.as_bytes();
+            bytes += name.len();
+            names.push(name.to_vec());
+            ino = cache.parent_ino(slot);
+        }
+        let mut path = if ino == Ino::ROOT { String::new() } else { format!("#{:#x}", ino.0) };
+        for name in names.iter().rev() {
+            path.push('/');
+            path.push_str(&String::from_utf8_lossy(name));
+        }
+        if path.is_empty() { "/".to_owned() } else { path }
+    }
+
     /// The sessions in order of their numbers.
     #[must_use]
-    pub fn sessions(&self) -> Vec<SessionStatus> {
+    pub fn sessions(&self, now: Mono) -> Vec<SessionStatus> {
+        let mut in_flight: BTreeMap<SessionId, u64> = BTreeMap::new();
+        for (asked, ..) in self.unanswered() {
+            *in_flight.entry(asked.session).or_default() += 1;
+        }
         let describe = |(id, s): (&SessionId, &crate::session::Session)| SessionStatus {
             id: *id,
             client: String::from_utf8_lossy(&s.client).into_owned(),
             embedded: s.embedded,
             connected: s.conn.is_some(),
-            requests: s.requests,
-            in_flight: s.in_flight as u64,
+            traffic: s.traffic.status(now),
+            in_flight: in_flight.get(id).copied().unwrap_or(0),
+            results: s.results.len() as u64,
         };
         self.sessions.map.iter().map(describe).collect()
     }

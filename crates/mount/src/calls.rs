@@ -16,18 +16,36 @@ pub(crate) struct Calls {
 #[derive(Default)]
 struct Slot {
     turn: u32,
+    asker: Asker,
     done: Option<Done>,
 }
 
+/// For whom a call is, as an edge knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asker {
+    /// The edge's own number of what it asks for.
+    pub unique: u64,
+    /// The thread that waits; 0: not known.
+    pub pid: u32,
+}
+
 impl Calls {
-    pub(crate) fn insert(&mut self, done: Done) -> CallId {
+    pub(crate) fn insert(&mut self, asker: Asker, done: Done) -> CallId {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[at as usize];
-        slot.done = Some(done);
+        (slot.asker, slot.done) = (asker, Some(done));
         CallId(u64::from(slot.turn) << 32 | u64::from(at))
+    }
+
+    /// The call made for `unique`, and for whom; looks at all of them.
+    pub(crate) fn of(&self, unique: u64) -> Option<(CallId, Asker)> {
+        let made_for = |slot: &Slot| slot.done.is_some() && slot.asker.unique == unique;
+        let at = self.slots.iter().position(made_for)?;
+        let slot = &self.slots[at];
+        Some((CallId(u64::from(slot.turn) << 32 | at as u64), slot.asker))
     }
 
     pub(crate) fn take(&mut self, call: CallId) -> Option<Done> {
@@ -47,9 +65,11 @@ mod tests {
     #[test]
     fn a_finished_call_is_never_found_again() {
         let mut calls = Calls::default();
-        let first = calls.insert(Box::new(|_| ()));
-        assert!(calls.take(first).is_some());
-        let second = calls.insert(Box::new(|_| ()));
+        let asker = Asker { unique: 7, pid: 1 };
+        let first = calls.insert(asker, Box::new(|_| ()));
+        assert_eq!(calls.of(7), Some((first, asker)));
+        assert!(calls.take(first).is_some() && calls.of(7).is_none());
+        let second = calls.insert(Asker::default(), Box::new(|_| ()));
         assert_ne!(first, second);
         assert!(calls.take(first).is_none());
         assert!(calls.take(second).is_some());

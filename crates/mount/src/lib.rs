@@ -13,6 +13,7 @@ mod link;
 mod mount;
 mod threads;
 
+pub use calls::Asker;
 pub use client::{CallId, Limits};
 pub use error::{MountError, Result};
 pub use fs::Fs;

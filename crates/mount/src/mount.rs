@@ -9,6 +9,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::calls::Asker;
 use crate::core::{Core, Phase, Turn};
 use crate::error::MountError;
 use crate::link::Link;
@@ -121,10 +122,15 @@ impl Mount {
 
     /// Starts a call. `done` may run before this returns.
     pub fn submit(&self, cred: Cred, request: Request, done: Done) -> CallId {
+        self.submit_for(Asker::default(), cred, request, done)
+    }
+
+    /// Starts a call that `call_of` finds.
+    pub fn submit_for(&self, asker: Asker, cred: Cred, request: Request, done: Done) -> CallId {
         let mut turn = Turn::default();
         let now = self.shared.clock.now();
         let mut core = self.shared.core();
-        let call = core.calls.insert(done);
+        let call = core.calls.insert(asker, done);
         core.step(now, Input::Call { call, cred, request }, &mut turn);
         self.shared.end_turn(core, turn);
         call
@@ -133,6 +139,21 @@ impl Mount {
     /// The caller of `call` was interrupted: a wait for a lock is answered with EINTR, unless granted.
     pub fn interrupt(&self, call: CallId) {
         self.shared.input(Input::Interrupt { call });
+    }
+
+    /// The call under way for the edge's `unique`, and for whom. Rarely asked: it looks at all calls.
+    pub fn call_of(&self, unique: u64) -> Option<(CallId, Asker)> {
+        self.shared.core().calls.of(unique)
+    }
+
+    /// The caller of `call` is being killed: EINTR at once if the rank is another process, unless a change was sent.
+    pub fn abandon(&self, call: CallId) {
+        self.shared.input(Input::Abandon { call });
+    }
+
+    /// Whether the rank is another process, which may be gone while this mount is there.
+    pub fn outlives_rank(&self) -> bool {
+        !self.shared.connector.ends_with_rank()
     }
 
     /// A call that waits for its answer.

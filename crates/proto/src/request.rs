@@ -369,6 +369,13 @@ impl Request {
         }
     }
 
+    /// Lets go of the buffer its caller lent to read into.
+    pub fn detach(&mut self) {
+        if let Self::Read { into, .. } = self {
+            *into = None;
+        }
+    }
+
     /// Reads the wire form.
     ///
     /// # Errors

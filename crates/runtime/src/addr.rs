@@ -8,6 +8,8 @@ use thiserror::Error;
 
 /// The port when none is named.
 pub const PORT_DEFAULT: u16 = 7420;
+/// The port of the metrics page when none is named.
+pub const METRICS_PORT_DEFAULT: u16 = 7421;
 
 /// A place on a socket.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +24,16 @@ pub enum Addr {
 #[error("{text}: not unix:PATH or HOST[:PORT]")]
 pub struct AddrError {
     pub text: String,
+}
+
+/// Where a metrics page is to be: `HOST:PORT` of `HOST` or `HOST:PORT`; `None` for what is neither.
+#[must_use]
+pub fn metrics_place(text: &str) -> Option<String> {
+    match Addr::parse(text) {
+        Ok(Addr::Tcp(at)) if at == text => Some(at),
+        Ok(Addr::Tcp(_)) => Some(format!("{text}:{METRICS_PORT_DEFAULT}")),
+        Ok(Addr::Unix(_)) | Err(_) => None,
+    }
 }
 
 impl Addr {
@@ -68,6 +80,13 @@ impl fmt::Display for Addr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_metrics_page_has_a_port_of_its_own() {
+        assert_eq!(metrics_place("h").as_deref(), Some("h:7421"));
+        assert_eq!(metrics_place("[::1]:9").as_deref(), Some("[::1]:9"));
+        assert_eq!((metrics_place("unix:/x"), metrics_place("")), (None, None));
+    }
 
     #[test]
     fn texts_name_places() {

@@ -37,6 +37,8 @@ pub struct Config {
     pub mds_dir_prefetch: DirPrefetch,
     /// Seconds a client's lease lasts without renewal.
     pub session_timeout: u64,
+    /// Seconds after which a request without an answer is slow.
+    pub mds_op_complaint_time: u64,
     /// A checkpoint starts when the journal has this many bytes.
     pub journal_size: u64,
     /// Bytes of file data kept in the page cache.
@@ -45,6 +47,10 @@ pub struct Config {
     pub data_cache_max_filesize: u64,
     /// Where `serve` listens besides DIR/pando.sock.
     pub listen: Vec<Addr>,
+    /// Where a server has its metrics page, `HOST:PORT`.
+    pub metrics: Option<String>,
+    /// Without that place there is no server: it was asked for by name, not by a file that several servers read.
+    pub metrics_must: bool,
     /// The server that commands talk to when none is named.
     pub cluster: Option<String>,
     pub log_file: Option<PathBuf>,
@@ -58,10 +64,13 @@ impl Default for Config {
             mds_cache_memory_limit: 4 * GIB,
             mds_dir_prefetch: DirPrefetch::Auto,
             session_timeout: 10,
+            mds_op_complaint_time: 30,
             journal_size: GIB,
             data_cache_limit: 2 * GIB,
             data_cache_max_filesize: GIB,
             listen: Vec::new(),
+            metrics: None,
+            metrics_must: false,
             cluster: None,
             log_file: None,
             log_format: LogFormat::Logfmt,
@@ -83,10 +92,12 @@ pub const OPTIONS: &[OptionHelp] = &[
     help("mds_cache_memory_limit", "4G", "memory of the rank's cache, 16M to 64T"),
     help("mds_dir_prefetch", "auto", "load whole directories: auto, keyed (never) or full (always)"),
     help("session_timeout", "10", "seconds a client's lease lasts without renewal, 1 to 3600"),
+    help("mds_op_complaint_time", "30", "seconds after which a request without an answer is slow, 1 to 3600"),
     help("journal_size", "1G", "size of the journal at which a checkpoint starts, 16M to 1T"),
     help("data_cache_limit", "2G", "file data kept in the page cache, up to 64T"),
     help("data_cache_max_filesize", "1G", "data of larger files is not kept in the page cache"),
     help("listen", "[]", "addresses to listen on besides DIR/pando.sock"),
+    help("metrics", "", "where a server has its metrics page, HOST[:PORT]; nowhere when unset"),
     help("cluster", "", "the server commands talk to when none is named"),
     help("log_file", "DIR/log/pando.log", "the log, rotated at 64 MiB, 4 files"),
     help("log_format", "logfmt", "logfmt or json"),
@@ -116,10 +127,12 @@ struct Raw {
     mds_cache_memory_limit: Option<Bytes>,
     mds_dir_prefetch: Option<value::Prefetch>,
     session_timeout: Option<u64>,
+    mds_op_complaint_time: Option<u64>,
     journal_size: Option<Bytes>,
     data_cache_limit: Option<Bytes>,
     data_cache_max_filesize: Option<Bytes>,
     listen: Option<Vec<value::Place>>,
+    metrics: Option<value::Page>,
     cluster: Option<String>,
     log_file: Option<PathBuf>,
     log_format: Option<value::Format>,
@@ -160,10 +173,13 @@ impl Config {
             mds_cache_memory_limit: bytes(raw.mds_cache_memory_limit, d.mds_cache_memory_limit),
             mds_dir_prefetch: raw.mds_dir_prefetch.map_or(d.mds_dir_prefetch, |p| p.0),
             session_timeout: raw.session_timeout.unwrap_or(d.session_timeout),
+            mds_op_complaint_time: raw.mds_op_complaint_time.unwrap_or(d.mds_op_complaint_time),
             journal_size: bytes(raw.journal_size, d.journal_size),
             data_cache_limit: bytes(raw.data_cache_limit, d.data_cache_limit),
             data_cache_max_filesize: bytes(raw.data_cache_max_filesize, d.data_cache_max_filesize),
             listen: raw.listen.map_or(d.listen, |l| l.into_iter().map(|p| p.0).collect()),
+            metrics: raw.metrics.map(|page| page.0),
+            metrics_must: d.metrics_must,
             cluster: raw.cluster,
             log_file: raw.log_file,
             log_format: raw.log_format.map_or(d.log_format, |f| f.0),
@@ -181,6 +197,7 @@ impl Config {
         };
         range("mds_cache_memory_limit", self.mds_cache_memory_limit, 16 * MIB, 1 << 46)?;
         range("session_timeout", self.session_timeout, 1, 3600)?;
+        range("mds_op_complaint_time", self.mds_op_complaint_time, 1, 3600)?;
         range("journal_size", self.journal_size, 16 * MIB, 1 << 40)?;
         range("data_cache_limit", self.data_cache_limit, 0, 1 << 46)?;
         range("data_cache_max_filesize", self.data_cache_max_filesize, 0, u64::MAX)
@@ -213,6 +230,7 @@ mod tests {
         let error = Config::parse("session_timeout = 0", "f").expect_err("range").to_string();
         assert!(error.contains("session_timeout"), "{error}");
         assert!(Config::parse("listen = [\"/x\"]", "f").is_err());
+        assert!(Config::parse("metrics = \"unix:/x\"", "f").is_err());
     }
 
     #[test]

@@ -1,12 +1,13 @@
-//! Room `runtime`: moves bytes and time: sockets, framing, clocks, logging, configuration.
+//! Room `runtime`: moves bytes and time: sockets, framing, clocks, logging, configuration, a page over HTTP.
 //!
-//! Absent: decisions about the file system; TLS and the metrics endpoint, which come later.
+//! Absent: decisions about the file system; TLS, which comes later.
 
 pub mod addr;
 pub mod clock;
 pub mod config;
 mod conn;
 pub mod connect;
+pub mod http;
 pub mod listen;
 pub mod log;
 pub mod peer;

@@ -144,6 +144,41 @@ pub fn is_fuse(path: &Path) -> io::Result<bool> {
     Ok(unsafe { stat.assume_init() }.f_type == FUSE_SUPER_MAGIC)
 }
 
+/// What this process has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time of all threads, in milliseconds.
+    pub cpu_ms: u64,
+    pub resident_bytes: u64,
+    /// Of these not of files: without the pages of the metadata store, which the system takes back when it wants them.
+    pub anonymous_bytes: u64,
+}
+
+/// What this process has used until now.
+///
+/// # Errors
+/// Where there is no /proc.
+pub fn usage() -> io::Result<Usage> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    parse_usage(&stat, &status).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// proc(5): times are the 14th and 15th field of `stat`, in hundredths of a second; the program's name, the second, is in
+/// brackets and may have blanks and brackets.
+fn parse_usage(stat: &str, status: &str) -> Option<Usage> {
+    const MS_PER_TICK: u64 = 10;
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    let mut times = after_name.split(' ').skip(11).map(str::parse::<u64>);
+    let (user, system) = (times.next()?.ok()?, times.next()?.ok()?);
+    let bytes = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+    };
+    let (resident_bytes, anonymous_bytes) = (bytes("VmRSS:")?, bytes("RssAnon:")?);
+    Some(Usage { cpu_ms: (user + system) * MS_PER_TICK, resident_bytes, anonymous_bytes })
+}
+
 /// Whether this process may do what root may.
 #[must_use]
 pub fn is_root() -> bool {
@@ -161,6 +196,15 @@ pub fn host_name() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn usage_is_read_past_a_strange_name() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 100 0 3 0 250 50 0 0 20 0 9 0 5 1 2";
+        let status = "Name:\ta\nVmRSS:\t    2048 kB\nRssAnon:\t 1 kB\n";
+        let usage = Usage { cpu_ms: 3000, resident_bytes: 2 << 20, anonymous_bytes: 1024 };
+        assert_eq!(parse_usage(stat, status), Some(usage));
+        assert!(super::usage().is_ok_and(|usage| usage.resident_bytes > 0));
+    }
 
     #[test]
     fn a_mounted_path_has_space_and_others_say_why_not() {

@@ -69,7 +69,7 @@ impl RankMachine for NullRank {
         true
     }
 
-    fn report(&self, _: &serde_json::Value) -> Option<serde_json::Value> {
+    fn report(&self, _: Mono, _: &serde_json::Value) -> Option<serde_json::Value> {
         None
     }
 }

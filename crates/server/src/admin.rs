@@ -5,16 +5,16 @@
 //!
 //! Absent: texts and tables (room `cli`).
 
-use crate::backup;
 use crate::driver::{Driver, Life};
 use crate::server::Server;
+use crate::{backup, health, perf};
 use mds::input::Input;
-use proto::SessionId;
 use proto::storeio::{DataDone, DataOp};
-use serde_json::{Map, Value, json};
+use proto::{Ino, SessionId};
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Exit codes of the command line.
 const USAGE: u8 = 2;
@@ -37,7 +37,9 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
     let driver = &server.driver;
     match cmd {
         "status" => return done(status(server)),
-        "perf dump" => return done(counters(driver)),
+        "health" => return done(health::json(&health::checks(&facts(server)))),
+        "perf dump" => return done(perf::dump(server)),
+        "cache status" => return done(cache(driver)),
         "backup status" => return done(server.backup.report()),
         "client ls" => return clients(driver, command),
         _ => {}
@@ -53,6 +55,23 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
         "cache drop" => {
             driver.feed([Input::DropCache]);
             done(json!({ "started": true }))
+        }
+        "perf reset" => {
+            server.baseline.reset(driver);
+            done(json!({ "reset": true }))
+        }
+        "warmup start" => match command.get("ino").and_then(Value::as_u64) {
+            None => refusal(USAGE, "no `ino`"),
+            Some(_) if driver.is_frozen() => refusal(STATE, "a backup is under way"),
+            Some(ino) => {
+                driver.feed([Input::Warmup { dir: Some(Ino(ino)) }]);
+                report(driver, &json!({ "cmd": "warmup status" }))
+            }
+        },
+        "ops" => {
+            let mut answer = report(driver, command);
+            answer["result"]["held_back"] = json!(driver.held_back());
+            answer
         }
         "client evict" => evict(driver, command),
         "backup create" => match command.get("path").and_then(Value::as_str) {
@@ -70,7 +89,7 @@ fn evict(driver: &Driver, command: &Value) -> Value {
     let Some(id) = command.get("id").and_then(Value::as_u64) else {
         return refusal(USAGE, "no `id`");
     };
-    let clients = driver.with_rank(|rank| rank.report(&json!({ "cmd": "client ls" })));
+    let clients = driver.report(&json!({ "cmd": "client ls" }));
     let known = clients.is_some_and(|clients| {
         clients["clients"].as_array().is_some_and(|all| all.iter().any(|client| client["id"] == id))
     });
@@ -94,7 +113,7 @@ fn clients(driver: &Driver, command: &Value) -> Value {
 
 /// A question about the rank's own state.
 fn report(driver: &Driver, command: &Value) -> Value {
-    match driver.with_rank(|rank| rank.report(command)) {
+    match driver.report(command) {
         Some(result) => done(result),
         None => refusal(USAGE, "unknown command"),
     }
@@ -133,7 +152,7 @@ fn status(server: &Server) -> Value {
         put("space", json!({ "total": space.total, "free": space.free, "available": space.available }));
     }
     // What the rank says of itself: its own state word is the finer one.
-    if let Some(Value::Object(rank)) = driver.with_rank(|rank| rank.report(&json!({ "cmd": "status" }))) {
+    if let Some(Value::Object(rank)) = driver.report(&json!({ "cmd": "status" })) {
         for (key, value) in rank {
             put(&key, value);
         }
@@ -142,27 +161,39 @@ fn status(server: &Server) -> Value {
     if answer["full"] == true && answer["space"].is_object() {
         answer["space"]["available"] = json!(0);
     }
+    let checks = health::checks(&facts(server));
+    answer["health"] = json!(health::overall(&checks).name());
+    answer["health_summary"] = checks.into_iter().map(|check| check.summary).collect();
     answer
+}
+
+/// What health is judged by.
+pub(crate) fn facts(server: &Server) -> Value {
+    let driver = &server.driver;
+    let mut facts = driver.report(&json!({ "cmd": "health" })).unwrap_or_else(|| json!({}));
+    facts["dir"] = json!(server.place);
+    if let Life::Damaged(why) = driver.life.get() {
+        facts["why"] = json!(why);
+    }
+    if let Ok(DataDone::Space(space)) = driver.data_io.run(&DataOp::StatFs) {
+        // What is free then is kept for unlink and checkpoints.
+        let available = if facts["full"] == true { 0 } else { space.available };
+        facts["space"] = json!({ "total": space.total, "available": available });
+    }
+    facts
+}
+
+/// As `ceph tell mds.N cache status`: items and bytes, and the limit.
+fn cache(driver: &Driver) -> Value {
+    let rank = driver.report(&json!({ "cmd": "status" })).unwrap_or_default();
+    json!({
+        "pool": { "items": rank["cached_inodes"], "bytes": rank["cache_bytes"] },
+        "dirs": rank["cached_dirs"],
+        "dirty": rank["dirty"],
+        "limit": rank["cache_limit"],
+    })
 }
 
 fn journal(driver: &Driver) -> Value {
     json!({ "bytes": driver.journal_io.bytes(), "pending_bytes": driver.journal_pending() })
-}
-
-fn counters(driver: &Driver) -> Value {
-    let c = &driver.counters;
-    let mut map = Map::new();
-    let mut put = |name: &str, counter: &AtomicU64| {
-        map.insert(name.to_owned(), json!(counter.load(Ordering::Relaxed)));
-    };
-    put("turns", &c.turns);
-    put("inputs", &c.inputs);
-    put("journal_commits", &c.commits);
-    put("journal_bytes", &c.journal_bytes);
-    put("loads", &c.loads);
-    put("store_batches", &c.store_batches);
-    put("data_inline", &c.data_inline);
-    put("data_queued", &c.data_queued);
-    let rank = driver.with_rank(|rank| rank.report(&json!({ "cmd": "perf dump" })));
-    json!({ "driver": map, "rank": rank })
 }

@@ -25,7 +25,7 @@ mod timer;
 mod tests;
 
 use self::core::{Core, Turn};
-use crate::machine::RankMachine;
+
 use crate::parts::{Ballast, DataIo, JournalIo, Parts};
 use mds::input::{ConnId, Input, Peer};
 use proto::message::ServerMsg;
@@ -240,9 +240,10 @@ impl Driver {
         }
     }
 
-    /// Looks at the rank between two steps. `look` must be short.
-    pub(crate) fn with_rank<T>(&self, look: impl FnOnce(&dyn RankMachine) -> T) -> T {
-        look(self.core().rank())
+    /// Asks the rank between two steps.
+    pub(crate) fn report(&self, question: &serde_json::Value) -> Option<serde_json::Value> {
+        let core = self.core();
+        core.rank().report(self.clock.mono(), question)
     }
 
     /// Journal bytes appended and not yet durable.

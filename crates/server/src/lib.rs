@@ -4,15 +4,18 @@
 //! One rule orders everything: the rank is stepped under one mutex, by whoever has an input for it,
 //! and nothing is read, written or waited for while that mutex is held.
 //!
-//! Absent: decisions about the file system (room `mds`), layouts (room `store`), sockets (room
-//! `runtime`), the metrics endpoint.
+//! Absent: decisions about the file system (room `mds`), layouts (room `store`), sockets and HTTP (room
+//! `runtime`).
 
 mod admin;
 pub mod backup;
 mod driver;
+mod health;
 pub mod machine;
+mod metrics;
 mod open;
 pub mod parts;
+mod perf;
 mod port;
 mod report;
 pub mod server;

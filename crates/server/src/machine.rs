@@ -18,5 +18,5 @@ pub trait RankMachine: Send {
     fn is_at_rest(&self) -> bool;
 
     /// Answers an operator's question about the rank's state; `None` for one it does not know.
-    fn report(&self, question: &serde_json::Value) -> Option<serde_json::Value>;
+    fn report(&self, now: Mono, question: &serde_json::Value) -> Option<serde_json::Value>;
 }

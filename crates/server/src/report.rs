@@ -1,19 +1,23 @@
 //! The rank as the driver's machine, and its numbers as an operator sees them.
 //!
-//! Absent: texts and tables (room `cli`).
+//! Absent: texts and tables (room `cli`), judging the numbers (`health.rs`).
 
 use crate::machine::RankMachine;
 use mds::Rank;
 use mds::input::Input;
 use mds::output::Output;
-use mds::status::SessionStatus;
-use serde_json::{Value, json};
+use mds::status::{OpStatus, SessionStatus};
+use proto::Kind;
+use serde_json::{Map, Value, json};
+use stdx::time::{MS, SECOND};
 use stdx::{Machine, Mono, Now};
 
 /// Operations replayed in a second, for the estimate in `status`.
 const REPLAYED_PER_SECOND: f64 = 300_000.0;
 /// Bytes of an average journal entry, for the same estimate.
 const ENTRY_BYTES: u64 = 400;
+/// Requests that one answer to `ops` lists: with paths of 512 bytes and more, each of which JSON may write as six, well within a frame.
+const OPS_MAX: usize = 150;
 
 impl RankMachine for Rank {
     fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
@@ -28,42 +32,72 @@ impl RankMachine for Rank {
         Self::is_at_rest(self)
     }
 
-    fn report(&self, question: &Value) -> Option<Value> {
+    fn report(&self, now: Mono, question: &Value) -> Option<Value> {
         Some(match question.get("cmd")?.as_str()? {
-            "status" => status(self),
-            "perf dump" => counters(self),
-            "client ls" => json!({ "clients": self.sessions().iter().map(client).collect::<Vec<_>>() }),
+            "status" => status(self, now),
+            "perf dump" => json!({ "counters": counters(self), "gauges": gauges(self) }),
+            "client ls" => json!({ "clients": self.sessions(now).iter().map(client).collect::<Vec<_>>() }),
+            "ops" => operations(self, now),
+            "warmup status" => warmth(self),
+            "health" => health(self, now),
             _ => return None,
         })
     }
 }
 
-fn status(rank: &Rank) -> Value {
+fn status(rank: &Rank, now: Mono) -> Value {
     let s = rank.status();
+    let traffic = rank.traffic(now);
     let operations = s.journal_backlog / ENTRY_BYTES;
     json!({
         "state": rank.state().name(),
         "clients": s.sessions,
         "cached_inodes": s.cached,
+        "cached_dirs": s.cached_dirs,
         "cache_bytes": s.cache_bytes,
+        "cache_limit": rank.config().cache_bytes,
         "dirty": s.dirty,
         "full": s.full,
         "checkpointing": s.checkpointing,
         "journal_backlog": s.journal_backlog,
         "journal_operations": operations,
         "replay_seconds": operations as f64 / REPLAYED_PER_SECOND,
+        "requests_per_s": traffic.request_rate,
+        "read_bytes_per_s": traffic.read_rate,
+        "written_bytes_per_s": traffic.write_rate,
     })
 }
 
+/// What only grows.
 fn counters(rank: &Rank) -> Value {
     let s = rank.status();
+    let traffic = rank.traffic(Mono(0));
+    let ops: Map<String, Value> = Kind::all()
+        .zip(rank.op_counts())
+        .map(|(kind, count)| {
+            let numbers = json!({ "count": count.count, "errors": count.errors, "nanos": count.nanos });
+            (kind.name().to_owned(), numbers)
+        })
+        .collect();
     json!({
-        "requests": s.requests,
+        "ops": ops,
+        "requests": traffic.requests,
+        "read_bytes": traffic.read_bytes,
+        "written_bytes": traffic.written_bytes,
         "parks": s.parks,
-        "parked": s.parked,
         "loads": s.loads,
-        "loads_in_flight": s.loads_in_flight,
+        "loaded_ahead": s.loaded_ahead,
         "transactions": s.transactions,
+        "checkpoints": s.checkpoints,
+    })
+}
+
+fn gauges(rank: &Rank) -> Value {
+    let s = rank.status();
+    json!({
+        "in_flight": rank.in_flight(),
+        "parked": s.parked,
+        "loads_in_flight": s.loads_in_flight,
         "replayed": s.replayed,
         "cached_inodes": s.cached,
         "cached_dirs": s.cached_dirs,
@@ -72,11 +106,65 @@ fn counters(rank: &Rank) -> Value {
         "journal_end": s.journal_end.0,
         "journal_durable": s.journal_durable.0,
         "journal_backlog": s.journal_backlog,
-        "checkpoints": s.checkpoints,
         "busy_files": s.busy_files,
         "locks": s.locks,
         "sessions": s.sessions,
         "next_ino": s.next_ino,
+    })
+}
+
+fn health(rank: &Rank, now: Mono) -> Value {
+    let (s, config, blocked) = (rank.status(), rank.config(), rank.blocked(now));
+    let behind = |session: &SessionStatus| session.results > config.limits.results as u64 / 2;
+    let behind: Vec<Value> =
+        rank.sessions(now).iter().filter(|session| behind(session)).map(client).collect();
+    json!({
+        "blocked": blocked.count,
+        "complaint_s": config.complaint_ns / SECOND,
+        "cache_bytes": s.cache_bytes,
+        "cache_limit": config.cache_bytes,
+        "journal_backlog": s.journal_backlog,
+        "journal_size": config.journal_bytes,
+        "full": s.full,
+        "state": rank.state().name(),
+        "clients_behind": behind,
+    })
+}
+
+fn warmth(rank: &Rank) -> Value {
+    let s = rank.warm_status();
+    json!({
+        "run": s.run,
+        "state": s.state.name(),
+        "rank": rank.state().name(),
+        "dirs": s.dirs,
+        "names": s.names,
+        "waiting": s.waiting,
+        "left_out": s.left_out,
+    })
+}
+
+/// The requests under way, and those of late that were slow.
+fn operations(rank: &Rank, now: Mono) -> Value {
+    let (under_way, count) = rank.operations(now, OPS_MAX);
+    let shown = |ops: &[OpStatus]| ops.iter().map(operation).collect::<Vec<_>>();
+    json!({
+        "ops": shown(&under_way),
+        "count": count,
+        "blocked": rank.blocked(now).count,
+        "slow": shown(&rank.slow_operations()),
+        "complaint_s": rank.config().complaint_ns / SECOND,
+    })
+}
+
+fn operation(op: &OpStatus) -> Value {
+    json!({
+        "age_ms": op.age_ns / MS,
+        "client": op.session.0,
+        "op": op.kind.name(),
+        "path": op.path,
+        "waiting_for": op.waits.map(mds::Waits::name),
+        "blocked": op.blocked,
     })
 }
 
@@ -94,8 +182,14 @@ fn client(session: &SessionStatus) -> Value {
         "pid": pid.parse::<u32>().ok(),
         "embedded": session.embedded,
         "connected": session.connected,
-        "requests": session.requests,
+        "requests": session.traffic.requests,
         "in_flight": session.in_flight,
+        "completed_requests": session.results,
+        "ops": session.traffic.request_rate,
+        "read_bytes": session.traffic.read_bytes,
+        "written_bytes": session.traffic.written_bytes,
+        "read_bytes_per_s": session.traffic.read_rate,
+        "written_bytes_per_s": session.traffic.write_rate,
     })
 }
 
@@ -110,11 +204,13 @@ mod tests {
             client: "uid=1000 box:/mnt/a b pid 42".into(),
             embedded: false,
             connected: true,
-            requests: 3,
+            traffic: mds::TrafficStatus::default(),
             in_flight: 0,
+            results: 3,
         };
         let shown = client(&session);
         assert_eq!((&shown["user"], &shown["host"]), (&json!("1000"), &json!("box")));
         assert_eq!((&shown["mount"], &shown["pid"]), (&json!("/mnt/a b"), &json!(42)));
+        assert_eq!(shown["completed_requests"], json!(3));
     }
 }

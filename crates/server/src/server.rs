@@ -5,9 +5,11 @@
 use crate::backup::Task;
 use crate::driver::{Driver, Life, Threads};
 use crate::parts::Parts;
+use crate::perf::Baseline;
 use crate::port::{Doors, Embedded};
 use mds::input::Input;
 use proto::storeio::StoreError;
+use runtime::http::Page;
 use runtime::port::Connector;
 use runtime::{Addr, Config, ListenError, Listener, Log};
 use std::io;
@@ -53,6 +55,9 @@ pub struct Server {
     pub(crate) driver: Arc<Driver>,
     threads: Mutex<Threads>,
     listeners: Mutex<Vec<Listener>>,
+    /// The metrics page.
+    pub(crate) page: Mutex<Option<Page>>,
+    pub(crate) baseline: Baseline,
     insecure: bool,
     pub(crate) log: Arc<Log>,
     pub(crate) place: String,
@@ -110,6 +115,8 @@ impl Server {
             driver,
             threads: Mutex::new(threads),
             listeners: Mutex::default(),
+            page: Mutex::default(),
+            baseline: Baseline::default(),
             insecure: options.insecure,
             log,
             place: place.to_owned(),
@@ -188,6 +195,9 @@ impl Server {
         for listener in listeners {
             listener.stop();
         }
+        // Taken out first: whoever is being answered may look at this server.
+        let page = self.page.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(page);
     }
 
     fn end(&self) {

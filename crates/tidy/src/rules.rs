@@ -49,8 +49,12 @@ pub const ROOMS: &[Room] = &[
     // Tiny wrappers of system calls.
     with_unsafe(room("runtime", &["proto", "stdx"], &["libc", "mio", "serde", "thiserror", "toml"]))
         .tests(&["tempfile"]),
-    room("server", &["mds", "store", "runtime", "proto", "stdx"], &["serde_json", "thiserror"])
-        .tests(&["tempfile"]),
+    room(
+        "server",
+        &["mds", "store", "runtime", "proto", "stdx"],
+        &["prometheus-client", "serde_json", "thiserror"],
+    )
+    .tests(&["tempfile"]),
     room("mount", &["client", "runtime", "proto", "stdx"], &["thiserror"]),
     // mount(2), /dev/fuse, io_uring. Its tests switch on the fake rank that `mount` has for them.
     with_unsafe(room("fuse", &["mount", "proto", "stdx"], &["io-uring", "libc"])).tests(&["mount"]),

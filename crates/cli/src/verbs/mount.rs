@@ -91,6 +91,13 @@ pub fn plan(args: &Mount) -> Result<Plan, Problem> {
         Some(socket) => Source::Unix(socket),
         None => named.clone(),
     };
+    if let Some(at) = &options.metrics {
+        place::metrics(at)?;
+        if !matches!(source, Source::Folder(_)) {
+            let what = format!("metrics={at}: the server of {named} is another process");
+            return Err(Problem::new(Exit::State, what).do_this("`pando serve DIR --metrics HOST:PORT`"));
+        }
+    }
     // A log has one writer: that of the folder is its server's.
     let log = options.log.as_ref().map(PathBuf::from).or_else(|| log_of(&source));
     Ok(Plan {
@@ -261,6 +268,9 @@ pub fn config(plan: &Plan, conf_file: Option<&Path>) -> Result<runtime::Config, 
     }
     if let Some(log) = &plan.options.log {
         config.log_file = Some(log.into());
+    }
+    if let Some(at) = &plan.options.metrics {
+        (config.metrics, config.metrics_must) = (Some(place::metrics(at)?), true);
     }
     Ok(config)
 }

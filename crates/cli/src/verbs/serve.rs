@@ -17,7 +17,10 @@ use std::time::Instant;
 /// # Errors
 /// Those of docs/CLI.md; the texts are golden.
 pub fn run(args: &Serve, conf_file: Option<&Path>, out: &Output) -> Verdict {
-    let config = conf::read(conf_file)?;
+    let mut config = conf::read(conf_file)?;
+    if let Some(at) = &args.metrics {
+        (config.metrics, config.metrics_must) = (Some(place::metrics(at)?), true);
+    }
     let mut listen = Vec::new();
     for text in &args.listen {
         let usage = |why: String| Problem::new(Exit::Usage, why).do_this("`pando serve --help`");
@@ -33,7 +36,12 @@ pub fn run(args: &Serve, conf_file: Option<&Path>, out: &Output) -> Verdict {
     let served = place::serve(&args.dir, &config, false, &listen, args.insecure, Instant::now())?;
     let places: Vec<String> = served.addrs.iter().map(ToString::to_string).collect();
     let text = format!("{} is served at {} (pid {})", served.name, places.join(", "), std::process::id());
-    let json = json!({"name": served.name, "fsid": served.fsid, "listen": places, "pid": std::process::id()});
+    let mut json =
+        json!({"name": served.name, "fsid": served.fsid, "listen": places, "pid": std::process::id()});
+    if let Some(at) = &served.metrics {
+        json["metrics"] = json!(at);
+        out.say(&format!("metrics at http://{at}/metrics"));
+    }
     out.result(&text, json);
     endings.wait().map_err(|error| Problem::io("signals", &error))?;
     served.stop()?;

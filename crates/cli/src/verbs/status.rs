@@ -1,6 +1,6 @@
 //! `pando status`: what a server says of itself.
 //!
-//! Absent: health checks, which come with their own verb.
+//! Absent: the checks behind the health line (`health.rs`).
 
 use crate::output::{Output, bytes, grouped};
 use crate::problem::{Problem, Verdict};
@@ -29,17 +29,37 @@ fn text(answer: &Value) -> String {
     });
     let cached = number("cached_inodes").map(|count| format!("{} inodes", grouped(count)));
     let parts = [
-        part("cluster", &[("id", id), ("name", word("name")), ("state", word("state"))]),
+        part(
+            "cluster",
+            &[("id", id), ("name", word("name")), ("health", health(answer)), ("state", word("state"))],
+        ),
         part("services", &[("mds", rank), ("clients", number("clients").map(grouped))]),
         part("data", &[("folder", word("dir")), ("usage", usage(answer)), ("cached", cached)]),
     ];
     let mut text = parts.concat();
+    text.push_str(&io(answer));
     if let Some(count) = number("journal_operations") {
         let seconds = answer.get("replay_seconds").and_then(Value::as_f64).unwrap_or(0.0);
         let count = grouped(count);
         text.push_str(&format!("  journal: {count} ops not checkpointed (replay about {seconds:.1} s)\n"));
     }
     text
+}
+
+/// The word, and below it what it is for.
+fn health(answer: &Value) -> Option<String> {
+    let summaries = answer.get("health_summary").and_then(Value::as_array).into_iter().flatten();
+    let lines: String =
+        summaries.filter_map(Value::as_str).map(|line| format!("\n              {line}")).collect();
+    Some(format!("{}{lines}", answer.get("health")?.as_str()?))
+}
+
+/// What clients do of late.
+fn io(answer: &Value) -> String {
+    let Some(requests) = answer.get("requests_per_s").and_then(Value::as_u64) else { return String::new() };
+    let number = |key: &str| answer.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let (read, written) = (bytes(number("read_bytes_per_s")), bytes(number("written_bytes_per_s")));
+    part("io", &[("client", Some(format!("{read}/s rd, {written}/s wr, {} op/s", grouped(requests))))])
 }
 
 fn part(name: &str, lines: &[(&str, Option<String>)]) -> String {
@@ -65,11 +85,14 @@ mod tests {
         let answer = json!({
             "fsid": "3f1c9a02-6dbe-63d8-9f41-0ca539912327", "name": "pandofs", "state": "active", "pid": 4242, "clients": 2,
             "dir": "/srv/pando", "space": {"total": 1_u64 << 30, "available": 1_u64 << 29},
-            "journal_operations": 81_000, "replay_seconds": 0.4
+            "journal_operations": 81_000, "replay_seconds": 0.4, "health": "HEALTH_WARN",
+            "health_summary": ["1 pool(s) nearfull"],
+            "requests_per_s": 1_200, "read_bytes_per_s": 3_u64 << 20, "written_bytes_per_s": 512
         });
-        let expected = "  cluster:\n    id:       3f1c9a02\n    name:     pandofs\n    state:    active\n\n  \
+        let expected = "  cluster:\n    id:       3f1c9a02\n    name:     pandofs\n    health:   HEALTH_WARN\n              1 pool(s) nearfull\n    state:    active\n\n  \
             services:\n    mds:      1 rank, active (pid 4242)\n    clients:  2\n\n  \
             data:\n    folder:   /srv/pando\n    usage:    512.0 MiB available of 1.0 GiB\n\n  \
+            io:\n    client:   3.0 MiB/s rd, 512 B/s wr, 1,200 op/s\n\n  \
             journal: 81,000 ops not checkpointed (replay about 0.4 s)\n";
         assert_eq!(text(&answer), expected);
     }

@@ -4,13 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::mount::Asker;
 use proto::attr::Attr;
 use proto::reply::Reply as Answer;
 use proto::request::Request as Ask;
-use proto::{Cred, NodeRef};
+use proto::{Cred, Effect, NodeRef};
 
 use super::{About, Shared, convert};
 use crate::reply::{Entry, Reply};
+
+/// For whom a reply is.
+pub(super) fn asker(reply: &Reply) -> Asker {
+    Asker { unique: reply.unique(), pid: reply.pid() }
+}
 
 impl Shared {
     /// Asks the rank; an error goes to the kernel, anything else to `then`.
@@ -21,12 +27,14 @@ impl Shared {
         reply: Reply,
         then: impl FnOnce(&Arc<Self>, Reply, Answer) + Send + 'static,
     ) {
-        let shared = Arc::clone(self);
+        let (shared, asker) = (Arc::clone(self), asker(&reply));
+        let changes = ask.effect() != Effect::Nothing;
         let done = Box::new(move |outcome: proto::reply::Outcome| match outcome {
-            Ok(answer) => then(&shared, reply, answer),
+            // What follows a change is not given up: it may be the half that makes it whole.
+            Ok(answer) => then(&shared, if changes { reply.to(0) } else { reply }, answer),
             Err(errno) => reply.error(errno.0),
         });
-        self.mount.submit(cred, ask, done);
+        self.mount.submit_for(asker, cred, ask, done);
     }
 
     /// Asks for something whose success is all there is to say.

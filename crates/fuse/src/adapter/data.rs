@@ -13,6 +13,7 @@ use proto::request::{IO_BYTES_MAX, NewNode, Request as Ask};
 use proto::storeio::{Buffer, Lent, Payload};
 use proto::{Cred, FileKind, NodeRef};
 
+use super::answer::asker;
 use super::{About, Shared};
 use crate::abi::fopen;
 use crate::reply::{Opened, Reply};
@@ -103,15 +104,16 @@ impl Shared {
         reply: Reply,
         then: impl FnOnce(&Arc<Self>, Reply) + Send + 'static,
     ) {
-        let (shared, caller) = (Arc::clone(self), cred.clone());
+        let (shared, caller, asker) = (Arc::clone(self), cred.clone(), asker(&reply));
         let done = Box::new(move |outcome: proto::reply::Outcome| match outcome {
             Ok(_) => then(&shared, reply),
             Err(errno) => {
                 let release = Ask::Release { node, count: 1 };
-                shared.mount.submit(caller, release, Box::new(move |_| reply.error(errno.0)));
+                shared.mount.submit(caller, release, Box::new(|_| ()));
+                reply.error(errno.0);
             }
         });
-        self.mount.submit(cred, ask, done);
+        self.mount.submit_for(asker, cred, ask, done);
     }
 
     fn read(self: &Arc<Self>, about: About, read: Read, mut reply: Reply) {

@@ -8,7 +8,9 @@ use ::mount::CallId;
 use proto::reply::Reply as Answer;
 use proto::request::{LockKind, Request as Ask};
 
+use super::answer::asker;
 use super::{About, Shared, convert};
+use crate::caller;
 use crate::reply::Reply;
 use crate::request::{Lock, Operation, Request};
 
@@ -71,6 +73,8 @@ impl Shared {
                     return reply.ok();
                 }
                 let ask = Ask::ReleaseLocks { node: about.node, flock: false, owner: *lock_owner };
+                // A process that was killed closes its files, too, and waits here where no signal reaches it.
+                self.watch(reply.unique(), true);
                 self.done(about.cred, ask, reply);
             }
             _ => reply.error(libc::EIO),
@@ -103,7 +107,7 @@ impl Shared {
             return self.done(about.cred, ask, reply);
         }
         self.waits.start(unique);
-        let shared = Arc::clone(self);
+        let (shared, asker) = (Arc::clone(self), asker(&reply));
         let done = Box::new(move |outcome: proto::reply::Outcome| {
             shared.waits.end(unique);
             match outcome {
@@ -111,22 +115,30 @@ impl Shared {
                 Err(errno) => reply.error(errno.0),
             }
         });
-        let call = self.mount.submit(about.cred, ask, done);
+        let call = self.mount.submit_for(asker, about.cred, ask, done);
         if self.waits.started(unique, call) {
             self.mount.interrupt(call);
         }
     }
 
-    /// A signal for the caller of request `unique`. Only waits for locks give up.
-    pub(super) fn interrupt(&self, unique: u64, reply: Reply) {
-        match self.waits.interrupt(unique) {
-            Ok(Some(call)) => {
-                self.mount.interrupt(call);
+    /// A signal for the caller of request `unique`. Waits for locks give up. Anything else is answered when it is done, as
+    /// programs expect of a disk; but who is being killed, now or by a later signal, does not wait for a server that is gone.
+    pub(super) fn interrupt(self: &Arc<Self>, unique: u64, reply: Reply) {
+        let waits = self.waits.interrupt(unique);
+        if let Ok(Some(call)) = waits {
+            self.mount.interrupt(call);
+        }
+        match self.mount.call_of(unique) {
+            Some((call, asker)) => {
+                if caller::is_being_killed(asker.pid) {
+                    self.mount.abandon(call);
+                }
+                self.watch(unique, false);
                 reply.ok();
             }
-            Ok(None) => reply.ok(),
-            // Not known yet, or none that waits: the transport asks again should the request still come.
-            Err(()) => reply.error(libc::EAGAIN),
+            None if waits.is_ok() => reply.ok(),
+            // Not known yet: the transport asks again should the request still come.
+            None => reply.error(libc::EAGAIN),
         }
     }
 }

@@ -88,6 +88,8 @@ pub struct Options {
     pub subdir: Option<String>,
     pub conf: Option<String>,
     pub log: Option<String>,
+    /// Where the server of this mount has its metrics page.
+    pub metrics: Option<String>,
     /// Bytes the kernel reads ahead.
     pub rasize: Option<u32>,
     /// Bytes of file data the server may cache.

@@ -1,6 +1,7 @@
 //! Loading whole directories: what it may take, and when it is left alone.
 
 use super::*;
+use crate::WarmState;
 use crate::config::Prefetch;
 use stdx::Prng;
 
@@ -104,4 +105,47 @@ fn directories_that_are_thrown_away_unused_are_no_longer_loaded() {
     let loads = w.rank.status().loads;
     ask(&mut w, few, 1_000);
     assert!(w.rank.status().loads < loads + 100, "{:?}", w.rank.status());
+}
+
+#[test]
+fn a_warmed_tree_needs_no_loads_any_more() {
+    let (mut w, dirs) = world(Prefetch::Keyed, 8 << 20);
+    let under = w.mkdir(dirs[1], "under");
+    w.create(under, "deep");
+    w.checkpoint();
+    w.drop_cache();
+    w.path("/").expect("the root");
+    w.inject(Input::Warmup { dir: Some(Ino::ROOT) });
+    let status = w.rank.warm_status();
+    assert_eq!((status.state, status.waiting), (WarmState::Done, 0), "{status:?}");
+    // The root and `under` besides.
+    assert_eq!((status.dirs, status.names), (DIRS + 2, DIRS * NAMES + DIRS + 2), "{status:?}");
+    let loads = w.rank.status().loads;
+    ask(&mut w, &dirs, 1_000);
+    for dir in &dirs {
+        w.attr(Request::GetAttr { node: *dir }).expect("with its header");
+    }
+    assert_eq!(w.lookup(under, "none"), Err(Errno::ENOENT));
+    w.lookup(under, "deep").expect("it is there");
+    assert_eq!((w.rank.status().loads, w.rank.status().loaded_ahead), (loads, 0), "everything is known");
+    // Again, with all known and one directory gone that the store still has.
+    w.unlink(under, "deep").expect("unlinked");
+    w.call(Request::RmDir { parent: dirs[1], name: n("under") }).expect("removed");
+    w.inject(Input::Warmup { dir: Some(Ino::ROOT) });
+    let status = w.rank.warm_status();
+    assert_eq!((status.state, status.dirs), (WarmState::Done, DIRS + 1), "{status:?}");
+    assert!(w.notes.iter().all(|note| !note.contains("load")), "{:?}", w.notes);
+}
+
+#[test]
+fn warming_stops_before_the_cache_is_full() {
+    let (mut w, dirs) = world(Prefetch::Keyed, CACHE);
+    w.path("/").expect("the root");
+    w.max_bytes = 0;
+    w.inject(Input::Warmup { dir: Some(Ino::ROOT) });
+    assert_eq!(w.rank.warm_status().state, WarmState::Full);
+    assert!(w.max_bytes < CACHE + CACHE / 4, "{} of {CACHE}", w.max_bytes);
+    w.inject(Input::Warmup { dir: Some(Ino((1 << 48) + 7)) });
+    assert_eq!(w.rank.warm_status().state, WarmState::Nowhere);
+    ask(&mut w, &dirs, 100);
 }

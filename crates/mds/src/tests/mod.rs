@@ -6,6 +6,7 @@ mod crash;
 mod files;
 mod loads;
 mod names;
+mod operations;
 mod pace;
 mod sessions;
 mod sole;

@@ -166,7 +166,7 @@ fn a_session_that_does_not_renew_is_evicted_with_what_it_held() {
     }
     assert_eq!(w.answer(OTHER, waits), Some(Ok(Reply::Ok)), "the dead one's lock is free");
     assert!(w.sent.iter().any(|(c, m)| *c == REMOTE && matches!(m, ServerMsg::Refused { .. })));
-    assert_eq!(w.rank.sessions().len(), 1);
+    assert_eq!(w.rank.sessions(Mono(w.now)).len(), 1);
     let stat = w.call_as(OTHER, Cred::ROOT, Request::GetAttr { node: f });
     assert_eq!(stat, Err(Errno::ESTALE), "the dead one's open no longer keeps the file");
 }
@@ -257,11 +257,11 @@ fn a_session_that_waited_for_its_welcome_has_a_whole_lease() {
     w.pass(9_000);
     w.say(REMOTE, ClientMsg::Renew);
     w.pass(9_000);
-    assert_eq!(w.rank.sessions().len(), 2, "it cannot renew before it is welcomed");
+    assert_eq!(w.rank.sessions(Mono(w.now)).len(), 2, "it cannot renew before it is welcomed");
     w.say(REMOTE, ClientMsg::Shared);
     w.welcomed(OTHER).expect("welcome");
     w.pass(8_000);
-    assert!(w.rank.sessions().iter().any(|s| s.id == w.sessions[&OTHER]));
+    assert!(w.rank.sessions(Mono(w.now)).iter().any(|s| s.id == w.sessions[&OTHER]));
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn the_process_of_a_client_with_a_long_place_is_known() {
     let info = ClientInfo { host: "h".into(), mount: format!("/{}", "m".repeat(300)), pid: 4711 };
     w.say(conn, ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info });
     let shown: Vec<String> =
-        w.rank.sessions().into_iter().map(|session| session.client.to_string()).collect();
+        w.rank.sessions(Mono(w.now)).into_iter().map(|session| session.client.to_string()).collect();
     assert!(shown.iter().any(|client| client.ends_with("mmm... pid 4711")), "{shown:?}");
 }
 

@@ -3,7 +3,7 @@
 //! Absent: ranges (checked once, for the whole configuration).
 
 use super::DirPrefetch;
-use crate::addr::Addr;
+use crate::addr::{self, Addr};
 use crate::log::{LogFormat, LogLevel};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Unexpected, Visitor};
@@ -93,6 +93,7 @@ macro_rules! word {
 }
 
 word!(Place, Addr, "unix:PATH or HOST[:PORT]", |text| Addr::parse(text).ok());
+word!(Page, String, "HOST or HOST:PORT", addr::metrics_place);
 word!(Format, LogFormat, "\"logfmt\" or \"json\"", |text| Some(match text {
     "logfmt" => LogFormat::Logfmt,
     "json" => LogFormat::Json,

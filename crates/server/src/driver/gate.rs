@@ -67,6 +67,13 @@ impl Gate {
         if self.closed { Vec::new() } else { std::mem::take(&mut self.held) }
     }
 
+    /// Requests held back.
+    pub(super) fn len(&self) -> usize {
+        let is_request =
+            |input: &&Input| matches!(input, Input::Message { message: ClientMsg::Request { .. }, .. });
+        self.held.iter().filter(is_request).count()
+    }
+
     /// A connection ended: what it asked is not executed.
     pub(super) fn forget(&mut self, gone: ConnId) {
         self.held.retain(|input| !matches!(input, Input::Message { conn, .. } if *conn == gone));
@@ -86,6 +93,16 @@ impl Drop for Frozen<'_> {
 }
 
 impl Driver {
+    /// Whether a backup keeps the stores as they are.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.core().gate.closed
+    }
+
+    /// Requests that wait for the end of a backup.
+    pub(crate) fn held_back(&self) -> usize {
+        self.core().gate.len()
+    }
+
     /// Closes the gate and brings the rank to rest: everything that was let in is answered by the stores, and a checkpoint that
     /// began after the last change has written all of it. One that began before is not enough: it stores some directories as
     /// they were, so that of a rename between two of them neither or both would be copied.
@@ -99,6 +116,8 @@ impl Driver {
         }
         let begin = Instant::now();
         let frozen = Frozen { driver: self };
+        // Its loads would never end before the cache is full.
+        self.feed([Input::Warmup { dir: None }]);
         let mut goal = None;
         while !self.is_halted() && begin.elapsed() < REST_MAX {
             let (at_rest, appended, trimmed) = {

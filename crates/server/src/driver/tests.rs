@@ -121,7 +121,7 @@ impl RankMachine for Toy {
         true
     }
 
-    fn report(&self, _question: &serde_json::Value) -> Option<serde_json::Value> {
+    fn report(&self, _: Mono, _question: &serde_json::Value) -> Option<serde_json::Value> {
         None
     }
 }

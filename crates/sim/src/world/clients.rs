@@ -25,6 +25,8 @@ struct Busy {
     sent: Option<(SessionId, Tid)>,
     /// Another request about the same owner's locks was open at the same time: their order is unknown.
     muddled: bool,
+    /// Its caller was killed: nobody looks at the answer.
+    killed: bool,
 }
 
 /// One client and its callers.
@@ -121,6 +123,8 @@ impl World {
         slot.machine = None;
         (slot.ready, slot.ttl, slot.kept_until) = (false, 0, 0);
         slot.busy.clear();
+        self.orphaned.retain(|_, owner| *owner != client);
+        let slot = &mut self.clients[client];
         slot.known = Knowledge::default();
         slot.tick_at = None;
         slot.conn.take()
@@ -225,8 +229,26 @@ impl World {
         for output in out {
             self.client_output(client, output)?;
         }
+        self.settle_orphaned(client);
         self.plan_client_tick(client);
         Ok(())
+    }
+
+    /// Answers that nobody waited for have come.
+    fn settle_orphaned(&mut self, client: usize) {
+        let Some(machine) = &self.clients[client].machine else { return };
+        let waits = |(session, tid): &(SessionId, Tid)| machine.session() == *session && machine.awaits(*tid);
+        let over: Vec<_> = self
+            .orphaned
+            .iter()
+            .filter(|(key, owner)| **owner == client && !waits(key))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in over {
+            self.orphaned.remove(&key);
+            self.judge.answered(key.0, key.1);
+            self.patterns.remove(&key);
+        }
     }
 
     fn client_output(&mut self, client: usize, output: ClientOutput) -> Verdict {
@@ -318,9 +340,14 @@ impl World {
         let at = slot.to_rank_at;
         if let (ClientMsg::Request { tid, .. }, Some(session)) = (&message, self.clients[client].session()) {
             let slot = &self.clients[client];
-            let busy = slot.busy.values().find(|busy| busy.sent == Some((session, *tid)));
-            if let Some(busy) = busy.filter(|busy| busy.pattern != 0) {
-                self.patterns.insert((session, *tid), busy.pattern);
+            match slot.busy.values().find(|busy| busy.sent == Some((session, *tid))) {
+                Some(busy) if busy.pattern != 0 => {
+                    self.patterns.insert((session, *tid), busy.pattern);
+                }
+                Some(_) => {}
+                None => {
+                    self.orphaned.insert((session, *tid), client);
+                }
             }
         }
         self.at(at, Event::ToRank { life: self.lives, conn, message: Box::new(message) });
@@ -409,6 +436,11 @@ impl World {
             let longest = if self.rng.chance(2, 3) { 2 * SECOND } else { 30 * SECOND };
             self.after(longest, Event::Interrupt { client, birth, call: call.0 });
         }
+        // What becomes of a lock is for its file's close to end, which killed callers do not do here.
+        let may_be_killed = self.clients[client].kind != Kind::Embedded && lock_owner(&request).is_none();
+        if self.plan.kill_callers && may_be_killed && self.rng.chance(1, 12) {
+            self.after(4 * self.plan.message_ns, Event::Killed { client, birth, call: call.0 });
+        }
         let cred = Plan::cred(self.clients[client].kind, &mut self.rng);
         let slot = &mut self.clients[client];
         let mut muddled = false;
@@ -418,7 +450,10 @@ impl World {
                 muddled = true;
             }
         }
-        slot.busy.insert(call, Busy { kind, request: request.clone(), pattern, sent: None, muddled });
+        slot.busy.insert(
+            call,
+            Busy { kind, request: request.clone(), pattern, sent: None, muddled, killed: false },
+        );
         self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));
         self.step_client(client, ClientInput::Call { call, cred, request })
     }
@@ -429,6 +464,23 @@ impl World {
             return Ok(());
         }
         self.step_client(client, ClientInput::Interrupt { call: CallId(call) })
+    }
+
+    pub(super) fn killed(&mut self, client: usize, birth: u64, call: u64) -> Verdict {
+        let slot = &mut self.clients[client];
+        if slot.birth != birth || slot.machine.is_none() {
+            return Ok(());
+        }
+        let call = CallId(call);
+        let Some(busy) = slot.busy.get_mut(&call) else { return Ok(()) };
+        busy.killed = true;
+        self.trace.event(self.now, "killed", call.0, || format!("client {client}: {}", call.0));
+        self.step_client(client, ClientInput::Abandon { call })?;
+        // A change that was sent is waited for.
+        if let Some(busy) = self.clients[client].busy.get_mut(&call) {
+            busy.killed = false;
+        }
+        Ok(())
     }
 
     /// A caller has its answer.
@@ -444,6 +496,12 @@ impl World {
             format!("client {client}: {} {} {text:.120}", call.0, busy.kind)
         });
         self.failed_reads += u64::from(*outcome == Err(Errno::EIO));
+        if busy.killed {
+            if let Some(key) = busy.sent {
+                self.orphaned.insert(key, client);
+            }
+            return Ok(());
+        }
         if let Some((session, tid)) = busy.sent {
             self.judge.answered(session, tid);
             self.patterns.remove(&(session, tid));

@@ -6,6 +6,7 @@
 use super::{Event, Kind, Phase, Plan, World};
 use crate::model::judge::Verdict;
 use mds::input::Input;
+use proto::Ino;
 use stdx::Prng;
 use stdx::time::{MS, SECOND};
 
@@ -94,7 +95,10 @@ impl World {
         } else if dice < cut + client + checkpoint {
             return self.step_rank(Input::Checkpoint);
         } else if dice < cut + client + checkpoint + drop_cache {
-            return self.step_rank(Input::DropCache);
+            self.step_rank(Input::DropCache)?;
+            if self.plan.warm {
+                return self.step_rank(Input::Warmup { dir: Some(Ino::ROOT) });
+            }
         }
         Ok(())
     }

@@ -108,6 +108,12 @@ enum Event {
         birth: u64,
         call: u64,
     },
+    /// The caller is killed.
+    Killed {
+        client: usize,
+        birth: u64,
+        call: u64,
+    },
     Born {
         client: usize,
     },
@@ -177,6 +183,8 @@ pub struct World {
     failed_reads: u64,
     /// The patterns of writes under way.
     patterns: BTreeMap<(SessionId, Tid), u64>,
+    /// Requests of a client that no caller waits for: of callers that were killed, and the client's own.
+    orphaned: BTreeMap<(SessionId, Tid), usize>,
 }
 
 /// Runs one seed.
@@ -231,6 +239,7 @@ impl World {
             readers: None,
             failed_reads: 0,
             patterns: BTreeMap::new(),
+            orphaned: BTreeMap::new(),
             rng,
             plan,
         };
@@ -312,6 +321,7 @@ impl World {
             Event::ClientTick { client, birth } => self.client_tick(client, birth),
             Event::Call { client, birth } => self.call(client, birth),
             Event::Interrupt { client, birth, call } => self.interrupt(client, birth, call),
+            Event::Killed { client, birth, call } => self.killed(client, birth, call),
             Event::Born { client } => self.born(client),
             Event::Background { life } if self.lives == life => self.background(),
             Event::Restart { life } if self.lives == life => self.restart(),

@@ -46,6 +46,10 @@ pub struct Plan {
     pub tiny_cache: bool,
     pub cut_connections: bool,
     pub kill_clients: bool,
+    /// Whoever drops the cache warms it then.
+    pub warm: bool,
+    /// Callers are killed while they wait.
+    pub kill_callers: bool,
     pub full_disk: bool,
     pub small_file_bytes: u32,
     pub fsid: [u8; 16],
@@ -78,6 +82,8 @@ impl Plan {
             tiny_cache: rng.chance(3, 4),
             cut_connections: rng.chance(2, 3),
             kill_clients: rng.chance(1, 2),
+            warm: hash_seed[2].is_multiple_of(4),
+            kill_callers: hash_seed[1].is_multiple_of(8),
             full_disk: rng.chance(1, 3),
             small_file_bytes: [0, 1000, 4096][rng.index(3)],
             fsid: [7; 16],

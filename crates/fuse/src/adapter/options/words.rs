@@ -127,6 +127,11 @@ pub static OPTION_LINES: &[OptionLine] = &[
         words: &[("mount_timeout", Value(mount_timeout))],
     },
     OptionLine {
+        shown: "metrics=HOST[:PORT]",
+        help: "serve the metrics page for Prometheus there; of a mount with its server in it",
+        words: &[("metrics", Value(|o, value| text(&mut o.metrics, value)))],
+    },
+    OptionLine {
         shown: "rasize=SIZE",
         help: "what the kernel reads ahead; K, M, G and T may follow",
         words: &[("rasize", Value(rasize))],
@@ -166,7 +171,7 @@ pub static OPTION_LINES: &[OptionLine] = &[
     },
     OptionLine {
         // `noopen`: the rank counts opens, so that an unlinked file lives while it is open.
-        shown: "id, cert, key, ca, snapdirname, rbytes, caps_max, client_cache_size, metrics, noopen",
+        shown: "id, cert, key, ca, snapdirname, rbytes, caps_max, client_cache_size, noopen",
         help: "",
         words: &[
             ("id", Later),
@@ -177,7 +182,6 @@ pub static OPTION_LINES: &[OptionLine] = &[
             ("rbytes", Later),
             ("caps_max", Later),
             ("client_cache_size", Later),
-            ("metrics", Later),
             ("noopen", Later),
         ],
     },

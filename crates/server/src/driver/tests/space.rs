@@ -66,7 +66,7 @@ impl RankMachine for Told {
         true
     }
 
-    fn report(&self, _: &serde_json::Value) -> Option<serde_json::Value> {
+    fn report(&self, _: Mono, _: &serde_json::Value) -> Option<serde_json::Value> {
         None
     }
 }

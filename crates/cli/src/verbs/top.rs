@@ -1,0 +1,167 @@
+//! `pando top`: who asks how much of a server, again and again on a terminal.
+//!
+//! Absent: subtrees, whose loads are counted when there are ranks to move them between.
+
+use crate::args::{By, Top};
+use crate::output::{Output, bytes, grouped, table};
+use crate::problem::{Problem, Verdict};
+use crate::source::Source;
+use crate::{ANSWER_TIME, admin};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// To the top left corner, and the rest of the screen cleared.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+/// Runs the verb: until it is interrupted on a terminal, else once.
+///
+/// # Errors
+/// No server, no answer.
+pub fn run(args: &Top, source: Result<Source, Problem>, out: &Output) -> Verdict {
+    let source = source?;
+    let live = std::io::stdout().is_terminal() && out.format == crate::output::Format::Plain;
+    let rounds = args.iterations.unwrap_or(if live { u64::MAX } else { 1 });
+    for round in 0..rounds {
+        if round > 0 {
+            std::thread::sleep(Duration::from_millis(args.delay));
+        }
+        let status = admin::ask(&source, &json!({"cmd": "status"}), ANSWER_TIME)?;
+        let clients = admin::ask(&source, &json!({"cmd": "client ls"}), ANSWER_TIME)?;
+        let rows = rows(args.by, &status, clients["clients"].as_array().map_or(&[], Vec::as_slice));
+        let text = format!("{}\n{}", summary(&status), shown(args.by, &rows));
+        let text = if live { format!("{CLEAR}{text}") } else { text };
+        out.result(&text, json!({"by": args.by.name(), "status": status, "rows": rows}));
+    }
+    Ok(0)
+}
+
+/// One line about the whole.
+fn summary(status: &Value) -> String {
+    let number = |key: &str| status[key].as_u64().unwrap_or(0);
+    format!(
+        "{} {} - {} clients, {} op/s, {}/s rd, {}/s wr, cache {} of {}",
+        status["name"].as_str().unwrap_or("pandofs"),
+        status["health"].as_str().unwrap_or(""),
+        number("clients"),
+        grouped(number("requests_per_s")),
+        bytes(number("read_bytes_per_s")),
+        bytes(number("written_bytes_per_s")),
+        bytes(number("cache_bytes")),
+        bytes(number("cache_limit")),
+    )
+}
+
+/// What adds up.
+const SUMS: [&str; 4] = ["ops", "read_bytes_per_s", "written_bytes_per_s", "in_flight"];
+
+/// The rows, those that ask most first.
+fn rows(by: By, status: &Value, clients: &[Value]) -> Vec<Value> {
+    let mut rows = match by {
+        By::Client => clients.to_vec(),
+        By::User => users(clients),
+        By::Rank => vec![rank(status, clients)],
+    };
+    let load = |row: &Value| {
+        let number = |key: &str| row[key].as_u64().unwrap_or(0);
+        (number("ops"), number("read_bytes_per_s") + number("written_bytes_per_s"))
+    };
+    rows.sort_by(|a, b| load(b).cmp(&load(a)).then_with(|| a["id"].as_u64().cmp(&b["id"].as_u64())));
+    rows
+}
+
+fn users(clients: &[Value]) -> Vec<Value> {
+    let mut users: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    for client in clients {
+        users.entry(client["user"].as_str().unwrap_or("")).or_default().push(client);
+    }
+    users.into_iter().map(|(user, clients)| summed(json!({"user": user}), &clients)).collect()
+}
+
+fn rank(status: &Value, clients: &[Value]) -> Value {
+    let own = json!({"rank": 0, "state": status["state"], "inos": status["cached_inodes"]});
+    let mut row = summed(own, &clients.iter().collect::<Vec<_>>());
+    // Those of sessions that have ended count, too.
+    for (key, whole) in SUMS.iter().zip(["requests_per_s", "read_bytes_per_s", "written_bytes_per_s"]) {
+        row[*key] = status[whole].clone();
+    }
+    row
+}
+
+fn summed(mut row: Value, clients: &[&Value]) -> Value {
+    row["clients"] = json!(clients.len());
+    for key in SUMS {
+        row[key] = json!(clients.iter().map(|client| client[key].as_u64().unwrap_or(0)).sum::<u64>());
+    }
+    row
+}
+
+fn shown(by: By, rows: &[Value]) -> String {
+    let own: &[(&str, &str)] = match by {
+        By::Client => &[("ID", "id"), ("HOST", "host"), ("MOUNT", "mount"), ("USER", "user")],
+        By::User => &[("USER", "user"), ("CLIENTS", "clients")],
+        By::Rank => &[("RANK", "rank"), ("STATE", "state"), ("INOS", "inos"), ("CLIENTS", "clients")],
+    };
+    let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), Into::into);
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    lines.push(
+        own.iter()
+            .map(|(name, _)| *name)
+            .chain(["OPS/s", "RD/s", "WR/s", "IN-FLIGHT"])
+            .map(Into::into)
+            .collect(),
+    );
+    for row in rows {
+        let number = |key: &str| row[key].as_u64().unwrap_or(0);
+        let mut line: Vec<String> = own.iter().map(|(_, key)| word(&row[*key])).collect();
+        line.push(grouped(number("ops")));
+        line.extend(["read_bytes_per_s", "written_bytes_per_s"].map(|key| bytes(number(key))));
+        line.push(grouped(number("in_flight")));
+        lines.push(line);
+    }
+    table(&lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(id: u64, user: &str, ops: u64) -> Value {
+        json!({
+            "id": id, "host": "h", "mount": "/m", "user": user, "ops": ops, "in_flight": 1,
+            "read_bytes_per_s": 2048, "written_bytes_per_s": 0
+        })
+    }
+
+    #[test]
+    fn who_asks_most_comes_first_and_users_add_up() {
+        let clients = [client(1, "0", 5), client(2, "1000", 2_000), client(3, "0", 7)];
+        let status =
+            json!({"state": "active", "cached_inodes": 9, "requests_per_s": 2_012, "read_bytes_per_s": 6144});
+        let text = |by| shown(by, &rows(by, &status, &clients));
+        let expected = "ID  HOST  MOUNT  USER  OPS/s  RD/s     WR/s  IN-FLIGHT\n\
+            2   h     /m     1000  2,000  2.0 KiB  0 B   1\n\
+            3   h     /m     0     7      2.0 KiB  0 B   1\n\
+            1   h     /m     0     5      2.0 KiB  0 B   1\n";
+        assert_eq!(text(By::Client), expected);
+        let expected = "USER  CLIENTS  OPS/s  RD/s     WR/s  IN-FLIGHT\n\
+            1000  1        2,000  2.0 KiB  0 B   1\n\
+            0     2        12     4.0 KiB  0 B   2\n";
+        assert_eq!(text(By::User), expected);
+        let expected = "RANK  STATE   INOS  CLIENTS  OPS/s  RD/s     WR/s  IN-FLIGHT\n\
+            0     active  9     3        2,012  6.0 KiB  0 B   3\n";
+        assert_eq!(text(By::Rank), expected);
+    }
+
+    #[test]
+    fn the_whole_is_one_line() {
+        let status = json!({
+            "name": "pandofs", "health": "HEALTH_OK", "clients": 2, "requests_per_s": 1234,
+            "read_bytes_per_s": 0, "written_bytes_per_s": 1 << 20, "cache_bytes": 1 << 20, "cache_limit": 1_u64 << 32
+        });
+        let expected =
+            "pandofs HEALTH_OK - 2 clients, 1,234 op/s, 0 B/s rd, 1.0 MiB/s wr, cache 1.0 MiB of 4.0 GiB";
+        assert_eq!(summary(&status), expected);
+    }
+}

@@ -1,0 +1,81 @@
+//! Callers that are killed while their request is at the rank. The kernel tells of the first signal only, and of none to a process
+//! that is ending and closes its files; so who was interrupted, or closes, is looked at again until its answer has come.
+//! Absent on purpose: which calls may be given up; the client decides.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Shared;
+use crate::caller;
+
+const LOOK: Duration = Duration::from_millis(200);
+/// A process that is ending waits so long for the end of its locks.
+const CLOSE_TIME: Duration = Duration::from_secs(2);
+
+/// Requests whose callers are looked at.
+#[derive(Default)]
+pub(super) struct Watch(Mutex<Watched>);
+
+#[derive(Default)]
+struct Watched {
+    requests: Vec<Request>,
+    /// A thread looks at them.
+    running: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Request {
+    unique: u64,
+    since: Instant,
+    /// It closes a file: its caller may be ending.
+    closes: bool,
+}
+
+impl Shared {
+    /// Looks at the caller of a request now and then until it has its answer.
+    pub(super) fn watch(self: &Arc<Self>, unique: u64, closes: bool) {
+        if !self.mount.outlives_rank() {
+            return;
+        }
+        let mut watched = self.watch.0.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.requests.push(Request { unique, since: Instant::now(), closes });
+        if watched.running {
+            return;
+        }
+        let shared = Arc::downgrade(self);
+        let look = move || {
+            loop {
+                thread::sleep(LOOK);
+                if !shared.upgrade().is_some_and(|shared| shared.look()) {
+                    return;
+                }
+            }
+        };
+        // Without a thread a killed caller waits for its answer, as it would on a disk.
+        watched.running = thread::Builder::new().name("pando-callers".into()).spawn(look).is_ok();
+    }
+
+    /// One look at all of them. Whether any are left.
+    fn look(&self) -> bool {
+        let lock = || self.watch.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let requests = lock().requests.clone();
+        let over: Vec<u64> =
+            requests.iter().filter(|request| !self.still_waits(request)).map(|r| r.unique).collect();
+        let mut watched = lock();
+        watched.requests.retain(|request| !over.contains(&request.unique));
+        watched.running = !watched.requests.is_empty();
+        watched.running
+    }
+
+    /// Gives up the call of a request whose caller is gone. Whether it is still without an answer.
+    fn still_waits(&self, request: &Request) -> bool {
+        let Some((call, asker)) = self.mount.call_of(request.unique) else { return false };
+        let closes =
+            || request.closes && request.since.elapsed() > CLOSE_TIME && caller::is_ending(asker.pid);
+        if caller::is_being_killed(asker.pid) || closes() {
+            self.mount.abandon(call);
+        }
+        true
+    }
+}

@@ -1,0 +1,262 @@
+//! The metrics page: what a server counts, in the text format of OpenMetrics. Counters go on over `perf reset`.
+//!
+//! Names are a promise, like commands: dashboards and alert rules (`monitoring/`) are tested against them.
+//!
+//! Absent: HTTP (room `runtime`), counting.
+
+use crate::health::{self, Severity};
+use crate::perf;
+use crate::server::Server;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use runtime::http::{Content, Page};
+use runtime::process;
+use serde_json::Value;
+use std::fmt;
+use std::io;
+use std::net::TcpListener;
+use std::sync::{Arc, PoisonError};
+
+const PATH: &str = "/metrics";
+const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Counters of the rank: name, part and key in `perf::counted`, help.
+const COUNTERS: &[(&str, &str, &str, &str)] = &[
+    ("pando_mds_read_bytes", "rank", "read_bytes", "File bytes read by clients"),
+    ("pando_mds_written_bytes", "rank", "written_bytes", "File bytes written by clients"),
+    ("pando_mds_transactions", "rank", "transactions", "Journal transactions"),
+    ("pando_mds_loads", "rank", "loads", "Records asked of the metadata store"),
+    ("pando_mds_parks", "rank", "parks", "Times that a request had to wait for something"),
+    ("pando_mds_checkpoints", "rank", "checkpoints", "Checkpoints completed"),
+    ("pando_mds_journal_bytes", "driver", "journal_bytes", "Bytes appended to the journal"),
+    ("pando_mds_journal_commits", "driver", "journal_commits", "Syncs of the journal"),
+];
+
+/// Gauges of the rank: name, key, help.
+const GAUGES: &[(&str, &str, &str)] = &[
+    ("pando_mds_in_flight", "in_flight", "Requests without an answer"),
+    ("pando_mds_sessions", "sessions", "Sessions of clients"),
+    ("pando_mds_cached_inodes", "cached_inodes", "Names in the cache, with their inodes"),
+    ("pando_mds_cached_dirs", "cached_dirs", "Directories in the cache"),
+    ("pando_mds_cache_bytes", "cache_bytes", "Memory of the cache"),
+    ("pando_mds_dirty", "dirty", "Names whose records differ from the store"),
+    ("pando_mds_journal_backlog_bytes", "journal_backlog", "Journal that a replay would read"),
+    ("pando_mds_busy_files", "busy_files", "Inodes that are open or have data operations under way"),
+    ("pando_mds_locks", "locks", "File locks held"),
+];
+
+impl Server {
+    /// Serves the metrics page, and returns where it listens.
+    ///
+    /// # Errors
+    /// Of starting a thread.
+    pub fn metrics(self: &Arc<Self>, listener: TcpListener) -> io::Result<String> {
+        let server = Arc::downgrade(self);
+        let text = move || server.upgrade().map_or_else(String::new, |server| page(&server));
+        let content = Content { path: PATH, kind: KIND, text: Box::new(text) };
+        let page = Page::start(listener, content, self.log.clone())?;
+        let at = page.at().to_string();
+        self.log.info("metrics", "listening", &[("at", &at), ("path", &PATH)]);
+        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = Some(page);
+        Ok(at)
+    }
+}
+
+/// The page's text now.
+pub(crate) fn page(server: &Server) -> String {
+    let (counters, gauges) = perf::counted(&server.driver);
+    let snapshot = Snapshot {
+        counters,
+        gauges,
+        facts: crate::admin::facts(server),
+        usage: process::usage().unwrap_or_default(),
+    };
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(snapshot));
+    let mut page = String::new();
+    // Writing into a text cannot fail; what a formatter could refuse would be cut, not wrong.
+    let _whole = text::encode(&mut page, &registry);
+    page
+}
+
+/// The numbers of one moment.
+#[derive(Debug)]
+struct Snapshot {
+    counters: Value,
+    gauges: Value,
+    facts: Value,
+    usage: process::Usage,
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let out = &mut encoder;
+        self.requests(out)?;
+        for (name, part, key, help) in COUNTERS {
+            counter(out, name, help, number(&self.counters[part], key))?;
+        }
+        for (name, key, help) in GAUGES {
+            gauge(out, name, help, number(&self.gauges, key) as f64)?;
+        }
+        let facts = |key: &str| number(&self.facts, key) as f64;
+        gauge(out, "pando_mds_cache_limit_bytes", "mds_cache_memory_limit", facts("cache_limit"))?;
+        let help = "Journal at which a checkpoint starts";
+        gauge(out, "pando_mds_journal_size_bytes", help, facts("journal_size"))?;
+        let help = "Requests under way beyond mds_op_complaint_time";
+        gauge(out, "pando_mds_blocked_requests", help, facts("blocked"))?;
+        self.space(out)?;
+        self.health(out)?;
+        let usage = &self.usage;
+        gauge(out, "process_resident_memory_bytes", "Memory of the process", usage.resident_bytes as f64)?;
+        let help = "Memory of the process without pages of files, which the system takes back";
+        gauge(out, "process_anonymous_memory_bytes", help, usage.anonymous_bytes as f64)?;
+        let help = "CPU time of the process, all threads";
+        let seconds = ConstCounter::new(usage.cpu_ms as f64 / 1e3);
+        seconds.encode(out.encode_descriptor("process_cpu_seconds", help, None, MetricType::Counter)?)
+    }
+}
+
+impl Snapshot {
+    /// By kind of request, also those that never came: a rate begins with a zero.
+    fn requests(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let ops = self.counters["rank"]["ops"].as_object();
+        let ops: Vec<_> = ops.into_iter().flatten().collect();
+        let families = [
+            ("pando_mds_requests", "count", "Requests answered"),
+            ("pando_mds_request_errors", "errors", "Requests answered with an error"),
+        ];
+        for (name, key, help) in families {
+            let mut family = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (op, counts) in &ops {
+                let labels = [("op", op.as_str())];
+                ConstCounter::new(number(counts, key)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let help = "Time from the rank's getting a request to its answer";
+        let mut family =
+            out.encode_descriptor("pando_mds_request_seconds", help, None, MetricType::Counter)?;
+        for (op, counts) in &ops {
+            let labels = [("op", op.as_str())];
+            ConstCounter::new(number(counts, "nanos") as f64 / 1e9).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn space(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let space = &self.facts["space"];
+        let kinds = [
+            ("pando_data_total_bytes", "total", "Size of the device that holds file data"),
+            ("pando_data_available_bytes", "available", "Room for new file data"),
+        ];
+        // Not told by a device that does not answer: a zero would be read as full.
+        for (name, key, help) in kinds.into_iter().filter(|_| space.is_object()) {
+            gauge(out, name, help, number(space, key) as f64)?;
+        }
+        Ok(())
+    }
+
+    fn health(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let checks = health::checks(&self.facts);
+        let level = match health::overall(&checks) {
+            Severity::Ok => 0.0,
+            Severity::Warn => 1.0,
+            Severity::Err => 2.0,
+        };
+        gauge(out, "pando_health_status", "0 HEALTH_OK, 1 HEALTH_WARN, 2 HEALTH_ERR", level)?;
+        let help = "A health check that is not good";
+        let mut family = out.encode_descriptor("pando_health_detail", help, None, MetricType::Gauge)?;
+        for check in checks {
+            let labels = [("name", check.code), ("severity", check.severity.name())];
+            ConstGauge::new(1.0).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn number(of: &Value, key: &str) -> u64 {
+    of[key].as_u64().unwrap_or(0)
+}
+
+fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), fmt::Error> {
+    ConstCounter::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
+}
+
+fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> Result<(), fmt::Error> {
+    ConstGauge::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn snapshot() -> Snapshot {
+        let create = serde_json::json!({ "count": 3, "errors": 1, "nanos": 1_500_000_000 });
+        let never = serde_json::json!({ "count": 0, "errors": 0, "nanos": 0 });
+        Snapshot {
+            counters: serde_json::json!({
+                "rank": { "ops": { "create": create, "link": never }, "transactions": 4 },
+                "driver": { "journal_bytes": 9 },
+            }),
+            gauges: serde_json::json!({ "cached_inodes": 12 }),
+            facts: serde_json::json!({ "blocked": 2, "complaint_s": 30, "state": "active", "space": { "total": 8, "available": 4 } }),
+            usage: process::Usage { cpu_ms: 2500, resident_bytes: 8192, anonymous_bytes: 4096 },
+        }
+    }
+
+    fn text() -> String {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(snapshot()));
+        let mut text = String::new();
+        text::encode(&mut text, &registry).expect("a text");
+        text
+    }
+
+    #[test]
+    fn the_page_is_what_scrapers_read() {
+        let text = text();
+        for line in [
+            "# TYPE pando_mds_requests counter",
+            "pando_mds_requests_total{op=\"create\"} 3",
+            "pando_mds_request_errors_total{op=\"create\"} 1",
+            "pando_mds_request_seconds_total{op=\"create\"} 1.5",
+            "pando_mds_transactions_total 4",
+            "pando_mds_journal_bytes_total 9",
+            "pando_mds_cached_inodes 12.0",
+            "pando_mds_blocked_requests 2.0",
+            "pando_mds_requests_total{op=\"link\"} 0",
+            "pando_data_available_bytes 4.0",
+            "pando_health_status 1.0",
+            "pando_health_detail{name=\"MDS_SLOW_REQUEST\",severity=\"HEALTH_WARN\"} 1.0",
+            "process_cpu_seconds_total 2.5",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    /// A rule about a metric that nobody serves never fires.
+    #[test]
+    fn rules_and_dashboards_name_what_is_served() {
+        let text = text();
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let served: BTreeSet<String> = types
+            .map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.to_owned() })
+            .collect();
+        let rules = include_str!("../../../monitoring/pando-alerts.yml");
+        let dashboard = include_str!("../../../monitoring/grafana-pando.json");
+        assert!(serde_json::from_str::<Value>(dashboard).is_ok_and(|board| board["panels"].is_array()));
+        for file in [rules, dashboard] {
+            let words = file.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            let names = words.filter(|word| word.starts_with("pando_") || word.starts_with("process_"));
+            let names: BTreeSet<String> = names.map(str::to_owned).collect();
+            let strange: Vec<&String> = names.difference(&served).collect();
+            assert!(names.len() > 5 && strange.is_empty(), "not served: {strange:?}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Counters of a server: `perf dump`, with Ceph's names where Ceph has the number, and `perf reset`.
+//!
+//! A reset touches no counter: what was counted until then is taken off what is shown.
+//!
+//! Absent: counting (room `mds`, the driver), tables (room `cli`).
+
+use crate::driver::Driver;
+use crate::server::Server;
+use runtime::process;
+use serde_json::{Map, Value, json};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What `perf reset` has taken off.
+#[derive(Default)]
+pub(crate) struct Baseline(Mutex<Value>);
+
+impl Baseline {
+    /// Counts from now.
+    pub(crate) fn reset(&self, driver: &Driver) {
+        let (counters, _) = counted(driver);
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = counters;
+    }
+
+    fn off(&self, counters: &Value) -> Value {
+        less(counters, &self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Each number less the one of the same name in `base`; what `base` does not know stays.
+fn less(counters: &Value, base: &Value) -> Value {
+    match counters {
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), less(value, &base[key]))).collect(),
+        _ => match (counters.as_u64(), base.as_u64()) {
+            (Some(now), Some(then)) => json!(now.saturating_sub(then)),
+            _ => counters.clone(),
+        },
+    }
+}
+
+/// What only grows, of rank and driver, whatever was reset; and the rank's gauges.
+pub(crate) fn counted(driver: &Driver) -> (Value, Value) {
+    let mut rank = driver.report(&json!({ "cmd": "perf dump" })).unwrap_or_default();
+    let (counters, gauges) = (rank["counters"].take(), rank["gauges"].take());
+    (json!({ "rank": counters, "driver": of_driver(driver) }), gauges)
+}
+
+fn of_driver(driver: &Driver) -> Value {
+    let c = &driver.counters;
+    let mut map = Map::new();
+    let mut put = |name: &str, counter: &AtomicU64| {
+        map.insert(name.to_owned(), json!(counter.load(Ordering::Relaxed)));
+    };
+    put("turns", &c.turns);
+    put("inputs", &c.inputs);
+    put("journal_commits", &c.commits);
+    put("journal_bytes", &c.journal_bytes);
+    put("loads", &c.loads);
+    put("store_batches", &c.store_batches);
+    put("data_inline", &c.data_inline);
+    put("data_queued", &c.data_queued);
+    Value::Object(map)
+}
+
+/// `perf dump`.
+pub(crate) fn dump(server: &Server) -> Value {
+    let (counters, gauges) = counted(&server.driver);
+    let counters = server.baseline.off(&counters);
+    shown(&counters, &gauges, process::usage().map_or(0, |usage| usage.resident_bytes))
+}
+
+fn shown(counters: &Value, gauges: &Value, resident_bytes: u64) -> Value {
+    let rank = &counters["rank"];
+    let mut of_server = Map::new();
+    of_server.insert("handle_client_request".into(), rank["requests"].clone());
+    let (mut replies, mut nanos) = (0, 0);
+    for (name, count) in rank["ops"].as_object().into_iter().flatten() {
+        let (count, each) = (count["count"].as_u64().unwrap_or(0), count["nanos"].as_u64().unwrap_or(0));
+        (replies, nanos) = (replies + count, nanos + each);
+        of_server.insert(format!("req_{name}_latency"), latency(count, each));
+    }
+    let mut own = rank.clone();
+    if let (Some(own), Some(gauges)) = (own.as_object_mut(), gauges.as_object()) {
+        own.remove("ops");
+        own.extend(gauges.clone());
+    }
+    json!({
+        "mds": {
+            "request": rank["requests"],
+            "reply": replies,
+            "reply_latency": latency(replies, nanos),
+            "inodes": gauges["cached_inodes"],
+            "q": gauges["in_flight"],
+        },
+        "mds_server": of_server,
+        "mds_log": {
+            "evadd": rank["transactions"],
+            "wrpos": gauges["journal_end"],
+            "safepos": gauges["journal_durable"],
+            "replayed": gauges["replayed"],
+        },
+        "mds_mem": {
+            "ino": gauges["cached_inodes"],
+            "dir": gauges["cached_dirs"],
+            "rss": resident_bytes / 1024,
+        },
+        "mds_sessions": { "session_count": gauges["sessions"] },
+        "rank": own,
+        "driver": counters["driver"],
+    })
+}
+
+/// As Ceph writes one: seconds.
+fn latency(count: u64, nanos: u64) -> Value {
+    let sum = nanos as f64 / 1e9;
+    let average = if count == 0 { 0.0 } else { sum / count as f64 };
+    json!({ "avgcount": count, "sum": sum, "avgtime": average })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_is_taken_off_and_gauges_are_not() {
+        let count = |count: u64| json!({ "count": count, "errors": 0, "nanos": count * 1_000_000 });
+        let counters = |n: u64| {
+            let rank = json!({ "ops": { "create": count(n) }, "requests": n, "transactions": n });
+            json!({ "rank": rank, "driver": { "turns": 2 * n } })
+        };
+        let since = less(&counters(10), &counters(4));
+        let shown = shown(&since, &json!({ "cached_inodes": 7, "dirty": 3 }), 4096);
+        let create = &shown["mds_server"]["req_create_latency"];
+        assert_eq!((&create["avgcount"], create["sum"].as_f64()), (&json!(6), Some(0.006)));
+        assert_eq!((&shown["mds"]["reply"], &shown["mds"]["inodes"]), (&json!(6), &json!(7)));
+        assert_eq!((&shown["rank"]["dirty"], &shown["driver"]["turns"]), (&json!(3), &json!(12)));
+        assert_eq!(shown["mds_mem"]["rss"], json!(4));
+        assert_eq!(less(&counters(4), &Value::Null), counters(4), "nothing was reset");
+    }
+}

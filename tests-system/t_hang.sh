@@ -1,0 +1,84 @@
+# A server that hangs or is gone holds up the mounts that are attached to it, but nobody who is killed before a change was sent; and
+# when it is back all goes on.
+. "$(dirname "$0")/lib.sh"
+require flock python3
+TEST=hang
+cd "$WORK" || exit 1
+
+"$PANDO" format ./data >/dev/null || die "format"
+serve ./data
+"$PANDO" mount unix:./data/pando.sock ./a >/dev/null || die "mount"
+mkdir a/d
+for n in $(seq 20); do echo "$n" >a/d/$n; done
+echo locked >a/d/lock && sync a/d/lock
+dd if=/dev/zero of=a/d/unread bs=1M count=4 status=none && sync a/d/unread
+cd a/d || die "cd"
+
+# gone PID: it ends within ten seconds.
+gone() {
+    local n
+    for n in $(seq 200); do
+        [ ! -d "/proc/$1" ] || grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null && return 0
+        sleep 0.05
+    done
+    return 1
+}
+# held NAME SIGNALS COMMAND...: the command waits on the mount, and the last of the signals ends it.
+held() {
+    local name=$1 signals=$2 pid signal
+    shift 2
+    "$@" >/dev/null 2>&1 &
+    pid=$!
+    pids+=($pid)
+    sleep 0.5
+    [ -d "/proc/$pid" ] || { fail "$name" "it did not wait"; return; }
+    for signal in $signals; do
+        gone_early=$([ -d "/proc/$pid" ] || echo yes)
+        kill "-$signal" $pid
+        sleep 0.3
+    done
+    same "$name: not by the first signal alone" "" "$gone_early"
+    check "$name" gone $pid
+    [ -d "/proc/$pid" ] && kill -9 $pid
+    wait $pid 2>/dev/null
+}
+reads() { exec cat <&9; }
+locks() { exec flock 8; }
+# Waits for a byte range, with whatever signals do to it.
+ranges() { exec python3 -c 'import fcntl; fcntl.lockf(7, fcntl.LOCK_EX)'; }
+
+for state in hangs "is gone"; do
+    exec 7<>20 8<>lock 9<unread
+    # Names and attributes that the kernel was given have run out.
+    sleep 1.1
+    if [ "$state" = hangs ]; then kill -STOP $SERVER; else kill9 $SERVER; fi
+    held "server $state: stat is killed" KILL stat 1
+    held "server $state: ls ends by SIGTERM" TERM ls -l .
+    held "server $state: a create is killed before it is sent" KILL touch new
+    held "server $state: a removal is killed before it is sent" KILL rm 4
+    held "server $state: a read of an open file is killed" KILL reads
+    held "server $state: a wait for flock is killed" KILL locks
+    held "server $state: a wait for fcntl is killed" KILL ranges
+    # dd prints and goes on: it gets its answer, until it is killed after all.
+    held "server $state: killed after a signal that it handles" "USR1 KILL" dd if=3 of=/dev/null
+    dd if=5 of="$WORK/five" 2>/dev/null &
+    handler=$!
+    pids+=($handler)
+    sleep 0.5
+    kill -USR1 $handler
+    sleep 0.3
+    check "server $state: a handled signal ends nothing" kill -0 $handler
+    if [ "$state" = hangs ]; then kill -CONT $SERVER; else serve "$WORK/data"; fi
+    wait $handler
+    same "server $state: and the answer comes" 5 "$(cat "$WORK/five")"
+    rm -f "$WORK/five"
+    check "server $state: then all goes on" timeout 30 bash -c 'ls -l . >/dev/null && echo more >>6 && sync 6'
+    check "server $state: no lock is left behind" timeout 30 bash -c 'flock -n lock true && flock -n 20 true'
+    exec 7>&- 8>&- 9<&-
+done
+same "nothing is missing and nothing new" 22 "$(ls | wc -l)"
+cd "$WORK" || exit 1
+down ./a
+kill -TERM $SERVER
+wait $SERVER
+check "fsck" clean ./data
