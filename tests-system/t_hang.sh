@@ -10,9 +10,9 @@ serve ./data
 "$PANDO" mount unix:./data/pando.sock ./a >/dev/null || die "mount"
 mkdir a/d
 for n in $(seq 20); do echo "$n" >a/d/$n; done
+sync a/d/*
 echo locked >a/d/lock && sync a/d/lock
 dd if=/dev/zero of=a/d/unread bs=1M count=4 status=none && sync a/d/unread
-cd a/d || die "cd"
 
 # gone PID: it ends within ten seconds.
 gone() {
@@ -48,36 +48,35 @@ locks() { exec flock 8; }
 ranges() { exec python3 -c 'import fcntl; fcntl.lockf(7, fcntl.LOCK_EX)'; }
 
 for state in hangs "is gone"; do
-    exec 7<>20 8<>lock 9<unread
+    exec 7<>a/d/20 8<>a/d/lock 9<a/d/unread
     # Names and attributes that the kernel was given have run out.
     sleep 1.1
     if [ "$state" = hangs ]; then kill -STOP $SERVER; else kill9 $SERVER; fi
-    held "server $state: stat is killed" KILL stat 1
-    held "server $state: ls ends by SIGTERM" TERM ls -l .
-    held "server $state: a create is killed before it is sent" KILL touch new
-    held "server $state: a removal is killed before it is sent" KILL rm 4
+    held "server $state: stat is killed" KILL stat a/d/1
+    held "server $state: ls ends by SIGTERM" TERM ls -l a/d
+    held "server $state: a create is killed before it is sent" KILL touch a/d/new
+    held "server $state: a removal is killed before it is sent" KILL rm a/d/4
     held "server $state: a read of an open file is killed" KILL reads
     held "server $state: a wait for flock is killed" KILL locks
     held "server $state: a wait for fcntl is killed" KILL ranges
     # dd prints and goes on: it gets its answer, until it is killed after all.
-    held "server $state: killed after a signal that it handles" "USR1 KILL" dd if=3 of=/dev/null
-    dd if=5 of="$WORK/five" 2>/dev/null &
+    held "server $state: killed after a signal that it handles" "USR1 KILL" dd if=a/d/3 of=/dev/null
+    dd if=a/d/5 of=five 2>/dev/null &
     handler=$!
     pids+=($handler)
     sleep 0.5
     kill -USR1 $handler
     sleep 0.3
     check "server $state: a handled signal ends nothing" kill -0 $handler
-    if [ "$state" = hangs ]; then kill -CONT $SERVER; else serve "$WORK/data"; fi
+    if [ "$state" = hangs ]; then kill -CONT $SERVER; else serve ./data 7>&- 8>&- 9>&-; fi
     wait $handler
-    same "server $state: and the answer comes" 5 "$(cat "$WORK/five")"
-    rm -f "$WORK/five"
-    check "server $state: then all goes on" timeout 30 bash -c 'ls -l . >/dev/null && echo more >>6 && sync 6'
-    check "server $state: no lock is left behind" timeout 30 bash -c 'flock -n lock true && flock -n 20 true'
+    same "server $state: and the answer comes" 5 "$(cat five)"
+    rm -f five
+    check "server $state: then all goes on" timeout 30 bash -c 'ls -l a/d >/dev/null && echo more >>a/d/6 && sync a/d/6'
+    check "server $state: no lock is left behind" timeout 30 bash -c 'flock -n a/d/lock true && flock -n a/d/20 true'
     exec 7>&- 8>&- 9<&-
 done
-same "nothing is missing and nothing new" 22 "$(ls | wc -l)"
-cd "$WORK" || exit 1
+same "nothing is missing and nothing new" 22 "$(ls a/d | wc -l)"
 down ./a
 kill -TERM $SERVER
 wait $SERVER

@@ -29,7 +29,7 @@ assert answer[\"status\"].startswith(\"HEALTH_\") and answer[\"mutes\"] == [] an
 # Somebody waits for a lock: seen with where and for what; it is no slow request.
 touch a/held
 exec 5>a/held && flock 5
-flock a/held true &
+flock a/held true 5>&- &
 waiter=$!
 pids+=($waiter)
 for n in $(seq 100); do ask ops | grep -q 'file lock' && break; sleep 0.05; done

@@ -118,8 +118,10 @@ pub fn serve(
 /// # Errors
 /// Exit 2.
 pub fn metrics(text: &str) -> Result<String, Problem> {
-    runtime::addr::metrics_place(text)
-        .ok_or_else(|| Problem::new(Exit::Usage, format!("metrics {text}: not HOST or HOST:PORT")).do_this("127.0.0.1:7421, for example"))
+    runtime::addr::metrics_place(text).ok_or_else(|| {
+        Problem::new(Exit::Usage, format!("metrics {text}: not HOST or HOST:PORT"))
+            .do_this("127.0.0.1:7421, for example")
+    })
 }
 
 fn listen_for_metrics(at: &str) -> Result<TcpListener, Problem> {

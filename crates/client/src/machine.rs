@@ -169,7 +169,11 @@ impl Client {
         self.lane.len() + self.queue.len()
     }
 
-    fn on_call(&mut self, call: CallId, cred: Cred, request: Request, out: &mut Out) {
+    fn on_call(&mut self, call: CallId, cred: Cred, mut request: Request, out: &mut Out) {
+        if self.config.retry {
+            // Nothing on a socket fills it, and what is kept to be sent again would keep it from its lender.
+            request.detach();
+        }
         if let Some(errno) = self.refusal(&request) {
             return answer(out, Some(call), Err(errno));
         }
@@ -247,10 +251,10 @@ impl Client {
         else {
             return;
         };
-        let Some(kept) = pending.kept.as_mut().filter(|kept| may_go_unheard(&kept.1)) else { return };
-        kept.1.detach();
-        pending.call = None;
-        answer(out, Some(call), Err(Errno::EINTR));
+        if pending.kept.as_ref().is_some_and(|kept| may_go_unheard(&kept.1)) {
+            pending.call = None;
+            answer(out, Some(call), Err(Errno::EINTR));
+        }
     }
 
     /// An open was answered whose caller was killed: nobody else would close it.

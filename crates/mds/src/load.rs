@@ -228,7 +228,7 @@ impl Rank {
             out.push(Output::Note { level: Level::Error, text });
             match &key {
                 LoadKey::Scan { dir, op: WHOLE, .. } => self.end_whole_load(*dir, false),
-                LoadKey::Scan { dir, op: WARM, .. } => self.warm_dir_over(*dir, WARM),
+                LoadKey::Scan { dir, op: WARM, .. } => self.warm_dir_over(*dir, WARM, false),
                 _ => {}
             }
         }
@@ -301,9 +301,10 @@ impl Rank {
             }
             (LoadKey::Scan { dir, op: WARM, .. }, Loaded::Dentries { entries, next }) => {
                 self.warm_page(&entries)?;
+                let last = next.is_none();
                 match next.filter(|_| !self.warm_must_end(*dir, WARM)) {
                     Some(from) => self.start_load(LoadKey::Scan { dir: *dir, from, op: WARM }, None),
-                    None => self.warm_dir_over(*dir, WARM),
+                    None => self.warm_dir_over(*dir, WARM, last),
                 }
             }
             (LoadKey::Scan { dir, op: ORPHANS, .. }, Loaded::Dentries { entries, next }) => {
@@ -390,7 +391,7 @@ impl Rank {
 
     fn end_whole_load(&mut self, ino: Ino, complete: bool) {
         self.loads.whole = self.loads.whole.saturating_sub(1);
-        self.warm_dir_over(ino, WHOLE);
+        self.warm_dir_over(ino, WHOLE, complete);
         if let Some(slot) = self.view.cache.find_dir(ino) {
             let dir = self.view.cache.dirs.get_mut(slot);
             dir.clear(dir::LOADING);

@@ -451,6 +451,7 @@ impl Rank {
     }
 
     fn stop(&mut self, out: &mut Outbox<Output>) {
+        self.warm_from(None);
         match self.state {
             State::Reconnect | State::Active => {
                 self.state = State::Stopping;

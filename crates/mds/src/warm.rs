@@ -61,7 +61,7 @@ pub struct WarmStatus {
     /// Directories whose names were all looked at, and these names.
     pub dirs: u64,
     pub names: u64,
-    /// Directories known and not yet begun; left out because too many were.
+    /// Directories known and not yet begun; left out: too many, not readable, forgotten while they were loaded.
     pub waiting: u64,
     pub left_out: u64,
 }
@@ -74,6 +74,8 @@ pub(crate) struct Warm {
     waiting: BTreeSet<Ino>,
     /// Under way, and as which load: another of the same directory is somebody else's.
     active: BTreeMap<Ino, OpId>,
+    /// Of a run before this one: they end with their next page.
+    ending: BTreeMap<Ino, OpId>,
 }
 
 impl Warm {
@@ -89,7 +91,8 @@ impl Warm {
     /// Something can be begun, or it is over and nobody has said so.
     pub(crate) fn may_go_on(&self) -> bool {
         let next = !self.waiting.is_empty() || self.active.is_empty();
-        self.status.state == WarmState::Running && self.active.len() < DIRS_MAX && next
+        let room = self.active.len() < DIRS_MAX && self.ending.is_empty();
+        self.status.state == WarmState::Running && room && next
     }
 
     fn end(&mut self, state: WarmState) {
@@ -107,6 +110,8 @@ impl Rank {
             }
             return;
         };
+        let former = std::mem::take(&mut self.warm.active);
+        self.warm.ending.extend(former);
         let run = self.warm.status.run + 1;
         self.warm.status = WarmStatus { run, state: WarmState::Running, ..Default::default() };
         self.warm.waiting = BTreeSet::from([ino]);
@@ -141,8 +146,9 @@ impl Rank {
 
     /// Whether a load that is under way for this has to end before its directory does.
     pub(crate) fn warm_must_end(&mut self, ino: Ino, load: OpId) -> bool {
-        self.warm.is_active(ino, load)
-            && (self.warm_is_full() || self.warm.status.state != WarmState::Running)
+        let former = self.warm.ending.get(&ino) == Some(&load);
+        let over = self.warm.status.state != WarmState::Running;
+        former || (self.warm.is_active(ino, load) && (over || self.warm_is_full()))
     }
 
     fn warm_dir(&mut self, ino: Ino) {
@@ -185,11 +191,14 @@ impl Rank {
         Ok(())
     }
 
-    /// The last page was that, or none will come.
-    pub(crate) fn warm_dir_over(&mut self, ino: Ino, load: OpId) {
-        if self.warm.is_active(ino, load) {
+    /// The last page was that, or none will come. `whole`: all its names were looked at.
+    pub(crate) fn warm_dir_over(&mut self, ino: Ino, load: OpId, whole: bool) {
+        if self.warm.ending.get(&ino) == Some(&load) {
+            self.warm.ending.remove(&ino);
+        } else if self.warm.is_active(ino, load) {
             self.warm.active.remove(&ino);
-            self.warm.status.dirs += 1;
+            let status = &mut self.warm.status;
+            *(if whole { &mut status.dirs } else { &mut status.left_out }) += 1;
         }
     }
 }

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ::mount::Asker;
+
 use super::Shared;
 use crate::caller;
 
 const LOOK: Duration = Duration::from_millis(200);
-/// A process that is ending waits so long for the end of its locks.
+/// A process that is ending waits so long for the end of its locks, once.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
 
 /// Requests whose callers are looked at.
@@ -20,6 +22,8 @@ pub(super) struct Watch(Mutex<Watched>);
 #[derive(Default)]
 struct Watched {
     requests: Vec<Request>,
+    /// Threads that have waited: they close one file after the other.
+    waited: Vec<u32>,
     /// A thread looks at them.
     running: bool,
 }
@@ -59,21 +63,31 @@ impl Shared {
     /// One look at all of them. Whether any are left.
     fn look(&self) -> bool {
         let lock = || self.watch.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let requests = lock().requests.clone();
-        let over: Vec<u64> =
-            requests.iter().filter(|request| !self.still_waits(request)).map(|r| r.unique).collect();
+        let (requests, mut waited) = {
+            let watched = lock();
+            (watched.requests.clone(), watched.waited.clone())
+        };
+        let over: Vec<u64> = requests
+            .iter()
+            .filter(|request| !self.still_waits(request, &mut waited))
+            .map(|request| request.unique)
+            .collect();
         let mut watched = lock();
         watched.requests.retain(|request| !over.contains(&request.unique));
         watched.running = !watched.requests.is_empty();
+        watched.waited = if watched.running { waited } else { Vec::new() };
         watched.running
     }
 
     /// Gives up the call of a request whose caller is gone. Whether it is still without an answer.
-    fn still_waits(&self, request: &Request) -> bool {
-        let Some((call, asker)) = self.mount.call_of(request.unique) else { return false };
-        let closes =
-            || request.closes && request.since.elapsed() > CLOSE_TIME && caller::is_ending(asker.pid);
-        if caller::is_being_killed(asker.pid) || closes() {
+    fn still_waits(&self, request: &Request, waited: &mut Vec<u32>) -> bool {
+        let Some((call, Asker { pid, .. })) = self.mount.call_of(request.unique) else { return false };
+        let in_time = request.since.elapsed() < CLOSE_TIME && !waited.contains(&pid);
+        let closes = request.closes && !in_time && caller::is_ending(pid);
+        if closes && !waited.contains(&pid) {
+            waited.push(pid);
+        }
+        if closes || caller::is_being_killed(pid) {
             self.mount.abandon(call);
         }
         true

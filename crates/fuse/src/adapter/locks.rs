@@ -74,8 +74,9 @@ impl Shared {
                 }
                 let ask = Ask::ReleaseLocks { node: about.node, flock: false, owner: *lock_owner };
                 // A process that was killed closes its files, too, and waits here where no signal reaches it.
-                self.watch(reply.unique(), true);
+                let unique = reply.unique();
                 self.done(about.cred, ask, reply);
+                self.watch(unique, true);
             }
             _ => reply.error(libc::EIO),
         }
