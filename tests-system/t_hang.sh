@@ -51,7 +51,12 @@ for state in hangs "is gone"; do
     exec 7<>a/d/20 8<>a/d/lock 9<a/d/unread
     # Names and attributes that the kernel was given have run out.
     sleep 1.1
-    if [ "$state" = hangs ]; then kill -STOP $SERVER; else kill9 $SERVER; fi
+    if [ "$state" = hangs ]; then
+        kill -STOP $SERVER
+        until grep -q '^State:[[:space:]]*T' "/proc/$SERVER/status"; do sleep 0.02; done
+    else
+        kill9 $SERVER
+    fi
     held "server $state: stat is killed" KILL stat a/d/1
     held "server $state: ls ends by SIGTERM" TERM ls -l a/d
     held "server $state: a create is killed before it is sent" KILL touch a/d/new

@@ -15,7 +15,7 @@ use crate::output::Output;
 use crate::window::{Pending, Window};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply};
-use proto::request::{LockKind, Request};
+use proto::request::{LockKind, LockSpec, Request};
 use proto::{Cred, Effect, Errno, Ino, NodeRef, SessionId, Tid};
 use std::collections::VecDeque;
 use stdx::{Machine, Mono, Now, Outbox};
@@ -257,13 +257,21 @@ impl Client {
         }
     }
 
-    /// An open was answered whose caller was killed: nobody else would close it.
+    /// An answer came to a caller that was killed. Nobody else would close what it opened; and a lock that it waited for is
+    /// perhaps another process's now, which shares the open file.
     fn give_back(&mut self, cred: Cred, request: &Request, outcome: &Outcome) {
-        if let (Request::Open { .. }, Ok(Reply::Attr(attr))) = (request, outcome) {
-            let node = NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash };
-            let request = Request::Release { node, count: 1 };
-            self.lane.push_back(Queued { call: None, cred, request });
-        }
+        let request = match (request, outcome) {
+            (Request::Open { .. }, Ok(Reply::Attr(attr))) => {
+                let node = NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash };
+                Request::Release { node, count: 1 }
+            }
+            (Request::SetLock { node, lock, wait: true }, Ok(_)) => {
+                let lock = LockSpec { kind: LockKind::Unlock, ..*lock };
+                Request::SetLock { node: *node, lock, wait: false }
+            }
+            _ => return,
+        };
+        self.lane.push_back(Queued { call: None, cred, request });
     }
 
     fn on_message(&mut self, now: Mono, message: ServerMsg, out: &mut Out) {

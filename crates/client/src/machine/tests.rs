@@ -368,6 +368,12 @@ fn a_killed_wait_for_a_lock_is_cancelled() {
     assert_eq!(sent(&out), [ClientMsg::Cancel { tid: Tid(1) }]);
     assert_eq!(answers(&out), [(1, Err(Errno::EINTR))]);
     assert_eq!(bench.step(reply(1, Err(Errno::EINTR))), []);
+    // Granted before the rank heard of it: given back, the open file may live on in another process.
+    bench.call(2, lock_wait(1, 1));
+    bench.step(Input::Abandon { call: CallId(2) });
+    let unlock = Request::SetLock { node: node(1), lock: lock(1, LockKind::Unlock), wait: false };
+    let out = sent(&bench.step(reply(2, Ok(Reply::Ok))));
+    assert!(matches!(&out[..], [ClientMsg::Request { request, .. }] if *request == unlock), "{out:?}");
     // In one process nothing is kept: the rank is here, and answers.
     let mut bench = Bench::up(false);
     bench.call(1, getattr(1));
