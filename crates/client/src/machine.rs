@@ -440,15 +440,14 @@ const fn gives_back(request: &Request) -> bool {
 }
 
 /// Whether it makes no difference to anybody that its answer is not waited for.
-fn may_go_unheard(request: &Request) -> bool {
-    let changes = match request.effect() {
-        Effect::Nothing => false,
+const fn may_go_unheard(request: &Request) -> bool {
+    match request.effect() {
+        Effect::Nothing => true,
         Effect::Memory => {
-            !matches!(request, Request::Open { .. }) && !gives_back(request) && !is_lock_wait(request)
+            matches!(request, Request::Open { .. }) || gives_back(request) || is_lock_wait(request)
         }
-        Effect::Journal => !matches!(request, Request::Fsync { .. }),
-    };
-    !changes
+        Effect::Journal => matches!(request, Request::Fsync { .. }),
+    }
 }
 
 const fn is_uncredited(request: &Request) -> bool {

@@ -64,13 +64,16 @@ impl Page {
         self.at
     }
 
-    /// Ends the thread; a peer that is being answered is waited for.
+    /// Ends the thread; a peer that is being answered is waited for. It may be called by the page's own text, which may hold what is
+    /// served last: then nobody waits.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         // Wakes the thread out of `accept`.
         let _nobody_listens_any_more = TcpStream::connect_timeout(&self.at, PEER_TIME);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
+        if let Some(thread) = thread
+            && thread.thread().id() != thread::current().id()
+        {
             let _panic_was_told = thread.join();
         }
     }
@@ -172,6 +175,26 @@ mod tests {
         assert!(head.contains("Content-Length: 4\r\n") && head.ends_with("\r\n\r\n"), "{head}");
         assert!(ask(&page, b"GET /other HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
         assert!(ask(&page, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
+    }
+
+    /// Found by reading: the thread that makes the text can be the one that drops the server, and it waited for itself.
+    #[test]
+    fn a_page_can_be_ended_by_its_own_text() {
+        let slot: Arc<Mutex<Option<Page>>> = Arc::default();
+        let held = Arc::clone(&slot);
+        let text = move || {
+            drop(held.lock().unwrap_or_else(PoisonError::into_inner).take());
+            "last\n".to_owned()
+        };
+        let content = Content { path: "/", kind: "text/x", text: Box::new(text) };
+        let listener = Page::listen("127.0.0.1:0").expect("a place");
+        let page = Page::start(listener, content, Arc::new(Log::silent())).expect("a page");
+        let mut stream = TcpStream::connect(page.at()).expect("connected");
+        *slot.lock().expect("nobody panicked") = Some(page);
+        stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("answered");
+        assert!(answer.ends_with("last\n"), "{answer}");
     }
 
     #[test]

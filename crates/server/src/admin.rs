@@ -148,20 +148,15 @@ fn status(server: &Server) -> Value {
         put("fsid", json!(store::folder::full_id(record)));
         put("name", json!(record.name));
     }
-    if let Ok(DataDone::Space(space)) = driver.data_io.run(&DataOp::StatFs) {
-        put("space", json!({ "total": space.total, "free": space.free, "available": space.available }));
-    }
+    let facts = facts(server);
+    put("space", facts["space"].clone());
     // What the rank says of itself: its own state word is the finer one.
     if let Some(Value::Object(rank)) = driver.report(&json!({ "cmd": "status" })) {
         for (key, value) in rank {
             put(&key, value);
         }
     }
-    // What is free then is kept for unlink and checkpoints.
-    if answer["full"] == true && answer["space"].is_object() {
-        answer["space"]["available"] = json!(0);
-    }
-    let checks = health::checks(&facts(server));
+    let checks = health::checks(&facts);
     answer["health"] = json!(health::overall(&checks).name());
     answer["health_summary"] = checks.into_iter().map(|check| check.summary).collect();
     answer
@@ -178,7 +173,7 @@ pub(crate) fn facts(server: &Server) -> Value {
     if let Ok(DataDone::Space(space)) = driver.data_io.run(&DataOp::StatFs) {
         // What is free then is kept for unlink and checkpoints.
         let available = if facts["full"] == true { 0 } else { space.available };
-        facts["space"] = json!({ "total": space.total, "available": available });
+        facts["space"] = json!({ "total": space.total, "free": space.free, "available": available });
     }
     facts
 }
