@@ -2,12 +2,15 @@
 //!
 //! Absent: mount options; the edges translate them.
 
+use proto::caps::Bits;
 use proto::message::ClientInfo;
 
 /// How a client behaves for its whole life.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientConfig {
     pub info: ClientInfo,
+    /// What the edge keeps: `Bits::ATTRS`, and `Bits::FC` if file data. Nothing: it is never recalled anything.
+    pub wants: Bits,
     /// Keep unanswered requests, to send them again after a reconnect. Off where the connection lasts
     /// exactly as long as the rank (one process): nothing could be resumed, and payloads need no copy.
     pub retry: bool,

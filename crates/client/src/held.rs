@@ -6,7 +6,7 @@
 use crate::ranges::Ranges;
 use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
-use proto::request::Request;
+use proto::request::{Request, open_flags};
 use proto::{Attr, Ino, NodeRef};
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 struct Holding {
     node: NodeRef,
     opens: u32,
+    /// One of the opens may have been for writing.
+    writes: bool,
     locks: Ranges,
     /// Locks were lost with an evicted session: data operations fail until the last open ends, because
     /// their caller believes to be alone.
@@ -69,9 +71,9 @@ impl Held {
     pub(crate) fn on_answer(&mut self, request: &Request, outcome: &Outcome) {
         match (request, outcome) {
             (
-                Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. },
+                Request::Open { flags, .. } | Request::Create { flags, .. } | Request::TmpFile { flags, .. },
                 Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
-            ) => self.opened(attr),
+            ) => self.opened(attr, open_flags::writes(*flags)),
             // ESTALE and the like: the rank has no such open, so there is nothing to claim back.
             (Request::Release { node, count }, _) => self.released(node.ino, *count),
             (Request::SetLock { node, lock, .. }, Ok(_)) => {
@@ -84,18 +86,19 @@ impl Held {
         }
     }
 
-    fn opened(&mut self, attr: &Attr) {
+    fn opened(&mut self, attr: &Attr, writes: bool) {
         let node = NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash };
         let holding = self.inodes.entry(attr.ino).or_default();
         holding.node = node;
         holding.opens = holding.opens.saturating_add(1);
+        holding.writes |= writes;
     }
 
     fn released(&mut self, ino: Ino, count: u32) {
         let Some(holding) = self.inodes.get_mut(&ino) else { return };
         holding.opens = holding.opens.saturating_sub(count);
         if holding.opens == 0 {
-            holding.lost = false;
+            (holding.lost, holding.writes) = (false, false);
         }
         self.drop_if_empty(ino);
     }
@@ -130,6 +133,7 @@ impl Held {
         self.inodes.values().map(|holding| ClientMsg::Reclaim {
             node: holding.node,
             count: holding.opens,
+            writes: holding.writes,
             locks: holding.locks.as_slice().to_vec(),
         })
     }

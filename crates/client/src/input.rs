@@ -2,6 +2,7 @@
 //!
 //! Absent: how calls are made (FUSE, Rust API) and how messages travel.
 
+use proto::caps::Returned;
 use proto::message::ServerMsg;
 use proto::request::Request;
 use proto::{Cred, Tid};
@@ -33,16 +34,14 @@ pub enum Input {
     /// The connection broke; the driver is connecting again.
     Disconnected,
     Message(ServerMsg),
+    /// What `Output::Recalled` named is dropped, or a part of it; with its stamp.
+    Returned {
+        stamp: u64,
+        list: Vec<Returned>,
+    },
     Tick,
     /// Unmount: end the session in order.
     Close,
-}
-
-/// What the edge may assume about names and attributes it hands to its kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ttl {
-    /// 0: ask every time.
-    pub nanos: u64,
 }
 
 /// For debugging: a request that has no answer yet.

@@ -1,9 +1,9 @@
 //! The client machine: one session with one rank. It numbers requests, keeps those without an answer,
 //! says Hello again after each break of the connection, claims back what it held, and repeats.
 //!
-//! Absent: capabilities, caches and asynchronous operations; choosing among ranks; reconnecting, which
-//! the driver does.
+//! Absent: caches, which the edge has; asynchronous operations; choosing among ranks; reconnecting, which the driver does.
 
+mod keep;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -11,8 +11,10 @@ mod tests;
 use crate::config::ClientConfig;
 use crate::held::Held;
 use crate::input::{CallId, Input, Waiting};
+use crate::leave::{Leave, Leaves};
 use crate::output::Output;
 use crate::window::{Pending, Window};
+use proto::caps::Grants;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, LockSpec, Request};
@@ -71,11 +73,12 @@ pub struct Client {
     root: Ino,
     renew_every_ns: u64,
     renew_at: Option<Mono>,
-    ttl_ns: u64,
-    /// Everything handed out with a time to live has run out by then.
-    ttl_ends: Mono,
-    /// When to answer `Share`.
-    shared_at: Option<Mono>,
+    /// When those renewals were sent that have no answer.
+    renewing: VecDeque<Mono>,
+    lease_ns: u64,
+    /// Until then the rank keeps the session, as far as this client has heard; none: nothing to lose by it.
+    lease_end: Option<Mono>,
+    leaves: Leaves,
 }
 
 impl Machine for Client {
@@ -85,23 +88,21 @@ impl Machine for Client {
     fn step(&mut self, now: Now, input: Input, out: &mut Out) {
         match input {
             Input::Call { call, cred, request } => self.on_call(call, cred, request, out),
+            Input::Returned { stamp, list } => self.on_returned(stamp, list, out),
             Input::Interrupt { call } => self.on_interrupt(call, out),
             Input::Abandon { call } => self.on_abandon(call, out),
-            Input::Connected => self.on_connected(out),
-            Input::Disconnected => self.on_disconnected(now.mono, out),
+            Input::Connected => self.on_connected(now.mono, out),
+            Input::Disconnected => self.on_disconnected(out),
             Input::Message(message) => self.on_message(now.mono, message, out),
             Input::Tick => self.on_tick(now.mono, out),
             Input::Close => self.on_close(out),
         }
-        self.pump(out);
+        self.pump(now.mono, out);
         self.finish(out);
     }
 
     fn deadline(&self) -> Option<Mono> {
-        match (self.renew_at, self.shared_at) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        [self.renew_at, self.leaves.settle_at, self.lease_end].into_iter().flatten().min()
     }
 }
 
@@ -121,9 +122,10 @@ impl Client {
             root: Ino::ROOT,
             renew_every_ns: 0,
             renew_at: None,
-            ttl_ns: 0,
-            ttl_ends: Mono(0),
-            shared_at: None,
+            renewing: VecDeque::new(),
+            lease_ns: 0,
+            lease_end: None,
+            leaves: Leaves::new(),
         }
     }
 
@@ -282,18 +284,29 @@ impl Client {
             (ServerMsg::Welcome { .. }, Link::Down | Link::Up) | (_, Link::Down) => {}
             (message @ ServerMsg::Welcome { .. }, Link::Greeting) => self.on_welcome(now, message, out),
             (ServerMsg::Refused { errno, reason }, _) => {
-                self.on_refused(now, Errno(errno as i32), reason, out);
+                self.on_refused(Errno(errno as i32), reason, out);
             }
-            (ServerMsg::Reply { tid, outcome }, Link::Up) => self.on_reply(tid, outcome, out),
-            (ServerMsg::Share, Link::Up) => self.on_share(now, out),
-            (ServerMsg::Sole, Link::Up) => self.on_sole(out),
+            (ServerMsg::Reply { tid, outcome }, Link::Up) => {
+                self.on_reply(now, tid, outcome, Grants::None, out);
+            }
+            (ServerMsg::Granted { tid, outcome, grants }, Link::Up) => {
+                self.on_reply(now, tid, outcome, grants, out);
+            }
+            (ServerMsg::Recall { list }, Link::Up) => self.on_recall(list, out),
+            (ServerMsg::Renewed, Link::Up) => self.on_renewed(),
             // Only an operator's connection asks.
             (ServerMsg::Admin { .. }, _) => {}
-            (ServerMsg::Reply { .. } | ServerMsg::Share | ServerMsg::Sole, Link::Greeting) => {}
+            (
+                ServerMsg::Reply { .. }
+                | ServerMsg::Granted { .. }
+                | ServerMsg::Recall { .. }
+                | ServerMsg::Renewed,
+                Link::Greeting,
+            ) => {}
         }
     }
 
-    fn on_reply(&mut self, tid: Tid, outcome: Outcome, out: &mut Out) {
+    fn on_reply(&mut self, now: Mono, tid: Tid, outcome: Outcome, grants: Grants, out: &mut Out) {
         if outcome == Err(Errno::ESHUTDOWN) && self.config.retry && self.life == Life::Serving {
             // The rank stops and did not execute it. It stays, and is sent again to the rank's next life.
             return;
@@ -313,13 +326,16 @@ impl Client {
                         self.give_back(kept.0, &kept.1, &outcome);
                     }
                 }
-                answer(out, pending.call, outcome);
+                let leave = self.leave(now, tid, pending.asked, grants, &outcome);
+                if let Some(call) = pending.call {
+                    out.push(Output::Answer { call, outcome, leave });
+                }
             }
         }
     }
 
     /// Sends what may be sent.
-    fn pump(&mut self, out: &mut Out) {
+    fn pump(&mut self, now: Mono, out: &mut Out) {
         if self.link != Link::Up {
             return;
         }
@@ -331,17 +347,17 @@ impl Client {
                 None => None,
             };
             let Some(queued) = next else { return };
-            self.send(queued, out);
+            self.send(now, queued, out);
         }
         self.renew_oldest(out);
     }
 
-    fn send(&mut self, queued: Queued, out: &mut Out) {
+    fn send(&mut self, now: Mono, queued: Queued, out: &mut Out) {
         let Queued { call, cred, request } = queued;
         let lock_wait = is_lock_wait(&request);
         let keep = self.config.retry || lock_wait;
         let kept = keep.then(|| Box::new((cred.clone(), request.clone())));
-        let pending = Pending { call, kept, lock_wait, cancelled: false, renewing: false };
+        let pending = Pending { call, kept, lock_wait, cancelled: false, asked: now, renewing: false };
         let tid = self.window.insert(pending);
         let floor = self.window.floor();
         out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
@@ -392,8 +408,7 @@ impl Client {
                 out.push(Output::Send(ClientMsg::Goodbye));
             }
             self.life = Life::Over;
-            self.renew_at = None;
-            self.shared_at = None;
+            self.stop_clocks();
             out.push(Output::Closed);
         }
     }
@@ -413,10 +428,9 @@ impl Client {
         let closing = self.life == Life::Closing;
         self.life = Life::Over;
         self.link = Link::Down;
-        self.renew_at = None;
-        self.shared_at = None;
+        self.stop_clocks();
         self.fail_all(Errno::EIO, out);
-        self.stop_ttl(out);
+        self.lose(out);
         out.push(Output::Refused { reason });
         if closing {
             out.push(Output::Closed);
@@ -426,7 +440,7 @@ impl Client {
 
 fn answer(out: &mut Out, call: Option<CallId>, outcome: Outcome) {
     if let Some(call) = call {
-        out.push(Output::Answer { call, outcome });
+        out.push(Output::Answer { call, outcome, leave: Leave::default() });
     }
 }
 

@@ -3,6 +3,8 @@
 //! Absent: errno as a system call's result; the edges make it.
 
 use crate::input::CallId;
+use crate::leave::Leave;
+use proto::caps::Recalled;
 use proto::message::ClientMsg;
 use proto::reply::Outcome;
 
@@ -14,15 +16,20 @@ pub enum Output {
     Answer {
         call: CallId,
         outcome: Outcome,
+        leave: Leave,
     },
-    /// The session stands: calls are served. `ttl_ns`: see `Ttl`.
-    Ready {
-        ttl_ns: u64,
+    /// The session stands: calls are served.
+    Ready,
+    /// These go back to the rank: the edge drops what it keeps of them, voids what it has not handed out yet under a lower stamp,
+    /// and says so with `Input::Returned`. It must not wait for an answer of this client's meanwhile.
+    Recalled {
+        stamp: u64,
+        list: Vec<Recalled>,
     },
-    /// How long names and attributes may be kept has changed; 0 = not at all. The edge drops cached
-    /// file data of open files before it returns to the driver.
-    TtlChanged {
-        ttl_ns: u64,
+    /// Nothing handed out under a lower stamp is good any more. The edge drops file data before the next tick; names and
+    /// attributes run out by themselves.
+    Lost {
+        stamp: u64,
     },
     /// The server refused the session; every later call is answered with ESHUTDOWN.
     Refused {

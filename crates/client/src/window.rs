@@ -6,6 +6,7 @@ use crate::input::{CallId, Waiting};
 use proto::request::Request;
 use proto::{Cred, Tid};
 use std::collections::BTreeMap;
+use stdx::Mono;
 
 /// A request without an answer.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub(crate) struct Pending {
     pub(crate) lock_wait: bool,
     /// The caller was interrupted.
     pub(crate) cancelled: bool,
+    /// When it was first sent.
+    pub(crate) asked: Mono,
     /// Cancelled by the client itself, to wait on under a younger tid.
     pub(crate) renewing: bool,
 }
@@ -61,6 +64,11 @@ impl Window {
     /// The client has the result of every tid below this.
     pub(crate) fn floor(&self) -> Tid {
         self.pending.first_key_value().map_or(self.next, |(tid, _)| *tid)
+    }
+
+    /// The tid of the next request.
+    pub(crate) const fn next(&self) -> Tid {
+        self.next
     }
 
     /// Tids between the floor and the next one.

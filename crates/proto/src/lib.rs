@@ -4,6 +4,7 @@
 //! Absent on purpose: behaviour. Nothing here decides anything or does I/O.
 
 pub mod attr;
+pub mod caps;
 pub mod codec;
 pub mod dentry;
 pub mod errno;

@@ -1,17 +1,18 @@
 //! Messages between a client and a rank: sessions, flow, requests, answers.
 //!
-//! Absent: framing on a socket (`frame.rs`); capabilities and asynchronous operations, whose ordinals
-//! start at 64 and are not in this version.
+//! Absent: framing on a socket (`frame.rs`); asynchronous operations. Ordinals 3 and 4 of the rank's messages and 7 of the
+//! clients' belonged to version 1.
 
 use crate::attr::Cred;
+use crate::caps::{Bits, Grants, Recalled, Returned};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::ids::{Incarnation, SessionId, Tid};
-use crate::reply::{Outcome, decode_outcome, encode_outcome};
+use crate::reply::{Outcome, Reply, decode_outcome, encode_outcome};
 use crate::request::{LockSpec, Request};
 use crate::{Ino, NodeRef};
 
 /// The protocol version this code speaks, and the oldest it accepts.
-pub const PROTOCOL: u16 = 1;
+pub const PROTOCOL: u16 = 2;
 
 /// What a client tells of itself when it opens a session; shown by `client ls`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,31 +26,32 @@ pub struct ClientInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientMsg {
     /// First message on a connection. `session` 0 asks for a new session; a former number resumes it
-    /// (opens and locks follow as `Reclaim`, then retried requests).
-    Hello { protocol: u16, session: SessionId, info: ClientInfo },
+    /// (opens and locks follow as `Reclaim`, then retried requests). `wants`: what it has a use for.
+    Hello { protocol: u16, session: SessionId, info: ClientInfo, wants: Bits },
     /// `floor`: the client has the results of every tid below it.
     Request { tid: Tid, floor: Tid, cred: Cred, request: Request },
     /// Give up a waiting request; it answers EINTR if it was still waiting.
     Cancel { tid: Tid },
-    /// Lease renewal.
+    /// Lease renewal; `Renewed` answers it.
     Renew,
-    /// After a resume: this client has the file open `count` times and holds these locks.
-    Reclaim { node: NodeRef, count: u32, locks: Vec<LockSpec> },
+    /// After a resume: this client has the file open `count` times, perhaps for writing, and holds these locks.
+    Reclaim { node: NodeRef, count: u32, writes: bool, locks: Vec<LockSpec> },
     /// After the last `Reclaim`.
     Reclaimed,
-    /// Answer to `ServerMsg::Share`: nothing is cached any more that others could change.
-    Shared,
     /// Ends the session in order.
     Goodbye,
     /// An operator's question to the server's driver (JSON text); the rank never sees it.
     Admin { id: u64, command: String },
+    /// The answer to a `Recall`, whole or in parts.
+    Returned { list: Vec<Returned> },
+    /// After a resume: nothing that was granted before is in use any more.
+    Settled,
 }
 
 /// From rank to client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerMsg {
     /// `resumed`: the former session was known. `lease_ms`: renew within it.
-    /// `sole`: no other session exists; names and attributes may be kept for `SOLE_TTL_MS`.
     Welcome {
         protocol: u16,
         session: SessionId,
@@ -57,17 +59,12 @@ pub enum ServerMsg {
         fsid: [u8; 16],
         resumed: bool,
         lease_ms: u32,
-        sole: bool,
         root: Ino,
     },
     Reply {
         tid: Tid,
         outcome: Outcome,
     },
-    /// Another session comes: stop caching, answer `Shared` once what was cached has run out.
-    Share,
-    /// This session is alone again.
-    Sole,
     /// The session is unknown, evicted, or the protocol is not spoken here; the text says which.
     Refused {
         errno: u32,
@@ -78,10 +75,19 @@ pub enum ServerMsg {
         id: u64,
         answer: String,
     },
+    /// These go back, with `Returned`.
+    Recall {
+        list: Vec<Recalled>,
+    },
+    /// The lease runs from when the `Renew` was sent.
+    Renewed,
+    /// A reply with capabilities.
+    Granted {
+        tid: Tid,
+        outcome: Outcome,
+        grants: Grants,
+    },
 }
-
-/// How long a sole client may keep a name or attributes without asking, in milliseconds.
-pub const SOLE_TTL_MS: u64 = 1_000;
 
 /// The longest text in a message.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -94,9 +100,12 @@ impl ClientMsg {
     /// Appends the wire form.
     pub fn encode(&self, w: &mut Writer) {
         match self {
-            Self::Hello { protocol, session, info } => {
+            Self::Hello { protocol, session, info, wants } => {
                 w.u8(1).u16(*protocol).u64(session.0);
                 w.bytes(info.host.as_bytes()).bytes(info.mount.as_bytes()).u32(info.pid);
+                if *protocol >= 2 {
+                    w.u16(wants.0);
+                }
             }
             Self::Request { tid, floor, cred, request } => {
                 w.u8(2).u64(tid.0).u64(floor.0);
@@ -109,9 +118,9 @@ impl ClientMsg {
             Self::Renew => {
                 w.u8(4);
             }
-            Self::Reclaim { node, count, locks } => {
+            Self::Reclaim { node, count, writes, locks } => {
                 node.encode(w.u8(5));
-                w.u32(*count).u32(locks.len() as u32);
+                w.u32(*count).bool(*writes).u32(locks.len() as u32);
                 for lock in locks {
                     lock.encode(w);
                 }
@@ -119,14 +128,18 @@ impl ClientMsg {
             Self::Reclaimed => {
                 w.u8(6);
             }
-            Self::Shared => {
-                w.u8(7);
-            }
             Self::Goodbye => {
                 w.u8(8);
             }
             Self::Admin { id, command } => {
                 w.u8(9).u64(*id).bytes(command.as_bytes());
+            }
+            Self::Returned { list } => {
+                w.u8(64).u32(list.len() as u32);
+                list.iter().for_each(|returned| returned.encode(w));
+            }
+            Self::Settled => {
+                w.u8(65);
             }
         }
     }
@@ -141,7 +154,13 @@ impl ClientMsg {
             1 => {
                 let (protocol, session) = (r.u16()?, SessionId(r.u64()?));
                 let info = ClientInfo { host: text(&mut r)?, mount: text(&mut r)?, pid: r.u32()? };
-                Self::Hello { protocol, session, info }
+                // The first version's is shorter; it is answered, so that its user learns why it is refused. Of a later one the
+                // rest is not known.
+                let wants = if protocol == PROTOCOL { Bits::decode(&mut r)? } else { Bits::NONE };
+                if protocol > PROTOCOL {
+                    return Ok(Self::Hello { protocol, session, info, wants });
+                }
+                Self::Hello { protocol, session, info, wants }
             }
             2 => Self::Request {
                 tid: Tid(r.u64()?),
@@ -152,14 +171,19 @@ impl ClientMsg {
             3 => Self::Cancel { tid: Tid(r.u64()?) },
             4 => Self::Renew,
             5 => {
-                let (node, count, locks) = (NodeRef::decode(&mut r)?, r.u32()?, r.u32()?);
-                let locks = (0..locks).map(|_| LockSpec::decode(&mut r)).collect::<Result<_, _>>()?;
-                Self::Reclaim { node, count, locks }
+                let (node, count, writes) = (NodeRef::decode(&mut r)?, r.u32()?, r.bool()?);
+                let locks = (0..r.u32()?).map(|_| LockSpec::decode(&mut r)).collect::<Result<_, _>>()?;
+                Self::Reclaim { node, count, writes, locks }
             }
             6 => Self::Reclaimed,
-            7 => Self::Shared,
             8 => Self::Goodbye,
             9 => Self::Admin { id: r.u64()?, command: text(&mut r)? },
+            64 => {
+                let count = r.u32()?;
+                let list = (0..count).map(|_| Returned::decode(&mut r)).collect::<Result<_, _>>()?;
+                Self::Returned { list }
+            }
+            65 => Self::Settled,
             tag => return Err(DecodeError::UnknownTag { what: "client message", tag: u64::from(tag) }),
         };
         r.finish()?;
@@ -171,25 +195,31 @@ impl ServerMsg {
     /// Appends the wire form.
     pub fn encode(&self, w: &mut Writer) {
         match self {
-            Self::Welcome { protocol, session, incarnation, fsid, resumed, lease_ms, sole, root } => {
+            Self::Welcome { protocol, session, incarnation, fsid, resumed, lease_ms, root } => {
                 w.u8(1).u16(*protocol).u64(session.0).u64(incarnation.0).raw(fsid);
-                w.bool(*resumed).u32(*lease_ms).bool(*sole).u64(root.0);
+                w.bool(*resumed).u32(*lease_ms).u64(root.0);
             }
             Self::Reply { tid, outcome } => {
                 w.u8(2).u64(tid.0);
                 encode_outcome(outcome, w);
-            }
-            Self::Share => {
-                w.u8(3);
-            }
-            Self::Sole => {
-                w.u8(4);
             }
             Self::Refused { errno, reason } => {
                 w.u8(5).u32(*errno).bytes(reason.as_bytes());
             }
             Self::Admin { id, answer } => {
                 w.u8(6).u64(*id).bytes(answer.as_bytes());
+            }
+            Self::Recall { list } => {
+                w.u8(64).u32(list.len() as u32);
+                list.iter().for_each(|recalled| recalled.encode(w));
+            }
+            Self::Renewed => {
+                w.u8(65);
+            }
+            Self::Granted { tid, outcome, grants } => {
+                w.u8(66).u64(tid.0);
+                encode_outcome(outcome, w);
+                grants.encode(w);
             }
         }
     }
@@ -208,14 +238,23 @@ impl ServerMsg {
                 fsid: r.raw(16)?.try_into().map_err(|_| DecodeError::Invalid { what: "fsid" })?,
                 resumed: r.bool()?,
                 lease_ms: r.u32()?,
-                sole: r.bool()?,
                 root: Ino(r.u64()?),
             },
             2 => Self::Reply { tid: Tid(r.u64()?), outcome: decode_outcome(&mut r)? },
-            3 => Self::Share,
-            4 => Self::Sole,
             5 => Self::Refused { errno: r.u32()?, reason: text(&mut r)? },
             6 => Self::Admin { id: r.u64()?, answer: text(&mut r)? },
+            64 => {
+                let count = r.u32()?;
+                let list = (0..count).map(|_| Recalled::decode(&mut r)).collect::<Result<_, _>>()?;
+                Self::Recall { list }
+            }
+            65 => Self::Renewed,
+            66 => {
+                let (tid, outcome) = (Tid(r.u64()?), decode_outcome(&mut r)?);
+                let listing = matches!(outcome, Ok(Reply::Entries { .. }));
+                let grants = Grants::decode(&mut r, listing)?;
+                Self::Granted { tid, outcome, grants }
+            }
             tag => return Err(DecodeError::UnknownTag { what: "server message", tag: u64::from(tag) }),
         };
         r.finish()?;

@@ -19,6 +19,12 @@ pub mod open_flags {
     pub const EXCL: u32 = 0o200;
     pub const TRUNC: u32 = 0o1000;
     pub const APPEND: u32 = 0o2000;
+
+    /// Whether a handle with these flags may write, or its opening did.
+    #[must_use]
+    pub const fn writes(flags: u32) -> bool {
+        matches!(flags & ACCMODE, WRONLY | RDWR) || flags & TRUNC != 0
+    }
 }
 
 /// Flags of `Rename`: Linux `RENAME_*` values.

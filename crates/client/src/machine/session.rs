@@ -1,27 +1,26 @@
-//! The session's side of the machine: greeting, resuming, lease, and what a sole client may cache.
+//! The session's side of the machine: greeting, resuming, lease.
 //!
-//! Absent: requests and answers (`machine.rs`).
+//! Absent: requests and answers (`machine.rs`); what may be kept (`keep.rs`).
 
 use super::{Client, Life, Link, Out, Queued, answer};
 use crate::output::Output;
-use proto::message::{ClientMsg, PROTOCOL, SOLE_TTL_MS, ServerMsg};
+use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
 use proto::{Errno, SessionId};
 use stdx::Mono;
 use stdx::time::MS;
 
-const SOLE_TTL_NS: u64 = SOLE_TTL_MS * MS;
-
 impl Client {
-    pub(super) fn on_connected(&mut self, out: &mut Out) {
+    pub(super) fn on_connected(&mut self, now: Mono, out: &mut Out) {
         if self.life == Life::Over || self.link != Link::Down {
             return;
         }
         self.link = Link::Greeting;
-        let info = self.config.info.clone();
-        out.push(Output::Send(ClientMsg::Hello { protocol: PROTOCOL, session: self.session, info }));
+        let (session, info, wants) = (self.session, self.config.info.clone(), self.config.wants);
+        self.renewing = [now].into();
+        out.push(Output::Send(ClientMsg::Hello { protocol: PROTOCOL, session, info, wants }));
     }
 
-    pub(super) fn on_disconnected(&mut self, now: Mono, out: &mut Out) {
+    pub(super) fn on_disconnected(&mut self, out: &mut Out) {
         if self.life == Life::Over || self.link == Link::Down {
             return;
         }
@@ -29,16 +28,15 @@ impl Client {
             return self.end("the rank is gone".to_owned(), out);
         }
         self.link = Link::Down;
-        self.renew_at = None;
-        self.shared_at = None;
+        self.stop_clocks();
         if stdx::mutant!("client_retry_under_new_tid") {
             for pending in self.window.take_all().into_values() {
                 let Some((cred, request)) = pending.kept.map(|kept| *kept) else { continue };
                 self.queue.push_back(Queued { call: pending.call, cred, request });
             }
         }
-        // The rank may admit others once the lease is over; nothing may outlive that here.
-        self.ends_ttl(now, out);
+        let stamp = self.leaves.disconnected(self.window.next());
+        out.push(Output::Lost { stamp });
         if self.life == Life::Closing {
             self.fail_all(Errno::EIO, out);
         }
@@ -46,23 +44,23 @@ impl Client {
 
     /// A rank that stops or is not ready yet is asked again over the next connection; a session that was
     /// evicted is replaced if that was asked for; anything else is the end.
-    pub(super) fn on_refused(&mut self, now: Mono, errno: Errno, reason: String, out: &mut Out) {
+    pub(super) fn on_refused(&mut self, errno: Errno, reason: String, out: &mut Out) {
         if self.session == SessionId(0) || !self.config.retry {
             return self.end(reason, out);
         }
         match errno {
-            Errno::ESHUTDOWN => self.on_disconnected(now, out),
+            Errno::ESHUTDOWN => self.on_disconnected(out),
             Errno::ESTALE if self.config.recover_clean => {
                 self.start_over(out);
                 self.session = SessionId(0);
-                self.on_disconnected(now, out);
+                self.on_disconnected(out);
             }
             _ => self.end(reason, out),
         }
     }
 
     pub(super) fn on_welcome(&mut self, now: Mono, message: ServerMsg, out: &mut Out) {
-        let ServerMsg::Welcome { protocol, session, resumed, lease_ms, sole, root, .. } = message else {
+        let ServerMsg::Welcome { protocol, session, resumed, lease_ms, root, .. } = message else {
             return;
         };
         if protocol != PROTOCOL {
@@ -75,10 +73,16 @@ impl Client {
         }
         (self.root, self.link) = (root, Link::Up);
         // A third of the lease: two renewals may be late before it ends.
-        self.renew_every_ns = u64::from(lease_ms) * MS / 3;
+        self.lease_ns = u64::from(lease_ms) * MS;
+        self.renew_every_ns = self.lease_ns / 3;
         self.renew_at = Some(now.after(self.renew_every_ns));
-        self.ttl_ns = if sole { SOLE_TTL_NS } else { 0 };
-        out.push(Output::Ready { ttl_ns: self.ttl_ns });
+        self.on_renewed();
+        out.push(Output::Ready);
+        if resumed {
+            self.leaves.resume(now)
+        } else {
+            self.leaves.begin()
+        }
         if !known {
             self.start_over(out);
         }
@@ -120,48 +124,27 @@ impl Client {
         out.append(&mut cancels);
     }
 
-    pub(super) fn on_share(&mut self, now: Mono, out: &mut Out) {
-        self.ends_ttl(now, out);
-        // Always by tick, so that a driver that is still dropping caches can hold the answer back by
-        // holding the tick back.
-        self.shared_at = Some(now.max(self.ttl_ends));
-        if stdx::mutant!("client_shared_at_once") {
-            self.shared_at = Some(now);
-        }
-    }
-
-    pub(super) fn on_sole(&mut self, out: &mut Out) {
-        // The other one is gone before the answer was due: it is not owed any more.
-        self.shared_at = None;
-        if self.ttl_ns != SOLE_TTL_NS {
-            self.ttl_ns = SOLE_TTL_NS;
-            out.push(Output::TtlChanged { ttl_ns: SOLE_TTL_NS });
-        }
-    }
-
     pub(super) fn on_tick(&mut self, now: Mono, out: &mut Out) {
         if self.renew_at.is_some_and(|at| at <= now) {
             out.push(Output::Send(ClientMsg::Renew));
+            self.renewing.push_back(now);
             self.renew_at = Some(now.after(self.renew_every_ns.max(MS)));
         }
-        if self.shared_at.is_some_and(|at| at <= now) {
-            self.shared_at = None;
-            out.push(Output::Send(ClientMsg::Shared));
+        self.tick_leaves(now, out);
+    }
+
+    /// The oldest renewal is answered: from when it was sent the lease is good.
+    pub(super) fn on_renewed(&mut self) {
+        if let Some(sent) = self.renewing.pop_front()
+            && self.config.retry
+        {
+            self.lease_end = Some(sent.after(self.lease_ns));
         }
     }
 
-    /// From now on nothing is handed out; what was, runs out by `ttl_ends`.
-    fn ends_ttl(&mut self, now: Mono, out: &mut Out) {
-        if self.ttl_ns != 0 {
-            self.ttl_ends = now.after(SOLE_TTL_NS);
-        }
-        self.stop_ttl(out);
-    }
-
-    pub(super) fn stop_ttl(&mut self, out: &mut Out) {
-        if self.ttl_ns != 0 {
-            self.ttl_ns = 0;
-            out.push(Output::TtlChanged { ttl_ns: 0 });
-        }
+    pub(super) fn stop_clocks(&mut self) {
+        (self.renew_at, self.lease_end) = (None, None);
+        self.renewing.clear();
+        self.leaves.settle_at = None;
     }
 }

@@ -4,7 +4,8 @@
 
 use super::*;
 use crate::config::Limits;
-use proto::message::{PROTOCOL, SOLE_TTL_MS};
+use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, KEEP_MS, Recalled, Returned};
+use proto::message::PROTOCOL;
 use proto::reply::Reply;
 use proto::request::LockSpec;
 use proto::{Attr, Incarnation, NodeRef};
@@ -34,7 +35,7 @@ fn attr(ino: u64) -> Outcome {
     Ok(Reply::Attr(Attr { ino: Ino(ino), ..Attr::default() }))
 }
 
-fn welcome(session: u64, resumed: bool, sole: bool) -> Input {
+fn welcome(session: u64, resumed: bool) -> Input {
     Input::Message(ServerMsg::Welcome {
         protocol: PROTOCOL,
         session: SessionId(session),
@@ -42,7 +43,6 @@ fn welcome(session: u64, resumed: bool, sole: bool) -> Input {
         fsid: [1; 16],
         resumed,
         lease_ms: LEASE_MS,
-        sole,
         root: Ino::ROOT,
     })
 }
@@ -65,7 +65,7 @@ impl Bench {
     fn up(retry: bool) -> Self {
         let mut bench = Self::new(retry, Limits::tiny());
         bench.step(Input::Connected);
-        bench.step(welcome(5, false, false));
+        bench.step(welcome(5, false));
         bench
     }
 
@@ -97,7 +97,7 @@ fn tids(out: &[Output]) -> Vec<u64> {
 
 fn answers(out: &[Output]) -> Vec<(u64, Outcome)> {
     let answer = |o: &Output| match o {
-        Output::Answer { call, outcome } => Some((call.0, outcome.clone())),
+        Output::Answer { call, outcome, .. } => Some((call.0, outcome.clone())),
         _ => None,
     };
     out.iter().filter_map(answer).collect()
@@ -110,8 +110,8 @@ fn calls_wait_for_the_session_and_carry_the_floor() {
     let out = bench.step(Input::Connected);
     assert!(matches!(sent(&out)[..], [ClientMsg::Hello { session: SessionId(0), .. }]));
     assert!(bench.call(2, getattr(2)).is_empty());
-    let out = bench.step(welcome(5, false, true));
-    assert_eq!(out[0], Output::Ready { ttl_ns: SOLE_TTL_MS * MS });
+    let out = bench.step(welcome(5, false));
+    assert_eq!(out[0], Output::Ready);
     assert_eq!(tids(&out), [1, 2]);
     assert_eq!(answers(&bench.step(reply(1, attr(1)))), [(1, attr(1))]);
     let out = bench.call(3, getattr(3));
@@ -167,9 +167,10 @@ fn a_resume_claims_opens_and_locks_then_retries_in_order() {
     bench.step(Input::Disconnected);
     let out = bench.step(Input::Connected);
     assert!(matches!(sent(&out)[..], [ClientMsg::Hello { session: SessionId(5), .. }]));
-    let out = sent(&bench.step(welcome(5, true, false)));
+    let out = sent(&bench.step(welcome(5, true)));
     // The release has no answer, so it is claimed and released again.
-    let claim = ClientMsg::Reclaim { node: node(7), count: 1, locks: vec![lock(1, LockKind::Read)] };
+    let claim =
+        ClientMsg::Reclaim { node: node(7), count: 1, writes: false, locks: vec![lock(1, LockKind::Read)] };
     assert_eq!(out[..2], [claim, ClientMsg::Reclaimed]);
     let retried: Vec<_> = out[2..5].iter().cloned().map(Output::Send).collect();
     assert_eq!(tids(&retried), [3, 4, 5]);
@@ -191,11 +192,16 @@ fn an_evicted_session_ends_or_starts_over() {
         bench.step(Input::Disconnected);
         bench.call(4, getattr(8));
         bench.step(Input::Connected);
-        let out = bench.step(welcome(6, false, false));
+        let out = bench.step(welcome(6, false));
         let read = Request::Read { node: node(7), offset: 0, len: 1, into: None };
         if clean {
             assert_eq!(answers(&out), [(3, Err(Errno::EIO))]);
-            assert!(sent(&out).contains(&ClientMsg::Reclaim { node: node(7), count: 1, locks: Vec::new() }));
+            assert!(sent(&out).contains(&ClientMsg::Reclaim {
+                node: node(7),
+                count: 1,
+                writes: false,
+                locks: Vec::new()
+            }));
             assert_eq!(tids(&out), [4], "what was never sent goes on");
             assert_eq!(answers(&bench.call(5, read.clone())), [(5, Err(Errno::EIO))], "its lock was lost");
             bench.call(6, Request::Release { node: node(7), count: 1 });
@@ -223,7 +229,7 @@ fn a_refusal_of_an_evicted_session_starts_over_when_asked_to() {
     bench.call(2, getattr(2));
     let out = bench.step(Input::Connected);
     assert!(matches!(sent(&out)[..], [ClientMsg::Hello { session: SessionId(0), .. }]));
-    assert_eq!(tids(&bench.step(welcome(6, false, false))), [2]);
+    assert_eq!(tids(&bench.step(welcome(6, false))), [2]);
     bench.client.config.recover_clean = false;
     let out = bench.step(refused(Errno::ESTALE));
     assert_eq!(answers(&out), [(2, Err(Errno::EIO))]);
@@ -239,9 +245,9 @@ fn a_rank_that_stops_is_waited_for() {
     bench.step(Input::Connected);
     let reason = "the rank is stopping".to_owned();
     let stopping = ServerMsg::Refused { errno: Errno::ESHUTDOWN.0 as u32, reason };
-    assert_eq!(bench.step(Input::Message(stopping)), []);
+    assert!(matches!(bench.step(Input::Disconnected)[..], [Output::Lost { .. }]));
     bench.step(Input::Connected);
-    assert_eq!(tids(&bench.step(welcome(5, true, false))), [1]);
+    assert_eq!(tids(&bench.step(welcome(5, true))), [1]);
 }
 
 #[test]
@@ -267,34 +273,106 @@ fn the_lease_is_renewed_three_times_as_often_as_needed() {
     assert_eq!(bench.client.deadline(), None);
 }
 
+fn granted(tid: u64, ino: u64, bits: Bits) -> Input {
+    Input::Message(ServerMsg::Granted { tid: Tid(tid), outcome: attr(ino), grants: Grants::One(bits) })
+}
+
+fn left(out: &[Output]) -> Vec<Bits> {
+    let bits = |o: &Output| match o {
+        Output::Answer { leave, .. } => Some(leave.grants.of(0)),
+        _ => None,
+    };
+    out.iter().filter_map(bits).collect()
+}
+
+fn recall(ino: u64) -> Input {
+    let list = vec![Recalled { ino: Ino(ino), bits: Bits::FS, name: None }];
+    Input::Message(ServerMsg::Recall { list })
+}
+
+fn caching() -> Bench {
+    let mut bench = Bench::up(true);
+    bench.client.config.wants = Bits::ATTRS;
+    bench
+}
+
+/// Another thread delivers it: it was sent after the answers, and comes before them.
 #[test]
-fn shared_is_said_when_everything_handed_out_has_run_out() {
-    let ttl = SOLE_TTL_MS * MS;
-    let mut bench = Bench::new(true, Limits::tiny());
+fn a_recall_voids_the_grants_of_answers_that_it_overtakes() {
+    let mut bench = caching();
+    bench.call(1, getattr(7));
+    bench.call(2, getattr(8));
+    let out = bench.step(recall(7));
+    let [Output::Recalled { stamp, list }] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(list[0].ino, Ino(7));
+    assert_eq!(left(&bench.step(granted(1, 7, Bits::ATTRS))), [Bits::NONE]);
+    assert_eq!(left(&bench.step(granted(2, 8, Bits::ATTRS))), [Bits::ATTRS], "another inode");
+    bench.call(3, getattr(7));
+    assert_eq!(left(&bench.step(granted(3, 7, Bits::ATTRS))), [Bits::ATTRS], "asked for after it");
+    let list = vec![Returned { ino: Ino(7), bits: Bits::ATTRS }];
+    let out = bench.step(Input::Returned { stamp: *stamp, list: list.clone() });
+    assert_eq!(sent(&out), [ClientMsg::Returned { list }]);
+}
+
+#[test]
+fn an_answer_that_lay_about_is_kept_for_less_or_not_at_all() {
+    let mut bench = caching();
+    for (call, late) in [(1, 0), (2, 1_000 * MS), (3, 3 * SECOND)] {
+        bench.call(call, getattr(7));
+        bench.wait(late);
+        let out = bench.step(granted(call, 7, Bits::ATTRS));
+        let [Output::Answer { leave, .. }] = &out[..] else { panic!("{out:?}") };
+        let kept = leave.until.since(bench.at.mono);
+        assert_eq!(kept, (KEEP_MS * MS).min((KEEP_ASKED_MS * MS).saturating_sub(late)));
+    }
+}
+
+#[test]
+fn after_a_break_nothing_is_kept_before_settled_and_settled_waits_for_what_was() {
+    let mut bench = caching();
+    bench.call(1, getattr(7));
+    bench.step(granted(1, 7, Bits::ATTRS));
+    let out = bench.step(recall(7));
+    let Output::Recalled { stamp, .. } = &out[0] else { panic!("{out:?}") };
+    assert!(matches!(bench.step(Input::Disconnected)[..], [Output::Lost { .. }]));
     bench.step(Input::Connected);
-    bench.step(welcome(5, false, true));
-    bench.wait(10);
-    let out = bench.step(Input::Message(ServerMsg::Share));
-    assert_eq!(out, [Output::TtlChanged { ttl_ns: 0 }]);
-    bench.wait(ttl - 1);
-    assert_eq!(sent(&bench.step(Input::Tick)), []);
+    bench.step(welcome(5, true));
+    let list = vec![Returned { ino: Ino(7), bits: Bits::ATTRS }];
+    assert!(bench.step(Input::Returned { stamp: *stamp, list }).is_empty(), "not owed any more");
+    bench.call(2, getattr(7));
+    bench.call(3, getattr(7));
+    assert_eq!(left(&bench.step(granted(2, 7, Bits::ATTRS))), [Bits::NONE]);
+    bench.wait((KEEP_MS + KEEP_MARGIN_MS) * MS - 1);
+    assert!(!sent(&bench.step(Input::Tick)).contains(&ClientMsg::Settled));
     bench.wait(1);
-    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Shared]);
-    assert_eq!(bench.step(Input::Message(ServerMsg::Sole)), [Output::TtlChanged { ttl_ns: ttl }]);
-    // Asked again and alone again before the answer: nothing is owed.
-    bench.step(Input::Message(ServerMsg::Share));
-    bench.step(Input::Message(ServerMsg::Sole));
-    bench.wait(2 * ttl);
-    assert!(!sent(&bench.step(Input::Tick)).contains(&ClientMsg::Shared));
-    // A break ends caching, too; a Share after it still waits for the rest of the time.
-    assert!(bench.step(Input::Disconnected).contains(&Output::TtlChanged { ttl_ns: 0 }));
-    bench.step(Input::Connected);
-    bench.step(welcome(5, true, false));
-    bench.wait(ttl / 2);
-    bench.step(Input::Message(ServerMsg::Share));
-    assert_eq!(sent(&bench.step(Input::Tick)), []);
-    bench.wait(ttl / 2);
-    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Shared]);
+    assert!(sent(&bench.step(Input::Tick)).contains(&ClientMsg::Settled));
+    assert_eq!(left(&bench.step(granted(3, 7, Bits::ATTRS))), [Bits::NONE], "asked for before it");
+    bench.call(4, getattr(7));
+    assert_eq!(left(&bench.step(granted(4, 7, Bits::ATTRS))), [Bits::ATTRS]);
+    assert!(bench.client.deadline().is_some_and(|at| at > bench.at.mono));
+}
+
+#[test]
+fn a_lease_that_nobody_confirms_runs_out_here_first() {
+    let mut bench = caching();
+    let lease = u64::from(LEASE_MS) * MS;
+    bench.wait(lease / 3);
+    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Renew]);
+    bench.step(Input::Message(ServerMsg::Renewed));
+    bench.wait(lease - 1);
+    assert!(!bench.step(Input::Tick).iter().any(|o| matches!(o, Output::Lost { .. })));
+    bench.wait(1);
+    assert!(
+        bench.step(Input::Tick).iter().any(|o| matches!(o, Output::Lost { .. })),
+        "from when it was sent"
+    );
+}
+
+#[test]
+fn who_wants_nothing_returns_at_once() {
+    let mut bench = Bench::up(true);
+    let list = vec![Returned { ino: Ino(7), bits: Bits::FS }];
+    assert_eq!(sent(&bench.step(recall(7))), [ClientMsg::Returned { list }]);
 }
 
 #[test]
@@ -328,7 +406,7 @@ fn a_killed_caller_is_answered_at_once_and_what_it_opened_is_closed() {
         assert_eq!(answers(&bench.step(Input::Abandon { call: CallId(call) })), eintr(call));
     }
     bench.step(Input::Connected);
-    let out = bench.step(welcome(5, true, false));
+    let out = bench.step(welcome(5, true));
     let requests: Vec<_> =
         sent(&out).into_iter().filter(|m| matches!(m, ClientMsg::Request { .. })).collect();
     let is = |at: usize, wanted: &Request| matches!(&requests[at], ClientMsg::Request { request, .. } if request == wanted);
@@ -430,7 +508,7 @@ impl Rank {
         let ClientMsg::Request { tid, floor, request, .. } = message else {
             match message {
                 ClientMsg::Hello { .. } => {
-                    let Input::Message(message) = welcome(5, self.known, true) else { return };
+                    let Input::Message(message) = welcome(5, self.known) else { return };
                     self.known = true;
                     // A new connection: the former one's waits are sent again.
                     self.waits.clear();
@@ -482,11 +560,11 @@ impl Run {
         for output in bench.step(input) {
             match output {
                 Output::Send(message) => self.to_rank.push_back(message),
-                Output::Answer { call, outcome } => {
+                Output::Answer { call, outcome, .. } => {
                     assert_eq!(self.answered.insert(call.0, outcome), None, "call {} answered twice", call.0);
                 }
                 Output::Refused { reason } => panic!("refused: {reason}"),
-                Output::Ready { .. } | Output::TtlChanged { .. } | Output::Closed => {}
+                Output::Ready | Output::Recalled { .. } | Output::Lost { .. } | Output::Closed => {}
             }
         }
     }

@@ -1,0 +1,154 @@
+//! What the edge may keep of an answer, and for how long: the grants of the rank, less those that a recall or a break of the
+//! connection has overtaken.
+//!
+//! A recall may reach the machine before an answer that was sent earlier, because different threads carry them. So a recall
+//! voids the grants in the answers to all requests that have none at that moment. What was answered before, and has not reached
+//! the kernel, the edge voids by its stamp.
+//!
+//! Absent: who keeps what; the edge drops it without knowing whether it has it.
+
+use proto::Ino;
+use proto::Tid;
+use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, KEEP_MS};
+use std::collections::BTreeMap;
+use stdx::Mono;
+use stdx::time::MS;
+
+/// Recalled inodes remembered one by one; beyond, everything asked for is void.
+const RECALLED_MAX: usize = 4096;
+
+/// What an answer leaves to its edge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leave {
+    pub grants: Grants,
+    /// Void once a recall of the inode, or a loss of everything, has a higher one.
+    pub stamp: u64,
+    /// Kept no longer than until then.
+    pub until: Mono,
+}
+
+/// The machine's book of what is void.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaves {
+    /// Moves with each recall and each loss.
+    stamp: u64,
+    /// The stamp of the last loss.
+    lost: u64,
+    /// The rank grants on this connection, and this client has dropped what it had from earlier ones.
+    settled: bool,
+    /// Grants in the answers to requests below are void.
+    void_below: Tid,
+    /// The same for one inode.
+    recalled: BTreeMap<Ino, Tid>,
+    /// Nothing handed out is kept after it.
+    kept_until: Mono,
+    /// When to say `Settled`.
+    pub(crate) settle_at: Option<Mono>,
+}
+
+impl Leaves {
+    pub(crate) const fn new() -> Self {
+        Self {
+            stamp: 1,
+            lost: 0,
+            settled: false,
+            void_below: Tid(0),
+            recalled: BTreeMap::new(),
+            kept_until: Mono(0),
+            settle_at: None,
+        }
+    }
+
+    /// A session begins: nobody has anything of it.
+    pub(crate) fn begin(&mut self) {
+        self.settled = true;
+        self.settle_at = None;
+    }
+
+    /// A session goes on over a new connection: what was kept must have run out before the rank hears that it has.
+    pub(crate) fn resume(&mut self, now: Mono) {
+        self.settle_at = Some(now.max(self.kept_until.after(KEEP_MARGIN_MS * MS)));
+    }
+
+    /// `next`: the tid of the next request.
+    pub(crate) fn settle(&mut self, next: Tid) {
+        self.settled = true;
+        self.settle_at = None;
+        self.void(next);
+    }
+
+    fn void(&mut self, next: Tid) {
+        self.void_below = next;
+        self.recalled.clear();
+    }
+
+    /// Everything is void. Returns the stamp that says so.
+    pub(crate) fn lose(&mut self, next: Tid) -> u64 {
+        self.stamp += 1;
+        self.lost = self.stamp;
+        self.void(next);
+        self.lost
+    }
+
+    /// The connection is gone. Returns the stamp of the loss.
+    pub(crate) fn disconnected(&mut self, next: Tid) -> u64 {
+        self.settled = false;
+        self.settle_at = None;
+        self.lose(next)
+    }
+
+    /// The rank recalls these. Returns the stamp of it.
+    pub(crate) fn recall(&mut self, inos: impl Iterator<Item = Ino>, next: Tid, floor: Tid) -> u64 {
+        self.stamp += 1;
+        if floor == next {
+            self.recalled.clear();
+            return self.stamp;
+        }
+        if self.recalled.len() > RECALLED_MAX {
+            self.recalled.retain(|_, below| *below > floor);
+        }
+        self.recalled.extend(inos.map(|ino| (ino, next)));
+        if self.recalled.len() > RECALLED_MAX {
+            self.void(next);
+        }
+        self.stamp
+    }
+
+    /// Whether a recall of that stamp is still to be answered.
+    pub(crate) const fn stands(&self, stamp: u64) -> bool {
+        stamp > self.lost
+    }
+
+    /// What may be kept of an answer. `inos`: those it carries attributes of, in its order.
+    pub(crate) fn of(
+        &mut self,
+        tid: Tid,
+        mut grants: Grants,
+        inos: impl Iterator<Item = Ino>,
+        until: Mono,
+    ) -> Leave {
+        if !self.settled || tid < self.void_below {
+            grants = Grants::None;
+        }
+        if !self.recalled.is_empty() && !stdx::mutant!("client_recall_overtakes_grant") {
+            let void = |ino: Ino| self.recalled.get(&ino).is_some_and(|below| tid < *below);
+            match &mut grants {
+                Grants::None => {}
+                Grants::One(bits) => inos.take(1).filter(|ino| void(*ino)).for_each(|_| *bits = Bits::NONE),
+                Grants::Each(all) => {
+                    let voided = all.iter_mut().zip(inos).filter(|(_, ino)| void(*ino));
+                    voided.for_each(|(bits, _)| *bits = Bits::NONE);
+                }
+            }
+        }
+        if grants != Grants::None {
+            self.kept_until = self.kept_until.max(until);
+        }
+        Leave { grants, stamp: self.stamp, until }
+    }
+
+    /// Until when an answer that came now may be kept at most.
+    pub(crate) fn limit(now: Mono, asked: Mono) -> Mono {
+        now.after(KEEP_MS * MS).min(asked.after(KEEP_ASKED_MS * MS))
+    }
+}

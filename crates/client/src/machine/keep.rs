@@ -1,0 +1,81 @@
+//! What the edge may keep: recalls, losses, and when the rank may grant again.
+//!
+//! Absent: the book of what is void (`leave.rs`).
+
+use super::{Client, Link, Out};
+use crate::leave::{Leave, Leaves};
+use crate::output::Output;
+use proto::caps::{Bits, Grants, KEEP_EMBEDDED_MS, Recalled, Returned};
+use proto::message::ClientMsg;
+use proto::reply::{Outcome, Reply};
+use proto::{Ino, Tid};
+use stdx::Mono;
+use stdx::time::MS;
+
+impl Client {
+    pub(super) fn on_recall(&mut self, list: Vec<Recalled>, out: &mut Out) {
+        let inos = list.iter().map(|recalled| recalled.ino);
+        let stamp = self.leaves.recall(inos, self.window.next(), self.window.floor());
+        if self.config.wants == Bits::NONE {
+            let list =
+                list.iter().map(|recalled| Returned { ino: recalled.ino, bits: recalled.bits }).collect();
+            return self.on_returned(stamp, list, out);
+        }
+        out.push(Output::Recalled { stamp, list });
+    }
+
+    /// What was recalled before the connection broke is not owed any more: the rank hears `Settled` instead, and could take the
+    /// answer for one to a later recall.
+    pub(super) fn on_returned(&mut self, stamp: u64, list: Vec<Returned>, out: &mut Out) {
+        if self.link == Link::Up && self.leaves.stands(stamp) && !list.is_empty() {
+            out.push(Output::Send(ClientMsg::Returned { list }));
+        }
+    }
+
+    pub(super) fn tick_leaves(&mut self, now: Mono, out: &mut Out) {
+        if self.lease_end.is_some_and(|end| end <= now) {
+            // The rank may have given the session up. If it has not, nothing is wrong with having dropped everything.
+            self.lease_end = None;
+            self.lose(out);
+        }
+        // By tick, so that a driver that is still dropping file data can hold it back by holding the tick back.
+        let at = if stdx::mutant!("client_settled_at_once") { Some(now) } else { self.leaves.settle_at };
+        if self.leaves.settle_at.is_some() && at.is_some_and(|at| at <= now) {
+            self.leaves.settle(self.window.next());
+            out.push(Output::Send(ClientMsg::Settled));
+        }
+    }
+
+    /// Everything handed out so far is void.
+    pub(super) fn lose(&mut self, out: &mut Out) {
+        let stamp = self.leaves.lose(self.window.next());
+        out.push(Output::Lost { stamp });
+    }
+
+    pub(super) fn leave(
+        &mut self,
+        now: Mono,
+        tid: Tid,
+        asked: Mono,
+        grants: Grants,
+        outcome: &Outcome,
+    ) -> Leave {
+        if grants == Grants::None {
+            return Leave::default();
+        }
+        let until = match self.config.retry {
+            true => Leaves::limit(now, asked),
+            false => now.after(KEEP_EMBEDDED_MS * MS),
+        };
+        match outcome {
+            Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) => {
+                self.leaves.of(tid, grants, std::iter::once(attr.ino), until)
+            }
+            Ok(Reply::Entries { entries, .. }) => {
+                let inos = entries.iter().map(|entry| entry.attr.as_ref().map_or(Ino::NONE, |attr| attr.ino));
+                self.leaves.of(tid, grants, inos, until)
+            }
+            _ => Leave::default(),
+        }
+    }
+}

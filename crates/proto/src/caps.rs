@@ -1,0 +1,251 @@
+//! Capabilities: their classes and modes, what one held by a session excludes for all others, and how grants travel.
+//!
+//! Absent: who holds what (`mds`), what a kernel is told (`fuse`). docs/CAPABILITIES.md explains the classes.
+
+use crate::codec::{DecodeError, Reader, Writer};
+use crate::ids::Ino;
+use crate::name::Name;
+
+/// A set of capabilities on one inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bits(pub u16);
+
+impl Bits {
+    pub const NONE: Self = Self(0);
+    /// Mode, owner, ACLs are as told; with `x` nobody else even reads them. So the other classes.
+    pub const AS: Self = Self(1);
+    pub const AX: Self = Self(1 << 1);
+    /// The name, links.
+    pub const LS: Self = Self(1 << 2);
+    pub const LX: Self = Self(1 << 3);
+    /// Extended attributes, absent ones included.
+    pub const XS: Self = Self(1 << 4);
+    pub const XX: Self = Self(1 << 5);
+    /// Size and times; of a directory its times and counts.
+    pub const FS: Self = Self(1 << 6);
+    pub const FX: Self = Self(1 << 7);
+    /// The file is open for reading, for writing.
+    pub const FR: Self = Self(1 << 8);
+    pub const FW: Self = Self(1 << 9);
+    /// Pages may be cached, written late.
+    pub const FC: Self = Self(1 << 10);
+    pub const FB: Self = Self(1 << 11);
+    /// What a kernel's one timeout for all attributes needs.
+    pub const ATTRS: Self = Self(Self::AS.0 | Self::LS.0 | Self::XS.0 | Self::FS.0);
+    const KNOWN: Self = Self((1 << 12) - 1);
+
+    /// Both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether all of `other` is in it.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// What no other session may hold while one holds these.
+    #[must_use]
+    pub const fn excludes(self) -> Self {
+        let mut excluded = Self::NONE;
+        let mut at = 0;
+        while at < EXCLUDES.len() {
+            if !self.and(EXCLUDES[at].0).is_empty() {
+                excluded = excluded.with(EXCLUDES[at].1);
+            }
+            at += 1;
+        }
+        excluded
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let bits = Self(r.u16()?);
+        if Self::KNOWN.has(bits) { Ok(bits) } else { Err(DecodeError::Invalid { what: "capability bits" }) }
+    }
+}
+
+const fn set(list: &[Bits]) -> Bits {
+    let mut bits = Bits::NONE;
+    let mut at = 0;
+    while at < list.len() {
+        bits = bits.with(list[at]);
+        at += 1;
+    }
+    bits
+}
+
+/// Held by one session: excluded for all others. Symmetric; a test compares the halves.
+const EXCLUDES: [(Bits, Bits); 12] = [
+    (Bits::AS, Bits::AX),
+    (Bits::AX, set(&[Bits::AS, Bits::AX])),
+    (Bits::LS, Bits::LX),
+    (Bits::LX, set(&[Bits::LS, Bits::LX])),
+    (Bits::XS, Bits::XX),
+    (Bits::XX, set(&[Bits::XS, Bits::XX])),
+    (Bits::FS, set(&[Bits::FX, Bits::FB])),
+    (Bits::FX, set(&[Bits::FS, Bits::FX, Bits::FR, Bits::FC, Bits::FB])),
+    (Bits::FR, set(&[Bits::FX, Bits::FB])),
+    (Bits::FW, set(&[Bits::FC, Bits::FB])),
+    (Bits::FC, set(&[Bits::FX, Bits::FW, Bits::FB])),
+    (Bits::FB, set(&[Bits::FS, Bits::FX, Bits::FR, Bits::FW, Bits::FC, Bits::FB])),
+];
+
+/// What an answer grants of the inodes whose attributes it carries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Grants {
+    #[default]
+    None,
+    /// Of the one inode.
+    One(Bits),
+    /// Of a listing: for each entry, in its order.
+    Each(Box<[Bits]>),
+}
+
+impl Grants {
+    /// What is granted of the `at`th inode of the answer.
+    #[must_use]
+    pub fn of(&self, at: usize) -> Bits {
+        match self {
+            Self::None => Bits::NONE,
+            Self::One(bits) => *bits,
+            Self::Each(all) => all.get(at).copied().unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::None => {
+                w.u32(0);
+            }
+            Self::One(bits) => {
+                w.u32(1).u16(bits.0);
+            }
+            Self::Each(all) => {
+                w.u32(all.len() as u32);
+                for bits in all {
+                    w.u16(bits.0);
+                }
+            }
+        }
+    }
+
+    /// `listing`: the answer is one.
+    pub(crate) fn decode(r: &mut Reader<'_>, listing: bool) -> Result<Self, DecodeError> {
+        let count = r.u32()?;
+        let all = (0..count).map(|_| Bits::decode(r)).collect::<Result<Box<[Bits]>, _>>()?;
+        match (&*all, listing) {
+            ([], _) => Ok(Self::None),
+            (_, true) => Ok(Self::Each(all)),
+            ([one], false) => Ok(Self::One(*one)),
+            _ => Err(DecodeError::Invalid { what: "grants" }),
+        }
+    }
+}
+
+/// The rank takes back: what its session holds of it must go, a name that goes is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recalled {
+    pub ino: Ino,
+    pub bits: Bits,
+    /// The directory and the name.
+    pub name: Option<(Ino, Name)>,
+}
+
+impl Recalled {
+    pub(crate) fn encode(&self, w: &mut Writer) {
+        w.u64(self.ino.0).u16(self.bits.0);
+        match &self.name {
+            None => {
+                w.u8(0);
+            }
+            Some((dir, name)) => {
+                w.u8(1).u64(dir.0);
+                w.name(name.as_bytes());
+            }
+        }
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (ino, bits) = (Ino(r.u64()?), Bits::decode(r)?);
+        let name = if r.bool()? {
+            let dir = Ino(r.u64()?);
+            Some((dir, Name::new(r.name()?).map_err(|_| DecodeError::Invalid { what: "name" })?))
+        } else {
+            None
+        };
+        Ok(Self { ino, bits, name })
+    }
+}
+
+/// The answer to a `Recalled`: these are in use no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    pub ino: Ino,
+    pub bits: Bits,
+}
+
+impl Returned {
+    pub(crate) fn encode(self, w: &mut Writer) {
+        w.u64(self.ino.0).u16(self.bits.0);
+    }
+
+    pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { ino: Ino(r.u64()?), bits: Bits::decode(r)? })
+    }
+}
+
+/// Names and attributes are kept no longer than this after the answer came, in milliseconds.
+pub const KEEP_MS: u64 = 2_000;
+/// Nor longer than this after they were asked for: an answer that lay in a buffer is old.
+pub const KEEP_ASKED_MS: u64 = 2_500;
+/// A kernel counts from when it takes an answer in: after as much more it has nothing left.
+pub const KEEP_MARGIN_MS: u64 = 500;
+/// Where client and rank share a process none is left when the other dies.
+pub const KEEP_EMBEDDED_MS: u64 = 60_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn single() -> impl Iterator<Item = Bits> {
+        (0..12).map(|at| Bits(1 << at))
+    }
+
+    #[test]
+    fn exclusion_is_symmetric() {
+        for a in single() {
+            for b in single() {
+                assert_eq!(a.excludes().has(b), b.excludes().has(a), "{a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn readers_share_and_each_exclusive_one_stands_alone() {
+        let shared = Bits::ATTRS.with(Bits::FR).with(Bits::FC);
+        assert!(shared.excludes().and(shared).is_empty());
+        for bit in [Bits::AX, Bits::LX, Bits::XX, Bits::FX, Bits::FB] {
+            assert!(bit.excludes().has(bit), "{bit:?}");
+        }
+        assert!(!Bits::FW.excludes().has(Bits::FW), "several may write through the rank");
+        assert!(Bits::FW.excludes().has(Bits::FC));
+    }
+}
