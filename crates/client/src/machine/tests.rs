@@ -239,7 +239,7 @@ fn a_refusal_of_an_evicted_session_starts_over_when_asked_to() {
 #[test]
 fn a_rank_that_stops_is_waited_for() {
     let mut bench = Bench::up(true);
-    bench.call(1, getattr(1));
+    assert!(matches!(bench.step(Input::Message(stopping))[..], [Output::Lost { .. }]));
     assert_eq!(bench.step(reply(1, Err(Errno::ESHUTDOWN))), [], "not executed: kept");
     bench.step(Input::Disconnected);
     bench.step(Input::Connected);
