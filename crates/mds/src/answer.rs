@@ -12,6 +12,7 @@ use crate::op::Op;
 use crate::output::Output;
 use crate::rank::{Inner, Pending, Rank};
 use crate::session::StoredResult;
+use proto::caps::Grants;
 use proto::journal::TxnOrigin;
 use proto::message::ServerMsg;
 use proto::mutation::Mutation;
@@ -45,7 +46,8 @@ impl Rank {
                 session.results.insert(op.tid, StoredResult { bytes: w.0.into(), former: false });
             }
         }
-        self.send_reply(op.asked(), outcome, out);
+        let grants = self.grants(op, &outcome);
+        self.send_reply(op.asked(), outcome, grants, out);
     }
 
     pub(crate) fn answer_durable(&mut self, op: &Op, outcome: Outcome, out: &mut Outbox<Output>) {
@@ -57,10 +59,16 @@ impl Rank {
         if let Some(session) = self.sessions.map.get_mut(&op.session) {
             session.in_flight = session.in_flight.saturating_sub(1);
         }
-        self.hold(Waiting::Reply { asked: op.asked(), outcome });
+        self.hold(Waiting::Reply { asked: op.asked(), outcome, grants: Grants::None });
     }
 
-    pub(crate) fn send_reply(&mut self, asked: Asked, outcome: Outcome, out: &mut Outbox<Output>) {
+    pub(crate) fn send_reply(
+        &mut self,
+        asked: Asked,
+        outcome: Outcome,
+        grants: Grants,
+        out: &mut Outbox<Output>,
+    ) {
         let Some(known) = self.sessions.map.get(&asked.session) else { return };
         let damaged = self.state == State::Damaged;
         // What it tells of may never become durable.
@@ -68,19 +76,25 @@ impl Rank {
             if damaged && !stdx::mutant!("mds_damaged_says_yes") { Err(Errno::EIO) } else { outcome };
         let early = known.embedded || damaged || stdx::mutant!("mds_no_hold_back");
         if early || (self.journal.end <= self.journal.durable && self.held.len() == 0) {
-            return self.reply_leaves(asked, outcome, out);
+            return self.reply_leaves(asked, outcome, grants, out);
         }
-        self.hold(Waiting::Reply { asked, outcome });
+        self.hold(Waiting::Reply { asked, outcome, grants });
     }
 
     /// An answer goes to whatever connection its session has now.
-    fn reply_leaves(&mut self, asked: Asked, outcome: Outcome, out: &mut Outbox<Output>) {
+    fn reply_leaves(&mut self, asked: Asked, outcome: Outcome, grants: Grants, out: &mut Outbox<Output>) {
         let Some(session) = self.sessions.map.get_mut(&asked.session) else { return };
         let now = self.view.now.mono;
         session.traffic.answer(now, &outcome);
         self.meter.answered(now, &asked, &outcome);
         if let Some(conn) = session.conn {
-            out.push(Output::Send { conn, message: ServerMsg::Reply { tid: asked.tid, outcome } });
+            let tid = asked.tid;
+            let message = match grants {
+                Grants::None => ServerMsg::Reply { tid, outcome },
+                grants if outcome.is_ok() => ServerMsg::Granted { tid, outcome, grants },
+                _ => ServerMsg::Reply { tid, outcome },
+            };
+            out.push(Output::Send { conn, message });
         }
     }
 
@@ -88,13 +102,6 @@ impl Rank {
     pub(crate) fn send_now(&mut self, id: SessionId, message: ServerMsg, out: &mut Outbox<Output>) {
         if let Some(conn) = self.sessions.map.get(&id).and_then(|s| s.conn) {
             out.push(Output::Send { conn, message });
-        }
-    }
-
-    /// Sends when everything up to now is durable.
-    pub(crate) fn hold_message(&mut self, id: SessionId, message: ServerMsg) {
-        if let Some(conn) = self.sessions.map.get(&id).and_then(|s| s.conn) {
-            self.hold(Waiting::Message { conn, message });
         }
     }
 
@@ -171,7 +178,7 @@ impl Rank {
         for _ in 0..RELEASE_MAX {
             let Some(waiting) = self.held.pop(self.journal.durable) else { return };
             match waiting {
-                Waiting::Reply { asked, outcome } => self.reply_leaves(asked, outcome, out),
+                Waiting::Reply { asked, outcome, grants } => self.reply_leaves(asked, outcome, grants, out),
                 Waiting::Message { conn, message } => {
                     if self.sessions.conns.contains_key(&conn) {
                         out.push(Output::Send { conn, message });

@@ -64,7 +64,8 @@ pub(crate) fn apply(
             Mutation::DataRemove { file } => follow.push((DataOp::Remove { file }, None)),
         }
     }
-    view.cache.end_transaction();
+    let book = &mut view.book;
+    view.cache.end_transaction(|ino| book.end(ino));
     Ok(follow)
 }
 

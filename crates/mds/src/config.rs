@@ -49,6 +49,8 @@ pub struct Limits {
     /// Results kept for one session that may ask again; above it requests are refused. An honest client stays below (its
     /// `tid_span_max`), and their record below the store's 4 MiB.
     pub results: usize,
+    /// Capabilities of one session; beyond, it is granted none (`mds_max_caps_per_client`).
+    pub caps_per_client: u64,
     /// Cached entries given up in one step.
     pub evict: u32,
 }
@@ -101,6 +103,7 @@ impl RankConfig {
                 locks_per_file: 65_536,
                 parked_per_session: 8_192,
                 results: 20_000,
+                caps_per_client: 1_000_000,
                 evict: 256,
             },
         }
@@ -125,6 +128,7 @@ impl RankConfig {
             locks_per_file: 64,
             parked_per_session: 256,
             results: 4_096,
+            caps_per_client: 48,
             evict: 16,
         };
         config

@@ -15,6 +15,8 @@ pub(crate) struct Open {
     /// The permission bits that were checked when it was opened; none for a reclaimed open, which
     /// nobody can check.
     pub rights: u32,
+    /// One of them is, or was, for writing.
+    pub writes: bool,
 }
 
 /// One inode's state.
@@ -82,14 +84,15 @@ impl Files {
         }
     }
 
-    pub(crate) fn open(&mut self, ino: Ino, session: SessionId, count: u32, rights: u32) {
+    pub(crate) fn open(&mut self, ino: Ino, session: SessionId, count: u32, rights: u32, writes: bool) {
         let file = self.get_mut(ino);
         match file.opens.iter_mut().find(|open| open.session == session) {
             Some(open) => {
                 open.count = open.count.saturating_add(count);
                 open.rights |= rights;
+                open.writes |= writes;
             }
-            None => file.opens.push(Open { session, count, rights }),
+            None => file.opens.push(Open { session, count, rights, writes }),
         }
     }
 

@@ -9,6 +9,7 @@ use crate::op::Claim;
 use crate::output::Output;
 use crate::rank::Rank;
 use crate::session::StoredResult;
+use proto::caps::Grants;
 use proto::codec::Reader;
 use proto::reply::{Reply, decode_outcome};
 use proto::request::Request;
@@ -79,6 +80,6 @@ impl Rank {
             self.forget_one(id, tid);
         }
         let asked = Asked::new(id, tid, request, self.view.now.mono);
-        self.send_reply(asked, outcome, out);
+        self.send_reply(asked, outcome, Grants::None, out);
     }
 }

@@ -5,6 +5,7 @@
 use crate::input::ConnId;
 use crate::meter::Asked;
 use proto::Position;
+use proto::caps::Grants;
 use proto::message::ServerMsg;
 use proto::reply::Outcome;
 use proto::storeio::{DataOp, StoreBatch};
@@ -17,6 +18,7 @@ pub(crate) enum Waiting {
     Reply {
         asked: Asked,
         outcome: Outcome,
+        grants: Grants,
     },
     Message {
         conn: ConnId,

@@ -2,7 +2,7 @@
 //! cache; what is dirty reaches the store by checkpoints; what others see is durable first.
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
-//! `journal`, `hold`, `load`, `warm`, `session`, `sole`, `checkpoint`, `replay`, `pace`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order`
+//! `journal`, `hold`, `load`, `warm`, `session`, `caps`, `checkpoint`, `replay`, `pace`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order`
 //! is for drivers.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
@@ -11,6 +11,7 @@ mod acl;
 mod answer;
 mod apply;
 mod cache;
+mod caps;
 mod checkpoint;
 pub mod config;
 mod data;
@@ -32,7 +33,6 @@ mod perm;
 mod rank;
 mod replay;
 mod session;
-mod sole;
 pub mod status;
 #[cfg(test)]
 mod tests;

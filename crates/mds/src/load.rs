@@ -333,6 +333,7 @@ impl Rank {
 
     /// The operation is over: what was loaded for it may be forgotten.
     pub(crate) fn unpin(&mut self, op: &Op) {
+        self.view.book.over(op.id);
         for node in &op.pins {
             self.view.cache.unpin(*node);
         }

@@ -2,6 +2,7 @@
 //!
 //! Absent: the plans (`ops/`).
 
+use crate::caps::book::Need;
 use crate::meter::Asked;
 use crate::view::Found;
 use proto::mutation::REDO_BYTES_MAX;
@@ -31,6 +32,8 @@ pub(crate) struct Op {
     pub session: SessionId,
     pub tid: Tid,
     pub embedded: bool,
+    /// Its session's place in the book of capabilities.
+    pub place: Option<u16>,
     /// The rank checks permissions.
     pub check: bool,
     pub cred: Cred,
@@ -73,6 +76,8 @@ pub enum Waits {
     Inos,
     /// Clients of the life before, that may bring back what they have open.
     Reconnect,
+    /// What other clients keep.
+    Caps,
     /// Room in the journal.
     JournalRoom,
     /// A file lock that somebody else holds.
@@ -93,6 +98,7 @@ impl Waits {
             Self::File => "file",
             Self::Inos => "inode numbers",
             Self::Reconnect => "reconnect",
+            Self::Caps => "capabilities",
             Self::JournalRoom => "journal room",
             Self::Lock => "file lock",
             Self::Data => "data store",
@@ -108,6 +114,7 @@ impl From<&Park> for Waits {
             Park::File(_) => Self::File,
             Park::Inos => Self::Inos,
             Park::Window => Self::Reconnect,
+            Park::Caps(_) | Park::Settled => Self::Caps,
             Park::Journal => Self::JournalRoom,
         }
     }
@@ -164,6 +171,10 @@ pub(crate) enum Park {
     Inos,
     /// The end of the reconnect window.
     Window,
+    /// What other clients keep.
+    Caps(Vec<Need>),
+    /// Other clients of the life before: they may keep anything.
+    Settled,
     /// Room in the journal.
     Journal,
 }

@@ -3,6 +3,7 @@
 //! Absent: what operations do (`ops/`), how records change (`apply.rs`).
 
 use crate::cache::{Cache, node};
+use crate::caps::book::Book;
 use crate::checkpoint::Checkpoint;
 use crate::config::{RankConfig, State};
 use crate::files::Files;
@@ -16,6 +17,7 @@ use crate::op::{Claim, Effects, Next, Op, OpId, Park, Plan, Stop, Syncing, Waits
 use crate::ops;
 use crate::output::Output;
 use crate::pace::Pace;
+use crate::perm;
 use crate::session::{Admitted, Conn, Sessions};
 use crate::txn::Txn;
 use crate::view::{Backptrs, Found, Inos, View};
@@ -65,6 +67,8 @@ pub struct Rank {
     /// Waiting for inode numbers; for the end of the reconnect window.
     pub(crate) ino_waiters: Vec<OpId>,
     pub(crate) window: Vec<OpId>,
+    /// For other clients of the life before to settle.
+    pub(crate) settling: Vec<OpId>,
     pub(crate) pace: Pace,
     /// Orphans to be ended.
     pub(crate) purges: VecDeque<Ino>,
@@ -106,6 +110,7 @@ impl Rank {
             files: Files::default(),
             spent_cuts: BTreeMap::new(),
             locks: Locks::default(),
+            book: Book::default(),
             inos: Inos::default(),
             backptrs: Backptrs::new(),
             backptrs_old: Backptrs::new(),
@@ -127,6 +132,7 @@ impl Rank {
             runnable: VecDeque::new(),
             ino_waiters: Vec::new(),
             window: Vec::new(),
+            settling: Vec::new(),
             pace: Pace::default(),
             purges: VecDeque::new(),
             window_end: None,
@@ -172,7 +178,7 @@ impl Rank {
             self.refuse(conn, Errno::EPROTO, "no session on this connection", out);
             return;
         };
-        let (embedded, check) = (session.embedded, session.check.clone());
+        let (embedded, place, check) = (session.embedded, session.place, session.check.clone());
         session.traffic.request(now.mono);
         self.meter.traffic.request(now.mono);
         if !embedded {
@@ -198,6 +204,7 @@ impl Rank {
             session: id,
             tid,
             embedded,
+            place,
             check: check.is_some(),
             cred: check.unwrap_or(cred),
             request,
@@ -222,7 +229,7 @@ impl Rank {
     }
 
     pub(crate) fn count_open(&mut self, ino: Ino, session: SessionId, rights: u32) {
-        self.view.files.open(ino, session, 1, rights);
+        self.view.files.open(ino, session, 1, rights, rights & perm::WRITE != 0);
         self.view.cache.flag(ino, node::BUSY, 0);
     }
 
@@ -238,9 +245,27 @@ impl Rank {
         if self.must_wait(op.id, &op.request) {
             return self.park(op, Park::Journal);
         }
+        if self.must_settle(&op) {
+            return self.park(op, Park::Settled);
+        }
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);
         let planned = ops::plan(&mut self.view, &mut op, &mut request);
         op.request = request;
+        let needs = match &planned {
+            Ok(Plan::Commit(_, effects)) => self.in_the_way(&op, effects.open, true),
+            Ok(Plan::Answer(Ok(_), effects)) if effects.open.is_some() => {
+                self.in_the_way(&op, effects.open, false)
+            }
+            _ => None,
+        };
+        let planned = match (needs, planned) {
+            (Some(needs), _) => Err(Stop::Park(Park::Caps(needs))),
+            (None, Ok(Plan::Commit(reply, effects))) => {
+                self.own_name_goes(&op);
+                Ok(Plan::Commit(reply, effects))
+            }
+            (None, planned) => planned,
+        };
         self.settle_plan(now, op, planned, out);
     }
 
@@ -303,13 +328,15 @@ impl Rank {
         self.parks += 1;
         op.waits = Waits::from(&park);
         // Who waits for the journal was not planned: it keeps its place at the file.
-        op.woken &= matches!(park, Park::Journal);
+        op.woken &= matches!(park, Park::Journal | Park::Caps(_));
         let id = op.id;
         match park {
             Park::Load(key) => self.wait_for_load(id, key),
             Park::File(ino) => self.view.files.get_mut(ino).queue.push_back(id),
             Park::Inos => self.ino_waiters.push(id),
             Park::Window => self.window.push(id),
+            Park::Caps(needs) => self.wait_for_caps(&op, &needs),
+            Park::Settled => self.settling.push(id),
             Park::Journal => drop(self.pace.waiting.insert(id)),
         }
         self.parked.insert(id, Box::new(op));
@@ -351,19 +378,20 @@ impl Rank {
             (ClientMsg::Request { tid, floor, cred, request }, _) => {
                 self.request(now, conn, (tid, floor), (cred, request), out);
             }
-            (ClientMsg::Hello { protocol, session, info }, _) => {
-                self.hello(now, conn, (protocol, session), info, out);
+            (ClientMsg::Hello { protocol, session, info, wants }, _) => {
+                self.hello(now, conn, (protocol, session), (info, wants), out);
             }
             (ClientMsg::Admin { .. }, _) => {}
             (_, None) => self.refuse(conn, Errno::EPROTO, "no session on this connection", out),
             (ClientMsg::Cancel { tid }, Some(id)) => self.cancel(id, tid, out),
-            (ClientMsg::Renew, Some(id)) => self.renew(now, id),
-            (ClientMsg::Reclaim { node, count, locks }, Some(id)) => {
+            (ClientMsg::Renew, Some(id)) => self.renewed(now, id, out),
+            (ClientMsg::Reclaim { node, count, writes, locks }, Some(id)) => {
                 self.renew(now, id);
-                self.reclaim(id, node, count, &locks, out);
+                self.reclaim(id, node, (count, writes), &locks, out);
             }
             (ClientMsg::Reclaimed, Some(id)) => self.reclaimed(id, out),
-            (ClientMsg::Shared, Some(id)) => self.shared(id, out),
+            (ClientMsg::Returned { list }, Some(id)) => self.returned(id, &list),
+            (ClientMsg::Settled, Some(id)) => self.settled(id),
             (ClientMsg::Goodbye, Some(id)) => self.end_session(now, id, out),
         }
     }
@@ -414,9 +442,7 @@ impl Rank {
         if self.window_end.is_some_and(|end| end <= now.mono) {
             self.window_over(now, out);
         }
-        if self.sessions.former_end.is_some_and(|end| end <= now.mono) {
-            self.former_over(out);
-        }
+        self.fade(now);
         if self.view.full && self.full_until <= now.mono {
             self.view.full = false;
         }
@@ -432,6 +458,7 @@ impl Rank {
         self.activate_if_ready(now, out);
         if self.state.serves() || self.state == State::Stopping {
             self.answer_granted(out);
+            self.caps_turn(out);
             self.run_parked(now, out);
             self.let_go(now, out);
             self.answer_granted(out);
@@ -440,6 +467,7 @@ impl Rank {
             self.refill_inos(now, out);
             self.warm_turn();
             self.checkpoint_turn(now, out);
+            self.caps_turn(out);
         }
         self.evict();
         self.issue_loads(out);
@@ -543,6 +571,7 @@ impl Machine for Rank {
             self.sessions.expiry().filter(|_| self.state.serves()),
             self.window_end,
             self.sessions.former_end,
+            self.sessions.fading.iter().map(|fading| fading.until).min(),
             full,
             self.checkpoint_due().filter(|_| serving),
         ];

@@ -11,6 +11,7 @@ use crate::input::Tag;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Pending, Rank};
 use crate::session::{Session, StoredResult};
+use proto::caps::Grants;
 use proto::journal::{Payload, read_entry};
 use proto::storeio::{LoadRequest, Loaded, StoreError};
 use proto::system::{CheckpointRecord, SessionRecord, decode_counter};
@@ -54,7 +55,7 @@ impl Rank {
         // Nothing will become durable any more: who waits is told so, not kept waiting.
         for waiting in self.held.take() {
             match waiting {
-                Waiting::Reply { asked, outcome } => self.send_reply(asked, outcome, out),
+                Waiting::Reply { asked, outcome, .. } => self.send_reply(asked, outcome, Grants::None, out),
                 // Not begun, so no store will answer for it.
                 Waiting::Data { tag, .. } => {
                     if let Some(Pending::Op(op, ..)) = self.pending.remove(&tag) {

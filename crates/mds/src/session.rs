@@ -1,12 +1,14 @@
 //! The tables of sessions and connections; stored results, so that a retried request has one effect and one answer.
 //!
-//! Absent: how sessions come, stay and go (`life.rs`); who may cache (`sole.rs`); the wire.
+//! Absent: how sessions come, stay and go (`life.rs`); who may keep what (`caps.rs`); the wire.
 
 mod life;
 
 use crate::cache::Source;
+use crate::caps::Fading;
 use crate::input::{ConnId, Peer};
 use crate::meter::Traffic;
+use proto::caps::Bits;
 use proto::message::ClientInfo;
 use proto::system::SessionRecord;
 use proto::{Ino, SessionId, Tid};
@@ -15,8 +17,6 @@ use stdx::{Mono, Now};
 
 /// Bits of a session number below the incarnation.
 const COUNTER_BITS: u32 = 32;
-/// Leases that a session has for answering `Share`: others wait for it, and it may renew for ever.
-const SHARE_LEASES: u64 = 6;
 /// A floor is journaled when it has moved this far.
 const FLOOR_STEP: u64 = 256;
 
@@ -54,8 +54,13 @@ pub(crate) struct Session {
     pub running: BTreeSet<Tid>,
     pub in_flight: usize,
     lease_end: Mono,
-    /// `Share` was said: it must be answered before.
-    share_end: Option<Mono>,
+    /// What was recalled must be given back before.
+    return_end: Option<Mono>,
+    /// What it has a use for, and its place in the book of capabilities.
+    pub wants: Bits,
+    pub place: Option<u16>,
+    /// It uses nothing that was granted on an earlier connection.
+    pub settled: bool,
     /// From a former life of the rank and not back yet.
     pub absent: bool,
     /// `Welcome` was given.
@@ -76,6 +81,7 @@ pub(crate) struct EarlyHello {
     conn: ConnId,
     session: SessionId,
     info: ClientInfo,
+    wants: Bits,
 }
 
 /// All sessions and connections.
@@ -91,16 +97,12 @@ pub(crate) struct Sessions {
     closing: Vec<(SessionId, Ino)>,
     /// No lease ends before.
     next_expiry: Option<Mono>,
-    /// The session that may cache because it is alone.
-    pub sole: Option<SessionId>,
-    /// It was asked to share.
-    pub sharing: bool,
-    /// Sessions of a former life of the rank that may have been alone and have not shared since.
+    /// Sessions of a former life of the rank that may keep what it told them.
     pub former: BTreeSet<SessionId>,
-    /// When those that have not come back do not count any more.
+    /// When all of that has run out.
     pub former_end: Option<Mono>,
-    /// Sessions whose welcome waits for the sole one or a former one.
-    pub unwelcome: Vec<(SessionId, bool)>,
+    /// Capabilities that run out by themselves.
+    pub fading: Vec<Fading>,
 }
 
 impl Sessions {
@@ -138,12 +140,6 @@ impl Sessions {
         self.map.insert(id, session);
     }
 
-    /// The session's welcome waits.
-    pub(crate) fn wait(&mut self, id: SessionId, resumed: bool) {
-        self.unwelcome.retain(|(waiting, _)| *waiting != id);
-        self.unwelcome.push((id, resumed));
-    }
-
     pub(crate) fn set_floor(&mut self, id: SessionId, floor: Tid) {
         if let Some(session) = self.map.get_mut(&id) {
             session.journaled_floor = session.journaled_floor.max(floor);
@@ -164,19 +160,19 @@ impl Sessions {
         None
     }
 
-    /// The session is asked to share; asked again, it has no longer.
-    pub(crate) fn share_by(&mut self, id: SessionId, now: Mono, lease_ns: u64) {
+    /// Something was recalled; with something recalled already, it has no longer for that.
+    pub(crate) fn must_return(&mut self, id: SessionId, end: Mono) {
         let Some(session) = self.map.get_mut(&id) else { return };
-        let end = *session.share_end.get_or_insert(now.after(SHARE_LEASES * lease_ns));
+        let end = *session.return_end.get_or_insert(end);
         if !session.embedded {
             self.next_expiry = Some(self.next_expiry.map_or(end, |next| next.min(end)));
         }
     }
 
-    /// It did.
-    pub(crate) fn has_shared(&mut self, id: SessionId) {
+    /// Something was given back.
+    pub(crate) fn has_returned(&mut self, id: SessionId) {
         if let Some(session) = self.map.get_mut(&id) {
-            session.share_end = None;
+            session.return_end = None;
         }
     }
 

@@ -26,6 +26,8 @@ pub struct SessionStatus {
     pub traffic: TrafficStatus,
     /// Requests without an answer now.
     pub in_flight: u64,
+    /// Inodes on which it holds capabilities.
+    pub caps: u64,
     /// Results kept for it because it has not said that it has them.
     pub results: u64,
 }
@@ -79,6 +81,10 @@ pub struct Status {
     /// Files that are open or have data operations under way.
     pub busy_files: u64,
     pub locks: u64,
+    /// Capabilities that sessions hold, those without an answer to their recall, and the memory of all.
+    pub caps: u64,
+    pub recalls: u64,
+    pub caps_bytes: u64,
     pub sessions: u64,
     /// Inode numbers given out.
     pub next_ino: u64,
@@ -109,6 +115,8 @@ impl Rank {
             && !self.sessions.busy_closing()
             && self.ino_waiters.is_empty()
             && self.window.is_empty()
+            && self.settling.is_empty()
+            && self.view.book.recalls() == 0
             && self.loads.in_flight() == 0
             && self.unconfirmed.is_empty()
             && !self.view.cache.checkpointing
@@ -139,6 +147,9 @@ impl Rank {
             checkpointing: cache.checkpointing,
             busy_files: self.view.files.len() as u64,
             locks: self.view.locks.held() as u64,
+            caps: self.view.book.total(),
+            recalls: self.view.book.recalls() as u64,
+            caps_bytes: self.view.book.bytes(),
             sessions: self.sessions.map.len() as u64,
             next_ino: self.view.inos.next,
             full: self.view.is_full(),
@@ -270,6 +281,7 @@ impl Rank {
             connected: s.conn.is_some(),
             traffic: s.traffic.status(now),
             in_flight: in_flight.get(id).copied().unwrap_or(0),
+            caps: s.place.map_or(0, |slot| self.view.book.count(slot)),
             results: s.results.len() as u64,
         };
         self.sessions.map.iter().map(describe).collect()

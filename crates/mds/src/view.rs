@@ -4,6 +4,7 @@
 
 use crate::cache::slab::NONE;
 use crate::cache::{Cache, dir, node};
+use crate::caps::book::Book;
 use crate::config::RankConfig;
 use crate::files::{Files, Open};
 use crate::locks::Locks;
@@ -40,6 +41,8 @@ pub(crate) struct View {
     /// Numbers of cuts that operations ran under and no transaction tells of, until one does.
     pub spent_cuts: BTreeMap<Ino, u32>,
     pub locks: Locks,
+    /// Who may keep what.
+    pub book: Book,
     pub inos: Inos,
     pub backptrs: Backptrs,
     /// Being written by the present checkpoint.

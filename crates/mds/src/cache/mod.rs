@@ -355,8 +355,8 @@ impl Cache {
     }
 
     /// The end of a transaction: inodes that found no new place are gone.
-    pub(crate) fn end_transaction(&mut self) {
-        self.limbo.clear();
+    pub(crate) fn end_transaction(&mut self, mut gone: impl FnMut(Ino)) {
+        self.limbo.drain(..).for_each(|limbo| gone(limbo.ino));
     }
 
     /// A record read from the store; what is cached already is newer. `flags`: of the new node.

@@ -2,6 +2,7 @@
 //!
 //! Absent: payloads; writes (`write.rs`); what follows the data store's answer (`finish.rs`).
 
+use crate::caps::check_bytes;
 use crate::files::FileState;
 use crate::op::{Claim, Next, Op, Park, Plan, Stop};
 use crate::ops::setattr::{clean_end, cut_of};
@@ -42,6 +43,9 @@ pub(crate) fn check_claim(view: &View, op: &Op, claim: Claim) -> Found<()> {
             if !view.files.may_claim(claim, op.woken) =>
         {
             Err(Stop::Park(Park::File(ino)))
+        }
+        Claim::Shared(ino) | Claim::Exclusive(ino) | Claim::Copy { target: ino, .. } => {
+            check_bytes(view, op, ino)
         }
         _ => Ok(()),
     }

@@ -1,6 +1,6 @@
 //! The life of a session: hello, resume, presenting what it had, lease, eviction, end.
 //!
-//! Absent: the tables, stored results (`session.rs`); who may cache (`sole.rs`); the wire.
+//! Absent: the tables, stored results (`session.rs`); who may keep what (`caps.rs`); the wire.
 
 use super::{Conn, EarlyHello, Session};
 use crate::cache::node;
@@ -9,6 +9,7 @@ use crate::input::{ConnId, Peer};
 use crate::op::OpId;
 use crate::output::{Level, Output};
 use crate::rank::Rank;
+use proto::caps::Bits;
 use proto::message::{ClientInfo, PROTOCOL, ServerMsg};
 use proto::mutation::Mutation;
 use proto::request::LockSpec;
@@ -62,7 +63,7 @@ impl Rank {
         now: Now,
         conn: ConnId,
         (protocol, session): (u16, SessionId),
-        info: ClientInfo,
+        (info, wants): (ClientInfo, Bits),
         out: &mut Outbox<Output>,
     ) {
         let Some(known) = self.sessions.conns.get(&conn) else { return };
@@ -73,24 +74,30 @@ impl Rank {
         }
         match self.state {
             crate::config::State::Boot | crate::config::State::Replay => {
-                self.sessions.early.push(EarlyHello { conn, session, info });
+                self.sessions.early.push(EarlyHello { conn, session, info, wants });
             }
             state if !state.serves() => {
                 self.refuse(conn, Errno::ESHUTDOWN, &format!("the rank is {}", state.name()), out);
             }
-            _ if session == SessionId(0) => self.new_session(now, conn, &info, out),
-            _ => self.resume(now, conn, session, out),
+            _ if session == SessionId(0) => self.new_session(now, conn, (&info, wants), out),
+            _ => self.resume(now, conn, session, wants, out),
         }
     }
 
     /// Answers those who came too early.
     pub(crate) fn greet_early(&mut self, now: Now, out: &mut Outbox<Output>) {
         for hello in std::mem::take(&mut self.sessions.early) {
-            self.hello(now, hello.conn, (PROTOCOL, hello.session), hello.info, out);
+            self.hello(now, hello.conn, (PROTOCOL, hello.session), (hello.info, hello.wants), out);
         }
     }
 
-    fn new_session(&mut self, now: Now, conn: ConnId, info: &ClientInfo, out: &mut Outbox<Output>) {
+    fn new_session(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        (info, wants): (&ClientInfo, Bits),
+        out: &mut Outbox<Output>,
+    ) {
         let Some(id) = self.sessions.number(self.view.config.incarnation.0) else {
             let reason = "all session numbers are used up: the server must be restarted";
             return self.refuse(conn, Errno::EAGAIN, reason, out);
@@ -104,13 +111,23 @@ impl Rank {
             Mutation::Session { id, open: true, client: &client }.encode(&mut self.view.txn.muts);
             self.commit(now, None, out);
         }
-        let session = Session { conn: Some(conn), embedded, check, client, ..Default::default() };
+        let place = if wants.is_empty() { None } else { self.view.book.enter(id) };
+        let session = Session {
+            conn: Some(conn),
+            embedded,
+            check,
+            client,
+            wants,
+            place,
+            settled: true,
+            ..Default::default()
+        };
         self.sessions.map.insert(id, session);
         self.sessions.lease(id, now, self.view.config.lease_ns);
-        self.welcome_or_share(id, false, out);
+        self.welcome(id, false, out);
     }
 
-    fn resume(&mut self, now: Now, conn: ConnId, id: SessionId, out: &mut Outbox<Output>) {
+    fn resume(&mut self, now: Now, conn: ConnId, id: SessionId, wants: Bits, out: &mut Outbox<Output>) {
         let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
         let session = self.sessions.map.get_mut(&id);
         let Some(session) = session.filter(|s| !s.embedded && may_resume(&known.peer, &s.client)) else {
@@ -123,13 +140,14 @@ impl Rank {
         if let Some(old) = old {
             self.close_conn(old, out);
         }
+        self.fade_later(id, now);
+        self.take_place(id, wants);
         self.sessions.lease(id, now, self.view.config.lease_ns);
-        self.welcome_or_share(id, true, out);
+        self.welcome(id, true, out);
     }
 
     /// Says welcome, when everything the session's existence depends on is durable.
     pub(crate) fn welcome(&mut self, id: SessionId, resumed: bool, out: &mut Outbox<Output>) {
-        let sole = self.sessions.sole == Some(id);
         // Until now the client could not renew.
         self.renew(self.view.now, id);
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
@@ -143,13 +161,31 @@ impl Rank {
             fsid: self.view.config.fsid,
             resumed,
             lease_ms: (self.view.config.lease_ns / stdx::time::MS) as u32,
-            sole,
             root: Ino::ROOT,
         };
         if embedded {
             out.push(Output::Send { conn, message });
         } else {
             self.hold(Waiting::Message { conn, message });
+        }
+    }
+
+    /// What a session that comes back has a use for now.
+    fn take_place(&mut self, id: SessionId, wants: Bits) {
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        session.wants = wants;
+        if !wants.is_empty() && session.place.is_none() {
+            session.place = self.view.book.enter(id);
+        }
+    }
+
+    /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things before it is given up.
+    pub(crate) fn renewed(&mut self, now: Now, id: SessionId, out: &mut Outbox<Output>) {
+        self.renew(now, id);
+        let half = self.view.config.lease_ns / 2;
+        let late = |session: &Session| session.return_end.is_some_and(|end| end.since(now.mono) < half);
+        if self.sessions.map.get(&id).is_some_and(|session| !late(session)) {
+            self.send_now(id, ServerMsg::Renewed, out);
         }
     }
 
@@ -162,7 +198,7 @@ impl Rank {
         &mut self,
         id: SessionId,
         node: NodeRef,
-        count: u32,
+        (count, writes): (u32, bool),
         locks: &[LockSpec],
         out: &mut Outbox<Output>,
     ) {
@@ -174,7 +210,7 @@ impl Rank {
         // Said again when the connection broke meanwhile; nothing else counts opens of an absent session.
         self.view.files.close(node.ino, id, u32::MAX);
         if count > 0 {
-            self.view.files.open(node.ino, id, count, 0);
+            self.view.files.open(node.ino, id, count, 0, writes);
             self.view.cache.flag(node.ino, node::BUSY, 0);
         }
         if locks.len() > self.view.config.limits.locks_per_file {
@@ -199,7 +235,9 @@ impl Rank {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         if session.conn == Some(conn) {
             session.conn = None;
-            if session.embedded {
+            let embedded = session.embedded;
+            self.fade_later(id, now);
+            if embedded {
                 self.end_session(now, id, out);
             }
         }
@@ -208,6 +246,7 @@ impl Rank {
     /// Ends a session: locks now, opens in slices, its number for good.
     pub(crate) fn end_session(&mut self, now: Now, id: SessionId, out: &mut Outbox<Output>) {
         let Some(session) = self.sessions.map.remove(&id) else { return };
+        self.caps_end(session.place, true, now);
         self.forget_former(id, Tid(u64::MAX));
         if !session.embedded {
             Mutation::Session { id, open: false, client: b"" }.encode(&mut self.view.txn.muts);
@@ -224,7 +263,7 @@ impl Rank {
             }
         }
         self.sessions.closing.push((id, Ino::NONE));
-        self.sole_after_end(id, out);
+        self.former_settled(id);
         self.end_window_if_all_back(out);
     }
 
@@ -250,14 +289,14 @@ impl Rank {
         let mut next: Option<Mono> = None;
         for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded) {
             let waits = !session.welcomed && session.conn.is_some();
-            let shares = session.share_end.is_none_or(|end| end > now.mono);
+            let returns = session.return_end.is_none_or(|end| end > now.mono);
             if session.lease_end <= now.mono && !waits && !stdx::mutant!("mds_lease_never_ends") {
                 dead.push((*id, "its lease ran out"));
-            } else if !shares {
+            } else if !returns {
                 dead.push((*id, "it keeps what others wait for"));
             } else {
                 let end = session.lease_end.max(now.mono.after(1));
-                let end = session.share_end.map_or(end, |share_end| end.min(share_end));
+                let end = session.return_end.map_or(end, |return_end| end.min(return_end));
                 next = Some(next.map_or(end, |n| n.min(end)));
             }
         }
@@ -269,10 +308,13 @@ impl Rank {
 
     /// Ends a session that did not ask for it.
     pub(crate) fn evict_session(&mut self, now: Now, id: SessionId, why: &str, out: &mut Outbox<Output>) {
-        let Some(session) = self.sessions.map.get(&id) else { return };
-        let conn = session.conn;
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        let (conn, place) = (session.conn, session.place.take());
+        // Who was not heard of for a lease asked nothing for as long.
+        let silent = !session.embedded && session.lease_end <= now.mono;
         let text = format!("session {} evicted: {why}", id.0);
         out.push(Output::Note { level: Level::Warn, text });
+        self.caps_end(place, silent, now);
         self.end_session(now, id, out);
         if let Some(conn) = conn {
             self.refuse(conn, Errno::ESTALE, &format!("evicted: {why}"), out);

@@ -9,7 +9,6 @@ mod names;
 mod operations;
 mod pace;
 mod sessions;
-mod sole;
 
 use crate::config::{RankConfig, State};
 use crate::input::{ConnId, Input, Peer, Tag};

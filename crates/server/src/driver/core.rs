@@ -115,13 +115,14 @@ impl Core {
 
     fn sort(&mut self, now: Now, output: Output, driver: &Driver, turn: &mut Turn<'_>) {
         match output {
-            // Only replies take the short way back: they need no order among themselves, while
-            // `Share` and `Sole` must arrive in the order they were said.
+            // Only replies take the short way back: they need no order among themselves. A recall may overtake them; its
+            // client reckons with that.
             Output::Send { conn, message } => {
                 if let ServerMsg::Welcome { session, .. } = &message {
                     self.ages.welcomed(*session, now.mono);
                 }
-                if turn.own == Some(conn) && matches!(message, ServerMsg::Reply { .. }) {
+                let reply = matches!(message, ServerMsg::Reply { .. } | ServerMsg::Granted { .. });
+                if turn.own == Some(conn) && reply {
                     turn.answers.push(message);
                 } else {
                     self.conns.push(conn, message, turn);

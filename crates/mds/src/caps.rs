@@ -1,0 +1,282 @@
+//! Capabilities of the rank: what answers grant, what operations need and take back, what becomes of it when a session goes.
+//!
+//! An operation that needs what others hold asks for everything at once and waits; until it is answered nothing of those inodes
+//! is granted to others. No operation waits for what its own session holds. So no two wait for each other.
+//!
+//! Absent: exclusive capabilities, and those on a directory's listing (docs/CAPABILITIES.md, "Order of building").
+
+pub(crate) mod book;
+pub(crate) mod needs;
+mod records;
+
+use crate::op::{Op, Park, Stop};
+use crate::output::Output;
+use crate::perm;
+use crate::rank::Rank;
+use crate::view::{Found, View};
+use book::Need;
+use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, Recalled, Returned};
+use proto::message::ServerMsg;
+use proto::reply::{Outcome, Reply};
+use proto::request::{Request, open_flags};
+use proto::{Attr, Effect, FileKind, Ino, Name, SessionId};
+use std::collections::BTreeMap;
+use stdx::time::MS;
+use stdx::{Mono, Now, Outbox};
+
+/// What a client was granted has run out so long after it asked, whatever became of it: nobody keeps an answer for longer.
+pub(crate) const FADES_NS: u64 = (KEEP_ASKED_MS + KEEP_MARGIN_MS) * MS;
+
+/// Capabilities of a session that is not there: they run out by themselves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fading {
+    slot: u16,
+    pub until: Mono,
+    /// The session has ended.
+    ended: bool,
+}
+
+/// Which operations wait until clients of the life before have settled.
+pub(crate) const fn waits_for_settled(request: &Request) -> bool {
+    match request {
+        Request::Fsync { .. } => false,
+        Request::Open { flags, .. } => open_flags::writes(*flags),
+        other => matches!(other.effect(), Effect::Journal),
+    }
+}
+
+/// What others hold in the way of a change of a file's bytes. Asked before anything is taken out of the request: what carries
+/// bytes out cannot wait any more.
+pub(crate) fn check_bytes(view: &View, op: &Op, ino: Ino) -> Found<()> {
+    if view.book.is_alone(op.place) {
+        return Ok(());
+    }
+    let may_lose = view
+        .cache
+        .by_ino(ino)
+        .is_some_and(|slot| view.cache.node(slot).core.mode & 0o6000 != 0 || view.cache.ext(slot).is_some());
+    let need = needs::bytes(ino, may_lose);
+    if view.book.is_blocked(op.place, &need) { Err(Stop::Park(Park::Caps(vec![need]))) } else { Ok(()) }
+}
+
+impl Rank {
+    /// What stands in the way of a planned transaction or open.
+    pub(crate) fn in_the_way(
+        &mut self,
+        op: &Op,
+        open: Option<(Ino, u32)>,
+        commits: bool,
+    ) -> Option<Vec<Need>> {
+        if self.view.book.is_alone(op.place) {
+            return None;
+        }
+        let mut all = if commits { needs::of_transaction(&mut self.view) } else { Vec::new() };
+        if let Some((ino, _)) = open.filter(|(_, rights)| rights & perm::WRITE != 0)
+            && !stdx::mutant!("mds_open_keeps_fc")
+        {
+            all.push(needs::writing(ino));
+        }
+        let blocked = all.iter().any(|need| self.view.book.is_blocked(op.place, need));
+        blocked.then_some(all)
+    }
+
+    /// What the answer grants its session.
+    pub(crate) fn grants(&mut self, op: &Op, outcome: &Outcome) -> Grants {
+        let Some(slot) = op.place else { return Grants::None };
+        let Some(session) = self.sessions.map.get(&op.session) else { return Grants::None };
+        if !session.settled || session.place != op.place {
+            return Grants::None;
+        }
+        let wants = session.wants;
+        match outcome {
+            Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) => {
+                let reads = match &op.request {
+                    Request::Open { flags, .. }
+                    | Request::Create { flags, .. }
+                    | Request::TmpFile { flags, .. } => flags & open_flags::ACCMODE != open_flags::WRONLY,
+                    _ => false,
+                };
+                match self.grant(op.session, slot, attr, if reads { wants } else { wants.without(Bits::FC) })
+                {
+                    Bits::NONE => Grants::None,
+                    bits => Grants::One(bits),
+                }
+            }
+            Ok(Reply::Entries { entries, .. }) if wants.has(Bits::ATTRS) => {
+                let wants = wants.without(Bits::FC);
+                let of = |attr: &Attr| self.grant(op.session, slot, attr, wants);
+                let all: Box<[Bits]> = {
+                    let mut of = of;
+                    entries.iter().map(|entry| entry.attr.as_ref().map_or(Bits::NONE, &mut of)).collect()
+                };
+                if all.iter().all(|bits| bits.is_empty()) { Grants::None } else { Grants::Each(all) }
+            }
+            _ => Grants::None,
+        }
+    }
+
+    fn grant(&mut self, session: SessionId, slot: u16, attr: &Attr, wants: Bits) -> Bits {
+        let view = &mut self.view;
+        let full = view.book.count(slot) >= view.config.limits.caps_per_client;
+        if full || attr.ino.is_system() || !view.book.may_grant(slot, attr.ino, view.now.mono) {
+            return Bits::NONE;
+        }
+        let mut bits = wants.and(Bits::ATTRS);
+        if view.book.is_shared()
+            && let Some(file) = view.files.get(attr.ino)
+        {
+            // Its bytes are being changed: the size that will come of it nobody was asked about.
+            if (file.shared > 0 || file.exclusive) && !stdx::mutant!("mds_grant_under_claim") {
+                return Bits::NONE;
+            }
+            if file.opens.iter().all(|open| open.session == session || !open.writes) {
+                bits = bits.with(wants.and(Bits::FC));
+            }
+        } else {
+            bits = bits.with(wants.and(Bits::FC));
+        }
+        if FileKind::of_mode(attr.mode) != Some(FileKind::Regular) {
+            bits = bits.without(Bits::FC);
+        }
+        if !bits.is_empty() {
+            view.book.grant(slot, attr.ino, bits);
+        }
+        bits
+    }
+
+    /// A file that gets a second name has no primary one any more, and others may take the first away without asking anybody: the
+    /// session that links must not keep it either. Nobody waits for that: what it keeps is right until then.
+    pub(crate) fn own_name_goes(&mut self, op: &Op) {
+        let (Request::Link { node, .. }, Some(slot)) = (&op.request, op.place) else { return };
+        let Some(home) = self.view.cache.by_ino(node.ino) else { return };
+        let dir = self.view.cache.parent_ino(home);
+        if let Ok(name) = Name::new(self.view.cache.node(home).name.as_bytes())
+            && !dir.is_system()
+            && !stdx::mutant!("mds_own_name_kept")
+        {
+            let name = Some((dir, name));
+            self.view.book.recall_own(slot, Recalled { ino: node.ino, bits: Bits::ATTRS, name });
+        }
+    }
+
+    /// The operation waits for what it needs.
+    pub(crate) fn wait_for_caps(&mut self, op: &Op, needs: &[Need]) {
+        self.view.book.wait(op.id, (op.session, op.place), needs, self.view.now.mono);
+    }
+
+    /// Recalls leave, each session's in one message; who waits for nobody any more goes on.
+    pub(crate) fn caps_turn(&mut self, out: &mut Outbox<Output>) {
+        if !self.view.book.outbox.is_empty() {
+            let mut lists: BTreeMap<SessionId, Vec<Recalled>> = BTreeMap::new();
+            for (session, recalled) in std::mem::take(&mut self.view.book.outbox) {
+                lists.entry(session).or_default().push(recalled);
+            }
+            for (session, list) in lists {
+                self.must_return(session);
+                if !stdx::mutant!("mds_recall_not_sent") {
+                    self.send_now(session, ServerMsg::Recall { list }, out);
+                }
+            }
+        }
+        if !self.view.book.woken.is_empty() {
+            for id in std::mem::take(&mut self.view.book.woken) {
+                if let Some(op) = self.parked.get_mut(&id) {
+                    op.waits = crate::op::Waits::Turn;
+                    self.runnable.push_back(id);
+                }
+            }
+        }
+    }
+
+    /// One that renews its lease and never gives back would keep others waiting for ever.
+    fn must_return(&mut self, id: SessionId) {
+        let end = self.view.now.mono.after(self.view.config.lease_ns);
+        self.sessions.must_return(id, end);
+    }
+
+    pub(crate) fn returned(&mut self, id: SessionId, list: &[Returned]) {
+        let Some(slot) = self.sessions.map.get(&id).and_then(|session| session.place) else { return };
+        for returned in list {
+            self.view.book.returned(slot, returned.ino, returned.bits);
+        }
+        self.sessions.has_returned(id);
+        if self.view.book.is_asked(slot) {
+            self.must_return(id);
+        }
+    }
+
+    /// The session uses nothing that it was granted on earlier connections.
+    pub(crate) fn settled(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        session.settled = true;
+        let place = session.place;
+        if let Some(slot) = place {
+            self.view.book.forget(slot);
+            self.sessions.fading.retain(|fading| fading.slot != slot);
+        }
+        self.sessions.has_returned(id);
+        self.former_settled(id);
+    }
+
+    /// One less of those that may keep what a former life of the rank told them.
+    pub(crate) fn former_settled(&mut self, id: SessionId) {
+        if self.sessions.former.remove(&id) {
+            self.runnable.extend(std::mem::take(&mut self.settling));
+        }
+    }
+
+    /// The rank lives again, and any session that it finds may keep what it was told by the life before: until it says that it
+    /// does not, or all of it has run out, nobody else changes anything.
+    pub(crate) fn await_former(&mut self, now: Now) {
+        if self.sessions.map.is_empty() || stdx::mutant!("mds_settled_not_awaited") {
+            return;
+        }
+        self.sessions.former = self.sessions.map.keys().copied().collect();
+        self.sessions.former_end = Some(now.mono.after(FADES_NS));
+    }
+
+    /// Whether a change must wait for other clients of the life before.
+    pub(crate) fn must_settle(&self, op: &Op) -> bool {
+        let former = &self.sessions.former;
+        !former.is_empty() && former.iter().any(|id| *id != op.session) && waits_for_settled(&op.request)
+    }
+
+    /// What sessions that are not there were granted has run out.
+    pub(crate) fn fade(&mut self, now: Now) {
+        if self.sessions.former_end.is_some_and(|end| end <= now.mono) {
+            self.sessions.former_end = None;
+            self.sessions.former.clear();
+            self.runnable.extend(std::mem::take(&mut self.settling));
+        }
+        let (due, later): (Vec<Fading>, Vec<Fading>) =
+            self.sessions.fading.iter().partition(|fading| fading.until <= now.mono);
+        self.sessions.fading = later;
+        for Fading { slot, ended, .. } in due {
+            if ended { self.view.book.leave(slot) } else { self.view.book.forget(slot) }
+        }
+    }
+
+    /// A session lost its connection: it asks nothing more, so what it has runs out.
+    pub(crate) fn fade_later(&mut self, id: SessionId, now: Now) {
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        session.settled = false;
+        let Some(slot) = session.place.filter(|slot| self.view.book.count(*slot) > 0) else { return };
+        if !self.sessions.fading.iter().any(|fading| fading.slot == slot) {
+            self.sessions.fading.push(Fading { slot, until: now.mono.after(FADES_NS), ended: false });
+        }
+    }
+
+    /// A session ends. `by_itself`: and has dropped what it had.
+    pub(crate) fn caps_end(&mut self, place: Option<u16>, by_itself: bool, now: Now) {
+        let Some(slot) = place else { return };
+        let fading = self.sessions.fading.iter_mut().find(|fading| fading.slot == slot);
+        if by_itself || self.view.book.count(slot) == 0 || stdx::mutant!("mds_eviction_ends_records") {
+            self.sessions.fading.retain(|fading| fading.slot != slot);
+            self.view.book.leave(slot);
+        } else if let Some(fading) = fading {
+            fading.ended = true;
+        } else {
+            self.sessions.fading.push(Fading { slot, until: now.mono.after(FADES_NS), ended: true });
+        }
+    }
+}

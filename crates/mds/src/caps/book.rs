@@ -1,0 +1,321 @@
+//! The book of capabilities: holders, recalls that have no answer, operations that wait for them and what they withhold from
+//! others meanwhile.
+//!
+//! Absent: what an operation needs (`needs.rs`); messages, sessions and time (`caps.rs`).
+
+use super::records::{Holder, Records};
+use crate::op::OpId;
+use proto::caps::{Bits, Recalled};
+use proto::{Ino, Name, SessionId};
+use std::collections::BTreeMap;
+use stdx::Mono;
+use stdx::time::SECOND;
+
+/// An inode that two sessions want by turns is granted to the one that changes it for so long, and longer each time.
+const CONTEST_FIRST_NS: u64 = SECOND;
+const CONTEST_MOST_NS: u64 = 60 * SECOND;
+/// Inodes remembered as contested.
+const CONTESTS_MAX: usize = 1 << 16;
+
+/// What an operation needs that others do not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub ino: Ino,
+    /// Held by nobody else.
+    pub bits: Bits,
+    /// The name that goes.
+    pub name: Option<(Ino, Name)>,
+}
+
+/// One session's place.
+#[derive(Debug)]
+struct Place {
+    session: SessionId,
+    epoch: u32,
+    /// Records.
+    count: u64,
+    /// It is free for another.
+    free: bool,
+}
+
+/// An operation that waits, or waited, for others to give something back.
+#[derive(Debug)]
+struct Intent {
+    inos: Vec<Ino>,
+    /// Recalls without an answer.
+    waits: usize,
+}
+
+/// A recall without an answer.
+#[derive(Debug, Default)]
+struct Recall {
+    bits: Bits,
+    /// Messages without an answer.
+    sent: u32,
+    waiters: Vec<OpId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Contest {
+    /// Who changes it.
+    session: SessionId,
+    until: Mono,
+    span: u64,
+}
+
+/// The book.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    records: Records,
+    places: Vec<Place>,
+    free: Vec<u16>,
+    total: u64,
+    intents: BTreeMap<OpId, Intent>,
+    withheld: BTreeMap<Ino, Vec<(OpId, SessionId)>>,
+    recalls: BTreeMap<(u16, Ino), Recall>,
+    contests: BTreeMap<Ino, Contest>,
+    /// To be sent at the end of the step.
+    pub outbox: Vec<(SessionId, Recalled)>,
+    /// Operations that wait for nobody any more.
+    pub woken: Vec<OpId>,
+}
+
+impl Book {
+    /// A place for a session; none when all are taken.
+    pub(crate) fn enter(&mut self, session: SessionId) -> Option<u16> {
+        if let Some(slot) = self.free.pop() {
+            let place = &mut self.places[usize::from(slot)];
+            (place.session, place.free) = (session, false);
+            return Some(slot);
+        }
+        let slot = u16::try_from(self.places.len()).ok()?;
+        self.places.push(Place { session, epoch: 1, count: 0, free: false });
+        Some(slot)
+    }
+
+    /// Everything the session of that place holds is gone, and what was recalled from it is as good as returned.
+    pub(crate) fn forget(&mut self, slot: u16) {
+        let place = &mut self.places[usize::from(slot)];
+        place.epoch = place.epoch.wrapping_add(1);
+        self.total -= std::mem::take(&mut place.count);
+        let inos: Vec<Ino> =
+            self.recalls.range((slot, Ino(0))..=(slot, Ino(u64::MAX))).map(|((_, ino), _)| *ino).collect();
+        for ino in inos {
+            self.answered(slot, ino);
+        }
+    }
+
+    /// The session is gone and its place another's.
+    pub(crate) fn leave(&mut self, slot: u16) {
+        self.forget(slot);
+        self.places[usize::from(slot)].free = true;
+        self.free.push(slot);
+    }
+
+    /// Records of one place.
+    pub(crate) fn count(&self, slot: u16) -> u64 {
+        self.places[usize::from(slot)].count
+    }
+
+    /// Records of all.
+    pub(crate) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Recalls without an answer.
+    pub(crate) fn recalls(&self) -> usize {
+        self.recalls.len()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.records.bytes()
+    }
+
+    /// Whether nobody but that place has anything.
+    pub(crate) fn is_alone(&self, slot: Option<u16>) -> bool {
+        self.total == slot.map_or(0, |slot| self.count(slot))
+    }
+
+    /// Whether more than one session could have something.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.places.len() - self.free.len() > 1
+    }
+
+    /// Whether a session may be granted anything of an inode now.
+    pub(crate) fn may_grant(&self, slot: u16, ino: Ino, now: Mono) -> bool {
+        let session = self.places[usize::from(slot)].session;
+        let withheld = !self.withheld.is_empty()
+            && !stdx::mutant!("mds_grant_under_intent")
+            && self.withheld.get(&ino).is_some_and(|ops| ops.iter().any(|(_, other)| *other != session));
+        let recalled = !self.recalls.is_empty()
+            && !stdx::mutant!("mds_grant_while_recalled")
+            && self.recalls.contains_key(&(slot, ino));
+        let contested = !self.contests.is_empty()
+            && self.contests.get(&ino).is_some_and(|c| c.session != session && c.until > now);
+        !withheld && !recalled && !contested
+    }
+
+    /// Notes a grant.
+    pub(crate) fn grant(&mut self, slot: u16, ino: Ino, bits: Bits) {
+        let places = &mut self.places;
+        let holder = Holder { slot, epoch: places[usize::from(slot)].epoch };
+        let is_live = |holder: Holder| places[usize::from(holder.slot)].epoch == holder.epoch;
+        if self.records.add(ino, holder, bits, &is_live) {
+            places[usize::from(slot)].count += 1;
+            self.total += 1;
+        }
+    }
+
+    /// What others than `slot` hold of what a need excludes.
+    fn in_the_way(&self, slot: Option<u16>, need: &Need) -> Vec<(u16, Bits)> {
+        let mut found = Vec::new();
+        for (holder, held) in self.records.holders(need.ino) {
+            let live = self.places[usize::from(holder.slot)].epoch == holder.epoch;
+            let bits = held.and(need.bits);
+            if live && Some(holder.slot) != slot && !bits.is_empty() {
+                found.push((holder.slot, bits));
+            }
+        }
+        found
+    }
+
+    /// Whether others hold what a need excludes.
+    pub(crate) fn is_blocked(&self, slot: Option<u16>, need: &Need) -> bool {
+        !self.in_the_way(slot, need).is_empty()
+    }
+
+    /// Recalls everything that an operation needs. It waits until `woken` has it.
+    pub(crate) fn wait(
+        &mut self,
+        op: OpId,
+        (session, slot): (SessionId, Option<u16>),
+        needs: &[Need],
+        now: Mono,
+    ) {
+        let mut waits = 0;
+        for need in needs {
+            let blockers = self.in_the_way(slot, need);
+            if !blockers.is_empty() && need.bits.has(Bits::FS) {
+                self.contest(need.ino, session, now);
+            }
+            for (holder, bits) in blockers {
+                waits += 1;
+                self.recall(holder, need, bits, op);
+            }
+        }
+        let intent = self.intents.entry(op).or_insert(Intent { inos: Vec::new(), waits: 0 });
+        intent.waits += waits;
+        for need in needs {
+            if !intent.inos.contains(&need.ino) {
+                intent.inos.push(need.ino);
+                self.withheld.entry(need.ino).or_default().push((op, session));
+            }
+        }
+        if self.intents.get(&op).is_some_and(|intent| intent.waits == 0) {
+            self.woken.push(op);
+        }
+    }
+
+    fn recall(&mut self, slot: u16, need: &Need, bits: Bits, op: OpId) {
+        let recall = self.recalls.entry((slot, need.ino)).or_default();
+        recall.waiters.push(op);
+        if recall.sent > 0 && recall.bits.has(bits) && need.name.is_none() {
+            return;
+        }
+        recall.bits = recall.bits.with(bits);
+        recall.sent += 1;
+        let message = Recalled { ino: need.ino, bits, name: need.name.clone() };
+        self.outbox.push((self.places[usize::from(slot)].session, message));
+    }
+
+    /// Takes from a session what its own operation changes behind its kernel's back. Nobody waits for it.
+    pub(crate) fn recall_own(&mut self, slot: u16, recalled: Recalled) {
+        let place = &self.places[usize::from(slot)];
+        let held = self.records.holders(recalled.ino);
+        if held.iter().any(|(holder, _)| *holder == (Holder { slot, epoch: place.epoch })) {
+            let recall = self.recalls.entry((slot, recalled.ino)).or_default();
+            recall.bits = recall.bits.with(recalled.bits);
+            recall.sent += 1;
+            self.outbox.push((place.session, recalled));
+        }
+    }
+
+    fn contest(&mut self, ino: Ino, session: SessionId, now: Mono) {
+        let known = self.contests.get(&ino).copied();
+        // Soon after the last time: it goes on.
+        let again = known.filter(|c| c.until.after(c.span) > now);
+        let span = again.map_or(CONTEST_FIRST_NS, |c| (2 * c.span).min(CONTEST_MOST_NS));
+        if known.is_none() && self.contests.len() >= CONTESTS_MAX {
+            self.contests.retain(|_, contest| contest.until > now);
+            if self.contests.len() >= CONTESTS_MAX {
+                return;
+            }
+        }
+        self.contests.insert(ino, Contest { session, until: now.after(span), span });
+    }
+
+    /// A session gives back what was recalled from it. What was not is no answer: it could have been granted meanwhile.
+    pub(crate) fn returned(&mut self, slot: u16, ino: Ino, bits: Bits) {
+        let Some(recall) = self.recalls.get_mut(&(slot, ino)) else { return };
+        recall.sent -= 1;
+        if recall.sent > 0 {
+            return;
+        }
+        let bits = bits.with(recall.bits);
+        let place = &mut self.places[usize::from(slot)];
+        let holder = Holder { slot, epoch: place.epoch };
+        if self.records.take(ino, holder, bits) {
+            place.count -= 1;
+            self.total -= 1;
+        }
+        self.answered(slot, ino);
+    }
+
+    fn answered(&mut self, slot: u16, ino: Ino) {
+        let Some(recall) = self.recalls.remove(&(slot, ino)) else { return };
+        for op in recall.waiters {
+            let Some(intent) = self.intents.get_mut(&op) else { continue };
+            intent.waits -= 1;
+            if intent.waits == 0 {
+                self.woken.push(op);
+            }
+        }
+    }
+
+    /// Whether something is recalled from that place.
+    pub(crate) fn is_asked(&self, slot: u16) -> bool {
+        self.recalls.range((slot, Ino(0))..=(slot, Ino(u64::MAX))).next().is_some()
+    }
+
+    /// An operation is over: what it withheld may be granted.
+    pub(crate) fn over(&mut self, op: OpId) {
+        if self.intents.is_empty() {
+            return;
+        }
+        let Some(intent) = self.intents.remove(&op) else { return };
+        for ino in intent.inos {
+            if let Some(ops) = self.withheld.get_mut(&ino) {
+                ops.retain(|(other, _)| *other != op);
+                if ops.is_empty() {
+                    self.withheld.remove(&ino);
+                }
+            }
+        }
+    }
+
+    /// An inode is gone.
+    pub(crate) fn end(&mut self, ino: Ino) {
+        if self.total == 0 {
+            return;
+        }
+        let places = &mut self.places;
+        let total = &mut self.total;
+        self.records.end(ino, |holder| {
+            let place = &mut places[usize::from(holder.slot)];
+            if place.epoch == holder.epoch {
+                place.count -= 1;
+                *total -= 1;
+            }
+        });
+    }
+}

@@ -1,0 +1,137 @@
+//! What a transaction changes that others may keep: derived from its mutations, compared with the cache they replace, in this
+//! one place, so that no operation can forget one. docs/CAPABILITIES.md has the table.
+//!
+//! Absent: bytes, which change before their transaction is planned (`bytes`); what the rank does on its own, which shows nothing.
+
+use super::book::Need;
+use crate::view::View;
+use proto::caps::Bits;
+use proto::dentry::DentryValue;
+use proto::header::FragHeader;
+use proto::inode::InodeRecord;
+use proto::journal::Mutations;
+use proto::mutation::Mutation;
+use proto::{Ino, Name, NameHash};
+
+const AUTH: Bits = Bits(Bits::AS.0 | Bits::AX.0);
+const LINK: Bits = Bits(Bits::LS.0 | Bits::LX.0);
+const XATTR: Bits = Bits(Bits::XS.0 | Bits::XX.0);
+const FILE: Bits = Bits(Bits::FS.0 | Bits::FX.0);
+const CONTENT: Bits = Bits(FILE.0 | Bits::FC.0 | Bits::FB.0);
+
+/// What may not be held by others while the bytes of an inode change. `may_lose`: the mode or a capability goes with it.
+pub(crate) fn bytes(ino: Ino, may_lose: bool) -> Need {
+    let bits = if may_lose { CONTENT.with(AUTH).with(XATTR) } else { CONTENT };
+    Need { ino, bits, name: None }
+}
+
+/// Nobody else keeps pages of what is opened for writing: a WRITE may not have to wait for them, because its page is locked
+/// until it is answered.
+pub(crate) fn writing(ino: Ino) -> Need {
+    Need { ino, bits: Bits(Bits::FC.0 | Bits::FB.0), name: None }
+}
+
+#[derive(Default)]
+struct Needs {
+    list: Vec<Need>,
+}
+
+impl Needs {
+    fn add(&mut self, ino: Ino, bits: Bits, name: Option<(Ino, Name)>) {
+        if bits.is_empty() || ino.is_system() {
+            return;
+        }
+        match self.list.iter_mut().find(|need| need.ino == ino) {
+            Some(need) => {
+                need.bits = need.bits.with(bits);
+                need.name = need.name.take().or(name);
+            }
+            None => self.list.push(Need { ino, bits, name }),
+        }
+    }
+}
+
+/// What the planned transaction needs. Bytes that are not understood need nothing: applying them fails loudly.
+pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
+    let muts = std::mem::take(&mut view.txn.muts);
+    let mut needs = Needs::default();
+    for mutation in Mutations::new(&muts.0).flatten() {
+        match mutation {
+            Mutation::PutDentry { dir, hash, name, value, .. } => {
+                let Ok(value) = DentryValue::decode(value) else { continue };
+                replaced(view, (dir, hash, name), value.ino(), &mut needs);
+                if let DentryValue::Primary(record) = value {
+                    changed(view, &record, (dir, hash, name), &mut needs);
+                }
+            }
+            Mutation::DelDentry { dir, hash, name, .. } => {
+                replaced(view, (dir, hash, name), Ino::NONE, &mut needs);
+            }
+            Mutation::PutHeader { dir, header, .. } => listing(view, dir, header, &mut needs),
+            _ => {}
+        }
+    }
+    view.txn.muts = muts;
+    if stdx::mutant!("mds_second_inode_forgotten") {
+        needs.list.truncate(1);
+    }
+    needs.list
+}
+
+/// The inode that had this name as its only one loses it.
+fn replaced(view: &mut View, (dir, hash, name): (Ino, NameHash, &[u8]), by: Ino, needs: &mut Needs) {
+    let Some(slot) = view.cache.find_dir(dir).and_then(|dir| view.cache.find(dir, hash, name)) else {
+        return;
+    };
+    let node = view.cache.node(slot);
+    if node.primary() && node.ino() != by {
+        needs.add(node.ino(), LINK, named(dir, name));
+    }
+}
+
+/// Names in directories of the system's are nobody's to keep.
+fn named(dir: Ino, name: &[u8]) -> Option<(Ino, Name)> {
+    let name = Name::new(name).ok().filter(|_| !dir.is_system())?;
+    (!stdx::mutant!("mds_name_not_recalled")).then_some((dir, name))
+}
+
+fn changed(view: &View, record: &InodeRecord, (dir, hash, name): (Ino, NameHash, &[u8]), needs: &mut Needs) {
+    let new = &record.core;
+    let Some(slot) = view.cache.by_ino(new.ino) else { return };
+    let node = view.cache.node(slot);
+    let (old, ext) = (&node.core, view.cache.ext(slot));
+    let mut bits = Bits::NONE;
+    if (new.mode, new.uid, new.gid) != (old.mode, old.uid, old.gid) {
+        bits = bits.with(AUTH);
+    }
+    let xattrs = |ext: Option<&proto::inode::InodeExt>| ext.map(|ext| ext.xattrs.clone()).unwrap_or_default();
+    if xattrs(record.ext.as_deref()) != xattrs(ext) {
+        // An ACL is one of them.
+        bits = bits.with(XATTR).with(AUTH);
+    }
+    let times = (new.mtime, new.atime) != (old.mtime, old.atime);
+    if (new.size != old.size || times) && !stdx::mutant!("mds_fs_not_recalled") {
+        bits = bits.with(CONTENT);
+    }
+    let mut gone = None;
+    let here = view.cache.parent_ino(slot);
+    if (here, node.hash, node.name.as_bytes()) != (dir, hash, name) {
+        bits = bits.with(LINK);
+        gone = named(here, node.name.as_bytes());
+    }
+    // The time of change belongs to every class.
+    if new.nlink != old.nlink || (bits.is_empty() && new.ctime != old.ctime) {
+        bits = bits.with(LINK);
+    }
+    needs.add(new.ino, bits, gone);
+}
+
+/// A write raises its directory's version: that shows nothing.
+fn listing(view: &View, dir: Ino, header: &[u8], needs: &mut Needs) {
+    let Some(slot) = view.cache.find_dir(dir) else { return };
+    let Ok(new) = FragHeader::decode(header) else { return };
+    let old = &view.cache.dir(slot).header;
+    if (new.entries, new.subdirs, new.mtime) != (old.entries, old.subdirs, old.mtime) {
+        needs.add(dir, FILE, None);
+    }
+}

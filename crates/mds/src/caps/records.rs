@@ -1,0 +1,326 @@
+//! Who holds what: 16 bytes for each inode and session, in a hash table of small parts, so that none grows in one long step.
+//!
+//! An inode with many holders has a list of its own; equal keys would make the table slow for their neighbours.
+//!
+//! Absent: what may be held together (`proto::caps`), sessions (`book.rs`).
+
+use proto::Ino;
+use proto::caps::Bits;
+use std::collections::BTreeMap;
+use stdx::hash::mix64;
+
+const PARTS: usize = 256;
+/// Slots a part begins with.
+const SLOTS_MIN: usize = 8;
+/// Holders of one inode in the table; beyond, it has a list.
+const HOLDERS_MAX: usize = 4;
+
+/// A session's number in the records: its slot, and which of the sessions that had the slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Holder {
+    pub slot: u16,
+    pub epoch: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// `Ino::NONE`: free.
+    ino: Ino,
+    holder: Holder,
+    bits: Bits,
+}
+
+const FREE: Record = Record { ino: Ino::NONE, holder: Holder { slot: 0, epoch: 0 }, bits: Bits::NONE };
+
+/// Open addressing with linear probing; a removal closes the gap.
+#[derive(Debug, Default)]
+struct Part {
+    slots: Vec<Record>,
+    used: usize,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct Records {
+    parts: Vec<Part>,
+    crowds: BTreeMap<Ino, Vec<(Holder, Bits)>>,
+}
+
+impl Default for Records {
+    fn default() -> Self {
+        Self { parts: (0..PARTS).map(|_| Part::default()).collect(), crowds: BTreeMap::new() }
+    }
+}
+
+fn hash_of(ino: Ino) -> u64 {
+    mix64(ino.0)
+}
+
+impl Part {
+    fn home(&self, hash: u64) -> usize {
+        (hash as usize) & (self.slots.len() - 1)
+    }
+
+    /// The places of an inode's records.
+    fn places(&self, ino: Ino, hash: u64) -> impl Iterator<Item = usize> + '_ {
+        let (mut at, mask) =
+            if self.slots.is_empty() { (0, 0) } else { (self.home(hash), self.slots.len() - 1) };
+        std::iter::from_fn(move || {
+            loop {
+                let record = self.slots.get(at).filter(|record| record.ino != Ino::NONE)?;
+                let here = at;
+                at = (at + 1) & mask;
+                if record.ino == ino {
+                    return Some(here);
+                }
+            }
+        })
+    }
+
+    fn insert(&mut self, hash: u64, record: Record) {
+        let mut at = self.home(hash);
+        while self.slots[at].ino != Ino::NONE {
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+        self.slots[at] = record;
+        self.used += 1;
+    }
+
+    /// Frees a place and moves up what probed over it.
+    fn remove(&mut self, mut at: usize) {
+        let mask = self.slots.len() - 1;
+        let mut next = (at + 1) & mask;
+        while self.slots[next].ino != Ino::NONE {
+            let home = self.home(hash_of(self.slots[next].ino));
+            // It may stay where it is unless its way there leads over the gap.
+            if (next.wrapping_sub(home) & mask) >= (next.wrapping_sub(at) & mask) {
+                self.slots[at] = self.slots[next];
+                at = next;
+            }
+            next = (next + 1) & mask;
+        }
+        self.slots[at] = FREE;
+        self.used -= 1;
+    }
+
+    /// Makes room for one more, without the records of those who are gone.
+    fn reserve(&mut self, is_live: &impl Fn(Holder) -> bool) {
+        if (self.used + 1) * 10 <= self.slots.len() * 7 {
+            return;
+        }
+        let old = std::mem::take(&mut self.slots);
+        let live: Vec<Record> =
+            old.into_iter().filter(|record| record.ino != Ino::NONE && is_live(record.holder)).collect();
+        // At most half full after it, so that the next time is far.
+        let size = ((live.len() + 1) * 2).next_power_of_two().max(SLOTS_MIN);
+        self.slots = vec![FREE; size];
+        self.used = 0;
+        for record in live {
+            self.insert(hash_of(record.ino), record);
+        }
+    }
+}
+
+impl Records {
+    fn part(ino: Ino) -> (usize, u64) {
+        let hash = hash_of(ino);
+        ((hash >> 56) as usize, hash)
+    }
+
+    /// Adds to what `holder` holds of `ino`; whether it held nothing.
+    pub(crate) fn add(
+        &mut self,
+        ino: Ino,
+        holder: Holder,
+        bits: Bits,
+        is_live: &impl Fn(Holder) -> bool,
+    ) -> bool {
+        if !self.crowds.is_empty()
+            && let Some(crowd) = self.crowds.get_mut(&ino)
+        {
+            return match crowd.binary_search_by_key(&holder, |(held, _)| *held) {
+                Ok(at) => {
+                    crowd[at].1 = crowd[at].1.with(bits);
+                    false
+                }
+                Err(at) => {
+                    crowd.insert(at, (holder, bits));
+                    true
+                }
+            };
+        }
+        let (part, hash) = Self::part(ino);
+        let part = &mut self.parts[part];
+        part.reserve(is_live);
+        let (mut found, mut count) = (None, 0);
+        for at in part.places(ino, hash) {
+            count += 1;
+            if part.slots[at].holder == holder {
+                found = Some(at);
+            }
+        }
+        if let Some(at) = found {
+            let record = &mut part.slots[at];
+            record.bits = record.bits.with(bits);
+            return false;
+        }
+        if count >= HOLDERS_MAX {
+            self.crowd(ino, (holder, bits), is_live);
+        } else {
+            part.insert(hash, Record { ino, holder, bits });
+        }
+        true
+    }
+
+    /// Gives an inode a list of its own.
+    fn crowd(&mut self, ino: Ino, one: (Holder, Bits), is_live: &impl Fn(Holder) -> bool) {
+        let (part, hash) = Self::part(ino);
+        let part = &mut self.parts[part];
+        let mut crowd = vec![one];
+        while let Some(at) = { part.places(ino, hash).next() } {
+            let record = part.slots[at];
+            if is_live(record.holder) {
+                crowd.push((record.holder, record.bits));
+            }
+            part.remove(at);
+        }
+        crowd.sort_unstable_by_key(|(holder, _)| *holder);
+        self.crowds.insert(ino, crowd);
+    }
+
+    /// What everybody holds of an inode.
+    pub(crate) fn holders(&self, ino: Ino) -> Vec<(Holder, Bits)> {
+        if !self.crowds.is_empty()
+            && let Some(crowd) = self.crowds.get(&ino)
+        {
+            return crowd.clone();
+        }
+        let (part, hash) = Self::part(ino);
+        let part = &self.parts[part];
+        part.places(ino, hash).map(|at| (part.slots[at].holder, part.slots[at].bits)).collect()
+    }
+
+    /// Takes from what `holder` holds of `ino`; whether it holds nothing any more and did before.
+    pub(crate) fn take(&mut self, ino: Ino, holder: Holder, bits: Bits) -> bool {
+        if let Some(crowd) = self.crowds.get_mut(&ino) {
+            let Ok(at) = crowd.binary_search_by_key(&holder, |(held, _)| *held) else { return false };
+            crowd[at].1 = crowd[at].1.without(bits);
+            let gone = crowd[at].1.is_empty();
+            if gone {
+                crowd.remove(at);
+            }
+            if crowd.is_empty() {
+                self.crowds.remove(&ino);
+            }
+            return gone;
+        }
+        let (part, hash) = Self::part(ino);
+        let part = &mut self.parts[part];
+        let Some(at) = ({ part.places(ino, hash).find(|at| part.slots[*at].holder == holder) }) else {
+            return false;
+        };
+        let record = &mut part.slots[at];
+        record.bits = record.bits.without(bits);
+        let gone = record.bits.is_empty();
+        if gone {
+            part.remove(at);
+        }
+        gone
+    }
+
+    /// The inode is gone: takes all its records out and tells whose they were.
+    pub(crate) fn end(&mut self, ino: Ino, mut each: impl FnMut(Holder)) {
+        if !self.crowds.is_empty()
+            && let Some(crowd) = self.crowds.remove(&ino)
+        {
+            return crowd.into_iter().for_each(|(holder, _)| each(holder));
+        }
+        let (part, hash) = Self::part(ino);
+        let part = &mut self.parts[part];
+        while let Some(at) = { part.places(ino, hash).next() } {
+            each(part.slots[at].holder);
+            part.remove(at);
+        }
+    }
+
+    /// Bytes of memory, estimated.
+    pub(crate) fn bytes(&self) -> u64 {
+        let slots: usize = self.parts.iter().map(|part| part.slots.capacity()).sum();
+        (slots * size_of::<Record>()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stdx::Prng;
+
+    const LIVE: fn(Holder) -> bool = |_| true;
+
+    fn holder(slot: u16) -> Holder {
+        Holder { slot, epoch: 1 }
+    }
+
+    #[test]
+    fn a_record_is_sixteen_bytes() {
+        assert_eq!(size_of::<Record>(), 16);
+    }
+
+    /// Against a plain map, with few inodes so that probes cross and lists come and go.
+    #[test]
+    fn agrees_with_a_map() {
+        let mut rng = Prng::new(7);
+        let mut records = Records::default();
+        let mut model: BTreeMap<(Ino, Holder), Bits> = BTreeMap::new();
+        for _ in 0..200_000 {
+            let (ino, held) = (Ino(1 + rng.below(500)), holder(rng.below(9) as u16));
+            let bits = Bits(1 << rng.below(4));
+            match rng.below(20) {
+                0..=9 => {
+                    let new = records.add(ino, held, bits, &LIVE);
+                    assert_eq!(new, !model.contains_key(&(ino, held)));
+                    let known = model.entry((ino, held)).or_default();
+                    *known = known.with(bits);
+                }
+                10..=17 => {
+                    let before = model.get(&(ino, held)).copied();
+                    let left = before.map(|known| known.without(bits));
+                    let gone = records.take(ino, held, bits);
+                    assert_eq!(gone, left == Some(Bits::NONE));
+                    match left {
+                        Some(left) if !left.is_empty() => drop(model.insert((ino, held), left)),
+                        _ => drop(model.remove(&(ino, held))),
+                    }
+                }
+                18 => {
+                    let mut ended = Vec::new();
+                    records.end(ino, |holder| ended.push(holder));
+                    ended.sort_unstable();
+                    let known: Vec<Holder> =
+                        model.keys().filter(|(known, _)| *known == ino).map(|(_, holder)| *holder).collect();
+                    assert_eq!(ended, known);
+                    model.retain(|(known, _), _| *known != ino);
+                }
+                _ => {
+                    let mut all = records.holders(ino);
+                    all.sort_unstable_by_key(|(holder, _)| *holder);
+                    let known: Vec<(Holder, Bits)> = model
+                        .iter()
+                        .filter(|((known, _), _)| *known == ino)
+                        .map(|((_, holder), bits)| (*holder, *bits))
+                        .collect();
+                    assert_eq!(all, known);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn records_of_the_gone_leave_when_a_part_grows() {
+        let mut records = Records::default();
+        for ino in 1..=100_000 {
+            records.add(Ino(ino), holder(1), Bits::FS, &|_| false);
+        }
+        assert!(records.bytes() < 100_000, "{}", records.bytes());
+    }
+}
