@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FAULTS: [&str; 6] = ["power", "process", "replay", "cut", "client", "full-disk"];
 
 /// What happens to capabilities.
-pub const KEEPING: [&str; 15] = [
+pub(super) const KEEPING: [&str; 15] = [
     "attributes kept",
     "names kept",
     "files with pages kept",

@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// The machine tells its edge what was recalled: it is dropped after a while, now and then in parts.
+    /// The machine tells its edge what was recalled: it is dropped after a while, now and then one by one.
     pub(super) fn recalled(&mut self, client: usize, stamp: u64, list: Vec<Recalled>) {
         let slot = &self.clients[client];
         let (birth, remote) = (slot.birth(), slot.kind != Kind::Embedded);
@@ -100,11 +100,7 @@ impl World {
             return self.after(longest, Event::Drop { client, birth, stamp, list });
         }
         for recalled in list {
-            let first = Bits(recalled.bits.0 & self.rng.next_u64() as u16);
-            for bits in [first, recalled.bits.without(first)].into_iter().filter(|bits| !bits.is_empty()) {
-                let list = vec![Recalled { bits, ..recalled.clone() }];
-                self.after(longest, Event::Drop { client, birth, stamp, list });
-            }
+            self.after(longest, Event::Drop { client, birth, stamp, list: vec![recalled] });
         }
     }
 

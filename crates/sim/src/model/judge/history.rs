@@ -175,6 +175,7 @@ impl Judge {
         for mutation in Mutations::new(mutations).flatten() {
             if let Mutation::Session { id, open: false, .. } = mutation {
                 self.ended.push(id);
+                self.session_over(id);
             }
         }
         let mut tree = self.tree().clone();
