@@ -207,8 +207,12 @@ impl World {
         let mut w = Writer::new();
         message.encode(&mut w);
         self.trace.event(now, "answer", conn.0 ^ fold(&w.0), || {
+            let grants = match &message {
+                ServerMsg::Granted { grants, .. } => format!("{grants:?} "),
+                _ => String::new(),
+            };
             let text = format!("{message:?}");
-            format!("{} {:.200}", conn.0, text)
+            format!("{} {grants}{:.200}", conn.0, text)
         });
         let at = if self.clients[client].kind == Kind::Embedded {
             // Answers are handed back by other threads than the one that brings recalls: later, in any order.

@@ -224,8 +224,9 @@ impl Kernel {
             let Some(kept) = self.attrs.get(ino) else { continue };
             if kept.until > now && !is_own(kept.session) {
                 judge.kept_attr(&kept.what)?;
+            } else {
+                self.attrs.remove(ino);
             }
-            self.attrs.remove(ino);
         }
         let mut gone = Vec::new();
         for ((dir, name), kept) in self.names.iter().filter(|(_, kept)| changed.inos.contains(&kept.what)) {

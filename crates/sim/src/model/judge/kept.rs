@@ -7,6 +7,7 @@ use super::{Judge, Verdict};
 use crate::model::tree::Tree;
 use proto::ids::{SessionId, Tid};
 use proto::{Attr, Ino};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// What one transaction changed of what clients are told.
@@ -16,8 +17,8 @@ pub struct Changed {
     pub number: u64,
     /// Whose request it answers.
     pub author: Option<(SessionId, Tid)>,
-    /// Inodes with other attributes, or none any more.
-    pub inos: Vec<Ino>,
+    /// Inodes with other attributes, or none any more, and those that lost a name.
+    pub inos: BTreeSet<Ino>,
 }
 
 impl Judge {
@@ -30,7 +31,16 @@ impl Judge {
             (None, _) => false,
         };
         // A directory's links are counted by what lies in it, so its own record says all.
-        let inos: Vec<Ino> = before.nodes.keys().filter(|ino| differs(ino)).copied().collect();
+        let mut inos: BTreeSet<Ino> = before.nodes.keys().filter(|ino| differs(ino)).copied().collect();
+        for (ino, old) in before.nodes.iter().filter(|(_, old)| old.is_dir()) {
+            let new = after.nodes.get(ino);
+            if new.is_some_and(|new| Rc::ptr_eq(old, new)) {
+                continue;
+            }
+            let stays = |name: &Rc<[u8]>, ino: &Ino| new.is_some_and(|new| new.entries.get(name) == Some(ino));
+            let lost = old.entries.iter().filter(|(name, ino)| !stays(name, ino));
+            inos.extend(lost.map(|(_, ino)| *ino));
+        }
         if !inos.is_empty() {
             self.changed.push(Changed { number: self.transactions, author, inos });
         }
