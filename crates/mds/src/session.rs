@@ -63,8 +63,6 @@ pub(crate) struct Session {
     pub settled: bool,
     /// From a former life of the rank and not back yet.
     pub absent: bool,
-    /// `Welcome` was given.
-    pub welcomed: bool,
     pub traffic: Traffic,
 }
 

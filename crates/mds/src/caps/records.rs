@@ -26,11 +26,18 @@ pub(crate) struct Holder {
 struct Record {
     /// `Ino::NONE`: free.
     ino: Ino,
-    holder: Holder,
+    epoch: u32,
+    slot: u16,
     bits: Bits,
 }
 
-const FREE: Record = Record { ino: Ino::NONE, holder: Holder { slot: 0, epoch: 0 }, bits: Bits::NONE };
+const FREE: Record = Record { ino: Ino::NONE, epoch: 0, slot: 0, bits: Bits::NONE };
+
+impl Record {
+    const fn holder(self) -> Holder {
+        Holder { slot: self.slot, epoch: self.epoch }
+    }
+}
 
 /// Open addressing with linear probing; a removal closes the gap.
 #[derive(Debug, Default)]
@@ -110,7 +117,7 @@ impl Part {
         }
         let old = std::mem::take(&mut self.slots);
         let live: Vec<Record> =
-            old.into_iter().filter(|record| record.ino != Ino::NONE && is_live(record.holder)).collect();
+            old.into_iter().filter(|record| record.ino != Ino::NONE && is_live(record.holder())).collect();
         // At most half full after it, so that the next time is far.
         let size = ((live.len() + 1) * 2).next_power_of_two().max(SLOTS_MIN);
         self.slots = vec![FREE; size];
@@ -155,7 +162,7 @@ impl Records {
         let (mut found, mut count) = (None, 0);
         for at in part.places(ino, hash) {
             count += 1;
-            if part.slots[at].holder == holder {
+            if part.slots[at].holder() == holder {
                 found = Some(at);
             }
         }
@@ -167,7 +174,7 @@ impl Records {
         if count >= HOLDERS_MAX {
             self.crowd(ino, (holder, bits), is_live);
         } else {
-            part.insert(hash, Record { ino, holder, bits });
+            part.insert(hash, Record { ino, epoch: holder.epoch, slot: holder.slot, bits });
         }
         true
     }
@@ -179,8 +186,8 @@ impl Records {
         let mut crowd = vec![one];
         while let Some(at) = { part.places(ino, hash).next() } {
             let record = part.slots[at];
-            if is_live(record.holder) {
-                crowd.push((record.holder, record.bits));
+            if is_live(record.holder()) {
+                crowd.push((record.holder(), record.bits));
             }
             part.remove(at);
         }
@@ -197,7 +204,7 @@ impl Records {
         }
         let (part, hash) = Self::part(ino);
         let part = &self.parts[part];
-        part.places(ino, hash).map(|at| (part.slots[at].holder, part.slots[at].bits)).collect()
+        part.places(ino, hash).map(|at| (part.slots[at].holder(), part.slots[at].bits)).collect()
     }
 
     /// Takes from what `holder` holds of `ino`; whether it holds nothing any more and did before.
@@ -216,7 +223,7 @@ impl Records {
         }
         let (part, hash) = Self::part(ino);
         let part = &mut self.parts[part];
-        let Some(at) = ({ part.places(ino, hash).find(|at| part.slots[*at].holder == holder) }) else {
+        let Some(at) = ({ part.places(ino, hash).find(|at| part.slots[*at].holder() == holder) }) else {
             return false;
         };
         let record = &mut part.slots[at];
@@ -238,7 +245,7 @@ impl Records {
         let (part, hash) = Self::part(ino);
         let part = &mut self.parts[part];
         while let Some(at) = { part.places(ino, hash).next() } {
-            each(part.slots[at].holder);
+            each(part.slots[at].holder());
             part.remove(at);
         }
     }
