@@ -1,6 +1,6 @@
 //! `pando client`: who has sessions with a server.
 //!
-//! Absent: columns this version cannot fill (CAPS, DIRTY, LATE): they show `-`.
+//! Absent: dirty capabilities, of which there are none yet: DIRTY shows 0.
 
 use crate::args::Client;
 use crate::output::{Output, table};
@@ -115,7 +115,7 @@ mod tests {
         // Only these two are not the same in every run.
         client["age_ms"] = json!(61_000);
         client["id"] = json!(4);
-        let expected = "ID  HOST  MOUNT  USER  CAPS  DIRTY  OPS/s  LATE  AGE\n4   a     /m     0     -     -      0      -     61s\n";
+        let expected = "ID  HOST  MOUNT  USER  CAPS  DIRTY  OPS/s  LATE  AGE\n4   a     /m     0     0     0      0      0s    61s\n";
         assert_eq!(listing(&answer), expected);
     }
 }

@@ -302,6 +302,36 @@ fn an_inode_that_ends_leaves_no_record_and_a_session_no_more_than_its_limit() {
     assert_eq!(w.rank.status().caps, 0);
 }
 
+/// At its limit a session is granted what is new to it in the place of what its kernel does not keep any more.
+#[test]
+fn what_was_granted_long_ago_makes_room() {
+    let mut w = two();
+    w.say(OTHER, ClientMsg::Goodbye);
+    let most = w.config.limits.caps_per_client;
+    w.wants = Bits::NONE;
+    w.hello(OTHER, Peer::Trusted, SessionId(0));
+    let all = most + 600;
+    for i in 0..all {
+        let new = mode(0o100_644);
+        let request = Request::MkNod { parent: root(), name: n(&format!("f{i}")), new };
+        w.call_as(OTHER, Cred::ROOT, request).expect("made");
+    }
+    let fill = |w: &mut World, names: std::ops::Range<u64>| {
+        names.filter(|i| !granted(w, REMOTE, lookup(&format!("f{i}"))).1.is_empty()).count() as u64
+    };
+    assert_eq!(fill(&mut w, 0..most + 300), most, "all of it may be kept still");
+    for _ in 0..30 {
+        w.pass(1_000);
+        w.say(REMOTE, ClientMsg::Renew);
+    }
+    assert!(
+        fill(&mut w, most + 300..all) >= most / 2,
+        "what was granted half a minute ago is kept by nobody"
+    );
+    assert!(w.rank.status().caps <= most);
+    assert_eq!(recalls(&mut w, REMOTE), []);
+}
+
 #[test]
 fn a_listing_grants_each_of_its_inodes() {
     let mut w = two();
