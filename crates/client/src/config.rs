@@ -25,6 +25,9 @@ pub struct ClientConfig {
 pub struct Limits {
     /// Requests at the rank at once, lock waits apart. More wait here.
     pub in_flight_max: usize,
+    /// Bytes of requests at the rank and of their largest answers. A server stops reading a connection that owes more than
+    /// 32 MiB, and capabilities that are given back would lie unread in it.
+    pub bytes_max: usize,
     /// Lock waits at the rank at once. Beyond: ENOLCK.
     pub lock_waits_max: usize,
     /// Requests waiting here. Beyond: EAGAIN.
@@ -42,6 +45,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             in_flight_max: 256,
+            bytes_max: 24 << 20,
             lock_waits_max: 4096,
             queued_max: 65_536,
             tid_span_max: 16_384,
@@ -64,6 +68,7 @@ impl Limits {
     pub const fn tiny() -> Self {
         Self {
             in_flight_max: 2,
+            bytes_max: 8 << 10,
             lock_waits_max: 2,
             queued_max: 8,
             tid_span_max: 8,

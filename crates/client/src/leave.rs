@@ -9,7 +9,7 @@
 
 use proto::Ino;
 use proto::Tid;
-use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, KEEP_MS};
+use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_EMBEDDED_MS, KEEP_MARGIN_MS, KEEP_MS};
 use std::collections::BTreeMap;
 use stdx::Mono;
 use stdx::time::MS;
@@ -147,8 +147,9 @@ impl Leaves {
         Leave { grants, stamp: self.stamp, until }
     }
 
-    /// Until when an answer that came now may be kept at most.
-    pub(crate) fn limit(now: Mono, asked: Mono) -> Mono {
-        now.after(KEEP_MS * MS).min(asked.after(KEEP_ASKED_MS * MS))
+    /// Until when an answer that came now may be kept at most. `embedded`: the rank is in this process.
+    pub(crate) fn limit(now: Mono, asked: Mono, embedded: bool) -> Mono {
+        let keep_ms = if embedded { KEEP_EMBEDDED_MS } else { KEEP_MS };
+        now.after(keep_ms * MS).min(asked.after((keep_ms + KEEP_ASKED_MS - KEEP_MS) * MS))
     }
 }

@@ -340,7 +340,9 @@ impl Client {
             return;
         }
         while self.window.span() < self.config.limits.tid_span() {
-            let credit = self.window.credited() < self.config.limits.in_flight_max;
+            let limits = &self.config.limits;
+            let credit =
+                self.window.credited() < limits.in_flight_max && self.window.bytes() < limits.bytes_max;
             let next = match self.lane.pop_front() {
                 Some(queued) => Some(queued),
                 None if credit => self.queue.pop_front(),
@@ -357,7 +359,8 @@ impl Client {
         let lock_wait = is_lock_wait(&request);
         let keep = self.config.retry || lock_wait;
         let kept = keep.then(|| Box::new((cred.clone(), request.clone())));
-        let pending = Pending { call, kept, lock_wait, cancelled: false, asked: now, renewing: false };
+        let bytes = request.payload_bytes() + request.answer_bytes_max();
+        let pending = Pending { call, kept, lock_wait, cancelled: false, bytes, asked: now, renewing: false };
         let tid = self.window.insert(pending);
         let floor = self.window.floor();
         out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));

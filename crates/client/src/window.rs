@@ -19,6 +19,8 @@ pub(crate) struct Pending {
     pub(crate) lock_wait: bool,
     /// The caller was interrupted.
     pub(crate) cancelled: bool,
+    /// Its bytes and those of its largest answer.
+    pub(crate) bytes: usize,
     /// When it was first sent.
     pub(crate) asked: Mono,
     /// Cancelled by the client itself, to wait on under a younger tid.
@@ -31,17 +33,19 @@ pub(crate) struct Window {
     pending: BTreeMap<Tid, Pending>,
     next: Tid,
     lock_waits: usize,
+    bytes: usize,
 }
 
 impl Window {
     pub(crate) const fn new() -> Self {
-        Self { pending: BTreeMap::new(), next: Tid(1), lock_waits: 0 }
+        Self { pending: BTreeMap::new(), next: Tid(1), lock_waits: 0, bytes: 0 }
     }
 
     pub(crate) fn insert(&mut self, pending: Pending) -> Tid {
         let tid = self.next;
         self.next = Tid(tid.0 + 1);
         self.lock_waits += usize::from(pending.lock_wait);
+        self.bytes += pending.bytes;
         self.pending.insert(tid, pending);
         tid
     }
@@ -49,6 +53,7 @@ impl Window {
     pub(crate) fn remove(&mut self, tid: Tid) -> Option<Pending> {
         let pending = self.pending.remove(&tid)?;
         self.lock_waits -= usize::from(pending.lock_wait);
+        self.bytes -= pending.bytes;
         Some(pending)
     }
 
@@ -57,7 +62,7 @@ impl Window {
     }
 
     pub(crate) fn take_all(&mut self) -> BTreeMap<Tid, Pending> {
-        self.lock_waits = 0;
+        (self.lock_waits, self.bytes) = (0, 0);
         std::mem::take(&mut self.pending)
     }
 
@@ -86,6 +91,11 @@ impl Window {
 
     pub(crate) fn waiting(&self) -> impl Iterator<Item = Waiting> + '_ {
         self.pending.iter().filter_map(|(tid, pending)| Some(Waiting { tid: *tid, call: pending.call? }))
+    }
+
+    /// Bytes of all.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Requests that use credit.

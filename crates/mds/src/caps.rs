@@ -117,8 +117,11 @@ impl Rank {
 
     fn grant(&mut self, session: SessionId, slot: u16, attr: &Attr, wants: Bits) -> Bits {
         let view = &mut self.view;
-        let full = view.book.count(slot) >= view.config.limits.caps_per_client;
-        if full || attr.ino.is_system() || !view.book.may_grant(slot, attr.ino, view.now.mono) {
+        let (now, limit) = (view.now.mono, view.config.limits.caps_per_client);
+        if attr.ino.is_system()
+            || !view.book.may_grant(slot, attr.ino, now)
+            || !view.book.make_room(slot, limit, now)
+        {
             return Bits::NONE;
         }
         let mut bits = wants.and(Bits::ATTRS);

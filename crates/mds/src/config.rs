@@ -49,7 +49,7 @@ pub struct Limits {
     /// Results kept for one session that may ask again; above it requests are refused. An honest client stays below (its
     /// `tid_span_max`), and their record below the store's 4 MiB.
     pub results: usize,
-    /// Capabilities of one session; beyond, it is granted none (`mds_max_caps_per_client`).
+    /// Inodes on which one session holds capabilities; those granted long ago go for new ones (`mds_max_caps_per_client`).
     pub caps_per_client: u64,
     /// Cached entries given up in one step.
     pub evict: u32,

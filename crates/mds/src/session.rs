@@ -63,8 +63,6 @@ pub(crate) struct Session {
     pub settled: bool,
     /// From a former life of the rank and not back yet.
     pub absent: bool,
-    /// `Welcome` was given.
-    pub welcomed: bool,
     pub traffic: Traffic,
 }
 
@@ -200,6 +198,11 @@ impl Session {
     pub(crate) fn record(&self) -> SessionRecord {
         let results = self.results.iter().map(|(tid, result)| (*tid, result.bytes.clone())).collect();
         SessionRecord { client: self.client.clone(), floor: self.floor, results }
+    }
+
+    /// For how long it has not given back what was recalled.
+    pub(crate) fn late_ns(&self, now: Mono, lease_ns: u64) -> u64 {
+        self.return_end.map_or(0, |end| now.after(lease_ns).since(end))
     }
 
     fn raise_floor(&mut self, floor: Tid) {

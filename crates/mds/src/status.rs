@@ -28,6 +28,8 @@ pub struct SessionStatus {
     pub in_flight: u64,
     /// Inodes on which it holds capabilities.
     pub caps: u64,
+    /// Since it owes the return of one.
+    pub late_ns: u64,
     /// Results kept for it because it has not said that it has them.
     pub results: u64,
 }
@@ -282,6 +284,7 @@ impl Rank {
             traffic: s.traffic.status(now),
             in_flight: in_flight.get(id).copied().unwrap_or(0),
             caps: s.place.map_or(0, |slot| self.view.book.count(slot)),
+            late_ns: s.late_ns(now, self.view.config.lease_ns),
             results: s.results.len() as u64,
         };
         self.sessions.map.iter().map(describe).collect()

@@ -218,8 +218,8 @@ pub const KEEP_MS: u64 = 2_000;
 pub const KEEP_ASKED_MS: u64 = 2_500;
 /// A kernel counts from when it takes an answer in: after as much more it has nothing left.
 pub const KEEP_MARGIN_MS: u64 = 500;
-/// Where client and rank share a process none is left when the other dies.
-pub const KEEP_EMBEDDED_MS: u64 = 60_000;
+/// Where client and rank share a process none is left when the other dies: the first bound is longer, and the second by as much.
+pub const KEEP_EMBEDDED_MS: u64 = 20_000;
 
 #[cfg(test)]
 mod tests {

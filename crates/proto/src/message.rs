@@ -154,12 +154,8 @@ impl ClientMsg {
             1 => {
                 let (protocol, session) = (r.u16()?, SessionId(r.u64()?));
                 let info = ClientInfo { host: text(&mut r)?, mount: text(&mut r)?, pid: r.u32()? };
-                // The first version's is shorter; it is answered, so that its user learns why it is refused. Of a later one the
-                // rest is not known.
-                let wants = if protocol == PROTOCOL { Bits::decode(&mut r)? } else { Bits::NONE };
-                if protocol > PROTOCOL {
-                    return Ok(Self::Hello { protocol, session, info, wants });
-                }
+                // The first version's is shorter; it is read, so that its user learns why it is refused.
+                let wants = if protocol >= 2 { Bits::decode(&mut r)? } else { Bits::NONE };
                 Self::Hello { protocol, session, info, wants }
             }
             2 => Self::Request {

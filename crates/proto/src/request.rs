@@ -4,6 +4,7 @@
 
 use crate::attr::SetAttr;
 use crate::codec::{DecodeError, Reader, Writer};
+use crate::frame::FRAME_BYTES_MAX;
 use crate::ids::{Ino, NameHash, NodeRef};
 use crate::name::Name;
 use crate::storeio::{Buffer, Payload};
@@ -248,6 +249,28 @@ pub enum Request {
 }
 
 impl Request {
+    /// The most bytes its answer can have beyond a fixed part.
+    #[must_use]
+    pub fn answer_bytes_max(&self) -> usize {
+        match self {
+            Self::Read { len, .. } => (*len as usize).min(IO_BYTES_MAX),
+            Self::ReadDir { bytes_max, .. } => (*bytes_max as usize).min(FRAME_BYTES_MAX),
+            Self::ReadLink { .. } => 4096,
+            Self::GetXattr { .. } | Self::ListXattr { .. } => 1 << 16,
+            _ => 0,
+        }
+    }
+
+    /// The bytes it carries beyond a fixed part.
+    #[must_use]
+    pub fn payload_bytes(&self) -> usize {
+        match self {
+            Self::Write { data, .. } => data.bytes().len(),
+            Self::SetXattr { value, .. } => value.len(),
+            _ => 0,
+        }
+    }
+
     /// Appends the wire form.
     pub fn encode(&self, w: &mut Writer) {
         match self {

@@ -9,6 +9,7 @@
 use mds::input::{ConnId, Input};
 use mds::output::Output;
 use proto::attr::Attr;
+use proto::caps::Bits;
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_transaction};
 use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::Reply;
@@ -177,7 +178,12 @@ impl Sink for Welcomed {
 }
 
 fn hello(port: &dyn Port, sink: &Welcomed) -> Result<(), Box<dyn Error>> {
-    let hello = ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info: ClientInfo::default() };
+    let hello = ClientMsg::Hello {
+        protocol: PROTOCOL,
+        session: SessionId(0),
+        info: ClientInfo::default(),
+        wants: Bits::NONE,
+    };
     port.send(vec![hello], &mut Vec::new())?;
     let seen = sink.seen.lock().unwrap_or_else(PoisonError::into_inner);
     drop(sink.more.wait_while(seen, |seen| !*seen).unwrap_or_else(PoisonError::into_inner));

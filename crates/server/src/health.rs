@@ -78,26 +78,40 @@ pub(crate) fn checks(facts: &Value) -> Vec<Check> {
         let detail = format!("Behind on trimming ({}/{})", gib(backlog), gib(size));
         found.push(of_rank("MDS_TRIM", Severity::Warn, "1 MDSs behind on trimming", detail));
     }
+    found.extend(late(facts));
     found.extend(behind(facts));
     found.extend(space(facts));
     found
 }
 
+/// Clients that do not give back what others wait for.
+fn late(facts: &Value) -> Option<Check> {
+    of_clients(&facts["clients_late"], "MDS_CLIENT_LATE_RELEASE", "failing to respond to capability release", "")
+}
+
 /// Clients that do not say which answers they have, so that the rank must keep them.
 fn behind(facts: &Value) -> Option<Check> {
-    let clients = facts["clients_behind"].as_array().filter(|clients| !clients.is_empty())?;
+    of_clients(
+        &facts["clients_behind"],
+        "MDS_CLIENT_OLDEST_TID",
+        "failing to advance ",
+        "oldest client/flush tid",
+    )
+}
+
+/// A check of clients: what they fail to do, and to what; in the line of one client it is its own.
+fn of_clients(list: &Value, code: &'static str, what: &str, to: &str) -> Option<Check> {
+    let clients = list.as_array().filter(|clients| !clients.is_empty())?;
     let word = |client: &Value, key: &str| client[key].as_str().unwrap_or("").to_owned();
+    let its = if to.is_empty() { "" } else { "its " };
     let line = |client: &Value| {
         let (host, mount) = (word(client, "host"), word(client, "mount"));
-        let id = &client["id"];
-        format!(
-            "mds.0: Client {host}:{mount} failing to advance its oldest client/flush tid. client_id: {id}"
-        )
+        format!("mds.0: Client {host}:{mount} {what}{its}{to}. client_id: {}", client["id"])
     };
     Some(Check {
-        code: "MDS_CLIENT_OLDEST_TID",
+        code,
         severity: Severity::Warn,
-        summary: format!("{} clients failing to advance oldest client/flush tid", clients.len()),
+        summary: format!("{} clients {what}{to}", clients.len()),
         count: clients.len(),
         detail: clients.iter().map(line).collect(),
     })
@@ -192,6 +206,11 @@ mod tests {
             "mds.0: Client a:/m failing to advance its oldest client/flush tid. client_id: 7",
         );
         assert_eq!(told("clients_behind", json!([{ "id": 7, "host": "a", "mount": "/m" }])), late);
+        let late = warn(
+            "MDS_CLIENT_LATE_RELEASE",
+            "mds.0: Client a:/m failing to respond to capability release. client_id: 7",
+        );
+        assert_eq!(told("clients_late", json!([{ "id": 7, "host": "a", "mount": "/m" }])), late);
         let near = warn("POOL_NEARFULL", "pool '/srv/p' is nearfull (14 % of 100.0GiB left)");
         assert_eq!(told("space", json!({ "total": 100 * GIB, "available": 15 * GIB - 1 })), near);
         let start = warn("FS_DEGRADED", "mds.0: the rank is reconnect");

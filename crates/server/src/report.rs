@@ -108,6 +108,9 @@ fn gauges(rank: &Rank) -> Value {
         "journal_backlog": s.journal_backlog,
         "busy_files": s.busy_files,
         "locks": s.locks,
+        "caps": s.caps,
+        "caps_bytes": s.caps_bytes,
+        "recalls": s.recalls,
         "sessions": s.sessions,
         "next_ino": s.next_ino,
     })
@@ -116,8 +119,11 @@ fn gauges(rank: &Rank) -> Value {
 fn health(rank: &Rank, now: Mono) -> Value {
     let (s, config, blocked) = (rank.status(), rank.config(), rank.blocked(now));
     let behind = |session: &SessionStatus| session.results > config.limits.results as u64 / 2;
-    let behind: Vec<Value> =
-        rank.sessions(now).iter().filter(|session| behind(session)).map(client).collect();
+    let sessions = rank.sessions(now);
+    let behind: Vec<Value> = sessions.iter().filter(|session| behind(session)).map(client).collect();
+    // Half a lease: the other half is left until it is evicted.
+    let late = |session: &&SessionStatus| session.late_ns >= config.lease_ns / 2;
+    let late: Vec<Value> = sessions.iter().filter(late).map(client).collect();
     json!({
         "blocked": blocked.count,
         "complaint_s": config.complaint_ns / SECOND,
@@ -128,6 +134,7 @@ fn health(rank: &Rank, now: Mono) -> Value {
         "full": s.full,
         "state": rank.state().name(),
         "clients_behind": behind,
+        "clients_late": late,
     })
 }
 
@@ -184,6 +191,11 @@ fn client(session: &SessionStatus) -> Value {
         "connected": session.connected,
         "requests": session.traffic.requests,
         "in_flight": session.in_flight,
+        "caps": session.caps,
+        "num_caps": session.caps,
+        "dirty": 0,
+        "late": format!("{}s", session.late_ns / SECOND),
+        "late_ms": session.late_ns / MS,
         "completed_requests": session.results,
         "ops": session.traffic.request_rate,
         "read_bytes": session.traffic.read_bytes,
@@ -206,6 +218,8 @@ mod tests {
             connected: true,
             traffic: mds::TrafficStatus::default(),
             in_flight: 0,
+            caps: 5,
+            late_ns: 0,
             results: 3,
         };
         let shown = client(&session);

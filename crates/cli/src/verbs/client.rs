@@ -1,6 +1,6 @@
 //! `pando client`: who has sessions with a server.
 //!
-//! Absent: columns this version cannot fill (CAPS, DIRTY, LATE): they show `-`.
+//! Absent: dirty capabilities, of which there are none yet: DIRTY shows 0.
 
 use crate::args::Client;
 use crate::output::{Output, table};
@@ -85,6 +85,7 @@ mod tests {
     use super::*;
     use crate::place;
     use proto::SessionId;
+    use proto::caps::Bits;
     use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
     use runtime::Config;
     use runtime::port::Sink;
@@ -106,7 +107,7 @@ mod tests {
         let server = place::open_unheard(&dir, &Config::default()).expect("opened");
         let port = server.embedded().connect(Arc::new(Deaf)).expect("connected");
         let info = ClientInfo { host: "a".into(), mount: "/m".into(), pid: 7 };
-        let hello = ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info };
+        let hello = ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE };
         port.send(vec![hello], &mut Vec::new()).expect("sent");
         let mut answer = server.admin(&json!({"cmd": "client ls"}))["result"].take();
         let client = &mut answer["clients"][0];
@@ -114,7 +115,7 @@ mod tests {
         // Only these two are not the same in every run.
         client["age_ms"] = json!(61_000);
         client["id"] = json!(4);
-        let expected = "ID  HOST  MOUNT  USER  CAPS  DIRTY  OPS/s  LATE  AGE\n4   a     /m     0     -     -      0      -     61s\n";
+        let expected = "ID  HOST  MOUNT  USER  CAPS  DIRTY  OPS/s  LATE  AGE\n4   a     /m     0     0     0      0      0s    61s\n";
         assert_eq!(listing(&answer), expected);
     }
 }

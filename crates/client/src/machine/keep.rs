@@ -5,12 +5,11 @@
 use super::{Client, Link, Out};
 use crate::leave::{Leave, Leaves};
 use crate::output::Output;
-use proto::caps::{Bits, Grants, KEEP_EMBEDDED_MS, Recalled, Returned};
+use proto::caps::{Bits, Grants, Recalled, Returned};
 use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
 use proto::{Ino, Tid};
 use stdx::Mono;
-use stdx::time::MS;
 
 impl Client {
     pub(super) fn on_recall(&mut self, list: Vec<Recalled>, out: &mut Out) {
@@ -63,10 +62,7 @@ impl Client {
         if grants == Grants::None {
             return Leave::default();
         }
-        let until = match self.config.retry {
-            true => Leaves::limit(now, asked),
-            false => now.after(KEEP_EMBEDDED_MS * MS),
-        };
+        let until = Leaves::limit(now, asked, !self.config.retry);
         match outcome {
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) => {
                 self.leaves.of(tid, grants, std::iter::once(attr.ino), until)

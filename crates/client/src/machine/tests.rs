@@ -239,13 +239,13 @@ fn a_refusal_of_an_evicted_session_starts_over_when_asked_to() {
 #[test]
 fn a_rank_that_stops_is_waited_for() {
     let mut bench = Bench::up(true);
-    assert!(matches!(bench.step(Input::Message(stopping))[..], [Output::Lost { .. }]));
+    bench.call(1, getattr(1));
     assert_eq!(bench.step(reply(1, Err(Errno::ESHUTDOWN))), [], "not executed: kept");
     bench.step(Input::Disconnected);
     bench.step(Input::Connected);
     let reason = "the rank is stopping".to_owned();
     let stopping = ServerMsg::Refused { errno: Errno::ESHUTDOWN.0 as u32, reason };
-    assert!(matches!(bench.step(Input::Disconnected)[..], [Output::Lost { .. }]));
+    assert!(matches!(bench.step(Input::Message(stopping))[..], [Output::Lost { .. }]));
     bench.step(Input::Connected);
     assert_eq!(tids(&bench.step(welcome(5, true))), [1]);
 }

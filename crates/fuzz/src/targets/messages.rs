@@ -5,6 +5,7 @@
 use crate::class::class;
 use crate::repair;
 use crate::target::{Exact, Target, Verdict, check_size, round_trip};
+use proto::caps::{Bits, Grants, Recalled, Returned};
 use proto::codec::Writer;
 use proto::frame::{FRAME_HEADER_BYTES, put_frame, take_frame};
 use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
@@ -34,6 +35,7 @@ fn client(input: &[u8]) -> Verdict {
                 }
                 ClientMsg::Hello { info, .. } => info.host.capacity() + info.mount.capacity(),
                 ClientMsg::Admin { command, .. } => command.capacity(),
+                ClientMsg::Returned { list } => list.capacity() * size_of::<Returned>(),
                 _ => 0,
             }
     };
@@ -59,12 +61,24 @@ fn server(input: &[u8]) -> Verdict {
     let weigh = |message: &ServerMsg| {
         size_of::<ServerMsg>()
             + match message {
-                ServerMsg::Reply { outcome: Ok(Reply::Entries { entries, .. }), .. } => {
+                ServerMsg::Reply { outcome: Ok(Reply::Entries { entries, .. }), .. }
+                | ServerMsg::Granted {
+                    outcome: Ok(Reply::Entries { entries, .. }),
+                    grants: Grants::None,
+                    ..
+                } => {
                     let names: usize = entries.iter().map(|entry| entry.name.len()).sum();
                     entries.capacity() * size_of::<DirEntry>() + names
                 }
                 ServerMsg::Reply { outcome: Ok(Reply::Data(Payload::Owned(bytes))), .. } => bytes.capacity(),
                 ServerMsg::Admin { answer, .. } => answer.capacity(),
+                ServerMsg::Recall { list } => {
+                    let name = |recalled: &Recalled| {
+                        recalled.name.as_ref().map_or(0, |(_, name)| name.as_bytes().len())
+                    };
+                    list.capacity() * size_of::<Recalled>() + list.iter().map(name).sum::<usize>()
+                }
+                ServerMsg::Granted { grants: Grants::Each(all), .. } => size_of_val(&**all),
                 _ => 0,
             }
     };
@@ -162,14 +176,15 @@ fn client_messages() -> Vec<ClientMsg> {
     let info = ClientInfo { host: "host".into(), mount: "/mnt".into(), pid: 42 };
     let lock = LockSpec { flock: true, owner: 1, kind: LockKind::Read, start: 0, end: 9, pid: 2 };
     let mut messages = vec![
-        ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info },
+        ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE },
         ClientMsg::Cancel { tid: Tid(3) },
         ClientMsg::Renew,
-        ClientMsg::Reclaim { node: NodeRef::bare(Ino(4097)), count: 2, locks: vec![lock; 3] },
+        ClientMsg::Reclaim { node: NodeRef::bare(Ino(4097)), count: 2, writes: true, locks: vec![lock; 3] },
         ClientMsg::Reclaimed,
-        ClientMsg::Shared,
         ClientMsg::Goodbye,
         ClientMsg::Admin { id: 1, command: "{\"verb\":\"status\"}".into() },
+        ClientMsg::Returned { list: vec![Returned { ino: Ino(4097), bits: Bits::ATTRS }; 3] },
+        ClientMsg::Settled,
     ];
     let cred = Cred { uid: 1000, gid: 100, groups: vec![4, 24] };
     let request = |request| ClientMsg::Request { tid: Tid(7), floor: Tid(5), cred: cred.clone(), request };
@@ -214,7 +229,10 @@ fn replies() -> Vec<Reply> {
 }
 
 fn server_messages() -> Vec<ServerMsg> {
+    let name = Name::new(b"name").expect("a name");
+    let recalled = |name| Recalled { ino: Ino(4097), bits: Bits::FC, name };
     let mut messages = vec![
+        ServerMsg::Recall { list: vec![recalled(None), recalled(Some((Ino::ROOT, name)))] },
         ServerMsg::Welcome {
             protocol: PROTOCOL,
             session: SessionId(4),
@@ -222,16 +240,21 @@ fn server_messages() -> Vec<ServerMsg> {
             fsid: [9; 16],
             resumed: false,
             lease_ms: 10_000,
-            sole: true,
             root: Ino::ROOT,
         },
-        ServerMsg::Share,
-        ServerMsg::Sole,
+        ServerMsg::Renewed,
         ServerMsg::Refused { errno: 116, reason: "evicted".into() },
         ServerMsg::Admin { id: 1, answer: "{}".into() },
         ServerMsg::Reply { tid: Tid(7), outcome: Err(Errno::ENOENT) },
     ];
     messages.extend(replies().into_iter().map(|reply| ServerMsg::Reply { tid: Tid(7), outcome: Ok(reply) }));
+    messages.extend(replies().into_iter().map(|reply| {
+        let grants = match &reply {
+            Reply::Entries { .. } => Grants::Each([Bits::NONE, Bits::ATTRS].into()),
+            _ => Grants::One(Bits::ATTRS),
+        };
+        ServerMsg::Granted { tid: Tid(7), outcome: Ok(reply), grants }
+    }));
     messages
 }
 

@@ -5,15 +5,17 @@
 
 use super::records::{Holder, Records};
 use crate::op::OpId;
-use proto::caps::{Bits, Recalled};
+use proto::caps::{Bits, KEEP_ASKED_MS, KEEP_EMBEDDED_MS, KEEP_MARGIN_MS, KEEP_MS, Recalled};
 use proto::{Ino, Name, SessionId};
 use std::collections::BTreeMap;
 use stdx::Mono;
-use stdx::time::SECOND;
+use stdx::time::{MS, SECOND};
 
 /// An inode that two sessions want by turns is granted to the one that changes it for so long, and longer each time.
 const CONTEST_FIRST_NS: u64 = SECOND;
 const CONTEST_MOST_NS: u64 = 60 * SECOND;
+/// Nothing but file data is kept longer than this after it was granted.
+const AGE_NS: u64 = (KEEP_EMBEDDED_MS + KEEP_ASKED_MS - KEEP_MS + KEEP_MARGIN_MS) * MS;
 /// Inodes remembered as contested.
 const CONTESTS_MAX: usize = 1 << 16;
 
@@ -285,6 +287,33 @@ impl Book {
     /// Whether something is recalled from that place.
     pub(crate) fn is_asked(&self, slot: u16) -> bool {
         self.recalls.range((slot, Ino(0))..=(slot, Ino(u64::MAX))).next().is_some()
+    }
+
+    /// Makes room at a place that has as much as it may. What was granted long ago is kept by no kernel any more: names and
+    /// attributes go without a word, file data is recalled. Whether there is room.
+    pub(crate) fn make_room(&mut self, slot: u16, limit: u64, now: Mono) -> bool {
+        if self.count(slot) < limit {
+            return true;
+        }
+        let mut old = Vec::new();
+        let places = &self.places;
+        self.records.pass(now, AGE_NS, |ino, holder, bits| {
+            if holder.slot == slot && places[usize::from(slot)].epoch == holder.epoch {
+                old.push((ino, holder, bits));
+            }
+        });
+        for (ino, holder, bits) in old {
+            if self.recalls.contains_key(&(slot, ino)) {
+                continue;
+            }
+            if bits.has(Bits::FC) {
+                self.recall_own(slot, Recalled { ino, bits, name: None });
+            } else if self.records.take(ino, holder, bits) {
+                self.places[usize::from(slot)].count -= 1;
+                self.total -= 1;
+            }
+        }
+        self.count(slot) < limit
     }
 
     /// An operation is over: what it withheld may be granted.

@@ -7,9 +7,12 @@
 use proto::Ino;
 use proto::caps::Bits;
 use std::collections::BTreeMap;
+use stdx::Mono;
 use stdx::hash::mix64;
 
 const PARTS: usize = 256;
+/// In a record's bits: not granted again since the hand passed.
+const OLD: u16 = 1 << 15;
 /// Slots a part begins with.
 const SLOTS_MIN: usize = 8;
 /// Holders of one inode in the table; beyond, it has a list.
@@ -26,29 +29,43 @@ pub(crate) struct Holder {
 struct Record {
     /// `Ino::NONE`: free.
     ino: Ino,
-    holder: Holder,
+    epoch: u32,
+    slot: u16,
     bits: Bits,
 }
 
-const FREE: Record = Record { ino: Ino::NONE, holder: Holder { slot: 0, epoch: 0 }, bits: Bits::NONE };
+const FREE: Record = Record { ino: Ino::NONE, epoch: 0, slot: 0, bits: Bits::NONE };
+
+impl Record {
+    const fn held(self) -> Bits {
+        Bits(self.bits.0 & !OLD)
+    }
+
+    const fn holder(self) -> Holder {
+        Holder { slot: self.slot, epoch: self.epoch }
+    }
+}
 
 /// Open addressing with linear probing; a removal closes the gap.
 #[derive(Debug, Default)]
 struct Part {
     slots: Vec<Record>,
     used: usize,
+    /// When the hand passed.
+    passed: Mono,
 }
 
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Records {
     parts: Vec<Part>,
+    hand: usize,
     crowds: BTreeMap<Ino, Vec<(Holder, Bits)>>,
 }
 
 impl Default for Records {
     fn default() -> Self {
-        Self { parts: (0..PARTS).map(|_| Part::default()).collect(), crowds: BTreeMap::new() }
+        Self { parts: (0..PARTS).map(|_| Part::default()).collect(), hand: 0, crowds: BTreeMap::new() }
     }
 }
 
@@ -110,7 +127,7 @@ impl Part {
         }
         let old = std::mem::take(&mut self.slots);
         let live: Vec<Record> =
-            old.into_iter().filter(|record| record.ino != Ino::NONE && is_live(record.holder)).collect();
+            old.into_iter().filter(|record| record.ino != Ino::NONE && is_live(record.holder())).collect();
         // At most half full after it, so that the next time is far.
         let size = ((live.len() + 1) * 2).next_power_of_two().max(SLOTS_MIN);
         self.slots = vec![FREE; size];
@@ -155,19 +172,19 @@ impl Records {
         let (mut found, mut count) = (None, 0);
         for at in part.places(ino, hash) {
             count += 1;
-            if part.slots[at].holder == holder {
+            if part.slots[at].holder() == holder {
                 found = Some(at);
             }
         }
         if let Some(at) = found {
             let record = &mut part.slots[at];
-            record.bits = record.bits.with(bits);
+            record.bits = record.held().with(bits);
             return false;
         }
         if count >= HOLDERS_MAX {
             self.crowd(ino, (holder, bits), is_live);
         } else {
-            part.insert(hash, Record { ino, holder, bits });
+            part.insert(hash, Record { ino, epoch: holder.epoch, slot: holder.slot, bits });
         }
         true
     }
@@ -179,8 +196,8 @@ impl Records {
         let mut crowd = vec![one];
         while let Some(at) = { part.places(ino, hash).next() } {
             let record = part.slots[at];
-            if is_live(record.holder) {
-                crowd.push((record.holder, record.bits));
+            if is_live(record.holder()) {
+                crowd.push((record.holder(), record.held()));
             }
             part.remove(at);
         }
@@ -197,7 +214,7 @@ impl Records {
         }
         let (part, hash) = Self::part(ino);
         let part = &self.parts[part];
-        part.places(ino, hash).map(|at| (part.slots[at].holder, part.slots[at].bits)).collect()
+        part.places(ino, hash).map(|at| (part.slots[at].holder(), part.slots[at].held())).collect()
     }
 
     /// Takes from what `holder` holds of `ino`; whether it holds nothing any more and did before.
@@ -216,12 +233,12 @@ impl Records {
         }
         let (part, hash) = Self::part(ino);
         let part = &mut self.parts[part];
-        let Some(at) = ({ part.places(ino, hash).find(|at| part.slots[*at].holder == holder) }) else {
+        let Some(at) = ({ part.places(ino, hash).find(|at| part.slots[*at].holder() == holder) }) else {
             return false;
         };
         let record = &mut part.slots[at];
         record.bits = record.bits.without(bits);
-        let gone = record.bits.is_empty();
+        let gone = record.held().is_empty();
         if gone {
             part.remove(at);
         }
@@ -238,9 +255,27 @@ impl Records {
         let (part, hash) = Self::part(ino);
         let part = &mut self.parts[part];
         while let Some(at) = { part.places(ino, hash).next() } {
-            each(part.slots[at].holder);
+            each(part.slots[at].holder());
             part.remove(at);
         }
+    }
+
+    /// The hand of a clock looks at one part: what it saw `wait_ns` ago already, and nobody was granted since, is named. It goes no
+    /// further while that time is not over.
+    pub(crate) fn pass(&mut self, now: Mono, wait_ns: u64, mut old: impl FnMut(Ino, Holder, Bits)) -> bool {
+        let part = &mut self.parts[self.hand];
+        if part.passed != Mono(0) && now.since(part.passed) < wait_ns {
+            return false;
+        }
+        for record in part.slots.iter_mut().filter(|record| record.ino != Ino::NONE) {
+            if record.bits.0 & OLD != 0 {
+                old(record.ino, record.holder(), record.held());
+            }
+            record.bits.0 |= OLD;
+        }
+        part.passed = Mono(now.0.max(1));
+        self.hand = (self.hand + 1) % PARTS;
+        true
     }
 
     /// Bytes of memory, estimated.

@@ -151,7 +151,6 @@ impl Rank {
         // Until now the client could not renew.
         self.renew(self.view.now, id);
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
-        session.welcomed = true;
         let Some(conn) = session.conn else { return };
         let embedded = session.embedded;
         let message = ServerMsg::Welcome {
@@ -290,9 +289,8 @@ impl Rank {
         let mut dead = Vec::new();
         let mut next: Option<Mono> = None;
         for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded) {
-            let waits = !session.welcomed && session.conn.is_some();
             let returns = session.return_end.is_none_or(|end| end > now.mono);
-            if session.lease_end <= now.mono && !waits && !stdx::mutant!("mds_lease_never_ends") {
+            if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {
                 dead.push((*id, "its lease ran out"));
             } else if !returns {
                 dead.push((*id, "it keeps what others wait for"));

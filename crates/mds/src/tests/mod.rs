@@ -2,6 +2,7 @@
 //!
 //! Absent: the simulator; this driver keeps its order and fails only when told.
 
+mod caps;
 mod crash;
 mod files;
 mod loads;
@@ -14,6 +15,7 @@ use crate::config::{RankConfig, State};
 use crate::input::{ConnId, Input, Peer, Tag};
 use crate::output::Output;
 use crate::rank::Rank;
+use proto::caps::Bits;
 use proto::dentry::{DentryValue, encode_primary};
 use proto::header::FragHeader;
 use proto::inode::InodeCore;
@@ -87,6 +89,8 @@ pub(crate) struct World {
     pub stores_left: Option<usize>,
     pub redo_syncs: bool,
     pub sent: Vec<(ConnId, ServerMsg)>,
+    /// What sessions say that they have a use for.
+    pub wants: Bits,
     pub notes: Vec<String>,
     pub trims: Vec<Position>,
     pub data_ops: Vec<DataOp>,
@@ -122,6 +126,7 @@ impl World {
             stores_left: None,
             redo_syncs: false,
             sent: Vec::new(),
+            wants: Bits::NONE,
             notes: Vec::new(),
             trims: Vec::new(),
             data_ops: Vec::new(),
@@ -151,7 +156,7 @@ impl World {
     pub(crate) fn hello(&mut self, conn: ConnId, peer: Peer, session: SessionId) -> Option<ServerMsg> {
         self.inject(Input::Connected { conn, peer });
         let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: 1 };
-        self.say(conn, ClientMsg::Hello { protocol: PROTOCOL, session, info });
+        self.say(conn, ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: self.wants });
         self.welcomed(conn)
     }
 
@@ -446,9 +451,9 @@ impl World {
         let at = self
             .sent
             .iter()
-            .position(|(c, m)| *c == conn && matches!(m, ServerMsg::Reply { tid: t, .. } if *t == tid))?;
+            .position(|(c, m)| *c == conn && matches!(m, ServerMsg::Reply { tid: t, .. } | ServerMsg::Granted { tid: t, .. } if *t == tid))?;
         match self.sent.remove(at).1 {
-            ServerMsg::Reply { outcome, .. } => Some(outcome),
+            ServerMsg::Reply { outcome, .. } | ServerMsg::Granted { outcome, .. } => Some(outcome),
             _ => None,
         }
     }

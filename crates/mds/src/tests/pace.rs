@@ -118,8 +118,6 @@ fn what_waits_ends_with_its_session_and_with_the_rank() {
     let mut w = World::new();
     let other = ConnId(7);
     w.hello(other, Peer::Trusted, SessionId(0));
-    w.say(EMBEDDED, ClientMsg::Shared);
-    w.welcomed(other).expect("welcomed once the first shares");
     filled(&mut w);
     let lost = Request::MkDir { parent: root(), name: n("lost"), new: mode(0o755) };
     w.start(other, Cred::ROOT, lost);

@@ -1,6 +1,6 @@
 //! Sessions: hold-back, exactly once, resume, eviction, permissions of users.
 //!
-//! Absent: who may cache (`sole.rs`).
+//! Absent: who may keep what (`caps.rs`).
 
 use super::*;
 use proto::request::{LockKind, LockSpec, open_flags};
@@ -29,8 +29,6 @@ fn only_the_embedded_session_is_answered_early() {
     let mut w = World::new();
     w.sent.clear();
     w.hello(REMOTE, Peer::Trusted, SessionId(0));
-    w.say(EMBEDDED, ClientMsg::Shared);
-    w.welcomed(REMOTE).expect("welcome");
     w.auto_durable = false;
     let early = w.start(EMBEDDED, Cred::ROOT, mkdir("a"));
     assert!(w.answer(EMBEDDED, early).is_some());
@@ -117,7 +115,7 @@ fn an_unlinked_open_file_survives_a_restart_if_reclaimed_and_goes_otherwise() {
         w.hello(REMOTE, Peer::Trusted, session);
         w.say(EMBEDDED, ClientMsg::Goodbye);
         if reclaim {
-            w.say(REMOTE, ClientMsg::Reclaim { node: f, count: 1, locks: vec![] });
+            w.say(REMOTE, ClientMsg::Reclaim { node: f, count: 1, writes: false, locks: vec![] });
         }
         w.say(REMOTE, ClientMsg::Reclaimed);
         assert_eq!(w.rank.state(), State::Active);
@@ -141,8 +139,6 @@ fn an_unlinked_open_file_survives_a_restart_if_reclaimed_and_goes_otherwise() {
 fn a_session_that_does_not_renew_is_evicted_with_what_it_held() {
     let mut w = remote();
     w.hello(OTHER, Peer::Trusted, SessionId(0));
-    w.say(REMOTE, ClientMsg::Shared);
-    w.welcomed(OTHER).expect("welcome");
     let Ok(Reply::Created { attr, .. }) = w.call_as(
         REMOTE,
         Cred::ROOT,
@@ -180,7 +176,6 @@ fn users_act_only_as_themselves() {
     w.say(EMBEDDED, ClientMsg::Goodbye);
     w.hello(REMOTE, Peer::User(user(10, 10)), SessionId(0));
     w.hello(OTHER, Peer::User(user(20, 20)), SessionId(0));
-    w.say(REMOTE, ClientMsg::Shared);
     let as_root = |w: &mut World, conn, request| w.call_as(conn, Cred::ROOT, request);
     assert_eq!(as_root(&mut w, REMOTE, mkdir("x")), Err(Errno::EACCES));
     let make = Request::MkNod { parent: open, name: n("f"), new: mode(0o100_600) };
@@ -221,7 +216,10 @@ fn locks_wait_for_the_reconnect_window() {
     let early = w.start(EMBEDDED, Cred::ROOT, Request::SetLock { node: f, lock, wait: false });
     assert!(w.answer(EMBEDDED, early).is_none());
     w.hello(REMOTE, Peer::Trusted, session);
-    w.say(REMOTE, ClientMsg::Reclaim { node: f, count: 1, locks: vec![LockSpec { owner: 7, ..lock }] });
+    w.say(
+        REMOTE,
+        ClientMsg::Reclaim { node: f, count: 1, writes: false, locks: vec![LockSpec { owner: 7, ..lock }] },
+    );
     w.say(REMOTE, ClientMsg::Reclaimed);
     assert_eq!(w.answer(EMBEDDED, early), Some(Err(Errno::EAGAIN)), "the former holder came first");
 }
@@ -248,20 +246,6 @@ fn an_idle_journal_says_once_how_far_it_is_durable() {
     assert!(marked > before);
     w.pass(20_000);
     assert_eq!(w.journal.len(), marked);
-}
-
-#[test]
-fn a_session_that_waited_for_its_welcome_has_a_whole_lease() {
-    let mut w = remote();
-    assert_eq!(w.hello(OTHER, Peer::Trusted, SessionId(0)), None);
-    w.pass(9_000);
-    w.say(REMOTE, ClientMsg::Renew);
-    w.pass(9_000);
-    assert_eq!(w.rank.sessions(Mono(w.now)).len(), 2, "it cannot renew before it is welcomed");
-    w.say(REMOTE, ClientMsg::Shared);
-    w.welcomed(OTHER).expect("welcome");
-    w.pass(8_000);
-    assert!(w.rank.sessions(Mono(w.now)).iter().any(|s| s.id == w.sessions[&OTHER]));
 }
 
 #[test]
@@ -315,8 +299,6 @@ fn a_rank_whose_journal_failed_answers_nothing_but_errors() {
 fn a_session_that_came_back_in_time_may_finish_presenting() {
     let mut w = remote();
     w.hello(OTHER, Peer::Trusted, SessionId(0));
-    w.say(REMOTE, ClientMsg::Shared);
-    w.welcomed(OTHER).expect("welcome");
     let sessions = [w.sessions[&REMOTE], w.sessions[&OTHER]];
     let lease = w.config.lease_ns / MS;
     w.crash();
@@ -376,7 +358,7 @@ fn the_process_of_a_client_with_a_long_place_is_known() {
     let conn = ConnId(77);
     w.inject(Input::Connected { conn, peer: Peer::Trusted });
     let info = ClientInfo { host: "h".into(), mount: format!("/{}", "m".repeat(300)), pid: 4711 };
-    w.say(conn, ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info });
+    w.say(conn, ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE });
     let shown: Vec<String> =
         w.rank.sessions(Mono(w.now)).into_iter().map(|session| session.client.to_string()).collect();
     assert!(shown.iter().any(|client| client.ends_with("mmm... pid 4711")), "{shown:?}");
@@ -386,7 +368,6 @@ fn the_process_of_a_client_with_a_long_place_is_known() {
 fn two() -> World {
     let mut w = World::new();
     w.hello(REMOTE, Peer::Trusted, SessionId(0));
-    w.say(EMBEDDED, ClientMsg::Shared);
     w.welcomed(REMOTE);
     assert!(w.sessions.contains_key(&REMOTE));
     w
@@ -457,10 +438,10 @@ fn an_open_that_is_presented_twice_counts_once() {
     w.crash();
     w.say(EMBEDDED, ClientMsg::Goodbye);
     w.hello(REMOTE, Peer::Trusted, session);
-    w.say(REMOTE, ClientMsg::Reclaim { node: f, count: 1, locks: vec![] });
+    w.say(REMOTE, ClientMsg::Reclaim { node: f, count: 1, writes: false, locks: vec![] });
     w.inject(Input::Disconnected { conn: REMOTE });
     w.hello(OTHER, Peer::Trusted, session);
-    w.say(OTHER, ClientMsg::Reclaim { node: f, count: 1, locks: vec![] });
+    w.say(OTHER, ClientMsg::Reclaim { node: f, count: 1, writes: false, locks: vec![] });
     w.say(OTHER, ClientMsg::Reclaimed);
     w.call_as(OTHER, Cred::ROOT, Request::Unlink { parent: root(), name: n("f") }).expect("unlink");
     assert_eq!(w.data.len(), 1);

@@ -11,7 +11,6 @@ use crate::stream::Stream;
 use crate::wire::{Inbox, ReadEnd};
 use mio::{Registry, Token};
 use proto::message::{ClientMsg, ServerMsg};
-use proto::request::Request;
 use proto::{DecodeError, Tid};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -81,7 +80,7 @@ impl Shared {
     /// counts twice: both may be kept.
     fn owe(&self, message: &ClientMsg, body: usize) {
         let ClientMsg::Request { tid, request, .. } = message else { return };
-        let bytes = REQUEST_BYTES + body + answer_bytes_max(request);
+        let bytes = REQUEST_BYTES + body + request.answer_bytes_max();
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
         *owed.entry(*tid).or_insert(0) += bytes;
         self.owed_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -90,7 +89,7 @@ impl Shared {
     fn settle(&self, batch: &[ServerMsg]) {
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
         for message in batch {
-            if let ServerMsg::Reply { tid, .. } = message
+            if let ServerMsg::Reply { tid, .. } | ServerMsg::Granted { tid, .. } = message
                 && let Some(bytes) = owed.remove(tid)
             {
                 self.owed_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -106,17 +105,6 @@ impl Shared {
             self.control.resumed.lock().unwrap_or_else(PoisonError::into_inner).push(self.token);
             let _loop_ended = self.control.waker.wake();
         }
-    }
-}
-
-/// The most bytes the answer to a request can have beyond its fixed part.
-fn answer_bytes_max(request: &Request) -> usize {
-    match request {
-        Request::Read { len, .. } => (*len as usize).min(proto::request::IO_BYTES_MAX),
-        Request::ReadDir { bytes_max, .. } => (*bytes_max as usize).min(proto::frame::FRAME_BYTES_MAX),
-        Request::ReadLink { .. } => 4096,
-        Request::GetXattr { .. } | Request::ListXattr { .. } => 1 << 16,
-        _ => 0,
     }
 }
 

@@ -23,7 +23,7 @@ use store::meta::MetaStore;
 const ENTRY: usize = 16;
 
 /// Lookup: appends an entry and answers when it is durable. Fallocate: one of that many bytes. GetAttr: loads. Read: a data operation.
-/// StatFs: a store batch. SyncFs: says Share and Sole.
+/// StatFs: a store batch. SyncFs: says Recall and Renewed.
 #[derive(Default)]
 struct Toy {
     end: u64,
@@ -76,8 +76,8 @@ impl Toy {
                 out.push(Output::Store { tag: self.ask(conn, tid), batches: vec![batch] });
             }
             _ => {
-                out.push(Output::Send { conn, message: ServerMsg::Share });
-                out.push(Output::Send { conn, message: ServerMsg::Sole });
+                out.push(Output::Send { conn, message: ServerMsg::Recall { list: Vec::new() } });
+                out.push(Output::Send { conn, message: ServerMsg::Renewed });
                 out.push(Output::Send { conn, message: ServerMsg::Reply { tid, outcome: Ok(Reply::Ok) } });
             }
         }
@@ -313,7 +313,7 @@ fn every_request_is_answered_once_whatever_thread_works() {
 }
 
 #[test]
-fn share_and_sole_arrive_in_the_order_they_were_said() {
+fn messages_that_are_no_answers_arrive_in_the_order_they_were_said() {
     let server = server(Toy::default(), Arc::default()).expect("boot");
     let mailbox = Arc::new(Mailbox::default());
     let port = server.embedded().connect(mailbox.clone()).expect("connect");
@@ -330,7 +330,7 @@ fn share_and_sole_arrive_in_the_order_they_were_said() {
     });
     let seen = mailbox.wait(|s| s.others.len() == 6_000);
     for pair in seen.others.chunks(2) {
-        assert_eq!(pair, [ServerMsg::Share, ServerMsg::Sole]);
+        assert_eq!(pair, [ServerMsg::Recall { list: Vec::new() }, ServerMsg::Renewed]);
     }
 }
 

@@ -3,6 +3,7 @@
 //! Absent: retries, caching; that is the client machine's.
 
 use proto::attr::Attr;
+use proto::caps::Bits;
 use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::{NewNode, Request};
@@ -29,29 +30,21 @@ pub(crate) struct Mailbox {
 
 impl Mailbox {
     fn take(&self, batch: Vec<ServerMsg>) {
-        let mut share = false;
         let mut seen = self.seen.lock().expect("lock");
         for message in batch {
             match message {
                 ServerMsg::Welcome { .. } => seen.welcome = Some(message),
-                ServerMsg::Reply { tid, outcome } => {
+                ServerMsg::Reply { tid, outcome } | ServerMsg::Granted { tid, outcome, .. } => {
                     assert!(seen.replies.insert(tid, outcome).is_none(), "answered twice");
                 }
                 ServerMsg::Admin { answer, .. } => seen.admin = Some(answer),
-                ServerMsg::Share => share = true,
-                ServerMsg::Sole => {}
+                ServerMsg::Recall { .. } => panic!("nothing was wanted"),
+                ServerMsg::Renewed => {}
                 ServerMsg::Refused { reason, .. } => panic!("refused: {reason}"),
             }
         }
         drop(seen);
         self.more.notify_all();
-        if share {
-            // Nothing is cached here, so sharing can begin at once.
-            let port = self.port.get().expect("connected");
-            let mut answers = Vec::new();
-            port.send(vec![ClientMsg::Shared], &mut answers).expect("send");
-            self.take(answers);
-        }
     }
 
     fn wait(&self, until: impl Fn(&Seen) -> bool) -> MutexGuard<'_, Seen> {
@@ -87,7 +80,7 @@ impl Client {
         mailbox.port.get_or_init(|| port.clone());
         let mut client = Self { mailbox, port, tid: 0 };
         let info = ClientInfo { host: "test".into(), mount: "/t".into(), pid: 1 };
-        client.send(ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info });
+        client.send(ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE });
         drop(client.mailbox.wait(|s| s.welcome.is_some()));
         client
     }
