@@ -125,7 +125,8 @@ impl Rank {
             return Bits::NONE;
         }
         let mut bits = wants.and(Bits::ATTRS);
-        if view.book.is_shared()
+        // Also who keeps nothing itself opens files and writes.
+        if self.sessions.many
             && let Some(file) = view.files.get(attr.ino)
         {
             // Its bytes are being changed: the size that will come of it nobody was asked about.

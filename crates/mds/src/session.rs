@@ -86,6 +86,8 @@ pub(crate) struct EarlyHello {
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     pub map: BTreeMap<SessionId, Session>,
+    /// There was more than one in this life of the rank, so what is under way may be another's than who is there now.
+    pub many: bool,
     pub conns: BTreeMap<ConnId, Conn>,
     next: u64,
     /// Records to be deleted by the next checkpoint.
@@ -109,7 +111,7 @@ impl Sessions {
         match (open, source) {
             (true, Source::Replay) => {
                 let session = Session { client: client.into(), absent: true, ..Default::default() };
-                self.map.insert(id, session);
+                self.insert(id, session);
             }
             (true, Source::Live) => {}
             (false, Source::Replay) => {
@@ -135,7 +137,12 @@ impl Sessions {
             absent: true,
             ..Default::default()
         };
+        self.insert(id, session);
+    }
+
+    pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
         self.map.insert(id, session);
+        self.many |= self.map.len() > 1;
     }
 
     pub(crate) fn set_floor(&mut self, id: SessionId, floor: Tid) {

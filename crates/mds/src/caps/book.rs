@@ -138,11 +138,6 @@ impl Book {
         self.total == slot.map_or(0, |slot| self.count(slot))
     }
 
-    /// Whether more than one session could have something.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.places.len() - self.free.len() > 1
-    }
-
     /// Whether a session may be granted anything of an inode now.
     pub(crate) fn may_grant(&self, slot: u16, ino: Ino, now: Mono) -> bool {
         let session = self.places[usize::from(slot)].session;

@@ -122,7 +122,7 @@ impl Rank {
             settled: true,
             ..Default::default()
         };
-        self.sessions.map.insert(id, session);
+        self.sessions.insert(id, session);
         self.sessions.lease(id, now, self.view.config.lease_ns);
         self.welcome(id, false, out);
     }

@@ -201,7 +201,8 @@ impl World {
         let Some((client, session)) = life.conns.get_mut(&conn) else { return };
         if let ServerMsg::Welcome { session: welcome, .. } = &message {
             *session = Some(*welcome);
-            self.heard.insert(*welcome, (now, false));
+            // The lease runs from when it was greeted, at the earliest; the welcome may wait for the disk.
+            self.heard.insert(*welcome, (self.greeted.get(&conn).copied().unwrap_or(now), false));
         }
         let client = *client;
         let mut w = Writer::new();

@@ -145,10 +145,13 @@ impl World {
 
     /// Transactions happened: what they changed is kept by nobody but their authors' kernels, which drop it.
     pub(super) fn judge_keeping(&mut self) -> Verdict {
-        for changed in std::mem::take(&mut self.judge.changed) {
-            for slot in &mut self.clients {
-                let (number, session) = (slot.number(), slot.session());
-                slot.kernel.changed(&changed, session, self.now, &self.judge).map_err(|error| {
+        let all = std::mem::take(&mut self.judge.changed);
+        for slot in &mut self.clients {
+            // The state is that after all of them: first goes what each has changed itself.
+            let (number, session) = (slot.number(), slot.session());
+            all.iter().for_each(|changed| slot.kernel.changes(changed, session, &self.judge));
+            for changed in &all {
+                slot.kernel.keeps_none_of(changed, self.now, &self.judge).map_err(|error| {
                     format!("{:?} changes what client {number} keeps: {error}", changed.author)
                 })?;
             }

@@ -207,36 +207,34 @@ impl Kernel {
         self.pages.clear();
     }
 
-    /// A transaction changed these inodes. What its own client keeps of them goes; nobody else may keep any.
-    pub(super) fn changed(
-        &mut self,
-        changed: &Changed,
-        mine: Option<SessionId>,
-        now: u64,
-        judge: &Judge,
-    ) -> Verdict {
-        let author = changed.author.map(|(session, _)| session);
-        let is_own = |session: SessionId| author == Some(session) || (author.is_some() && author == mine);
+    /// A transaction changed these inodes. If it was its own client's, or a former session's of it, the kernel drops what it knows
+    /// of them; `mine`: its session.
+    pub(super) fn changes(&mut self, changed: &Changed, mine: Option<SessionId>, judge: &Judge) {
+        let Some((author, tid)) = changed.author else { return };
+        let is_own = |session: SessionId| author == session || mine == Some(author);
+        if mine == Some(author) {
+            self.own.extend(changed.inos.iter().map(|ino| (*ino, (changed.number, tid))));
+        }
+        self.attrs.retain(|ino, kept| !is_own(kept.session) || !changed.inos.contains(ino));
+        self.names.retain(|(dir, name), kept| {
+            !is_own(kept.session)
+                || !changed.inos.contains(&kept.what)
+                || judge.kept_name(*dir, name, kept.what).is_ok()
+        });
+    }
+
+    /// A transaction changed these inodes, and what is left of them here must be as it is now.
+    pub(super) fn keeps_none_of(&self, changed: &Changed, now: u64, judge: &Judge) -> Verdict {
         for ino in &changed.inos {
-            if let (Some((_, tid)), true) = (changed.author, author == mine) {
-                self.own.insert(*ino, (changed.number, tid));
-            }
-            let Some(kept) = self.attrs.get(ino) else { continue };
-            if kept.until > now && !is_own(kept.session) {
-                judge.kept_attr(&kept.what)?;
-            } else {
-                self.attrs.remove(ino);
+            if let Some(attr) = self.attr(*ino, now) {
+                judge.kept_attr(attr)?;
             }
         }
-        let mut gone = Vec::new();
-        for ((dir, name), kept) in self.names.iter().filter(|(_, kept)| changed.inos.contains(&kept.what)) {
-            let Err(error) = judge.kept_name(*dir, name, kept.what) else { continue };
-            if kept.until > now && !is_own(kept.session) {
-                return Err(error);
+        for ((dir, name), kept) in self.names.iter().filter(|(_, kept)| kept.until > now) {
+            if changed.inos.contains(&kept.what) {
+                judge.kept_name(*dir, name, kept.what)?;
             }
-            gone.push((*dir, name.clone()));
         }
-        gone.iter().for_each(|key| drop(self.names.remove(key)));
         Ok(())
     }
 

@@ -195,6 +195,8 @@ pub struct World {
     issued: u64,
     /// When the rank last heard of a session, and which said goodbye.
     heard: BTreeMap<SessionId, (u64, bool)>,
+    /// When each connection said hello.
+    greeted: BTreeMap<ConnId, u64>,
     active_since: u64,
     /// Only these kinds of request, when set; and how many of them failed with EIO.
     readers: Option<&'static [&'static str]>,
@@ -256,6 +258,7 @@ impl World {
             healed_at: 0,
             issued: 0,
             heard: BTreeMap::new(),
+            greeted: BTreeMap::new(),
             active_since: 0,
             readers: None,
             failed_reads: 0,

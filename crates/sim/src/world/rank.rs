@@ -438,6 +438,9 @@ impl World {
         self.trace.event(self.now, "request", conn.0 ^ fold(&w.0), || {
             format!("{} {}", conn.0, brief_message(&message))
         });
+        if matches!(message, ClientMsg::Hello { .. }) {
+            self.greeted.insert(conn, self.now);
+        }
         if let Some(session) = session {
             let goodbye = message == ClientMsg::Goodbye;
             self.heard.insert(session, (self.now, goodbye));
