@@ -111,6 +111,8 @@ pub struct Judge {
     /// Opens a client was told of and has not given back; and those of them that are for writing, until the last is back.
     opens: BTreeMap<(SessionId, Ino), u32>,
     writers: BTreeSet<(SessionId, Ino)>,
+    /// Sessions that have ended, whatever they are still told.
+    over: BTreeSet<SessionId>,
     /// The entry that last touched an inode, and the last one each session was answered.
     touched: BTreeMap<Ino, Position>,
     told: BTreeMap<SessionId, Position>,
@@ -153,6 +155,7 @@ impl Judge {
             answered: BTreeSet::new(),
             opens: BTreeMap::new(),
             writers: BTreeSet::new(),
+            over: BTreeSet::new(),
             touched: BTreeMap::new(),
             told: BTreeMap::new(),
             versions: BTreeMap::new(),
@@ -286,6 +289,13 @@ impl Judge {
     pub fn session_over(&mut self, session: SessionId) {
         self.opens.retain(|(owner, _), _| *owner != session);
         self.writers.retain(|(owner, _)| *owner != session);
+        self.over.insert(session);
+    }
+
+    /// Whether a session holds nothing any more.
+    #[must_use]
+    pub fn is_over(&self, session: SessionId) -> bool {
+        self.over.contains(&session)
     }
 
     /// The client of a session is gone: its requests may still have an effect, but nobody waits.

@@ -511,9 +511,12 @@ impl World {
     }
 
     fn learn(&mut self, client: usize, busy: &Busy, outcome: &Outcome) -> Verdict {
+        // An answer may come to a session that the rank has ended meanwhile: nothing of it is held.
+        let over = busy.sent.is_some_and(|(session, _)| self.judge.is_over(session));
         let slot = &mut self.clients[client];
         let holder = slot.holder();
         match (&busy.request, outcome) {
+            (Request::SetLock { .. }, Ok(_)) if over => {}
             (Request::SetLock { node, lock, .. }, Ok(_)) if lock.kind != LockKind::Unlock => {
                 if busy.muddled {
                     self.locks.leaving(holder, node.ino, lock);
@@ -529,7 +532,7 @@ impl World {
                 Ok(reply),
             ) => {
                 if let (Reply::Attr(attr) | Reply::Created { attr, .. }, Some(session)) =
-                    (reply, slot.session())
+                    (reply, slot.session().filter(|_| !over))
                 {
                     self.judge.opened(session, attr.ino, open_flags::writes(*flags));
                     slot.known.opens.push(place(attr));

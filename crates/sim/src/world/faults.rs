@@ -187,7 +187,9 @@ impl World {
 
     /// An operator ends a session that has done nothing wrong.
     fn evict(&mut self) -> Verdict {
-        let Some(client) = self.remote() else { return Ok(()) };
+        let Some(client) = self.remote().filter(|_| self.life.as_ref().is_some_and(|life| life.active)) else {
+            return Ok(());
+        };
         let Some(session) = self.clients[client].session() else { return Ok(()) };
         self.trace.event(self.now, "evict", session.0, || format!("client {client}: {}", session.0));
         self.coverage.count("sessions ended by an operator", 1);
