@@ -139,7 +139,8 @@ impl Rank {
         } else {
             bits = bits.with(wants.and(Bits::FC));
         }
-        if FileKind::of_mode(attr.mode) != Some(FileKind::Regular) {
+        // Until all are back nobody knows who has it open for writing.
+        if view.reconnecting || FileKind::of_mode(attr.mode) != Some(FileKind::Regular) {
             bits = bits.without(Bits::FC);
         }
         if !bits.is_empty() {

@@ -119,7 +119,8 @@ fn changed(view: &View, record: &InodeRecord, (dir, hash, name): (Ino, NameHash,
         bits = bits.with(LINK);
         gone = named(here, node.name.as_bytes());
     }
-    if new.nlink != old.nlink {
+    let links = |ext: Option<&proto::inode::InodeExt>| ext.map(|ext| ext.links.clone()).unwrap_or_default();
+    if new.nlink != old.nlink || links(record.ext.as_deref()) != links(ext) {
         bits = bits.with(LINK);
     }
     // The time of change belongs to every class; with the name's a client would give up what it needs to keep the name.

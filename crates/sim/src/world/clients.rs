@@ -568,7 +568,9 @@ impl World {
         let since = heard.max(self.active_since);
         let lease = self.plan.rank(proto::ids::Incarnation(1)).lease_ns;
         let embedded = owner.is_some_and(|slot| slot.kind == Kind::Embedded);
-        let excused = goodbye || self.is_late(session) || self.evicted.remove(&session);
+        let late = self.is_late(session);
+        self.coverage.count("sessions ended for a recall", u64::from(late));
+        let excused = goodbye || late || self.evicted.remove(&session);
         self.owed.forget(session);
         if !excused && !embedded && owner.is_some() && self.now < since + lease / 100 * 99 {
             return Err(format!(

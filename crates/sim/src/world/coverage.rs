@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FAULTS: [&str; 6] = ["power", "process", "replay", "cut", "client", "full-disk"];
 
 /// What happens to capabilities.
-pub(super) const KEEPING: [&str; 15] = [
+pub(super) const KEEPING: [&str; 16] = [
     "attributes kept",
     "names kept",
     "files with pages kept",
@@ -25,6 +25,7 @@ pub(super) const KEEPING: [&str; 15] = [
     "returned",
     "settled",
     "sessions ended by an operator",
+    "sessions ended for a recall",
 ];
 
 /// Counts per cell.

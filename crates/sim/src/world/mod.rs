@@ -362,14 +362,19 @@ impl World {
         }
     }
 
+    fn sessions_ended(&mut self) -> Verdict {
+        for session in std::mem::take(&mut self.judge.ended) {
+            self.session_ended(session)?;
+        }
+        Ok(())
+    }
+
     /// After each event: faults, and the run's phases.
     fn turn(&mut self) -> Verdict {
         if self.disk.is_dead() {
             return self.crash(true, "power failed in a disk operation");
         }
-        for session in std::mem::take(&mut self.judge.ended) {
-            self.session_ended(session)?;
-        }
+        self.sessions_ended()?;
         match self.phase {
             Phase::Faults => {
                 self.maybe_fault()?;

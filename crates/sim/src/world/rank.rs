@@ -443,7 +443,9 @@ impl World {
         }
         if let Some(session) = session {
             let goodbye = message == ClientMsg::Goodbye;
-            self.heard.insert(session, (self.now, goodbye));
+            if !matches!(message, ClientMsg::Returned { .. } | ClientMsg::Settled) {
+                self.heard.insert(session, (self.now, goodbye));
+            }
             self.settle_debts(client, session, &message)?;
         }
         if let (Some(session), ClientMsg::Request { tid, cred, request, .. }) = (session, &message) {
