@@ -198,7 +198,7 @@ impl World {
             return Ok(());
         }
         for slot in &self.clients {
-            let keeps = slot.kernel.keeps_pages(attr.ino, self.lives);
+            let keeps = slot.kernel.keeps_pages(attr.ino, self.now, self.lives);
             if keeps.is_some_and(|session| session != sent.session) {
                 return Err(format!(
                     "session {} opens inode {} for writing while client {} keeps pages of it",

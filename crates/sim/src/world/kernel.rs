@@ -249,8 +249,10 @@ impl Kernel {
         Ok(())
     }
 
-    /// The session that may keep pages of a file.
-    pub(super) fn keeps_pages(&self, ino: Ino, life: u64) -> Option<SessionId> {
+    /// The session under which pages of a file may be read here: not without its attributes, which run out when nothing is heard
+    /// of the rank.
+    pub(super) fn keeps_pages(&self, ino: Ino, now: u64, life: u64) -> Option<SessionId> {
+        self.attr(ino, now)?;
         self.pages.get(&ino).filter(|pages| pages.life == life).map(|pages| pages.session)
     }
 
