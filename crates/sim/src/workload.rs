@@ -40,8 +40,8 @@ pub struct Workload {
 
 /// Every kind of operation, with its weight.
 const KINDS: [(&str, u64); 37] = [
-    ("lookup", 6),
-    ("getattr", 4),
+    ("lookup", 16),
+    ("getattr", 14),
     ("chmod", 2),
     ("chown", 2),
     ("utimens", 2),
@@ -219,7 +219,7 @@ impl Workload {
     }
 
     fn flags(&mut self) -> u32 {
-        let mut flags = open_flags::RDWR;
+        let mut flags = if self.rng.chance(1, 2) { open_flags::RDWR } else { 0 };
         if self.rng.chance(1, 4) {
             flags |= open_flags::TRUNC;
         }

@@ -119,9 +119,12 @@ fn changed(view: &View, record: &InodeRecord, (dir, hash, name): (Ino, NameHash,
         bits = bits.with(LINK);
         gone = named(here, node.name.as_bytes());
     }
-    // The time of change belongs to every class.
-    if new.nlink != old.nlink || (bits.is_empty() && new.ctime != old.ctime) {
+    if new.nlink != old.nlink {
         bits = bits.with(LINK);
+    }
+    // The time of change belongs to every class; with the name's a client would give up what it needs to keep the name.
+    if bits.is_empty() && new.ctime != old.ctime {
+        bits = AUTH;
     }
     needs.add(new.ino, bits, gone);
 }

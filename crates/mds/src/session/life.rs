@@ -237,15 +237,15 @@ impl Rank {
             let embedded = session.embedded;
             self.fade_later(id, now);
             if embedded {
-                self.end_session(now, id, out);
+                self.end_session(now, id, true, out);
             }
         }
     }
 
-    /// Ends a session: locks now, opens in slices, its number for good.
-    pub(crate) fn end_session(&mut self, now: Now, id: SessionId, out: &mut Outbox<Output>) {
+    /// Ends a session: locks now, opens in slices, its number for good. `dropped`: its client keeps nothing of what it was granted.
+    pub(crate) fn end_session(&mut self, now: Now, id: SessionId, dropped: bool, out: &mut Outbox<Output>) {
         let Some(session) = self.sessions.map.remove(&id) else { return };
-        self.caps_end(session.place, true, now);
+        self.caps_end(session.place, dropped, now);
         self.forget_former(id, Tid(u64::MAX));
         if !session.embedded {
             Mutation::Session { id, open: false, client: b"" }.encode(&mut self.view.txn.muts);
@@ -262,7 +262,9 @@ impl Rank {
             }
         }
         self.sessions.closing.push((id, Ino::NONE));
-        self.former_settled(id);
+        if dropped {
+            self.former_settled(id);
+        }
         self.end_window_if_all_back(out);
     }
 
@@ -306,14 +308,13 @@ impl Rank {
 
     /// Ends a session that did not ask for it.
     pub(crate) fn evict_session(&mut self, now: Now, id: SessionId, why: &str, out: &mut Outbox<Output>) {
-        let Some(session) = self.sessions.map.get_mut(&id) else { return };
-        let (conn, place) = (session.conn, session.place.take());
+        let Some(session) = self.sessions.map.get(&id) else { return };
+        let conn = session.conn;
         // Who was not heard of for a lease asked nothing for as long.
         let silent = !session.embedded && session.lease_end <= now.mono;
         let text = format!("session {} evicted: {why}", id.0);
         out.push(Output::Note { level: Level::Warn, text });
-        self.caps_end(place, silent, now);
-        self.end_session(now, id, out);
+        self.end_session(now, id, silent, out);
         if let Some(conn) = conn {
             self.refuse(conn, Errno::ESTALE, &format!("evicted: {why}"), out);
         }

@@ -12,9 +12,11 @@
 mod answers;
 mod data;
 mod history;
+mod kept;
 mod stored;
 
 pub use history::Sent;
+pub use kept::Changed;
 
 use crate::model::bytes::{FileBytes, Source};
 use crate::model::records::{Records, Undo};
@@ -106,8 +108,9 @@ pub struct Judge {
     pending: BTreeMap<(SessionId, Tid), Pending>,
     /// Answered requests: none of them may ever have an effect again.
     answered: BTreeSet<(SessionId, Tid)>,
-    /// Opens a client was told of and has not given back.
+    /// Opens a client was told of and has not given back; and those of them that are for writing, until the last is back.
     opens: BTreeMap<(SessionId, Ino), u32>,
+    writers: BTreeSet<(SessionId, Ino)>,
     /// The entry that last touched an inode, and the last one each session was answered.
     touched: BTreeMap<Ino, Position>,
     told: BTreeMap<SessionId, Position>,
@@ -123,6 +126,8 @@ pub struct Judge {
     pub excuses: Excuses,
     /// Sessions that transactions ended, for the world to look at.
     pub ended: Vec<SessionId>,
+    /// What transactions changed of what clients are told, for the world to look at.
+    pub changed: Vec<Changed>,
     /// Transactions judged.
     pub transactions: u64,
     /// Answers judged.
@@ -147,6 +152,7 @@ impl Judge {
             pending: BTreeMap::new(),
             answered: BTreeSet::new(),
             opens: BTreeMap::new(),
+            writers: BTreeSet::new(),
             touched: BTreeMap::new(),
             told: BTreeMap::new(),
             versions: BTreeMap::new(),
@@ -156,6 +162,7 @@ impl Judge {
             clock: 1,
             excuses: Excuses::default(),
             ended: Vec::new(),
+            changed: Vec::new(),
             transactions: 0,
             answers: 0,
         }
@@ -183,6 +190,12 @@ impl Judge {
     fn durable_tree(&self) -> &Tree {
         let state = self.states.iter().rev().find(|state| state.end <= self.durable);
         &state.unwrap_or(&self.states[0]).tree
+    }
+
+    /// A request that has no answer yet.
+    #[must_use]
+    pub fn request(&self, session: SessionId, tid: Tid) -> Option<&Request> {
+        self.pending.get(&(session, tid)).map(|pending| &pending.asked.request)
     }
 
     /// A connection delivered a request to the rank; a retry of a known one changes nothing.
@@ -244,21 +257,35 @@ impl Judge {
         }
     }
 
+    /// Nobody will hear the answer of a request whose session the rank has ended; it may still take its course.
+    pub fn unheard(&mut self, session: SessionId, tid: Tid) {
+        if let Some(pending) = self.pending.get_mut(&(session, tid)) {
+            pending.gone = true;
+        }
+    }
+
     /// A client was told that it has this file open.
-    pub fn opened(&mut self, session: SessionId, ino: Ino) {
+    pub fn opened(&mut self, session: SessionId, ino: Ino, writes: bool) {
         *self.opens.entry((session, ino)).or_default() += 1;
+        if writes {
+            self.writers.insert((session, ino));
+        }
     }
 
     /// A client starts to give an open back.
     pub fn releasing(&mut self, session: SessionId, ino: Ino) {
         if let Some(count) = self.opens.get_mut(&(session, ino)) {
             *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.writers.remove(&(session, ino));
+            }
         }
     }
 
     /// A session ended or died: it holds nothing any more.
     pub fn session_over(&mut self, session: SessionId) {
         self.opens.retain(|(owner, _), _| *owner != session);
+        self.writers.retain(|(owner, _)| *owner != session);
     }
 
     /// The client of a session is gone: its requests may still have an effect, but nobody waits.

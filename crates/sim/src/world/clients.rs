@@ -2,15 +2,16 @@
 //!
 //! Absent: what they ask (`workload.rs`), whether the answers are right (`model/`).
 
+use super::kernel::{Kernel, Taken};
 use super::{Event, Kind, Phase, Plan, World, fold};
 use crate::model::judge::{Asked, Verdict};
 use crate::workload::Knowledge;
-use client::{CallId, Client, Input as ClientInput, Output as ClientOutput};
+use client::{CallId, Client, Input as ClientInput, Leave, Output as ClientOutput};
 use mds::input::{ConnId, Input, Peer};
 use proto::ids::{SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply, encode_outcome};
-use proto::request::{LockKind, LockSpec, Request};
+use proto::request::{LockKind, LockSpec, Request, open_flags};
 use proto::{Attr, Cred, Errno, Ino, NodeRef, Writer};
 use std::collections::BTreeMap;
 use stdx::time::{MS, SECOND};
@@ -27,6 +28,8 @@ struct Busy {
     muddled: bool,
     /// Its caller was killed: nobody looks at the answer.
     killed: bool,
+    /// The last transaction when it began.
+    begun: u64,
 }
 
 /// One client and its callers.
@@ -44,9 +47,7 @@ pub(super) struct Slot {
     /// When the last message of each direction arrives: a connection keeps order.
     to_rank_at: u64,
     to_client_at: u64,
-    /// What its kernel may keep, and until when what it was given before may still be kept.
-    ttl: u64,
-    kept_until: u64,
+    pub(super) kernel: Kernel,
     /// Healing: calls to show progress, then the end.
     probes: u32,
     closed: bool,
@@ -66,8 +67,7 @@ impl Slot {
             tick_at: None,
             to_rank_at: 0,
             to_client_at: 0,
-            ttl: 0,
-            kept_until: 0,
+            kernel: Kernel::default(),
             probes: 0,
             closed: false,
         }
@@ -75,6 +75,19 @@ impl Slot {
 
     pub(super) const fn is_alive(&self) -> bool {
         self.machine.is_some()
+    }
+
+    pub(super) const fn number(&self) -> usize {
+        self.number
+    }
+
+    pub(super) const fn birth(&self) -> u64 {
+        self.birth
+    }
+
+    /// The kernel, and the requests that have no answer.
+    pub(super) fn kernel_and_requests(&mut self) -> (&mut Kernel, impl Iterator<Item = &Request>) {
+        (&mut self.kernel, self.busy.values().map(|busy| &busy.request))
     }
 
     pub(super) fn session(&self) -> Option<SessionId> {
@@ -121,7 +134,8 @@ impl World {
         let slot = &mut self.clients[client];
         self.locks.lost(slot.holder());
         slot.machine = None;
-        (slot.ready, slot.ttl, slot.kept_until) = (false, 0, 0);
+        slot.ready = false;
+        slot.kernel = Kernel::default();
         slot.busy.clear();
         self.orphaned.retain(|_, owner| *owner != client);
         let slot = &mut self.clients[client];
@@ -130,9 +144,9 @@ impl World {
         slot.conn.take()
     }
 
-    /// The connection breaks; the client notices after a while.
-    pub(super) fn break_client_end(&mut self, client: usize, conn: ConnId) {
-        self.after(100 * MS, Event::Broken { client, conn });
+    /// The connection breaks; the client notices after `longest` at most.
+    pub(super) fn break_client_end(&mut self, client: usize, conn: ConnId, longest: u64) {
+        self.after(longest, Event::Broken { client, conn });
     }
 
     pub(super) fn broken(&mut self, client: usize, conn: ConnId) -> Verdict {
@@ -193,17 +207,24 @@ impl World {
         let mut w = Writer::new();
         message.encode(&mut w);
         self.trace.event(now, "answer", conn.0 ^ fold(&w.0), || {
+            let grants = match &message {
+                ServerMsg::Granted { grants, .. } => format!("{grants:?} "),
+                _ => String::new(),
+            };
             let text = format!("{message:?}");
-            format!("{} {:.200}", conn.0, text)
+            format!("{} {grants}{:.200}", conn.0, text)
         });
-        let delay = if self.clients[client].kind == Kind::Embedded {
-            0
+        let at = if self.clients[client].kind == Kind::Embedded {
+            // Answers are handed back by other threads than the one that brings recalls: later, in any order.
+            let answer = matches!(message, ServerMsg::Reply { .. } | ServerMsg::Granted { .. });
+            let late = answer && self.rng.chance(1, 8);
+            now + if late { self.rng.below(self.plan.message_ns) } else { 0 }
         } else {
-            self.rng.below(self.plan.message_ns)
+            let delay = self.rng.below(self.plan.message_ns);
+            let slot = &mut self.clients[client];
+            slot.to_client_at = (slot.to_client_at + 1).max(now + delay);
+            slot.to_client_at
         };
-        let slot = &mut self.clients[client];
-        slot.to_client_at = (slot.to_client_at + 1).max(now + delay);
-        let at = slot.to_client_at;
         self.at(at, Event::ToClient { client, conn, message: Box::new(message) });
     }
 
@@ -214,7 +235,7 @@ impl World {
         self.step_client(client, ClientInput::Message(message))
     }
 
-    fn step_client(&mut self, client: usize, input: ClientInput) -> Verdict {
+    pub(super) fn step_client(&mut self, client: usize, input: ClientInput) -> Verdict {
         let now = self.now();
         let slot = &mut self.clients[client];
         let Some(machine) = &mut slot.machine else { return Ok(()) };
@@ -254,16 +275,12 @@ impl World {
     fn client_output(&mut self, client: usize, output: ClientOutput) -> Verdict {
         match output {
             ClientOutput::Send(message) => self.send_to_rank(client, message),
-            ClientOutput::Answer { call, outcome } => return self.finish(client, call, &outcome),
-            ClientOutput::Ready { ttl_ns } => {
-                self.clients[client].ready = true;
-                self.set_ttl(client, ttl_ns);
-                return self.caches_alone(client);
+            ClientOutput::Answer { call, outcome, leave } => {
+                return self.finish(client, call, outcome, leave);
             }
-            ClientOutput::TtlChanged { ttl_ns } => {
-                self.set_ttl(client, ttl_ns);
-                return self.caches_alone(client);
-            }
+            ClientOutput::Ready => self.clients[client].ready = true,
+            ClientOutput::Recalled { stamp, list } => self.recalled(client, stamp, list),
+            ClientOutput::Lost { stamp } => self.clients[client].kernel.lose(stamp),
             ClientOutput::Refused { reason } => {
                 self.trace.event(self.now, "refused", fold(reason.as_bytes()), || {
                     format!("client {client}: {reason}")
@@ -273,42 +290,6 @@ impl World {
             ClientOutput::Closed => {
                 self.clients[client].closed = true;
                 self.over(client);
-            }
-        }
-        Ok(())
-    }
-
-    /// What the kernel was given before may be used until then, whatever becomes of the connection.
-    fn set_ttl(&mut self, client: usize, ttl: u64) {
-        let slot = &mut self.clients[client];
-        if slot.ttl > 0 {
-            slot.kept_until = self.now + slot.ttl;
-        }
-        slot.ttl = ttl;
-    }
-
-    /// While one client's kernel keeps names and attributes, no other is served. Its kernel keeps them without a connection
-    /// too: from a break, or the end of the rank's life, for as long as the last of them may be used.
-    fn caches_alone(&self, client: usize) -> Verdict {
-        let served = |slot: &Slot| {
-            let (Some(life), Some(conn)) = (&self.life, slot.conn) else { return false };
-            slot.ready && life.conns.get(&conn).is_some_and(|(_, session)| session.is_some())
-        };
-        if !served(&self.clients[client]) {
-            return Ok(());
-        }
-        for slot in self.clients.iter().filter(|slot| slot.number != client) {
-            if slot.ttl > 0 || slot.kept_until > self.now {
-                return Err(format!(
-                    "client {client} is served while client {} may keep what it knows",
-                    slot.number
-                ));
-            }
-            if self.clients[client].ttl > 0 && served(slot) {
-                return Err(format!(
-                    "client {client} may keep what it knows while client {} is served",
-                    slot.number
-                ));
             }
         }
         Ok(())
@@ -404,8 +385,10 @@ impl World {
         self.after(self.plan.pause_ns, Event::Call { client, birth });
         let slot = &mut self.clients[client];
         if slot.busy.len() >= self.plan.calls_max || self.issued >= self.plan.operations || !slot.ready {
-            return Ok(());
+            return self.glance(client);
         }
+        self.glance(client)?;
+        let slot = &mut self.clients[client];
         let (kind, request) = loop {
             let (kind, request) = self.workload.next(&mut slot.known, self.judge.tree());
             if self.readers.is_none_or(|readers| readers.contains(&kind)) {
@@ -414,6 +397,9 @@ impl World {
         };
         let pattern = if matches!(request, Request::Write { .. }) { self.workload.last_write() } else { 0 };
         self.issued += 1;
+        if self.answered_by_kernel(client, &request)? {
+            return Ok(());
+        }
         self.start(client, kind, request, pattern)
     }
 
@@ -450,10 +436,10 @@ impl World {
                 muddled = true;
             }
         }
-        slot.busy.insert(
-            call,
-            Busy { kind, request: request.clone(), pattern, sent: None, muddled, killed: false },
-        );
+        slot.kernel.own_request(&request, call.0);
+        let (begun, asked) = (self.judge.transactions, request.clone());
+        slot.busy
+            .insert(call, Busy { kind, request: asked, pattern, sent: None, muddled, killed: false, begun });
         self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));
         self.step_client(client, ClientInput::Call { call, cred, request })
     }
@@ -484,29 +470,43 @@ impl World {
     }
 
     /// A caller has its answer.
-    fn finish(&mut self, client: usize, call: CallId, outcome: &Outcome) -> Verdict {
+    fn finish(&mut self, client: usize, call: CallId, outcome: Outcome, leave: Leave) -> Verdict {
         let slot = &mut self.clients[client];
         let Some(busy) = slot.busy.remove(&call) else {
             return Err(format!("client {client} answers call {} that is not open", call.0));
         };
         let mut w = Writer::new();
-        encode_outcome(outcome, &mut w);
+        encode_outcome(&outcome, &mut w);
         self.trace.event(self.now, "finish", call.0 ^ fold(&w.0), || {
             let text = format!("{outcome:?}");
             format!("client {client}: {} {} {text:.120}", call.0, busy.kind)
         });
-        self.failed_reads += u64::from(*outcome == Err(Errno::EIO));
+        self.failed_reads += u64::from(outcome == Err(Errno::EIO));
         if busy.killed {
             if let Some(key) = busy.sent {
                 self.orphaned.insert(key, client);
             }
             return Ok(());
         }
+        self.clients[client].kernel.own_request(&busy.request, self.calls);
         if let Some((session, tid)) = busy.sent {
-            self.judge.answered(session, tid);
-            self.patterns.remove(&(session, tid));
+            if self.clients[client].session() == Some(session) {
+                self.judge.answered(session, tid);
+                self.patterns.remove(&(session, tid));
+            } else {
+                self.judge.unheard(session, tid);
+            }
         }
-        self.learn(client, &busy, outcome)
+        self.learn(client, &busy, &outcome)?;
+        if let Some((session, tid)) = busy.sent {
+            let Busy { request, begun, .. } = busy;
+            let (call, newest, life) = (call.0, 0, 0);
+            self.hand_over(
+                client,
+                Taken { session, tid, request, outcome, leave, begun, call, newest, life },
+            );
+        }
+        Ok(())
     }
 
     fn learn(&mut self, client: usize, busy: &Busy, outcome: &Outcome) -> Verdict {
@@ -523,11 +523,14 @@ impl World {
             (Request::SetLock { node, lock, .. }, Err(_)) => {
                 slot.known.locks.retain(|(n, l)| (n.ino, l) != (node.ino, lock));
             }
-            (Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. }, Ok(reply)) => {
+            (
+                Request::Open { flags, .. } | Request::Create { flags, .. } | Request::TmpFile { flags, .. },
+                Ok(reply),
+            ) => {
                 if let (Reply::Attr(attr) | Reply::Created { attr, .. }, Some(session)) =
                     (reply, slot.session())
                 {
-                    self.judge.opened(session, attr.ino);
+                    self.judge.opened(session, attr.ino, open_flags::writes(*flags));
                     slot.known.opens.push(place(attr));
                 }
             }
@@ -561,7 +564,9 @@ impl World {
         let since = heard.max(self.active_since);
         let lease = self.plan.rank(proto::ids::Incarnation(1)).lease_ns;
         let embedded = owner.is_some_and(|slot| slot.kind == Kind::Embedded);
-        if !goodbye && !embedded && owner.is_some() && self.now < since + lease / 100 * 99 {
+        let excused = goodbye || self.is_late(session) || self.evicted.remove(&session);
+        self.owed.forget(session);
+        if !excused && !embedded && owner.is_some() && self.now < since + lease / 100 * 99 {
             return Err(format!(
                 "session {} was ended {} ms after it was heard of",
                 session.0,

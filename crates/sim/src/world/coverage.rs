@@ -1,4 +1,4 @@
-//! Operation x fault: which operations were under way when which fault struck.
+//! Operation x fault: which operations were under way when which fault struck; and how often capabilities came and went.
 //!
 //! Absent: code coverage.
 
@@ -8,10 +8,30 @@ use std::collections::BTreeMap;
 /// The faults a cell is counted for.
 pub const FAULTS: [&str; 6] = ["power", "process", "replay", "cut", "client", "full-disk"];
 
+/// What happens to capabilities.
+pub(super) const KEEPING: [&str; 15] = [
+    "attributes kept",
+    "names kept",
+    "files with pages kept",
+    "grants void when they came",
+    "attributes from the cache",
+    "names from the cache",
+    "pages from the cache",
+    "recalls of attributes",
+    "recalls of a name",
+    "recalls of pages",
+    "recalls of what was kept",
+    "recalls of nothing",
+    "returned",
+    "settled",
+    "sessions ended by an operator",
+];
+
 /// Counts per cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     cells: BTreeMap<(&'static str, &'static str), u64>,
+    keeping: BTreeMap<&'static str, u64>,
 }
 
 impl Coverage {
@@ -20,10 +40,18 @@ impl Coverage {
         *self.cells.entry((operation, fault)).or_default() += 1;
     }
 
+    /// Something of `KEEPING` happened.
+    pub fn count(&mut self, what: &'static str, times: u64) {
+        *self.keeping.entry(what).or_default() += times;
+    }
+
     /// Adds another run's counts.
     pub fn add(&mut self, other: &Self) {
         for (cell, count) in &other.cells {
             *self.cells.entry(*cell).or_default() += count;
+        }
+        for (what, count) in &other.keeping {
+            self.count(what, *count);
         }
     }
 
@@ -31,7 +59,8 @@ impl Coverage {
     #[must_use]
     pub fn empty(&self) -> Vec<(&'static str, &'static str)> {
         let all = kinds().flat_map(|kind| FAULTS.into_iter().map(move |fault| (kind, fault)));
-        all.filter(|cell| !self.cells.contains_key(cell)).collect()
+        let kept = KEEPING.into_iter().filter(|what| self.keeping.get(what).is_none_or(|count| *count == 0));
+        all.filter(|cell| !self.cells.contains_key(cell)).chain(kept.map(|what| (what, "any run"))).collect()
     }
 
     /// The table as text.
@@ -47,6 +76,10 @@ impl Coverage {
                 let count = self.cells.get(&(kind, fault)).copied().unwrap_or(0);
                 text.push_str(&format!(" {count:>9}"));
             }
+        }
+        for what in KEEPING {
+            let count = self.keeping.get(what).copied().unwrap_or(0);
+            text.push_str(&format!("\n{what:<32} {count:>9}"));
         }
         text.push('\n');
         text

@@ -3,6 +3,7 @@
 //!
 //! Absent: bit rot (its own scenario), errors of a healthy disk.
 
+use super::keeping::Owed;
 use super::{Event, Kind, Phase, Plan, World};
 use crate::model::judge::Verdict;
 use mds::input::Input;
@@ -20,6 +21,7 @@ pub(super) struct Faults {
     /// Chances in a million per event.
     cut: u64,
     client: u64,
+    evict: u64,
     checkpoint: u64,
     drop_cache: u64,
     pub(super) injected_io: bool,
@@ -36,6 +38,7 @@ impl Faults {
             crash_every: every,
             cut: if plan.cut_connections { 300 } else { 0 },
             client: if plan.kill_clients { 100 } else { 0 },
+            evict: if plan.evict { 50 } else { 0 },
             checkpoint: [0, 200, 2000][rng.index(3)],
             drop_cache: [0, 100, 3000][rng.index(3)],
             injected_io: false,
@@ -46,7 +49,7 @@ impl Faults {
     /// Nothing goes wrong.
     pub(super) fn quiet(&mut self) {
         self.crash_at = u64::MAX;
-        (self.cut, self.client) = (0, 0);
+        (self.cut, self.client, self.evict) = (0, 0, 0);
     }
 }
 
@@ -87,14 +90,17 @@ impl World {
         }
         let dice = self.rng.below(1_000_000);
         let (cut, client) = (self.faults.cut, self.faults.client);
+        let evict = self.faults.evict;
         let (checkpoint, drop_cache) = (self.faults.checkpoint, self.faults.drop_cache);
         if dice < cut {
             self.cut();
         } else if dice < cut + client {
             self.kill_client();
-        } else if dice < cut + client + checkpoint {
+        } else if dice < cut + client + evict {
+            return self.evict();
+        } else if dice < cut + client + evict + checkpoint {
             return self.step_rank(Input::Checkpoint);
-        } else if dice < cut + client + checkpoint + drop_cache {
+        } else if dice < cut + client + evict + checkpoint + drop_cache {
             self.step_rank(Input::DropCache)?;
             if self.plan.warm {
                 return self.step_rank(Input::Warmup { dir: Some(Ino::ROOT) });
@@ -133,9 +139,10 @@ impl World {
                 self.end_client(client);
                 self.at(self.now + 1, Event::Born { client });
             } else {
-                self.break_client_end(client, conn);
+                self.break_client_end(client, conn, 100 * MS);
             }
         }
+        self.owed = Owed::default();
         let pause = [MS, 100 * MS, 3 * SECOND][self.rng.index(3)];
         self.after(pause, Event::Restart { life: self.lives });
         if self.phase == Phase::Faults && self.rng.chance(1, 3) {
@@ -172,9 +179,20 @@ impl World {
         let Some(conn) = self.clients[client].conn else { return };
         self.trace.event(self.now, "cut", conn.0, || format!("client {client}"));
         self.cover(client, "cut");
-        self.break_client_end(client, conn);
+        let late = self.plan.late_notice && self.rng.chance(1, 4);
+        self.break_client_end(client, conn, if late { 15 * SECOND } else { 100 * MS });
         let input = Box::new(Input::Disconnected { conn });
         self.after(SECOND, Event::Rank { life: self.lives, input });
+    }
+
+    /// An operator ends a session that has done nothing wrong.
+    fn evict(&mut self) -> Verdict {
+        let Some(client) = self.remote() else { return Ok(()) };
+        let Some(session) = self.clients[client].session() else { return Ok(()) };
+        self.trace.event(self.now, "evict", session.0, || format!("client {client}: {}", session.0));
+        self.coverage.count("sessions ended by an operator", 1);
+        self.evicted.insert(session);
+        self.step_rank(Input::Evict { session })
     }
 
     fn kill_client(&mut self) {

@@ -7,6 +7,8 @@ mod clients;
 mod coverage;
 mod data;
 mod faults;
+mod keeping;
+mod kernel;
 mod plan;
 mod rank;
 mod rot;
@@ -23,12 +25,15 @@ use crate::model::records::Records;
 use crate::workload::Workload;
 use clients::Slot;
 use faults::Faults;
+use keeping::Owed;
+use kernel::Taken;
 use mds::input::{ConnId, Input, Tag};
+use proto::caps::Recalled;
 use proto::ids::{SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::storeio::{DataOp, LoadRequest, StoreBatch, Table};
 use rank::Life;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use stdx::time::SECOND;
 use stdx::{Mono, Now, Prng, Wall};
 use store::SimDisk;
@@ -114,6 +119,19 @@ enum Event {
         birth: u64,
         call: u64,
     },
+    /// A kernel takes an answer in.
+    Take {
+        client: usize,
+        birth: u64,
+        taken: Box<Taken>,
+    },
+    /// A kernel drops what was recalled.
+    Drop {
+        client: usize,
+        birth: u64,
+        stamp: u64,
+        list: Vec<Recalled>,
+    },
     Born {
         client: usize,
     },
@@ -185,6 +203,9 @@ pub struct World {
     patterns: BTreeMap<(SessionId, Tid), u64>,
     /// Requests of a client that no caller waits for: of callers that were killed, and the client's own.
     orphaned: BTreeMap<(SessionId, Tid), usize>,
+    owed: Owed,
+    /// Sessions that an operator has ended.
+    evicted: BTreeSet<SessionId>,
 }
 
 /// Runs one seed.
@@ -240,6 +261,8 @@ impl World {
             failed_reads: 0,
             patterns: BTreeMap::new(),
             orphaned: BTreeMap::new(),
+            owed: Owed::default(),
+            evicted: BTreeSet::new(),
             rng,
             plan,
         };
@@ -322,6 +345,8 @@ impl World {
             Event::Call { client, birth } => self.call(client, birth),
             Event::Interrupt { client, birth, call } => self.interrupt(client, birth, call),
             Event::Killed { client, birth, call } => self.killed(client, birth, call),
+            Event::Take { client, birth, taken } => self.take(client, birth, *taken),
+            Event::Drop { client, birth, stamp, list } => self.dropped(client, birth, stamp, &list),
             Event::Born { client } => self.born(client),
             Event::Background { life } if self.lives == life => self.background(),
             Event::Restart { life } if self.lives == life => self.restart(),

@@ -6,6 +6,7 @@
 use client::ClientConfig;
 use mds::RankConfig;
 use proto::Cred;
+use proto::caps::Bits;
 use proto::ids::Incarnation;
 use proto::inode::XATTR_TOTAL_BYTES_MAX;
 use proto::message::ClientInfo;
@@ -50,6 +51,12 @@ pub struct Plan {
     pub warm: bool,
     /// Callers are killed while they wait.
     pub kill_callers: bool,
+    /// Now and then a client takes longer than a lease to give back what is recalled.
+    pub slow_returns: bool,
+    /// An operator ends sessions.
+    pub evict: bool,
+    /// Clients may notice late that their connection is cut.
+    pub late_notice: bool,
     pub full_disk: bool,
     pub small_file_bytes: u32,
     pub fsid: [u8; 16],
@@ -84,6 +91,9 @@ impl Plan {
             kill_clients: rng.chance(1, 2),
             warm: hash_seed[2].is_multiple_of(4),
             kill_callers: hash_seed[1].is_multiple_of(8),
+            slow_returns: hash_seed[4].is_multiple_of(8),
+            evict: hash_seed[5].is_multiple_of(4),
+            late_notice: hash_seed[6].is_multiple_of(4),
             full_disk: rng.chance(1, 3),
             small_file_bytes: [0, 1000, 4096][rng.index(3)],
             fsid: [7; 16],
@@ -142,9 +152,20 @@ impl Plan {
         let limits = if rng.chance(1, 3) { client::Limits::tiny() } else { client::Limits::default() };
         ClientConfig {
             info: ClientInfo { host: format!("host{number}"), mount: "/mnt".into(), pid: number as u32 },
+            wants: self.wants(number),
             retry: kind != Kind::Embedded,
             recover_clean: rng.chance(1, 2),
             limits,
+        }
+    }
+
+    /// What a client's kernel keeps: most of them all that there is, some no pages, some nothing.
+    #[must_use]
+    pub const fn wants(&self, number: usize) -> Bits {
+        match (self.hash_seed.0[3] >> (number % 4)) % 16 {
+            0 => Bits::NONE,
+            1 => Bits::ATTRS,
+            _ => Bits::ATTRS.with(Bits::FC),
         }
     }
 

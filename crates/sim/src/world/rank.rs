@@ -128,10 +128,19 @@ impl World {
         for output in out {
             match output {
                 Output::Append { position, bytes, .. } => appends.push((*position, &bytes[..])),
-                Output::Send { conn, message: ServerMsg::Reply { tid, outcome } } => {
+                Output::Send {
+                    conn,
+                    message:
+                        message @ (ServerMsg::Reply { tid, outcome } | ServerMsg::Granted { tid, outcome, .. }),
+                } => {
                     let Some((client, Some(session))) = life.conns.get(conn) else { continue };
                     let embedded = self.clients[*client].kind == Kind::Embedded;
-                    sent.push(Sent { session: *session, tid: *tid, outcome: outcome.clone(), embedded });
+                    let one = Sent { session: *session, tid: *tid, outcome: outcome.clone(), embedded };
+                    if let ServerMsg::Granted { grants, .. } = message {
+                        self.judge_grants(&one, *client, grants)?;
+                    }
+                    self.judge_open(&one)?;
+                    sent.push(one);
                 }
                 _ => {}
             }
@@ -143,6 +152,7 @@ impl World {
             }
         }
         self.judge.step(&appends, &sent)?;
+        self.judge_keeping()?;
         for output in out {
             if let Output::Store { batches, .. } = output {
                 batches.iter().try_for_each(|batch| self.judge.batch(batch))?;
@@ -154,7 +164,10 @@ impl World {
     fn carry_out(&mut self, output: Output) -> Verdict {
         let life = self.lives;
         match output {
-            Output::Send { conn, message } => self.send_to_client(conn, message),
+            Output::Send { conn, message } => {
+                self.note_recall(conn, &message);
+                self.send_to_client(conn, message);
+            }
             Output::Close { conn } => self.close_conn(conn),
             Output::ReadJournal { from } => return self.read_journal(from),
             Output::Append { position, bytes, urgent } => self.append(position, bytes, urgent),
@@ -202,6 +215,7 @@ impl World {
         let end = end.map_err(|error| format!("the journal cannot be read: {error}"))?;
         self.trace.event(self.now, "replay", end.0, || format!("{} to {}", from.0, end.0));
         self.judge.recovered(end)?;
+        self.judge_all_keeping()?;
         if self.readers.is_none() {
             self.judge.check_store(self.dump()?)?;
         }
@@ -427,6 +441,7 @@ impl World {
         if let Some(session) = session {
             let goodbye = message == ClientMsg::Goodbye;
             self.heard.insert(session, (self.now, goodbye));
+            self.settle_debts(client, session, &message)?;
         }
         if let (Some(session), ClientMsg::Request { tid, cred, request, .. }) = (session, &message) {
             self.asked(client, session, *tid, cred, request);

@@ -298,7 +298,7 @@ fn check_entry(tree: &Tree, entry: &DirEntry) -> Verdict {
     }
 }
 
-fn same_attr(wanted: &Attr, found: &Attr) -> Verdict {
+pub(super) fn same_attr(wanted: &Attr, found: &Attr) -> Verdict {
     let key = |a: &Attr| (a.ino, a.generation, a.mode, a.nlink, a.uid, a.gid, a.rdev, a.size);
     let times = |a: &Attr| (a.mtime, a.ctime, a.btime, a.has_xattrs);
     if key(wanted) == key(found) && times(wanted) == times(found) {

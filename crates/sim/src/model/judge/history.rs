@@ -175,6 +175,7 @@ impl Judge {
         for mutation in Mutations::new(mutations).flatten() {
             if let Mutation::Session { id, open: false, .. } = mutation {
                 self.ended.push(id);
+                self.session_over(id);
             }
         }
         let mut tree = self.tree().clone();
@@ -195,6 +196,7 @@ impl Judge {
             self.undo.push_back((end, undo));
         }
         self.log.push_back((self.end, end, mutations.to_vec()));
+        self.changes_of(&before, &tree, origin.as_ref().map(|origin| (origin.session, origin.tid)));
         self.states.push_back(State { tree, end });
         if let (Some(origin), Some(answer)) = (origin, answer) {
             self.check_executed(&origin.outcome, &answer)

@@ -1,0 +1,278 @@
+//! Capabilities in the world: answers and recalls on their way into the kernels, what these answer from what they keep, and
+//! whether that is right, at each answer and each transaction.
+//!
+//! Absent: what a kernel keeps (`kernel.rs`).
+
+use super::kernel::Taken;
+use super::{Event, Kind, Phase, World};
+use crate::model::judge::{Sent, Verdict};
+use mds::input::ConnId;
+use proto::Ino;
+use proto::caps::{Bits, Grants, Recalled, Returned};
+use proto::ids::SessionId;
+use proto::message::{ClientMsg, ServerMsg};
+use proto::reply::Reply;
+use proto::request::{Request, open_flags};
+use std::collections::BTreeMap;
+use stdx::time::{MS, SECOND};
+
+/// Recalls that the rank has sent and that have no answer yet: what, and since when.
+#[derive(Debug, Default)]
+pub(super) struct Owed(BTreeMap<(SessionId, Ino), (Bits, u64)>);
+
+impl Owed {
+    pub(super) fn forget(&mut self, session: SessionId) {
+        self.0.retain(|(owner, _), _| *owner != session);
+    }
+
+    /// When the oldest was sent.
+    pub(super) fn since(&self, session: SessionId) -> Option<u64> {
+        let of = self.0.range((session, Ino(0))..=(session, Ino(u64::MAX)));
+        of.map(|(_, (_, since))| *since).min()
+    }
+}
+
+impl World {
+    fn lease_ns(&self) -> u64 {
+        self.plan.rank(proto::ids::Incarnation(1)).lease_ns
+    }
+
+    /// The rank's life as this client's kernel may rely on it for pages: after a crash bytes may be others, and a client that
+    /// has no connection any more learns it later.
+    fn live(&self, client: usize) -> Option<u64> {
+        let (Some(life), Some(conn)) = (&self.life, self.clients[client].conn) else { return None };
+        life.conns.get(&conn).and_then(|(_, session)| *session).map(|_| self.lives)
+    }
+
+    /// An answer is handed to the kernel, which may take it in a little later.
+    pub(super) fn hand_over(&mut self, client: usize, taken: Taken) {
+        let slot = &self.clients[client];
+        let birth = slot.birth();
+        let delay = match self.rng.below(8) {
+            0 => self.rng.below(self.plan.message_ns),
+            1 => self.rng.below(4 * self.plan.message_ns),
+            _ => 0,
+        };
+        self.at(self.now + delay, Event::Take { client, birth, taken: Box::new(taken) });
+    }
+
+    pub(super) fn take(&mut self, client: usize, birth: u64, mut taken: Taken) -> Verdict {
+        let slot = &mut self.clients[client];
+        if slot.birth() != birth || !slot.is_alive() {
+            return Ok(());
+        }
+        (taken.newest, taken.life) = (self.calls, self.lives);
+        let (kernel, busy) = slot.kernel_and_requests();
+        let took = kernel.take(&taken, self.now, &mut self.rng, busy);
+        for (what, count) in [
+            ("attributes kept", took.attrs),
+            ("names kept", took.names),
+            ("files with pages kept", took.files),
+            ("grants void when they came", took.voided),
+        ] {
+            self.coverage.count(what, count);
+        }
+        if took.files == 0 {
+            return Ok(());
+        }
+        let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = &taken.outcome else { return Ok(()) };
+        match self.judge.other_writer(attr.ino, taken.session) {
+            Some(other) => Err(format!(
+                "client {client} may keep pages of inode {}, which session {} has open for writing",
+                attr.ino.0, other.0
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// The machine tells its edge what was recalled: it is dropped after a while, now and then one by one.
+    pub(super) fn recalled(&mut self, client: usize, stamp: u64, list: Vec<Recalled>) {
+        let slot = &self.clients[client];
+        let (birth, remote) = (slot.birth(), slot.kind != Kind::Embedded);
+        let slow = remote && self.phase == Phase::Faults && self.plan.slow_returns && self.rng.chance(1, 100);
+        let longest = match self.rng.below(8) {
+            _ if slow => 3 * self.lease_ns(),
+            0 => 50 * MS,
+            1..=3 => self.plan.message_ns,
+            _ => 1,
+        };
+        if !self.rng.chance(1, 4) {
+            return self.after(longest, Event::Drop { client, birth, stamp, list });
+        }
+        for recalled in list {
+            self.after(longest, Event::Drop { client, birth, stamp, list: vec![recalled] });
+        }
+    }
+
+    /// The kernel drops what was recalled; then, not before, the machine is told.
+    pub(super) fn dropped(&mut self, client: usize, birth: u64, stamp: u64, list: &[Recalled]) -> Verdict {
+        let slot = &mut self.clients[client];
+        if slot.birth() != birth || !slot.is_alive() {
+            return Ok(());
+        }
+        for recalled in list {
+            let had = slot.kernel.drop_recalled(stamp, recalled);
+            let what = if had { "recalls of what was kept" } else { "recalls of nothing" };
+            self.coverage.count(what, 1);
+        }
+        self.trace.event(self.now, "drop", stamp, || format!("client {client}: {list:?}"));
+        let list = list.iter().map(|recalled| Returned { ino: recalled.ino, bits: recalled.bits }).collect();
+        self.step_client(client, client::Input::Returned { stamp, list })
+    }
+
+    /// A request that the kernel can answer by itself never leaves it.
+    pub(super) fn answered_by_kernel(&mut self, client: usize, request: &Request) -> Verdict<bool> {
+        let live = self.live(client);
+        let Some(hit) = self.clients[client].kernel.answers(request, self.now, live) else {
+            return Ok(false);
+        };
+        self.coverage.count(hit.kind(), 1);
+        let judged = hit.judge(&mut self.judge);
+        judged.map_err(|error| format!("client {client} answers from what it keeps: {error}"))?;
+        Ok(true)
+    }
+
+    /// Programs look at what they know already again and again.
+    pub(super) fn glance(&mut self, client: usize) -> Verdict {
+        let live = self.live(client);
+        let Some(hit) = self.clients[client].kernel.some(self.now, &mut self.rng, live) else {
+            return Ok(());
+        };
+        self.coverage.count(hit.kind(), 1);
+        let judged = hit.judge(&mut self.judge);
+        judged.map_err(|error| format!("client {client} answers from what it keeps: {error}"))
+    }
+
+    /// Transactions happened: what they changed is kept by nobody but their authors' kernels, which drop it.
+    pub(super) fn judge_keeping(&mut self) -> Verdict {
+        for changed in std::mem::take(&mut self.judge.changed) {
+            for slot in &mut self.clients {
+                let (number, session) = (slot.number(), slot.session());
+                slot.kernel.changed(&changed, session, self.now, &self.judge).map_err(|error| {
+                    format!("{:?} changes what client {number} keeps: {error}", changed.author)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A crash may have taken something back: nobody keeps it.
+    pub(super) fn judge_all_keeping(&self) -> Verdict {
+        for slot in &self.clients {
+            slot.kernel
+                .check(self.now, &self.judge)
+                .map_err(|error| format!("client {} keeps what a crash took back: {error}", slot.number()))?;
+        }
+        Ok(())
+    }
+
+    /// An answer with grants leaves the rank.
+    pub(super) fn judge_grants(&self, sent: &Sent, client: usize, grants: &Grants) -> Verdict {
+        let wants = self.plan.wants(self.clients[client].number());
+        let all: &[Bits] = match grants {
+            Grants::None => return Ok(()),
+            Grants::One(bits) => std::slice::from_ref(bits),
+            Grants::Each(all) => all,
+        };
+        match all.iter().find(|bits| !wants.has(**bits)) {
+            Some(bits) => {
+                Err(format!("grants {bits:?} to session {}, which wants {wants:?}", sent.session.0))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// An open for writing is answered: nobody else may keep pages of that file.
+    pub(super) fn judge_open(&self, sent: &Sent) -> Verdict {
+        let request = self.judge.request(sent.session, sent.tid);
+        let (Some(Request::Open { flags, .. } | Request::Create { flags, .. }), Ok(reply)) =
+            (request, &sent.outcome)
+        else {
+            return Ok(());
+        };
+        let (Reply::Attr(attr) | Reply::Created { attr, .. }) = reply else { return Ok(()) };
+        if !open_flags::writes(*flags) {
+            return Ok(());
+        }
+        for slot in &self.clients {
+            let keeps = slot.kernel.keeps_pages(attr.ino, self.lives);
+            if keeps.is_some_and(|session| session != sent.session) {
+                return Err(format!(
+                    "session {} opens inode {} for writing while client {} keeps pages of it",
+                    sent.session.0,
+                    attr.ino.0,
+                    slot.number()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The rank asks for something back.
+    pub(super) fn owe(&mut self, session: SessionId, list: &[Recalled]) {
+        for recalled in list {
+            let owed = self.owed.0.entry((session, recalled.ino)).or_insert((Bits::NONE, self.now));
+            owed.0 = owed.0.with(recalled.bits);
+            let what = if recalled.bits.has(Bits::FC) {
+                "recalls of pages"
+            } else if recalled.name.is_some() {
+                "recalls of a name"
+            } else {
+                "recalls of attributes"
+            };
+            self.coverage.count(what, 1);
+        }
+    }
+
+    /// What a client says of capabilities reaches the rank.
+    pub(super) fn settle_debts(&mut self, client: usize, session: SessionId, message: &ClientMsg) -> Verdict {
+        match message {
+            ClientMsg::Returned { list } => {
+                for returned in list {
+                    self.returned(client, session, *returned)?;
+                }
+            }
+            ClientMsg::Settled => {
+                self.coverage.count("settled", 1);
+                self.owed.forget(session);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn returned(&mut self, client: usize, session: SessionId, returned: Returned) -> Verdict {
+        let lease = self.lease_ns();
+        let Some((bits, since)) = self.owed.0.get_mut(&(session, returned.ino)) else { return Ok(()) };
+        let since = *since;
+        *bits = bits.without(returned.bits);
+        if bits.is_empty() {
+            self.owed.0.remove(&(session, returned.ino));
+        }
+        self.coverage.count("returned", 1);
+        // A second for what the rank does by ticks.
+        if self.clients[client].kind != Kind::Embedded && self.now > since + lease + SECOND {
+            return Err(format!(
+                "session {} left a recall of inode {} unanswered for {} ms and was not ended",
+                session.0,
+                returned.ino.0,
+                (self.now - since) / MS
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the rank may end a session for a recall that has no answer.
+    pub(super) fn is_late(&self, session: SessionId) -> bool {
+        self.owed.since(session).is_some_and(|since| self.now >= since + self.lease_ns() / 100 * 99)
+    }
+
+    /// The recalls among what the rank sends.
+    pub(super) fn note_recall(&mut self, conn: ConnId, message: &ServerMsg) {
+        let ServerMsg::Recall { list } = message else { return };
+        let Some(life) = &self.life else { return };
+        if let Some((_, Some(session))) = life.conns.get(&conn).copied() {
+            self.owe(session, list);
+        }
+    }
+}
