@@ -42,11 +42,21 @@ pub(crate) use threads::Threads;
 /// How often a thread looks whether the rank is free before it sleeps, and the pauses between two looks: some 10 us.
 const LOCK_LOOKS: u32 = 40;
 const LOCK_PAUSES: u32 = 8;
+/// No turn should take longer, whatever is asked.
+const TURN_MAX_NS: u64 = 5 * stdx::time::MS;
 
 /// Counters of the driver, for `perf dump`.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) turns: AtomicU64,
+    /// Time of the turns, under the rank's mutex; the longest one.
+    pub(crate) turn_nanos: AtomicU64,
+    pub(crate) turn_nanos_max: AtomicU64,
+    pub(crate) turns_over_5ms: AtomicU64,
+    /// Times that a thread found the rank busy, and how long it waited.
+    pub(crate) waits: AtomicU64,
+    pub(crate) wait_nanos: AtomicU64,
+    pub(crate) waits_over_5ms: AtomicU64,
     pub(crate) inputs: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) journal_bytes: AtomicU64,
@@ -125,6 +135,19 @@ impl Driver {
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {
+        if let Ok(core) = self.core.try_lock() {
+            return core;
+        }
+        let begin = self.clock.mono();
+        let core = self.wait_for_core();
+        let waited = self.clock.mono().since(begin);
+        Counters::add(&self.counters.waits, 1);
+        Counters::add(&self.counters.wait_nanos, waited);
+        Counters::add(&self.counters.waits_over_5ms, u64::from(waited > TURN_MAX_NS));
+        core
+    }
+
+    fn wait_for_core(&self) -> MutexGuard<'_, Core> {
         // A turn is shorter than going to sleep and being woken on another CPU, so its end is awaited awake.
         for _ in 0..LOCK_LOOKS {
             if let Ok(core) = self.core.try_lock() {
@@ -181,6 +204,10 @@ impl Driver {
         }
         turn.wake_timer = core.new_deadline();
         drop(core);
+        let took = self.clock.mono().since(now.mono);
+        Counters::add(&self.counters.turn_nanos, took);
+        Counters::add(&self.counters.turns_over_5ms, u64::from(took > TURN_MAX_NS));
+        self.counters.turn_nanos_max.fetch_max(took, Ordering::Relaxed);
         Counters::add(&self.counters.turns, 1);
         Counters::add(&self.counters.inputs, count);
     }

@@ -18,6 +18,8 @@ pub(crate) struct Baseline(Mutex<Value>);
 impl Baseline {
     /// Counts from now.
     pub(crate) fn reset(&self, driver: &Driver) {
+        // The longest one is no count: it begins anew.
+        driver.counters.turn_nanos_max.store(0, Ordering::Relaxed);
         let (counters, _) = counted(driver);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = counters;
     }
@@ -52,6 +54,12 @@ fn of_driver(driver: &Driver) -> Value {
         map.insert(name.to_owned(), json!(counter.load(Ordering::Relaxed)));
     };
     put("turns", &c.turns);
+    put("turn_nanos", &c.turn_nanos);
+    put("turn_nanos_max", &c.turn_nanos_max);
+    put("turns_over_5ms", &c.turns_over_5ms);
+    put("waits", &c.waits);
+    put("wait_nanos", &c.wait_nanos);
+    put("waits_over_5ms", &c.waits_over_5ms);
     put("inputs", &c.inputs);
     put("journal_commits", &c.commits);
     put("journal_bytes", &c.journal_bytes);
