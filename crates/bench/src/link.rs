@@ -3,13 +3,14 @@
 //! Absent: reconnects, locks, caching. A lost connection ends the run.
 
 use anyhow::{Context, Result, bail, ensure};
+use proto::caps::Bits;
 use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Cred, Ino, NodeRef, SessionId, Tid};
 use runtime::port::{Connector, Port, Sink};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Answers that came later than `Port::send` returned.
@@ -17,8 +18,6 @@ use std::time::{Duration, Instant};
 struct Inbox {
     queue: Mutex<Late>,
     arrived: Condvar,
-    /// Set once the connection stands, before anything is said on it.
-    port: OnceLock<Weak<dyn Port>>,
 }
 
 #[derive(Default)]
@@ -29,13 +28,6 @@ struct Late {
 
 impl Sink for Inbox {
     fn messages(&self, batch: Vec<ServerMsg>) {
-        // Nothing is cached here, so the next session need not wait for this one's thread to look.
-        if batch.contains(&ServerMsg::Share)
-            && let Some(port) = self.port.get().and_then(Weak::upgrade)
-        {
-            // A lost connection is told to `disconnected`.
-            let _ = port.send(vec![ClientMsg::Shared], &mut Vec::new());
-        }
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).messages.extend(batch);
         self.arrived.notify_one();
     }
@@ -64,12 +56,10 @@ impl Link {
     pub fn open(connector: &dyn Connector) -> Result<Self> {
         let inbox = Arc::new(Inbox::default());
         let port = connector.connect(Arc::<Inbox>::clone(&inbox))?;
-        // The inbox is new: nobody has set it.
-        let _ = inbox.port.set(Arc::downgrade(&port));
         let mut link = Self { port, inbox, next_tid: 1, answers: Vec::new(), root: Ino::ROOT };
         let info = ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id() };
         link.port.send(
-            vec![ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info }],
+            vec![ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE }],
             &mut link.answers,
         )?;
         loop {

@@ -174,8 +174,10 @@ fn open_session(
     info: &ClientInfo,
 ) -> Result<Reached, Problem> {
     let (connector, served, log) = connect(plan, source, until, config)?;
+    // What a kernel keeps.
+    let wants = Bits::ATTRS.with(Bits::FC);
     let settings =
-        Settings { recover_clean: plan.options.recover_clean, open_timeout, ..Settings::default() };
+        Settings { recover_clean: plan.options.recover_clean, open_timeout, wants, ..Settings::default() };
     let mount =
         Mount::open_with(connector, info.clone(), settings).map_err(|error| explain_mount(plan, &error))?;
     Ok(Reached { mount, source: source.clone().absolute(), served, log })
