@@ -129,6 +129,12 @@ impl Fake {
         lock(&self.state).held.get_or_insert_default();
     }
 
+    /// Requests received and not executed.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        lock(&self.state).held.as_ref().map_or(0, Vec::len)
+    }
+
     /// Executes what was held, in order.
     pub fn release(&self) {
         let held = lock(&self.state).held.take().unwrap_or_default();

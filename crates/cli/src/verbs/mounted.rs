@@ -11,6 +11,7 @@ use crate::{admin, daemon, mounts, place};
 use ::mount::{Mount, MountError, Settings};
 use fuse::Unmount;
 use fuse::adapter::Adapter;
+use proto::caps::Bits;
 use proto::message::ClientInfo;
 use runtime::log::{Log, LogOptions};
 use runtime::port::{Connector, PortError};
