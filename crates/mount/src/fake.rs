@@ -37,8 +37,9 @@ struct State {
     locks: Vec<(SessionId, Ino, LockSpec)>,
     waits: Vec<Wait>,
     seen: Vec<Request>,
-    /// Requests are kept unanswered.
-    held: Option<Vec<(u64, ClientMsg)>>,
+    /// Which requests are kept unanswered.
+    hold: Option<fn(&Request) -> bool>,
+    held: Vec<(u64, ClientMsg)>,
     embedded: bool,
     refuse_connect: bool,
     lease_ms: u32,
@@ -126,31 +127,56 @@ impl Fake {
 
     /// From now on requests are received but not executed.
     pub fn hold(&self) {
-        lock(&self.state).held.get_or_insert_default();
+        self.hold_only(|_| true);
+    }
+
+    /// The same for some requests.
+    pub fn hold_only(&self, which: fn(&Request) -> bool) {
+        lock(&self.state).hold = Some(which);
     }
 
     /// Requests received and not executed.
     #[must_use]
     pub fn held(&self) -> usize {
-        lock(&self.state).held.as_ref().map_or(0, Vec::len)
+        lock(&self.state).held.len()
     }
 
     /// Executes what was held, in order.
     pub fn release(&self) {
-        let held = lock(&self.state).held.take().unwrap_or_default();
-        for (conn, message) in held {
+        for (conn, message) in self.take_held() {
             let posts = lock(&self.state).receive(conn, message);
             self.post(posts);
         }
+    }
+
+    /// The same; the answers and behind them `last` arrive together, so that who hands the answers out has heard it all.
+    pub fn release_with(&self, last: &ServerMsg) {
+        let mut batches: BTreeMap<u64, Vec<ServerMsg>> = BTreeMap::new();
+        for (conn, message) in self.take_held() {
+            for (to, post) in lock(&self.state).receive(conn, message) {
+                batches.entry(to).or_default().push(post);
+            }
+        }
+        for (conn, mut batch) in batches {
+            let sink = lock(&self.state).conns.get(&conn).map(|conn| Arc::clone(&conn.sink));
+            if let Some(sink) = sink {
+                batch.push(last.clone());
+                sink.messages(batch);
+            }
+        }
+    }
+
+    fn take_held(&self) -> Vec<(u64, ClientMsg)> {
+        let mut state = lock(&self.state);
+        state.hold = None;
+        std::mem::take(&mut state.held)
     }
 
     /// Breaks every connection; sessions stay. What was held is lost.
     pub fn cut(&self) {
         let conns = {
             let mut state = lock(&self.state);
-            if let Some(held) = &mut state.held {
-                held.clear();
-            }
+            state.held.clear();
             state.waits.clear();
             std::mem::take(&mut state.conns)
         };
@@ -276,14 +302,15 @@ impl Port for FakePort {
                 if !state.conns.contains_key(&self.conn) {
                     return Err(PortError::Lost);
                 }
-                let is_request = matches!(message, ClientMsg::Request { .. });
-                match &mut state.held {
-                    Some(held) if is_request => {
-                        held.push((self.conn, message));
-                        continue;
-                    }
-                    _ => state.receive(self.conn, message),
+                let holds = match (&message, state.hold) {
+                    (ClientMsg::Request { request, .. }, Some(holds)) => holds(request),
+                    _ => false,
+                };
+                if holds {
+                    state.held.push((self.conn, message));
+                    continue;
                 }
+                state.receive(self.conn, message)
             };
             self.fake.said.notify_all();
             let (own, others): (Posts, Posts) = posts.into_iter().partition(|(conn, _)| *conn == self.conn);
