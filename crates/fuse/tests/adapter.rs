@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, sy
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fuse::adapter::{Adapter, Options};
 use fuse::{KernelMount, Unmount};
@@ -59,6 +59,15 @@ impl Place {
     fn other(&self) -> Fs {
         let mount = Mount::open(self.fake.connector(), ClientInfo::default());
         Fs::new(mount.expect("the fake welcomes anyone"), Cred::ROOT)
+    }
+}
+
+/// Waits for something that other threads do.
+fn wait_until(what: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !what() {
+        assert!(Instant::now() < until, "not in time");
+        thread::yield_now();
     }
 }
 
@@ -177,9 +186,7 @@ fn pages_go_back_only_when_reads_of_them_are_answered() {
         let mut content = [0; 7];
         held.read_exact_at(&mut content, 0).map(|()| (held, content))
     });
-    while place.fake.held() == 0 {
-        thread::yield_now();
-    }
+    wait_until(|| place.fake.held() > 0);
     place.fake.recall(ino, Bits::FC, None);
     place.fake.recall(other, Bits::ATTRS, None);
     place.fake.wait_returned(1, PATIENCE);
@@ -228,9 +235,7 @@ fn what_others_moved_is_gone_at_once_and_open_files_stay() {
     });
     let slow = place.at("slow");
     let slow = thread::spawn(move || fs::metadata(slow).map(drop));
-    while place.fake.held() == 0 {
-        thread::yield_now();
-    }
+    wait_until(|| place.fake.held() > 0);
     for (ino, name) in inos.iter().zip(["f", "open"]) {
         place.fake.recall(*ino, Bits::ATTRS, Some((Ino::ROOT, name.as_bytes())));
     }
@@ -239,14 +244,23 @@ fn what_others_moved_is_gone_at_once_and_open_files_stay() {
     other.rename("/f", "/d/g").expect("moved by the other");
     other.rename("/open", "/d/open").expect("moved by the other");
     assert_eq!(held.metadata().expect("it is open").ino(), inos[1].0);
+    place.fake.clear_seen();
     let path = place.at("f");
     let gone = thread::spawn(move || fs::metadata(path).map(drop));
-    assert_eq!(fs::metadata(place.at("d/g")).expect("its new name").ino(), inos[0].0);
+    // It still has the name, and asks for it again because the node is stale.
+    wait_until(|| {
+        let asked_for = |request: &Request| match request {
+            Request::Lookup { name, .. } => name.as_bytes() == b"f",
+            _ => false,
+        };
+        place.fake.seen().iter().any(asked_for)
+    });
     place.fake.release();
     let gone = gone.join().expect("no panic").expect_err("moved away");
     assert_eq!(gone.kind(), io::ErrorKind::NotFound);
     let slow = slow.join().expect("no panic").expect_err("never was");
     assert_eq!(slow.kind(), io::ErrorKind::NotFound);
+    assert_eq!(fs::metadata(place.at("d/g")).expect("its new name").ino(), inos[0].0);
     assert_eq!(fs::read(place.at("d/g")).expect("by its new name"), b"content");
 }
 
@@ -265,9 +279,7 @@ fn locks_are_kept_apart_waited_for_and_dropped_by_close() {
     let refused = flock(&b, libc::LOCK_EX | libc::LOCK_NB).expect_err("taken");
     assert_eq!(refused.raw_os_error(), Some(libc::EAGAIN));
     let waiter = thread::spawn(move || flock(&b, libc::LOCK_EX).map(|()| b));
-    while place.fake.locks().1 == 0 {
-        thread::yield_now();
-    }
+    wait_until(|| place.fake.locks().1 > 0);
     drop(a);
     let b = waiter.join().expect("no panic").expect("granted when the holder closed");
     // SAFETY: all zeroes is a whole-file read lock once the type is set.

@@ -105,13 +105,18 @@ impl Shared {
         }
         let after = if offset <= AFTER_DOTS { 0 } else { offset };
         let ask = Ask::ReadDir { dir: want.about.node, after, attrs: plus, bytes_max: size };
-        self.ask_to_keep(want.about.cred.clone(), ask, reply, move |shared, reply, answer, leave| match answer {
-            Answer::Entries { entries, end } => {
-                let page = Rest { at: 0, entries: entries.into(), end };
-                shared.fill(&want, page, Some(&leave), reply);
-            }
-            _ => reply.error(libc::EIO),
-        });
+        self.ask_to_keep(
+            want.about.cred.clone(),
+            ask,
+            reply,
+            move |shared, reply, answer, leave| match answer {
+                Answer::Entries { entries, end } => {
+                    let page = Rest { at: 0, entries: entries.into(), end };
+                    shared.fill(&want, page, Some(&leave), reply);
+                }
+                _ => reply.error(libc::EIO),
+            },
+        );
     }
 
     /// Writes what fits into the reply and keeps the rest; `fresh`: it came just now, with leave to keep.

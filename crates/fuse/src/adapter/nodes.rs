@@ -112,7 +112,10 @@ impl Nodes {
         let nodes = Nodes { shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(), root };
         // The kernel never looks the root up and never forgets it.
         let (NodeRef { parent, hash, .. }, lookups, directory) = (root, 1, true);
-        nodes.shard(ROOT_ID).nodes.insert(ROOT_ID, Node { lookups, parent, hash, directory, ..Node::default() });
+        nodes
+            .shard(ROOT_ID)
+            .nodes
+            .insert(ROOT_ID, Node { lookups, parent, hash, directory, ..Node::default() });
         nodes
     }
 

@@ -244,7 +244,11 @@ fn a_broken_connection_ends_what_was_granted() {
     let kernel = Kernel::new(Behaviour::default());
     let (entry, _) = kernel.create(b"f", RDWR);
     kernel.fake.cut();
-    assert_eq!(kernel.notified(), (abi::NotifyCode::InvalInode as i32, entry.nodeid), "pages have no timeout");
+    assert_eq!(
+        kernel.notified(),
+        (abi::NotifyCode::InvalInode as i32, entry.nodeid),
+        "pages have no timeout"
+    );
     assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, DIRECT);
     assert_eq!(kernel.getattr(entry.nodeid).attr_valid, 0, "nothing is granted before Settled");
 }
