@@ -11,10 +11,12 @@ pub mod fake;
 pub mod fs;
 mod link;
 mod mount;
+mod settings;
 mod threads;
 
 pub use calls::Asker;
 pub use client::{CallId, Leave, Limits};
 pub use error::{MountError, Result};
 pub use fs::Fs;
-pub use mount::{CapsEvent, Done, Mount, Settings};
+pub use mount::{CapsEvent, Done, Mount};
+pub use settings::Settings;

@@ -13,9 +13,10 @@ use crate::calls::Asker;
 use crate::core::{Core, Phase, Turn};
 use crate::error::MountError;
 use crate::link::Link;
+use crate::settings::Settings;
 use crate::threads;
-use client::{CallId, Client, ClientConfig, Input, Leave, Limits};
-use proto::caps::{Bits, Recalled, Returned};
+use client::{CallId, Client, ClientConfig, Input, Leave};
+use proto::caps::{Recalled, Returned};
 use proto::message::{ClientInfo, ServerMsg};
 use proto::reply::Outcome;
 use proto::request::Request;
@@ -25,7 +26,7 @@ use runtime::port::{Connector, PortError, Sink};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use stdx::Mono;
 
 /// Called with the answer and what of it may be kept, once, on any thread, with no mutex held; may submit.
@@ -41,36 +42,6 @@ pub enum CapsEvent {
     /// Nothing that was handed out under a lower stamp is good any more. File data is dropped before this returns; names and
     /// attributes run out by themselves. On a thread that may wait.
     Lost { stamp: u64 },
-}
-
-/// What can be chosen about a mount.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// After an eviction go on in a new session (`recover_session=clean`).
-    pub recover_clean: bool,
-    /// How long `open` waits for the first Welcome.
-    pub open_timeout: Duration,
-    /// How long `close` waits for answers.
-    pub close_timeout: Duration,
-    /// Between attempts to connect again: from the first, doubled, to the second. After a restart of the rank whoever is new
-    /// waits for this client, so not long.
-    pub backoff: (Duration, Duration),
-    pub limits: Limits,
-    /// What is kept of answers, by whoever sets `Mount::on_caps`. Nothing: the rank grants nothing, and recalls nothing.
-    pub wants: Bits,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            recover_clean: false,
-            open_timeout: Duration::from_secs(30),
-            close_timeout: Duration::from_secs(10),
-            backoff: (Duration::from_millis(20), Duration::from_millis(250)),
-            limits: Limits::default(),
-            wants: Bits::NONE,
-        }
-    }
 }
 
 /// A session with a rank. Closed when dropped.

@@ -1,8 +1,8 @@
 //! What the kernel may keep of an answer, and for how long.
 //!
 //! Most answers are compared: the kernel ignores their attributes if it has forgotten the node's since it asked. CREATE, MKNOD,
-//! MKDIR, SYMLINK, LINK and SETATTR are not, they are believed whatever came meanwhile. So of a node that the kernel may have
-//! already, these leave nothing; one that they make is young, which recalls look at.
+//! MKDIR, SYMLINK, LINK and, before Linux 6.16, SETATTR are not, they are believed whatever came meanwhile. So of a node that the
+//! kernel may have already, these leave nothing; one that they make is young, which recalls look at.
 //! Absent on purpose: absent names, which no grant covers; taking back (`recall`).
 
 use std::time::Duration;

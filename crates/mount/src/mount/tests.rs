@@ -4,9 +4,11 @@
 
 use super::*;
 use crate::fake::Fake;
+use proto::caps::Bits;
 use proto::request::{LockKind, LockSpec};
 use proto::{Errno, Ino, NodeRef};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
