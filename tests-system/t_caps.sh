@@ -5,6 +5,7 @@ require python3
 TEST=caps
 cd "$WORK" || exit 1
 
+"$PANDO" format ./data >/dev/null || die format
 serve ./data
 server=$SERVER
 "$PANDO" mount unix:./data/pando.sock ./a >/dev/null || die "mount a"
@@ -130,3 +131,15 @@ down ./b
 kill -TERM "$server"
 wait "$server"
 check "fsck" clean ./data
+
+# The same where one of the two mounts is the server's own.
+up ./data ./a
+check "a second mount of it" "$PANDO" mount ./data ./b
+same "200 rounds with the server's own mount" "all seen" "$(timeout 120 python3 rounds.py 200 2>&1 | tail -n 1)"
+(timeout 60 python3 page.py a/page 0 300 >page.a 2>&1) &
+timeout 60 python3 page.py b/page 1 300 >page.b 2>&1
+wait $!
+same "and one page" "" "$(cat page.a page.b)"
+down ./b
+down ./a
+check "fsck at the end" clean ./data
