@@ -56,7 +56,6 @@ impl Link {
     pub fn open(connector: &dyn Connector) -> Result<Self> {
         let inbox = Arc::new(Inbox::default());
         let port = connector.connect(Arc::<Inbox>::clone(&inbox))?;
-        // The inbox is new: nobody has set it.
         let mut link = Self { port, inbox, next_tid: 1, answers: Vec::new(), root: Ino::ROOT };
         let info = ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id() };
         link.port.send(

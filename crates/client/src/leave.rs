@@ -32,8 +32,8 @@ pub struct Leave {
 pub(crate) struct Leaves {
     /// Moves with each recall and each loss.
     stamp: u64,
-    /// The stamp of the last loss.
-    lost: u64,
+    /// The stamp when the connection broke last.
+    broken: u64,
     /// The rank grants on this connection, and this client has dropped what it had from earlier ones.
     settled: bool,
     /// Grants in the answers to requests below are void.
@@ -50,7 +50,7 @@ impl Leaves {
     pub(crate) const fn new() -> Self {
         Self {
             stamp: 1,
-            lost: 0,
+            broken: 0,
             settled: false,
             void_below: Tid(0),
             recalled: BTreeMap::new(),
@@ -85,16 +85,16 @@ impl Leaves {
     /// Everything is void. Returns the stamp that says so.
     pub(crate) fn lose(&mut self, next: Tid) -> u64 {
         self.stamp += 1;
-        self.lost = self.stamp;
         self.void(next);
-        self.lost
+        self.stamp
     }
 
     /// The connection is gone. Returns the stamp of the loss.
     pub(crate) fn disconnected(&mut self, next: Tid) -> u64 {
         self.settled = false;
         self.settle_at = None;
-        self.lose(next)
+        self.broken = self.lose(next);
+        self.broken
     }
 
     /// The rank recalls these. Returns the stamp of it.
@@ -116,7 +116,7 @@ impl Leaves {
 
     /// Whether a recall of that stamp is still to be answered.
     pub(crate) const fn stands(&self, stamp: u64) -> bool {
-        stamp > self.lost
+        stamp > self.broken
     }
 
     /// What may be kept of an answer. `inos`: those it carries attributes of, in its order.

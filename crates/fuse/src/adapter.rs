@@ -4,24 +4,26 @@
 //! longer arrives in a callback, with no lock held.
 //!
 //! Absent on purpose: permission checks (the kernel does them: `default_permissions`), caching beyond what
-//! the session may hand to the kernel, and errors of its own making.
+//! the session may hand to the kernel, and errors of its own making but ESTALE, which makes the kernel look a name up again.
 
 mod answer;
 mod attributes;
 mod convert;
 mod data;
+mod droppers;
+mod keep;
 mod killed;
 mod listing;
 mod locks;
 mod names;
 mod nodes;
 pub mod options;
+mod recall;
 #[cfg(test)]
 mod tests;
 mod xattrs;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use ::mount::{Fs, Mount};
 use proto::request::Request as Ask;
@@ -33,6 +35,7 @@ use crate::kernel_mount::Handler;
 use crate::notify::Notifier;
 use crate::reply::Reply;
 use crate::request::{Operation, Request};
+use droppers::Droppers;
 use killed::Watch;
 use listing::Listings;
 use locks::Waits;
@@ -67,9 +70,7 @@ struct Shared {
     listings: Listings,
     waits: Waits,
     watch: Watch,
-    /// Counts the times at which caching ended: what was learned in an older era may have been changed by
-    /// others since.
-    era: AtomicU64,
+    droppers: Droppers,
     notifier: OnceLock<Notifier>,
 }
 
@@ -77,7 +78,7 @@ impl Adapter {
     /// An adapter that shows the directory `subdir` of the file system as its root.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR` and whatever the session answers about `subdir`.
+    /// `ENOENT`, `ENOTDIR` and whatever the session answers about `subdir`; `EAGAIN`: too many threads.
     pub fn new(mount: Arc<Mount>, subdir: Option<&str>, behaviour: Behaviour) -> Result<Arc<Adapter>, Errno> {
         let fs = Fs::new(Arc::clone(&mount), Cred::ROOT);
         let attr = fs.stat(subdir.unwrap_or("/"))?;
@@ -85,6 +86,7 @@ impl Adapter {
             return Err(Errno::ENOTDIR);
         }
         let root = ::mount::fs::node_of(&attr);
+        let (droppers, queues) = Droppers::new();
         let shared = Arc::new(Shared {
             mount,
             behaviour,
@@ -93,27 +95,13 @@ impl Adapter {
             listings: Listings::default(),
             waits: Waits::default(),
             watch: Watch::default(),
-            era: AtomicU64::new(1),
+            droppers,
             notifier: OnceLock::new(),
         });
         let weak = Arc::downgrade(&shared);
-        shared.mount.on_ttl_change(Box::new(move |ttl_ns| on_ttl_change(&weak, ttl_ns)));
+        queues.serve(&weak).map_err(|error| error.raw_os_error().map_or(Errno::EAGAIN, Errno))?;
+        shared.mount.on_caps(Box::new(move |event| recall::on_caps(&weak, event)));
         Ok(Arc::new(Adapter { shared }))
-    }
-}
-
-/// Caching has ended: drops what the kernel holds of open files. What it holds of closed ones is dropped at
-/// their next open, because their era is over; names and attributes run out by themselves.
-fn on_ttl_change(shared: &Weak<Shared>, ttl_ns: u64) {
-    let Some(shared) = shared.upgrade() else { return };
-    if ttl_ns != 0 {
-        return;
-    }
-    shared.era.fetch_add(1, Ordering::SeqCst);
-    let Some(notifier) = shared.notifier.get() else { return };
-    for nodeid in shared.nodes.open() {
-        // Forgotten meanwhile, or the mount is gone: nothing is cached then either.
-        let _gone = notifier.inval_inode(nodeid, 0, 0);
     }
 }
 
@@ -129,6 +117,9 @@ impl Handler for Adapter {
             return reply.error(libc::EROFS);
         }
         let about = About::of(shared, &request);
+        if about.stale && is_by_name(&request.operation) {
+            return reply.error(libc::ESTALE);
+        }
         match request.operation {
             Operation::Forget { nlookup } => {
                 shared.nodes.forget(request.nodeid, nlookup);
@@ -183,6 +174,8 @@ struct About {
     cred: Cred,
     nodeid: u64,
     node: NodeRef,
+    /// The kernel may have come to it by a name that is gone.
+    stale: bool,
 }
 
 impl About {
@@ -191,7 +184,8 @@ impl About {
         // inherit matters here, and that one it sends.
         let groups = request.extensions.supplementary_group.into_iter().collect();
         let cred = Cred { uid: request.uid, gid: request.gid, groups };
-        About { cred, nodeid: request.nodeid, node: shared.nodes.node(request.nodeid) }
+        let (node, stale) = shared.nodes.place(request.nodeid);
+        About { cred, nodeid: request.nodeid, node, stale }
     }
 }
 
@@ -219,11 +213,22 @@ fn changes(operation: &Operation<'_>) -> bool {
     }
 }
 
-impl Shared {
-    fn era(&self) -> u64 {
-        self.era.load(Ordering::SeqCst)
+/// Whether the kernel asks it of a node that it came to by a name. Upon ESTALE it walks the path again, looking up each name.
+fn is_by_name(operation: &Operation<'_>) -> bool {
+    match operation {
+        Operation::GetAttr { fh } | Operation::Statx { fh, .. } => fh.is_none(),
+        Operation::SetAttr(set) => set.fh.is_none(),
+        Operation::Open { .. }
+        | Operation::ReadLink
+        | Operation::SetXattr { .. }
+        | Operation::GetXattr { .. }
+        | Operation::ListXattr { .. }
+        | Operation::RemoveXattr { .. } => true,
+        _ => false,
     }
+}
 
+impl Shared {
     /// The node id of an inode: its number, but for the directory shown as root.
     fn nodeid(&self, ino: proto::Ino) -> u64 {
         if ino == self.root.ino { ROOT_ID } else { ino.0 }

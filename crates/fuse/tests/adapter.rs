@@ -8,18 +8,27 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use fuse::adapter::{Adapter, Options};
 use fuse::{KernelMount, Unmount};
-use mount::Mount;
 use mount::fake::Fake;
-use proto::message::{ClientInfo, ServerMsg};
+use mount::{Fs, Mount, Settings};
+use proto::caps::{Bits, Returned};
+use proto::message::ClientInfo;
+use proto::request::Request;
+use proto::{Cred, Ino};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A mounted fake file system, unmounted in the end, also when a test fails.
 struct Place {
     path: PathBuf,
     fake: Fake,
+    /// Outlives the adapter.
+    mount: Arc<Mount>,
     session: Option<KernelMount>,
 }
 
@@ -32,15 +41,33 @@ impl Place {
         let path = std::env::temp_dir().join(format!("fuse-adapter-{}-{name}", std::process::id()));
         fs::create_dir(&path).expect("make a mount point");
         let fake = Fake::new();
-        let mount = Mount::open(fake.connector(), ClientInfo::default()).expect("the fake welcomes anyone");
+        let settings = Settings { wants: Bits::ATTRS.with(Bits::FC), ..Settings::default() };
+        let mount = Mount::open_with(fake.connector(), ClientInfo::default(), settings);
+        let mount = mount.expect("the fake welcomes anyone");
+        fake.grant(true);
         let options = Options::parse(&[options]).expect("known options");
-        let adapter = Adapter::new(mount, None, options.behaviour()).expect("a root");
+        let adapter = Adapter::new(Arc::clone(&mount), None, options.behaviour()).expect("a root");
         let session = fuse::mount(&path, &options.config("fake"), adapter).expect("these tests need root");
-        Place { path, fake, session: Some(session) }
+        Place { path, fake, mount, session: Some(session) }
     }
 
     fn at(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    /// Another client of the same file system, which keeps nothing.
+    fn other(&self) -> Fs {
+        let mount = Mount::open(self.fake.connector(), ClientInfo::default());
+        Fs::new(mount.expect("the fake welcomes anyone"), Cred::ROOT)
+    }
+}
+
+/// Waits for something that other threads do.
+fn wait_until(what: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !what() {
+        assert!(Instant::now() < until, "not in time");
+        thread::yield_now();
     }
 }
 
@@ -51,6 +78,7 @@ impl Drop for Place {
             let ended = unmounted && session.wait().is_ok();
             assert!(ended || thread::panicking(), "the mount must end in order");
         }
+        self.mount.close();
         let _reported_by_the_test = fs::remove_dir(&self.path);
     }
 }
@@ -110,20 +138,130 @@ fn content_is_what_was_written_however_it_was() {
 }
 
 #[test]
-fn what_others_wrote_is_seen_after_sharing() {
-    let place = Place::new("shared", "");
+fn what_others_wrote_is_seen_after_a_break() {
+    let place = Place::new("broken", "");
     let path = place.at("f");
     fs::write(&path, b"before").expect("written");
     let held = File::open(&path).expect("open");
     assert_eq!(fs::read(&path).expect("read"), b"before");
-    place.fake.say(&ServerMsg::Share);
-    place.fake.wait_shared(std::time::Duration::from_secs(20));
-    let other = Mount::open(place.fake.connector(), ClientInfo::default()).expect("a second client");
-    mount::Fs::new(other, proto::Cred::ROOT).write("/f", b"behind").expect("written by the other");
+    place.fake.cut();
+    place.fake.wait_settled(1, PATIENCE);
+    place.other().write("/f", b"behind").expect("written by the other");
     let mut content = [0; 6];
     held.read_exact_at(&mut content, 0).expect("read");
     assert_eq!(&content, b"behind");
     assert_eq!(fs::read(&path).expect("read"), b"behind");
+}
+
+#[test]
+fn what_others_changed_is_seen_after_a_recall() {
+    let place = Place::new("recalled", "");
+    let path = place.at("f");
+    fs::write(&path, b"before").expect("written");
+    let held = File::open(&path).expect("open");
+    assert_eq!(fs::read(&path).expect("read"), b"before");
+    let ino = Ino(held.metadata().expect("attributes").ino());
+    place.fake.recall(ino, Bits::ATTRS.without(Bits::LS).with(Bits::FC), None);
+    place.fake.wait_returned(1, PATIENCE);
+    let other = place.other();
+    other.write("/f", b"behind").expect("written by the other");
+    other.chmod("/f", 0o600).expect("changed by the other");
+    assert_eq!(fs::metadata(&path).expect("attributes").mode(), 0o100_600);
+    let mut content = [0; 6];
+    held.read_exact_at(&mut content, 0).expect("read");
+    assert_eq!(&content, b"behind");
+}
+
+#[test]
+fn pages_go_back_only_when_reads_of_them_are_answered() {
+    let place = Place::new("pages", "");
+    let path = place.at("f");
+    fs::write(&path, b"content").expect("written");
+    fs::write(place.at("other"), b"").expect("written");
+    let other = Ino(fs::metadata(place.at("other")).expect("attributes").ino());
+    let held = File::open(&path).expect("open");
+    let ino = Ino(held.metadata().expect("attributes").ino());
+    place.fake.hold_only(|request| matches!(request, Request::Read { .. }));
+    let reader = thread::spawn(move || {
+        let mut content = [0; 7];
+        held.read_exact_at(&mut content, 0).map(|()| (held, content))
+    });
+    wait_until(|| place.fake.held() > 0);
+    place.fake.recall(ino, Bits::FC, None);
+    place.fake.recall(other, Bits::ATTRS, None);
+    place.fake.wait_returned(1, PATIENCE);
+    assert_eq!(place.fake.returned(), [Returned { ino: other, bits: Bits::ATTRS }], "it waits for nobody");
+    place.fake.release();
+    place.fake.wait_returned(2, PATIENCE);
+    assert_eq!(place.fake.returned()[1], Returned { ino, bits: Bits::FC });
+    let (_, content) = reader.join().expect("no panic").expect("read");
+    assert_eq!(&content, b"content");
+}
+
+#[test]
+fn a_name_that_was_recalled_is_looked_up_again() {
+    let place = Place::new("names", "");
+    let path = place.at("f");
+    fs::write(&path, b"").expect("written");
+    let ino = Ino(fs::metadata(&path).expect("attributes").ino());
+    for times in 1..=100 {
+        place.fake.clear_seen();
+        place.fake.recall(ino, Bits::ATTRS, Some((Ino::ROOT, b"f")));
+        place.fake.wait_returned(times, PATIENCE);
+        // Whether or not the name was dropped by now, nobody sees an error.
+        match times % 3 {
+            0 => drop(File::open(&path).expect("opened")),
+            1 => drop(fs::metadata(&path).expect("attributes")),
+            _ => fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed"),
+        }
+        let seen = place.fake.seen();
+        assert!(seen.iter().any(|request| matches!(request, Request::Lookup { .. })), "{seen:?}");
+    }
+}
+
+#[test]
+fn what_others_moved_is_gone_at_once_and_open_files_stay() {
+    let place = Place::new("moved", "");
+    fs::create_dir(place.at("d")).expect("made");
+    fs::metadata(place.at("d")).expect("its name is known");
+    fs::write(place.at("f"), b"content").expect("written");
+    fs::write(place.at("open"), b"content").expect("written");
+    let inos = ["f", "open"].map(|name| Ino(fs::metadata(place.at(name)).expect("attributes").ino()));
+    let held = File::open(place.at("open")).expect("open");
+    // A lookup in the root that stays without an answer: the names there cannot be dropped meanwhile.
+    place.fake.hold_only(|request| match request {
+        Request::Lookup { name, .. } => name.as_bytes() == b"slow",
+        _ => false,
+    });
+    let slow = place.at("slow");
+    let slow = thread::spawn(move || fs::metadata(slow).map(drop));
+    wait_until(|| place.fake.held() > 0);
+    for (ino, name) in inos.iter().zip(["f", "open"]) {
+        place.fake.recall(*ino, Bits::ATTRS, Some((Ino::ROOT, name.as_bytes())));
+    }
+    place.fake.wait_returned(2, PATIENCE);
+    let other = place.other();
+    other.rename("/f", "/d/g").expect("moved by the other");
+    other.rename("/open", "/d/open").expect("moved by the other");
+    assert_eq!(held.metadata().expect("it is open").ino(), inos[1].0);
+    place.fake.clear_seen();
+    let path = place.at("f");
+    let gone = thread::spawn(move || fs::metadata(path).map(drop));
+    // It still has the name, and asks for it again because the node is stale.
+    wait_until(|| {
+        let asked_for = |request: &Request| match request {
+            Request::Lookup { name, .. } => name.as_bytes() == b"f",
+            _ => false,
+        };
+        place.fake.seen().iter().any(asked_for)
+    });
+    place.fake.release();
+    let gone = gone.join().expect("no panic").expect_err("moved away");
+    assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+    let slow = slow.join().expect("no panic").expect_err("never was");
+    assert_eq!(slow.kind(), io::ErrorKind::NotFound);
+    assert_eq!(fs::metadata(place.at("d/g")).expect("its new name").ino(), inos[0].0);
+    assert_eq!(fs::read(place.at("d/g")).expect("by its new name"), b"content");
 }
 
 fn flock(file: &File, how: i32) -> io::Result<()> {
@@ -141,9 +279,7 @@ fn locks_are_kept_apart_waited_for_and_dropped_by_close() {
     let refused = flock(&b, libc::LOCK_EX | libc::LOCK_NB).expect_err("taken");
     assert_eq!(refused.raw_os_error(), Some(libc::EAGAIN));
     let waiter = thread::spawn(move || flock(&b, libc::LOCK_EX).map(|()| b));
-    while place.fake.locks().1 == 0 {
-        thread::yield_now();
-    }
+    wait_until(|| place.fake.locks().1 > 0);
     drop(a);
     let b = waiter.join().expect("no panic").expect("granted when the holder closed");
     // SAFETY: all zeroes is a whole-file read lock once the type is set.

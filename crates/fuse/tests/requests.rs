@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use fuse::adapter::{Adapter, Options};
 use fuse::{Handler, KernelMount, Negotiated, Notifier, Operation, Reply, Request, Unmount};
-use mount::Mount;
 use mount::fake::Fake;
+use mount::{Mount, Settings};
+use proto::caps::Bits;
 use proto::message::ClientInfo;
 
 const TABLE: &str = include_str!("../../../docs/FUSE.md");
@@ -126,7 +127,10 @@ impl Place {
         let path = std::env::temp_dir().join(format!("fuse-requests-{}", std::process::id()));
         fs::create_dir(&path).expect("make a mount point");
         let fake = Fake::new();
-        let mount = Mount::open(fake.connector(), ClientInfo::default()).expect("the fake welcomes anyone");
+        let settings = Settings { wants: Bits::ATTRS.with(Bits::FC), ..Settings::default() };
+        let mount = Mount::open_with(fake.connector(), ClientInfo::default(), settings);
+        let mount = mount.expect("the fake welcomes anyone");
+        fake.grant(true);
         let behind = mount::Fs::new(Arc::clone(&mount), proto::Cred::ROOT);
         let options = Options::parse(&[""]).expect("no options");
         let inner = Adapter::new(mount, None, options.behaviour()).expect("a root");

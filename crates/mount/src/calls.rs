@@ -66,10 +66,10 @@ mod tests {
     fn a_finished_call_is_never_found_again() {
         let mut calls = Calls::default();
         let asker = Asker { unique: 7, pid: 1 };
-        let first = calls.insert(asker, Box::new(|_| ()));
+        let first = calls.insert(asker, Box::new(|_, _| ()));
         assert_eq!(calls.of(7), Some((first, asker)));
         assert!(calls.take(first).is_some() && calls.of(7).is_none());
-        let second = calls.insert(Asker::default(), Box::new(|_| ()));
+        let second = calls.insert(Asker::default(), Box::new(|_, _| ()));
         assert_ne!(first, second);
         assert!(calls.take(first).is_none());
         assert!(calls.take(second).is_some());

@@ -5,12 +5,13 @@
 use crate::calls::Calls;
 use crate::link::{Dispatch, Link};
 use crate::mount::Done;
-use client::{Client, Input, Output};
+use client::{Client, Input, Leave, Output};
+use proto::caps::Recalled;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Outcome;
 use runtime::port::Port;
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use stdx::{Machine, Mono, Now};
 
 /// Everything behind the mutex.
@@ -23,8 +24,10 @@ pub(crate) struct Core {
     /// The newest connection that broke.
     pub(crate) broken: u64,
     pub(crate) phase: Phase,
-    /// Changes of the time to live that the hook has not seen, oldest first.
-    pub(crate) ttl_changes: VecDeque<u64>,
+    /// The stamp of the newest loss, in force from here on; read without the mutex.
+    pub(crate) lost_stamp: Arc<AtomicU64>,
+    /// A loss that the hook has not seen. A newer one says all that an older one does.
+    pub(crate) loss: Option<u64>,
     /// When the timer thread will look next.
     pub(crate) timer_wakes: Mono,
     pub(crate) stop: bool,
@@ -44,13 +47,14 @@ pub(crate) enum Phase {
 /// What a thread has to do after it let go of the mutex.
 #[derive(Default)]
 pub(crate) struct Turn {
-    pub(crate) done: Vec<(Done, Outcome)>,
+    pub(crate) done: Vec<(Done, Outcome, Leave)>,
+    /// Recalls for the hook, with their stamps.
+    pub(crate) recalls: Vec<(u64, Vec<Recalled>)>,
     pub(crate) dispatch: Option<Dispatch>,
     /// A connection nobody uses any more.
     pub(crate) close: Option<Arc<dyn Port>>,
     /// Some waiter may go on.
     pub(crate) phase_changed: bool,
-    pub(crate) ttl: Option<u64>,
     /// The timer thread waits for too long or has a hook to run.
     pub(crate) wake_timer: bool,
     /// The link thread has to connect.
@@ -66,7 +70,8 @@ impl Core {
             generation: 0,
             broken: 0,
             phase: Phase::Opening,
-            ttl_changes: VecDeque::new(),
+            lost_stamp: Arc::default(),
+            loss: None,
             timer_wakes: Mono(u64::MAX),
             stop: false,
             out: Vec::new(),
@@ -80,20 +85,20 @@ impl Core {
         for output in self.out.drain(..) {
             match output {
                 Output::Send(message) => self.messages.push(message),
-                Output::Answer { call, outcome } => {
+                Output::Answer { call, outcome, leave } => {
                     if let Some(done) = self.calls.take(call) {
-                        turn.done.push((done, outcome));
+                        turn.done.push((done, outcome, leave));
                     }
                 }
-                Output::Ready { ttl_ns } => {
+                Output::Ready => {
                     self.phase = Phase::Ready;
                     turn.phase_changed = true;
-                    turn.ttl = Some(ttl_ns);
-                    self.ttl_changes.push_back(ttl_ns);
                 }
-                Output::TtlChanged { ttl_ns } => {
-                    turn.ttl = Some(ttl_ns);
-                    self.ttl_changes.push_back(ttl_ns);
+                Output::Recalled { stamp, list } => turn.recalls.push((stamp, list)),
+                Output::Lost { stamp } => {
+                    // At once: an answer that is being handed out on another thread must see it.
+                    self.lost_stamp.fetch_max(stamp, Ordering::SeqCst);
+                    self.loss = Some(stamp);
                 }
                 Output::Refused { reason } => {
                     self.phase = Phase::Refused(reason);
@@ -140,7 +145,7 @@ impl Core {
         // Without a link they are void: the machine repeats them after the next Hello.
         turn.dispatch = self.link.as_mut().and_then(|link| link.plan(messages));
         let early = self.client.deadline().is_some_and(|at| at < self.timer_wakes);
-        turn.wake_timer |= early || !self.ttl_changes.is_empty();
+        turn.wake_timer |= early || self.loss.is_some();
     }
 
     /// Whether no session will ever be again.

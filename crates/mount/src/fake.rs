@@ -1,14 +1,16 @@
 //! A small rank in memory behind a connector, for tests of the edges: one process, no durability.
 //!
-//! It keeps the session contract (tids, results, resume, sole client) to the letter and the file system
-//! only as far as tests need it.
+//! It keeps the session contract (tids, results, resume) to the letter and the file system
+//! only as far as tests need it. What it grants and recalls the test says: it looks at no conflict.
 //!
 //! Absent: permissions, ACLs, byte-range conflicts (any two owners conflict, unless both read).
 
 mod tree;
 
 use crate::mount::lock;
+use proto::caps::{Bits, Grants, Recalled, Returned};
 use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
+use proto::name::Name;
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, LockSpec, Request};
 use proto::storeio::Payload;
@@ -35,18 +37,23 @@ struct State {
     locks: Vec<(SessionId, Ino, LockSpec)>,
     waits: Vec<Wait>,
     seen: Vec<Request>,
-    /// Requests are kept unanswered.
-    held: Option<Vec<(u64, ClientMsg)>>,
+    /// Which requests are kept unanswered.
+    hold: Option<fn(&Request) -> bool>,
+    held: Vec<(u64, ClientMsg)>,
     embedded: bool,
     refuse_connect: bool,
     lease_ms: u32,
-    shared: u32,
+    /// Each session is granted what it wants.
+    granting: bool,
+    returned: Vec<Returned>,
+    settled: u32,
 }
 
 #[derive(Default)]
 struct Session {
     results: BTreeMap<Tid, Outcome>,
     opens: BTreeMap<Ino, u32>,
+    wants: Bits,
 }
 
 struct Conn {
@@ -120,25 +127,56 @@ impl Fake {
 
     /// From now on requests are received but not executed.
     pub fn hold(&self) {
-        lock(&self.state).held.get_or_insert_default();
+        self.hold_only(|_| true);
+    }
+
+    /// The same for some requests.
+    pub fn hold_only(&self, which: fn(&Request) -> bool) {
+        lock(&self.state).hold = Some(which);
+    }
+
+    /// Requests received and not executed.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        lock(&self.state).held.len()
     }
 
     /// Executes what was held, in order.
     pub fn release(&self) {
-        let held = lock(&self.state).held.take().unwrap_or_default();
-        for (conn, message) in held {
+        for (conn, message) in self.take_held() {
             let posts = lock(&self.state).receive(conn, message);
             self.post(posts);
         }
+    }
+
+    /// The same; the answers and behind them `last` arrive together, so that who hands the answers out has heard it all.
+    pub fn release_with(&self, last: &ServerMsg) {
+        let mut batches: BTreeMap<u64, Vec<ServerMsg>> = BTreeMap::new();
+        for (conn, message) in self.take_held() {
+            for (to, post) in lock(&self.state).receive(conn, message) {
+                batches.entry(to).or_default().push(post);
+            }
+        }
+        for (conn, mut batch) in batches {
+            let sink = lock(&self.state).conns.get(&conn).map(|conn| Arc::clone(&conn.sink));
+            if let Some(sink) = sink {
+                batch.push(last.clone());
+                sink.messages(batch);
+            }
+        }
+    }
+
+    fn take_held(&self) -> Vec<(u64, ClientMsg)> {
+        let mut state = lock(&self.state);
+        state.hold = None;
+        std::mem::take(&mut state.held)
     }
 
     /// Breaks every connection; sessions stay. What was held is lost.
     pub fn cut(&self) {
         let conns = {
             let mut state = lock(&self.state);
-            if let Some(held) = &mut state.held {
-                held.clear();
-            }
+            state.held.clear();
             state.waits.clear();
             std::mem::take(&mut state.conns)
         };
@@ -154,22 +192,54 @@ impl Fake {
         state.locks.clear();
     }
 
-    /// How often a client said `Shared`.
-    #[must_use]
-    pub fn shared(&self) -> u32 {
-        lock(&self.state).shared
+    /// Whether each session is granted, with each answer, what it wants. Answers given again grant nothing.
+    pub fn grant(&self, granting: bool) {
+        lock(&self.state).granting = granting;
     }
 
-    /// Waits until a client said `Shared`.
+    /// Takes something back from every session; `name`: the directory and the name that goes.
     ///
     /// # Panics
-    /// When it does not in time.
-    pub fn wait_shared(&self, patience: Duration) {
+    /// When there can be no such name.
+    pub fn recall(&self, ino: Ino, bits: Bits, name: Option<(Ino, &[u8])>) {
+        let name = name.map(|(dir, name)| (dir, Name::new(name).expect("a name")));
+        self.say(&ServerMsg::Recall { list: vec![Recalled { ino, bits, name }] });
+    }
+
+    /// What sessions said to have dropped, in order.
+    #[must_use]
+    pub fn returned(&self) -> Vec<Returned> {
+        lock(&self.state).returned.clone()
+    }
+
+    /// Waits until sessions have given something back so many times.
+    ///
+    /// # Panics
+    /// When they do not in time.
+    pub fn wait_returned(&self, times: usize, patience: Duration) {
+        self.wait(patience, |state| state.returned.len() >= times);
+    }
+
+    /// How often a session said `Settled`.
+    #[must_use]
+    pub fn settled(&self) -> u32 {
+        lock(&self.state).settled
+    }
+
+    /// Waits until sessions have said `Settled` so many times.
+    ///
+    /// # Panics
+    /// When they do not in time.
+    pub fn wait_settled(&self, times: u32, patience: Duration) {
+        self.wait(patience, |state| state.settled >= times);
+    }
+
+    fn wait(&self, patience: Duration, what: impl Fn(&State) -> bool) {
         let until = Instant::now() + patience;
         let mut state = lock(&self.state);
-        while state.shared == 0 {
+        while !what(&state) {
             let left = until.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "no Shared in time");
+            assert!(!left.is_zero(), "not in time");
             state = self.said.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -232,14 +302,15 @@ impl Port for FakePort {
                 if !state.conns.contains_key(&self.conn) {
                     return Err(PortError::Lost);
                 }
-                let is_request = matches!(message, ClientMsg::Request { .. });
-                match &mut state.held {
-                    Some(held) if is_request => {
-                        held.push((self.conn, message));
-                        continue;
-                    }
-                    _ => state.receive(self.conn, message),
+                let holds = match (&message, state.hold) {
+                    (ClientMsg::Request { request, .. }, Some(holds)) => holds(request),
+                    _ => false,
+                };
+                if holds {
+                    state.held.push((self.conn, message));
+                    continue;
                 }
+                state.receive(self.conn, message)
             };
             self.fake.said.notify_all();
             let (own, others): (Posts, Posts) = posts.into_iter().partition(|(conn, _)| *conn == self.conn);
@@ -260,7 +331,7 @@ impl State {
     fn receive(&mut self, conn: u64, message: ClientMsg) -> Posts {
         let Some(session) = self.conns.get(&conn).map(|conn| conn.session) else { return Vec::new() };
         match message {
-            ClientMsg::Hello { session, .. } => self.hello(conn, session),
+            ClientMsg::Hello { session, wants, .. } => self.hello(conn, session, wants),
             ClientMsg::Request { tid, floor, request, .. } => {
                 let Some(known) = self.sessions.get_mut(&session) else { return Vec::new() };
                 known.results.retain(|tid, _| *tid >= floor);
@@ -278,7 +349,7 @@ impl State {
                     false => Vec::new(),
                 }
             }
-            ClientMsg::Reclaim { node, count, locks } => {
+            ClientMsg::Reclaim { node, count, locks, .. } => {
                 if let Some(session) = self.sessions.get_mut(&session) {
                     session.opens.insert(node.ino, count);
                 }
@@ -291,15 +362,20 @@ impl State {
                 self.locks.retain(|(holder, _, _)| *holder != session);
                 Vec::new()
             }
-            ClientMsg::Shared => {
-                self.shared += 1;
+            ClientMsg::Returned { list } => {
+                self.returned.extend(list);
                 Vec::new()
             }
-            ClientMsg::Renew | ClientMsg::Reclaimed | ClientMsg::Admin { .. } => Vec::new(),
+            ClientMsg::Settled => {
+                self.settled += 1;
+                Vec::new()
+            }
+            ClientMsg::Renew => vec![(conn, ServerMsg::Renewed)],
+            ClientMsg::Reclaimed | ClientMsg::Admin { .. } => Vec::new(),
         }
     }
 
-    fn hello(&mut self, conn: u64, former: SessionId) -> Posts {
+    fn hello(&mut self, conn: u64, former: SessionId, wants: Bits) -> Posts {
         let resumed = self.sessions.contains_key(&former);
         if former != SessionId(0) && !resumed {
             let (errno, reason) = (Errno::ESTALE.0 as u32, "the session was evicted".to_owned());
@@ -307,7 +383,7 @@ impl State {
         }
         self.next += 1;
         let session = if resumed { former } else { SessionId(self.next) };
-        self.sessions.entry(session).or_default();
+        self.sessions.entry(session).or_default().wants = wants;
         if let Some(conn) = self.conns.get_mut(&conn) {
             conn.session = session;
         }
@@ -318,7 +394,6 @@ impl State {
             fsid: [7; 16],
             resumed,
             lease_ms: self.lease_ms,
-            sole: self.sessions.len() == 1,
             root: Ino::ROOT,
         };
         vec![(conn, welcome)]
@@ -354,9 +429,23 @@ impl State {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.results.insert(tid, outcome.clone());
         }
-        let mut posts = vec![(conn, ServerMsg::Reply { tid, outcome })];
-        posts.append(&mut self.grant());
+        let mut posts = vec![(conn, self.answer(session, tid, outcome))];
+        posts.append(&mut self.unblocked());
         posts
+    }
+
+    /// A reply, with what is granted.
+    fn answer(&self, session: SessionId, tid: Tid, outcome: Outcome) -> ServerMsg {
+        let wants = self.sessions.get(&session).map_or(Bits::NONE, |session| session.wants);
+        let grants = match &outcome {
+            Ok(Reply::Attr(_) | Reply::Created { .. }) => Grants::One(wants),
+            Ok(Reply::Entries { entries, .. }) => Grants::Each(entries.iter().map(|_| wants).collect()),
+            _ => Grants::None,
+        };
+        match self.granting && wants != Bits::NONE && grants != Grants::None {
+            true => ServerMsg::Granted { tid, outcome, grants },
+            false => ServerMsg::Reply { tid, outcome },
+        }
     }
 
     fn count(&mut self, session: SessionId, ino: Ino, by: i64) {
@@ -391,8 +480,8 @@ impl State {
         Ok(Reply::Ok)
     }
 
-    /// Grants waits that nothing blocks any more, oldest first.
-    fn grant(&mut self) -> Posts {
+    /// Ends waits that nothing blocks any more, oldest first.
+    fn unblocked(&mut self) -> Posts {
         let mut posts = Vec::new();
         for wait in std::mem::take(&mut self.waits) {
             match self.take_lock(wait.session, wait.ino, wait.lock) {

@@ -1,6 +1,6 @@
 //! Room `mount`: drives one client machine over a connection, and the Rust file-system API on top.
 //!
-//! Absent: caching (the kernel's, where a sole client may; none here), the kernel's protocol (`fuse`),
+//! Absent: caching (the kernel's, as far as the rank grants it; none here), the kernel's protocol (`fuse`),
 //! and knowledge of how a connection is made (`runtime::port`).
 
 mod calls;
@@ -11,10 +11,12 @@ pub mod fake;
 pub mod fs;
 mod link;
 mod mount;
+mod settings;
 mod threads;
 
 pub use calls::Asker;
-pub use client::{CallId, Limits};
+pub use client::{CallId, Leave, Limits};
 pub use error::{MountError, Result};
 pub use fs::Fs;
-pub use mount::{Done, Mount, Settings};
+pub use mount::{CapsEvent, Done, Mount};
+pub use settings::Settings;

@@ -74,6 +74,7 @@ impl Link {
     }
 }
 
+/// `Returned` is not: which of two answers to recalls of one inode came first, and whether before `Settled`, the rank must see.
 const fn is_plain(message: &ClientMsg) -> bool {
     matches!(message, ClientMsg::Request { .. } | ClientMsg::Renew)
 }
@@ -91,6 +92,13 @@ mod tests {
             Err(PortError::Lost)
         }
         fn close(&self) {}
+    }
+
+    #[test]
+    fn what_goes_back_keeps_its_order() {
+        assert!(is_plain(&ClientMsg::Renew));
+        assert!(!is_plain(&ClientMsg::Returned { list: Vec::new() }));
+        assert!(!is_plain(&ClientMsg::Settled));
     }
 
     #[test]

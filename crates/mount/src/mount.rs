@@ -13,8 +13,10 @@ use crate::calls::Asker;
 use crate::core::{Core, Phase, Turn};
 use crate::error::MountError;
 use crate::link::Link;
+use crate::settings::Settings;
 use crate::threads;
-use client::{CallId, Client, ClientConfig, Input, Limits};
+use client::{CallId, Client, ClientConfig, Input, Leave};
+use proto::caps::{Recalled, Returned};
 use proto::message::{ClientInfo, ServerMsg};
 use proto::reply::Outcome;
 use proto::request::Request;
@@ -24,37 +26,22 @@ use runtime::port::{Connector, PortError, Sink};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use stdx::Mono;
 
-/// Called with the answer, once, on any thread, with no mutex held; may submit.
-pub type Done = Box<dyn FnOnce(Outcome) + Send>;
-pub(crate) type Hook = Arc<dyn Fn(u64) + Send + Sync>;
+/// Called with the answer and what of it may be kept, once, on any thread, with no mutex held; may submit.
+pub type Done = Box<dyn FnOnce(Outcome, Leave) + Send>;
+pub(crate) type Hook = Arc<dyn Fn(CapsEvent) + Send + Sync>;
 
-/// What can be chosen about a mount.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// After an eviction go on in a new session (`recover_session=clean`).
-    pub recover_clean: bool,
-    /// How long `open` waits for the first Welcome.
-    pub open_timeout: Duration,
-    /// How long `close` waits for answers.
-    pub close_timeout: Duration,
-    /// Between attempts to connect again: from the first, doubled, to the second. After a restart of the rank whoever is new
-    /// waits for this client, so not long.
-    pub backoff: (Duration, Duration),
-    pub limits: Limits,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            recover_clean: false,
-            open_timeout: Duration::from_secs(30),
-            close_timeout: Duration::from_secs(10),
-            backoff: (Duration::from_millis(20), Duration::from_millis(250)),
-            limits: Limits::default(),
-        }
-    }
+/// What whoever keeps something of answers is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CapsEvent {
+    /// These go back to the rank: each is dropped, and said to be with `Mount::returned`, once. What is handed out from here on
+    /// under a lower stamp is void. On whatever thread received it, which must not be kept waiting.
+    Recalled { stamp: u64, list: Vec<Recalled> },
+    /// Nothing that was handed out under a lower stamp is good any more. File data is dropped before this returns; names and
+    /// attributes run out by themselves. On a thread that may wait.
+    Lost { stamp: u64 },
 }
 
 /// A session with a rank. Closed when dropped.
@@ -71,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) timer: Condvar,
     pub(crate) linker: Condvar,
     phase: Condvar,
-    ttl_ns: AtomicU64,
+    lost_stamp: Arc<AtomicU64>,
     pub(crate) hook: Mutex<Option<Hook>>,
 }
 
@@ -95,19 +82,21 @@ impl Mount {
     ) -> Result<Arc<Self>, MountError> {
         let config = ClientConfig {
             info,
+            wants: settings.wants,
             retry: !connector.ends_with_rank(),
             recover_clean: settings.recover_clean,
             limits: settings.limits.clone(),
         };
+        let core = Core::new(Client::new(config));
         let shared = Arc::new(Shared {
             clock: Clock::new(),
             connector,
             settings,
-            core: Mutex::new(Core::new(Client::new(config))),
+            lost_stamp: Arc::clone(&core.lost_stamp),
+            core: Mutex::new(core),
             timer: Condvar::new(),
             linker: Condvar::new(),
             phase: Condvar::new(),
-            ttl_ns: AtomicU64::new(0),
             hook: Mutex::new(None),
         });
         let at = shared.connector.describe();
@@ -163,7 +152,7 @@ impl Mount {
         self.submit(
             cred,
             request,
-            Box::new(move |outcome| {
+            Box::new(move |outcome, _| {
                 *lock(&filled.0) = Some(outcome);
                 filled.1.notify_one();
             }),
@@ -177,17 +166,25 @@ impl Mount {
         }
     }
 
-    /// How long names and attributes may be kept without asking; 0 = not at all. Read it after the
-    /// answer came, immediately before handing out.
-    pub fn ttl_ns(&self) -> u64 {
-        self.shared.ttl_ns.load(Ordering::SeqCst)
+    /// The time by which `Leave::until` is to be read.
+    pub fn now(&self) -> Mono {
+        self.shared.clock.mono()
     }
 
-    /// Sets what to do when `ttl_ns` has changed. On 0 the hook drops what is cached and returns only
-    /// when nothing more is handed out under an older value; only `SOLE_TTL_MS` after that the rank is
-    /// told. It runs on a thread of its own and may wait.
-    pub fn on_ttl_change(&self, hook: Box<dyn Fn(u64) + Send + Sync>) {
+    /// The stamp of the last loss: a leave with a lower one is void. To be read after the answer came, immediately before handing
+    /// out; the hook hears of the loss after this has it.
+    pub fn lost_stamp(&self) -> u64 {
+        self.shared.lost_stamp.load(Ordering::SeqCst)
+    }
+
+    /// Sets what to do when something that was granted must go. Without it recalls are answered at once.
+    pub fn on_caps(&self, hook: Box<dyn Fn(CapsEvent) + Send + Sync>) {
         *lock(&self.shared.hook) = Some(Arc::from(hook));
+    }
+
+    /// What `CapsEvent::Recalled` named under this stamp is dropped, or a part of it.
+    pub fn returned(&self, stamp: u64, list: Vec<Returned>) {
+        self.shared.input(Input::Returned { stamp, list });
     }
 
     /// The session's number.
@@ -224,7 +221,7 @@ impl Shared {
         lock(&self.core)
     }
 
-    pub(crate) fn input(self: &Arc<Self>, input: Input) {
+    pub(crate) fn input(&self, input: Input) {
         let mut turn = Turn::default();
         let now = self.clock.now();
         let mut core = self.core();
@@ -235,9 +232,6 @@ impl Shared {
     /// Lets go of the mutex and does what the turn left to do.
     pub(crate) fn end_turn(&self, mut core: MutexGuard<'_, Core>, mut turn: Turn) {
         core.settle(&mut turn);
-        if let Some(ttl_ns) = turn.ttl.take() {
-            self.ttl_ns.store(ttl_ns, Ordering::SeqCst);
-        }
         drop(core);
         self.run(turn);
     }
@@ -257,8 +251,12 @@ impl Shared {
             if let Some(port) = turn.close.take() {
                 port.close();
             }
-            for (done, outcome) in turn.done.drain(..) {
-                done(outcome);
+            // Before the answers: somebody waits for these. In which order they come makes no difference, stamps tell.
+            for (stamp, list) in turn.recalls.drain(..) {
+                self.recalled(stamp, list);
+            }
+            for (done, outcome, leave) in turn.done.drain(..) {
+                done(outcome, leave);
             }
             let Some(mut dispatch) = turn.dispatch.take() else { return };
             let mut answers = Vec::new();
@@ -277,8 +275,16 @@ impl Shared {
             core.settle(&mut turn);
             // Whoever closes waits for the goodbye to have left.
             turn.phase_changed |= core.is_ended();
-            if let Some(ttl_ns) = turn.ttl.take() {
-                self.ttl_ns.store(ttl_ns, Ordering::SeqCst);
+        }
+    }
+
+    fn recalled(&self, stamp: u64, list: Vec<Recalled>) {
+        let hook = lock(&self.hook).clone();
+        match hook {
+            Some(hook) => hook(CapsEvent::Recalled { stamp, list }),
+            None => {
+                let all = list.iter().map(|recalled| Returned { ino: recalled.ino, bits: recalled.bits });
+                self.input(Input::Returned { stamp, list: all.collect() });
             }
         }
     }

@@ -3,12 +3,10 @@
 //! Absent: calls; their callers' threads carry them.
 
 use crate::core::{Core, Turn};
-use crate::mount::{Shared, lock};
+use crate::mount::{CapsEvent, Shared, lock};
 use client::Input;
-use proto::message::SOLE_TTL_MS;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use stdx::time::MS;
 use stdx::{Machine, Mono};
 
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<JoinHandle<()>>> {
@@ -26,44 +24,22 @@ pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<JoinHandle<()>>
     }
 }
 
-/// No tick before what the kernel was given has run out.
-#[derive(Default)]
-struct Quiet {
-    until: Mono,
-    given_ns: u64,
-}
-
-impl Quiet {
-    /// The hook returned at `now`: from here on the kernel is given `ttl_ns`.
-    fn hook_ran(&mut self, ttl_ns: u64, now: Mono) {
-        // Nothing was given without leave: after a restart of the rank whoever is new waits for this answer.
-        if ttl_ns == 0 && self.given_ns != 0 {
-            self.until = now.after(SOLE_TTL_MS * MS);
-        }
-        self.given_ns = ttl_ns;
-    }
-}
-
-/// Ticks the machine when it asks for it. The hook runs here, so that no tick (and with it no `Shared`)
-/// can overtake it: the machine counts from when it heard of the other session, the kernel from when the
-/// last answer left, which is before the hook returned.
+/// Ticks the machine when it asks for it. Losses are told here, so that no tick (and with it no `Settled`) can overtake them: the
+/// rank lets others write only when the file data that was kept under its grants is gone.
 fn keep_time(shared: &Arc<Shared>) {
-    let mut quiet = Quiet::default();
     let mut core = shared.core();
     while !core.stop {
-        if let Some(ttl_ns) = core.ttl_changes.pop_front() {
+        if let Some(stamp) = core.loss.take() {
             drop(core);
             let hook = lock(&shared.hook).clone();
             if let Some(hook) = hook {
-                hook(ttl_ns);
+                hook(CapsEvent::Lost { stamp });
             }
-            quiet.hook_ran(ttl_ns, shared.clock.mono());
             core = shared.core();
             continue;
         }
         let now = shared.clock.now();
-        let due = core.client.deadline().map(|at| at.max(quiet.until));
-        match due {
+        match core.client.deadline() {
             Some(at) if at <= now.mono => {
                 let mut turn = Turn::default();
                 core.step(now, Input::Tick, &mut turn);
@@ -111,21 +87,5 @@ fn keep_link(shared: &Arc<Shared>) {
             let _failed = shared.connect();
             core = shared.core();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_was_given_nothing_shares_at_once() {
-        let mut quiet = Quiet::default();
-        quiet.hook_ran(0, Mono(5));
-        assert_eq!(quiet.until, Mono(0), "it was welcomed without leave to cache");
-        quiet.hook_ran(SOLE_TTL_MS * MS, Mono(6));
-        assert_eq!(quiet.until, Mono(0));
-        quiet.hook_ran(0, Mono(7));
-        assert_eq!(quiet.until, Mono(7).after(SOLE_TTL_MS * MS));
     }
 }

@@ -11,6 +11,7 @@ use crate::{admin, daemon, mounts, place};
 use ::mount::{Mount, MountError, Settings};
 use fuse::Unmount;
 use fuse::adapter::Adapter;
+use proto::caps::Bits;
 use proto::message::ClientInfo;
 use runtime::log::{Log, LogOptions};
 use runtime::port::{Connector, PortError};
@@ -174,8 +175,10 @@ fn open_session(
     info: &ClientInfo,
 ) -> Result<Reached, Problem> {
     let (connector, served, log) = connect(plan, source, until, config)?;
+    // What a kernel keeps.
+    let wants = Bits::ATTRS.with(Bits::FC);
     let settings =
-        Settings { recover_clean: plan.options.recover_clean, open_timeout, ..Settings::default() };
+        Settings { recover_clean: plan.options.recover_clean, open_timeout, wants, ..Settings::default() };
     let mount =
         Mount::open_with(connector, info.clone(), settings).map_err(|error| explain_mount(plan, &error))?;
     Ok(Reached { mount, source: source.clone().absolute(), served, log })

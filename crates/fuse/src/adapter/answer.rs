@@ -2,16 +2,16 @@
 //! Absent on purpose: which question an operation asks.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ::mount::Asker;
+use ::mount::{Asker, Leave};
 use proto::attr::Attr;
-use proto::reply::Reply as Answer;
+use proto::reply::{Outcome, Reply as Answer};
 use proto::request::Request as Ask;
 use proto::{Cred, Effect, NodeRef};
 
+use super::keep::Given;
 use super::{About, Shared, convert};
-use crate::reply::{Entry, Reply};
+use crate::reply::Reply;
 
 /// For whom a reply is.
 pub(super) fn asker(reply: &Reply) -> Asker {
@@ -27,11 +27,22 @@ impl Shared {
         reply: Reply,
         then: impl FnOnce(&Arc<Self>, Reply, Answer) + Send + 'static,
     ) {
+        self.ask_to_keep(cred, ask, reply, |shared, reply, answer, _| then(shared, reply, answer));
+    }
+
+    /// The same, with what of the answer may be kept.
+    pub(super) fn ask_to_keep(
+        self: &Arc<Self>,
+        cred: Cred,
+        ask: Ask,
+        reply: Reply,
+        then: impl FnOnce(&Arc<Self>, Reply, Answer, Leave) + Send + 'static,
+    ) {
         let (shared, asker) = (Arc::clone(self), asker(&reply));
         let changes = ask.effect() != Effect::Nothing;
-        let done = Box::new(move |outcome: proto::reply::Outcome| match outcome {
+        let done = Box::new(move |outcome: Outcome, leave: Leave| match outcome {
             // What follows a change is not given up: it may be the half that makes it whole.
-            Ok(answer) => then(&shared, if changes { reply.to(0) } else { reply }, answer),
+            Ok(answer) => then(&shared, if changes { reply.to(0) } else { reply }, answer, leave),
             Err(errno) => reply.error(errno.0),
         });
         self.mount.submit_for(asker, cred, ask, done);
@@ -48,11 +59,13 @@ impl Shared {
         cred: Cred,
         ask: Ask,
         reply: Reply,
-        then: impl FnOnce(&Arc<Self>, Reply, Attr) + Send + 'static,
+        then: impl FnOnce(&Arc<Self>, Reply, Attr, Given) + Send + 'static,
     ) {
-        self.ask(cred, ask, reply, |shared, reply, answer| match answer {
-            Answer::Attr(attr) | Answer::Created { attr, .. } | Answer::Written { attr, .. } => {
-                then(shared, reply, attr);
+        self.ask_to_keep(cred, ask, reply, |shared, reply, answer, leave| match answer {
+            // The kernel may have that node already, and believes the answer to CREATE whatever came meanwhile.
+            Answer::Created { attr, new: false } => then(shared, reply, attr, Given::default()),
+            Answer::Attr(attr) | Answer::Created { attr, .. } => {
+                then(shared, reply, attr, Given::of(&leave, 0));
             }
             _ => reply.error(libc::EIO),
         });
@@ -82,40 +95,6 @@ impl Shared {
             true => self.after_sync(cred, dir, reply, then),
             false => then(self, reply),
         }
-    }
-
-    /// How long the kernel may keep what it is told now. Half of what the rank allows: the other half is
-    /// for answers on their way into the kernel, which counts from their arrival.
-    pub(super) fn timeout(&self) -> Duration {
-        Duration::from_nanos(self.mount.ttl_ns() / 2)
-    }
-
-    /// Whether what was asked for in `era` may still be cached.
-    pub(super) fn may_cache(&self, era: u64) -> bool {
-        self.mount.ttl_ns() != 0 && self.era() == era
-    }
-
-    /// The kernel's entry for an inode, whose node it thereby counts.
-    pub(super) fn entry(&self, attr: &Attr, era: u64) -> Entry {
-        let nodeid = self.nodeid(attr.ino);
-        self.nodes.learn(nodeid, attr, era, true);
-        self.entry_uncounted(attr)
-    }
-
-    pub(super) fn entry_uncounted(&self, attr: &Attr) -> Entry {
-        let timeout = self.timeout();
-        Entry {
-            nodeid: self.nodeid(attr.ino),
-            generation: u64::from(attr.generation),
-            entry_timeout: timeout,
-            attr_timeout: timeout,
-            attr: convert::attr(attr),
-        }
-    }
-
-    pub(super) fn answer_attr(&self, reply: Reply, nodeid: u64, attr: &Attr, era: u64) {
-        self.nodes.learn(nodeid, attr, era, false);
-        reply.attr(self.timeout(), &convert::attr(attr));
     }
 
     pub(super) fn statfs(self: &Arc<Self>, about: About, reply: Reply) {

@@ -6,14 +6,16 @@
 
 use std::sync::Arc;
 
+use ::mount::Leave;
 use proto::attr::Attr;
 use proto::name::Name;
-use proto::reply::Reply as Answer;
+use proto::reply::{Outcome, Reply as Answer};
 use proto::request::{IO_BYTES_MAX, NewNode, Request as Ask};
 use proto::storeio::{Buffer, Lent, Payload};
 use proto::{Cred, FileKind, NodeRef};
 
 use super::answer::asker;
+use super::keep::Given;
 use super::{About, Shared};
 use crate::abi::fopen;
 use crate::reply::{Opened, Reply};
@@ -56,33 +58,34 @@ impl Shared {
     }
 
     /// Counts the open and tells the kernel how to treat its pages.
-    fn handle(&self, nodeid: u64, flags: u32, era: u64) -> Opened {
+    fn handle(&self, nodeid: u64, flags: u32, given: Given) -> Opened {
         // A handle that cannot read gains nothing from the page cache, and without it the kernel does not
-        // ask for security.capability before its first write.
+        // ask for security.capability before its first write. What is appended would go into the pages where the
+        // kernel believes the end is.
         let write_only = flags & libc::O_ACCMODE as u32 == libc::O_WRONLY as u32;
-        let (caching, keep) = self.nodes.opened(nodeid, era, || self.may_cache(era));
-        if write_only || !caching {
+        let append = flags & libc::O_APPEND as u32 != 0;
+        let (caching, keep) = self.nodes.opened(nodeid, given, || self.mount.lost_stamp());
+        if write_only || append || !caching {
             return Opened { fh: DIRECT, flags: fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES };
         }
         Opened { fh: CACHED, flags: if keep { fopen::KEEP_CACHE } else { 0 } }
     }
 
     fn open(self: &Arc<Self>, about: About, flags: u32, reply: Reply) {
-        let About { cred, nodeid, node } = about;
-        let era = self.era();
-        self.ask_attr(cred, Ask::Open { node, flags }, reply, move |shared, reply, attr| {
-            shared.nodes.learn(nodeid, &attr, era, false);
-            reply.open(shared.handle(nodeid, flags, era));
+        let About { cred, nodeid, node, .. } = about;
+        self.ask_attr(cred, Ask::Open { node, flags }, reply, move |shared, reply, attr, given| {
+            // OPEN tells the kernel no attributes.
+            let _timeout = shared.learn(nodeid, &attr, given, false);
+            reply.open(shared.handle(nodeid, flags, given));
         });
     }
 
     fn create(self: &Arc<Self>, about: About, ask: Ask, flags: u32, reply: Reply) {
-        let era = self.era();
         let About { cred, node: parent, .. } = about;
-        self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr: Attr| {
+        self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr: Attr, given| {
             let finish = move |shared: &Arc<Shared>, reply: Reply| {
-                let entry = shared.entry(&attr, era);
-                let opened = shared.handle(entry.nodeid, flags, era);
+                let entry = shared.entry(&attr, Some(parent.ino), given);
+                let opened = shared.handle(entry.nodeid, flags, given);
                 reply.create(&entry, opened);
             };
             if !(shared.behaviour.sync_names || shared.behaviour.sync_all) {
@@ -105,11 +108,11 @@ impl Shared {
         then: impl FnOnce(&Arc<Self>, Reply) + Send + 'static,
     ) {
         let (shared, caller, asker) = (Arc::clone(self), cred.clone(), asker(&reply));
-        let done = Box::new(move |outcome: proto::reply::Outcome| match outcome {
+        let done = Box::new(move |outcome: Outcome, _: Leave| match outcome {
             Ok(_) => then(&shared, reply),
             Err(errno) => {
                 let release = Ask::Release { node, count: 1 };
-                shared.mount.submit(caller, release, Box::new(|_| ()));
+                shared.mount.submit(caller, release, Box::new(|_, _| ()));
                 reply.error(errno.0);
             }
         });
@@ -156,7 +159,7 @@ impl Shared {
     }
 
     fn release(self: &Arc<Self>, about: About, release: Release, reply: Reply) {
-        let About { cred, nodeid, node } = about;
+        let About { cred, nodeid, node, .. } = about;
         self.nodes.closed(nodeid);
         let ask = Ask::Release { node, count: 1 };
         if !release.flock_unlock {
@@ -165,7 +168,7 @@ impl Shared {
         // Locks first: a waiter must not see the file gone before it gets its lock.
         let unlock = Ask::ReleaseLocks { node, flock: true, owner: release.lock_owner };
         let (shared, caller) = (Arc::clone(self), cred.clone());
-        let then = Box::new(move |_: proto::reply::Outcome| shared.done(caller, ask, reply));
+        let then = Box::new(move |_: Outcome, _: Leave| shared.done(caller, ask, reply));
         self.mount.submit(cred, unlock, then);
     }
 

@@ -9,11 +9,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ::mount::Leave;
+use proto::Ino;
 use proto::reply::{DirEntry, Reply as Answer};
 use proto::request::Request as Ask;
 
+use super::keep::Given;
 use super::{About, Shared};
-use crate::abi::fopen;
 use crate::reply::{DirSink, Opened, Reply};
 use crate::request::Operation;
 
@@ -68,18 +70,12 @@ impl Shared {
     pub(super) fn listing_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
         match *operation {
             Operation::OpenDir { .. } => {
-                let era = self.era();
-                let flags = match self.nodes.opened(about.nodeid, era, || self.may_cache(era)) {
-                    (false, _) => 0,
-                    (true, false) => fopen::CACHE_DIR,
-                    (true, true) => fopen::CACHE_DIR | fopen::KEEP_CACHE,
-                };
-                reply.open(Opened { fh: self.listings.open(), flags });
+                // The kernel would keep a listing by the directory's mtime alone, and two changes can have one.
+                reply.open(Opened { fh: self.listings.open(), flags: 0 });
             }
             Operation::ReadDir { fh, offset, size } => self.list(about, fh, offset, size, false, reply),
             Operation::ReadDirPlus { fh, offset, size } => self.list(about, fh, offset, size, true, reply),
             Operation::ReleaseDir(release) => {
-                self.nodes.closed(about.nodeid);
                 self.listings.close(release.fh);
                 reply.ok();
             }
@@ -105,33 +101,39 @@ impl Shared {
         let want = Want { about, rest, offset, plus };
         if !kept.entries.is_empty() || kept.end {
             // Attributes of an earlier page may be older than what the kernel knows by now: names alone.
-            return self.fill(&want, kept, false, 0, reply);
+            return self.fill(&want, kept, None, reply);
         }
         let after = if offset <= AFTER_DOTS { 0 } else { offset };
         let ask = Ask::ReadDir { dir: want.about.node, after, attrs: plus, bytes_max: size };
-        let era = self.era();
-        self.ask(want.about.cred.clone(), ask, reply, move |shared, reply, answer| match answer {
-            Answer::Entries { entries, end } => {
-                let page = Rest { at: 0, entries: entries.into(), end };
-                shared.fill(&want, page, true, era, reply);
-            }
-            _ => reply.error(libc::EIO),
-        });
+        self.ask_to_keep(
+            want.about.cred.clone(),
+            ask,
+            reply,
+            move |shared, reply, answer, leave| match answer {
+                Answer::Entries { entries, end } => {
+                    let page = Rest { at: 0, entries: entries.into(), end };
+                    shared.fill(&want, page, Some(&leave), reply);
+                }
+                _ => reply.error(libc::EIO),
+            },
+        );
     }
 
-    /// Writes what fits into the reply and keeps the rest.
-    fn fill(&self, want: &Want, mut page: Rest, fresh: bool, era: u64, reply: Reply) {
+    /// Writes what fits into the reply and keeps the rest; `fresh`: it came just now, with leave to keep.
+    fn fill(&self, want: &Want, mut page: Rest, fresh: Option<&Leave>, reply: Reply) {
         reply.directory(|sink| {
             if !self.dots(want, sink) {
                 return Ok(());
             }
-            let mut last = want.offset.max(AFTER_DOTS);
+            let (mut last, mut at) = (want.offset.max(AFTER_DOTS), 0);
             while let Some(entry) = page.entries.front() {
-                if !self.put(entry, fresh, era, sink) {
+                let given = fresh.map(|leave| Given::of(leave, at));
+                if !self.put(want.about.node.ino, entry, given, sink) {
                     break;
                 }
                 last = entry.hash.cookie();
                 page.entries.pop_front();
+                at += 1;
             }
             page.at = last;
             // With attributes a new page is better than an old one, unless no offset leads to it.
@@ -152,16 +154,12 @@ impl Shared {
             .all(|(name, ino, next)| sink.name(name, ino.0.max(1), libc::DT_DIR, *next))
     }
 
-    fn put(&self, entry: &DirEntry, fresh: bool, era: u64, sink: &mut DirSink<'_>) -> bool {
+    fn put(&self, dir: Ino, entry: &DirEntry, given: Option<Given>, sink: &mut DirSink<'_>) -> bool {
         let next = entry.hash.cookie();
-        match &entry.attr {
-            Some(attr) if fresh && sink.wants_nodes() => {
-                if !sink.node(&entry.name, &self.entry_uncounted(attr), next) {
-                    return false;
-                }
-                // Before the reply leaves, so that no FORGET can come first.
-                self.nodes.learn(self.nodeid(attr.ino), attr, era, true);
-                true
+        match (&entry.attr, given) {
+            // Counted before the reply leaves, so that no FORGET can come first; and only if it will leave.
+            (Some(attr), Some(given)) if sink.wants_nodes() => {
+                sink.fits(&entry.name) && sink.node(&entry.name, &self.entry(attr, Some(dir), given), next)
             }
             _ => sink.name(&entry.name, entry.ino.0, entry.kind as u8, next),
         }

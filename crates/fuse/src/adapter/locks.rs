@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::mount::CallId;
-use proto::reply::Reply as Answer;
+use ::mount::{CallId, Leave};
+use proto::reply::{Outcome, Reply as Answer};
 use proto::request::{LockKind, Request as Ask};
 
 use super::answer::asker;
@@ -109,7 +109,7 @@ impl Shared {
         }
         self.waits.start(unique);
         let (shared, asker) = (Arc::clone(self), asker(&reply));
-        let done = Box::new(move |outcome: proto::reply::Outcome| {
+        let done = Box::new(move |outcome: Outcome, _: Leave| {
             shared.waits.end(unique);
             match outcome {
                 Ok(_) => reply.ok(),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use proto::name::Name;
 use proto::reply::Reply as Answer;
 use proto::request::{NewNode, Request as Ask};
-use proto::{Errno, NodeRef};
+use proto::{Errno, Ino, NodeRef};
 
+use super::keep::Given;
 use super::{About, Shared};
 use crate::reply::Reply;
 use crate::request::{Operation, Request};
@@ -40,7 +41,7 @@ impl Shared {
             Operation::Lookup { name: b".." } => self.lookup_parent(about, reply),
             Operation::Lookup { name } => {
                 let ask = Ask::Lookup { parent, name: name!(name) };
-                self.answer_entry(about, ask, reply);
+                self.answer_entry(about, Some(parent.ino), ask, reply);
             }
             Operation::MkNod { name, mode, rdev, umask } => {
                 let ask = Ask::MkNod { parent, name: name!(name), new: NewNode { mode, umask, rdev } };
@@ -56,7 +57,10 @@ impl Shared {
                 self.make(about, ask, reply);
             }
             Operation::Link { target, name } => {
-                let node = self.nodes.node(target);
+                let (node, stale) = self.nodes.place(target);
+                if stale {
+                    return Err((Errno::ESTALE, reply));
+                }
                 let ask = Ask::Link { node, parent, name: name!(name) };
                 self.make(about, ask, reply);
             }
@@ -77,20 +81,21 @@ impl Shared {
         Ok(())
     }
 
-    fn answer_entry(self: &Arc<Self>, about: About, ask: Ask, reply: Reply) {
-        let era = self.era();
-        self.ask_attr(about.cred, ask, reply, move |shared, reply, attr| {
-            reply.entry(&shared.entry(&attr, era));
+    fn answer_entry(self: &Arc<Self>, about: About, dir: Option<Ino>, ask: Ask, reply: Reply) {
+        self.ask_attr(about.cred, ask, reply, move |shared, reply, attr, given| {
+            reply.entry(&shared.entry(&attr, dir, given));
         });
     }
 
     /// A change that ends in a new name.
     fn make(self: &Arc<Self>, about: About, ask: Ask, reply: Reply) {
-        let era = self.era();
         let About { cred, node: parent, .. } = about;
-        self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr| {
+        let links = matches!(ask, Ask::Link { .. });
+        self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr, given| {
+            // The kernel has the target of a link, and believes this answer whatever it was told meanwhile.
+            let given = if links { Given::default() } else { given };
             shared.after_names(cred, parent, reply, move |shared, reply| {
-                reply.entry(&shared.entry(&attr, era));
+                reply.entry(&shared.entry(&attr, Some(parent.ino), given));
             });
         });
     }
@@ -112,7 +117,7 @@ impl Shared {
     }
 
     fn lookup_self(self: &Arc<Self>, about: About, node: NodeRef, reply: Reply) {
-        self.answer_entry(about, Ask::GetAttr { node }, reply);
+        self.answer_entry(about, None, Ask::GetAttr { node }, reply);
     }
 
     fn lookup_parent(self: &Arc<Self>, about: About, reply: Reply) {

@@ -1,4 +1,4 @@
-//! The nodes the kernel knows: how often it looked each up, where the rank finds it, what is open.
+//! The nodes the kernel knows: how often it looked each up, where the rank finds it, what is open, what of it was taken back.
 //!
 //! A node is in the table from its first lookup until the kernel forgets the last; node ids are inode
 //! numbers, so an unknown one (an NFS handle) still names its inode.
@@ -8,29 +8,49 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use proto::{Attr, Ino, NameHash, NodeRef};
+use proto::caps::Bits;
+use proto::{Attr, FileKind, Ino, NameHash, NodeRef};
+use stdx::Mono;
 
+use super::keep::Given;
 use crate::abi::ROOT_ID;
 
 const SHARDS: usize = 64;
 
-/// What is known of one node.
+/// Places in a shard that remember recalls: together 4096, so that a recall seldom voids what was granted of another inode.
+const BUCKETS: usize = 64;
+
+/// What is known of one node. Stamps are those of leaves; 0: none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
     lookups: u64,
     parent: Ino,
     hash: NameHash,
-    /// Open handles, directories included.
+    /// Open handles of a file.
     opens: u32,
-    /// The era in which the kernel last had leave to cache data; its pages are good in that one only.
-    cached_in: u64,
+    directory: bool,
     /// An fcntl lock was asked for: closing any handle must drop its owner's locks.
     locked: bool,
-    /// The era in which it was seen without any extended attribute; 0 = not.
-    bare_in: u64,
     /// It was seen with an extended attribute, or one was set: never called bare again, because an older
     /// answer may arrive later.
     dressed: bool,
+    /// When the first answer about it was given.
+    born: Mono,
+    /// Since that stamp Fc is held, and pages are under it.
+    pages: u64,
+    /// With that stamp it was seen without any extended attribute, which may be believed until then.
+    bare: u64,
+    bare_until: Mono,
+    /// The recall of its name, while the kernel may still find the node under it.
+    stale: u64,
+}
+
+/// What a recall finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) born: Mono,
+    /// A handle is open, which may put file data into the kernel's pages.
+    pub(super) open: bool,
 }
 
 /// Node ids spread evenly already; `mix64` spreads consecutive numbers spreads consecutive ones.
@@ -60,9 +80,28 @@ impl Hasher for Mixed {
     }
 }
 
-type Shard = HashMap<u64, Node, Mix>;
+/// Nodes, and the highest stamp of a recall of any inode of each bucket, known to the kernel or not: the answer that a recall
+/// voids may be the one that makes the node.
+struct Shard {
+    nodes: HashMap<u64, Node, Mix>,
+    recalled: Box<[u64; BUCKETS]>,
+}
+
+impl Shard {
+    fn new() -> Self {
+        Self { nodes: HashMap::default(), recalled: Box::new([0; BUCKETS]) }
+    }
+
+    fn recalled(&mut self, nodeid: u64) -> &mut u64 {
+        // Other bits than those that chose the shard.
+        &mut self.recalled[stdx::hash::mix64(nodeid) as usize % BUCKETS]
+    }
+}
 
 /// The table, in shards so that requests on different nodes rarely meet.
+///
+/// `lost` is asked while the node is locked, as the recalls are looked at: whoever takes something back announces it first and
+/// looks at the node then, so what is handed out meanwhile is either seen by it or void.
 pub(super) struct Nodes {
     shards: Vec<Mutex<Shard>>,
     root: NodeRef,
@@ -70,10 +109,13 @@ pub(super) struct Nodes {
 
 impl Nodes {
     pub(super) fn new(root: NodeRef) -> Nodes {
-        let nodes = Nodes { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), root };
+        let nodes = Nodes { shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(), root };
         // The kernel never looks the root up and never forgets it.
-        let node = Node { lookups: 1, parent: root.parent, hash: root.hash, ..Node::default() };
-        nodes.shard(ROOT_ID).insert(ROOT_ID, node);
+        let (NodeRef { parent, hash, .. }, lookups, directory) = (root, 1, true);
+        nodes
+            .shard(ROOT_ID)
+            .nodes
+            .insert(ROOT_ID, Node { lookups, parent, hash, directory, ..Node::default() });
         nodes
     }
 
@@ -84,37 +126,58 @@ impl Nodes {
     }
 
     fn with<T>(&self, nodeid: u64, change: impl FnOnce(&mut Node) -> T) -> Option<T> {
-        self.shard(nodeid).get_mut(&nodeid).map(change)
+        self.shard(nodeid).nodes.get_mut(&nodeid).map(change)
+    }
+
+    /// How to name the node to the rank, and whether the kernel must look it up again before it uses it.
+    pub(super) fn place(&self, nodeid: u64) -> (NodeRef, bool) {
+        let ino = if nodeid == ROOT_ID { self.root.ino } else { Ino(nodeid) };
+        match self.shard(nodeid).nodes.get(&nodeid) {
+            Some(node) => {
+                // Whoever has it open came by a name that was right then. Of a directory only the way to it is stale.
+                let stale = node.stale != 0 && !node.directory && node.opens == 0;
+                (NodeRef { ino, parent: node.parent, hash: node.hash }, stale)
+            }
+            None => (NodeRef::bare(ino), false),
+        }
     }
 
     /// How to name the node to the rank.
     pub(super) fn node(&self, nodeid: u64) -> NodeRef {
-        let ino = if nodeid == ROOT_ID { self.root.ino } else { Ino(nodeid) };
-        match self.shard(nodeid).get(&nodeid) {
-            Some(node) => NodeRef { ino, parent: node.parent, hash: node.hash },
-            None => NodeRef::bare(ino),
-        }
+        self.place(nodeid).0
     }
 
-    /// Takes in attributes that were asked for in `era`; `lookup`: the kernel will count the node.
-    pub(super) fn learn(&self, nodeid: u64, attr: &Attr, era: u64, lookup: bool) {
+    /// Takes in attributes that go to the kernel; `looked_up`: it will count the node, and has it by a name that is right, now.
+    /// Whether it may keep what it is told.
+    pub(super) fn learn(
+        &self,
+        nodeid: u64,
+        attr: &Attr,
+        given: Given,
+        looked_up: Option<Mono>,
+        lost: impl FnOnce() -> u64,
+    ) -> bool {
         let mut shard = self.shard(nodeid);
-        let node = match lookup {
-            true => {
-                let node = shard.entry(nodeid).or_default();
+        let good = given.is_good(*shard.recalled(nodeid), lost());
+        let node = match looked_up {
+            Some(now) => {
+                let node = shard.nodes.entry(nodeid).or_insert(Node { born: now, ..Node::default() });
                 node.lookups += 1;
+                node.stale = 0;
                 node
             }
-            false => match shard.get_mut(&nodeid) {
+            None => match shard.nodes.get_mut(&nodeid) {
                 Some(node) => node,
-                None => return,
+                None => return false,
             },
         };
         (node.parent, node.hash) = (attr.parent, attr.hash);
+        node.directory = attr.kind() == FileKind::Directory;
         node.dressed |= attr.has_xattrs;
-        if !attr.has_xattrs {
-            node.bare_in = era;
+        if good && !attr.has_xattrs && given.bits.has(Bits::XS) {
+            (node.bare, node.bare_until) = (given.stamp, given.until);
         }
+        good && given.bits.has(Bits::ATTRS) && node.stale == 0
     }
 
     pub(super) fn forget(&self, nodeid: u64, lookups: u64) {
@@ -122,39 +185,62 @@ impl Nodes {
             return;
         }
         let mut shard = self.shard(nodeid);
-        if let Some(node) = shard.get_mut(&nodeid) {
+        if let Some(node) = shard.nodes.get_mut(&nodeid) {
             node.lookups = node.lookups.saturating_sub(lookups);
             if node.lookups == 0 {
-                shard.remove(&nodeid);
+                shard.nodes.remove(&nodeid);
             }
         }
     }
 
-    /// Counts an open: whether pages may be cached in `era`, and whether those from before may be kept.
-    ///
-    /// `caching` is asked while the node is locked: the end of an era is announced first and looks for
-    /// open nodes then, so it either finds this open or is seen by it.
-    pub(super) fn opened(&self, nodeid: u64, era: u64, caching: impl FnOnce() -> bool) -> (bool, bool) {
+    /// Takes back: voids what was given under a lower stamp and marks the node, `named` if a name goes. Nothing if the kernel does
+    /// not have it.
+    pub(super) fn recall(&self, nodeid: u64, bits: Bits, named: bool, stamp: u64) -> Option<Found> {
+        let mut shard = self.shard(nodeid);
+        let highest = shard.recalled(nodeid);
+        *highest = stamp.max(*highest);
+        let node = shard.nodes.get_mut(&nodeid)?;
+        if named {
+            node.stale = stamp.max(node.stale);
+        }
+        if bits.has(Bits::FC) {
+            node.pages = 0;
+        }
+        Some(Found { born: node.born, open: node.opens > 0 })
+    }
+
+    /// The kernel does not have the name any more that the recall with this stamp took.
+    pub(super) fn name_dropped(&self, nodeid: u64, stamp: u64) {
         self.with(nodeid, |node| {
-            node.opens += 1;
-            let caching = caching();
-            let keep = caching && node.cached_in == era;
-            node.cached_in = if caching { era } else { 0 };
-            (caching, keep)
-        })
-        .unwrap_or_default()
+            // A later recall has a drop of its own, and a lookup needs none.
+            if node.stale == stamp {
+                node.stale = 0;
+            }
+        });
+    }
+
+    /// Counts an open: whether pages may be cached, and whether those from before may be kept.
+    pub(super) fn opened(&self, nodeid: u64, given: Given, lost: impl FnOnce() -> u64) -> (bool, bool) {
+        let mut shard = self.shard(nodeid);
+        let lost = lost();
+        let caching = given.is_good(*shard.recalled(nodeid), lost) && given.bits.has(Bits::FC);
+        let Some(node) = shard.nodes.get_mut(&nodeid) else { return (false, false) };
+        node.opens += 1;
+        let keep = caching && node.pages != 0 && node.pages >= lost;
+        node.pages = if caching { given.stamp } else { 0 };
+        (caching, keep)
     }
 
     pub(super) fn closed(&self, nodeid: u64) {
         self.with(nodeid, |node| node.opens = node.opens.saturating_sub(1));
     }
 
-    /// Nodes with open handles.
+    /// Files with open handles.
     pub(super) fn open(&self) -> Vec<u64> {
         let mut open = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            open.extend(shard.iter().filter(|(_, node)| node.opens > 0).map(|(nodeid, _)| *nodeid));
+            open.extend(shard.nodes.iter().filter(|(_, node)| node.opens > 0).map(|(nodeid, _)| *nodeid));
         }
         open
     }
@@ -172,9 +258,12 @@ impl Nodes {
         self.with(nodeid, |node| node.dressed = true);
     }
 
-    /// Whether the node is known to have no extended attribute in `era`.
-    pub(super) fn is_bare(&self, nodeid: u64, era: u64) -> bool {
-        self.with(nodeid, |node| !node.dressed && node.bare_in == era).unwrap_or(false)
+    /// Whether the node is known to have no extended attribute.
+    pub(super) fn is_bare(&self, nodeid: u64, now: Mono, lost: impl FnOnce() -> u64) -> bool {
+        let mut shard = self.shard(nodeid);
+        let void_below = (*shard.recalled(nodeid)).max(lost());
+        let Some(node) = shard.nodes.get(&nodeid) else { return false };
+        !node.dressed && node.bare != 0 && node.bare >= void_below && now < node.bare_until
     }
 
     #[cfg(test)]
@@ -186,6 +275,7 @@ impl Nodes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stdx::time::SECOND;
 
     fn attr(ino: u64) -> Attr {
         Attr { ino: Ino(ino), parent: Ino(1), hash: NameHash(99), ..Attr::default() }
@@ -195,13 +285,31 @@ mod tests {
         Nodes::new(NodeRef::bare(Ino(7)))
     }
 
+    /// Granted at `stamp`, for a second.
+    fn given(bits: Bits, stamp: u64) -> Given {
+        Given { bits, stamp, until: Mono(SECOND) }
+    }
+
+    const EVERYTHING: Bits = Bits::ATTRS.with(Bits::FC);
+
+    impl Nodes {
+        /// A LOOKUP answered with everything granted at `stamp`, nothing ever lost.
+        fn look_up(&self, nodeid: u64, stamp: u64) -> bool {
+            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), Some(Mono(5)), || 0)
+        }
+
+        /// A GETATTR likewise.
+        fn tell(&self, nodeid: u64, stamp: u64) -> bool {
+            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), None, || 0)
+        }
+    }
+
     #[test]
     fn a_node_lives_from_its_first_lookup_to_its_last_forget() {
         let nodes = nodes();
         assert_eq!(nodes.node(5), NodeRef::bare(Ino(5)));
-        nodes.learn(5, &attr(5), 1, true);
-        nodes.learn(5, &attr(5), 1, true);
-        nodes.learn(6, &attr(6), 1, false);
+        assert!(nodes.look_up(5, 1) && nodes.look_up(5, 1));
+        assert!(!nodes.tell(6, 1), "the kernel has no such node");
         assert_eq!(nodes.node(5).hash, NameHash(99));
         assert_eq!(nodes.node(6), NodeRef::bare(Ino(6)));
         nodes.forget(5, 1);
@@ -213,24 +321,71 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_kept_within_one_era_only() {
+    fn a_recall_voids_what_was_answered_before_it() {
         let nodes = nodes();
-        nodes.learn(5, &attr(5), 1, true);
-        assert_eq!(nodes.opened(5, 1, || true), (true, false), "nothing was cached yet");
-        assert_eq!(nodes.opened(5, 1, || true), (true, true));
-        assert_eq!(nodes.opened(5, 2, || true), (true, false), "others may have written");
-        assert_eq!(nodes.opened(5, 2, || false), (false, false));
-        assert_eq!(nodes.opened(5, 2, || true), (true, false), "an uncached open left no leave to keep");
+        assert_eq!(nodes.recall(5, Bits::FS, false, 3), None, "not known, and yet remembered");
+        assert!(!nodes.look_up(5, 2) && nodes.look_up(5, 3));
+        assert_eq!(nodes.recall(5, Bits::FS, false, 4), Some(Found { born: Mono(5), open: false }));
+        assert!(!nodes.tell(5, 3) && nodes.tell(5, 4));
+        assert!(!nodes.learn(5, &attr(5), given(EVERYTHING, 4), None, || 6), "everything was lost at 6");
+        assert!(!nodes.learn(5, &attr(5), given(Bits::FC, 7), None, || 6), "not granted");
+    }
+
+    #[test]
+    fn pages_are_kept_while_nothing_took_them_back() {
+        let nodes = nodes();
+        nodes.look_up(5, 1);
+        let open = |bits, stamp, lost| nodes.opened(5, given(bits, stamp), || lost);
+        assert_eq!(open(Bits::FC, 1, 0), (true, false), "nothing was cached yet");
+        assert_eq!(open(Bits::FC, 1, 0), (true, true));
+        assert_eq!(nodes.recall(5, Bits::FC, false, 2), Some(Found { born: Mono(5), open: true }));
+        assert_eq!(open(Bits::FC, 1, 0), (false, false), "taken back before it was handed out");
+        assert_eq!(open(Bits::FC, 2, 0), (true, false), "others may have written");
+        assert_eq!(open(Bits::FC, 2, 3), (false, false), "lost before it was handed out");
+        assert_eq!(open(Bits::FC, 3, 3), (true, false));
+        assert_eq!(open(Bits::ATTRS, 3, 3), (false, false));
+        assert_eq!(open(Bits::FC, 3, 3), (true, false), "an open without leave left none to keep");
+        assert_eq!(open(Bits::FC, 3, 3), (true, true));
+        assert_eq!(open(Bits::FC, 5, 5), (true, false), "a loss ends it, too");
         assert_eq!(nodes.open(), [5]);
+    }
+
+    #[test]
+    fn a_stale_node_is_looked_up_again() {
+        let nodes = nodes();
+        nodes.look_up(5, 1);
+        nodes.recall(5, Bits::LS, true, 2);
+        assert!(nodes.place(5).1);
+        assert!(!nodes.tell(5, 2), "the kernel has it by a name that is gone");
+        assert!(nodes.look_up(5, 2) && !nodes.place(5).1);
+        nodes.recall(5, Bits::LS, true, 3);
+        nodes.name_dropped(5, 2);
+        assert!(nodes.place(5).1, "that was the first name");
+        nodes.name_dropped(5, 3);
+        assert!(!nodes.place(5).1);
+        nodes.recall(5, Bits::LS, true, 4);
+        nodes.opened(5, Given::default(), || 0);
+        assert!(!nodes.place(5).1, "who has it open needs no name");
+        nodes.closed(5);
+        assert!(nodes.place(5).1);
+        let dir = Attr { mode: FileKind::Directory.mode_bits(), ..attr(6) };
+        nodes.learn(6, &dir, Given::default(), Some(Mono(5)), || 0);
+        nodes.recall(6, Bits::LS, true, 5);
+        assert!(!nodes.place(6).1, "names in it are right whatever its own");
     }
 
     #[test]
     fn once_dressed_never_bare() {
         let nodes = nodes();
-        nodes.learn(5, &attr(5), 1, true);
-        assert!(nodes.is_bare(5, 1) && !nodes.is_bare(5, 2));
+        let is_bare = |now, lost| nodes.is_bare(5, Mono(now), || lost);
+        nodes.look_up(5, 1);
+        assert!(is_bare(1, 0) && !is_bare(SECOND, 0) && !is_bare(1, 2));
+        nodes.recall(5, Bits::XS, false, 2);
+        assert!(!is_bare(1, 0));
+        nodes.tell(5, 2);
+        assert!(is_bare(1, 0));
         nodes.set_dressed(5);
-        nodes.learn(5, &attr(5), 1, false);
-        assert!(!nodes.is_bare(5, 1));
+        nodes.tell(5, 2);
+        assert!(!is_bare(1, 0));
     }
 }

@@ -6,7 +6,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ::mount::Settings;
 use ::mount::fake::Fake;
+use proto::Ino;
+use proto::caps::{Bits, Recalled, Returned};
 use proto::message::{ClientInfo, ServerMsg};
 
 use super::*;
@@ -17,10 +20,15 @@ use crate::reply::channel::{Channel, DeviceChannel};
 use crate::request::{Extensions, Lock, Read, Release, SetAttr, Write};
 use crate::transport::device::Device;
 
-/// A kernel with one mount.
+const PATIENCE: Duration = Duration::from_secs(20);
+const DIRECT: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
+
+/// A kernel with one mount, which is granted what it wants.
 struct Kernel {
     fake: Fake,
     adapter: Arc<Adapter>,
+    /// Outlives the adapter.
+    _mount: Arc<Mount>,
     device: Arc<Device>,
     socket: OwnedFd,
     unique: AtomicU64,
@@ -43,8 +51,11 @@ impl Kernel {
         // SAFETY: both were just made and belong to nobody else.
         let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
         let device = Arc::new(Device::new(theirs, 1 << 20));
-        let mount = Mount::open(fake.connector(), ClientInfo::default()).expect("the fake welcomes anyone");
-        let adapter = Adapter::new(mount, subdir, behaviour).expect("the root is there");
+        let settings = Settings { wants: Bits::ATTRS.with(Bits::FC), ..Settings::default() };
+        let mount = Mount::open_with(fake.connector(), ClientInfo::default(), settings);
+        let mount = mount.expect("the fake welcomes anyone");
+        fake.grant(true);
+        let adapter = Adapter::new(Arc::clone(&mount), subdir, behaviour).expect("the root is there");
         let negotiated = Negotiated {
             minor: 45,
             offered: Default::default(),
@@ -58,7 +69,7 @@ impl Kernel {
         };
         adapter.init(&negotiated, &Notifier::new(Arc::clone(&device)));
         fake.clear_seen();
-        Kernel { fake, adapter, device, socket: ours, unique: AtomicU64::new(2) }
+        Kernel { fake, adapter, _mount: mount, device, socket: ours, unique: AtomicU64::new(2) }
     }
 
     fn send(&self, nodeid: u64, operation: Operation<'_>) -> u64 {
@@ -113,7 +124,23 @@ impl Kernel {
     }
 
     fn lookup(&self, name: &[u8]) -> Result<EntryOut, i32> {
-        self.ask(1, Operation::Lookup { name }).map(|body| EntryOut::read(&body).expect("an entry"))
+        self.lookup_in(1, name)
+    }
+
+    fn lookup_in(&self, dir: u64, name: &[u8]) -> Result<EntryOut, i32> {
+        self.ask(dir, Operation::Lookup { name }).map(|body| EntryOut::read(&body).expect("an entry"))
+    }
+
+    fn getattr(&self, nodeid: u64) -> AttrOut {
+        let body = self.ask(nodeid, Operation::GetAttr { fh: None }).expect("attributes");
+        AttrOut::read(&body).expect("a whole answer")
+    }
+
+    /// The next message, which nobody asked for, and the node it is about.
+    fn notified(&self) -> (i32, u64) {
+        let (unique, code, body) = self.receive();
+        assert_eq!(unique, 0, "not an answer");
+        (code, u64::read(&body).expect("a node"))
     }
 
     fn create(&self, name: &[u8], flags: u32) -> (EntryOut, OpenOut) {
@@ -136,10 +163,6 @@ impl Kernel {
     fn read(&self, nodeid: u64) -> Answer {
         self.ask(nodeid, Operation::Read(Read { fh: 1, offset: 0, size: 4096, flags: 0, lock_owner: None }))
     }
-
-    fn stop_caching(&self) {
-        self.fake.say(&ServerMsg::Share);
-    }
 }
 
 fn release(flock_unlock: bool) -> Operation<'static> {
@@ -161,7 +184,7 @@ fn a_file_is_made_written_read_and_forgotten() {
     assert_eq!(kernel.lookup(b"f").err(), Some(libc::ENOENT));
     let (entry, opened) = kernel.create(b"f", RDWR);
     assert_eq!((entry.attr.mode, entry.attr.ino), (0o100_644, entry.nodeid));
-    assert!(entry.entry_valid == 0 && entry.entry_valid_nsec > 0, "half of a second");
+    assert_eq!((entry.entry_valid, entry.attr_valid), (1, 1), "somewhat less than two seconds");
     assert_eq!(opened.open_flags, 0);
     assert!(kernel.write(entry.nodeid, 0, b"hello", RDWR, false).is_ok());
     assert_eq!(kernel.read(entry.nodeid), Ok(b"hello".to_vec()));
@@ -198,21 +221,129 @@ fn appending_ignores_the_offset_except_from_a_mapping() {
 }
 
 #[test]
-fn pages_are_kept_while_nobody_else_can_write() {
+fn pages_are_kept_while_fc_is_held() {
     let kernel = Kernel::new(Behaviour::default());
     let (entry, _) = kernel.create(b"f", RDWR);
-    assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, fopen::KEEP_CACHE);
-    kernel.stop_caching();
-    // The open node's pages are dropped.
-    let (unique, code, body) = kernel.receive();
-    assert_eq!((unique, code), (0, abi::NotifyCode::InvalInode as i32));
-    assert_eq!(u64::read(&body), Some(entry.nodeid));
-    let direct = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
-    assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, direct);
-    assert_eq!(kernel.lookup(b"f").map(|entry| (entry.attr_valid, entry.attr_valid_nsec)), Ok((0, 0)));
-    kernel.fake.say(&ServerMsg::Sole);
-    assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, 0, "what came between may have been written");
-    assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, fopen::KEEP_CACHE);
+    let open = |flags| kernel.open(entry.nodeid, flags).open_flags;
+    assert_eq!(open(RDWR), fopen::KEEP_CACHE);
+    kernel.fake.recall(Ino(entry.nodeid), Bits::FC, None);
+    assert_eq!(kernel.notified(), (abi::NotifyCode::InvalInode as i32, entry.nodeid));
+    kernel.fake.wait_returned(1, PATIENCE);
+    assert_eq!(kernel.fake.returned(), [Returned { ino: Ino(entry.nodeid), bits: Bits::FC }]);
+    assert_eq!(open(RDWR), 0, "what came between may have been written");
+    assert_eq!(open(RDWR), fopen::KEEP_CACHE);
+    assert_eq!(open(RDWR | libc::O_APPEND as u32), DIRECT, "the kernel may not know where the end is");
+    kernel.fake.grant(false);
+    assert_eq!(open(RDWR), DIRECT);
+    kernel.fake.grant(true);
+    assert_eq!(open(RDWR), 0);
+}
+
+#[test]
+fn a_broken_connection_ends_what_was_granted() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (entry, _) = kernel.create(b"f", RDWR);
+    kernel.fake.cut();
+    assert_eq!(
+        kernel.notified(),
+        (abi::NotifyCode::InvalInode as i32, entry.nodeid),
+        "pages have no timeout"
+    );
+    assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, DIRECT);
+    assert_eq!(kernel.getattr(entry.nodeid).attr_valid, 0, "nothing is granted before Settled");
+}
+
+/// Seconds for which a name and attributes are kept: none, or one and a bit.
+fn kept(entry: &EntryOut) -> (u64, u64) {
+    (entry.entry_valid, entry.attr_valid)
+}
+
+#[test]
+fn a_name_is_kept_where_it_is_the_primary_one_and_attributes_where_they_are_compared() {
+    let kernel = Kernel::new(Behaviour::default());
+    let mkdir = Operation::MkDir { name: b"d", mode: 0o755, umask: 0 };
+    let dir = kernel.ask(1, mkdir).map(|body| EntryOut::read(&body).expect("an entry")).expect("made");
+    assert_eq!(kept(&dir), (1, 1));
+    let (file, _) = kernel.create(b"f", RDWR);
+    assert_eq!((kept(&file), kept(&kernel.lookup(b"f").expect("there"))), ((1, 1), (1, 1)));
+    let (again, opened) = kernel.create(b"f", RDWR);
+    assert_eq!((kept(&again), opened.open_flags), ((0, 0), DIRECT), "the kernel may have it already");
+    assert_eq!(kernel.getattr(file.nodeid).attr_valid, 1);
+    let chmod = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    let body = kernel.ask(file.nodeid, Operation::SetAttr(chmod)).expect("changed");
+    assert_eq!(AttrOut::read(&body).map(|out| (out.attr_valid, out.attr_valid_nsec)), Some((0, 0)));
+    let link = Operation::Link { target: file.nodeid, name: b"g" };
+    let body = kernel.ask(dir.nodeid, link).expect("linked");
+    assert_eq!(EntryOut::read(&body).map(|entry| kept(&entry)), Some((0, 0)));
+    let second = kernel.lookup_in(dir.nodeid, b"g").expect("there");
+    assert_eq!((kept(&second), second.entry_valid_nsec), ((0, 1), 0), "not its primary name");
+    kernel.fake.grant(false);
+    assert_eq!(kept(&kernel.lookup(b"f").expect("there")), (0, 0));
+    assert_eq!(kernel.lookup(b"none").err(), Some(libc::ENOENT), "absent names are never kept");
+}
+
+#[test]
+fn each_entry_of_a_listing_is_kept_as_granted() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (file, _) = kernel.create(b"f", RDWR);
+    kernel.ask(1, Operation::Link { target: file.nodeid, name: b"g" }).expect("linked");
+    let list = || {
+        let body = kernel.ask(1, Operation::OpenDir { flags: 0 }).expect("opened");
+        let opened = OpenOut::read(&body).expect("a whole answer");
+        assert_eq!(opened.open_flags, 0, "listings are not cached");
+        let ask = Operation::ReadDirPlus { fh: opened.fh, offset: 2, size: 4096 };
+        EntryOut::read(&kernel.ask(1, ask).expect("a page")).map(|entry| kept(&entry))
+    };
+    assert_eq!(list(), Some((1, 1)));
+    kernel.fake.grant(false);
+    assert_eq!(list(), Some((0, 0)));
+}
+
+#[test]
+fn a_recall_voids_an_answer_on_its_way() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (file, _) = kernel.create(b"f", RDWR);
+    let recalled = Recalled { ino: Ino(file.nodeid), bits: Bits::AS, name: None };
+    kernel.fake.hold();
+    let asked = kernel.send(file.nodeid, Operation::GetAttr { fh: None });
+    kernel.fake.release_with(&ServerMsg::Recall { list: vec![recalled] });
+    // The attributes are forgotten, and once more where the node is young.
+    let answer = loop {
+        match kernel.receive() {
+            (0, code, _) => assert_eq!(code, abi::NotifyCode::InvalInode as i32),
+            (unique, error, body) => {
+                assert_eq!((unique, error), (asked, 0));
+                break AttrOut::read(&body).expect("a whole answer");
+            }
+        }
+    };
+    assert_eq!((answer.attr_valid, answer.attr_valid_nsec), (0, 0));
+    kernel.fake.wait_returned(1, PATIENCE);
+    let bits = Bits::ATTRS.without(Bits::LS);
+    assert_eq!(kernel.fake.returned(), [Returned { ino: Ino(file.nodeid), bits }]);
+}
+
+#[test]
+fn what_the_kernel_does_not_have_goes_back_at_once() {
+    let kernel = Kernel::new(Behaviour::default());
+    kernel.fake.recall(Ino(4711), Bits::ATTRS.with(Bits::FC), Some((Ino::ROOT, b"f")));
+    kernel.fake.wait_returned(1, PATIENCE);
+    assert!(kernel.ask(1, Operation::GetAttr { fh: None }).is_ok(), "nothing was dropped before this answer");
+}
+
+#[test]
+fn a_name_that_goes_is_dropped_in_its_directory() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (file, _) = kernel.create(b"f", RDWR);
+    kernel.fake.recall(Ino(file.nodeid), Bits::LS, Some((Ino::ROOT, b"f")));
+    let (mut entries, mut nodes) = (0, 0);
+    while entries == 0 || nodes == 0 {
+        match kernel.notified() {
+            (code, 1) if code == abi::NotifyCode::InvalEntry as i32 => entries += 1,
+            (_, nodeid) => nodes += usize::from(nodeid == file.nodeid),
+        }
+    }
+    kernel.fake.wait_returned(1, PATIENCE);
 }
 
 #[test]
@@ -231,8 +362,7 @@ fn what_has_no_xattrs_is_not_asked_for_them() {
     assert_eq!(get(b"user.a", 100), Ok(b"value".to_vec()));
     assert_eq!(get(b"user.a", 0).map(|body| u32::read(&body)), Ok(Some(5)));
     assert_eq!(get(b"user.a", 2), Err(libc::ERANGE));
-    kernel.stop_caching();
-    kernel.receive();
+    kernel.fake.grant(false);
     let (other, _) = kernel.create(b"g", RDWR);
     kernel.fake.clear_seen();
     let get = Operation::GetXattr { name: b"security.capability", size: 0 };
@@ -404,5 +534,4 @@ fn names_and_requests_that_cannot_be_have_their_errors() {
     assert_eq!(kernel.ask(1, Operation::Lseek { fh: 0, offset: 0, whence: 0 }), Err(libc::EINVAL));
     assert_eq!(kernel.ask(4711, Operation::GetAttr { fh: None }), Err(libc::ESTALE));
     assert!(kernel.ask(1, Operation::StatFs).is_ok());
-    assert_eq!(kernel.adapter.shared.timeout(), Duration::from_millis(500));
 }

@@ -16,7 +16,7 @@ const SETGID: u32 = 0o2000;
 
 impl Shared {
     pub(super) fn xattr_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
-        let About { cred, nodeid, node } = about;
+        let About { cred, nodeid, node, .. } = about;
         let name = match *operation {
             Operation::SetXattr { name, .. }
             | Operation::GetXattr { name, .. }
@@ -87,15 +87,10 @@ impl Shared {
         });
     }
 
-    fn is_bare(&self, nodeid: u64) -> bool {
-        let era = self.era();
-        self.may_cache(era) && self.nodes.is_bare(nodeid, era)
-    }
-
     /// An ACL was set by someone outside the file's group: the set-group-ID bit goes. The kernel holds the
     /// inode's lock meanwhile, so no chmod of this client comes between the two steps.
     fn drop_setgid(self: &Arc<Self>, cred: proto::Cred, node: NodeRef, reply: Reply) {
-        self.ask_attr(cred.clone(), Ask::GetAttr { node }, reply, move |shared, reply, attr| {
+        self.ask_attr(cred.clone(), Ask::GetAttr { node }, reply, move |shared, reply, attr, _| {
             if attr.mode & SETGID == 0 {
                 return shared.xattr_done(cred, node, reply);
             }

@@ -41,11 +41,21 @@ impl<'b> DirSink<'b> {
         self.push(&entry.wire(), name, entry.attr.ino, kind, next)
     }
 
+    /// Whether an entry of that name has room.
+    pub fn fits(&self, name: &[u8]) -> bool {
+        self.used + self.size(name) <= self.buffer.len()
+    }
+
+    fn size(&self, name: &[u8]) -> usize {
+        let node = if self.plus { size_of::<EntryOut>() } else { 0 };
+        (node + size_of::<DirentHeader>() + name.len()).next_multiple_of(8)
+    }
+
     fn push(&mut self, entry: &EntryOut, name: &[u8], ino: u64, kind: u8, next: u64) -> bool {
         let Ok(namelen) = u32::try_from(name.len()) else { return false };
         let header = DirentHeader { ino, off: next, namelen, kind: u32::from(kind) };
         let node: &[u8] = if self.plus { entry.bytes() } else { &[] };
-        let size = (node.len() + size_of::<DirentHeader>() + name.len()).next_multiple_of(8);
+        let size = self.size(name);
         let Some(slot) = self.buffer.get_mut(self.used..).and_then(|free| free.get_mut(..size)) else {
             return false;
         };
@@ -73,7 +83,7 @@ mod tests {
         assert_eq!(sink.used(), 32);
         assert!(sink.name(b"0123456789abcdef", 8, libc::DT_DIR, 2));
         assert_eq!(sink.used(), 72);
-        assert!(!sink.name(b"x", 9, libc::DT_REG, 3));
+        assert!(!sink.fits(b"x") && !sink.name(b"x", 9, libc::DT_REG, 3));
         assert_eq!(sink.used(), 72);
         let first = DirentHeader::read(&buffer).expect("a whole header");
         assert_eq!(first, DirentHeader { ino: 7, off: 1, namelen: 3, kind: 8 });
@@ -86,7 +96,7 @@ mod tests {
         let mut sink = DirSink::new(&mut buffer, true);
         let mut entry = Entry { nodeid: 5, ..Entry::default() };
         entry.attr.mode = libc::S_IFDIR | 0o755;
-        assert!(sink.node(b"d", &entry, 1));
+        assert!(sink.fits(b"d") && sink.node(b"d", &entry, 1));
         assert_eq!(sink.used(), 160);
         assert_eq!(EntryOut::read(&buffer).map(|out| out.nodeid), Some(5));
         assert_eq!(

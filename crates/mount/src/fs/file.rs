@@ -239,6 +239,6 @@ impl Drop for File {
             return;
         }
         let request = Request::Release { node: self.node, count: 1 };
-        self.fs.mount.submit(self.fs.cred.clone(), request, Box::new(|_| ()));
+        self.fs.mount.submit(self.fs.cred.clone(), request, Box::new(|_, _| ()));
     }
 }

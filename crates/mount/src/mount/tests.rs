@@ -4,10 +4,11 @@
 
 use super::*;
 use crate::fake::Fake;
-use proto::message::SOLE_TTL_MS;
+use proto::caps::Bits;
 use proto::request::{LockKind, LockSpec};
 use proto::{Errno, Ino, NodeRef};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -29,7 +30,7 @@ fn lock_root(owner: u64, kind: LockKind, wait: bool) -> Request {
 /// Submits; the answer arrives on the channel.
 fn later(mount: &Mount, request: Request) -> (CallId, Receiver<Outcome>) {
     let (tx, rx) = channel();
-    let call = mount.submit(Cred::ROOT, request, Box::new(move |outcome| drop(tx.send(outcome))));
+    let call = mount.submit(Cred::ROOT, request, Box::new(move |outcome, _| drop(tx.send(outcome))));
     (call, rx)
 }
 
@@ -38,7 +39,6 @@ fn a_call_is_answered_by_the_thread_that_made_it() {
     let mount = open(&Fake::new().embedded());
     let (_, answer) = later(&mount, getattr());
     assert!(answer.try_recv().is_ok_and(|outcome| outcome.is_ok()), "answered before submit returned");
-    assert_eq!(mount.ttl_ns(), SOLE_TTL_MS * 1_000_000);
     mount.close();
     assert_eq!(mount.call(Cred::ROOT, getattr()), Err(Errno::ESHUTDOWN));
 }
@@ -48,9 +48,9 @@ fn a_callback_may_submit() {
     let mount = open(&Fake::new());
     let (tx, rx) = channel();
     let again = Arc::downgrade(&mount);
-    let first = Box::new(move |_: Outcome| {
+    let first = Box::new(move |_: Outcome, _: Leave| {
         let Some(mount) = again.upgrade() else { return };
-        mount.submit(Cred::ROOT, getattr(), Box::new(move |outcome| drop(tx.send(outcome))));
+        mount.submit(Cred::ROOT, getattr(), Box::new(move |outcome, _| drop(tx.send(outcome))));
     });
     mount.submit(Cred::ROOT, getattr(), first);
     assert!(rx.recv_timeout(PATIENCE).is_ok_and(|outcome| outcome.is_ok()));
@@ -131,27 +131,76 @@ fn a_server_that_is_not_there_is_said_at_once() {
     assert!(matches!(opened.err(), Some(MountError::Unreachable { .. })));
 }
 
-#[test]
-fn sharing_is_agreed_to_only_after_the_hook_and_the_time() {
-    let fake = Fake::new();
-    let mount = open(&fake);
+/// A mount that keeps what it is granted.
+fn open_keeping(fake: &Fake) -> Arc<Mount> {
+    let backoff = (Duration::from_micros(100), Duration::from_millis(2));
+    let settings = Settings { backoff, wants: Bits::ATTRS, ..Settings::default() };
+    fake.grant(true);
+    Mount::open_with(fake.connector(), ClientInfo::default(), settings).expect("the fake welcomes anyone")
+}
+
+/// The leave that comes with attributes.
+fn leave_of_root(mount: &Mount) -> Leave {
     let (tx, rx) = channel();
-    let shared_before = fake.clone();
-    mount.on_ttl_change(Box::new(move |ttl_ns| {
-        let _told = tx.send((ttl_ns, shared_before.shared()));
+    let done = Box::new(move |_: Outcome, leave| drop(tx.send(leave)));
+    mount.submit(Cred::ROOT, getattr(), done);
+    rx.recv_timeout(PATIENCE).expect("an answer")
+}
+
+#[test]
+fn what_may_be_kept_comes_with_the_answer() {
+    let fake = Fake::new();
+    let mount = open_keeping(&fake);
+    let leave = leave_of_root(&mount);
+    assert_eq!(leave.grants.of(0), Bits::ATTRS);
+    assert!(leave.until > mount.now() && leave.stamp >= mount.lost_stamp());
+    fake.cut();
+    assert!(leave.stamp < mount.lost_stamp(), "in force before anybody asks again");
+    let mount = open(&fake);
+    assert_eq!(leave_of_root(&mount).grants.of(0), Bits::NONE, "it wants nothing");
+}
+
+#[test]
+fn recalls_reach_whoever_keeps_something() {
+    let fake = Fake::new();
+    let mount = open_keeping(&fake);
+    let root = Returned { ino: Ino::ROOT, bits: Bits::FS };
+    fake.recall(root.ino, root.bits, None);
+    fake.wait_returned(1, PATIENCE);
+    let (tx, rx) = channel();
+    mount.on_caps(Box::new(move |event| drop(tx.send(event))));
+    let before = leave_of_root(&mount);
+    fake.recall(root.ino, root.bits, Some((Ino::ROOT, b"f")));
+    let Ok(CapsEvent::Recalled { stamp, list }) = rx.recv_timeout(PATIENCE) else { panic!("no recall") };
+    assert!(stamp > before.stamp);
+    assert_eq!(list.first().map(|recalled| (recalled.ino, recalled.bits)), Some((root.ino, root.bits)));
+    assert_eq!(fake.returned().len(), 1, "not before it is dropped");
+    mount.returned(stamp, vec![root]);
+    fake.wait_returned(2, PATIENCE);
+    assert_eq!(fake.returned(), [root, root]);
+}
+
+#[test]
+fn nothing_is_settled_before_the_hook_has_dropped_everything() {
+    let fake = Fake::new();
+    let backoff = (Duration::from_micros(100), Duration::from_millis(2));
+    let settings = Settings { backoff, wants: Bits::ATTRS, ..Settings::default() };
+    let mount = Mount::open_with(fake.connector(), ClientInfo::default(), settings).expect("welcome");
+    let (told, losses) = channel();
+    let (go_on, held) = channel();
+    let held = Mutex::new(held);
+    mount.on_caps(Box::new(move |event| {
+        drop(told.send(event));
+        // Fails when the test is over.
+        let _go = lock(&held).recv();
     }));
-    let started = Instant::now();
-    fake.say(&ServerMsg::Share);
-    assert_eq!(mount.ttl_ns(), 0);
-    let zero = loop {
-        let (ttl_ns, shared) = rx.recv_timeout(PATIENCE).expect("the hook runs");
-        if ttl_ns == 0 {
-            break shared;
-        }
-    };
-    assert_eq!(zero, 0, "not told before the hook ran");
-    fake.wait_shared(PATIENCE);
-    assert!(started.elapsed() >= Duration::from_millis(SOLE_TTL_MS));
+    fake.cut();
+    let Ok(CapsEvent::Lost { stamp }) = losses.recv_timeout(PATIENCE) else { panic!("no loss") };
+    assert!(stamp <= mount.lost_stamp());
+    assert!(mount.call(Cred::ROOT, getattr()).is_ok(), "connected again");
+    assert_eq!(fake.settled(), 0);
+    go_on.send(()).expect("the hook waits");
+    fake.wait_settled(1, PATIENCE);
 }
 
 #[test]

@@ -1,0 +1,108 @@
+//! The threads that drop what the kernel keeps, where that may wait: one for names, one for pages, one for young nodes.
+//!
+//! Names and pages wait for different things: a name for a host that answers late, which nothing else may be late for. The page
+//! thread waits for READs and for WRITEs, and a WRITE may wait at the rank until another host has given attributes back; so attributes
+//! never stand behind pages, or two hosts could wait for each other. They end with the adapter, whose ends of the queues they have.
+//! Absent on purpose: bounds. A queue is no longer than what was granted and is being recalled.
+
+use std::io;
+use std::sync::Weak;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use proto::Name;
+use proto::caps::Returned;
+use stdx::Mono;
+
+use super::Shared;
+
+/// A name to be dropped; afterwards the node is not stale any more.
+pub(super) struct NameDrop {
+    pub(super) parent: u64,
+    pub(super) name: Name,
+    pub(super) nodeid: u64,
+    pub(super) stamp: u64,
+}
+
+/// A node of which something is to be dropped; afterwards the rank is told.
+pub(super) struct NodeDrop {
+    pub(super) nodeid: u64,
+    pub(super) stamp: u64,
+    pub(super) returned: Returned,
+    /// Its pages, too.
+    pub(super) pages: bool,
+}
+
+/// Nodes whose first answer may be on its way; no more when it is due.
+pub(super) struct Young {
+    pub(super) stamp: u64,
+    pub(super) due: Mono,
+    pub(super) nodes: Vec<NodeDrop>,
+}
+
+/// The adapter's ends of the queues.
+pub(super) struct Droppers {
+    names: Sender<NameDrop>,
+    pages: Sender<NodeDrop>,
+    young: Sender<Young>,
+}
+
+/// The threads' ends.
+pub(super) struct Queues {
+    names: Receiver<NameDrop>,
+    pages: Receiver<NodeDrop>,
+    young: Receiver<Young>,
+}
+
+impl Droppers {
+    pub(super) fn new() -> (Droppers, Queues) {
+        let (names, names_queue) = channel();
+        let (pages, pages_queue) = channel();
+        let (young, young_queue) = channel();
+        let queues = Queues { names: names_queue, pages: pages_queue, young: young_queue };
+        (Droppers { names, pages, young }, queues)
+    }
+
+    // A thread ends only with the adapter: whoever finds it gone has nobody left to tell.
+
+    pub(super) fn drop_name(&self, drop: NameDrop) {
+        let _ended = self.names.send(drop);
+    }
+
+    pub(super) fn drop_pages(&self, drop: NodeDrop) {
+        let _ended = self.pages.send(drop);
+    }
+
+    pub(super) fn drop_again(&self, young: Young) {
+        let _ended = self.young.send(young);
+    }
+}
+
+impl Queues {
+    /// Starts the threads.
+    pub(super) fn serve(self, shared: &Weak<Shared>) -> io::Result<()> {
+        serve("pando-names", self.names, shared, |shared, drop| shared.drop_name(&drop))?;
+        serve("pando-pages", self.pages, shared, |shared, drop| shared.drop_pages(&drop))?;
+        serve("pando-young", self.young, shared, |shared, young| {
+            thread::sleep(Duration::from_nanos(young.due.since(shared.mount.now())));
+            shared.drop_again(young);
+        })
+    }
+}
+
+fn serve<T: Send + 'static>(
+    name: &str,
+    queue: Receiver<T>,
+    shared: &Weak<Shared>,
+    work: fn(&Shared, T),
+) -> io::Result<()> {
+    let shared = Weak::clone(shared);
+    let serve = move || {
+        while let Ok(job) = queue.recv() {
+            let Some(shared) = shared.upgrade() else { return };
+            work(&shared, job);
+        }
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(serve).map(drop)
+}

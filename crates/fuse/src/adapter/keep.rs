@@ -1,0 +1,69 @@
+//! What the kernel may keep of an answer, and for how long.
+//!
+//! Most answers are compared: the kernel ignores their attributes if it has forgotten the node's since it asked. CREATE, MKNOD,
+//! MKDIR, SYMLINK, LINK and, before Linux 6.16, SETATTR are not, they are believed whatever came meanwhile. So of a node that the
+//! kernel may have already, these leave nothing; one that they make is young, which recalls look at.
+//! Absent on purpose: absent names, which no grant covers; taking back (`recall`).
+
+use std::time::Duration;
+
+use ::mount::Leave;
+use proto::caps::Bits;
+use proto::{Attr, Ino};
+use stdx::Mono;
+
+use super::{Shared, convert};
+use crate::reply::{Entry, Reply};
+
+/// What an answer leaves of one inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) bits: Bits,
+    pub(super) stamp: u64,
+    pub(super) until: Mono,
+}
+
+impl Given {
+    /// What is left of the `at`th inode of an answer.
+    pub(super) fn of(leave: &Leave, at: usize) -> Given {
+        Given { bits: leave.grants.of(at), stamp: leave.stamp, until: leave.until }
+    }
+
+    /// Whether it is in force, given the last recall of the inode and the last loss of everything.
+    pub(super) fn is_good(self, recalled: u64, lost: u64) -> bool {
+        self.stamp >= recalled && self.stamp >= lost
+    }
+}
+
+impl Shared {
+    /// Takes in attributes that go to the kernel: how long it may keep them. `counted`: it will count the node.
+    pub(super) fn learn(&self, nodeid: u64, attr: &Attr, given: Given, counted: bool) -> Duration {
+        let now = self.mount.now();
+        let good = self.nodes.learn(nodeid, attr, given, counted.then_some(now), || self.mount.lost_stamp());
+        if good { Duration::from_nanos(given.until.since(now)) } else { Duration::ZERO }
+    }
+
+    /// The kernel's entry for an inode, whose node it thereby counts; `dir`: in which directory it found it by its name.
+    pub(super) fn entry(&self, attr: &Attr, dir: Option<Ino>, given: Given) -> Entry {
+        let nodeid = self.nodeid(attr.ino);
+        let attr_timeout = self.learn(nodeid, attr, given, true);
+        // Ls is about the one primary name. An inode that has, or had, several has none.
+        let primary = dir == Some(attr.parent) && attr.parent != Ino::LINKS;
+        Entry {
+            nodeid,
+            generation: u64::from(attr.generation),
+            entry_timeout: if primary { attr_timeout } else { Duration::ZERO },
+            attr_timeout,
+            attr: convert::attr(attr),
+        }
+    }
+
+    pub(super) fn answer_attr(&self, reply: Reply, nodeid: u64, attr: &Attr, given: Given) {
+        let timeout = self.learn(nodeid, attr, given, false);
+        reply.attr(timeout, &convert::attr(attr));
+    }
+
+    pub(super) fn is_bare(&self, nodeid: u64) -> bool {
+        self.nodes.is_bare(nodeid, self.mount.now(), || self.mount.lost_stamp())
+    }
+}

@@ -1,0 +1,135 @@
+//! What was granted goes back: the kernel drops it, then the rank is told, once for each item.
+//!
+//! Forgetting attributes is enough for a node that the kernel has: it advances the version of the node's attributes, and an
+//! answer to what was asked under an older version is not taken as valid (`fuse_reverse_inval_inode` and
+//! `fuse_change_attributes_i` of Linux). A node that it does not have yet has no version, and the answer that makes it may be on
+//! its way; so of a young node attributes are forgotten once more when that answer must have come.
+//!
+//! Pages of an open cached handle are read into after Fc is gone, too. AUTO_INVAL_DATA is agreed on: each read looks at the
+//! attributes when their time is over, at once where none is granted, and drops the pages if size or mtime have changed. A write of
+//! others needs Fs back first, so that is enough.
+//! Absent on purpose: waiting; what may wait has threads of its own (`droppers`).
+
+use std::sync::Weak;
+
+use ::mount::CapsEvent;
+use proto::caps::{Bits, Recalled, Returned};
+use stdx::time::MS;
+
+use super::Shared;
+use super::droppers::{NameDrop, NodeDrop, Young};
+
+/// After that an answer that was given to the kernel has come to whom it is for.
+const YOUNG_NS: u64 = 20 * MS;
+
+pub(super) fn on_caps(shared: &Weak<Shared>, event: CapsEvent) {
+    let Some(shared) = shared.upgrade() else { return };
+    match event {
+        CapsEvent::Recalled { stamp, list } => shared.recalled(stamp, list),
+        CapsEvent::Lost { .. } => shared.lost(),
+    }
+}
+
+/// What is in use no more once `bits` are dropped. A kernel has one timeout for all attributes, so with one class all are
+/// forgotten; but not the name, which Ls stands for until it is recalled itself.
+fn given_back(bits: Bits) -> Bits {
+    if bits.and(Bits::ATTRS).is_empty() { bits } else { bits.with(Bits::ATTRS.without(Bits::LS)) }
+}
+
+impl Shared {
+    fn recalled(&self, stamp: u64, list: Vec<Recalled>) {
+        let mut dropped = Vec::new();
+        let mut young = Young { stamp, due: self.mount.now(), nodes: Vec::new() };
+        for item in list {
+            let nodeid = self.nodeid(item.ino);
+            let returned = Returned { ino: item.ino, bits: given_back(item.bits) };
+            // Marked before anything is dropped: what is asked from here on is answered accordingly.
+            let found = self.nodes.recall(nodeid, item.bits, item.name.is_some(), stamp);
+            let (Some(found), Some(notifier)) = (found, self.notifier.get()) else {
+                dropped.push(returned);
+                continue;
+            };
+            let attributes = !item.bits.and(Bits::ATTRS).is_empty();
+            if attributes {
+                // Not there, or unmounted: then nothing is kept either.
+                let _gone = notifier.inval_attributes(nodeid);
+            }
+            if let Some((dir, name)) = item.name {
+                self.droppers.drop_name(NameDrop { parent: self.nodeid(dir), name, nodeid, stamp });
+            }
+            // Pages of a file that nobody has open are dropped by its next open.
+            let pages = item.bits.has(Bits::FC) && found.open;
+            let node = NodeDrop { nodeid, stamp, returned, pages };
+            let grown = found.born.after(YOUNG_NS);
+            if attributes && self.mount.now() < grown {
+                young.due = young.due.max(grown);
+                young.nodes.push(node);
+            } else if pages {
+                self.droppers.drop_pages(node);
+            } else {
+                dropped.push(returned);
+            }
+        }
+        if !young.nodes.is_empty() {
+            self.droppers.drop_again(young);
+        }
+        if !dropped.is_empty() {
+            self.mount.returned(stamp, dropped);
+        }
+    }
+
+    /// Drops what the kernel has of open files. What it has of closed ones is dropped by their next open.
+    fn lost(&self) {
+        let Some(notifier) = self.notifier.get() else { return };
+        for nodeid in self.nodes.open() {
+            // Forgotten meanwhile, or the mount is gone: nothing is cached then either.
+            let _gone = notifier.inval_inode(nodeid, 0, 0);
+        }
+    }
+
+    /// On the name thread. Waits while the kernel waits for an answer about a name in that directory.
+    pub(super) fn drop_name(&self, drop: &NameDrop) {
+        if let Some(notifier) = self.notifier.get() {
+            let _gone = notifier.inval_entry(drop.parent, drop.name.as_bytes());
+        }
+        self.nodes.name_dropped(drop.nodeid, drop.stamp);
+    }
+
+    /// On the page thread. Waits while a READ is unanswered, or a page being written.
+    pub(super) fn drop_pages(&self, drop: &NodeDrop) {
+        if let Some(notifier) = self.notifier.get() {
+            let _gone = notifier.inval_inode(drop.nodeid, 0, 0);
+        }
+        self.mount.returned(drop.stamp, vec![drop.returned]);
+    }
+
+    /// On the thread for young nodes, when they have grown.
+    pub(super) fn drop_again(&self, young: Young) {
+        let mut dropped = Vec::new();
+        for node in young.nodes {
+            if let Some(notifier) = self.notifier.get() {
+                let _gone = notifier.inval_attributes(node.nodeid);
+            }
+            if node.pages {
+                self.droppers.drop_pages(node);
+            } else {
+                dropped.push(node.returned);
+            }
+        }
+        if !dropped.is_empty() {
+            self.mount.returned(young.stamp, dropped);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_given_back_only_when_it_is_recalled() {
+        assert_eq!(given_back(Bits::FC), Bits::FC);
+        assert_eq!(given_back(Bits::FS), Bits::ATTRS.without(Bits::LS));
+        assert_eq!(given_back(Bits::LS.with(Bits::FC)), Bits::ATTRS.with(Bits::FC));
+    }
+}
