@@ -23,8 +23,8 @@ use crate::model::records::{Records, Undo};
 use crate::model::tree::Tree;
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Outcome;
-use proto::request::Request;
-use proto::{Cred, Ino};
+use proto::request::{Request, open_flags};
+use proto::{Cred, Effect, Ino};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
 use stdx::hash::HashSeed;
@@ -193,6 +193,24 @@ impl Judge {
     fn durable_tree(&self) -> &Tree {
         let state = self.states.iter().rev().find(|state| state.end <= self.durable);
         &state.unwrap_or(&self.states[0]).tree
+    }
+
+    /// The judge's clock: it moves with everything that is told.
+    #[must_use]
+    pub const fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// When a request came to the rank first, unless its session has a change under way: it may be the one that others wait for.
+    #[must_use]
+    pub fn came(&self, session: SessionId, tid: Tid) -> Option<u64> {
+        let changes = |pending: &Pending| match &pending.asked.request {
+            Request::Open { flags, .. } => open_flags::writes(*flags),
+            other => matches!(other.effect(), Effect::Journal),
+        };
+        let mut of = self.pending.range((session, Tid(0))..=(session, Tid(u64::MAX)));
+        let busy = of.any(|(_, pending)| pending.executed.is_none() && changes(pending));
+        self.pending.get(&(session, tid)).filter(|_| !busy).map(|pending| pending.since)
     }
 
     /// A request that has no answer yet.

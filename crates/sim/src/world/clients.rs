@@ -190,7 +190,10 @@ impl World {
     /// The rank closes a connection: what it sent before still arrives.
     pub(super) fn close_conn(&mut self, conn: ConnId) {
         let Some(life) = &mut self.life else { return };
-        let Some((client, _)) = life.conns.remove(&conn) else { return };
+        let Some((client, session)) = life.conns.remove(&conn) else { return };
+        if let Some(session) = session {
+            self.owed.runs_out(session);
+        }
         let at = self.clients[client].to_client_at.max(self.now) + 1;
         self.at(at, Event::Broken { client, conn });
     }
@@ -571,7 +574,7 @@ impl World {
         let late = self.is_late(session);
         self.coverage.count("sessions ended for a recall", u64::from(late));
         let excused = goodbye || late || self.evicted.remove(&session);
-        self.owed.forget(session);
+        self.owed.ended(session);
         if !excused && !embedded && owner.is_some() && self.now < since + lease / 100 * 99 {
             return Err(format!(
                 "session {} was ended {} ms after it was heard of",

@@ -187,7 +187,8 @@ impl World {
 
     /// An operator ends a session that has done nothing wrong.
     fn evict(&mut self) -> Verdict {
-        let Some(client) = self.remote().filter(|_| self.life.as_ref().is_some_and(|life| life.active)) else {
+        let Some(client) = self.remote().filter(|_| self.life.as_ref().is_some_and(|life| life.active))
+        else {
             return Ok(());
         };
         let Some(session) = self.clients[client].session() else { return Ok(()) };

@@ -16,19 +16,49 @@ use proto::request::{Request, open_flags};
 use std::collections::BTreeMap;
 use stdx::time::{MS, SECOND};
 
-/// Recalls that the rank has sent and that have no answer yet: what, and since when.
+/// A recall that the rank has sent and that has no answer yet.
+#[derive(Debug)]
+struct Debt {
+    bits: Bits,
+    since: u64,
+    /// The judge's clock then.
+    clock: u64,
+    /// An operation waits for it: nobody else is granted anything of the inode.
+    withholds: bool,
+}
+
+/// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Owed(BTreeMap<(SessionId, Ino), (Bits, u64)>);
+pub(super) struct Owed(BTreeMap<(SessionId, Ino), Debt>);
 
 impl Owed {
     pub(super) fn forget(&mut self, session: SessionId) {
         self.0.retain(|(owner, _), _| *owner != session);
     }
 
+    /// A session lost its connection: what it has runs out, and perhaps nobody waits any more.
+    pub(super) fn runs_out(&mut self, session: SessionId) {
+        let of = self.0.iter_mut().filter(|((owner, _), _)| *owner == session);
+        of.for_each(|(_, debt)| debt.withholds = false);
+    }
+
+    /// A session has ended; perhaps it was the one that waited.
+    pub(super) fn ended(&mut self, session: SessionId) {
+        self.forget(session);
+        self.0.values_mut().for_each(|debt| debt.withholds = false);
+    }
+
+    /// The session from which something of the inode is recalled for an operation that waits, since before `came`.
+    fn withheld(&self, ino: Ino, came: u64) -> Option<SessionId> {
+        let mut all = self.0.iter();
+        let found = all.find(|((_, of), debt)| *of == ino && debt.withholds && debt.clock < came)?;
+        Some(found.0.0)
+    }
+
     /// When the oldest was sent.
     pub(super) fn since(&self, session: SessionId) -> Option<u64> {
         let of = self.0.range((session, Ino(0))..=(session, Ino(u64::MAX)));
-        of.map(|(_, (_, since))| *since).min()
+        of.map(|(_, debt)| debt.since).min()
     }
 }
 
@@ -146,6 +176,8 @@ impl World {
     /// Transactions happened: what they changed is kept by nobody but their authors' kernels, which drop it.
     pub(super) fn judge_keeping(&mut self) -> Verdict {
         let all = std::mem::take(&mut self.judge.changed);
+        let authors = all.iter().filter_map(|changed| Some((changed.author?.0, &changed.inos)));
+        self.own_changes = authors.flat_map(|(author, inos)| inos.iter().map(move |ino| (author, *ino))).collect();
         for slot in &mut self.clients {
             // The state is that after all of them: first goes what each has changed itself.
             let (number, session) = (slot.number(), slot.session());
@@ -177,12 +209,24 @@ impl World {
             Grants::One(bits) => std::slice::from_ref(bits),
             Grants::Each(all) => all,
         };
-        match all.iter().find(|bits| !wants.has(**bits)) {
-            Some(bits) => {
-                Err(format!("grants {bits:?} to session {}, which wants {wants:?}", sent.session.0))
-            }
-            None => Ok(()),
+        if let Some(bits) = all.iter().find(|bits| !wants.has(**bits)) {
+            return Err(format!("grants {bits:?} to session {}, which wants {wants:?}", sent.session.0));
         }
+        let Some(came) = self.judge.came(sent.session, sent.tid) else { return Ok(()) };
+        let inos = match &sent.outcome {
+            Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) => vec![attr.ino],
+            Ok(Reply::Entries { entries, .. }) => entries.iter().map(|entry| entry.ino).collect(),
+            _ => Vec::new(),
+        };
+        for (_, ino) in inos.into_iter().enumerate().filter(|(at, _)| !grants.of(*at).is_empty()) {
+            if let Some(other) = self.owed.withheld(ino, came) {
+                return Err(format!(
+                    "session {} is granted inode {} while an operation waits for it from session {}",
+                    sent.session.0, ino.0, other.0
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// An open for writing is answered: nobody else may keep pages of that file.
@@ -213,9 +257,12 @@ impl World {
 
     /// The rank asks for something back.
     pub(super) fn owe(&mut self, session: SessionId, list: &[Recalled]) {
+        let (since, clock) = (self.now, self.judge.clock());
         for recalled in list {
-            let owed = self.owed.0.entry((session, recalled.ino)).or_insert((Bits::NONE, self.now));
-            owed.0 = owed.0.with(recalled.bits);
+            let withholds = !self.own_changes.contains(&(session, recalled.ino));
+            let debt = Debt { bits: Bits::NONE, since, clock, withholds };
+            let debt = self.owed.0.entry((session, recalled.ino)).or_insert(debt);
+            debt.bits = debt.bits.with(recalled.bits);
             let what = if recalled.bits.has(Bits::FC) {
                 "recalls of pages"
             } else if recalled.name.is_some() {
@@ -246,10 +293,10 @@ impl World {
 
     fn returned(&mut self, client: usize, session: SessionId, returned: Returned) -> Verdict {
         let lease = self.lease_ns();
-        let Some((bits, since)) = self.owed.0.get_mut(&(session, returned.ino)) else { return Ok(()) };
-        let since = *since;
-        *bits = bits.without(returned.bits);
-        if bits.is_empty() {
+        let Some(debt) = self.owed.0.get_mut(&(session, returned.ino)) else { return Ok(()) };
+        let since = debt.since;
+        debt.bits = debt.bits.without(returned.bits);
+        if debt.bits.is_empty() {
             self.owed.0.remove(&(session, returned.ino));
         }
         self.coverage.count("returned", 1);

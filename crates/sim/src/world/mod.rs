@@ -28,6 +28,7 @@ use faults::Faults;
 use keeping::Owed;
 use kernel::Taken;
 use mds::input::{ConnId, Input, Tag};
+use proto::Ino;
 use proto::caps::Recalled;
 use proto::ids::{SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg};
@@ -206,6 +207,8 @@ pub struct World {
     /// Requests of a client that no caller waits for: of callers that were killed, and the client's own.
     orphaned: BTreeMap<(SessionId, Tid), usize>,
     owed: Owed,
+    /// What sessions changed themselves in the rank's last step: of that something may be recalled that nobody waits for.
+    own_changes: BTreeSet<(SessionId, Ino)>,
     /// Sessions that an operator has ended.
     evicted: BTreeSet<SessionId>,
 }
@@ -265,6 +268,7 @@ impl World {
             patterns: BTreeMap::new(),
             orphaned: BTreeMap::new(),
             owed: Owed::default(),
+            own_changes: BTreeSet::new(),
             evicted: BTreeSet::new(),
             rng,
             plan,

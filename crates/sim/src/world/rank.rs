@@ -97,7 +97,9 @@ impl World {
         let Some(life) = &mut self.life else { return Ok(()) };
         if let Input::Disconnected { conn } = &input {
             // Nothing more arrives on it, whatever was on its way.
-            life.conns.remove(conn);
+            if let Some((_, Some(session))) = life.conns.remove(conn) {
+                self.owed.runs_out(session);
+            }
         }
         let mut out = Vec::new();
         life.rank.step(now, input, &mut out);

@@ -37,7 +37,8 @@ impl Judge {
             if new.is_some_and(|new| Rc::ptr_eq(old, new)) {
                 continue;
             }
-            let stays = |name: &Rc<[u8]>, ino: &Ino| new.is_some_and(|new| new.entries.get(name) == Some(ino));
+            let stays =
+                |name: &Rc<[u8]>, ino: &Ino| new.is_some_and(|new| new.entries.get(name) == Some(ino));
             let lost = old.entries.iter().filter(|(name, ino)| !stays(name, ino));
             inos.extend(lost.map(|(_, ino)| *ino));
         }
