@@ -30,10 +30,8 @@ pub(crate) const FADES_NS: u64 = (KEEP_ASKED_MS + KEEP_MARGIN_MS) * MS;
 /// Capabilities of a session that is not there: they run out by themselves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fading {
-    slot: u16,
+    session: SessionId,
     pub until: Mono,
-    /// The session has ended.
-    ended: bool,
 }
 
 /// Which operations wait until clients of the life before have settled.
@@ -217,7 +215,7 @@ impl Rank {
         let place = session.place;
         if let Some(slot) = place {
             self.view.book.forget(slot);
-            self.sessions.fading.retain(|fading| fading.slot != slot);
+            self.sessions.fading.retain(|fading| fading.session != id);
         }
         self.sessions.has_returned(id);
         self.former_settled(id);
@@ -247,7 +245,7 @@ impl Rank {
     }
 
     /// What sessions that are not there were granted has run out.
-    pub(crate) fn fade(&mut self, now: Now) {
+    pub(crate) fn fade(&mut self, now: Now, out: &mut Outbox<Output>) {
         if self.sessions.former_end.is_some_and(|end| end <= now.mono) {
             self.sessions.former_end = None;
             self.sessions.former.clear();
@@ -256,8 +254,13 @@ impl Rank {
         let (due, later): (Vec<Fading>, Vec<Fading>) =
             self.sessions.fading.iter().partition(|fading| fading.until <= now.mono);
         self.sessions.fading = later;
-        for Fading { slot, ended, .. } in due {
-            if ended { self.view.book.leave(slot) } else { self.view.book.forget(slot) }
+        for Fading { session: id, .. } in due {
+            let Some(session) = self.sessions.map.get(&id) else { continue };
+            if session.evicted {
+                self.end_session(now, id, out);
+            } else if let Some(slot) = session.place {
+                self.view.book.forget(slot);
+            }
         }
     }
 
@@ -265,23 +268,39 @@ impl Rank {
     pub(crate) fn fade_later(&mut self, id: SessionId, now: Now) {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         session.settled = false;
-        let Some(slot) = session.place.filter(|slot| self.view.book.count(*slot) > 0) else { return };
-        if !self.sessions.fading.iter().any(|fading| fading.slot == slot) {
-            self.sessions.fading.push(Fading { slot, until: now.mono.after(FADES_NS), ended: false });
+        if session.place.is_some_and(|slot| self.view.book.count(slot) > 0) {
+            self.run_out(id, now);
         }
     }
 
-    /// A session ends. `by_itself`: and has dropped what it had.
-    pub(crate) fn caps_end(&mut self, place: Option<u16>, by_itself: bool, now: Now) {
-        let Some(slot) = place else { return };
-        let fading = self.sessions.fading.iter_mut().find(|fading| fading.slot == slot);
-        if by_itself || self.view.book.count(slot) == 0 || stdx::mutant!("mds_eviction_ends_records") {
-            self.sessions.fading.retain(|fading| fading.slot != slot);
-            self.view.book.leave(slot);
-        } else if let Some(fading) = fading {
-            fading.ended = true;
-        } else {
-            self.sessions.fading.push(Fading { slot, until: now.mono.after(FADES_NS), ended: true });
+    fn run_out(&mut self, id: SessionId, now: Now) {
+        if !self.sessions.fading.iter().any(|fading| fading.session == id) {
+            self.sessions.fading.push(Fading { session: id, until: now.mono.after(FADES_NS) });
         }
+    }
+
+    /// Whether a session that is to be evicted may keep something, of this life of the rank or the one before. Then it goes on until
+    /// that has run out, with all it holds, but serves nobody: were its end in the journal before, a rank that lives again would not
+    /// know that somebody still keeps names.
+    pub(crate) fn evict_later(&mut self, id: SessionId, now: Now) -> bool {
+        let Some(session) = self.sessions.map.get_mut(&id) else { return false };
+        let keeps = session.place.is_some_and(|slot| self.view.book.count(slot) > 0);
+        if (!keeps && !self.sessions.former.contains(&id)) || stdx::mutant!("mds_eviction_ends_records") {
+            return false;
+        }
+        (session.evicted, session.settled) = (true, false);
+        self.run_out(id, now);
+        true
+    }
+
+    /// A session has ended, and its client keeps nothing.
+    pub(crate) fn caps_end(&mut self, id: SessionId, place: Option<u16>) {
+        self.sessions.fading.retain(|fading| fading.session != id);
+        // What it asked for and is not done asks for nobody any more: its place will be another's.
+        self.parked.values_mut().filter(|op| op.session == id).for_each(|op| op.place = None);
+        if let Some(slot) = place {
+            self.view.book.leave(slot);
+        }
+        self.former_settled(id);
     }
 }

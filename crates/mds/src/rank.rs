@@ -392,7 +392,7 @@ impl Rank {
             (ClientMsg::Reclaimed, Some(id)) => self.reclaimed(id, out),
             (ClientMsg::Returned { list }, Some(id)) => self.returned(id, &list),
             (ClientMsg::Settled, Some(id)) => self.settled(id),
-            (ClientMsg::Goodbye, Some(id)) => self.end_session(now, id, true, out),
+            (ClientMsg::Goodbye, Some(id)) => self.end_session(now, id, out),
         }
     }
 
@@ -442,7 +442,7 @@ impl Rank {
         if self.window_end.is_some_and(|end| end <= now.mono) {
             self.window_over(now, out);
         }
-        self.fade(now);
+        self.fade(now, out);
         if self.view.full && self.full_until <= now.mono {
             self.view.full = false;
         }

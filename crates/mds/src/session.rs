@@ -61,6 +61,8 @@ pub(crate) struct Session {
     pub place: Option<u16>,
     /// It uses nothing that was granted on an earlier connection.
     pub settled: bool,
+    /// Nobody is served by it any more; it ends when what its client was granted has run out.
+    pub evicted: bool,
     /// From a former life of the rank and not back yet.
     pub absent: bool,
     pub traffic: Traffic,

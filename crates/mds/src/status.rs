@@ -152,7 +152,7 @@ impl Rank {
             caps: self.view.book.total(),
             recalls: self.view.book.recalls() as u64,
             caps_bytes: self.view.book.bytes(),
-            sessions: self.sessions.map.len() as u64,
+            sessions: self.sessions.map.values().filter(|session| !session.evicted).count() as u64,
             next_ino: self.view.inos.next,
             full: self.view.is_full(),
         }
@@ -287,6 +287,6 @@ impl Rank {
             late_ns: s.late_ns(now, self.view.config.lease_ns),
             results: s.results.len() as u64,
         };
-        self.sessions.map.iter().map(describe).collect()
+        self.sessions.map.iter().filter(|(_, session)| !session.evicted).map(describe).collect()
     }
 }

@@ -23,13 +23,23 @@ const SCENARIOS: &[Scenario] = &[
     // fallocate with KEEP_SIZE on an empty file, then its removal: the space was never freed.
     Scenario { name: "space behind the end is given back", seed: 11, operations: 2000, crashes: 5 },
     // A kernel answered from what it was given before the restart while somebody else changed it.
-    Scenario { name: "changes wait for who came back and for what runs out", seed: 2, operations: 200, crashes: 1 },
+    Scenario {
+        name: "changes wait for who came back and for what runs out",
+        seed: 2,
+        operations: 200,
+        crashes: 1,
+    },
     // A client that keeps nothing had the file open for writing: pages of it were granted, and its size under a write.
     Scenario { name: "who keeps nothing still opens and writes", seed: 39, operations: 2000, crashes: 5 },
     // chmod of a file took back the hold on its name, but not the name.
     Scenario { name: "a new change time takes no names", seed: 43, operations: 2000, crashes: 5 },
     // The name a file had before its own client linked it was still kept when another replaced it.
-    Scenario { name: "a list of links is not changed over a name that is kept", seed: 642, operations: 2000, crashes: 5 },
+    Scenario {
+        name: "a list of links is not changed over a name that is kept",
+        seed: 642,
+        operations: 2000,
+        crashes: 5,
+    },
     // After a restart pages were granted before the session that writes the file had come back.
     Scenario { name: "no pages before everybody is back", seed: 542, operations: 2000, crashes: 5 },
     // The answer EEXIST left on a new connection while the client was asking again on it: the second time the name was made.

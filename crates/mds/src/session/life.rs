@@ -130,7 +130,8 @@ impl Rank {
     fn resume(&mut self, now: Now, conn: ConnId, id: SessionId, wants: Bits, out: &mut Outbox<Output>) {
         let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
         let session = self.sessions.map.get_mut(&id);
-        let Some(session) = session.filter(|s| !s.embedded && may_resume(&known.peer, &s.client)) else {
+        let may = |s: &&mut Session| !s.embedded && !s.evicted && may_resume(&known.peer, &s.client);
+        let Some(session) = session.filter(may) else {
             self.refuse(conn, Errno::ESTALE, "the session is unknown or was evicted", out);
             return;
         };
@@ -237,15 +238,15 @@ impl Rank {
             let embedded = session.embedded;
             self.fade_later(id, now);
             if embedded {
-                self.end_session(now, id, true, out);
+                self.end_session(now, id, out);
             }
         }
     }
 
-    /// Ends a session: locks now, opens in slices, its number for good. `dropped`: its client keeps nothing of what it was granted.
-    pub(crate) fn end_session(&mut self, now: Now, id: SessionId, dropped: bool, out: &mut Outbox<Output>) {
+    /// Ends a session whose client keeps nothing any more: locks now, opens in slices, its number for good.
+    pub(crate) fn end_session(&mut self, now: Now, id: SessionId, out: &mut Outbox<Output>) {
         let Some(session) = self.sessions.map.remove(&id) else { return };
-        self.caps_end(session.place, dropped, now);
+        self.caps_end(id, session.place);
         self.forget_former(id, Tid(u64::MAX));
         if !session.embedded {
             Mutation::Session { id, open: false, client: b"" }.encode(&mut self.view.txn.muts);
@@ -262,9 +263,6 @@ impl Rank {
             }
         }
         self.sessions.closing.push((id, Ino::NONE));
-        if dropped {
-            self.former_settled(id);
-        }
         self.end_window_if_all_back(out);
     }
 
@@ -288,7 +286,7 @@ impl Rank {
         }
         let mut dead = Vec::new();
         let mut next: Option<Mono> = None;
-        for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded) {
+        for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded && !s.evicted) {
             let returns = session.return_end.is_none_or(|end| end > now.mono);
             if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {
                 dead.push((*id, "its lease ran out"));
@@ -308,14 +306,19 @@ impl Rank {
 
     /// Ends a session that did not ask for it.
     pub(crate) fn evict_session(&mut self, now: Now, id: SessionId, why: &str, out: &mut Outbox<Output>) {
-        let Some(session) = self.sessions.map.get(&id) else { return };
-        let conn = session.conn;
+        let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.evicted) else { return };
+        let conn = session.conn.take();
         // Who was not heard of for a lease asked nothing for as long.
         let silent = !session.embedded && session.lease_end <= now.mono;
         let text = format!("session {} evicted: {why}", id.0);
         out.push(Output::Note { level: Level::Warn, text });
-        self.end_session(now, id, silent, out);
+        if silent || !self.evict_later(id, now) {
+            self.end_session(now, id, out);
+        }
         if let Some(conn) = conn {
+            if let Some(known) = self.sessions.conns.get_mut(&conn) {
+                known.session = None;
+            }
             self.refuse(conn, Errno::ESTALE, &format!("evicted: {why}"), out);
         }
     }

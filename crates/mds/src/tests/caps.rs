@@ -272,6 +272,27 @@ fn after_a_restart_changes_wait_for_the_others_to_settle_and_reads_do_not() {
     }
 }
 
+/// Found by the simulator: the session was gone from the journal, so the rank that lived again waited for nobody.
+#[test]
+fn who_was_evicted_just_before_a_crash_is_waited_for_after_it() {
+    let mut w = two();
+    granted(&mut w, REMOTE, create("f"));
+    granted(&mut w, OTHER, lookup("f"));
+    let sessions = [w.sessions[&REMOTE], w.sessions[&OTHER]];
+    w.inject(Input::Evict { session: sessions[1] });
+    assert_eq!(w.rank.status().sessions, 1, "it is nobody's any more");
+    w.wants = ALL;
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.hello(REMOTE, Peer::Trusted, sessions[0]);
+    w.say(REMOTE, ClientMsg::Reclaimed);
+    w.say(REMOTE, ClientMsg::Settled);
+    let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
+    assert_eq!(w.answer(REMOTE, tid), None, "the other may keep it");
+    w.pass(FADES_MS + 100);
+    assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
+}
+
 /// Found by thinking it through: the name that a second link makes remote is nobody's to keep, and whoever unlinks it later
 /// recalls nothing.
 #[test]

@@ -41,6 +41,8 @@ pub(super) struct Slot {
     birth: u64,
     pub(super) conn: Option<ConnId>,
     ready: bool,
+    /// The last session that the client was told is gone: its requests may still take their course.
+    gone: Option<SessionId>,
     busy: BTreeMap<CallId, Busy>,
     known: Knowledge,
     tick_at: Option<u64>,
@@ -62,6 +64,7 @@ impl Slot {
             birth: 0,
             conn: None,
             ready: false,
+            gone: None,
             busy: BTreeMap::new(),
             known: Knowledge::default(),
             tick_at: None,
@@ -244,12 +247,22 @@ impl World {
         let slot = &mut self.clients[client];
         let Some(machine) = &mut slot.machine else { return Ok(()) };
         let mut out = Vec::new();
+        let before = machine.session();
         machine.step(now, input, &mut out);
         let session = machine.session();
+        let refused = out.iter().any(|output| matches!(output, ClientOutput::Refused { .. }));
+        let lost = before.0 != 0 && (before != session || refused);
+        if lost {
+            slot.gone = Some(before);
+        }
         for waiting in machine.waiting() {
             if let Some(busy) = slot.busy.get_mut(&waiting.call) {
                 busy.sent = Some((session, waiting.tid));
             }
+        }
+        if lost {
+            // It was told that the rank has given its session up.
+            self.locks.lost(self.clients[client].holder());
         }
         for output in out {
             self.client_output(client, output)?;
@@ -271,8 +284,17 @@ impl World {
             .collect();
         for key in over {
             self.orphaned.remove(&key);
-            self.judge.answered(key.0, key.1);
-            self.patterns.remove(&key);
+            self.no_more(client, key);
+        }
+    }
+
+    /// The client waits for the answer of a request no more.
+    fn no_more(&mut self, client: usize, (session, tid): (SessionId, Tid)) {
+        if self.clients[client].gone == Some(session) {
+            self.judge.unheard(session, tid);
+        } else {
+            self.judge.answered(session, tid);
+            self.patterns.remove(&(session, tid));
         }
     }
 
@@ -493,13 +515,8 @@ impl World {
             return Ok(());
         }
         self.clients[client].kernel.own_request(&busy.request, self.calls);
-        if let Some((session, tid)) = busy.sent {
-            if self.clients[client].session() == Some(session) {
-                self.judge.answered(session, tid);
-                self.patterns.remove(&(session, tid));
-            } else {
-                self.judge.unheard(session, tid);
-            }
+        if let Some(key) = busy.sent {
+            self.no_more(client, key);
         }
         self.learn(client, &busy, &outcome)?;
         if let Some((session, tid)) = busy.sent {
@@ -515,7 +532,9 @@ impl World {
 
     fn learn(&mut self, client: usize, busy: &Busy, outcome: &Outcome) -> Verdict {
         // An answer may come to a session that the rank has ended meanwhile: nothing of it is held.
-        let over = busy.sent.is_some_and(|(session, _)| self.judge.is_over(session));
+        let gone = self.clients[client].gone;
+        let is_over = |session| self.judge.is_over(session) || gone == Some(session);
+        let over = busy.sent.is_some_and(|(session, _)| is_over(session));
         let slot = &mut self.clients[client];
         let holder = slot.holder();
         match (&busy.request, outcome) {

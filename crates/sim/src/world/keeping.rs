@@ -177,7 +177,8 @@ impl World {
     pub(super) fn judge_keeping(&mut self) -> Verdict {
         let all = std::mem::take(&mut self.judge.changed);
         let authors = all.iter().filter_map(|changed| Some((changed.author?.0, &changed.inos)));
-        self.own_changes = authors.flat_map(|(author, inos)| inos.iter().map(move |ino| (author, *ino))).collect();
+        self.own_changes =
+            authors.flat_map(|(author, inos)| inos.iter().map(move |ino| (author, *ino))).collect();
         for slot in &mut self.clients {
             // The state is that after all of them: first goes what each has changed itself.
             let (number, session) = (slot.number(), slot.session());
