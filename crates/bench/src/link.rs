@@ -54,12 +54,20 @@ impl Link {
     /// # Errors
     /// When the server cannot be reached or refuses.
     pub fn open(connector: &dyn Connector) -> Result<Self> {
+        Self::open_wanting(connector, Bits::NONE)
+    }
+
+    /// Opens a session that is granted capabilities. It keeps nothing, and gives none back: only for servers that nobody else uses.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_wanting(connector: &dyn Connector, wants: Bits) -> Result<Self> {
         let inbox = Arc::new(Inbox::default());
         let port = connector.connect(Arc::<Inbox>::clone(&inbox))?;
         let mut link = Self { port, inbox, next_tid: 1, answers: Vec::new(), root: Ino::ROOT };
         let info = ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id() };
         link.port.send(
-            vec![ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE }],
+            vec![ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants }],
             &mut link.answers,
         )?;
         loop {
@@ -92,7 +100,8 @@ impl Link {
         let mut missing = messages.len();
         self.port.send(messages, &mut self.answers)?;
         while missing > 0 {
-            if let ServerMsg::Reply { tid, outcome } = self.next()?
+            if let ServerMsg::Reply { tid, outcome } | ServerMsg::Granted { tid, outcome, .. } =
+                self.next()?
                 && let Some(slot) = outcomes.get_mut((tid.0.wrapping_sub(first)) as usize)
             {
                 missing -= usize::from(slot.is_none());
@@ -138,7 +147,7 @@ impl Link {
             self.take_all(&mut came);
             let now = Instant::now();
             for message in came.drain(..) {
-                if let ServerMsg::Reply { tid, outcome } = message
+                if let ServerMsg::Reply { tid, outcome } | ServerMsg::Granted { tid, outcome, .. } = message
                     && let Some(begin) = sent.remove(&tid)
                 {
                     answered(outcome, now - begin)?;

@@ -86,7 +86,12 @@ pub(crate) fn checks(facts: &Value) -> Vec<Check> {
 
 /// Clients that do not give back what others wait for.
 fn late(facts: &Value) -> Option<Check> {
-    of_clients(&facts["clients_late"], "MDS_CLIENT_LATE_RELEASE", "failing to respond to capability release", "")
+    of_clients(
+        &facts["clients_late"],
+        "MDS_CLIENT_LATE_RELEASE",
+        "failing to respond to capability release",
+        "",
+    )
 }
 
 /// Clients that do not say which answers they have, so that the rank must keep them.

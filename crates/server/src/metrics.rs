@@ -36,7 +36,12 @@ const COUNTERS: &[(&str, &str, &str, &str)] = &[
     ("pando_mds_turns", "driver", "turns", "Times that a thread stepped the rank"),
     ("pando_mds_turn_nanoseconds", "driver", "turn_nanos", "Time that the rank was being stepped"),
     ("pando_mds_turns_over_5ms", "driver", "turns_over_5ms", "Turns that took longer than they should"),
-    ("pando_mds_waits_over_5ms", "driver", "waits_over_5ms", "Waits for the rank that took longer than they should"),
+    (
+        "pando_mds_waits_over_5ms",
+        "driver",
+        "waits_over_5ms",
+        "Waits for the rank that took longer than they should",
+    ),
     ("pando_mds_journal_bytes", "driver", "journal_bytes", "Bytes appended to the journal"),
     ("pando_mds_journal_commits", "driver", "journal_commits", "Syncs of the journal"),
 ];

@@ -33,6 +33,7 @@ fn rank_config(config: &Config, journal_bytes: u64, folder: &Folder) -> RankConf
     rank.cache_bytes = config.mds_cache_memory_limit;
     rank.journal_bytes = journal_bytes;
     rank.lease_ns = config.session_timeout * SECOND;
+    rank.limits.caps_per_client = config.mds_max_caps_per_client;
     rank.complaint_ns = config.mds_op_complaint_time * SECOND;
     rank.prefetch = match config.mds_dir_prefetch {
         DirPrefetch::Auto => Prefetch::Auto,

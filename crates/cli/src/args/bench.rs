@@ -205,6 +205,9 @@ pub struct BenchMemory {
     pub files: u64,
     #[arg(long, default_value_t = 500)]
     pub dirs: u32,
+    /// With one client's capabilities on each file
+    #[arg(long)]
+    pub caps: bool,
 }
 
 /// `bench list`.

@@ -13,7 +13,7 @@ use bench::report::{Phase, memory_peak, table};
 use bench::{cold, list, mdtest, memory, rm, survey};
 use proto::Errno;
 use runtime::port::{Connector, PortError};
-use runtime::{Addr, SocketConnector};
+use runtime::{Addr, Config, SocketConnector};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ fn cold_run(args: &BenchCold, rank: &dyn Connector, out: &Output) -> Verdict {
 
 fn memory_run(args: &BenchMemory, rank: &dyn Connector, out: &Output) -> Verdict {
     let step = "name another folder, or remove this one first";
-    let memory = memory::run(rank, args.files, args.dirs)
+    let memory = memory::run(rank, args.files, args.dirs, args.caps)
         .map_err(|error| failed_on(&args.folder, step, error.downcast_ref(), &error))?;
     let text = format!(
         "{} files: {} -> {} bytes of anonymous memory, {:.1} bytes per file\n",
@@ -182,7 +182,8 @@ fn on_folder(
     work: impl FnOnce(&dyn Connector) -> Verdict,
 ) -> Verdict {
     let dir: &PathBuf = &args.dir;
-    let config = conf::read(conf_file)?;
+    // What a benchmark's client keeps is bounded by what it asks for.
+    let config = Config { mds_max_caps_per_client: u64::from(u32::MAX), ..conf::read(conf_file)? };
     if fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none()) {
         folder::format(dir, &place::format_options()).map_err(|error| place::explain(&error))?;
     }

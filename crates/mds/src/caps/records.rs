@@ -74,19 +74,28 @@ fn hash_of(ino: Ino) -> u64 {
 }
 
 impl Part {
+    /// Where probing begins: the hash's share of the slots, of which there may be any number.
     fn home(&self, hash: u64) -> usize {
-        (hash as usize) & (self.slots.len() - 1)
+        ((hash & 0xFFFF_FFFF) * self.slots.len() as u64 >> 32) as usize
+    }
+
+    const fn next(&self, at: usize) -> usize {
+        if at + 1 == self.slots.len() { 0 } else { at + 1 }
+    }
+
+    /// How many steps after `from` a place is.
+    const fn steps(&self, from: usize, at: usize) -> usize {
+        if at >= from { at - from } else { at + self.slots.len() - from }
     }
 
     /// The places of an inode's records.
     fn places(&self, ino: Ino, hash: u64) -> impl Iterator<Item = usize> + '_ {
-        let (mut at, mask) =
-            if self.slots.is_empty() { (0, 0) } else { (self.home(hash), self.slots.len() - 1) };
+        let mut at = self.home(hash);
         std::iter::from_fn(move || {
             loop {
                 let record = self.slots.get(at).filter(|record| record.ino != Ino::NONE)?;
                 let here = at;
-                at = (at + 1) & mask;
+                at = self.next(at);
                 if record.ino == ino {
                     return Some(here);
                 }
@@ -97,7 +106,7 @@ impl Part {
     fn insert(&mut self, hash: u64, record: Record) {
         let mut at = self.home(hash);
         while self.slots[at].ino != Ino::NONE {
-            at = (at + 1) & (self.slots.len() - 1);
+            at = self.next(at);
         }
         self.slots[at] = record;
         self.used += 1;
@@ -105,16 +114,15 @@ impl Part {
 
     /// Frees a place and moves up what probed over it.
     fn remove(&mut self, mut at: usize) {
-        let mask = self.slots.len() - 1;
-        let mut next = (at + 1) & mask;
+        let mut next = self.next(at);
         while self.slots[next].ino != Ino::NONE {
             let home = self.home(hash_of(self.slots[next].ino));
             // It may stay where it is unless its way there leads over the gap.
-            if (next.wrapping_sub(home) & mask) >= (next.wrapping_sub(at) & mask) {
+            if self.steps(home, next) >= self.steps(at, next) {
                 self.slots[at] = self.slots[next];
                 at = next;
             }
-            next = (next + 1) & mask;
+            next = self.next(next);
         }
         self.slots[at] = FREE;
         self.used -= 1;
@@ -122,14 +130,14 @@ impl Part {
 
     /// Makes room for one more, without the records of those who are gone.
     fn reserve(&mut self, is_live: &impl Fn(Holder) -> bool) {
-        if (self.used + 1) * 10 <= self.slots.len() * 7 {
+        if (self.used + 1) * 5 <= self.slots.len() * 4 {
             return;
         }
         let old = std::mem::take(&mut self.slots);
         let live: Vec<Record> =
             old.into_iter().filter(|record| record.ino != Ino::NONE && is_live(record.holder())).collect();
-        // At most half full after it, so that the next time is far.
-        let size = ((live.len() + 1) * 2).next_power_of_two().max(SLOTS_MIN);
+        // Between 64 and 80 of 100 are used, so that a record takes 22 bytes.
+        let size = ((live.len() + 1) * 25 / 16).max(SLOTS_MIN);
         self.slots = vec![FREE; size];
         self.used = 0;
         for record in live {
