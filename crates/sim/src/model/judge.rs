@@ -109,7 +109,7 @@ pub struct Judge {
     /// Answered requests: none of them may ever have an effect again.
     answered: BTreeSet<(SessionId, Tid)>,
     /// Opens a client was told of and has not given back; and those of them that are for writing, until the last is back.
-    opens: BTreeMap<(SessionId, Ino), u32>,
+    opens: BTreeMap<(SessionId, Ino), i64>,
     writers: BTreeSet<(SessionId, Ino)>,
     /// Sessions that have ended, whatever they are still told.
     over: BTreeSet<SessionId>,
@@ -293,13 +293,13 @@ impl Judge {
         }
     }
 
-    /// A client starts to give an open back.
+    /// A client starts to give an open back. It may be one of a session that the client lost; the rank takes it for one of this
+    /// session, even for one whose answer is still on its way.
     pub fn releasing(&mut self, session: SessionId, ino: Ino) {
-        if let Some(count) = self.opens.get_mut(&(session, ino)) {
-            *count = count.saturating_sub(1);
-            if *count == 0 {
-                self.writers.remove(&(session, ino));
-            }
+        let count = self.opens.entry((session, ino)).or_default();
+        *count -= 1;
+        if *count <= 0 {
+            self.writers.remove(&(session, ino));
         }
     }
 
