@@ -187,6 +187,12 @@ impl Rank {
         self.forget_former(id, floor);
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         if !embedded && !stdx::mutant!("mds_retry_runs_twice") {
+            // What was granted in a former life and never heard of was not presented: it is held no more.
+            if matches!(request, Request::SetLock { .. })
+                && session.results.get(&tid).is_some_and(|r| r.former)
+            {
+                session.results.remove(&tid);
+            }
             match session.admit(tid, floor) {
                 Admitted::New => {}
                 Admitted::Known => return,
