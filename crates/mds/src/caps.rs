@@ -158,7 +158,8 @@ impl Rank {
             && !stdx::mutant!("mds_own_name_kept")
         {
             let name = Some((dir, name));
-            self.view.book.recall_own(slot, Recalled { ino: node.ino, bits: Bits::ATTRS, name });
+            let now = self.view.now.mono;
+            self.view.book.recall_own(slot, Recalled { ino: node.ino, bits: Bits::ATTRS, name }, now);
         }
     }
 
@@ -203,8 +204,9 @@ impl Rank {
             self.view.book.returned(slot, returned.ino, returned.bits);
         }
         self.sessions.has_returned(id);
-        if self.view.book.is_asked(slot) {
-            self.must_return(id);
+        // Who answers some has no longer for the others.
+        if let Some(since) = self.view.book.asked_since(slot) {
+            self.sessions.must_return(id, since.after(self.view.config.lease_ns));
         }
     }
 

@@ -7,7 +7,7 @@ use super::records::{Holder, Records};
 use crate::op::OpId;
 use proto::caps::{Bits, KEEP_ASKED_MS, KEEP_EMBEDDED_MS, KEEP_MARGIN_MS, KEEP_MS, Recalled};
 use proto::{Ino, Name, SessionId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use stdx::Mono;
 use stdx::time::{MS, SECOND};
 
@@ -36,6 +36,8 @@ struct Place {
     epoch: u32,
     /// Records.
     count: u64,
+    /// Inodes of which something was recalled, in order; some have an answer by now.
+    asked: VecDeque<(Mono, Ino)>,
     /// It is free for another.
     free: bool,
 }
@@ -49,12 +51,26 @@ struct Intent {
 }
 
 /// A recall without an answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Recall {
     bits: Bits,
-    /// Messages without an answer.
+    /// Messages without an answer, and when the first was sent.
     sent: u32,
+    since: Mono,
     waiters: Vec<OpId>,
+}
+
+/// The recall of an inode, which begins now if none is under way.
+fn open<'a>(
+    recalls: &'a mut BTreeMap<(u16, Ino), Recall>,
+    place: &mut Place,
+    key: (u16, Ino),
+    now: Mono,
+) -> &'a mut Recall {
+    recalls.entry(key).or_insert_with(|| {
+        place.asked.push_back((now, key.1));
+        Recall { bits: Bits::NONE, sent: 0, since: now, waiters: Vec::new() }
+    })
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -91,7 +107,7 @@ impl Book {
             return Some(slot);
         }
         let slot = u16::try_from(self.places.len()).ok()?;
-        self.places.push(Place { session, epoch: 1, count: 0, free: false });
+        self.places.push(Place { session, epoch: 1, count: 0, asked: VecDeque::new(), free: false });
         Some(slot)
     }
 
@@ -99,6 +115,7 @@ impl Book {
     pub(crate) fn forget(&mut self, slot: u16) {
         let place = &mut self.places[usize::from(slot)];
         place.epoch = place.epoch.wrapping_add(1);
+        place.asked.clear();
         self.total -= std::mem::take(&mut place.count);
         let inos: Vec<Ino> =
             self.recalls.range((slot, Ino(0))..=(slot, Ino(u64::MAX))).map(|((_, ino), _)| *ino).collect();
@@ -197,7 +214,7 @@ impl Book {
             }
             for (holder, bits) in blockers {
                 waits += 1;
-                self.recall(holder, need, bits, op);
+                self.recall(holder, need, bits, (op, now));
             }
         }
         let intent = self.intents.entry(op).or_insert(Intent { inos: Vec::new(), waits: 0 });
@@ -213,8 +230,8 @@ impl Book {
         }
     }
 
-    fn recall(&mut self, slot: u16, need: &Need, bits: Bits, op: OpId) {
-        let recall = self.recalls.entry((slot, need.ino)).or_default();
+    fn recall(&mut self, slot: u16, need: &Need, bits: Bits, (op, now): (OpId, Mono)) {
+        let recall = open(&mut self.recalls, &mut self.places[usize::from(slot)], (slot, need.ino), now);
         recall.waiters.push(op);
         if recall.sent > 0 && recall.bits.has(bits) && need.name.is_none() {
             return;
@@ -226,11 +243,11 @@ impl Book {
     }
 
     /// Takes from a session what its own operation changes behind its kernel's back. Nobody waits for it.
-    pub(crate) fn recall_own(&mut self, slot: u16, recalled: Recalled) {
-        let place = &self.places[usize::from(slot)];
+    pub(crate) fn recall_own(&mut self, slot: u16, recalled: Recalled, now: Mono) {
+        let place = &mut self.places[usize::from(slot)];
         let held = self.records.holders(recalled.ino);
         if held.iter().any(|(holder, _)| *holder == (Holder { slot, epoch: place.epoch })) {
-            let recall = self.recalls.entry((slot, recalled.ino)).or_default();
+            let recall = open(&mut self.recalls, place, (slot, recalled.ino), now);
             recall.bits = recall.bits.with(recalled.bits);
             recall.sent += 1;
             self.outbox.push((place.session, recalled));
@@ -279,9 +296,16 @@ impl Book {
         }
     }
 
-    /// Whether something is recalled from that place.
-    pub(crate) fn is_asked(&self, slot: u16) -> bool {
-        self.recalls.range((slot, Ino(0))..=(slot, Ino(u64::MAX))).next().is_some()
+    /// Since when something is recalled from that place.
+    pub(crate) fn asked_since(&mut self, slot: u16) -> Option<Mono> {
+        let asked = &mut self.places[usize::from(slot)].asked;
+        while let Some((since, ino)) = asked.front() {
+            if self.recalls.get(&(slot, *ino)).is_some_and(|recall| recall.since == *since) {
+                return Some(*since);
+            }
+            asked.pop_front();
+        }
+        None
     }
 
     /// Makes room at a place that has as much as it may. What was granted long ago is kept by no kernel any more: names and
@@ -302,7 +326,7 @@ impl Book {
                 continue;
             }
             if bits.has(Bits::FC) {
-                self.recall_own(slot, Recalled { ino, bits, name: None });
+                self.recall_own(slot, Recalled { ino, bits, name: None }, now);
             } else if self.records.take(ino, holder, bits) {
                 self.places[usize::from(slot)].count -= 1;
                 self.total -= 1;

@@ -76,7 +76,7 @@ fn hash_of(ino: Ino) -> u64 {
 impl Part {
     /// Where probing begins: the hash's share of the slots, of which there may be any number.
     fn home(&self, hash: u64) -> usize {
-        ((hash & 0xFFFF_FFFF) * self.slots.len() as u64 >> 32) as usize
+        (((hash & 0xFFFF_FFFF) * self.slots.len() as u64) >> 32) as usize
     }
 
     const fn next(&self, at: usize) -> usize {

@@ -583,18 +583,36 @@ impl World {
     pub(super) fn session_ended(&mut self, session: SessionId) -> Verdict {
         self.judge.session_over(session);
         let owner = self.clients.iter().find(|slot| slot.session() == Some(session));
-        if let Some(slot) = owner {
-            self.locks.lost(slot.holder());
+        let Some(slot) = owner else {
+            self.owed.ended(session);
+            return Ok(());
+        };
+        self.locks.lost(slot.holder());
+        let judged = if slot.kind == Kind::Embedded { Ok(()) } else { self.may_end(session) };
+        self.owed.ended(session);
+        judged
+    }
+
+    /// The rank tells a client that it has given its session up, which ends a little later.
+    pub(super) fn judge_refusal(&mut self, conn: ConnId, message: &ServerMsg) -> Verdict {
+        let ServerMsg::Refused { errno, .. } = message else { return Ok(()) };
+        let Some(life) = self.life.as_ref().filter(|_| *errno == Errno::ESTALE.0 as u32) else {
+            return Ok(());
+        };
+        match life.conns.get(&conn) {
+            Some((_, Some(session))) => self.may_end(*session),
+            _ => Ok(()),
         }
+    }
+
+    fn may_end(&mut self, session: SessionId) -> Verdict {
         let Some((heard, goodbye)) = self.heard.get(&session).copied() else { return Ok(()) };
         let since = heard.max(self.active_since);
         let lease = self.plan.rank(proto::ids::Incarnation(1)).lease_ns;
-        let embedded = owner.is_some_and(|slot| slot.kind == Kind::Embedded);
         let late = self.is_late(session);
         self.coverage.count("sessions ended for a recall", u64::from(late));
-        let excused = goodbye || late || self.evicted.remove(&session);
-        self.owed.ended(session);
-        if !excused && !embedded && owner.is_some() && self.now < since + lease / 100 * 99 {
+        let excused = goodbye || late || self.evicted.contains(&session);
+        if !excused && self.now < since + lease / 100 * 99 {
             return Err(format!(
                 "session {} was ended {} ms after it was heard of",
                 session.0,

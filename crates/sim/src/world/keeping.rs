@@ -19,7 +19,8 @@ use stdx::time::{MS, SECOND};
 /// A recall that the rank has sent and that has no answer yet.
 #[derive(Debug)]
 struct Debt {
-    bits: Bits,
+    /// Messages without an answer.
+    sent: u32,
     since: u64,
     /// The judge's clock then.
     clock: u64,
@@ -119,13 +120,16 @@ impl World {
     pub(super) fn recalled(&mut self, client: usize, stamp: u64, list: Vec<Recalled>) {
         let slot = &self.clients[client];
         let (birth, remote) = (slot.birth(), slot.kind != Kind::Embedded);
-        let slow = remote && self.phase == Phase::Faults && self.plan.slow_returns && self.rng.chance(1, 100);
+        let slow = remote && self.phase == Phase::Faults && self.plan.slow_returns && self.rng.chance(1, 30);
         let longest = match self.rng.below(8) {
             _ if slow => 3 * self.lease_ns(),
             0 => 50 * MS,
             1..=3 => self.plan.message_ns,
             _ => 1,
         };
+        if slow {
+            self.trace.event(self.now, "slow", stamp, || format!("client {client}: {list:?}"));
+        }
         if !self.rng.chance(1, 4) {
             return self.after(longest, Event::Drop { client, birth, stamp, list });
         }
@@ -260,10 +264,13 @@ impl World {
     pub(super) fn owe(&mut self, session: SessionId, list: &[Recalled]) {
         let (since, clock) = (self.now, self.judge.clock());
         for recalled in list {
-            let withholds = !self.own_changes.contains(&(session, recalled.ino));
-            let debt = Debt { bits: Bits::NONE, since, clock, withholds };
+            let (bits, all) = (recalled.bits, Bits::ATTRS.with(Bits::FC));
+            // Whoever holds as much as it may gives back for its own sake what it was granted long ago.
+            let room = recalled.name.is_none() && (bits == Bits::FC || bits.has(all));
+            let withholds = !room && !self.own_changes.contains(&(session, recalled.ino));
+            let debt = Debt { sent: 0, since, clock, withholds };
             let debt = self.owed.0.entry((session, recalled.ino)).or_insert(debt);
-            debt.bits = debt.bits.with(recalled.bits);
+            debt.sent += 1;
             let what = if recalled.bits.has(Bits::FC) {
                 "recalls of pages"
             } else if recalled.name.is_some() {
@@ -296,8 +303,8 @@ impl World {
         let lease = self.lease_ns();
         let Some(debt) = self.owed.0.get_mut(&(session, returned.ino)) else { return Ok(()) };
         let since = debt.since;
-        debt.bits = debt.bits.without(returned.bits);
-        if debt.bits.is_empty() {
+        debt.sent -= 1;
+        if debt.sent == 0 {
             self.owed.0.remove(&(session, returned.ino));
         }
         self.coverage.count("returned", 1);

@@ -18,6 +18,8 @@ use store::journal_files::JournalLimits;
 
 /// A store that no checkpoint is done with before the journal is full again.
 const SLOW_STORE_NS: u64 = 200 * MS;
+/// Pauses between calls that make a run long enough for leases to end between two crashes.
+const UNHURRIED_NS: u64 = 100 * MS;
 /// Sessions, blocks of inode numbers, purges; and an inode's record with all it can have, of which a rename writes two.
 const OWN_BYTES: u64 = (16 << 10) + 3 * XATTR_TOTAL_BYTES_MAX as u64;
 
@@ -100,6 +102,9 @@ impl Plan {
             hash_seed: HashSeed(hash_seed),
         };
         // Of dice that were cast, so that the histories of all other seeds stay as they were.
+        if plan.slow_returns {
+            plan.pause_ns = UNHURRIED_NS;
+        }
         plan.store_ns = if hash_seed[0].is_multiple_of(8) { SLOW_STORE_NS } else { plan.disk_ns };
         plan
     }

@@ -168,6 +168,7 @@ impl World {
         match output {
             Output::Send { conn, message } => {
                 self.note_recall(conn, &message);
+                self.judge_refusal(conn, &message)?;
                 self.send_to_client(conn, message);
             }
             Output::Close { conn } => self.close_conn(conn),
