@@ -16,6 +16,7 @@ use proto::request::Request as Ask;
 
 use super::keep::Given;
 use super::{About, Shared};
+use crate::abi::fopen;
 use crate::reply::{DirSink, Opened, Reply};
 use crate::request::Operation;
 
@@ -70,8 +71,13 @@ impl Shared {
     pub(super) fn listing_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
         match *operation {
             Operation::OpenDir { .. } => {
-                // The kernel would keep a listing by the directory's mtime alone, and two changes can have one.
-                reply.open(Opened { fh: self.listings.open(), flags: 0 });
+                let (now, nodeid) = (self.mount.now(), about.nodeid);
+                let flags = match self.nodes.listing(nodeid, now, || self.mount.lost_stamp()) {
+                    (false, _) => 0,
+                    (true, false) => fopen::CACHE_DIR,
+                    (true, true) => fopen::CACHE_DIR | fopen::KEEP_CACHE,
+                };
+                reply.open(Opened { fh: self.listings.open(), flags });
             }
             Operation::ReadDir { fh, offset, size } => self.list(about, fh, offset, size, false, reply),
             Operation::ReadDirPlus { fh, offset, size } => self.list(about, fh, offset, size, true, reply),

@@ -38,11 +38,30 @@ struct Node {
     born: Mono,
     /// Since that stamp Fc is held, and pages are under it.
     pages: u64,
+    /// Of a directory: Fs is held without a gap since that stamp, and until then.
+    held: u64,
+    held_until: Mono,
+    /// Since when it was held when the kernel began to keep its listing.
+    listed: u64,
     /// With that stamp it was seen without any extended attribute, which may be believed until then.
     bare: u64,
     bare_until: Mono,
     /// The recall of its name, while the kernel may still find the node under it.
     stale: u64,
+}
+
+impl Node {
+    const fn holds(&self, now: Mono, void_below: u64) -> bool {
+        self.held != 0 && self.held >= void_below && now.0 < self.held_until.0
+    }
+
+    /// Fs was granted: on top of an earlier grant that is still good, or anew.
+    fn hold(&mut self, given: Given, now: Mono, void_below: u64) {
+        if !self.holds(now, void_below) {
+            (self.held, self.held_until) = (given.stamp, Mono(0));
+        }
+        self.held_until = self.held_until.max(given.until);
+    }
 }
 
 /// What a recall finds.
@@ -147,26 +166,27 @@ impl Nodes {
         self.place(nodeid).0
     }
 
-    /// Takes in attributes that go to the kernel; `looked_up`: it will count the node, and has it by a name that is right, now.
+    /// Takes in attributes that go to the kernel; `looked_up`: it will count the node, and has it by a name that is right.
     /// Whether it may keep what it is told.
     pub(super) fn learn(
         &self,
         nodeid: u64,
         attr: &Attr,
         given: Given,
-        looked_up: Option<Mono>,
+        (now, looked_up): (Mono, bool),
         lost: impl FnOnce() -> u64,
     ) -> bool {
         let mut shard = self.shard(nodeid);
-        let good = given.is_good(*shard.recalled(nodeid), lost());
+        let void_below = (*shard.recalled(nodeid)).max(lost());
+        let good = given.is_good(void_below, 0);
         let node = match looked_up {
-            Some(now) => {
+            true => {
                 let node = shard.nodes.entry(nodeid).or_insert(Node { born: now, ..Node::default() });
                 node.lookups += 1;
                 node.stale = 0;
                 node
             }
-            None => match shard.nodes.get_mut(&nodeid) {
+            false => match shard.nodes.get_mut(&nodeid) {
                 Some(node) => node,
                 None => return false,
             },
@@ -177,7 +197,22 @@ impl Nodes {
         if good && !attr.has_xattrs && given.bits.has(Bits::XS) {
             (node.bare, node.bare_until) = (given.stamp, given.until);
         }
+        if node.directory && good && given.bits.has(Bits::FS) {
+            node.hold(given, now, void_below);
+        }
         good && given.bits.has(Bits::ATTRS) && node.stale == 0
+    }
+
+    /// A directory is opened to be listed: whether the kernel may keep the listing, and what it has of an earlier one. The kernel
+    /// itself looks at the time of change, and two changes can have one; but none happens while Fs is held.
+    pub(super) fn listing(&self, nodeid: u64, now: Mono, lost: impl FnOnce() -> u64) -> (bool, bool) {
+        let mut shard = self.shard(nodeid);
+        let void_below = (*shard.recalled(nodeid)).max(lost());
+        let Some(node) = shard.nodes.get_mut(&nodeid) else { return (false, false) };
+        let may = node.holds(now, void_below);
+        let keep = may && node.listed == node.held;
+        node.listed = if may { node.held } else { 0 };
+        (may, keep)
     }
 
     pub(super) fn forget(&self, nodeid: u64, lookups: u64) {
@@ -295,12 +330,12 @@ mod tests {
     impl Nodes {
         /// A LOOKUP answered with everything granted at `stamp`, nothing ever lost.
         fn look_up(&self, nodeid: u64, stamp: u64) -> bool {
-            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), Some(Mono(5)), || 0)
+            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), (Mono(5), true), || 0)
         }
 
         /// A GETATTR likewise.
         fn tell(&self, nodeid: u64, stamp: u64) -> bool {
-            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), None, || 0)
+            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), (Mono(5), false), || 0)
         }
     }
 
@@ -327,8 +362,11 @@ mod tests {
         assert!(!nodes.look_up(5, 2) && nodes.look_up(5, 3));
         assert_eq!(nodes.recall(5, Bits::FS, false, 4), Some(Found { born: Mono(5), open: false }));
         assert!(!nodes.tell(5, 3) && nodes.tell(5, 4));
-        assert!(!nodes.learn(5, &attr(5), given(EVERYTHING, 4), None, || 6), "everything was lost at 6");
-        assert!(!nodes.learn(5, &attr(5), given(Bits::FC, 7), None, || 6), "not granted");
+        assert!(
+            !nodes.learn(5, &attr(5), given(EVERYTHING, 4), (Mono(5), false), || 6),
+            "everything was lost at 6"
+        );
+        assert!(!nodes.learn(5, &attr(5), given(Bits::FC, 7), (Mono(5), false), || 6), "not granted");
     }
 
     #[test]
@@ -369,9 +407,34 @@ mod tests {
         nodes.closed(5);
         assert!(nodes.place(5).1);
         let dir = Attr { mode: FileKind::Directory.mode_bits(), ..attr(6) };
-        nodes.learn(6, &dir, Given::default(), Some(Mono(5)), || 0);
+        nodes.learn(6, &dir, Given::default(), (Mono(5), true), || 0);
         nodes.recall(6, Bits::LS, true, 5);
         assert!(!nodes.place(6).1, "names in it are right whatever its own");
+    }
+
+    #[test]
+    fn a_listing_is_kept_while_nobody_else_could_have_changed_the_directory() {
+        let nodes = nodes();
+        let dir = Attr { mode: libc::S_IFDIR, ..attr(5) };
+        let learn = |stamp, at, until| {
+            let given = Given { bits: Bits::ATTRS, stamp, until: Mono(until) };
+            nodes.learn(5, &dir, given, (Mono(at), true), || 0)
+        };
+        let listing = |at, lost| nodes.listing(5, Mono(at), || lost);
+        assert_eq!(listing(1, 0), (false, false), "unknown");
+        assert!(learn(3, 10, 20));
+        assert_eq!(listing(11, 0), (true, false), "nothing was kept yet");
+        assert_eq!(listing(12, 0), (true, true));
+        assert!(learn(4, 19, 30));
+        assert_eq!(listing(29, 0), (true, true), "held without a gap");
+        assert_eq!(listing(31, 0), (false, false), "it has run out");
+        assert!(learn(5, 32, 40));
+        assert_eq!(listing(33, 0), (true, false), "there was a gap");
+        nodes.recall(5, Bits::FS, false, 6);
+        assert_eq!(listing(34, 0), (false, false), "recalled");
+        assert!(learn(6, 35, 50));
+        assert_eq!((listing(36, 0), listing(37, 0)), ((true, false), (true, true)));
+        assert_eq!(listing(38, 7), (false, false), "lost");
     }
 
     #[test]

@@ -130,14 +130,14 @@ impl Part {
 
     /// Makes room for one more, without the records of those who are gone.
     fn reserve(&mut self, is_live: &impl Fn(Holder) -> bool) {
-        if (self.used + 1) * 5 <= self.slots.len() * 4 {
+        if (self.used + 1) * 20 <= self.slots.len() * 17 {
             return;
         }
         let old = std::mem::take(&mut self.slots);
         let live: Vec<Record> =
             old.into_iter().filter(|record| record.ino != Ino::NONE && is_live(record.holder())).collect();
-        // Between 64 and 80 of 100 are used, so that a record takes 22 bytes.
-        let size = ((live.len() + 1) * 25 / 16).max(SLOTS_MIN);
+        // Between 71 and 85 of 100 are used, so that a record takes 19 to 23 bytes.
+        let size = ((live.len() + 1) * 24 / 17).max(SLOTS_MIN);
         self.slots = vec![FREE; size];
         self.used = 0;
         for record in live {
