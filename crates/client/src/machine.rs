@@ -73,8 +73,9 @@ pub struct Client {
     root: Ino,
     renew_every_ns: u64,
     renew_at: Option<Mono>,
-    /// When those renewals were sent that have no answer.
-    renewing: VecDeque<Mono>,
+    /// Renewals without an answer, by their numbers, and when they were sent; the greeting is 0.
+    renewing: VecDeque<(u32, Mono)>,
+    renewals: u32,
     lease_ns: u64,
     /// Until then the rank keeps the session, as far as this client has heard; none: nothing to lose by it.
     lease_end: Option<Mono>,
@@ -123,6 +124,7 @@ impl Client {
             renew_every_ns: 0,
             renew_at: None,
             renewing: VecDeque::new(),
+            renewals: 0,
             lease_ns: 0,
             lease_end: None,
             leaves: Leaves::new(),
@@ -293,14 +295,14 @@ impl Client {
                 self.on_reply(now, tid, outcome, grants, out);
             }
             (ServerMsg::Recall { list }, Link::Up) => self.on_recall(list, out),
-            (ServerMsg::Renewed, Link::Up) => self.on_renewed(),
+            (ServerMsg::Renewed { number }, Link::Up) => self.on_renewed(number),
             // Only an operator's connection asks.
             (ServerMsg::Admin { .. }, _) => {}
             (
                 ServerMsg::Reply { .. }
                 | ServerMsg::Granted { .. }
                 | ServerMsg::Recall { .. }
-                | ServerMsg::Renewed,
+                | ServerMsg::Renewed { .. },
                 Link::Greeting,
             ) => {}
         }

@@ -190,10 +190,14 @@ fn pages_go_back_only_when_reads_of_them_are_answered() {
     place.fake.recall(ino, Bits::FC, None);
     place.fake.recall(other, Bits::ATTRS, None);
     place.fake.wait_returned(1, PATIENCE);
-    assert_eq!(place.fake.returned(), [Returned { ino: other, bits: Bits::ATTRS }], "it waits for nobody");
+    assert_eq!(
+        place.fake.returned(),
+        [Returned { ino: other, bits: Bits::ATTRS, number: 0 }],
+        "it waits for nobody"
+    );
     place.fake.release();
     place.fake.wait_returned(2, PATIENCE);
-    assert_eq!(place.fake.returned()[1], Returned { ino, bits: Bits::FC });
+    assert_eq!(place.fake.returned()[1], Returned { ino, bits: Bits::FC, number: 0 });
     let (_, content) = reader.join().expect("no panic").expect("read");
     assert_eq!(&content, b"content");
 }

@@ -14,18 +14,23 @@ use crate::output::Output;
 use crate::perm;
 use crate::rank::Rank;
 use crate::view::{Found, View};
-use book::Need;
+use book::{AGE_NS, Need};
 use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, Recalled, Returned};
 use proto::message::ServerMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
-use proto::{Attr, Effect, FileKind, Ino, Name, SessionId};
+use proto::{Attr, Effect, FileKind, Ino, Kind, Name, SessionId};
 use std::collections::BTreeMap;
 use stdx::time::MS;
 use stdx::{Mono, Now, Outbox};
 
 /// What a client was granted has run out so long after it asked, whatever became of it: nobody keeps an answer for longer.
 pub(crate) const FADES_NS: u64 = (KEEP_ASKED_MS + KEEP_MARGIN_MS) * MS;
+
+/// Items of one message.
+const RECALLED_MAX: usize = 2_000;
+/// For how many leases a session is not evicted for what it owes while the rank owes it file data, which may be why.
+const OWED_LEASES: u64 = 6;
 
 /// Capabilities of a session that is not there: they run out by themselves.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +164,7 @@ impl Rank {
         {
             let name = Some((dir, name));
             let now = self.view.now.mono;
-            self.view.book.recall_own(slot, Recalled { ino: node.ino, bits: Bits::ATTRS, name }, now);
+            self.view.book.recall_own(slot, node.ino, (Bits::ATTRS, name), now);
         }
     }
 
@@ -177,8 +182,11 @@ impl Rank {
             }
             for (session, list) in lists {
                 self.must_return(session);
-                if !stdx::mutant!("mds_recall_not_sent") {
-                    self.send_now(session, ServerMsg::Recall { list }, out);
+                // A name is up to 255 bytes, a frame 1 MiB.
+                for list in list.chunks(RECALLED_MAX) {
+                    if !stdx::mutant!("mds_recall_not_sent") {
+                        self.send_now(session, ServerMsg::Recall { list: list.to_vec() }, out);
+                    }
                 }
             }
         }
@@ -201,7 +209,7 @@ impl Rank {
     pub(crate) fn returned(&mut self, id: SessionId, list: &[Returned]) {
         let Some(slot) = self.sessions.map.get(&id).and_then(|session| session.place) else { return };
         for returned in list {
-            self.view.book.returned(slot, returned.ino, returned.bits);
+            self.view.book.returned(slot, *returned);
         }
         self.sessions.has_returned(id);
         // Who answers some has no longer for the others.
@@ -210,9 +218,23 @@ impl Rank {
         }
     }
 
+    /// Whether a session may be late because of the rank: its kernel drops no pages while a READ or WRITE of them has no answer.
+    pub(crate) fn is_owed(&self, id: SessionId, now: Now) -> bool {
+        let Some(slot) = self.sessions.map.get(&id).and_then(|session| session.place) else { return false };
+        let lease_ns = self.view.config.lease_ns;
+        let patient = |since: Mono| now.mono.since(since) < OWED_LEASES * lease_ns;
+        self.unanswered().any(|(asked, ..)| {
+            asked.session == id
+                && (asked.kind == Kind::READ || asked.kind == Kind::WRITE)
+                && now.mono.since(asked.since) > lease_ns / 4
+                && self.view.book.asked_at(slot, asked.ino).is_some_and(patient)
+        })
+    }
+
     /// The session uses nothing that it was granted on earlier connections.
     pub(crate) fn settled(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        // Said once on a connection; said again it would only make work.
+        let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.settled) else { return };
         session.settled = true;
         let place = session.place;
         if let Some(slot) = place {
@@ -262,6 +284,7 @@ impl Rank {
                 self.end_session(now, id, out);
             } else if let Some(slot) = session.place {
                 self.view.book.forget(slot);
+                self.sessions.has_returned(id);
             }
         }
     }
@@ -277,7 +300,9 @@ impl Rank {
 
     fn run_out(&mut self, id: SessionId, now: Now) {
         if !self.sessions.fading.iter().any(|fading| fading.session == id) {
-            self.sessions.fading.push(Fading { session: id, until: now.mono.after(FADES_NS) });
+            let embedded = self.sessions.map.get(&id).is_some_and(|session| session.embedded);
+            let until = now.mono.after(if embedded { AGE_NS } else { FADES_NS });
+            self.sessions.fading.push(Fading { session: id, until });
         }
     }
 

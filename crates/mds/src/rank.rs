@@ -179,6 +179,7 @@ impl Rank {
             return;
         };
         let (embedded, place, check) = (session.embedded, session.place, session.check.clone());
+        session.fresh = false;
         session.traffic.request(now.mono);
         self.meter.traffic.request(now.mono);
         if !embedded {
@@ -241,6 +242,10 @@ impl Rank {
 
     /// Plans an operation and does what planning came to.
     fn run(&mut self, now: Now, mut op: Op, out: &mut Outbox<Output>) {
+        if op.place.is_none() {
+            // It came before its session had a place.
+            op.place = self.sessions.map.get(&op.session).and_then(|session| session.place);
+        }
         if let Some(errno) = op.failed.take() {
             return self.answer(&op, Err(errno), false, out);
         }
@@ -390,7 +395,7 @@ impl Rank {
             (ClientMsg::Admin { .. }, _) => {}
             (_, None) => self.refuse(conn, Errno::EPROTO, "no session on this connection", out),
             (ClientMsg::Cancel { tid }, Some(id)) => self.cancel(id, tid, out),
-            (ClientMsg::Renew, Some(id)) => self.renewed(now, id, out),
+            (ClientMsg::Renew { number }, Some(id)) => self.renewed(now, id, number, out),
             (ClientMsg::Reclaim { node, count, writes, locks }, Some(id)) => {
                 self.renew(now, id);
                 self.reclaim(id, node, (count, writes), &locks, out);
@@ -420,7 +425,7 @@ impl Rank {
     /// Plans a parked operation again.
     pub(crate) fn plan_again(&mut self, now: Now, id: OpId, out: &mut Outbox<Output>) {
         let Some(op) = self.parked.remove(&id) else { return };
-        if !self.sessions.map.contains_key(&op.session) {
+        if self.sessions.map.get(&op.session).is_none_or(|session| session.evicted) {
             self.unpin(&op);
         } else if self.state.serves() {
             self.run(now, *op, out);

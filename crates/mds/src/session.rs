@@ -65,6 +65,8 @@ pub(crate) struct Session {
     pub evicted: bool,
     /// From a former life of the rank and not back yet.
     pub absent: bool,
+    /// New, and has asked for nothing yet.
+    pub fresh: bool,
     pub traffic: Traffic,
 }
 

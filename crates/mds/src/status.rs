@@ -177,7 +177,7 @@ impl Rank {
     }
 
     /// Every request without an answer: what it is and waits for.
-    fn unanswered(&self) -> impl Iterator<Item = (Asked, Waits, Option<&Op>)> {
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = (Asked, Waits, Option<&Op>)> {
         let pending = self.pending.values().filter_map(|pending| match pending {
             Pending::Op(op, ..) => Some(op.as_ref()),
             Pending::Inner(_) => None,

@@ -203,7 +203,7 @@ impl Fake {
     /// When there can be no such name.
     pub fn recall(&self, ino: Ino, bits: Bits, name: Option<(Ino, &[u8])>) {
         let name = name.map(|(dir, name)| (dir, Name::new(name).expect("a name")));
-        self.say(&ServerMsg::Recall { list: vec![Recalled { ino, bits, name }] });
+        self.say(&ServerMsg::Recall { list: vec![Recalled { ino, bits, number: 0, name }] });
     }
 
     /// What sessions said to have dropped, in order.
@@ -370,7 +370,7 @@ impl State {
                 self.settled += 1;
                 Vec::new()
             }
-            ClientMsg::Renew => vec![(conn, ServerMsg::Renewed)],
+            ClientMsg::Renew { number } => vec![(conn, ServerMsg::Renewed { number })],
             ClientMsg::Reclaimed | ClientMsg::Admin { .. } => Vec::new(),
         }
     }

@@ -76,7 +76,7 @@ impl Link {
 
 /// `Returned` is not: which of two answers to recalls of one inode came first, and whether before `Settled`, the rank must see.
 const fn is_plain(message: &ClientMsg) -> bool {
-    matches!(message, ClientMsg::Request { .. } | ClientMsg::Renew)
+    matches!(message, ClientMsg::Request { .. } | ClientMsg::Renew { .. })
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn what_goes_back_keeps_its_order() {
-        assert!(is_plain(&ClientMsg::Renew));
+        assert!(is_plain(&ClientMsg::Renew { number: 1 }));
         assert!(!is_plain(&ClientMsg::Returned { list: Vec::new() }));
         assert!(!is_plain(&ClientMsg::Settled));
     }
@@ -104,17 +104,17 @@ mod tests {
     #[test]
     fn a_cancel_waits_for_sends_under_way_and_holds_later_ones_back() {
         let mut link = Link::new(Arc::new(Nowhere), 1);
-        let first = link.plan(vec![ClientMsg::Renew]).expect("plain goes at once");
-        let second = link.plan(vec![ClientMsg::Renew]).expect("plain goes beside plain");
+        let first = link.plan(vec![ClientMsg::Renew { number: 1 }]).expect("plain goes at once");
+        let second = link.plan(vec![ClientMsg::Renew { number: 1 }]).expect("plain goes beside plain");
         assert!(link.plan(vec![ClientMsg::Cancel { tid: Tid(1) }]).is_none());
-        assert!(link.plan(vec![ClientMsg::Renew]).is_none(), "nothing overtakes");
+        assert!(link.plan(vec![ClientMsg::Renew { number: 1 }]).is_none(), "nothing overtakes");
         link.sent(&first);
         assert!(link.plan(Vec::new()).is_none());
         link.sent(&second);
         let third = link.plan(Vec::new()).expect("the last sender carries the backlog");
-        assert_eq!(third.messages, [ClientMsg::Cancel { tid: Tid(1) }, ClientMsg::Renew]);
-        assert!(link.plan(vec![ClientMsg::Renew]).is_none());
+        assert_eq!(third.messages, [ClientMsg::Cancel { tid: Tid(1) }, ClientMsg::Renew { number: 1 }]);
+        assert!(link.plan(vec![ClientMsg::Renew { number: 1 }]).is_none());
         link.sent(&third);
-        assert_eq!(link.plan(Vec::new()).map(|d| d.messages), Some(vec![ClientMsg::Renew]));
+        assert_eq!(link.plan(Vec::new()).map(|d| d.messages), Some(vec![ClientMsg::Renew { number: 1 }]));
     }
 }

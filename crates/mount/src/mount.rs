@@ -283,7 +283,7 @@ impl Shared {
         match hook {
             Some(hook) => hook(CapsEvent::Recalled { stamp, list }),
             None => {
-                let all = list.iter().map(|recalled| Returned { ino: recalled.ino, bits: recalled.bits });
+                let all = list.iter().map(|recalled| recalled.returned(recalled.bits));
                 self.input(Input::Returned { stamp, list: all.collect() });
             }
         }

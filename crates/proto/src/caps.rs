@@ -165,13 +165,21 @@ impl Grants {
 pub struct Recalled {
     pub ino: Ino,
     pub bits: Bits,
+    /// Of this recall, among those from this session.
+    pub number: u32,
     /// The directory and the name.
     pub name: Option<(Ino, Name)>,
 }
 
 impl Recalled {
+    /// The answer to it, with what is in use no more.
+    #[must_use]
+    pub const fn returned(&self, bits: Bits) -> Returned {
+        Returned { ino: self.ino, bits, number: self.number }
+    }
+
     pub(crate) fn encode(&self, w: &mut Writer) {
-        w.u64(self.ino.0).u16(self.bits.0);
+        w.u64(self.ino.0).u16(self.bits.0).u32(self.number);
         match &self.name {
             None => {
                 w.u8(0);
@@ -184,14 +192,14 @@ impl Recalled {
     }
 
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (ino, bits) = (Ino(r.u64()?), Bits::decode(r)?);
+        let (ino, bits, number) = (Ino(r.u64()?), Bits::decode(r)?, r.u32()?);
         let name = if r.bool()? {
             let dir = Ino(r.u64()?);
             Some((dir, Name::new(r.name()?).map_err(|_| DecodeError::Invalid { what: "name" })?))
         } else {
             None
         };
-        Ok(Self { ino, bits, name })
+        Ok(Self { ino, bits, number, name })
     }
 }
 
@@ -200,15 +208,17 @@ impl Recalled {
 pub struct Returned {
     pub ino: Ino,
     pub bits: Bits,
+    /// That of the recall.
+    pub number: u32,
 }
 
 impl Returned {
     pub(crate) fn encode(self, w: &mut Writer) {
-        w.u64(self.ino.0).u16(self.bits.0);
+        w.u64(self.ino.0).u16(self.bits.0).u32(self.number);
     }
 
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { ino: Ino(r.u64()?), bits: Bits::decode(r)? })
+        Ok(Self { ino: Ino(r.u64()?), bits: Bits::decode(r)?, number: r.u32()? })
     }
 }
 

@@ -51,6 +51,8 @@ const NAMES: [&str; 33] = [
 impl Kind {
     /// The one kind that may wait for as long as its caller wants.
     pub const SET_LOCK: Self = Self(29);
+    pub const READ: Self = Self(16);
+    pub const WRITE: Self = Self(17);
     pub const COUNT: usize = NAMES.len();
 
     /// All kinds in the order of their numbers.

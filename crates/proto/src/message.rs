@@ -32,8 +32,8 @@ pub enum ClientMsg {
     Request { tid: Tid, floor: Tid, cred: Cred, request: Request },
     /// Give up a waiting request; it answers EINTR if it was still waiting.
     Cancel { tid: Tid },
-    /// Lease renewal; `Renewed` answers it.
-    Renew,
+    /// Lease renewal; `Renewed` answers it. 0: nobody waits for that.
+    Renew { number: u32 },
     /// After a resume: this client has the file open `count` times, perhaps for writing, and holds these locks.
     Reclaim { node: NodeRef, count: u32, writes: bool, locks: Vec<LockSpec> },
     /// After the last `Reclaim`.
@@ -42,7 +42,7 @@ pub enum ClientMsg {
     Goodbye,
     /// An operator's question to the server's driver (JSON text); the rank never sees it.
     Admin { id: u64, command: String },
-    /// The answer to a `Recall`, whole or in parts.
+    /// The answer to a `Recall`, one for each of its items, together or one by one.
     Returned { list: Vec<Returned> },
     /// After a resume: nothing that was granted before is in use any more.
     Settled,
@@ -79,8 +79,10 @@ pub enum ServerMsg {
     Recall {
         list: Vec<Recalled>,
     },
-    /// The lease runs from when the `Renew` was sent.
-    Renewed,
+    /// The lease runs from when the `Renew` of this number was sent.
+    Renewed {
+        number: u32,
+    },
     /// A reply with capabilities.
     Granted {
         tid: Tid,
@@ -115,8 +117,8 @@ impl ClientMsg {
             Self::Cancel { tid } => {
                 w.u8(3).u64(tid.0);
             }
-            Self::Renew => {
-                w.u8(4);
+            Self::Renew { number } => {
+                w.u8(4).u32(*number);
             }
             Self::Reclaim { node, count, writes, locks } => {
                 node.encode(w.u8(5));
@@ -165,7 +167,7 @@ impl ClientMsg {
                 request: Request::decode(&mut r)?,
             },
             3 => Self::Cancel { tid: Tid(r.u64()?) },
-            4 => Self::Renew,
+            4 => Self::Renew { number: r.u32()? },
             5 => {
                 let (node, count, writes) = (NodeRef::decode(&mut r)?, r.u32()?, r.bool()?);
                 let locks = (0..r.u32()?).map(|_| LockSpec::decode(&mut r)).collect::<Result<_, _>>()?;
@@ -209,8 +211,8 @@ impl ServerMsg {
                 w.u8(64).u32(list.len() as u32);
                 list.iter().for_each(|recalled| recalled.encode(w));
             }
-            Self::Renewed => {
-                w.u8(65);
+            Self::Renewed { number } => {
+                w.u8(65).u32(*number);
             }
             Self::Granted { tid, outcome, grants } => {
                 w.u8(66).u64(tid.0);
@@ -244,7 +246,7 @@ impl ServerMsg {
                 let list = (0..count).map(|_| Recalled::decode(&mut r)).collect::<Result<_, _>>()?;
                 Self::Recall { list }
             }
-            65 => Self::Renewed,
+            65 => Self::Renewed { number: r.u32()? },
             66 => {
                 let (tid, outcome) = (Tid(r.u64()?), decode_outcome(&mut r)?);
                 let listing = matches!(outcome, Ok(Reply::Entries { .. }));

@@ -343,7 +343,7 @@ impl Port for StalledPort {
                         kept.tids.push(tid);
                     }
                 }
-                ClientMsg::Renew => kept.renewals += 1,
+                ClientMsg::Renew { .. } => kept.renewals += 1,
                 other => panic!("{other:?}"),
             }
         }

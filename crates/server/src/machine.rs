@@ -17,6 +17,11 @@ pub trait RankMachine: Send {
     /// Whether nothing is under way in it that would go on without another input from outside.
     fn is_at_rest(&self) -> bool;
 
+    /// Whether it waits for clients to give something back.
+    fn is_recalling(&self) -> bool {
+        false
+    }
+
     /// Answers an operator's question about the rank's state; `None` for one it does not know.
     fn report(&self, now: Mono, question: &serde_json::Value) -> Option<serde_json::Value>;
 }

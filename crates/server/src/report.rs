@@ -32,6 +32,10 @@ impl RankMachine for Rank {
         Self::is_at_rest(self)
     }
 
+    fn is_recalling(&self) -> bool {
+        self.status().recalls > 0
+    }
+
     fn report(&self, now: Mono, question: &Value) -> Option<Value> {
         Some(match question.get("cmd")?.as_str()? {
             "status" => status(self, now),

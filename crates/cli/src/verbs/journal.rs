@@ -207,7 +207,7 @@ mod tests {
         let server = place::open_unheard(&dir, &Config::default()).expect("served");
         // Files, a checkpoint, ten files more: what those write says that all before is durable, so that a bad entry
         // there is no torn tail. More than one piece long.
-        bench::memory::run(&*server.embedded(), 10, 1).expect("created");
+        bench::memory::run(&*server.embedded(), 10, 1, false).expect("created");
         server.stop().expect("stopped");
         let verb = Journal::Inspect { dir: dir.clone(), rank: 0, from: 0, limit: None };
         let out = Output { format: Format::Json, ..Output::default() };

@@ -16,8 +16,7 @@ impl Client {
         let inos = list.iter().map(|recalled| recalled.ino);
         let stamp = self.leaves.recall(inos, self.window.next(), self.window.floor());
         if self.config.wants == Bits::NONE {
-            let list =
-                list.iter().map(|recalled| Returned { ino: recalled.ino, bits: recalled.bits }).collect();
+            let list = list.iter().map(|recalled| recalled.returned(recalled.bits)).collect();
             return self.on_returned(stamp, list, out);
         }
         out.push(Output::Recalled { stamp, list });
@@ -59,7 +58,9 @@ impl Client {
         grants: Grants,
         outcome: &Outcome,
     ) -> Leave {
-        if grants == Grants::None {
+        // Of a session that may have been given up nothing is kept.
+        let given_up = self.config.retry && self.lease_end.is_none_or(|end| end <= now);
+        if grants == Grants::None || given_up {
             return Leave::default();
         }
         let until = Leaves::limit(now, asked, !self.config.retry);

@@ -16,7 +16,7 @@ impl Client {
         }
         self.link = Link::Greeting;
         let (session, info, wants) = (self.session, self.config.info.clone(), self.config.wants);
-        self.renewing = [now].into();
+        self.renewing = [(0, now)].into();
         out.push(Output::Send(ClientMsg::Hello { protocol: PROTOCOL, session, info, wants }));
     }
 
@@ -76,7 +76,7 @@ impl Client {
         self.lease_ns = u64::from(lease_ms) * MS;
         self.renew_every_ns = self.lease_ns / 3;
         self.renew_at = Some(now.after(self.renew_every_ns));
-        self.on_renewed();
+        self.on_renewed(0);
         out.push(Output::Ready);
         if resumed {
             self.leaves.resume(now)
@@ -126,18 +126,19 @@ impl Client {
 
     pub(super) fn on_tick(&mut self, now: Mono, out: &mut Out) {
         if self.renew_at.is_some_and(|at| at <= now) {
-            out.push(Output::Send(ClientMsg::Renew));
-            self.renewing.push_back(now);
+            self.renewals = self.renewals.wrapping_add(1).max(1);
+            out.push(Output::Send(ClientMsg::Renew { number: self.renewals }));
+            self.renewing.push_back((self.renewals, now));
             self.renew_at = Some(now.after(self.renew_every_ns.max(MS)));
         }
         self.tick_leaves(now, out);
     }
 
-    /// The oldest renewal is answered: from when it was sent the lease is good.
-    pub(super) fn on_renewed(&mut self) {
-        if let Some(sent) = self.renewing.pop_front()
-            && self.config.retry
-        {
+    /// A renewal is answered: from when it was sent the lease is good. Those before it will have no answer.
+    pub(super) fn on_renewed(&mut self, number: u32) {
+        let Some(at) = self.renewing.iter().position(|(sent, _)| *sent == number) else { return };
+        let sent = self.renewing.drain(..=at).next_back();
+        if let Some((_, sent)) = sent.filter(|_| self.config.retry) {
             self.lease_end = Some(sent.after(self.lease_ns));
         }
     }

@@ -267,7 +267,7 @@ fn the_lease_is_renewed_three_times_as_often_as_needed() {
     bench.wait(3 * SECOND - 1);
     assert_eq!(bench.step(Input::Tick), []);
     bench.wait(1);
-    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Renew]);
+    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Renew { number: 1 }]);
     assert_eq!(bench.client.deadline().map(|at| at.0), Some(6 * SECOND));
     bench.step(Input::Disconnected);
     assert_eq!(bench.client.deadline(), None);
@@ -286,7 +286,7 @@ fn left(out: &[Output]) -> Vec<Bits> {
 }
 
 fn recall(ino: u64) -> Input {
-    let list = vec![Recalled { ino: Ino(ino), bits: Bits::FS, name: None }];
+    let list = vec![Recalled { ino: Ino(ino), bits: Bits::FS, number: 3, name: None }];
     Input::Message(ServerMsg::Recall { list })
 }
 
@@ -309,7 +309,7 @@ fn a_recall_voids_the_grants_of_answers_that_it_overtakes() {
     assert_eq!(left(&bench.step(granted(2, 8, Bits::ATTRS))), [Bits::ATTRS], "another inode");
     bench.call(3, getattr(7));
     assert_eq!(left(&bench.step(granted(3, 7, Bits::ATTRS))), [Bits::ATTRS], "asked for after it");
-    let list = vec![Returned { ino: Ino(7), bits: Bits::ATTRS }];
+    let list = vec![Returned { ino: Ino(7), bits: Bits::ATTRS, number: 3 }];
     let out = bench.step(Input::Returned { stamp: *stamp, list: list.clone() });
     assert_eq!(sent(&out), [ClientMsg::Returned { list }]);
 }
@@ -337,7 +337,7 @@ fn after_a_break_nothing_is_kept_before_settled_and_settled_waits_for_what_was()
     assert!(matches!(bench.step(Input::Disconnected)[..], [Output::Lost { .. }]));
     bench.step(Input::Connected);
     bench.step(welcome(5, true));
-    let list = vec![Returned { ino: Ino(7), bits: Bits::ATTRS }];
+    let list = vec![Returned { ino: Ino(7), bits: Bits::ATTRS, number: 3 }];
     assert!(bench.step(Input::Returned { stamp: *stamp, list }).is_empty(), "not owed any more");
     bench.call(2, getattr(7));
     bench.call(3, getattr(7));
@@ -357,8 +357,8 @@ fn a_lease_that_nobody_confirms_runs_out_here_first() {
     let mut bench = caching();
     let lease = u64::from(LEASE_MS) * MS;
     bench.wait(lease / 3);
-    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Renew]);
-    bench.step(Input::Message(ServerMsg::Renewed));
+    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Renew { number: 1 }]);
+    bench.step(Input::Message(ServerMsg::Renewed { number: 1 }));
     bench.wait(lease - 1);
     assert!(!bench.step(Input::Tick).iter().any(|o| matches!(o, Output::Lost { .. })));
     bench.wait(1);
@@ -371,7 +371,7 @@ fn a_lease_that_nobody_confirms_runs_out_here_first() {
 #[test]
 fn who_wants_nothing_returns_at_once() {
     let mut bench = Bench::up(true);
-    let list = vec![Returned { ino: Ino(7), bits: Bits::FS }];
+    let list = vec![Returned { ino: Ino(7), bits: Bits::FS, number: 3 }];
     assert_eq!(sent(&bench.step(recall(7))), [ClientMsg::Returned { list }]);
 }
 

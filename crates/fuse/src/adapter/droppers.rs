@@ -1,4 +1,5 @@
-//! The threads that drop what the kernel keeps, where that may wait: one for names, one for pages, one for young nodes.
+//! The threads that drop what the kernel keeps, where that may wait: one for recalls as they come, one for names,
+//! one for pages, one for young nodes.
 //!
 //! Names and pages wait for different things: a name for a host that answers late, which nothing else may be late for. The page
 //! thread waits for READs and for WRITEs, and a WRITE may wait at the rank until another host has given attributes back; so attributes
@@ -12,10 +13,17 @@ use std::thread;
 use std::time::Duration;
 
 use proto::Name;
-use proto::caps::Returned;
+use proto::caps::{Recalled, Returned};
 use stdx::Mono;
 
 use super::Shared;
+use super::nodes::Found;
+
+/// What the rank recalls, and what the kernel may have of it.
+pub(super) struct Recall {
+    pub(super) stamp: u64,
+    pub(super) list: Vec<(Recalled, Option<Found>)>,
+}
 
 /// A name to be dropped; afterwards the node is not stale any more.
 pub(super) struct NameDrop {
@@ -43,6 +51,7 @@ pub(super) struct Young {
 
 /// The adapter's ends of the queues.
 pub(super) struct Droppers {
+    recalls: Sender<Recall>,
     names: Sender<NameDrop>,
     pages: Sender<NodeDrop>,
     young: Sender<Young>,
@@ -50,6 +59,7 @@ pub(super) struct Droppers {
 
 /// The threads' ends.
 pub(super) struct Queues {
+    recalls: Receiver<Recall>,
     names: Receiver<NameDrop>,
     pages: Receiver<NodeDrop>,
     young: Receiver<Young>,
@@ -57,14 +67,20 @@ pub(super) struct Queues {
 
 impl Droppers {
     pub(super) fn new() -> (Droppers, Queues) {
+        let (recalls, recalls_queue) = channel();
         let (names, names_queue) = channel();
         let (pages, pages_queue) = channel();
         let (young, young_queue) = channel();
-        let queues = Queues { names: names_queue, pages: pages_queue, young: young_queue };
-        (Droppers { names, pages, young }, queues)
+        let queues =
+            Queues { recalls: recalls_queue, names: names_queue, pages: pages_queue, young: young_queue };
+        (Droppers { recalls, names, pages, young }, queues)
     }
 
     // A thread ends only with the adapter: whoever finds it gone has nobody left to tell.
+
+    pub(super) fn drop_all(&self, recall: Recall) {
+        let _ended = self.recalls.send(recall);
+    }
 
     pub(super) fn drop_name(&self, drop: NameDrop) {
         let _ended = self.names.send(drop);
@@ -82,6 +98,7 @@ impl Droppers {
 impl Queues {
     /// Starts the threads.
     pub(super) fn serve(self, shared: &Weak<Shared>) -> io::Result<()> {
+        serve("pando-recalls", self.recalls, shared, |shared, recall| shared.recalled(recall))?;
         serve("pando-names", self.names, shared, |shared, drop| shared.drop_name(&drop))?;
         serve("pando-pages", self.pages, shared, |shared, drop| shared.drop_pages(&drop))?;
         serve("pando-young", self.young, shared, |shared, young| {

@@ -13,11 +13,11 @@
 use std::sync::Weak;
 
 use ::mount::CapsEvent;
-use proto::caps::{Bits, Recalled, Returned};
+use proto::caps::{Bits, Recalled};
 use stdx::time::MS;
 
 use super::Shared;
-use super::droppers::{NameDrop, NodeDrop, Young};
+use super::droppers::{NameDrop, NodeDrop, Recall, Young};
 
 /// After that an answer that was given to the kernel has come to whom it is for.
 const YOUNG_NS: u64 = 20 * MS;
@@ -25,7 +25,7 @@ const YOUNG_NS: u64 = 20 * MS;
 pub(super) fn on_caps(shared: &Weak<Shared>, event: CapsEvent) {
     let Some(shared) = shared.upgrade() else { return };
     match event {
-        CapsEvent::Recalled { stamp, list } => shared.recalled(stamp, list),
+        CapsEvent::Recalled { stamp, list } => shared.recall(stamp, list),
         CapsEvent::Lost { .. } => shared.lost(),
     }
 }
@@ -37,31 +37,39 @@ fn given_back(bits: Bits) -> Bits {
 }
 
 impl Shared {
-    fn recalled(&self, stamp: u64, list: Vec<Recalled>) {
+    /// Marks what is recalled before anything is dropped: what is answered from here on is answered accordingly. Never waits.
+    fn recall(&self, stamp: u64, list: Vec<Recalled>) {
+        let mark = |item: Recalled| {
+            let found = self.nodes.recall(self.nodeid(item.ino), item.bits, item.name.is_some(), stamp);
+            (item, found)
+        };
+        self.droppers.drop_all(Recall { stamp, list: list.into_iter().map(mark).collect() });
+    }
+
+    /// On the recall thread: an inode that the kernel is about to free is waited for, and with it perhaps for the answer to a READ,
+    /// which the thread that received the recall may have to deliver.
+    pub(super) fn recalled(&self, Recall { stamp, list }: Recall) {
         let mut dropped = Vec::new();
         let mut young = Young { stamp, due: self.mount.now(), nodes: Vec::new() };
-        for item in list {
+        for (item, found) in list {
             let nodeid = self.nodeid(item.ino);
-            let returned = Returned { ino: item.ino, bits: given_back(item.bits) };
-            // Marked before anything is dropped: what is asked from here on is answered accordingly.
-            let found = self.nodes.recall(nodeid, item.bits, item.name.is_some(), stamp);
+            let returned = item.returned(given_back(item.bits));
             let (Some(found), Some(notifier)) = (found, self.notifier.get()) else {
                 dropped.push(returned);
                 continue;
             };
             let attributes = !item.bits.and(Bits::ATTRS).is_empty();
-            if attributes {
-                // Not there, or unmounted: then nothing is kept either.
-                let _gone = notifier.inval_attributes(nodeid);
-            }
+            // If it does not have the node, an answer that makes it is on its way, or a FORGET.
+            let missing = attributes && matches!(notifier.inval_attributes(nodeid), Ok(false));
             if let Some((dir, name)) = item.name {
                 self.droppers.drop_name(NameDrop { parent: self.nodeid(dir), name, nodeid, stamp });
             }
             // Pages of a file that nobody has open are dropped by its next open.
             let pages = item.bits.has(Bits::FC) && found.open;
             let node = NodeDrop { nodeid, stamp, returned, pages };
-            let grown = found.born.after(YOUNG_NS);
-            if attributes && self.mount.now() < grown {
+            let now = self.mount.now();
+            let grown = if missing { now.after(YOUNG_NS) } else { found.born.after(YOUNG_NS) };
+            if attributes && now < grown {
                 young.due = young.due.max(grown);
                 young.nodes.push(node);
             } else if pages {

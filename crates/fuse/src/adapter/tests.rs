@@ -229,7 +229,7 @@ fn pages_are_kept_while_fc_is_held() {
     kernel.fake.recall(Ino(entry.nodeid), Bits::FC, None);
     assert_eq!(kernel.notified(), (abi::NotifyCode::InvalInode as i32, entry.nodeid));
     kernel.fake.wait_returned(1, PATIENCE);
-    assert_eq!(kernel.fake.returned(), [Returned { ino: Ino(entry.nodeid), bits: Bits::FC }]);
+    assert_eq!(kernel.fake.returned(), [Returned { ino: Ino(entry.nodeid), bits: Bits::FC, number: 0 }]);
     assert_eq!(open(RDWR), 0, "what came between may have been written");
     assert_eq!(open(RDWR), fopen::KEEP_CACHE);
     assert_eq!(open(RDWR | libc::O_APPEND as u32), DIRECT, "the kernel may not know where the end is");
@@ -303,7 +303,7 @@ fn each_entry_of_a_listing_is_kept_as_granted() {
 fn a_recall_voids_an_answer_on_its_way() {
     let kernel = Kernel::new(Behaviour::default());
     let (file, _) = kernel.create(b"f", RDWR);
-    let recalled = Recalled { ino: Ino(file.nodeid), bits: Bits::AS, name: None };
+    let recalled = Recalled { ino: Ino(file.nodeid), bits: Bits::AS, number: 0, name: None };
     kernel.fake.hold();
     let asked = kernel.send(file.nodeid, Operation::GetAttr { fh: None });
     kernel.fake.release_with(&ServerMsg::Recall { list: vec![recalled] });
@@ -320,7 +320,7 @@ fn a_recall_voids_an_answer_on_its_way() {
     assert_eq!((answer.attr_valid, answer.attr_valid_nsec), (0, 0));
     kernel.fake.wait_returned(1, PATIENCE);
     let bits = Bits::ATTRS.without(Bits::LS);
-    assert_eq!(kernel.fake.returned(), [Returned { ino: Ino(file.nodeid), bits }]);
+    assert_eq!(kernel.fake.returned(), [Returned { ino: Ino(file.nodeid), bits, number: 0 }]);
 }
 
 #[test]

@@ -178,12 +178,12 @@ fn client_messages() -> Vec<ClientMsg> {
     let mut messages = vec![
         ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE },
         ClientMsg::Cancel { tid: Tid(3) },
-        ClientMsg::Renew,
+        ClientMsg::Renew { number: 6 },
         ClientMsg::Reclaim { node: NodeRef::bare(Ino(4097)), count: 2, writes: true, locks: vec![lock; 3] },
         ClientMsg::Reclaimed,
         ClientMsg::Goodbye,
         ClientMsg::Admin { id: 1, command: "{\"verb\":\"status\"}".into() },
-        ClientMsg::Returned { list: vec![Returned { ino: Ino(4097), bits: Bits::ATTRS }; 3] },
+        ClientMsg::Returned { list: vec![Returned { ino: Ino(4097), bits: Bits::ATTRS, number: 5 }; 3] },
         ClientMsg::Settled,
     ];
     let cred = Cred { uid: 1000, gid: 100, groups: vec![4, 24] };
@@ -230,7 +230,7 @@ fn replies() -> Vec<Reply> {
 
 fn server_messages() -> Vec<ServerMsg> {
     let name = Name::new(b"name").expect("a name");
-    let recalled = |name| Recalled { ino: Ino(4097), bits: Bits::FC, name };
+    let recalled = |name| Recalled { ino: Ino(4097), bits: Bits::FC, number: 5, name };
     let mut messages = vec![
         ServerMsg::Recall { list: vec![recalled(None), recalled(Some((Ino::ROOT, name)))] },
         ServerMsg::Welcome {
@@ -242,7 +242,7 @@ fn server_messages() -> Vec<ServerMsg> {
             lease_ms: 10_000,
             root: Ino::ROOT,
         },
-        ServerMsg::Renewed,
+        ServerMsg::Renewed { number: 6 },
         ServerMsg::Refused { errno: 116, reason: "evicted".into() },
         ServerMsg::Admin { id: 1, answer: "{}".into() },
         ServerMsg::Reply { tid: Tid(7), outcome: Err(Errno::ENOENT) },

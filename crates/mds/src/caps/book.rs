@@ -5,7 +5,7 @@
 
 use super::records::{Holder, Records};
 use crate::op::OpId;
-use proto::caps::{Bits, KEEP_ASKED_MS, KEEP_EMBEDDED_MS, KEEP_MARGIN_MS, KEEP_MS, Recalled};
+use proto::caps::{Bits, KEEP_ASKED_MS, KEEP_EMBEDDED_MS, KEEP_MARGIN_MS, KEEP_MS, Recalled, Returned};
 use proto::{Ino, Name, SessionId};
 use std::collections::{BTreeMap, VecDeque};
 use stdx::Mono;
@@ -15,7 +15,9 @@ use stdx::time::{MS, SECOND};
 const CONTEST_FIRST_NS: u64 = SECOND;
 const CONTEST_MOST_NS: u64 = 60 * SECOND;
 /// Nothing but file data is kept longer than this after it was granted.
-const AGE_NS: u64 = (KEEP_EMBEDDED_MS + KEEP_ASKED_MS - KEEP_MS + KEEP_MARGIN_MS) * MS;
+pub(crate) const AGE_NS: u64 = (KEEP_EMBEDDED_MS + KEEP_ASKED_MS - KEEP_MS + KEEP_MARGIN_MS) * MS;
+/// Recalls without an answer while which no more is recalled to make room.
+const ROOM_RECALLS_MAX: usize = 1024;
 /// Inodes remembered as contested.
 const CONTESTS_MAX: usize = 1 << 16;
 
@@ -36,10 +38,20 @@ struct Place {
     epoch: u32,
     /// Records.
     count: u64,
+    /// Recalls so far, and up to which of them answers are not waited for any more.
+    number: u32,
+    void: u32,
     /// Inodes of which something was recalled, in order; some have an answer by now.
     asked: VecDeque<(Mono, Ino)>,
     /// It is free for another.
     free: bool,
+}
+
+impl Place {
+    const fn next_number(&mut self) -> u32 {
+        self.number = self.number.wrapping_add(1);
+        self.number
+    }
 }
 
 /// An operation that waits, or waited, for others to give something back.
@@ -92,6 +104,8 @@ pub(crate) struct Book {
     withheld: BTreeMap<Ino, Vec<(OpId, SessionId)>>,
     recalls: BTreeMap<(u16, Ino), Recall>,
     contests: BTreeMap<Ino, Contest>,
+    /// When room was made last.
+    passed: Mono,
     /// To be sent at the end of the step.
     pub outbox: Vec<(SessionId, Recalled)>,
     /// Operations that wait for nobody any more.
@@ -107,7 +121,15 @@ impl Book {
             return Some(slot);
         }
         let slot = u16::try_from(self.places.len()).ok()?;
-        self.places.push(Place { session, epoch: 1, count: 0, asked: VecDeque::new(), free: false });
+        self.places.push(Place {
+            session,
+            epoch: 1,
+            count: 0,
+            number: 0,
+            void: 0,
+            asked: VecDeque::new(),
+            free: false,
+        });
         Some(slot)
     }
 
@@ -115,6 +137,8 @@ impl Book {
     pub(crate) fn forget(&mut self, slot: u16) {
         let place = &mut self.places[usize::from(slot)];
         place.epoch = place.epoch.wrapping_add(1);
+        // Answers may still come; they must not be taken for those to later recalls.
+        place.void = place.number;
         place.asked.clear();
         self.total -= std::mem::take(&mut place.count);
         let inos: Vec<Ino> =
@@ -238,19 +262,28 @@ impl Book {
         }
         recall.bits = recall.bits.with(bits);
         recall.sent += 1;
-        let message = Recalled { ino: need.ino, bits, name: need.name.clone() };
-        self.outbox.push((self.places[usize::from(slot)].session, message));
+        let place = &mut self.places[usize::from(slot)];
+        let number = place.next_number();
+        let message = Recalled { ino: need.ino, bits, number, name: need.name.clone() };
+        self.outbox.push((place.session, message));
     }
 
     /// Takes from a session what its own operation changes behind its kernel's back. Nobody waits for it.
-    pub(crate) fn recall_own(&mut self, slot: u16, recalled: Recalled, now: Mono) {
+    pub(crate) fn recall_own(
+        &mut self,
+        slot: u16,
+        ino: Ino,
+        (bits, name): (Bits, Option<(Ino, Name)>),
+        now: Mono,
+    ) {
         let place = &mut self.places[usize::from(slot)];
-        let held = self.records.holders(recalled.ino);
+        let held = self.records.holders(ino);
         if held.iter().any(|(holder, _)| *holder == (Holder { slot, epoch: place.epoch })) {
-            let recall = open(&mut self.recalls, place, (slot, recalled.ino), now);
-            recall.bits = recall.bits.with(recalled.bits);
+            let recall = open(&mut self.recalls, place, (slot, ino), now);
+            recall.bits = recall.bits.with(bits);
             recall.sent += 1;
-            self.outbox.push((place.session, recalled));
+            let number = place.next_number();
+            self.outbox.push((place.session, Recalled { ino, bits, number, name }));
         }
     }
 
@@ -268,8 +301,13 @@ impl Book {
         self.contests.insert(ino, Contest { session, until: now.after(span), span });
     }
 
-    /// A session gives back what was recalled from it. What was not is no answer: it could have been granted meanwhile.
-    pub(crate) fn returned(&mut self, slot: u16, ino: Ino, bits: Bits) {
+    /// A session gives back what was recalled from it. What was not is no answer: it could have been granted meanwhile. Nor is what
+    /// was recalled before everything of the session was forgotten, on this connection or one before.
+    pub(crate) fn returned(&mut self, slot: u16, Returned { ino, bits, number }: Returned) {
+        let void = self.places[usize::from(slot)].void;
+        if number.wrapping_sub(void) as i32 <= 0 && !stdx::mutant!("mds_old_return_counts") {
+            return;
+        }
         let Some(recall) = self.recalls.get_mut(&(slot, ino)) else { return };
         recall.sent -= 1;
         if recall.sent > 0 {
@@ -308,12 +346,22 @@ impl Book {
         None
     }
 
+    /// When what is recalled of an inode from that place was asked for.
+    pub(crate) fn asked_at(&self, slot: u16, ino: Ino) -> Option<Mono> {
+        self.recalls.get(&(slot, ino)).map(|recall| recall.since)
+    }
+
     /// Makes room at a place that has as much as it may. What was granted long ago is kept by no kernel any more: names and
     /// attributes go without a word, file data is recalled. Whether there is room.
     pub(crate) fn make_room(&mut self, slot: u16, limit: u64, now: Mono) -> bool {
         if self.count(slot) < limit {
             return true;
         }
+        // One part in each step, however long a listing is, and no more recalls than are answered soon.
+        if self.passed == now || self.places[usize::from(slot)].asked.len() >= ROOM_RECALLS_MAX {
+            return false;
+        }
+        self.passed = now;
         let mut old = Vec::new();
         let places = &self.places;
         self.records.pass(now, AGE_NS, |ino, holder, bits| {
@@ -326,7 +374,7 @@ impl Book {
                 continue;
             }
             if bits.has(Bits::FC) {
-                self.recall_own(slot, Recalled { ino, bits, name: None }, now);
+                self.recall_own(slot, ino, (bits, None), now);
             } else if self.records.take(ino, holder, bits) {
                 self.places[usize::from(slot)].count -= 1;
                 self.total -= 1;

@@ -168,7 +168,12 @@ impl Records {
                     crowd[at].1 = crowd[at].1.with(bits);
                     false
                 }
-                Err(at) => {
+                Err(_) => {
+                    // Those who are gone leave when the list would double.
+                    if crowd.len().is_power_of_two() {
+                        crowd.retain(|(held, _)| is_live(*held));
+                    }
+                    let at = crowd.partition_point(|(held, _)| *held < holder);
                     crowd.insert(at, (holder, bits));
                     true
                 }
@@ -289,7 +294,8 @@ impl Records {
     /// Bytes of memory, estimated.
     pub(crate) fn bytes(&self) -> u64 {
         let slots: usize = self.parts.iter().map(|part| part.slots.capacity()).sum();
-        (slots * size_of::<Record>()) as u64
+        let crowded: usize = self.crowds.values().map(Vec::capacity).sum();
+        (slots * size_of::<Record>() + crowded * size_of::<(Holder, Bits)>()) as u64
     }
 }
 

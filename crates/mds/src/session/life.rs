@@ -18,6 +18,8 @@ use stdx::{Mono, Now, Outbox};
 
 /// The client's description in a `Session` mutation.
 const CLIENT_BYTES_MAX: usize = 240;
+/// Why a session that does not give back is evicted.
+const LATE: &str = "it keeps what others wait for";
 /// Where the end of a long place is left out.
 const LEFT_OUT: &[u8] = b"...";
 /// Inodes looked at per step when a dead session's opens end.
@@ -120,6 +122,7 @@ impl Rank {
             wants,
             place,
             settled: true,
+            fresh: true,
             ..Default::default()
         };
         self.sessions.insert(id, session);
@@ -180,12 +183,12 @@ impl Rank {
     }
 
     /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things before it is given up.
-    pub(crate) fn renewed(&mut self, now: Now, id: SessionId, out: &mut Outbox<Output>) {
+    pub(crate) fn renewed(&mut self, now: Now, id: SessionId, number: u32, out: &mut Outbox<Output>) {
         self.renew(now, id);
         let half = self.view.config.lease_ns / 2;
         let late = |session: &Session| session.return_end.is_some_and(|end| end.since(now.mono) < half);
         if self.sessions.map.get(&id).is_some_and(|session| !late(session)) {
-            self.send_now(id, ServerMsg::Renewed, out);
+            self.send_now(id, ServerMsg::Renewed { number }, out);
         }
     }
 
@@ -202,11 +205,14 @@ impl Rank {
         locks: &[LockSpec],
         out: &mut Outbox<Output>,
     ) {
-        let absent = self.sessions.map.get(&id).is_some_and(|s| s.absent);
-        if !absent || !self.view.reconnecting || node.ino.is_system() {
+        let (absent, fresh) =
+            self.sessions.map.get(&id).map_or((false, false), |session| (session.absent, session.fresh));
+        if node.ino.is_system() || !(fresh || (absent && self.view.reconnecting)) {
             // The rank never went away: it still has the session's opens and locks.
             return;
         }
+        // One that takes the place of an evicted session presents what its client still has open; its locks are lost.
+        let locks = if fresh { &[] } else { locks };
         // Said again when the connection broke meanwhile; nothing else counts opens of an absent session.
         self.view.files.close(node.ino, id, u32::MAX);
         if count > 0 {
@@ -224,7 +230,7 @@ impl Rank {
 
     pub(crate) fn reclaimed(&mut self, id: SessionId, out: &mut Outbox<Output>) {
         if let Some(session) = self.sessions.map.get_mut(&id) {
-            session.absent = false;
+            (session.absent, session.fresh) = (false, false);
         }
         self.end_window_if_all_back(out);
     }
@@ -291,7 +297,7 @@ impl Rank {
             if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {
                 dead.push((*id, "its lease ran out"));
             } else if !returns {
-                dead.push((*id, "it keeps what others wait for"));
+                dead.push((*id, LATE));
             } else {
                 let end = session.lease_end.max(now.mono.after(1));
                 let end = session.return_end.map_or(end, |return_end| end.min(return_end));
@@ -300,6 +306,12 @@ impl Rank {
         }
         self.sessions.next_expiry = next;
         for (id, why) in dead {
+            if why == LATE && self.is_owed(id, now) {
+                let end = now.mono.after(self.view.config.lease_ns / 4);
+                self.sessions.has_returned(id);
+                self.sessions.must_return(id, end);
+                continue;
+            }
             self.evict_session(now, id, why, out);
         }
     }

@@ -5,7 +5,7 @@
 use super::sessions::{OTHER, REMOTE};
 use super::*;
 use crate::op::Waits;
-use proto::caps::{Grants, Recalled, Returned};
+use proto::caps::{Grants, Recalled};
 use proto::request::open_flags;
 
 const ALL: Bits = Bits(Bits::ATTRS.0 | Bits::FC.0);
@@ -69,7 +69,7 @@ fn recalls(w: &mut World, conn: ConnId) -> Vec<Recalled> {
 }
 
 fn give_back(w: &mut World, conn: ConnId, list: &[Recalled]) {
-    let list = list.iter().map(|recalled| Returned { ino: recalled.ino, bits: ALL }).collect();
+    let list = list.iter().map(|recalled| recalled.returned(ALL)).collect();
     w.say(conn, ClientMsg::Returned { list });
 }
 
@@ -200,11 +200,12 @@ fn what_nobody_answers_for_a_lease_ends_the_session_and_what_it_kept_runs_out() 
     let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
     for _ in 0..9 {
         w.pass(1_000);
-        w.say(REMOTE, ClientMsg::Renew);
-        w.say(OTHER, ClientMsg::Renew);
+        w.say(REMOTE, ClientMsg::Renew { number: 1 });
+        w.say(OTHER, ClientMsg::Renew { number: 1 });
     }
-    let renewed =
-        |w: &World, conn| w.sent.iter().filter(|(c, m)| *c == conn && *m == ServerMsg::Renewed).count();
+    let renewed = |w: &World, conn| {
+        w.sent.iter().filter(|(c, m)| *c == conn && matches!(m, ServerMsg::Renewed { .. })).count()
+    };
     assert_eq!(renewed(&w, REMOTE), 9);
     assert!(renewed(&w, OTHER) < 6, "half a lease late: it hears no more of its lease");
     assert_eq!(w.answer(REMOTE, tid), None);
@@ -343,7 +344,7 @@ fn what_was_granted_long_ago_makes_room() {
     assert_eq!(fill(&mut w, 0..most + 300), most, "all of it may be kept still");
     for _ in 0..30 {
         w.pass(1_000);
-        w.say(REMOTE, ClientMsg::Renew);
+        w.say(REMOTE, ClientMsg::Renew { number: 1 });
     }
     assert!(
         fill(&mut w, most + 300..all) >= most / 2,

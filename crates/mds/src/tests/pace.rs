@@ -38,7 +38,7 @@ fn changes_wait_while_the_store_is_behind_and_everything_else_goes_on() {
     assert!(w.rank.status().journal_backlog <= 2 * size + 1024, "{:?}", w.rank.status());
     assert!(w.lookup(root(), "before").is_ok());
     assert!(!w.list(root()).is_empty());
-    w.say(EMBEDDED, ClientMsg::Renew);
+    w.say(EMBEDDED, ClientMsg::Renew { number: 1 });
     assert!(answered(&w).is_empty(), "the lookup let nobody through");
     w.let_go();
     w.pass(1_000);

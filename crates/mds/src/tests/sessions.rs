@@ -158,7 +158,7 @@ fn a_session_that_does_not_renew_is_evicted_with_what_it_held() {
     assert!(w.answer(OTHER, waits).is_none());
     for _ in 0..12 {
         w.pass(1_000);
-        w.say(OTHER, ClientMsg::Renew);
+        w.say(OTHER, ClientMsg::Renew { number: 1 });
     }
     assert_eq!(w.answer(OTHER, waits), Some(Ok(Reply::Ok)), "the dead one's lock is free");
     assert!(w.sent.iter().any(|(c, m)| *c == REMOTE && matches!(m, ServerMsg::Refused { .. })));
@@ -228,7 +228,7 @@ fn locks_wait_for_the_reconnect_window() {
 fn strangers_are_refused() {
     let mut w = World::new();
     w.inject(Input::Connected { conn: OTHER, peer: Peer::Trusted });
-    w.say(OTHER, ClientMsg::Renew);
+    w.say(OTHER, ClientMsg::Renew { number: 1 });
     assert!(matches!(w.sent.pop(), Some((OTHER, ServerMsg::Refused { .. }))));
     let unknown = w.hello(ConnId(9), Peer::Trusted, SessionId(77));
     assert!(matches!(unknown, Some(ServerMsg::Refused { errno, .. }) if errno == Errno::ESTALE.0 as u32));
@@ -460,7 +460,7 @@ fn a_refused_connection_is_forgotten() {
     let known = w.rank.sessions.conns.len();
     for conn in 0..10 {
         w.inject(Input::Connected { conn: ConnId(100 + conn), peer: Peer::Trusted });
-        w.say(ConnId(100 + conn), ClientMsg::Renew);
+        w.say(ConnId(100 + conn), ClientMsg::Renew { number: 1 });
     }
     assert_eq!(w.rank.sessions.conns.len(), known);
 }

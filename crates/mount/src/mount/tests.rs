@@ -164,7 +164,7 @@ fn what_may_be_kept_comes_with_the_answer() {
 fn recalls_reach_whoever_keeps_something() {
     let fake = Fake::new();
     let mount = open_keeping(&fake);
-    let root = Returned { ino: Ino::ROOT, bits: Bits::FS };
+    let root = Returned { ino: Ino::ROOT, bits: Bits::FS, number: 0 };
     fake.recall(root.ino, root.bits, None);
     fake.wait_returned(1, PATIENCE);
     let (tx, rx) = channel();

@@ -279,6 +279,6 @@ impl Remote {
     /// Renews in the peer's name while it is held up: its own renewals lie unread behind its requests,
     /// and a stall of the server (a slow sync, a backup) that outlasts the lease would evict it.
     pub(super) fn renew(&self) -> Result<(), Reason> {
-        self.hand_over(vec![ClientMsg::Renew], &mut Vec::new())
+        self.hand_over(vec![ClientMsg::Renew { number: 0 }], &mut Vec::new())
     }
 }

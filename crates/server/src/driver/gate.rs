@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 /// How often the state of the rank is looked at while it comes to rest.
 const LOOK: Duration = Duration::from_millis(2);
 
+/// Nor longer than this while a client is to give something back.
+const RECALL_MAX: Duration = Duration::from_secs(1);
+
 /// Requests are not held back longer than this for a rank that does not come to rest.
 const REST_MAX: Duration = Duration::from_secs(60);
 
@@ -119,11 +122,21 @@ impl Driver {
         // Its loads would never end before the cache is full.
         self.feed([Input::Warmup { dir: None }]);
         let mut goal = None;
+        let mut closed = begin;
         while !self.is_halted() && begin.elapsed() < REST_MAX {
-            let (at_rest, appended, trimmed) = {
+            let (at_rest, recalling, appended, trimmed) = {
                 let core = self.core();
-                (core.in_flight == 0 && core.rank().is_at_rest(), core.appended, core.trimmed)
+                let at_rest = core.in_flight == 0 && core.rank().is_at_rest();
+                (at_rest, core.rank().is_recalling(), core.appended, core.trimmed)
             };
+            if recalling && closed.elapsed() > RECALL_MAX {
+                // A client's kernel gives pages back only when its READ of them is answered, and that is held back here.
+                self.core().gate.closed = false;
+                self.feed([]);
+                std::thread::sleep(LOOK);
+                self.core().gate.closed = true;
+                closed = Instant::now();
+            }
             let is_asked = goal == Some(appended);
             if at_rest && is_asked && trimmed >= appended {
                 return Ok(frozen);

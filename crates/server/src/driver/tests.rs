@@ -77,7 +77,7 @@ impl Toy {
             }
             _ => {
                 out.push(Output::Send { conn, message: ServerMsg::Recall { list: Vec::new() } });
-                out.push(Output::Send { conn, message: ServerMsg::Renewed });
+                out.push(Output::Send { conn, message: ServerMsg::Renewed { number: 1 } });
                 out.push(Output::Send { conn, message: ServerMsg::Reply { tid, outcome: Ok(Reply::Ok) } });
             }
         }
@@ -330,7 +330,7 @@ fn messages_that_are_no_answers_arrive_in_the_order_they_were_said() {
     });
     let seen = mailbox.wait(|s| s.others.len() == 6_000);
     for pair in seen.others.chunks(2) {
-        assert_eq!(pair, [ServerMsg::Recall { list: Vec::new() }, ServerMsg::Renewed]);
+        assert_eq!(pair, [ServerMsg::Recall { list: Vec::new() }, ServerMsg::Renewed { number: 1 }]);
     }
 }
 

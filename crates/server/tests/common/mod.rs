@@ -39,7 +39,7 @@ impl Mailbox {
                 }
                 ServerMsg::Admin { answer, .. } => seen.admin = Some(answer),
                 ServerMsg::Recall { .. } => panic!("nothing was wanted"),
-                ServerMsg::Renewed => {}
+                ServerMsg::Renewed { .. } => {}
                 ServerMsg::Refused { reason, .. } => panic!("refused: {reason}"),
             }
         }

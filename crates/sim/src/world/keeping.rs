@@ -150,7 +150,7 @@ impl World {
             self.coverage.count(what, 1);
         }
         self.trace.event(self.now, "drop", stamp, || format!("client {client}: {list:?}"));
-        let list = list.iter().map(|recalled| Returned { ino: recalled.ino, bits: recalled.bits }).collect();
+        let list = list.iter().map(|recalled| recalled.returned(recalled.bits)).collect();
         self.step_client(client, client::Input::Returned { stamp, list })
     }
 

@@ -154,12 +154,12 @@ fn requests_of_this_process_wait_and_nothing_else_does() {
     let slow = slow();
     let port = slow.server.embedded().connect(Arc::new(Mailbox::default())).expect("connect");
     slow.fall_behind(&port);
-    for message in [ClientMsg::Renew, ClientMsg::Reclaimed, ClientMsg::Goodbye] {
+    for message in [ClientMsg::Renew { number: 1 }, ClientMsg::Reclaimed, ClientMsg::Goodbye] {
         send_aside(&port, message).recv_timeout(LIMIT).expect("does not wait");
     }
     let remote = Doors(Arc::downgrade(&slow.server));
     let remote = remote.accept(SocketPeer::Trusted, Arc::new(Mailbox::default())).expect("accept");
-    for message in [message(1_000, Request::SyncFs), ClientMsg::Renew] {
+    for message in [message(1_000, Request::SyncFs), ClientMsg::Renew { number: 1 }] {
         send_aside(&remote, message).recv_timeout(LIMIT).expect("a socket's thread never waits");
     }
     let waits = send_aside(&port, message(2_000, Request::SyncFs));
