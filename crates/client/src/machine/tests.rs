@@ -643,3 +643,41 @@ fn random_breaks(seed: u64) {
     }
     assert_eq!((bench.client.waiting().count(), bench.client.queued()), (0, 0));
 }
+
+/// Found by review: each renewal without an answer made all later answers count for older ones, until nothing was kept any more.
+#[test]
+fn a_renewal_that_is_not_answered_shifts_no_other() {
+    let mut bench = caching();
+    let third = u64::from(LEASE_MS) * MS / 3;
+    for round in 1..30 {
+        bench.wait(third);
+        let out = bench.step(Input::Tick);
+        assert_eq!(sent(&out), [ClientMsg::Renew { number: round }]);
+        assert!(!out.iter().any(|o| matches!(o, Output::Lost { .. })), "round {round}");
+        // The server renews by itself, too: nobody asked for that one.
+        bench.step(Input::Message(ServerMsg::Renewed { number: 0 }));
+        if round % 3 != 0 {
+            bench.step(Input::Message(ServerMsg::Renewed { number: round }));
+        }
+    }
+}
+
+/// Found by review: it went on keeping what it was granted, with no lease at all.
+#[test]
+fn without_a_lease_nothing_is_kept() {
+    let mut bench = caching();
+    let lease = u64::from(LEASE_MS) * MS;
+    bench.call(1, getattr(7));
+    bench.wait(lease);
+    assert_eq!(
+        left(&bench.step(granted(1, 7, Bits::ATTRS))),
+        [Bits::NONE],
+        "it ran out before the answer came"
+    );
+    bench.step(Input::Tick);
+    bench.call(2, getattr(7));
+    assert_eq!(left(&bench.step(granted(2, 7, Bits::ATTRS))), [Bits::NONE]);
+    bench.step(Input::Message(ServerMsg::Renewed { number: 1 }));
+    bench.call(3, getattr(7));
+    assert_eq!(left(&bench.step(granted(3, 7, Bits::ATTRS))), [Bits::ATTRS]);
+}
