@@ -3,7 +3,7 @@
 //! An operation that needs what others hold asks for everything at once and waits; until it is answered nothing of those inodes
 //! is granted to others. No operation waits for what its own session holds. So no two wait for each other.
 //!
-//! Absent: exclusive capabilities, and those on a directory's listing (docs/CAPABILITIES.md, "Order of building").
+//! Absent: exclusive capabilities, and those on a directory's listing (docs/CAPABILITIES.md, "What comes later").
 
 pub(crate) mod book;
 pub(crate) mod needs;
@@ -86,6 +86,10 @@ impl Rank {
     /// What the answer grants its session.
     pub(crate) fn grants(&mut self, op: &Op, outcome: &Outcome) -> Grants {
         let Some(slot) = op.place else { return Grants::None };
+        // Kernels believe these answers whatever they were told meanwhile, so nobody keeps anything of them.
+        if matches!(op.request, Request::SetAttr { .. } | Request::Link { .. }) {
+            return Grants::None;
+        }
         let Some(session) = self.sessions.map.get(&op.session) else { return Grants::None };
         if !session.settled || session.place != op.place {
             return Grants::None;
@@ -107,11 +111,9 @@ impl Rank {
             }
             Ok(Reply::Entries { entries, .. }) if wants.has(Bits::ATTRS) => {
                 let wants = wants.without(Bits::FC);
-                let of = |attr: &Attr| self.grant(op.session, slot, attr, wants);
-                let all: Box<[Bits]> = {
-                    let mut of = of;
-                    entries.iter().map(|entry| entry.attr.as_ref().map_or(Bits::NONE, &mut of)).collect()
-                };
+                let mut each = |attr: &Attr| self.grant(op.session, slot, attr, wants);
+                let all: Box<[Bits]> =
+                    entries.iter().map(|entry| entry.attr.as_ref().map_or(Bits::NONE, &mut each)).collect();
                 if all.iter().all(|bits| bits.is_empty()) { Grants::None } else { Grants::Each(all) }
             }
             _ => Grants::None,
@@ -123,7 +125,7 @@ impl Rank {
         let (now, limit) = (view.now.mono, view.config.limits.caps_per_client);
         if attr.ino.is_system()
             || !view.book.may_grant(slot, attr.ino, now)
-            || !view.book.make_room(slot, limit, now)
+            || !(view.book.has(slot, attr.ino) || view.book.make_room(slot, limit, now))
         {
             return Bits::NONE;
         }
@@ -147,7 +149,7 @@ impl Rank {
             bits = bits.without(Bits::FC);
         }
         if !bits.is_empty() {
-            view.book.grant(slot, attr.ino, bits);
+            view.book.grant(slot, attr.ino, bits, now);
         }
         bits
     }

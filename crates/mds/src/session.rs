@@ -211,11 +211,6 @@ impl Session {
         SessionRecord { client: self.client.clone(), floor: self.floor, results }
     }
 
-    /// For how long it has not given back what was recalled.
-    pub(crate) fn late_ns(&self, now: Mono, lease_ns: u64) -> u64 {
-        self.return_end.map_or(0, |end| now.after(lease_ns).since(end))
-    }
-
     fn raise_floor(&mut self, floor: Tid) {
         if floor > self.floor {
             self.floor = floor;

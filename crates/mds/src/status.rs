@@ -284,7 +284,10 @@ impl Rank {
             traffic: s.traffic.status(now),
             in_flight: in_flight.get(id).copied().unwrap_or(0),
             caps: s.place.map_or(0, |slot| self.view.book.count(slot)),
-            late_ns: s.late_ns(now, self.view.config.lease_ns),
+            late_ns: s
+                .place
+                .and_then(|slot| self.view.book.asked_first(slot))
+                .map_or(0, |since| now.since(since)),
             results: s.results.len() as u64,
         };
         self.sessions.map.iter().filter(|(_, session)| !session.evicted).map(describe).collect()

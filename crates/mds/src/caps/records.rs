@@ -7,8 +7,10 @@
 use proto::Ino;
 use proto::caps::Bits;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use stdx::Mono;
 use stdx::hash::mix64;
+use stdx::time::SECOND;
 
 const PARTS: usize = 256;
 /// In a record's bits: not granted again since the hand passed.
@@ -17,6 +19,13 @@ const OLD: u16 = 1 << 15;
 const SLOTS_MIN: usize = 8;
 /// Holders of one inode in the table; beyond, it has a list.
 const HOLDERS_MAX: usize = 4;
+
+/// Lists looked at in one pass.
+const CROWDS: usize = 64;
+
+const fn seconds(now: Mono) -> u32 {
+    (now.0 / SECOND) as u32
+}
 
 /// A session's number in the records: its slot, and which of the sessions that had the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,12 +69,19 @@ struct Part {
 pub(crate) struct Records {
     parts: Vec<Part>,
     hand: usize,
-    crowds: BTreeMap<Ino, Vec<(Holder, Bits)>>,
+    /// With the second of the last grant.
+    crowds: BTreeMap<Ino, Vec<(Holder, Bits, u32)>>,
+    crowd_hand: Ino,
 }
 
 impl Default for Records {
     fn default() -> Self {
-        Self { parts: (0..PARTS).map(|_| Part::default()).collect(), hand: 0, crowds: BTreeMap::new() }
+        Self {
+            parts: (0..PARTS).map(|_| Part::default()).collect(),
+            hand: 0,
+            crowds: BTreeMap::new(),
+            crowd_hand: Ino::NONE,
+        }
     }
 }
 
@@ -157,24 +173,24 @@ impl Records {
         &mut self,
         ino: Ino,
         holder: Holder,
-        bits: Bits,
+        (bits, now): (Bits, Mono),
         is_live: &impl Fn(Holder) -> bool,
     ) -> bool {
         if !self.crowds.is_empty()
             && let Some(crowd) = self.crowds.get_mut(&ino)
         {
-            return match crowd.binary_search_by_key(&holder, |(held, _)| *held) {
+            return match crowd.binary_search_by_key(&holder, |(held, ..)| *held) {
                 Ok(at) => {
-                    crowd[at].1 = crowd[at].1.with(bits);
+                    (crowd[at].1, crowd[at].2) = (crowd[at].1.with(bits), seconds(now));
                     false
                 }
                 Err(_) => {
                     // Those who are gone leave when the list would double.
                     if crowd.len().is_power_of_two() {
-                        crowd.retain(|(held, _)| is_live(*held));
+                        crowd.retain(|(held, ..)| is_live(*held));
                     }
-                    let at = crowd.partition_point(|(held, _)| *held < holder);
-                    crowd.insert(at, (holder, bits));
+                    let at = crowd.partition_point(|(held, ..)| *held < holder);
+                    crowd.insert(at, (holder, bits, seconds(now)));
                     true
                 }
             };
@@ -195,7 +211,7 @@ impl Records {
             return false;
         }
         if count >= HOLDERS_MAX {
-            self.crowd(ino, (holder, bits), is_live);
+            self.crowd(ino, (holder, bits, seconds(now)), is_live);
         } else {
             part.insert(hash, Record { ino, epoch: holder.epoch, slot: holder.slot, bits });
         }
@@ -203,19 +219,29 @@ impl Records {
     }
 
     /// Gives an inode a list of its own.
-    fn crowd(&mut self, ino: Ino, one: (Holder, Bits), is_live: &impl Fn(Holder) -> bool) {
+    fn crowd(&mut self, ino: Ino, one: (Holder, Bits, u32), is_live: &impl Fn(Holder) -> bool) {
         let (part, hash) = Self::part(ino);
         let part = &mut self.parts[part];
         let mut crowd = vec![one];
         while let Some(at) = { part.places(ino, hash).next() } {
             let record = part.slots[at];
             if is_live(record.holder()) {
-                crowd.push((record.holder(), record.held()));
+                crowd.push((record.holder(), record.held(), one.2));
             }
             part.remove(at);
         }
-        crowd.sort_unstable_by_key(|(holder, _)| *holder);
+        crowd.sort_unstable_by_key(|(holder, ..)| *holder);
         self.crowds.insert(ino, crowd);
+    }
+
+    /// Whether `holder` has something of an inode.
+    pub(crate) fn has(&self, ino: Ino, holder: Holder) -> bool {
+        if let Some(crowd) = self.crowds.get(&ino) {
+            return crowd.binary_search_by_key(&holder, |(held, ..)| *held).is_ok();
+        }
+        let (part, hash) = Self::part(ino);
+        let part = &self.parts[part];
+        part.places(ino, hash).any(|at| part.slots[at].holder() == holder)
     }
 
     /// What everybody holds of an inode.
@@ -223,7 +249,7 @@ impl Records {
         if !self.crowds.is_empty()
             && let Some(crowd) = self.crowds.get(&ino)
         {
-            return crowd.clone();
+            return crowd.iter().map(|(holder, bits, _)| (*holder, *bits)).collect();
         }
         let (part, hash) = Self::part(ino);
         let part = &self.parts[part];
@@ -233,7 +259,7 @@ impl Records {
     /// Takes from what `holder` holds of `ino`; whether it holds nothing any more and did before.
     pub(crate) fn take(&mut self, ino: Ino, holder: Holder, bits: Bits) -> bool {
         if let Some(crowd) = self.crowds.get_mut(&ino) {
-            let Ok(at) = crowd.binary_search_by_key(&holder, |(held, _)| *held) else { return false };
+            let Ok(at) = crowd.binary_search_by_key(&holder, |(held, ..)| *held) else { return false };
             crowd[at].1 = crowd[at].1.without(bits);
             let gone = crowd[at].1.is_empty();
             if gone {
@@ -263,7 +289,7 @@ impl Records {
         if !self.crowds.is_empty()
             && let Some(crowd) = self.crowds.remove(&ino)
         {
-            return crowd.into_iter().for_each(|(holder, _)| each(holder));
+            return crowd.into_iter().for_each(|(holder, ..)| each(holder));
         }
         let (part, hash) = Self::part(ino);
         let part = &mut self.parts[part];
@@ -276,6 +302,7 @@ impl Records {
     /// The hand of a clock looks at one part: what it saw `wait_ns` ago already, and nobody was granted since, is named. It goes no
     /// further while that time is not over.
     pub(crate) fn pass(&mut self, now: Mono, wait_ns: u64, mut old: impl FnMut(Ino, Holder, Bits)) -> bool {
+        self.pass_crowds(now, wait_ns, &mut old);
         let part = &mut self.parts[self.hand];
         if part.passed != Mono(0) && now.since(part.passed) < wait_ns {
             return false;
@@ -291,11 +318,27 @@ impl Records {
         true
     }
 
+    /// The same for a slice of the lists, whose entries know their age.
+    fn pass_crowds(&mut self, now: Mono, wait_ns: u64, old: &mut impl FnMut(Ino, Holder, Bits)) {
+        let mut slice = self.crowds.range((Bound::Excluded(self.crowd_hand), Bound::Unbounded)).take(CROWDS);
+        let mut last = Ino::NONE;
+        for (ino, crowd) in &mut slice {
+            last = *ino;
+            for (holder, bits, at) in crowd {
+                // Rounded down when it was noted, so a second longer.
+                if u64::from(seconds(now).wrapping_sub(*at)) * SECOND > wait_ns + SECOND {
+                    old(*ino, *holder, *bits);
+                }
+            }
+        }
+        self.crowd_hand = last;
+    }
+
     /// Bytes of memory, estimated.
     pub(crate) fn bytes(&self) -> u64 {
         let slots: usize = self.parts.iter().map(|part| part.slots.capacity()).sum();
         let crowded: usize = self.crowds.values().map(Vec::capacity).sum();
-        (slots * size_of::<Record>() + crowded * size_of::<(Holder, Bits)>()) as u64
+        (slots * size_of::<Record>() + crowded * size_of::<(Holder, Bits, u32)>()) as u64
     }
 }
 
@@ -326,7 +369,7 @@ mod tests {
             let bits = Bits(1 << rng.below(4));
             match rng.below(20) {
                 0..=9 => {
-                    let new = records.add(ino, held, bits, &LIVE);
+                    let new = records.add(ino, held, (bits, Mono(0)), &LIVE);
                     assert_eq!(new, !model.contains_key(&(ino, held)));
                     let known = model.entry((ino, held)).or_default();
                     *known = known.with(bits);
@@ -368,7 +411,7 @@ mod tests {
     fn records_of_the_gone_leave_when_a_part_grows() {
         let mut records = Records::default();
         for ino in 1..=100_000 {
-            records.add(Ino(ino), holder(1), Bits::FS, &|_| false);
+            records.add(Ino(ino), holder(1), (Bits::FS, Mono(0)), &|_| false);
         }
         assert!(records.bytes() < 100_000, "{}", records.bytes());
     }

@@ -4,6 +4,7 @@
 
 use super::{Conn, EarlyHello, Session};
 use crate::cache::node;
+use crate::caps::FADES_NS;
 use crate::hold::Waiting;
 use crate::input::{ConnId, Peer};
 use crate::op::OpId;
@@ -19,7 +20,7 @@ use stdx::{Mono, Now, Outbox};
 /// The client's description in a `Session` mutation.
 const CLIENT_BYTES_MAX: usize = 240;
 /// Why a session that does not give back is evicted.
-const LATE: &str = "it keeps what others wait for";
+const LATE: &str = "it has not given back what was recalled";
 /// Where the end of a long place is left out.
 const LEFT_OUT: &[u8] = b"...";
 /// Inodes looked at per step when a dead session's opens end.
@@ -182,7 +183,7 @@ impl Rank {
         }
     }
 
-    /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things before it is given up.
+    /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things although it may not hear that it was given up.
     pub(crate) fn renewed(&mut self, now: Now, id: SessionId, number: u32, out: &mut Outbox<Output>) {
         self.renew(now, id);
         let half = self.view.config.lease_ns / 2;
@@ -321,7 +322,8 @@ impl Rank {
         let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.evicted) else { return };
         let conn = session.conn.take();
         // Who was not heard of for a lease asked nothing for as long.
-        let silent = !session.embedded && session.lease_end <= now.mono;
+        let silent =
+            !session.embedded && session.lease_end <= now.mono && self.view.config.lease_ns >= FADES_NS;
         let text = format!("session {} evicted: {why}", id.0);
         out.push(Output::Note { level: Level::Warn, text });
         if silent || !self.evict_later(id, now) {

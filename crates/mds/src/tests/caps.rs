@@ -342,6 +342,7 @@ fn what_was_granted_long_ago_makes_room() {
         names.filter(|i| !granted(w, REMOTE, lookup(&format!("f{i}"))).1.is_empty()).count() as u64
     };
     assert_eq!(fill(&mut w, 0..most + 300), most, "all of it may be kept still");
+    assert_eq!(fill(&mut w, 0..9), 9, "what it has it is granted again");
     for _ in 0..30 {
         w.pass(1_000);
         w.say(REMOTE, ClientMsg::Renew { number: 1 });
