@@ -67,7 +67,7 @@ impl Notifier {
         self.entry(parent, name, INVAL_ENTRY_EXPIRE_ONLY)
     }
 
-    /// Forgets the attributes of a node; never waits.
+    /// Forgets the attributes of a node; waits only while the kernel frees it.
     pub fn inval_attributes(&self, nodeid: u64) -> Notified {
         // A negative offset means no data.
         self.inode(nodeid, -1, 0)

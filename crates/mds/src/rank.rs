@@ -338,7 +338,7 @@ impl Rank {
     fn park(&mut self, mut op: Op, park: Park) {
         self.parks += 1;
         op.waits = Waits::from(&park);
-        // Who waits for the journal was not planned: it keeps its place at the file.
+        // Who waits for the journal or for capabilities has claimed nothing: it keeps its place at the file.
         op.woken &= matches!(park, Park::Journal | Park::Caps(_));
         let id = op.id;
         match park {

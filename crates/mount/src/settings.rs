@@ -15,8 +15,8 @@ pub struct Settings {
     pub open_timeout: Duration,
     /// How long `close` waits for answers.
     pub close_timeout: Duration,
-    /// Between attempts to connect again: from the first, doubled, to the second. After a restart of the rank whoever is new
-    /// waits for this client, so not long.
+    /// Between attempts to connect again: from the first, doubled, to the second. After a restart of the rank changes
+    /// of others wait for this client, so not long.
     pub backoff: (Duration, Duration),
     pub limits: Limits,
     /// What is kept of answers, by whoever sets `Mount::on_caps`. Nothing: the rank grants nothing, and recalls nothing.

@@ -228,7 +228,7 @@ pub const KEEP_MS: u64 = 2_000;
 pub const KEEP_ASKED_MS: u64 = 2_500;
 /// A kernel counts from when it takes an answer in: after as much more it has nothing left.
 pub const KEEP_MARGIN_MS: u64 = 500;
-/// Where client and rank share a process none is left when the other dies: the first bound is longer, and the second by as much.
+/// In the server's process instead of `KEEP_MS`: client and rank die together, so nobody has to wait out what is left.
 pub const KEEP_EMBEDDED_MS: u64 = 20_000;
 
 #[cfg(test)]

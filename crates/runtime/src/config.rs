@@ -94,11 +94,15 @@ pub struct OptionHelp {
 pub const OPTIONS: &[OptionHelp] = &[
     help("mds_cache_memory_limit", "4G", "memory of the rank's cache, 16M to 64T"),
     help("mds_dir_prefetch", "auto", "load whole directories: auto, keyed (never) or full (always)"),
-    help("session_timeout", "10", "seconds a client's lease lasts without renewal, 1 to 3600"),
+    help(
+        "session_timeout",
+        "10",
+        "seconds a client's lease lasts without renewal, and a hanging mount delays others, 1 to 3600",
+    ),
     help(
         "mds_max_caps_per_client",
         "1000000",
-        "inodes that one client may keep, 100 to 4294967296; 16 to 40 bytes of the server each",
+        "inodes that one client may keep, 100 to 4294967296; 19 to 23 bytes of the server each",
     ),
     help("mds_op_complaint_time", "30", "seconds after which a request without an answer is slow, 1 to 3600"),
     help("journal_size", "1G", "size of the journal at which a checkpoint starts, 16M to 1T"),

@@ -297,7 +297,8 @@ impl Book {
         self.contests.insert(ino, Contest { session, until: now.after(span), span });
     }
 
-    /// A session gives back what was recalled from it. What was not is no answer: it could have been granted meanwhile. Nor is what
+    /// A session gives back what was recalled from it. Of an inode that is not being recalled nothing is taken; beyond what was
+    /// recalled more may come, because attributes go together. Nor is what
     /// was recalled before everything of the session was forgotten, on this connection or one before.
     pub(crate) fn returned(&mut self, slot: u16, Returned { ino, bits, number }: Returned) {
         let last = self.places[usize::from(slot)].number;
