@@ -283,6 +283,13 @@ impl Book {
         }
     }
 
+    /// Takes back what others hold in the way of what has happened already. Nobody waits for it.
+    pub(crate) fn recall_others(&mut self, slot: Option<u16>, need: &Need, now: Mono) {
+        for (holder, bits) in self.in_the_way(slot, need) {
+            self.recall_own(holder, need.ino, (bits, None), now);
+        }
+    }
+
     fn contest(&mut self, ino: Ino, session: SessionId, now: Mono) {
         let known = self.contests.get(&ino).copied();
         // Soon after the last time: it goes on.

@@ -4,7 +4,7 @@
 
 use super::{Conn, EarlyHello, Session};
 use crate::cache::node;
-use crate::caps::FADES_NS;
+use crate::caps::{FADES_NS, needs};
 use crate::hold::Waiting;
 use crate::input::{ConnId, Peer};
 use crate::op::OpId;
@@ -218,6 +218,12 @@ impl Rank {
         self.view.files.close(node.ino, id, u32::MAX);
         if count > 0 {
             self.view.files.open(node.ino, id, count, 0, writes);
+            if writes {
+                // It was open already when others were granted their pages, in a session that is gone.
+                let place = self.sessions.map.get(&id).and_then(|session| session.place);
+                let now = self.view.now.mono;
+                self.view.book.recall_others(place, &needs::writing(node.ino), now);
+            }
             self.view.cache.flag(node.ino, node::BUSY, 0);
         }
         if locks.len() > self.view.config.limits.locks_per_file {

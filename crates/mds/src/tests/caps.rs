@@ -446,3 +446,28 @@ fn who_waits_for_its_own_reads_is_not_late() {
     give_back(&mut w, OTHER, &asked);
     assert!(w.answer(REMOTE, open).is_some_and(|outcome| outcome.is_ok()));
 }
+
+/// Found by the simulator's author: a client that went on in a new session presented its opens, and nobody counted them.
+#[test]
+fn what_a_new_session_presents_first_is_open() {
+    let mut w = two();
+    let node = node_of(&granted(&mut w, REMOTE, create("f")).0);
+    w.inject(Input::Evict { session: w.sessions[&REMOTE] });
+    w.pass(FADES_MS + 100);
+    assert_eq!(granted(&mut w, OTHER, Request::Open { node, flags: 0 }).1, ALL);
+    let again = ConnId(7);
+    w.hello(again, Peer::Trusted, SessionId(0));
+    w.say(again, ClientMsg::Reclaim { node, count: 1, writes: true, locks: vec![] });
+    w.say(again, ClientMsg::Reclaimed);
+    let asked = recalls(&mut w, OTHER);
+    assert_eq!(asked.iter().map(|recalled| recalled.bits).collect::<Vec<_>>(), [Bits::FC]);
+    give_back(&mut w, OTHER, &asked);
+    w.call_as(OTHER, Cred::ROOT, unlink("f")).expect("unlinked");
+    w.call_as(OTHER, Cred::ROOT, Request::Release { node, count: 1 }).expect("closed");
+    w.pass(100);
+    assert!(w.call_as(again, Cred::ROOT, Request::GetAttr { node }).is_ok(), "it is still open there");
+    w.say(again, ClientMsg::Reclaim { node, count: 7, writes: true, locks: vec![] });
+    w.call_as(again, Cred::ROOT, Request::Release { node, count: 1 }).expect("closed");
+    w.pass(100);
+    assert_eq!(w.call_as(again, Cred::ROOT, Request::GetAttr { node }), Err(Errno::ESTALE));
+}
