@@ -4,6 +4,8 @@
 
 mod life;
 
+pub(crate) use life::KEEPS_NOTHING;
+
 use crate::cache::Source;
 use crate::caps::Fading;
 use crate::input::{ConnId, Peer};

@@ -21,12 +21,14 @@ use stdx::{Mono, Now, Outbox};
 const CLIENT_BYTES_MAX: usize = 240;
 /// Why a session that does not give back is evicted.
 const LATE: &str = "it has not given back what was recalled";
+/// Ends the description of a session that is granted nothing: a rank that lives again need not wait for it.
+pub(crate) const KEEPS_NOTHING: &[u8] = b" -caps";
 /// Where the end of a long place is left out.
 const LEFT_OUT: &[u8] = b"...";
 /// Inodes looked at per step when a dead session's opens end.
 const CLOSE_SLICE: usize = 1024;
 
-fn describe(peer: &Peer, info: &ClientInfo) -> Box<[u8]> {
+fn describe(peer: &Peer, info: &ClientInfo, wants: Bits) -> Box<[u8]> {
     let uid = if let Peer::User(cred) = peer { cred.uid } else { 0 };
     let pid = format!(" pid {}", info.pid).into_bytes();
     let mut text = format!("uid={uid} {}:{}", info.host, info.mount).into_bytes();
@@ -36,6 +38,9 @@ fn describe(peer: &Peer, info: &ClientInfo) -> Box<[u8]> {
         text.extend(LEFT_OUT);
     }
     text.extend(pid);
+    if wants.is_empty() {
+        text.extend(KEEPS_NOTHING);
+    }
     text.into()
 }
 
@@ -109,7 +114,7 @@ impl Rank {
         known.session = Some(id);
         let embedded = known.peer == Peer::Embedded;
         let check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
-        let client = describe(&known.peer, info);
+        let client = describe(&known.peer, info, wants);
         if !embedded {
             Mutation::Session { id, open: true, client: &client }.encode(&mut self.view.txn.muts);
             self.commit(now, None, out);
