@@ -230,7 +230,7 @@ impl Rank {
             asked.session == id
                 && (asked.kind == Kind::READ || asked.kind == Kind::WRITE)
                 && now.mono.since(asked.since) > lease_ns / 4
-                && self.view.book.asked_at(slot, asked.ino).is_some_and(patient)
+                && self.view.book.pages_asked_at(slot, asked.ino).is_some_and(patient)
         })
     }
 

@@ -363,6 +363,11 @@ impl Book {
         self.recalls.get(&(slot, ino)).map(|recall| recall.since)
     }
 
+    /// Since when file data of an inode is recalled from that place.
+    pub(crate) fn pages_asked_at(&self, slot: u16, ino: Ino) -> Option<Mono> {
+        self.recalls.get(&(slot, ino)).filter(|recall| recall.bits.has(Bits::FC)).map(|recall| recall.since)
+    }
+
     /// Makes room at a place that has as much as it may. What was granted long ago is kept by no kernel any more: names and
     /// attributes go without a word, file data is recalled. Whether there is room.
     pub(crate) fn make_room(&mut self, slot: u16, limit: u64, now: Mono) -> bool {

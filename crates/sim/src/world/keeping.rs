@@ -24,9 +24,14 @@ struct Debt {
     since: u64,
     /// The judge's clock then.
     clock: u64,
+    /// File data is among it.
+    pages: bool,
     /// An operation waits for it: nobody else is granted anything of the inode.
     withholds: bool,
 }
+
+/// The rank's patience with who may be late because of it.
+const PATIENCE_LEASES: u64 = 6;
 
 /// All of them.
 #[derive(Debug, Default)]
@@ -268,9 +273,10 @@ impl World {
             // Whoever holds as much as it may gives back for its own sake what it was granted long ago.
             let room = recalled.name.is_none() && (bits == Bits::FC || bits.has(all));
             let withholds = !room && !self.own_changes.contains(&(session, recalled.ino));
-            let debt = Debt { sent: 0, since, clock, withholds };
+            let debt = Debt { sent: 0, since, clock, pages: false, withholds };
             let debt = self.owed.0.entry((session, recalled.ino)).or_insert(debt);
             debt.sent += 1;
+            debt.pages |= recalled.bits.has(Bits::FC);
             let what = if recalled.bits.has(Bits::FC) {
                 "recalls of pages"
             } else if recalled.name.is_some() {
@@ -300,7 +306,10 @@ impl World {
     }
 
     fn returned(&mut self, client: usize, session: SessionId, returned: Returned) -> Verdict {
-        let lease = self.lease_ns();
+        // With a READ or WRITE of its own under way, whoever is asked for file data is given time, and that for all it owes.
+        let of = |((owner, _), debt): (&(SessionId, Ino), &Debt)| *owner == session && debt.pages;
+        let patience = if self.owed.0.iter().any(of) { PATIENCE_LEASES } else { 1 };
+        let lease = patience * self.lease_ns();
         let Some(debt) = self.owed.0.get_mut(&(session, returned.ino)) else { return Ok(()) };
         let since = debt.since;
         debt.sent -= 1;
