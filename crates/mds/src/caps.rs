@@ -126,7 +126,9 @@ impl Rank {
         let (now, limit) = (view.now.mono, view.config.limits.caps_per_client);
         if attr.ino.is_system()
             || !view.book.may_grant(slot, attr.ino, now)
-            || !(view.book.has(slot, attr.ino) || view.book.make_room(slot, limit, now))
+            || (view.book.is_full(slot, limit)
+                && !view.book.has(slot, attr.ino)
+                && !view.book.make_room(slot, limit, now))
         {
             return Bits::NONE;
         }
@@ -167,7 +169,7 @@ impl Rank {
         {
             let name = Some((dir, name));
             let now = self.view.now.mono;
-            self.view.book.recall_own(slot, node.ino, (Bits::ATTRS, name), now);
+            self.view.book.recall_unawaited(slot, node.ino, (Bits::ATTRS, name), now);
         }
     }
 

@@ -269,14 +269,12 @@ impl Rank {
             }
             _ => None,
         };
-        let planned = match (needs, planned) {
-            (Some(needs), _) => Err(Stop::Park(Park::Caps(needs))),
-            (None, Ok(Plan::Commit(reply, effects))) => {
-                self.own_name_goes(&op);
-                Ok(Plan::Commit(reply, effects))
-            }
-            (None, planned) => planned,
-        };
+        if let Some(needs) = needs {
+            return self.settle_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
+        }
+        if matches!(planned, Ok(Plan::Commit(..))) {
+            self.own_name_goes(&op);
+        }
         self.settle_plan(now, op, planned, out);
     }
 

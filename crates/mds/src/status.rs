@@ -288,7 +288,7 @@ impl Rank {
             caps: s.place.map_or(0, |slot| self.view.book.count(slot)),
             late_ns: s
                 .place
-                .and_then(|slot| self.view.book.asked_first(slot))
+                .and_then(|slot| self.view.book.asked_since(slot))
                 .map_or(0, |since| now.since(since)),
             results: s.results.len() as u64,
         };

@@ -40,7 +40,7 @@ struct Place {
     count: u64,
     /// Of the last recall.
     number: u32,
-    /// Inodes of which something was recalled, in order; some have an answer by now.
+    /// Inodes of which something was recalled, in order; the first has no answer yet, others may have.
     asked: VecDeque<(Mono, Ino)>,
 }
 
@@ -129,7 +129,6 @@ impl Book {
     pub(crate) fn forget(&mut self, slot: u16) {
         let place = &mut self.places[usize::from(slot)];
         place.epoch = place.epoch.wrapping_add(1);
-
         place.asked.clear();
         self.total -= std::mem::take(&mut place.count);
         let inos: Vec<Ino> =
@@ -264,8 +263,8 @@ impl Book {
         self.outbox.push((place.session, message));
     }
 
-    /// Takes from a session what its own operation changes behind its kernel's back. Nobody waits for it.
-    pub(crate) fn recall_own(
+    /// Takes something back that no operation waits for.
+    pub(crate) fn recall_unawaited(
         &mut self,
         slot: u16,
         ino: Ino,
@@ -283,10 +282,10 @@ impl Book {
         }
     }
 
-    /// Takes back what others hold in the way of what has happened already. Nobody waits for it.
+    /// Takes back what others hold in the way of what has happened already.
     pub(crate) fn recall_others(&mut self, slot: Option<u16>, need: &Need, now: Mono) {
         for (holder, bits) in self.in_the_way(slot, need) {
-            self.recall_own(holder, need.ino, (bits, None), now);
+            self.recall_unawaited(holder, need.ino, (bits, None), now);
         }
     }
 
@@ -304,9 +303,9 @@ impl Book {
         self.contests.insert(ino, Contest { session, until: now.after(span), span });
     }
 
-    /// A session gives back what was recalled from it. Of an inode that is not being recalled nothing is taken; beyond what was
-    /// recalled more may come, because attributes go together. Nor is what
-    /// was recalled before everything of the session was forgotten, on this connection or one before.
+    /// A session gives back what was recalled from it, and perhaps more, because attributes go together. Of an inode that is not
+    /// being recalled nothing is taken: it could have been granted meanwhile. Nor is it by the answer to a recall of before
+    /// everything of the session was forgotten.
     pub(crate) fn returned(&mut self, slot: u16, Returned { ino, bits, number }: Returned) {
         let last = self.places[usize::from(slot)].number;
         let Some(recall) = self.recalls.get_mut(&(slot, ino)) else { return };
@@ -330,6 +329,13 @@ impl Book {
 
     fn answered(&mut self, slot: u16, ino: Ino) {
         let Some(recall) = self.recalls.remove(&(slot, ino)) else { return };
+        let asked = &mut self.places[usize::from(slot)].asked;
+        let stands = |(since, ino): &(Mono, Ino)| {
+            self.recalls.get(&(slot, *ino)).is_some_and(|recall| recall.since == *since)
+        };
+        while asked.front().is_some_and(|first| !stands(first)) {
+            asked.pop_front();
+        }
         for op in recall.waiters {
             let Some(intent) = self.intents.get_mut(&op) else { continue };
             intent.waits -= 1;
@@ -340,27 +346,8 @@ impl Book {
     }
 
     /// Since when something is recalled from that place.
-    pub(crate) fn asked_since(&mut self, slot: u16) -> Option<Mono> {
-        let asked = &mut self.places[usize::from(slot)].asked;
-        while let Some((since, ino)) = asked.front() {
-            if self.recalls.get(&(slot, *ino)).is_some_and(|recall| recall.since == *since) {
-                return Some(*since);
-            }
-            asked.pop_front();
-        }
-        None
-    }
-
-    /// Since when something is recalled from that place, for those who look.
-    pub(crate) fn asked_first(&self, slot: u16) -> Option<Mono> {
-        let asked = &self.places[usize::from(slot)].asked;
-        let stands = |(since, ino): &&(Mono, Ino)| self.asked_at(slot, *ino) == Some(*since);
-        asked.iter().find(stands).map(|(since, _)| *since)
-    }
-
-    /// When what is recalled of an inode from that place was asked for.
-    pub(crate) fn asked_at(&self, slot: u16, ino: Ino) -> Option<Mono> {
-        self.recalls.get(&(slot, ino)).map(|recall| recall.since)
+    pub(crate) fn asked_since(&self, slot: u16) -> Option<Mono> {
+        self.places[usize::from(slot)].asked.front().map(|(since, _)| *since)
     }
 
     /// Since when file data of an inode is recalled from that place.
@@ -368,12 +355,14 @@ impl Book {
         self.recalls.get(&(slot, ino)).filter(|recall| recall.bits.has(Bits::FC)).map(|recall| recall.since)
     }
 
+    /// Whether that place has as much as it may.
+    pub(crate) fn is_full(&self, slot: u16, limit: u64) -> bool {
+        self.count(slot) >= limit
+    }
+
     /// Makes room at a place that has as much as it may. What was granted long ago is kept by no kernel any more: names and
     /// attributes go without a word, file data is recalled. Whether there is room.
     pub(crate) fn make_room(&mut self, slot: u16, limit: u64, now: Mono) -> bool {
-        if self.count(slot) < limit {
-            return true;
-        }
         // One part in each step, however long a listing is, and no more recalls than are answered soon.
         if self.passed == now || self.places[usize::from(slot)].asked.len() >= ROOM_RECALLS_MAX {
             return false;
@@ -393,7 +382,7 @@ impl Book {
                 continue;
             }
             if bits.has(Bits::FC) {
-                self.recall_own(slot, ino, (bits, None), now);
+                self.recall_unawaited(slot, ino, (bits, None), now);
             } else if self.records.take(ino, holder, bits) {
                 self.places[usize::from(holder.slot)].count -= 1;
                 self.total -= 1;

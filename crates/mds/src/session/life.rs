@@ -158,8 +158,6 @@ impl Rank {
 
     /// Says welcome, when everything the session's existence depends on is durable.
     pub(crate) fn welcome(&mut self, id: SessionId, resumed: bool, out: &mut Outbox<Output>) {
-        // Until now the client could not renew.
-        self.renew(self.view.now, id);
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         let Some(conn) = session.conn else { return };
         let embedded = session.embedded;
@@ -182,7 +180,9 @@ impl Rank {
     /// What a session that comes back has a use for now.
     fn take_place(&mut self, id: SessionId, wants: Bits) {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
-        session.wants = wants;
+        // After a restart nobody waits for one whose record says that it keeps nothing.
+        session.wants = if session.client.ends_with(KEEPS_NOTHING) { Bits::NONE } else { wants };
+        let wants = session.wants;
         if !wants.is_empty() && session.place.is_none() {
             session.place = self.view.book.enter(id);
         }
