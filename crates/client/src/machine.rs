@@ -291,16 +291,21 @@ impl Client {
             (ServerMsg::Reply { tid, outcome }, Link::Up) => {
                 self.on_reply(now, tid, outcome, Grants::None, out);
             }
-            (ServerMsg::Granted { tid, outcome, grants }, Link::Up) => {
+            (
+                ServerMsg::Granted { tid, outcome, grants } | ServerMsg::Early { tid, outcome, grants, .. },
+                Link::Up,
+            ) => {
                 self.on_reply(now, tid, outcome, grants, out);
             }
             (ServerMsg::Recall { list }, Link::Up) => self.on_recall(list, out),
             (ServerMsg::Renewed { number }, Link::Up) => self.on_renewed(number),
             // Only an operator's connection asks.
             (ServerMsg::Admin { .. }, _) => {}
+            (ServerMsg::Done { .. } | ServerMsg::Durable { .. } | ServerMsg::Numbers { .. }, _) => {}
             (
                 ServerMsg::Reply { .. }
                 | ServerMsg::Granted { .. }
+                | ServerMsg::Early { .. }
                 | ServerMsg::Recall { .. }
                 | ServerMsg::Renewed { .. },
                 Link::Greeting,

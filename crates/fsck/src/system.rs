@@ -40,6 +40,11 @@ impl Session {
         for _ in 0..count {
             session.results.insert(b.u64()?, b.bytes()?.into());
         }
+        if !b.is_empty() {
+            // Numbers lent to it; a repair leaves it none.
+            let lent = b.u32()?;
+            b.take((lent as usize).checked_mul(8 + 4)?)?;
+        }
         b.is_empty().then_some(session)
     }
 

@@ -62,6 +62,7 @@ pub(crate) fn apply(
                 }
             }
             Mutation::DataRemove { file } => follow.push((DataOp::Remove { file }, None)),
+            Mutation::Lend { id, first, count } => sessions.lend(id, first, count),
         }
     }
     let book = &mut view.book;

@@ -401,6 +401,7 @@ impl Rank {
             (ClientMsg::Reclaimed, Some(id)) => self.reclaimed(id, out),
             (ClientMsg::Returned { list }, Some(id)) => self.returned(id, &list),
             (ClientMsg::Settled, Some(id)) => self.settled(id),
+            (ClientMsg::Performed { .. } | ClientMsg::Presented, Some(_)) => {}
             (ClientMsg::Goodbye, Some(id)) => self.end_session(now, id, out),
         }
     }

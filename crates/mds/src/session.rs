@@ -70,6 +70,15 @@ pub(crate) struct Session {
     /// New, and has asked for nothing yet.
     pub fresh: bool,
     pub traffic: Traffic,
+    /// Inode numbers that are its own to give out, unused ones only.
+    pub lent: Vec<Lent>,
+}
+
+/// A run of inode numbers that a session gives out in ascending order: `next` to below `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lent {
+    pub next: u64,
+    pub end: u64,
 }
 
 /// A connection.
@@ -141,9 +150,16 @@ impl Sessions {
             journaled_floor: record.floor,
             results,
             absent: true,
+            lent: record.lent.iter().map(|(first, count)| Lent::new(*first, *count)).collect(),
             ..Default::default()
         };
         self.insert(id, session);
+    }
+
+    pub(crate) fn lend(&mut self, id: SessionId, first: Ino, count: u32) {
+        if let Some(session) = self.map.get_mut(&id) {
+            session.lent.push(Lent::new(first, count));
+        }
     }
 
     pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
@@ -206,11 +222,18 @@ impl Sessions {
     }
 }
 
+impl Lent {
+    const fn new(first: Ino, count: u32) -> Self {
+        Self { next: first.0, end: first.0.saturating_add(count as u64) }
+    }
+}
+
 impl Session {
     /// The record a checkpoint stores.
     pub(crate) fn record(&self) -> SessionRecord {
         let results = self.results.iter().map(|(tid, result)| (*tid, result.bytes.clone())).collect();
-        SessionRecord { client: self.client.clone(), floor: self.floor, results }
+        let lent = self.lent.iter().map(|lent| (Ino(lent.next), (lent.end - lent.next) as u32)).collect();
+        SessionRecord { client: self.client.clone(), floor: self.floor, results, lent }
     }
 
     fn raise_floor(&mut self, floor: Tid) {

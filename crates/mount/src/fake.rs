@@ -371,7 +371,10 @@ impl State {
                 Vec::new()
             }
             ClientMsg::Renew { number } => vec![(conn, ServerMsg::Renewed { number })],
-            ClientMsg::Reclaimed | ClientMsg::Admin { .. } => Vec::new(),
+            ClientMsg::Reclaimed
+            | ClientMsg::Admin { .. }
+            | ClientMsg::Performed { .. }
+            | ClientMsg::Presented => Vec::new(),
         }
     }
 

@@ -48,6 +48,22 @@ impl FileKind {
     }
 }
 
+/// Permission bits and group of a new inode in a directory of mode and group `above`: setgid directories hand both down.
+/// `mode`: its permission bits, the umask or default ACL applied. As Linux's `inode_init_owner`.
+#[must_use]
+pub fn inherited(above: (u32, u32), kind: FileKind, mut mode: u32, cred: &Cred) -> (u32, u32) {
+    let (above_mode, above_gid) = above;
+    if above_mode & 0o2000 == 0 {
+        return (mode, cred.gid);
+    }
+    if kind == FileKind::Directory {
+        mode |= 0o2000;
+    } else if mode & 0o2010 == 0o2010 && cred.uid != 0 && !cred.in_group(above_gid) {
+        mode &= !0o2000;
+    }
+    (mode, above_gid)
+}
+
 /// The attributes of an inode as a client sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attr {

@@ -30,9 +30,12 @@ impl Bits {
     /// Pages may be cached, written late.
     pub const FC: Self = Self(1 << 10);
     pub const FB: Self = Self(1 << 11);
+    /// Of a directory: what names are there is known; with `x` names are made and removed before the rank has heard of it.
+    pub const DS: Self = Self(1 << 12);
+    pub const DX: Self = Self(1 << 13);
     /// What a kernel's one timeout for all attributes needs.
     pub const ATTRS: Self = Self(Self::AS.0 | Self::LS.0 | Self::XS.0 | Self::FS.0);
-    const KNOWN: Self = Self((1 << 12) - 1);
+    const KNOWN: Self = Self((1 << 14) - 1);
 
     /// Both.
     #[must_use]
@@ -93,19 +96,21 @@ const fn set(list: &[Bits]) -> Bits {
 }
 
 /// Held by one session: excluded for all others. Symmetric; a test compares the halves.
-const EXCLUDES: [(Bits, Bits); 12] = [
+const EXCLUDES: [(Bits, Bits); 14] = [
     (Bits::AS, Bits::AX),
     (Bits::AX, set(&[Bits::AS, Bits::AX])),
     (Bits::LS, Bits::LX),
     (Bits::LX, set(&[Bits::LS, Bits::LX])),
     (Bits::XS, Bits::XX),
     (Bits::XX, set(&[Bits::XS, Bits::XX])),
-    (Bits::FS, set(&[Bits::FX, Bits::FB])),
-    (Bits::FX, set(&[Bits::FS, Bits::FX, Bits::FR, Bits::FC, Bits::FB])),
+    (Bits::FS, set(&[Bits::FX, Bits::FB, Bits::DX])),
+    (Bits::FX, set(&[Bits::FS, Bits::FX, Bits::FR, Bits::FC, Bits::FB, Bits::DX])),
     (Bits::FR, set(&[Bits::FX, Bits::FB])),
     (Bits::FW, set(&[Bits::FC, Bits::FB])),
     (Bits::FC, set(&[Bits::FX, Bits::FW, Bits::FB])),
     (Bits::FB, set(&[Bits::FS, Bits::FX, Bits::FR, Bits::FW, Bits::FC, Bits::FB])),
+    (Bits::DS, set(&[Bits::DX])),
+    (Bits::DX, set(&[Bits::DS, Bits::DX, Bits::FS, Bits::FX])),
 ];
 
 /// What an answer grants of the inodes whose attributes it carries.
@@ -236,7 +241,7 @@ mod tests {
     use super::*;
 
     fn single() -> impl Iterator<Item = Bits> {
-        (0..12).map(|at| Bits(1 << at))
+        (0..14).map(|at| Bits(1 << at))
     }
 
     #[test]
@@ -250,9 +255,9 @@ mod tests {
 
     #[test]
     fn readers_share_and_each_exclusive_one_stands_alone() {
-        let shared = Bits::ATTRS.with(Bits::FR).with(Bits::FC);
+        let shared = Bits::ATTRS.with(Bits::FR).with(Bits::FC).with(Bits::DS);
         assert!(shared.excludes().and(shared).is_empty());
-        for bit in [Bits::AX, Bits::LX, Bits::XX, Bits::FX, Bits::FB] {
+        for bit in [Bits::AX, Bits::LX, Bits::XX, Bits::FX, Bits::FB, Bits::DX] {
             assert!(bit.excludes().has(bit), "{bit:?}");
         }
         assert!(!Bits::FW.excludes().has(Bits::FW), "several may write through the rank");

@@ -1,15 +1,17 @@
 //! Messages between a client and a rank: sessions, flow, requests, answers.
 //!
-//! Absent: framing on a socket (`frame.rs`); asynchronous operations. Ordinals 3 and 4 of the rank's messages and 7 of the
+//! Absent: framing on a socket (`frame.rs`). Ordinals 3 and 4 of the rank's messages and 7 of the
 //! clients' belonged to version 1.
 
-use crate::attr::Cred;
+use crate::attr::{Attr, Cred};
 use crate::caps::{Bits, Grants, Recalled, Returned};
 use crate::codec::{DecodeError, Reader, Writer};
-use crate::ids::{Incarnation, SessionId, Tid};
+use crate::ids::{Incarnation, Position, SessionId, Tid};
 use crate::reply::{Outcome, Reply, decode_outcome, encode_outcome};
 use crate::request::{LockSpec, Request};
 use crate::{Ino, NodeRef};
+use stdx::Wall;
+use stdx::hash::HashSeed;
 
 /// The protocol version this code speaks, and the oldest it accepts.
 pub const PROTOCOL: u16 = 2;
@@ -46,6 +48,30 @@ pub enum ClientMsg {
     Returned { list: Vec<Returned> },
     /// After a resume: nothing that was granted before is in use any more.
     Settled,
+    /// A request whose caller has its result already: the rank said it early in a life that a crash took back, or the client
+    /// performed it in a directory that is entrusted to it.
+    Performed { tid: Tid, floor: Tid, cred: Cred, told: Told, request: Request },
+    /// After a resume: every `Performed` of before was sent.
+    Presented,
+}
+
+/// What a caller was told of a `Performed` request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The inode it made; `Ino::NONE` if it makes none.
+    pub ino: Ino,
+    /// When it happened, by the rank's clock.
+    pub wall: Wall,
+    /// The rank said so.
+    pub heard: bool,
+}
+
+/// A directory that is entrusted to a session: Dx on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entrusted {
+    pub dir: Attr,
+    /// There is no name in it.
+    pub empty: bool,
 }
 
 /// From rank to client.
@@ -88,6 +114,32 @@ pub enum ServerMsg {
         tid: Tid,
         outcome: Outcome,
         grants: Grants,
+    },
+    /// The answer to a change that is not durable yet, up to `position`; `wall`: its time.
+    Early {
+        tid: Tid,
+        position: Position,
+        wall: Wall,
+        outcome: Outcome,
+        grants: Grants,
+        entrusted: Vec<Entrusted>,
+    },
+    /// A `Performed` came to what was told; durable up to `position`.
+    Done {
+        tid: Tid,
+        position: Position,
+    },
+    /// Everything up to `position` is durable.
+    Durable {
+        position: Position,
+    },
+    /// For inodes that this session makes: `count` numbers from `first` on, each once, in ascending order; `generation` and the
+    /// seed of name hashes are those of the file system.
+    Numbers {
+        first: Ino,
+        count: u32,
+        generation: u32,
+        seed: HashSeed,
     },
 }
 
@@ -143,6 +195,15 @@ impl ClientMsg {
             Self::Settled => {
                 w.u8(65);
             }
+            Self::Performed { tid, floor, cred, told, request } => {
+                w.u8(66).u64(tid.0).u64(floor.0);
+                cred.encode(w);
+                w.u64(told.ino.0).i64(told.wall.0).bool(told.heard);
+                request.encode(w);
+            }
+            Self::Presented => {
+                w.u8(67);
+            }
         }
     }
 
@@ -182,6 +243,12 @@ impl ClientMsg {
                 Self::Returned { list }
             }
             65 => Self::Settled,
+            66 => {
+                let (tid, floor, cred) = (Tid(r.u64()?), Tid(r.u64()?), Cred::decode(&mut r)?);
+                let told = Told { ino: Ino(r.u64()?), wall: Wall(r.i64()?), heard: r.bool()? };
+                Self::Performed { tid, floor, cred, told, request: Request::decode(&mut r)? }
+            }
+            67 => Self::Presented,
             tag => return Err(DecodeError::UnknownTag { what: "client message", tag: u64::from(tag) }),
         };
         r.finish()?;
@@ -219,6 +286,25 @@ impl ServerMsg {
                 encode_outcome(outcome, w);
                 grants.encode(w);
             }
+            Self::Early { tid, position, wall, outcome, grants, entrusted } => {
+                w.u8(67).u64(tid.0).u64(position.0).i64(wall.0);
+                encode_outcome(outcome, w);
+                grants.encode(w);
+                w.u8(entrusted.len() as u8);
+                for entrusted in entrusted {
+                    entrusted.dir.encode(w);
+                    w.bool(entrusted.empty);
+                }
+            }
+            Self::Done { tid, position } => {
+                w.u8(68).u64(tid.0).u64(position.0);
+            }
+            Self::Durable { position } => {
+                w.u8(69).u64(position.0);
+            }
+            Self::Numbers { first, count, generation, seed } => {
+                w.u8(70).u64(first.0).u32(*count).u32(*generation).raw(&seed.0);
+            }
         }
     }
 
@@ -252,6 +338,22 @@ impl ServerMsg {
                 let listing = matches!(outcome, Ok(Reply::Entries { .. }));
                 let grants = Grants::decode(&mut r, listing)?;
                 Self::Granted { tid, outcome, grants }
+            }
+            67 => {
+                let (tid, position, wall) = (Tid(r.u64()?), Position(r.u64()?), Wall(r.i64()?));
+                let outcome = decode_outcome(&mut r)?;
+                let grants = Grants::decode(&mut r, matches!(outcome, Ok(Reply::Entries { .. })))?;
+                let entrusted = (0..r.u8()?)
+                    .map(|_| Ok(Entrusted { dir: Attr::decode(&mut r)?, empty: r.bool()? }))
+                    .collect::<Result<_, DecodeError>>()?;
+                Self::Early { tid, position, wall, outcome, grants, entrusted }
+            }
+            68 => Self::Done { tid: Tid(r.u64()?), position: Position(r.u64()?) },
+            69 => Self::Durable { position: Position(r.u64()?) },
+            70 => {
+                let (first, count, generation) = (Ino(r.u64()?), r.u32()?, r.u32()?);
+                let seed = r.raw(16)?.try_into().map_err(|_| DecodeError::Invalid { what: "seed" })?;
+                Self::Numbers { first, count, generation, seed: HashSeed(seed) }
             }
             tag => return Err(DecodeError::UnknownTag { what: "server message", tag: u64::from(tag) }),
         };

@@ -83,6 +83,12 @@ pub enum Mutation<'a> {
     DataRemove {
         file: FileId,
     },
+    /// Inode numbers `first` and the `count - 1` after it are the session's to give out.
+    Lend {
+        id: SessionId,
+        first: Ino,
+        count: u32,
+    },
 }
 
 const PUT_DENTRY: u8 = 1;
@@ -96,6 +102,7 @@ const INO_COUNTER: u8 = 8;
 const DATA_CUT: u8 = 9;
 const DATA_REDO: u8 = 10;
 const DATA_REMOVE: u8 = 11;
+const LEND: u8 = 32;
 
 impl<'a> Mutation<'a> {
     /// Appends the mutation.
@@ -139,6 +146,9 @@ impl<'a> Mutation<'a> {
             Self::DataRemove { file } => {
                 w.u8(DATA_REMOVE);
                 put_file(w, file);
+            }
+            Self::Lend { id, first, count } => {
+                w.u8(LEND).u64(id.0).u64(first.0).u32(count);
             }
         }
     }
@@ -188,6 +198,7 @@ impl<'a> Mutation<'a> {
                 data: r.bytes(REDO_BYTES_MAX)?,
             },
             DATA_REMOVE => Self::DataRemove { file: take_file(r)? },
+            LEND => Self::Lend { id: SessionId(r.u64()?), first: Ino(r.u64()?), count: r.u32()? },
             tag => return Err(DecodeError::UnknownTag { what: "mutation", tag: u64::from(tag) }),
         })
     }
@@ -220,6 +231,7 @@ mod tests {
             Mutation::DataCut { file, size: 10, truncate_seq: 1 },
             Mutation::DataRedo { file, truncate_seq: 1, write_seq: 8, data: b"content" },
             Mutation::DataRemove { file },
+            Mutation::Lend { id: SessionId(1), first: Ino(8192), count: 4096 },
         ]
     }
 

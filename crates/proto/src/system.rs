@@ -3,7 +3,7 @@
 //! Absent: their keys (`storeio.rs`).
 
 use crate::codec::{DecodeError, Reader, Writer};
-use crate::ids::{Position, Tid};
+use crate::ids::{Ino, Position, Tid};
 
 /// The longest stored result; larger answers belong to requests that may run twice.
 const RESULT_BYTES_MAX: usize = 1 << 20;
@@ -17,6 +17,8 @@ pub struct SessionRecord {
     pub floor: Tid,
     /// Encoded outcomes by tid, ascending.
     pub results: Vec<(Tid, Box<[u8]>)>,
+    /// Inode numbers that are the session's to give out and of which it has used none: first and count.
+    pub lent: Vec<(Ino, u32)>,
 }
 
 impl SessionRecord {
@@ -25,6 +27,13 @@ impl SessionRecord {
         w.bytes(&self.client).u64(self.floor.0).u32(self.results.len() as u32);
         for (tid, result) in &self.results {
             w.u64(tid.0).bytes(result);
+        }
+        // Of sessions that give out none the record is that of version 0.1.0.
+        if !self.lent.is_empty() {
+            w.u32(self.lent.len() as u32);
+            for (first, count) in &self.lent {
+                w.u64(first.0).u32(*count);
+            }
         }
     }
 
@@ -40,8 +49,14 @@ impl SessionRecord {
         let results = (0..count)
             .map(|_| Ok((Tid(r.u64()?), r.bytes(RESULT_BYTES_MAX)?.into())))
             .collect::<Result<_, DecodeError>>()?;
+        let lent = match r.is_empty() {
+            true => Vec::new(),
+            false => {
+                (0..r.u32()?).map(|_| Ok((Ino(r.u64()?), r.u32()?))).collect::<Result<_, DecodeError>>()?
+            }
+        };
         r.finish()?;
-        Ok(Self { client, floor, results })
+        Ok(Self { client, floor, results, lent })
     }
 }
 
@@ -92,12 +107,17 @@ mod tests {
             client: b"host"[..].into(),
             floor: Tid(3),
             results: vec![(Tid(4), b"r"[..].into())],
+            lent: vec![(Ino(8192), 4096)],
         };
+        let plain = SessionRecord { lent: Vec::new(), ..session.clone() };
         let checkpoint = CheckpointRecord { position: Position(9), next_ino: 4096 };
         let (mut a, mut b) = (Writer::new(), Writer::new());
         session.encode(&mut a);
         checkpoint.encode(&mut b);
         assert_eq!(SessionRecord::decode(&a.0), Ok(session));
+        let mut c = Writer::new();
+        plain.encode(&mut c);
+        assert_eq!(SessionRecord::decode(&c.0), Ok(plain));
         assert_eq!(CheckpointRecord::decode(&b.0), Ok(checkpoint));
     }
 }

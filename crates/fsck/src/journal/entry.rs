@@ -88,6 +88,7 @@ enum Mutation<'a> {
     Cut,
     Redo { ino: u64, generation: u32, truncate: u32, write: u64, data: &'a [u8] },
     Remove { ino: u64, generation: u32 },
+    Lend,
 }
 
 /// Takes an entry's statements into the overlay: all of them, or none if one cannot be read.
@@ -156,6 +157,10 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
             Mutation::Redo { ino, generation, truncate: b.u32()?, write: b.u64()?, data: b.bytes()? }
         }
         11 => Mutation::Remove { ino: b.u64()?, generation: b.u32()? },
+        32 => {
+            b.take(8 + 8 + 4)?;
+            Mutation::Lend
+        }
         _ => return None,
     })
 }
@@ -182,8 +187,9 @@ impl Overlay {
                 }
             }
             Mutation::Counter { rank: 0, next } => self.system.counter = self.system.counter.max(Some(next)),
-            // A cut is in the inode's record, too, and every access goes by that.
-            Mutation::Counter { .. } | Mutation::Cut => {}
+            // A cut is in the inode's record, too, and every access goes by that. Which of the numbers lent to a session are
+            // used only the rank tells: after a repair none are lent.
+            Mutation::Counter { .. } | Mutation::Cut | Mutation::Lend => {}
             Mutation::Redo { ino, generation, truncate, write, data } => {
                 let known = self.redo.get(&(ino, generation)).map(|redo| (redo.truncate, redo.write));
                 if known.is_none_or(|known| known < (truncate, write)) {

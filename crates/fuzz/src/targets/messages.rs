@@ -8,15 +8,16 @@ use crate::target::{Exact, Target, Verdict, check_size, round_trip};
 use proto::caps::{Bits, Grants, Recalled, Returned};
 use proto::codec::Writer;
 use proto::frame::{FRAME_HEADER_BYTES, put_frame, take_frame};
-use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
+use proto::message::{ClientInfo, ClientMsg, Entrusted, PROTOCOL, ServerMsg, Told};
 use proto::reply::{DirEntry, Reply, StatFs};
 use proto::request::{LockKind, LockSpec, NewNode, Request, XattrMode};
 use proto::storeio::{Payload, Space};
 use proto::{
-    Attr, Cred, Errno, FileKind, Incarnation, Ino, Name, NameHash, NodeRef, SessionId, SetAttr, Tid,
-    attr::SetTime,
+    Attr, Cred, Errno, FileKind, Incarnation, Ino, Name, NameHash, NodeRef, Position, SessionId, SetAttr,
+    Tid, attr::SetTime,
 };
 use stdx::Wall;
+use stdx::hash::HashSeed;
 
 pub(super) const CLIENT: Target =
     Target { name: "client-msg", execute: client, repair: None, seeds: client_seeds };
@@ -30,7 +31,7 @@ fn client(input: &[u8]) -> Verdict {
         size_of::<ClientMsg>()
             + match message {
                 ClientMsg::Reclaim { locks, .. } => locks.capacity() * size_of::<LockSpec>(),
-                ClientMsg::Request { cred, request, .. } => {
+                ClientMsg::Request { cred, request, .. } | ClientMsg::Performed { cred, request, .. } => {
                     cred.groups.capacity() * 4 + weigh_request(request)
                 }
                 ClientMsg::Hello { info, .. } => info.host.capacity() + info.mount.capacity(),
@@ -70,7 +71,17 @@ fn server(input: &[u8]) -> Verdict {
                     let names: usize = entries.iter().map(|entry| entry.name.len()).sum();
                     entries.capacity() * size_of::<DirEntry>() + names
                 }
+                ServerMsg::Early { outcome: Ok(Reply::Entries { entries, .. }), entrusted, .. } => {
+                    let names: usize = entries.iter().map(|entry| entry.name.len()).sum();
+                    entries.capacity() * size_of::<DirEntry>()
+                        + names
+                        + entrusted.capacity() * size_of::<Entrusted>()
+                }
                 ServerMsg::Reply { outcome: Ok(Reply::Data(Payload::Owned(bytes))), .. } => bytes.capacity(),
+                ServerMsg::Early { outcome: Ok(Reply::Data(Payload::Owned(bytes))), entrusted, .. } => {
+                    bytes.capacity() + entrusted.capacity() * size_of::<Entrusted>()
+                }
+                ServerMsg::Early { entrusted, .. } => entrusted.capacity() * size_of::<Entrusted>(),
                 ServerMsg::Admin { answer, .. } => answer.capacity(),
                 ServerMsg::Recall { list } => {
                     let name = |recalled: &Recalled| {
@@ -185,10 +196,19 @@ fn client_messages() -> Vec<ClientMsg> {
         ClientMsg::Admin { id: 1, command: "{\"verb\":\"status\"}".into() },
         ClientMsg::Returned { list: vec![Returned { ino: Ino(4097), bits: Bits::ATTRS, number: 5 }; 3] },
         ClientMsg::Settled,
+        ClientMsg::Presented,
     ];
     let cred = Cred { uid: 1000, gid: 100, groups: vec![4, 24] };
     let request = |request| ClientMsg::Request { tid: Tid(7), floor: Tid(5), cred: cred.clone(), request };
     messages.extend(requests().into_iter().map(request));
+    let told = Told { ino: Ino(4098), wall: Wall(3), heard: false };
+    messages.extend(requests().into_iter().map(|request| ClientMsg::Performed {
+        tid: Tid(7),
+        floor: Tid(5),
+        cred: cred.clone(),
+        told,
+        request,
+    }));
     messages
 }
 
@@ -248,6 +268,21 @@ fn server_messages() -> Vec<ServerMsg> {
         ServerMsg::Reply { tid: Tid(7), outcome: Err(Errno::ENOENT) },
     ];
     messages.extend(replies().into_iter().map(|reply| ServerMsg::Reply { tid: Tid(7), outcome: Ok(reply) }));
+    let early = |reply| ServerMsg::Early {
+        tid: Tid(7),
+        position: Position(99),
+        wall: Wall(3),
+        outcome: Ok(reply),
+        grants: Grants::None,
+        entrusted: vec![Entrusted { dir: Attr::default(), empty: true }; 2],
+    };
+    messages.extend(replies().into_iter().map(early));
+    let seed = HashSeed([7; 16]);
+    messages.extend([
+        ServerMsg::Done { tid: Tid(7), position: Position(99) },
+        ServerMsg::Durable { position: Position(99) },
+        ServerMsg::Numbers { first: Ino(8192), count: 4096, generation: 1, seed },
+    ]);
     messages.extend(replies().into_iter().map(|reply| {
         let grants = match &reply {
             Reply::Entries { .. } => Grants::Each([Bits::NONE, Bits::ATTRS].into()),

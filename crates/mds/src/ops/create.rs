@@ -60,15 +60,7 @@ pub(crate) fn new_inode(
         None if kind != FileKind::Symlink => mode &= !(new.umask & 0o777),
         None => {}
     }
-    let mut gid = op.cred.gid;
-    if above.mode & 0o2000 != 0 {
-        gid = above.gid;
-        if kind == FileKind::Directory {
-            mode |= 0o2000;
-        } else if mode & 0o2010 == 0o2010 && op.cred.uid != 0 && !op.cred.in_group(gid) {
-            mode &= !0o2000;
-        }
-    }
+    let (mode, gid) = proto::attr::inherited((above.mode, above.gid), kind, mode, &op.cred);
     if matches!(kind, FileKind::Character | FileKind::Block) {
         ext.rdev = new.rdev;
     }
