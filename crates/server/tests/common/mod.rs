@@ -40,6 +40,11 @@ impl Mailbox {
                 ServerMsg::Admin { answer, .. } => seen.admin = Some(answer),
                 ServerMsg::Recall { .. } => panic!("nothing was wanted"),
                 ServerMsg::Renewed { .. } => {}
+                // For clients that want to be answered early.
+                other @ (ServerMsg::Early { .. }
+                | ServerMsg::Done { .. }
+                | ServerMsg::Durable { .. }
+                | ServerMsg::Numbers { .. }) => panic!("unasked: {other:?}"),
                 ServerMsg::Refused { reason, .. } => panic!("refused: {reason}"),
             }
         }
