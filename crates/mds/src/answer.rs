@@ -141,7 +141,7 @@ impl Rank {
             self.commit(now, None, out);
             return self.committed_by(op, now.wall);
         }
-        let lends = op.told.is_none() && self.lend(op.session);
+        let lends = self.lend(op.session);
         let mut result = std::mem::take(&mut self.result);
         result.0.clear();
         encode_outcome(outcome, &mut result);
@@ -156,6 +156,7 @@ impl Rank {
         self.commit(now, Some(&origin), out);
         self.result = result;
         if lends {
+            self.sessions.quiet_due.get_or_insert(now.mono);
             self.lent(op.session);
         }
         self.committed_by(op, now.wall);

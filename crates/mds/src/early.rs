@@ -4,6 +4,7 @@
 //! Absent: what is presented again (`performed.rs`); who changed what (`recent.rs`); the mount in this process, which dies with
 //! the rank.
 
+use crate::config::State;
 use crate::op::Op;
 use crate::output::Output;
 use crate::rank::Rank;
@@ -16,10 +17,13 @@ use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, FileKind, Ino, Name, NodeRef, Position, SessionId};
-use stdx::{Outbox, Wall};
+use stdx::time::SECOND;
+use stdx::{Now, Outbox, Wall};
 
 /// What `ino_block` is divided by for one session's numbers.
 const LEND_PART: u64 = 8;
+/// After so long without a request a session has nothing to present any more.
+const QUIET_NS: u64 = 5 * SECOND;
 
 /// How the transaction of the operation at hand stands.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +52,10 @@ impl Rank {
         };
         let left: u64 = session.lent.iter().map(|lent| lent.end - lent.next).sum();
         let first = self.view.inos.next + self.view.txn.inos;
+        if session.quiet {
+            Mutation::Lend { id, first: Ino::NONE, count: 1 }.encode(&mut self.view.txn.muts);
+            return true;
+        }
         let few = session.lent.is_empty() || (self.view.config.delegate_pct > 0 && left <= count / 2);
         if !few || first + count > self.view.inos.usable {
             return false;
@@ -63,6 +71,10 @@ impl Rank {
         let end = self.journal.end;
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         let Some(lent) = session.lent.last().copied() else { return };
+        if std::mem::take(&mut session.was_quiet) {
+            session.early_from = Some(end);
+            return;
+        }
         session.early_from.get_or_insert(end);
         if let Some(conn) = session.conn {
             let message = self.numbers(lent);
@@ -87,6 +99,32 @@ impl Rank {
             generation: self.view.config.fs_epoch,
             seed: self.view.config.hash_seed,
         }
+    }
+
+    /// Sessions that have asked for nothing for a while give back the directories entrusted to them; then the journal says that a
+    /// rank that lives again need not wait for what they present, for there is nothing.
+    pub(crate) fn quiet(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if self.sessions.quiet_due.is_none_or(|due| due > now.mono) || self.state != State::Active {
+            return;
+        }
+        let idle = |(id, session): (&SessionId, &Session)| {
+            let idle = now.mono.since(session.asked) >= QUIET_NS;
+            (idle && session.may_present() && session.conn.is_some()).then_some((*id, session.place))
+        };
+        let list: Vec<_> = self.sessions.map.iter().filter_map(idle).collect();
+        for (id, place) in list {
+            if let Some(slot) = place.filter(|slot| self.view.book.entrusted(*slot) > 0) {
+                self.view.book.recall_entrusted(slot, now.mono);
+                continue;
+            }
+            let session = &self.sessions.map[&id];
+            if session.told_early <= self.journal.durable && session.performing.is_none() {
+                Mutation::Lend { id, first: Ino::NONE, count: 0 }.encode(&mut self.view.txn.muts);
+                self.commit(now, None, out);
+            }
+        }
+        let waits = self.sessions.map.values().any(|session| session.may_present() && session.conn.is_some());
+        self.sessions.quiet_due = waits.then(|| now.mono.after(QUIET_NS / 4));
     }
 
     /// Whether notes are taken of who changes what: only where somebody is answered early and is not alone.
@@ -125,7 +163,7 @@ impl Rank {
     /// Whether an answer without a transaction may leave although the journal is not durable.
     pub(crate) fn may_show(&self, op: &Op, outcome: &Outcome) -> bool {
         let Some(session) = self.sessions.map.get(&op.session) else { return false };
-        if !is_eager(session) || !session.early_from.is_some_and(|from| from <= self.journal.durable) {
+        if !is_eager(session) || session.early_from.is_none_or(|from| from > self.journal.durable) {
             return false;
         }
         let by_others = match shown(&self.view, &op.request, outcome) {
@@ -152,14 +190,15 @@ impl Rank {
 
     pub(crate) fn told_early(&mut self, id: SessionId, position: Position) {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
-        if session.told_early < position {
-            session.told_early = position;
-            if self.sessions.hearing.is_empty() {
-                // Nobody waits to hear of what is durable by now.
-                self.told_durable = self.told_durable.max(self.journal.durable);
-            }
-            self.sessions.hearing.insert(id);
+        session.told_early = session.told_early.max(position);
+        if position <= self.journal.durable {
+            // Carried out before: on this connection nobody has said how far things are durable.
+            self.told_durable = Position(0);
+        } else if self.sessions.hearing.is_empty() {
+            // Nobody waits to hear of what is durable by now.
+            self.told_durable = self.told_durable.max(self.journal.durable);
         }
+        self.sessions.hearing.insert(id);
     }
 
     /// What was answered early has become durable.

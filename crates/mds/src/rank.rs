@@ -205,7 +205,7 @@ impl Rank {
             return self.refuse(conn, Errno::EPROTO, reason, out);
         }
         let (embedded, place, check) = (session.embedded, session.place, session.check.clone());
-        session.fresh = false;
+        (session.fresh, session.asked) = (false, now.mono);
         session.traffic.request(now.mono);
         self.meter.traffic.request(now.mono);
         if !embedded {
@@ -519,6 +519,7 @@ impl Rank {
             self.window_over(now, out);
         }
         self.fade(now, out);
+        self.quiet(now, out);
         if self.view.full && self.full_until <= now.mono {
             self.view.full = false;
         }
@@ -650,6 +651,7 @@ impl Machine for Rank {
             self.sessions.expiry().filter(|_| self.state.serves()),
             self.window_end,
             self.sessions.former_end,
+            self.sessions.quiet_due.filter(|_| self.state == State::Active),
             self.sessions.fading.iter().map(|fading| fading.until).min(),
             full,
             self.checkpoint_due().filter(|_| serving),

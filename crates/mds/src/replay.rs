@@ -225,8 +225,9 @@ impl Rank {
         self.view.reconnecting = true;
         self.lease_all(now);
         self.await_former(now);
-        let lent = |(id, s): (&SessionId, &Session)| (!s.lent.is_empty()).then_some(*id);
-        self.presenting = self.sessions.map.iter().filter_map(lent).collect();
+        let presents = |(id, s): (&SessionId, &Session)| s.may_present().then_some(*id);
+        self.presenting = self.sessions.map.iter().filter_map(presents).collect();
+        self.sessions.quiet_due = Some(now.mono);
         self.window_end = Some(now.mono.after(self.view.config.lease_ns));
         self.window_limit = now.mono.after(WINDOW_LEASES * self.view.config.lease_ns);
         out.push(Output::Active);

@@ -76,6 +76,11 @@ pub(crate) struct Session {
     pub lent: Vec<Lent>,
     /// It may be answered early when everything up to there is durable; none: it was lent nothing yet.
     pub early_from: Option<Position>,
+    /// The journal says that it has nothing to present; and, until its next transaction is made, that it said so.
+    pub quiet: bool,
+    pub was_quiet: bool,
+    /// When it asked for something last.
+    pub asked: Mono,
     /// Up to where it was answered early.
     pub told_early: Position,
     /// What it performed and is being carried out; and what came after it.
@@ -133,6 +138,8 @@ pub(crate) struct Sessions {
     pub hearing: BTreeSet<SessionId>,
     /// Sessions whose line may go on.
     pub lines: VecDeque<SessionId>,
+    /// When to look for sessions that have gone quiet.
+    pub quiet_due: Option<Mono>,
 }
 
 impl Sessions {
@@ -165,7 +172,13 @@ impl Sessions {
             journaled_floor: record.floor,
             results,
             absent: true,
-            lent: record.lent.iter().map(|(first, count)| Lent::new(*first, *count)).collect(),
+            quiet: record.lent.contains(&QUIET),
+            lent: record
+                .lent
+                .iter()
+                .filter(|lent| **lent != QUIET)
+                .map(|(first, count)| Lent::new(*first, *count))
+                .collect(),
             early_from: (!record.lent.is_empty()).then_some(Position(0)),
             ..Default::default()
         };
@@ -173,11 +186,15 @@ impl Sessions {
     }
 
     pub(crate) fn lend(&mut self, id: SessionId, first: Ino, count: u32) {
-        if let Some(session) = self.map.get_mut(&id) {
+        let Some(session) = self.map.get_mut(&id) else { return };
+        if first == Ino::NONE {
+            session.was_quiet = session.quiet && count > 0;
+            session.quiet = count == 0;
+        } else {
             session.lent.push(Lent::new(first, count));
-            if session.absent {
-                session.early_from = Some(Position(0));
-            }
+        }
+        if session.absent {
+            session.early_from = Some(Position(0));
         }
     }
 
@@ -255,7 +272,15 @@ impl Lent {
     }
 }
 
+/// Among the numbers lent to a session: it has nothing to present.
+const QUIET: (Ino, u32) = (Ino::NONE, 0);
+
 impl Session {
+    /// Whether it may have been answered early, or have performed something, that a crash takes back.
+    pub(crate) const fn may_present(&self) -> bool {
+        !self.lent.is_empty() && !self.quiet
+    }
+
     /// A number is given out. Those before it will not be: its client gives them out in order.
     pub(crate) fn used(&mut self, ino: Ino) {
         let Some(at) = self.lent.iter().position(|lent| lent.has(ino)) else { return };
@@ -268,7 +293,8 @@ impl Session {
     /// The record a checkpoint stores.
     pub(crate) fn record(&self) -> SessionRecord {
         let results = self.results.iter().map(|(tid, result)| (*tid, result.bytes.clone())).collect();
-        let lent = self.lent.iter().map(|lent| (Ino(lent.next), (lent.end - lent.next) as u32)).collect();
+        let left = |lent: &Lent| (Ino(lent.next), (lent.end - lent.next) as u32);
+        let lent = self.quiet.then_some(QUIET).into_iter().chain(self.lent.iter().map(left)).collect();
         SessionRecord { client: self.client.clone(), floor: self.floor, results, lent }
     }
 

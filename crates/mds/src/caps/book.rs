@@ -373,6 +373,20 @@ impl Book {
         self.places[usize::from(slot)].entrusted
     }
 
+    /// Takes back whatever is entrusted to a session; nobody waits for it.
+    pub(crate) fn recall_entrusted(&mut self, slot: u16, now: Mono) {
+        let mine = self.entrusted.iter().filter(|(_, at)| **at == slot);
+        let inos: Vec<Ino> =
+            mine.map(|(ino, _)| *ino).filter(|ino| !self.recalls.contains_key(&(slot, *ino))).collect();
+        for ino in inos {
+            let place = &mut self.places[usize::from(slot)];
+            let recall = open(&mut self.recalls, place, (slot, ino), now);
+            (recall.bits, recall.sent) = (Bits::DX, 1);
+            let message = Recalled { ino, bits: Bits::DX, number: place.next_number(), name: None };
+            self.outbox.push((place.session, message));
+        }
+    }
+
     /// Nothing is entrusted to that place any more.
     pub(crate) fn end_entrusted(&mut self, slot: u16) {
         if self.places[usize::from(slot)].entrusted == 0 {

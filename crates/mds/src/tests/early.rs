@@ -300,3 +300,41 @@ fn what_is_entrusted_outlives_the_connection_and_ends_with_settled_or_the_lease(
     w.pass(4_100);
     assert!(answer(&w, OTHER, look).is_some(), "{:?}", w.notes);
 }
+
+#[test]
+fn who_has_nothing_to_present_is_not_waited_for() {
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+    let (session, other) = (w.sessions[&REMOTE], w.sessions[&OTHER]);
+    for number in 1..4 {
+        w.pass(2_000);
+        for conn in [REMOTE, OTHER] {
+            w.say(conn, ClientMsg::Renew { number });
+        }
+        give_back_all(&mut w);
+    }
+    w.pass(1_500);
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    let late = ConnId(21);
+    w.hello(late, Peer::Trusted, other);
+    w.say(late, ClientMsg::Reclaimed);
+    let tid = w.start(late, Cred::ROOT, lookup(root(), "new"));
+    assert!(answer(&w, late, tid).is_some(), "{:?}", w.notes);
+    // Once it changes something again it is.
+    let conn = ConnId(20);
+    w.hello(conn, Peer::Trusted, session);
+    for message in [ClientMsg::Reclaimed, ClientMsg::Presented, ClientMsg::Settled] {
+        w.say(conn, message);
+    }
+    w.say(late, ClientMsg::Settled);
+    let first = w.start(conn, Cred::ROOT, create(node(&made.attr), "a"));
+    assert!(matches!(answer(&w, conn, first), Some(ServerMsg::Granted { .. })), "{:?}", w.sent);
+    early(&mut w, conn, create(node(&made.attr), "b"));
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.hello(late, Peer::Trusted, other);
+    w.say(late, ClientMsg::Reclaimed);
+    let tid = w.start(late, Cred::ROOT, lookup(root(), "new"));
+    assert!(answer(&w, late, tid).is_none());
+}
