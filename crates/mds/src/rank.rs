@@ -30,12 +30,15 @@ use proto::request::Request;
 use proto::storeio::DataOp;
 use proto::{Cred, Errno, Ino, Position, SessionId, Tid, Writer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use stdx::time::MS;
 use stdx::{Machine, Mono, Now, Outbox, Wall};
 
 /// Parked operations run per step.
 const RUN_MAX: usize = 256;
 /// Clean entries looked at per step of a `DropCache`.
 const DROP_SLICE: u32 = 2048;
+/// Between two looks at how much memory capabilities take.
+const CAPS_LOOK_NS: u64 = 10 * MS;
 
 /// The rank's own data operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +104,9 @@ pub struct Rank {
     pub(crate) stopped: bool,
     pub(crate) full_until: Mono,
     drop_left: u32,
+    /// What is noted of clients, and when to look again.
+    caps_bytes: u64,
+    caps_look: Mono,
     next_tag: u64,
     next_op: OpId,
     last: Mono,
@@ -169,6 +175,8 @@ impl Rank {
             stopped: false,
             full_until: Mono(0),
             drop_left: 0,
+            caps_bytes: 0,
+            caps_look: Mono(0),
             next_tag: 0,
             next_op: 0,
             last: Mono(0),
@@ -500,7 +508,10 @@ impl Rank {
     }
 
     fn evict(&mut self) {
+        self.shed_caps();
+        // What is noted of clients counts as cache, up to half of it.
         let limit = self.view.config.cache_bytes;
+        let limit = limit - self.caps_bytes.min(limit / 2);
         // A page of names takes the place of as many: the hand passes some that were used.
         let brought = std::mem::take(&mut self.view.cache.brought);
         if self.drop_left > 0 {
@@ -510,6 +521,20 @@ impl Rank {
         } else if self.view.cache.bytes() > limit {
             let budget = self.view.config.limits.evict.max(brought.saturating_mul(2));
             self.view.cache.evict(budget, limit - limit / 16);
+        }
+    }
+
+    /// Now and then it is looked how much is noted of clients; where that is what memory is short of, what they were granted
+    /// long ago goes.
+    fn shed_caps(&mut self) {
+        if self.last < self.caps_look {
+            return;
+        }
+        self.caps_look = self.last.after(CAPS_LOOK_NS);
+        self.caps_bytes = self.view.book.bytes();
+        let limit = self.view.config.cache_bytes;
+        if self.caps_bytes > limit / 16 && self.view.cache.bytes() + self.caps_bytes > limit {
+            self.view.book.shed(self.last);
         }
     }
 

@@ -452,13 +452,27 @@ impl Book {
         if self.passed == now || self.places[usize::from(slot)].asked.len() >= ROOM_RECALLS_MAX {
             return false;
         }
+        self.pass(Some(slot), now);
+        self.count(slot) < limit
+    }
+
+    /// Memory is short: the hand goes on by one part, whoever has what is there.
+    pub(crate) fn shed(&mut self, now: Mono) {
+        if self.passed != now && self.recalls.len() < ROOM_RECALLS_MAX {
+            self.pass(None, now);
+        }
+    }
+
+    /// The hand of the clock passes one part. `mine`: of others only what goes without a word is taken, so that none of them is
+    /// asked for something because somebody else keeps much.
+    fn pass(&mut self, mine: Option<u16>, now: Mono) {
         self.passed = now;
         let mut old = Vec::new();
         let places = &self.places;
         self.records.pass(now, AGE_NS, |ino, holder, bits| {
             // Nobody may pass that part again soon: what others have there goes as well.
-            let mine = holder.slot == slot || !bits.has(Bits::FC);
-            if mine && places[usize::from(holder.slot)].epoch == holder.epoch {
+            let takes = mine.is_none_or(|slot| holder.slot == slot) || !bits.has(Bits::FC);
+            if takes && places[usize::from(holder.slot)].epoch == holder.epoch {
                 old.push((ino, holder, bits));
             }
         });
@@ -467,13 +481,13 @@ impl Book {
                 continue;
             }
             if bits.has(Bits::FC) {
-                self.recall_unawaited(slot, ino, (bits, None), now);
+                self.recall_unawaited(holder.slot, ino, (bits, None), now);
             } else if self.records.take(ino, holder, bits) {
                 self.places[usize::from(holder.slot)].count -= 1;
                 self.total -= 1;
             }
         }
-        self.count(slot) < limit
+        self.records.shrink();
     }
 
     /// An operation is over: what it withheld may be granted.
@@ -548,6 +562,25 @@ mod tests {
                 book.over(op);
             }
         }
+    }
+
+    /// Whoever has them: what no kernel keeps any more goes without a word, and the memory with it.
+    #[test]
+    fn memory_that_is_short_comes_back() {
+        let mut book = book(2);
+        for ino in 1..=60_000 {
+            book.grant((ino % 2) as u16, Ino(ino), if ino < 10 { Bits::FC } else { HELD }, Mono(0));
+        }
+        let before = book.bytes();
+        for step in 0..1_000 {
+            book.shed(Mono(1 + step * MS));
+        }
+        assert_eq!(book.total(), 60_000, "all of it may be kept still");
+        for step in 0..1_000 {
+            book.shed(Mono(AGE_NS + 2 * SECOND + step * MS));
+        }
+        assert_eq!((book.total(), book.recalls()), (9, 9), "file data is recalled");
+        assert!(book.bytes() < before / 4, "{} of {before}", book.bytes());
     }
 
     /// Found by review: what five sessions kept never made room.
