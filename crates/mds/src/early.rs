@@ -145,7 +145,8 @@ impl Rank {
         let touched = self.view.touched.take();
         let position = self.journal.end;
         let ready = |session: &Session| {
-            is_eager(session) && session.early_from.is_some_and(|from| from <= self.journal.durable)
+            let lent = session.early_from.is_some_and(|from| from <= self.journal.durable);
+            is_eager(session) && (lent || stdx::mutant!("mds_early_before_lent"))
         };
         let mut early = self.sessions.map.get(&op.session).is_some_and(ready) || op.told.is_some();
         if let Some(Touched { things, headers }) = touched {
