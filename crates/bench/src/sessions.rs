@@ -120,13 +120,15 @@ pub fn run(connector: &dyn Connector, plan: &Sessions, ready: impl Fn()) -> Resu
     })
 }
 
+/// No name is used twice, by this run or by an earlier one.
 fn make(link: &mut Link, parent: NodeRef, kind: &str, count: u64) -> Result<Vec<NodeRef>> {
+    let run = std::process::id();
     let mut nodes = Vec::new();
     for start in (0..count).step_by(BATCH as usize) {
         let requests = (start..(start + BATCH).min(count))
             .map(|i| {
                 let new = NewNode { mode: 0o100_644, umask: 0, rdev: 0 };
-                Ok(Request::MkNod { parent, name: Name::new(format!("{kind}.{i:015}").as_bytes())?, new })
+                Ok(Request::MkNod { parent, name: Name::new(format!("{kind}.{run}.{i}").as_bytes())?, new })
             })
             .collect::<Result<Vec<_>>>()?;
         for outcome in link.batch(requests)? {
