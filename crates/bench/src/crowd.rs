@@ -168,12 +168,13 @@ impl All {
     }
 }
 
+/// What one client does until it is told to stop.
+type Role = fn(&Client, &Crowd, &AtomicBool, &mut All) -> Result<()>;
+
 fn all(place: &Place, crowd: &Crowd) -> Result<All> {
     let stop = AtomicBool::new(false);
-    let mut roles: Vec<fn(&Client, &Crowd, &AtomicBool, &mut All) -> Result<()>> = vec![changer, asker];
-    roles.extend(
-        (0..crowd.listers).map(|_| lister as fn(&Client, &Crowd, &AtomicBool, &mut All) -> Result<()>),
-    );
+    let mut roles: Vec<Role> = vec![changer, asker];
+    roles.extend((0..crowd.listers).map(|_| lister as Role));
     let deadline = Instant::now() + Duration::from_secs(crowd.seconds);
     std::thread::scope(|scope| {
         let stop = &stop;

@@ -86,9 +86,12 @@ pub fn run(connector: &dyn Connector, plan: &Sessions, ready: impl Fn()) -> Resu
     let dir = make_dir(&mut link, "sessions")?;
     let files = make(&mut link, dir, "file", plan.files)?;
     link.settle()?;
+    // A session that is silent while all others are opened would be taken for dead.
+    drop(link);
     let cpu = cpu_seconds(plan.watch_pid);
     let before_bytes = anonymous(plan.watch_pid)?;
     let sessions = open_all(connector, plan, &files)?;
+    let mut link = Link::open(connector)?;
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let keeper = scope.spawn(|| keep_alive(&sessions, &over));
