@@ -23,6 +23,8 @@ const ATTEMPT_PAUSE: Duration = Duration::from_millis(1);
 /// When the server has not come back, the run has failed.
 const BACK_WITHIN: Duration = Duration::from_secs(60);
 const BATCH: u64 = 256;
+/// A program opens files one after the other: the server's buffers are not measured at what a burst of hundreds leaves them.
+const OPENS_TOGETHER: usize = 8;
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -194,8 +196,10 @@ fn open(connector: &dyn Connector, plan: &Sessions, files: &[NodeRef], number: u
     let first = number.wrapping_mul(plan.opens);
     let at = |i: u64| files[(first.wrapping_add(i) % files.len() as u64) as usize];
     let open: Vec<NodeRef> = (0..plan.opens).map(at).collect();
-    for outcome in link.batch(open.iter().map(|node| Request::Open { node: *node, flags: 0 }))? {
-        outcome.with_context(|| format!("open in session {number}"))?;
+    for some in open.chunks(OPENS_TOGETHER) {
+        for outcome in link.batch(some.iter().map(|node| Request::Open { node: *node, flags: 0 }))? {
+            outcome.with_context(|| format!("open in session {number}"))?;
+        }
     }
     Ok(Session { link, open })
 }
