@@ -18,6 +18,8 @@ for ((round = 1; round <= ROUNDS; round++)); do
         [ "$side" = plain ] || words+=(--caps)
         rm -rf "$WORK/data"
         serve "$WORK/data"
+        # What the one before said is not to be read for this one's word.
+        : >"$WORK/said"
         "$PANDO" bench sessions "unix:$WORK/data/pando.sock" --sessions "$SESSIONS" --opens "$OPENS" --files "$FILES" --tail "$TAIL" \
             --watch-pid "$SERVER" "${words[@]}" >"$WORK/out" 2>"$WORK/said" &
         load=$!
