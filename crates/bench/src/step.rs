@@ -333,6 +333,11 @@ impl World {
             ServerMsg::Welcome { root, .. } => self.welcome = Some(root),
             ServerMsg::Refused { reason, .. } => self.failed = Some(reason),
             ServerMsg::Admin { .. } | ServerMsg::Recall { .. } | ServerMsg::Renewed { .. } => {}
+            // For sessions that want to be answered early.
+            ServerMsg::Early { .. }
+            | ServerMsg::Done { .. }
+            | ServerMsg::Durable { .. }
+            | ServerMsg::Numbers { .. } => {}
         }
     }
 }

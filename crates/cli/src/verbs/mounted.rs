@@ -176,7 +176,10 @@ fn open_session(
 ) -> Result<Reached, Problem> {
     let (connector, served, log) = connect(plan, source, until, config)?;
     // What a kernel keeps.
-    let wants = Bits::ATTRS.with(Bits::FC);
+    let mut wants = Bits::ATTRS.with(Bits::FC);
+    if plan.options.sync == fuse::adapter::options::Sync::No {
+        wants = wants.with(Bits::DX);
+    }
     let settings =
         Settings { recover_clean: plan.options.recover_clean, open_timeout, wants, ..Settings::default() };
     let mount =
