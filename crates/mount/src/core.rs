@@ -3,6 +3,7 @@
 //! Absent: sending and calling back; both happen without the mutex.
 
 use crate::calls::Calls;
+use crate::late::{LateError, LateErrors};
 use crate::link::{Dispatch, Link};
 use crate::mount::Done;
 use client::{Client, Input, Leave, Output};
@@ -36,6 +37,8 @@ pub(crate) struct Core {
     company_until: Option<Mono>,
     /// Of the last step.
     now: Mono,
+    /// What came too late for an answer; noted before any answer that follows it is handed out.
+    pub(crate) late: Arc<LateErrors>,
     /// When the timer thread will look next.
     pub(crate) timer_wakes: Mono,
     pub(crate) stop: bool,
@@ -58,6 +61,8 @@ pub(crate) struct Turn {
     pub(crate) done: Vec<(Done, Outcome, Leave)>,
     /// Recalls for the hook, with their stamps.
     pub(crate) recalls: Vec<(u64, Vec<Recalled>)>,
+    /// What is to be logged.
+    pub(crate) late: Vec<LateError>,
     pub(crate) dispatch: Option<Dispatch>,
     /// A connection nobody uses any more.
     pub(crate) close: Option<Arc<dyn Port>>,
@@ -82,6 +87,7 @@ impl Core {
             loss: None,
             company_until: None,
             now: Mono(0),
+            late: Arc::default(),
             timer_wakes: Mono(u64::MAX),
             stop: false,
             out: Vec::new(),
@@ -110,6 +116,11 @@ impl Core {
                     // At once: an answer that is being handed out on another thread must see it.
                     self.lost_stamp.fetch_max(stamp, Ordering::SeqCst);
                     self.loss = Some(stamp);
+                }
+                Output::Late { kind, name, inos, errno } => {
+                    let late = LateError { kind, name, inos, errno };
+                    self.late.add(&late);
+                    turn.late.push(late);
                 }
                 Output::Refused { reason } => {
                     self.phase = Phase::Refused(reason);
