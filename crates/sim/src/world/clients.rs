@@ -2,12 +2,14 @@
 //!
 //! Absent: what they ask (`workload.rs`), whether the answers are right (`model/`).
 
+use super::early::{OwnAnswer, Performance, performances};
 use super::kernel::{Kernel, Taken};
 use super::{Event, Kind, Phase, Plan, World, fold};
 use crate::model::judge::{Asked, Verdict};
 use crate::workload::Knowledge;
 use client::{CallId, Client, Input as ClientInput, Leave, Output as ClientOutput};
 use mds::input::{ConnId, Input, Peer};
+use proto::caps::Bits;
 use proto::ids::{SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply, encode_outcome};
@@ -44,6 +46,8 @@ pub(super) struct Slot {
     /// The last session that the client was told is gone: its requests may still take their course.
     gone: Option<SessionId>,
     busy: BTreeMap<CallId, Busy>,
+    /// What it has said in this step that it performed.
+    pub(super) performed: Vec<Performance>,
     known: Knowledge,
     tick_at: Option<u64>,
     /// When the last message of each direction arrives: a connection keeps order.
@@ -66,6 +70,7 @@ impl Slot {
             ready: false,
             gone: None,
             busy: BTreeMap::new(),
+            performed: Vec::new(),
             known: Knowledge::default(),
             tick_at: None,
             to_rank_at: 0,
@@ -159,6 +164,9 @@ impl World {
         }
         (slot.conn, slot.ready) = (None, false);
         let birth = slot.birth;
+        if let Some(session) = slot.session() {
+            self.judge.believes_nothing(session);
+        }
         self.after(50 * MS, Event::Connect { client, birth });
         self.step_client(client, ClientInput::Disconnected)
     }
@@ -207,6 +215,9 @@ impl World {
         let Some((client, session)) = life.conns.get_mut(&conn) else { return };
         if let ServerMsg::Welcome { session: welcome, .. } = &message {
             *session = Some(*welcome);
+            if self.clients[*client].kind == Kind::Trusted && self.plan.wants(*client).has(Bits::DX) {
+                self.judge.eager(*welcome);
+            }
             // The lease runs from when it was greeted, at the earliest; the welcome may wait for the disk.
             self.heard.insert(*welcome, (self.greeted.get(&conn).copied().unwrap_or(now), false));
         }
@@ -215,7 +226,7 @@ impl World {
         message.encode(&mut w);
         self.trace.event(now, "answer", conn.0 ^ fold(&w.0), || {
             let grants = match &message {
-                ServerMsg::Granted { grants, .. } => format!("{grants:?} "),
+                ServerMsg::Granted { grants, .. } | ServerMsg::Early { grants, .. } => format!("{grants:?} "),
                 _ => String::new(),
             };
             let text = format!("{message:?}");
@@ -239,6 +250,7 @@ impl World {
         if self.clients[client].conn != Some(conn) {
             return Ok(());
         }
+        self.heard_by_client(client, &message);
         self.step_client(client, ClientInput::Message(message))
     }
 
@@ -255,6 +267,7 @@ impl World {
         if lost {
             slot.gone = Some(before);
         }
+        slot.performed = performances(&out);
         for waiting in machine.waiting() {
             if let Some(busy) = slot.busy.get_mut(&waiting.call) {
                 busy.sent = Some((session, waiting.tid));
@@ -263,9 +276,13 @@ impl World {
         if lost {
             // It was told that the rank has given its session up.
             self.locks.lost(self.clients[client].holder());
+            self.session_lost(client, before);
         }
         for output in out {
             self.client_output(client, output)?;
+        }
+        if let Some(unheard) = self.clients[client].performed.pop() {
+            return Err(format!("client {client} says that it performed what nobody asked for: {unheard:?}"));
         }
         self.settle_orphaned(client);
         self.plan_client_tick(client);
@@ -314,6 +331,9 @@ impl World {
                 self.over(client);
             }
             ClientOutput::Closed => {
+                if let Some(session) = self.clients[client].session().filter(|session| self.judge.is_owed(*session)) {
+                    return Err(format!("client {client} closes session {} before all it told is done", session.0));
+                }
                 self.clients[client].closed = true;
                 self.over(client);
             }
@@ -345,6 +365,9 @@ impl World {
         let delay = if slot.kind == Kind::Embedded { 0 } else { self.rng.below(self.plan.message_ns) };
         slot.to_rank_at = (slot.to_rank_at + 1).max(self.now + delay);
         let at = slot.to_rank_at;
+        if let Some(session) = self.clients[client].session() {
+            self.said_by_client(session, &message);
+        }
         if let (ClientMsg::Request { tid, .. }, Some(session)) = (&message, self.clients[client].session()) {
             let slot = &self.clients[client];
             match slot.busy.values().find(|busy| busy.sent == Some((session, *tid))) {
@@ -517,6 +540,11 @@ impl World {
         self.clients[client].kernel.own_request(&busy.request, self.calls);
         if let Some(key) = busy.sent {
             self.no_more(client, key);
+        }
+        if busy.sent.is_none() {
+            let (kind, request, pattern) = (busy.kind, &busy.request, busy.pattern);
+            let (outcome, leave) = (&outcome, &leave);
+            self.own_answer(client, &OwnAnswer { kind, call: call.0, request, outcome, leave, pattern })?;
         }
         self.learn(client, &busy, &outcome)?;
         if let Some((session, tid)) = busy.sent {

@@ -143,6 +143,7 @@ impl World {
             }
         }
         self.owed = Owed::default();
+        self.positions.clear();
         let pause = [MS, 100 * MS, 3 * SECOND][self.rng.index(3)];
         self.after(pause, Event::Restart { life: self.lives });
         if self.phase == Phase::Faults && self.rng.chance(1, 3) {

@@ -6,6 +6,7 @@
 mod clients;
 mod coverage;
 mod data;
+mod early;
 mod faults;
 mod keeping;
 mod kernel;
@@ -24,6 +25,7 @@ use crate::model::locks::Locks;
 use crate::model::records::Records;
 use crate::workload::Workload;
 use clients::Slot;
+use early::Positions;
 use faults::Faults;
 use keeping::Owed;
 use kernel::Taken;
@@ -211,6 +213,7 @@ pub struct World {
     own_changes: BTreeSet<(SessionId, Ino)>,
     /// Sessions that an operator has ended.
     evicted: BTreeSet<SessionId>,
+    positions: Positions,
 }
 
 /// Runs one seed.
@@ -270,6 +273,7 @@ impl World {
             owed: Owed::default(),
             own_changes: BTreeSet::new(),
             evicted: BTreeSet::new(),
+            positions: Positions::new(),
             rng,
             plan,
         };
