@@ -132,6 +132,7 @@ impl World {
         self.trace.event(self.now, "born", birth, || format!("client {client}"));
         let slot = &mut self.clients[client];
         slot.machine = Some(Client::new(self.plan.client(slot.kind, slot.number, &mut self.rng)));
+        slot.known.homely = self.plan.wants(slot.number).has(Bits::DX).then_some(slot.number);
         self.at(self.now, Event::Connect { client, birth });
         self.after(self.plan.pause_ns, Event::Call { client, birth });
         Ok(())
@@ -439,7 +440,8 @@ impl World {
         self.glance(client)?;
         let slot = &mut self.clients[client];
         let (kind, request) = loop {
-            let (kind, request) = self.workload.next(&mut slot.known, self.judge.tree());
+            let seen = self.judge.seen_by(slot.session());
+            let (kind, request) = self.workload.next(&mut slot.known, &seen);
             if self.readers.is_none_or(|readers| readers.contains(&kind)) {
                 break (kind, request);
             }
@@ -591,6 +593,9 @@ impl World {
             _ => {}
         }
         let known = &mut self.clients[client].known;
+        if let (Request::MkDir { .. }, Ok(Reply::Attr(attr)), Some(me)) = (&busy.request, outcome, known.homely) {
+            self.workload.made_home(me, attr.ino);
+        }
         match outcome {
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => {
                 see(known, attr)

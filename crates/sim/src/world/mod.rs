@@ -242,7 +242,7 @@ impl World {
         let disk = SimDisk::new(rng.next_u64());
         let meta = MemoryMeta::new(rng.next_u64());
         let faults = Faults::new(&plan, &mut rng);
-        let workload = Workload::new(rng.fork());
+        let workload = Workload::new(rng.fork(), plan.hash_seed);
         let mut world = Self {
             judge: Judge::new(plan.hash_seed, Records::default(), Wall(WALL_START)),
             now: 0,
