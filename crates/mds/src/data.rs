@@ -151,8 +151,11 @@ impl Rank {
                 self.again(op);
             }
             _ => {
+                let now = self.told_now(now, &op);
+                self.view.now = now;
                 let planned = finish::plan(&mut self.view, &op, next, done);
                 self.settle_plan(now, op, planned, out);
+                self.view.now.wall = self.wall;
             }
         }
     }
