@@ -94,7 +94,8 @@ impl Held {
         holding.writes |= writes;
     }
 
-    fn released(&mut self, ino: Ino, count: u32) {
+    /// Opens that the rank does not count.
+    pub(crate) fn released(&mut self, ino: Ino, count: u32) {
         let Some(holding) = self.inodes.get_mut(&ino) else { return };
         holding.opens = holding.opens.saturating_sub(count);
         if holding.opens == 0 {
@@ -128,13 +129,28 @@ impl Held {
         self.inodes.retain(|_, holding| holding.opens > 0);
     }
 
-    /// The claims of a resumed session, in inode order.
-    pub(crate) fn claims(&self) -> impl Iterator<Item = ClientMsg> + '_ {
-        self.inodes.values().map(|holding| ClientMsg::Reclaim {
-            node: holding.node,
-            count: holding.opens,
-            writes: holding.writes,
-            locks: holding.locks.as_slice().to_vec(),
-        })
+    /// The claims of a resumed session, in inode order. `again`: opens that requests will count when they are sent again.
+    pub(crate) fn claims(&self, again: &BTreeMap<Ino, (NodeRef, u32)>) -> Vec<ClientMsg> {
+        let claim = |(ino, holding): (&Ino, &Holding)| {
+            let again = if stdx::mutant!("client_claims_twice") { None } else { again.get(ino) };
+            let again = again.map_or(0, |(_, count)| *count);
+            let count = holding.opens.saturating_sub(again);
+            let (writes, locks) = (holding.writes && count > 0, holding.locks.as_slice().to_vec());
+            let nothing = count == 0 && again > 0 && locks.is_empty();
+            (!nothing).then_some(ClientMsg::Reclaim { node: holding.node, count, writes, locks })
+        };
+        self.inodes.iter().filter_map(claim).collect()
+    }
+
+    /// Requests that are sent again will count that many opens of an inode. Returns how many more than there are; these are noted,
+    /// and to be released.
+    pub(crate) fn reopened(&mut self, node: NodeRef, again: u32) -> u32 {
+        let surplus = again.saturating_sub(self.opens(node.ino));
+        if surplus > 0 {
+            let holding =
+                self.inodes.entry(node.ino).or_insert_with(|| Holding { node, ..Holding::default() });
+            holding.opens += surplus;
+        }
+        surplus
     }
 }

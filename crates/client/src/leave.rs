@@ -119,6 +119,11 @@ impl Leaves {
         stamp > self.broken
     }
 
+    /// Whether what the answer to that request grants of that inode is void.
+    pub(crate) fn is_void(&self, tid: Tid, ino: Ino) -> bool {
+        !self.settled || tid < self.void_below || self.recalled.get(&ino).is_some_and(|below| tid < *below)
+    }
+
     /// What may be kept of an answer. `inos`: those it carries attributes of, in its order.
     pub(crate) fn of(
         &mut self,

@@ -1,14 +1,22 @@
-//! Room `client`: the client machine. It keeps no names or attributes itself: it says what its edge may keep.
+//! Room `client`: the client machine. It says what its edge may keep of answers, and keeps what it needs to perform operations by
+//! itself in directories that are entrusted to it.
 //!
-//! Absent on purpose: I/O, clocks, threads; asynchronous operations (a later version).
+//! Absent on purpose: I/O, clocks, threads.
 
 mod config;
 mod held;
 pub mod input;
+mod kept;
 mod leave;
 mod machine;
+mod made;
+mod names;
+mod newborns;
+mod numbers;
 pub mod output;
 mod ranges;
+mod ranktime;
+mod tenures;
 mod window;
 
 pub use config::{ClientConfig, Limits};

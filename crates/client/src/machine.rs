@@ -1,9 +1,12 @@
-//! The client machine: one session with one rank. It numbers requests, keeps those without an answer,
-//! says Hello again after each break of the connection, claims back what it held, and repeats.
+//! The client machine: one session with one rank. It numbers requests, keeps those without an answer and those that are not
+//! durable, says Hello again after each break of the connection, claims back what it held, and repeats. What it may, it performs
+//! by itself.
 //!
-//! Absent: caches, which the edge has; asynchronous operations; choosing among ranks; reconnecting, which the driver does.
+//! Absent: caches, which the edge has; choosing among ranks; reconnecting, which the driver does.
 
+mod early;
 mod keep;
+mod perform;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -12,15 +15,18 @@ use crate::config::ClientConfig;
 use crate::held::Held;
 use crate::input::{CallId, Input, Waiting};
 use crate::leave::{Leave, Leaves};
+use crate::numbers::Numbers;
 use crate::output::Output;
+use crate::ranktime::RankTime;
+use crate::tenures::Tenures;
 use crate::window::{Pending, Window};
 use proto::caps::Grants;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, LockSpec, Request};
-use proto::{Cred, Effect, Errno, Ino, NodeRef, SessionId, Tid};
-use std::collections::VecDeque;
-use stdx::{Machine, Mono, Now, Outbox};
+use proto::{Cred, Effect, Errno, Ino, NodeRef, Position, SessionId, Tid};
+use std::collections::{BTreeMap, VecDeque};
+use stdx::{Machine, Mono, Now, Outbox, Wall};
 
 type Out = Outbox<Output>;
 
@@ -55,7 +61,8 @@ struct Queued {
 ///
 /// Every call is in exactly one place until its one answer: `lane` or `queue` (not sent), or `window`
 /// (sent). A disconnect moves nothing: what is in the window is sent again under its tid, and the rank
-/// tells from the tid whether it was executed.
+/// tells from the tid whether it was executed. What was answered early, or performed here, stays in the window without a
+/// caller until it is durable.
 #[derive(Clone, Debug)]
 pub struct Client {
     config: ClientConfig,
@@ -80,6 +87,11 @@ pub struct Client {
     /// Until then the rank keeps the session, as far as this client has heard; none: nothing to lose by it.
     lease_end: Option<Mono>,
     leaves: Leaves,
+    tenures: Tenures,
+    numbers: Numbers,
+    time: RankTime,
+    /// Syncs that the rank has answered, and something before them is open.
+    syncs: BTreeMap<Tid, CallId>,
 }
 
 impl Machine for Client {
@@ -88,13 +100,13 @@ impl Machine for Client {
 
     fn step(&mut self, now: Now, input: Input, out: &mut Out) {
         match input {
-            Input::Call { call, cred, request } => self.on_call(call, cred, request, out),
+            Input::Call { call, cred, request } => self.on_call(now.mono, call, cred, request, out),
             Input::Returned { stamp, list } => self.on_returned(stamp, list, out),
             Input::Interrupt { call } => self.on_interrupt(call, out),
             Input::Abandon { call } => self.on_abandon(call, out),
             Input::Connected => self.on_connected(now.mono, out),
             Input::Disconnected => self.on_disconnected(out),
-            Input::Message(message) => self.on_message(now.mono, message, out),
+            Input::Message(message) => self.on_message(now, message, out),
             Input::Tick => self.on_tick(now.mono, out),
             Input::Close => self.on_close(out),
         }
@@ -128,6 +140,10 @@ impl Client {
             lease_ns: 0,
             lease_end: None,
             leaves: Leaves::new(),
+            tenures: Tenures::new(),
+            numbers: Numbers::new(),
+            time: RankTime::new(),
+            syncs: BTreeMap::new(),
         }
     }
 
@@ -173,13 +189,25 @@ impl Client {
         self.lane.len() + self.queue.len()
     }
 
-    fn on_call(&mut self, call: CallId, cred: Cred, mut request: Request, out: &mut Out) {
+    /// Requests whose callers have their results, and which are perhaps not durable.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.window.kept.iter().count()
+    }
+
+    fn on_call(&mut self, now: Mono, call: CallId, mut cred: Cred, mut request: Request, out: &mut Out) {
         if self.config.retry {
             // Nothing on a socket fills it, and what is kept to be sent again would keep it from its lender.
             request.detach();
         }
         if let Some(errno) = self.refusal(&request) {
             return answer(out, Some(call), Err(errno));
+        }
+        if !self.tenures.is_empty() {
+            match self.perform(now, call, cred, request, out) {
+                Some(asked) => (cred, request) = asked,
+                None => return,
+            }
         }
         let queue = if is_uncredited(&request) { &mut self.lane } else { &mut self.queue };
         queue.push_back(Queued { call: Some(call), cred, request });
@@ -253,7 +281,9 @@ impl Client {
         }
         let Some((_, pending)) = self.window.iter_mut().find(|(_, pending)| pending.call == Some(call))
         else {
-            return;
+            let known = self.syncs.len();
+            self.syncs.retain(|_, sync| *sync != call);
+            return answer(out, (self.syncs.len() < known).then_some(call), Err(Errno::EINTR));
         };
         if pending.kept.as_ref().is_some_and(|kept| may_go_unheard(&kept.1)) {
             pending.call = None;
@@ -278,38 +308,38 @@ impl Client {
         self.lane.push_back(Queued { call: None, cred, request });
     }
 
-    fn on_message(&mut self, now: Mono, message: ServerMsg, out: &mut Out) {
+    fn on_message(&mut self, now: Now, message: ServerMsg, out: &mut Out) {
         if self.life == Life::Over {
             return;
         }
         match (message, self.link) {
             (ServerMsg::Welcome { .. }, Link::Down | Link::Up) | (_, Link::Down) => {}
-            (message @ ServerMsg::Welcome { .. }, Link::Greeting) => self.on_welcome(now, message, out),
+            (message @ ServerMsg::Welcome { .. }, Link::Greeting) => self.on_welcome(now.mono, message, out),
             (ServerMsg::Refused { errno, reason }, _) => {
                 self.on_refused(Errno(errno as i32), reason, out);
             }
+            // Nothing else is said before the session stands; and only an operator's connection asks for `Admin`.
+            (_, Link::Greeting) | (ServerMsg::Admin { .. }, _) => {}
             (ServerMsg::Reply { tid, outcome }, Link::Up) => {
-                self.on_reply(now, tid, outcome, Grants::None, out);
+                self.on_reply(now.mono, tid, outcome, Grants::None, out);
             }
-            (
-                ServerMsg::Granted { tid, outcome, grants } | ServerMsg::Early { tid, outcome, grants, .. },
-                Link::Up,
-            ) => {
-                self.on_reply(now, tid, outcome, grants, out);
+            (ServerMsg::Granted { tid, outcome, grants }, Link::Up) => {
+                self.on_reply(now.mono, tid, outcome, grants, out);
+            }
+            (ServerMsg::Early { tid, position, wall, outcome, grants, entrusted }, Link::Up) => {
+                self.on_early(now, (tid, position, wall), (outcome, grants), &entrusted, out);
             }
             (ServerMsg::Recall { list }, Link::Up) => self.on_recall(list, out),
             (ServerMsg::Renewed { number }, Link::Up) => self.on_renewed(number),
-            // Only an operator's connection asks.
-            (ServerMsg::Admin { .. }, _) => {}
-            (ServerMsg::Done { .. } | ServerMsg::Durable { .. } | ServerMsg::Numbers { .. }, _) => {}
-            (
-                ServerMsg::Reply { .. }
-                | ServerMsg::Granted { .. }
-                | ServerMsg::Early { .. }
-                | ServerMsg::Recall { .. }
-                | ServerMsg::Renewed { .. },
-                Link::Greeting,
-            ) => {}
+            (ServerMsg::Done { tid, position }, Link::Up) => {
+                self.on_reply_to_kept(tid, Ok(Reply::Ok), Some(position), out);
+            }
+            (ServerMsg::Durable { position }, Link::Up) => self.on_durable(position),
+            (ServerMsg::Numbers { first, count, generation, seed }, Link::Up) => {
+                if self.is_entrustable() {
+                    self.numbers.add(first, count, generation, seed);
+                }
+            }
         }
     }
 
@@ -317,6 +347,9 @@ impl Client {
         if outcome == Err(Errno::ESHUTDOWN) && self.config.retry && self.life == Life::Serving {
             // The rank stops and did not execute it. It stays, and is sent again to the rank's next life.
             return;
+        }
+        if self.window.kept.contains(tid) {
+            return self.on_reply_to_kept(tid, outcome, None, out);
         }
         // Unknown: answered before a reconnect, and answered again because the retry crossed it.
         let Some(pending) = self.window.remove(tid) else { return };
@@ -326,18 +359,42 @@ impl Client {
                 let (cred, request) = *kept;
                 self.lane.push_back(Queued { call: pending.call, cred, request });
             }
-            kept => {
-                if let (Some(kept), true) = (kept, self.config.retry) {
-                    self.held.on_answer(&kept.1, &outcome);
-                    if pending.call.is_none() && self.life == Life::Serving {
-                        self.give_back(kept.0, &kept.1, &outcome);
-                    }
-                }
-                let leave = self.leave(now, tid, pending.asked, grants, &outcome);
-                if let Some(call) = pending.call {
-                    out.push(Output::Answer { call, outcome, leave });
-                }
+            _ => self.answer_pending(now, (tid, pending), outcome, grants, None, out),
+        }
+    }
+
+    /// The answer to a request that is in the window no more. `early`: it is perhaps durable only from that position on, and
+    /// happened then.
+    fn answer_pending(
+        &mut self,
+        now: Mono,
+        (tid, mut pending): (Tid, Pending),
+        outcome: Outcome,
+        grants: Grants,
+        early: Option<(Position, Wall)>,
+        out: &mut Out,
+    ) {
+        if self.waits_as_sync(tid, &pending, &outcome) {
+            self.syncs.extend(pending.call.map(|call| (tid, call)));
+            return;
+        }
+        let leave = self.leave(now, tid, pending.asked, grants, &outcome);
+        if let (Some(kept), true) = (&pending.kept, self.config.retry) {
+            self.held.on_answer(&kept.1, &outcome);
+            if !self.tenures.is_empty() {
+                let at = (self.window.next(), self.window.unanswered());
+                self.tenures.answered(tid, &kept.1, &outcome, &leave, at);
             }
+        }
+        if let Some(at) = early {
+            self.keep(tid, &mut pending, at, &outcome);
+        } else if let (Some(kept), None, Life::Serving) = (pending.kept, pending.call, self.life)
+            && self.config.retry
+        {
+            self.give_back(kept.0, &kept.1, &outcome);
+        }
+        if let Some(call) = pending.call {
+            out.push(Output::Answer { call, outcome, leave });
         }
     }
 
@@ -368,6 +425,10 @@ impl Client {
         let kept = keep.then(|| Box::new((cred.clone(), request.clone())));
         let bytes = request.payload_bytes() + request.answer_bytes_max();
         let pending = Pending { call, kept, lock_wait, cancelled: false, bytes, asked: now, renewing: false };
+        if !self.tenures.is_empty() {
+            let (tid, unanswered) = (self.window.next(), self.window.unanswered());
+            self.tenures.sent(tid, &request, self.numbers.seed(), unanswered);
+        }
         let tid = self.window.insert(pending);
         let floor = self.window.floor();
         out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
@@ -413,7 +474,8 @@ impl Client {
 
     /// Closing ends when nothing is unanswered.
     fn finish(&mut self, out: &mut Out) {
-        if self.life == Life::Closing && self.window.is_empty() && self.queued() == 0 {
+        if self.life == Life::Closing && self.window.is_empty() && self.queued() == 0 && self.syncs.is_empty()
+        {
             if self.link == Link::Up {
                 out.push(Output::Send(ClientMsg::Goodbye));
             }
@@ -425,6 +487,7 @@ impl Client {
 
     /// Answers everything that has no answer: what may have been executed with `sent`.
     fn fail_all(&mut self, sent: Errno, out: &mut Out) {
+        self.lose_kept(out);
         for pending in self.window.take_all().into_values() {
             answer(out, pending.call, Err(sent));
         }

@@ -5,8 +5,10 @@
 use crate::input::CallId;
 use crate::leave::Leave;
 use proto::caps::Recalled;
+use proto::kind::Kind;
 use proto::message::ClientMsg;
 use proto::reply::Outcome;
+use proto::{Errno, Ino, Name};
 
 /// One output.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,15 @@ pub enum Output {
     /// attributes run out by themselves.
     Lost {
         stamp: u64,
+    },
+    /// A caller was told that it succeeded, and it did not, or nobody knows: whoever syncs or closes one of these inodes is to hear
+    /// of it.
+    Late {
+        kind: Kind,
+        name: Option<Name>,
+        /// What it made or changed, and the directory.
+        inos: Vec<Ino>,
+        errno: Errno,
     },
     /// The server refused the session; every later call is answered with ESHUTDOWN.
     Refused {

@@ -1,8 +1,9 @@
-//! The requests that are at the rank: sent, not answered.
+//! The requests that are at the rank: sent and not answered, or answered and not durable yet.
 //!
 //! Absent: requests not sent yet; they have no tid and wait in the machine's queues.
 
 use crate::input::{CallId, Waiting};
+use crate::kept::{Kept, KeptBook};
 use proto::request::Request;
 use proto::{Cred, Tid};
 use std::collections::BTreeMap;
@@ -27,10 +28,11 @@ pub(crate) struct Pending {
     pub(crate) renewing: bool,
 }
 
-/// All pending requests and the next tid.
+/// All pending and kept requests and the next tid.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pending: BTreeMap<Tid, Pending>,
+    pub(crate) kept: KeptBook,
     next: Tid,
     lock_waits: usize,
     bytes: usize,
@@ -38,12 +40,25 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) const fn new() -> Self {
-        Self { pending: BTreeMap::new(), next: Tid(1), lock_waits: 0, bytes: 0 }
+        let kept = KeptBook::new();
+        Self { pending: BTreeMap::new(), kept, next: Tid(1), lock_waits: 0, bytes: 0 }
+    }
+
+    fn take_tid(&mut self) -> Tid {
+        let tid = self.next;
+        self.next = Tid(tid.0 + 1);
+        tid
+    }
+
+    /// A request that was performed here: its caller waits for nothing.
+    pub(crate) fn perform(&mut self, kept: Kept) -> Tid {
+        let tid = self.take_tid();
+        self.kept.insert(tid, kept);
+        tid
     }
 
     pub(crate) fn insert(&mut self, pending: Pending) -> Tid {
-        let tid = self.next;
-        self.next = Tid(tid.0 + 1);
+        let tid = self.take_tid();
         self.lock_waits += usize::from(pending.lock_wait);
         self.bytes += pending.bytes;
         self.pending.insert(tid, pending);
@@ -66,8 +81,13 @@ impl Window {
         std::mem::take(&mut self.pending)
     }
 
-    /// The client has the result of every tid below this.
+    /// The client has the result of every tid below this, and needs it no more.
     pub(crate) fn floor(&self) -> Tid {
+        self.unanswered().min(self.kept.first().unwrap_or(self.next))
+    }
+
+    /// Every tid below this has its answer.
+    pub(crate) fn unanswered(&self) -> Tid {
         self.pending.first_key_value().map_or(self.next, |(tid, _)| *tid)
     }
 
@@ -81,8 +101,14 @@ impl Window {
         self.next.0 - self.floor().0
     }
 
+    /// The one that holds the window open, if it has no answer.
     pub(crate) fn oldest(&mut self) -> Option<(Tid, &mut Pending)> {
-        self.pending.iter_mut().next().map(|(tid, pending)| (*tid, pending))
+        let floor = self.floor();
+        self.pending.iter_mut().next().map(|(tid, pending)| (*tid, pending)).filter(|(tid, _)| *tid == floor)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Tid, &Pending)> {
+        self.pending.iter().map(|(tid, pending)| (*tid, pending))
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (Tid, &mut Pending)> {
@@ -95,7 +121,7 @@ impl Window {
 
     /// Bytes of all.
     pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.kept.bytes()
     }
 
     /// Requests that use credit.
@@ -108,6 +134,6 @@ impl Window {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
+        self.pending.is_empty() && self.kept.is_empty()
     }
 }

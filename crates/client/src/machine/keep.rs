@@ -11,15 +11,36 @@ use proto::reply::{Outcome, Reply};
 use proto::{Ino, Tid};
 use stdx::Mono;
 
+/// What this machine uses by itself.
+const TENURE: Bits = Bits::DS.with(Bits::DX);
+
 impl Client {
-    pub(super) fn on_recall(&mut self, list: Vec<Recalled>, out: &mut Out) {
+    pub(super) fn on_recall(&mut self, mut list: Vec<Recalled>, out: &mut Out) {
         let inos = list.iter().map(|recalled| recalled.ino);
-        let stamp = self.leaves.recall(inos, self.window.next(), self.window.floor());
+        let stamp = self.leaves.recall(inos, self.window.next(), self.window.unanswered());
         if self.config.wants == Bits::NONE {
             let list = list.iter().map(|recalled| recalled.returned(recalled.bits)).collect();
             return self.on_returned(stamp, list, out);
         }
-        out.push(Output::Recalled { stamp, list });
+        let mut returned = Vec::new();
+        for item in &list {
+            self.tenures.newborns.remove(item.ino);
+            if !item.bits.and(TENURE).is_empty() && !stdx::mutant!("client_keeps_tenure") {
+                self.tenures.end(item.ino);
+            }
+        }
+        list.retain(|item| {
+            // Of a tenure the edge has nothing.
+            let own = !item.bits.is_empty() && item.bits.without(TENURE).is_empty();
+            if own {
+                returned.push(item.returned(item.bits));
+            }
+            !own
+        });
+        self.on_returned(stamp, returned, out);
+        if !list.is_empty() {
+            out.push(Output::Recalled { stamp, list });
+        }
     }
 
     /// What was recalled before the connection broke is not owed any more: the rank hears `Settled` instead, and could take the

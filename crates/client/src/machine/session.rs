@@ -3,7 +3,9 @@
 //! Absent: requests and answers (`machine.rs`); what may be kept (`keep.rs`).
 
 use super::{Client, Life, Link, Out, Queued, answer};
+use crate::numbers::Numbers;
 use crate::output::Output;
+use crate::ranktime::RankTime;
 use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
 use proto::{Errno, SessionId};
 use stdx::Mono;
@@ -29,6 +31,8 @@ impl Client {
         }
         self.link = Link::Down;
         self.stop_clocks();
+        self.tenures.end_all();
+        self.window.kept.disconnected();
         if stdx::mutant!("client_retry_under_new_tid") {
             for pending in self.window.take_all().into_values() {
                 let Some((cred, request)) = pending.kept.map(|kept| *kept) else { continue };
@@ -87,12 +91,12 @@ impl Client {
             self.start_over(out);
         }
         if former != SessionId(0) {
-            self.resume(out);
+            self.resume(resumed, out);
         }
     }
 
     /// The former session was evicted. What it sent is unknown: executed or not, nobody remembers; the
-    /// callers get EIO. Its locks may belong to others by now.
+    /// callers get EIO, those who have their results later. Its locks may belong to others by now.
     fn start_over(&mut self, out: &mut Out) {
         for pending in self.window.take_all().into_values() {
             let outcome = Err(Errno::EIO);
@@ -101,27 +105,24 @@ impl Client {
             }
             answer(out, pending.call, outcome);
         }
+        self.lose_kept(out);
         self.held.lose_locks();
+        (self.numbers, self.time) = (Numbers::new(), RankTime::new());
     }
 
     /// Claims first, so that no file is purged and no lock granted to another before retried requests
-    /// run; then the unanswered requests in tid order, as they were executed the first time.
-    fn resume(&mut self, out: &mut Out) {
+    /// run; then what is unanswered or not durable in tid order, as it was executed the first time.
+    fn resume(&mut self, resumed: bool, out: &mut Out) {
+        let again = self.opens_again();
         if !stdx::mutant!("client_no_reclaim") {
-            out.extend(self.held.claims().map(Output::Send));
+            out.extend(self.held.claims(&again).into_iter().map(Output::Send));
         }
         out.push(Output::Send(ClientMsg::Reclaimed));
-        let floor = self.window.floor();
-        let mut cancels = Vec::new();
-        for (tid, pending) in self.window.iter_mut() {
-            let Some(kept) = &pending.kept else { continue };
-            let (cred, request) = (**kept).clone();
-            out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
-            if pending.cancelled || pending.renewing {
-                cancels.push(Output::Send(ClientMsg::Cancel { tid }));
-            }
+        self.send_again(out);
+        if resumed && self.is_entrustable() {
+            out.push(Output::Send(ClientMsg::Presented));
         }
-        out.append(&mut cancels);
+        self.release_again(again);
     }
 
     pub(super) fn on_tick(&mut self, now: Mono, out: &mut Out) {

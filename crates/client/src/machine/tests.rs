@@ -13,6 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use stdx::Prng;
 use stdx::time::{MS, SECOND};
 
+mod early;
+mod entrusted;
+
 const LEASE_MS: u32 = 9_000;
 
 fn node(ino: u64) -> NodeRef {
@@ -564,6 +567,7 @@ impl Run {
                     assert_eq!(self.answered.insert(call.0, outcome), None, "call {} answered twice", call.0);
                 }
                 Output::Refused { reason } => panic!("refused: {reason}"),
+                Output::Late { .. } => panic!("nothing is early here"),
                 Output::Ready | Output::Recalled { .. } | Output::Lost { .. } | Output::Closed => {}
             }
         }

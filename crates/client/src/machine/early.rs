@@ -1,0 +1,217 @@
+//! Answers before durability: what is kept to be sent again, what comes of it, and what comes too late.
+//!
+//! Absent: who may be answered so; the rank decides, or `perform.rs` did.
+
+use super::{Client, Life, Out, Queued};
+use crate::kept::{self, Kept};
+use crate::leave::Leave;
+use crate::output::Output;
+use crate::window::Pending;
+use proto::caps::{Bits, Grants};
+use proto::message::{ClientMsg, Entrusted, Told};
+use proto::reply::{Outcome, Reply};
+use proto::request::Request;
+use proto::{Attr, Errno, Ino, NodeRef, Position, Tid};
+use std::collections::BTreeMap;
+use stdx::{Now, Wall};
+
+impl Client {
+    /// Whether anything of this file, and of `perform.rs`, is of concern.
+    pub(super) const fn is_entrustable(&self) -> bool {
+        self.config.retry && self.config.wants.has(Bits::DX)
+    }
+
+    pub(super) fn on_early(
+        &mut self,
+        now: Now,
+        (tid, position, wall): (Tid, Position, Wall),
+        (outcome, grants): (Outcome, Grants),
+        entrusted: &[Entrusted],
+        out: &mut Out,
+    ) {
+        if !self.is_entrustable() {
+            return self.on_reply(now.mono, tid, outcome, grants, out);
+        }
+        self.time.heard(wall, now.mono);
+        if self.window.kept.contains(tid) {
+            return self.on_reply_to_kept(tid, outcome, Some(position), out);
+        }
+        let Some(pending) = self.window.remove(tid) else { return };
+        let early = outcome.is_ok().then_some((position, wall));
+        self.answer_pending(now.mono, (tid, pending), outcome, grants, early, out);
+        for dir in entrusted {
+            self.entrust(tid, dir);
+        }
+    }
+
+    fn entrust(&mut self, tid: Tid, entrusted: &Entrusted) {
+        let void = self.leaves.is_void(tid, entrusted.dir.ino);
+        if void && !stdx::mutant!("client_recall_overtakes_tenure") {
+            return;
+        }
+        let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.kept.as_ref()?.1)));
+        self.tenures.begin(entrusted, self.window.next(), self.numbers.seed(), under_way);
+    }
+
+    /// The caller has its answer; the request stays until that is durable.
+    pub(super) fn keep(&mut self, tid: Tid, pending: &mut Pending, at: (Position, Wall), outcome: &Outcome) {
+        let Some((cred, mut request)) = pending.kept.take().map(|kept| *kept) else { return };
+        if stdx::mutant!("client_forgets_early") {
+            return;
+        }
+        kept::own(&mut request);
+        let bytes = request.payload_bytes();
+        let told = Told { ino: new_inode(&request, outcome), wall: at.1, heard: true };
+        let opened = opened(&request, outcome);
+        self.window.kept.insert(tid, Kept { cred, request, told, opened, bytes, position: Some(at.0) });
+    }
+
+    /// The rank carried out what was sent again, or performed here. `position`: it is durable from there on; none: it is.
+    pub(super) fn on_reply_to_kept(
+        &mut self,
+        tid: Tid,
+        outcome: Outcome,
+        position: Option<Position>,
+        out: &mut Out,
+    ) {
+        match (outcome, position) {
+            // The rank stops; its next life hears of it.
+            (Err(Errno::ESHUTDOWN), _) if self.life == Life::Serving => return,
+            (Ok(_), Some(position)) => self.window.kept.heard(tid, position),
+            (Ok(_), None) => drop(self.window.kept.remove(tid)),
+            (Err(errno), _) => {
+                let Some(kept) = self.window.kept.remove(tid) else { return };
+                if let Some(node) = kept.opened {
+                    self.held.released(node.ino, 1);
+                }
+                self.tenures.doubt(kept.told.ino, self.window.next());
+                late(&kept, errno, out);
+            }
+        }
+        self.answer_syncs(out);
+    }
+
+    pub(super) fn on_durable(&mut self, position: Position) {
+        self.window.kept.durable(position);
+    }
+
+    /// What was kept cannot be carried out any more.
+    pub(super) fn lose_kept(&mut self, out: &mut Out) {
+        self.tenures.end_all();
+        for kept in self.window.kept.take_all().into_values() {
+            late(&kept, Errno::EIO, out);
+        }
+        self.answer_syncs(out);
+    }
+
+    /// An answer to a sync that has overtaken what comes of an operation before it would say too much: it waits.
+    pub(super) fn waits_as_sync(&self, tid: Tid, pending: &Pending, outcome: &Outcome) -> bool {
+        let syncs = |request: &Request| matches!(request, Request::Fsync { .. } | Request::SyncFs);
+        outcome.is_ok()
+            && self.window.kept.first_open().is_some_and(|open| open < tid)
+            && pending.kept.as_ref().is_some_and(|kept| syncs(&kept.1))
+            && !stdx::mutant!("client_sync_overtakes_late")
+    }
+
+    /// Answers the syncs before which nothing is open any more.
+    pub(super) fn answer_syncs(&mut self, out: &mut Out) {
+        let open = self.window.kept.first_open();
+        while let Some(entry) = self.syncs.first_entry()
+            && open.is_none_or(|open| *entry.key() < open)
+        {
+            let (call, outcome) = (entry.remove(), Ok(Reply::Ok));
+            out.push(Output::Answer { call, outcome, leave: Leave::default() });
+        }
+    }
+
+    /// Sends again what has no answer or is not durable, in tid order, as it was carried out the first time.
+    pub(super) fn send_again(&self, out: &mut Out) {
+        let floor = self.window.floor();
+        let mut kept = self.window.kept.iter().peekable();
+        let mut cancels = Vec::new();
+        for (tid, pending) in self.window.iter() {
+            while let Some((before, kept)) = kept.next_if(|(before, _)| *before < tid) {
+                out.push(Output::Send(performed(before, floor, kept)));
+            }
+            let Some((cred, request)) = pending.kept.as_deref().cloned() else { continue };
+            out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
+            if pending.cancelled || pending.renewing {
+                cancels.push(Output::Send(ClientMsg::Cancel { tid }));
+            }
+        }
+        for (tid, kept) in kept {
+            out.push(Output::Send(performed(tid, floor, kept)));
+        }
+        out.append(&mut cancels);
+    }
+
+    /// Opens that are counted when what is kept is carried out again, by inode.
+    pub(super) fn opens_again(&self) -> BTreeMap<Ino, (NodeRef, u32)> {
+        let mut again = BTreeMap::new();
+        for node in self.window.kept.iter().filter_map(|(_, kept)| kept.opened) {
+            again.entry(node.ino).or_insert((node, 0)).1 += 1;
+        }
+        again
+    }
+
+    /// What was closed while its open was kept is opened once more, and nobody else would close it.
+    pub(super) fn release_again(&mut self, again: BTreeMap<Ino, (NodeRef, u32)>) {
+        for (node, count) in again.into_values() {
+            let count = self.held.reopened(node, count);
+            if count > 0 {
+                let request = Request::Release { node, count };
+                self.lane.push_back(Queued { call: None, cred: proto::Cred::ROOT, request });
+            }
+        }
+    }
+}
+
+pub(super) fn performed(tid: Tid, floor: Tid, kept: &Kept) -> ClientMsg {
+    let Kept { cred, request, told, .. } = kept;
+    ClientMsg::Performed { tid, floor, cred: cred.clone(), told: *told, request: request.clone() }
+}
+
+fn late(kept: &Kept, errno: Errno, out: &mut Out) {
+    let mut inos = vec![kept.told.ino];
+    if let Some((node, _)) = kept.request.subject() {
+        inos.push(node.ino);
+    }
+    match &kept.request {
+        Request::Rename { new_parent, .. } => inos.push(new_parent.ino),
+        Request::Link { node, .. } => inos.push(node.ino),
+        Request::CopyRange { target, .. } => inos = vec![target.ino],
+        _ => inos.extend(kept.opened.map(|node| node.ino)),
+    }
+    inos.retain(|ino| *ino != Ino::NONE);
+    inos.sort_unstable();
+    inos.dedup();
+    let name = kept.request.subject().and_then(|(_, name)| name.cloned());
+    out.push(Output::Late { kind: kept.request.kind(), name, inos, errno });
+}
+
+const fn node_of(attr: &Attr) -> NodeRef {
+    NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash }
+}
+
+/// The inode that a request made.
+fn new_inode(request: &Request, outcome: &Outcome) -> Ino {
+    match (request, outcome) {
+        (_, Ok(Reply::Created { attr, new: true })) => attr.ino,
+        (
+            Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. } | Request::TmpFile { .. },
+            Ok(Reply::Attr(attr)),
+        ) => attr.ino,
+        _ => Ino::NONE,
+    }
+}
+
+/// What a request opened.
+fn opened(request: &Request, outcome: &Outcome) -> Option<NodeRef> {
+    match (request, outcome) {
+        (
+            Request::Create { .. } | Request::TmpFile { .. } | Request::Open { .. },
+            Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
+        ) => Some(node_of(attr)),
+        _ => None,
+    }
+}

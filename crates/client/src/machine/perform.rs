@@ -1,0 +1,232 @@
+//! Operations that this client performs by itself: in directories entrusted to it, on names and inodes that it knows. The caller
+//! is answered at once, the rank hears of it in the stream, before anything that is sent later.
+//!
+//! What is not certain goes to the rank: whatever this client tells must be what the rank will make of it.
+//!
+//! Absent: what is known (`tenures.rs`), and the rules for attributes (`made.rs`).
+
+use super::{Client, Life, Link, Out, early};
+use crate::input::CallId;
+use crate::kept::{self, Kept};
+use crate::leave::{Leave, Leaves};
+use crate::made::{self, Making};
+use crate::names::Known;
+use crate::newborns::{NEWBORNS_MAX, Newborn};
+use crate::output::Output;
+use proto::caps::{Bits, Grants};
+use proto::message::Told;
+use proto::reply::{Outcome, Reply};
+use proto::request::{IO_BYTES_MAX, Request, open_flags};
+use proto::{Attr, Cred, Errno, Ino, Name, NodeRef, Tid};
+use stdx::{Mono, Wall};
+
+/// What the rank has not said anything about yet.
+const OPEN_MAX: usize = 1024;
+
+impl Client {
+    /// Answers a call here, if that is certain to be right. `Some`: the rank has to be asked.
+    pub(super) fn perform(
+        &mut self,
+        now: Mono,
+        call: CallId,
+        cred: Cred,
+        mut request: Request,
+        out: &mut Out,
+    ) -> Option<(Cred, Request)> {
+        let serving = self.link == Link::Up && self.life == Life::Serving;
+        if !serving || self.lease_end.is_none_or(|end| end <= now) {
+            return Some((cred, request));
+        }
+        if let Some((outcome, leave)) = self.known_answer(now, &request) {
+            out.push(Output::Answer { call, outcome, leave });
+            return None;
+        }
+        if !self.has_room(&request) {
+            return Some((cred, request));
+        }
+        let done = match &request {
+            Request::Create { .. }
+            | Request::MkNod { .. }
+            | Request::MkDir { .. }
+            | Request::Symlink { .. } => self.make(now, &cred, &request),
+            Request::Unlink { parent, name } => self.unlink(now, *parent, name),
+            Request::RmDir { parent, name } => self.rmdir(now, *parent, name),
+            Request::SetAttr { node, set } => {
+                let change = |attr: &Attr, wall| made::set(attr, set, wall);
+                self.change(now, *node, change).map(|done| done.with(Reply::Attr))
+            }
+            Request::Write { .. } => self.write(now, &mut request),
+            _ => None,
+        };
+        let Some(Done { tid, ino, wall, reply, leave, opened }) = done else { return Some((cred, request)) };
+        kept::own(&mut request);
+        let outcome = Ok(reply);
+        self.held.on_answer(&request, &outcome);
+        let told = Told { ino, wall, heard: false };
+        let bytes = request.payload_bytes();
+        let kept = Kept { cred, request, told, opened, bytes, position: None };
+        let message = early::performed(tid, self.window.floor(), &kept);
+        debug_assert_eq!(tid, self.window.next(), "nothing was sent meanwhile");
+        self.window.perform(kept);
+        out.push(Output::Send(message));
+        out.push(Output::Answer { call, outcome, leave });
+        None
+    }
+
+    fn has_room(&self, request: &Request) -> bool {
+        let limits = &self.config.limits;
+        self.window.kept.open() < OPEN_MAX
+            && self.window.span() < limits.tid_span()
+            && self.window.bytes() + request.payload_bytes() < limits.bytes_max
+    }
+
+    /// What needs no operation at all.
+    fn known_answer(&self, now: Mono, request: &Request) -> Option<(Outcome, Leave)> {
+        let ino = match request {
+            Request::Lookup { parent, name } => match self.tenures.known(parent.ino, name) {
+                Known::Absent => return Some((Err(Errno::ENOENT), Leave::default())),
+                Known::File(ino) | Known::Dir(ino) => ino,
+                Known::Unknown => return None,
+            },
+            Request::GetAttr { node } => node.ino,
+            _ => return None,
+        };
+        let newborn = self.tenures.newborns.get(ino)?;
+        // Paths lead through directories again and again: one question to the rank, and the kernel may keep them for a while.
+        if self.tenures.get(ino).is_some() && !newborn.is_fresh(now) {
+            return None;
+        }
+        Some((Ok(Reply::Attr(newborn.attr)), newborn.leave(now)))
+    }
+
+    fn make(&mut self, now: Mono, cred: &Cred, request: &Request) -> Option<Done> {
+        let making = Making::of(request)?;
+        let tenure = self.tenures.get(making.parent).filter(|tenure| tenure.is_clear())?;
+        let (parent, absent) = (tenure.attr, tenure.names.get(making.name) == Known::Absent);
+        if !(absent || stdx::mutant!("client_makes_unknown_names"))
+            || self.tenures.newborns.len() >= NEWBORNS_MAX
+        {
+            return None;
+        }
+        let hash = making.name.hash(self.numbers.seed()?);
+        let numbers = self.numbers.take()?;
+        let (ino, wall) = (numbers.0, self.time.tell(now, parent.ctime));
+        let attr = making.attr(&parent, numbers, hash, cred, wall);
+        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
+        let known = if making.is_dir() { Known::Dir(ino) } else { Known::File(ino) };
+        let counts = (1, i32::from(making.is_dir()));
+        self.tenures.performed((making.parent, making.name), known, counts, wall, (tid, unanswered));
+        let leave = self.leave_made(now, tid, ino, making.flags);
+        self.tenures.newborns.insert(Newborn::new(attr, &leave));
+        if making.is_dir() {
+            self.tenures.made(attr, tid);
+        }
+        let node = NodeRef { ino, parent: making.parent, hash };
+        let (reply, opened) = match making.flags {
+            Some(_) => (Reply::Created { attr, new: true }, Some(node)),
+            None => (Reply::Attr(attr), None),
+        };
+        Some(Done { tid, ino, wall, reply, leave, opened })
+    }
+
+    /// What the rank will grant with it: nobody else can hold anything of a new inode.
+    fn leave_made(&mut self, now: Mono, tid: Tid, ino: Ino, flags: Option<u32>) -> Leave {
+        let wants = self.config.wants;
+        let mut bits = if wants.has(Bits::ATTRS) { Bits::ATTRS } else { Bits::NONE };
+        if flags.is_some_and(|flags| flags & open_flags::ACCMODE != open_flags::WRONLY) {
+            bits = bits.with(wants.and(Bits::FC));
+        }
+        if bits.is_empty() {
+            return Leave::default();
+        }
+        let until = Leaves::limit(now, now, false);
+        self.leaves.of(tid, Grants::One(bits), std::iter::once(ino), until)
+    }
+
+    fn unlink(&mut self, now: Mono, parent: NodeRef, name: &Name) -> Option<Done> {
+        let Known::File(ino) = self.tenures.known(parent.ino, name) else { return None };
+        if self.tenures.may_be_linked(ino) {
+            return None;
+        }
+        let done = self.remove(now, parent.ino, name, 0)?;
+        self.tenures.newborns.remove(ino);
+        Some(done)
+    }
+
+    fn rmdir(&mut self, now: Mono, parent: NodeRef, name: &Name) -> Option<Done> {
+        let Known::Dir(ino) = self.tenures.known(parent.ino, name) else { return None };
+        let tenure = self.tenures.get(ino)?;
+        if !(tenure.is_clear() && tenure.names.is_empty()) {
+            return None;
+        }
+        let done = self.remove(now, parent.ino, name, -1)?;
+        self.tenures.newborns.remove(ino);
+        self.tenures.end(ino);
+        Some(done)
+    }
+
+    fn remove(&mut self, now: Mono, dir: Ino, name: &Name, dirs: i32) -> Option<Done> {
+        let tenure = self.tenures.get(dir).filter(|tenure| tenure.is_clear())?;
+        let wall = self.time.tell(now, tenure.attr.ctime);
+        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
+        self.tenures.performed((dir, name), Known::Absent, (-1, dirs), wall, (tid, unanswered));
+        Some(Done { tid, ino: Ino::NONE, wall, reply: Reply::Ok, leave: Leave::default(), opened: None })
+    }
+
+    /// Changes a newborn. Its edge may keep nothing more of it than before.
+    fn change(
+        &mut self,
+        now: Mono,
+        node: NodeRef,
+        change: impl FnOnce(&Attr, Wall) -> Option<Attr>,
+    ) -> Option<Changed> {
+        let newborn = self.tenures.newborns.get(node.ino)?;
+        if self.tenures.get(node.ino).is_some_and(|tenure| !tenure.is_clear()) {
+            return None;
+        }
+        let before = newborn.attr;
+        let wall = self.time.tell(now, before.ctime);
+        let (attr, tid) = (change(&before, wall)?, self.window.next());
+        self.tenures.changed(attr, tid);
+        Some(Changed { tid, wall, attr })
+    }
+
+    /// What is appended goes to where the end is now: the rank is told the place.
+    fn write(&mut self, now: Mono, request: &mut Request) -> Option<Done> {
+        let Request::Write { node, offset, append, kill_suidgid, data } = request else { return None };
+        let (len, kill) = (data.len(), *kill_suidgid);
+        let size = self.tenures.newborns.get(node.ino)?.attr.size;
+        if len > IO_BYTES_MAX as u64 {
+            return None;
+        }
+        let at = if *append { size } else { *offset };
+        let change = |attr: &Attr, wall| made::write(attr, at, len, kill, wall);
+        let done = self.change(now, *node, change)?;
+        (*offset, *append) = (at, false);
+        Some(done.with(|attr| Reply::Written { count: len, attr }))
+    }
+}
+
+/// What was performed.
+struct Done {
+    tid: Tid,
+    /// The inode it made.
+    ino: Ino,
+    wall: Wall,
+    reply: Reply,
+    leave: Leave,
+    opened: Option<NodeRef>,
+}
+
+struct Changed {
+    tid: Tid,
+    wall: Wall,
+    attr: Attr,
+}
+
+impl Changed {
+    fn with(self, reply: impl FnOnce(Attr) -> Reply) -> Done {
+        let Self { tid, wall, attr } = self;
+        Done { tid, ino: Ino::NONE, wall, reply: reply(attr), leave: Leave::default(), opened: None }
+    }
+}

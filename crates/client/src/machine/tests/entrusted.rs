@@ -1,0 +1,523 @@
+//! Directories entrusted to the client: what it performs by itself, what it must not, and when it ends.
+//!
+//! Absent: the table of names and the rules for attributes, which have tests of their own.
+
+use super::early::{
+    again, create, created, done, durable, early, early_with, hasty, late, name, order, unlink,
+};
+use super::*;
+use proto::attr::SetTime;
+use proto::message::{Entrusted, Told};
+use proto::request::{NewNode, XattrMode};
+use proto::storeio::Payload;
+use proto::{NameHash, Position, SetAttr};
+use stdx::Wall;
+use stdx::hash::HashSeed;
+
+const SEED: HashSeed = HashSeed([3; 16]);
+const DIR: u64 = 50;
+
+fn dir_attr(ino: u64) -> Attr {
+    let times = Wall(900);
+    Attr {
+        ino: Ino(ino),
+        mode: 0o40_755,
+        nlink: 2,
+        parent: Ino(1),
+        hash: NameHash(ino),
+        mtime: times,
+        ctime: times,
+        ..Attr::default()
+    }
+}
+
+fn entrusted(ino: u64, empty: bool) -> Vec<Entrusted> {
+    vec![Entrusted { dir: dir_attr(ino), empty }]
+}
+
+fn numbers(first: u64, count: u32) -> Input {
+    Input::Message(ServerMsg::Numbers { first: Ino(first), count, generation: 4, seed: SEED })
+}
+
+/// Directory 50 is entrusted with the answer to tid 1, durable already; numbers 1000 to 1009 are given.
+fn trusted_with(limits: Limits, empty: bool) -> Bench {
+    let mut bench = hasty(limits);
+    bench.step(numbers(1000, 10));
+    bench.call(1, create(1, "first"));
+    bench.step(early_with(1, 10, created(7), entrusted(DIR, empty)));
+    bench.step(durable(10));
+    bench
+}
+
+fn trusted(empty: bool) -> Bench {
+    trusted_with(Limits::default(), empty)
+}
+
+fn lookup(parent: u64, text: &str) -> Request {
+    Request::Lookup { parent: node(parent), name: name(text) }
+}
+
+fn mkdir(parent: u64, text: &str) -> Request {
+    let new = NewNode { mode: 0o755, umask: 0, rdev: 0 };
+    Request::MkDir { parent: node(parent), name: name(text), new }
+}
+
+fn rmdir(parent: u64, text: &str) -> Request {
+    Request::RmDir { parent: node(parent), name: name(text) }
+}
+
+fn rename(parent: u64, from: &str, to: &str) -> Request {
+    let (name, new_name) = (name(from), name(to));
+    Request::Rename { parent: node(parent), name, new_parent: node(parent), new_name, flags: 0 }
+}
+
+fn write(ino: u64, offset: u64, len: usize, append: bool) -> Request {
+    let data = Payload::Owned(vec![1; len]);
+    Request::Write { node: node(ino), offset, append, kill_suidgid: true, data }
+}
+
+/// The attributes in a call's answer that came at once, with what was sent before it.
+fn here(out: &[Output]) -> Attr {
+    match out {
+        [Output::Send(ClientMsg::Performed { told, .. }), Output::Answer { outcome, .. }] => {
+            assert!(!told.heard);
+            match outcome {
+                Ok(Reply::Attr(attr) | Reply::Created { attr, new: true } | Reply::Written { attr, .. }) => {
+                    *attr
+                }
+                Ok(Reply::Ok) => Attr::default(),
+                other => panic!("{other:?}"),
+            }
+        }
+        other => panic!("not performed: {other:?}"),
+    }
+}
+
+/// The tid under which a call went to the rank and waits.
+fn asked(out: &[Output]) -> u64 {
+    match out {
+        [Output::Send(ClientMsg::Request { tid, .. })] => tid.0,
+        other => panic!("not asked: {other:?}"),
+    }
+}
+
+fn recall_bits(ino: u64, bits: Bits) -> Input {
+    let list = vec![Recalled { ino: Ino(ino), bits, number: 3, name: None }];
+    Input::Message(ServerMsg::Recall { list })
+}
+
+#[test]
+fn in_an_empty_directory_names_are_made_at_once() {
+    let mut bench = trusted(true);
+    bench.wait(5 * MS);
+    let out = bench.call(2, create(DIR, "a"));
+    let made = here(&out);
+    assert_eq!((made.ino, made.generation, made.mode, made.nlink), (Ino(1000), 4, 0o100_644, 1));
+    assert_eq!((made.parent, made.hash), (Ino(DIR), name("a").hash(&SEED)));
+    let Output::Send(ClientMsg::Performed { tid, floor, told, .. }) = &out[0] else { panic!("{out:?}") };
+    assert_eq!((*tid, *floor), (Tid(2), Tid(2)));
+    assert_eq!(*told, Told { ino: Ino(1000), wall: made.mtime, heard: false });
+    // By the rank's clock as heard with the answer, counted on, and never ahead of it.
+    assert!(made.mtime.0 > 1_010 + 4 * MS as i64 && made.mtime.0 <= 1_010 + 5 * MS as i64);
+    let Output::Answer { leave, .. } = &out[1] else { panic!("{out:?}") };
+    assert_eq!(leave.grants.of(0), Bits::ATTRS.with(Bits::FC));
+    assert_eq!(leave.until, bench.at.mono.after(KEEP_MS * MS));
+    assert_eq!((bench.client.opens(Ino(1000)), bench.client.kept()), (1, 1));
+    // What it knows it says: attributes, and that there is no such name.
+    assert_eq!(answers(&bench.call(3, getattr(1000))), [(3, Ok(Reply::Attr(made)))]);
+    assert_eq!(answers(&bench.call(4, lookup(DIR, "a"))), [(4, Ok(Reply::Attr(made)))]);
+    assert_eq!(answers(&bench.call(5, lookup(DIR, "b"))), [(5, Err(Errno::ENOENT))]);
+    asked(&bench.call(6, create(DIR, "a")));
+    bench.step(done(2, 20));
+    assert_eq!(bench.client.kept(), 1, "known to the rank, not durable");
+    bench.step(durable(20));
+    assert_eq!(bench.client.kept(), 0);
+}
+
+#[test]
+fn elsewhere_and_without_knowing_the_name_the_rank_is_asked() {
+    let mut bench = trusted(false);
+    asked(&bench.call(2, create(60, "a")));
+    let look = asked(&bench.call(3, lookup(DIR, "a")));
+    bench.step(reply(look, Err(Errno::ENOENT)));
+    assert_eq!(answers(&bench.call(4, lookup(DIR, "a"))), [(4, Err(Errno::ENOENT))]);
+    here(&bench.call(5, create(DIR, "a")));
+    asked(&bench.call(6, create(DIR, "b")));
+    asked(&bench.call(7, unlink(DIR, "c")));
+    let look = asked(&bench.call(8, lookup(DIR, "d")));
+    let one = Attr { nlink: 1, mode: 0o100_644, ..dir_attr(70) };
+    bench.step(reply(look, Ok(Reply::Attr(Attr { parent: Ino(DIR), ..one }))));
+    here(&bench.call(9, unlink(DIR, "d")));
+    for linked in [Attr { nlink: 2, parent: Ino(DIR), ..one }, Attr { parent: Ino::LINKS, ..one }] {
+        let look = asked(&bench.call(10, lookup(DIR, "e")));
+        bench.step(reply(look, Ok(Reply::Attr(linked))));
+        asked(&bench.call(11, unlink(DIR, "e")));
+    }
+}
+
+#[test]
+fn a_listing_teaches_the_names_in_it() {
+    let mut bench = trusted(false);
+    let dir = node(DIR);
+    let list = asked(&bench.call(2, Request::ReadDir { dir, after: 0, attrs: true, bytes_max: 4096 }));
+    let entry = |text: &str, attr: Option<Attr>| proto::reply::DirEntry {
+        hash: NameHash(9),
+        name: text.as_bytes().into(),
+        ino: Ino(70),
+        kind: proto::FileKind::Regular,
+        attr,
+    };
+    let one = Attr { nlink: 1, mode: 0o100_644, parent: Ino(DIR), ..dir_attr(70) };
+    let entries = vec![entry("a", Some(one)), entry("b", None)];
+    bench.step(reply(list, Ok(Reply::Entries { entries, end: true })));
+    here(&bench.call(3, unlink(DIR, "a")));
+    asked(&bench.call(4, unlink(DIR, "b")));
+}
+
+#[test]
+fn a_directory_that_is_made_here_is_entrusted_with_it() {
+    let mut bench = trusted(true);
+    let dir = here(&bench.call(2, mkdir(DIR, "d")));
+    assert_eq!((dir.nlink, dir.change, dir.ino), (2, 2, Ino(1000)));
+    let file = here(&bench.call(3, create(1000, "f")));
+    assert_eq!(file.parent, Ino(1000));
+    asked(&bench.call(4, rmdir(DIR, "d")));
+    let mut bench = trusted(true);
+    here(&bench.call(2, mkdir(DIR, "d")));
+    here(&bench.call(3, mkdir(1000, "e")));
+    let Ok(Reply::Attr(dir)) = answers(&bench.call(4, getattr(1000)))[0].1 else { panic!("known here") };
+    assert_eq!((dir.size, dir.nlink, dir.change), (1, 3, 3));
+    here(&bench.call(5, rmdir(1000, "e")));
+    asked(&bench.call(6, create(1001, "f")));
+    here(&bench.call(7, rmdir(DIR, "d")));
+    assert_eq!(answers(&bench.call(8, lookup(DIR, "d"))), [(8, Err(Errno::ENOENT))]);
+    here(&bench.call(9, mkdir(DIR, "d")));
+}
+
+#[test]
+fn newborns_are_changed_and_removed_here() {
+    let mut bench = trusted(true);
+    here(&bench.call(2, create(DIR, "a")));
+    let wrote = here(&bench.call(3, write(1000, 0, 700, false)));
+    assert_eq!((wrote.size, wrote.blocks, wrote.change), (700, 2, 2));
+    let out = bench.call(4, write(1000, 0, 10, true));
+    assert_eq!(here(&out).size, 710);
+    let Output::Send(ClientMsg::Performed { request: Request::Write { offset, append, .. }, .. }) = &out[0]
+    else {
+        panic!("{out:?}")
+    };
+    assert_eq!((*offset, *append), (700, false), "the rank is told where");
+    let set = SetAttr { mode: Some(0o600), mtime: Some(SetTime::At(Wall(5))), ..SetAttr::default() };
+    let changed = here(&bench.call(5, Request::SetAttr { node: node(1000), set }));
+    assert_eq!((changed.mode, changed.mtime, changed.size), (0o100_600, Wall(5), 710));
+    assert_eq!(answers(&bench.call(6, getattr(1000))), [(6, Ok(Reply::Attr(changed)))]);
+    here(&bench.call(7, unlink(DIR, "a")));
+    assert_eq!(answers(&bench.call(8, lookup(DIR, "a"))), [(8, Err(Errno::ENOENT))]);
+    asked(&bench.call(9, getattr(1000)));
+    asked(&bench.call(10, write(1000, 0, 1, false)));
+}
+
+/// Attributes of what the rank changes are the rank's.
+#[test]
+fn what_goes_to_the_rank_ends_a_newborn() {
+    let truncate = SetAttr { size: Some(0), ..SetAttr::default() };
+    let (node, xattr) = (node(1000), name("user.a"));
+    for request in [
+        Request::SetAttr { node, set: truncate },
+        Request::SetXattr { node, name: xattr, value: Box::default(), mode: XattrMode::Either },
+        Request::Open { node, flags: 0o1000 },
+        Request::Read { node, offset: 0, len: 1, into: None },
+        Request::Link { node, parent: NodeRef::bare(Ino(1)), name: name("x") },
+        rename(DIR, "a", "b"),
+        rename(DIR, "b", "a"),
+        create(DIR, "a"),
+    ] {
+        let mut bench = trusted(true);
+        here(&bench.call(2, create(DIR, "a")));
+        asked(&bench.call(3, request.clone()));
+        asked(&bench.call(4, getattr(1000)));
+        asked(&bench.call(5, write(1000, 0, 1, false)));
+        if matches!(request, Request::Link { .. }) {
+            asked(&bench.call(6, unlink(DIR, "a")));
+        }
+    }
+}
+
+#[test]
+fn while_a_change_of_a_name_is_at_the_rank_nothing_is_known_of_it() {
+    let mut bench = trusted(true);
+    here(&bench.call(2, create(DIR, "a")));
+    let moved = asked(&bench.call(3, rename(DIR, "a", "b")));
+    let look = asked(&bench.call(4, lookup(DIR, "a")));
+    asked(&bench.call(5, create(DIR, "b")));
+    bench.step(early(moved, 30, Ok(Reply::Ok)));
+    assert_eq!(answers(&bench.call(6, lookup(DIR, "a"))), [(6, Err(Errno::ENOENT))]);
+    // Asked before the rename was answered: carried out before it, perhaps.
+    bench.step(reply(look, Ok(Reply::Attr(Attr { nlink: 1, parent: Ino(DIR), ..dir_attr(1000) }))));
+    assert_eq!(answers(&bench.call(7, lookup(DIR, "a"))), [(7, Err(Errno::ENOENT))]);
+    here(&bench.call(8, create(DIR, "a")));
+    asked(&bench.call(9, create(DIR, "b")));
+}
+
+#[test]
+fn what_was_on_its_way_when_a_directory_was_entrusted_crosses_it() {
+    let mut bench = hasty(Limits::default());
+    bench.step(numbers(1000, 10));
+    bench.call(1, create(1, "first"));
+    bench.call(2, create(DIR, "a"));
+    bench.call(3, Request::SetAttr { node: node(61), set: SetAttr { mode: Some(0), ..SetAttr::default() } });
+    let both = [entrusted(DIR, true), entrusted(61, true)].concat();
+    bench.step(early_with(1, 10, created(7), both));
+    asked(&bench.call(4, create(DIR, "a")));
+    asked(&bench.call(5, create(61, "a")));
+    here(&bench.call(6, create(DIR, "b")));
+    let changed = Attr { mode: 0o42_000, gid: 9, ..dir_attr(61) };
+    bench.step(early(3, 11, Ok(Reply::Attr(changed))));
+    let look = asked(&bench.call(7, getattr(61)));
+    bench.step(reply(look, Ok(Reply::Attr(changed))));
+    assert_eq!(here(&bench.call(8, create(61, "b"))).gid, 9);
+    // Alone, the answer to a change shows what came of it.
+    let set =
+        asked(&bench.call(
+            9,
+            Request::SetAttr { node: node(61), set: SetAttr { gid: Some(0), ..SetAttr::default() } },
+        ));
+    asked(&bench.call(10, create(61, "c")));
+    bench.step(early(set, 12, Ok(Reply::Attr(Attr { gid: 0, ..changed }))));
+    assert_eq!(here(&bench.call(11, create(61, "d"))).gid, 0);
+}
+
+#[test]
+fn a_directory_that_is_changing_is_left_alone_until_it_is_known_again() {
+    let mut bench = trusted(true);
+    let (node, xattr) = (node(DIR), name("system.posix_acl_default"));
+    let request = Request::SetXattr { node, name: xattr, value: Box::default(), mode: XattrMode::Either };
+    let set = asked(&bench.call(2, request));
+    let early_look = asked(&bench.call(3, getattr(DIR)));
+    asked(&bench.call(4, create(DIR, "a")));
+    bench.step(early(set, 30, Ok(Reply::Ok)));
+    bench.step(reply(early_look, Ok(Reply::Attr(dir_attr(DIR)))));
+    asked(&bench.call(5, create(DIR, "b")));
+    for (has_xattrs, known) in [(true, false), (false, true)] {
+        let look = asked(&bench.call(6, getattr(DIR)));
+        bench.step(reply(look, Ok(Reply::Attr(Attr { has_xattrs, ..dir_attr(DIR) }))));
+        let out = bench.call(7, create(DIR, if known { "d" } else { "c" }));
+        let performed = matches!(out[0], Output::Send(ClientMsg::Performed { .. }));
+        assert_eq!(performed, known);
+    }
+    // Moved, or removed: by its place.
+    let place = bench.client.tenures.get(Ino(DIR)).map(|tenure| (tenure.attr.parent, tenure.attr.hash));
+    assert_eq!(place, Some((Ino(1), NameHash(DIR))));
+    let mut bench = trusted(true);
+    here(&bench.call(2, mkdir(DIR, "sub")));
+    let gone = asked(&bench.call(3, rename(DIR, "other", "sub")));
+    asked(&bench.call(4, create(1000, "a")));
+    bench.step(early(gone, 40, Err(Errno::ENOENT)));
+    here(&bench.call(5, create(1000, "b")));
+}
+
+#[test]
+fn a_recall_ends_it_and_is_answered_behind_everything() {
+    let mut bench = trusted(true);
+    here(&bench.call(2, create(DIR, "a")));
+    let returned =
+        |ino, bits| ClientMsg::Returned { list: vec![Returned { ino: Ino(ino), bits, number: 3 }] };
+    assert_eq!(bench.step(recall_bits(DIR, Bits::DX)), [Output::Send(returned(DIR, Bits::DX))]);
+    asked(&bench.call(3, create(DIR, "b")));
+    asked(&bench.call(4, getattr(1000)));
+    asked(&bench.call(5, lookup(DIR, "c")));
+    let again = bench.step(recall_bits(DIR, Bits::DX));
+    assert_eq!(again, [Output::Send(returned(DIR, Bits::DX))], "nothing of it is left here, and yet");
+    // The edge has something of it as well, and answers for all.
+    let mut bench = trusted(true);
+    let both = Bits::DX.with(Bits::FS);
+    let out = bench.step(recall_bits(DIR, both));
+    let [Output::Recalled { stamp, list }] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(list[0].bits, both);
+    asked(&bench.call(2, create(DIR, "b")));
+    let list = vec![list[0].returned(both)];
+    assert_eq!(sent(&bench.step(Input::Returned { stamp: *stamp, list })), [returned(DIR, both)]);
+    // Of a newborn alone: others know of it.
+    let mut bench = trusted(true);
+    here(&bench.call(2, create(DIR, "a")));
+    bench.step(recall_bits(1000, Bits::FS));
+    asked(&bench.call(3, getattr(1000)));
+    here(&bench.call(4, create(DIR, "b")));
+}
+
+#[test]
+fn a_recall_that_overtakes_what_entrusts_makes_it_void() {
+    let mut bench = hasty(Limits::default());
+    bench.step(numbers(1000, 10));
+    bench.call(1, create(1, "first"));
+    bench.step(recall_bits(DIR, Bits::DX));
+    bench.step(early_with(1, 10, created(7), entrusted(DIR, true)));
+    let second = asked(&bench.call(2, create(DIR, "a")));
+    bench.step(early_with(second, 11, created(8), entrusted(DIR, false)));
+    let look = asked(&bench.call(3, lookup(DIR, "b")));
+    bench.step(reply(look, Err(Errno::ENOENT)));
+    here(&bench.call(4, create(DIR, "b")));
+    // Nor before everything of an earlier connection is settled.
+    again(&mut bench);
+    let third = tids(&bench.call(5, create(1, "c")))[0];
+    bench.step(early_with(third, 12, created(9), entrusted(DIR, true)));
+    asked(&bench.call(6, create(DIR, "d")));
+}
+
+#[test]
+fn a_break_ends_it_and_what_was_performed_is_sent_again() {
+    let mut bench = trusted(true);
+    here(&bench.call(2, mkdir(DIR, "d")));
+    here(&bench.call(3, create(1000, "f")));
+    here(&bench.call(4, write(1001, 0, 3, false)));
+    bench.step(done(2, 30));
+    asked(&bench.call(5, getattr(9)));
+    let messages = again(&mut bench);
+    assert_eq!(order(&messages), [(2, Some(true)), (3, Some(false)), (4, Some(false)), (5, None)]);
+    assert_eq!(messages.last(), Some(&ClientMsg::Presented));
+    asked(&bench.call(6, create(DIR, "e")));
+    asked(&bench.call(7, getattr(1001)));
+    for tid in [2, 3, 4] {
+        bench.step(done(tid, 40));
+    }
+    bench.step(durable(40));
+    assert_eq!((bench.client.kept(), bench.client.opens(Ino(1001))), (0, 1));
+    // Numbers are the session's: the next ones are not used twice.
+    bench.wait((KEEP_MS + KEEP_MARGIN_MS) * MS);
+    bench.step(Input::Tick);
+    bench.step(numbers(1000, 10));
+    let out = bench.call(8, create(1, "second"));
+    bench.step(early_with(tids(&out)[0], 41, created(70), entrusted(DIR, true)));
+    assert_eq!(here(&bench.call(9, create(DIR, "g"))).ino, Ino(1002));
+}
+
+#[test]
+fn what_cannot_be_performed_is_asked_for() {
+    // Numbers.
+    let mut bench = trusted(true);
+    for call in 0..10 {
+        here(&bench.call(2 + call, create(DIR, &format!("{call}"))));
+    }
+    let tid = asked(&bench.call(20, create(DIR, "x")));
+    assert_eq!(answers(&bench.call(21, lookup(DIR, "y"))), [(21, Err(Errno::ENOENT))]);
+    let made = Attr { ino: Ino(90), nlink: 1, parent: Ino(DIR), mode: 0o100_644, ..Attr::default() };
+    bench.step(early(tid, 99, Ok(Reply::Created { attr: made, new: true })));
+    here(&bench.call(22, unlink(DIR, "x")));
+    // Credit in bytes, and in tids.
+    let mut bench = trusted_with(Limits::tiny(), true);
+    here(&bench.call(2, create(DIR, "a")));
+    here(&bench.call(3, write(1000, 0, 8000, false)));
+    asked(&bench.call(4, write(1000, 0, 8000, false)));
+    // The lease.
+    let mut bench = trusted(true);
+    bench.wait(u64::from(LEASE_MS) * MS);
+    asked(&bench.call(2, create(DIR, "a")));
+    asked(&bench.call(3, lookup(DIR, "b")));
+    // A link that is down, or a client that closes.
+    let mut bench = trusted(true);
+    bench.step(Input::Disconnected);
+    assert_eq!(bench.call(2, create(DIR, "a")), []);
+    let mut bench = trusted(true);
+    here(&bench.call(2, create(DIR, "a")));
+    bench.step(Input::Close);
+    assert_eq!(answers(&bench.call(3, create(DIR, "b"))), [(3, Err(Errno::ESHUTDOWN))]);
+}
+
+#[test]
+fn so_much_at_once_and_no_more() {
+    let mut bench = trusted(true);
+    bench.step(numbers(10_000, 5_000));
+    for call in 0..1024 {
+        here(&bench.call(10 + call, mkdir(DIR, &format!("{call}"))));
+    }
+    let asked_for = asked(&bench.call(2000, mkdir(DIR, "x")));
+    bench.step(done(2, 50));
+    here(&bench.call(2001, mkdir(DIR, "y")));
+    bench.step(early(asked_for, 51, attr(5)));
+    for tid in 2..2 + 1024 + 2 {
+        bench.step(done(tid, 52));
+    }
+    bench.step(durable(52));
+    // Of so many directories those are forgotten that were used longest ago; the rank may recall them all the same.
+    assert!(bench.client.tenures.get(Ino(1000)).is_none());
+    let returned = bench.step(recall_bits(1000, Bits::DX));
+    assert!(matches!(returned[..], [Output::Send(ClientMsg::Returned { .. })]));
+    here(&bench.call(2002, mkdir(DIR, "z")));
+}
+
+#[test]
+fn an_error_that_comes_late_is_told_and_everything_is_asked_for_again() {
+    let mut bench = trusted(true);
+    here(&bench.call(2, mkdir(DIR, "d")));
+    here(&bench.call(3, create(1000, "f")));
+    here(&bench.call(4, create(DIR, "g")));
+    let out = bench.step(reply(2, Err(Errno::ENOSPC)));
+    assert_eq!(late(&out), [(mkdir(1, "d").kind(), vec![DIR, 1000], Errno::ENOSPC)]);
+    asked(&bench.call(5, create(1000, "h")));
+    asked(&bench.call(6, lookup(DIR, "d")));
+    asked(&bench.call(7, getattr(1002)));
+    let out = bench.step(reply(3, Err(Errno::ESTALE)));
+    assert_eq!(late(&out), [(create(1, "f").kind(), vec![1000, 1001], Errno::ESTALE)]);
+    assert_eq!(bench.client.opens(Ino(1001)), 0);
+    // Once it has been looked at again, it goes on.
+    let look = asked(&bench.call(8, getattr(DIR)));
+    bench.step(reply(look, Ok(Reply::Attr(dir_attr(DIR)))));
+    let look = asked(&bench.call(9, lookup(DIR, "i")));
+    bench.step(reply(look, Err(Errno::ENOENT)));
+    here(&bench.call(10, create(DIR, "i")));
+}
+
+#[test]
+fn what_is_told_again_is_kept_no_longer_than_the_rank_believes() {
+    let mut bench = trusted(true);
+    let out = bench.call(2, create(DIR, "a"));
+    let Output::Answer { leave: first, .. } = &out[1] else { panic!("{out:?}") };
+    let until = first.until;
+    bench.wait(SECOND);
+    let leave = |out: &[Output]| match out {
+        [Output::Answer { leave, .. }] => leave.clone(),
+        other => panic!("{other:?}"),
+    };
+    let second = leave(&bench.call(3, getattr(1000)));
+    assert_eq!((second.until, second.grants.of(0)), (until, Bits::ATTRS));
+    bench.wait(SECOND);
+    assert_eq!(leave(&bench.call(4, getattr(1000))), crate::leave::Leave::default());
+    // A directory is asked for then: the kernel walks through it again and again.
+    here(&bench.call(5, mkdir(DIR, "d")));
+    bench.wait(2 * SECOND);
+    let look = asked(&bench.call(6, lookup(DIR, "d")));
+    let dir = Attr { parent: Ino(DIR), ..dir_attr(1001) };
+    let outcome = Ok(Reply::Attr(dir));
+    let granted = ServerMsg::Granted { tid: Tid(look), outcome, grants: Grants::One(Bits::ATTRS) };
+    bench.step(Input::Message(granted));
+    assert_eq!(leave(&bench.call(7, lookup(DIR, "d"))).grants.of(0), Bits::ATTRS);
+}
+
+/// Where a rank that lives again carries it out, the names of what its life before gave are the same.
+#[test]
+fn time_never_goes_back_for_a_caller() {
+    let mut bench = trusted(true);
+    bench.wait(SECOND);
+    let first = here(&bench.call(2, create(DIR, "a"))).mtime;
+    let tid = asked(&bench.call(3, unlink(1, "x")));
+    // The rank's clock was set back.
+    bench.step(Input::Message(ServerMsg::Early {
+        tid: Tid(tid),
+        position: Position(50),
+        wall: Wall(20),
+        outcome: Ok(Reply::Ok),
+        grants: Grants::None,
+        entrusted: Vec::new(),
+    }));
+    assert_eq!(here(&bench.call(4, create(DIR, "b"))).mtime, first);
+}
+
+#[test]
+fn who_does_not_want_it_has_none_of_it() {
+    let mut bench = caching();
+    bench.step(numbers(1000, 10));
+    bench.call(1, create(1, "first"));
+    bench.step(early_with(1, 10, created(7), entrusted(DIR, true)));
+    asked(&bench.call(2, create(DIR, "a")));
+    assert!(bench.client.tenures.is_empty() && bench.client.numbers.seed().is_none());
+}

@@ -1,0 +1,114 @@
+//! Inodes that this client made by itself in directories entrusted to it: nobody else has heard of them, so it knows their
+//! attributes, and changes them, without the rank.
+//!
+//! Absent: how attributes change (`made.rs`).
+
+use crate::leave::Leave;
+use proto::caps::{Bits, Grants};
+use proto::{Attr, Ino, NameHash};
+use std::collections::BTreeMap;
+use stdx::Mono;
+
+/// Beyond, nothing is made here.
+pub(crate) const NEWBORNS_MAX: usize = 65_536;
+
+/// One of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Newborn {
+    pub(crate) attr: Attr,
+    /// What its last answer left to the edge, and the rank's books say.
+    granted: Bits,
+    stamp: u64,
+    until: Mono,
+}
+
+impl Newborn {
+    pub(crate) fn new(attr: Attr, leave: &Leave) -> Self {
+        let mut newborn = Self { attr, granted: Bits::NONE, stamp: 0, until: Mono(0) };
+        newborn.granted(leave.grants.of(0), leave);
+        newborn
+    }
+
+    /// The rank granted it (again).
+    pub(crate) fn granted(&mut self, bits: Bits, leave: &Leave) {
+        (self.granted, self.stamp, self.until) = (bits.and(Bits::ATTRS), leave.stamp, leave.until);
+    }
+
+    /// What is left of the grant: what is told here is told behind the rank's back, and must not last longer than it believes.
+    pub(crate) fn leave(&self, now: Mono) -> Leave {
+        if now >= self.until || self.granted.is_empty() {
+            return Leave::default();
+        }
+        Leave { grants: Grants::One(self.granted), stamp: self.stamp, until: self.until }
+    }
+
+    /// Whether something of it is left to be kept.
+    pub(crate) fn is_fresh(&self, now: Mono) -> bool {
+        now < self.until
+    }
+}
+
+/// All of them, by number and by place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Newborns {
+    inodes: BTreeMap<Ino, Newborn>,
+    places: BTreeMap<(Ino, NameHash), Ino>,
+}
+
+impl Newborns {
+    pub(crate) const fn new() -> Self {
+        Self { inodes: BTreeMap::new(), places: BTreeMap::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.inodes.len()
+    }
+
+    pub(crate) fn get(&self, ino: Ino) -> Option<&Newborn> {
+        self.inodes.get(&ino)
+    }
+
+    pub(crate) fn get_mut(&mut self, ino: Ino) -> Option<&mut Newborn> {
+        self.inodes.get_mut(&ino)
+    }
+
+    pub(crate) fn insert(&mut self, newborn: Newborn) {
+        let Attr { ino, parent, hash, .. } = newborn.attr;
+        // Two names of one hash: only one can be found by its place, and what cannot be found cannot be ended.
+        if let Some(other) = self.places.insert((parent, hash), ino) {
+            self.inodes.remove(&other);
+        }
+        self.inodes.insert(ino, newborn);
+    }
+
+    pub(crate) fn remove(&mut self, ino: Ino) {
+        let Some(newborn) = self.inodes.remove(&ino) else { return };
+        self.places.remove(&(newborn.attr.parent, newborn.attr.hash));
+    }
+
+    /// The one of that name, if there is one; `hash` unknown: all of that directory.
+    pub(crate) fn remove_at(&mut self, dir: Ino, hash: Option<NameHash>) {
+        match hash {
+            None => self.remove_in(dir),
+            Some(hash) => {
+                if let Some(ino) = self.places.remove(&(dir, hash)) {
+                    self.inodes.remove(&ino);
+                }
+            }
+        }
+    }
+
+    /// All of a directory.
+    pub(crate) fn remove_in(&mut self, dir: Ino) {
+        let all = (dir, NameHash(0))..=(dir, NameHash(u64::MAX));
+        let places: Vec<_> = self.places.range(all).map(|(place, ino)| (*place, *ino)).collect();
+        for (place, ino) in places {
+            self.places.remove(&place);
+            self.inodes.remove(&ino);
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new();
+    }
+}

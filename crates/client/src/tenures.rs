@@ -1,0 +1,428 @@
+//! The directories that are entrusted to this session (Dx), and what it knows about them and in them.
+//!
+//! A request that goes to the rank to change something here makes what it concerns unknown until its answer is there, and ends
+//! the newborn status of what it changes: the answer of the rank counts from there on.
+//!
+//! Absent: performing (`machine/perform.rs`).
+
+use crate::leave::Leave;
+use crate::made::change_dir;
+use crate::names::{Known, Names};
+use crate::newborns::Newborns;
+use proto::caps::Bits;
+use proto::message::Entrusted;
+use proto::reply::{Outcome, Reply};
+use proto::request::{Request, open_flags::TRUNC, rename_flags};
+use proto::{Attr, FileKind, Ino, Name, NameHash, NodeRef, Tid};
+use std::collections::{BTreeMap, BTreeSet};
+use stdx::Wall;
+use stdx::hash::HashSeed;
+
+/// Directories at once. Beyond, the one that was used longest ago is forgotten; the rank may still recall it.
+const TENURES_MAX: usize = 1024;
+/// Names of all of them. Beyond, names are forgotten.
+const NAMES_MAX: usize = 256 << 10;
+/// Inodes remembered to have had a second name made.
+const LINKED_MAX: usize = 65_536;
+
+/// One directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenure {
+    pub(crate) attr: Attr,
+    pub(crate) names: Names,
+    /// Changes of the directory itself that are at the rank.
+    changing: Vec<Tid>,
+    /// It was changed, and no answer has shown how.
+    stale: bool,
+    /// Attributes that were asked for under a lower tid are old.
+    since: Tid,
+    /// The last that was performed in it.
+    used: Tid,
+}
+
+impl Tenure {
+    /// Whether new inodes can be made in it: who may enter, what they inherit and that it stays is known.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.changing.is_empty() && !self.stale && !self.attr.has_xattrs
+    }
+
+    fn is_at(&self, place: (Ino, Option<NameHash>)) -> bool {
+        self.attr.parent == place.0 && place.1.is_none_or(|hash| hash == self.attr.hash)
+    }
+
+    /// Notes a request that is at the rank, as far as it changes this directory or names in it.
+    fn note(&mut self, ino: Ino, tid: Tid, request: &Request, seed: Option<&HashSeed>) {
+        for (dir, name) in names_of(request) {
+            if dir == ino {
+                self.names.change_begins(name);
+            }
+        }
+        let changes = changed_dir(request) == Some(ino);
+        let place = |(dir, name): (Ino, &Name)| self.is_at((dir, seed.map(|seed| name.hash(seed))));
+        if changes || (may_move_dirs(request) && names_of(request).any(place)) {
+            self.changing.push(tid);
+        }
+    }
+
+    /// A change of the directory itself is answered.
+    fn change_ended(&mut self, tid: Tid, outcome: &Outcome, next: Tid) {
+        self.changing.retain(|changing| *changing != tid);
+        let Ok(reply) = outcome else { return };
+        // The answer to a change that no other crossed shows what came of it.
+        let alone = self.changing.is_empty() && tid >= self.since;
+        self.stale = true;
+        if let (Reply::Attr(attr), true) = (reply, alone) {
+            self.learn(attr);
+        }
+        self.since = next;
+    }
+
+    /// Of what was performed here meanwhile an answer does not tell; that concerns counts, which nobody asks for here, and times.
+    fn learn(&mut self, attr: &Attr) {
+        let ctime = attr.ctime.max(self.attr.ctime);
+        (self.attr, self.stale) = (Attr { ctime, ..*attr }, false);
+    }
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tenures {
+    dirs: BTreeMap<Ino, Tenure>,
+    pub(crate) newborns: Newborns,
+    /// They may have several names, so that none goes without asking.
+    linked: BTreeSet<Ino>,
+    names: usize,
+}
+
+impl Tenures {
+    pub(crate) const fn new() -> Self {
+        Self { dirs: BTreeMap::new(), newborns: Newborns::new(), linked: BTreeSet::new(), names: 0 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.dirs.is_empty()
+    }
+
+    pub(crate) fn get(&self, dir: Ino) -> Option<&Tenure> {
+        self.dirs.get(&dir)
+    }
+
+    pub(crate) fn known(&self, dir: Ino, name: &Name) -> Known {
+        self.dirs.get(&dir).map_or(Known::Unknown, |tenure| tenure.names.get(name))
+    }
+
+    pub(crate) fn may_be_linked(&self, ino: Ino) -> bool {
+        self.linked.contains(&ino)
+    }
+
+    /// The rank entrusts a directory. `under_way`: the requests that are there; those of them that concern it cross.
+    pub(crate) fn begin<'a>(
+        &mut self,
+        entrusted: &Entrusted,
+        next: Tid,
+        seed: Option<&HashSeed>,
+        under_way: impl Iterator<Item = (Tid, &'a Request)>,
+    ) {
+        let ino = entrusted.dir.ino;
+        if entrusted.dir.kind() != FileKind::Directory || self.dirs.contains_key(&ino) {
+            return;
+        }
+        let mut tenure = Self::tenure(entrusted.dir, entrusted.empty, next);
+        for (tid, request) in under_way {
+            tenure.note(ino, tid, request, seed);
+        }
+        self.add(ino, tenure);
+    }
+
+    /// This client made a directory under that tid.
+    pub(crate) fn made(&mut self, attr: Attr, tid: Tid) {
+        self.add(attr.ino, Self::tenure(attr, true, Tid(tid.0 + 1)));
+    }
+
+    const fn tenure(attr: Attr, empty: bool, next: Tid) -> Tenure {
+        let names = Names::new(empty, next);
+        Tenure { attr, names, changing: Vec::new(), stale: false, since: next, used: next }
+    }
+
+    fn add(&mut self, ino: Ino, tenure: Tenure) {
+        if self.dirs.len() >= TENURES_MAX
+            && let Some((oldest, _)) = self.dirs.iter().min_by_key(|(_, tenure)| tenure.used)
+        {
+            self.end(*oldest);
+        }
+        self.names += tenure.names.len();
+        self.dirs.insert(ino, tenure);
+    }
+
+    /// It is entrusted no more, or not used any more.
+    pub(crate) fn end(&mut self, dir: Ino) {
+        let Some(tenure) = self.dirs.remove(&dir) else { return };
+        self.names -= tenure.names.len();
+        self.newborns.remove_in(dir);
+    }
+
+    pub(crate) fn end_all(&mut self) {
+        if !self.is_empty() || !self.linked.is_empty() {
+            *self = Self::new();
+        }
+    }
+
+    /// Something did not come to what was told: everything is asked for again. `ino`: what was not made, with all below it.
+    pub(crate) fn doubt(&mut self, ino: Ino, next: Tid) {
+        let mut gone = vec![ino];
+        while let Some(ino) = gone.pop() {
+            self.end(ino);
+            gone.extend(self.dirs.iter().filter(|(_, t)| t.attr.parent == ino).map(|(below, _)| *below));
+        }
+        self.newborns.clear();
+        for tenure in self.dirs.values_mut() {
+            tenure.names.forget(next);
+            (tenure.stale, tenure.since) = (true, next);
+        }
+        self.names = self.dirs.values().map(|tenure| tenure.names.len()).sum();
+    }
+
+    /// Changes what is known of one directory's names, within the bound. `unanswered`: below it everything is answered.
+    fn with_names(&mut self, dir: Ino, next: Tid, unanswered: Tid, change: impl FnOnce(&mut Names)) {
+        let Some(tenure) = self.dirs.get_mut(&dir) else { return };
+        let before = tenure.names.len();
+        change(&mut tenure.names);
+        self.names = self.names + tenure.names.len() - before;
+        if self.names > NAMES_MAX {
+            self.shrink(next, unanswered);
+        }
+    }
+
+    fn shrink(&mut self, next: Tid, unanswered: Tid) {
+        self.dirs.values_mut().for_each(|tenure| tenure.names.prune(unanswered));
+        self.names = self.dirs.values().map(|tenure| tenure.names.len()).sum();
+        // A quarter is left free, so that this is rare.
+        while self.names > NAMES_MAX / 4 * 3
+            && let Some(tenure) = self.dirs.values_mut().max_by_key(|tenure| tenure.names.len())
+        {
+            let before = tenure.names.len();
+            tenure.names.forget(next);
+            if tenure.names.len() == before {
+                break;
+            }
+            self.names = self.names + tenure.names.len() - before;
+        }
+    }
+
+    /// This client made or removed a name by itself, under that tid.
+    pub(crate) fn performed(
+        &mut self,
+        (dir, name): (Ino, &Name),
+        known: Known,
+        (names, dirs): (i64, i32),
+        wall: Wall,
+        (tid, unanswered): (Tid, Tid),
+    ) {
+        self.with_names(dir, Tid(tid.0 + 1), unanswered, |table| table.performed(name, known, tid));
+        if let Some(tenure) = self.dirs.get_mut(&dir) {
+            tenure.used = tid;
+            change_dir(&mut tenure.attr, names, dirs, wall);
+        }
+        if let Some(newborn) = self.newborns.get_mut(dir) {
+            change_dir(&mut newborn.attr, names, dirs, wall);
+        }
+    }
+
+    /// This client changed a newborn by itself, under that tid.
+    pub(crate) fn changed(&mut self, attr: Attr, tid: Tid) {
+        if let Some(newborn) = self.newborns.get_mut(attr.ino) {
+            newborn.attr = attr;
+        }
+        if let Some(tenure) = self.dirs.get_mut(&attr.ino) {
+            (tenure.attr, tenure.since) = (attr, Tid(tid.0 + 1));
+        }
+    }
+
+    /// A request goes to the rank.
+    pub(crate) fn sent(&mut self, tid: Tid, request: &Request, seed: Option<&HashSeed>, unanswered: Tid) {
+        for (dir, name) in names_of(request) {
+            // Whatever becomes of it, that directory's attributes and those behind the name are the rank's from here on.
+            self.newborns.remove_at(dir, seed.map(|seed| name.hash(seed)));
+            self.newborns.remove(dir);
+            self.with_names(dir, tid, unanswered, |names| names.change_begins(name));
+        }
+        if let Some(ino) = touched(request) {
+            self.newborns.remove(ino);
+        }
+        if let Request::Link { node, .. } = request {
+            self.link(node.ino, tid);
+        }
+        if let Some(tenure) = changed_dir(request).and_then(|dir| self.dirs.get_mut(&dir)) {
+            tenure.changing.push(tid);
+        }
+        if may_move_dirs(request) {
+            for (dir, name) in names_of(request) {
+                let place = (dir, seed.map(|seed| name.hash(seed)));
+                self.dirs
+                    .values_mut()
+                    .filter(|tenure| tenure.is_at(place))
+                    .for_each(|tenure| tenure.changing.push(tid));
+            }
+        }
+    }
+
+    fn link(&mut self, ino: Ino, next: Tid) {
+        self.linked.insert(ino);
+        if self.linked.len() > LINKED_MAX {
+            self.dirs.values_mut().for_each(|tenure| tenure.names.forget(next));
+            self.names = self.dirs.values().map(|tenure| tenure.names.len()).sum();
+            self.linked = [ino].into();
+        }
+    }
+
+    /// The answer to a request that went to the rank. `leave`: what it left to the edge.
+    pub(crate) fn answered(
+        &mut self,
+        tid: Tid,
+        request: &Request,
+        outcome: &Outcome,
+        leave: &Leave,
+        (next, unanswered): (Tid, Tid),
+    ) {
+        for (at, (dir, name)) in names_of(request).enumerate() {
+            let known = after_change(request, at, dir, outcome);
+            self.with_names(dir, next, unanswered, |names| names.change_ends(name, tid, known, next));
+        }
+        self.dir_answered(tid, request, outcome, next);
+        let learned = (next, unanswered);
+        match (request, outcome) {
+            (Request::Lookup { parent, name }, Ok(Reply::Attr(attr))) => {
+                self.learn_name((parent.ino, name), tid, of_attr(parent.ino, attr), learned);
+                self.learn_attr(tid, attr, leave.grants.of(0), leave);
+            }
+            (Request::Lookup { parent, name }, Err(proto::Errno::ENOENT)) => {
+                self.learn_name((parent.ino, name), tid, Known::Absent, learned);
+            }
+            (Request::GetAttr { .. }, Ok(Reply::Attr(attr))) => {
+                self.learn_attr(tid, attr, leave.grants.of(0), leave);
+            }
+            (Request::ReadDir { dir, .. }, Ok(Reply::Entries { entries, .. })) => {
+                for (at, entry) in entries.iter().enumerate() {
+                    let (Some(attr), Ok(name)) = (&entry.attr, Name::new(&entry.name)) else { continue };
+                    self.learn_name((dir.ino, &name), tid, of_attr(dir.ino, attr), learned);
+                    self.learn_attr(tid, attr, leave.grants.of(at), leave);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The same for a change of a directory itself.
+    fn dir_answered(&mut self, tid: Tid, request: &Request, outcome: &Outcome, next: Tid) {
+        if may_move_dirs(request) {
+            let concerned = |(_, tenure): &(&Ino, &Tenure)| tenure.changing.contains(&tid);
+            let concerned: Vec<Ino> = self.dirs.iter().filter(concerned).map(|(ino, _)| *ino).collect();
+            for ino in concerned {
+                match (request, outcome) {
+                    (Request::RmDir { .. }, Ok(_)) => self.end(ino),
+                    _ => self.dirs.get_mut(&ino).into_iter().for_each(|t| t.change_ended(tid, outcome, next)),
+                }
+            }
+        } else if let Some(tenure) = changed_dir(request).and_then(|dir| self.dirs.get_mut(&dir)) {
+            tenure.change_ended(tid, outcome, next);
+        }
+    }
+
+    fn learn_name(
+        &mut self,
+        (dir, name): (Ino, &Name),
+        tid: Tid,
+        known: Known,
+        (next, unanswered): (Tid, Tid),
+    ) {
+        self.with_names(dir, next, unanswered, |names| names.learn(name, tid, known));
+    }
+
+    fn learn_attr(&mut self, tid: Tid, attr: &Attr, granted: Bits, leave: &Leave) {
+        if granted.has(Bits::ATTRS)
+            && let Some(newborn) = self.newborns.get_mut(attr.ino)
+        {
+            newborn.granted(granted, leave);
+        }
+        let Some(tenure) = self.dirs.get_mut(&attr.ino) else { return };
+        if tid >= tenure.since && tenure.changing.is_empty() {
+            tenure.learn(attr);
+        }
+    }
+}
+
+/// What a name leads to, seen from its directory.
+fn of_attr(dir: Ino, attr: &Attr) -> Known {
+    match attr.kind() {
+        FileKind::Directory if attr.parent == dir => Known::Dir(attr.ino),
+        _ if attr.parent == dir && attr.nlink == 1 => Known::File(attr.ino),
+        _ => Known::Unknown,
+    }
+}
+
+/// What is known of the `at`th name that a request changed, from its answer.
+fn after_change(request: &Request, at: usize, dir: Ino, outcome: &Outcome) -> Known {
+    match (request, outcome) {
+        (Request::Unlink { .. } | Request::RmDir { .. }, Ok(_)) => Known::Absent,
+        (Request::Rename { flags, .. }, Ok(_))
+            if at == 0 && flags & (rename_flags::EXCHANGE | rename_flags::WHITEOUT) == 0 =>
+        {
+            Known::Absent
+        }
+        (
+            Request::Create { .. } | Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. },
+            Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
+        ) => of_attr(dir, attr),
+        _ => Known::Unknown,
+    }
+}
+
+/// The names that a request changes.
+fn names_of(request: &Request) -> impl Iterator<Item = (Ino, &Name)> {
+    let (first, second) = match request {
+        Request::MkNod { parent, name, .. }
+        | Request::MkDir { parent, name, .. }
+        | Request::Symlink { parent, name, .. }
+        | Request::Link { parent, name, .. }
+        | Request::Unlink { parent, name }
+        | Request::RmDir { parent, name }
+        | Request::Create { parent, name, .. } => (Some((parent.ino, name)), None),
+        Request::Rename { parent, name, new_parent, new_name, .. } => {
+            (Some((parent.ino, name)), Some((new_parent.ino, new_name)))
+        }
+        _ => (None, None),
+    };
+    first.into_iter().chain(second)
+}
+
+/// Whether a directory may lose its place or its end come by it.
+const fn may_move_dirs(request: &Request) -> bool {
+    matches!(request, Request::RmDir { .. } | Request::Rename { .. })
+}
+
+/// The directory, if it is one, whose own attributes a request changes.
+const fn changed_dir(request: &Request) -> Option<Ino> {
+    match request {
+        Request::SetAttr { node, .. }
+        | Request::SetXattr { node, .. }
+        | Request::RemoveXattr { node, .. } => Some(node.ino),
+        _ => None,
+    }
+}
+
+/// The inode whose attributes are the rank's business from this request on. Reading is: it sets the time of access.
+const fn touched(request: &Request) -> Option<Ino> {
+    let node: &NodeRef = match request {
+        Request::SetAttr { node, .. }
+        | Request::SetXattr { node, .. }
+        | Request::RemoveXattr { node, .. }
+        | Request::Link { node, .. }
+        | Request::Read { node, .. }
+        | Request::Write { node, .. }
+        | Request::Fallocate { node, .. } => node,
+        Request::CopyRange { target, .. } => target,
+        Request::Open { node, flags } if *flags & TRUNC != 0 => node,
+        _ => return None,
+    };
+    Some(node.ino)
+}
