@@ -49,8 +49,8 @@ pub struct Asked {
     pub embedded: bool,
     /// The rank checks permissions.
     pub checked: bool,
-    /// Of a write: the pattern of its bytes.
-    pub pattern: u64,
+    /// Of a write: the pattern of its bytes, and which byte of it is the first.
+    pub pattern: (u64, u64),
 }
 
 /// Errors that the world's faults explain at present.

@@ -48,6 +48,8 @@ pub(super) struct Slot {
     busy: BTreeMap<CallId, Busy>,
     /// What it has said in this step that it performed.
     pub(super) performed: Vec<Performance>,
+    /// What it was told with the message at hand that it has promised and that will not be.
+    pub(super) broken: usize,
     known: Knowledge,
     tick_at: Option<u64>,
     /// When the last message of each direction arrives: a connection keeps order.
@@ -71,6 +73,7 @@ impl Slot {
             gone: None,
             busy: BTreeMap::new(),
             performed: Vec::new(),
+            broken: 0,
             known: Knowledge::default(),
             tick_at: None,
             to_rank_at: 0,
@@ -268,7 +271,7 @@ impl World {
         if lost {
             slot.gone = Some(before);
         }
-        slot.performed = performances(&out);
+        slot.performed = performances(&out, |tid| self.judge.knows(session, tid));
         for waiting in machine.waiting() {
             if let Some(busy) = slot.busy.get_mut(&waiting.call) {
                 busy.sent = Some((session, waiting.tid));
@@ -279,6 +282,8 @@ impl World {
             self.locks.lost(self.clients[client].holder());
             self.session_lost(client, before);
         }
+        let given_up = lost || refused || self.phase > Phase::Faults;
+        self.judge_late(client, given_up, &out)?;
         for output in out {
             self.client_output(client, output)?;
         }
@@ -324,6 +329,8 @@ impl World {
             }
             ClientOutput::Ready => self.clients[client].ready = true,
             ClientOutput::Recalled { stamp, list } => self.recalled(client, stamp, list),
+            // `judge_late` has looked at it.
+            ClientOutput::Late { .. } => {}
             ClientOutput::Lost { stamp } => self.clients[client].kernel.lose(stamp),
             ClientOutput::Refused { reason } => {
                 self.trace.event(self.now, "refused", fold(reason.as_bytes()), || {
@@ -372,8 +379,8 @@ impl World {
         if let (ClientMsg::Request { tid, .. }, Some(session)) = (&message, self.clients[client].session()) {
             let slot = &self.clients[client];
             match slot.busy.values().find(|busy| busy.sent == Some((session, *tid))) {
-                Some(busy) if busy.pattern != 0 => {
-                    self.patterns.insert((session, *tid), busy.pattern);
+                Some(Busy { pattern: id @ 1.., request: Request::Write { offset, .. }, .. }) => {
+                    self.patterns.insert((session, *tid), (*id, *offset));
                 }
                 Some(_) => {}
                 None => {
@@ -393,7 +400,7 @@ impl World {
         request: &Request,
     ) {
         let slot = &self.clients[client];
-        let pattern = self.patterns.get(&(session, tid)).copied().unwrap_or(0);
+        let pattern = self.patterns.get(&(session, tid)).copied().unwrap_or_default();
         let cred = if slot.kind == Kind::User { Plan::cred(Kind::User, &mut self.rng) } else { cred.clone() };
         self.judge.asked(Asked {
             session,

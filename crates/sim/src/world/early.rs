@@ -59,9 +59,11 @@ pub(super) const fn performed_kind(request: &Request) -> &'static str {
 }
 
 /// What a client's messages say that it performed, and had not said before.
-pub(super) fn performances(messages: &[client::Output]) -> Vec<Performance> {
+pub(super) fn performances(messages: &[client::Output], knows: impl Fn(Tid) -> bool) -> Vec<Performance> {
     let new = messages.iter().filter_map(|output| match output {
-        client::Output::Send(ClientMsg::Performed { tid, told, cred, request, .. }) if !told.heard => {
+        client::Output::Send(ClientMsg::Performed { tid, told, cred, request, .. })
+            if !told.heard && !knows(*tid) =>
+        {
             Some(Performance { tid: *tid, told: *told, cred: cred.clone(), request: request.clone() })
         }
         _ => None,
@@ -69,22 +71,38 @@ pub(super) fn performances(messages: &[client::Output]) -> Vec<Performance> {
     new.collect()
 }
 
+const fn asked_by(session: SessionId, tid: Tid, cred: Cred, request: Request, pattern: (u64, u64)) -> Asked {
+    Asked { session, tid, cred, request, embedded: false, checked: false, pattern }
+}
+
+/// Whether a call was performed as this: what is appended is told where to.
+fn is_same(call: &Request, performed: &Request) -> bool {
+    match (call, performed) {
+        (
+            Request::Write { node, append: true, kill_suidgid, data, .. },
+            Request::Write { node: other, append: false, kill_suidgid: kills, data: written, .. },
+        ) => (node, kill_suidgid, data) == (other, kills, written),
+        _ => call == performed,
+    }
+}
+
 impl World {
     /// A client answers a call that it never sent: it has performed it, or knows the answer, or refuses.
     pub(super) fn own_answer(&mut self, client: usize, own: &OwnAnswer<'_>) -> Verdict {
         let Some(session) = self.clients[client].session() else { return Ok(()) };
         let all = &self.clients[client].performed;
-        let found = all.iter().position(|performance| performance.request == *own.request);
+        let found = all.iter().position(|performance| is_same(own.request, &performance.request));
         let performance = found.map(|at| self.clients[client].performed.remove(at));
         let Some(Performance { tid, told, cred, request }) = performance else {
             return self.known_answer(client, session, own);
         };
-        let asked = self.asked_by(session, tid, cred, request, own.pattern);
+        let pattern = match own.request {
+            Request::Write { offset, .. } => (own.pattern, *offset),
+            _ => (0, 0),
+        };
+        let asked = asked_by(session, tid, cred, request, pattern);
         self.coverage.count(performed_kind(&asked.request), 1);
         self.trace.event(self.now, "perform", tid.0 ^ told.ino.0, || format!("client {client}: {} {told:?}", tid.0));
-        if own.pattern != 0 {
-            self.patterns.insert((session, tid), own.pattern);
-        }
         let judged = self.judge.performed(asked, told, own.outcome);
         let changed = judged.map_err(|error| format!("client {client} {error}"))?;
         let sight = self.judge.sight(Some(session));
@@ -95,17 +113,6 @@ impl World {
         Ok(())
     }
 
-    const fn asked_by(
-        &self,
-        session: SessionId,
-        tid: Tid,
-        cred: Cred,
-        request: Request,
-        pattern: u64,
-    ) -> Asked {
-        Asked { session, tid, cred, request, embedded: false, checked: false, pattern }
-    }
-
     fn known_answer(&mut self, client: usize, session: SessionId, own: &OwnAnswer<'_>) -> Verdict {
         if own.outcome.as_ref().is_err_and(|errno| REFUSALS.contains(errno)) {
             return Ok(());
@@ -114,7 +121,7 @@ impl World {
             return Err(format!("client {client} answers {:?} to {} by itself", own.outcome, own.kind));
         }
         self.coverage.count("answers from what was made", 1);
-        let asked = self.asked_by(session, Tid(u64::MAX), Cred::ROOT, own.request.clone(), 0);
+        let asked = asked_by(session, Tid(u64::MAX), Cred::ROOT, own.request.clone(), (0, 0));
         let judged = self.judge.answers_itself(&asked, own.outcome);
         judged.map_err(|error| format!("client {client} {error}"))?;
         let (request, outcome, leave) = (own.request.clone(), own.outcome.clone(), own.leave.clone());
@@ -135,7 +142,7 @@ impl World {
                 }
             }
             ServerMsg::Reply { tid, outcome: Err(errno) } if *errno != Errno::ESHUTDOWN => {
-                self.judge.broken(session, *tid);
+                self.clients[client].broken += usize::from(self.judge.broken(session, *tid));
             }
             _ => {}
         }
@@ -155,7 +162,7 @@ impl World {
             ClientMsg::Request { floor, .. } => self.judge.floor(session, *floor)?,
             ClientMsg::Performed { tid, floor, cred, told, request } => {
                 self.judge.floor(session, *floor)?;
-                let asked = self.asked_by(session, *tid, cred.clone(), request.clone(), 0);
+                let asked = asked_by(session, *tid, cred.clone(), request.clone(), (0, 0));
                 let what = match self.judge.presents(asked, told).map_err(|error| format!("client {client} {error}"))? {
                     Presented::New => return Ok(()),
                     Presented::Executed => "presented again: executed before",
@@ -257,6 +264,18 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// A client says what came of what it had told: all that it was told in this step will not be, and what is lost with a session
+    /// that it gives up.
+    pub(super) fn judge_late(&mut self, client: usize, given_up: bool, out: &[client::Output]) -> Verdict {
+        let due = std::mem::take(&mut self.clients[client].broken);
+        let said = out.iter().filter(|output| matches!(output, client::Output::Late { .. })).count();
+        self.coverage.count("late errors that clients report", said as u64);
+        if said == due || (given_up && said > due) {
+            return Ok(());
+        }
+        Err(format!("client {client} reports {said} late errors instead of {due}"))
     }
 
     /// A client hears that its session is gone.

@@ -204,8 +204,8 @@ pub struct World {
     /// Only these kinds of request, when set; and how many of them failed with EIO.
     readers: Option<&'static [&'static str]>,
     failed_reads: u64,
-    /// The patterns of writes under way.
-    patterns: BTreeMap<(SessionId, Tid), u64>,
+    /// The patterns of writes under way, and where in them they begin.
+    patterns: BTreeMap<(SessionId, Tid), (u64, u64)>,
     /// Requests of a client that no caller waits for: of callers that were killed, and the client's own.
     orphaned: BTreeMap<(SessionId, Tid), usize>,
     owed: Owed,

@@ -246,6 +246,7 @@ impl Judge {
                     self.ended.push(id);
                     self.ended_at.insert(id, end);
                     self.session_over(id);
+                    self.has_all_back(id);
                 }
                 Mutation::Lend { id, first, count } => self.lends(id, first, count, end)?,
                 _ => {}

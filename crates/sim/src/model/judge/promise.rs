@@ -128,6 +128,12 @@ impl Judge {
         Ok(Changed { number: self.transactions + 1, author: Some((session, tid)), inos, told: false })
     }
 
+    /// Whether a caller was told the result of a request before it was certain.
+    #[must_use]
+    pub fn knows(&self, session: SessionId, tid: Tid) -> bool {
+        self.promises.contains_key(&(session, tid)) || self.answered.contains(&(session, tid))
+    }
+
     /// Attributes that a client tells by itself.
     fn own_attr(&self, tree: &Tree, request: &Request, attr: &Attr) -> Verdict {
         let node = tree.node(attr.ino).ok_or_else(|| format!("tells of inode {}, which is gone", attr.ino.0))?;
@@ -398,11 +404,13 @@ impl Judge {
         Ok(())
     }
 
-    /// The client has heard that a promise was broken.
-    pub fn broken(&mut self, session: SessionId, tid: Tid) {
-        if self.promises.remove(&(session, tid)).is_some() {
+    /// The client hears that a promise was broken. Returns whether it was one.
+    pub fn broken(&mut self, session: SessionId, tid: Tid) -> bool {
+        let was = self.promises.remove(&(session, tid)).is_some();
+        if was {
             self.answered.insert((session, tid));
         }
+        was
     }
 
     /// Sessions that were told what a crash took back, and that the rank waits for.
