@@ -30,6 +30,9 @@ use stdx::{Machine, Mono, Now, Outbox, Wall};
 
 type Out = Outbox<Output>;
 
+/// Of a page of names that the client itself asks for.
+const LISTING_BYTES: u32 = 64 << 10;
+
 /// Where the connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Link {
@@ -384,6 +387,9 @@ impl Client {
             if !self.tenures.is_empty() {
                 let at = (self.window.next(), self.window.unanswered());
                 self.tenures.answered(tid, &kept.1, &outcome, &leave, at);
+                if let Some((dir, after)) = self.tenures.listed(tid, &kept.1, &outcome) {
+                    self.queue.push_back(page(dir, after));
+                }
             }
         }
         if let Some(at) = early {
@@ -428,10 +434,30 @@ impl Client {
         if !self.tenures.is_empty() {
             let (tid, unanswered) = (self.window.next(), self.window.unanswered());
             self.tenures.sent(tid, &request, self.numbers.seed(), unanswered);
+            self.list_entrusted(tid, call, &request);
         }
         let tid = self.window.insert(pending);
         let floor = self.window.floor();
         out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
+    }
+
+    /// Where changes have to be asked for because names are not known, all names are: who works through a directory, to fill or
+    /// to empty it, goes on without asking.
+    fn list_entrusted(&mut self, tid: Tid, call: Option<CallId>, request: &Request) {
+        match request {
+            Request::Create { parent, .. }
+            | Request::MkNod { parent, .. }
+            | Request::Unlink { parent, .. }
+                if self.tenures.wants_listing(parent.ino) =>
+            {
+                self.queue.push_back(page(*parent, 0));
+            }
+            // Nobody waits for it: it is one of these.
+            Request::ReadDir { dir, after, .. } if call.is_none() => {
+                self.tenures.listing(dir.ino, tid, *after == 0);
+            }
+            _ => {}
+        }
     }
 
     /// The window is as wide as it may be. If a wait for a lock holds it open (for hours, perhaps), it
@@ -509,6 +535,12 @@ impl Client {
             out.push(Output::Closed);
         }
     }
+}
+
+/// A request for names of an entrusted directory.
+const fn page(dir: NodeRef, after: u64) -> Queued {
+    let request = Request::ReadDir { dir, after, attrs: true, bytes_max: LISTING_BYTES };
+    Queued { call: None, cred: Cred::ROOT, request }
 }
 
 fn answer(out: &mut Out, call: Option<CallId>, outcome: Outcome) {

@@ -22,6 +22,9 @@ use stdx::hash::HashSeed;
 const TENURES_MAX: usize = 1024;
 /// Names of all of them. Beyond, names are forgotten.
 const NAMES_MAX: usize = 256 << 10;
+/// After so many changes that had to be asked for all names of a directory are, if it has no more than this.
+const LIST_AFTER: u32 = 2;
+const LIST_MAX: u64 = 65_536;
 /// Inodes remembered to have had a second name made.
 const LINKED_MAX: usize = 65_536;
 
@@ -38,6 +41,9 @@ pub(crate) struct Tenure {
     since: Tid,
     /// The last that was performed in it.
     used: Tid,
+    /// Changes that had to be asked for because a name was not known; and the request for a page of all names.
+    asked: u32,
+    listing: Option<Tid>,
 }
 
 impl Tenure {
@@ -141,7 +147,16 @@ impl Tenures {
 
     const fn tenure(attr: Attr, empty: bool, next: Tid) -> Tenure {
         let names = Names::new(empty, next);
-        Tenure { attr, names, changing: Vec::new(), stale: false, since: next, used: next }
+        Tenure {
+            attr,
+            names,
+            changing: Vec::new(),
+            stale: false,
+            since: next,
+            used: next,
+            asked: 0,
+            listing: None,
+        }
     }
 
     fn add(&mut self, ino: Ino, tenure: Tenure) {
@@ -326,6 +341,40 @@ impl Tenures {
         } else if let Some(tenure) = changed_dir(request).and_then(|dir| self.dirs.get_mut(&dir)) {
             tenure.change_ended(tid, outcome, next);
         }
+    }
+
+    /// A change of a name in that directory goes to the rank. Whether it is worth while to ask for all names there.
+    pub(crate) fn wants_listing(&mut self, dir: Ino) -> bool {
+        let Some(tenure) = self.dirs.get_mut(&dir) else { return false };
+        tenure.asked += 1;
+        tenure.asked == LIST_AFTER && !tenure.names.is_complete() && tenure.attr.size <= LIST_MAX
+    }
+
+    /// A page of its names is asked for under that tid. `first`: from the beginning.
+    pub(crate) fn listing(&mut self, dir: Ino, tid: Tid, first: bool) {
+        let Some(tenure) = self.dirs.get_mut(&dir) else { return };
+        if first {
+            tenure.names.listing_begins();
+        }
+        tenure.listing = Some(tid);
+    }
+
+    /// A page is learned. Where the next one begins, if it was one of these and not the last.
+    pub(crate) fn listed(
+        &mut self,
+        tid: Tid,
+        request: &Request,
+        outcome: &Outcome,
+    ) -> Option<(NodeRef, u64)> {
+        let Request::ReadDir { dir, .. } = request else { return None };
+        let tenure = self.dirs.get_mut(&dir.ino).filter(|tenure| tenure.listing == Some(tid))?;
+        tenure.listing = None;
+        let Ok(Reply::Entries { entries, end }) = outcome else { return None };
+        if *end {
+            tenure.names.listing_ends();
+            return None;
+        }
+        entries.last().map(|entry| (*dir, entry.hash.cookie()))
     }
 
     fn learn_name(

@@ -11,7 +11,7 @@ use crate::kept::{self, Kept};
 use crate::leave::{Leave, Leaves};
 use crate::made::{self, Making};
 use crate::names::Known;
-use crate::newborns::{NEWBORNS_MAX, Newborn};
+use crate::newborns::Newborn;
 use crate::output::Output;
 use proto::caps::{Bits, Grants};
 use proto::message::Told;
@@ -103,9 +103,7 @@ impl Client {
         let making = Making::of(request)?;
         let tenure = self.tenures.get(making.parent).filter(|tenure| tenure.is_clear())?;
         let (parent, absent) = (tenure.attr, tenure.names.get(making.name) == Known::Absent);
-        if !(absent || stdx::mutant!("client_makes_unknown_names"))
-            || self.tenures.newborns.len() >= NEWBORNS_MAX
-        {
+        if !absent && !stdx::mutant!("client_makes_unknown_names") {
             return None;
         }
         let hash = making.name.hash(self.numbers.seed()?);
