@@ -108,7 +108,7 @@ impl World {
         let sight = self.judge.sight(Some(session));
         self.clients[client].kernel.changes(&changed, Some(session), &sight);
         let (request, outcome, leave) = (own.request.clone(), own.outcome.clone(), own.leave.clone());
-        let (begun, call, newest, life) = (self.judge.transactions + 1, own.call, 0, 0);
+        let (begun, call, newest, life) = (self.judge.clock(), own.call, 0, 0);
         self.hand_over(client, Taken { session, tid, request, outcome, leave, begun, call, newest, life });
         Ok(())
     }
@@ -125,7 +125,7 @@ impl World {
         let judged = self.judge.answers_itself(&asked, own.outcome);
         judged.map_err(|error| format!("client {client} {error}"))?;
         let (request, outcome, leave) = (own.request.clone(), own.outcome.clone(), own.leave.clone());
-        let (begun, call, newest, life) = (self.judge.transactions + 1, own.call, 0, 0);
+        let (begun, call, newest, life) = (self.judge.clock(), own.call, 0, 0);
         let tid = Tid(u64::MAX);
         self.hand_over(client, Taken { session, tid, request, outcome, leave, begun, call, newest, life });
         Ok(())

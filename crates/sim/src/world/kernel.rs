@@ -25,7 +25,7 @@ pub(super) struct Taken {
     pub(super) request: Request,
     pub(super) outcome: Outcome,
     pub(super) leave: Leave,
-    /// The last transaction when the call began, the number of the call, and of the newest one.
+    /// When the call began by the judge's clock, the number of the call, and of the newest one.
     pub(super) begun: u64,
     pub(super) call: u64,
     pub(super) newest: u64,
@@ -79,7 +79,7 @@ pub(super) struct Kernel {
     /// The stamps of the last recall of an inode, and of the last loss of everything.
     recalled: BTreeMap<Ino, u64>,
     lost: u64,
-    /// The transaction and the request by which its own session last changed an inode. Of these a kernel knows by itself: it
+    /// When and by which request its own session last changed an inode. Of these a kernel knows by itself: it
     /// made them.
     own: BTreeMap<Ino, (u64, Tid)>,
     /// Calls up to this one may have read what the client itself was changing.

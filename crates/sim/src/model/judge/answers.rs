@@ -2,7 +2,7 @@
 //!
 //! Absent: the order of transactions (`history.rs`).
 
-use super::depends::shown;
+use super::depends::asked_for;
 use super::history::{Manner, Sent};
 use super::{Asked, Executed, Judge, Pending, State, Verdict};
 use crate::model::rules::{Answer, Op, given};
@@ -118,8 +118,8 @@ impl Judge {
         }
         if !matches!(sent.outcome, Err(Errno::ESHUTDOWN | Errno::EBUSY)) {
             self.in_order(pending)?;
-            if !shown(self.tree(), &pending.asked.request, &sent.outcome).is_empty() {
-                self.after_others(pending, &sent.outcome)?;
+            if !asked_for(self.tree(), &pending.asked.request).is_empty() {
+                self.after_others(pending)?;
             }
         }
         let skip = pending.first.max(self.shows_own(pending)).saturating_sub(self.first) as usize;

@@ -132,6 +132,13 @@ pub(super) fn shown(tree: &Tree, request: &Request, outcome: &Outcome) -> BTreeS
     shown.facts
 }
 
+/// What a request by itself asks for.
+pub(super) fn asked_for(tree: &Tree, request: &Request) -> BTreeSet<Fact> {
+    let mut shown = Shown { tree, facts: BTreeSet::new() };
+    shown.request(request);
+    shown.facts
+}
+
 struct Shown<'a> {
     tree: &'a Tree,
     facts: BTreeSet<Fact>,

@@ -232,7 +232,7 @@ impl Judge {
             }
         }
         if !changed.is_empty() {
-            self.changed.push(Changed { number: self.transactions, author, inos: changed, told });
+            self.changed.push(Changed { number: now, author, inos: changed, told });
         }
         self.prune();
         Ok(())
@@ -310,7 +310,7 @@ impl Judge {
             return Err(format!("succeeds without permission ({why}): {request:?}"));
         }
         self.in_order(pending)?;
-        self.after_others(pending, &origin.outcome)?;
+        self.after_others(pending)?;
         let op = Op { request, cred: &pending.asked.cred, wall, made, offset, count };
         let done = tree.run(&op);
         let answer = done.map_err(|errors| format!("succeeds but must fail with {errors:?}: {request:?}"))?;

@@ -14,7 +14,7 @@ use std::rc::Rc;
 /// What one transaction changed of what clients are told.
 #[derive(Clone, Debug)]
 pub struct Changed {
-    /// Its number.
+    /// When, by the judge's clock.
     pub number: u64,
     /// Whose request it answers.
     pub author: Option<(SessionId, Tid)>,
@@ -49,6 +49,8 @@ pub(super) fn differing(before: &Tree, after: &Tree) -> BTreeSet<Ino> {
 
 /// The present state as one client is to see it: with what it was told and is still to come.
 pub struct Sight<'a> {
+    judge: &'a Judge,
+    session: Option<SessionId>,
     tree: Cow<'a, Tree>,
     /// It was told what did not come about, and may not have heard of that.
     blind: bool,
@@ -62,7 +64,11 @@ impl Sight<'_> {
     pub fn attr(&self, attr: &Attr) -> Verdict {
         match self.tree.node(attr.ino) {
             _ if self.blind => Ok(()),
-            Some(node) => same_attr(&self.tree.attr(node), attr),
+            Some(node) => {
+                let is = self.tree.attr(node);
+                let told = self.session.map_or(*attr, |session| self.judge.as_cut(session, attr, &is));
+                same_attr(&is, &told)
+            }
             None if attr.nlink == 0 => Ok(()),
             None => Err(format!("inode {} is gone", attr.ino.0)),
         }
@@ -87,7 +93,7 @@ impl Judge {
     #[must_use]
     pub fn sight(&self, session: Option<SessionId>) -> Sight<'_> {
         let blind = session.is_some_and(|session| self.spoiled.contains(&session));
-        Sight { tree: self.seen_by(session), blind }
+        Sight { judge: self, session, tree: self.seen_by(session), blind }
     }
 
     /// The bytes that a client keeps of a file, which it has asked for from `offset` on.

@@ -4,7 +4,7 @@
 //! Absent: directories that are entrusted (`entrusted.rs`), what answers may show (`depends.rs`).
 
 use super::answers::same_attr;
-use super::depends::{Fact, shown};
+use super::depends::{Fact, asked_for};
 use super::kept::differing;
 use super::{Asked, Changed, Judge, Pending, Verdict};
 use crate::model::rules::{Op, given};
@@ -111,7 +111,7 @@ impl Judge {
             return Err(format!("performs {request:?}\n  as {outcome:?}\n  but the rank {error}"));
         }
         if let (Some(attr), false) = (attr_of(reply), known) {
-            self.own_attr(&after, &request, attr)?;
+            self.own_attr(session, &after, &request, attr)?;
         }
         let promise = Promise {
             asked,
@@ -125,7 +125,7 @@ impl Judge {
         };
         self.promises.insert((session, tid), promise);
         let inos = differing(&before, &after);
-        Ok(Changed { number: self.transactions + 1, author: Some((session, tid)), inos, told: false })
+        Ok(Changed { number: clock, author: Some((session, tid)), inos, told: false })
     }
 
     /// Whether a caller was told the result of a request before it was certain.
@@ -135,9 +135,11 @@ impl Judge {
     }
 
     /// Attributes that a client tells by itself.
-    fn own_attr(&self, tree: &Tree, request: &Request, attr: &Attr) -> Verdict {
+    fn own_attr(&self, session: SessionId, tree: &Tree, request: &Request, attr: &Attr) -> Verdict {
         let node = tree.node(attr.ino).ok_or_else(|| format!("tells of inode {}, which is gone", attr.ino.0))?;
-        same_attr(&tree.attr(node), attr).map_err(|error| format!("tells by itself {error}: {request:?}"))?;
+        let is = tree.attr(node);
+        same_attr(&is, &self.as_cut(session, attr, &is))
+            .map_err(|error| format!("tells by itself {error}: {request:?}"))?;
         match named(request) {
             Some((dir, name)) if (attr.parent, attr.hash) != (dir.ino, name_hash(&self.seed, name.as_bytes())) => {
                 Err(format!("tells by itself that {name:?} is elsewhere: {attr:?}"))
@@ -164,7 +166,13 @@ impl Judge {
             let state = &self.states[(number - self.first) as usize];
             let mut seen = state.clone();
             self.keep_promises(asked.session, number, &mut seen.tree);
-            match self.fits(&seen, asked, outcome, None) {
+            let mut outcome = outcome.clone();
+            if let Ok(Reply::Attr(attr)) = &mut outcome
+                && let Some(node) = seen.tree.node(attr.ino)
+            {
+                *attr = self.as_cut(asked.session, attr, &seen.tree.attr(node));
+            }
+            match self.fits(&seen, asked, &outcome, None) {
                 Ok(()) => return Ok(()),
                 Err(error) => why = error,
             }
@@ -270,7 +278,7 @@ impl Judge {
 
     /// Something happens for a session: what others were told before a crash comes first, and what they performed before it was
     /// asked for, as far as it shows that.
-    pub(super) fn after_others(&self, pending: &Pending, outcome: &Outcome) -> Verdict {
+    pub(super) fn after_others(&self, pending: &Pending) -> Verdict {
         let asked = &pending.asked;
         if self.promises.is_empty() || self.promises.contains_key(&(asked.session, asked.tid)) {
             return Ok(());
@@ -288,7 +296,8 @@ impl Judge {
             if promise.clock > pending.since {
                 continue;
             }
-            let seen = seen.get_or_insert_with(|| shown(self.tree(), &asked.request, outcome));
+            // What a name or a listing tells of a directory besides is kept by nobody: who wants it asks for it.
+            let seen = seen.get_or_insert_with(|| asked_for(self.tree(), &asked.request));
             if performs(what).iter().any(|fact| overlaps(seen, fact)) {
                 return Err(format!(
                     "does not show what session {} performed as {} before it was asked for: {what:?}",
@@ -328,29 +337,38 @@ impl Judge {
         let promise = &self.promises[&(session, tid)];
         let same = self.is_as_told(session, &promise.outcome, found);
         same.map_err(|error| format!("{error}\n  request {:?}\n  told {:?}", promise.asked.request, promise.outcome))?;
-        Ok(told == wall)
+        Ok(true)
     }
 
     fn is_as_told(&self, session: SessionId, told: &Outcome, found: &Outcome) -> Verdict {
-        let wall = |wall: Wall| self.cut_walls.get(&(session, wall)).copied().unwrap_or(wall);
-        let moved = |attr: &Attr| Attr {
-            mtime: wall(attr.mtime),
-            ctime: wall(attr.ctime),
-            btime: wall(attr.btime),
-            ..*attr
-        };
+        let same = |told: &Attr, found: &Attr| same_attr(&self.as_cut(session, told, found), found);
         match (told, found) {
-            (Ok(Reply::Attr(told)), Ok(Reply::Attr(found))) => same_attr(&moved(told), found),
+            (Ok(Reply::Attr(told)), Ok(Reply::Attr(found))) => same(told, found),
             (
                 Ok(Reply::Created { attr: told, new: made }),
                 Ok(Reply::Created { attr: found, new }),
-            ) if made == new => same_attr(&moved(told), found),
+            ) if made == new => same(told, found),
             (
                 Ok(Reply::Written { attr: told, count: wanted }),
                 Ok(Reply::Written { attr: found, count }),
-            ) if wanted == count => same_attr(&moved(told), found),
+            ) if wanted == count => same(told, found),
             (told, found) if told == found => Ok(()),
             _ => Err(format!("comes to {found:?}, which is not what was told")),
+        }
+    }
+
+    /// Attributes that a session's client tells, with the times that the rank did not take as told, where that explains those
+    /// that are.
+    pub(super) fn as_cut(&self, session: SessionId, told: &Attr, is: &Attr) -> Attr {
+        let time = |told: Wall, is: Wall| match self.cut_walls.get(&(session, told)) {
+            Some(cut) if *cut == is => is,
+            _ => told,
+        };
+        Attr {
+            mtime: time(told.mtime, is.mtime),
+            ctime: time(told.ctime, is.ctime),
+            btime: time(told.btime, is.btime),
+            ..*told
         }
     }
 
