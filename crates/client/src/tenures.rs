@@ -318,9 +318,12 @@ impl Tenures {
             }
             (Request::ReadDir { dir, .. }, Ok(Reply::Entries { entries, .. })) => {
                 for (at, entry) in entries.iter().enumerate() {
-                    let (Some(attr), Ok(name)) = (&entry.attr, Name::new(&entry.name)) else { continue };
-                    self.learn_name((dir.ino, &name), tid, of_attr(dir.ino, attr), learned);
-                    self.learn_attr(tid, attr, leave.grants.of(at), leave);
+                    let Ok(name) = Name::new(&entry.name) else { continue };
+                    let known = entry.attr.as_ref().map_or(Known::Unknown, |attr| of_attr(dir.ino, attr));
+                    self.learn_name((dir.ino, &name), tid, known, learned);
+                    if let Some(attr) = &entry.attr {
+                        self.learn_attr(tid, attr, leave.grants.of(at), leave);
+                    }
                 }
             }
             _ => {}
