@@ -30,7 +30,7 @@ struct Busy {
     muddled: bool,
     /// Its caller was killed: nobody looks at the answer.
     killed: bool,
-    /// The last transaction when it began.
+    /// When it began, by the judge's clock.
     begun: u64,
 }
 
@@ -495,7 +495,7 @@ impl World {
             }
         }
         slot.kernel.own_request(&request, call.0);
-        let (begun, asked) = (self.judge.transactions, request.clone());
+        let (begun, asked) = (self.judge.clock(), request.clone());
         slot.busy
             .insert(call, Busy { kind, request: asked, pattern, sent: None, muddled, killed: false, begun });
         self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));

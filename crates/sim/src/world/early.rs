@@ -197,6 +197,23 @@ impl World {
         }
     }
 
+    /// The rank has given a session up: it serves it no more, and takes nothing of it.
+    pub(super) fn given_up(&mut self, session: SessionId) {
+        self.judge.has_all_back(session);
+        self.judge.excuse(session);
+    }
+
+    /// Sessions that the rank gives up in a step.
+    pub(super) fn refusals(&mut self, out: &[Output]) {
+        for output in out {
+            let Output::Send { conn, message: ServerMsg::Refused { errno, .. } } = output else { continue };
+            let session = self.life.as_ref().and_then(|life| life.conns.get(conn)?.1);
+            if let Some(session) = session.filter(|_| *errno == Errno::ESTALE.0 as u32) {
+                self.given_up(session);
+            }
+        }
+    }
+
     /// What the rank sends besides answers, in their order with them.
     pub(super) fn judge_promises(&mut self, out: &[Output]) -> Verdict {
         for output in out {

@@ -196,6 +196,7 @@ impl World {
         self.trace.event(self.now, "evict", session.0, || format!("client {client}: {}", session.0));
         self.coverage.count("sessions ended by an operator", 1);
         self.evicted.insert(session);
+        self.given_up(session);
         self.step_rank(Input::Evict { session })?;
         // Before its client hears of it.
         self.sessions_ended()

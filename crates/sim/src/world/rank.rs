@@ -153,6 +153,7 @@ impl World {
         }
         self.judge.wall = self.now().wall;
         self.excuse_the_silent();
+        self.refusals(out);
         self.judge.step(&appends, &sent)?;
         self.judge_promises(out)?;
         self.judge_keeping()?;

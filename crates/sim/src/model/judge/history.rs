@@ -203,6 +203,7 @@ impl Judge {
         let author = origin.as_ref().map(|origin| (origin.session, origin.tid));
         let undo = self.records.apply(mutations, true)?;
         adopt(&mut tree, &self.records, &undo, request.as_ref().is_some_and(may_keep_times).then_some(wall));
+        self.made_again(author);
         self.fresh_versions(mutations)?;
         self.purge(&mut tree)?;
         self.touch(&undo, end);
@@ -253,6 +254,14 @@ impl Judge {
             }
         }
         Ok(())
+    }
+
+    /// What is made again as it was told counts from the beginning: of the first time only its maker has seen anything.
+    fn made_again(&mut self, author: Option<(SessionId, Tid)>) {
+        if let Some(ino) = author.and_then(|key| self.lost_number(key)) {
+            self.versions.remove(&ino);
+            self.changes.remove(&ino);
+        }
     }
 
     /// A version or change counter that was used before, even in a history that a crash took back, would

@@ -372,6 +372,12 @@ impl Judge {
         }
     }
 
+    /// The inode that a promise made, if a crash took that back.
+    pub(super) fn lost_number(&self, key: (SessionId, Tid)) -> Option<Ino> {
+        let promise = self.promises.get(&key).filter(|promise| promise.lost)?;
+        Some(promise.told.ino)
+    }
+
     /// The rank says that a promise is kept.
     pub(super) fn done(&mut self, key: (SessionId, Tid)) -> Verdict {
         let kept = self.promises.get(&key).is_some_and(|promise| promise.executed.is_some());
