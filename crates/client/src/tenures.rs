@@ -12,7 +12,7 @@ use crate::newborns::Newborns;
 use proto::caps::Bits;
 use proto::message::Entrusted;
 use proto::reply::{Outcome, Reply};
-use proto::request::{Request, open_flags::TRUNC, rename_flags};
+use proto::request::{Request, open_flags::TRUNC};
 use proto::{Attr, FileKind, Ino, Name, NameHash, NodeRef, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
@@ -416,11 +416,6 @@ fn of_attr(dir: Ino, attr: &Attr) -> Known {
 fn after_change(request: &Request, at: usize, dir: Ino, outcome: &Outcome) -> Known {
     match (request, outcome) {
         (Request::Unlink { .. } | Request::RmDir { .. }, Ok(_)) => Known::Absent,
-        (Request::Rename { flags, .. }, Ok(_))
-            if at == 0 && flags & (rename_flags::EXCHANGE | rename_flags::WHITEOUT) == 0 =>
-        {
-            Known::Absent
-        }
         (
             Request::Create { .. } | Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. },
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
