@@ -299,8 +299,8 @@ impl Tenures {
         leave: &Leave,
         (next, unanswered): (Tid, Tid),
     ) {
-        for (at, (dir, name)) in names_of(request).enumerate() {
-            let known = after_change(request, at, dir, outcome);
+        for (dir, name) in names_of(request) {
+            let known = after_change(request, dir, outcome);
             self.with_names(dir, next, unanswered, |names| names.change_ends(name, tid, known, next));
         }
         self.dir_answered(tid, request, outcome, next);
@@ -412,8 +412,9 @@ fn of_attr(dir: Ino, attr: &Attr) -> Known {
     }
 }
 
-/// What is known of the `at`th name that a request changed, from its answer.
-fn after_change(request: &Request, at: usize, dir: Ino, outcome: &Outcome) -> Known {
+/// What is known of a name that a request changed, from its answer. One that was renamed may be there still: a rename between two
+/// names of one inode does nothing.
+fn after_change(request: &Request, dir: Ino, outcome: &Outcome) -> Known {
     match (request, outcome) {
         (Request::Unlink { .. } | Request::RmDir { .. }, Ok(_)) => Known::Absent,
         (

@@ -254,6 +254,13 @@ impl Judge {
 
     /// A connection delivered a request to the rank; a retry of a known one changes nothing.
     pub fn asked(&mut self, asked: Asked) {
+        // One that crossed its early answer is known, too.
+        if !self.promises.contains_key(&(asked.session, asked.tid)) {
+            self.arrives(asked);
+        }
+    }
+
+    fn arrives(&mut self, asked: Asked) {
         let key = (asked.session, asked.tid);
         let now = self.tick();
         if self.pending.contains_key(&key) || self.answered.contains(&key) {

@@ -190,12 +190,15 @@ impl Shown<'_> {
                 self.attributes(node.ino);
             }
             Request::RmDir { parent, name } => self.gone(*parent, name),
-            Request::Rename { parent, name, new_parent, new_name, .. } => {
+            Request::Rename { parent, name, new_parent, new_name, flags } => {
                 self.name(*parent, name);
-                self.gone(*new_parent, new_name);
+                self.name(*new_parent, new_name);
                 let moved = self.tree.node(parent.ino).and_then(|dir| dir.entries.get(name.as_bytes()));
                 if moved.and_then(|ino| self.tree.node(*ino)).is_some_and(Node::is_dir) {
                     self.place(new_parent.ino);
+                    if *flags == 0 {
+                        self.gone(*new_parent, new_name);
+                    }
                 }
             }
             Request::ReadDir { dir: node, .. } | Request::GetAttr { node } | Request::SetAttr { node, .. } => {
