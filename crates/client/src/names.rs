@@ -104,7 +104,8 @@ impl Names {
         if old && !stdx::mutant!("client_stale_name") {
             return;
         }
-        if known != self.get(name) {
+        // One of which nothing is known is there all the same: it must not be taken for absent when the listing ends.
+        if known != self.get(name) || (known == Known::Unknown && self.listing) {
             self.put(name, |entry| entry.known = known);
         }
     }

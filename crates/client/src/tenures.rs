@@ -12,7 +12,7 @@ use crate::newborns::Newborns;
 use proto::caps::Bits;
 use proto::message::Entrusted;
 use proto::reply::{Outcome, Reply};
-use proto::request::{Request, open_flags::TRUNC, rename_flags};
+use proto::request::{Request, open_flags::TRUNC};
 use proto::{Attr, FileKind, Ino, Name, NameHash, NodeRef, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
@@ -316,8 +316,8 @@ impl Tenures {
         leave: &Leave,
         (next, unanswered): (Tid, Tid),
     ) {
-        for (at, (dir, name)) in names_of(request).enumerate() {
-            let known = after_change(request, at, dir, outcome);
+        for (dir, name) in names_of(request) {
+            let known = after_change(request, dir, outcome);
             self.with_names(dir, next, unanswered, |names| names.change_ends(name, tid, known, next));
             if let Some(tenure) = self.dirs.get_mut(&dir) {
                 (tenure.asking, tenure.counted) = (tenure.asking.saturating_sub(1), next);
@@ -338,9 +338,12 @@ impl Tenures {
             }
             (Request::ReadDir { dir, .. }, Ok(Reply::Entries { entries, .. })) => {
                 for (at, entry) in entries.iter().enumerate() {
-                    let (Some(attr), Ok(name)) = (&entry.attr, Name::new(&entry.name)) else { continue };
-                    self.learn_name((dir.ino, &name), tid, of_attr(dir.ino, attr), learned);
-                    self.learn_attr(tid, attr, leave.grants.of(at), leave);
+                    let Ok(name) = Name::new(&entry.name) else { continue };
+                    let known = entry.attr.as_ref().map_or(Known::Unknown, |attr| of_attr(dir.ino, attr));
+                    self.learn_name((dir.ino, &name), tid, known, learned);
+                    if let Some(attr) = &entry.attr {
+                        self.learn_attr(tid, attr, leave.grants.of(at), leave);
+                    }
                 }
             }
             _ => {}
@@ -433,15 +436,11 @@ fn of_attr(dir: Ino, attr: &Attr) -> Known {
     }
 }
 
-/// What is known of the `at`th name that a request changed, from its answer.
-fn after_change(request: &Request, at: usize, dir: Ino, outcome: &Outcome) -> Known {
+/// What is known of a name that a request changed, from its answer. One that was renamed may be there still: a rename between two
+/// names of one inode does nothing.
+fn after_change(request: &Request, dir: Ino, outcome: &Outcome) -> Known {
     match (request, outcome) {
         (Request::Unlink { .. } | Request::RmDir { .. }, Ok(_)) => Known::Absent,
-        (Request::Rename { flags, .. }, Ok(_))
-            if at == 0 && flags & (rename_flags::EXCHANGE | rename_flags::WHITEOUT) == 0 =>
-        {
-            Known::Absent
-        }
         (
             Request::Create { .. } | Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. },
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),

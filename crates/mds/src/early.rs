@@ -164,7 +164,8 @@ impl Rank {
     /// Whether an answer without a transaction may leave although the journal is not durable.
     pub(crate) fn may_show(&self, op: &Op, outcome: &Outcome) -> bool {
         let Some(session) = self.sessions.map.get(&op.session) else { return false };
-        if !is_eager(session) || session.early_from.is_none_or(|from| from > self.journal.durable) {
+        let syncs = matches!(op.request, Request::Fsync { .. } | Request::SyncFs);
+        if syncs || !is_eager(session) || session.early_from.is_none_or(|from| from > self.journal.durable) {
             return false;
         }
         let by_others = match shown(&self.view, &op.request, outcome) {

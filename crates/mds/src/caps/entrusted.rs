@@ -7,6 +7,7 @@ use crate::config::State;
 use crate::early::{above, is_eager};
 use crate::op::{Op, Plan, Stop};
 use crate::rank::Rank;
+use crate::recent::Thing;
 use crate::view::Found;
 use proto::caps::Bits;
 use proto::message::{Entrusted, Told};
@@ -86,12 +87,17 @@ impl Rank {
             _ => None,
         };
         for ino in [Some(dir), made].into_iter().flatten() {
-            list.extend(self.entrust_one(slot, ino));
+            list.extend(self.entrust_one(op.session, slot, ino));
         }
         list
     }
 
-    fn entrust_one(&mut self, slot: u16, ino: Ino) -> Option<Entrusted> {
+    fn entrust_one(&mut self, session: SessionId, slot: u16, ino: Ino) -> Option<Entrusted> {
+        // What others made of it may still be taken back, and its attributes would tell.
+        let shown = [Thing::Inode(ino), Thing::Header(ino)].into_iter();
+        if self.recent.by_others(session, shown) > self.journal.durable {
+            return None;
+        }
         let view = &mut self.view;
         let most = view.config.limits.entrusted_per_session;
         if ino.is_system() || view.book.entrusted_to(ino).is_some() || view.book.entrusted(slot) >= most {

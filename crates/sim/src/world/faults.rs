@@ -143,6 +143,7 @@ impl World {
             }
         }
         self.owed = Owed::default();
+        self.positions.clear();
         let pause = [MS, 100 * MS, 3 * SECOND][self.rng.index(3)];
         self.after(pause, Event::Restart { life: self.lives });
         if self.phase == Phase::Faults && self.rng.chance(1, 3) {
@@ -195,6 +196,7 @@ impl World {
         self.trace.event(self.now, "evict", session.0, || format!("client {client}: {}", session.0));
         self.coverage.count("sessions ended by an operator", 1);
         self.evicted.insert(session);
+        self.given_up(session);
         self.step_rank(Input::Evict { session })?;
         // Before its client hears of it.
         self.sessions_ended()
