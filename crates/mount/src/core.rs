@@ -126,7 +126,6 @@ impl Core {
                     self.phase = Phase::Refused(reason);
                     turn.phase_changed = true;
                 }
-                Output::Late { .. } => {}
                 Output::Closed => {
                     self.phase = Phase::Closed;
                     turn.phase_changed = true;

@@ -185,8 +185,12 @@ impl Workload {
         let stale = self.rng.chance(1, 30);
         let visits = self.visits();
         let mine = |ino: Ino| visits || self.is_open(known, ino);
-        let all: Vec<NodeRef> =
-            known.places.values().filter(|place| (stale || fits(place.ino)) && mine(place.ino)).copied().collect();
+        let all: Vec<NodeRef> = known
+            .places
+            .values()
+            .filter(|place| (stale || fits(place.ino)) && mine(place.ino))
+            .copied()
+            .collect();
         if all.is_empty() || self.rng.chance(1, 5) {
             return NodeRef::bare(Ino::ROOT);
         }
@@ -228,9 +232,8 @@ impl Workload {
 
     fn pick(&mut self, known: &Knowledge, fits: impl Fn(&NodeRef) -> bool) -> Option<NodeRef> {
         let visits = self.visits();
-        let mine = |place: &NodeRef| {
-            visits || (self.is_open(known, place.ino) && self.is_open(known, place.parent))
-        };
+        let mine =
+            |place: &NodeRef| visits || (self.is_open(known, place.ino) && self.is_open(known, place.parent));
         let all: Vec<NodeRef> =
             known.places.values().filter(|place| fits(place) && mine(place)).copied().collect();
         (!all.is_empty()).then(|| all[self.rng.index(all.len())])

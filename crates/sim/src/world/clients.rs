@@ -339,8 +339,13 @@ impl World {
                 self.over(client);
             }
             ClientOutput::Closed => {
-                if let Some(session) = self.clients[client].session().filter(|session| self.judge.is_owed(*session)) {
-                    return Err(format!("client {client} closes session {} before all it told is done", session.0));
+                if let Some(session) =
+                    self.clients[client].session().filter(|session| self.judge.is_owed(*session))
+                {
+                    return Err(format!(
+                        "client {client} closes session {} before all it told is done",
+                        session.0
+                    ));
                 }
                 self.clients[client].closed = true;
                 self.over(client);
@@ -600,7 +605,9 @@ impl World {
             _ => {}
         }
         let known = &mut self.clients[client].known;
-        if let (Request::MkDir { .. }, Ok(Reply::Attr(attr)), Some(me)) = (&busy.request, outcome, known.homely) {
+        if let (Request::MkDir { .. }, Ok(Reply::Attr(attr)), Some(me)) =
+            (&busy.request, outcome, known.homely)
+        {
             self.workload.made_home(me, attr.ino);
         }
         match outcome {

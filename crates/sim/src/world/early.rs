@@ -102,7 +102,9 @@ impl World {
         };
         let asked = asked_by(session, tid, cred, request, pattern);
         self.coverage.count(performed_kind(&asked.request), 1);
-        self.trace.event(self.now, "perform", tid.0 ^ told.ino.0, || format!("client {client}: {} {told:?}", tid.0));
+        self.trace.event(self.now, "perform", tid.0 ^ told.ino.0, || {
+            format!("client {client}: {} {told:?}", tid.0)
+        });
         let judged = self.judge.performed(asked, told, own.outcome);
         let changed = judged.map_err(|error| format!("client {client} {error}"))?;
         let sight = self.judge.sight(Some(session));
@@ -157,13 +159,22 @@ impl World {
     }
 
     /// A message of an eager session reaches the rank.
-    pub(super) fn heard_by_rank(&mut self, client: usize, session: SessionId, message: &ClientMsg) -> Verdict {
+    pub(super) fn heard_by_rank(
+        &mut self,
+        client: usize,
+        session: SessionId,
+        message: &ClientMsg,
+    ) -> Verdict {
         match message {
             ClientMsg::Request { floor, .. } => self.judge.floor(session, *floor)?,
             ClientMsg::Performed { tid, floor, cred, told, request } => {
                 self.judge.floor(session, *floor)?;
                 let asked = asked_by(session, *tid, cred.clone(), request.clone(), (0, 0));
-                let what = match self.judge.presents(asked, told).map_err(|error| format!("client {client} {error}"))? {
+                let what = match self
+                    .judge
+                    .presents(asked, told)
+                    .map_err(|error| format!("client {client} {error}"))?
+                {
                     Presented::New => return Ok(()),
                     Presented::Executed => "presented again: executed before",
                     Presented::Lost => "presented again: lost",

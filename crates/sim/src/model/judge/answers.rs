@@ -125,7 +125,8 @@ impl Judge {
         let skip = pending.first.max(self.shows_own(pending)).saturating_sub(self.first) as usize;
         let mut why = String::from("no state to compare with");
         let mut fits = None;
-        let (request, landed) = (&pending.asked.request, pending.landing.as_ref().map(|landing| landing.start));
+        let (request, landed) =
+            (&pending.asked.request, pending.landing.as_ref().map(|landing| landing.start));
         for state in self.states.iter().skip(skip).rev() {
             let durable = sent.embedded || state.end <= self.durable;
             if !durable && !self.may_show(sent.session, state, request, &sent.outcome) {

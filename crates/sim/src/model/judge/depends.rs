@@ -201,7 +201,9 @@ impl Shown<'_> {
                     }
                 }
             }
-            Request::ReadDir { dir: node, .. } | Request::GetAttr { node } | Request::SetAttr { node, .. } => {
+            Request::ReadDir { dir: node, .. }
+            | Request::GetAttr { node }
+            | Request::SetAttr { node, .. } => {
                 self.attributes(node.ino);
             }
             Request::CopyRange { source, target, .. } => {

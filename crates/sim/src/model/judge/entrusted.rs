@@ -59,13 +59,17 @@ impl Judge {
         let Some(node) = tree.node(dir).filter(|node| node.is_dir()) else {
             return Err(format!("entrusts {}, which is no directory", dir.0));
         };
-        same_attr(&tree.attr(node), &entrusted.dir).map_err(|error| format!("entrusts a directory: {error}"))?;
+        same_attr(&tree.attr(node), &entrusted.dir)
+            .map_err(|error| format!("entrusts a directory: {error}"))?;
         if entrusted.empty && !node.entries.is_empty() {
             return Err(format!("entrusts directory {} as empty", dir.0));
         }
         let needs = self.by_others(session, &BTreeSet::from([Fact::Inode(dir), Fact::Names(dir)]), end);
         if needs > self.durable {
-            return Err(format!("tells of directory {} what others did before {} is durable", dir.0, needs.0));
+            return Err(format!(
+                "tells of directory {} what others did before {} is durable",
+                dir.0, needs.0
+            ));
         }
         Ok(())
     }
@@ -114,7 +118,10 @@ impl Judge {
         let (session, request) = (asked.session, &asked.request);
         for dir in parents(request) {
             if !self.trust.believed.contains(&(session, dir)) {
-                return Err(format!("performs in directory {}, which is not entrusted to it: {request:?}", dir.0));
+                return Err(format!(
+                    "performs in directory {}, which is not entrusted to it: {request:?}",
+                    dir.0
+                ));
             }
         }
         let ino = made(request, reply);
@@ -153,7 +160,10 @@ impl Judge {
         let last = Ino(first.0 + u64::from(count) - 1);
         let meets = |old: &&Lent| old.has(first) || old.has(last) || new.has(old.first);
         if let Some(old) = self.trust.lent.iter().find(meets) {
-            return Err(format!("numbers from {} are lent to sessions {} and {}", first.0, old.session.0, session.0));
+            return Err(format!(
+                "numbers from {} are lent to sessions {} and {}",
+                first.0, old.session.0, session.0
+            ));
         }
         self.trust.lent.push(new);
         Ok(())
@@ -170,7 +180,9 @@ impl Judge {
             Some(lent) if lent.end > self.durable => {
                 Err(format!("session {} hears of its numbers before {} is durable", session.0, lent.end.0))
             }
-            None if count > 0 => Err(format!("session {} hears of numbers that are not lent to it", session.0)),
+            None if count > 0 => {
+                Err(format!("session {} hears of numbers that are not lent to it", session.0))
+            }
             _ => Ok(()),
         }
     }

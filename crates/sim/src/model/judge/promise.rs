@@ -136,12 +136,15 @@ impl Judge {
 
     /// Attributes that a client tells by itself.
     fn own_attr(&self, session: SessionId, tree: &Tree, request: &Request, attr: &Attr) -> Verdict {
-        let node = tree.node(attr.ino).ok_or_else(|| format!("tells of inode {}, which is gone", attr.ino.0))?;
+        let node =
+            tree.node(attr.ino).ok_or_else(|| format!("tells of inode {}, which is gone", attr.ino.0))?;
         let is = tree.attr(node);
         same_attr(&is, &self.as_cut(session, attr, &is))
             .map_err(|error| format!("tells by itself {error}: {request:?}"))?;
         match named(request) {
-            Some((dir, name)) if (attr.parent, attr.hash) != (dir.ino, name_hash(&self.seed, name.as_bytes())) => {
+            Some((dir, name))
+                if (attr.parent, attr.hash) != (dir.ino, name_hash(&self.seed, name.as_bytes())) =>
+            {
                 Err(format!("tells by itself that {name:?} is elsewhere: {attr:?}"))
             }
             _ => Ok(()),
@@ -159,7 +162,8 @@ impl Judge {
         }
         // What the rank has done for this session and nobody was told of may have happened later.
         let of = self.pending.range((asked.session, Tid(0))..=(asked.session, Tid(u64::MAX)));
-        let running = of.filter(|(key, pending)| pending.executed.is_some() && !self.promises.contains_key(key));
+        let running =
+            of.filter(|(key, pending)| pending.executed.is_some() && !self.promises.contains_key(key));
         let first = running.map(|(_, pending)| pending.first).min().unwrap_or(u64::MAX).min(self.last());
         let mut why = String::new();
         for number in (first.max(self.first)..=self.last()).rev() {
@@ -216,7 +220,10 @@ impl Judge {
             return Ok(Presented::Executed);
         }
         let Some(promise) = self.promises.get(&key) else {
-            return Err(format!("presents request {} of session {}, whose caller was told nothing", key.1.0, key.0.0));
+            return Err(format!(
+                "presents request {} of session {}, whose caller was told nothing",
+                key.1.0, key.0.0
+            ));
         };
         let same = promise.asked.request == asked.request && promise.asked.cred == asked.cred;
         let heard = told.heard || !promise.told.heard;
@@ -285,7 +292,8 @@ impl Judge {
         if self.promises.is_empty() || self.promises.contains_key(&(asked.session, asked.tid)) {
             return Ok(());
         }
-        let others = self.promises.iter().filter(|((owner, _), promise)| *owner != asked.session && promise.is_due());
+        let others =
+            self.promises.iter().filter(|((owner, _), promise)| *owner != asked.session && promise.is_due());
         let mut seen: Option<BTreeSet<Fact>> = None;
         for ((owner, tid), promise) in others {
             let what = &promise.asked.request;
@@ -328,7 +336,8 @@ impl Judge {
         promise.lost = false;
         let told = promise.told.wall;
         if told != wall {
-            let changed = parents(request).map(|dir| before.node(dir).map_or(Wall(i64::MIN), |node| node.mtime)).max();
+            let changed =
+                parents(request).map(|dir| before.node(dir).map_or(Wall(i64::MIN), |node| node.mtime)).max();
             let raised = wall > told && changed.is_some_and(|changed| wall <= changed);
             let cut = wall < told && wall == self.wall;
             if !raised && !cut {
@@ -338,7 +347,9 @@ impl Judge {
         }
         let promise = &self.promises[&(session, tid)];
         let same = self.is_as_told(session, &promise.outcome, found);
-        same.map_err(|error| format!("{error}\n  request {:?}\n  told {:?}", promise.asked.request, promise.outcome))?;
+        same.map_err(|error| {
+            format!("{error}\n  request {:?}\n  told {:?}", promise.asked.request, promise.outcome)
+        })?;
         Ok(true)
     }
 
@@ -346,14 +357,16 @@ impl Judge {
         let same = |told: &Attr, found: &Attr| same_attr(&self.as_cut(session, told, found), found);
         match (told, found) {
             (Ok(Reply::Attr(told)), Ok(Reply::Attr(found))) => same(told, found),
-            (
-                Ok(Reply::Created { attr: told, new: made }),
-                Ok(Reply::Created { attr: found, new }),
-            ) if made == new => same(told, found),
-            (
-                Ok(Reply::Written { attr: told, count: wanted }),
-                Ok(Reply::Written { attr: found, count }),
-            ) if wanted == count => same(told, found),
+            (Ok(Reply::Created { attr: told, new: made }), Ok(Reply::Created { attr: found, new }))
+                if made == new =>
+            {
+                same(told, found)
+            }
+            (Ok(Reply::Written { attr: told, count: wanted }), Ok(Reply::Written { attr: found, count }))
+                if wanted == count =>
+            {
+                same(told, found)
+            }
             (told, found) if told == found => Ok(()),
             _ => Err(format!("comes to {found:?}, which is not what was told")),
         }
@@ -406,12 +419,16 @@ impl Judge {
 
     /// The rank cannot keep a promise any more, and says so.
     pub(super) fn breaks_promise(&mut self, key: (SessionId, Tid), errno: Errno) -> Verdict {
-        let (no_space, io) = (self.excuses.no_space && errno == Errno::ENOSPC, self.excuses.io && errno == Errno::EIO);
+        let (no_space, io) =
+            (self.excuses.no_space && errno == Errno::ENOSPC, self.excuses.io && errno == Errno::EIO);
         self.pending.remove(&key);
         let Some(promise) = self.promises.get_mut(&key) else { return Ok(()) };
         promise.failed = true;
         if let Some((end, _)) = promise.executed {
-            return Err(format!("fails with {errno} but was executed at {}: {:?}", end.0, promise.asked.request));
+            return Err(format!(
+                "fails with {errno} but was executed at {}: {:?}",
+                end.0, promise.asked.request
+            ));
         }
         let why = match () {
             () if promise.excused => "late errors of those who came back late",
@@ -467,7 +484,9 @@ impl Judge {
     /// What is durable is promised no more: it is so.
     pub(super) fn durable_promises(&mut self) {
         let durable = self.durable;
-        let kept = self.promises.extract_if(.., |_, promise| promise.executed.is_some_and(|(end, _)| end <= durable));
+        let kept = self
+            .promises
+            .extract_if(.., |_, promise| promise.executed.is_some_and(|(end, _)| end <= durable));
         self.answered.extend(kept.map(|(key, _)| key));
     }
 
@@ -550,7 +569,9 @@ impl Judge {
 fn run_told(tree: &mut Tree, asked: &Asked, told: &Told, reply: &Reply) -> Verdict {
     let request = &asked.request;
     let at = match (request, reply) {
-        (Request::Write { append: true, .. }, Reply::Written { attr, count }) => Some(attr.size.saturating_sub(*count)),
+        (Request::Write { append: true, .. }, Reply::Written { attr, count }) => {
+            Some(attr.size.saturating_sub(*count))
+        }
         _ => None,
     };
     let (made, offset, count) = given(request, reply, at);
