@@ -195,18 +195,30 @@ fn log_late(mount: &Mount, log: &Arc<Log>) {
     let log = Arc::clone(log);
     mount.on_late(Box::new(move |late| {
         for error in late.iter().take(LATE_MAX) {
-            let name = error.name.as_ref().map_or_else(String::new, |name| name.as_bytes().escape_ascii().to_string());
+            let name = error
+                .name
+                .as_ref()
+                .map_or_else(String::new, |name| name.as_bytes().escape_ascii().to_string());
             let inos: Vec<String> = error.inos.iter().map(|ino| ino.0.to_string()).collect();
             let operation = error.kind.name();
             log.warn(
                 "mount",
                 "an operation failed after its caller was told of success",
-                &[("operation", &operation), ("name", &name), ("inodes", &inos.join(" ")), ("error", &error.errno)],
+                &[
+                    ("operation", &operation),
+                    ("name", &name),
+                    ("inodes", &inos.join(" ")),
+                    ("error", &error.errno),
+                ],
             );
         }
         if late.len() > LATE_MAX {
             let more = late.len() - LATE_MAX;
-            log.warn("mount", "more operations failed after their callers were told of success", &[("more", &more)]);
+            log.warn(
+                "mount",
+                "more operations failed after their callers were told of success",
+                &[("more", &more)],
+            );
         }
     }));
 }
