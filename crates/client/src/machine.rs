@@ -22,13 +22,14 @@ use crate::ranktime::RankTime;
 use crate::tenures::Tenures;
 use crate::window::{Pending, Window};
 use calls::is_lock_wait;
+use early::Early;
 use proto::caps::Grants;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Cred, Errno, Ino, NodeRef, Position, SessionId, Tid};
+use proto::{Cred, Errno, Ino, NodeRef, SessionId, Tid};
 use std::collections::{BTreeMap, VecDeque};
-use stdx::{Machine, Mono, Now, Outbox, Wall};
+use stdx::{Machine, Mono, Now, Outbox};
 
 type Out = Outbox<Output>;
 
@@ -255,15 +256,14 @@ impl Client {
         }
     }
 
-    /// The answer to a request that is in the window no more. `early`: it is perhaps durable only from that position on, and
-    /// happened then.
+    /// The answer to a request that is in the window no more.
     fn answer_pending(
         &mut self,
         now: Mono,
         (tid, mut pending): (Tid, Pending),
         outcome: Outcome,
         grants: Grants,
-        early: Option<(Position, Wall)>,
+        early: Option<Early<'_>>,
         out: &mut Out,
     ) {
         if self.waits_as_sync(tid, &pending, &outcome) {
@@ -273,17 +273,15 @@ impl Client {
         let leave = self.leave(now, tid, pending.asked, grants, &outcome);
         if let (Some(kept), true) = (&pending.kept, self.config.retry) {
             self.held.on_answer(&kept.1, &outcome);
-            if !self.tenures.is_empty() {
-                let at = (self.window.next(), self.window.unanswered());
-                self.tenures.answered(tid, &kept.1, &outcome, &leave, at);
-                if let Some((dir, after)) = self.tenures.listed(tid, &kept.1, &outcome) {
-                    self.queue.push_back(page(dir, after));
-                }
+            if self.is_entrustable() {
+                let entrusted = early.as_ref().map_or(&[][..], |early| early.entrusted);
+                self.learn(tid, &kept.1, &outcome, &leave, entrusted);
             }
         }
-        if let Some(at) = early {
-            self.keep(tid, &mut pending, at, &outcome);
-        } else if let (Some(kept), None, Life::Serving) = (pending.kept, pending.call, self.life)
+        if let Some(early) = early {
+            self.keep(tid, &mut pending, &early, &outcome);
+        }
+        if let (Some(kept), None, Life::Serving) = (pending.kept, pending.call, self.life)
             && self.config.retry
         {
             self.give_back(kept.0, &kept.1, &outcome);

@@ -27,6 +27,8 @@ const LIST_AFTER: u32 = 2;
 const LIST_MAX: u64 = 65_536;
 /// Inodes remembered to have had a second name made.
 const LINKED_MAX: usize = 65_536;
+/// Directories remembered one by one in which something changed while an answer was on its way.
+const CROSSED_MAX: usize = 1024;
 
 /// One directory.
 #[derive(Clone, Debug)]
@@ -109,11 +111,22 @@ pub(crate) struct Tenures {
     /// They may have several names, so that none goes without asking.
     linked: BTreeSet<Ino>,
     names: usize,
+    /// Directories that changed by requests which are answered: what the answers to requests below show of them may be older.
+    crossed: BTreeMap<Ino, Tid>,
+    /// The same for all directories.
+    all_crossed: Tid,
 }
 
 impl Tenures {
     pub(crate) const fn new() -> Self {
-        Self { dirs: BTreeMap::new(), newborns: Newborns::new(), linked: BTreeSet::new(), names: 0 }
+        Self {
+            dirs: BTreeMap::new(),
+            newborns: Newborns::new(),
+            linked: BTreeSet::new(),
+            names: 0,
+            crossed: BTreeMap::new(),
+            all_crossed: Tid(0),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -132,11 +145,12 @@ impl Tenures {
         self.linked.contains(&ino)
     }
 
-    /// The rank entrusts a directory. `under_way`: the requests that are there; those of them that concern it cross.
+    /// The rank entrusts a directory, with the answer to that request. `under_way`: the requests that are there; those of them
+    /// that concern it cross.
     pub(crate) fn begin<'a>(
         &mut self,
         entrusted: &Entrusted,
-        next: Tid,
+        (tid, next): (Tid, Tid),
         seed: Option<&HashSeed>,
         under_way: impl Iterator<Item = (Tid, &'a Request)>,
     ) {
@@ -144,11 +158,31 @@ impl Tenures {
         if entrusted.dir.kind() != FileKind::Directory || self.dirs.contains_key(&ino) {
             return;
         }
-        let mut tenure = Self::tenure(entrusted.dir, entrusted.empty, next);
+        // Answers may overtake each other: what one changed that came before this one may be missing here.
+        let crossed = tid < self.all_crossed || self.crossed.get(&ino).is_some_and(|at| tid < *at);
+        let crossed = crossed && !stdx::mutant!("client_entrusted_crossed");
+        let mut tenure = Self::tenure(entrusted.dir, entrusted.empty && !crossed, next);
+        tenure.stale = crossed;
         for (tid, request) in under_way {
             tenure.note(ino, tid, request, seed);
+            if let Request::Link { node, .. } = request {
+                self.link(node.ino, next);
+            }
         }
         self.add(ino, tenure);
+    }
+
+    /// A change is answered. Directories that answers still on their way entrust may have changed by it meanwhile.
+    pub(crate) fn crosses(&mut self, request: &Request, next: Tid, unanswered: Tid) {
+        if unanswered == next {
+            return self.crossed.clear();
+        }
+        let dirs = names_of(request).map(|(dir, _)| dir).chain(changed_dir(request));
+        self.crossed.extend(dirs.map(|dir| (dir, next)));
+        if may_move_dirs(request) || self.crossed.len() > CROSSED_MAX {
+            self.all_crossed = next;
+            self.crossed.clear();
+        }
     }
 
     /// This client made a directory under that tid.
@@ -177,7 +211,10 @@ impl Tenures {
         if self.dirs.len() >= TENURES_MAX
             && let Some((oldest, _)) = self.dirs.iter().min_by_key(|(_, tenure)| tenure.used)
         {
-            self.end(*oldest);
+            let oldest = *oldest;
+            self.end(oldest);
+            // What was performed in it may not have reached the rank.
+            self.crossed.insert(oldest, tenure.since);
         }
         self.names += tenure.names.len();
         self.dirs.insert(ino, tenure);
@@ -191,9 +228,7 @@ impl Tenures {
     }
 
     pub(crate) fn end_all(&mut self) {
-        if !self.is_empty() || !self.linked.is_empty() {
-            *self = Self::new();
-        }
+        *self = Self::new();
     }
 
     /// Something did not come to what was told: everything is asked for again. `ino`: what was not made, with all below it.

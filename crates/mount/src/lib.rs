@@ -20,5 +20,5 @@ pub use client::{CallId, Leave, Limits};
 pub use error::{MountError, Result};
 pub use fs::Fs;
 pub use late::LateError;
-pub use mount::{CapsEvent, Done, Mount};
+pub use mount::{CapsEvent, Done, Mount, OnLate};
 pub use settings::Settings;

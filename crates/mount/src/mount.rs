@@ -33,7 +33,8 @@ use stdx::Mono;
 /// Called with the answer and what of it may be kept, once, on any thread, with no mutex held; may submit.
 pub type Done = Box<dyn FnOnce(Outcome, Leave) + Send>;
 pub(crate) type Hook = Arc<dyn Fn(CapsEvent) + Send + Sync>;
-type LateHook = Arc<dyn Fn(&[LateError]) + Send + Sync>;
+/// Called with what failed after its caller was told of success, on any thread, with no mutex held.
+pub type OnLate = dyn Fn(&[LateError]) + Send + Sync;
 
 /// What whoever keeps something of answers is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub(crate) struct Shared {
     lost_stamp: Arc<AtomicU64>,
     late: Arc<LateErrors>,
     pub(crate) hook: Mutex<Option<Hook>>,
-    late_hook: Mutex<Option<LateHook>>,
+    late_hook: Mutex<Option<Arc<OnLate>>>,
 }
 
 impl Mount {
@@ -194,7 +195,7 @@ impl Mount {
     }
 
     /// Sets what to do with errors that come too late for an answer, beside telling those who sync or close: to log them.
-    pub fn on_late(&self, hook: Box<dyn Fn(&[LateError]) + Send + Sync>) {
+    pub fn on_late(&self, hook: Box<OnLate>) {
         *lock(&self.shared.late_hook) = Some(Arc::from(hook));
     }
 

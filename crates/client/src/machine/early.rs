@@ -15,6 +15,13 @@ use proto::{Attr, Errno, Ino, NodeRef, Position, Tid};
 use std::collections::BTreeMap;
 use stdx::{Now, Wall};
 
+/// What an early answer says besides the answer.
+pub(super) struct Early<'a> {
+    position: Position,
+    wall: Wall,
+    pub(super) entrusted: &'a [Entrusted],
+}
+
 impl Client {
     /// Whether anything of this file, and of `perform.rs`, is of concern.
     pub(super) const fn is_entrustable(&self) -> bool {
@@ -37,11 +44,31 @@ impl Client {
             return self.on_reply_to_kept(tid, outcome, Some(position), out);
         }
         let Some(pending) = self.window.remove(tid) else { return };
-        let early = outcome.is_ok().then_some((position, wall));
-        self.answer_pending(now.mono, (tid, pending), outcome, grants, early, out);
+        let early = Early { position, wall, entrusted };
+        self.answer_pending(now.mono, (tid, pending), outcome, grants, Some(early), out);
+    }
+
+    /// What an answer teaches, and entrusts.
+    pub(super) fn learn(
+        &mut self,
+        tid: Tid,
+        request: &Request,
+        outcome: &Outcome,
+        leave: &Leave,
+        entrusted: &[Entrusted],
+    ) {
+        let (next, unanswered) = (self.window.next(), self.window.unanswered());
+        if !self.tenures.is_empty() {
+            self.tenures.answered(tid, request, outcome, leave, (next, unanswered));
+            if let Some((dir, after)) = self.tenures.listed(tid, request, outcome) {
+                self.queue.push_back(super::page(dir, after));
+            }
+        }
         for dir in entrusted {
             self.entrust(tid, dir);
         }
+        // What it entrusted it shows after its own change.
+        self.tenures.crosses(request, next, unanswered);
     }
 
     fn entrust(&mut self, tid: Tid, entrusted: &Entrusted) {
@@ -50,20 +77,24 @@ impl Client {
             return;
         }
         let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.kept.as_ref()?.1)));
-        self.tenures.begin(entrusted, self.window.next(), self.numbers.seed(), under_way);
+        self.tenures.begin(entrusted, (tid, self.window.next()), self.numbers.seed(), under_way);
     }
 
     /// The caller has its answer; the request stays until that is durable.
-    pub(super) fn keep(&mut self, tid: Tid, pending: &mut Pending, at: (Position, Wall), outcome: &Outcome) {
+    pub(super) fn keep(&mut self, tid: Tid, pending: &mut Pending, early: &Early<'_>, outcome: &Outcome) {
+        if outcome.is_err() {
+            return;
+        }
         let Some((cred, mut request)) = pending.kept.take().map(|kept| *kept) else { return };
         if stdx::mutant!("client_forgets_early") {
             return;
         }
         kept::own(&mut request);
         let bytes = request.payload_bytes();
-        let told = Told { ino: new_inode(&request, outcome), wall: at.1, heard: true };
+        let told = Told { ino: new_inode(&request, outcome), wall: early.wall, heard: true };
         let opened = opened(&request, outcome);
-        self.window.kept.insert(tid, Kept { cred, request, told, opened, bytes, position: Some(at.0) });
+        let position = Some(early.position);
+        self.window.kept.insert(tid, Kept { cred, request, told, opened, bytes, position });
     }
 
     /// The rank carried out what was sent again, or performed here. `position`: it is durable from there on; none: it is.

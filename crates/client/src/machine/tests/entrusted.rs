@@ -289,6 +289,32 @@ fn what_was_on_its_way_when_a_directory_was_entrusted_crosses_it() {
     assert_eq!(here(&bench.call(11, create(61, "d"))).gid, 0);
 }
 
+/// Another thread delivers it: it was given before what is known already.
+#[test]
+fn what_entrusts_may_be_older_than_what_is_known() {
+    let mut bench = hasty(Limits::default());
+    bench.step(numbers(1000, 10));
+    bench.call(1, create(1, "first"));
+    bench.call(2, create(DIR, "a"));
+    bench.call(3, Request::SetAttr { node: node(61), set: SetAttr { gid: Some(3), ..SetAttr::default() } });
+    bench.step(early(2, 11, created(8)));
+    bench.step(early(3, 12, Ok(Reply::Attr(Attr { gid: 3, ..dir_attr(61) }))));
+    let all = [entrusted(DIR, true), entrusted(61, true), entrusted(62, true)].concat();
+    bench.step(early_with(1, 10, created(7), all));
+    asked(&bench.call(4, create(DIR, "a")));
+    asked(&bench.call(5, lookup(DIR, "b")));
+    asked(&bench.call(6, create(61, "a")));
+    here(&bench.call(7, create(62, "a")));
+    // Moved, and by now who knows where.
+    let mut bench = hasty(Limits::default());
+    bench.step(numbers(1000, 10));
+    bench.call(1, create(1, "first"));
+    bench.call(2, rename(1, "x", "y"));
+    bench.step(early(2, 11, Ok(Reply::Ok)));
+    bench.step(early_with(1, 10, created(7), entrusted(DIR, true)));
+    asked(&bench.call(3, create(DIR, "a")));
+}
+
 #[test]
 fn a_directory_that_is_changing_is_left_alone_until_it_is_known_again() {
     let mut bench = trusted(true);
