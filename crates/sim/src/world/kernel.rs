@@ -222,7 +222,7 @@ impl Kernel {
         self.names.retain(|(dir, name), kept| {
             !is_own(kept.session)
                 || !changed.inos.contains(&kept.what)
-                || sight.name(*dir, name, kept.what).is_ok()
+                || sight.leads(*dir, name, kept.what)
         });
     }
 
