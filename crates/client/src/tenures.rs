@@ -39,6 +39,11 @@ pub(crate) struct Tenure {
     stale: bool,
     /// Attributes that were asked for under a lower tid are old.
     since: Tid,
+    /// Counts and times are what the rank will come to, too: nothing that it changes there is on its way.
+    exact: bool,
+    /// Changes of names there that are at the rank; what was asked for under a lower tid may not show the last that were.
+    asking: u32,
+    counted: Tid,
     /// The last that was performed in it.
     used: Tid,
     /// Changes that had to be asked for because a name was not known; and the request for a page of all names.
@@ -47,6 +52,11 @@ pub(crate) struct Tenure {
 }
 
 impl Tenure {
+    /// Its attributes, if they are what the rank will come to.
+    pub(crate) fn exact(&self) -> Option<&Attr> {
+        (self.exact && self.changing.is_empty() && !self.stale).then_some(&self.attr)
+    }
+
     /// Whether new inodes can be made in it: who may enter, what they inherit and that it stays is known.
     pub(crate) fn is_clear(&self) -> bool {
         self.changing.is_empty() && !self.stale && !self.attr.has_xattrs
@@ -61,6 +71,7 @@ impl Tenure {
         for (dir, name) in names_of(request) {
             if dir == ino {
                 self.names.change_begins(name);
+                (self.exact, self.asking) = (false, self.asking + 1);
             }
         }
         let changes = changed_dir(request) == Some(ino);
@@ -153,6 +164,9 @@ impl Tenures {
             changing: Vec::new(),
             stale: false,
             since: next,
+            exact: true,
+            asking: 0,
+            counted: Tid(0),
             used: next,
             asked: 0,
             listing: None,
@@ -260,6 +274,9 @@ impl Tenures {
             self.newborns.remove_at(dir, seed.map(|seed| name.hash(seed)));
             self.newborns.remove(dir);
             self.with_names(dir, tid, unanswered, |names| names.change_begins(name));
+            if let Some(tenure) = self.dirs.get_mut(&dir) {
+                (tenure.exact, tenure.asking) = (false, tenure.asking + 1);
+            }
         }
         if let Some(ino) = touched(request) {
             self.newborns.remove(ino);
@@ -302,6 +319,9 @@ impl Tenures {
         for (dir, name) in names_of(request) {
             let known = after_change(request, dir, outcome);
             self.with_names(dir, next, unanswered, |names| names.change_ends(name, tid, known, next));
+            if let Some(tenure) = self.dirs.get_mut(&dir) {
+                (tenure.asking, tenure.counted) = (tenure.asking.saturating_sub(1), next);
+            }
         }
         self.dir_answered(tid, request, outcome, next);
         let learned = (next, unanswered);
@@ -398,7 +418,11 @@ impl Tenures {
         }
         let Some(tenure) = self.dirs.get_mut(&attr.ino) else { return };
         if tid >= tenure.since && tenure.changing.is_empty() {
-            tenure.learn(attr);
+            let counts = tenure.asking == 0 && tid >= tenure.counted && tid > tenure.used;
+            match counts {
+                true => (tenure.attr, tenure.stale, tenure.exact) = (*attr, false, true),
+                false => tenure.learn(attr),
+            }
         }
     }
 }

@@ -26,7 +26,6 @@ mod xattrs;
 use std::sync::{Arc, OnceLock};
 
 use ::mount::{Fs, Mount};
-use proto::request::Request as Ask;
 use proto::{Cred, Errno, FileKind, NodeRef};
 
 use crate::abi::ROOT_ID;
@@ -133,7 +132,7 @@ impl Handler for Adapter {
             }
             Operation::Interrupt { unique } => shared.interrupt(unique, reply),
             Operation::StatFs => shared.statfs(about, reply),
-            Operation::SyncFs => shared.done(about.cred, Ask::SyncFs, reply),
+            Operation::SyncFs => shared.sync_all(about.cred, reply),
             // Nothing here waits for events, is a block device, or checks access for the kernel.
             Operation::Access { .. }
             | Operation::BMap { .. }

@@ -5,9 +5,11 @@
 //!
 //! Absent: permissions, ACLs, byte-range conflicts (any two owners conflict, unless both read).
 
+mod early;
 mod tree;
 
 use crate::mount::lock;
+use early::Early;
 use proto::caps::{Bits, Grants, Recalled, Returned};
 use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
 use proto::name::Name;
@@ -47,6 +49,7 @@ struct State {
     granting: bool,
     returned: Vec<Returned>,
     settled: u32,
+    early: Early,
 }
 
 #[derive(Default)]
@@ -335,8 +338,9 @@ impl State {
             ClientMsg::Request { tid, floor, request, .. } => {
                 let Some(known) = self.sessions.get_mut(&session) else { return Vec::new() };
                 known.results.retain(|tid, _| *tid >= floor);
-                if let Some(outcome) = known.results.get(&tid) {
-                    return vec![(conn, ServerMsg::Reply { tid, outcome: outcome.clone() })];
+                if let Some(outcome) = known.results.get(&tid).cloned() {
+                    self.count_opened(session, &request, &outcome);
+                    return vec![(conn, ServerMsg::Reply { tid, outcome })];
                 }
                 self.seen.push(kept(&request));
                 self.request(conn, session, tid, &request)
@@ -371,10 +375,14 @@ impl State {
                 Vec::new()
             }
             ClientMsg::Renew { number } => vec![(conn, ServerMsg::Renewed { number })],
-            ClientMsg::Reclaimed
-            | ClientMsg::Admin { .. }
-            | ClientMsg::Performed { .. }
-            | ClientMsg::Presented => Vec::new(),
+            ClientMsg::Performed { tid, floor, told, request, .. } => {
+                self.performed(conn, session, (tid, floor), told, &request)
+            }
+            ClientMsg::Presented => {
+                self.presented();
+                Vec::new()
+            }
+            ClientMsg::Reclaimed | ClientMsg::Admin { .. } => Vec::new(),
         }
     }
 
@@ -386,7 +394,10 @@ impl State {
         }
         self.next += 1;
         let session = if resumed { former } else { SessionId(self.next) };
-        self.sessions.entry(session).or_default().wants = wants;
+        let known = self.sessions.entry(session).or_default();
+        known.wants = wants;
+        // They are claimed, or come with what is sent again.
+        known.opens.clear();
         if let Some(conn) = self.conns.get_mut(&conn) {
             conn.session = session;
         }
@@ -399,7 +410,11 @@ impl State {
             lease_ms: self.lease_ms,
             root: Ino::ROOT,
         };
-        vec![(conn, welcome)]
+        let mut posts = vec![(conn, welcome)];
+        if !resumed {
+            self.greet_early(conn, wants, &mut posts);
+        }
+        posts
     }
 
     fn request(&mut self, conn: u64, session: SessionId, tid: Tid, request: &Request) -> Posts {
@@ -424,28 +439,37 @@ impl State {
             }
             other => self.tree.execute(other),
         };
-        if matches!(request, Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. })
-            && let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = &outcome
-        {
-            self.count(session, attr.ino, 1);
-        }
+        self.count_opened(session, request, &outcome);
         if let Some(session) = self.sessions.get_mut(&session) {
             session.results.insert(tid, outcome.clone());
         }
-        let mut posts = vec![(conn, self.answer(session, tid, outcome))];
+        let mut posts = vec![(conn, self.answer(session, tid, request, outcome))];
         posts.append(&mut self.unblocked());
         posts
     }
 
+    fn count_opened(&mut self, session: SessionId, request: &Request, outcome: &Outcome) {
+        if matches!(request, Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. })
+            && let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = outcome
+        {
+            self.count(session, attr.ino, 1);
+        }
+    }
+
     /// A reply, with what is granted.
-    fn answer(&self, session: SessionId, tid: Tid, outcome: Outcome) -> ServerMsg {
-        let wants = self.sessions.get(&session).map_or(Bits::NONE, |session| session.wants);
+    fn answer(&mut self, session: SessionId, tid: Tid, request: &Request, outcome: Outcome) -> ServerMsg {
+        let wants = self.sessions.get(&session).map_or(Bits::NONE, |session| session.wants.without(Bits::DX));
         let grants = match &outcome {
             Ok(Reply::Attr(_) | Reply::Created { .. }) => Grants::One(wants),
             Ok(Reply::Entries { entries, .. }) => Grants::Each(entries.iter().map(|_| wants).collect()),
             _ => Grants::None,
         };
-        match self.granting && wants != Bits::NONE && grants != Grants::None {
+        let granted = self.granting && wants != Bits::NONE && grants != Grants::None;
+        let left = if granted { &grants } else { &Grants::None };
+        if let Some(early) = self.early_answer(session, tid, request, &outcome, left) {
+            return early;
+        }
+        match granted {
             true => ServerMsg::Granted { tid, outcome, grants },
             false => ServerMsg::Reply { tid, outcome },
         }

@@ -293,9 +293,10 @@ impl Fs {
     /// Everything answered so far is durable when this returns.
     ///
     /// # Errors
-    /// `EIO` when the rank cannot make it so.
+    /// `EIO` when the rank cannot make it so; what failed after it was answered.
     pub fn syncfs(&self) -> Result<()> {
-        self.call(Request::SyncFs).map(drop)
+        self.call(Request::SyncFs)?;
+        self.mount.late_error_of_all()
     }
 
     /// Space and inodes.

@@ -9,6 +9,7 @@ mod error;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod fs;
+mod late;
 mod link;
 mod mount;
 mod settings;
@@ -18,5 +19,6 @@ pub use calls::Asker;
 pub use client::{CallId, Leave, Limits};
 pub use error::{MountError, Result};
 pub use fs::Fs;
+pub use late::LateError;
 pub use mount::{CapsEvent, Done, Mount};
 pub use settings::Settings;

@@ -74,7 +74,7 @@ impl Link {
     }
 }
 
-/// `Returned` is not: which of two answers to recalls of one inode came first, and whether before `Settled`, the rank must see.
+/// `Performed` is not: its caller has its result, and whoever asks next must find it so. `Returned` is not: which of two answers to recalls of one inode came first, and whether before `Settled`, the rank must see.
 const fn is_plain(message: &ClientMsg) -> bool {
     matches!(message, ClientMsg::Request { .. } | ClientMsg::Renew { .. })
 }
@@ -99,6 +99,10 @@ mod tests {
         assert!(is_plain(&ClientMsg::Renew { number: 1 }));
         assert!(!is_plain(&ClientMsg::Returned { list: Vec::new() }));
         assert!(!is_plain(&ClientMsg::Settled));
+        let (tid, cred, told) = (Tid(1), proto::Cred::ROOT, proto::message::Told::default());
+        let request = proto::request::Request::SyncFs;
+        assert!(!is_plain(&ClientMsg::Performed { tid, floor: tid, cred, told, request }));
+        assert!(!is_plain(&ClientMsg::Presented));
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod tests;
 use crate::calls::Asker;
 use crate::core::{Core, Phase, Turn};
 use crate::error::MountError;
+use crate::late::{LateError, LateErrors};
 use crate::link::Link;
 use crate::settings::Settings;
 use crate::threads;
@@ -20,7 +21,7 @@ use proto::caps::{Recalled, Returned};
 use proto::message::{ClientInfo, ServerMsg};
 use proto::reply::Outcome;
 use proto::request::Request;
-use proto::{Cred, Ino, SessionId};
+use proto::{Cred, Errno, Ino, SessionId};
 use runtime::Clock;
 use runtime::port::{Connector, PortError, Sink};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +33,7 @@ use stdx::Mono;
 /// Called with the answer and what of it may be kept, once, on any thread, with no mutex held; may submit.
 pub type Done = Box<dyn FnOnce(Outcome, Leave) + Send>;
 pub(crate) type Hook = Arc<dyn Fn(CapsEvent) + Send + Sync>;
+type LateHook = Arc<dyn Fn(&[LateError]) + Send + Sync>;
 
 /// What whoever keeps something of answers is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +61,9 @@ pub(crate) struct Shared {
     pub(crate) linker: Condvar,
     phase: Condvar,
     lost_stamp: Arc<AtomicU64>,
+    late: Arc<LateErrors>,
     pub(crate) hook: Mutex<Option<Hook>>,
+    late_hook: Mutex<Option<LateHook>>,
 }
 
 impl Mount {
@@ -93,11 +97,13 @@ impl Mount {
             connector,
             settings,
             lost_stamp: Arc::clone(&core.lost_stamp),
+            late: Arc::clone(&core.late),
             core: Mutex::new(core),
             timer: Condvar::new(),
             linker: Condvar::new(),
             phase: Condvar::new(),
             hook: Mutex::new(None),
+            late_hook: Mutex::new(None),
         });
         let at = shared.connector.describe();
         shared.connect().map_err(|source| MountError::Unreachable { at, source })?;
@@ -187,6 +193,38 @@ impl Mount {
         self.shared.input(Input::Returned { stamp, list });
     }
 
+    /// Sets what to do with errors that come too late for an answer, beside telling those who sync or close: to log them.
+    pub fn on_late(&self, hook: Box<dyn Fn(&[LateError]) + Send + Sync>) {
+        *lock(&self.shared.late_hook) = Some(Arc::from(hook));
+    }
+
+    /// A number for a handle that is being opened, for `late_error`; never 0, never given twice.
+    pub fn handle(&self) -> u64 {
+        self.shared.late.handle()
+    }
+
+    /// What came too late for an answer about this inode, if this handle has not heard of it. To be asked when a sync or a close
+    /// is answered.
+    ///
+    /// # Errors
+    /// That error, once.
+    pub fn late_error(&self, ino: Ino, handle: u64) -> Result<(), Errno> {
+        self.shared.late.of(ino, handle)
+    }
+
+    /// The same about anything, for a sync of everything.
+    ///
+    /// # Errors
+    /// The last such error, once.
+    pub fn late_error_of_all(&self) -> Result<(), Errno> {
+        self.shared.late.of_all()
+    }
+
+    /// A handle is closed.
+    pub fn handle_closed(&self, ino: Ino, handle: u64) {
+        self.shared.late.closed(ino, handle);
+    }
+
     /// The session's number.
     pub fn session(&self) -> SessionId {
         self.shared.core().client.session()
@@ -255,6 +293,9 @@ impl Shared {
             for (stamp, list) in turn.recalls.drain(..) {
                 self.recalled(stamp, list);
             }
+            if !turn.late.is_empty() {
+                self.tell_late(&turn.late);
+            }
             for (done, outcome, leave) in turn.done.drain(..) {
                 done(outcome, leave);
             }
@@ -286,6 +327,13 @@ impl Shared {
                 let all = list.iter().map(|recalled| recalled.returned(recalled.bits));
                 self.input(Input::Returned { stamp, list: all.collect() });
             }
+        }
+    }
+
+    fn tell_late(&self, late: &[LateError]) {
+        let hook = lock(&self.late_hook).clone();
+        if let Some(hook) = hook {
+            hook(late);
         }
     }
 

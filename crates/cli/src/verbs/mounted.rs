@@ -31,6 +31,9 @@ const NAME_TIME: Duration = Duration::from_secs(2);
 /// How long a server may take to open a session before we look whether it is still there.
 const FIRST_TRY: Duration = Duration::from_secs(2);
 
+/// Of so many errors at once that came too late each is logged.
+const LATE_MAX: usize = 20;
+
 /// A mount that stands.
 struct Standing {
     kernel_mount: Arc<fuse::KernelMount>,
@@ -175,13 +178,49 @@ fn open_session(
     info: &ClientInfo,
 ) -> Result<Reached, Problem> {
     let (connector, served, log) = connect(plan, source, until, config)?;
-    // What a kernel keeps.
-    let wants = Bits::ATTRS.with(Bits::FC);
+    // What a kernel keeps; and where the rank is far away, and nobody asked to be answered when changes are durable, directories
+    // to work in without asking.
+    let early = !connector.ends_with_rank() && !plan.options.behaviour().sync_names;
+    let wants = Bits::ATTRS.with(Bits::FC).with(if early { Bits::DX } else { Bits::NONE });
     let settings =
         Settings { recover_clean: plan.options.recover_clean, open_timeout, wants, ..Settings::default() };
     let mount =
         Mount::open_with(connector, info.clone(), settings).map_err(|error| explain_mount(plan, &error))?;
+    log_late(&mount, &log);
     Ok(Reached { mount, source: source.clone().absolute(), served, log })
+}
+
+/// Logs what failed after its caller was told of success. Of many at once, as after an eviction, a few and how many.
+fn log_late(mount: &Mount, log: &Arc<Log>) {
+    let log = Arc::clone(log);
+    mount.on_late(Box::new(move |late| {
+        for error in late.iter().take(LATE_MAX) {
+            let name = error
+                .name
+                .as_ref()
+                .map_or_else(String::new, |name| name.as_bytes().escape_ascii().to_string());
+            let inos: Vec<String> = error.inos.iter().map(|ino| ino.0.to_string()).collect();
+            let operation = error.kind.name();
+            log.warn(
+                "mount",
+                "an operation failed after its caller was told of success",
+                &[
+                    ("operation", &operation),
+                    ("name", &name),
+                    ("inodes", &inos.join(" ")),
+                    ("error", &error.errno),
+                ],
+            );
+        }
+        if late.len() > LATE_MAX {
+            let more = late.len() - LATE_MAX;
+            log.warn(
+                "mount",
+                "more operations failed after their callers were told of success",
+                &[("more", &more)],
+            );
+        }
+    }));
 }
 
 type Connected = (Arc<dyn Connector>, Option<place::Served>, Arc<Log>);

@@ -7,7 +7,7 @@ use crate::config::Limits;
 use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, KEEP_MS, Recalled, Returned};
 use proto::message::PROTOCOL;
 use proto::reply::Reply;
-use proto::request::LockSpec;
+use proto::request::{LockKind, LockSpec};
 use proto::{Attr, Incarnation, NodeRef};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Prng;

@@ -7,7 +7,7 @@ use ::mount::{Asker, Leave};
 use proto::attr::Attr;
 use proto::reply::{Outcome, Reply as Answer};
 use proto::request::Request as Ask;
-use proto::{Cred, Effect, NodeRef};
+use proto::{Cred, Effect, Ino, NodeRef};
 
 use super::keep::Given;
 use super::{About, Shared, convert};
@@ -68,6 +68,29 @@ impl Shared {
                 then(shared, reply, attr, Given::of(&leave, 0));
             }
             _ => reply.error(libc::EIO),
+        });
+    }
+
+    /// Answers when what was answered so far is durable, with what of it came to nothing, if this handle has not heard of that.
+    pub(super) fn sync(self: &Arc<Self>, about: About, fh: u64, data_only: bool, reply: Reply) {
+        let node = about.node;
+        let ask = Ask::Fsync { node, data_only };
+        self.ask(about.cred, ask, reply, move |shared, reply, _| shared.ok_or_late(node.ino, fh, reply));
+    }
+
+    /// The end of a sync or a close.
+    pub(super) fn ok_or_late(&self, ino: Ino, fh: u64, reply: Reply) {
+        match self.mount.late_error(ino, fh) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno.0),
+        }
+    }
+
+    /// The same for everything.
+    pub(super) fn sync_all(self: &Arc<Self>, cred: Cred, reply: Reply) {
+        self.ask(cred, Ask::SyncFs, reply, |shared, reply, _| match shared.mount.late_error_of_all() {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(errno.0),
         });
     }
 

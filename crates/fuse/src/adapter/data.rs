@@ -1,7 +1,7 @@
 //! Open files: create, open, read, write, and the rest that works on content.
 //!
-//! A file handle is no table entry: requests carry node id and open flags; the handle only says whether
-//! the page cache is bypassed.
+//! A file handle is no table entry: requests carry node id and open flags; the handle is a number by which an error that comes
+//! late is told once.
 //! Absent on purpose: read-ahead and write-back, which are the kernel's.
 
 use std::sync::Arc;
@@ -20,9 +20,6 @@ use super::{About, Shared};
 use crate::abi::fopen;
 use crate::reply::{Opened, Reply};
 use crate::request::{CopyFileRange, Operation, Read, Release, Request, Write};
-
-const DIRECT: u64 = 1;
-const CACHED: u64 = 2;
 
 impl Shared {
     pub(super) fn data_operation(self: &Arc<Self>, about: About, request: &Request<'_>, reply: Reply) {
@@ -44,9 +41,7 @@ impl Shared {
             Operation::Read(read) => self.read(about, read, reply),
             Operation::Write(write) => self.write(about, &write, reply),
             Operation::Release(release) => self.release(about, release, reply),
-            Operation::FSync { data_only, .. } => {
-                self.done(about.cred, Ask::Fsync { node, data_only }, reply)
-            }
+            Operation::FSync { fh, data_only } => self.sync(about, fh, data_only, reply),
             Operation::Fallocate { offset, length, mode, .. } => {
                 let ask = Ask::Fallocate { node, mode, offset, len: length };
                 self.done_or_synced(about.cred, node, ask, reply);
@@ -65,10 +60,11 @@ impl Shared {
         let write_only = flags & libc::O_ACCMODE as u32 == libc::O_WRONLY as u32;
         let append = flags & libc::O_APPEND as u32 != 0;
         let (caching, keep) = self.nodes.opened(nodeid, given, || self.mount.lost_stamp());
+        let fh = self.mount.handle();
         if write_only || append || !caching {
-            return Opened { fh: DIRECT, flags: fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES };
+            return Opened { fh, flags: fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES };
         }
-        Opened { fh: CACHED, flags: if keep { fopen::KEEP_CACHE } else { 0 } }
+        Opened { fh, flags: if keep { fopen::KEEP_CACHE } else { 0 } }
     }
 
     fn open(self: &Arc<Self>, about: About, flags: u32, reply: Reply) {
@@ -141,11 +137,17 @@ impl Shared {
             data: Payload::Lent(Lent::new(reply.lend())),
         };
         let synced = self.behaviour.sync_all || write.flags & libc::O_DSYNC as u32 != 0;
+        let fh = write.fh;
         self.ask(cred.clone(), ask, reply, move |shared, reply, answer| {
             let Answer::Written { count, .. } = answer else { return reply.error(libc::EIO) };
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             match synced {
-                true => shared.after_sync(cred, node, reply, move |_, reply| reply.write(count)),
+                true => shared.after_sync(cred, node, reply, move |shared, reply| {
+                    match shared.mount.late_error(node.ino, fh) {
+                        Ok(()) => reply.write(count),
+                        Err(errno) => reply.error(errno.0),
+                    }
+                }),
                 false => reply.write(count),
             }
         });
@@ -161,6 +163,7 @@ impl Shared {
     fn release(self: &Arc<Self>, about: About, release: Release, reply: Reply) {
         let About { cred, nodeid, node, .. } = about;
         self.nodes.closed(nodeid);
+        self.mount.handle_closed(node.ino, release.fh);
         let ask = Ask::Release { node, count: 1 };
         if !release.flock_unlock {
             return self.done(cred, ask, reply);

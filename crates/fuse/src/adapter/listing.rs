@@ -6,7 +6,6 @@
 //! Absent on purpose: opening at the rank; a directory needs no open to stay listable.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::mount::Leave;
@@ -35,7 +34,6 @@ struct Rest {
 /// Open directories.
 #[derive(Default)]
 pub(super) struct Listings {
-    next: AtomicU64,
     open: Mutex<HashMap<u64, Arc<Mutex<Rest>>>>,
 }
 
@@ -44,8 +42,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Listings {
-    fn open(&self) -> u64 {
-        let fh = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+    fn open(&self, fh: u64) -> u64 {
         lock(&self.open).insert(fh, Arc::default());
         fh
     }
@@ -77,18 +74,17 @@ impl Shared {
                     (true, false) => fopen::CACHE_DIR,
                     (true, true) => fopen::CACHE_DIR | fopen::KEEP_CACHE,
                 };
-                reply.open(Opened { fh: self.listings.open(), flags });
+                reply.open(Opened { fh: self.listings.open(self.mount.handle()), flags });
             }
             Operation::ReadDir { fh, offset, size } => self.list(about, fh, offset, size, false, reply),
             Operation::ReadDirPlus { fh, offset, size } => self.list(about, fh, offset, size, true, reply),
             Operation::ReleaseDir(release) => {
                 self.listings.close(release.fh);
+                self.mount.handle_closed(about.node.ino, release.fh);
                 reply.ok();
             }
-            _ => {
-                let data_only = matches!(operation, Operation::FSyncDir { data_only: true, .. });
-                self.done(about.cred, Ask::Fsync { node: about.node, data_only }, reply);
-            }
+            Operation::FSyncDir { fh, data_only } => self.sync(about, fh, data_only, reply),
+            _ => reply.error(libc::EIO),
         }
     }
 

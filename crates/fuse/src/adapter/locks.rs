@@ -67,15 +67,16 @@ impl Shared {
         match &request.operation {
             Operation::GetLk(lock) => self.test_lock(about, lock, reply),
             Operation::SetLk { lock, sleep } => self.set_lock(about, lock, *sleep, request.unique, reply),
-            Operation::Flush { lock_owner, .. } => {
+            Operation::Flush { fh, lock_owner } => {
+                let (ino, fh) = (about.node.ino, *fh);
                 // Closing any handle drops the fcntl locks its owner has on the file.
                 if !self.nodes.may_be_locked(about.nodeid) {
-                    return reply.ok();
+                    return self.ok_or_late(ino, fh, reply);
                 }
                 let ask = Ask::ReleaseLocks { node: about.node, flock: false, owner: *lock_owner };
                 // A process that was killed closes its files, too, and waits here where no signal reaches it.
                 let unique = reply.unique();
-                self.done(about.cred, ask, reply);
+                self.ask(about.cred, ask, reply, move |shared, reply, _| shared.ok_or_late(ino, fh, reply));
                 self.watch(unique, true);
             }
             _ => reply.error(libc::EIO),

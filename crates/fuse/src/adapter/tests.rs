@@ -11,6 +11,7 @@ use ::mount::fake::Fake;
 use proto::Ino;
 use proto::caps::{Bits, Recalled, Returned};
 use proto::message::{ClientInfo, ServerMsg};
+use proto::request::Request as Ask;
 
 use super::*;
 use crate::abi::{
@@ -19,6 +20,8 @@ use crate::abi::{
 use crate::reply::channel::{Channel, DeviceChannel};
 use crate::request::{Extensions, Lock, Read, Release, SetAttr, Write};
 use crate::transport::device::Device;
+
+mod late;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const DIRECT: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;
@@ -44,6 +47,10 @@ impl Kernel {
     }
 
     fn of(fake: Fake, subdir: Option<&str>, behaviour: Behaviour) -> Kernel {
+        Kernel::with(fake, subdir, behaviour, Bits::ATTRS.with(Bits::FC))
+    }
+
+    fn with(fake: Fake, subdir: Option<&str>, behaviour: Behaviour, wants: Bits) -> Kernel {
         let mut fds = [0; 2];
         // SAFETY: `fds` has room for the two descriptors.
         let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, fds.as_mut_ptr()) };
@@ -51,7 +58,7 @@ impl Kernel {
         // SAFETY: both were just made and belong to nobody else.
         let (ours, theirs) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
         let device = Arc::new(Device::new(theirs, 1 << 20));
-        let settings = Settings { wants: Bits::ATTRS.with(Bits::FC), ..Settings::default() };
+        let settings = Settings { wants, ..Settings::default() };
         let mount = Mount::open_with(fake.connector(), ClientInfo::default(), settings);
         let mount = mount.expect("the fake welcomes anyone");
         fake.grant(true);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use stdx::Wall;
 use stdx::hash::HashSeed;
 
-const SEED: HashSeed = HashSeed([1; 16]);
+pub(super) const SEED: HashSeed = HashSeed([1; 16]);
 
 #[derive(Default)]
 struct Inode {
@@ -42,6 +42,29 @@ fn key(name: &Name) -> (NameHash, Vec<u8>) {
 }
 
 impl Tree {
+    /// As `execute`, of a request that makes this inode.
+    pub(super) fn perform(&mut self, request: &Request, ino: Ino) -> Outcome {
+        let next = self.next;
+        if ino != Ino::NONE {
+            self.next = ino.0;
+        }
+        let outcome = self.execute(request);
+        if ino != Ino::NONE {
+            self.next = next;
+        }
+        outcome
+    }
+
+    /// Times are counted.
+    pub(super) const fn clock(&self) -> i64 {
+        self.clock
+    }
+
+    /// Attributes of a directory.
+    pub(super) fn directory(&mut self, ino: Ino) -> Option<Attr> {
+        self.stat(ino).ok().filter(|attr| attr.kind() == FileKind::Directory)
+    }
+
     pub(super) fn execute(&mut self, request: &Request) -> Outcome {
         match request {
             Request::Lookup { parent, name } => {

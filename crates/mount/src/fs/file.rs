@@ -87,6 +87,8 @@ pub struct File {
     node: NodeRef,
     append: bool,
     position: Mutex<u64>,
+    /// Its number among the mount's, for errors that come late.
+    handle: u64,
     released: bool,
 }
 
@@ -149,8 +151,8 @@ impl Fs {
     }
 
     fn file(&self, attr: &Attr, options: OpenOptions) -> File {
-        let (node, position) = (node_of(attr), Mutex::new(0));
-        File { fs: self.clone(), node, append: options.append, position, released: false }
+        let (node, position, handle) = (node_of(attr), Mutex::new(0), self.mount.handle());
+        File { fs: self.clone(), node, append: options.append, position, handle, released: false }
     }
 }
 
@@ -218,18 +220,22 @@ impl File {
     /// Data and attributes are durable when it returns.
     ///
     /// # Errors
-    /// `EIO`: they are not.
+    /// `EIO`: they are not. What failed after it was answered, once.
     pub fn fsync(&self) -> Result<()> {
-        self.fs.call(Request::Fsync { node: self.node, data_only: false }).map(drop)
+        self.fs.call(Request::Fsync { node: self.node, data_only: false })?;
+        self.fs.mount.late_error(self.node.ino, self.handle)
     }
 
     /// Releases the file and waits for the answer.
     ///
     /// # Errors
-    /// What the rank answers.
+    /// What the rank answers; what failed after it was answered, as far as that is known.
     pub fn close(mut self) -> Result<()> {
         self.released = true;
-        self.fs.call(Request::Release { node: self.node, count: 1 }).map(drop)
+        let released = self.fs.call(Request::Release { node: self.node, count: 1 }).map(drop);
+        let late = self.fs.mount.late_error(self.node.ino, self.handle);
+        self.fs.mount.handle_closed(self.node.ino, self.handle);
+        late.and(released)
     }
 }
 
@@ -239,6 +245,7 @@ impl Drop for File {
             return;
         }
         let request = Request::Release { node: self.node, count: 1 };
+        self.fs.mount.handle_closed(self.node.ino, self.handle);
         self.fs.mount.submit(self.fs.cred.clone(), request, Box::new(|_, _| ()));
     }
 }

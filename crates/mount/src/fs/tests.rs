@@ -92,3 +92,81 @@ fn attributes_links_and_xattrs() {
     assert!(fs.statfs().is_ok_and(|stat| stat.space.total > 0));
     fs.syncfs().expect("nothing to do");
 }
+
+/// A client of an early rank, alone; directories of which it makes are entrusted to it.
+fn early_fs() -> (Fake, Fs) {
+    let fake = Fake::new().early();
+    let settings = crate::Settings {
+        wants: proto::caps::Bits::ATTRS.with(proto::caps::Bits::DX),
+        backoff: (std::time::Duration::from_micros(100), std::time::Duration::from_millis(2)),
+        ..crate::Settings::default()
+    };
+    let mount = Mount::open_with(fake.connector(), ClientInfo::default(), settings).expect("welcome");
+    let fs = Fs::new(mount, Cred::ROOT);
+    fs.mkdir("/d", 0o755).expect("a directory, which is entrusted with the answer");
+    fake.clear_seen();
+    (fake, fs)
+}
+
+#[test]
+fn what_is_performed_here_is_there_at_the_rank() {
+    let (fake, fs) = early_fs();
+    fs.mkdir("/d/e", 0o755).expect("made here");
+    fs.write("/d/e/f", b"content").expect("made and written here");
+    fs.chmod("/d/e/f", 0o600).expect("changed here");
+    fs.symlink("f", "/d/e/l").expect("made here");
+    fs.unlink("/d/e/l").expect("removed here");
+    let stat = fs.stat("/d/e/f").expect("known here");
+    assert_eq!((stat.size, stat.mode, stat.ino.0 >= 1 << 32), (7, 0o100_600, true));
+    let performed = fake.performed();
+    assert_eq!(performed.len(), 6, "{performed:?}");
+    assert!(performed.iter().all(|(_, heard)| !heard));
+    assert!(
+        fake.seen().iter().all(|request| request.effect() != proto::Effect::Journal),
+        "{:?}",
+        fake.seen()
+    );
+    assert_eq!(fs.read("/d/e/f"), Ok(b"content".to_vec()), "from the rank");
+    assert_eq!(fs.readdir("/d/e").expect("a listing").count(), 1);
+    assert_eq!(fake.opens(stat.ino), 0, "closed behind its making");
+    fake.durable();
+    fs.mount().close();
+    assert_eq!(fake.sessions(), 0);
+}
+
+#[test]
+fn a_break_sends_again_what_is_not_durable() {
+    let (fake, fs) = early_fs();
+    let file = fs.create("/d/f").expect("made here");
+    file.write(b"abc").expect("written here");
+    fake.cut();
+    fs.stat("/d/f").expect("after the resume");
+    assert_eq!(fake.presented(), 1);
+    assert_eq!(fake.performed().len(), 2, "each once");
+    assert_eq!(fake.opens(file.node().ino), 1);
+    file.close().expect("released");
+    fake.cut();
+    fs.stat("/d").expect("after another");
+    fs.syncfs().expect("behind the release of what was opened once more");
+    assert_eq!(fake.opens(fs.stat("/d/f").expect("there").ino), 0);
+    fake.durable();
+}
+
+#[test]
+fn what_fails_late_is_told_to_who_syncs_or_closes() {
+    let (fake, fs) = early_fs();
+    fake.fail_performed(|request| matches!(request, Request::Write { .. }).then_some(Errno::ENOSPC));
+    let (tx, rx) = std::sync::mpsc::channel();
+    fs.mount().on_late(Box::new(move |late| drop(tx.send(late.to_vec()))));
+    let file = fs.create("/d/f").expect("made here");
+    let other = fs.open("/d/f", OpenOptions::READ).expect("opened at the rank");
+    file.write(b"abc").expect("written here");
+    assert_eq!(file.fsync(), Err(Errno::ENOSPC));
+    assert_eq!(file.fsync(), Ok(()), "once");
+    assert_eq!(other.close(), Err(Errno::ENOSPC), "each handle");
+    assert_eq!((fs.syncfs(), fs.syncfs()), (Err(Errno::ENOSPC), Ok(())));
+    file.close().expect("it has heard of it");
+    let late = rx.recv().expect("logged");
+    assert_eq!((late.len(), late[0].kind.name(), late[0].errno), (1, "write", Errno::ENOSPC));
+    fake.durable();
+}

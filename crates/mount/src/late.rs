@@ -1,0 +1,136 @@
+//! Errors that came after their callers were told of success: who is still to hear of them.
+//!
+//! As Linux does it for pages that could not be written: each handle that was open hears of it once, at its next sync or close;
+//! and if none was, the first that is opened later. While nothing ever came late nothing is kept, and no mutex taken.
+//!
+//! Absent: the operation itself; it is logged (`Mount::on_late`).
+
+use crate::mount::lock;
+use proto::{Errno, Ino, Kind, Name};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Inodes that are remembered one by one. Of those beyond only a sync of everything tells.
+const INODES_MAX: usize = 65_536;
+
+/// An operation whose caller was told that it succeeded, and which did not, or nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateError {
+    pub kind: Kind,
+    pub name: Option<Name>,
+    /// What it made or changed, and the directory.
+    pub inos: Vec<Ino>,
+    pub errno: Errno,
+}
+
+/// The book of all inodes of a mount.
+#[derive(Default)]
+pub(crate) struct LateErrors {
+    /// Handles are numbered from 1 on: which were open when something happened is a comparison.
+    handles: AtomicU64,
+    any: AtomicBool,
+    book: Mutex<Book>,
+}
+
+#[derive(Default)]
+struct Book {
+    inodes: BTreeMap<Ino, Mark>,
+    /// For a sync of everything.
+    all: Option<Errno>,
+}
+
+struct Mark {
+    errno: Errno,
+    /// Handles up to this number were open.
+    last: u64,
+    /// Of these, who has heard of it.
+    heard: BTreeSet<u64>,
+    /// Somebody has.
+    seen: bool,
+}
+
+impl LateErrors {
+    /// A number for a handle that is being opened.
+    pub(crate) fn handle(&self) -> u64 {
+        self.handles.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(crate) fn add(&self, late: &LateError) {
+        let mut book = lock(&self.book);
+        let (last, errno) = (self.handles.load(Ordering::Relaxed), late.errno);
+        for ino in &late.inos {
+            if book.inodes.len() < INODES_MAX || book.inodes.contains_key(ino) {
+                book.inodes.insert(*ino, Mark { errno, last, heard: BTreeSet::new(), seen: false });
+            }
+        }
+        book.all = Some(errno);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// What this handle of the inode has not heard of yet.
+    pub(crate) fn of(&self, ino: Ino, handle: u64) -> Result<(), Errno> {
+        if !self.any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut book = lock(&self.book);
+        let Some(mark) = book.inodes.get_mut(&ino) else { return Ok(()) };
+        let was_open = handle <= mark.last;
+        let news = if was_open { mark.heard.insert(handle) } else { !mark.seen };
+        mark.seen = true;
+        if news { Err(mark.errno) } else { Ok(()) }
+    }
+
+    /// What nobody has heard of at a sync of everything.
+    pub(crate) fn of_all(&self) -> Result<(), Errno> {
+        if !self.any.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        lock(&self.book).all.take().map_or(Ok(()), Err)
+    }
+
+    /// The handle is closed.
+    pub(crate) fn closed(&self, ino: Ino, handle: u64) {
+        if self.any.load(Ordering::Acquire)
+            && let Some(mark) = lock(&self.book).inodes.get_mut(&ino)
+        {
+            mark.heard.remove(&handle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::request::Request;
+
+    fn late(ino: u64, errno: Errno) -> LateError {
+        LateError { kind: Request::SyncFs.kind(), name: None, inos: vec![Ino(ino)], errno }
+    }
+
+    #[test]
+    fn each_handle_that_was_open_hears_of_it_once() {
+        let errors = LateErrors::default();
+        let (a, b, c) = (errors.handle(), errors.handle(), errors.handle());
+        assert_eq!((errors.of(Ino(7), a), errors.of_all()), (Ok(()), Ok(())));
+        errors.add(&late(7, Errno::ENOSPC));
+        let later = errors.handle();
+        assert_eq!((errors.of(Ino(7), a), errors.of(Ino(7), a)), (Err(Errno::ENOSPC), Ok(())));
+        assert_eq!(errors.of(Ino(8), a), Ok(()), "another inode");
+        assert_eq!(errors.of(Ino(7), b), Err(Errno::ENOSPC));
+        errors.closed(Ino(7), b);
+        assert_eq!(errors.of(Ino(7), later), Ok(()), "others have heard of it");
+        errors.add(&late(7, Errno::EIO));
+        assert_eq!((errors.of(Ino(7), a), errors.of(Ino(7), c)), (Err(Errno::EIO), Err(Errno::EIO)));
+        assert_eq!((errors.of_all(), errors.of_all()), (Err(Errno::EIO), Ok(())));
+    }
+
+    #[test]
+    fn what_nobody_has_heard_of_the_next_handle_hears() {
+        let errors = LateErrors::default();
+        errors.add(&late(7, Errno::EIO));
+        let (a, b) = (errors.handle(), errors.handle());
+        assert_eq!((errors.of(Ino(7), a), errors.of(Ino(7), a)), (Err(Errno::EIO), Ok(())));
+        assert_eq!(errors.of(Ino(7), b), Ok(()));
+    }
+}
