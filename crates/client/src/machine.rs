@@ -26,7 +26,7 @@ use proto::caps::Grants;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Cred, Errno, Ino, Position, SessionId, Tid};
+use proto::{Cred, Errno, Ino, NodeRef, Position, SessionId, Tid};
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Machine, Mono, Now, Outbox, Wall};
 
