@@ -7,7 +7,7 @@ use ::mount::{Asker, Leave};
 use proto::attr::Attr;
 use proto::reply::{Outcome, Reply as Answer};
 use proto::request::Request as Ask;
-use proto::{Cred, Effect, Ino, NodeRef};
+use proto::{Cred, Effect, Errno, Ino, NodeRef};
 
 use super::keep::Given;
 use super::{About, Shared, convert};

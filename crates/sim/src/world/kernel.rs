@@ -220,9 +220,7 @@ impl Kernel {
         }
         self.attrs.retain(|ino, kept| !is_own(kept.session) || !changed.inos.contains(ino));
         self.names.retain(|(dir, name), kept| {
-            !is_own(kept.session)
-                || !changed.inos.contains(&kept.what)
-                || sight.name(*dir, name, kept.what).is_ok()
+            !is_own(kept.session) || !changed.inos.contains(&kept.what) || sight.leads(*dir, name, kept.what)
         });
     }
 

@@ -196,7 +196,7 @@ impl Shown<'_> {
                 let moved = self.tree.node(parent.ino).and_then(|dir| dir.entries.get(name.as_bytes()));
                 if moved.and_then(|ino| self.tree.node(*ino)).is_some_and(Node::is_dir) {
                     self.place(new_parent.ino);
-                    if *flags == 0 {
+                    if *flags == 0 && (parent.ino, name) != (new_parent.ino, new_name) {
                         self.gone(*new_parent, new_name);
                     }
                 }

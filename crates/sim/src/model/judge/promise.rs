@@ -613,7 +613,7 @@ pub(super) const fn made(request: &Request, reply: &Reply) -> Ino {
             Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. } | Request::TmpFile { .. },
             Reply::Attr(attr),
         )
-        | (Request::Create { .. }, Reply::Created { attr, new: true }) => attr.ino,
+        | (Request::TmpFile { .. } | Request::Create { .. }, Reply::Created { attr, new: true }) => attr.ino,
         _ => Ino::NONE,
     }
 }
