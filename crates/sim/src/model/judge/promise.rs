@@ -464,8 +464,11 @@ impl Judge {
         all.into_iter()
     }
 
-    /// Nobody waits for what a session was told any more.
+    /// Nobody waits for what a session was told any more. Its client may believe in it for a while.
     pub fn excuse(&mut self, session: SessionId) {
+        if self.is_owed(session) {
+            self.spoiled.insert(session);
+        }
         let of = self.promises.range_mut((session, Tid(0))..=(session, Tid(u64::MAX)));
         of.for_each(|(_, promise)| promise.excused = true);
     }
