@@ -432,7 +432,7 @@ impl Judge {
             ));
         }
         let why = match () {
-            () if promise.excused => "late errors of those who came back late",
+            () if promise.excused => "late errors for an earlier one",
             () if self.spoiled.contains(&key.0) => "late errors for an earlier one",
             () if no_space => "late errors for want of space",
             () if io => "late errors of a failing disk",
