@@ -287,7 +287,8 @@ impl Tenures {
     ) {
         self.with_names(dir, Tid(tid.0 + 1), unanswered, |table| table.performed(name, known, tid));
         if let Some(tenure) = self.dirs.get_mut(&dir) {
-            tenure.used = tid;
+            // What was asked before shows it as it was.
+            (tenure.used, tenure.since) = (tid, Tid(tid.0 + 1));
             change_dir(&mut tenure.attr, names, dirs, wall);
         }
         if let Some(newborn) = self.newborns.get_mut(dir) {

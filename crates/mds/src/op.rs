@@ -246,6 +246,7 @@ pub(crate) enum Next {
     Write {
         ino: Ino,
         offset: u64,
+        len: u64,
         cut: Cut,
     },
     /// The file is at least `size` long afterwards.

@@ -131,7 +131,7 @@ pub struct Judge {
     promises: BTreeMap<(SessionId, Tid), Promise>,
     spoiled: BTreeSet<SessionId>,
     /// Times that the rank did not take as they were told.
-    cut_walls: BTreeMap<(SessionId, Wall), Wall>,
+    cut_walls: BTreeMap<Wall, Wall>,
     trust: Trust,
     /// The entry that last touched an inode, and the last one each session was answered.
     touched: BTreeMap<Ino, Position>,

@@ -139,7 +139,9 @@ impl World {
                 self.end_client(client);
                 self.at(self.now + 1, Event::Born { client });
             } else {
-                self.break_client_end(client, conn, 100 * MS);
+                // One that is away for longer than the rank waits for it.
+                let away = self.plan.late_notice && self.rng.chance(1, 8);
+                self.break_client_end(client, conn, if away { 15 * SECOND } else { 100 * MS });
             }
         }
         self.owed = Owed::default();

@@ -119,7 +119,7 @@ impl Judge {
         if !matches!(sent.outcome, Err(Errno::ESHUTDOWN | Errno::EBUSY)) {
             self.in_order(pending)?;
             if !asked_for(self.tree(), &pending.asked.request).is_empty() {
-                self.after_others(pending)?;
+                self.after_others(pending, &sent.outcome)?;
             }
         }
         let skip = pending.first.max(self.shows_own(pending)).saturating_sub(self.first) as usize;

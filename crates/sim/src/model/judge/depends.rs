@@ -11,6 +11,7 @@ use proto::request::Request;
 use proto::{Ino, Name, NodeRef};
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use stdx::Wall;
 
 /// Something that changes, and that an answer can show.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,7 +106,11 @@ fn changed(old: &Node, new: &Node, facts: &mut BTreeSet<Fact>) {
     let moved = names.filter(|name| old.entries.get(*name) != new.entries.get(*name));
     facts.extend(moved.map(|name| Fact::Name(ino, name.clone())));
     if !old.is_dir() {
-        facts.insert(Fact::Inode(ino));
+        // A cut whose number a failed operation used up is nobody's to see, nor is when somebody has read it.
+        let seen = |node: &Node| Node { cuts: 0, atime: Wall(0), ..node.clone() };
+        if seen(old) != seen(new) {
+            facts.insert(Fact::Inode(ino));
+        }
         return;
     }
     let times = |node: &Node| (node.mtime, node.ctime);

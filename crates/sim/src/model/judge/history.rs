@@ -319,7 +319,7 @@ impl Judge {
             return Err(format!("succeeds without permission ({why}): {request:?}"));
         }
         self.in_order(pending)?;
-        self.after_others(pending)?;
+        self.after_others(pending, &origin.outcome)?;
         let op = Op { request, cred: &pending.asked.cred, wall, made, offset, count };
         let done = tree.run(&op);
         let answer = done.map_err(|errors| format!("succeeds but must fail with {errors:?}: {request:?}"))?;

@@ -50,7 +50,6 @@ pub(super) fn differing(before: &Tree, after: &Tree) -> BTreeSet<Ino> {
 /// The present state as one client is to see it: with what it was told and is still to come.
 pub struct Sight<'a> {
     judge: &'a Judge,
-    session: Option<SessionId>,
     tree: Cow<'a, Tree>,
     /// It was told what did not come about, and may not have heard of that.
     blind: bool,
@@ -66,8 +65,7 @@ impl Sight<'_> {
             _ if self.blind => Ok(()),
             Some(node) => {
                 let is = self.tree.attr(node);
-                let told = self.session.map_or(*attr, |session| self.judge.as_cut(session, attr, &is));
-                same_attr(&is, &told)
+                same_attr(&is, &self.judge.as_cut(attr, &is))
             }
             None if attr.nlink == 0 => Ok(()),
             None => Err(format!("inode {} is gone", attr.ino.0)),
@@ -99,7 +97,7 @@ impl Judge {
     #[must_use]
     pub fn sight(&self, session: Option<SessionId>) -> Sight<'_> {
         let blind = session.is_some_and(|session| self.spoiled.contains(&session));
-        Sight { judge: self, session, tree: self.seen_by(session), blind }
+        Sight { judge: self, tree: self.seen_by(session), blind }
     }
 
     /// The bytes that a client keeps of a file, which it has asked for from `offset` on.

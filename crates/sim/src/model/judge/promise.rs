@@ -111,7 +111,7 @@ impl Judge {
             return Err(format!("performs {request:?}\n  as {outcome:?}\n  but the rank {error}"));
         }
         if let (Some(attr), false) = (attr_of(reply), known) {
-            self.own_attr(session, &after, &request, attr)?;
+            self.own_attr(&after, &request, attr)?;
         }
         let promise = Promise {
             asked,
@@ -135,11 +135,11 @@ impl Judge {
     }
 
     /// Attributes that a client tells by itself.
-    fn own_attr(&self, session: SessionId, tree: &Tree, request: &Request, attr: &Attr) -> Verdict {
+    fn own_attr(&self, tree: &Tree, request: &Request, attr: &Attr) -> Verdict {
         let node =
             tree.node(attr.ino).ok_or_else(|| format!("tells of inode {}, which is gone", attr.ino.0))?;
         let is = tree.attr(node);
-        same_attr(&is, &self.as_cut(session, attr, &is))
+        same_attr(&is, &self.as_cut(attr, &is))
             .map_err(|error| format!("tells by itself {error}: {request:?}"))?;
         match named(request) {
             Some((dir, name))
@@ -174,7 +174,7 @@ impl Judge {
             if let Ok(Reply::Attr(attr)) = &mut outcome
                 && let Some(node) = seen.tree.node(attr.ino)
             {
-                *attr = self.as_cut(asked.session, attr, &seen.tree.attr(node));
+                *attr = self.as_cut(attr, &seen.tree.attr(node));
             }
             match self.fits(&seen, asked, &outcome, None) {
                 Ok(()) => return Ok(()),
@@ -287,7 +287,7 @@ impl Judge {
 
     /// Something happens for a session: what others were told before a crash comes first, and what they performed before it was
     /// asked for, as far as it shows that.
-    pub(super) fn after_others(&self, pending: &Pending) -> Verdict {
+    pub(super) fn after_others(&self, pending: &Pending, outcome: &Outcome) -> Verdict {
         let asked = &pending.asked;
         if self.promises.is_empty() || self.promises.contains_key(&(asked.session, asked.tid)) {
             return Ok(());
@@ -297,7 +297,8 @@ impl Judge {
         let mut seen: Option<BTreeSet<Fact>> = None;
         for ((owner, tid), promise) in others {
             let what = &promise.asked.request;
-            if promise.lost {
+            // A refusal may be one that was remembered from before.
+            if promise.lost && outcome.is_ok() {
                 return Err(format!(
                     "comes before request {} of session {}, which a crash took back: {what:?}",
                     tid.0, owner.0
@@ -343,18 +344,18 @@ impl Judge {
             if !raised && !cut {
                 return Err(format!("at {wall:?} instead of {told:?}: {request:?}"));
             }
-            self.cut_walls.insert((session, told), wall);
+            self.cut_walls.insert(told, wall);
         }
         let promise = &self.promises[&(session, tid)];
-        let same = self.is_as_told(session, &promise.outcome, found);
+        let same = self.is_as_told(&promise.outcome, found);
         same.map_err(|error| {
             format!("{error}\n  request {:?}\n  told {:?}", promise.asked.request, promise.outcome)
         })?;
         Ok(true)
     }
 
-    fn is_as_told(&self, session: SessionId, told: &Outcome, found: &Outcome) -> Verdict {
-        let same = |told: &Attr, found: &Attr| same_attr(&self.as_cut(session, told, found), found);
+    fn is_as_told(&self, told: &Outcome, found: &Outcome) -> Verdict {
+        let same = |told: &Attr, found: &Attr| same_attr(&self.as_cut(told, found), found);
         match (told, found) {
             (Ok(Reply::Attr(told)), Ok(Reply::Attr(found))) => same(told, found),
             (Ok(Reply::Created { attr: told, new: made }), Ok(Reply::Created { attr: found, new }))
@@ -372,10 +373,10 @@ impl Judge {
         }
     }
 
-    /// Attributes that a session's client tells, with the times that the rank did not take as told, where that explains those
+    /// Attributes that a client tells, with the times that the rank did not take as told, where that explains those
     /// that are.
-    pub(super) fn as_cut(&self, session: SessionId, told: &Attr, is: &Attr) -> Attr {
-        let time = |told: Wall, is: Wall| match self.cut_walls.get(&(session, told)) {
+    pub(super) fn as_cut(&self, told: &Attr, is: &Attr) -> Attr {
+        let time = |told: Wall, is: Wall| match self.cut_walls.get(&told) {
             Some(cut) if *cut == is => is,
             _ => told,
         };
@@ -463,8 +464,11 @@ impl Judge {
         all.into_iter()
     }
 
-    /// Nobody waits for what a session was told any more.
+    /// Nobody waits for what a session was told any more. Its client may believe in it for a while.
     pub fn excuse(&mut self, session: SessionId) {
+        if self.is_owed(session) {
+            self.spoiled.insert(session);
+        }
         let of = self.promises.range_mut((session, Tid(0))..=(session, Tid(u64::MAX)));
         of.for_each(|(_, promise)| promise.excused = true);
     }
