@@ -98,8 +98,11 @@ impl Tenure {
 
     /// Of what was performed here meanwhile an answer does not tell; that concerns counts, which nobody asks for here, and times.
     fn learn(&mut self, attr: &Attr) {
+        if self.exact && !self.stale {
+            return;
+        }
         let ctime = attr.ctime.max(self.attr.ctime);
-        (self.attr, self.stale) = (Attr { ctime, ..*attr }, false);
+        (self.attr, self.stale, self.exact) = (Attr { ctime, ..*attr }, false, false);
     }
 }
 

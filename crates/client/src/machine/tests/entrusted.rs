@@ -253,7 +253,9 @@ fn while_a_change_of_a_name_is_at_the_rank_nothing_is_known_of_it() {
     let look = asked(&bench.call(4, lookup(DIR, "a")));
     asked(&bench.call(5, create(DIR, "b")));
     bench.step(early(moved, 30, Ok(Reply::Ok)));
-    assert_eq!(answers(&bench.call(6, lookup(DIR, "a"))), [(6, Err(Errno::ENOENT))]);
+    // Of two names of one inode a rename takes none away: that it is gone is not certain.
+    let again = asked(&bench.call(6, lookup(DIR, "a")));
+    bench.step(reply(again, Err(Errno::ENOENT)));
     // Asked before the rename was answered: carried out before it, perhaps.
     bench.step(reply(look, Ok(Reply::Attr(Attr { nlink: 1, parent: Ino(DIR), ..dir_attr(1000) }))));
     assert_eq!(answers(&bench.call(7, lookup(DIR, "a"))), [(7, Err(Errno::ENOENT))]);
