@@ -245,7 +245,10 @@ impl World {
             let delay = self.rng.below(self.plan.message_ns);
             let slot = &mut self.clients[client];
             slot.to_client_at = (slot.to_client_at + 1).max(now + delay);
-            slot.to_client_at
+            let at = slot.to_client_at;
+            // Several threads of a mount read: what one has read another may overtake.
+            let late = self.plan.many_readers && is_answer(&message) && self.rng.chance(1, 8);
+            at + if late { self.rng.below(self.plan.message_ns) } else { 0 }
         };
         self.at(at, Event::ToClient { client, conn, message: Box::new(message) });
     }
@@ -552,6 +555,9 @@ impl World {
             return Ok(());
         }
         self.clients[client].kernel.own_request(&busy.request, self.calls);
+        if let (Some((session, _)), Ok(_)) = (busy.sent, &outcome) {
+            self.judge.sync_heard(session, &busy.request, busy.begun)?;
+        }
         if let Some(key) = busy.sent {
             self.no_more(client, key);
         }
@@ -727,6 +733,13 @@ impl World {
         }
         Ok(())
     }
+}
+
+const fn is_answer(message: &ServerMsg) -> bool {
+    matches!(
+        message,
+        ServerMsg::Reply { .. } | ServerMsg::Granted { .. } | ServerMsg::Early { .. } | ServerMsg::Done { .. }
+    )
 }
 
 /// Whose locks on which file a request is about.

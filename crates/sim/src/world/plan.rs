@@ -57,6 +57,8 @@ pub struct Plan {
     pub slow_returns: bool,
     /// An operator ends sessions.
     pub evict: bool,
+    /// Answers overtake each other, and recalls overtake answers.
+    pub many_readers: bool,
     /// Clients may notice late that their connection is cut.
     pub late_notice: bool,
     pub full_disk: bool,
@@ -95,6 +97,7 @@ impl Plan {
             kill_callers: hash_seed[1].is_multiple_of(8),
             slow_returns: hash_seed[4].is_multiple_of(8),
             evict: hash_seed[5].is_multiple_of(4),
+            many_readers: (hash_seed[1] ^ hash_seed[6]).is_multiple_of(3),
             late_notice: hash_seed[6].is_multiple_of(4),
             full_disk: rng.chance(1, 3),
             small_file_bytes: [0, 1000, 4096][rng.index(3)],

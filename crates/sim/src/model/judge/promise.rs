@@ -521,6 +521,30 @@ impl Judge {
         ends.filter(concerns).max().unwrap_or_default()
     }
 
+    /// A caller is told that everything, or everything of a file, is durable; it began to ask then.
+    ///
+    /// # Errors
+    /// Something that it was told before will not be, and nobody has said so.
+    pub fn sync_heard(&self, session: SessionId, request: &Request, begun: u64) -> Verdict {
+        let of = match request {
+            Request::SyncFs => None,
+            Request::Fsync { node, .. } => Some(node.ino),
+            _ => return Ok(()),
+        };
+        let concerns = |promise: &Promise| {
+            let node = promise.asked.request.subject().map_or(Ino::NONE, |(node, _)| node.ino);
+            of.is_none_or(|ino| promise.told.ino == ino || node == ino)
+        };
+        let mut promises = self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX)));
+        match promises.find(|(_, promise)| promise.failed && promise.clock <= begun && concerns(promise)) {
+            Some(((_, tid), promise)) => Err(format!(
+                "is told that all is durable before it hears that request {} is not: {:?}",
+                tid.0, promise.asked.request
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// A file, and every directory on the way to it.
     fn chain(&self, ino: Ino) -> BTreeSet<Fact> {
         let tree = self.tree();
