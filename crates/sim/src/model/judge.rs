@@ -15,7 +15,9 @@ mod depends;
 mod entrusted;
 mod history;
 mod kept;
+mod order;
 mod promise;
+mod seen;
 mod stored;
 
 pub use history::{Manner, Sent};

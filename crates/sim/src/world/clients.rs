@@ -738,7 +738,10 @@ impl World {
 const fn is_answer(message: &ServerMsg) -> bool {
     matches!(
         message,
-        ServerMsg::Reply { .. } | ServerMsg::Granted { .. } | ServerMsg::Early { .. } | ServerMsg::Done { .. }
+        ServerMsg::Reply { .. }
+            | ServerMsg::Granted { .. }
+            | ServerMsg::Early { .. }
+            | ServerMsg::Done { .. }
     )
 }
 

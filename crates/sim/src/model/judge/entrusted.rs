@@ -3,7 +3,8 @@
 //! Absent: what was performed there (`promise.rs`).
 
 use super::depends::Fact;
-use super::promise::{made, parents};
+use super::order::parents;
+use super::promise::made;
 use super::{Asked, Judge, Verdict};
 use crate::model::judge::answers::same_attr;
 use proto::Ino;

@@ -1,44 +1,41 @@
 //! Promises: what callers were told before it is durable, or before the rank has heard of it. Each comes to what was told,
 //! exactly once, in the order of its session, whatever crashes; or somebody says why not.
 //!
-//! Absent: directories that are entrusted (`entrusted.rs`), what answers may show (`depends.rs`).
+//! Absent: directories that are entrusted (`entrusted.rs`), what answers may show (`depends.rs`), in which order (`order.rs`), and
+//! how it looks meanwhile (`seen.rs`).
 
 use super::answers::same_attr;
-use super::depends::{Fact, asked_for};
-use super::kept::differing;
-use super::{Asked, Changed, Judge, Pending, Verdict};
-use crate::model::rules::{Op, given};
+use super::order::parents;
+use super::{Asked, Judge, Verdict};
 use crate::model::tree::Tree;
 use proto::ids::{Position, SessionId, Tid};
 use proto::message::Told;
-use proto::name::name_hash;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, Errno, Ino, Name, NodeRef};
-use std::borrow::Cow;
+use proto::{Attr, Errno, Ino};
 use std::collections::BTreeSet;
 use stdx::Wall;
 
 /// One of them.
 #[derive(Clone, Debug)]
 pub(super) struct Promise {
-    asked: Asked,
-    told: Told,
-    outcome: Outcome,
+    pub(super) asked: Asked,
+    pub(super) told: Told,
+    pub(super) outcome: Outcome,
     /// When the caller was told.
-    clock: u64,
+    pub(super) clock: u64,
     /// Where its transaction ends, and the state that it made.
-    executed: Option<(Position, u64)>,
+    pub(super) executed: Option<(Position, u64)>,
     /// A crash took its transaction back, or came before it.
-    lost: bool,
+    pub(super) lost: bool,
     /// Nobody waits for it any more: its client is gone, or was given up.
-    excused: bool,
+    pub(super) excused: bool,
     /// The rank has said that it cannot be kept.
-    failed: bool,
+    pub(super) failed: bool,
 }
 
 impl Promise {
-    const fn is_due(&self) -> bool {
+    pub(super) const fn is_due(&self) -> bool {
         self.executed.is_none() && !self.excused && !self.failed
     }
 }
@@ -90,124 +87,10 @@ impl Judge {
         self.promises.insert(key, promise);
     }
 
-    /// A client has performed a request by itself and told its caller so.
-    ///
-    /// # Errors
-    /// The rank could not come to that.
-    pub fn performed(&mut self, asked: Asked, told: Told, outcome: &Outcome) -> Verdict<Changed> {
-        let (session, tid, clock) = (asked.session, asked.tid, self.tick());
-        let request = asked.request.clone();
-        let Ok(reply) = outcome else { return Err(format!("performs by itself and fails: {request:?}")) };
-        if !self.eager.contains(&session) {
-            return Err(format!("session {} performs what it may not: {request:?}", session.0));
-        }
-        self.may_perform(&asked, &told, reply)?;
-        let before = self.seen_by(Some(session)).into_owned();
-        let mut after = before.clone();
-        let known = self.spoiled.contains(&session);
-        if let Err(error) = run_told(&mut after, &asked, &told, reply)
-            && !known
-        {
-            return Err(format!("performs {request:?}\n  as {outcome:?}\n  but the rank {error}"));
-        }
-        if let (Some(attr), false) = (attr_of(reply), known) {
-            self.own_attr(&after, &request, attr)?;
-        }
-        let promise = Promise {
-            asked,
-            told,
-            outcome: outcome.clone(),
-            clock,
-            executed: None,
-            lost: false,
-            excused: self.over.contains(&session),
-            failed: false,
-        };
-        self.promises.insert((session, tid), promise);
-        let inos = differing(&before, &after);
-        Ok(Changed { number: clock, author: Some((session, tid)), inos, told: false })
-    }
-
     /// Whether a caller was told the result of a request before it was certain.
     #[must_use]
     pub fn knows(&self, session: SessionId, tid: Tid) -> bool {
         self.promises.contains_key(&(session, tid)) || self.answered.contains(&(session, tid))
-    }
-
-    /// Attributes that a client tells by itself.
-    fn own_attr(&self, tree: &Tree, request: &Request, attr: &Attr) -> Verdict {
-        let node =
-            tree.node(attr.ino).ok_or_else(|| format!("tells of inode {}, which is gone", attr.ino.0))?;
-        let is = tree.attr(node);
-        same_attr(&is, &self.as_cut(attr, &is))
-            .map_err(|error| format!("tells by itself {error}: {request:?}"))?;
-        match named(request) {
-            Some((dir, name))
-                if (attr.parent, attr.hash) != (dir.ino, name_hash(&self.seed, name.as_bytes())) =>
-            {
-                Err(format!("tells by itself that {name:?} is elsewhere: {attr:?}"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// A client answers by itself without changing anything.
-    ///
-    /// # Errors
-    /// The rank, with what the client has performed, would answer otherwise.
-    pub fn answers_itself(&mut self, asked: &Asked, outcome: &Outcome) -> Verdict {
-        self.tick();
-        if self.spoiled.contains(&asked.session) {
-            return Ok(());
-        }
-        // What the rank has done for this session and nobody was told of may have happened later.
-        let of = self.pending.range((asked.session, Tid(0))..=(asked.session, Tid(u64::MAX)));
-        let running =
-            of.filter(|(key, pending)| pending.executed.is_some() && !self.promises.contains_key(key));
-        let first = running.map(|(_, pending)| pending.first).min().unwrap_or(u64::MAX).min(self.last());
-        let mut why = String::new();
-        for number in (first.max(self.first)..=self.last()).rev() {
-            let state = &self.states[(number - self.first) as usize];
-            let mut seen = state.clone();
-            self.keep_promises(asked.session, number, &mut seen.tree);
-            let mut outcome = outcome.clone();
-            if let Ok(Reply::Attr(attr)) = &mut outcome
-                && let Some(node) = seen.tree.node(attr.ino)
-            {
-                *attr = self.as_cut(attr, &seen.tree.attr(node));
-            }
-            match self.fits(&seen, asked, &outcome, None) {
-                Ok(()) => return Ok(()),
-                Err(error) => why = error,
-            }
-        }
-        Err(format!("answers by itself: {why}\n  request {:?}\n  answer {outcome:?}", asked.request))
-    }
-
-    /// The present tree as the client of a session sees it: with what it was told and is still to come.
-    #[must_use]
-    pub fn seen_by(&self, session: Option<SessionId>) -> Cow<'_, Tree> {
-        let of = |session: SessionId| self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX)));
-        match session {
-            Some(session) if of(session).any(|(_, promise)| promise.executed.is_none()) => {
-                let mut tree = self.tree().clone();
-                self.keep_promises(session, self.last(), &mut tree);
-                Cow::Owned(tree)
-            }
-            _ => Cow::Borrowed(self.tree()),
-        }
-    }
-
-    /// Carries out on a tree what a session was told and the state of that number does not have.
-    fn keep_promises(&self, session: SessionId, number: u64, tree: &mut Tree) {
-        for (_, promise) in self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX))) {
-            if promise.executed.is_none_or(|(_, at)| at > number)
-                && let Ok(reply) = &promise.outcome
-            {
-                // What does not work any more ends in a late error.
-                let _ = run_told(tree, &promise.asked, &promise.told, reply);
-            }
-        }
     }
 
     /// A client presents a request whose caller has its result.
@@ -244,79 +127,6 @@ impl Judge {
             (_, true) => Presented::Again,
             _ => Presented::New,
         })
-    }
-
-    /// A client says that it has the results of everything below: of a promise it has them when nothing can take it back.
-    ///
-    /// # Errors
-    /// The rank would forget what may be presented once more.
-    pub fn floor(&self, session: SessionId, floor: Tid) -> Verdict {
-        match self.promises.range((session, Tid(0))..(session, floor)).next() {
-            Some(((_, tid), _)) => Err(format!(
-                "session {} has results below {} but request {} may still be lost",
-                session.0, floor.0, tid.0
-            )),
-            None => Ok(()),
-        }
-    }
-
-    /// A transaction is to be executed for a session: what it performed before comes first.
-    pub(super) fn in_order(&self, pending: &Pending) -> Verdict {
-        let key = (pending.asked.session, pending.asked.tid);
-        let told = self.promises.get(&key).map_or(pending.since, |promise| promise.clock);
-        // One that found no space may have failed already, and who asked may hear of it later than of this.
-        let failing = self.excuses.no_space || self.excuses.io;
-        let earlier = self.promises.range((key.0, Tid(0))..key);
-        let mut due = earlier.filter(|(_, promise)| promise.is_due() && promise.clock < told && !failing);
-        match due.next() {
-            Some(((_, tid), promise)) => Err(format!(
-                "request {} of session {} comes before request {}, which its caller was told of: {:?}",
-                key.1.0, key.0.0, tid.0, promise.asked.request
-            )),
-            None => Ok(()),
-        }
-    }
-
-    /// The state that shows what its session was told before it asked.
-    pub(super) fn shows_own(&self, pending: &Pending) -> u64 {
-        let key = (pending.asked.session, pending.asked.tid);
-        let earlier = self.promises.range((key.0, Tid(0))..key);
-        let earlier = earlier.filter(|(_, promise)| promise.clock < pending.since);
-        earlier.filter_map(|(_, promise)| promise.executed).map(|(_, number)| number).max().unwrap_or(0)
-    }
-
-    /// Something happens for a session: what others were told before a crash comes first, and what they performed before it was
-    /// asked for, as far as it shows that.
-    pub(super) fn after_others(&self, pending: &Pending, outcome: &Outcome) -> Verdict {
-        let asked = &pending.asked;
-        if self.promises.is_empty() || self.promises.contains_key(&(asked.session, asked.tid)) {
-            return Ok(());
-        }
-        let others =
-            self.promises.iter().filter(|((owner, _), promise)| *owner != asked.session && promise.is_due());
-        let mut seen: Option<BTreeSet<Fact>> = None;
-        for ((owner, tid), promise) in others {
-            let what = &promise.asked.request;
-            // A refusal may be one that was remembered from before.
-            if promise.lost && outcome.is_ok() {
-                return Err(format!(
-                    "comes before request {} of session {}, which a crash took back: {what:?}",
-                    tid.0, owner.0
-                ));
-            }
-            if promise.clock > pending.since {
-                continue;
-            }
-            // What a name or a listing tells of a directory besides is kept by nobody: who wants it asks for it.
-            let seen = seen.get_or_insert_with(|| asked_for(self.tree(), &asked.request));
-            if performs(what).iter().any(|fact| overlaps(seen, fact)) {
-                return Err(format!(
-                    "does not show what session {} performed as {} before it was asked for: {what:?}",
-                    owner.0, tid.0
-                ));
-            }
-        }
-        Ok(())
     }
 
     /// The transaction of a promise: it is what was told, with the number and, as far as the rank's own clock allows, the time.
@@ -507,66 +317,6 @@ impl Judge {
         self.undurable.clear();
     }
 
-    /// What must be durable before a session is told that everything, or everything of a file, is.
-    pub(super) fn sync_needs(&self, pending: &Pending, ino: Option<Ino>) -> Position {
-        let key = (pending.asked.session, pending.asked.tid);
-        let chain = ino.map(|ino| self.chain(ino));
-        let earlier = self.promises.range((key.0, Tid(0))..key);
-        let earlier = earlier.filter(|(_, promise)| promise.clock < pending.since);
-        let ends = earlier.filter_map(|(_, promise)| Some(promise.executed?.0));
-        let concerns = |end: &Position| match &chain {
-            Some(chain) => self.facts_of(*end).is_some_and(|facts| !facts.is_disjoint(chain)),
-            None => true,
-        };
-        ends.filter(concerns).max().unwrap_or_default()
-    }
-
-    /// A caller is told that everything, or everything of a file, is durable; it began to ask then.
-    ///
-    /// # Errors
-    /// Something that it was told before will not be, and nobody has said so.
-    pub fn sync_heard(&self, session: SessionId, request: &Request, begun: u64) -> Verdict {
-        let of = match request {
-            Request::SyncFs => None,
-            Request::Fsync { node, .. } => Some(node.ino),
-            _ => return Ok(()),
-        };
-        let concerns = |promise: &Promise| {
-            let node = promise.asked.request.subject().map_or(Ino::NONE, |(node, _)| node.ino);
-            of.is_none_or(|ino| promise.told.ino == ino || node == ino)
-        };
-        let mut promises = self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX)));
-        match promises.find(|(_, promise)| promise.failed && promise.clock <= begun && concerns(promise)) {
-            Some(((_, tid), promise)) => Err(format!(
-                "is told that all is durable before it hears that request {} is not: {:?}",
-                tid.0, promise.asked.request
-            )),
-            None => Ok(()),
-        }
-    }
-
-    /// A file, and every directory on the way to it.
-    fn chain(&self, ino: Ino) -> BTreeSet<Fact> {
-        let tree = self.tree();
-        let mut facts = BTreeSet::from([Fact::Inode(ino), Fact::Life(ino)]);
-        let Some(node) = tree.node(ino) else { return facts };
-        let mut at = node.parent;
-        for dir in tree.nodes.values().filter(|dir| dir.is_dir()) {
-            for (name, _) in dir.entries.iter().filter(|(_, child)| **child == ino) {
-                facts.insert(Fact::Name(dir.ino, name.clone()));
-                at = dir.ino;
-            }
-        }
-        for _ in 0..tree.nodes.len() {
-            facts.extend([Fact::Life(at), Fact::Place(at)]);
-            match tree.node(at) {
-                Some(node) if at != Ino::ROOT => at = node.parent,
-                _ => break,
-            }
-        }
-        facts
-    }
-
     /// At the end everything that was told is there, or somebody was told that it is not.
     ///
     /// # Errors
@@ -580,53 +330,6 @@ impl Judge {
             None => Ok(()),
         }
     }
-
-    /// Whether a session has promises that are not executed.
-    #[must_use]
-    pub fn is_owed(&self, session: SessionId) -> bool {
-        self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX))).any(|(_, promise)| promise.is_due())
-    }
-
-    /// Whether a session has performed something in a directory that the rank has not carried out.
-    #[must_use]
-    pub fn is_owed_in(&self, session: SessionId, dir: Ino) -> bool {
-        let mut of = self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX)));
-        of.any(|(_, promise)| promise.is_due() && parents(&promise.asked.request).any(|parent| parent == dir))
-    }
-}
-
-/// Executes what was told on a tree: with its number, its time, and what else POSIX leaves open.
-fn run_told(tree: &mut Tree, asked: &Asked, told: &Told, reply: &Reply) -> Verdict {
-    let request = &asked.request;
-    let at = match (request, reply) {
-        (Request::Write { append: true, .. }, Reply::Written { attr, count }) => {
-            Some(attr.size.saturating_sub(*count))
-        }
-        _ => None,
-    };
-    let (made, offset, count) = given(request, reply, at);
-    let op = Op { request, cred: &asked.cred, wall: told.wall, made, offset, count };
-    let before = tree.clone();
-    if let Err(errors) = tree.run(&op) {
-        *tree = before;
-        return Err(format!("must fail with {errors:?}"));
-    }
-    if let Some(attr) = attr_of(reply)
-        && tree.node(attr.ino).is_some()
-    {
-        let node = tree.change(attr.ino);
-        node.generation = attr.generation;
-        if attr.has_xattrs && node.xattrs.is_empty() {
-            // It took after its directory's default ACL, which the model does not compute.
-            node.xattrs.insert(b"system.posix_acl_access"[..].into(), b""[..].into());
-            node.mode = attr.mode;
-        }
-        let differs = node.mode ^ attr.mode;
-        if differs & !0o6000 == 0 && attr.mode & differs == 0 {
-            node.mode = attr.mode;
-        }
-    }
-    Ok(())
 }
 
 pub(super) const fn attr_of(reply: &Reply) -> Option<&Attr> {
@@ -646,46 +349,4 @@ pub(super) const fn made(request: &Request, reply: &Reply) -> Ino {
         | (Request::TmpFile { .. } | Request::Create { .. }, Reply::Created { attr, new: true }) => attr.ino,
         _ => Ino::NONE,
     }
-}
-
-/// The name that a request is about, if its answer is about what it leads to.
-const fn named(request: &Request) -> Option<(NodeRef, &Name)> {
-    match request {
-        Request::MkNod { parent, name, .. }
-        | Request::MkDir { parent, name, .. }
-        | Request::Symlink { parent, name, .. }
-        | Request::Create { parent, name, .. } => Some((*parent, name)),
-        _ => None,
-    }
-}
-
-/// The directories whose names a request changes.
-pub(super) fn parents(request: &Request) -> impl Iterator<Item = Ino> {
-    let (one, two) = match request {
-        Request::MkNod { parent, .. }
-        | Request::MkDir { parent, .. }
-        | Request::Symlink { parent, .. }
-        | Request::Link { parent, .. }
-        | Request::Unlink { parent, .. }
-        | Request::RmDir { parent, .. }
-        | Request::Create { parent, .. } => (Some(parent.ino), None),
-        Request::Rename { parent, new_parent, .. } => (Some(parent.ino), Some(new_parent.ino)),
-        _ => (None, None),
-    };
-    one.into_iter().chain(two)
-}
-
-/// What others must not be told of before a request that was performed.
-fn performs(request: &Request) -> Vec<Fact> {
-    let node = match request {
-        Request::SetAttr { node, .. } | Request::Write { node, .. } => Some(Fact::Inode(node.ino)),
-        _ => None,
-    };
-    parents(request).map(Fact::Names).chain(node).collect()
-}
-
-/// Whether one of these shows the other: names of a directory together stand for each of them.
-fn overlaps(seen: &BTreeSet<Fact>, fact: &Fact) -> bool {
-    let Fact::Names(dir) = fact else { return seen.contains(fact) };
-    seen.contains(fact) || seen.iter().any(|seen| matches!(seen, Fact::Name(of, _) if of == dir))
 }

@@ -1,0 +1,179 @@
+//! What clients tell their callers by themselves, against what the rank will come to: the present tree with everything that was
+//! told and is still to come.
+//!
+//! Absent: whether it comes (`promise.rs`).
+
+use super::answers::same_attr;
+use super::kept::differing;
+use super::promise::{Promise, attr_of};
+use super::{Asked, Changed, Judge, Verdict};
+use crate::model::rules::{Op, given};
+use crate::model::tree::Tree;
+use proto::ids::{SessionId, Tid};
+use proto::message::Told;
+use proto::name::name_hash;
+use proto::reply::{Outcome, Reply};
+use proto::request::Request;
+use proto::{Attr, Name, NodeRef};
+use std::borrow::Cow;
+
+impl Judge {
+    /// A client has performed a request by itself and told its caller so.
+    ///
+    /// # Errors
+    /// The rank could not come to that.
+    pub fn performed(&mut self, asked: Asked, told: Told, outcome: &Outcome) -> Verdict<Changed> {
+        let (session, tid, clock) = (asked.session, asked.tid, self.tick());
+        let request = asked.request.clone();
+        let Ok(reply) = outcome else { return Err(format!("performs by itself and fails: {request:?}")) };
+        if !self.eager.contains(&session) {
+            return Err(format!("session {} performs what it may not: {request:?}", session.0));
+        }
+        self.may_perform(&asked, &told, reply)?;
+        let before = self.seen_by(Some(session)).into_owned();
+        let mut after = before.clone();
+        let known = self.spoiled.contains(&session);
+        if let Err(error) = run_told(&mut after, &asked, &told, reply)
+            && !known
+        {
+            return Err(format!("performs {request:?}\n  as {outcome:?}\n  but the rank {error}"));
+        }
+        if let (Some(attr), false) = (attr_of(reply), known) {
+            self.own_attr(&after, &request, attr)?;
+        }
+        let promise = Promise {
+            asked,
+            told,
+            outcome: outcome.clone(),
+            clock,
+            executed: None,
+            lost: false,
+            excused: self.over.contains(&session),
+            failed: false,
+        };
+        self.promises.insert((session, tid), promise);
+        let inos = differing(&before, &after);
+        Ok(Changed { number: clock, author: Some((session, tid)), inos, told: false })
+    }
+
+    /// Attributes that a client tells by itself.
+    fn own_attr(&self, tree: &Tree, request: &Request, attr: &Attr) -> Verdict {
+        let node =
+            tree.node(attr.ino).ok_or_else(|| format!("tells of inode {}, which is gone", attr.ino.0))?;
+        let is = tree.attr(node);
+        same_attr(&is, &self.as_cut(attr, &is))
+            .map_err(|error| format!("tells by itself {error}: {request:?}"))?;
+        match named(request) {
+            Some((dir, name))
+                if (attr.parent, attr.hash) != (dir.ino, name_hash(&self.seed, name.as_bytes())) =>
+            {
+                Err(format!("tells by itself that {name:?} is elsewhere: {attr:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A client answers by itself without changing anything.
+    ///
+    /// # Errors
+    /// The rank, with what the client has performed, would answer otherwise.
+    pub fn answers_itself(&mut self, asked: &Asked, outcome: &Outcome) -> Verdict {
+        self.tick();
+        if self.spoiled.contains(&asked.session) {
+            return Ok(());
+        }
+        // What the rank has done for this session and nobody was told of may have happened later.
+        let of = self.pending.range((asked.session, Tid(0))..=(asked.session, Tid(u64::MAX)));
+        let running =
+            of.filter(|(key, pending)| pending.executed.is_some() && !self.promises.contains_key(key));
+        let first = running.map(|(_, pending)| pending.first).min().unwrap_or(u64::MAX).min(self.last());
+        let mut why = String::new();
+        for number in (first.max(self.first)..=self.last()).rev() {
+            let state = &self.states[(number - self.first) as usize];
+            let mut seen = state.clone();
+            self.keep_promises(asked.session, number, &mut seen.tree);
+            let mut outcome = outcome.clone();
+            if let Ok(Reply::Attr(attr)) = &mut outcome
+                && let Some(node) = seen.tree.node(attr.ino)
+            {
+                *attr = self.as_cut(attr, &seen.tree.attr(node));
+            }
+            match self.fits(&seen, asked, &outcome, None) {
+                Ok(()) => return Ok(()),
+                Err(error) => why = error,
+            }
+        }
+        Err(format!("answers by itself: {why}\n  request {:?}\n  answer {outcome:?}", asked.request))
+    }
+
+    /// The present tree as the client of a session sees it: with what it was told and is still to come.
+    #[must_use]
+    pub fn seen_by(&self, session: Option<SessionId>) -> Cow<'_, Tree> {
+        let of = |session: SessionId| self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX)));
+        match session {
+            Some(session) if of(session).any(|(_, promise)| promise.executed.is_none()) => {
+                let mut tree = self.tree().clone();
+                self.keep_promises(session, self.last(), &mut tree);
+                Cow::Owned(tree)
+            }
+            _ => Cow::Borrowed(self.tree()),
+        }
+    }
+
+    /// Carries out on a tree what a session was told and the state of that number does not have.
+    fn keep_promises(&self, session: SessionId, number: u64, tree: &mut Tree) {
+        for (_, promise) in self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX))) {
+            if promise.executed.is_none_or(|(_, at)| at > number)
+                && let Ok(reply) = &promise.outcome
+            {
+                // What does not work any more ends in a late error.
+                let _ = run_told(tree, &promise.asked, &promise.told, reply);
+            }
+        }
+    }
+}
+
+/// Executes what was told on a tree: with its number, its time, and what else POSIX leaves open.
+fn run_told(tree: &mut Tree, asked: &Asked, told: &Told, reply: &Reply) -> Verdict {
+    let request = &asked.request;
+    let at = match (request, reply) {
+        (Request::Write { append: true, .. }, Reply::Written { attr, count }) => {
+            Some(attr.size.saturating_sub(*count))
+        }
+        _ => None,
+    };
+    let (made, offset, count) = given(request, reply, at);
+    let op = Op { request, cred: &asked.cred, wall: told.wall, made, offset, count };
+    let before = tree.clone();
+    if let Err(errors) = tree.run(&op) {
+        *tree = before;
+        return Err(format!("must fail with {errors:?}"));
+    }
+    if let Some(attr) = attr_of(reply)
+        && tree.node(attr.ino).is_some()
+    {
+        let node = tree.change(attr.ino);
+        node.generation = attr.generation;
+        if attr.has_xattrs && node.xattrs.is_empty() {
+            // It took after its directory's default ACL, which the model does not compute.
+            node.xattrs.insert(b"system.posix_acl_access"[..].into(), b""[..].into());
+            node.mode = attr.mode;
+        }
+        let differs = node.mode ^ attr.mode;
+        if differs & !0o6000 == 0 && attr.mode & differs == 0 {
+            node.mode = attr.mode;
+        }
+    }
+    Ok(())
+}
+
+/// The name that a request is about, if its answer is about what it leads to.
+const fn named(request: &Request) -> Option<(NodeRef, &Name)> {
+    match request {
+        Request::MkNod { parent, name, .. }
+        | Request::MkDir { parent, name, .. }
+        | Request::Symlink { parent, name, .. }
+        | Request::Create { parent, name, .. } => Some((*parent, name)),
+        _ => None,
+    }
+}
