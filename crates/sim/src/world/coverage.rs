@@ -29,7 +29,7 @@ pub(super) const KEEPING: [&str; 16] = [
 ];
 
 /// What happens to early answers, and to directories that are entrusted to clients.
-pub(super) const EARLY: [&str; 23] = [
+pub(super) const EARLY: [&str; 24] = [
     "answered early",
     "performed: create",
     "performed: mknod",
@@ -53,6 +53,7 @@ pub(super) const EARLY: [&str; 23] = [
     "late errors for an earlier one",
     "late errors of ended sessions",
     "late errors that clients report",
+    "clients dead with what they were told",
 ];
 
 /// Counts per cell.
@@ -71,6 +72,12 @@ impl Coverage {
     /// Something of `KEEPING` happened.
     pub fn count(&mut self, what: &'static str, times: u64) {
         *self.keeping.entry(what).or_default() += times;
+    }
+
+    /// How often something of `KEEPING` or `EARLY` happened.
+    #[must_use]
+    pub fn counted(&self, what: &str) -> u64 {
+        self.keeping.get(what).copied().unwrap_or(0)
     }
 
     /// Adds another run's counts.

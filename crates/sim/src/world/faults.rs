@@ -131,6 +131,7 @@ impl World {
             self.disk.kill();
         }
         self.meta.crash();
+        let mut dead = Vec::new();
         for (conn, (client, session)) in conns {
             if self.clients[client].kind == Kind::Embedded {
                 if let Some(session) = session {
@@ -138,12 +139,16 @@ impl World {
                 }
                 self.end_client(client);
                 self.at(self.now + 1, Event::Born { client });
+            } else if power && self.plan.kill_clients && self.rng.chance(1, 16) {
+                // Its host goes with the rank's.
+                dead.push(client);
             } else {
                 // One that is away for longer than the rank waits for it.
                 let away = self.plan.late_notice && self.rng.chance(1, 8);
                 self.break_client_end(client, conn, if away { 15 * SECOND } else { 100 * MS });
             }
         }
+        dead.into_iter().for_each(|client| self.kill(client));
         self.owed = Owed::default();
         self.positions.clear();
         let pause = [MS, 100 * MS, 3 * SECOND][self.rng.index(3)];
@@ -205,13 +210,17 @@ impl World {
     }
 
     fn kill_client(&mut self) {
-        let Some(client) = self.remote() else { return };
-        if !self.clients[client].is_alive() {
-            return;
+        if let Some(client) = self.remote().filter(|client| self.clients[*client].is_alive()) {
+            self.kill(client);
         }
+    }
+
+    fn kill(&mut self, client: usize) {
         self.trace.event(self.now, "kill", client as u64, || format!("client {client}"));
         self.cover(client, "client");
         if let Some(session) = self.clients[client].session() {
+            let owed = self.judge.is_owed(session);
+            self.coverage.count("clients dead with what they were told", u64::from(owed));
             self.judge.client_gone(session);
         }
         if let Some(conn) = self.end_client(client) {
