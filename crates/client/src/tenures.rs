@@ -5,6 +5,7 @@
 //!
 //! Absent: performing (`machine/perform.rs`).
 
+use crate::changes::{after_change, changed_dir, may_move_dirs, names_of, of_attr, touched};
 use crate::leave::Leave;
 use crate::made::change_dir;
 use crate::names::{Known, Names};
@@ -12,8 +13,8 @@ use crate::newborns::Newborns;
 use proto::caps::Bits;
 use proto::message::Entrusted;
 use proto::reply::{Outcome, Reply};
-use proto::request::{Request, open_flags::TRUNC, rename_flags};
-use proto::{Attr, FileKind, Ino, Name, NameHash, NodeRef, Tid};
+use proto::request::Request;
+use proto::{Attr, FileKind, Ino, Name, NameHash, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
 use stdx::hash::HashSeed;
@@ -48,8 +49,9 @@ impl Tenure {
         self.changing.is_empty() && !self.stale && !self.attr.has_xattrs
     }
 
-    fn is_at(&self, place: (Ino, Option<NameHash>)) -> bool {
-        self.attr.parent == place.0 && place.1.is_none_or(|hash| hash == self.attr.hash)
+    /// Whether it may be there. Where it is now, after a change that no answer has shown yet, nobody knows.
+    fn may_be_at(&self, place: (Ino, Option<NameHash>)) -> bool {
+        self.stale || (self.attr.parent == place.0 && place.1.is_none_or(|hash| hash == self.attr.hash))
     }
 
     /// Notes a request that is at the rank, as far as it changes this directory or names in it.
@@ -60,7 +62,7 @@ impl Tenure {
             }
         }
         let changes = changed_dir(request) == Some(ino);
-        let place = |(dir, name): (Ino, &Name)| self.is_at((dir, seed.map(|seed| name.hash(seed))));
+        let place = |(dir, name): (Ino, &Name)| self.may_be_at((dir, seed.map(|seed| name.hash(seed))));
         if changes || (may_move_dirs(request) && names_of(request).any(place)) {
             self.changing.push(tid);
         }
@@ -295,7 +297,7 @@ impl Tenures {
                 let place = (dir, seed.map(|seed| name.hash(seed)));
                 self.dirs
                     .values_mut()
-                    .filter(|tenure| tenure.is_at(place))
+                    .filter(|tenure| tenure.may_be_at(place))
                     .for_each(|tenure| tenure.changing.push(tid));
             }
         }
@@ -319,8 +321,8 @@ impl Tenures {
         leave: &Leave,
         (next, unanswered): (Tid, Tid),
     ) {
-        for (at, (dir, name)) in names_of(request).enumerate() {
-            let known = after_change(request, at, dir, outcome);
+        for (dir, name) in names_of(request) {
+            let known = after_change(request, dir, outcome);
             self.with_names(dir, next, unanswered, |names| names.change_ends(name, tid, known, next));
         }
         self.dir_answered(tid, request, outcome, next);
@@ -354,7 +356,9 @@ impl Tenures {
             let concerned: Vec<Ino> = self.dirs.iter().filter(concerned).map(|(ino, _)| *ino).collect();
             for ino in concerned {
                 match (request, outcome) {
-                    (Request::RmDir { .. }, Ok(_)) => self.end(ino),
+                    (Request::RmDir { .. }, Ok(_)) if self.get(ino).is_some_and(|t| !t.stale) => {
+                        self.end(ino)
+                    }
                     _ => self.dirs.get_mut(&ino).into_iter().for_each(|t| t.change_ended(tid, outcome, next)),
                 }
             }
@@ -384,80 +388,4 @@ impl Tenures {
             tenure.learn(attr);
         }
     }
-}
-
-/// What a name leads to, seen from its directory.
-fn of_attr(dir: Ino, attr: &Attr) -> Known {
-    match attr.kind() {
-        FileKind::Directory if attr.parent == dir => Known::Dir(attr.ino),
-        _ if attr.parent == dir && attr.nlink == 1 => Known::File(attr.ino),
-        _ => Known::Unknown,
-    }
-}
-
-/// What is known of the `at`th name that a request changed, from its answer.
-fn after_change(request: &Request, at: usize, dir: Ino, outcome: &Outcome) -> Known {
-    match (request, outcome) {
-        (Request::Unlink { .. } | Request::RmDir { .. }, Ok(_)) => Known::Absent,
-        (Request::Rename { flags, .. }, Ok(_))
-            if at == 0 && flags & (rename_flags::EXCHANGE | rename_flags::WHITEOUT) == 0 =>
-        {
-            Known::Absent
-        }
-        (
-            Request::Create { .. } | Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. },
-            Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
-        ) => of_attr(dir, attr),
-        _ => Known::Unknown,
-    }
-}
-
-/// The names that a request changes.
-fn names_of(request: &Request) -> impl Iterator<Item = (Ino, &Name)> {
-    let (first, second) = match request {
-        Request::MkNod { parent, name, .. }
-        | Request::MkDir { parent, name, .. }
-        | Request::Symlink { parent, name, .. }
-        | Request::Link { parent, name, .. }
-        | Request::Unlink { parent, name }
-        | Request::RmDir { parent, name }
-        | Request::Create { parent, name, .. } => (Some((parent.ino, name)), None),
-        Request::Rename { parent, name, new_parent, new_name, .. } => {
-            (Some((parent.ino, name)), Some((new_parent.ino, new_name)))
-        }
-        _ => (None, None),
-    };
-    first.into_iter().chain(second)
-}
-
-/// Whether a directory may lose its place or its end come by it.
-const fn may_move_dirs(request: &Request) -> bool {
-    matches!(request, Request::RmDir { .. } | Request::Rename { .. })
-}
-
-/// The directory, if it is one, whose own attributes a request changes.
-const fn changed_dir(request: &Request) -> Option<Ino> {
-    match request {
-        Request::SetAttr { node, .. }
-        | Request::SetXattr { node, .. }
-        | Request::RemoveXattr { node, .. } => Some(node.ino),
-        _ => None,
-    }
-}
-
-/// The inode whose attributes are the rank's business from this request on. Reading is: it sets the time of access.
-const fn touched(request: &Request) -> Option<Ino> {
-    let node: &NodeRef = match request {
-        Request::SetAttr { node, .. }
-        | Request::SetXattr { node, .. }
-        | Request::RemoveXattr { node, .. }
-        | Request::Link { node, .. }
-        | Request::Read { node, .. }
-        | Request::Write { node, .. }
-        | Request::Fallocate { node, .. } => node,
-        Request::CopyRange { target, .. } => target,
-        Request::Open { node, flags } if *flags & TRUNC != 0 => node,
-        _ => return None,
-    };
-    Some(node.ino)
 }
