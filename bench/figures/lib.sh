@@ -62,7 +62,11 @@ finish() {
 
 # Processes.
 
-gone() { [ ! -d "/proc/$1" ] || grep -qs '^State:[[:space:]]*Z' "/proc/$1/status"; }
+# gone PID: a killed process is a zombie before its last thread has let go of its files and locks.
+gone() {
+    [ -d "/proc/$1" ] || return 0
+    grep -qs '^State:[[:space:]]*Z' "/proc/$1/status" && [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -le 1 ]
+}
 
 # wait_end PID SECONDS
 wait_end() {
@@ -115,6 +119,16 @@ serve() {
     until_true "$PANDO" status --cluster "$1"
 }
 
+# proxy SOCKET TO MICROSECONDS: what goes through that socket is so much later, each way; PROXY is its process.
+proxy() {
+    rm -f "$1"
+    "$PANDO" -q bench proxy --listen "unix:$1" --to "unix:$2" --delay-us "$3" >"$WORK/proxy.log" 2>&1 &
+    PROXY=$!
+    pids+=("$PROXY")
+    disown "$PROXY"
+    until_true test -S "$1"
+}
+
 # cpu PID: user and system seconds of all its threads.
 cpu() { sed 's/^.*) //' "/proc/$1/stat" | awk -v hz="$(getconf CLK_TCK)" '{ print ($12 + $13) / hz }'; }
 
@@ -155,6 +169,9 @@ drop_caches() {
 # phase NAME COLUMN <OUTPUT: a column of the tables `pando bench` prints: 2 ops, 3 ops/s, 4 p50, 5 p99, 6 CPU seconds.
 phase() { awk -v name="$1" -v column="$2" '$1 == name { sub(/us$/, "", $column); print $column }'; }
 
+# field PHASE KEY <OUTPUT: a value of that phase in what `pando bench --json` prints: ops_per_second, p50_us, p99_us, p999_us, max_us.
+field() { tr '{}' '\n\n' | grep -F "\"name\":\"$1\"" | tail -n 1 | sed -n "s/.*\"$2\":\([0-9.e-]*\).*/\1/p"; }
+
 # note KEY VALUE: one more value of that key.
 note() {
     [ -n "$2" ] || die "no value for $1"
@@ -178,5 +195,9 @@ ratio() {
         END { printf "%.2f (%.2f to %.2f)", middle, least, most }'
 }
 
-# sides ROUND A B: the two, in turn first.
-sides() { if [ $(($1 % 2)) = 1 ]; then echo "$2 $3"; else echo "$3 $2"; fi; }
+# sides ROUND WORD...: these, or in each second round from the last to the first.
+sides() {
+    local odd=$(($1 % 2))
+    shift
+    if [ $odd = 1 ]; then echo "$*"; else printf '%s\n' "$@" | tac | paste -sd' '; fi
+}

@@ -1,6 +1,6 @@
 //! A bare connection for load generators: requests in batches, answers counted, no client machine in between.
 //!
-//! Absent: reconnects, locks, caching. A lost connection ends the run.
+//! Absent: locks, caching, reconnects by itself: a lost connection ends the run, unless that resumes the session.
 
 use anyhow::{Context, Result, bail, ensure};
 use proto::caps::Bits;
@@ -44,6 +44,8 @@ pub struct Link {
     inbox: Arc<Inbox>,
     next_tid: u64,
     answers: Vec<ServerMsg>,
+    session: SessionId,
+    wants: Bits,
     /// The root directory's number.
     pub root: Ino,
 }
@@ -62,22 +64,76 @@ impl Link {
     /// # Errors
     /// As `open`.
     pub fn open_wanting(connector: &dyn Connector, wants: Bits) -> Result<Self> {
+        Self::hello(connector, SessionId(0), wants)
+    }
+
+    fn hello(connector: &dyn Connector, session: SessionId, wants: Bits) -> Result<Self> {
         let inbox = Arc::new(Inbox::default());
         let port = connector.connect(Arc::<Inbox>::clone(&inbox))?;
-        let mut link = Self { port, inbox, next_tid: 1, answers: Vec::new(), root: Ino::ROOT };
+        let answers = Vec::new();
+        let mut link = Self { port, inbox, next_tid: 1, answers, session, wants, root: Ino::ROOT };
         let info = ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id() };
-        link.port.send(
-            vec![ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants }],
-            &mut link.answers,
-        )?;
+        link.port
+            .send(vec![ClientMsg::Hello { protocol: PROTOCOL, session, info, wants }], &mut link.answers)?;
         loop {
             match link.next()? {
-                ServerMsg::Welcome { root, .. } => {
-                    link.root = root;
+                ServerMsg::Welcome { root, session: given, .. } => {
+                    ensure!(session == SessionId(0) || session == given, "the session is not known any more");
+                    (link.root, link.session) = (root, given);
                     return Ok(link);
                 }
                 ServerMsg::Refused { reason, .. } => bail!("refused: {reason}"),
                 _ => {}
+            }
+        }
+    }
+
+    /// Connects again after the connection was lost, and presents the files that the session has open, each once and for reading.
+    /// Requests that had no answer are forgotten.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or does not know the session; may be tried again.
+    pub fn resume(&mut self, connector: &dyn Connector, open: &[NodeRef]) -> Result<()> {
+        let mut link = Self::hello(connector, self.session, self.wants)?;
+        link.next_tid = self.next_tid;
+        let reclaim =
+            |node: &NodeRef| ClientMsg::Reclaim { node: *node, count: 1, writes: false, locks: vec![] };
+        let mut messages: Vec<ClientMsg> = open.iter().map(reclaim).collect();
+        messages.push(ClientMsg::Reclaimed);
+        if !self.wants.is_empty() {
+            messages.push(ClientMsg::Settled);
+        }
+        link.port.send(messages, &mut link.answers)?;
+        // What is dropped now is the broken connection: its goodbye reaches nobody.
+        *self = link;
+        Ok(())
+    }
+
+    /// Keeps the session alive without a request.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn renew(&mut self) -> Result<()> {
+        self.port.send(vec![ClientMsg::Renew { number: 0 }], &mut self.answers)?;
+        // Nobody waits for these.
+        self.take_all(&mut Vec::new());
+        Ok(())
+    }
+
+    /// Waits until the connection is lost, and keeps the session alive until then.
+    pub fn wait_lost(&mut self, renew_every: Duration) {
+        let mut renewed = Instant::now();
+        loop {
+            let late = self.inbox.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            if late.lost {
+                return;
+            }
+            let left = renew_every.saturating_sub(renewed.elapsed());
+            drop(self.inbox.arrived.wait_timeout(late, left).unwrap_or_else(PoisonError::into_inner));
+            if renewed.elapsed() >= renew_every {
+                renewed = Instant::now();
+                // That it failed is what the next look finds.
+                let _lost = self.renew();
             }
         }
     }

@@ -96,12 +96,12 @@ pub fn run(connector: &dyn Connector, list: &List) -> Result<Listed> {
     })
 }
 
-fn staying(number: u64) -> Result<Name> {
+pub(crate) fn staying(number: u64) -> Result<Name> {
     // 20 bytes, as in the other runs.
     Ok(Name::new(format!("file.{number:015}").as_bytes())?)
 }
 
-fn make(link: &mut Link, dir: NodeRef, entries: u64) -> Result<Phase> {
+pub(crate) fn make(link: &mut Link, dir: NodeRef, entries: u64) -> Result<Phase> {
     let mut latencies = histogram();
     let start = Instant::now();
     let mut at = 0;

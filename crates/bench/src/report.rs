@@ -16,6 +16,7 @@ pub struct Phase {
     pub ops_per_second: f64,
     pub p50_us: f64,
     pub p99_us: f64,
+    pub p999_us: f64,
     pub max_us: f64,
     /// User and system time of the watched process (all threads) during the phase; absent without one.
     pub server_cpu_seconds: Option<f64>,
@@ -43,6 +44,7 @@ impl Phase {
             ops_per_second: latencies.len() as f64 / seconds,
             p50_us: micros(latencies.value_at_quantile(0.50)),
             p99_us: micros(latencies.value_at_quantile(0.99)),
+            p999_us: micros(latencies.value_at_quantile(0.999)),
             max_us: micros(latencies.max()),
             server_cpu_seconds: cpu,
             checkpoints: None,

@@ -4,8 +4,10 @@
 //! Absent: verbs of later versions (`later.rs` answers them), and any effect.
 
 mod bench;
+mod bench_load;
 
 pub use bench::{Bench, BenchCold, BenchFolder, BenchList, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
+pub use bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};
 
 use crate::output::Format;
 use clap::{Args, Parser, Subcommand, ValueHint};

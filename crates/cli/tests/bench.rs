@@ -23,10 +23,33 @@ fn with_json_there_is_nothing_else_on_stdout() {
         "survey ./b --files 10 --json",
         "list ./a --entries 10 --seconds 1 --listers 0 --json",
         "rm absent/x --files 2 --json",
+        "step --files 10 --dirs 1 --json",
+        "calls ./c --files 10 --threads 2 --json",
+        "calls ./c --files 10 --depth 4 --prefix deep --json",
+        "calls ./c --files 10 --paths --prefix paths --json",
+        "crowd ./c --entries 10 --listers 1 --seconds 1 --json",
+        "crowd --path . --entries 10 --listers 1 --seconds 1 --json",
     ] {
         let output = bench(words, folder.path());
         let value: Value = serde_json::from_slice(&output.stdout).expect(words);
         assert_eq!((value["schema"].as_u64(), output.status.code()), (Some(1), Some(0)), "{words}");
+    }
+}
+
+/// What cannot be run is refused before anything is made.
+#[test]
+fn contradictions_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (words, expected) in [
+        ("calls ./c --procs 2", "more than one process needs a server"),
+        ("calls ./c --paths --depth 2", "--paths needs --depth 1"),
+        ("proxy --listen /x --to unix:y", "not unix:PATH or HOST"),
+        ("sessions unix:absent --watch-pid 1", "no server at unix:absent"),
+        ("step --dirs 0", "--dirs must be between 1 and --files"),
+    ] {
+        let output = bench(words, folder.path());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(expected), "{words}: {said}");
     }
 }
 

@@ -16,8 +16,8 @@ pub(crate) fn of_attr(dir: Ino, attr: &Attr) -> Known {
     }
 }
 
-/// What is known of a name in `dir` that a request changed, from its answer. Of a rename nothing: between two names of one inode
-/// it does nothing, and says that it succeeded.
+/// What is known of a name that a request changed, from its answer. One that was renamed may be there still: a rename between two
+/// names of one inode does nothing.
 pub(crate) fn after_change(request: &Request, dir: Ino, outcome: &Outcome) -> Known {
     match (request, outcome) {
         (Request::Unlink { .. } | Request::RmDir { .. }, Ok(_)) => Known::Absent,

@@ -27,11 +27,14 @@ use proto::caps::Grants;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Cred, Errno, Ino, SessionId, Tid};
+use proto::{Cred, Errno, Ino, NodeRef, SessionId, Tid};
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Machine, Mono, Now, Outbox};
 
 type Out = Outbox<Output>;
+
+/// Of a page of names that the client itself asks for.
+const LISTING_BYTES: u32 = 64 << 10;
 
 /// Where the connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,10 +321,30 @@ impl Client {
         if !self.tenures.is_empty() {
             let (tid, unanswered) = (self.window.next(), self.window.unanswered());
             self.tenures.sent(tid, &request, self.numbers.seed(), unanswered);
+            self.list_entrusted(tid, call, &request);
         }
         let tid = self.window.insert(pending);
         let floor = self.window.floor();
         out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
+    }
+
+    /// Where changes have to be asked for because names are not known, all names are: who works through a directory, to fill or
+    /// to empty it, goes on without asking.
+    fn list_entrusted(&mut self, tid: Tid, call: Option<CallId>, request: &Request) {
+        match request {
+            Request::Create { parent, .. }
+            | Request::MkNod { parent, .. }
+            | Request::Unlink { parent, .. }
+                if self.tenures.wants_listing(parent.ino) =>
+            {
+                self.queue.push_back(page(*parent, 0));
+            }
+            // Nobody waits for it: it is one of these.
+            Request::ReadDir { dir, after, .. } if call.is_none() => {
+                self.tenures.listing(dir.ino, tid, *after == 0);
+            }
+            _ => {}
+        }
     }
 
     /// The window is as wide as it may be. If a wait for a lock holds it open (for hours, perhaps), it
@@ -399,6 +422,12 @@ impl Client {
             out.push(Output::Closed);
         }
     }
+}
+
+/// A request for names of an entrusted directory.
+const fn page(dir: NodeRef, after: u64) -> Queued {
+    let request = Request::ReadDir { dir, after, attrs: true, bytes_max: LISTING_BYTES };
+    Queued { call: None, cred: Cred::ROOT, request }
 }
 
 fn answer(out: &mut Out, call: Option<CallId>, outcome: Outcome) {

@@ -37,12 +37,14 @@ pub(crate) struct Names {
     /// Names in the table that are not known to be absent.
     present: usize,
     since: Tid,
+    /// They are being listed, and nothing was forgotten since that began.
+    listing: bool,
 }
 
 impl Names {
     /// `empty`: there is no name. `next`: the tid of the next request.
     pub(crate) const fn new(empty: bool, next: Tid) -> Self {
-        Self { table: BTreeMap::new(), complete: empty, present: 0, since: next }
+        Self { table: BTreeMap::new(), complete: empty, present: 0, since: next, listing: false }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -102,19 +104,37 @@ impl Names {
         if old && !stdx::mutant!("client_stale_name") {
             return;
         }
-        if known != self.get(name) {
+        // One of which nothing is known is there all the same: it must not be taken for absent when the listing ends.
+        if known != self.get(name) || (known == Known::Unknown && self.listing) {
             self.put(name, |entry| entry.known = known);
         }
+    }
+
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// All names are asked for, from the first on.
+    pub(crate) const fn listing_begins(&mut self) {
+        self.listing = true;
+    }
+
+    /// The last page was learned. A name that is not in the table is none: nobody else makes any, and what this client makes
+    /// itself is noted, unless something was forgotten meanwhile.
+    pub(crate) const fn listing_ends(&mut self) {
+        self.complete |= std::mem::replace(&mut self.listing, false);
     }
 
     /// Forgets everything that may be forgotten. Changes that are at the rank stay noted.
     pub(crate) fn forget(&mut self, next: Tid) {
         self.table.retain(|_, entry| entry.changing > 0);
         (self.complete, self.since, self.present) = (false, next, self.table.len());
+        self.listing = false;
     }
 
     /// Drops what says no more than no entry would. `unanswered`: below it everything is answered.
     pub(crate) fn prune(&mut self, unanswered: Tid) {
+        self.listing = false;
         let silent = if self.complete { Known::Absent } else { Known::Unknown };
         let before = self.table.len();
         self.table.retain(|_, entry| entry.changing > 0 || entry.since > unanswered || entry.known != silent);

@@ -9,8 +9,8 @@ use proto::{Attr, Ino, NameHash};
 use std::collections::BTreeMap;
 use stdx::Mono;
 
-/// Beyond, nothing is made here.
-pub(crate) const NEWBORNS_MAX: usize = 65_536;
+/// Beyond, the oldest is treated as any other inode: what is done to it is asked of the rank.
+const NEWBORNS_MAX: usize = 65_536;
 
 /// One of them.
 #[derive(Clone, Debug)]
@@ -60,10 +60,6 @@ impl Newborns {
         Self { inodes: BTreeMap::new(), places: BTreeMap::new() }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.inodes.len()
-    }
-
     pub(crate) fn get(&self, ino: Ino) -> Option<&Newborn> {
         self.inodes.get(&ino)
     }
@@ -79,6 +75,11 @@ impl Newborns {
             self.inodes.remove(&other);
         }
         self.inodes.insert(ino, newborn);
+        if self.inodes.len() > NEWBORNS_MAX
+            && let Some((_, oldest)) = self.inodes.pop_first()
+        {
+            self.places.remove(&(oldest.attr.parent, oldest.attr.hash));
+        }
     }
 
     pub(crate) fn remove(&mut self, ino: Ino) {

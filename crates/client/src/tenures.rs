@@ -14,7 +14,7 @@ use proto::caps::Bits;
 use proto::message::Entrusted;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, FileKind, Ino, Name, NameHash, Tid};
+use proto::{Attr, FileKind, Ino, Name, NameHash, NodeRef, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
 use stdx::hash::HashSeed;
@@ -23,6 +23,9 @@ use stdx::hash::HashSeed;
 const TENURES_MAX: usize = 1024;
 /// Names of all of them. Beyond, names are forgotten.
 const NAMES_MAX: usize = 256 << 10;
+/// After so many changes that had to be asked for all names of a directory are, if it has no more than this.
+const LIST_AFTER: u32 = 2;
+const LIST_MAX: u64 = 65_536;
 /// Inodes remembered to have had a second name made.
 const LINKED_MAX: usize = 65_536;
 /// Directories remembered one by one in which something changed while an answer was on its way.
@@ -39,19 +42,39 @@ pub(crate) struct Tenure {
     stale: bool,
     /// Attributes that were asked for under a lower tid are old.
     since: Tid,
+    /// Counts and times are what the rank will come to, too: nothing that it changes there is on its way.
+    exact: bool,
+    /// Changes of names there that are at the rank; what was asked for under a lower tid may not show the last that were.
+    asking: u32,
+    counted: Tid,
     /// The last that was performed in it.
     used: Tid,
+    /// Changes that had to be asked for because a name was not known; and the request for a page of all names.
+    asked: u32,
+    listing: Option<Tid>,
 }
 
 impl Tenure {
+    /// Its attributes, if they are what the rank will come to.
+    pub(crate) fn exact(&self) -> Option<&Attr> {
+        (self.exact && self.changing.is_empty() && !self.stale).then_some(&self.attr)
+    }
+
     /// Whether new inodes can be made in it: who may enter, what they inherit and that it stays is known.
     pub(crate) fn is_clear(&self) -> bool {
         self.changing.is_empty() && !self.stale && !self.attr.has_xattrs
     }
 
-    /// Whether it may be there. Where it is now, after a change that no answer has shown yet, nobody knows.
+    /// Whether it may be there, or come there. Where it is while it changes, and after a change that no answer has shown yet,
+    /// nobody knows.
     fn may_be_at(&self, place: (Ino, Option<NameHash>)) -> bool {
-        self.stale || (self.attr.parent == place.0 && place.1.is_none_or(|hash| hash == self.attr.hash))
+        let known = self.changing.is_empty() && !self.stale;
+        !known || (self.attr.parent == place.0 && place.1.is_none_or(|hash| hash == self.attr.hash))
+    }
+
+    /// Whether the one change that is at the rank was sent when its place was known.
+    fn is_only_changed_once(&self) -> bool {
+        self.changing.len() == 1 && !self.stale
     }
 
     /// Notes a request that is at the rank, as far as it changes this directory or names in it.
@@ -59,6 +82,7 @@ impl Tenure {
         for (dir, name) in names_of(request) {
             if dir == ino {
                 self.names.change_begins(name);
+                (self.exact, self.asking) = (false, self.asking + 1);
             }
         }
         let changes = changed_dir(request) == Some(ino);
@@ -83,8 +107,11 @@ impl Tenure {
 
     /// Of what was performed here meanwhile an answer does not tell; that concerns counts, which nobody asks for here, and times.
     fn learn(&mut self, attr: &Attr) {
+        if self.exact && !self.stale {
+            return;
+        }
         let ctime = attr.ctime.max(self.attr.ctime);
-        (self.attr, self.stale) = (Attr { ctime, ..*attr }, false);
+        (self.attr, self.stale, self.exact) = (Attr { ctime, ..*attr }, false, false);
     }
 }
 
@@ -177,7 +204,19 @@ impl Tenures {
 
     const fn tenure(attr: Attr, empty: bool, next: Tid) -> Tenure {
         let names = Names::new(empty, next);
-        Tenure { attr, names, changing: Vec::new(), stale: false, since: next, used: next }
+        Tenure {
+            attr,
+            names,
+            changing: Vec::new(),
+            stale: false,
+            since: next,
+            exact: true,
+            asking: 0,
+            counted: Tid(0),
+            used: next,
+            asked: 0,
+            listing: None,
+        }
     }
 
     fn add(&mut self, ino: Ino, tenure: Tenure) {
@@ -257,7 +296,8 @@ impl Tenures {
     ) {
         self.with_names(dir, Tid(tid.0 + 1), unanswered, |table| table.performed(name, known, tid));
         if let Some(tenure) = self.dirs.get_mut(&dir) {
-            tenure.used = tid;
+            // What was asked before shows it as it was.
+            (tenure.used, tenure.since) = (tid, Tid(tid.0 + 1));
             change_dir(&mut tenure.attr, names, dirs, wall);
         }
         if let Some(newborn) = self.newborns.get_mut(dir) {
@@ -282,6 +322,9 @@ impl Tenures {
             self.newborns.remove_at(dir, seed.map(|seed| name.hash(seed)));
             self.newborns.remove(dir);
             self.with_names(dir, tid, unanswered, |names| names.change_begins(name));
+            if let Some(tenure) = self.dirs.get_mut(&dir) {
+                (tenure.exact, tenure.asking) = (false, tenure.asking + 1);
+            }
         }
         if let Some(ino) = touched(request) {
             self.newborns.remove(ino);
@@ -324,6 +367,9 @@ impl Tenures {
         for (dir, name) in names_of(request) {
             let known = after_change(request, dir, outcome);
             self.with_names(dir, next, unanswered, |names| names.change_ends(name, tid, known, next));
+            if let Some(tenure) = self.dirs.get_mut(&dir) {
+                (tenure.asking, tenure.counted) = (tenure.asking.saturating_sub(1), next);
+            }
         }
         self.dir_answered(tid, request, outcome, next);
         let learned = (next, unanswered);
@@ -340,9 +386,12 @@ impl Tenures {
             }
             (Request::ReadDir { dir, .. }, Ok(Reply::Entries { entries, .. })) => {
                 for (at, entry) in entries.iter().enumerate() {
-                    let (Some(attr), Ok(name)) = (&entry.attr, Name::new(&entry.name)) else { continue };
-                    self.learn_name((dir.ino, &name), tid, of_attr(dir.ino, attr), learned);
-                    self.learn_attr(tid, attr, leave.grants.of(at), leave);
+                    let Ok(name) = Name::new(&entry.name) else { continue };
+                    let known = entry.attr.as_ref().map_or(Known::Unknown, |attr| of_attr(dir.ino, attr));
+                    self.learn_name((dir.ino, &name), tid, known, learned);
+                    if let Some(attr) = &entry.attr {
+                        self.learn_attr(tid, attr, leave.grants.of(at), leave);
+                    }
                 }
             }
             _ => {}
@@ -356,7 +405,9 @@ impl Tenures {
             let concerned: Vec<Ino> = self.dirs.iter().filter(concerned).map(|(ino, _)| *ino).collect();
             for ino in concerned {
                 match (request, outcome) {
-                    (Request::RmDir { .. }, Ok(_)) if self.get(ino).is_some_and(|t| !t.stale) => {
+                    (Request::RmDir { .. }, Ok(_))
+                        if self.get(ino).is_some_and(Tenure::is_only_changed_once) =>
+                    {
                         self.end(ino)
                     }
                     _ => self.dirs.get_mut(&ino).into_iter().for_each(|t| t.change_ended(tid, outcome, next)),
@@ -365,6 +416,40 @@ impl Tenures {
         } else if let Some(tenure) = changed_dir(request).and_then(|dir| self.dirs.get_mut(&dir)) {
             tenure.change_ended(tid, outcome, next);
         }
+    }
+
+    /// A change of a name in that directory goes to the rank. Whether it is worth while to ask for all names there.
+    pub(crate) fn wants_listing(&mut self, dir: Ino) -> bool {
+        let Some(tenure) = self.dirs.get_mut(&dir) else { return false };
+        tenure.asked += 1;
+        tenure.asked == LIST_AFTER && !tenure.names.is_complete() && tenure.attr.size <= LIST_MAX
+    }
+
+    /// A page of its names is asked for under that tid. `first`: from the beginning.
+    pub(crate) fn listing(&mut self, dir: Ino, tid: Tid, first: bool) {
+        let Some(tenure) = self.dirs.get_mut(&dir) else { return };
+        if first {
+            tenure.names.listing_begins();
+        }
+        tenure.listing = Some(tid);
+    }
+
+    /// A page is learned. Where the next one begins, if it was one of these and not the last.
+    pub(crate) fn listed(
+        &mut self,
+        tid: Tid,
+        request: &Request,
+        outcome: &Outcome,
+    ) -> Option<(NodeRef, u64)> {
+        let Request::ReadDir { dir, .. } = request else { return None };
+        let tenure = self.dirs.get_mut(&dir.ino).filter(|tenure| tenure.listing == Some(tid))?;
+        tenure.listing = None;
+        let Ok(Reply::Entries { entries, end }) = outcome else { return None };
+        if *end {
+            tenure.names.listing_ends();
+            return None;
+        }
+        entries.last().map(|entry| (*dir, entry.hash.cookie()))
     }
 
     fn learn_name(
@@ -385,7 +470,11 @@ impl Tenures {
         }
         let Some(tenure) = self.dirs.get_mut(&attr.ino) else { return };
         if tid >= tenure.since && tenure.changing.is_empty() {
-            tenure.learn(attr);
+            let counts = tenure.asking == 0 && tid >= tenure.counted && tid > tenure.used;
+            match counts {
+                true => (tenure.attr, tenure.stale, tenure.exact) = (*attr, false, true),
+                false => tenure.learn(attr),
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use proto::caps::Grants;
 use proto::journal::TxnOrigin;
 use proto::message::ServerMsg;
 use proto::mutation::Mutation;
-use proto::reply::{Outcome, encode_outcome};
+use proto::reply::{Outcome, Reply, encode_outcome};
 use proto::storeio::DataOp;
 use proto::{Effect, Errno, Ino, SessionId, Writer};
 use stdx::{Now, Outbox};
@@ -46,8 +46,19 @@ impl Rank {
                 session.results.insert(op.tid, StoredResult { bytes: w.0.into(), former: false });
             }
         }
+        if let Some(told) = op.told {
+            return self.answer_told(op, told, outcome, out);
+        }
         let grants = self.grants(op, &outcome);
-        self.send_reply(op.asked(), outcome, grants, out);
+        match self.committed.take() {
+            Some(committed) if committed.early && self.state.serves() => {
+                self.send_early(op, committed, (outcome, grants), out);
+            }
+            None if self.state.serves() && self.may_show(op, &outcome) => {
+                self.reply_leaves(op.asked(), outcome, grants, out);
+            }
+            _ => self.send_reply(op.asked(), outcome, grants, out),
+        }
     }
 
     pub(crate) fn answer_durable(&mut self, op: &Op, outcome: Outcome, out: &mut Outbox<Output>) {
@@ -83,17 +94,28 @@ impl Rank {
 
     /// An answer goes to whatever connection its session has now.
     fn reply_leaves(&mut self, asked: Asked, outcome: Outcome, grants: Grants, out: &mut Outbox<Output>) {
+        let tid = asked.tid;
+        let message = match grants {
+            Grants::None => ServerMsg::Reply { tid, outcome },
+            grants if outcome.is_ok() => ServerMsg::Granted { tid, outcome, grants },
+            _ => ServerMsg::Reply { tid, outcome },
+        };
+        self.leaves(asked, message, out);
+    }
+
+    /// The message that answers a request leaves, and is accounted for.
+    pub(crate) fn leaves(&mut self, asked: Asked, message: ServerMsg, out: &mut Outbox<Output>) {
         let Some(session) = self.sessions.map.get_mut(&asked.session) else { return };
         let now = self.view.now.mono;
-        session.traffic.answer(now, &outcome);
-        self.meter.answered(now, &asked, &outcome);
+        let outcome = match &message {
+            ServerMsg::Reply { outcome, .. }
+            | ServerMsg::Granted { outcome, .. }
+            | ServerMsg::Early { outcome, .. } => outcome,
+            _ => &Ok(Reply::Ok),
+        };
+        session.traffic.answer(now, outcome);
+        self.meter.answered(now, &asked, outcome);
         if let Some(conn) = session.conn {
-            let tid = asked.tid;
-            let message = match grants {
-                Grants::None => ServerMsg::Reply { tid, outcome },
-                grants if outcome.is_ok() => ServerMsg::Granted { tid, outcome, grants },
-                _ => ServerMsg::Reply { tid, outcome },
-            };
             out.push(Output::Send { conn, message });
         }
     }
@@ -114,9 +136,12 @@ impl Rank {
     /// Journals and applies the planned transaction, with the request's result for a session that may
     /// ask again.
     pub(crate) fn commit_for(&mut self, now: Now, op: &Op, outcome: &Outcome, out: &mut Outbox<Output>) {
+        self.view.touched = self.notes();
         if op.embedded {
-            return self.commit(now, None, out);
+            self.commit(now, None, out);
+            return self.committed_by(op, now.wall);
         }
+        let lends = self.lend(op.session);
         let mut result = std::mem::take(&mut self.result);
         result.0.clear();
         encode_outcome(outcome, &mut result);
@@ -130,6 +155,14 @@ impl Rank {
         let origin = TxnOrigin { session: op.session, tid: op.tid, result: &result.0 };
         self.commit(now, Some(&origin), out);
         self.result = result;
+        if lends {
+            self.sessions.quiet_due.get_or_insert(now.mono);
+            self.lent(op.session);
+        }
+        self.committed_by(op, now.wall);
+        if let Some(ino) = self.view.given {
+            self.number_given(op.session, ino);
+        }
     }
 
     /// Journals and applies the planned transaction.

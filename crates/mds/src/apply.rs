@@ -3,8 +3,9 @@
 //!
 //! Absent: planning; anything a mutation does not say.
 
-use crate::cache::Source;
 use crate::cache::dir;
+use crate::cache::{Cache, Source};
+use crate::recent::{Thing, Touched};
 use crate::session::Sessions;
 use crate::view::View;
 use proto::dentry::DentryValue;
@@ -12,7 +13,7 @@ use proto::header::FragHeader;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::storeio::{Backptr, Cut, DataOp};
-use proto::{DecodeError, Ino};
+use proto::{DecodeError, Ino, NameHash};
 
 /// Work for the data store that follows a transaction.
 pub(crate) type Followups = Vec<(DataOp, Option<Ino>)>;
@@ -31,13 +32,23 @@ pub(crate) fn apply(
             Mutation::PutDentry { dir, hash, name, value, .. } => {
                 let value = DentryValue::decode(value)?;
                 let slot = view.cache.dir_or_new(dir);
+                if let Some(touched) = &mut view.touched {
+                    touched.things.push(Thing::Inode(value.ino()));
+                    replaced(&mut view.cache, slot, (dir, hash, name), touched);
+                }
                 view.cache.put(slot, hash, name, value, source);
             }
             Mutation::DelDentry { dir, hash, name, .. } => {
                 let slot = view.cache.dir_or_new(dir);
+                if let Some(touched) = &mut view.touched {
+                    replaced(&mut view.cache, slot, (dir, hash, name), touched);
+                }
                 view.cache.delete(slot, hash, name, source);
             }
             Mutation::PutHeader { dir, newborn, header, .. } => {
+                if let Some(touched) = &mut view.touched {
+                    touched.headers.push(Thing::Header(dir));
+                }
                 put_header(view, dir, FragHeader::decode(header)?, newborn, source);
             }
             Mutation::PutBackptr { ino, version, parent, hash, name } => {
@@ -68,6 +79,21 @@ pub(crate) fn apply(
     let book = &mut view.book;
     view.cache.end_transaction(|ino| book.end(ino));
     Ok(follow)
+}
+
+/// The name, and what it led to: a directory that goes must have been empty.
+fn replaced(cache: &mut Cache, slot: u32, (dir, hash, name): (Ino, NameHash, &[u8]), touched: &mut Touched) {
+    let touched = &mut touched.things;
+    touched.push(Thing::Name(dir, hash));
+    if let Some(old) = cache.find(slot, hash, name)
+        && cache.node(old).positive()
+    {
+        let node = cache.node(old);
+        touched.push(Thing::Inode(node.ino()));
+        if node.is_dir() {
+            touched.push(Thing::Header(node.ino()));
+        }
+    }
 }
 
 fn put_header(view: &mut View, ino: Ino, header: FragHeader, newborn: bool, source: Source) {

@@ -3,9 +3,10 @@
 //! An operation that needs what others hold asks for everything at once and waits; until it is answered nothing of those inodes
 //! is granted to others. No operation waits for what its own session holds. So no two wait for each other.
 //!
-//! Absent: exclusive capabilities, and those on a directory's listing (docs/CAPABILITIES.md, "What comes later").
+//! Absent: exclusive capabilities on files (docs/CAPABILITIES.md, "What comes later").
 
 pub(crate) mod book;
+mod entrusted;
 pub(crate) mod needs;
 mod records;
 
@@ -243,6 +244,7 @@ impl Rank {
         session.settled = true;
         let place = session.place;
         if let Some(slot) = place {
+            self.view.book.end_entrusted(slot);
             self.view.book.forget(slot);
             self.sessions.fading.retain(|fading| fading.session != id);
         }
@@ -272,6 +274,10 @@ impl Rank {
     /// Whether a change must wait for other clients of the life before.
     pub(crate) fn must_settle(&self, op: &Op) -> bool {
         let former = &self.sessions.former;
+        // What was done in the life before was not in the way of anything that others keep.
+        if op.told.is_some_and(|told| told.heard) {
+            return false;
+        }
         !former.is_empty() && former.iter().any(|id| *id != op.session) && waits_for_settled(&op.request)
     }
 

@@ -53,6 +53,8 @@ pub struct Limits {
     pub caps_per_client: u64,
     /// Cached entries given up in one step.
     pub evict: u32,
+    /// Directories entrusted to one session at a time.
+    pub entrusted_per_session: usize,
 }
 
 /// A rank's configuration.
@@ -72,6 +74,9 @@ pub struct RankConfig {
     /// `mds_op_complaint_time`: a request is slow from then on.
     pub complaint_ns: u64,
     pub prefetch: Prefetch,
+    /// How many numbers for new inodes are lent to a session at a time, in per cent of an eighth of `ino_block`
+    /// (`mds_client_delegate_inos_pct`); 0: no directory is entrusted to anybody.
+    pub delegate_pct: u64,
     pub limits: Limits,
 }
 
@@ -90,6 +95,7 @@ impl RankConfig {
             lease_ns: 10 * SECOND,
             complaint_ns: 30 * SECOND,
             prefetch: Prefetch::Auto,
+            delegate_pct: 50,
             limits: Limits {
                 slice_entries: 256,
                 store_bytes: 16 << 20,
@@ -105,6 +111,7 @@ impl RankConfig {
                 results: 20_000,
                 caps_per_client: 1_000_000,
                 evict: 256,
+                entrusted_per_session: 1_024,
             },
         }
     }
@@ -130,6 +137,7 @@ impl RankConfig {
             results: 4_096,
             caps_per_client: 48,
             evict: 16,
+            entrusted_per_session: 3,
         };
         config
     }

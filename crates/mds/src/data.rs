@@ -17,6 +17,14 @@ use stdx::{Now, Outbox};
 /// After the store said it is full, writes are refused for this long; then one may try.
 const FULL_NS: u64 = 500 * MS;
 
+/// A write that a full disk cut short, although its caller was told that all of it was written: it has failed.
+fn is_short(op: &Op, next: &Next, result: &Result<DataDone, StoreError>) -> bool {
+    match (next, result) {
+        (Next::Write { len, .. }, Ok(DataDone::Count(count))) => op.told.is_some() && count < len,
+        _ => false,
+    }
+}
+
 impl Rank {
     pub(crate) fn data_done(
         &mut self,
@@ -38,6 +46,7 @@ impl Rank {
             None => {}
             Some(Pending::Inner(inner)) => self.inner_done(now, tag, inner, result, out),
             Some(Pending::Op(op, claim, next)) => {
+                let result = if is_short(&op, &next, &result) { Err(StoreError::NoSpace) } else { result };
                 let gone = !self.sessions.map.contains_key(&op.session);
                 if gone || result.is_err() {
                     self.change_untold(now, next, out);
@@ -151,8 +160,11 @@ impl Rank {
                 self.again(op);
             }
             _ => {
+                let now = self.told_now(now, &op);
+                self.view.now = now;
                 let planned = finish::plan(&mut self.view, &op, next, done);
                 self.settle_plan(now, op, planned, out);
+                self.view.now.wall = self.wall;
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::rank::Rank;
 use crate::session::StoredResult;
 use proto::caps::Grants;
 use proto::codec::Reader;
+use proto::message::Told;
 use proto::reply::{Reply, decode_outcome};
 use proto::request::Request;
 use proto::{Errno, SessionId, Tid};
@@ -57,7 +58,7 @@ impl Rank {
         &mut self,
         id: SessionId,
         tid: Tid,
-        request: &Request,
+        (told, request): (Option<Told>, &Request),
         StoredResult { bytes, former }: StoredResult,
         out: &mut Outbox<Output>,
     ) {
@@ -80,6 +81,9 @@ impl Rank {
             self.forget_one(id, tid);
         }
         let asked = Asked::new(id, tid, request, self.view.now.mono);
+        if told.is_some() {
+            return self.told_again(id, asked, outcome, out);
+        }
         self.send_reply(asked, outcome, Grants::None, out);
     }
 }

@@ -2,7 +2,7 @@
 //! cache; what is dirty reaches the store by checkpoints; what others see is durable first.
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
-//! `journal`, `hold`, `load`, `warm`, `session`, `caps`, `checkpoint`, `replay`, `pace`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order`
+//! `journal`, `hold`, `recent`, `early`, `load`, `warm`, `session`, `performed`, `caps`, `checkpoint`, `replay`, `pace`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order`
 //! is for drivers.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
@@ -15,6 +15,7 @@ mod caps;
 mod checkpoint;
 pub mod config;
 mod data;
+mod early;
 mod files;
 mod former;
 mod hold;
@@ -29,8 +30,10 @@ pub mod order;
 mod orphans;
 pub mod output;
 mod pace;
+mod performed;
 mod perm;
 mod rank;
+mod recent;
 mod replay;
 mod session;
 pub mod status;

@@ -5,6 +5,7 @@
 use crate::caps::book::Need;
 use crate::meter::Asked;
 use crate::view::Found;
+use proto::message::Told;
 use proto::mutation::REDO_BYTES_MAX;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
@@ -38,6 +39,8 @@ pub(crate) struct Op {
     pub check: bool,
     pub cred: Cred,
     pub request: Request,
+    /// What its caller was told already.
+    pub told: Option<Told>,
     /// Which inode is being looked for, and where next.
     pub probe: Option<(Ino, Probe)>,
     /// Where a backptr said the inode is.
@@ -113,7 +116,7 @@ impl From<&Park> for Waits {
             Park::Load(_) => Self::Store,
             Park::File(_) => Self::File,
             Park::Inos => Self::Inos,
-            Park::Window => Self::Reconnect,
+            Park::Window | Park::Presented => Self::Reconnect,
             Park::Caps(_) | Park::Settled => Self::Caps,
             Park::Journal => Self::JournalRoom,
         }
@@ -175,6 +178,8 @@ pub(crate) enum Park {
     Caps(Vec<Need>),
     /// Other clients of the life before: they may keep anything.
     Settled,
+    /// What clients of the life before were answered early.
+    Presented,
     /// Room in the journal.
     Journal,
 }
@@ -241,6 +246,7 @@ pub(crate) enum Next {
     Write {
         ino: Ino,
         offset: u64,
+        len: u64,
         cut: Cut,
     },
     /// The file is at least `size` long afterwards.

@@ -6,6 +6,7 @@ use crate::cache::{Cache, node};
 use crate::caps::book::Book;
 use crate::checkpoint::Checkpoint;
 use crate::config::{RankConfig, State};
+use crate::early::{self, Committed};
 use crate::files::Files;
 use crate::hold::{Held, Waiting};
 use crate::input::{ConnId, Input, Tag};
@@ -18,22 +19,26 @@ use crate::ops;
 use crate::output::Output;
 use crate::pace::Pace;
 use crate::perm;
+use crate::recent::Recent;
 use crate::session::{Admitted, Conn, Sessions};
 use crate::txn::Txn;
 use crate::view::{Backptrs, Found, Inos, View};
 use crate::warm::Warm;
-use proto::message::ClientMsg;
+use proto::message::{ClientMsg, Told};
 use proto::reply::Reply;
 use proto::request::Request;
 use proto::storeio::DataOp;
 use proto::{Cred, Errno, Ino, Position, SessionId, Tid, Writer};
-use std::collections::{BTreeMap, VecDeque};
-use stdx::{Machine, Mono, Now, Outbox};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use stdx::time::MS;
+use stdx::{Machine, Mono, Now, Outbox, Wall};
 
 /// Parked operations run per step.
 const RUN_MAX: usize = 256;
 /// Clean entries looked at per step of a `DropCache`.
 const DROP_SLICE: u32 = 2048;
+/// Between two looks at how much memory capabilities take.
+const CAPS_LOOK_NS: u64 = 10 * MS;
 
 /// The rank's own data operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +74,17 @@ pub struct Rank {
     pub(crate) window: Vec<OpId>,
     /// For other clients of the life before to settle.
     pub(crate) settling: Vec<OpId>,
+    /// Sessions of the life before that may have been answered early, until each has presented what it was told; and who waits
+    /// for that.
+    pub(crate) presenting: BTreeSet<SessionId>,
+    pub(crate) after_presented: Vec<OpId>,
+    pub(crate) recent: Recent,
+    /// Of the operation at hand, between its commit and its answer.
+    pub(crate) committed: Option<Committed>,
+    /// The last `Durable` that was told.
+    pub(crate) told_durable: Position,
+    /// The time of the step, whatever a performed operation was told.
+    pub(crate) wall: Wall,
     pub(crate) pace: Pace,
     /// Orphans to be ended.
     pub(crate) purges: VecDeque<Ino>,
@@ -88,6 +104,9 @@ pub struct Rank {
     pub(crate) stopped: bool,
     pub(crate) full_until: Mono,
     drop_left: u32,
+    /// What is noted of clients, and when to look again.
+    caps_bytes: u64,
+    caps_look: Mono,
     next_tag: u64,
     next_op: OpId,
     last: Mono,
@@ -112,6 +131,8 @@ impl Rank {
             locks: Locks::default(),
             book: Book::default(),
             inos: Inos::default(),
+            given: None,
+            touched: None,
             backptrs: Backptrs::new(),
             backptrs_old: Backptrs::new(),
             backptrs_writing: Backptrs::new(),
@@ -133,6 +154,12 @@ impl Rank {
             ino_waiters: Vec::new(),
             window: Vec::new(),
             settling: Vec::new(),
+            presenting: BTreeSet::new(),
+            after_presented: Vec::new(),
+            recent: Recent::default(),
+            committed: None,
+            told_durable: Position(0),
+            wall: Wall::default(),
             pace: Pace::default(),
             purges: VecDeque::new(),
             window_end: None,
@@ -148,6 +175,8 @@ impl Rank {
             stopped: false,
             full_until: Mono(0),
             drop_left: 0,
+            caps_bytes: 0,
+            caps_look: Mono(0),
             next_tag: 0,
             next_op: 0,
             last: Mono(0),
@@ -170,7 +199,7 @@ impl Rank {
         now: Now,
         conn: ConnId,
         (tid, floor): (Tid, Tid),
-        (cred, request): (Cred, Request),
+        (cred, told, request): (Cred, Option<Told>, Request),
         out: &mut Outbox<Output>,
     ) {
         let id = self.sessions.conns.get(&conn).and_then(|c| c.session);
@@ -178,8 +207,13 @@ impl Rank {
             self.refuse(conn, Errno::EPROTO, "no session on this connection", out);
             return;
         };
+        if told.is_some() && !early::is_eager(session) {
+            let reason =
+                "only a session that is answered early and may act for anyone performs requests by itself";
+            return self.refuse(conn, Errno::EPROTO, reason, out);
+        }
         let (embedded, place, check) = (session.embedded, session.place, session.check.clone());
-        session.fresh = false;
+        (session.fresh, session.asked) = (false, now.mono);
         session.traffic.request(now.mono);
         self.meter.traffic.request(now.mono);
         if !embedded {
@@ -197,7 +231,7 @@ impl Rank {
             match session.admit(tid, floor) {
                 Admitted::New => {}
                 Admitted::Known => return,
-                Admitted::Done(result) => return self.answer_again(id, tid, &request, result, out),
+                Admitted::Done(result) => return self.answer_again(id, tid, (told, &request), result, out),
             }
         }
         session.in_flight += 1;
@@ -215,6 +249,7 @@ impl Rank {
             check: check.is_some(),
             cred: check.unwrap_or(cred),
             request,
+            told,
             probe: None,
             hint: None,
             scan: None,
@@ -229,8 +264,13 @@ impl Rank {
             let errno = if self.state == State::Damaged { Errno::EIO } else { Errno::ESHUTDOWN };
             return self.answer(&op, Err(errno), false, out);
         }
-        if crowded {
+        if crowded && told.is_none() {
             return self.answer(&op, Err(Errno::EBUSY), false, out);
+        }
+        if told.is_some()
+            && let Some(session) = self.sessions.map.get_mut(&id)
+        {
+            session.performing = Some(op.id);
         }
         self.run(now, op, out);
     }
@@ -253,15 +293,36 @@ impl Rank {
             let (ino, count) = (node.ino, *count);
             return self.release(&op, ino, count, out);
         }
+        if self.must_wait_for_presented(&op) {
+            return self.park(op, Park::Presented);
+        }
         if self.must_wait(op.id, &op.request) {
             return self.park(op, Park::Journal);
         }
         if self.must_settle(&op) {
             return self.park(op, Park::Settled);
         }
+        if let Some(needs) = self.entrusted_in_the_way(&op) {
+            return self.park(op, Park::Caps(needs));
+        }
+        match self.told_number(&op) {
+            Ok(number) => self.view.given = number,
+            Err(errno) => return self.answer(&op, Err(errno), false, out),
+        }
+        let now = self.told_now(now, &op);
+        self.plan_now(now, op, out);
+        self.view.given = None;
+        self.view.now.wall = self.wall;
+    }
+
+    fn plan_now(&mut self, now: Now, mut op: Op, out: &mut Outbox<Output>) {
+        self.view.now = now;
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);
         let planned = ops::plan(&mut self.view, &mut op, &mut request);
         op.request = request;
+        if let Some(needs) = self.entrusted_not_empty(&op, &planned) {
+            return self.settle_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
+        }
         let needs = match &planned {
             Ok(Plan::Commit(_, effects)) => self.in_the_way(&op, effects.open, true),
             Ok(Plan::Answer(Ok(_), effects)) if effects.open.is_some() => {
@@ -295,6 +356,7 @@ impl Rank {
                 self.commit_for(now, &op, &outcome, out);
                 self.effects(&op, effects);
                 self.answer(&op, outcome, false, out);
+                self.committed = None;
             }
             Ok(Plan::Data(data, claim, next)) => {
                 self.view.files.claim(claim);
@@ -346,6 +408,7 @@ impl Rank {
             Park::Window => self.window.push(id),
             Park::Caps(needs) => self.wait_for_caps(&op, &needs),
             Park::Settled => self.settling.push(id),
+            Park::Presented => self.after_presented.push(id),
             Park::Journal => drop(self.pace.waiting.insert(id)),
         }
         self.parked.insert(id, Box::new(op));
@@ -383,9 +446,17 @@ impl Rank {
     fn message(&mut self, now: Now, conn: ConnId, message: ClientMsg, out: &mut Outbox<Output>) {
         // What was still on its way when the connection ended: nobody is there to be answered.
         let Some(session) = self.sessions.conns.get(&conn).map(|c| c.session) else { return };
+        match session {
+            Some(id) => self.in_turn(conn, id, message, now, out),
+            None => self.handle(now, conn, message, out),
+        }
+    }
+
+    pub(crate) fn handle(&mut self, now: Now, conn: ConnId, message: ClientMsg, out: &mut Outbox<Output>) {
+        let Some(session) = self.sessions.conns.get(&conn).map(|c| c.session) else { return };
         match (message, session) {
             (ClientMsg::Request { tid, floor, cred, request }, _) => {
-                self.request(now, conn, (tid, floor), (cred, request), out);
+                self.request(now, conn, (tid, floor), (cred, None, request), out);
             }
             (ClientMsg::Hello { protocol, session, info, wants }, _) => {
                 self.hello(now, conn, (protocol, session), (info, wants), out);
@@ -401,7 +472,10 @@ impl Rank {
             (ClientMsg::Reclaimed, Some(id)) => self.reclaimed(id, out),
             (ClientMsg::Returned { list }, Some(id)) => self.returned(id, &list),
             (ClientMsg::Settled, Some(id)) => self.settled(id),
-            (ClientMsg::Performed { .. } | ClientMsg::Presented, Some(_)) => {}
+            (ClientMsg::Performed { tid, floor, cred, told, request }, Some(_)) => {
+                self.request(now, conn, (tid, floor), (cred, Some(told), request), out);
+            }
+            (ClientMsg::Presented, Some(id)) => self.presented(id),
             (ClientMsg::Goodbye, Some(id)) => self.end_session(now, id, out),
         }
     }
@@ -434,7 +508,10 @@ impl Rank {
     }
 
     fn evict(&mut self) {
+        self.shed_caps();
+        // What is noted of clients counts as cache, up to half of it.
         let limit = self.view.config.cache_bytes;
+        let limit = limit - self.caps_bytes.min(limit / 2);
         // A page of names takes the place of as many: the hand passes some that were used.
         let brought = std::mem::take(&mut self.view.cache.brought);
         if self.drop_left > 0 {
@@ -447,12 +524,27 @@ impl Rank {
         }
     }
 
+    /// Now and then it is looked how much is noted of clients; where that is what memory is short of, what they were granted
+    /// long ago goes.
+    fn shed_caps(&mut self) {
+        if self.last < self.caps_look {
+            return;
+        }
+        self.caps_look = self.last.after(CAPS_LOOK_NS);
+        self.caps_bytes = self.view.book.bytes();
+        let limit = self.view.config.cache_bytes;
+        if self.caps_bytes > limit / 16 && self.view.cache.bytes() + self.caps_bytes > limit {
+            self.view.book.shed(self.last);
+        }
+    }
+
     fn tick(&mut self, now: Now, out: &mut Outbox<Output>) {
         self.expire(now, out);
         if self.window_end.is_some_and(|end| end <= now.mono) {
             self.window_over(now, out);
         }
         self.fade(now, out);
+        self.quiet(now, out);
         if self.view.full && self.full_until <= now.mono {
             self.view.full = false;
         }
@@ -465,11 +557,13 @@ impl Rank {
             return;
         }
         self.release_held(out);
+        self.tell_durable(out);
         self.activate_if_ready(now, out);
         if self.state.serves() || self.state == State::Stopping {
             self.answer_granted(out);
             self.caps_turn(out);
             self.run_parked(now, out);
+            self.run_lines(now, out);
             self.let_go(now, out);
             self.answer_granted(out);
             self.close_slice();
@@ -523,7 +617,7 @@ impl Machine for Rank {
 
     fn step(&mut self, now: Now, input: Input, out: &mut Outbox<Output>) {
         self.view.now = now;
-        self.last = now.mono;
+        (self.last, self.wall) = (now.mono, now.wall);
         match input {
             Input::Boot => self.boot(out),
             Input::Replay { position, entries } => self.replay(position, &entries, out),
@@ -567,6 +661,7 @@ impl Machine for Rank {
             return None;
         }
         let busy = !self.runnable.is_empty()
+            || !self.sessions.lines.is_empty()
             || self.drop_left > 0
             || !self.purges.is_empty()
             || self.sessions.busy_closing()
@@ -581,6 +676,7 @@ impl Machine for Rank {
             self.sessions.expiry().filter(|_| self.state.serves()),
             self.window_end,
             self.sessions.former_end,
+            self.sessions.quiet_due.filter(|_| self.state == State::Active),
             self.sessions.fading.iter().map(|fading| fading.until).min(),
             full,
             self.checkpoint_due().filter(|_| serving),

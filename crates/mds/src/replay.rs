@@ -173,6 +173,9 @@ impl Rank {
             if let Payload::Transaction { origin, mutations, .. } = entry.payload {
                 let follow =
                     apply(&mut self.view, &mut self.sessions, mutations, Source::Replay).map_err(fail)?;
+                if let Some(origin) = &origin {
+                    self.replay_used(origin.session, origin.result);
+                }
                 if let Some(origin) = origin
                     && let Some(session) = self.sessions.map.get_mut(&origin.session)
                     && origin.tid >= session.floor
@@ -207,6 +210,7 @@ impl Rank {
         // Numbers of the block in use may have been given out: the next life begins behind them.
         self.view.inos.next = self.view.inos.reserved;
         self.view.inos.usable = self.view.inos.reserved;
+        self.view.inos.former = Ino::of_rank(self.view.config.rank, self.view.inos.reserved);
         self.refill_inos(now, out);
         self.hold(Waiting::Boot);
         self.journal.want_durable();
@@ -221,6 +225,9 @@ impl Rank {
         self.view.reconnecting = true;
         self.lease_all(now);
         self.await_former(now);
+        let presents = |(id, s): (&SessionId, &Session)| s.may_present().then_some(*id);
+        self.presenting = self.sessions.map.iter().filter_map(presents).collect();
+        self.sessions.quiet_due = Some(now.mono);
         self.window_end = Some(now.mono.after(self.view.config.lease_ns));
         self.window_limit = now.mono.after(WINDOW_LEASES * self.view.config.lease_ns);
         out.push(Output::Active);

@@ -8,13 +8,15 @@ pub(crate) use life::KEEPS_NOTHING;
 
 use crate::cache::Source;
 use crate::caps::Fading;
+use crate::early::is_eager;
 use crate::input::{ConnId, Peer};
 use crate::meter::Traffic;
+use crate::op::OpId;
 use proto::caps::Bits;
-use proto::message::ClientInfo;
+use proto::message::{ClientInfo, ClientMsg};
 use proto::system::SessionRecord;
-use proto::{Ino, SessionId, Tid};
-use std::collections::{BTreeMap, BTreeSet};
+use proto::{Ino, Position, SessionId, Tid};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::{Mono, Now};
 
 /// Bits of a session number below the incarnation.
@@ -72,6 +74,18 @@ pub(crate) struct Session {
     pub traffic: Traffic,
     /// Inode numbers that are its own to give out, unused ones only.
     pub lent: Vec<Lent>,
+    /// It may be answered early when everything up to there is durable; none: it was lent nothing yet.
+    pub early_from: Option<Position>,
+    /// The journal says that it has nothing to present; and, until its next transaction is made, that it said so.
+    pub quiet: bool,
+    pub was_quiet: bool,
+    /// When it asked for something last.
+    pub asked: Mono,
+    /// Up to where it was answered early.
+    pub told_early: Position,
+    /// What it performed and is being carried out; and what came after it.
+    pub performing: Option<OpId>,
+    pub line: VecDeque<ClientMsg>,
 }
 
 /// A run of inode numbers that a session gives out in ascending order: `next` to below `end`.
@@ -118,6 +132,14 @@ pub(crate) struct Sessions {
     pub former_end: Option<Mono>,
     /// Capabilities that run out by themselves.
     pub fading: Vec<Fading>,
+    /// Sessions that are answered early.
+    pub eager: usize,
+    /// Those of them that were told something early and not yet that it is durable.
+    pub hearing: BTreeSet<SessionId>,
+    /// Sessions whose line may go on.
+    pub lines: VecDeque<SessionId>,
+    /// When to look for sessions that have gone quiet.
+    pub quiet_due: Option<Mono>,
 }
 
 impl Sessions {
@@ -150,21 +172,39 @@ impl Sessions {
             journaled_floor: record.floor,
             results,
             absent: true,
-            lent: record.lent.iter().map(|(first, count)| Lent::new(*first, *count)).collect(),
+            quiet: record.lent.contains(&QUIET),
+            lent: record
+                .lent
+                .iter()
+                .filter(|lent| **lent != QUIET)
+                .map(|(first, count)| Lent::new(*first, *count))
+                .collect(),
+            early_from: (!record.lent.is_empty()).then_some(Position(0)),
             ..Default::default()
         };
         self.insert(id, session);
     }
 
     pub(crate) fn lend(&mut self, id: SessionId, first: Ino, count: u32) {
-        if let Some(session) = self.map.get_mut(&id) {
+        let Some(session) = self.map.get_mut(&id) else { return };
+        if first == Ino::NONE {
+            session.was_quiet = session.quiet && count > 0;
+            session.quiet = count == 0;
+        } else {
             session.lent.push(Lent::new(first, count));
+        }
+        if session.absent {
+            session.early_from = Some(Position(0));
         }
     }
 
     pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
         self.map.insert(id, session);
         self.many |= self.map.len() > 1;
+    }
+
+    pub(crate) fn count_eager(&mut self) {
+        self.eager = self.map.values().filter(|session| is_eager(session)).count();
     }
 
     pub(crate) fn set_floor(&mut self, id: SessionId, floor: Tid) {
@@ -223,16 +263,38 @@ impl Sessions {
 }
 
 impl Lent {
+    pub(crate) const fn has(&self, ino: Ino) -> bool {
+        self.next <= ino.0 && ino.0 < self.end
+    }
+
     const fn new(first: Ino, count: u32) -> Self {
         Self { next: first.0, end: first.0.saturating_add(count as u64) }
     }
 }
 
+/// Among the numbers lent to a session: it has nothing to present.
+const QUIET: (Ino, u32) = (Ino::NONE, 0);
+
 impl Session {
+    /// Whether it may have been answered early, or have performed something, that a crash takes back.
+    pub(crate) const fn may_present(&self) -> bool {
+        !self.lent.is_empty() && !self.quiet
+    }
+
+    /// A number is given out. Those before it will not be: its client gives them out in order.
+    pub(crate) fn used(&mut self, ino: Ino) {
+        let Some(at) = self.lent.iter().position(|lent| lent.has(ino)) else { return };
+        self.lent.drain(..at);
+        if !stdx::mutant!("mds_number_used_again") {
+            self.lent[0].next = ino.0 + 1;
+        }
+    }
+
     /// The record a checkpoint stores.
     pub(crate) fn record(&self) -> SessionRecord {
         let results = self.results.iter().map(|(tid, result)| (*tid, result.bytes.clone())).collect();
-        let lent = self.lent.iter().map(|lent| (Ino(lent.next), (lent.end - lent.next) as u32)).collect();
+        let left = |lent: &Lent| (Ino(lent.next), (lent.end - lent.next) as u32);
+        let lent = self.quiet.then_some(QUIET).into_iter().chain(self.lent.iter().map(left)).collect();
         SessionRecord { client: self.client.clone(), floor: self.floor, results, lent }
     }
 

@@ -119,6 +119,8 @@ impl Rank {
             && self.ino_waiters.is_empty()
             && self.window.is_empty()
             && self.settling.is_empty()
+            && self.after_presented.is_empty()
+            && self.sessions.lines.is_empty()
             && self.view.book.recalls() == 0
             && self.loads.in_flight() == 0
             && self.unconfirmed.is_empty()

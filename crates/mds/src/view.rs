@@ -9,6 +9,7 @@ use crate::config::RankConfig;
 use crate::files::{Files, Open};
 use crate::locks::Locks;
 use crate::op::{LoadKey, Op, Park, Probe, Stop, Syncing};
+use crate::recent::Touched;
 use crate::txn::{Place, Txn};
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
@@ -27,6 +28,8 @@ pub(crate) struct Inos {
     pub usable: u64,
     /// Reserved, perhaps not yet durable.
     pub reserved: u64,
+    /// Numbers below it were reserved by former lives of the rank.
+    pub former: Ino,
 }
 
 /// Where primary dentries are, as far as the store has not heard: `None` = the inode is gone.
@@ -44,6 +47,10 @@ pub(crate) struct View {
     /// Who may keep what.
     pub book: Book,
     pub inos: Inos,
+    /// The number that the operation at hand must give out, because its caller was told so.
+    pub given: Option<Ino>,
+    /// What the transaction at hand changes, where it matters who did.
+    pub touched: Option<Touched>,
     pub backptrs: Backptrs,
     /// Being written by the present checkpoint.
     pub backptrs_old: Backptrs,
@@ -281,6 +288,9 @@ impl View {
 
     /// A fresh inode number for this transaction.
     pub(crate) fn new_ino(&mut self) -> Found<Ino> {
+        if let Some(given) = self.given {
+            return Ok(given);
+        }
         let counter = self.inos.next + self.txn.inos;
         if counter >= self.inos.usable {
             return Err(Stop::Park(Park::Inos));

@@ -15,6 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stdx::{Machine, Mono, Now};
 
+/// How long what was performed waits for more of it, and how much leaves at once.
+const COMPANY_NS: u64 = 300_000;
+const COMPANY_MAX: usize = 64;
+
 /// Everything behind the mutex.
 pub(crate) struct Core {
     pub(crate) client: Client,
@@ -29,6 +33,10 @@ pub(crate) struct Core {
     pub(crate) lost_stamp: Arc<AtomicU64>,
     /// A loss that the hook has not seen. A newer one says all that an older one does.
     pub(crate) loss: Option<u64>,
+    /// What was performed leaves then, if nothing else has to before.
+    company_until: Option<Mono>,
+    /// Of the last step.
+    now: Mono,
     /// What came too late for an answer; noted before any answer that follows it is handed out.
     pub(crate) late: Arc<LateErrors>,
     /// When the timer thread will look next.
@@ -77,6 +85,8 @@ impl Core {
             phase: Phase::Opening,
             lost_stamp: Arc::default(),
             loss: None,
+            company_until: None,
+            now: Mono(0),
             late: Arc::default(),
             timer_wakes: Mono(u64::MAX),
             stop: false,
@@ -87,6 +97,7 @@ impl Core {
 
     /// One input. `settle` must follow before the mutex is let go.
     pub(crate) fn step(&mut self, now: Now, input: Input, turn: &mut Turn) {
+        self.now = now.mono;
         self.client.step(now, input, &mut self.out);
         for output in self.out.drain(..) {
             match output {
@@ -145,7 +156,7 @@ impl Core {
 
     /// Ends a turn: decides what leaves on the link and whom to wake.
     pub(crate) fn settle(&mut self, turn: &mut Turn) {
-        let messages = std::mem::take(&mut self.messages);
+        let messages = if self.waits_for_company() { Vec::new() } else { std::mem::take(&mut self.messages) };
         if !self.client.is_linked()
             && let Some(link) = self.link.take()
         {
@@ -155,8 +166,32 @@ impl Core {
         }
         // Without a link they are void: the machine repeats them after the next Hello.
         turn.dispatch = self.link.as_mut().and_then(|link| link.plan(messages));
-        let early = self.client.deadline().is_some_and(|at| at < self.timer_wakes);
+        let early = self.deadline().is_some_and(|at| at < self.timer_wakes);
         turn.wake_timer |= early || self.loss.is_some();
+    }
+
+    /// Nobody waits for what was performed: a moment later more of it leaves with one call, and wakes both sides once.
+    fn waits_for_company(&mut self) -> bool {
+        let performed = |message: &ClientMsg| matches!(message, ClientMsg::Performed { .. });
+        let alone = !self.messages.is_empty()
+            && self.messages.len() < COMPANY_MAX
+            && self.link.is_some()
+            && self.client.is_linked()
+            && self.messages.iter().all(performed);
+        if !alone {
+            self.company_until = None;
+            return false;
+        }
+        let until = *self.company_until.get_or_insert(self.now.after(COMPANY_NS));
+        if until <= self.now {
+            self.company_until = None;
+        }
+        self.company_until.is_some()
+    }
+
+    /// When to tick.
+    pub(crate) fn deadline(&self) -> Option<Mono> {
+        [self.client.deadline(), self.company_until].into_iter().flatten().min()
     }
 
     /// Whether no session will ever be again.

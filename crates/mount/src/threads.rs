@@ -7,7 +7,7 @@ use crate::mount::{CapsEvent, Shared, lock};
 use client::Input;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use stdx::{Machine, Mono};
+use stdx::Mono;
 
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let (timed, linked) = (Arc::clone(shared), Arc::clone(shared));
@@ -39,7 +39,7 @@ fn keep_time(shared: &Arc<Shared>) {
             continue;
         }
         let now = shared.clock.now();
-        match core.client.deadline() {
+        match core.deadline() {
             Some(at) if at <= now.mono => {
                 let mut turn = Turn::default();
                 core.step(now, Input::Tick, &mut turn);

@@ -39,6 +39,8 @@ pub struct Config {
     pub session_timeout: u64,
     /// Inodes that one client may keep names and attributes of.
     pub mds_max_caps_per_client: u64,
+    /// Inode numbers lent to a client at a time, in per cent of 8,192; 0: clients make and remove nothing by themselves.
+    pub mds_client_delegate_inos_pct: u64,
     /// Seconds after which a request without an answer is slow.
     pub mds_op_complaint_time: u64,
     /// A checkpoint starts when the journal has this many bytes.
@@ -67,6 +69,7 @@ impl Default for Config {
             mds_dir_prefetch: DirPrefetch::Auto,
             session_timeout: 10,
             mds_max_caps_per_client: 1_000_000,
+            mds_client_delegate_inos_pct: 50,
             mds_op_complaint_time: 30,
             journal_size: GIB,
             data_cache_limit: 2 * GIB,
@@ -104,6 +107,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         "1000000",
         "inodes that one client may keep, 100 to 4294967296; 19 to 23 bytes of the server each",
     ),
+    help(
+        "mds_client_delegate_inos_pct",
+        "50",
+        "inode numbers a client gets to make files by itself, in % of 8192, 0 to 100; 0: it waits for each answer",
+    ),
     help("mds_op_complaint_time", "30", "seconds after which a request without an answer is slow, 1 to 3600"),
     help("journal_size", "1G", "size of the journal at which a checkpoint starts, 16M to 1T"),
     help("data_cache_limit", "2G", "file data kept in the page cache, up to 64T"),
@@ -140,6 +148,7 @@ struct Raw {
     mds_dir_prefetch: Option<value::Prefetch>,
     session_timeout: Option<u64>,
     mds_max_caps_per_client: Option<u64>,
+    mds_client_delegate_inos_pct: Option<u64>,
     mds_op_complaint_time: Option<u64>,
     journal_size: Option<Bytes>,
     data_cache_limit: Option<Bytes>,
@@ -187,6 +196,9 @@ impl Config {
             mds_dir_prefetch: raw.mds_dir_prefetch.map_or(d.mds_dir_prefetch, |p| p.0),
             session_timeout: raw.session_timeout.unwrap_or(d.session_timeout),
             mds_max_caps_per_client: raw.mds_max_caps_per_client.unwrap_or(d.mds_max_caps_per_client),
+            mds_client_delegate_inos_pct: raw
+                .mds_client_delegate_inos_pct
+                .unwrap_or(d.mds_client_delegate_inos_pct),
             mds_op_complaint_time: raw.mds_op_complaint_time.unwrap_or(d.mds_op_complaint_time),
             journal_size: bytes(raw.journal_size, d.journal_size),
             data_cache_limit: bytes(raw.data_cache_limit, d.data_cache_limit),
@@ -212,6 +224,7 @@ impl Config {
         range("mds_cache_memory_limit", self.mds_cache_memory_limit, 16 * MIB, 1 << 46)?;
         range("session_timeout", self.session_timeout, 1, 3600)?;
         range("mds_max_caps_per_client", self.mds_max_caps_per_client, 100, 1 << 32)?;
+        range("mds_client_delegate_inos_pct", self.mds_client_delegate_inos_pct, 0, 100)?;
         range("mds_op_complaint_time", self.mds_op_complaint_time, 1, 3600)?;
         range("journal_size", self.journal_size, 16 * MIB, 1 << 40)?;
         range("data_cache_limit", self.data_cache_limit, 0, 1 << 46)?;

@@ -85,7 +85,8 @@ impl Port for RankPort {
             messages = self.answer_admin(&server, messages, answers);
         }
         // Only requests make the journal longer; what keeps or ends a session never waits for it.
-        if self.may_wait && messages.iter().any(|m| matches!(m, ClientMsg::Request { .. })) {
+        let asks = |m: &ClientMsg| matches!(m, ClientMsg::Request { .. } | ClientMsg::Performed { .. });
+        if self.may_wait && messages.iter().any(asks) {
             server.driver.throttle();
         }
         let conn = self.conn;

@@ -1,7 +1,10 @@
 //! Random requests on a small name space, so that clients collide: six names, a handful of
-//! directories, few files.
+//! directories, few files. Clients that want directories entrusted to them have some of their own besides
+//! (`workload/home.rs`), into which others look seldom.
 //!
 //! Absent: who asks and when (`world/`), what the answer must be (`model/`).
+
+mod home;
 
 use crate::model::bytes::pattern;
 use crate::model::tree::Tree;
@@ -10,6 +13,7 @@ use proto::request::{LockKind, LockSpec, NewNode, Request, XattrMode, open_flags
 use proto::storeio::Payload;
 use proto::{Ino, Name, NodeRef};
 use std::collections::BTreeMap;
+use stdx::hash::HashSeed;
 use stdx::{Prng, Wall};
 
 const NAMES: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"name-that-is-longer-than-inline", b"\xff\x01"];
@@ -30,12 +34,18 @@ pub struct Knowledge {
     pub cursors: BTreeMap<Ino, u64>,
     /// Locks asked for and not given back.
     pub locks: Vec<(NodeRef, LockSpec)>,
+    /// Who it is, if it works in directories of its own.
+    pub homely: Option<usize>,
 }
 
 /// Makes requests.
 pub struct Workload {
     rng: Prng,
     writes: u64,
+    /// Directories of clients' own.
+    homes: BTreeMap<Ino, usize>,
+    /// Of name hashes: where an inode is, a client knows from whoever told it of the name.
+    seed: HashSeed,
 }
 
 /// Every kind of operation, with its weight.
@@ -87,13 +97,19 @@ pub fn kinds() -> impl Iterator<Item = &'static str> {
 impl Workload {
     /// A generator of its own stream.
     #[must_use]
-    pub const fn new(rng: Prng) -> Self {
-        Self { rng, writes: 0 }
+    pub const fn new(rng: Prng, seed: HashSeed) -> Self {
+        Self { rng, writes: 0, homes: BTreeMap::new(), seed }
     }
 
     /// The next request of a client, with the name of its kind. `tree` is the model's present tree:
     /// it only steers towards names that exist.
     pub fn next(&mut self, known: &mut Knowledge, tree: &Tree) -> (&'static str, Request) {
+        if let Some(me) = known.homely
+            && self.rng.chance(1, 2)
+            && let Some(work) = self.at_home(me, known, tree)
+        {
+            return work;
+        }
         loop {
             let total = KINDS.iter().map(|(_, weight)| weight).sum();
             let mut at = self.rng.below(total);
@@ -167,8 +183,14 @@ impl Workload {
     fn dir(&mut self, known: &Knowledge, tree: &Tree) -> NodeRef {
         let fits = |ino: Ino| tree.node(ino).is_some_and(|node| node.is_dir());
         let stale = self.rng.chance(1, 30);
-        let all: Vec<NodeRef> =
-            known.places.values().filter(|place| stale || fits(place.ino)).copied().collect();
+        let visits = self.visits();
+        let mine = |ino: Ino| visits || self.is_open(known, ino);
+        let all: Vec<NodeRef> = known
+            .places
+            .values()
+            .filter(|place| (stale || fits(place.ino)) && mine(place.ino))
+            .copied()
+            .collect();
         if all.is_empty() || self.rng.chance(1, 5) {
             return NodeRef::bare(Ino::ROOT);
         }
@@ -182,8 +204,11 @@ impl Workload {
             return (dir, self.name());
         }
         let mut all = Vec::new();
+        let visits = self.visits();
         for place in known.places.values().copied().chain([NodeRef::bare(Ino::ROOT)]) {
-            let Some(node) = tree.node(place.ino) else { continue };
+            let Some(node) = tree.node(place.ino).filter(|_| visits || self.is_open(known, place.ino)) else {
+                continue;
+            };
             for (name, ino) in &node.entries {
                 if tree.node(*ino).is_some_and(|child| fits(child.kind())) {
                     all.push((place, name));
@@ -206,7 +231,11 @@ impl Workload {
     }
 
     fn pick(&mut self, known: &Knowledge, fits: impl Fn(&NodeRef) -> bool) -> Option<NodeRef> {
-        let all: Vec<NodeRef> = known.places.values().filter(|place| fits(place)).copied().collect();
+        let visits = self.visits();
+        let mine =
+            |place: &NodeRef| visits || (self.is_open(known, place.ino) && self.is_open(known, place.parent));
+        let all: Vec<NodeRef> =
+            known.places.values().filter(|place| fits(place) && mine(place)).copied().collect();
         (!all.is_empty()).then(|| all[self.rng.index(all.len())])
     }
 

@@ -1,17 +1,15 @@
-//! The parent: spawns the tasks, orders the phases, gathers rates.
+//! The parent: orders the phases of all tasks, gathers rates.
 //!
 //! Absent: file-system work of its own, except making and removing the top directory.
 
 use super::options::Options;
 use super::tree;
-use crate::report::{Phase, cpu_seconds, histogram};
+use crate::crew::{Crew, Share};
+use crate::report::{Phase, cpu_seconds};
 use anyhow::{Context, Result, ensure};
-use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 /// All iterations of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -19,12 +17,6 @@ pub struct Summary {
     pub options: Options,
     /// One list of phases per iteration.
     pub iterations: Vec<Vec<Phase>>,
-}
-
-struct Worker {
-    child: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
 }
 
 /// Runs all phases of all iterations. `worker` makes the command that runs `serve_task` for a task number.
@@ -36,35 +28,16 @@ pub fn run(options: &Options, worker: impl Fn(u32) -> Command) -> Result<Summary
     ensure!(!(options.files_only && options.dirs_only), "-F and -D exclude each other");
     ensure!(options.items_per_dir > 0 || options.items > 0, "give -I or -n");
     ensure!(options.branch > 0, "-b must be at least 1");
-    let mut workers = spawn(options, &worker)?;
+    let mut crew = Crew::spawn(options.np, options, worker)?;
     let mut iterations = Vec::new();
     for iteration in 0..options.iterations {
-        iterations.push(iterate(options, iteration, &mut workers)?);
+        iterations.push(iterate(options, iteration, &mut crew)?);
     }
-    for worker in workers {
-        finish(worker)?;
-    }
+    crew.finish()?;
     Ok(Summary { options: options.clone(), iterations })
 }
 
-fn spawn(options: &Options, worker: &impl Fn(u32) -> Command) -> Result<Vec<Worker>> {
-    let json = serde_json::to_string(options)?;
-    let mut workers = Vec::new();
-    for task in 0..options.np {
-        let mut child = worker(task)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start task {task}"))?;
-        let mut orders = child.stdin.take().context("task without standard input")?;
-        let answers = BufReader::new(child.stdout.take().context("task without standard output")?);
-        writeln!(orders, "{json}")?;
-        workers.push(Worker { child, orders, answers });
-    }
-    Ok(workers)
-}
-
-fn iterate(options: &Options, iteration: u32, workers: &mut [Worker]) -> Result<Vec<Phase>> {
+fn iterate(options: &Options, iteration: u32, crew: &mut Crew) -> Result<Vec<Phase>> {
     let top = tree::top(options, iteration);
     let creates = options.wants(options.create);
     if creates {
@@ -74,7 +47,7 @@ fn iterate(options: &Options, iteration: u32, workers: &mut [Worker]) -> Result<
     let mut phases = Vec::new();
     for (name, wanted) in plan(options, creates, removes) {
         if wanted {
-            let phase = ordered(options, workers, name, iteration)?;
+            let phase = ordered(options, crew, name, iteration)?;
             if name != "tree-create" && name != "tree-remove" || options.time_unique {
                 phases.push(phase);
             }
@@ -102,45 +75,9 @@ fn plan(options: &Options, creates: bool, removes: bool) -> [(&'static str, bool
     ]
 }
 
-fn ordered(options: &Options, workers: &mut [Worker], phase: &str, iteration: u32) -> Result<Phase> {
+fn ordered(options: &Options, crew: &mut Crew, phase: &str, iteration: u32) -> Result<Phase> {
     let cpu_before = options.watch_pid.and_then(cpu_seconds);
-    for worker in workers.iter_mut() {
-        writeln!(worker.orders, "{phase} {iteration}")?;
-        worker.orders.flush()?;
-    }
-    let mut latencies = histogram();
-    let (mut first, mut last) = (u128::MAX, 0);
-    for (task, worker) in workers.iter_mut().enumerate() {
-        let (start, end) =
-            answer(worker, &mut latencies).with_context(|| format!("task {task} failed in {phase}"))?;
-        first = first.min(start);
-        last = last.max(end);
-    }
+    let Share { latencies, elapsed } = crew.order(&format!("{phase} {iteration}"))?;
     let cpu = options.watch_pid.and_then(cpu_seconds).zip(cpu_before).map(|(after, before)| after - before);
-    let nanos = u64::try_from(last.saturating_sub(first)).unwrap_or(u64::MAX);
-    Ok(Phase::new(phase, &latencies, Duration::from_nanos(nanos), cpu))
-}
-
-fn answer(worker: &mut Worker, latencies: &mut Histogram<u64>) -> Result<(u128, u128)> {
-    let mut line = String::new();
-    worker.answers.read_line(&mut line)?;
-    let (start, end) = line.trim().split_once(' ').context("no answer")?;
-    let times = (start.parse()?, end.parse()?);
-    line.clear();
-    worker.answers.read_line(&mut line)?;
-    for pair in line.split_whitespace() {
-        let (nanos, count) = pair.split_once(':').context("malformed latency")?;
-        latencies.saturating_record_n(nanos.parse()?, count.parse()?);
-    }
-    line.clear();
-    worker.answers.read_line(&mut line)?;
-    ensure!(line.trim() == ".", "malformed answer");
-    Ok(times)
-}
-
-fn finish(mut worker: Worker) -> Result<()> {
-    drop(worker.orders);
-    let status = worker.child.wait()?;
-    ensure!(status.success(), "a task ended with {status}");
-    Ok(())
+    Ok(Phase::new(phase, &latencies, elapsed, cpu))
 }

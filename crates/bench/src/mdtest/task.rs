@@ -1,46 +1,27 @@
 //! One task: executes phases as the parent orders them.
 //!
-//! Protocol, one line each: the parent sends the options as JSON, then `PHASE iteration`; the task answers `start_ns end_ns` on the
-//! system's monotonic clock, then the latencies as `nanos:count` pairs, then `.`. Absent: any timing decision.
+//! An order is `PHASE iteration`. Absent: any timing decision.
 
 use super::options::Options;
 use super::tree;
-use crate::report::histogram;
+use crate::crew;
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Runs as task `task` until the parent closes standard input.
 ///
 /// # Errors
 /// When a file operation fails; the message names the path.
 pub fn serve_task(task: u32) -> Result<()> {
-    let mut lines = std::io::stdin().lock().lines();
-    let options: Options = serde_json::from_str(&lines.next().context("no options")??)?;
-    let mut state = Task { options, task, made: None, buffer: Vec::new() };
-    let mut out = std::io::stdout().lock();
-    for line in lines {
-        let line = line?;
-        let (phase, iteration) = line.split_once(' ').context("malformed order")?;
-        let mut latencies = histogram();
-        let start = clock();
-        state.phase(phase, iteration.parse()?, &mut latencies)?;
-        writeln!(out, "{} {}", start, clock())?;
-        for value in latencies.iter_recorded() {
-            write!(out, "{}:{} ", value.value_iterated_to(), value.count_at_value())?;
-        }
-        writeln!(out, "\n.")?;
-        out.flush()?;
-    }
-    Ok(())
-}
-
-/// Nanoseconds on a clock that all processes of the machine share.
-fn clock() -> u128 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()
+    let begin = |options| Ok(Task { options, task, made: None, buffer: Vec::new() });
+    crew::serve(begin, |state: &mut Task, order, latencies| {
+        let (phase, iteration) = order.split_once(' ').context("malformed order")?;
+        state.phase(phase, iteration.parse()?, latencies)
+    })
 }
 
 struct Task {

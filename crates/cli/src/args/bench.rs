@@ -2,6 +2,7 @@
 //!
 //! Absent: what they measure (room `bench`).
 
+use super::bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};
 use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
 
@@ -23,6 +24,19 @@ pub enum Bench {
     Memory(BenchMemory),
     /// One large directory: listed without end while another client changes it
     List(BenchList),
+    /// The rank machine alone, stepped in one thread: no journal, store or socket
+    Step(BenchStep),
+    /// Programs on the Rust API: threads, processes, many calls under way
+    Calls(BenchCalls),
+    /// One process of running calls
+    #[command(hide = true)]
+    CallsTask { task: u32 },
+    /// Many clients that list one directory, beside one that changes another and one that stats
+    Crowd(BenchCrowd),
+    /// Memory of idle sessions with open files, and their way back after a crash
+    Sessions(BenchSessions),
+    /// Between a server and its clients: delays what they say, as a network does
+    Proxy(BenchProxy),
 }
 
 /// `bench mdtest`: mdtest's flags.

@@ -1,7 +1,9 @@
 //! `pando bench`: performance runs. mdtest and rm work on any directory; survey, cold and memory open a data folder
-//! in this process, without kernel and network; list does so or goes to a server.
+//! in this process, without kernel and network; list, calls and crowd do so or go to a server.
 //!
 //! Absent: what a run does (room `bench`), and any pass mark.
+
+mod load;
 
 use crate::args::{Bench, BenchCold, BenchFolder, BenchList, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
 use crate::output::Output;
@@ -10,7 +12,7 @@ use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
 use crate::{admin, conf};
 use bench::report::{Phase, memory_peak, table};
-use bench::{cold, list, mdtest, memory, rm, survey};
+use bench::{calls, cold, list, mdtest, memory, rm, survey};
 use proto::Errno;
 use runtime::port::{Connector, PortError};
 use runtime::{Addr, Config, SocketConnector};
@@ -30,10 +32,16 @@ pub fn run(verb: &Bench, conf: Option<&Path>, out: &Output) -> Verdict {
         Bench::Mdtest(args) => mdtest_run(args, out),
         Bench::MdtestTask { task } => mdtest::serve_task(*task).map(|()| 0).map_err(|e| failed(&e)),
         Bench::Rm(args) => rm_run(args, out),
-        Bench::Survey(args) => on_folder(&args.folder, conf, |rank| survey_run(args, rank, out)),
-        Bench::Cold(args) => on_folder(&args.folder, conf, |rank| cold_run(args, rank, out)),
-        Bench::Memory(args) => on_folder(&args.folder, conf, |rank| memory_run(args, rank, out)),
-        Bench::List(args) => on_source(&args.source, conf, |rank| list_run(args, rank, out)),
+        Bench::Survey(args) => on_folder(&args.folder, conf, |rank| survey_run(args, &*rank, out)),
+        Bench::Cold(args) => on_folder(&args.folder, conf, |rank| cold_run(args, &*rank, out)),
+        Bench::Memory(args) => on_folder(&args.folder, conf, |rank| memory_run(args, &*rank, out)),
+        Bench::List(args) => on_source(&args.source, conf, |rank, _| list_run(args, &*rank, out)),
+        Bench::Step(args) => load::step(args, out),
+        Bench::Calls(args) => load::calls(args, conf, out),
+        Bench::CallsTask { task } => calls::serve_task(*task).map(|()| 0).map_err(|e| failed(&e)),
+        Bench::Crowd(args) => load::crowd(args, conf, out),
+        Bench::Sessions(args) => load::sessions(args, out),
+        Bench::Proxy(args) => load::proxy(args, out),
     }
 }
 
@@ -141,10 +149,7 @@ fn list_run(args: &BenchList, rank: &dyn Connector, out: &Output) -> Verdict {
         attrs: args.attrs,
         watch_pid: args.watch_pid,
     };
-    let listed = list::run(rank, &plan).map_err(|error| match error.downcast_ref() {
-        Some(PortError::Unreachable { .. }) => Problem::new(Exit::Unreachable, format!("{error:#}")),
-        _ => failed(&error),
-    })?;
+    let listed = list::run(rank, &plan).map_err(|error| failed_at(&error))?;
     let longest: Vec<String> =
         listed.phases.iter().map(|phase| format!("{} {:.0} us", phase.name, phase.max_us)).collect();
     let checked = if listed.listings > 0 { ", every staying name once in each" } else { "" };
@@ -163,23 +168,38 @@ fn list_run(args: &BenchList, rank: &dyn Connector, out: &Output) -> Verdict {
     Ok(0)
 }
 
-/// Goes to the server there; a folder that nobody serves is served in this process, for one run.
-fn on_source(text: &str, conf: Option<&Path>, work: impl FnOnce(&dyn Connector) -> Verdict) -> Verdict {
-    let usage = |why: String| Problem::new(Exit::Usage, why).do_this("`pando bench list --help`");
-    let source = Source::parse(text).map_err(usage)?;
+/// Goes to the server there, whose address `work` gets as well; a folder that nobody serves is served in this process, for one run.
+fn on_source(
+    text: &str,
+    conf: Option<&Path>,
+    work: impl FnOnce(Arc<dyn Connector>, Option<Addr>) -> Verdict,
+) -> Verdict {
+    let source = Source::parse(text).map_err(|why| usage(&why))?;
     let addr = match source.socket() {
         Some(socket) if matches!(source, Source::Unix(_)) || admin::is_alive(&socket) => Addr::Unix(socket),
-        Some(_) => return on_folder(&BenchFolder { dir: text.into() }, conf, work),
-        None => Addr::parse(text).map_err(|why| usage(why.to_string()))?,
+        Some(_) => return on_folder(&BenchFolder { dir: text.into() }, conf, |rank| work(rank, None)),
+        None => Addr::parse(text).map_err(|why| usage(&why.to_string()))?,
     };
-    work(&SocketConnector::new(addr))
+    work(Arc::new(SocketConnector::new(addr.clone())), Some(addr))
+}
+
+fn usage(why: &str) -> Problem {
+    Problem::new(Exit::Usage, why).do_this("`pando bench --help`")
+}
+
+/// A run on a server: nobody there is another exit code than a failure in it.
+fn failed_at(error: &bench::Error) -> Problem {
+    match error.downcast_ref() {
+        Some(PortError::Unreachable { .. }) => Problem::new(Exit::Unreachable, format!("{error:#}")),
+        _ => failed(&error),
+    }
 }
 
 /// Serves the folder (made first if it is absent) in this process, for one run.
 fn on_folder(
     args: &BenchFolder,
     conf_file: Option<&Path>,
-    work: impl FnOnce(&dyn Connector) -> Verdict,
+    work: impl FnOnce(Arc<dyn Connector>) -> Verdict,
 ) -> Verdict {
     let dir: &PathBuf = &args.dir;
     // What a benchmark's client keeps is bounded by what it asks for.
@@ -188,8 +208,7 @@ fn on_folder(
         folder::format(dir, &place::format_options()).map_err(|error| place::explain(&error))?;
     }
     let server = place::open_unheard(dir, &config)?;
-    let rank: Arc<dyn Connector> = server.embedded();
-    let verdict = work(&*rank);
+    let verdict = work(server.embedded());
     server.stop().map_err(|error| Problem::failed(dir.display(), error))?;
     verdict
 }

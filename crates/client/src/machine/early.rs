@@ -60,6 +60,9 @@ impl Client {
         let (next, unanswered) = (self.window.next(), self.window.unanswered());
         if !self.tenures.is_empty() {
             self.tenures.answered(tid, request, outcome, leave, (next, unanswered));
+            if let Some((dir, after)) = self.tenures.listed(tid, request, outcome) {
+                self.queue.push_back(super::page(dir, after));
+            }
         }
         for dir in entrusted {
             self.entrust(tid, dir);

@@ -11,8 +11,9 @@ use crate::kept::{self, Kept};
 use crate::leave::{Leave, Leaves};
 use crate::made::{self, Making};
 use crate::names::Known;
-use crate::newborns::{NEWBORNS_MAX, Newborn};
+use crate::newborns::Newborn;
 use crate::output::Output;
+use crate::tenures::Tenure;
 use proto::caps::{Bits, Grants};
 use proto::message::Told;
 use proto::reply::{Outcome, Reply};
@@ -91,6 +92,12 @@ impl Client {
             Request::GetAttr { node } => node.ino,
             _ => return None,
         };
+        if let (Some(attr), Request::GetAttr { .. }) =
+            (self.tenures.get(ino).and_then(Tenure::exact), request)
+        {
+            // A kernel asks for them before each change of a name; it must not keep them, because the rank does not know.
+            return Some((Ok(Reply::Attr(*attr)), Leave::default()));
+        }
         let newborn = self.tenures.newborns.get(ino)?;
         // Paths lead through directories again and again: one question to the rank, and the kernel may keep them for a while.
         if self.tenures.get(ino).is_some() && !newborn.is_fresh(now) {
@@ -103,9 +110,7 @@ impl Client {
         let making = Making::of(request)?;
         let tenure = self.tenures.get(making.parent).filter(|tenure| tenure.is_clear())?;
         let (parent, absent) = (tenure.attr, tenure.names.get(making.name) == Known::Absent);
-        if !(absent || stdx::mutant!("client_makes_unknown_names"))
-            || self.tenures.newborns.len() >= NEWBORNS_MAX
-        {
+        if !absent && !stdx::mutant!("client_makes_unknown_names") {
             return None;
         }
         let hash = making.name.hash(self.numbers.seed()?);

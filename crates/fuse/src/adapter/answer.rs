@@ -7,7 +7,7 @@ use ::mount::{Asker, Leave};
 use proto::attr::Attr;
 use proto::reply::{Outcome, Reply as Answer};
 use proto::request::Request as Ask;
-use proto::{Cred, Effect, Ino, NodeRef};
+use proto::{Cred, Effect, Errno, Ino, NodeRef};
 
 use super::keep::Given;
 use super::{About, Shared, convert};
@@ -40,9 +40,12 @@ impl Shared {
     ) {
         let (shared, asker) = (Arc::clone(self), asker(&reply));
         let changes = ask.effect() != Effect::Nothing;
+        let named = ask.subject().is_some_and(|(_, name)| name.is_some());
         let done = Box::new(move |outcome: Outcome, leave: Leave| match outcome {
             // What follows a change is not given up: it may be the half that makes it whole.
             Ok(answer) => then(&shared, if changes { reply.to(0) } else { reply }, answer, leave),
+            // The directory is gone, by another mount: there is no name in it, as in one that a process stands in when it goes.
+            Err(Errno::ESTALE) if named => reply.error(libc::ENOENT),
             Err(errno) => reply.error(errno.0),
         });
         self.mount.submit_for(asker, cred, ask, done);

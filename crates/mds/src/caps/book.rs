@@ -42,6 +42,8 @@ struct Place {
     number: u32,
     /// Inodes of which something was recalled, in order; the first has no answer yet, others may have.
     asked: VecDeque<(Mono, Ino)>,
+    /// Directories entrusted to it.
+    entrusted: usize,
 }
 
 impl Place {
@@ -104,6 +106,8 @@ pub(crate) struct Book {
     withheld: BTreeMap<Ino, Vec<(OpId, SessionId)>>,
     recalls: BTreeMap<(u16, Ino), Recall>,
     contests: BTreeMap<Ino, Contest>,
+    /// Directories on which one session holds Dx, and its place. Not among the records: nothing of it runs out by itself.
+    entrusted: BTreeMap<Ino, u16>,
     /// When room was made last.
     passed: Mono,
     /// To be sent at the end of the step.
@@ -121,18 +125,22 @@ impl Book {
             return Some(slot);
         }
         let slot = u16::try_from(self.places.len()).ok()?;
-        self.places.push(Place { session, epoch: 1, count: 0, number: 0, asked: VecDeque::new() });
+        let asked = VecDeque::new();
+        self.places.push(Place { session, epoch: 1, count: 0, number: 0, asked, entrusted: 0 });
         Some(slot)
     }
 
-    /// Everything the session of that place holds is gone, and what was recalled from it is as good as returned.
+    /// Everything the session of that place holds is gone, and what was recalled from it is as good as returned; not so the
+    /// directories entrusted to it.
     pub(crate) fn forget(&mut self, slot: u16) {
+        let entrusted = &self.entrusted;
+        let is_entrusted = |ino: &Ino| entrusted.get(ino) == Some(&slot) && !stdx::mutant!("mds_dx_fades");
         let place = &mut self.places[usize::from(slot)];
         place.epoch = place.epoch.wrapping_add(1);
-        place.asked.clear();
+        place.asked.retain(|(_, ino)| is_entrusted(ino));
         self.total -= std::mem::take(&mut place.count);
-        let inos: Vec<Ino> =
-            self.recalls.range((slot, Ino(0))..=(slot, Ino(u64::MAX))).map(|((_, ino), _)| *ino).collect();
+        let recalls = self.recalls.range((slot, Ino(0))..=(slot, Ino(u64::MAX)));
+        let inos: Vec<Ino> = recalls.map(|((_, ino), _)| *ino).filter(|ino| !is_entrusted(ino)).collect();
         for ino in inos {
             self.answered(slot, ino);
         }
@@ -140,6 +148,7 @@ impl Book {
 
     /// The session is gone and its place another's.
     pub(crate) fn leave(&mut self, slot: u16) {
+        self.end_entrusted(slot);
         self.forget(slot);
         self.free.push(slot);
     }
@@ -165,7 +174,7 @@ impl Book {
 
     /// Whether nobody but that place has anything.
     pub(crate) fn is_alone(&self, slot: Option<u16>) -> bool {
-        self.total == slot.map_or(0, |slot| self.count(slot))
+        self.total == slot.map_or(0, |slot| self.count(slot)) && !self.is_entrusted_to_others(slot)
     }
 
     /// Whether a session may be granted anything of an inode now.
@@ -179,7 +188,11 @@ impl Book {
             && self.recalls.contains_key(&(slot, ino));
         let contested = !self.contests.is_empty()
             && self.contests.get(&ino).is_some_and(|c| c.session != session && c.until > now);
-        !withheld && !recalled && !contested
+        // Its times and counts are somebody else's to change.
+        let entrusted = !self.entrusted.is_empty()
+            && self.entrusted.get(&ino).is_some_and(|holder| *holder != slot)
+            && !stdx::mutant!("mds_grants_what_is_entrusted");
+        !withheld && !recalled && !contested && !entrusted
     }
 
     /// Notes a grant.
@@ -209,6 +222,14 @@ impl Book {
                 found.push((holder.slot, bits));
             }
         }
+        if need.bits.has(Bits::DX)
+            && let Some(holder) = self.entrusted.get(&need.ino).copied().filter(|at| Some(*at) != slot)
+        {
+            match found.iter_mut().find(|(at, _)| *at == holder) {
+                Some((_, bits)) => *bits = bits.with(Bits::DX),
+                None => found.push((holder, Bits::DX)),
+            }
+        }
         found
     }
 
@@ -228,7 +249,7 @@ impl Book {
         let mut waits = 0;
         for need in needs {
             let blockers = self.in_the_way(slot, need);
-            if !blockers.is_empty() && need.bits.has(Bits::FS) {
+            if !blockers.is_empty() && !need.bits.and(Bits(Bits::FS.0 | Bits::DX.0)).is_empty() {
                 self.contest(need.ino, session, now);
             }
             for (holder, bits) in blockers {
@@ -324,7 +345,71 @@ impl Book {
             place.count -= 1;
             self.total -= 1;
         }
+        if bits.has(Bits::DX) && self.entrusted.get(&ino) == Some(&slot) {
+            self.entrusted.remove(&ino);
+            place.entrusted -= 1;
+        }
         self.answered(slot, ino);
+    }
+
+    /// Entrusts a directory to the session of that place.
+    pub(crate) fn entrust(&mut self, slot: u16, ino: Ino) {
+        if self.entrusted.insert(ino, slot).is_none() {
+            self.places[usize::from(slot)].entrusted += 1;
+        }
+    }
+
+    /// Whose it is.
+    pub(crate) fn entrusted_to(&self, ino: Ino) -> Option<u16> {
+        self.entrusted.get(&ino).copied()
+    }
+
+    pub(crate) fn is_entrusted_to_others(&self, slot: Option<u16>) -> bool {
+        self.entrusted.len() > slot.map_or(0, |slot| self.places[usize::from(slot)].entrusted)
+    }
+
+    /// How many directories are entrusted to it.
+    pub(crate) fn entrusted(&self, slot: u16) -> usize {
+        self.places[usize::from(slot)].entrusted
+    }
+
+    /// Takes back whatever is entrusted to a session; nobody waits for it.
+    pub(crate) fn recall_entrusted(&mut self, slot: u16, now: Mono) {
+        let mine = self.entrusted.iter().filter(|(_, at)| **at == slot);
+        let inos: Vec<Ino> =
+            mine.map(|(ino, _)| *ino).filter(|ino| !self.recalls.contains_key(&(slot, *ino))).collect();
+        for ino in inos {
+            let place = &mut self.places[usize::from(slot)];
+            let recall = open(&mut self.recalls, place, (slot, ino), now);
+            (recall.bits, recall.sent) = (Bits::DX, 1);
+            let message = Recalled { ino, bits: Bits::DX, number: place.next_number(), name: None };
+            self.outbox.push((place.session, message));
+        }
+    }
+
+    /// Nothing is entrusted to that place any more.
+    pub(crate) fn end_entrusted(&mut self, slot: u16) {
+        if self.places[usize::from(slot)].entrusted == 0 {
+            return;
+        }
+        self.places[usize::from(slot)].entrusted = 0;
+        let mine: Vec<Ino> = self.entrusted.extract_if(.., |_, at| *at == slot).map(|(ino, _)| ino).collect();
+        for ino in mine {
+            self.answered(slot, ino);
+        }
+    }
+
+    /// Whether a directory may be entrusted to the session of that place: nobody else keeps anything of its listing, waits for
+    /// it, or wanted it lately.
+    pub(crate) fn may_entrust(&self, slot: u16, ino: Ino, now: Mono) -> bool {
+        let need = Need { ino, bits: Bits::DX.excludes(), name: None };
+        let withheld = self.withheld.contains_key(&ino) && !stdx::mutant!("mds_entrusts_under_intent");
+        let contested = self.contests.get(&ino).is_some_and(|contest| contest.until > now);
+        let recalled = self.recalls.contains_key(&(slot, ino));
+        !withheld
+            && !contested
+            && !recalled
+            && (!self.is_blocked(Some(slot), &need) || stdx::mutant!("mds_dx_two_holders"))
     }
 
     fn answered(&mut self, slot: u16, ino: Ino) {
@@ -367,13 +452,27 @@ impl Book {
         if self.passed == now || self.places[usize::from(slot)].asked.len() >= ROOM_RECALLS_MAX {
             return false;
         }
+        self.pass(Some(slot), now);
+        self.count(slot) < limit
+    }
+
+    /// Memory is short: the hand goes on by one part, whoever has what is there.
+    pub(crate) fn shed(&mut self, now: Mono) {
+        if self.passed != now && self.recalls.len() < ROOM_RECALLS_MAX {
+            self.pass(None, now);
+        }
+    }
+
+    /// The hand of the clock passes one part. `mine`: of others only what goes without a word is taken, so that none of them is
+    /// asked for something because somebody else keeps much.
+    fn pass(&mut self, mine: Option<u16>, now: Mono) {
         self.passed = now;
         let mut old = Vec::new();
         let places = &self.places;
         self.records.pass(now, AGE_NS, |ino, holder, bits| {
             // Nobody may pass that part again soon: what others have there goes as well.
-            let mine = holder.slot == slot || !bits.has(Bits::FC);
-            if mine && places[usize::from(holder.slot)].epoch == holder.epoch {
+            let takes = mine.is_none_or(|slot| holder.slot == slot) || !bits.has(Bits::FC);
+            if takes && places[usize::from(holder.slot)].epoch == holder.epoch {
                 old.push((ino, holder, bits));
             }
         });
@@ -382,13 +481,13 @@ impl Book {
                 continue;
             }
             if bits.has(Bits::FC) {
-                self.recall_unawaited(slot, ino, (bits, None), now);
+                self.recall_unawaited(holder.slot, ino, (bits, None), now);
             } else if self.records.take(ino, holder, bits) {
                 self.places[usize::from(holder.slot)].count -= 1;
                 self.total -= 1;
             }
         }
-        self.count(slot) < limit
+        self.records.shrink();
     }
 
     /// An operation is over: what it withheld may be granted.
@@ -409,6 +508,9 @@ impl Book {
 
     /// An inode is gone.
     pub(crate) fn end(&mut self, ino: Ino) {
+        if let Some(slot) = self.entrusted.remove(&ino) {
+            self.places[usize::from(slot)].entrusted -= 1;
+        }
         if self.total == 0 {
             return;
         }
@@ -460,6 +562,25 @@ mod tests {
                 book.over(op);
             }
         }
+    }
+
+    /// Whoever has them: what no kernel keeps any more goes without a word, and the memory with it.
+    #[test]
+    fn memory_that_is_short_comes_back() {
+        let mut book = book(2);
+        for ino in 1..=60_000 {
+            book.grant((ino % 2) as u16, Ino(ino), if ino < 10 { Bits::FC } else { HELD }, Mono(0));
+        }
+        let before = book.bytes();
+        for step in 0..1_000 {
+            book.shed(Mono(1 + step * MS));
+        }
+        assert_eq!(book.total(), 60_000, "all of it may be kept still");
+        for step in 0..1_000 {
+            book.shed(Mono(AGE_NS + 2 * SECOND + step * MS));
+        }
+        assert_eq!((book.total(), book.recalls()), (9, 9), "file data is recalled");
+        assert!(book.bytes() < before / 4, "{} of {before}", book.bytes());
     }
 
     /// Found by review: what five sessions kept never made room.

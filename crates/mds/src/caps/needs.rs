@@ -13,10 +13,11 @@ use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::{Ino, Name, NameHash};
 
-const AUTH: Bits = Bits(Bits::AS.0 | Bits::AX.0);
-const LINK: Bits = Bits(Bits::LS.0 | Bits::LX.0);
-const XATTR: Bits = Bits(Bits::XS.0 | Bits::XX.0);
-const FILE: Bits = Bits(Bits::FS.0 | Bits::FX.0);
+// Whoever is entrusted with a directory goes by its mode, owner and ACLs, and by its being there.
+const AUTH: Bits = Bits(Bits::AS.0 | Bits::AX.0 | Bits::DX.0);
+const LINK: Bits = Bits(Bits::LS.0 | Bits::LX.0 | Bits::DX.0);
+const XATTR: Bits = Bits(Bits::XS.0 | Bits::XX.0 | Bits::DX.0);
+const FILE: Bits = Bits(Bits::FS.0 | Bits::FX.0 | Bits::DX.0);
 const CONTENT: Bits = Bits(FILE.0 | Bits::FC.0 | Bits::FB.0);
 
 /// What may not be held by others while the bytes of an inode change. `may_lose`: the mode or a capability goes with it.

@@ -146,9 +146,12 @@ impl Part {
 
     /// Makes room for one more, without the records of those who are gone.
     fn reserve(&mut self, is_live: &impl Fn(Holder) -> bool) {
-        if (self.used + 1) * 20 <= self.slots.len() * 17 {
-            return;
+        if (self.used + 1) * 20 > self.slots.len() * 17 {
+            self.resize(is_live);
         }
+    }
+
+    fn resize(&mut self, is_live: impl Fn(Holder) -> bool) {
         let old = std::mem::take(&mut self.slots);
         let live: Vec<Record> =
             old.into_iter().filter(|record| record.ino != Ino::NONE && is_live(record.holder())).collect();
@@ -316,6 +319,14 @@ impl Records {
         part.passed = Mono(now.0.max(1));
         self.hand = (self.hand + 1) % PARTS;
         true
+    }
+
+    /// Gives back what the part that the hand passed last has too much.
+    pub(crate) fn shrink(&mut self) {
+        let part = &mut self.parts[(self.hand + PARTS - 1) % PARTS];
+        if part.slots.len() > SLOTS_MIN && part.used * 3 < part.slots.len() {
+            part.resize(|_| true);
+        }
     }
 
     /// The same for a slice of the lists, whose entries know their age.

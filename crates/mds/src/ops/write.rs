@@ -38,7 +38,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, how: How, data: 
     let claim = if alone { Claim::Exclusive(core.ino) } else { Claim::Shared(core.ino) };
     check_claim(view, op, claim)?;
     let data = std::mem::replace(data, Payload::Owned(Vec::new()));
-    let cut = cut_of(&core);
+    let (cut, len) = (cut_of(&core), data.len());
     let write = DataOp::Write { file: file_id(&core), cut, offset, data };
-    Ok(Plan::Data(write, claim, Next::Write { ino: core.ino, offset, cut }))
+    Ok(Plan::Data(write, claim, Next::Write { ino: core.ino, offset, len, cut }))
 }

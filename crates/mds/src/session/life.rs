@@ -5,6 +5,7 @@
 use super::{Conn, EarlyHello, Session};
 use crate::cache::node;
 use crate::caps::{FADES_NS, needs};
+use crate::early::is_eager;
 use crate::hold::Waiting;
 use crate::input::{ConnId, Peer};
 use crate::op::OpId;
@@ -131,7 +132,10 @@ impl Rank {
             fresh: true,
             ..Default::default()
         };
+        let noted = self.notes().is_some();
         self.sessions.insert(id, session);
+        self.sessions.count_eager();
+        self.begin_notes(noted);
         self.sessions.lease(id, now, self.view.config.lease_ns);
         self.welcome(id, false, out);
     }
@@ -154,6 +158,10 @@ impl Rank {
         self.take_place(id, wants);
         self.sessions.lease(id, now, self.view.config.lease_ns);
         self.welcome(id, true, out);
+        self.numbers_again(id);
+        if self.sessions.map.get(&id).is_some_and(|session| !is_eager(session)) {
+            self.presented(id);
+        }
     }
 
     /// Says welcome, when everything the session's existence depends on is durable.
@@ -186,6 +194,9 @@ impl Rank {
         if !wants.is_empty() && session.place.is_none() {
             session.place = self.view.book.enter(id);
         }
+        let noted = self.notes().is_some();
+        self.sessions.count_eager();
+        self.begin_notes(noted);
     }
 
     /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things although it may not hear that it was given up.
@@ -254,6 +265,7 @@ impl Rank {
         if session.conn == Some(conn) {
             session.conn = None;
             let embedded = session.embedded;
+            self.drop_line(id);
             self.fade_later(id, now);
             if embedded {
                 self.end_session(now, id, out);
@@ -265,6 +277,8 @@ impl Rank {
     pub(crate) fn end_session(&mut self, now: Now, id: SessionId, out: &mut Outbox<Output>) {
         let Some(session) = self.sessions.map.remove(&id) else { return };
         self.caps_end(id, session.place);
+        self.presented(id);
+        self.sessions.count_eager();
         self.forget_former(id, Tid(u64::MAX));
         if !session.embedded {
             Mutation::Session { id, open: false, client: b"" }.encode(&mut self.view.txn.muts);
@@ -332,6 +346,14 @@ impl Rank {
     pub(crate) fn evict_session(&mut self, now: Now, id: SessionId, why: &str, out: &mut Outbox<Output>) {
         let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.evicted) else { return };
         let conn = session.conn.take();
+        session.line.clear();
+        let place = session.place;
+        // Its client performs nothing any more: its lease has run out by its own clock, or it hears of this.
+        if let Some(slot) = place {
+            self.view.book.end_entrusted(slot);
+        }
+        self.presented(id);
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
         // Who was not heard of for a lease asked nothing for as long.
         let silent =
             !session.embedded && session.lease_end <= now.mono && self.view.config.lease_ns >= FADES_NS;

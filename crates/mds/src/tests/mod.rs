@@ -4,6 +4,7 @@
 
 mod caps;
 mod crash;
+mod early;
 mod files;
 mod loads;
 mod names;

@@ -79,8 +79,13 @@ impl Shared {
     /// (it waits for its file, for the end of the reconnect window, for a backup). A number used twice
     /// counts twice: both may be kept.
     fn owe(&self, message: &ClientMsg, body: usize) {
-        let ClientMsg::Request { tid, request, .. } = message else { return };
-        let bytes = REQUEST_BYTES + body + request.answer_bytes_max();
+        let (tid, answer) = match message {
+            ClientMsg::Request { tid, request, .. } => (tid, request.answer_bytes_max()),
+            // All there is to say is whether it came to what was told.
+            ClientMsg::Performed { tid, .. } => (tid, 0),
+            _ => return,
+        };
+        let bytes = REQUEST_BYTES + body + answer;
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
         *owed.entry(*tid).or_insert(0) += bytes;
         self.owed_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -89,7 +94,10 @@ impl Shared {
     fn settle(&self, batch: &[ServerMsg]) {
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
         for message in batch {
-            if let ServerMsg::Reply { tid, .. } | ServerMsg::Granted { tid, .. } = message
+            if let ServerMsg::Reply { tid, .. }
+            | ServerMsg::Granted { tid, .. }
+            | ServerMsg::Early { tid, .. }
+            | ServerMsg::Done { tid, .. } = message
                 && let Some(bytes) = owed.remove(tid)
             {
                 self.owed_bytes.fetch_sub(bytes, Ordering::Relaxed);

@@ -7,6 +7,7 @@
 use super::Driver;
 use mds::input::{ConnId, Input};
 use proto::Tid;
+use proto::caps::Bits;
 use proto::message::ClientMsg;
 use std::time::{Duration, Instant};
 
@@ -44,14 +45,27 @@ impl Gate {
         Some(input)
     }
 
-    /// Requests, and what takes back one that is held: the rank would not know what it is about.
+    /// Requests, and what takes back one that is held: the rank would not know what it is about. What says that everything
+    /// performed was sent stays behind that, as in its stream.
     fn is_held_back(&self, input: &Input) -> bool {
         let Input::Message { conn, message } = input else { return false };
         match message {
-            ClientMsg::Request { .. } => true,
+            ClientMsg::Request { .. } | ClientMsg::Performed { .. } => true,
             ClientMsg::Cancel { tid } => self.holds(*conn, *tid),
+            ClientMsg::Presented | ClientMsg::Settled | ClientMsg::Goodbye => self.holds_performed(*conn),
+            ClientMsg::Returned { list } => {
+                list.iter().any(|returned| returned.bits.has(Bits::DX)) && self.holds_performed(*conn)
+            }
             _ => false,
         }
+    }
+
+    fn holds_performed(&self, wanted: ConnId) -> bool {
+        let performed = |held: &Input| match held {
+            Input::Message { conn, message: ClientMsg::Performed { .. } } => *conn == wanted,
+            _ => false,
+        };
+        self.held.iter().any(performed)
     }
 
     fn holds(&self, wanted: ConnId, wanted_tid: Tid) -> bool {
@@ -72,8 +86,10 @@ impl Gate {
 
     /// Requests held back.
     pub(super) fn len(&self) -> usize {
-        let is_request =
-            |input: &&Input| matches!(input, Input::Message { message: ClientMsg::Request { .. }, .. });
+        let is_request = |input: &&Input| {
+            let asks = |m: &ClientMsg| matches!(m, ClientMsg::Request { .. } | ClientMsg::Performed { .. });
+            matches!(input, Input::Message { message, .. } if asks(message))
+        };
         self.held.iter().filter(is_request).count()
     }
 
@@ -177,6 +193,30 @@ mod tests {
         assert!(gate.let_go().is_empty(), "it is closed");
         gate.closed = false;
         assert_eq!(gate.let_go().len(), 2);
+    }
+
+    /// Else the rank would entrust others with a directory in which something was made that it has not heard of.
+    #[test]
+    fn what_gives_a_directory_back_stays_behind_what_was_performed() {
+        let mut gate = Gate { closed: true, held: Vec::new() };
+        let returned = |bits| {
+            let list = vec![proto::caps::Returned { ino: proto::Ino(7), bits, number: 1 }];
+            says(1, ClientMsg::Returned { list })
+        };
+        assert!(gate.pass(returned(Bits::DX)).is_some());
+        let told = proto::message::Told::default();
+        let performed = ClientMsg::Performed {
+            tid: Tid(7),
+            floor: Tid(1),
+            cred: Cred::ROOT,
+            told,
+            request: Request::SyncFs,
+        };
+        assert!(gate.pass(says(1, performed)).is_none());
+        assert!(gate.pass(returned(Bits::FC)).is_some());
+        assert!(gate.pass(returned(Bits::DX)).is_none());
+        assert!(gate.pass(says(1, ClientMsg::Goodbye)).is_none());
+        assert!(gate.pass(says(2, ClientMsg::Goodbye)).is_some());
     }
 
     #[test]

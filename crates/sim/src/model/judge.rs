@@ -4,23 +4,30 @@
 //! executes the request it answers on the reference tree; both must agree, always. So it knows the
 //! linear order of all changes without asking the rank. An answer without a transaction must fit one of
 //! the states between the request's arrival and the answer, and for anyone but the embedded client a
-//! state that is durable. A crash cuts history at the recovered end of the journal, which must not lie
-//! before the durable mark.
+//! state that is durable; a session that presents again what it was told may see its own changes earlier. A crash cuts history at
+//! the recovered end of the journal, which must not lie before the durable mark.
 //!
 //! Absent: locks (`locks.rs`), time, the driver.
 
 mod answers;
 mod data;
+mod depends;
+mod entrusted;
 mod history;
 mod kept;
+mod promise;
 mod stored;
 
-pub use history::Sent;
-pub use kept::Changed;
+pub use history::{Manner, Sent};
+pub use kept::{Changed, Sight};
+pub use promise::Presented;
 
 use crate::model::bytes::{FileBytes, Source};
 use crate::model::records::{Records, Undo};
 use crate::model::tree::Tree;
+use depends::Undurable;
+use entrusted::Trust;
+use promise::Promise;
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Outcome;
 use proto::request::{Request, open_flags};
@@ -42,8 +49,8 @@ pub struct Asked {
     pub embedded: bool,
     /// The rank checks permissions.
     pub checked: bool,
-    /// Of a write: the pattern of its bytes.
-    pub pattern: u64,
+    /// Of a write: the pattern of its bytes, and which byte of it is the first.
+    pub pattern: (u64, u64),
 }
 
 /// Errors that the world's faults explain at present.
@@ -64,6 +71,9 @@ pub(crate) struct State {
 struct Executed {
     outcome: Outcome,
     end: Position,
+    wall: Wall,
+    /// The state it made.
+    number: u64,
 }
 
 /// A change of bytes under way.
@@ -111,8 +121,18 @@ pub struct Judge {
     /// Opens a client was told of and has not given back; and those of them that are for writing, until the last is back.
     opens: BTreeMap<(SessionId, Ino), i64>,
     writers: BTreeSet<(SessionId, Ino)>,
-    /// Sessions that have ended, whatever they are still told.
+    /// Sessions that have ended, whatever they are still told; and where in the journal.
     over: BTreeSet<SessionId>,
+    ended_at: BTreeMap<SessionId, Position>,
+    /// Transactions above the durable mark: whose they are, and what they changed.
+    undurable: VecDeque<Undurable>,
+    /// Sessions that may be answered early; what they were told and may still be lost; those to which a promise was broken.
+    eager: BTreeSet<SessionId>,
+    promises: BTreeMap<(SessionId, Tid), Promise>,
+    spoiled: BTreeSet<SessionId>,
+    /// Times that the rank did not take as they were told.
+    cut_walls: BTreeMap<Wall, Wall>,
+    trust: Trust,
     /// The entry that last touched an inode, and the last one each session was answered.
     touched: BTreeMap<Ino, Position>,
     told: BTreeMap<SessionId, Position>,
@@ -125,6 +145,10 @@ pub struct Judge {
     /// Inodes of histories that crashes took back: their data may be left until somebody sweeps.
     lost: BTreeSet<Ino>,
     clock: u64,
+    /// The rank's time.
+    pub wall: Wall,
+    /// Promises that were broken, and why they may be.
+    pub late: Vec<&'static str>,
     pub excuses: Excuses,
     /// Sessions that transactions ended, for the world to look at.
     pub ended: Vec<SessionId>,
@@ -156,6 +180,13 @@ impl Judge {
             opens: BTreeMap::new(),
             writers: BTreeSet::new(),
             over: BTreeSet::new(),
+            ended_at: BTreeMap::new(),
+            undurable: VecDeque::new(),
+            eager: BTreeSet::new(),
+            promises: BTreeMap::new(),
+            spoiled: BTreeSet::new(),
+            cut_walls: BTreeMap::new(),
+            trust: Trust::default(),
             touched: BTreeMap::new(),
             told: BTreeMap::new(),
             versions: BTreeMap::new(),
@@ -163,6 +194,8 @@ impl Judge {
             synced_at: VecDeque::new(),
             lost: BTreeSet::new(),
             clock: 1,
+            wall,
+            late: Vec::new(),
             excuses: Excuses::default(),
             ended: Vec::new(),
             changed: Vec::new(),
@@ -221,6 +254,13 @@ impl Judge {
 
     /// A connection delivered a request to the rank; a retry of a known one changes nothing.
     pub fn asked(&mut self, asked: Asked) {
+        // One that crossed its early answer is known, too.
+        if !self.promises.contains_key(&(asked.session, asked.tid)) {
+            self.arrives(asked);
+        }
+    }
+
+    fn arrives(&mut self, asked: Asked) {
         let key = (asked.session, asked.tid);
         let now = self.tick();
         if self.pending.contains_key(&key) || self.answered.contains(&key) {
@@ -249,6 +289,10 @@ impl Judge {
         while self.undo.front().is_some_and(|(end, _)| *end <= self.durable) {
             self.undo.pop_front();
         }
+        while self.undurable.front().is_some_and(|change| change.end <= self.durable) {
+            self.undurable.pop_front();
+        }
+        self.durable_promises();
         while let Some((_, ino, since)) = self.synced_at.pop_front_if(|(end, ..)| *end <= self.durable) {
             self.synced(Some(ino), since);
         }
@@ -270,8 +314,16 @@ impl Judge {
 
     /// The client has its answer.
     pub fn answered(&mut self, session: SessionId, tid: Tid) {
-        let Some(pending) = self.pending.remove(&(session, tid)) else { return };
-        self.answered.insert((session, tid));
+        let key = (session, tid);
+        let promised = self.promises.contains_key(&key);
+        if promised && self.pending.get(&key).is_some_and(|pending| pending.executed.is_none()) {
+            // It is to be executed once more.
+            return;
+        }
+        let Some(pending) = self.pending.remove(&key) else { return };
+        if !promised {
+            self.answered.insert(key);
+        }
         if let Some(executed) = &pending.executed {
             let told = self.told.entry(session).or_default();
             *told = (*told).max(executed.end);
@@ -308,6 +360,7 @@ impl Judge {
         self.opens.retain(|(owner, _), _| *owner != session);
         self.writers.retain(|(owner, _)| *owner != session);
         self.over.insert(session);
+        self.excuse(session);
     }
 
     /// Whether a session holds nothing any more.

@@ -2,12 +2,14 @@
 //!
 //! Absent: what they ask (`workload.rs`), whether the answers are right (`model/`).
 
+use super::early::{OwnAnswer, Performance, performances};
 use super::kernel::{Kernel, Taken};
 use super::{Event, Kind, Phase, Plan, World, fold};
 use crate::model::judge::{Asked, Verdict};
 use crate::workload::Knowledge;
 use client::{CallId, Client, Input as ClientInput, Leave, Output as ClientOutput};
 use mds::input::{ConnId, Input, Peer};
+use proto::caps::Bits;
 use proto::ids::{SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply, encode_outcome};
@@ -28,7 +30,7 @@ struct Busy {
     muddled: bool,
     /// Its caller was killed: nobody looks at the answer.
     killed: bool,
-    /// The last transaction when it began.
+    /// When it began, by the judge's clock.
     begun: u64,
 }
 
@@ -44,6 +46,10 @@ pub(super) struct Slot {
     /// The last session that the client was told is gone: its requests may still take their course.
     gone: Option<SessionId>,
     busy: BTreeMap<CallId, Busy>,
+    /// What it has said in this step that it performed.
+    pub(super) performed: Vec<Performance>,
+    /// What it was told with the message at hand that it has promised and that will not be.
+    pub(super) broken: usize,
     known: Knowledge,
     tick_at: Option<u64>,
     /// When the last message of each direction arrives: a connection keeps order.
@@ -66,6 +72,8 @@ impl Slot {
             ready: false,
             gone: None,
             busy: BTreeMap::new(),
+            performed: Vec::new(),
+            broken: 0,
             known: Knowledge::default(),
             tick_at: None,
             to_rank_at: 0,
@@ -127,6 +135,7 @@ impl World {
         self.trace.event(self.now, "born", birth, || format!("client {client}"));
         let slot = &mut self.clients[client];
         slot.machine = Some(Client::new(self.plan.client(slot.kind, slot.number, &mut self.rng)));
+        slot.known.homely = self.plan.wants(slot.number).has(Bits::DX).then_some(slot.number);
         self.at(self.now, Event::Connect { client, birth });
         self.after(self.plan.pause_ns, Event::Call { client, birth });
         Ok(())
@@ -159,6 +168,9 @@ impl World {
         }
         (slot.conn, slot.ready) = (None, false);
         let birth = slot.birth;
+        if let Some(session) = slot.session() {
+            self.judge.believes_nothing(session);
+        }
         self.after(50 * MS, Event::Connect { client, birth });
         self.step_client(client, ClientInput::Disconnected)
     }
@@ -207,6 +219,9 @@ impl World {
         let Some((client, session)) = life.conns.get_mut(&conn) else { return };
         if let ServerMsg::Welcome { session: welcome, .. } = &message {
             *session = Some(*welcome);
+            if self.clients[*client].kind == Kind::Trusted && self.plan.wants(*client).has(Bits::DX) {
+                self.judge.eager(*welcome);
+            }
             // The lease runs from when it was greeted, at the earliest; the welcome may wait for the disk.
             self.heard.insert(*welcome, (self.greeted.get(&conn).copied().unwrap_or(now), false));
         }
@@ -215,7 +230,7 @@ impl World {
         message.encode(&mut w);
         self.trace.event(now, "answer", conn.0 ^ fold(&w.0), || {
             let grants = match &message {
-                ServerMsg::Granted { grants, .. } => format!("{grants:?} "),
+                ServerMsg::Granted { grants, .. } | ServerMsg::Early { grants, .. } => format!("{grants:?} "),
                 _ => String::new(),
             };
             let text = format!("{message:?}");
@@ -239,6 +254,7 @@ impl World {
         if self.clients[client].conn != Some(conn) {
             return Ok(());
         }
+        self.heard_by_client(client, &message);
         self.step_client(client, ClientInput::Message(message))
     }
 
@@ -255,6 +271,7 @@ impl World {
         if lost {
             slot.gone = Some(before);
         }
+        slot.performed = performances(&out, |tid| self.judge.knows(session, tid));
         for waiting in machine.waiting() {
             if let Some(busy) = slot.busy.get_mut(&waiting.call) {
                 busy.sent = Some((session, waiting.tid));
@@ -263,9 +280,15 @@ impl World {
         if lost {
             // It was told that the rank has given its session up.
             self.locks.lost(self.clients[client].holder());
+            self.session_lost(client, before);
         }
+        let given_up = lost || refused || self.phase > Phase::Faults;
+        self.judge_late(client, given_up, &out)?;
         for output in out {
             self.client_output(client, output)?;
+        }
+        if let Some(unheard) = self.clients[client].performed.pop() {
+            return Err(format!("client {client} says that it performed what nobody asked for: {unheard:?}"));
         }
         self.settle_orphaned(client);
         self.plan_client_tick(client);
@@ -306,6 +329,8 @@ impl World {
             }
             ClientOutput::Ready => self.clients[client].ready = true,
             ClientOutput::Recalled { stamp, list } => self.recalled(client, stamp, list),
+            // `judge_late` has looked at it.
+            ClientOutput::Late { .. } => {}
             ClientOutput::Lost { stamp } => self.clients[client].kernel.lose(stamp),
             ClientOutput::Refused { reason } => {
                 self.trace.event(self.now, "refused", fold(reason.as_bytes()), || {
@@ -314,6 +339,14 @@ impl World {
                 self.over(client);
             }
             ClientOutput::Closed => {
+                if let Some(session) =
+                    self.clients[client].session().filter(|session| self.judge.is_owed(*session))
+                {
+                    return Err(format!(
+                        "client {client} closes session {} before all it told is done",
+                        session.0
+                    ));
+                }
                 self.clients[client].closed = true;
                 self.over(client);
             }
@@ -345,11 +378,14 @@ impl World {
         let delay = if slot.kind == Kind::Embedded { 0 } else { self.rng.below(self.plan.message_ns) };
         slot.to_rank_at = (slot.to_rank_at + 1).max(self.now + delay);
         let at = slot.to_rank_at;
+        if let Some(session) = self.clients[client].session() {
+            self.said_by_client(session, &message);
+        }
         if let (ClientMsg::Request { tid, .. }, Some(session)) = (&message, self.clients[client].session()) {
             let slot = &self.clients[client];
             match slot.busy.values().find(|busy| busy.sent == Some((session, *tid))) {
-                Some(busy) if busy.pattern != 0 => {
-                    self.patterns.insert((session, *tid), busy.pattern);
+                Some(Busy { pattern: id @ 1.., request: Request::Write { offset, .. }, .. }) => {
+                    self.patterns.insert((session, *tid), (*id, *offset));
                 }
                 Some(_) => {}
                 None => {
@@ -369,7 +405,7 @@ impl World {
         request: &Request,
     ) {
         let slot = &self.clients[client];
-        let pattern = self.patterns.get(&(session, tid)).copied().unwrap_or(0);
+        let pattern = self.patterns.get(&(session, tid)).copied().unwrap_or_default();
         let cred = if slot.kind == Kind::User { Plan::cred(Kind::User, &mut self.rng) } else { cred.clone() };
         self.judge.asked(Asked {
             session,
@@ -416,7 +452,8 @@ impl World {
         self.glance(client)?;
         let slot = &mut self.clients[client];
         let (kind, request) = loop {
-            let (kind, request) = self.workload.next(&mut slot.known, self.judge.tree());
+            let seen = self.judge.seen_by(slot.session());
+            let (kind, request) = self.workload.next(&mut slot.known, &seen);
             if self.readers.is_none_or(|readers| readers.contains(&kind)) {
                 break (kind, request);
             }
@@ -463,7 +500,7 @@ impl World {
             }
         }
         slot.kernel.own_request(&request, call.0);
-        let (begun, asked) = (self.judge.transactions, request.clone());
+        let (begun, asked) = (self.judge.clock(), request.clone());
         slot.busy
             .insert(call, Busy { kind, request: asked, pattern, sent: None, muddled, killed: false, begun });
         self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));
@@ -518,6 +555,11 @@ impl World {
         if let Some(key) = busy.sent {
             self.no_more(client, key);
         }
+        if busy.sent.is_none() {
+            let (kind, request, pattern) = (busy.kind, &busy.request, busy.pattern);
+            let (outcome, leave) = (&outcome, &leave);
+            self.own_answer(client, &OwnAnswer { kind, call: call.0, request, outcome, leave, pattern })?;
+        }
         self.learn(client, &busy, &outcome)?;
         if let Some((session, tid)) = busy.sent {
             let Busy { request, begun, .. } = busy;
@@ -563,6 +605,11 @@ impl World {
             _ => {}
         }
         let known = &mut self.clients[client].known;
+        if let (Request::MkDir { .. }, Ok(Reply::Attr(attr)), Some(me)) =
+            (&busy.request, outcome, known.homely)
+        {
+            self.workload.made_home(me, attr.ino);
+        }
         match outcome {
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => {
                 see(known, attr)

@@ -28,6 +28,37 @@ pub(super) const KEEPING: [&str; 16] = [
     "sessions ended for a recall",
 ];
 
+/// What happens to early answers, and to directories that are entrusted to clients.
+pub(super) const EARLY: [&str; 27] = [
+    "answered early",
+    "performed: create",
+    "performed: mknod",
+    "performed: mkdir",
+    "performed: symlink",
+    "performed: unlink",
+    "performed: rmdir",
+    "performed: setattr",
+    "performed: write",
+    "answers from what was made",
+    "directories entrusted",
+    "directories recalled",
+    "directories recalled from under work",
+    "directories returned",
+    "presented",
+    "presented again: executed before",
+    "presented again: not executed yet",
+    "presented again: lost",
+    "waited in vain for what was told",
+    "late errors of those who came back late",
+    "late errors for want of space",
+    "late errors of a failing disk",
+    "late errors for an earlier one",
+    "late errors of ended sessions",
+    "late errors that clients report",
+    "syncs of what was performed",
+    "own answers while blind",
+];
+
 /// Counts per cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
@@ -78,7 +109,7 @@ impl Coverage {
                 text.push_str(&format!(" {count:>9}"));
             }
         }
-        for what in KEEPING {
+        for what in KEEPING.into_iter().chain(EARLY) {
             let count = self.keeping.get(what).copied().unwrap_or(0);
             text.push_str(&format!("\n{what:<32} {count:>9}"));
         }

@@ -139,10 +139,13 @@ impl World {
                 self.end_client(client);
                 self.at(self.now + 1, Event::Born { client });
             } else {
-                self.break_client_end(client, conn, 100 * MS);
+                // One that is away for longer than the rank waits for it.
+                let away = self.plan.late_notice && self.rng.chance(1, 8);
+                self.break_client_end(client, conn, if away { 15 * SECOND } else { 100 * MS });
             }
         }
         self.owed = Owed::default();
+        self.positions.clear();
         let pause = [MS, 100 * MS, 3 * SECOND][self.rng.index(3)];
         self.after(pause, Event::Restart { life: self.lives });
         if self.phase == Phase::Faults && self.rng.chance(1, 3) {
@@ -195,6 +198,7 @@ impl World {
         self.trace.event(self.now, "evict", session.0, || format!("client {client}: {}", session.0));
         self.coverage.count("sessions ended by an operator", 1);
         self.evicted.insert(session);
+        self.given_up(session);
         self.step_rank(Input::Evict { session })?;
         // Before its client hears of it.
         self.sessions_ended()

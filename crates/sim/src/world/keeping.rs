@@ -161,39 +161,44 @@ impl World {
 
     /// A request that the kernel can answer by itself never leaves it.
     pub(super) fn answered_by_kernel(&mut self, client: usize, request: &Request) -> Verdict<bool> {
-        let live = self.live(client);
+        let (live, session) = (self.live(client), self.clients[client].session());
         let Some(hit) = self.clients[client].kernel.answers(request, self.now, live) else {
             return Ok(false);
         };
         self.coverage.count(hit.kind(), 1);
-        let judged = hit.judge(&mut self.judge);
+        let judged = hit.judge(&mut self.judge, session);
         judged.map_err(|error| format!("client {client} answers from what it keeps: {error}"))?;
         Ok(true)
     }
 
     /// Programs look at what they know already again and again.
     pub(super) fn glance(&mut self, client: usize) -> Verdict {
-        let live = self.live(client);
+        let (live, session) = (self.live(client), self.clients[client].session());
         let Some(hit) = self.clients[client].kernel.some(self.now, &mut self.rng, live) else {
             return Ok(());
         };
         self.coverage.count(hit.kind(), 1);
-        let judged = hit.judge(&mut self.judge);
+        let judged = hit.judge(&mut self.judge, session);
         judged.map_err(|error| format!("client {client} answers from what it keeps: {error}"))
     }
 
     /// Transactions happened: what they changed is kept by nobody but their authors' kernels, which drop it.
     pub(super) fn judge_keeping(&mut self) -> Verdict {
         let all = std::mem::take(&mut self.judge.changed);
+        if all.is_empty() {
+            self.own_changes.clear();
+            return Ok(());
+        }
         let authors = all.iter().filter_map(|changed| Some((changed.author?.0, &changed.inos)));
         self.own_changes =
             authors.flat_map(|(author, inos)| inos.iter().map(move |ino| (author, *ino))).collect();
         for slot in &mut self.clients {
             // The state is that after all of them: first goes what each has changed itself.
             let (number, session) = (slot.number(), slot.session());
-            all.iter().for_each(|changed| slot.kernel.changes(changed, session, &self.judge));
+            let sight = self.judge.sight(session);
+            all.iter().for_each(|changed| slot.kernel.changes(changed, session, &sight));
             for changed in &all {
-                slot.kernel.keeps_none_of(changed, self.now, &self.judge).map_err(|error| {
+                slot.kernel.keeps_none_of(changed, self.now, &sight).map_err(|error| {
                     format!("{:?} changes what client {number} keeps: {error}", changed.author)
                 })?;
             }
@@ -204,8 +209,9 @@ impl World {
     /// A crash may have taken something back: nobody keeps it.
     pub(super) fn judge_all_keeping(&self) -> Verdict {
         for slot in &self.clients {
+            let sight = self.judge.sight(slot.session());
             slot.kernel
-                .check(self.now, &self.judge)
+                .check(self.now, &sight)
                 .map_err(|error| format!("client {} keeps what a crash took back: {error}", slot.number()))?;
         }
         Ok(())

@@ -3,7 +3,7 @@
 //!
 //! Absent: when answers and recalls reach it, and whether what it keeps is right (`keeping.rs`).
 
-use crate::model::judge::{Changed, Judge, Verdict};
+use crate::model::judge::{Changed, Judge, Sight, Verdict};
 use client::Leave;
 use proto::caps::{Bits, KEEP_MARGIN_MS, Recalled};
 use proto::ids::{SessionId, Tid};
@@ -25,7 +25,7 @@ pub(super) struct Taken {
     pub(super) request: Request,
     pub(super) outcome: Outcome,
     pub(super) leave: Leave,
-    /// The last transaction when the call began, the number of the call, and of the newest one.
+    /// When the call began by the judge's clock, the number of the call, and of the newest one.
     pub(super) begun: u64,
     pub(super) call: u64,
     pub(super) newest: u64,
@@ -79,7 +79,7 @@ pub(super) struct Kernel {
     /// The stamps of the last recall of an inode, and of the last loss of everything.
     recalled: BTreeMap<Ino, u64>,
     lost: u64,
-    /// The transaction and the request by which its own session last changed an inode. Of these a kernel knows by itself: it
+    /// When and by which request its own session last changed an inode. Of these a kernel knows by itself: it
     /// made them.
     own: BTreeMap<Ino, (u64, Tid)>,
     /// Calls up to this one may have read what the client itself was changing.
@@ -207,44 +207,51 @@ impl Kernel {
         self.pages.clear();
     }
 
-    /// A transaction changed these inodes. If it was its own client's, or a former session's of it, the kernel drops what it knows
-    /// of them; `mine`: its session.
-    pub(super) fn changes(&mut self, changed: &Changed, mine: Option<SessionId>, judge: &Judge) {
+    /// A transaction changed these inodes, or its client did by itself. If it was its own client's, or a former session's of it,
+    /// the kernel drops what it knows of them; `mine`: its session.
+    pub(super) fn changes(&mut self, changed: &Changed, mine: Option<SessionId>, sight: &Sight<'_>) {
         let Some((author, tid)) = changed.author else { return };
+        if changed.told && mine == Some(author) {
+            return;
+        }
         let is_own = |session: SessionId| author == session || mine == Some(author);
         if mine == Some(author) {
             self.own.extend(changed.inos.iter().map(|ino| (*ino, (changed.number, tid))));
         }
         self.attrs.retain(|ino, kept| !is_own(kept.session) || !changed.inos.contains(ino));
         self.names.retain(|(dir, name), kept| {
-            !is_own(kept.session)
-                || !changed.inos.contains(&kept.what)
-                || judge.kept_name(*dir, name, kept.what).is_ok()
+            !is_own(kept.session) || !changed.inos.contains(&kept.what) || sight.leads(*dir, name, kept.what)
         });
     }
 
+    /// What a session was told has not come about.
+    pub(super) fn forget(&mut self, session: SessionId) {
+        self.attrs.retain(|_, kept| kept.session != session);
+        self.names.retain(|_, kept| kept.session != session);
+    }
+
     /// A transaction changed these inodes, and what is left of them here must be as it is now.
-    pub(super) fn keeps_none_of(&self, changed: &Changed, now: u64, judge: &Judge) -> Verdict {
+    pub(super) fn keeps_none_of(&self, changed: &Changed, now: u64, sight: &Sight<'_>) -> Verdict {
         for ino in &changed.inos {
             if let Some(attr) = self.attr(*ino, now) {
-                judge.kept_attr(attr)?;
+                sight.attr(attr)?;
             }
         }
         for ((dir, name), kept) in self.names.iter().filter(|(_, kept)| kept.until > now) {
             if changed.inos.contains(&kept.what) {
-                judge.kept_name(*dir, name, kept.what)?;
+                sight.name(*dir, name, kept.what)?;
             }
         }
         Ok(())
     }
 
     /// Everything that has not run out, against the present state.
-    pub(super) fn check(&self, now: u64, judge: &Judge) -> Verdict {
+    pub(super) fn check(&self, now: u64, sight: &Sight<'_>) -> Verdict {
         for kept in self.attrs.values().filter(|kept| kept.until > now) {
-            judge.kept_attr(&kept.what)?;
+            sight.attr(&kept.what)?;
         }
         for ((dir, name), kept) in self.names.iter().filter(|(_, kept)| kept.until > now) {
-            judge.kept_name(*dir, name, kept.what)?;
+            sight.name(*dir, name, kept.what)?;
         }
         Ok(())
     }
@@ -316,12 +323,12 @@ pub(super) enum Hit<'a> {
 }
 
 impl Hit<'_> {
-    /// Whether the rank would answer the same.
-    pub(super) fn judge(&self, judge: &mut Judge) -> Verdict {
+    /// Whether the rank would answer the same to this session, or will when it has heard what its client performed.
+    pub(super) fn judge(&self, judge: &mut Judge, session: Option<SessionId>) -> Verdict {
         match *self {
-            Self::Attr(attr) => judge.kept_attr(attr),
-            Self::Name(dir, name, ino) => judge.kept_name(dir, name, ino),
-            Self::Bytes(ino, offset, len, bytes) => judge.kept_bytes(ino, offset, len, bytes),
+            Self::Attr(attr) => judge.sight(session).attr(attr),
+            Self::Name(dir, name, ino) => judge.sight(session).name(dir, name, ino),
+            Self::Bytes(ino, offset, len, bytes) => judge.kept_bytes(session, ino, (offset, len), bytes),
         }
     }
 

@@ -6,6 +6,7 @@
 mod clients;
 mod coverage;
 mod data;
+mod early;
 mod faults;
 mod keeping;
 mod kernel;
@@ -24,6 +25,7 @@ use crate::model::locks::Locks;
 use crate::model::records::Records;
 use crate::workload::Workload;
 use clients::Slot;
+use early::Positions;
 use faults::Faults;
 use keeping::Owed;
 use kernel::Taken;
@@ -202,8 +204,8 @@ pub struct World {
     /// Only these kinds of request, when set; and how many of them failed with EIO.
     readers: Option<&'static [&'static str]>,
     failed_reads: u64,
-    /// The patterns of writes under way.
-    patterns: BTreeMap<(SessionId, Tid), u64>,
+    /// The patterns of writes under way, and where in them they begin.
+    patterns: BTreeMap<(SessionId, Tid), (u64, u64)>,
     /// Requests of a client that no caller waits for: of callers that were killed, and the client's own.
     orphaned: BTreeMap<(SessionId, Tid), usize>,
     owed: Owed,
@@ -211,6 +213,7 @@ pub struct World {
     own_changes: BTreeSet<(SessionId, Ino)>,
     /// Sessions that an operator has ended.
     evicted: BTreeSet<SessionId>,
+    positions: Positions,
 }
 
 /// Runs one seed.
@@ -239,7 +242,7 @@ impl World {
         let disk = SimDisk::new(rng.next_u64());
         let meta = MemoryMeta::new(rng.next_u64());
         let faults = Faults::new(&plan, &mut rng);
-        let workload = Workload::new(rng.fork());
+        let workload = Workload::new(rng.fork(), plan.hash_seed);
         let mut world = Self {
             judge: Judge::new(plan.hash_seed, Records::default(), Wall(WALL_START)),
             now: 0,
@@ -270,6 +273,7 @@ impl World {
             owed: Owed::default(),
             own_changes: BTreeSet::new(),
             evicted: BTreeSet::new(),
+            positions: Positions::new(),
             rng,
             plan,
         };

@@ -164,13 +164,20 @@ impl Plan {
         }
     }
 
-    /// What a client's kernel keeps: most of them all that there is, some no pages, some nothing.
+    /// What a client's kernel keeps: most of them all that there is, some no pages, some nothing. Of those that may act for anyone
+    /// most want directories entrusted to them.
     #[must_use]
-    pub const fn wants(&self, number: usize) -> Bits {
-        match (self.hash_seed.0[3] >> (number % 4)) % 16 {
+    pub fn wants(&self, number: usize) -> Bits {
+        let keeps = match (self.hash_seed.0[3] >> (number % 4)) % 16 {
             0 => Bits::NONE,
             1 => Bits::ATTRS,
             _ => Bits::ATTRS.with(Bits::FC),
+        };
+        let trusted = self.clients.get(number) == Some(&Kind::Trusted);
+        if trusted && !(self.hash_seed.0[7] >> (number % 4)).is_multiple_of(4) {
+            keeps.with(Bits::DX)
+        } else {
+            keeps
         }
     }
 

@@ -4,13 +4,14 @@
 //! Absent: clients (`clients.rs`), deaths (`faults.rs`).
 
 use super::{Event, Kind, World, fold};
-use crate::model::judge::{Sent, Verdict};
+use crate::model::judge::{Manner, Sent, Verdict};
 use mds::Rank;
 use mds::input::{ConnId, Input, Tag};
 use mds::order::DataOrder;
 use mds::output::Output;
 use proto::ids::{Incarnation, Position, Rank as RankId, SessionId};
 use proto::message::{ClientMsg, ServerMsg};
+use proto::reply::Reply;
 use proto::storeio::{DataDone, DataOp, LoadRequest, StoreBatch, StoreError, StoreKey};
 use proto::{FileId, Writer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,6 +97,7 @@ impl World {
         }
         let Some(life) = &mut self.life else { return Ok(()) };
         if let Input::Disconnected { conn } = &input {
+            self.positions.remove(conn);
             // Nothing more arrives on it, whatever was on its way.
             if let Some((_, Some(session))) = life.conns.remove(conn) {
                 self.owed.runs_out(session);
@@ -130,15 +132,11 @@ impl World {
         for output in out {
             match output {
                 Output::Append { position, bytes, .. } => appends.push((*position, &bytes[..])),
-                Output::Send {
-                    conn,
-                    message:
-                        message @ (ServerMsg::Reply { tid, outcome } | ServerMsg::Granted { tid, outcome, .. }),
-                } => {
+                Output::Send { conn, message } => {
                     let Some((client, Some(session))) = life.conns.get(conn) else { continue };
-                    let embedded = self.clients[*client].kind == Kind::Embedded;
-                    let one = Sent { session: *session, tid: *tid, outcome: outcome.clone(), embedded };
-                    if let ServerMsg::Granted { grants, .. } = message {
+                    let Some(mut one) = answer_of(*session, message) else { continue };
+                    one.embedded = self.clients[*client].kind == Kind::Embedded;
+                    if let ServerMsg::Granted { grants, .. } | ServerMsg::Early { grants, .. } = message {
                         self.judge_grants(&one, *client, grants)?;
                     }
                     self.judge_open(&one)?;
@@ -153,7 +151,11 @@ impl World {
                 self.judge.data_op(op)?;
             }
         }
+        self.judge.wall = self.now().wall;
+        self.excuse_the_silent();
+        self.refusals(out);
         self.judge.step(&appends, &sent)?;
+        self.judge_promises(out)?;
         self.judge_keeping()?;
         for output in out {
             if let Output::Store { batches, .. } = output {
@@ -450,6 +452,7 @@ impl World {
                 self.heard.insert(session, (self.now, goodbye));
             }
             self.settle_debts(client, session, &message)?;
+            self.heard_by_rank(client, session, &message)?;
         }
         if let (Some(session), ClientMsg::Request { tid, cred, request, .. }) = (session, &message) {
             self.asked(client, session, *tid, cred, request);
@@ -479,6 +482,7 @@ impl World {
     fn stopped(&mut self) -> Verdict {
         self.trace.event(self.now, "stopped", 0, String::new);
         let stored = self.dump()?;
+        self.judge.check_promises()?;
         self.judge.check_stopped(&stored)?;
         let live: BTreeSet<FileId> = self.judge.files().into_iter().map(|(file, ..)| file).collect();
         let (mut left, judge) = (None, &self.judge);
@@ -496,6 +500,19 @@ impl World {
         self.phase = super::Phase::Done;
         Ok(())
     }
+}
+
+/// A message that answers a request.
+fn answer_of(session: SessionId, message: &ServerMsg) -> Option<Sent> {
+    let (tid, outcome, manner) = match message {
+        ServerMsg::Reply { tid, outcome } | ServerMsg::Granted { tid, outcome, .. } => {
+            (*tid, outcome.clone(), Manner::Plain)
+        }
+        ServerMsg::Early { tid, wall, outcome, .. } => (*tid, outcome.clone(), Manner::Early { wall: *wall }),
+        ServerMsg::Done { tid, .. } => (*tid, Ok(Reply::Ok), Manner::Done),
+        _ => return None,
+    };
+    Some(Sent { session, tid, outcome, embedded: false, manner })
 }
 
 pub(super) fn brief(op: &DataOp) -> String {
@@ -538,9 +555,12 @@ pub(super) fn brief_done(result: &Result<DataDone, StoreError>) -> String {
 fn brief_message(message: &ClientMsg) -> String {
     match message {
         ClientMsg::Request { tid, request, .. } => {
-            let mut text = format!("{request:?}");
-            text.truncate(text.char_indices().nth(200).map_or(text.len(), |(at, _)| at));
-            format!("{} {text}", tid.0)
+            let text = format!("{request:?}");
+            format!("{} {text:.200}", tid.0)
+        }
+        ClientMsg::Performed { tid, told, request, .. } => {
+            let text = format!("{request:?}");
+            format!("{} {told:?} {text:.200}", tid.0)
         }
         other => format!("{other:?}"),
     }

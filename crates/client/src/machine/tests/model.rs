@@ -131,7 +131,19 @@ impl World {
                 Request::Link { node, .. } => Some(node.ino),
                 _ => None,
             };
-            request.subject().map(|(node, _)| node.ino).into_iter().chain(second).collect()
+            let first = request.subject().map(|(node, _)| node.ino);
+            // What loses its name as well.
+            let behind = match request {
+                Request::Rename { parent, name, new_parent, new_name, .. } => {
+                    vec![(parent.ino, name), (new_parent.ino, new_name)]
+                }
+                Request::Unlink { parent, name } | Request::RmDir { parent, name } => {
+                    vec![(parent.ino, name)]
+                }
+                _ => Vec::new(),
+            };
+            let behind = behind.into_iter().filter_map(|(dir, name)| self.rank.behind(dir, name));
+            first.into_iter().chain(second).chain(behind).collect()
         };
         let wanted = locks(request);
         self.asked.values().flat_map(locks).any(|ino| wanted.contains(&ino))

@@ -2,8 +2,9 @@
 //!
 //! Absent: the order of transactions (`history.rs`).
 
-use super::history::Sent;
-use super::{Judge, Pending, State, Verdict};
+use super::depends::asked_for;
+use super::history::{Manner, Sent};
+use super::{Asked, Executed, Judge, Pending, State, Verdict};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::Tree;
 use proto::name::name_hash;
@@ -19,8 +20,13 @@ impl Judge {
     pub(super) fn sent(&mut self, sent: &Sent) -> Verdict {
         self.answers += 1;
         let key = (sent.session, sent.tid);
+        match (&sent.outcome, sent.manner) {
+            (_, Manner::Done) => return self.done(key),
+            (Err(errno), _) if self.promises.contains_key(&key) => return self.breaks_promise(key, *errno),
+            _ => {}
+        }
         let Some(pending) = self.pending.get(&key).cloned() else {
-            if self.answered.contains(&key) {
+            if self.answered.contains(&key) || self.promises.contains_key(&key) {
                 return Ok(());
             }
             return Err(format!(
@@ -37,10 +43,11 @@ impl Judge {
                         sent.outcome, executed.outcome
                     ));
                 }
-                if !sent.embedded && executed.end > self.durable {
-                    return Err(format!("answers before {} is durable: {request:?}", executed.end.0));
+                if sent.embedded || executed.end <= self.durable {
+                    Ok(())
+                } else {
+                    self.before_durable(&pending, executed, sent)
                 }
-                Ok(())
             }
             None => self.unexecuted(&pending, sent),
         };
@@ -56,17 +63,34 @@ impl Judge {
         Ok(())
     }
 
-    fn sync_answered(&mut self, pending: &Pending) -> Verdict {
-        if pending.need > self.durable {
-            return Err(format!(
-                "sync answered before {} is durable: {:?}",
-                pending.need.0, pending.asked.request
-            ));
+    /// A transaction is answered before it is durable: to who presents it again, if it does not depend on others.
+    fn before_durable(&self, pending: &Pending, executed: &Executed, sent: &Sent) -> Verdict {
+        let end = executed.end;
+        let Manner::Early { wall } = sent.manner else {
+            return Err(format!("answers before {} is durable: {:?}", end.0, pending.asked.request));
+        };
+        if !self.eager.contains(&sent.session) {
+            return Err(format!("answers session {} early, which does not want it", sent.session.0));
         }
+        let needs = self.needs_of(end);
+        if needs > self.durable {
+            return Err(format!("answers early, before what others did up to {} is durable", needs.0));
+        }
+        if wall != executed.wall {
+            return Err(format!("says that it was at {wall:?} instead of {:?}", executed.wall));
+        }
+        Ok(())
+    }
+
+    fn sync_answered(&mut self, pending: &Pending) -> Verdict {
         let ino = match &pending.asked.request {
             Request::Fsync { node, .. } => Some(node.ino),
             _ => None,
         };
+        let need = pending.need.max(self.sync_needs(pending, ino));
+        if need > self.durable {
+            return Err(format!("sync answered before {} is durable: {:?}", need.0, pending.asked.request));
+        }
         self.synced(ino, pending.since);
         Ok(())
     }
@@ -92,15 +116,24 @@ impl Judge {
                 return Ok(());
             }
         }
-        let skip = pending.first.saturating_sub(self.first) as usize;
+        if !matches!(sent.outcome, Err(Errno::ESHUTDOWN | Errno::EBUSY)) {
+            self.in_order(pending)?;
+            if !asked_for(self.tree(), &pending.asked.request).is_empty() {
+                self.after_others(pending, &sent.outcome)?;
+            }
+        }
+        let skip = pending.first.max(self.shows_own(pending)).saturating_sub(self.first) as usize;
         let mut why = String::from("no state to compare with");
         let mut fits = None;
+        let (request, landed) =
+            (&pending.asked.request, pending.landing.as_ref().map(|landing| landing.start));
         for state in self.states.iter().skip(skip).rev() {
-            if !sent.embedded && state.end > self.durable {
+            let durable = sent.embedded || state.end <= self.durable;
+            if !durable && !self.may_show(sent.session, state, request, &sent.outcome) {
                 why = "only fits what is not durable".into();
                 continue;
             }
-            match self.fits(state, pending, &sent.outcome) {
+            match self.fits(state, &pending.asked, &sent.outcome, landed) {
                 Ok(()) => {
                     fits = Some(state.tree.clone());
                     break;
@@ -150,11 +183,16 @@ impl Judge {
         }
     }
 
-    fn fits(&self, state: &State, pending: &Pending, outcome: &Outcome) -> Verdict {
-        let asked = &pending.asked;
+    pub(super) fn fits(
+        &self,
+        state: &State,
+        asked: &Asked,
+        outcome: &Outcome,
+        landed: Option<u64>,
+    ) -> Verdict {
         let mut tree = state.tree.clone();
         let (made, offset, count) = match outcome {
-            Ok(reply) => given(&asked.request, reply, pending.landing.as_ref().map(|landing| landing.start)),
+            Ok(reply) => given(&asked.request, reply, landed),
             Err(_) => (Ino::NONE, 0, 1),
         };
         let op = Op { request: &asked.request, cred: &asked.cred, wall: Wall(0), made, offset, count };

@@ -86,8 +86,8 @@ impl Judge {
             _ => false,
         });
         let Some(pending) = found else { return };
-        let Request::Write { offset: asked, .. } = pending.asked.request else { return };
-        let source = Source::Pattern { id: pending.asked.pattern, shift: asked.wrapping_sub(offset) };
+        let (id, at) = pending.asked.pattern;
+        let source = Source::Pattern { id, shift: at.wrapping_sub(offset) };
         let end = offset + data.len() as u64;
         pending.landing = Some(Landing {
             ino: file.ino,

@@ -2,7 +2,9 @@
 //!
 //! Absent: answers without a transaction (`answers.rs`), file bytes (`data.rs`).
 
-use super::{Executed, Judge, State, Verdict};
+use super::depends::shown;
+use super::kept::differing;
+use super::{Changed, Executed, Judge, State, Verdict};
 use crate::model::compare::compare;
 use crate::model::permission::denied;
 use crate::model::records::{Key, Records, Undo};
@@ -16,7 +18,7 @@ use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::{Request, open_flags};
 use proto::{FileKind, Ino, Reader, SetAttr};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use stdx::Wall;
 
@@ -27,6 +29,18 @@ pub struct Sent {
     pub tid: Tid,
     pub outcome: Outcome,
     pub embedded: bool,
+    pub manner: Manner,
+}
+
+/// As what an answer left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// What it shows is durable, or nothing that another session changed.
+    Plain,
+    /// To a change that is perhaps not durable, made at that time.
+    Early { wall: Wall },
+    /// What was told came about.
+    Done,
 }
 
 /// Whose transaction an entry is.
@@ -172,12 +186,12 @@ impl Judge {
     ) -> Verdict {
         self.transactions += 1;
         let now = self.tick();
-        for mutation in Mutations::new(mutations).flatten() {
-            if let Mutation::Session { id, open: false, .. } = mutation {
-                self.ended.push(id);
-                self.session_over(id);
-            }
+        if let Some(origin) = &origin
+            && self.ended_at.contains_key(&origin.session)
+        {
+            return Err(format!("session {} changes something after its end", origin.session.0));
         }
+        self.sessions_of(mutations, end)?;
         let mut tree = self.tree().clone();
         let before = tree.clone();
         let answer = match &origin {
@@ -186,8 +200,10 @@ impl Judge {
         };
         let request = origin.as_ref().and_then(|origin| self.pending.get(&(origin.session, origin.tid)));
         let request = request.map(|pending| pending.asked.request.clone());
+        let author = origin.as_ref().map(|origin| (origin.session, origin.tid));
         let undo = self.records.apply(mutations, true)?;
         adopt(&mut tree, &self.records, &undo, request.as_ref().is_some_and(may_keep_times).then_some(wall));
+        self.made_again(author);
         self.fresh_versions(mutations)?;
         self.purge(&mut tree)?;
         self.touch(&undo, end);
@@ -196,20 +212,56 @@ impl Judge {
             self.undo.push_back((end, undo));
         }
         self.log.push_back((self.end, end, mutations.to_vec()));
-        self.changes_of(&before, &tree, origin.as_ref().map(|origin| (origin.session, origin.tid)));
+        let shows = match (&request, &origin) {
+            (Some(request), Some(origin)) => shown(&before, request, &origin.outcome),
+            _ => BTreeSet::new(),
+        };
+        self.note_undurable(end, author.map(|(session, _)| session), &shows, (&before, &tree));
+        let changed = differing(&before, &tree);
         self.states.push_back(State { tree, end });
+        let (mut told, number) = (false, self.last());
         if let (Some(origin), Some(answer)) = (origin, answer) {
             self.check_executed(&origin.outcome, &answer)
                 .map_err(|error| format!("{error} (to {request:?})"))?;
+            let key = (origin.session, origin.tid);
+            told = self.keeps_promise(key, &origin.outcome, (end, wall), &before)?;
             if let Ok(reply) = &origin.outcome {
                 self.executed_bytes(origin.session, origin.tid, reply, &before, now);
             }
             if let Some(pending) = self.pending.get_mut(&(origin.session, origin.tid)) {
-                pending.executed = Some(Executed { outcome: origin.outcome, end });
+                pending.executed = Some(Executed { outcome: origin.outcome, end, wall, number });
             }
+        }
+        if !changed.is_empty() {
+            self.changed.push(Changed { number: now, author, inos: changed, told });
         }
         self.prune();
         Ok(())
+    }
+
+    /// Sessions that end, and numbers that they are lent.
+    fn sessions_of(&mut self, mutations: &[u8], end: Position) -> Verdict {
+        for mutation in Mutations::new(mutations).flatten() {
+            match mutation {
+                Mutation::Session { id, open: false, .. } => {
+                    self.ended.push(id);
+                    self.ended_at.insert(id, end);
+                    self.session_over(id);
+                    self.has_all_back(id);
+                }
+                Mutation::Lend { id, first, count } => self.lends(id, first, count, end)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What is made again as it was told counts from the beginning: of the first time only its maker has seen anything.
+    fn made_again(&mut self, author: Option<(SessionId, Tid)>) {
+        if let Some(ino) = author.and_then(|key| self.lost_number(key)) {
+            self.versions.remove(&ino);
+            self.changes.remove(&ino);
+        }
     }
 
     /// A version or change counter that was used before, even in a history that a crash took back, would
@@ -242,7 +294,7 @@ impl Judge {
         Ok(())
     }
 
-    fn execute(&self, tree: &mut Tree, origin: &Origin, wall: Wall) -> Verdict<Answer> {
+    fn execute(&mut self, tree: &mut Tree, origin: &Origin, wall: Wall) -> Verdict<Answer> {
         let (session, tid) = (origin.session, origin.tid);
         let Some(pending) = self.pending.get(&(session, tid)) else {
             let again = self.answered.contains(&(session, tid));
@@ -266,8 +318,15 @@ impl Judge {
         {
             return Err(format!("succeeds without permission ({why}): {request:?}"));
         }
+        self.in_order(pending)?;
+        self.after_others(pending, &origin.outcome)?;
         let op = Op { request, cred: &pending.asked.cred, wall, made, offset, count };
-        tree.run(&op).map_err(|errors| format!("succeeds but must fail with {errors:?}: {request:?}"))
+        let done = tree.run(&op);
+        let answer = done.map_err(|errors| format!("succeeds but must fail with {errors:?}: {request:?}"))?;
+        if is_making(request, reply) {
+            self.is_first(made, (session, tid))?;
+        }
+        Ok(answer)
     }
 
     /// Nodes without a name that are not orphans any more are gone; nobody may have them open.
@@ -328,6 +387,9 @@ impl Judge {
         self.end = end;
         self.durable = self.durable.min(end);
         self.durable(end);
+        self.recovered_promises(end);
+        self.recovered_trust(end);
+        self.ended_at.retain(|_, at| *at <= end);
         self.synced_at.clear();
         for position in self.touched.values_mut().chain(self.told.values_mut()) {
             *position = (*position).min(end);

@@ -1,0 +1,147 @@
+//! Directories entrusted to a session (Dx): its client makes and removes names there, and the rank hears of it later.
+//!
+//! Absent: what it hears (`performed.rs`); the book (`book.rs`).
+
+use super::book::Need;
+use crate::config::State;
+use crate::early::{above, is_eager};
+use crate::op::{Op, Plan, Stop};
+use crate::rank::Rank;
+use crate::recent::Thing;
+use crate::view::Found;
+use proto::caps::Bits;
+use proto::message::{Entrusted, Told};
+use proto::reply::{Outcome, Reply};
+use proto::request::{Request, open_flags};
+use proto::{Errno, Ino, SessionId};
+
+const fn needs(ino: Ino) -> Need {
+    Need { ino, bits: Bits::DX, name: None }
+}
+
+/// The directory in which a request changed a name, if it is one after which others of the kind often follow.
+const fn worked_in(request: &Request) -> Option<Ino> {
+    match request {
+        Request::MkNod { parent, .. }
+        | Request::MkDir { parent, .. }
+        | Request::Symlink { parent, .. }
+        | Request::Unlink { parent, .. }
+        | Request::RmDir { parent, .. }
+        | Request::Create { parent, .. } => Some(parent.ino),
+        _ => None,
+    }
+}
+
+impl Rank {
+    /// What is entrusted to others of the directories that an operation looks into, before it does.
+    pub(crate) fn entrusted_in_the_way(&self, op: &Op) -> Option<Vec<Need>> {
+        if !self.view.book.is_entrusted_to_others(op.place) || stdx::mutant!("mds_lookup_despite_dx") {
+            return None;
+        }
+        let asked = match &op.request {
+            Request::GetAttr { node } => [Some(*node), None],
+            request => above(request),
+        };
+        let others = |ino: Ino| self.view.book.entrusted_to(ino).is_some_and(|slot| Some(slot) != op.place);
+        let list: Vec<Need> =
+            asked.into_iter().flatten().filter(|dir| others(dir.ino)).map(|dir| needs(dir.ino)).collect();
+        (!list.is_empty()).then_some(list)
+    }
+
+    /// A directory that is not empty for the rank, and entrusted to somebody who may have emptied it.
+    pub(crate) fn entrusted_not_empty(&mut self, op: &Op, planned: &Found<Plan>) -> Option<Vec<Need>> {
+        if !matches!(planned, Err(Stop::Fail(Errno::ENOTEMPTY)))
+            || !self.view.book.is_entrusted_to_others(op.place)
+        {
+            return None;
+        }
+        let (dir, name) = match &op.request {
+            Request::RmDir { parent, name } => (parent.ino, name),
+            Request::Rename { new_parent, new_name, .. } => (new_parent.ino, new_name),
+            _ => return None,
+        };
+        let hash = self.view.name_hash(name);
+        let slot = self.view.cache.find_dir(dir)?;
+        let target = self.view.cache.find(slot, hash, name.as_bytes())?;
+        let ino = self.view.cache.node(target).ino();
+        let holder = self.view.book.entrusted_to(ino).filter(|slot| Some(*slot) != op.place);
+        holder.map(|_| vec![needs(ino)])
+    }
+
+    /// What the session of an operation that was answered early is entrusted with by it.
+    pub(crate) fn entrust(&mut self, op: &Op, outcome: &Outcome) -> Vec<Entrusted> {
+        let mut list = Vec::new();
+        let (Some(slot), Ok(reply), Some(dir)) = (op.place, outcome, worked_in(&op.request)) else {
+            return list;
+        };
+        let settled = |id: &SessionId| self.sessions.map.get(id).is_some_and(|s| s.settled && is_eager(s));
+        if self.state != State::Active
+            || self.view.config.delegate_pct == 0
+            || self.view.is_full()
+            || !settled(&op.session)
+        {
+            return list;
+        }
+        let made = match (&op.request, reply) {
+            (Request::MkDir { .. }, Reply::Attr(attr)) => Some(attr.ino),
+            _ => None,
+        };
+        for ino in [Some(dir), made].into_iter().flatten() {
+            list.extend(self.entrust_one(op.session, slot, ino));
+        }
+        list
+    }
+
+    fn entrust_one(&mut self, session: SessionId, slot: u16, ino: Ino) -> Option<Entrusted> {
+        // What others made of it may still be taken back, and its attributes would tell.
+        let shown = [Thing::Inode(ino), Thing::Header(ino)].into_iter();
+        if self.recent.by_others(session, shown) > self.journal.durable {
+            return None;
+        }
+        let view = &mut self.view;
+        let most = view.config.limits.entrusted_per_session;
+        if ino.is_system() || view.book.entrusted_to(ino).is_some() || view.book.entrusted(slot) >= most {
+            return None;
+        }
+        let node = view.cache.by_ino(ino)?;
+        let dir = view.cache.attr(node)?;
+        // What is made there would take after them.
+        if dir.has_xattrs || !view.book.may_entrust(slot, ino, view.now.mono) {
+            return None;
+        }
+        let empty = view.cache.dir(view.entries_of(node).ok()?).header.entries == 0;
+        view.book.entrust(slot, ino);
+        Some(Entrusted { dir, empty })
+    }
+
+    /// What the client has handed out with the result of something it performed.
+    pub(crate) fn grant_told(&mut self, op: &Op, told: Told, reply: &Reply) {
+        let Some(slot) = op.place.filter(|_| told.ino != Ino::NONE) else { return };
+        let Some(session) = self.sessions.map.get(&op.session) else { return };
+        let (wants, settled) = (session.wants, session.settled);
+        let (attr, reads) = match (reply, &op.request) {
+            (Reply::Created { attr, .. }, Request::Create { flags, .. }) => {
+                (attr, flags & open_flags::ACCMODE != open_flags::WRONLY)
+            }
+            (Reply::Attr(attr) | Reply::Created { attr, .. }, _) => (attr, false),
+            _ => return,
+        };
+        let pages = if reads { Bits::FC } else { Bits::NONE };
+        let now = self.view.now.mono;
+        self.view.book.grant(slot, attr.ino, wants.and(Bits::ATTRS.with(pages)), now);
+        // What was presented once more the client does not take for its own.
+        if matches!(op.request, Request::MkDir { .. }) && settled {
+            self.view.book.entrust(slot, attr.ino);
+        }
+    }
+
+    /// A number that was lent is given out. A record that it may have in the data store is of a life that a crash took back.
+    pub(crate) fn number_given(&mut self, id: SessionId, ino: Ino) {
+        if let Some(session) = self.sessions.map.get_mut(&id) {
+            session.used(ino);
+        }
+        if ino < self.view.inos.former && !stdx::mutant!("mds_redo_end_clean") {
+            self.view.cache.flag(ino, 0, crate::cache::node::END_CLEAN);
+        }
+    }
+}

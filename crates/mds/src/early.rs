@@ -1,0 +1,283 @@
+//! Answers that leave before they are durable: to a session that keeps what it asked for and presents it again after a crash, if
+//! they show nothing that a crash could take back behind its back. docs/PROTOCOL.md, "Early answers".
+//!
+//! Absent: what is presented again (`performed.rs`); who changed what (`recent.rs`); the mount in this process, which dies with
+//! the rank.
+
+use crate::config::State;
+use crate::op::Op;
+use crate::output::Output;
+use crate::rank::Rank;
+use crate::recent::{Thing, Touched};
+use crate::session::Session;
+use crate::view::View;
+use proto::caps::{Bits, Grants};
+use proto::message::ServerMsg;
+use proto::mutation::Mutation;
+use proto::reply::{Outcome, Reply};
+use proto::request::Request;
+use proto::{Attr, FileKind, Ino, Name, NodeRef, Position, SessionId};
+use stdx::time::SECOND;
+use stdx::{Now, Outbox, Wall};
+
+/// What `ino_block` is divided by for one session's numbers.
+const LEND_PART: u64 = 8;
+/// After so long without a request a session has nothing to present any more.
+const QUIET_NS: u64 = 5 * SECOND;
+
+/// How the transaction of the operation at hand stands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    /// Its answer may leave before it is durable.
+    pub early: bool,
+    pub position: Position,
+    pub wall: Wall,
+}
+
+/// Whether a session is answered early at all: it may act for anyone, so that what it presents again needs no check of
+/// permissions, and it wants to.
+pub(crate) const fn is_eager(session: &Session) -> bool {
+    session.wants.has(Bits::DX) && !session.embedded && session.check.is_none()
+}
+
+impl Rank {
+    /// Lends numbers to an eager session that has few left, with the transaction at hand. That a session has any says in the
+    /// journal, too, that it may have been answered early: after a crash the rank waits for what it presents. Returns whether
+    /// it did.
+    pub(crate) fn lend(&mut self, id: SessionId) -> bool {
+        let share = self.view.config.limits.ino_block / LEND_PART;
+        let count = (share * self.view.config.delegate_pct / 100).max(1);
+        let Some(session) = self.sessions.map.get(&id).filter(|session| is_eager(session)) else {
+            return false;
+        };
+        let left: u64 = session.lent.iter().map(|lent| lent.end - lent.next).sum();
+        let first = self.view.inos.next + self.view.txn.inos;
+        if session.quiet {
+            Mutation::Lend { id, first: Ino::NONE, count: 1 }.encode(&mut self.view.txn.muts);
+            return true;
+        }
+        let few = session.lent.is_empty() || (self.view.config.delegate_pct > 0 && left <= count / 2);
+        if !few || first + count > self.view.inos.usable {
+            return false;
+        }
+        self.view.txn.inos += count;
+        let first = Ino::of_rank(self.view.config.rank, first);
+        Mutation::Lend { id, first, count: count as u32 }.encode(&mut self.view.txn.muts);
+        true
+    }
+
+    /// The numbers lent with the transaction that was made: the client hears of them when they are durably its own.
+    pub(crate) fn lent(&mut self, id: SessionId) {
+        let end = self.journal.end;
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        let Some(lent) = session.lent.last().copied() else { return };
+        if std::mem::take(&mut session.was_quiet) {
+            session.early_from = Some(end);
+            return;
+        }
+        session.early_from.get_or_insert(end);
+        if let Some(conn) = session.conn {
+            let message = self.numbers(lent);
+            self.hold(crate::hold::Waiting::Message { conn, message });
+        }
+    }
+
+    /// To a session that comes back: what it has not used, as far as the rank knows.
+    pub(crate) fn numbers_again(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.map.get(&id).filter(|session| is_eager(session)) else { return };
+        let Some(conn) = session.conn else { return };
+        for lent in session.lent.clone() {
+            let message = self.numbers(lent);
+            self.hold(crate::hold::Waiting::Message { conn, message });
+        }
+    }
+
+    fn numbers(&self, lent: crate::session::Lent) -> ServerMsg {
+        ServerMsg::Numbers {
+            first: Ino(lent.next),
+            count: (lent.end - lent.next) as u32,
+            generation: self.view.config.fs_epoch,
+            seed: self.view.config.hash_seed,
+        }
+    }
+
+    /// Sessions that have asked for nothing for a while give back the directories entrusted to them; then the journal says that a
+    /// rank that lives again need not wait for what they present, for there is nothing.
+    pub(crate) fn quiet(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if self.sessions.quiet_due.is_none_or(|due| due > now.mono) || self.state != State::Active {
+            return;
+        }
+        let idle = |(id, session): (&SessionId, &Session)| {
+            let idle = now.mono.since(session.asked) >= QUIET_NS;
+            (idle && session.may_present() && session.conn.is_some()).then_some((*id, session.place))
+        };
+        let list: Vec<_> = self.sessions.map.iter().filter_map(idle).collect();
+        for (id, place) in list {
+            if let Some(slot) = place.filter(|slot| self.view.book.entrusted(*slot) > 0) {
+                self.view.book.recall_entrusted(slot, now.mono);
+                continue;
+            }
+            let session = &self.sessions.map[&id];
+            if session.told_early <= self.journal.durable && session.performing.is_none() {
+                Mutation::Lend { id, first: Ino::NONE, count: 0 }.encode(&mut self.view.txn.muts);
+                self.commit(now, None, out);
+            }
+        }
+        let waits = self.sessions.map.values().any(|session| session.may_present() && session.conn.is_some());
+        self.sessions.quiet_due = waits.then(|| now.mono.after(QUIET_NS / 4));
+    }
+
+    /// Whether notes are taken of who changes what: only where somebody is answered early and is not alone.
+    pub(crate) fn notes(&self) -> Option<Touched> {
+        (self.sessions.many && self.sessions.eager > 0).then(Touched::default)
+    }
+
+    /// From here on notes are taken.
+    pub(crate) fn begin_notes(&mut self, before: bool) {
+        if !before && self.notes().is_some() {
+            self.recent.begin(self.journal.end);
+        }
+    }
+
+    /// The transaction of `op` is in the journal and applied: may its answer leave before it is durable? What it changed is
+    /// noted: as nobody's if it may not, because then its author presents nothing again that would come to the same.
+    pub(crate) fn committed_by(&mut self, op: &Op, wall: Wall) {
+        let touched = self.view.touched.take();
+        let position = self.journal.end;
+        let ready = |session: &Session| {
+            let lent = session.early_from.is_some_and(|from| from <= self.journal.durable);
+            is_eager(session) && (lent || stdx::mutant!("mds_early_before_lent"))
+        };
+        let mut early = self.sessions.map.get(&op.session).is_some_and(ready) || op.told.is_some();
+        if let Some(Touched { things, headers }) = touched {
+            let source =
+                if let Request::CopyRange { source, .. } = &op.request { Some(*source) } else { None };
+            let read = above(&op.request).into_iter().chain([source]).flatten();
+            let read = things.iter().copied().chain(read.map(|node| Thing::Inode(node.ino)));
+            let free = self.recent.by_others(op.session, read) <= self.journal.durable;
+            early &= free || stdx::mutant!("mds_early_despite_others");
+            let author = if early { op.session } else { SessionId(0) };
+            let changed = things.into_iter().chain(headers);
+            self.recent.changed(author, changed, position, self.journal.durable);
+        }
+        self.committed = Some(Committed { early, position, wall });
+    }
+
+    /// Whether an answer without a transaction may leave although the journal is not durable.
+    pub(crate) fn may_show(&self, op: &Op, outcome: &Outcome) -> bool {
+        let Some(session) = self.sessions.map.get(&op.session) else { return false };
+        let syncs = matches!(op.request, Request::Fsync { .. } | Request::SyncFs);
+        if syncs || !is_eager(session) || session.early_from.is_none_or(|from| from > self.journal.durable) {
+            return false;
+        }
+        let by_others = match shown(&self.view, &op.request, outcome) {
+            Some(things) => self.recent.by_others(op.session, things.into_iter()),
+            None => self.recent.anything_by_others(op.session),
+        };
+        by_others <= self.journal.durable
+    }
+
+    /// Answers before durability, or what is durable by chance: either way the client hears what is entrusted to it.
+    pub(crate) fn send_early(
+        &mut self,
+        op: &Op,
+        Committed { position, wall, .. }: Committed,
+        (outcome, grants): (Outcome, Grants),
+        out: &mut Outbox<Output>,
+    ) {
+        let entrusted = self.entrust(op, &outcome);
+        self.told_early(op.session, position);
+        let tid = op.tid;
+        let message = ServerMsg::Early { tid, position, wall, outcome, grants, entrusted };
+        self.leaves(op.asked(), message, out);
+    }
+
+    pub(crate) fn told_early(&mut self, id: SessionId, position: Position) {
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        session.told_early = session.told_early.max(position);
+        if position <= self.journal.durable {
+            // Carried out before: on this connection nobody has said how far things are durable.
+            self.told_durable = Position(0);
+        } else if self.sessions.hearing.is_empty() {
+            // Nobody waits to hear of what is durable by now.
+            self.told_durable = self.told_durable.max(self.journal.durable);
+        }
+        self.sessions.hearing.insert(id);
+    }
+
+    /// What was answered early has become durable.
+    pub(crate) fn tell_durable(&mut self, out: &mut Outbox<Output>) {
+        let position = self.journal.durable;
+        if self.sessions.hearing.is_empty() || self.told_durable >= position {
+            return;
+        }
+        self.told_durable = position;
+        for id in std::mem::take(&mut self.sessions.hearing) {
+            self.send_now(id, ServerMsg::Durable { position }, out);
+            if self.sessions.map.get(&id).is_some_and(|session| session.told_early > position) {
+                self.sessions.hearing.insert(id);
+            }
+        }
+    }
+}
+
+/// The directories whose names a request is about.
+pub(crate) const fn above(request: &Request) -> [Option<NodeRef>; 2] {
+    match request {
+        Request::Lookup { parent, .. }
+        | Request::MkNod { parent, .. }
+        | Request::MkDir { parent, .. }
+        | Request::Symlink { parent, .. }
+        | Request::Link { parent, .. }
+        | Request::Unlink { parent, .. }
+        | Request::RmDir { parent, .. }
+        | Request::Create { parent, .. } => [Some(*parent), None],
+        Request::Rename { parent, new_parent, .. } => [Some(*parent), Some(*new_parent)],
+        Request::ReadDir { dir, .. } => [Some(*dir), None],
+        _ => [None, None],
+    }
+}
+
+/// What an answer without a transaction shows; none: it could be anything.
+fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Thing>> {
+    let mut things = Vec::new();
+    let mut name = |parent: &NodeRef, name: &Name| {
+        things.extend([Thing::Inode(parent.ino), Thing::Name(parent.ino, view.name_hash(name))]);
+    };
+    match request {
+        Request::Lookup { parent, name: sought }
+        | Request::MkNod { parent, name: sought, .. }
+        | Request::MkDir { parent, name: sought, .. }
+        | Request::Symlink { parent, name: sought, .. }
+        | Request::Create { parent, name: sought, .. } => name(parent, sought),
+        // Of what does not succeed all sorts of things are the reason.
+        Request::Unlink { parent, name: sought } if outcome.is_ok() => name(parent, sought),
+        Request::GetAttr { node }
+        | Request::SetAttr { node, .. }
+        | Request::ReadLink { node }
+        | Request::Open { node, .. }
+        | Request::Read { node, .. }
+        | Request::Write { node, .. }
+        | Request::GetXattr { node, .. }
+        | Request::ListXattr { node }
+        | Request::Access { node, .. } => things.push(Thing::Inode(node.ino)),
+        Request::Release { .. } => {}
+        _ => return None,
+    }
+    match outcome {
+        Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => {
+            attributes(attr, &mut things);
+        }
+        Ok(Reply::Ok | Reply::Target(_) | Reply::Data(_) | Reply::Xattr(_) | Reply::XattrNames(_))
+        | Err(_) => {}
+        Ok(_) => return None,
+    }
+    Some(things)
+}
+
+fn attributes(attr: &Attr, things: &mut Vec<Thing>) {
+    things.push(Thing::Inode(attr.ino));
+    if attr.kind() == FileKind::Directory {
+        things.push(Thing::Header(attr.ino));
+    }
+}

@@ -1,0 +1,236 @@
+//! Requests whose callers were told the result already: carried out in the order of their session, with the number and the time
+//! they were told of. docs/PROTOCOL.md, "Early answers" and "Entrusted directories".
+//!
+//! A session's stream is a line while one of these waits: what comes after it may build on it, and what gives a directory back
+//! may not overtake it. Nothing that it waits for comes from behind it in the same line: others give back names and attributes
+//! without waiting, and no directory that it works in is another's.
+//!
+//! Absent: what leaves early (`early.rs`); who is entrusted with what (`caps/entrusted.rs`).
+
+use crate::input::ConnId;
+use crate::op::{Op, OpId};
+use crate::output::{Level, Output};
+use crate::rank::Rank;
+use crate::session::Session;
+use proto::caps::{Bits, Grants, Returned};
+use proto::message::{ClientMsg, ServerMsg, Told};
+use proto::reply::{Outcome, Reply, decode_outcome};
+use proto::request::{LockKind, Request};
+use proto::{Errno, Ino, Reader, SessionId};
+use stdx::{Now, Outbox};
+
+/// Messages taken from lines in one step.
+const LINE_SLICE: usize = 256;
+
+/// Whether a message keeps its place behind what its session performed.
+fn keeps_line(message: &ClientMsg) -> bool {
+    match message {
+        ClientMsg::Request { request, .. } => match request {
+            // Who gives a lock back is waited for.
+            Request::ReleaseLocks { .. } => false,
+            Request::SetLock { lock, .. } => lock.kind != LockKind::Unlock,
+            _ => true,
+        },
+        ClientMsg::Performed { .. } | ClientMsg::Presented | ClientMsg::Settled | ClientMsg::Goodbye => true,
+        ClientMsg::Hello { .. }
+        | ClientMsg::Cancel { .. }
+        | ClientMsg::Renew { .. }
+        | ClientMsg::Reclaim { .. }
+        | ClientMsg::Reclaimed
+        | ClientMsg::Admin { .. }
+        | ClientMsg::Returned { .. } => false,
+    }
+}
+
+const fn is_listing(returned: &Returned) -> bool {
+    !returned.bits.and(Bits(Bits::DS.0 | Bits::DX.0)).is_empty()
+}
+
+impl Rank {
+    /// Puts a message into its session's line if it must wait there; otherwise it comes back.
+    pub(crate) fn line_up(
+        &mut self,
+        id: SessionId,
+        message: ClientMsg,
+        out: &mut Outbox<Output>,
+    ) -> Option<ClientMsg> {
+        let results = self.view.config.limits.results;
+        let Some(session) = self.sessions.map.get_mut(&id) else { return Some(message) };
+        if (session.performing.is_none() && session.line.is_empty())
+            || stdx::mutant!("mds_performed_out_of_order")
+        {
+            return Some(message);
+        }
+        let message = match message {
+            ClientMsg::Returned { list } if !stdx::mutant!("mds_dx_returned_overtakes") => {
+                let (later, now): (Vec<_>, Vec<_>) = list.into_iter().partition(is_listing);
+                if !later.is_empty() {
+                    session.line.push_back(ClientMsg::Returned { list: later });
+                }
+                return (!now.is_empty()).then_some(ClientMsg::Returned { list: now });
+            }
+            other if keeps_line(&other) => other,
+            other => return Some(other),
+        };
+        if session.line.len() >= results {
+            let conn = session.conn;
+            let text = format!("session {} sends more than it may before it has answers", id.0);
+            out.push(Output::Note { level: Level::Warn, text: text.clone() });
+            if let Some(conn) = conn {
+                self.refuse(conn, Errno::EPROTO, &text, out);
+            }
+            return None;
+        }
+        session.line.push_back(message);
+        None
+    }
+
+    /// Lines whose first is over go on.
+    pub(crate) fn run_lines(&mut self, now: Now, out: &mut Outbox<Output>) {
+        let mut left = LINE_SLICE;
+        while let Some(id) = self.sessions.lines.front().copied() {
+            let Some(session) = self.sessions.map.get_mut(&id).filter(|s| s.performing.is_none()) else {
+                self.sessions.lines.pop_front();
+                continue;
+            };
+            let (message, conn) = (session.line.pop_front(), session.conn);
+            let (Some(message), Some(conn)) = (message, conn) else {
+                self.sessions.lines.pop_front();
+                continue;
+            };
+            self.handle(now, conn, message, out);
+            left -= 1;
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The connection is gone, and what was behind something on it comes again over the next one.
+    pub(crate) fn drop_line(&mut self, id: SessionId) {
+        if let Some(session) = self.sessions.map.get_mut(&id) {
+            session.line.clear();
+        }
+    }
+
+    /// Something performed is carried out, or cannot be.
+    fn over(&mut self, id: SessionId, op: OpId) {
+        if let Some(session) = self.sessions.map.get_mut(&id)
+            && session.performing == Some(op)
+        {
+            session.performing = None;
+            if !session.line.is_empty() && !self.sessions.lines.contains(&id) {
+                self.sessions.lines.push_back(id);
+            }
+        }
+    }
+
+    /// What a performed request came to: it was told already, so success is all there is to say.
+    pub(crate) fn answer_told(&mut self, op: &Op, told: Told, outcome: Outcome, out: &mut Outbox<Output>) {
+        let committed = self.committed.take();
+        let tid = op.tid;
+        match &outcome {
+            Ok(reply) => {
+                let position = committed.map_or(self.journal.end, |committed| committed.position);
+                self.told_early(op.session, position);
+                self.grant_told(op, told, reply);
+                self.leaves(op.asked(), ServerMsg::Done { tid, position }, out);
+            }
+            Err(errno) => {
+                let what = op.request.kind().name();
+                let text = format!(
+                    "{what} of session {}, whose caller was told that it succeeded: {errno}",
+                    op.session.0
+                );
+                out.push(Output::Note { level: Level::Warn, text });
+                self.send_reply(op.asked(), outcome, Grants::None, out);
+            }
+        }
+        self.over(op.session, op.id);
+    }
+
+    /// It was carried out before: `Done` once more.
+    pub(crate) fn told_again(
+        &mut self,
+        id: SessionId,
+        asked: crate::meter::Asked,
+        outcome: Outcome,
+        out: &mut Outbox<Output>,
+    ) {
+        if outcome.is_err() {
+            return self.send_reply(asked, outcome, Grants::None, out);
+        }
+        let (tid, position) = (asked.tid, self.journal.end);
+        self.told_early(id, position);
+        self.leaves(asked, ServerMsg::Done { tid, position }, out);
+    }
+
+    /// The time at which it happened: as told, but neither in the rank's future nor before its directory changed last.
+    pub(crate) fn told_now(&self, now: Now, op: &Op) -> Now {
+        let Some(told) = op.told else { return now };
+        let changed = crate::early::above(&op.request)
+            .into_iter()
+            .flatten()
+            .filter_map(|dir| self.view.cache.find_dir(dir.ino))
+            .map(|dir| self.view.cache.dir(dir).header.mtime)
+            .max();
+        let wall = changed.map_or(told.wall, |changed| told.wall.max(changed)).min(now.wall);
+        Now { wall, ..now }
+    }
+
+    /// The number that it must give out: one that is the session's to give, or that the rank itself gave for it in a former life.
+    pub(crate) fn told_number(&self, op: &Op) -> Result<Option<Ino>, Errno> {
+        let Some(told) = op.told else { return Ok(None) };
+        if stdx::mutant!("mds_redo_new_number") || told.ino == Ino::NONE {
+            return Ok(None);
+        }
+        let lends = |session: &Session| session.lent.iter().any(|lent| lent.has(told.ino));
+        if self.sessions.map.get(&op.session).is_some_and(lends) {
+            return Ok(Some(told.ino));
+        }
+        let first = Ino::of_rank(self.view.config.rank, Ino::FIRST_COUNTER);
+        let former = told.ino >= first && told.ino < self.view.inos.former;
+        if told.heard && former && self.view.cache.by_ino(told.ino).is_none() {
+            return Ok(Some(told.ino));
+        }
+        Err(Errno::EINVAL)
+    }
+
+    /// A session has presented everything that it was answered early before the crash.
+    pub(crate) fn presented(&mut self, id: SessionId) {
+        if self.presenting.remove(&id) && self.presenting.is_empty() {
+            self.runnable.extend(std::mem::take(&mut self.after_presented));
+        }
+    }
+
+    /// Whether a request must wait until what was answered early before the crash is presented.
+    pub(crate) fn must_wait_for_presented(&self, op: &Op) -> bool {
+        !self.presenting.is_empty() && op.told.is_none() && !stdx::mutant!("mds_presented_not_awaited")
+    }
+
+    /// A transaction of the tail: the numbers of its session that it used.
+    pub(crate) fn replay_used(&mut self, id: SessionId, result: &[u8]) {
+        let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.lent.is_empty()) else {
+            return;
+        };
+        if let Ok(Ok(Reply::Attr(attr) | Reply::Created { attr, new: true })) =
+            decode_outcome(&mut Reader::new(result))
+        {
+            session.used(attr.ino);
+        }
+    }
+
+    /// One message, in its turn.
+    pub(crate) fn in_turn(
+        &mut self,
+        conn: ConnId,
+        id: SessionId,
+        message: ClientMsg,
+        now: Now,
+        out: &mut Outbox<Output>,
+    ) {
+        if let Some(message) = self.line_up(id, message, out) {
+            self.handle(now, conn, message, out);
+        }
+    }
+}

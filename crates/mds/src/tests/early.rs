@@ -1,0 +1,340 @@
+//! Early answers, entrusted directories, requests that were performed already.
+//!
+//! Absent: what clients decide by themselves (`client`), random histories (`sim`).
+
+use super::sessions::{OTHER, REMOTE};
+use super::*;
+use proto::caps::Returned;
+use proto::message::{Entrusted, Told};
+use proto::request::open_flags;
+
+const WANTS: Bits = Bits(Bits::ATTRS.0 | Bits::FC.0 | Bits::DX.0);
+
+/// Two remote sessions that are answered early; the first has made a directory and been lent numbers.
+fn two() -> World {
+    let mut w = World::new();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.wants = WANTS;
+    w.hello(REMOTE, Peer::Trusted, SessionId(0));
+    w.hello(OTHER, Peer::Trusted, SessionId(0));
+    for (conn, name) in [(REMOTE, "mine"), (OTHER, "theirs")] {
+        w.start(conn, Cred::ROOT, mkdir(name));
+        assert!(w.sent.iter().any(|(c, m)| *c == conn && matches!(m, ServerMsg::Numbers { .. })), "{name}");
+    }
+    w.sent.clear();
+    w
+}
+
+impl Rank {
+    /// The next number of a session's own.
+    fn session_lent(&self, id: SessionId) -> u64 {
+        self.sessions.map[&id].lent[0].next
+    }
+}
+
+fn mkdir(name: &str) -> Request {
+    Request::MkDir { parent: root(), name: n(name), new: mode(0o755) }
+}
+
+fn create(parent: NodeRef, name: &str) -> Request {
+    Request::Create { parent, name: n(name), new: mode(0o644), flags: open_flags::RDWR }
+}
+
+fn lookup(parent: NodeRef, name: &str) -> Request {
+    Request::Lookup { parent, name: n(name) }
+}
+
+struct Early {
+    position: Position,
+    wall: Wall,
+    attr: Attr,
+    entrusted: Vec<Entrusted>,
+}
+
+/// The early answer to a request, taken out of what was sent.
+fn early(w: &mut World, conn: ConnId, request: Request) -> (Tid, Early) {
+    let tid = w.start(conn, Cred::ROOT, request);
+    let at = w
+        .sent
+        .iter()
+        .position(|(c, m)| *c == conn && matches!(m, ServerMsg::Early { tid: t, .. } if *t == tid));
+    match at.map(|at| w.sent.remove(at).1) {
+        Some(ServerMsg::Early { position, wall, outcome, entrusted, .. }) => {
+            let attr = match outcome {
+                Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) => attr,
+                _ => Attr::default(),
+            };
+            (tid, Early { position, wall, attr, entrusted })
+        }
+        _ => panic!("not answered early: {:?}", w.sent),
+    }
+}
+
+/// The answer to a request, whatever it is called.
+fn answer(w: &World, conn: ConnId, tid: Tid) -> Option<&ServerMsg> {
+    let of = |m: &ServerMsg| match m {
+        ServerMsg::Reply { tid, .. }
+        | ServerMsg::Granted { tid, .. }
+        | ServerMsg::Early { tid, .. }
+        | ServerMsg::Done { tid, .. } => Some(*tid),
+        _ => None,
+    };
+    w.sent.iter().find(|(c, m)| *c == conn && of(m) == Some(tid)).map(|(_, m)| m)
+}
+
+fn perform(w: &mut World, conn: ConnId, tid: u64, told: Told, request: Request) {
+    let floor = Tid(1);
+    w.say(conn, ClientMsg::Performed { tid: Tid(tid), floor, cred: Cred::ROOT, told, request });
+}
+
+fn node(attr: &Attr) -> NodeRef {
+    NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash }
+}
+
+/// What was recalled from a session.
+fn recalled(w: &mut World, conn: ConnId) -> Vec<proto::caps::Recalled> {
+    let mut found = Vec::new();
+    w.sent.retain(|(c, m)| match m {
+        ServerMsg::Recall { list } if *c == conn => {
+            found.extend(list.iter().cloned());
+            false
+        }
+        _ => true,
+    });
+    found
+}
+
+fn give_back(w: &mut World, conn: ConnId) {
+    let list: Vec<Returned> = recalled(w, conn).iter().map(|r| r.returned(r.bits)).collect();
+    assert!(!list.is_empty(), "nothing was recalled");
+    w.say(conn, ClientMsg::Returned { list });
+}
+
+#[test]
+fn only_its_author_is_told_before_it_is_durable() {
+    let mut w = two();
+    w.auto_durable = false;
+    let (_, first) = early(&mut w, REMOTE, create(root(), "a"));
+    assert!(first.position.0 as usize > w.durable);
+    // Its author sees it; others wait, for that name and what it led to.
+    let own = w.start(REMOTE, Cred::ROOT, lookup(root(), "a"));
+    assert!(answer(&w, REMOTE, own).is_some());
+    give_back_all(&mut w);
+    let seen = w.start(OTHER, Cred::ROOT, lookup(root(), "a"));
+    give_back_all(&mut w);
+    assert!(answer(&w, OTHER, seen).is_none(), "{:?}", w.sent);
+    // What it does not depend on leaves.
+    let free = w.start(OTHER, Cred::ROOT, lookup(root(), "theirs"));
+    assert!(answer(&w, OTHER, free).is_some());
+    w.sync();
+    assert!(answer(&w, OTHER, seen).is_some());
+    let durable = w.sent.iter().find_map(|(c, m)| match m {
+        ServerMsg::Durable { position } if *c == REMOTE => Some(*position),
+        _ => None,
+    });
+    assert!(durable >= Some(first.position));
+}
+
+fn give_back_all(w: &mut World) {
+    for conn in [REMOTE, OTHER, REMOTE, OTHER] {
+        let list: Vec<Returned> = recalled(w, conn).iter().map(|r| r.returned(r.bits)).collect();
+        if !list.is_empty() {
+            w.say(conn, ClientMsg::Returned { list });
+        }
+    }
+}
+
+#[test]
+fn what_depends_on_anothers_change_waits_for_it() {
+    let mut w = two();
+    w.auto_durable = false;
+    early(&mut w, REMOTE, create(root(), "a"));
+    give_back_all(&mut w);
+    let tid = w.start(OTHER, Cred::ROOT, Request::Unlink { parent: root(), name: n("a") });
+    give_back_all(&mut w);
+    assert!(answer(&w, OTHER, tid).is_none(), "a crash could take back what it removed");
+    w.sync();
+    assert!(matches!(answer(&w, OTHER, tid), Some(ServerMsg::Reply { outcome: Ok(Reply::Ok), .. })));
+}
+
+#[test]
+fn after_a_crash_nothing_runs_before_what_was_told_is_presented() {
+    let mut w = two();
+    w.auto_durable = false;
+    let (tid, told) = early(&mut w, REMOTE, create(root(), "a"));
+    let (session, other) = (w.sessions[&REMOTE], w.sessions[&OTHER]);
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    let (conn, late) = (ConnId(20), ConnId(21));
+    w.hello(late, Peer::Trusted, other);
+    w.say(late, ClientMsg::Reclaimed);
+    w.say(late, ClientMsg::Presented);
+    let waits = w.start(late, Cred::ROOT, lookup(root(), "a"));
+    assert!(answer(&w, late, waits).is_none());
+    w.hello(conn, Peer::Trusted, session);
+    w.say(conn, ClientMsg::Reclaimed);
+    let again = Told { ino: told.attr.ino, wall: told.wall, heard: true };
+    perform(&mut w, conn, tid.0, again, create(root(), "a"));
+    assert!(matches!(answer(&w, conn, tid), Some(ServerMsg::Done { .. })), "{:?}", w.sent);
+    assert!(answer(&w, late, waits).is_none(), "it may have presented more");
+    w.say(conn, ClientMsg::Presented);
+    let outcome = match answer(&w, late, waits) {
+        Some(ServerMsg::Reply { outcome, .. } | ServerMsg::Granted { outcome, .. }) => outcome.clone(),
+        other => panic!("{other:?}"),
+    };
+    let Ok(Reply::Attr(found)) = outcome else { panic!("{outcome:?}") };
+    assert_eq!((found.ino, found.mtime), (told.attr.ino, told.wall));
+    // Said once more it is not done once more.
+    w.sent.clear();
+    perform(&mut w, conn, tid.0, again, create(root(), "a"));
+    assert!(matches!(answer(&w, conn, tid), Some(ServerMsg::Done { .. })));
+}
+
+#[test]
+fn who_does_not_come_back_is_waited_for_no_longer_than_its_lease() {
+    let mut w = two();
+    let other = w.sessions[&OTHER];
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    let late = ConnId(21);
+    w.hello(late, Peer::Trusted, other);
+    w.say(late, ClientMsg::Reclaimed);
+    w.say(late, ClientMsg::Presented);
+    let waits = w.start(late, Cred::ROOT, lookup(root(), "mine"));
+    w.pass(8_000);
+    w.say(late, ClientMsg::Renew { number: 1 });
+    assert!(answer(&w, late, waits).is_none());
+    w.pass(2_100);
+    assert!(answer(&w, late, waits).is_some());
+}
+
+#[test]
+fn a_directory_is_entrusted_to_one_and_recalled_for_others() {
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+    let dir = made.attr;
+    assert!(made.entrusted.iter().any(|e| e.dir.ino == dir.ino && e.empty), "{:?}", made.entrusted);
+    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
+    let told = |at| Told { ino: Ino(numbers + at), wall: Wall(w.now as i64), heard: false };
+    let (one, two) = (told(0), told(2));
+    perform(&mut w, REMOTE, 500, one, create(node(&dir), "f"));
+    assert!(matches!(answer(&w, REMOTE, Tid(500)), Some(ServerMsg::Done { .. })), "{:?}", w.sent);
+    // A number below one that was used is refused.
+    perform(&mut w, REMOTE, 501, Told { ino: Ino(numbers + 1), ..two }, create(node(&dir), "g"));
+    perform(&mut w, REMOTE, 502, two, create(node(&dir), "h"));
+    perform(&mut w, REMOTE, 503, Told { ino: Ino(numbers + 1), ..two }, create(node(&dir), "i"));
+    assert!(matches!(answer(&w, REMOTE, Tid(501)), Some(ServerMsg::Done { .. })));
+    assert!(matches!(answer(&w, REMOTE, Tid(502)), Some(ServerMsg::Done { .. })));
+    assert!(matches!(
+        answer(&w, REMOTE, Tid(503)),
+        Some(ServerMsg::Reply { outcome: Err(Errno::EINVAL), .. })
+    ));
+    // Another looks in.
+    let look = w.start(OTHER, Cred::ROOT, lookup(node(&dir), "f"));
+    assert!(answer(&w, OTHER, look).is_none());
+    let stat = w.start(OTHER, Cred::ROOT, Request::GetAttr { node: node(&dir) });
+    assert!(answer(&w, OTHER, stat).is_none());
+    give_back(&mut w, REMOTE);
+    let Some(ServerMsg::Granted { outcome: Ok(Reply::Attr(found)), .. }) = answer(&w, OTHER, look) else {
+        panic!("{:?}", w.sent)
+    };
+    assert_eq!((found.ino, found.uid), (one.ino, 0));
+    assert!(answer(&w, OTHER, stat).is_some());
+    // Somebody wanted it lately: no more of that for a while.
+    let tid = w.start(REMOTE, Cred::ROOT, create(node(&dir), "j"));
+    give_back(&mut w, OTHER);
+    let Some(ServerMsg::Early { entrusted, .. }) = answer(&w, REMOTE, tid) else { panic!("{:?}", w.sent) };
+    assert!(entrusted.is_empty());
+}
+
+#[test]
+fn what_gives_a_directory_back_does_not_overtake_what_was_performed_there() {
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+    let dir = node(&made.attr);
+    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
+    let told = Told { ino: Ino(numbers), wall: Wall(w.now as i64), heard: false };
+    perform(&mut w, REMOTE, 500, told, create(dir, "f"));
+    let file = NodeRef::bare(told.ino);
+    w.hold_data = true;
+    let data = Payload::Owned(b"bytes".to_vec());
+    let write = Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data };
+    perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
+    let look = w.start(OTHER, Cred::ROOT, lookup(dir, "f"));
+    give_back(&mut w, REMOTE);
+    assert!(answer(&w, OTHER, look).is_none(), "the write is under way");
+    w.let_go();
+    let Some(ServerMsg::Granted { outcome: Ok(Reply::Attr(found)), .. }) = answer(&w, OTHER, look) else {
+        panic!("{:?}", w.sent)
+    };
+    assert_eq!(found.size, 5);
+}
+
+#[test]
+fn what_is_entrusted_outlives_the_connection_and_ends_with_settled_or_the_lease() {
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+    let dir = node(&made.attr);
+    let session = w.sessions[&REMOTE];
+    w.inject(Input::Disconnected { conn: REMOTE });
+    w.pass(4_000);
+    w.say(OTHER, ClientMsg::Renew { number: 1 });
+    let look = w.start(OTHER, Cred::ROOT, lookup(dir, "f"));
+    w.pass(1_000);
+    assert!(answer(&w, OTHER, look).is_none(), "its client may have more to present");
+    let conn = ConnId(20);
+    w.hello(conn, Peer::Trusted, session);
+    for message in [ClientMsg::Reclaimed, ClientMsg::Presented] {
+        w.say(conn, message);
+    }
+    assert!(answer(&w, OTHER, look).is_none());
+    w.say(conn, ClientMsg::Settled);
+    assert!(answer(&w, OTHER, look).is_some());
+
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+    w.inject(Input::Disconnected { conn: REMOTE });
+    w.pass(6_000);
+    w.say(OTHER, ClientMsg::Renew { number: 1 });
+    let look = w.start(OTHER, Cred::ROOT, lookup(node(&made.attr), "f"));
+    w.pass(4_100);
+    assert!(answer(&w, OTHER, look).is_some(), "{:?}", w.notes);
+}
+
+#[test]
+fn who_has_nothing_to_present_is_not_waited_for() {
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+    let (session, other) = (w.sessions[&REMOTE], w.sessions[&OTHER]);
+    for number in 1..4 {
+        w.pass(2_000);
+        for conn in [REMOTE, OTHER] {
+            w.say(conn, ClientMsg::Renew { number });
+        }
+        give_back_all(&mut w);
+    }
+    w.pass(1_500);
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    let late = ConnId(21);
+    w.hello(late, Peer::Trusted, other);
+    w.say(late, ClientMsg::Reclaimed);
+    let tid = w.start(late, Cred::ROOT, lookup(root(), "new"));
+    assert!(answer(&w, late, tid).is_some(), "{:?}", w.notes);
+    // Once it changes something again it is.
+    let conn = ConnId(20);
+    w.hello(conn, Peer::Trusted, session);
+    for message in [ClientMsg::Reclaimed, ClientMsg::Presented, ClientMsg::Settled] {
+        w.say(conn, message);
+    }
+    w.say(late, ClientMsg::Settled);
+    let first = w.start(conn, Cred::ROOT, create(node(&made.attr), "a"));
+    assert!(matches!(answer(&w, conn, first), Some(ServerMsg::Granted { .. })), "{:?}", w.sent);
+    early(&mut w, conn, create(node(&made.attr), "b"));
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.hello(late, Peer::Trusted, other);
+    w.say(late, ClientMsg::Reclaimed);
+    let tid = w.start(late, Cred::ROOT, lookup(root(), "new"));
+    assert!(answer(&w, late, tid).is_none());
+}

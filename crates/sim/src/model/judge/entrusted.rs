@@ -1,0 +1,189 @@
+//! Directories entrusted to sessions, and inode numbers lent to them: no two hold one, and nobody performs where it may not.
+//!
+//! Absent: what was performed there (`promise.rs`).
+
+use super::depends::Fact;
+use super::promise::{made, parents};
+use super::{Asked, Judge, Verdict};
+use crate::model::judge::answers::same_attr;
+use proto::Ino;
+use proto::ids::{Position, SessionId, Tid};
+use proto::message::{Entrusted, Told};
+use proto::reply::Reply;
+use proto::request::Request;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Inode numbers of a session.
+#[derive(Clone, Copy, Debug)]
+struct Lent {
+    session: SessionId,
+    first: Ino,
+    count: u32,
+    end: Position,
+}
+
+impl Lent {
+    fn has(&self, ino: Ino) -> bool {
+        ino >= self.first && ino.0 - self.first.0 < u64::from(self.count)
+    }
+}
+
+/// The book of both.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trust {
+    /// Who holds a directory, as the rank must know.
+    holders: BTreeMap<Ino, SessionId>,
+    /// What clients believe that they hold.
+    believed: BTreeSet<(SessionId, Ino)>,
+    lent: Vec<Lent>,
+    /// Who made an inode, in lost histories too.
+    makers: BTreeMap<Ino, (SessionId, Tid)>,
+}
+
+impl Judge {
+    /// An early answer entrusts a directory.
+    ///
+    /// # Errors
+    /// Another session holds it, or what is said of it is wrong or not to be said yet.
+    pub fn entrusts(&mut self, session: SessionId, tid: Tid, entrusted: &Entrusted) -> Verdict {
+        let dir = entrusted.dir.ino;
+        if let Some(holder) = self.trust.holders.insert(dir, session).filter(|holder| *holder != session) {
+            return Err(format!(
+                "directory {} is entrusted to session {} while session {} holds it",
+                dir.0, session.0, holder.0
+            ));
+        }
+        let at = self.position_of(session, tid);
+        let state = self.states.iter().find(|state| Some(state.end) == at);
+        let (tree, end) = state.map_or((self.tree(), self.end), |state| (&state.tree, state.end));
+        let Some(node) = tree.node(dir).filter(|node| node.is_dir()) else {
+            return Err(format!("entrusts {}, which is no directory", dir.0));
+        };
+        same_attr(&tree.attr(node), &entrusted.dir)
+            .map_err(|error| format!("entrusts a directory: {error}"))?;
+        if entrusted.empty && !node.entries.is_empty() {
+            return Err(format!("entrusts directory {} as empty", dir.0));
+        }
+        let needs = self.by_others(session, &BTreeSet::from([Fact::Inode(dir), Fact::Names(dir)]), end);
+        if needs > self.durable {
+            return Err(format!(
+                "tells of directory {} what others did before {} is durable",
+                dir.0, needs.0
+            ));
+        }
+        Ok(())
+    }
+
+    /// The client has heard that it may work in a directory.
+    pub fn believes(&mut self, session: SessionId, dir: Ino) {
+        self.trust.believed.insert((session, dir));
+    }
+
+    /// The client gives it back.
+    pub fn gives_back(&mut self, session: SessionId, dir: Ino) {
+        self.trust.believed.remove(&(session, dir));
+    }
+
+    /// The client has lost its connection, and with it everything that was entrusted to it.
+    pub fn believes_nothing(&mut self, session: SessionId) {
+        self.trust.believed.retain(|(owner, _)| *owner != session);
+    }
+
+    /// The rank has a directory back.
+    pub fn has_back(&mut self, session: SessionId, dir: Ino) {
+        if self.trust.holders.get(&dir) == Some(&session) {
+            self.trust.holders.remove(&dir);
+        }
+    }
+
+    /// The rank has everything back.
+    pub fn has_all_back(&mut self, session: SessionId) {
+        self.trust.holders.retain(|_, holder| *holder != session);
+    }
+
+    /// Whether a session holds a directory.
+    #[must_use]
+    pub fn holds(&self, session: SessionId, dir: Ino) -> bool {
+        self.trust.holders.get(&dir) == Some(&session)
+    }
+
+    /// The directories that others than this session believe to hold.
+    pub(super) fn recovered_trust(&mut self, end: Position) {
+        self.trust.holders.clear();
+        self.trust.lent.retain(|lent| lent.end <= end);
+    }
+
+    /// Whether a client may perform a request by itself.
+    pub(super) fn may_perform(&mut self, asked: &Asked, told: &Told, reply: &Reply) -> Verdict {
+        let (session, request) = (asked.session, &asked.request);
+        for dir in parents(request) {
+            if !self.trust.believed.contains(&(session, dir)) {
+                return Err(format!(
+                    "performs in directory {}, which is not entrusted to it: {request:?}",
+                    dir.0
+                ));
+            }
+        }
+        let ino = made(request, reply);
+        if ino != told.ino {
+            return Err(format!("performs with number {} and says {}: {request:?}", ino.0, told.ino.0));
+        }
+        if ino == Ino::NONE {
+            return Ok(());
+        }
+        if !self.trust.lent.iter().any(|lent| lent.session == session && lent.has(ino)) {
+            return Err(format!("performs with number {}, which is not its own: {request:?}", ino.0));
+        }
+        if matches!(request, Request::MkDir { .. }) {
+            self.trust.believed.insert((session, ino));
+        }
+        self.is_first(ino, (session, asked.tid))
+    }
+
+    /// An inode number names one inode ever, in lost histories too.
+    pub(super) fn is_first(&mut self, ino: Ino, key: (SessionId, Tid)) -> Verdict {
+        match self.trust.makers.insert(ino, key) {
+            Some(other) if other != key => Err(format!(
+                "number {} is given out to request {} of session {} and to request {} of session {}",
+                ino.0, other.1.0, other.0.0, key.1.0, key.0.0
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn lends(&mut self, session: SessionId, first: Ino, count: u32, end: Position) -> Verdict {
+        if first == Ino::NONE {
+            // It only says whether the session may have something to present.
+            return Ok(());
+        }
+        let new = Lent { session, first, count, end };
+        let last = Ino(first.0 + u64::from(count) - 1);
+        let meets = |old: &&Lent| old.has(first) || old.has(last) || new.has(old.first);
+        if let Some(old) = self.trust.lent.iter().find(meets) {
+            return Err(format!(
+                "numbers from {} are lent to sessions {} and {}",
+                first.0, old.session.0, session.0
+            ));
+        }
+        self.trust.lent.push(new);
+        Ok(())
+    }
+
+    /// A session hears of numbers that are its own.
+    ///
+    /// # Errors
+    /// They are not, or not durably.
+    pub fn numbers(&self, session: SessionId, first: Ino, count: u32) -> Verdict {
+        let last = Ino(first.0 + u64::from(count).saturating_sub(1));
+        let mut all = self.trust.lent.iter();
+        match all.find(|lent| lent.session == session && lent.has(first) && lent.has(last)) {
+            Some(lent) if lent.end > self.durable => {
+                Err(format!("session {} hears of its numbers before {} is durable", session.0, lent.end.0))
+            }
+            None if count > 0 => {
+                Err(format!("session {} hears of numbers that are not lent to it", session.0))
+            }
+            _ => Ok(()),
+        }
+    }
+}
