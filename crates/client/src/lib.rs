@@ -3,6 +3,7 @@
 //!
 //! Absent on purpose: I/O, clocks, threads.
 
+mod changes;
 mod config;
 mod held;
 pub mod input;

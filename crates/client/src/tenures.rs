@@ -5,6 +5,7 @@
 //!
 //! Absent: performing (`machine/perform.rs`).
 
+use crate::changes::{after_change, changed_dir, may_move_dirs, names_of, of_attr, touched};
 use crate::leave::Leave;
 use crate::made::change_dir;
 use crate::names::{Known, Names};
@@ -12,7 +13,7 @@ use crate::newborns::Newborns;
 use proto::caps::Bits;
 use proto::message::Entrusted;
 use proto::reply::{Outcome, Reply};
-use proto::request::{Request, open_flags::TRUNC};
+use proto::request::Request;
 use proto::{Attr, FileKind, Ino, Name, NameHash, NodeRef, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
@@ -64,8 +65,16 @@ impl Tenure {
         self.changing.is_empty() && !self.stale && !self.attr.has_xattrs
     }
 
-    fn is_at(&self, place: (Ino, Option<NameHash>)) -> bool {
-        self.attr.parent == place.0 && place.1.is_none_or(|hash| hash == self.attr.hash)
+    /// Whether it may be there, or come there. Where it is while it changes, and after a change that no answer has shown yet,
+    /// nobody knows.
+    fn may_be_at(&self, place: (Ino, Option<NameHash>)) -> bool {
+        let known = self.changing.is_empty() && !self.stale;
+        !known || (self.attr.parent == place.0 && place.1.is_none_or(|hash| hash == self.attr.hash))
+    }
+
+    /// Whether the one change that is at the rank was sent when its place was known.
+    fn is_only_changed_once(&self) -> bool {
+        self.changing.len() == 1 && !self.stale
     }
 
     /// Notes a request that is at the rank, as far as it changes this directory or names in it.
@@ -77,7 +86,7 @@ impl Tenure {
             }
         }
         let changes = changed_dir(request) == Some(ino);
-        let place = |(dir, name): (Ino, &Name)| self.is_at((dir, seed.map(|seed| name.hash(seed))));
+        let place = |(dir, name): (Ino, &Name)| self.may_be_at((dir, seed.map(|seed| name.hash(seed))));
         if changes || (may_move_dirs(request) && names_of(request).any(place)) {
             self.changing.push(tid);
         }
@@ -331,7 +340,7 @@ impl Tenures {
                 let place = (dir, seed.map(|seed| name.hash(seed)));
                 self.dirs
                     .values_mut()
-                    .filter(|tenure| tenure.is_at(place))
+                    .filter(|tenure| tenure.may_be_at(place))
                     .for_each(|tenure| tenure.changing.push(tid));
             }
         }
@@ -396,7 +405,11 @@ impl Tenures {
             let concerned: Vec<Ino> = self.dirs.iter().filter(concerned).map(|(ino, _)| *ino).collect();
             for ino in concerned {
                 match (request, outcome) {
-                    (Request::RmDir { .. }, Ok(_)) => self.end(ino),
+                    (Request::RmDir { .. }, Ok(_))
+                        if self.get(ino).is_some_and(Tenure::is_only_changed_once) =>
+                    {
+                        self.end(ino)
+                    }
                     _ => self.dirs.get_mut(&ino).into_iter().for_each(|t| t.change_ended(tid, outcome, next)),
                 }
             }
@@ -464,76 +477,4 @@ impl Tenures {
             }
         }
     }
-}
-
-/// What a name leads to, seen from its directory.
-fn of_attr(dir: Ino, attr: &Attr) -> Known {
-    match attr.kind() {
-        FileKind::Directory if attr.parent == dir => Known::Dir(attr.ino),
-        _ if attr.parent == dir && attr.nlink == 1 => Known::File(attr.ino),
-        _ => Known::Unknown,
-    }
-}
-
-/// What is known of a name that a request changed, from its answer. One that was renamed may be there still: a rename between two
-/// names of one inode does nothing.
-fn after_change(request: &Request, dir: Ino, outcome: &Outcome) -> Known {
-    match (request, outcome) {
-        (Request::Unlink { .. } | Request::RmDir { .. }, Ok(_)) => Known::Absent,
-        (
-            Request::Create { .. } | Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. },
-            Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
-        ) => of_attr(dir, attr),
-        _ => Known::Unknown,
-    }
-}
-
-/// The names that a request changes.
-fn names_of(request: &Request) -> impl Iterator<Item = (Ino, &Name)> {
-    let (first, second) = match request {
-        Request::MkNod { parent, name, .. }
-        | Request::MkDir { parent, name, .. }
-        | Request::Symlink { parent, name, .. }
-        | Request::Link { parent, name, .. }
-        | Request::Unlink { parent, name }
-        | Request::RmDir { parent, name }
-        | Request::Create { parent, name, .. } => (Some((parent.ino, name)), None),
-        Request::Rename { parent, name, new_parent, new_name, .. } => {
-            (Some((parent.ino, name)), Some((new_parent.ino, new_name)))
-        }
-        _ => (None, None),
-    };
-    first.into_iter().chain(second)
-}
-
-/// Whether a directory may lose its place or its end come by it.
-const fn may_move_dirs(request: &Request) -> bool {
-    matches!(request, Request::RmDir { .. } | Request::Rename { .. })
-}
-
-/// The directory, if it is one, whose own attributes a request changes.
-const fn changed_dir(request: &Request) -> Option<Ino> {
-    match request {
-        Request::SetAttr { node, .. }
-        | Request::SetXattr { node, .. }
-        | Request::RemoveXattr { node, .. } => Some(node.ino),
-        _ => None,
-    }
-}
-
-/// The inode whose attributes are the rank's business from this request on. Reading is: it sets the time of access.
-const fn touched(request: &Request) -> Option<Ino> {
-    let node: &NodeRef = match request {
-        Request::SetAttr { node, .. }
-        | Request::SetXattr { node, .. }
-        | Request::RemoveXattr { node, .. }
-        | Request::Link { node, .. }
-        | Request::Read { node, .. }
-        | Request::Write { node, .. }
-        | Request::Fallocate { node, .. } => node,
-        Request::CopyRange { target, .. } => target,
-        Request::Open { node, flags } if *flags & TRUNC != 0 => node,
-        _ => return None,
-    };
-    Some(node.ino)
 }

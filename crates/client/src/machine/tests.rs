@@ -14,7 +14,9 @@ use stdx::Prng;
 use stdx::time::{MS, SECOND};
 
 mod early;
+mod ended;
 mod entrusted;
+mod model;
 
 const LEASE_MS: u32 = 9_000;
 

@@ -1,0 +1,80 @@
+//! What requests change, and what their answers show of names.
+//!
+//! Absent: what follows from it (`tenures.rs`).
+
+use crate::names::Known;
+use proto::reply::{Outcome, Reply};
+use proto::request::{Request, open_flags::TRUNC};
+use proto::{Attr, FileKind, Ino, Name, NodeRef};
+
+/// What a name leads to, seen from its directory.
+pub(crate) fn of_attr(dir: Ino, attr: &Attr) -> Known {
+    match attr.kind() {
+        FileKind::Directory if attr.parent == dir => Known::Dir(attr.ino),
+        _ if attr.parent == dir && attr.nlink == 1 => Known::File(attr.ino),
+        _ => Known::Unknown,
+    }
+}
+
+/// What is known of a name that a request changed, from its answer. One that was renamed may be there still: a rename between two
+/// names of one inode does nothing.
+pub(crate) fn after_change(request: &Request, dir: Ino, outcome: &Outcome) -> Known {
+    match (request, outcome) {
+        (Request::Unlink { .. } | Request::RmDir { .. }, Ok(_)) => Known::Absent,
+        (
+            Request::Create { .. } | Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. },
+            Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
+        ) => of_attr(dir, attr),
+        _ => Known::Unknown,
+    }
+}
+
+/// The names that a request changes.
+pub(crate) fn names_of(request: &Request) -> impl Iterator<Item = (Ino, &Name)> {
+    let (first, second) = match request {
+        Request::MkNod { parent, name, .. }
+        | Request::MkDir { parent, name, .. }
+        | Request::Symlink { parent, name, .. }
+        | Request::Link { parent, name, .. }
+        | Request::Unlink { parent, name }
+        | Request::RmDir { parent, name }
+        | Request::Create { parent, name, .. } => (Some((parent.ino, name)), None),
+        Request::Rename { parent, name, new_parent, new_name, .. } => {
+            (Some((parent.ino, name)), Some((new_parent.ino, new_name)))
+        }
+        _ => (None, None),
+    };
+    first.into_iter().chain(second)
+}
+
+/// Whether a directory may lose its place or its end come by it.
+pub(crate) const fn may_move_dirs(request: &Request) -> bool {
+    matches!(request, Request::RmDir { .. } | Request::Rename { .. })
+}
+
+/// The directory, if it is one, whose own attributes a request changes.
+pub(crate) const fn changed_dir(request: &Request) -> Option<Ino> {
+    match request {
+        Request::SetAttr { node, .. }
+        | Request::SetXattr { node, .. }
+        | Request::RemoveXattr { node, .. } => Some(node.ino),
+        _ => None,
+    }
+}
+
+/// The inode whose attributes are the rank's business from this request on. Reading is: it sets the time of access.
+pub(crate) const fn touched(request: &Request) -> Option<Ino> {
+    let node: &NodeRef = match request {
+        Request::SetAttr { node, .. }
+        | Request::SetXattr { node, .. }
+        | Request::RemoveXattr { node, .. }
+        | Request::Link { node, .. }
+        | Request::Read { node, .. }
+        | Request::Write { node, .. }
+        | Request::Fallocate { node, .. } => node,
+        Request::CopyRange { target, .. } => target,
+        Request::Open { node, flags } if *flags & TRUNC != 0 => node,
+        _ => return None,
+    };
+    Some(node.ino)
+}
