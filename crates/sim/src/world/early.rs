@@ -298,7 +298,12 @@ impl World {
     /// that it gives up.
     pub(super) fn judge_late(&mut self, client: usize, given_up: bool, out: &[client::Output]) -> Verdict {
         let due = std::mem::take(&mut self.clients[client].broken);
-        let said = out.iter().filter(|output| matches!(output, client::Output::Late { .. })).count();
+        let late = out.iter().filter_map(|output| match output {
+            client::Output::Late { inos, .. } => Some(inos),
+            _ => None,
+        });
+        let kernel = &mut self.clients[client].kernel;
+        let said = late.map(|inos| inos.iter().for_each(|ino| kernel.forget(*ino))).count();
         self.coverage.count("late errors that clients report", said as u64);
         if said == due || (given_up && said > due) {
             return Ok(());
@@ -310,7 +315,7 @@ impl World {
     pub(super) fn session_lost(&mut self, client: usize, session: SessionId) {
         if self.judge.session_lost(session) {
             self.coverage.count("late errors of ended sessions", 1);
-            self.clients[client].kernel.forget(session);
+            self.clients[client].kernel.forget_session(session);
         }
         self.judge.believes_nothing(session);
     }

@@ -224,8 +224,14 @@ impl Kernel {
         });
     }
 
+    /// What was told of an inode, or of names in it, has not come about.
+    pub(super) fn forget(&mut self, ino: Ino) {
+        self.attrs.remove(&ino);
+        self.names.retain(|(dir, _), kept| *dir != ino && kept.what != ino);
+    }
+
     /// What a session was told has not come about.
-    pub(super) fn forget(&mut self, session: SessionId) {
+    pub(super) fn forget_session(&mut self, session: SessionId) {
         self.attrs.retain(|_, kept| kept.session != session);
         self.names.retain(|_, kept| kept.session != session);
     }

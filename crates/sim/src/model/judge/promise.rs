@@ -432,7 +432,7 @@ impl Judge {
             ));
         }
         let why = match () {
-            () if promise.excused => "late errors of those who came back late",
+            () if promise.excused => "late errors for an earlier one",
             () if self.spoiled.contains(&key.0) => "late errors for an earlier one",
             () if no_space => "late errors for want of space",
             () if io => "late errors of a failing disk",
@@ -473,10 +473,12 @@ impl Judge {
         of.for_each(|(_, promise)| promise.excused = true);
     }
 
-    /// A client has been told that its session is gone: what it was told before is lost, or is not.
+    /// A client has been told that its session is gone: what it was told before is lost, or is not. Returns whether anything was
+    /// that it was told.
     pub fn session_lost(&mut self, session: SessionId) -> bool {
         let of = (session, Tid(0))..=(session, Tid(u64::MAX));
-        let due = self.promises.range(of.clone()).any(|(_, promise)| promise.executed.is_none());
+        let due = self.promises.range(of.clone()).any(|(_, promise)| promise.executed.is_none())
+            || self.spoiled.contains(&session);
         let keys: Vec<_> = self.promises.range(of).map(|(key, _)| *key).collect();
         for key in keys {
             self.promises.remove(&key);
