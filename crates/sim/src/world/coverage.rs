@@ -87,7 +87,10 @@ impl Coverage {
     #[must_use]
     pub fn empty(&self) -> Vec<(&'static str, &'static str)> {
         let all = kinds().flat_map(|kind| FAULTS.into_iter().map(move |fault| (kind, fault)));
-        let kept = KEEPING.into_iter().chain(EARLY).filter(|what| self.keeping.get(what).is_none_or(|count| *count == 0));
+        let kept = KEEPING
+            .into_iter()
+            .chain(EARLY)
+            .filter(|what| self.keeping.get(what).is_none_or(|count| *count == 0));
         all.filter(|cell| !self.cells.contains_key(cell)).chain(kept.map(|what| (what, "any run"))).collect()
     }
 
