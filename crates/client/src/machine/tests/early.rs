@@ -248,6 +248,15 @@ fn opens_that_come_with_what_is_sent_again_are_not_claimed() {
     assert!(claims(&again(&mut bench)).is_empty());
 }
 
+/// The test above can fail.
+#[cfg(feature = "mutants")]
+#[test]
+#[should_panic(expected = "left == right")]
+fn a_surplus_told_to_a_rank_that_lived_on_is_noticed() {
+    stdx::mutant::activate(Some("client_releases_twice"));
+    opens_that_come_with_what_is_sent_again_are_not_claimed();
+}
+
 #[test]
 fn a_lent_payload_goes_back_with_the_early_answer() {
     let mut bench = hasty(Limits::default());

@@ -292,7 +292,6 @@ fn each_defect_is_noticed() {
         "client_makes_unknown_names",
         "client_forgets_early",
         "client_claims_twice",
-        "client_releases_twice",
         "client_entrusted_crossed",
     ] {
         stdx::mutant::activate(Some(defect));
