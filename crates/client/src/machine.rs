@@ -27,7 +27,7 @@ use proto::caps::Grants;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Cred, Errno, Ino, NodeRef, SessionId, Tid};
+use proto::{Cred, Errno, Incarnation, Ino, NodeRef, SessionId, Tid};
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Machine, Mono, Now, Outbox};
 
@@ -84,6 +84,8 @@ pub struct Client {
     /// 0: none yet.
     session: SessionId,
     root: Ino,
+    /// The life of the rank that welcomed this session last.
+    incarnation: Incarnation,
     renew_every_ns: u64,
     renew_at: Option<Mono>,
     /// Renewals without an answer, by their numbers, and when they were sent; the greeting is 0.
@@ -139,6 +141,7 @@ impl Client {
             held: Held::new(),
             session: SessionId(0),
             root: Ino::ROOT,
+            incarnation: Incarnation(0),
             renew_every_ns: 0,
             renew_at: None,
             renewing: VecDeque::new(),

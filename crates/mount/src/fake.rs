@@ -56,6 +56,8 @@ struct State {
 struct Session {
     results: BTreeMap<Tid, Outcome>,
     opens: BTreeMap<Ino, u32>,
+    /// It was resumed: the rank has its opens and locks, and what is claimed is nothing new.
+    lives_on: bool,
     wants: Bits,
 }
 
@@ -338,9 +340,8 @@ impl State {
             ClientMsg::Request { tid, floor, request, .. } => {
                 let Some(known) = self.sessions.get_mut(&session) else { return Vec::new() };
                 known.results.retain(|tid, _| *tid >= floor);
-                if let Some(outcome) = known.results.get(&tid).cloned() {
-                    self.count_opened(session, &request, &outcome);
-                    return vec![(conn, ServerMsg::Reply { tid, outcome })];
+                if let Some(outcome) = known.results.get(&tid) {
+                    return vec![(conn, ServerMsg::Reply { tid, outcome: outcome.clone() })];
                 }
                 self.seen.push(kept(&request));
                 self.request(conn, session, tid, &request)
@@ -354,9 +355,10 @@ impl State {
                 }
             }
             ClientMsg::Reclaim { node, count, locks, .. } => {
-                if let Some(session) = self.sessions.get_mut(&session) {
-                    session.opens.insert(node.ino, count);
-                }
+                let Some(known) = self.sessions.get_mut(&session).filter(|known| !known.lives_on) else {
+                    return Vec::new();
+                };
+                known.opens.insert(node.ino, count);
                 self.locks.retain(|(holder, ino, _)| *holder != session || *ino != node.ino);
                 self.locks.extend(locks.into_iter().map(|lock| (session, node.ino, lock)));
                 Vec::new()
@@ -395,9 +397,7 @@ impl State {
         self.next += 1;
         let session = if resumed { former } else { SessionId(self.next) };
         let known = self.sessions.entry(session).or_default();
-        known.wants = wants;
-        // They are claimed, or come with what is sent again.
-        known.opens.clear();
+        (known.wants, known.lives_on) = (wants, resumed);
         if let Some(conn) = self.conns.get_mut(&conn) {
             conn.session = session;
         }

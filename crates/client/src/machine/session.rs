@@ -64,7 +64,8 @@ impl Client {
     }
 
     pub(super) fn on_welcome(&mut self, now: Mono, message: ServerMsg, out: &mut Out) {
-        let ServerMsg::Welcome { protocol, session, resumed, lease_ms, root, .. } = message else {
+        let ServerMsg::Welcome { protocol, session, incarnation, resumed, lease_ms, root, .. } = message
+        else {
             return;
         };
         if protocol != PROTOCOL {
@@ -76,6 +77,8 @@ impl Client {
             return self.end(format!("session {} was evicted", former.0), out);
         }
         (self.root, self.link) = (root, Link::Up);
+        // It knows what it counted, and counts nothing again.
+        let lives_on = std::mem::replace(&mut self.incarnation, incarnation) == incarnation;
         // A third of the lease: two renewals may be late before it ends.
         self.lease_ns = u64::from(lease_ms) * MS;
         self.renew_every_ns = self.lease_ns / 3;
@@ -91,7 +94,7 @@ impl Client {
             self.start_over(out);
         }
         if former != SessionId(0) {
-            self.resume(resumed, out);
+            self.resume(resumed, lives_on, out);
         }
     }
 
@@ -112,7 +115,7 @@ impl Client {
 
     /// Claims first, so that no file is purged and no lock granted to another before retried requests
     /// run; then what is unanswered or not durable in tid order, as it was executed the first time.
-    fn resume(&mut self, resumed: bool, out: &mut Out) {
+    fn resume(&mut self, resumed: bool, lives_on: bool, out: &mut Out) {
         let again = self.opens_again();
         if !stdx::mutant!("client_no_reclaim") {
             out.extend(self.held.claims(&again).into_iter().map(Output::Send));
@@ -122,7 +125,9 @@ impl Client {
         if resumed && self.is_entrustable() {
             out.push(Output::Send(ClientMsg::Presented));
         }
-        self.release_again(again);
+        if !(resumed && lives_on) || stdx::mutant!("client_releases_twice") {
+            self.release_again(again);
+        }
     }
 
     pub(super) fn on_tick(&mut self, now: Mono, out: &mut Out) {

@@ -41,10 +41,14 @@ fn attr(ino: u64) -> Outcome {
 }
 
 fn welcome(session: u64, resumed: bool) -> Input {
+    welcome_in(session, resumed, 1)
+}
+
+fn welcome_in(session: u64, resumed: bool, life: u64) -> Input {
     Input::Message(ServerMsg::Welcome {
         protocol: PROTOCOL,
         session: SessionId(session),
-        incarnation: Incarnation(1),
+        incarnation: Incarnation(life),
         fsid: [1; 16],
         resumed,
         lease_ms: LEASE_MS,

@@ -112,8 +112,8 @@ impl State {
     ) -> Posts {
         let Some(known) = self.sessions.get_mut(&session) else { return Vec::new() };
         known.results.retain(|tid, _| *tid >= floor);
-        let outcome = match known.results.get(&tid) {
-            Some(outcome) => outcome.clone(),
+        let outcome = match known.results.get(&tid).cloned() {
+            Some(outcome) => outcome,
             None => {
                 self.early.performed.push((super::kept(request), told.heard));
                 let fails = self.early.fails.and_then(|fails| fails(request));
@@ -121,10 +121,10 @@ impl State {
                 if let Some(session) = self.sessions.get_mut(&session) {
                     session.results.insert(tid, outcome.clone());
                 }
+                self.count_opened(session, request, &outcome);
                 outcome
             }
         };
-        self.count_opened(session, request, &outcome);
         let answer = match outcome {
             Ok(_) => {
                 self.early.position += 1;

@@ -64,11 +64,16 @@ pub(super) fn hasty(limits: Limits) -> Bench {
     bench
 }
 
-/// Over a new connection to the same session.
+/// Over a new connection to the same session, of a rank that lives again.
 pub(super) fn again(bench: &mut Bench) -> Vec<ClientMsg> {
+    let life = bench.client.incarnation.0 + 1;
+    resumed(bench, life)
+}
+
+fn resumed(bench: &mut Bench, life: u64) -> Vec<ClientMsg> {
     bench.step(Input::Disconnected);
     bench.step(Input::Connected);
-    sent(&bench.step(welcome(5, true)))
+    sent(&bench.step(welcome_in(5, true, life)))
 }
 
 /// What of the messages is about requests: tid, performed, heard.
@@ -227,11 +232,29 @@ fn opens_that_come_with_what_is_sent_again_are_not_claimed() {
     // Broken again before that release had its answer: it is sent again, not another one.
     let messages = again(&mut bench);
     assert_eq!((claims(&messages), releases(&messages)), (vec![], vec![(7, 1)]));
+    // A rank that lived on has it closed, and does not open it again.
+    bench.call(5, Request::Open { node: node(7), flags: 0o1000 });
+    bench.step(early(5, 19, attr(7)));
     bench.step(done(1, 20));
     bench.step(reply(4, Ok(Reply::Ok)));
+    bench.call(6, Request::Release { node: node(7), count: 1 });
+    bench.step(reply(6, Ok(Reply::Ok)));
+    let life = bench.client.incarnation.0;
+    assert_eq!(releases(&resumed(&mut bench, life)), []);
+    bench.step(done(1, 20));
+    bench.step(done(5, 20));
     bench.step(durable(20));
     assert_eq!(bench.client.opens(Ino(7)), 0);
     assert!(claims(&again(&mut bench)).is_empty());
+}
+
+/// The test above can fail.
+#[cfg(feature = "mutants")]
+#[test]
+#[should_panic(expected = "left == right")]
+fn a_surplus_told_to_a_rank_that_lived_on_is_noticed() {
+    stdx::mutant::activate(Some("client_releases_twice"));
+    opens_that_come_with_what_is_sent_again_are_not_claimed();
 }
 
 #[test]

@@ -30,6 +30,10 @@ pub(super) struct Rank {
     position: u64,
     pub(super) wall: Wall,
     known: bool,
+    /// Which life it is. It began without the session: opens are claimed, and come with results of former lives.
+    life: u64,
+    absent: bool,
+    former: BTreeSet<Tid>,
     opens: BTreeMap<Ino, u32>,
     entrusted: BTreeSet<Ino>,
     /// The session keeps nothing of an earlier connection.
@@ -64,6 +68,9 @@ impl Rank {
         // Numbers of what was taken back are not given again: their inodes come again.
         let next = self.disk.next;
         self.disk = Disk { next, ..self.durable.clone() };
+        self.life += 1;
+        self.absent = true;
+        self.former = self.disk.results.keys().copied().collect();
         self.opens.clear();
         self.entrusted.clear();
     }
@@ -109,7 +116,7 @@ impl Rank {
         told: &mut BTreeMap<Tid, Outcome>,
     ) -> Vec<ServerMsg> {
         match message {
-            ClientMsg::Hello { .. } => self.hello(),
+            ClientMsg::Hello { session, .. } => self.hello(session),
             ClientMsg::Renew { number } => vec![ServerMsg::Renewed { number }],
             ClientMsg::Settled => {
                 self.settled = true;
@@ -117,7 +124,13 @@ impl Rank {
                 Vec::new()
             }
             ClientMsg::Reclaim { node, count, .. } => {
-                self.opens.insert(node.ino, count);
+                if self.absent {
+                    self.opens.insert(node.ino, count);
+                }
+                Vec::new()
+            }
+            ClientMsg::Reclaimed => {
+                self.absent = false;
                 Vec::new()
             }
             ClientMsg::Returned { list } => {
@@ -137,7 +150,10 @@ impl Rank {
         }
     }
 
-    fn hello(&mut self) -> Vec<ServerMsg> {
+    fn hello(&mut self, session: SessionId) -> Vec<ServerMsg> {
+        // Of the answer to an earlier greeting nobody has heard.
+        self.known &= session != SessionId(0);
+        self.absent &= self.known;
         if self.disk.inodes.is_empty() {
             let attr =
                 Attr { ino: Ino::ROOT, mode: 0o40_755, nlink: 2, parent: Ino::SYSTEM, ..Attr::default() };
@@ -145,16 +161,19 @@ impl Rank {
             self.disk.next = 5_000;
             self.durable = self.disk.clone();
         }
-        let Input::Message(welcome) = welcome(5, self.known) else { return Vec::new() };
+        let Input::Message(welcome) = welcome_in(5, self.known, self.life) else { return Vec::new() };
         self.settled = !self.known;
-        self.opens.clear();
         self.known = true;
         self.numbers += 1;
         let (first, count) = (Ino(self.numbers << 20), 60);
         vec![welcome, ServerMsg::Numbers { first, count, generation: 1, seed: SEED }]
     }
 
-    fn count(&mut self, request: &Request, outcome: &Outcome) {
+    /// `again`: it was carried out before; what it opened is counted unless a former life did that.
+    fn count(&mut self, tid: Tid, again: bool, request: &Request, outcome: &Outcome) {
+        if again && !self.former.remove(&tid) {
+            return;
+        }
         match (request, outcome) {
             (Request::Create { .. }, Ok(Reply::Created { attr, .. })) => {
                 *self.opens.entry(attr.ino).or_default() += 1;
@@ -169,7 +188,7 @@ impl Rank {
 
     fn remember(&mut self, (tid, floor): (Tid, Tid), request: &Request, outcome: &Outcome) {
         self.disk.results.retain(|tid, _| *tid >= floor);
-        if request.effect() == Effect::Journal && outcome.is_ok() {
+        if outcome.is_ok() && matches!(request.effect(), Effect::Journal | Effect::Memory) {
             self.disk.results.insert(tid, outcome.clone());
             self.position += 1;
         }
@@ -177,9 +196,9 @@ impl Rank {
 
     fn request(&mut self, tid: Tid, floor: Tid, request: &Request) -> ServerMsg {
         let stored = self.disk.results.get(&tid).cloned();
-        let wall = self.wall;
+        let (wall, again) = (self.wall, stored.is_some());
         let outcome = stored.unwrap_or_else(|| self.execute(request, Ino::NONE, wall));
-        self.count(request, &outcome);
+        self.count(tid, again, request, &outcome);
         self.remember((tid, floor), request, &outcome);
         if request.effect() != Effect::Journal || outcome.is_err() {
             return ServerMsg::Reply { tid, outcome };
@@ -211,11 +230,12 @@ impl Rank {
     ) -> ServerMsg {
         assert!(what.wall <= self.wall, "told of the future");
         let stored = self.disk.results.get(&tid).cloned();
+        let again = stored.is_some();
         let outcome = stored.unwrap_or_else(|| self.execute(request, what.ino, what.wall));
         if let Some(told) = told {
             assert_eq!(&outcome, told, "{request:?}");
         }
-        self.count(request, &outcome);
+        self.count(tid, again, request, &outcome);
         self.remember((tid, floor), request, &outcome);
         if matches!(request, Request::MkDir { .. })
             && self.settled
