@@ -9,6 +9,7 @@ use crate::ops::finish;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Pending, Rank, claimed_inos};
 use proto::mutation::Mutation;
+use proto::request::Request;
 use proto::storeio::{DataDone, StoreError};
 use proto::{Errno, FileId, Ino};
 use stdx::time::MS;
@@ -17,12 +18,14 @@ use stdx::{Now, Outbox};
 /// After the store said it is full, writes are refused for this long; then one may try.
 const FULL_NS: u64 = 500 * MS;
 
-/// A write that a full disk cut short, although its caller was told that all of it was written: it has failed.
+/// Bytes that a full disk cut short, although a caller was told that all were written: that has failed.
 fn is_short(op: &Op, next: &Next, result: &Result<DataDone, StoreError>) -> bool {
-    match (next, result) {
-        (Next::Write { len, .. }, Ok(DataDone::Count(count))) => op.told.is_some() && count < len,
+    let Ok(DataDone::Count(count)) = result else { return false };
+    let short = match (next, &op.request) {
+        (Next::Write { len, .. }, _) | (Next::Copy { .. }, Request::CopyRange { len, .. }) => count < len,
         _ => false,
-    }
+    };
+    short && op.told.is_some()
 }
 
 impl Rank {

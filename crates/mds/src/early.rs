@@ -150,8 +150,12 @@ impl Rank {
         };
         let mut early = self.sessions.map.get(&op.session).is_some_and(ready) || op.told.is_some();
         if let Some(Touched { things, headers }) = touched {
-            let source =
-                if let Request::CopyRange { source, .. } = &op.request { Some(*source) } else { None };
+            let source = match &op.request {
+                Request::CopyRange { source: node, .. } | Request::TmpFile { parent: node, .. } => {
+                    Some(*node)
+                }
+                _ => None,
+            };
             let read = above(&op.request).into_iter().chain([source]).flatten();
             let read = things.iter().copied().chain(read.map(|node| Thing::Inode(node.ino)));
             let free = self.recent.by_others(op.session, read) <= self.journal.durable;

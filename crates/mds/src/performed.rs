@@ -165,15 +165,21 @@ impl Rank {
         self.leaves(asked, ServerMsg::Done { tid, position }, out);
     }
 
-    /// The time at which it happened: as told, but neither in the rank's future nor before its directory changed last.
+    /// The time at which it happened: as told, but neither in the rank's future nor before its directory, or what it changes itself, changed last.
     pub(crate) fn told_now(&self, now: Now, op: &Op) -> Now {
         let Some(told) = op.told else { return now };
         let changed = crate::early::above(&op.request)
             .into_iter()
             .flatten()
             .filter_map(|dir| self.view.cache.find_dir(dir.ino))
-            .map(|dir| self.view.cache.dir(dir).header.mtime)
-            .max();
+            .map(|dir| self.view.cache.dir(dir).header.mtime);
+        // Times do not go back, of what is changed itself either.
+        let node = match &op.request {
+            Request::SetAttr { node, .. } | Request::Write { node, .. } => self.view.cache.by_ino(node.ino),
+            _ => None,
+        };
+        let own = node.and_then(|node| self.view.cache.attr(node)).map(|attr| attr.ctime);
+        let changed = changed.chain(own).max();
         let wall = changed.map_or(told.wall, |changed| told.wall.max(changed)).min(now.wall);
         Now { wall, ..now }
     }
