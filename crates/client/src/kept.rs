@@ -141,6 +141,17 @@ pub(crate) fn own(request: &mut Request) {
     }
 }
 
+/// So much was done of it, its caller was told: no more is to be done again.
+pub(crate) fn shorten(request: &mut Request, count: u64) {
+    match request {
+        Request::Write { data, .. } if count < data.len() => {
+            *data = Payload::Owned(data.bytes()[..count as usize].to_vec());
+        }
+        Request::CopyRange { len, .. } => *len = count,
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

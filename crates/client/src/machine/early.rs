@@ -89,6 +89,9 @@ impl Client {
         if stdx::mutant!("client_forgets_early") {
             return;
         }
+        if let Ok(Reply::Written { count, .. }) = outcome {
+            kept::shorten(&mut request, *count);
+        }
         kept::own(&mut request);
         let bytes = request.payload_bytes();
         let told = Told { ino: new_inode(&request, outcome), wall: early.wall, heard: true };
