@@ -108,7 +108,7 @@ impl Judge {
                 key.1.0, key.0.0
             ));
         };
-        let same = promise.asked.request == asked.request && promise.asked.cred == asked.cred;
+        let same = is_told(promise, &asked.request) && promise.asked.cred == asked.cred;
         let heard = told.heard || !promise.told.heard;
         if !same || promise.told.ino != told.ino || promise.told.wall != told.wall || !heard {
             return Err(format!(
@@ -147,8 +147,9 @@ impl Judge {
         promise.lost = false;
         let told = promise.told.wall;
         if told != wall {
-            let changed =
-                parents(request).map(|dir| before.node(dir).map_or(Wall(i64::MIN), |node| node.mtime)).max();
+            let subject = request.subject().map(|(node, _)| node.ino);
+            let nodes = parents(request).chain(subject).filter_map(|ino| before.node(ino));
+            let changed = nodes.map(|node| node.mtime.max(node.ctime)).max();
             let raised = wall > told && changed.is_some_and(|changed| wall <= changed);
             let cut = wall < told && wall == self.wall;
             if !raised && !cut {
@@ -348,5 +349,27 @@ pub(super) const fn made(request: &Request, reply: &Reply) -> Ino {
         )
         | (Request::TmpFile { .. } | Request::Create { .. }, Reply::Created { attr, new: true }) => attr.ino,
         _ => Ino::NONE,
+    }
+}
+
+/// Whether a request is what its caller was told of: of bytes as many as were done.
+fn is_told(promise: &Promise, request: &Request) -> bool {
+    match (&promise.asked.request, request, &promise.outcome) {
+        (
+            Request::Write { node, offset, append, kill_suidgid, data },
+            Request::Write { node: a, offset: b, append: c, kill_suidgid: d, data: done },
+            Ok(Reply::Written { count, .. }),
+        ) => {
+            (node, offset, append, kill_suidgid) == (a, b, c, d)
+                && done.bytes() == &data.bytes()[..data.len().min(*count) as usize]
+        }
+        (Request::CopyRange { .. }, Request::CopyRange { len, .. }, Ok(Reply::Written { count, .. })) => {
+            let mut all = promise.asked.request.clone();
+            if let Request::CopyRange { len: asked, .. } = &mut all {
+                *asked = *len;
+            }
+            all == *request && len == count
+        }
+        (asked, request, _) => asked == request,
     }
 }
