@@ -28,10 +28,20 @@ impl Numbers {
     pub(crate) fn add(&mut self, first: Ino, count: u32, generation: u32, seed: HashSeed) {
         (self.generation, self.seed) = (generation, Some(seed));
         let last = first.0.saturating_add(u64::from(count)).saturating_sub(1);
-        if count > 0 && first.0 > self.highest && self.ranges.len() < RANGES_MAX {
-            self.ranges.push_back((first.0, last));
+        let first = first.0.max(self.highest.saturating_add(1));
+        if count > 0 && first <= last && self.ranges.len() < RANGES_MAX {
+            self.ranges.push_back((first, last));
             self.highest = last;
         }
+    }
+
+    /// The session goes on over another connection: the rank says again what is left, as far as it knows. After a repair it may
+    /// know of none.
+    pub(crate) fn resumed(&mut self) {
+        if let Some((first, _)) = self.ranges.front() {
+            self.highest = first.saturating_sub(1);
+        }
+        self.ranges.clear();
     }
 
     /// The next number, and the generation that goes with it.
@@ -66,9 +76,17 @@ mod tests {
         numbers.add(Ino(300), 0, 7, seed);
         let all: Vec<_> = std::iter::from_fn(|| numbers.take()).collect();
         assert_eq!(all, [(Ino(100), 7), (Ino(101), 7), (Ino(200), 7)]);
-        numbers.add(Ino(200), 9, 7, seed);
+        numbers.add(Ino(100), 101, 7, seed);
         assert!(numbers.take().is_none(), "used already");
         numbers.add(Ino(201), 1, 7, seed);
         assert_eq!(numbers.take(), Some((Ino(201), 7)));
+        // Over another connection the rank says again what it knows to be left.
+        numbers.add(Ino(300), 4, 7, seed);
+        assert_eq!(numbers.take(), Some((Ino(300), 7)));
+        numbers.resumed();
+        assert!(numbers.take().is_none(), "after a repair none may be left");
+        numbers.add(Ino(300), 4, 7, seed);
+        let left: Vec<_> = std::iter::from_fn(|| numbers.take()).map(|(ino, _)| ino.0).collect();
+        assert_eq!(left, [301, 302, 303]);
     }
 }

@@ -229,6 +229,10 @@ impl Rank {
         let Some(slot) = self.sessions.map.get(&id).and_then(|session| session.place) else { return false };
         let lease_ns = self.view.config.lease_ns;
         let patient = |since: Mono| now.mono.since(since) < OWED_LEASES * lease_ns;
+        // What it gives back may lie behind what it performed, and a READ there, too.
+        if self.sessions.map.get(&id).is_some_and(Session::is_in_line) {
+            return self.view.book.asked_since(slot).is_some_and(patient);
+        }
         self.unanswered().any(|(asked, ..)| {
             asked.session == id
                 && (asked.kind == Kind::READ || asked.kind == Kind::WRITE)

@@ -266,6 +266,9 @@ impl Rank {
             let text = "no space left: new data refused, unlink still works".to_owned();
             out.push(Output::Note { level: Level::Warn, text });
         }
+        if !self.view.full {
+            self.take_back_entrusted(now);
+        }
         self.view.full = true;
         self.full_until = now.mono.after(FULL_NS);
     }

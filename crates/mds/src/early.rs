@@ -104,12 +104,17 @@ impl Rank {
     /// Sessions that have asked for nothing for a while give back the directories entrusted to them; then the journal says that a
     /// rank that lives again need not wait for what they present, for there is nothing.
     pub(crate) fn quiet(&mut self, now: Now, out: &mut Outbox<Output>) {
-        if self.sessions.quiet_due.is_none_or(|due| due > now.mono) || self.state != State::Active {
+        if self.sessions.quiet_due.is_none_or(|due| due > now.mono)
+            || self.state != State::Active
+            || self.frozen
+        {
             return;
         }
         let idle = |(id, session): (&SessionId, &Session)| {
             let idle = now.mono.since(session.asked) >= QUIET_NS;
-            (idle && session.may_present() && session.conn.is_some()).then_some((*id, session.place))
+            let waits = session.is_in_line() || self.presenting.contains(id);
+            (idle && !waits && session.may_present() && session.conn.is_some())
+                .then_some((*id, session.place))
         };
         let list: Vec<_> = self.sessions.map.iter().filter_map(idle).collect();
         for (id, place) in list {

@@ -89,6 +89,8 @@ pub enum Input {
     Space {
         full: bool,
     },
+    /// A driver holds requests back, and what follows them (a backup), or does no more: nobody is late meanwhile.
+    Frozen(bool),
     /// An operator ends a session: as if its lease had run out.
     Evict {
         session: SessionId,

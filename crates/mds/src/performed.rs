@@ -16,7 +16,7 @@ use proto::caps::{Bits, Grants, Returned};
 use proto::message::{ClientMsg, ServerMsg, Told};
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::{LockKind, Request};
-use proto::{Errno, Ino, Reader, SessionId};
+use proto::{Errno, Ino, Reader, SessionId, Tid};
 use stdx::{Now, Outbox};
 
 /// Messages taken from lines in one step.
@@ -40,6 +40,10 @@ fn keeps_line(message: &ClientMsg) -> bool {
         | ClientMsg::Admin { .. }
         | ClientMsg::Returned { .. } => false,
     }
+}
+
+fn is_request(message: &ClientMsg, wanted: Tid) -> bool {
+    matches!(message, ClientMsg::Request { tid, .. } if *tid == wanted)
 }
 
 const fn is_listing(returned: &Returned) -> bool {
@@ -68,6 +72,10 @@ impl Rank {
                     session.line.push_back(ClientMsg::Returned { list: later });
                 }
                 return (!now.is_empty()).then_some(ClientMsg::Returned { list: now });
+            }
+            // What it takes back is in the line.
+            ClientMsg::Cancel { tid } if session.line.iter().any(|m| is_request(m, tid)) => {
+                ClientMsg::Cancel { tid }
             }
             other if keeps_line(&other) => other,
             other => return Some(other),
@@ -196,7 +204,9 @@ impl Rank {
         }
         let first = Ino::of_rank(self.view.config.rank, Ino::FIRST_COUNTER);
         let former = told.ino >= first && told.ino < self.view.inos.former;
-        if told.heard && former && self.view.cache.by_ino(told.ino).is_none() {
+        // Nobody has one of these to present once everything was.
+        let presents = self.presenting.contains(&op.session);
+        if told.heard && former && presents && self.view.cache.by_ino(told.ino).is_none() {
             return Ok(Some(told.ino));
         }
         Err(Errno::EINVAL)

@@ -26,7 +26,7 @@ use crate::view::{Backptrs, Found, Inos, View};
 use crate::warm::Warm;
 use proto::message::{ClientMsg, Told};
 use proto::reply::Reply;
-use proto::request::Request;
+use proto::request::{Request, open_flags};
 use proto::storeio::DataOp;
 use proto::{Cred, Errno, Ino, Position, SessionId, Tid, Writer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -85,6 +85,8 @@ pub struct Rank {
     pub(crate) told_durable: Position,
     /// The time of the step, whatever a performed operation was told.
     pub(crate) wall: Wall,
+    /// Requests are held back by the driver.
+    pub(crate) frozen: bool,
     pub(crate) pace: Pace,
     /// Orphans to be ended.
     pub(crate) purges: VecDeque<Ino>,
@@ -160,6 +162,7 @@ impl Rank {
             committed: None,
             told_durable: Position(0),
             wall: Wall::default(),
+            frozen: false,
             pace: Pace::default(),
             purges: VecDeque::new(),
             window_end: None,
@@ -199,7 +202,7 @@ impl Rank {
         now: Now,
         conn: ConnId,
         (tid, floor): (Tid, Tid),
-        (cred, told, request): (Cred, Option<Told>, Request),
+        (cred, told, mut request): (Cred, Option<Told>, Request),
         out: &mut Outbox<Output>,
     ) {
         let id = self.sessions.conns.get(&conn).and_then(|c| c.session);
@@ -235,8 +238,15 @@ impl Rank {
             }
         }
         session.in_flight += 1;
+        // It was told that it made something: what is there already is not that.
+        if let (Request::Create { flags, .. }, Some(told)) = (&mut request, told)
+            && told.ino != Ino::NONE
+        {
+            *flags |= open_flags::EXCL;
+        }
         // Its results go into one record of the store: who never moves its floor is stopped before that grows too large.
         let limits = &self.view.config.limits;
+        let bounded = session.results.len() < limits.results;
         let crowded =
             session.in_flight > limits.parked_per_session || session.results.len() >= limits.results;
         self.next_op += 1;
@@ -266,6 +276,11 @@ impl Rank {
         }
         if crowded && told.is_none() {
             return self.answer(&op, Err(Errno::EBUSY), false, out);
+        }
+        if told.is_some() && !bounded {
+            // They go into one record of the store. An honest client stays far below.
+            let reason = "more results are to be remembered than may be";
+            return self.refuse(conn, Errno::EPROTO, reason, out);
         }
         if told.is_some()
             && let Some(session) = self.sessions.map.get_mut(&id)
@@ -538,12 +553,30 @@ impl Rank {
         }
     }
 
+    /// What is given back may be held back with what came before it: who owes something has a full lease again.
+    fn freeze(&mut self, now: Now, frozen: bool) {
+        self.frozen = frozen;
+        let end = now.mono.after(self.view.config.lease_ns);
+        self.sessions
+            .map
+            .values_mut()
+            .filter_map(|session| session.return_end.as_mut())
+            .for_each(|at| *at = end);
+    }
+
     fn tick(&mut self, now: Now, out: &mut Outbox<Output>) {
         self.expire(now, out);
         if self.window_end.is_some_and(|end| end <= now.mono) {
             self.window_over(now, out);
         }
         self.fade(now, out);
+        if !self.presenting.is_empty() && self.window_limit <= now.mono {
+            for id in std::mem::take(&mut self.presenting) {
+                self.presenting.insert(id);
+                self.evict_session(now, id, "it did not present in time what it was told early", out);
+                self.presented(id);
+            }
+        }
         self.quiet(now, out);
         if self.view.full && self.full_until <= now.mono {
             self.view.full = false;
@@ -579,6 +612,7 @@ impl Rank {
         if self.held.ready(self.journal.durable) {
             self.release_held(out);
         }
+        self.tell_durable(out);
         self.journal.flush(out);
     }
 
@@ -647,9 +681,13 @@ impl Machine for Rank {
             Input::Warmup { dir } => self.warm_from(dir),
             Input::DropCache => self.drop_left = self.view.cache.clean().saturating_mul(2),
             Input::Space { full } => {
+                if full && !self.view.disk_full {
+                    self.take_back_entrusted(now);
+                }
                 self.view.disk_full = full;
                 self.view.full &= full;
             }
+            Input::Frozen(frozen) => self.freeze(now, frozen),
             Input::Evict { session } => self.evict_session(now, session, "an operator ended it", out),
             Input::Stop => self.stop(out),
         }
@@ -676,6 +714,7 @@ impl Machine for Rank {
             self.sessions.expiry().filter(|_| self.state.serves()),
             self.window_end,
             self.sessions.former_end,
+            (!self.presenting.is_empty()).then_some(self.window_limit),
             self.sessions.quiet_due.filter(|_| self.state == State::Active),
             self.sessions.fading.iter().map(|fading| fading.until).min(),
             full,

@@ -55,6 +55,7 @@ impl Mark {
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     marks: BTreeMap<Thing, Mark>,
+    sweep_at: usize,
     /// Of everything.
     all: Mark,
     /// Of what came before nobody took notes.
@@ -90,8 +91,9 @@ impl Recent {
         at: Position,
         durable: Position,
     ) {
-        if self.marks.len() > SWEEP_AT {
+        if self.marks.len() > self.sweep_at.max(SWEEP_AT) {
             self.marks.retain(|_, mark| mark.at > durable);
+            self.sweep_at = 2 * self.marks.len();
         }
         for thing in things {
             self.marks.entry(thing).or_default().changed(session, at);

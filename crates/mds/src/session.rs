@@ -59,7 +59,7 @@ pub(crate) struct Session {
     pub in_flight: usize,
     lease_end: Mono,
     /// What was recalled must be given back before.
-    return_end: Option<Mono>,
+    pub return_end: Option<Mono>,
     /// What it has a use for, and its place in the book of capabilities.
     pub wants: Bits,
     pub place: Option<u16>,
@@ -190,7 +190,8 @@ impl Sessions {
         if first == Ino::NONE {
             session.was_quiet = session.quiet && count > 0;
             session.quiet = count == 0;
-        } else {
+        } else if session.lent.last().is_none_or(|last| last.end <= first.0) {
+            // Else a record of the checkpoint that the tail begins in has it already.
             session.lent.push(Lent::new(first, count));
         }
         if session.absent {
@@ -279,6 +280,11 @@ impl Session {
     /// Whether it may have been answered early, or have performed something, that a crash takes back.
     pub(crate) const fn may_present(&self) -> bool {
         !self.lent.is_empty() && !self.quiet
+    }
+
+    /// Whether something it performed is being carried out, or waits to be.
+    pub(crate) fn is_in_line(&self) -> bool {
+        self.performing.is_some() || !self.line.is_empty()
     }
 
     /// A number is given out. Those before it will not be: its client gives them out in order.

@@ -122,6 +122,9 @@ impl Client {
         }
         out.push(Output::Send(ClientMsg::Reclaimed));
         self.send_again(out);
+        if resumed {
+            self.numbers.resumed();
+        }
         if resumed && self.is_entrustable() {
             out.push(Output::Send(ClientMsg::Presented));
         }

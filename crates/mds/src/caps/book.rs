@@ -379,12 +379,20 @@ impl Book {
         let inos: Vec<Ino> =
             mine.map(|(ino, _)| *ino).filter(|ino| !self.recalls.contains_key(&(slot, *ino))).collect();
         for ino in inos {
-            let place = &mut self.places[usize::from(slot)];
-            let recall = open(&mut self.recalls, place, (slot, ino), now);
-            (recall.bits, recall.sent) = (Bits::DX, 1);
-            let message = Recalled { ino, bits: Bits::DX, number: place.next_number(), name: None };
-            self.outbox.push((place.session, message));
+            self.recall_one_entrusted(slot, ino, now);
         }
+    }
+
+    /// The same of one directory that is not being recalled.
+    pub(crate) fn recall_one_entrusted(&mut self, slot: u16, ino: Ino, now: Mono) {
+        if self.recalls.contains_key(&(slot, ino)) {
+            return;
+        }
+        let place = &mut self.places[usize::from(slot)];
+        let recall = open(&mut self.recalls, place, (slot, ino), now);
+        (recall.bits, recall.sent) = (Bits::DX, 1);
+        let message = Recalled { ino, bits: Bits::DX, number: place.next_number(), name: None };
+        self.outbox.push((place.session, message));
     }
 
     /// Nothing is entrusted to that place any more.

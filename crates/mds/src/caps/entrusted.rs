@@ -14,6 +14,7 @@ use proto::message::{Entrusted, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Errno, Ino, SessionId};
+use stdx::Now;
 
 const fn needs(ino: Ino) -> Need {
     Need { ino, bits: Bits::DX, name: None }
@@ -132,6 +133,17 @@ impl Rank {
         // What was presented once more the client does not take for its own.
         if matches!(op.request, Request::MkDir { .. }) && settled {
             self.view.book.entrust(slot, attr.ino);
+            // The client forgets one for it; this one will do.
+            if self.view.book.entrusted(slot) > self.view.config.limits.entrusted_per_session {
+                self.view.book.recall_one_entrusted(slot, attr.ino, now);
+            }
+        }
+    }
+
+    /// There is no room for what clients would make by themselves: they ask, and are refused, before they tell anybody.
+    pub(crate) fn take_back_entrusted(&mut self, now: Now) {
+        for slot in self.sessions.map.values().filter_map(|session| session.place) {
+            self.view.book.recall_entrusted(slot, now.mono);
         }
     }
 

@@ -156,6 +156,9 @@ impl Rank {
         }
         self.fade_later(id, now);
         self.take_place(id, wants);
+        if let Some(session) = self.sessions.map.get_mut(&id) {
+            session.asked = now.mono;
+        }
         self.sessions.lease(id, now, self.view.config.lease_ns);
         self.welcome(id, true, out);
         self.numbers_again(id);
@@ -203,7 +206,9 @@ impl Rank {
     pub(crate) fn renewed(&mut self, now: Now, id: SessionId, number: u32, out: &mut Outbox<Output>) {
         self.renew(now, id);
         let half = self.view.config.lease_ns / 2;
-        let late = |session: &Session| session.return_end.is_some_and(|end| end.since(now.mono) < half);
+        let late = |session: &Session| {
+            session.return_end.is_some_and(|end| end.since(now.mono) < half) && !session.is_in_line()
+        };
         if self.sessions.map.get(&id).is_some_and(|session| !late(session)) {
             self.send_now(id, ServerMsg::Renewed { number }, out);
         }
@@ -319,7 +324,7 @@ impl Rank {
         let mut dead = Vec::new();
         let mut next: Option<Mono> = None;
         for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded && !s.evicted) {
-            let returns = session.return_end.is_none_or(|end| end > now.mono);
+            let returns = self.frozen || session.return_end.is_none_or(|end| end > now.mono);
             if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {
                 dead.push((*id, "its lease ran out"));
             } else if !returns {

@@ -107,7 +107,7 @@ pub(crate) struct Frozen<'a> {
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
         self.driver.core().gate.closed = false;
-        self.driver.feed([]);
+        self.driver.feed([Input::Frozen(false)]);
     }
 }
 
@@ -136,7 +136,7 @@ impl Driver {
         let begin = Instant::now();
         let frozen = Frozen { driver: self };
         // Its loads would never end before the cache is full.
-        self.feed([Input::Warmup { dir: None }]);
+        self.feed([Input::Warmup { dir: None }, Input::Frozen(true)]);
         let mut goal = None;
         let mut closed = begin;
         while !self.is_halted() && begin.elapsed() < REST_MAX {
