@@ -200,7 +200,9 @@ impl Shown<'_> {
                 self.name(*new_parent, new_name);
                 let moved = self.tree.node(parent.ino).and_then(|dir| dir.entries.get(name.as_bytes()));
                 if moved.and_then(|ino| self.tree.node(*ino)).is_some_and(Node::is_dir) {
-                    self.place(new_parent.ino);
+                    if parent.ino != new_parent.ino {
+                        self.place(new_parent.ino);
+                    }
                     if *flags == 0 && (parent.ino, name) != (new_parent.ino, new_name) {
                         self.gone(*new_parent, new_name);
                     }
