@@ -151,6 +151,8 @@ pub struct Judge {
     pub wall: Wall,
     /// Promises that were broken, and why they may be.
     pub late: Vec<&'static str>,
+    /// What a crash took back that only its author has seen, and was not told yet that it had done it.
+    pub untold: Vec<(SessionId, Ino)>,
     pub excuses: Excuses,
     /// Sessions that transactions ended, for the world to look at.
     pub ended: Vec<SessionId>,
@@ -198,6 +200,7 @@ impl Judge {
             clock: 1,
             wall,
             late: Vec::new(),
+            untold: Vec::new(),
             excuses: Excuses::default(),
             ended: Vec::new(),
             changed: Vec::new(),

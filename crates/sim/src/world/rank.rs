@@ -220,6 +220,10 @@ impl World {
         let end = end.map_err(|error| format!("the journal cannot be read: {error}"))?;
         self.trace.event(self.now, "replay", end.0, || format!("{} to {}", from.0, end.0));
         self.judge.recovered(end)?;
+        for (session, ino) in std::mem::take(&mut self.judge.untold) {
+            let of = self.clients.iter_mut().filter(|slot| slot.session() == Some(session));
+            of.for_each(|slot| slot.kernel.forget(ino));
+        }
         self.judge_all_keeping()?;
         if self.readers.is_none() {
             self.judge.check_store(self.dump()?)?;

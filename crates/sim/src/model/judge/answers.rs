@@ -146,7 +146,7 @@ impl Judge {
     }
 
     /// A file without a name that this session does not hold open may be gone at any moment.
-    fn may_be_gone(&self, pending: &Pending) -> bool {
+    pub(super) fn may_be_gone(&self, pending: &Pending) -> bool {
         let session = pending.asked.session;
         let nodes = match &pending.asked.request {
             Request::GetAttr { node }

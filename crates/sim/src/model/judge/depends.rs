@@ -32,10 +32,21 @@ pub(super) enum Fact {
 #[derive(Clone, Debug)]
 pub(super) struct Undurable {
     pub(super) end: Position,
-    author: Option<SessionId>,
+    pub(super) author: Option<SessionId>,
     /// Up to where others made what its request was told of: it comes to nothing else if the journal holds that much.
     pub(super) needs: Position,
     pub(super) facts: BTreeSet<Fact>,
+}
+
+impl Undurable {
+    /// The inodes of which something changed.
+    pub(super) fn inos(&self) -> impl Iterator<Item = Ino> {
+        self.facts.iter().map(|fact| match fact {
+            Fact::Name(ino, _) | Fact::Life(ino) | Fact::Inode(ino) | Fact::Names(ino) | Fact::Place(ino) => {
+                *ino
+            }
+        })
+    }
 }
 
 impl Judge {

@@ -233,7 +233,10 @@ impl Judge {
     pub(super) fn breaks_promise(&mut self, key: (SessionId, Tid), errno: Errno) -> Verdict {
         let (no_space, io) =
             (self.excuses.no_space && errno == Errno::ENOSPC, self.excuses.io && errno == Errno::EIO);
-        self.pending.remove(&key);
+        let pending = self.pending.remove(&key);
+        // A file that has no name, and that its session does not have open.
+        let gone = matches!(errno, Errno::ESTALE | Errno::ENOENT)
+            && pending.is_some_and(|pending| self.may_be_gone(&pending));
         let Some(promise) = self.promises.get_mut(&key) else { return Ok(()) };
         promise.failed = true;
         if let Some((end, _)) = promise.executed {
@@ -243,6 +246,7 @@ impl Judge {
             ));
         }
         let why = match () {
+            () if gone => "late errors of files that are gone",
             () if promise.excused => "late errors for an earlier one",
             () if self.spoiled.contains(&key.0) => "late errors for an earlier one",
             () if no_space => "late errors for want of space",
@@ -309,6 +313,14 @@ impl Judge {
 
     /// A crash: the journal ends at `end`.
     pub(super) fn recovered_promises(&mut self, end: Position) {
+        let promised: BTreeSet<Position> =
+            self.promises.values().filter_map(|promise| Some(promise.executed?.0)).collect();
+        for change in
+            self.undurable.iter().filter(|change| change.end > end && !promised.contains(&change.end))
+        {
+            let author = change.author.into_iter();
+            self.untold.extend(author.flat_map(|author| change.inos().map(move |ino| (author, ino))));
+        }
         for promise in self.promises.values_mut() {
             if promise.executed.is_some_and(|(at, _)| at > end) {
                 promise.executed = None;
