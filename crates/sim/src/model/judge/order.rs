@@ -64,8 +64,9 @@ impl Judge {
         let mut seen: Option<BTreeSet<Fact>> = None;
         for ((owner, tid), promise) in others {
             let what = &promise.asked.request;
-            // A refusal may be one that was remembered from before.
-            if promise.lost && outcome.is_ok() {
+            // A refusal may be one that was remembered from before; and that it failed is told when the journal is durable.
+            let may_have_failed = self.excuses.no_space || self.excuses.io;
+            if promise.lost && outcome.is_ok() && !may_have_failed {
                 return Err(format!(
                     "comes before request {} of session {}, which a crash took back: {what:?}",
                     tid.0, owner.0
