@@ -490,7 +490,10 @@ impl Rank {
             (ClientMsg::Performed { tid, floor, cred, told, request }, Some(_)) => {
                 self.request(now, conn, (tid, floor), (cred, Some(told), request), out);
             }
-            (ClientMsg::Presented, Some(id)) => self.presented(id),
+            (ClientMsg::Presented, Some(id)) => {
+                self.renew(now, id);
+                self.presented(id);
+            }
             (ClientMsg::Goodbye, Some(id)) => self.end_session(now, id, out),
         }
     }
