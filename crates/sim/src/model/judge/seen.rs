@@ -14,7 +14,7 @@ use proto::message::Told;
 use proto::name::name_hash;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, Name, NodeRef};
+use proto::{Attr, Ino, Name, NodeRef};
 use std::borrow::Cow;
 
 impl Judge {
@@ -149,11 +149,20 @@ fn run_told(tree: &mut Tree, asked: &Asked, told: &Told, reply: &Reply) -> Verdi
         *tree = before;
         return Err(format!("must fail with {errors:?}"));
     }
+    if let (Request::Fallocate { node, .. }, Some(_)) = (request, tree.node(subject(request))) {
+        // The rank notes a change whatever came of it; POSIX leaves that open.
+        let node = tree.change(node.ino);
+        (node.mtime, node.ctime) = (told.wall, told.wall);
+    }
     if let Some(attr) = attr_of(reply)
         && tree.node(attr.ino).is_some()
     {
         let node = tree.change(attr.ino);
         node.generation = attr.generation;
+        if told.heard && !node.is_dir() {
+            // As the answer says: a change to the present state may keep them.
+            (node.mtime, node.ctime) = (attr.mtime, attr.ctime);
+        }
         if attr.has_xattrs && node.xattrs.is_empty() {
             // It took after its directory's default ACL, which the model does not compute.
             node.xattrs.insert(b"system.posix_acl_access"[..].into(), b""[..].into());
@@ -176,4 +185,8 @@ const fn named(request: &Request) -> Option<(NodeRef, &Name)> {
         | Request::Create { parent, name, .. } => Some((*parent, name)),
         _ => None,
     }
+}
+
+fn subject(request: &Request) -> Ino {
+    request.subject().map_or(Ino::NONE, |(node, _)| node.ino)
 }
