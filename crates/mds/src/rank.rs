@@ -270,20 +270,32 @@ impl Rank {
             since: now.mono,
             waits: Waits::Turn,
         };
+        self.begin(now, conn, op, (crowded, bounded), out);
+    }
+
+    /// Runs a new operation, or refuses it. `bounded`: its session has no more results to be remembered than may be.
+    fn begin(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        op: Op,
+        (crowded, bounded): (bool, bool),
+        out: &mut Outbox<Output>,
+    ) {
         if !self.state.serves() {
             let errno = if self.state == State::Damaged { Errno::EIO } else { Errno::ESHUTDOWN };
             return self.answer(&op, Err(errno), false, out);
         }
-        if crowded && told.is_none() {
+        if crowded && op.told.is_none() {
             return self.answer(&op, Err(Errno::EBUSY), false, out);
         }
-        if told.is_some() && !bounded {
+        if op.told.is_some() && !bounded {
             // They go into one record of the store. An honest client stays far below.
             let reason = "more results are to be remembered than may be";
             return self.refuse(conn, Errno::EPROTO, reason, out);
         }
-        if told.is_some()
-            && let Some(session) = self.sessions.map.get_mut(&id)
+        if op.told.is_some()
+            && let Some(session) = self.sessions.map.get_mut(&op.session)
         {
             session.performing = Some(op.id);
         }

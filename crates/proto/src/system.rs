@@ -49,12 +49,14 @@ impl SessionRecord {
         let results = (0..count)
             .map(|_| Ok((Tid(r.u64()?), r.bytes(RESULT_BYTES_MAX)?.into())))
             .collect::<Result<_, DecodeError>>()?;
-        let lent = match r.is_empty() {
-            true => Vec::new(),
-            false => {
-                (0..r.u32()?).map(|_| Ok((Ino(r.u64()?), r.u32()?))).collect::<Result<_, DecodeError>>()?
+        let mut lent = Vec::new();
+        if !r.is_empty() {
+            let count = r.u32()?;
+            lent = (0..count).map(|_| Ok((Ino(r.u64()?), r.u32()?))).collect::<Result<_, DecodeError>>()?;
+            if lent.is_empty() {
+                return Err(DecodeError::Invalid { what: "numbers lent" });
             }
-        };
+        }
         r.finish()?;
         Ok(Self { client, floor, results, lent })
     }

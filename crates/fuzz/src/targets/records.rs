@@ -109,7 +109,8 @@ fn system(input: &[u8]) -> Verdict {
         0 => {
             let weigh = |session: &SessionRecord| {
                 let results: usize = session.results.iter().map(|(_, result)| result.len() + 24).sum();
-                size_of::<SessionRecord>() + session.client.len() + results
+                let lent = session.lent.capacity() * size_of::<(Ino, u32)>();
+                size_of::<SessionRecord>() + session.client.len() + results + lent
             };
             round_trip(bytes, Exact::Bytes, SessionRecord::decode, encoded!(), weigh)
         }
