@@ -153,7 +153,18 @@ impl Rank {
             let lent = session.early_from.is_some_and(|from| from <= self.journal.durable);
             is_eager(session) && (lent || stdx::mutant!("mds_early_before_lent"))
         };
-        let mut early = self.sessions.map.get(&op.session).is_some_and(ready) || op.told.is_some();
+        let is_dir = |node: &NodeRef| {
+            self.view.cache.by_ino(node.ino).is_some_and(|slot| self.view.cache.node(slot).is_dir())
+        };
+        // How much of a copy is made depends on data that a crash may take back; and the counts of a directory on the order in
+        // which what is presented again is carried out.
+        let partial = match &op.request {
+            Request::CopyRange { .. } => true,
+            Request::SetAttr { node, .. } => is_dir(node),
+            _ => false,
+        };
+        let mut early =
+            (self.sessions.map.get(&op.session).is_some_and(ready) && !partial) || op.told.is_some();
         if let Some(Touched { things, headers }) = touched {
             let source = match &op.request {
                 Request::CopyRange { source: node, .. } | Request::TmpFile { parent: node, .. } => {

@@ -245,8 +245,10 @@ impl Rank {
         now: Now,
         out: &mut Outbox<Output>,
     ) {
-        if let Some(message) = self.line_up(id, message, out) {
-            self.handle(now, conn, message, out);
+        match self.line_up(id, message, out) {
+            Some(message) => self.handle(now, conn, message, out),
+            // Who stands in line is there.
+            None => self.renew(now, id),
         }
     }
 }

@@ -490,7 +490,10 @@ impl Rank {
             (ClientMsg::Performed { tid, floor, cred, told, request }, Some(_)) => {
                 self.request(now, conn, (tid, floor), (cred, Some(told), request), out);
             }
-            (ClientMsg::Presented, Some(id)) => self.presented(id),
+            (ClientMsg::Presented, Some(id)) => {
+                self.renew(now, id);
+                self.presented(id);
+            }
             (ClientMsg::Goodbye, Some(id)) => self.end_session(now, id, out),
         }
     }
@@ -571,9 +574,8 @@ impl Rank {
         }
         self.fade(now, out);
         if !self.presenting.is_empty() && self.window_limit <= now.mono {
-            for id in std::mem::take(&mut self.presenting) {
-                self.presenting.insert(id);
-                self.evict_session(now, id, "it did not present in time what it was told early", out);
+            // They live and do not finish: what they still present comes to what it can.
+            for id in self.presenting.clone() {
                 self.presented(id);
             }
         }

@@ -368,7 +368,7 @@ fn nobody_is_late_for_what_waits_behind_its_own_work() {
 
 /// Found by review: whoever resumes and never says that it has presented everything held up all others for ever.
 #[test]
-fn who_never_finishes_presenting_is_evicted() {
+fn who_never_finishes_presenting_is_waited_for_no_longer_than_three_leases() {
     let mut w = two();
     let (session, other) = (w.sessions[&REMOTE], w.sessions[&OTHER]);
     w.crash();
