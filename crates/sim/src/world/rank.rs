@@ -452,7 +452,9 @@ impl World {
         }
         if let Some(session) = session {
             let goodbye = message == ClientMsg::Goodbye;
-            if !matches!(message, ClientMsg::Returned { .. } | ClientMsg::Settled) {
+            let asks_nothing =
+                matches!(message, ClientMsg::Returned { .. } | ClientMsg::Settled | ClientMsg::Cancel { .. });
+            if !asks_nothing {
                 self.heard.insert(session, (self.now, goodbye));
             }
             self.settle_debts(client, session, &message)?;

@@ -99,7 +99,8 @@ impl Judge {
     /// embedded client a durable one.
     fn unexecuted(&mut self, pending: &Pending, sent: &Sent) -> Verdict {
         let refused = matches!(sent.outcome, Err(Errno::EACCES | Errno::EPERM));
-        let gone = matches!(sent.outcome, Err(Errno::ESTALE | Errno::ENOENT)) && self.may_be_gone(pending);
+        let gone =
+            matches!(sent.outcome, Err(Errno::ESTALE | Errno::ENOENT)) && self.may_be_gone(&pending.asked);
         if gone
             || pending.gone
             || (pending.asked.checked && refused)
@@ -146,9 +147,9 @@ impl Judge {
     }
 
     /// A file without a name that this session does not hold open may be gone at any moment.
-    pub(super) fn may_be_gone(&self, pending: &Pending) -> bool {
-        let session = pending.asked.session;
-        let nodes = match &pending.asked.request {
+    pub(super) fn may_be_gone(&self, asked: &Asked) -> bool {
+        let session = asked.session;
+        let nodes = match &asked.request {
             Request::GetAttr { node }
             | Request::SetAttr { node, .. }
             | Request::Link { node, .. }

@@ -31,10 +31,9 @@ impl Judge {
     pub(super) fn in_order(&self, pending: &Pending) -> Verdict {
         let key = (pending.asked.session, pending.asked.tid);
         let told = self.promises.get(&key).map_or(pending.since, |promise| promise.clock);
-        // One that found no space may have failed already, and who asked may hear of it later than of this.
-        let failing = self.excuses.no_space || self.excuses.io;
         let earlier = self.promises.range((key.0, Tid(0))..key);
-        let mut due = earlier.filter(|(_, promise)| promise.is_due() && promise.clock < told && !failing);
+        let mut due = earlier
+            .filter(|(_, promise)| promise.clock < told && promise.is_due() && !self.may_fail(promise));
         match due.next() {
             Some(((_, tid), promise)) => Err(format!(
                 "request {} of session {} comes before request {}, which its caller was told of: {:?}",
@@ -42,6 +41,11 @@ impl Judge {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Whether a promise may have failed and nobody been told yet: that must not leave before it is durable.
+    fn may_fail(&self, promise: &Promise) -> bool {
+        self.excuses.no_space || self.excuses.io || self.may_be_gone(&promise.asked)
     }
 
     /// The state that shows what its session was told before it asked.
@@ -64,9 +68,8 @@ impl Judge {
         let mut seen: Option<BTreeSet<Fact>> = None;
         for ((owner, tid), promise) in others {
             let what = &promise.asked.request;
-            // A refusal may be one that was remembered from before; and that it failed is told when the journal is durable.
-            let may_have_failed = self.excuses.no_space || self.excuses.io;
-            if promise.lost && outcome.is_ok() && !may_have_failed {
+            // A refusal may be one that was remembered from before.
+            if promise.lost && outcome.is_ok() && !self.may_fail(promise) {
                 return Err(format!(
                     "comes before request {} of session {}, which a crash took back: {what:?}",
                     tid.0, owner.0

@@ -236,7 +236,7 @@ impl Judge {
         let pending = self.pending.remove(&key);
         // A file that has no name, and that its session does not have open.
         let gone = matches!(errno, Errno::ESTALE | Errno::ENOENT)
-            && pending.is_some_and(|pending| self.may_be_gone(&pending));
+            && pending.is_some_and(|pending| self.may_be_gone(&pending.asked));
         let Some(promise) = self.promises.get_mut(&key) else { return Ok(()) };
         promise.failed = true;
         if let Some((end, _)) = promise.executed {
