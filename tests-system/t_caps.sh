@@ -99,6 +99,14 @@ check "rm -rf of one tree from two mounts ends" test "$code" != 124 -a "$(cat rm
 rm -rf a/tree
 check "and the tree is gone" bash -c '! [ -e a/tree ] && ! [ -e b/tree ]'
 check "nothing but names that were gone" bash -c '! grep -v "No such file" rm.a rm.b | grep -q .'
+# Who stands in a directory, or has it open, that the other removes: it is empty and has no links, and nothing is found in it.
+mkdir a/gone && stat b/gone >/dev/null
+same "a directory that the other mount removed under us" "0 2 2 2" "$(timeout 60 python3 -c 'import os
+fd = os.open("a/gone", os.O_DIRECTORY); os.rmdir("b/gone"); found = [os.fstat(fd).st_nlink]
+for use in (lambda: os.open("x", os.O_CREAT | os.O_WRONLY, dir_fd=fd), lambda: os.stat("x", dir_fd=fd), lambda: os.stat("a/gone")):
+    try: found.append(use())
+    except OSError as error: found.append(error.errno)
+print(*found)' 2>&1)"
 same "each is shown with what it keeps" 2 "$("$PANDO" client ls --cluster ./data --json | grep -o '"num_caps":[1-9]' | wc -l)"
 
 # One that is killed, and one that is stopped, while they keep what others change.

@@ -180,8 +180,8 @@ fn open_session(
     let (connector, served, log) = connect(plan, source, until, config)?;
     // What a kernel keeps; and where the rank is far away, and nobody asked to be answered when changes are durable, directories
     // to work in without asking.
-    // Not yet: two mounts that remove one tree still meet ESTALE with it (docs/CAPABILITIES.md).
-    let wants = Bits::ATTRS.with(Bits::FC);
+    let early = !connector.ends_with_rank() && !plan.options.behaviour().sync_names;
+    let wants = Bits::ATTRS.with(Bits::FC).with(if early { Bits::DX } else { Bits::NONE });
     let settings =
         Settings { recover_clean: plan.options.recover_clean, open_timeout, wants, ..Settings::default() };
     let mount =

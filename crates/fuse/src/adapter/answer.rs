@@ -40,12 +40,13 @@ impl Shared {
     ) {
         let (shared, asker) = (Arc::clone(self), asker(&reply));
         let changes = ask.effect() != Effect::Nothing;
-        let named = ask.subject().is_some_and(|(_, name)| name.is_some());
+        let inside =
+            matches!(ask, Ask::ReadDir { .. }) || ask.subject().is_some_and(|(_, name)| name.is_some());
         let done = Box::new(move |outcome: Outcome, leave: Leave| match outcome {
             // What follows a change is not given up: it may be the half that makes it whole.
             Ok(answer) => then(&shared, if changes { reply.to(0) } else { reply }, answer, leave),
             // The directory is gone, by another mount: there is no name in it, as in one that a process stands in when it goes.
-            Err(Errno::ESTALE) if named => reply.error(libc::ENOENT),
+            Err(Errno::ESTALE) if inside => reply.error(libc::ENOENT),
             Err(errno) => reply.error(errno.0),
         });
         self.mount.submit_for(asker, cred, ask, done);

@@ -3,8 +3,12 @@
 
 use std::sync::Arc;
 
+use ::mount::Leave;
+use proto::reply::{Outcome, Reply as Answer};
 use proto::request::Request as Ask;
+use proto::{Attr, Errno};
 
+use super::answer::asker;
 use super::keep::Given;
 use super::{About, Shared, convert};
 use crate::reply::Reply;
@@ -17,9 +21,10 @@ impl Shared {
         operation: &Operation<'_>,
         reply: Reply,
     ) {
-        let About { cred, nodeid, node, .. } = about;
+        let About { nodeid, node, .. } = about;
         match operation {
             Operation::SetAttr(set) => {
+                let cred = about.cred;
                 let ask = Ask::SetAttr { node, set: convert::set_attr(set) };
                 self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr, _| {
                     // The kernel believes this answer whatever it was told meanwhile: nothing of it is kept.
@@ -32,17 +37,35 @@ impl Shared {
                     });
                 });
             }
-            Operation::Statx { .. } => {
-                self.ask_attr(cred, Ask::GetAttr { node }, reply, move |shared, reply, attr, given| {
-                    let timeout = shared.learn(nodeid, &attr, given, false);
-                    reply.statx(timeout, &convert::statx(&attr));
-                });
-            }
-            _ => {
-                self.ask_attr(cred, Ask::GetAttr { node }, reply, move |shared, reply, attr, given| {
-                    shared.answer_attr(reply, nodeid, &attr, given);
-                });
-            }
+            Operation::Statx { .. } => self.stat(about, reply, move |shared, reply, attr, given| {
+                let timeout = shared.learn(nodeid, attr, given, false);
+                reply.statx(timeout, &convert::statx(attr));
+            }),
+            _ => self.stat(about, reply, move |shared, reply, attr, given| {
+                shared.answer_attr(reply, nodeid, attr, given);
+            }),
         }
+    }
+
+    /// Asks for attributes, and answers with what remains of a directory that another mount removed: who stands in it, or has it
+    /// open, goes on as in one that was removed here, and finds no name in it.
+    fn stat(
+        self: &Arc<Self>,
+        about: About,
+        reply: Reply,
+        then: impl FnOnce(&Arc<Self>, Reply, &Attr, Given) + Send + 'static,
+    ) {
+        let About { cred, nodeid, node, .. } = about;
+        let (shared, asker) = (Arc::clone(self), asker(&reply));
+        let done = Box::new(move |outcome: Outcome, leave: Leave| match outcome {
+            Ok(Answer::Attr(attr)) => then(&shared, reply, &attr, Given::of(&leave, 0)),
+            Ok(_) => reply.error(libc::EIO),
+            Err(Errno::ESTALE) => match shared.nodes.remains(nodeid) {
+                Some(attr) => then(&shared, reply, &attr, Given::default()),
+                None => reply.error(libc::ESTALE),
+            },
+            Err(errno) => reply.error(errno.0),
+        });
+        self.mount.submit_for(asker, cred, Ask::GetAttr { node }, done);
     }
 }

@@ -80,6 +80,7 @@ impl Shared {
             Operation::ReadDirPlus { fh, offset, size } => self.list(about, fh, offset, size, true, reply),
             Operation::ReleaseDir(release) => {
                 self.listings.close(release.fh);
+                self.nodes.closed(about.nodeid);
                 self.mount.handle_closed(about.node.ino, release.fh);
                 reply.ok();
             }

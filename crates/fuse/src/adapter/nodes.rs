@@ -2,7 +2,7 @@
 //!
 //! A node is in the table from its first lookup until the kernel forgets the last; node ids are inode
 //! numbers, so an unknown one (an NFS handle) still names its inode.
-//! Absent on purpose: attributes; the kernel caches those.
+//! Absent on purpose: attributes of anything but directories; the kernel caches those.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -21,14 +21,16 @@ const SHARDS: usize = 64;
 const BUCKETS: usize = 64;
 
 /// What is known of one node. Stamps are those of leaves; 0: none.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Node {
     lookups: u64,
     parent: Ino,
     hash: NameHash,
-    /// Open handles of a file.
+    /// Open handles.
     opens: u32,
     directory: bool,
+    /// Of a directory: its last attributes. Processes stand in it, and have it open, when another mount removes it.
+    last: Option<Box<Attr>>,
     /// An fcntl lock was asked for: closing any handle must drop its owner's locks.
     locked: bool,
     /// It was seen with an extended attribute, or one was set: never called bare again, because an older
@@ -193,6 +195,11 @@ impl Nodes {
         };
         (node.parent, node.hash) = (attr.parent, attr.hash);
         node.directory = attr.kind() == FileKind::Directory;
+        match &mut node.last {
+            Some(last) => **last = attr.clone(),
+            None if node.directory => node.last = Some(Box::new(*attr)),
+            None => {}
+        }
         node.dressed |= attr.has_xattrs;
         if good && !attr.has_xattrs && given.bits.has(Bits::XS) {
             (node.bare, node.bare_until) = (given.stamp, given.until);
@@ -203,12 +210,23 @@ impl Nodes {
         good && given.bits.has(Bits::ATTRS) && node.stale == 0
     }
 
+    /// The attributes of a directory that the rank has no more, without links, as a local file system shows one that was removed
+    /// while somebody was in it. None while the kernel may still find it by its old name, unless it is open: whoever has it open
+    /// has no other way to go on, and a walk that meets it in that moment ends in it, not in an error.
+    pub(super) fn remains(&self, nodeid: u64) -> Option<Attr> {
+        let shard = self.shard(nodeid);
+        let node = shard.nodes.get(&nodeid)?;
+        let last = node.last.as_deref().filter(|_| node.stale == 0 || node.opens > 0)?;
+        Some(Attr { nlink: 0, ..*last })
+    }
+
     /// A directory is opened to be listed: whether the kernel may keep the listing, and what it has of an earlier one. The kernel
     /// itself looks at the time of change, and two changes can have one; but none happens while Fs is held.
     pub(super) fn listing(&self, nodeid: u64, now: Mono, lost: impl FnOnce() -> u64) -> (bool, bool) {
         let mut shard = self.shard(nodeid);
         let void_below = (*shard.recalled(nodeid)).max(lost());
         let Some(node) = shard.nodes.get_mut(&nodeid) else { return (false, false) };
+        node.opens += 1;
         let may = node.holds(now, void_below);
         let keep = may && node.listed == node.held;
         node.listed = if may { node.held } else { 0 };
@@ -241,7 +259,7 @@ impl Nodes {
         if bits.has(Bits::FC) {
             node.pages = 0;
         }
-        Some(Found { born: node.born, open: node.opens > 0 })
+        Some(Found { born: node.born, open: node.opens > 0 && !node.directory })
     }
 
     /// The kernel does not have the name any more that the recall with this stamp took.
@@ -275,7 +293,13 @@ impl Nodes {
         let mut open = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            open.extend(shard.nodes.iter().filter(|(_, node)| node.opens > 0).map(|(nodeid, _)| *nodeid));
+            open.extend(
+                shard
+                    .nodes
+                    .iter()
+                    .filter(|(_, node)| node.opens > 0 && !node.directory)
+                    .map(|(nodeid, _)| *nodeid),
+            );
         }
         open
     }
@@ -408,8 +432,16 @@ mod tests {
         assert!(nodes.place(5).1);
         let dir = Attr { mode: FileKind::Directory.mode_bits(), ..attr(6) };
         nodes.learn(6, &dir, Given::default(), (Mono(5), true), || 0);
+        assert!(nodes.remains(6).is_some_and(|left| left.nlink == 0 && left.ino == Ino(6)));
         nodes.recall(6, Bits::LS, true, 5);
         assert!(!nodes.place(6).1, "names in it are right whatever its own");
+        assert!(nodes.remains(6).is_none(), "who meets it by that name looks again");
+        nodes.listing(6, Mono(5), || 0);
+        assert!(nodes.remains(6).is_some(), "who has it open goes on");
+        nodes.closed(6);
+        assert!(nodes.remains(6).is_none());
+        nodes.name_dropped(6, 5);
+        assert!(nodes.remains(6).is_some() && nodes.remains(5).is_none());
     }
 
     #[test]
