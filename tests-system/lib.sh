@@ -112,10 +112,11 @@ serve() {
 
 down() { "$PANDO" umount "$1" >"$WORK/err" 2>&1 || die "umount: $(cat "$WORK/err")"; }
 
-# kill9 PID: only what `up` or a test started; waits until it is gone.
+# kill9 PID: only what `up` or a test started; waits until all its threads are gone, and with them its locks: the first one may
+# be a zombie while another still waits for a disk.
 kill9() {
     kill -9 "$1" 2>/dev/null
-    while [ -d "/proc/$1" ] && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; do
+    while [ "$(cat "/proc/$1/task/"*/status 2>/dev/null | grep -c '^State:[[:space:]]*[^Z[:space:]]')" != 0 ]; do
         sleep 0.02
     done
 }

@@ -604,15 +604,6 @@ fn random_breaks_lose_and_repeat_nothing() {
     }
 }
 
-/// The test above can fail.
-#[cfg(feature = "mutants")]
-#[test]
-#[should_panic(expected = "seed ")]
-fn a_retry_under_a_new_tid_is_noticed() {
-    stdx::mutant::activate(Some("client_retry_under_new_tid"));
-    (0..400).for_each(random_breaks);
-}
-
 fn random_breaks(seed: u64) {
     let mut prng = Prng::new(seed);
     let limits = Limits { queued_max: 1000, ..Limits::tiny() };

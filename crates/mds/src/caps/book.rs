@@ -133,8 +133,11 @@ impl Book {
     /// Everything the session of that place holds is gone, and what was recalled from it is as good as returned; not so the
     /// directories entrusted to it.
     pub(crate) fn forget(&mut self, slot: u16) {
+        if stdx::mutant!("mds_dx_fades") {
+            self.end_entrusted(slot);
+        }
         let entrusted = &self.entrusted;
-        let is_entrusted = |ino: &Ino| entrusted.get(ino) == Some(&slot) && !stdx::mutant!("mds_dx_fades");
+        let is_entrusted = |ino: &Ino| entrusted.get(ino) == Some(&slot);
         let place = &mut self.places[usize::from(slot)];
         place.epoch = place.epoch.wrapping_add(1);
         place.asked.retain(|(_, ino)| is_entrusted(ino));
@@ -570,6 +573,25 @@ mod tests {
                 book.over(op);
             }
         }
+    }
+
+    #[test]
+    fn a_directory_of_which_others_keep_something_is_nobodys() {
+        let mut book = book(2);
+        assert!(book.may_entrust(0, Ino(7), Mono(0)));
+        book.grant(0, Ino(7), HELD, Mono(0));
+        assert!(book.may_entrust(0, Ino(7), Mono(0)), "its own");
+        book.grant(1, Ino(7), HELD, Mono(0));
+        assert!(!book.may_entrust(0, Ino(7), Mono(0)));
+    }
+
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn a_directory_of_two_is_caught() {
+        stdx::mutant::activate(Some("mds_dx_two_holders"));
+        let verdict = std::panic::catch_unwind(a_directory_of_which_others_keep_something_is_nobodys);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err());
     }
 
     /// Whoever has them: what no kernel keeps any more goes without a word, and the memory with it.

@@ -111,7 +111,8 @@ fn changed(view: &View, record: &InodeRecord, (dir, hash, name): (Ino, NameHash,
         bits = bits.with(XATTR).with(AUTH);
     }
     let times = (new.mtime, new.atime) != (old.mtime, old.atime);
-    if (new.size != old.size || times) && !stdx::mutant!("mds_fs_not_recalled") {
+    let forgotten = stdx::mutant!("mds_fs_not_recalled");
+    if (new.size != old.size || times) && !forgotten {
         bits = bits.with(CONTENT);
     }
     let mut gone = None;
@@ -125,7 +126,7 @@ fn changed(view: &View, record: &InodeRecord, (dir, hash, name): (Ino, NameHash,
         bits = bits.with(LINK);
     }
     // The time of change belongs to every class; with the name's a client would give up what it needs to keep the name.
-    if bits.is_empty() && new.ctime != old.ctime {
+    if bits.is_empty() && new.ctime != old.ctime && !forgotten {
         bits = AUTH;
     }
     needs.add(new.ino, bits, gone);

@@ -277,9 +277,9 @@ fn what_is_entrusted_outlives_the_connection_and_ends_with_settled_or_the_lease(
     let dir = node(&made.attr);
     let session = w.sessions[&REMOTE];
     w.inject(Input::Disconnected { conn: REMOTE });
+    let look = w.start(OTHER, Cred::ROOT, lookup(dir, "f"));
     w.pass(4_000);
     w.say(OTHER, ClientMsg::Renew { number: 1 });
-    let look = w.start(OTHER, Cred::ROOT, lookup(dir, "f"));
     w.pass(1_000);
     assert!(answer(&w, OTHER, look).is_none(), "its client may have more to present");
     let conn = ConnId(20);
@@ -431,4 +431,58 @@ fn what_takes_back_a_request_in_the_line_stays_behind_it() {
     w.let_go();
     let outcome = answer(&w, REMOTE, waits);
     assert!(matches!(outcome, Some(ServerMsg::Reply { outcome: Err(Errno::EINTR), .. })), "{outcome:?}");
+}
+
+/// The number of an inode that is made once more may have data of the life that a crash took back.
+#[test]
+fn what_is_made_once_more_begins_without_the_data_of_the_life_before() {
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+    let (dir, session) = (node(&made.attr), w.sessions[&REMOTE]);
+    let other = w.sessions[&OTHER];
+    w.auto_durable = false;
+    let told = Told { ino: Ino(w.rank.session_lent(session)), wall: Wall(w.now as i64), heard: false };
+    perform(&mut w, REMOTE, 500, told, create(dir, "f"));
+    let file = NodeRef::bare(told.ino);
+    let data = Payload::Owned(b"LOST".to_vec());
+    let write = Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data };
+    perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    let (conn, late) = (ConnId(20), ConnId(21));
+    for (conn, session) in [(late, other), (conn, session)] {
+        w.hello(conn, Peer::Trusted, session);
+        w.say(conn, ClientMsg::Reclaimed);
+    }
+    perform(&mut w, conn, 500, Told { heard: true, ..told }, create(dir, "f"));
+    for conn in [conn, late] {
+        w.say(conn, ClientMsg::Presented);
+        w.say(conn, ClientMsg::Settled);
+    }
+    let size = proto::SetAttr { size: Some(4), ..Default::default() };
+    w.auto_durable = true;
+    w.start(conn, Cred::ROOT, Request::SetAttr { node: file, set: size });
+    let tid = w.start(conn, Cred::ROOT, Request::Read { node: file, offset: 0, len: 4, into: None });
+    let found = match answer(&w, conn, tid) {
+        Some(ServerMsg::Reply { outcome, .. } | ServerMsg::Granted { outcome, .. }) => outcome,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(*found, Ok(Reply::Data(Payload::Owned(vec![0; 4]))));
+}
+
+/// Defects that random histories hardly ever show.
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_what_is_entrusted_are_caught() {
+    let defects: [(&str, fn()); 3] = [
+        ("mds_dx_fades", what_is_entrusted_outlives_the_connection_and_ends_with_settled_or_the_lease),
+        ("mds_number_used_again", a_directory_is_entrusted_to_one_and_recalled_for_others),
+        ("mds_redo_end_clean", what_is_made_once_more_begins_without_the_data_of_the_life_before),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
 }

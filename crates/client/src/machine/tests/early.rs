@@ -345,3 +345,12 @@ fn who_does_not_want_it_is_answered_for_good() {
     assert_eq!(bench.client.kept(), 0);
     assert!(!again(&mut bench).contains(&ClientMsg::Presented));
 }
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_sync_that_overtakes_is_caught() {
+    stdx::mutant::activate(Some("client_sync_overtakes_late"));
+    let verdict = std::panic::catch_unwind(a_sync_is_not_answered_before_what_was_sent_before_it);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

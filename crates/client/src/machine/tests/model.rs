@@ -284,7 +284,7 @@ fn what_callers_were_told_survives_crashes() {
 /// The tests above can fail.
 #[cfg(feature = "mutants")]
 #[test]
-fn each_defect_is_noticed() {
+fn each_defect_is_caught() {
     for defect in [
         "client_recall_overtakes_tenure",
         "client_keeps_tenure",
