@@ -70,7 +70,7 @@ stage fmt cargo fmt --all --check
 stage clippy cargo clippy --workspace --all-targets --locked -- -D warnings
 stage tidy cargo test --locked -p tidy
 stage units cargo test --locked --workspace --exclude tidy
-stage sweep cargo run --release --locked -p sim -- sweep --seeds "${PANDOFS_SEEDS:-500}"
+stage sweep cargo run --release --locked -p sim -- sweep --seeds "${PANDOFS_SEEDS:-1000}"
 stage mutants mutants
 # Hostile bytes for everything that reads bytes, from the kept corpus on, for a fixed time.
 stage fuzz cargo run --release --locked -p fuzz -- run --seconds "${PANDOFS_FUZZ_SECONDS:-120}"
