@@ -100,9 +100,14 @@ impl Leaves {
     /// The rank recalls these. Returns the stamp of it.
     pub(crate) fn recall(&mut self, inos: impl Iterator<Item = Ino>, next: Tid, floor: Tid) -> u64 {
         self.stamp += 1;
+        self.outdate(inos, next, floor);
+        self.stamp
+    }
+
+    /// What the answers to earlier requests show of these is no longer so.
+    pub(crate) fn outdate(&mut self, inos: impl Iterator<Item = Ino>, next: Tid, floor: Tid) {
         if floor == next {
-            self.recalled.clear();
-            return self.stamp;
+            return self.recalled.clear();
         }
         if self.recalled.len() > RECALLED_MAX {
             self.recalled.retain(|_, below| *below > floor);
@@ -111,7 +116,6 @@ impl Leaves {
         if self.recalled.len() > RECALLED_MAX {
             self.void(next);
         }
-        self.stamp
     }
 
     /// Whether a recall of that stamp is still to be answered.

@@ -49,6 +49,18 @@ const SCENARIOS: &[Scenario] = &[
         operations: 2000,
         crashes: 5,
     },
+    // A stretch of a listing was there, its request waited for a directory that was entrusted to somebody, and showed names that
+    // had gone meanwhile.
+    Scenario { name: "a listing that waited is not an old one", seed: 3641, operations: 2000, crashes: 5 },
+    // A write was answered after the unlink that another thread asked for later, and done again before it.
+    Scenario { name: "what was done later is done again later", seed: 1873, operations: 2000, crashes: 5 },
+    // The answer to an open came after its client had removed the file by itself, and left the file's attributes to be kept.
+    Scenario {
+        name: "an answer from before does not outlive what was performed",
+        seed: 3262,
+        operations: 2000,
+        crashes: 5,
+    },
     // fsync answered with the content in the journal, and the power failed twice during replay.
     Scenario { name: "a redo survives a second power failure", seed: 113, operations: 2000, crashes: 5 },
 ];

@@ -3,7 +3,7 @@
 //! Absent: who may be answered so; the rank decides, or `perform.rs` did.
 
 use super::{Client, Life, Out, Queued};
-use crate::kept::{self, Kept};
+use crate::kept::{self, Kept, Turn};
 use crate::leave::Leave;
 use crate::output::Output;
 use crate::window::Pending;
@@ -97,7 +97,8 @@ impl Client {
         let told = Told { ino: new_inode(&request, outcome), wall: early.wall, heard: true };
         let opened = opened(&request, outcome);
         let position = Some(early.position);
-        self.window.kept.insert(tid, Kept { cred, request, told, opened, bytes, position });
+        let turn = Turn::of(tid);
+        self.window.kept.insert(tid, Kept { cred, request, told, opened, bytes, position, turn });
     }
 
     /// The rank carried out what was sent again, or performed here. `position`: it is durable from there on; none: it is.
@@ -158,13 +159,13 @@ impl Client {
         }
     }
 
-    /// Sends again what has no answer or is not durable, in tid order, as it was carried out the first time.
+    /// Sends again what has no answer or is not durable, as it was carried out the first time.
     pub(super) fn send_again(&self, out: &mut Out) {
         let floor = self.window.floor();
-        let mut kept = self.window.kept.iter().peekable();
+        let mut kept = self.window.kept.in_turn().into_iter().peekable();
         let mut cancels = Vec::new();
         for (tid, pending) in self.window.iter() {
-            while let Some((before, kept)) = kept.next_if(|(before, _)| *before < tid) {
+            while let Some((before, kept)) = kept.next_if(|(_, kept)| kept.turn < Turn::of(tid)) {
                 out.push(Output::Send(performed(before, floor, kept)));
             }
             let Some((cred, request)) = pending.kept.as_deref().cloned() else { continue };

@@ -6,8 +6,9 @@
 //! Absent: what is known (`tenures.rs`), and the rules for attributes (`made.rs`).
 
 use super::{Client, Life, Link, Out, early};
+use crate::changes::names_of;
 use crate::input::CallId;
-use crate::kept::{self, Kept};
+use crate::kept::{self, Kept, Turn};
 use crate::leave::{Leave, Leaves};
 use crate::made::{self, Making};
 use crate::names::Known;
@@ -45,6 +46,7 @@ impl Client {
         if !self.has_room(&request) {
             return Some((cred, request));
         }
+        let concerned = self.concerned(&request);
         let done = match &request {
             Request::Create { .. }
             | Request::MkNod { .. }
@@ -60,18 +62,43 @@ impl Client {
             _ => None,
         };
         let Some(Done { tid, ino, wall, reply, leave, opened }) = done else { return Some((cred, request)) };
+        // Their answers may be on the way from before.
+        self.leaves.outdate(concerned.into_iter(), tid, self.window.unanswered());
         kept::own(&mut request);
         let outcome = Ok(reply);
         self.held.on_answer(&request, &outcome);
         let told = Told { ino, wall, heard: false };
         let bytes = request.payload_bytes();
-        let kept = Kept { cred, request, told, opened, bytes, position: None };
+        let turn = Turn::of(tid);
+        let kept = Kept { cred, request, told, opened, bytes, position: None, turn };
         let message = early::performed(tid, self.window.floor(), &kept);
         debug_assert_eq!(tid, self.window.next(), "nothing was sent meanwhile");
         self.window.perform(kept);
         out.push(Output::Send(message));
         out.push(Output::Answer { call, outcome, leave });
         None
+    }
+
+    /// The inodes that performing a request would change.
+    fn concerned(&self, request: &Request) -> Vec<Ino> {
+        if self.window.unanswered() == self.window.next()
+            || stdx::mutant!("client_answer_overtakes_performed")
+        {
+            return Vec::new();
+        }
+        let mut inos = Vec::new();
+        for (dir, name) in names_of(request) {
+            inos.push(dir);
+            if let Known::File(ino) | Known::Dir(ino) = self.tenures.known(dir, name) {
+                inos.push(ino);
+            }
+        }
+        if let Request::SetAttr { node, .. } | Request::Write { node, .. } | Request::Link { node, .. } =
+            request
+        {
+            inos.push(node.ino);
+        }
+        inos
     }
 
     fn has_room(&self, request: &Request) -> bool {

@@ -132,6 +132,8 @@ pub struct Judge {
     eager: BTreeSet<SessionId>,
     promises: BTreeMap<(SessionId, Tid), Promise>,
     spoiled: BTreeSet<SessionId>,
+    /// Opens that succeeded, whose clients may not have heard of it: the rank stores these results, too.
+    opened: BTreeMap<(SessionId, Tid), Outcome>,
     /// Times that the rank did not take as they were told.
     cut_walls: BTreeMap<Wall, Wall>,
     trust: Trust,
@@ -189,6 +191,7 @@ impl Judge {
             eager: BTreeSet::new(),
             promises: BTreeMap::new(),
             spoiled: BTreeSet::new(),
+            opened: BTreeMap::new(),
             cut_walls: BTreeMap::new(),
             trust: Trust::default(),
             touched: BTreeMap::new(),

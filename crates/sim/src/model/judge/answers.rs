@@ -117,9 +117,13 @@ impl Judge {
                 return Ok(());
             }
         }
+        let opens = matches!(pending.asked.request, Request::Open { .. }) && sent.outcome.is_ok();
+        if opens && self.opened.get(&(sent.session, sent.tid)) == Some(&sent.outcome) {
+            return Ok(());
+        }
         if !matches!(sent.outcome, Err(Errno::ESHUTDOWN | Errno::EBUSY)) {
             self.in_order(pending)?;
-            if !asked_for(self.tree(), &pending.asked.request).is_empty() {
+            if !asked_for(self.tree(), &pending.asked.request, &sent.outcome).is_empty() {
                 self.after_others(pending, &sent.outcome)?;
             }
         }
@@ -143,6 +147,9 @@ impl Judge {
             }
         }
         let Some(tree) = fits else { return Err(why) };
+        if opens {
+            self.opened.insert((sent.session, sent.tid), sent.outcome.clone());
+        }
         self.check_bytes(pending, sent, &tree)
     }
 

@@ -8,7 +8,7 @@ use crate::model::tree::{Node, Tree};
 use proto::ids::{Position, SessionId};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Ino, Name, NodeRef};
+use proto::{Errno, Ino, Name, NodeRef};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use stdx::Wall;
@@ -136,7 +136,7 @@ fn changed(old: &Node, new: &Node, facts: &mut BTreeSet<Fact>) {
 
 /// What a request and its answer show of a tree.
 pub(super) fn shown(tree: &Tree, request: &Request, outcome: &Outcome) -> BTreeSet<Fact> {
-    let mut shown = Shown { tree, facts: BTreeSet::new() };
+    let mut shown = Shown { tree, empties: true, facts: BTreeSet::new() };
     shown.request(request);
     match outcome {
         Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => {
@@ -149,14 +149,17 @@ pub(super) fn shown(tree: &Tree, request: &Request, outcome: &Outcome) -> BTreeS
 }
 
 /// What a request by itself asks for.
-pub(super) fn asked_for(tree: &Tree, request: &Request) -> BTreeSet<Fact> {
-    let mut shown = Shown { tree, facts: BTreeSet::new() };
+pub(super) fn asked_for(tree: &Tree, request: &Request, outcome: &Outcome) -> BTreeSet<Fact> {
+    // What fails for another reason does not tell whether a directory that would go is empty.
+    let empties = matches!(outcome, Ok(_) | Err(Errno::ENOTEMPTY));
+    let mut shown = Shown { tree, empties, facts: BTreeSet::new() };
     shown.request(request);
     shown.facts
 }
 
 struct Shown<'a> {
     tree: &'a Tree,
+    empties: bool,
     facts: BTreeSet<Fact>,
 }
 
@@ -179,7 +182,8 @@ impl Shown<'_> {
     fn gone(&mut self, dir: NodeRef, name: &Name) {
         self.name(dir, name);
         let child = self.tree.node(dir.ino).and_then(|dir| dir.entries.get(name.as_bytes()));
-        self.facts.extend(child.into_iter().flat_map(|ino| [Fact::Life(*ino), Fact::Names(*ino)]));
+        self.facts.extend(child.map(|ino| Fact::Life(*ino)));
+        self.facts.extend(child.filter(|_| self.empties).map(|ino| Fact::Names(*ino)));
     }
 
     /// Where a directory is, up to the root: what is moved below it must not be above it.

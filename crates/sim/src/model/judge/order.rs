@@ -44,7 +44,7 @@ impl Judge {
     }
 
     /// Whether a promise may have failed and nobody been told yet: that must not leave before it is durable.
-    fn may_fail(&self, promise: &Promise) -> bool {
+    pub(super) fn may_fail(&self, promise: &Promise) -> bool {
         self.excuses.no_space || self.excuses.io || self.may_be_gone(&promise.asked)
     }
 
@@ -79,7 +79,7 @@ impl Judge {
                 continue;
             }
             // What a name or a listing tells of a directory besides is kept by nobody: who wants it asks for it.
-            let seen = seen.get_or_insert_with(|| asked_for(self.tree(), &asked.request));
+            let seen = seen.get_or_insert_with(|| asked_for(self.tree(), &asked.request, outcome));
             if performs(what).iter().any(|fact| overlaps(seen, fact)) {
                 return Err(format!(
                     "does not show what session {} performed as {} before it was asked for: {what:?}",
