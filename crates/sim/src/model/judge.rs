@@ -60,6 +60,8 @@ pub struct Asked {
 pub struct Excuses {
     pub no_space: bool,
     pub io: bool,
+    /// The rank stopped in order: the store knows what the journal's end says, and nothing vouches for that.
+    pub at_rest: bool,
 }
 
 /// One state of history, after the entry that ends at `end`.

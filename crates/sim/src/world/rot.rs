@@ -50,8 +50,8 @@ pub fn bit_rot(seed: u64) -> Verdict<Found> {
     // An idle journal says within a second how far it is durable: before that its last entries cannot be
     // told from a torn tail.
     let mut end = None;
-    while end != Some(world.judge.transactions) {
-        end = Some(world.judge.transactions);
+    while end != Some(world.judge.durable_to()) {
+        end = Some(world.judge.durable_to());
         let idle = world.now + 2 * SECOND;
         while world.now < idle {
             world.next()?;
@@ -67,6 +67,7 @@ pub fn bit_rot(seed: u64) -> Verdict<Found> {
             world.next()?;
         }
     }
+    world.judge.excuses.at_rest = at_rest;
     world.stop_process();
     let place = world.flip(&mut rng, !at_rest);
     world.rotten()?;

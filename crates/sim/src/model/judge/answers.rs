@@ -158,6 +158,7 @@ impl Judge {
         let session = asked.session;
         let nodes = match &asked.request {
             Request::GetAttr { node }
+            | Request::ReadDir { dir: node, .. }
             | Request::SetAttr { node, .. }
             | Request::Link { node, .. }
             | Request::Open { node, .. }

@@ -59,8 +59,9 @@ impl Judge {
     /// Something happens for a session: what others were told before a crash comes first, and what they performed before it was
     /// asked for, as far as it shows that.
     pub(super) fn after_others(&self, pending: &Pending, outcome: &Outcome) -> Verdict {
-        let asked = &pending.asked;
-        if self.promises.is_empty() || self.promises.contains_key(&(asked.session, asked.tid)) {
+        let (asked, key) = (&pending.asked, (pending.asked.session, pending.asked.tid));
+        // What was under way for one that was evicted is no promise any more.
+        if self.promises.is_empty() || self.promises.contains_key(&key) || self.answered.contains(&key) {
             return Ok(());
         }
         let others =
