@@ -21,6 +21,7 @@ pub mod options;
 mod recall;
 #[cfg(test)]
 mod tests;
+mod unopened;
 mod xattrs;
 
 use std::sync::{Arc, OnceLock};
@@ -52,6 +53,8 @@ pub struct Behaviour {
     pub sync_all: bool,
     /// Do not serve POSIX ACLs.
     pub no_acl: bool,
+    /// Files are opened and closed without a word to anyone (`unopened`).
+    pub no_open: bool,
 }
 
 /// The handler of a mount. The session it speaks through belongs to whoever made it: it outlives the mount
@@ -121,12 +124,12 @@ impl Handler for Adapter {
         }
         match request.operation {
             Operation::Forget { nlookup } => {
-                shared.nodes.forget(request.nodeid, nlookup);
+                shared.forget(request.nodeid, nlookup);
                 reply.ok();
             }
             Operation::BatchForget { items } => {
                 for item in items.iter() {
-                    shared.nodes.forget(item.nodeid, item.nlookup);
+                    shared.forget(item.nodeid, item.nlookup);
                 }
                 reply.ok();
             }

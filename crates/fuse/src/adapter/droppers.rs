@@ -4,7 +4,7 @@
 //! Names and pages wait for different things: a name for a host that answers late, which nothing else may be late for. The page
 //! thread waits for READs and for WRITEs, and a WRITE may wait at the rank until another host has given attributes back; so attributes
 //! never stand behind pages, or two hosts could wait for each other. They end with the adapter, whose ends of the queues they have.
-//! Absent on purpose: bounds. A queue is no longer than what was granted and is being recalled.
+//! Absent on purpose: bounds. A queue is no longer than what was granted and is being recalled, or than the files that the kernel knows.
 
 use std::io;
 use std::sync::Weak;
@@ -42,6 +42,19 @@ pub(super) struct NodeDrop {
     pub(super) pages: bool,
 }
 
+/// A file whose pages are to be dropped.
+pub(super) struct PageDrop {
+    pub(super) nodeid: u64,
+    /// What the rank is told afterwards, with its stamp; none: it does not wait for this.
+    pub(super) owed: Option<(u64, Returned)>,
+}
+
+impl PageDrop {
+    pub(super) fn of(node: NodeDrop) -> PageDrop {
+        PageDrop { nodeid: node.nodeid, owed: Some((node.stamp, node.returned)) }
+    }
+}
+
 /// Nodes whose first answer may be on its way; no more when it is due.
 pub(super) struct Young {
     pub(super) stamp: u64,
@@ -53,7 +66,7 @@ pub(super) struct Young {
 pub(super) struct Droppers {
     recalls: Sender<Recall>,
     names: Sender<NameDrop>,
-    pages: Sender<NodeDrop>,
+    pages: Sender<PageDrop>,
     young: Sender<Young>,
 }
 
@@ -61,7 +74,7 @@ pub(super) struct Droppers {
 pub(super) struct Queues {
     recalls: Receiver<Recall>,
     names: Receiver<NameDrop>,
-    pages: Receiver<NodeDrop>,
+    pages: Receiver<PageDrop>,
     young: Receiver<Young>,
 }
 
@@ -86,7 +99,7 @@ impl Droppers {
         let _ended = self.names.send(drop);
     }
 
-    pub(super) fn drop_pages(&self, drop: NodeDrop) {
+    pub(super) fn drop_pages(&self, drop: PageDrop) {
         let _ended = self.pages.send(drop);
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proto::caps::Bits;
 use proto::{Attr, FileKind, Ino, NameHash, NodeRef};
-use stdx::Mono;
+use stdx::{Mono, Wall};
 
 use super::keep::Given;
 use crate::abi::ROOT_ID;
@@ -50,6 +50,19 @@ struct Node {
     bare_until: Mono,
     /// The recall of its name, while the kernel may still find the node under it.
     stale: u64,
+    /// `noopen` only; of most mounts nothing.
+    unopened: Option<Box<Unopened>>,
+}
+
+/// Of a file that may be open without anybody having said so.
+#[derive(Clone, Debug, Default)]
+struct Unopened {
+    /// It is open at the rank until the kernel forgets it.
+    kept: bool,
+    /// Its pages are about to be dropped.
+    dropping: bool,
+    /// What the kernel was shown last: change counter, size and mtime.
+    shown: Option<(u64, u64, Wall)>,
 }
 
 impl Node {
@@ -72,6 +85,7 @@ pub(super) struct Found {
     pub(super) born: Mono,
     /// A handle is open, which may put file data into the kernel's pages.
     pub(super) open: bool,
+    pub(super) directory: bool,
 }
 
 /// Node ids spread evenly already; `mix64` spreads consecutive numbers spreads consecutive ones.
@@ -233,17 +247,58 @@ impl Nodes {
         (may, keep)
     }
 
-    pub(super) fn forget(&self, nodeid: u64, lookups: u64) {
+    /// The kernel forgets so many lookups. Where the rank has the node open for it until now, its place.
+    pub(super) fn forget(&self, nodeid: u64, lookups: u64) -> Option<NodeRef> {
         if nodeid == ROOT_ID {
-            return;
+            return None;
         }
         let mut shard = self.shard(nodeid);
-        if let Some(node) = shard.nodes.get_mut(&nodeid) {
-            node.lookups = node.lookups.saturating_sub(lookups);
-            if node.lookups == 0 {
-                shard.nodes.remove(&nodeid);
-            }
+        let node = shard.nodes.get_mut(&nodeid)?;
+        node.lookups = node.lookups.saturating_sub(lookups);
+        if node.lookups > 0 {
+            return None;
         }
+        let node = shard.nodes.remove(&nodeid)?;
+        let kept = node.unopened.is_some_and(|unopened| unopened.kept);
+        kept.then_some(NodeRef { ino: Ino(nodeid), parent: node.parent, hash: node.hash })
+    }
+
+    /// The kernel has the node, and the rank does not have it open for it yet.
+    pub(super) fn wants_keeping(&self, nodeid: u64) -> bool {
+        self.with(nodeid, |node| !node.unopened.as_ref().is_some_and(|unopened| unopened.kept))
+            .unwrap_or(false)
+    }
+
+    /// The rank has it open, until the kernel forgets the node. False: that is not to be, it is forgotten or was kept already.
+    pub(super) fn keep(&self, nodeid: u64) -> bool {
+        self.with(nodeid, |node| !std::mem::replace(&mut node.unopened.get_or_insert_default().kept, true))
+            .unwrap_or(false)
+    }
+
+    /// Takes in what the kernel is shown of a file: whether its bytes may be others than those it was shown before, by what it
+    /// cannot see. It looks at size and mtime; mtime can be set back, and two changes can have one.
+    pub(super) fn shows_a_hidden_change(&self, nodeid: u64, attr: &Attr) -> bool {
+        let shown = (attr.change, attr.size, attr.mtime);
+        self.with(nodeid, |node| {
+            let before = node.unopened.get_or_insert_default().shown.replace(shown);
+            before.is_some_and(|(change, size, mtime)| {
+                change != attr.change && (size, mtime) == (attr.size, attr.mtime)
+            })
+        })
+        .unwrap_or(false)
+    }
+
+    /// Whether a drop of the node's pages is to be ordered: not if one is waiting already.
+    pub(super) fn begin_drop(&self, nodeid: u64) -> bool {
+        self.with(nodeid, |node| {
+            !std::mem::replace(&mut node.unopened.get_or_insert_default().dropping, true)
+        })
+        .unwrap_or(false)
+    }
+
+    /// That drop begins: what changes from here on needs another.
+    pub(super) fn drop_begins(&self, nodeid: u64) {
+        self.with(nodeid, |node| node.unopened.get_or_insert_default().dropping = false);
     }
 
     /// Takes back: voids what was given under a lower stamp and marks the node, `named` if a name goes. Nothing if the kernel does
@@ -259,7 +314,8 @@ impl Nodes {
         if bits.has(Bits::FC) {
             node.pages = 0;
         }
-        Some(Found { born: node.born, open: node.opens > 0 && !node.directory })
+        let open = node.opens > 0 && !node.directory;
+        Some(Found { born: node.born, open, directory: node.directory })
     }
 
     /// The kernel does not have the name any more that the recall with this stamp took.
@@ -384,7 +440,10 @@ mod tests {
         let nodes = nodes();
         assert_eq!(nodes.recall(5, Bits::FS, false, 3), None, "not known, and yet remembered");
         assert!(!nodes.look_up(5, 2) && nodes.look_up(5, 3));
-        assert_eq!(nodes.recall(5, Bits::FS, false, 4), Some(Found { born: Mono(5), open: false }));
+        assert_eq!(
+            nodes.recall(5, Bits::FS, false, 4),
+            Some(Found { born: Mono(5), open: false, directory: false })
+        );
         assert!(!nodes.tell(5, 3) && nodes.tell(5, 4));
         assert!(
             !nodes.learn(5, &attr(5), given(EVERYTHING, 4), (Mono(5), false), || 6),
@@ -400,7 +459,10 @@ mod tests {
         let open = |bits, stamp, lost| nodes.opened(5, given(bits, stamp), || lost);
         assert_eq!(open(Bits::FC, 1, 0), (true, false), "nothing was cached yet");
         assert_eq!(open(Bits::FC, 1, 0), (true, true));
-        assert_eq!(nodes.recall(5, Bits::FC, false, 2), Some(Found { born: Mono(5), open: true }));
+        assert_eq!(
+            nodes.recall(5, Bits::FC, false, 2),
+            Some(Found { born: Mono(5), open: true, directory: false })
+        );
         assert_eq!(open(Bits::FC, 1, 0), (false, false), "taken back before it was handed out");
         assert_eq!(open(Bits::FC, 2, 0), (true, false), "others may have written");
         assert_eq!(open(Bits::FC, 2, 3), (false, false), "lost before it was handed out");
@@ -467,6 +529,36 @@ mod tests {
         assert!(learn(6, 35, 50));
         assert_eq!((listing(36, 0), listing(37, 0)), ((true, false), (true, true)));
         assert_eq!(listing(38, 7), (false, false), "lost");
+    }
+
+    #[test]
+    fn a_change_that_size_and_mtime_hide_is_seen() {
+        let nodes = nodes();
+        let shown = |change, size, mtime| Attr { change, size, mtime: Wall(mtime), ..attr(5) };
+        assert!(!nodes.shows_a_hidden_change(5, &shown(1, 1, 1)), "the kernel does not have it");
+        nodes.look_up(5, 1);
+        assert!(!nodes.shows_a_hidden_change(5, &shown(1, 1, 1)), "the first it is shown");
+        assert!(!nodes.shows_a_hidden_change(5, &shown(1, 1, 1)));
+        assert!(!nodes.shows_a_hidden_change(5, &shown(2, 1, 2)), "the kernel drops them itself");
+        assert!(!nodes.shows_a_hidden_change(5, &shown(3, 2, 2)));
+        assert!(nodes.shows_a_hidden_change(5, &shown(4, 2, 2)));
+        assert!(nodes.begin_drop(5) && !nodes.begin_drop(5), "one is enough while it waits");
+        nodes.drop_begins(5);
+        assert!(nodes.begin_drop(5) && !nodes.begin_drop(6));
+    }
+
+    #[test]
+    fn a_kept_node_is_released_with_its_last_lookup() {
+        let nodes = nodes();
+        assert!(!nodes.wants_keeping(5) && !nodes.keep(5), "the kernel does not have it");
+        nodes.look_up(5, 1);
+        nodes.look_up(5, 1);
+        assert!(nodes.wants_keeping(5) && nodes.keep(5));
+        assert!(!nodes.wants_keeping(5) && !nodes.keep(5), "once");
+        assert_eq!(nodes.forget(5, 1), None);
+        assert_eq!(nodes.forget(5, 1).map(|node| (node.ino, node.hash)), Some((Ino(5), NameHash(99))));
+        nodes.look_up(6, 1);
+        assert_eq!(nodes.forget(6, 1), None, "never kept");
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub enum OptionsError {
         name: String,
         value: String,
     },
+    /// `noopen` without `locks=local`.
+    NoOpenNeedsLocalLocks,
 }
 
 impl fmt::Display for OptionsError {
@@ -40,6 +42,7 @@ impl fmt::Display for OptionsError {
             OptionsError::NoValueWanted(name) => write!(f, "mount option {name}: takes no value"),
             OptionsError::ValueWanted(shown) => write!(f, "mount option {shown}: the value is missing"),
             OptionsError::BadValue { name, value } => write!(f, "mount option {name}={value}: no such value"),
+            OptionsError::NoOpenNeedsLocalLocks => f.write_str("mount option noopen: only with locks=local"),
         }
     }
 }
@@ -81,6 +84,8 @@ pub struct Options {
     pub sync: Sync,
     pub no_acl: bool,
     pub locks: Locks,
+    /// Nobody is told when a file is opened or closed.
+    pub no_open: bool,
     /// Never make a file system where there is none.
     pub nocreate: bool,
     /// `recover_session=clean`.
@@ -133,6 +138,10 @@ impl Options {
                 (Meaning::Later, _) => return Err(OptionsError::NotInThisVersion(name.to_owned())),
             }
         }
+        // Locks of the cluster end when their file is closed, which nobody would hear of.
+        if options.no_open && options.locks != Locks::Local {
+            return Err(OptionsError::NoOpenNeedsLocalLocks);
+        }
         Ok(options)
     }
 
@@ -144,6 +153,7 @@ impl Options {
             sync_names: self.sync != Sync::No,
             sync_all: self.sync == Sync::All,
             no_acl: self.no_acl,
+            no_open: self.no_open,
         }
     }
 
@@ -225,7 +235,9 @@ mod tests {
         assert_eq!(text("mount_timeout=x"), "mount option mount_timeout=x: no such value");
         assert_eq!(text("rasize=5KK"), "mount option rasize=5KK: no such value");
         assert_eq!(text("rasize=4G"), "mount option rasize=4G: no such value");
-        assert_eq!(text("noopen"), "mount option noopen: not in this version");
+        assert_eq!(text("noopen"), "mount option noopen: only with locks=local");
+        assert_eq!(text("locks=local,noopen,locks=cluster"), "mount option noopen: only with locks=local");
+        assert_eq!(text("noopen,locks=local"), "");
     }
 
     /// What people read is what the parser takes: each word stands in its line, once in the table.

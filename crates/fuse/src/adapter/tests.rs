@@ -22,6 +22,7 @@ use crate::request::{Extensions, Lock, Read, Release, SetAttr, Write};
 use crate::transport::device::Device;
 
 mod late;
+mod unopened;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const DIRECT: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;

@@ -102,6 +102,11 @@ pub static OPTION_LINES: &[OptionLine] = &[
         words: &[("locks", Value(locks))],
     },
     OptionLine {
+        shown: "noopen",
+        help: "with locks=local: files are opened and closed without asking; one that another mount removes is gone at once",
+        words: &[("noopen", Switch(|o| o.no_open = true))],
+    },
+    OptionLine {
         shown: "subdir=PATH",
         help: "mount this directory of the file system as the root",
         words: &[("subdir", Value(|o, value| text(&mut o.subdir, value)))],
@@ -170,8 +175,7 @@ pub static OPTION_LINES: &[OptionLine] = &[
         ],
     },
     OptionLine {
-        // `noopen`: the rank counts opens, so that an unlinked file lives while it is open.
-        shown: "id, cert, key, ca, snapdirname, rbytes, caps_max, client_cache_size, noopen",
+        shown: "id, cert, key, ca, snapdirname, rbytes, caps_max, client_cache_size",
         help: "",
         words: &[
             ("id", Later),
@@ -182,7 +186,6 @@ pub static OPTION_LINES: &[OptionLine] = &[
             ("rbytes", Later),
             ("caps_max", Later),
             ("client_cache_size", Later),
-            ("noopen", Later),
         ],
     },
 ];
