@@ -19,12 +19,15 @@ mod names;
 mod nodes;
 pub mod options;
 mod recall;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod unopened;
 mod xattrs;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use ::mount::{Fs, Mount};
 use proto::{Cred, Errno, FileKind, NodeRef};
@@ -32,6 +35,7 @@ use proto::{Cred, Errno, FileKind, NodeRef};
 use crate::abi::ROOT_ID;
 use crate::init::Negotiated;
 use crate::kernel_mount::Handler;
+use crate::meter::Meter;
 use crate::notify::Notifier;
 use crate::reply::Reply;
 use crate::request::{Operation, Request};
@@ -74,6 +78,9 @@ struct Shared {
     watch: Watch,
     droppers: Droppers,
     notifier: OnceLock<Notifier>,
+    meter: Arc<Meter>,
+    began: Instant,
+    over_rings: AtomicBool,
 }
 
 impl Adapter {
@@ -99,6 +106,9 @@ impl Adapter {
             watch: Watch::default(),
             droppers,
             notifier: OnceLock::new(),
+            meter: Arc::default(),
+            began: Instant::now(),
+            over_rings: AtomicBool::new(false),
         });
         let weak = Arc::downgrade(&shared);
         queues.serve(&weak).map_err(|error| error.raw_os_error().map_or(Errno::EAGAIN, Errno))?;
@@ -115,6 +125,10 @@ impl Handler for Adapter {
 
     fn handle(&self, request: Request<'_>, reply: Reply) {
         let shared = &self.shared;
+        let reply = match is_waited_for(&request.operation) {
+            true => reply.measured(shared.meter.measure()),
+            false => reply,
+        };
         if shared.behaviour.read_only && changes(&request.operation) {
             return reply.error(libc::EROFS);
         }
@@ -189,6 +203,19 @@ impl About {
         let (node, stale) = shared.nodes.place(request.nodeid);
         About { cred, nodeid: request.nodeid, node, stale }
     }
+}
+
+/// Whether somebody waits for the answer, and for no other program but us.
+fn is_waited_for(operation: &Operation<'_>) -> bool {
+    !matches!(
+        operation,
+        Operation::Forget { .. }
+            | Operation::BatchForget { .. }
+            | Operation::Interrupt { .. }
+            | Operation::NotifyReply { .. }
+            | Operation::Destroy
+            | Operation::SetLk { sleep: true, .. }
+    )
 }
 
 /// Whether an operation would change the file system.

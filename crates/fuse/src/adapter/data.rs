@@ -124,8 +124,11 @@ impl Shared {
         let len = read.size.min(IO_BYTES_MAX as u32);
         let into = reply.lend_room().map(Buffer::new);
         let ask = Ask::Read { node: about.node, offset: read.offset, len, into };
-        self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
-            Answer::Data(bytes) => reply.bytes(bytes.bytes()),
+        self.ask(about.cred, ask, reply, |shared, reply, answer| match answer {
+            Answer::Data(bytes) => {
+                shared.meter.read(bytes.bytes().len());
+                reply.bytes(bytes.bytes());
+            }
             _ => reply.error(libc::EIO),
         });
     }
@@ -145,6 +148,7 @@ impl Shared {
         let fh = write.fh;
         self.ask(cred.clone(), ask, reply, move |shared, reply, answer| {
             let Answer::Written { count, .. } = answer else { return reply.error(libc::EIO) };
+            shared.meter.written(count);
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             match synced {
                 true => shared.after_sync(cred, node, reply, move |shared, reply| {

@@ -50,6 +50,9 @@ struct Node {
     bare_until: Mono,
     /// The recall of its name, while the kernel may still find the node under it.
     stale: u64,
+    /// With that stamp the kernel was given attributes to keep, until then.
+    granted: u64,
+    granted_until: Mono,
     /// `noopen` only; of most mounts nothing.
     unopened: Option<Box<Unopened>>,
 }
@@ -77,6 +80,18 @@ impl Node {
         }
         self.held_until = self.held_until.max(given.until);
     }
+}
+
+/// How many nodes there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Census {
+    pub(super) known: u64,
+    /// Of these the kernel may keep something at this moment.
+    pub(super) granted: u64,
+    /// Files whose pages it may keep.
+    pub(super) cached: u64,
+    /// Files with open handles.
+    pub(super) open: u64,
 }
 
 /// What a recall finds.
@@ -221,7 +236,28 @@ impl Nodes {
         if node.directory && good && given.bits.has(Bits::FS) {
             node.hold(given, now, void_below);
         }
+        if good {
+            node.granted = given.stamp;
+            node.granted_until = given.until;
+        }
         good && given.bits.has(Bits::ATTRS) && node.stale == 0
+    }
+
+    /// Counts the nodes, part by part.
+    pub(super) fn census(&self, now: Mono, lost: u64) -> Census {
+        let mut census = Census::default();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            census.known += shard.nodes.len() as u64;
+            for node in shard.nodes.values() {
+                let pages = node.pages != 0 && node.pages >= lost;
+                let attributes = node.granted != 0 && node.granted >= lost && now < node.granted_until;
+                census.granted += u64::from(pages || attributes);
+                census.cached += u64::from(pages);
+                census.open += u64::from(node.opens > 0 && !node.directory);
+            }
+        }
+        census
     }
 
     /// The attributes of a directory that the rank has no more, without links, as a local file system shows one that was removed
@@ -313,6 +349,9 @@ impl Nodes {
         }
         if bits.has(Bits::FC) {
             node.pages = 0;
+        }
+        if !bits.and(Bits::ATTRS).is_empty() {
+            node.granted = 0;
         }
         let open = node.opens > 0 && !node.directory;
         Some(Found { born: node.born, open, directory: node.directory })

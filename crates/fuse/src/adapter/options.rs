@@ -102,6 +102,8 @@ pub struct Options {
     /// Seconds.
     pub mount_timeout: Option<u64>,
     pub transport: Transport,
+    /// The server is asked to let this mount keep something of so many inodes at most; 0: as many as it likes.
+    pub caps_max: u32,
 }
 
 impl Options {
@@ -230,7 +232,9 @@ mod tests {
         assert_eq!(text("async=1"), "mount option async: takes no value");
         assert_eq!(text("subdir"), "mount option subdir=PATH: the value is missing");
         assert_eq!(text("subdir="), "mount option subdir=: no such value");
-        assert_eq!(text("caps_max=5"), "mount option caps_max: not in this version");
+        assert_eq!(text("caps_max=many"), "mount option caps_max=many: no such value");
+        assert_eq!(parse("caps_max=5").map(|options| options.caps_max), Ok(5));
+        assert_eq!(text("client_cache_size=5"), "mount option client_cache_size: not in this version");
         assert_eq!(text("io_uring=maybe"), "mount option io_uring=maybe: no such value");
         assert_eq!(text("mount_timeout=x"), "mount option mount_timeout=x: no such value");
         assert_eq!(text("rasize=5KK"), "mount option rasize=5KK: no such value");
@@ -261,7 +265,7 @@ mod tests {
         for line in OPTION_LINES {
             let Some((name, values)) = line.shown.split_once('=') else { continue };
             for value in values.split('|') {
-                let value = if matches!(value, "SIZE" | "SECONDS") { "1" } else { value };
+                let value = if matches!(value, "SIZE" | "SECONDS" | "N") { "1" } else { value };
                 assert_eq!(text(&format!("{name}={value}")), "");
             }
         }

@@ -22,6 +22,7 @@ use crate::request::{Extensions, Lock, Read, Release, SetAttr, Write};
 use crate::transport::device::Device;
 
 mod late;
+mod stats;
 mod unopened;
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -103,7 +103,7 @@ pub static OPTION_LINES: &[OptionLine] = &[
     },
     OptionLine {
         shown: "noopen",
-        help: "with locks=local: files are opened and closed without asking; one that another mount removes is gone at once",
+        help: "with locks=local: opening and closing files asks nobody",
         words: &[("noopen", Switch(|o| o.no_open = true))],
     },
     OptionLine {
@@ -147,6 +147,11 @@ pub static OPTION_LINES: &[OptionLine] = &[
         words: &[("data_cache", Value(data_cache))],
     },
     OptionLine {
+        shown: "caps_max=N",
+        help: "keep something of at most so many inodes (default: 0, as the server likes)",
+        words: &[("caps_max", Value(caps_max))],
+    },
+    OptionLine {
         shown: "recover_session=no|clean",
         help: "after an eviction fail (default), or begin a new session",
         words: &[("recover_session", Value(recover_session))],
@@ -175,7 +180,7 @@ pub static OPTION_LINES: &[OptionLine] = &[
         ],
     },
     OptionLine {
-        shown: "id, cert, key, ca, snapdirname, rbytes, caps_max, client_cache_size",
+        shown: "id, cert, key, ca, snapdirname, rbytes, client_cache_size",
         help: "",
         words: &[
             ("id", Later),
@@ -184,7 +189,6 @@ pub static OPTION_LINES: &[OptionLine] = &[
             ("ca", Later),
             ("snapdirname", Later),
             ("rbytes", Later),
-            ("caps_max", Later),
             ("client_cache_size", Later),
         ],
     },
@@ -225,6 +229,12 @@ fn rasize(options: &mut Options, value: &str) -> bool {
 fn data_cache(options: &mut Options, value: &str) -> bool {
     options.data_cache = stdx::size::parse(value).ok();
     options.data_cache.is_some()
+}
+
+fn caps_max(options: &mut Options, value: &str) -> bool {
+    let number = value.parse();
+    options.caps_max = *number.as_ref().unwrap_or(&0);
+    number.is_ok()
 }
 
 fn recover_session(options: &mut Options, value: &str) -> bool {
