@@ -33,11 +33,24 @@ same "what is no mount is named as such" 5 $?
 down ./a
 
 # A mount that wants to keep little: what it keeps is bounded, what it shows is right.
+up unix:./data/pando.sock ./a
+for n in $(seq 1000); do echo "$n" >a/d/$n; done
+down ./a
 up unix:./data/pando.sock ./a -o caps_max=20
-for n in $(seq 100); do echo "$n" >a/d/$n; done
+same "it sees everything" 100 "$(cat a/d/[0-9] a/d/[0-9][0-9] a/d/100 | wc -l)"
 same "it keeps no more than it asked for" yes "$([ "$("$PANDO" client ls --cluster ./data --format json |
     grep -o '"caps":[0-9]*' | cut -d: -f2)" -le 20 ] && echo yes)"
-same "and sees everything" 100 "$(cat a/d/[0-9]* | wc -l)"
+down ./a
+# One whose kernel is to know little. What it forgets it is told of again.
+up unix:./data/pando.sock ./a -o client_cache_size=100
+for round in $(seq 5); do
+    ls -l a/d >/dev/null
+    sleep 0.3
+    echo "$round" >a/d/$round
+done
+for n in $(seq 100); do [ "$(number nodes)" -le 200 ] && break; stat a/d/x$n >/dev/null 2>&1; echo x >a/d/x; rm a/d/x; sleep 0.1; done
+check "its kernel forgets ($(number nodes) of 1000)" [ "$(number nodes)" -le 200 ]
+same "and sees everything" 1000 "$(cat a/d/[0-9]* | wc -l)"
 down ./a
 kill -TERM $server
 wait $server

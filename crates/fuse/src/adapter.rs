@@ -18,6 +18,7 @@ mod locks;
 mod names;
 mod nodes;
 pub mod options;
+mod prune;
 mod recall;
 mod stats;
 #[cfg(test)]
@@ -45,6 +46,7 @@ use listing::Listings;
 use locks::Waits;
 use nodes::Nodes;
 pub use options::{OPTION_LINES, OptionLine, Options, OptionsError};
+use prune::Pruning;
 
 /// What the options mean for the answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub struct Behaviour {
     pub no_acl: bool,
     /// Files are opened and closed without a word to anyone (`unopened`).
     pub no_open: bool,
+    /// Inodes that the kernel is to know at most; 0: as many as it likes.
+    pub nodes_max: usize,
 }
 
 /// The handler of a mount. The session it speaks through belongs to whoever made it: it outlives the mount
@@ -81,6 +85,7 @@ struct Shared {
     meter: Arc<Meter>,
     began: Instant,
     over_rings: AtomicBool,
+    pruning: Pruning,
 }
 
 impl Adapter {
@@ -109,6 +114,7 @@ impl Adapter {
             meter: Arc::default(),
             began: Instant::now(),
             over_rings: AtomicBool::new(false),
+            pruning: Pruning::default(),
         });
         let weak = Arc::downgrade(&shared);
         queues.serve(&weak).map_err(|error| error.raw_os_error().map_or(Errno::EAGAIN, Errno))?;

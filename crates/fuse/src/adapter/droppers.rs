@@ -1,5 +1,5 @@
 //! The threads that drop what the kernel keeps, where that may wait: one for recalls as they come, one for names,
-//! one for pages, one for young nodes.
+//! one for pages, one for young nodes; and one for what is dropped to make room (`prune`).
 //!
 //! Names and pages wait for different things: a name for a host that answers late, which nothing else may be late for. The page
 //! thread waits for READs and for WRITEs, and a WRITE may wait at the rank until another host has given attributes back; so attributes
@@ -68,6 +68,7 @@ pub(super) struct Droppers {
     names: Sender<NameDrop>,
     pages: Sender<PageDrop>,
     young: Sender<Young>,
+    prunes: Sender<()>,
 }
 
 /// The threads' ends.
@@ -76,6 +77,7 @@ pub(super) struct Queues {
     names: Receiver<NameDrop>,
     pages: Receiver<PageDrop>,
     young: Receiver<Young>,
+    prunes: Receiver<()>,
 }
 
 impl Droppers {
@@ -84,9 +86,15 @@ impl Droppers {
         let (names, names_queue) = channel();
         let (pages, pages_queue) = channel();
         let (young, young_queue) = channel();
-        let queues =
-            Queues { recalls: recalls_queue, names: names_queue, pages: pages_queue, young: young_queue };
-        (Droppers { recalls, names, pages, young }, queues)
+        let (prunes, prunes_queue) = channel();
+        let queues = Queues {
+            recalls: recalls_queue,
+            names: names_queue,
+            pages: pages_queue,
+            young: young_queue,
+            prunes: prunes_queue,
+        };
+        (Droppers { recalls, names, pages, young, prunes }, queues)
     }
 
     // A thread ends only with the adapter: whoever finds it gone has nobody left to tell.
@@ -103,6 +111,10 @@ impl Droppers {
         let _ended = self.pages.send(drop);
     }
 
+    pub(super) fn prune(&self) {
+        let _ended = self.prunes.send(());
+    }
+
     pub(super) fn drop_again(&self, young: Young) {
         let _ended = self.young.send(young);
     }
@@ -114,6 +126,7 @@ impl Queues {
         serve("pando-recalls", self.recalls, shared, |shared, recall| shared.recalled(recall))?;
         serve("pando-names", self.names, shared, |shared, drop| shared.drop_name(&drop))?;
         serve("pando-pages", self.pages, shared, |shared, drop| shared.drop_pages(&drop))?;
+        serve("pando-prune", self.prunes, shared, |shared, ()| shared.prune())?;
         serve("pando-young", self.young, shared, |shared, young| {
             thread::sleep(Duration::from_nanos(young.due.since(shared.mount.now())));
             shared.drop_again(young);

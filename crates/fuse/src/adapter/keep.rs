@@ -41,6 +41,9 @@ impl Shared {
         let now = self.mount.now();
         self.unopened_shown(nodeid, attr);
         let good = self.nodes.learn(nodeid, attr, given, (now, counted), || self.mount.lost_stamp());
+        if counted {
+            self.one_node_more(now);
+        }
         if good { Duration::from_nanos(given.until.since(now)) } else { Duration::ZERO }
     }
 

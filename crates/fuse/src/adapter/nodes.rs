@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proto::caps::Bits;
@@ -24,6 +25,8 @@ const BUCKETS: usize = 64;
 #[derive(Clone, Debug, Default)]
 struct Node {
     lookups: u64,
+    /// Somebody asked about it since the hand of the clock passed last.
+    used: bool,
     parent: Ino,
     hash: NameHash,
     /// Open handles.
@@ -155,11 +158,14 @@ impl Shard {
 pub(super) struct Nodes {
     shards: Vec<Mutex<Shard>>,
     root: NodeRef,
+    /// Nodes but for the root.
+    known: AtomicUsize,
 }
 
 impl Nodes {
     pub(super) fn new(root: NodeRef) -> Nodes {
-        let nodes = Nodes { shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(), root };
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect();
+        let nodes = Nodes { shards, root, known: AtomicUsize::new(0) };
         // The kernel never looks the root up and never forgets it.
         let (NodeRef { parent, hash, .. }, lookups, directory) = (root, 1, true);
         nodes
@@ -182,8 +188,9 @@ impl Nodes {
     /// How to name the node to the rank, and whether the kernel must look it up again before it uses it.
     pub(super) fn place(&self, nodeid: u64) -> (NodeRef, bool) {
         let ino = if nodeid == ROOT_ID { self.root.ino } else { Ino(nodeid) };
-        match self.shard(nodeid).nodes.get(&nodeid) {
+        match self.shard(nodeid).nodes.get_mut(&nodeid) {
             Some(node) => {
+                node.used = true;
                 // Whoever has it open came by a name that was right then. Of a directory only the way to it is stale.
                 let stale = node.stale != 0 && !node.directory && node.opens == 0;
                 (NodeRef { ino, parent: node.parent, hash: node.hash }, stale)
@@ -212,8 +219,12 @@ impl Nodes {
         let good = given.is_good(void_below, 0);
         let node = match looked_up {
             true => {
-                let node = shard.nodes.entry(nodeid).or_insert(Node { born: now, ..Node::default() });
+                let node = shard.nodes.entry(nodeid).or_insert_with(|| {
+                    self.known.fetch_add(1, Ordering::Relaxed);
+                    Node { born: now, ..Node::default() }
+                });
                 node.lookups += 1;
+                node.used = true;
                 node.stale = 0;
                 node
             }
@@ -225,7 +236,7 @@ impl Nodes {
         (node.parent, node.hash) = (attr.parent, attr.hash);
         node.directory = attr.kind() == FileKind::Directory;
         match &mut node.last {
-            Some(last) => **last = attr.clone(),
+            Some(last) => **last = *attr,
             None if node.directory => node.last = Some(Box::new(*attr)),
             None => {}
         }
@@ -295,8 +306,35 @@ impl Nodes {
             return None;
         }
         let node = shard.nodes.remove(&nodeid)?;
+        self.known.fetch_sub(1, Ordering::Relaxed);
         let kept = node.unopened.is_some_and(|unopened| unopened.kept);
         kept.then_some(NodeRef { ino: Ino(nodeid), parent: node.parent, hash: node.hash })
+    }
+
+    /// How many the kernel knows, but for the root.
+    pub(super) fn known(&self) -> usize {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// Parts that the hand of the clock goes over.
+    pub(super) fn parts(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The hand passes one part: up to so many nodes that nobody has open or has asked about since it passed last.
+    pub(super) fn idle(&self, part: u64, most: usize) -> Vec<u64> {
+        let at = part as usize % self.shards.len();
+        let mut shard = self.shards[at].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = Vec::new();
+        for (nodeid, node) in shard.nodes.iter_mut().filter(|(nodeid, _)| **nodeid != ROOT_ID) {
+            if idle.len() == most {
+                break;
+            }
+            if !std::mem::take(&mut node.used) && node.opens == 0 {
+                idle.push(*nodeid);
+            }
+        }
+        idle
     }
 
     /// The kernel has the node, and the rank does not have it open for it yet.
@@ -584,6 +622,20 @@ mod tests {
         assert!(nodes.begin_drop(5) && !nodes.begin_drop(5), "one is enough while it waits");
         nodes.drop_begins(5);
         assert!(nodes.begin_drop(5) && !nodes.begin_drop(6));
+    }
+
+    #[test]
+    fn what_nobody_asked_about_is_idle() {
+        let nodes = nodes();
+        (100..200).for_each(|nodeid| assert!(nodes.look_up(nodeid, 1)));
+        let round = |most| (0..nodes.parts() as u64).flat_map(|part| nodes.idle(part, most)).count();
+        assert_eq!((nodes.known(), round(100)), (100, 0), "each was looked up a moment ago");
+        nodes.place(150);
+        nodes.opened(151, Given::default(), || 0);
+        assert_eq!(round(100), 98);
+        assert!(round(1) <= nodes.parts(), "no more of a part than wanted");
+        assert_eq!(nodes.forget(150, 1), None);
+        assert_eq!((nodes.known(), round(100)), (99, 98));
     }
 
     #[test]

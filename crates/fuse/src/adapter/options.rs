@@ -104,6 +104,8 @@ pub struct Options {
     pub transport: Transport,
     /// The server is asked to let this mount keep something of so many inodes at most; 0: as many as it likes.
     pub caps_max: u32,
+    /// Inodes that the kernel is to know at most; 0: as many as it likes.
+    pub client_cache_size: usize,
 }
 
 impl Options {
@@ -156,6 +158,7 @@ impl Options {
             sync_all: self.sync == Sync::All,
             no_acl: self.no_acl,
             no_open: self.no_open,
+            nodes_max: self.client_cache_size,
         }
     }
 
@@ -234,7 +237,9 @@ mod tests {
         assert_eq!(text("subdir="), "mount option subdir=: no such value");
         assert_eq!(text("caps_max=many"), "mount option caps_max=many: no such value");
         assert_eq!(parse("caps_max=5").map(|options| options.caps_max), Ok(5));
-        assert_eq!(text("client_cache_size=5"), "mount option client_cache_size: not in this version");
+        assert_eq!(text("client_cache_size=-1"), "mount option client_cache_size=-1: no such value");
+        assert_eq!(parse("client_cache_size=5").map(|options| options.behaviour().nodes_max), Ok(5));
+        assert_eq!(text("rbytes"), "mount option rbytes: not in this version");
         assert_eq!(text("io_uring=maybe"), "mount option io_uring=maybe: no such value");
         assert_eq!(text("mount_timeout=x"), "mount option mount_timeout=x: no such value");
         assert_eq!(text("rasize=5KK"), "mount option rasize=5KK: no such value");

@@ -22,6 +22,7 @@ use crate::request::{Extensions, Lock, Read, Release, SetAttr, Write};
 use crate::transport::device::Device;
 
 mod late;
+mod prune;
 mod stats;
 mod unopened;
 

@@ -152,6 +152,11 @@ pub static OPTION_LINES: &[OptionLine] = &[
         words: &[("caps_max", Value(caps_max))],
     },
     OptionLine {
+        shown: "client_cache_size=N",
+        help: "the kernel is to know at most so many inodes (default: 0, no limit)",
+        words: &[("client_cache_size", Value(client_cache_size))],
+    },
+    OptionLine {
         shown: "recover_session=no|clean",
         help: "after an eviction fail (default), or begin a new session",
         words: &[("recover_session", Value(recover_session))],
@@ -180,7 +185,7 @@ pub static OPTION_LINES: &[OptionLine] = &[
         ],
     },
     OptionLine {
-        shown: "id, cert, key, ca, snapdirname, rbytes, client_cache_size",
+        shown: "id, cert, key, ca, snapdirname, rbytes",
         help: "",
         words: &[
             ("id", Later),
@@ -189,7 +194,6 @@ pub static OPTION_LINES: &[OptionLine] = &[
             ("ca", Later),
             ("snapdirname", Later),
             ("rbytes", Later),
-            ("client_cache_size", Later),
         ],
     },
 ];
@@ -234,6 +238,12 @@ fn data_cache(options: &mut Options, value: &str) -> bool {
 fn caps_max(options: &mut Options, value: &str) -> bool {
     let number = value.parse();
     options.caps_max = *number.as_ref().unwrap_or(&0);
+    number.is_ok()
+}
+
+fn client_cache_size(options: &mut Options, value: &str) -> bool {
+    let number = value.parse();
+    options.client_cache_size = *number.as_ref().unwrap_or(&0);
     number.is_ok()
 }
 
