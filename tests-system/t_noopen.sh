@@ -12,6 +12,9 @@ serve ./data
 server=$SERVER
 up unix:./data/pando.sock ./a -o noopen,locks=local
 up unix:./data/pando.sock ./b
+text=$(setpriv --reuid 65534 --clear-groups "$PANDO" mount -o noopen,locks=local unix:./data/pando.sock ./c 2>&1)
+same "others than root may not have it of a server" 4 $?
+check "in words" grep -q "only root may have it" <<<"$text"
 
 echo one >a/f
 same "it reads what it wrote" one "$(cat a/f)"
