@@ -253,8 +253,12 @@ impl Client {
     fn open(place: &Place) -> Result<Self> {
         Ok(match place {
             Place::Server(connector) => {
-                let info =
-                    ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id() };
+                let info = ClientInfo {
+                    host: "bench".into(),
+                    mount: "bench".into(),
+                    pid: std::process::id(),
+                    caps_max: 0,
+                };
                 Self::Api(Fs::new(Mount::open(Arc::clone(connector), info)?, Cred::ROOT))
             }
             Place::Path(path) => Self::Path(path.clone()),

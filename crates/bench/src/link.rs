@@ -72,7 +72,8 @@ impl Link {
         let port = connector.connect(Arc::<Inbox>::clone(&inbox))?;
         let answers = Vec::new();
         let mut link = Self { port, inbox, next_tid: 1, answers, session, wants, root: Ino::ROOT };
-        let info = ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id() };
+        let info =
+            ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id(), caps_max: 0 };
         link.port
             .send(vec![ClientMsg::Hello { protocol: PROTOCOL, session, info, wants }], &mut link.answers)?;
         loop {

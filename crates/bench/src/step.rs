@@ -204,7 +204,8 @@ impl World {
         world.say(Input::Boot)?;
         let peer = if held { Peer::Trusted } else { Peer::Embedded };
         world.say(Input::Connected { conn: CONN, peer })?;
-        let info = ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id() };
+        let info =
+            ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id(), caps_max: 0 };
         let hello = ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE };
         world.say(Input::Message { conn: CONN, message: hello })?;
         ensure!(world.welcome.is_some(), "the rank took no session");

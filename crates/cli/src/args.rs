@@ -78,6 +78,8 @@ pub enum Verb {
     Health(Health),
     /// Who asks how much of a server
     Top(Top),
+    /// What a mount does, line by line
+    Stats(Stats),
     /// Requests under way and what they wait for
     Ops(Ops),
     /// Counters of a server
@@ -242,6 +244,28 @@ pub struct Top {
     /// Look so many times (default: until interrupted on a terminal, else once)
     #[arg(short = 'n', long, value_name = "N")]
     pub iterations: Option<u64>,
+}
+
+/// `stats`.
+#[derive(Debug, Args)]
+pub struct Stats {
+    /// The mount, or a path in it
+    #[arg(value_name = "MNT")]
+    pub mountpoint: PathBuf,
+    /// Seconds between two lines, at least 0.1
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    pub interval: u64,
+    /// Stop after so many lines (default: when interrupted)
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+}
+
+/// Milliseconds.
+fn interval(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok((seconds * 1000.0) as u64),
+        _ => Err("not between 0.1 and 3600".into()),
+    }
 }
 
 /// Milliseconds.

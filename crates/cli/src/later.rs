@@ -19,7 +19,6 @@ const VERBS: &[(&str, Option<&str>)] = &[
     ("trash", None),
     ("mds_partitioner", None),
     ("balancer", None),
-    ("stats", Some("`pando top`")),
     ("profile", None),
     ("info", None),
     ("summary", None),

@@ -20,6 +20,7 @@ pub mod mounted;
 pub mod ops;
 pub mod perf;
 pub mod serve;
+pub mod stats;
 pub mod status;
 pub mod top;
 pub mod umount;

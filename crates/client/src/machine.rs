@@ -204,6 +204,12 @@ impl Client {
         self.window.kept.iter().count()
     }
 
+    /// Directories that are entrusted to this client.
+    #[must_use]
+    pub fn entrusted(&self) -> usize {
+        self.tenures.len()
+    }
+
     fn on_message(&mut self, now: Now, message: ServerMsg, out: &mut Out) {
         if self.life == Life::Over {
             return;

@@ -145,6 +145,10 @@ impl Tenures {
         self.dirs.is_empty()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.dirs.len()
+    }
+
     pub(crate) fn get(&self, dir: Ino) -> Option<&Tenure> {
         self.dirs.get(&dir)
     }

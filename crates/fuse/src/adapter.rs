@@ -18,12 +18,17 @@ mod locks;
 mod names;
 mod nodes;
 pub mod options;
+mod prune;
 mod recall;
+mod stats;
 #[cfg(test)]
 mod tests;
+mod unopened;
 mod xattrs;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use ::mount::{Fs, Mount};
 use proto::{Cred, Errno, FileKind, NodeRef};
@@ -31,6 +36,7 @@ use proto::{Cred, Errno, FileKind, NodeRef};
 use crate::abi::ROOT_ID;
 use crate::init::Negotiated;
 use crate::kernel_mount::Handler;
+use crate::meter::Meter;
 use crate::notify::Notifier;
 use crate::reply::Reply;
 use crate::request::{Operation, Request};
@@ -40,6 +46,7 @@ use listing::Listings;
 use locks::Waits;
 use nodes::Nodes;
 pub use options::{OPTION_LINES, OptionLine, Options, OptionsError};
+use prune::Pruning;
 
 /// What the options mean for the answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +59,10 @@ pub struct Behaviour {
     pub sync_all: bool,
     /// Do not serve POSIX ACLs.
     pub no_acl: bool,
+    /// Files are opened and closed without a word to anyone (`unopened`).
+    pub no_open: bool,
+    /// Inodes that the kernel is to know at most; 0: as many as it likes.
+    pub nodes_max: usize,
 }
 
 /// The handler of a mount. The session it speaks through belongs to whoever made it: it outlives the mount
@@ -71,6 +82,10 @@ struct Shared {
     watch: Watch,
     droppers: Droppers,
     notifier: OnceLock<Notifier>,
+    meter: Arc<Meter>,
+    began: Instant,
+    over_rings: AtomicBool,
+    pruning: Pruning,
 }
 
 impl Adapter {
@@ -96,6 +111,10 @@ impl Adapter {
             watch: Watch::default(),
             droppers,
             notifier: OnceLock::new(),
+            meter: Arc::default(),
+            began: Instant::now(),
+            over_rings: AtomicBool::new(false),
+            pruning: Pruning::default(),
         });
         let weak = Arc::downgrade(&shared);
         queues.serve(&weak).map_err(|error| error.raw_os_error().map_or(Errno::EAGAIN, Errno))?;
@@ -112,6 +131,10 @@ impl Handler for Adapter {
 
     fn handle(&self, request: Request<'_>, reply: Reply) {
         let shared = &self.shared;
+        let reply = match is_waited_for(&request.operation) {
+            true => reply.measured(shared.meter.measure()),
+            false => reply,
+        };
         if shared.behaviour.read_only && changes(&request.operation) {
             return reply.error(libc::EROFS);
         }
@@ -121,12 +144,12 @@ impl Handler for Adapter {
         }
         match request.operation {
             Operation::Forget { nlookup } => {
-                shared.nodes.forget(request.nodeid, nlookup);
+                shared.forget(request.nodeid, nlookup);
                 reply.ok();
             }
             Operation::BatchForget { items } => {
                 for item in items.iter() {
-                    shared.nodes.forget(item.nodeid, item.nlookup);
+                    shared.forget(item.nodeid, item.nlookup);
                 }
                 reply.ok();
             }
@@ -186,6 +209,19 @@ impl About {
         let (node, stale) = shared.nodes.place(request.nodeid);
         About { cred, nodeid: request.nodeid, node, stale }
     }
+}
+
+/// Whether somebody waits for the answer, and for no other program but us.
+fn is_waited_for(operation: &Operation<'_>) -> bool {
+    !matches!(
+        operation,
+        Operation::Forget { .. }
+            | Operation::BatchForget { .. }
+            | Operation::Interrupt { .. }
+            | Operation::NotifyReply { .. }
+            | Operation::Destroy
+            | Operation::SetLk { sleep: true, .. }
+    )
 }
 
 /// Whether an operation would change the file system.

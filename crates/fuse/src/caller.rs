@@ -1,5 +1,5 @@
 //! Who waits for an answer: a thread of some process.
-//! Absent on purpose: anything but whether it will ever look at the answer.
+//! Absent on purpose: anything but whether it will ever look at the answer, and whether it may see what its owner sees.
 
 /// The bit of SIGKILL in the sets that /proc shows.
 const SIGKILL_BIT: u64 = 1 << (libc::SIGKILL - 1);
@@ -12,6 +12,12 @@ const EXITING_BIT: u64 = 4;
 pub(crate) fn is_being_killed(pid: u32) -> bool {
     pid != 0
         && std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| kill_pending(&status))
+}
+
+/// The user of this process.
+pub(crate) fn own_uid() -> u32 {
+    // SAFETY: takes nothing and touches no memory.
+    unsafe { libc::geteuid() }
 }
 
 /// Whether the thread is on its way out: it closes its files, and no signal reaches it any more.

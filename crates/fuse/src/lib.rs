@@ -15,6 +15,7 @@ mod caller;
 mod error;
 mod init;
 mod kernel_mount;
+mod meter;
 mod mountpoint;
 mod notify;
 pub mod null;

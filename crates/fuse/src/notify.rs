@@ -1,5 +1,5 @@
 //! Messages to the kernel unasked: dropping what it caches.
-//! Absent on purpose: STORE, RETRIEVE, RESEND, PRUNE and POLL, which PandoFS does not need.
+//! Absent on purpose: STORE, RETRIEVE, RESEND and POLL, which PandoFS does not need.
 //!
 //! Dropping an entry, or an inode with its data, waits in the kernel for locks that a request under way in the
 //! same directory or file may hold: call these from a thread that holds no lock and answers no requests.
@@ -9,7 +9,8 @@ use std::io;
 use std::sync::Arc;
 
 use crate::abi::{
-    INVAL_ENTRY_EXPIRE_ONLY, NotifyCode, NotifyDeleteOut, NotifyInvalEntryOut, NotifyInvalInodeOut, Plain,
+    INVAL_ENTRY_EXPIRE_ONLY, NotifyCode, NotifyDeleteOut, NotifyInvalEntryOut, NotifyInvalInodeOut,
+    NotifyPruneOut, Plain,
 };
 use crate::transport::device::{Device, header};
 
@@ -85,6 +86,15 @@ impl Notifier {
         let namelen = u32::try_from(name.len()).unwrap_or(u32::MAX);
         let out = NotifyDeleteOut { parent, child, namelen, padding: 0 };
         self.send(NotifyCode::Delete, &[out.bytes(), name, &[0]].concat())
+    }
+
+    /// Asks the kernel to drop the names of these nodes, as far as they are not in use. May wait for pages of what it frees.
+    /// Linux 6.18 and later.
+    pub fn prune(&self, nodeids: &[u64]) -> Notified {
+        let count = u32::try_from(nodeids.len()).unwrap_or(u32::MAX);
+        let mut body = NotifyPruneOut { count, padding: 0, spare: 0 }.bytes().to_vec();
+        nodeids.iter().for_each(|nodeid| body.extend_from_slice(nodeid.bytes()));
+        self.send(NotifyCode::Prune, &body)
     }
 
     /// Makes every name cached so far be looked up again at next use; never waits.

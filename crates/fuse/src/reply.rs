@@ -7,6 +7,7 @@ mod dir;
 use std::time::Duration;
 
 use crate::abi::{self, Attr, FileLock, Opcode, Plain, StatFs, StatxAttr};
+use crate::meter::Measure;
 use channel::Channel;
 use proto::storeio::FillOnce;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ pub struct Reply {
     opcode: Opcode,
     /// Most bytes the kernel takes in an answer of variable length.
     room: u32,
+    measure: Option<Measure>,
 }
 
 /// A looked-up or created node. `nodeid` 0 answers "no such name", to be remembered for `entry_timeout`.
@@ -67,13 +69,25 @@ impl Opened {
 
 impl Reply {
     pub(crate) fn new(channel: Channel, unique: u64, opcode: Opcode, room: u32) -> Reply {
-        Reply { channel, unique, pid: 0, opcode, room }
+        Reply { channel, unique, pid: 0, opcode, room, measure: None }
     }
 
     /// The same for a caller that is known.
     pub(crate) fn to(mut self, pid: u32) -> Reply {
         self.pid = pid;
         self
+    }
+
+    /// The same, measured until its answer.
+    pub(crate) fn measured(mut self, measure: Measure) -> Reply {
+        self.measure = Some(measure);
+        self
+    }
+
+    fn end_measure(&mut self, errno: i32) {
+        if let Some(measure) = self.measure.take() {
+            measure.end(errno);
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -180,7 +194,9 @@ impl Reply {
     /// as the kernel asked for, of undefined content, and says how many bytes of it count, or an errno.
     pub fn data_with(mut self, fill: impl FnOnce(&mut [u8]) -> Result<usize, i32>) {
         let room = usize::try_from(self.room).unwrap_or(0);
-        self.channel.take().fill(self.unique, room, fill);
+        let mut errno = 0;
+        self.channel.take().fill(self.unique, room, |buffer| fill(buffer).inspect_err(|why| errno = *why));
+        self.end_measure(errno);
     }
 
     /// Answers READDIR or READDIRPLUS.
@@ -213,12 +229,14 @@ impl Reply {
 
     fn send(mut self, errno: i32, body: &[u8]) {
         self.channel.take().send(self.unique, errno, body);
+        self.end_measure(errno);
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
         self.channel.take().send(self.unique, libc::EIO, &[]);
+        self.end_measure(libc::EIO);
     }
 }
 

@@ -119,20 +119,20 @@ struct Place {
 }
 
 impl Place {
-    fn new() -> Place {
+    fn new(options: &str, wants: Bits) -> Place {
         assert!(
             Path::new("/dev/fuse").exists(),
             "these tests need /dev/fuse: run them where FUSE is available"
         );
-        let path = std::env::temp_dir().join(format!("fuse-requests-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("fuse-requests-{}{options}", std::process::id()));
         fs::create_dir(&path).expect("make a mount point");
         let fake = Fake::new();
-        let settings = Settings { wants: Bits::ATTRS.with(Bits::FC), ..Settings::default() };
+        let settings = Settings { wants, ..Settings::default() };
         let mount = Mount::open_with(fake.connector(), ClientInfo::default(), settings);
         let mount = mount.expect("the fake welcomes anyone");
         fake.grant(true);
         let behind = mount::Fs::new(Arc::clone(&mount), proto::Cred::ROOT);
-        let options = Options::parse(&[""]).expect("no options");
+        let options = Options::parse(&[options]).expect("options");
         let inner = Adapter::new(mount, None, options.behaviour()).expect("a root");
         let counting = Arc::new(Counting { inner, seen: Mutex::default(), came: Condvar::new() });
         let session = fuse::mount(&path, &options.config("fake"), Arc::clone(&counting));
@@ -267,6 +267,27 @@ const ROWS: &[Row] = &[
     }),
 ];
 
+/// With `noopen`, after the first OPEN.
+const UNOPENED: &[Row] = &[
+    ("noopen: create, write 4 KiB, close (write only)", false, |dir, _| {
+        File::create(dir.join("n"))?.write_all(&BLOCK)
+    }),
+    ("noopen: open, read 4 KiB, close", false, |dir, _| {
+        File::open(dir.join("f"))?.read_exact_at(&mut [0; 4096], 0)
+    }),
+    ("noopen: open, read 4 KiB again, close", false, |dir, counting| {
+        File::open(dir.join("f"))?.read_exact_at(&mut [0; 4096], 0)?;
+        prepared(counting);
+        File::open(dir.join("f"))?.read_exact_at(&mut [0; 4096], 0)
+    }),
+    ("noopen: open with O_TRUNC, close", false, |dir, _| File::create(dir.join("f")).map(drop)),
+    ("noopen: list it again", true, |dir, counting| {
+        fs::read_dir(dir)?.count();
+        counting.take(true);
+        fs::read_dir(dir).map(|entries| entries.for_each(drop))
+    }),
+];
+
 /// The third column of the row of `operation`, without its Markdown.
 fn documented(operation: &str) -> Option<String> {
     let cells = TABLE.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
@@ -276,9 +297,21 @@ fn documented(operation: &str) -> Option<String> {
 
 #[test]
 fn the_kernel_asks_what_the_document_says() {
-    let place = Place::new();
+    let place = Place::new("", Bits::ATTRS.with(Bits::FC));
+    check(&place, ROWS);
+}
+
+#[test]
+fn without_opens_it_asks_less() {
+    let place = Place::new("noopen,locks=local", Bits::ATTRS);
+    fs::write(place.path.join("first"), "").expect("made");
+    File::open(place.path.join("first")).expect("opened");
+    check(&place, UNOPENED);
+}
+
+fn check(place: &Place, rows: &[Row]) {
     let mut wrong = Vec::new();
-    for (index, (operation, closing, run)) in ROWS.iter().enumerate() {
+    for (index, (operation, closing, run)) in rows.iter().enumerate() {
         let want = documented(operation);
         let mut got = String::new();
         for attempt in 0..TRIES {

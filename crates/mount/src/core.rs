@@ -42,8 +42,30 @@ pub(crate) struct Core {
     /// When the timer thread will look next.
     pub(crate) timer_wakes: Mono,
     pub(crate) stop: bool,
+    pub(crate) counts: Counts,
     out: Vec<Output>,
     messages: Vec<ClientMsg>,
+}
+
+/// What a session has done so far, and what is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests sent to the rank, those repeated after a reconnect too.
+    pub asked: u64,
+    /// Requests whose callers were answered here; the rank was told afterwards.
+    pub performed: u64,
+    /// Inodes of which the rank took something back.
+    pub recalls: u64,
+    /// Times that everything granted was void: the connection broke, or the lease ran out.
+    pub losses: u64,
+    /// Errors that came after their callers were told of success.
+    pub late: u64,
+    /// Now: calls without an answer.
+    pub waiting: u64,
+    /// Now: requests that are answered, and kept because a crash of the rank may take them back.
+    pub kept: u64,
+    /// Now: directories that are entrusted to this session.
+    pub entrusted: u64,
 }
 
 /// How far the session is.
@@ -90,6 +112,7 @@ impl Core {
             late: Arc::default(),
             timer_wakes: Mono(u64::MAX),
             stop: false,
+            counts: Counts::default(),
             out: Vec::new(),
             messages: Vec::new(),
         }
@@ -101,7 +124,11 @@ impl Core {
         self.client.step(now, input, &mut self.out);
         for output in self.out.drain(..) {
             match output {
-                Output::Send(message) => self.messages.push(message),
+                Output::Send(message) => {
+                    self.counts.asked += u64::from(matches!(message, ClientMsg::Request { .. }));
+                    self.counts.performed += u64::from(matches!(message, ClientMsg::Performed { .. }));
+                    self.messages.push(message);
+                }
                 Output::Answer { call, outcome, leave } => {
                     if let Some(done) = self.calls.take(call) {
                         turn.done.push((done, outcome, leave));
@@ -111,15 +138,20 @@ impl Core {
                     self.phase = Phase::Ready;
                     turn.phase_changed = true;
                 }
-                Output::Recalled { stamp, list } => turn.recalls.push((stamp, list)),
+                Output::Recalled { stamp, list } => {
+                    self.counts.recalls += list.len() as u64;
+                    turn.recalls.push((stamp, list));
+                }
                 Output::Lost { stamp } => {
                     // At once: an answer that is being handed out on another thread must see it.
                     self.lost_stamp.fetch_max(stamp, Ordering::SeqCst);
                     self.loss = Some(stamp);
+                    self.counts.losses += 1;
                 }
                 Output::Late { kind, name, inos, errno } => {
                     let late = LateError { kind, name, inos, errno };
                     self.late.add(&late);
+                    self.counts.late += 1;
                     turn.late.push(late);
                 }
                 Output::Refused { reason } => {
@@ -187,6 +219,17 @@ impl Core {
             self.company_until = None;
         }
         self.company_until.is_some()
+    }
+
+    /// What was done so far, and what is under way.
+    pub(crate) fn counts(&self) -> Counts {
+        let (waiting, queued) = (self.client.waiting().count(), self.client.queued());
+        Counts {
+            waiting: (waiting + queued) as u64,
+            kept: self.client.kept() as u64,
+            entrusted: self.client.entrusted() as u64,
+            ..self.counts
+        }
     }
 
     /// When to tick.

@@ -15,6 +15,7 @@ mod mount;
 mod settings;
 mod threads;
 
+pub use crate::core::Counts;
 pub use calls::Asker;
 pub use client::{CallId, Leave, Limits};
 pub use error::{MountError, Result};

@@ -10,7 +10,7 @@
 mod tests;
 
 use crate::calls::Asker;
-use crate::core::{Core, Phase, Turn};
+use crate::core::{Core, Counts, Phase, Turn};
 use crate::error::MountError;
 use crate::late::{LateError, LateErrors};
 use crate::link::Link;
@@ -224,6 +224,11 @@ impl Mount {
     /// A handle is closed.
     pub fn handle_closed(&self, ino: Ino, handle: u64) {
         self.shared.late.closed(ino, handle);
+    }
+
+    /// What this session has done so far, and what is under way. Looks at everything under way.
+    pub fn counts(&self) -> Counts {
+        self.shared.core().counts()
     }
 
     /// The session's number.

@@ -22,6 +22,8 @@ pub struct ClientInfo {
     pub host: String,
     pub mount: String,
     pub pid: u32,
+    /// It asks to be granted something of no more inodes than so many; 0: as many as the rank likes.
+    pub caps_max: u32,
 }
 
 /// From client to rank.
@@ -158,7 +160,7 @@ impl ClientMsg {
                 w.u8(1).u16(*protocol).u64(session.0);
                 w.bytes(info.host.as_bytes()).bytes(info.mount.as_bytes()).u32(info.pid);
                 if *protocol >= 2 {
-                    w.u16(wants.0);
+                    w.u16(wants.0).u32(info.caps_max);
                 }
             }
             Self::Request { tid, floor, cred, request } => {
@@ -216,9 +218,11 @@ impl ClientMsg {
         let message = match r.u8()? {
             1 => {
                 let (protocol, session) = (r.u16()?, SessionId(r.u64()?));
-                let info = ClientInfo { host: text(&mut r)?, mount: text(&mut r)?, pid: r.u32()? };
+                let (host, mount, pid) = (text(&mut r)?, text(&mut r)?, r.u32()?);
                 // The first version's is shorter; it is read, so that its user learns why it is refused.
-                let wants = if protocol >= 2 { Bits::decode(&mut r)? } else { Bits::NONE };
+                let (wants, caps_max) =
+                    if protocol >= 2 { (Bits::decode(&mut r)?, r.u32()?) } else { (Bits::NONE, 0) };
+                let info = ClientInfo { host, mount, pid, caps_max };
                 Self::Hello { protocol, session, info, wants }
             }
             2 => Self::Request {

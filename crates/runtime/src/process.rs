@@ -33,6 +33,24 @@ pub fn raise_file_limit() {
     }
 }
 
+/// The most bytes that Linux has in the value of an extended attribute.
+const XATTR_BYTES_MAX: usize = 64 << 10;
+
+/// The value of an extended attribute.
+///
+/// # Errors
+/// Those of getxattr; a path or name with a NUL in it is `InvalidInput`.
+pub fn xattr(path: &Path, name: &str) -> io::Result<Vec<u8>> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let name = CString::new(name)?;
+    let mut value = vec![0_u8; XATTR_BYTES_MAX];
+    // SAFETY: both strings end in NUL, and the buffer has as many bytes as is said.
+    let length =
+        unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
+    value.truncate(usize::try_from(length).map_err(|_| io::Error::last_os_error())?);
+    Ok(value)
+}
+
 /// How much lower the priority of bulk work is: a tenth of another thread's share where both want a CPU.
 const BULK_NICE: i32 = 10;
 

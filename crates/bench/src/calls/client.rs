@@ -45,7 +45,8 @@ struct Part {
 impl Client {
     /// Opens the session and makes the directories.
     pub(super) fn open(connector: Arc<dyn Connector>, calls: &Calls, task: u32) -> Result<Self> {
-        let info = ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id() };
+        let info =
+            ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id(), caps_max: 0 };
         let fs = Fs::new(Mount::open(connector, info)?, Cred::ROOT);
         let workers = (0..calls.threads)
             .map(|thread| {

@@ -106,7 +106,7 @@ mod tests {
         place::format(&dir, &place::format_options()).expect("formatted");
         let server = place::open_unheard(&dir, &Config::default()).expect("opened");
         let port = server.embedded().connect(Arc::new(Deaf)).expect("connected");
-        let info = ClientInfo { host: "a".into(), mount: "/m".into(), pid: 7 };
+        let info = ClientInfo { host: "a".into(), mount: "/m".into(), pid: 7, caps_max: 0 };
         let hello = ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE };
         port.send(vec![hello], &mut Vec::new()).expect("sent");
         let mut answer = server.admin(&json!({"cmd": "client ls"}))["result"].take();

@@ -98,6 +98,12 @@ pub fn plan(args: &Mount) -> Result<Plan, Problem> {
             return Err(Problem::new(Exit::State, what).do_this("`pando serve DIR --metrics HOST:PORT`"));
         }
     }
+    if options.no_open && matches!(source, Source::Unix(_)) && !runtime::process::is_root() {
+        // The server judges for itself who may read and write, and remembers it of what was opened.
+        let what =
+            format!("mount option noopen: only root may have it of {named}, which another process serves");
+        return Err(Problem::new(Exit::Refused, what).do_this("mount without it"));
+    }
     // A log has one writer: that of the folder is its server's.
     let log = options.log.as_ref().map(PathBuf::from).or_else(|| log_of(&source));
     Ok(Plan {

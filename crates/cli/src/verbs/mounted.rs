@@ -79,8 +79,12 @@ fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<Standing, Problem> {
     process::raise_file_limit();
     let mountpoint = mounts::resolve(&plan.mountpoint);
     let config = mount::config(plan, conf_file)?;
-    let info =
-        ClientInfo { host: process::host_name(), mount: mounts::shown(&mountpoint), pid: std::process::id() };
+    let info = ClientInfo {
+        host: process::host_name(),
+        mount: mounts::shown(&mountpoint),
+        pid: std::process::id(),
+        caps_max: plan.options.caps_max,
+    };
     let Reached { mount, source, served, log } = reach(plan, &config, &info)?;
     let adapter =
         Adapter::new(Arc::clone(&mount), subdir(plan), plan.options.behaviour()).map_err(|errno| {
@@ -92,8 +96,9 @@ fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<Standing, Problem> {
     let kernel = plan.options.config(&source.to_string());
     // From here on the kernel may wait for us: nothing below touches the mount point itself.
     let _elsewhere = std::env::set_current_dir("/");
-    let kernel_mount =
-        fuse::mount(&mountpoint, &kernel, adapter).map_err(|error| explain_fuse(plan, &error))?;
+    let kernel_mount = fuse::mount(&mountpoint, &kernel, Arc::clone(&adapter))
+        .map_err(|error| explain_fuse(plan, &error))?;
+    adapter.comes_over(kernel_mount.transport());
     let kernel_mount = Arc::new(kernel_mount);
     end_on_signal(endings, Arc::clone(&kernel_mount), Arc::clone(&log));
     log.info("mount", "mounted", &[("at", &mountpoint.display()), ("source", &source)]);
@@ -181,7 +186,9 @@ fn open_session(
     // What a kernel keeps; and where the rank is far away, and nobody asked to be answered when changes are durable, directories
     // to work in without asking.
     let early = !connector.ends_with_rank() && !plan.options.behaviour().sync_names;
-    let wants = Bits::ATTRS.with(Bits::FC).with(if early { Bits::DX } else { Bits::NONE });
+    // Without opens nobody grants file data.
+    let pages = if plan.options.no_open { Bits::NONE } else { Bits::FC };
+    let wants = Bits::ATTRS.with(pages).with(if early { Bits::DX } else { Bits::NONE });
     let settings =
         Settings { recover_clean: plan.options.recover_clean, open_timeout, wants, ..Settings::default() };
     let mount =

@@ -37,7 +37,7 @@ pub fn serve(path: &Path) -> Arc<Server> {
 }
 
 pub fn attach(server: &Arc<Server>) -> Fs {
-    let info = ClientInfo { host: "test".into(), mount: "/t".into(), pid: 1 };
+    let info = ClientInfo { host: "test".into(), mount: "/t".into(), pid: 1, caps_max: 0 };
     Fs::new(Mount::open(server.embedded(), info).expect("mounted"), Cred::ROOT)
 }
 

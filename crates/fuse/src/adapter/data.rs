@@ -25,6 +25,7 @@ impl Shared {
     pub(super) fn data_operation(self: &Arc<Self>, about: About, request: &Request<'_>, reply: Reply) {
         let node = about.node;
         match request.operation {
+            Operation::Open { .. } if self.behaviour.no_open => reply.error(libc::ENOSYS),
             Operation::Open { flags, .. } => self.open(about, flags, reply),
             Operation::Create { name, flags, mode, umask, .. } => {
                 let name = match Name::new(name) {
@@ -32,7 +33,10 @@ impl Shared {
                     Err(errno) => return reply.error(errno.0),
                 };
                 let new = regular(mode, umask);
-                self.create(about, Ask::Create { parent: node, name, new, flags }, flags, reply);
+                match self.behaviour.no_open {
+                    true => self.create_unopened(about, name, new, flags, reply),
+                    false => self.create(about, Ask::Create { parent: node, name, new, flags }, flags, reply),
+                }
             }
             Operation::TmpFile { flags, mode, umask } => {
                 let new = regular(mode, umask);
@@ -40,6 +44,8 @@ impl Shared {
             }
             Operation::Read(read) => self.read(about, read, reply),
             Operation::Write(write) => self.write(about, &write, reply),
+            // The kernel releases what it opened before its first OPEN told it that there is no such request.
+            Operation::Release(_) if self.behaviour.no_open => reply.ok(),
             Operation::Release(release) => self.release(about, release, reply),
             Operation::FSync { fh, data_only } => self.sync(about, fh, data_only, reply),
             Operation::Fallocate { offset, length, mode, .. } => {
@@ -54,14 +60,10 @@ impl Shared {
 
     /// Counts the open and tells the kernel how to treat its pages.
     fn handle(&self, nodeid: u64, flags: u32, given: Given) -> Opened {
-        // A handle that cannot read gains nothing from the page cache, and without it the kernel does not
-        // ask for security.capability before its first write. What is appended would go into the pages where the
-        // kernel believes the end is.
-        let write_only = flags & libc::O_ACCMODE as u32 == libc::O_WRONLY as u32;
-        let append = flags & libc::O_APPEND as u32 != 0;
+        let past_cache = goes_past_cache(flags);
         let (caching, keep) = self.nodes.opened(nodeid, given, || self.mount.lost_stamp());
         let fh = self.mount.handle();
-        if write_only || append || !caching {
+        if past_cache || !caching {
             return Opened { fh, flags: fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES };
         }
         Opened { fh, flags: if keep { fopen::KEEP_CACHE } else { 0 } }
@@ -76,12 +78,15 @@ impl Shared {
         });
     }
 
-    fn create(self: &Arc<Self>, about: About, ask: Ask, flags: u32, reply: Reply) {
+    pub(super) fn create(self: &Arc<Self>, about: About, ask: Ask, flags: u32, reply: Reply) {
         let About { cred, node: parent, .. } = about;
         self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr: Attr, given| {
             let finish = move |shared: &Arc<Shared>, reply: Reply| {
                 let entry = shared.entry(&attr, Some(parent.ino), given);
-                let opened = shared.handle(entry.nodeid, flags, given);
+                let opened = match shared.behaviour.no_open {
+                    true => shared.unopened_handle(&attr, entry.nodeid, flags),
+                    false => shared.handle(entry.nodeid, flags, given),
+                };
                 reply.create(&entry, opened);
             };
             if !(shared.behaviour.sync_names || shared.behaviour.sync_all) {
@@ -119,8 +124,11 @@ impl Shared {
         let len = read.size.min(IO_BYTES_MAX as u32);
         let into = reply.lend_room().map(Buffer::new);
         let ask = Ask::Read { node: about.node, offset: read.offset, len, into };
-        self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
-            Answer::Data(bytes) => reply.bytes(bytes.bytes()),
+        self.ask(about.cred, ask, reply, |shared, reply, answer| match answer {
+            Answer::Data(bytes) => {
+                shared.meter.read(bytes.bytes().len());
+                reply.bytes(bytes.bytes());
+            }
             _ => reply.error(libc::EIO),
         });
     }
@@ -140,6 +148,7 @@ impl Shared {
         let fh = write.fh;
         self.ask(cred.clone(), ask, reply, move |shared, reply, answer| {
             let Answer::Written { count, .. } = answer else { return reply.error(libc::EIO) };
+            shared.meter.written(count);
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             match synced {
                 true => shared.after_sync(cred, node, reply, move |shared, reply| {
@@ -210,6 +219,13 @@ impl Shared {
             }
         });
     }
+}
+
+/// Whether a handle has no use for the page cache: without it the kernel does not ask for security.capability before its first
+/// write. What is appended would go into the pages where the kernel believes the end is.
+pub(super) fn goes_past_cache(flags: u32) -> bool {
+    let write_only = flags & libc::O_ACCMODE as u32 == libc::O_WRONLY as u32;
+    write_only || flags & libc::O_APPEND as u32 != 0
 }
 
 fn regular(mode: u32, umask: u32) -> NewNode {

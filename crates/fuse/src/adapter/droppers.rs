@@ -1,10 +1,10 @@
 //! The threads that drop what the kernel keeps, where that may wait: one for recalls as they come, one for names,
-//! one for pages, one for young nodes.
+//! one for pages, one for young nodes; and one for what is dropped to make room (`prune`).
 //!
 //! Names and pages wait for different things: a name for a host that answers late, which nothing else may be late for. The page
 //! thread waits for READs and for WRITEs, and a WRITE may wait at the rank until another host has given attributes back; so attributes
 //! never stand behind pages, or two hosts could wait for each other. They end with the adapter, whose ends of the queues they have.
-//! Absent on purpose: bounds. A queue is no longer than what was granted and is being recalled.
+//! Absent on purpose: bounds. A queue is no longer than what was granted and is being recalled, or than the files that the kernel knows.
 
 use std::io;
 use std::sync::Weak;
@@ -42,6 +42,19 @@ pub(super) struct NodeDrop {
     pub(super) pages: bool,
 }
 
+/// A file whose pages are to be dropped.
+pub(super) struct PageDrop {
+    pub(super) nodeid: u64,
+    /// What the rank is told afterwards, with its stamp; none: it does not wait for this.
+    pub(super) owed: Option<(u64, Returned)>,
+}
+
+impl PageDrop {
+    pub(super) fn of(node: NodeDrop) -> PageDrop {
+        PageDrop { nodeid: node.nodeid, owed: Some((node.stamp, node.returned)) }
+    }
+}
+
 /// Nodes whose first answer may be on its way; no more when it is due.
 pub(super) struct Young {
     pub(super) stamp: u64,
@@ -53,16 +66,18 @@ pub(super) struct Young {
 pub(super) struct Droppers {
     recalls: Sender<Recall>,
     names: Sender<NameDrop>,
-    pages: Sender<NodeDrop>,
+    pages: Sender<PageDrop>,
     young: Sender<Young>,
+    prunes: Sender<()>,
 }
 
 /// The threads' ends.
 pub(super) struct Queues {
     recalls: Receiver<Recall>,
     names: Receiver<NameDrop>,
-    pages: Receiver<NodeDrop>,
+    pages: Receiver<PageDrop>,
     young: Receiver<Young>,
+    prunes: Receiver<()>,
 }
 
 impl Droppers {
@@ -71,9 +86,15 @@ impl Droppers {
         let (names, names_queue) = channel();
         let (pages, pages_queue) = channel();
         let (young, young_queue) = channel();
-        let queues =
-            Queues { recalls: recalls_queue, names: names_queue, pages: pages_queue, young: young_queue };
-        (Droppers { recalls, names, pages, young }, queues)
+        let (prunes, prunes_queue) = channel();
+        let queues = Queues {
+            recalls: recalls_queue,
+            names: names_queue,
+            pages: pages_queue,
+            young: young_queue,
+            prunes: prunes_queue,
+        };
+        (Droppers { recalls, names, pages, young, prunes }, queues)
     }
 
     // A thread ends only with the adapter: whoever finds it gone has nobody left to tell.
@@ -86,8 +107,12 @@ impl Droppers {
         let _ended = self.names.send(drop);
     }
 
-    pub(super) fn drop_pages(&self, drop: NodeDrop) {
+    pub(super) fn drop_pages(&self, drop: PageDrop) {
         let _ended = self.pages.send(drop);
+    }
+
+    pub(super) fn prune(&self) {
+        let _ended = self.prunes.send(());
     }
 
     pub(super) fn drop_again(&self, young: Young) {
@@ -101,6 +126,7 @@ impl Queues {
         serve("pando-recalls", self.recalls, shared, |shared, recall| shared.recalled(recall))?;
         serve("pando-names", self.names, shared, |shared, drop| shared.drop_name(&drop))?;
         serve("pando-pages", self.pages, shared, |shared, drop| shared.drop_pages(&drop))?;
+        serve("pando-prune", self.prunes, shared, |shared, ()| shared.prune())?;
         serve("pando-young", self.young, shared, |shared, young| {
             thread::sleep(Duration::from_nanos(young.due.since(shared.mount.now())));
             shared.drop_again(young);

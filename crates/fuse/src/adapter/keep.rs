@@ -39,7 +39,11 @@ impl Shared {
     /// Takes in attributes that go to the kernel: how long it may keep them. `counted`: it will count the node.
     pub(super) fn learn(&self, nodeid: u64, attr: &Attr, given: Given, counted: bool) -> Duration {
         let now = self.mount.now();
+        self.unopened_shown(nodeid, attr);
         let good = self.nodes.learn(nodeid, attr, given, (now, counted), || self.mount.lost_stamp());
+        if counted {
+            self.one_node_more(now);
+        }
         if good { Duration::from_nanos(given.until.since(now)) } else { Duration::ZERO }
     }
 

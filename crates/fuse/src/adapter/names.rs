@@ -65,7 +65,11 @@ impl Shared {
                 self.make(about, ask, reply);
             }
             Operation::Unlink { name } => {
-                self.change(about, parent, Ask::Unlink { parent, name: name!(name) }, reply);
+                let name = name!(name);
+                let ask = Ask::Unlink { parent, name: name.clone() };
+                self.keeping(about, parent, name, reply, move |shared, about, reply| {
+                    shared.change(about, parent, ask, reply);
+                });
             }
             Operation::RmDir { name } => {
                 self.change(about, parent, Ask::RmDir { parent, name: name!(name) }, reply);
@@ -73,8 +77,10 @@ impl Shared {
             Operation::Rename { name, new_parent, new_name, flags } => {
                 let (name, new_name) = (name!(name), name!(new_name));
                 let new_parent = self.nodes.node(new_parent);
-                let ask = Ask::Rename { parent, name, new_parent, new_name, flags };
-                self.change(about, new_parent, ask, reply);
+                let ask = Ask::Rename { parent, name, new_parent, new_name: new_name.clone(), flags };
+                self.keeping(about, new_parent, new_name, reply, move |shared, about, reply| {
+                    shared.change(about, new_parent, ask, reply);
+                });
             }
             _ => self.readlink(about, reply),
         }

@@ -6,11 +6,12 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proto::caps::Bits;
 use proto::{Attr, FileKind, Ino, NameHash, NodeRef};
-use stdx::Mono;
+use stdx::{Mono, Wall};
 
 use super::keep::Given;
 use crate::abi::ROOT_ID;
@@ -24,6 +25,8 @@ const BUCKETS: usize = 64;
 #[derive(Clone, Debug, Default)]
 struct Node {
     lookups: u64,
+    /// Somebody asked about it since the hand of the clock passed last.
+    used: bool,
     parent: Ino,
     hash: NameHash,
     /// Open handles.
@@ -50,6 +53,22 @@ struct Node {
     bare_until: Mono,
     /// The recall of its name, while the kernel may still find the node under it.
     stale: u64,
+    /// With that stamp the kernel was given attributes to keep, until then.
+    granted: u64,
+    granted_until: Mono,
+    /// `noopen` only; of most mounts nothing.
+    unopened: Option<Box<Unopened>>,
+}
+
+/// Of a file that may be open without anybody having said so.
+#[derive(Clone, Debug, Default)]
+struct Unopened {
+    /// It is open at the rank until the kernel forgets it.
+    kept: bool,
+    /// Its pages are about to be dropped.
+    dropping: bool,
+    /// What the kernel was shown last: change counter, size and mtime.
+    shown: Option<(u64, u64, Wall)>,
 }
 
 impl Node {
@@ -66,12 +85,25 @@ impl Node {
     }
 }
 
+/// How many nodes there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Census {
+    pub(super) known: u64,
+    /// Of these the kernel may keep something at this moment.
+    pub(super) granted: u64,
+    /// Files whose pages it may keep.
+    pub(super) cached: u64,
+    /// Files with open handles.
+    pub(super) open: u64,
+}
+
 /// What a recall finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) born: Mono,
     /// A handle is open, which may put file data into the kernel's pages.
     pub(super) open: bool,
+    pub(super) directory: bool,
 }
 
 /// Node ids spread evenly already; `mix64` spreads consecutive numbers spreads consecutive ones.
@@ -126,11 +158,14 @@ impl Shard {
 pub(super) struct Nodes {
     shards: Vec<Mutex<Shard>>,
     root: NodeRef,
+    /// Nodes but for the root.
+    known: AtomicUsize,
 }
 
 impl Nodes {
     pub(super) fn new(root: NodeRef) -> Nodes {
-        let nodes = Nodes { shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(), root };
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect();
+        let nodes = Nodes { shards, root, known: AtomicUsize::new(0) };
         // The kernel never looks the root up and never forgets it.
         let (NodeRef { parent, hash, .. }, lookups, directory) = (root, 1, true);
         nodes
@@ -153,8 +188,9 @@ impl Nodes {
     /// How to name the node to the rank, and whether the kernel must look it up again before it uses it.
     pub(super) fn place(&self, nodeid: u64) -> (NodeRef, bool) {
         let ino = if nodeid == ROOT_ID { self.root.ino } else { Ino(nodeid) };
-        match self.shard(nodeid).nodes.get(&nodeid) {
+        match self.shard(nodeid).nodes.get_mut(&nodeid) {
             Some(node) => {
+                node.used = true;
                 // Whoever has it open came by a name that was right then. Of a directory only the way to it is stale.
                 let stale = node.stale != 0 && !node.directory && node.opens == 0;
                 (NodeRef { ino, parent: node.parent, hash: node.hash }, stale)
@@ -183,8 +219,12 @@ impl Nodes {
         let good = given.is_good(void_below, 0);
         let node = match looked_up {
             true => {
-                let node = shard.nodes.entry(nodeid).or_insert(Node { born: now, ..Node::default() });
+                let node = shard.nodes.entry(nodeid).or_insert_with(|| {
+                    self.known.fetch_add(1, Ordering::Relaxed);
+                    Node { born: now, ..Node::default() }
+                });
                 node.lookups += 1;
+                node.used = true;
                 node.stale = 0;
                 node
             }
@@ -196,7 +236,7 @@ impl Nodes {
         (node.parent, node.hash) = (attr.parent, attr.hash);
         node.directory = attr.kind() == FileKind::Directory;
         match &mut node.last {
-            Some(last) => **last = attr.clone(),
+            Some(last) => **last = *attr,
             None if node.directory => node.last = Some(Box::new(*attr)),
             None => {}
         }
@@ -207,7 +247,28 @@ impl Nodes {
         if node.directory && good && given.bits.has(Bits::FS) {
             node.hold(given, now, void_below);
         }
+        if good {
+            node.granted = given.stamp;
+            node.granted_until = given.until;
+        }
         good && given.bits.has(Bits::ATTRS) && node.stale == 0
+    }
+
+    /// Counts the nodes, part by part.
+    pub(super) fn census(&self, now: Mono, lost: u64) -> Census {
+        let mut census = Census::default();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            census.known += shard.nodes.len() as u64;
+            for node in shard.nodes.values() {
+                let pages = node.pages != 0 && node.pages >= lost;
+                let attributes = node.granted != 0 && node.granted >= lost && now < node.granted_until;
+                census.granted += u64::from(pages || attributes);
+                census.cached += u64::from(pages);
+                census.open += u64::from(node.opens > 0 && !node.directory);
+            }
+        }
+        census
     }
 
     /// The attributes of a directory that the rank has no more, without links, as a local file system shows one that was removed
@@ -233,17 +294,85 @@ impl Nodes {
         (may, keep)
     }
 
-    pub(super) fn forget(&self, nodeid: u64, lookups: u64) {
+    /// The kernel forgets so many lookups. Where the rank has the node open for it until now, its place.
+    pub(super) fn forget(&self, nodeid: u64, lookups: u64) -> Option<NodeRef> {
         if nodeid == ROOT_ID {
-            return;
+            return None;
         }
         let mut shard = self.shard(nodeid);
-        if let Some(node) = shard.nodes.get_mut(&nodeid) {
-            node.lookups = node.lookups.saturating_sub(lookups);
-            if node.lookups == 0 {
-                shard.nodes.remove(&nodeid);
+        let node = shard.nodes.get_mut(&nodeid)?;
+        node.lookups = node.lookups.saturating_sub(lookups);
+        if node.lookups > 0 {
+            return None;
+        }
+        let node = shard.nodes.remove(&nodeid)?;
+        self.known.fetch_sub(1, Ordering::Relaxed);
+        let kept = node.unopened.is_some_and(|unopened| unopened.kept);
+        kept.then_some(NodeRef { ino: Ino(nodeid), parent: node.parent, hash: node.hash })
+    }
+
+    /// How many the kernel knows, but for the root.
+    pub(super) fn known(&self) -> usize {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// Parts that the hand of the clock goes over.
+    pub(super) fn parts(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The hand passes one part: up to so many nodes that nobody has open or has asked about since it passed last.
+    pub(super) fn idle(&self, part: u64, most: usize) -> Vec<u64> {
+        let at = part as usize % self.shards.len();
+        let mut shard = self.shards[at].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = Vec::new();
+        for (nodeid, node) in shard.nodes.iter_mut().filter(|(nodeid, _)| **nodeid != ROOT_ID) {
+            if idle.len() == most {
+                break;
+            }
+            if !std::mem::take(&mut node.used) && node.opens == 0 {
+                idle.push(*nodeid);
             }
         }
+        idle
+    }
+
+    /// The kernel has the node, and the rank does not have it open for it yet.
+    pub(super) fn wants_keeping(&self, nodeid: u64) -> bool {
+        self.with(nodeid, |node| !node.unopened.as_ref().is_some_and(|unopened| unopened.kept))
+            .unwrap_or(false)
+    }
+
+    /// The rank has it open, until the kernel forgets the node. False: that is not to be, it is forgotten or was kept already.
+    pub(super) fn keep(&self, nodeid: u64) -> bool {
+        self.with(nodeid, |node| !std::mem::replace(&mut node.unopened.get_or_insert_default().kept, true))
+            .unwrap_or(false)
+    }
+
+    /// Takes in what the kernel is shown of a file: whether its bytes may be others than those it was shown before, by what it
+    /// cannot see. It looks at size and mtime; mtime can be set back, and two changes can have one.
+    pub(super) fn shows_a_hidden_change(&self, nodeid: u64, attr: &Attr) -> bool {
+        let shown = (attr.change, attr.size, attr.mtime);
+        self.with(nodeid, |node| {
+            let before = node.unopened.get_or_insert_default().shown.replace(shown);
+            before.is_some_and(|(change, size, mtime)| {
+                change != attr.change && (size, mtime) == (attr.size, attr.mtime)
+            })
+        })
+        .unwrap_or(false)
+    }
+
+    /// Whether a drop of the node's pages is to be ordered: not if one is waiting already.
+    pub(super) fn begin_drop(&self, nodeid: u64) -> bool {
+        self.with(nodeid, |node| {
+            !std::mem::replace(&mut node.unopened.get_or_insert_default().dropping, true)
+        })
+        .unwrap_or(false)
+    }
+
+    /// That drop begins: what changes from here on needs another.
+    pub(super) fn drop_begins(&self, nodeid: u64) {
+        self.with(nodeid, |node| node.unopened.get_or_insert_default().dropping = false);
     }
 
     /// Takes back: voids what was given under a lower stamp and marks the node, `named` if a name goes. Nothing if the kernel does
@@ -259,7 +388,11 @@ impl Nodes {
         if bits.has(Bits::FC) {
             node.pages = 0;
         }
-        Some(Found { born: node.born, open: node.opens > 0 && !node.directory })
+        if !bits.and(Bits::ATTRS).is_empty() {
+            node.granted = 0;
+        }
+        let open = node.opens > 0 && !node.directory;
+        Some(Found { born: node.born, open, directory: node.directory })
     }
 
     /// The kernel does not have the name any more that the recall with this stamp took.
@@ -384,7 +517,10 @@ mod tests {
         let nodes = nodes();
         assert_eq!(nodes.recall(5, Bits::FS, false, 3), None, "not known, and yet remembered");
         assert!(!nodes.look_up(5, 2) && nodes.look_up(5, 3));
-        assert_eq!(nodes.recall(5, Bits::FS, false, 4), Some(Found { born: Mono(5), open: false }));
+        assert_eq!(
+            nodes.recall(5, Bits::FS, false, 4),
+            Some(Found { born: Mono(5), open: false, directory: false })
+        );
         assert!(!nodes.tell(5, 3) && nodes.tell(5, 4));
         assert!(
             !nodes.learn(5, &attr(5), given(EVERYTHING, 4), (Mono(5), false), || 6),
@@ -400,7 +536,10 @@ mod tests {
         let open = |bits, stamp, lost| nodes.opened(5, given(bits, stamp), || lost);
         assert_eq!(open(Bits::FC, 1, 0), (true, false), "nothing was cached yet");
         assert_eq!(open(Bits::FC, 1, 0), (true, true));
-        assert_eq!(nodes.recall(5, Bits::FC, false, 2), Some(Found { born: Mono(5), open: true }));
+        assert_eq!(
+            nodes.recall(5, Bits::FC, false, 2),
+            Some(Found { born: Mono(5), open: true, directory: false })
+        );
         assert_eq!(open(Bits::FC, 1, 0), (false, false), "taken back before it was handed out");
         assert_eq!(open(Bits::FC, 2, 0), (true, false), "others may have written");
         assert_eq!(open(Bits::FC, 2, 3), (false, false), "lost before it was handed out");
@@ -467,6 +606,50 @@ mod tests {
         assert!(learn(6, 35, 50));
         assert_eq!((listing(36, 0), listing(37, 0)), ((true, false), (true, true)));
         assert_eq!(listing(38, 7), (false, false), "lost");
+    }
+
+    #[test]
+    fn a_change_that_size_and_mtime_hide_is_seen() {
+        let nodes = nodes();
+        let shown = |change, size, mtime| Attr { change, size, mtime: Wall(mtime), ..attr(5) };
+        assert!(!nodes.shows_a_hidden_change(5, &shown(1, 1, 1)), "the kernel does not have it");
+        nodes.look_up(5, 1);
+        assert!(!nodes.shows_a_hidden_change(5, &shown(1, 1, 1)), "the first it is shown");
+        assert!(!nodes.shows_a_hidden_change(5, &shown(1, 1, 1)));
+        assert!(!nodes.shows_a_hidden_change(5, &shown(2, 1, 2)), "the kernel drops them itself");
+        assert!(!nodes.shows_a_hidden_change(5, &shown(3, 2, 2)));
+        assert!(nodes.shows_a_hidden_change(5, &shown(4, 2, 2)));
+        assert!(nodes.begin_drop(5) && !nodes.begin_drop(5), "one is enough while it waits");
+        nodes.drop_begins(5);
+        assert!(nodes.begin_drop(5) && !nodes.begin_drop(6));
+    }
+
+    #[test]
+    fn what_nobody_asked_about_is_idle() {
+        let nodes = nodes();
+        (100..200).for_each(|nodeid| assert!(nodes.look_up(nodeid, 1)));
+        let round = |most| (0..nodes.parts() as u64).flat_map(|part| nodes.idle(part, most)).count();
+        assert_eq!((nodes.known(), round(100)), (100, 0), "each was looked up a moment ago");
+        nodes.place(150);
+        nodes.opened(151, Given::default(), || 0);
+        assert_eq!(round(100), 98);
+        assert!(round(1) <= nodes.parts(), "no more of a part than wanted");
+        assert_eq!(nodes.forget(150, 1), None);
+        assert_eq!((nodes.known(), round(100)), (99, 98));
+    }
+
+    #[test]
+    fn a_kept_node_is_released_with_its_last_lookup() {
+        let nodes = nodes();
+        assert!(!nodes.wants_keeping(5) && !nodes.keep(5), "the kernel does not have it");
+        nodes.look_up(5, 1);
+        nodes.look_up(5, 1);
+        assert!(nodes.wants_keeping(5) && nodes.keep(5));
+        assert!(!nodes.wants_keeping(5) && !nodes.keep(5), "once");
+        assert_eq!(nodes.forget(5, 1), None);
+        assert_eq!(nodes.forget(5, 1).map(|node| (node.ino, node.hash)), Some((Ino(5), NameHash(99))));
+        nodes.look_up(6, 1);
+        assert_eq!(nodes.forget(6, 1), None, "never kept");
     }
 
     #[test]

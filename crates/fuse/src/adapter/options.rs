@@ -30,6 +30,8 @@ pub enum OptionsError {
         name: String,
         value: String,
     },
+    /// `noopen` without `locks=local`.
+    NoOpenNeedsLocalLocks,
 }
 
 impl fmt::Display for OptionsError {
@@ -40,6 +42,7 @@ impl fmt::Display for OptionsError {
             OptionsError::NoValueWanted(name) => write!(f, "mount option {name}: takes no value"),
             OptionsError::ValueWanted(shown) => write!(f, "mount option {shown}: the value is missing"),
             OptionsError::BadValue { name, value } => write!(f, "mount option {name}={value}: no such value"),
+            OptionsError::NoOpenNeedsLocalLocks => f.write_str("mount option noopen: only with locks=local"),
         }
     }
 }
@@ -81,6 +84,8 @@ pub struct Options {
     pub sync: Sync,
     pub no_acl: bool,
     pub locks: Locks,
+    /// Nobody is told when a file is opened or closed.
+    pub no_open: bool,
     /// Never make a file system where there is none.
     pub nocreate: bool,
     /// `recover_session=clean`.
@@ -97,6 +102,10 @@ pub struct Options {
     /// Seconds.
     pub mount_timeout: Option<u64>,
     pub transport: Transport,
+    /// The server is asked to let this mount keep something of so many inodes at most; 0: as many as it likes.
+    pub caps_max: u32,
+    /// Inodes that the kernel is to know at most; 0: as many as it likes.
+    pub client_cache_size: usize,
 }
 
 impl Options {
@@ -133,6 +142,10 @@ impl Options {
                 (Meaning::Later, _) => return Err(OptionsError::NotInThisVersion(name.to_owned())),
             }
         }
+        // Locks of the cluster end when their file is closed, which nobody would hear of.
+        if options.no_open && options.locks != Locks::Local {
+            return Err(OptionsError::NoOpenNeedsLocalLocks);
+        }
         Ok(options)
     }
 
@@ -144,6 +157,8 @@ impl Options {
             sync_names: self.sync != Sync::No,
             sync_all: self.sync == Sync::All,
             no_acl: self.no_acl,
+            no_open: self.no_open,
+            nodes_max: self.client_cache_size,
         }
     }
 
@@ -220,12 +235,18 @@ mod tests {
         assert_eq!(text("async=1"), "mount option async: takes no value");
         assert_eq!(text("subdir"), "mount option subdir=PATH: the value is missing");
         assert_eq!(text("subdir="), "mount option subdir=: no such value");
-        assert_eq!(text("caps_max=5"), "mount option caps_max: not in this version");
+        assert_eq!(text("caps_max=many"), "mount option caps_max=many: no such value");
+        assert_eq!(parse("caps_max=5").map(|options| options.caps_max), Ok(5));
+        assert_eq!(text("client_cache_size=-1"), "mount option client_cache_size=-1: no such value");
+        assert_eq!(parse("client_cache_size=5").map(|options| options.behaviour().nodes_max), Ok(5));
+        assert_eq!(text("rbytes"), "mount option rbytes: not in this version");
         assert_eq!(text("io_uring=maybe"), "mount option io_uring=maybe: no such value");
         assert_eq!(text("mount_timeout=x"), "mount option mount_timeout=x: no such value");
         assert_eq!(text("rasize=5KK"), "mount option rasize=5KK: no such value");
         assert_eq!(text("rasize=4G"), "mount option rasize=4G: no such value");
-        assert_eq!(text("noopen"), "mount option noopen: not in this version");
+        assert_eq!(text("noopen"), "mount option noopen: only with locks=local");
+        assert_eq!(text("locks=local,noopen,locks=cluster"), "mount option noopen: only with locks=local");
+        assert_eq!(text("noopen,locks=local"), "");
     }
 
     /// What people read is what the parser takes: each word stands in its line, once in the table.
@@ -249,7 +270,7 @@ mod tests {
         for line in OPTION_LINES {
             let Some((name, values)) = line.shown.split_once('=') else { continue };
             for value in values.split('|') {
-                let value = if matches!(value, "SIZE" | "SECONDS") { "1" } else { value };
+                let value = if matches!(value, "SIZE" | "SECONDS" | "N") { "1" } else { value };
                 assert_eq!(text(&format!("{name}={value}")), "");
             }
         }

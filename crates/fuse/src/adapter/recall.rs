@@ -17,7 +17,7 @@ use proto::caps::{Bits, Recalled};
 use stdx::time::MS;
 
 use super::Shared;
-use super::droppers::{NameDrop, NodeDrop, Recall, Young};
+use super::droppers::{NameDrop, NodeDrop, PageDrop, Recall, Young};
 
 /// After that an answer that was given to the kernel has come to whom it is for.
 const YOUNG_NS: u64 = 20 * MS;
@@ -64,6 +64,9 @@ impl Shared {
             if let Some((dir, name)) = item.name {
                 self.droppers.drop_name(NameDrop { parent: self.nodeid(dir), name, nodeid, stamp });
             }
+            if item.bits.has(Bits::FS) && !found.directory {
+                self.unopened_may_change(nodeid);
+            }
             // Pages of a file that nobody has open are dropped by its next open.
             let pages = item.bits.has(Bits::FC) && found.open;
             let node = NodeDrop { nodeid, stamp, returned, pages };
@@ -73,7 +76,7 @@ impl Shared {
                 young.due = young.due.max(grown);
                 young.nodes.push(node);
             } else if pages {
-                self.droppers.drop_pages(node);
+                self.droppers.drop_pages(PageDrop::of(node));
             } else {
                 dropped.push(returned);
             }
@@ -104,11 +107,16 @@ impl Shared {
     }
 
     /// On the page thread. Waits while a READ is unanswered, or a page being written.
-    pub(super) fn drop_pages(&self, drop: &NodeDrop) {
+    pub(super) fn drop_pages(&self, drop: &PageDrop) {
+        if drop.owed.is_none() {
+            self.nodes.drop_begins(drop.nodeid);
+        }
         if let Some(notifier) = self.notifier.get() {
             let _gone = notifier.inval_inode(drop.nodeid, 0, 0);
         }
-        self.mount.returned(drop.stamp, vec![drop.returned]);
+        if let Some((stamp, returned)) = drop.owed {
+            self.mount.returned(stamp, vec![returned]);
+        }
     }
 
     /// On the thread for young nodes, when they have grown.
@@ -119,7 +127,7 @@ impl Shared {
                 let _gone = notifier.inval_attributes(node.nodeid);
             }
             if node.pages {
-                self.droppers.drop_pages(node);
+                self.droppers.drop_pages(PageDrop::of(node));
             } else {
                 dropped.push(node.returned);
             }

@@ -22,6 +22,9 @@ use crate::request::{Extensions, Lock, Read, Release, SetAttr, Write};
 use crate::transport::device::Device;
 
 mod late;
+mod prune;
+mod stats;
+mod unopened;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const DIRECT: u32 = fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES;

@@ -16,16 +16,24 @@ const SETGID: u32 = 0o2000;
 
 impl Shared {
     pub(super) fn xattr_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
-        let About { cred, nodeid, node, .. } = about;
         let name = match *operation {
+            Operation::GetXattr { name, .. } if self.is_about_stats(&about, name) => {
+                return self.answer_stats(&about, reply);
+            }
+            Operation::SetXattr { name, .. } | Operation::RemoveXattr { name }
+                if self.is_about_stats(&about, name) =>
+            {
+                return reply.error(libc::EPERM);
+            }
             Operation::SetXattr { name, .. }
             | Operation::GetXattr { name, .. }
             | Operation::RemoveXattr { name } => match self.xattr_name(name) {
                 Ok(name) => name,
                 Err(errno) => return reply.error(errno.0),
             },
-            _ => return self.list_xattrs(cred, nodeid, node, reply),
+            _ => return self.list_xattrs(about.cred, about.nodeid, about.node, reply),
         };
+        let About { cred, nodeid, node, .. } = about;
         match *operation {
             Operation::GetXattr { .. } => self.get_xattr(cred, nodeid, node, name, reply),
             Operation::SetXattr { value, flags, acl_kill_sgid, .. } => {

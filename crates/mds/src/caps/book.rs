@@ -3,7 +3,7 @@
 //!
 //! Absent: what an operation needs (`needs.rs`); messages, sessions and time (`caps.rs`).
 
-use super::records::{Holder, Records};
+use super::records::{Holder, PARTS, Records};
 use crate::op::OpId;
 use proto::caps::{Bits, KEEP_ASKED_MS, KEEP_EMBEDDED_MS, KEEP_MARGIN_MS, KEEP_MS, Recalled, Returned};
 use proto::{Ino, Name, SessionId};
@@ -44,6 +44,8 @@ struct Place {
     asked: VecDeque<(Mono, Ino)>,
     /// Directories entrusted to it.
     entrusted: usize,
+    /// It wants no more records than that.
+    wants_max: u64,
 }
 
 impl Place {
@@ -121,13 +123,32 @@ impl Book {
     pub(crate) fn enter(&mut self, session: SessionId) -> Option<u16> {
         if let Some(slot) = self.free.pop() {
             let place = &mut self.places[usize::from(slot)];
-            place.session = session;
+            (place.session, place.wants_max) = (session, u64::MAX);
             return Some(slot);
         }
         let slot = u16::try_from(self.places.len()).ok()?;
         let asked = VecDeque::new();
-        self.places.push(Place { session, epoch: 1, count: 0, number: 0, asked, entrusted: 0 });
+        self.places.push(Place {
+            session,
+            epoch: 1,
+            count: 0,
+            number: 0,
+            asked,
+            entrusted: 0,
+            wants_max: u64::MAX,
+        });
         Some(slot)
+    }
+
+    /// The session of that place wants to keep something of so many inodes at most; 0: as many as it may.
+    pub(crate) fn ask_for(&mut self, slot: u16, caps_max: u32) {
+        let most = if caps_max == 0 { u64::MAX } else { u64::from(caps_max) };
+        self.places[usize::from(slot)].wants_max = most;
+    }
+
+    /// How many records that place may have, where each may have `limit`.
+    fn room(&self, slot: u16, limit: u64) -> u64 {
+        limit.min(self.places[usize::from(slot)].wants_max)
     }
 
     /// Everything the session of that place holds is gone, and what was recalled from it is as good as returned; not so the
@@ -453,18 +474,23 @@ impl Book {
 
     /// Whether that place has as much as it may.
     pub(crate) fn is_full(&self, slot: u16, limit: u64) -> bool {
-        self.count(slot) >= limit
+        self.count(slot) >= self.room(slot, limit)
     }
 
     /// Makes room at a place that has as much as it may. What was granted long ago is kept by no kernel any more: names and
     /// attributes go without a word, file data is recalled. Whether there is room.
     pub(crate) fn make_room(&mut self, slot: u16, limit: u64, now: Mono) -> bool {
+        let room = self.room(slot, limit);
+        // Who wants little is at its limit always: the hand does not go faster for it than what it looks for grows old.
+        if room < limit && now.since(self.passed) < AGE_NS / PARTS as u64 {
+            return false;
+        }
         // One part in each step, however long a listing is, and no more recalls than are answered soon.
         if self.passed == now || self.places[usize::from(slot)].asked.len() >= ROOM_RECALLS_MAX {
             return false;
         }
         self.pass(Some(slot), now);
-        self.count(slot) < limit
+        self.count(slot) < room
     }
 
     /// Memory is short: the hand goes on by one part, whoever has what is there.
@@ -611,6 +637,33 @@ mod tests {
         }
         assert_eq!((book.total(), book.recalls()), (9, 9), "file data is recalled");
         assert!(book.bytes() < before / 4, "{} of {before}", book.bytes());
+    }
+
+    /// It wants little, so it is at its limit always: it must not make the hand go round for nothing.
+    #[test]
+    fn who_wants_few_records_has_few_and_costs_little() {
+        let mut book = book(2);
+        book.ask_for(0, 100);
+        for ino in 1..=100 {
+            assert!(!book.is_full(0, 1000));
+            book.grant(0, Ino(ino), HELD, Mono(0));
+        }
+        assert!(book.is_full(0, 1000) && !book.is_full(1, 1000));
+        let late = Mono(AGE_NS + 3 * SECOND);
+        assert!(!book.make_room(0, 1000, late) || book.count(0) < 100);
+        let passed = book.passed;
+        book.make_room(0, 1000, late.after(MS));
+        assert_eq!(book.passed, passed, "too soon");
+        let room = (1..300).any(|step| book.make_room(0, 1000, late.after(step * 100 * MS)));
+        assert!(room && book.count(0) < 100, "{}", book.count(0));
+        book.ask_for(0, 0);
+        assert!(!book.is_full(0, 101), "no wish of its own");
+        book.ask_for(0, 5);
+        book.leave(0);
+        assert_eq!(book.enter(SessionId(9)), Some(0));
+        assert!(!book.is_full(0, 6), "the next one's wish is its own");
+        (200..206).for_each(|ino| book.grant(0, Ino(ino), HELD, late));
+        assert!(book.is_full(0, 6) && !book.is_full(0, 7));
     }
 
     /// Found by review: what five sessions kept never made room.

@@ -12,7 +12,7 @@ use stdx::Mono;
 use stdx::hash::mix64;
 use stdx::time::SECOND;
 
-const PARTS: usize = 256;
+pub(super) const PARTS: usize = 256;
 /// In a record's bits: not granted again since the hand passed.
 const OLD: u16 = 1 << 15;
 /// Slots a part begins with.

@@ -89,7 +89,7 @@ impl Rank {
                 self.refuse(conn, Errno::ESHUTDOWN, &format!("the rank is {}", state.name()), out);
             }
             _ if session == SessionId(0) => self.new_session(now, conn, (&info, wants), out),
-            _ => self.resume(now, conn, session, wants, out),
+            _ => self.resume(now, conn, session, (&info, wants), out),
         }
     }
 
@@ -121,6 +121,9 @@ impl Rank {
             self.commit(now, None, out);
         }
         let place = if wants.is_empty() { None } else { self.view.book.enter(id) };
+        if let Some(slot) = place {
+            self.view.book.ask_for(slot, info.caps_max);
+        }
         let session = Session {
             conn: Some(conn),
             embedded,
@@ -140,7 +143,14 @@ impl Rank {
         self.welcome(id, false, out);
     }
 
-    fn resume(&mut self, now: Now, conn: ConnId, id: SessionId, wants: Bits, out: &mut Outbox<Output>) {
+    fn resume(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        id: SessionId,
+        (info, wants): (&ClientInfo, Bits),
+        out: &mut Outbox<Output>,
+    ) {
         let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
         let session = self.sessions.map.get_mut(&id);
         let may = |s: &&mut Session| !s.embedded && !s.evicted && may_resume(&known.peer, &s.client);
@@ -155,7 +165,7 @@ impl Rank {
             self.close_conn(old, out);
         }
         self.fade_later(id, now);
-        self.take_place(id, wants);
+        self.take_place(id, info, wants);
         if let Some(session) = self.sessions.map.get_mut(&id) {
             session.asked = now.mono;
         }
@@ -189,13 +199,16 @@ impl Rank {
     }
 
     /// What a session that comes back has a use for now.
-    fn take_place(&mut self, id: SessionId, wants: Bits) {
+    fn take_place(&mut self, id: SessionId, info: &ClientInfo, wants: Bits) {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         // After a restart nobody waits for one whose record says that it keeps nothing.
         session.wants = if session.client.ends_with(KEEPS_NOTHING) { Bits::NONE } else { wants };
         let wants = session.wants;
         if !wants.is_empty() && session.place.is_none() {
             session.place = self.view.book.enter(id);
+        }
+        if let Some(slot) = session.place {
+            self.view.book.ask_for(slot, info.caps_max);
         }
         let noted = self.notes().is_some();
         self.sessions.count_eager();

@@ -355,6 +355,22 @@ fn what_was_granted_long_ago_makes_room() {
     assert_eq!(recalls(&mut w, REMOTE), []);
 }
 
+/// `caps_max`: it holds for one session, over a new connection too.
+#[test]
+fn a_session_keeps_no_more_than_it_asked_for() {
+    let mut w = two();
+    w.caps_max = 3;
+    w.hello(EMBEDDED, Peer::Trusted, SessionId(0));
+    for i in 0..9 {
+        let request = Request::MkNod { parent: root(), name: n(&format!("f{i}")), new: mode(0o100_644) };
+        granted(&mut w, REMOTE, request);
+    }
+    let of = |w: &mut World, conn| {
+        (0..9).filter(|i| !granted(w, conn, lookup(&format!("f{i}"))).1.is_empty()).count()
+    };
+    assert_eq!((of(&mut w, EMBEDDED), of(&mut w, OTHER)), (3, 9));
+}
+
 #[test]
 fn a_listing_grants_each_of_its_inodes() {
     let mut w = two();

@@ -92,6 +92,7 @@ pub(crate) struct World {
     pub sent: Vec<(ConnId, ServerMsg)>,
     /// What sessions say that they have a use for.
     pub wants: Bits,
+    pub caps_max: u32,
     pub notes: Vec<String>,
     pub trims: Vec<Position>,
     pub data_ops: Vec<DataOp>,
@@ -128,6 +129,7 @@ impl World {
             redo_syncs: false,
             sent: Vec::new(),
             wants: Bits::NONE,
+            caps_max: 0,
             notes: Vec::new(),
             trims: Vec::new(),
             data_ops: Vec::new(),
@@ -156,7 +158,7 @@ impl World {
 
     pub(crate) fn hello(&mut self, conn: ConnId, peer: Peer, session: SessionId) -> Option<ServerMsg> {
         self.inject(Input::Connected { conn, peer });
-        let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: 1 };
+        let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: 1, caps_max: self.caps_max };
         self.say(conn, ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: self.wants });
         self.welcomed(conn)
     }

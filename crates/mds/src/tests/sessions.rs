@@ -357,7 +357,8 @@ fn the_process_of_a_client_with_a_long_place_is_known() {
     let mut w = World::new();
     let conn = ConnId(77);
     w.inject(Input::Connected { conn, peer: Peer::Trusted });
-    let info = ClientInfo { host: "h".into(), mount: format!("/{}", "m".repeat(300)), pid: 4711 };
+    let info =
+        ClientInfo { host: "h".into(), mount: format!("/{}", "m".repeat(300)), pid: 4711, caps_max: 0 };
     w.say(conn, ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE });
     let shown: Vec<String> =
         w.rank.sessions(Mono(w.now)).into_iter().map(|session| session.client.to_string()).collect();

@@ -99,6 +99,7 @@ impl Tree {
             Request::Create { parent, name, new, flags } => self.create(parent.ino, name, new, *flags),
             Request::TmpFile { new, .. } => {
                 let ino = self.add(Ino::NONE, NameHash(0), new);
+                self.inode(ino)?.attr.nlink = 0;
                 self.attr(ino)
             }
             Request::ReadDir { dir, after, attrs, bytes_max } => {

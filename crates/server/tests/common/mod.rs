@@ -84,7 +84,7 @@ impl Client {
         let port = connector.connect(mailbox.clone()).expect("connect");
         mailbox.port.get_or_init(|| port.clone());
         let mut client = Self { mailbox, port, tid: 0 };
-        let info = ClientInfo { host: "test".into(), mount: "/t".into(), pid: 1 };
+        let info = ClientInfo { host: "test".into(), mount: "/t".into(), pid: 1, caps_max: 0 };
         client.send(ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE });
         drop(client.mailbox.wait(|s| s.welcome.is_some()));
         client

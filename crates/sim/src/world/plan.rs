@@ -159,7 +159,12 @@ impl Plan {
     pub fn client(&self, kind: Kind, number: usize, rng: &mut Prng) -> ClientConfig {
         let limits = if rng.chance(1, 3) { client::Limits::tiny() } else { client::Limits::default() };
         ClientConfig {
-            info: ClientInfo { host: format!("host{number}"), mount: "/mnt".into(), pid: number as u32 },
+            info: ClientInfo {
+                host: format!("host{number}"),
+                mount: "/mnt".into(),
+                pid: number as u32,
+                caps_max: 0,
+            },
             wants: self.wants(number),
             retry: kind != Kind::Embedded,
             recover_clean: rng.chance(1, 2),

@@ -102,6 +102,11 @@ pub static OPTION_LINES: &[OptionLine] = &[
         words: &[("locks", Value(locks))],
     },
     OptionLine {
+        shown: "noopen",
+        help: "with locks=local: opening and closing files asks nobody",
+        words: &[("noopen", Switch(|o| o.no_open = true))],
+    },
+    OptionLine {
         shown: "subdir=PATH",
         help: "mount this directory of the file system as the root",
         words: &[("subdir", Value(|o, value| text(&mut o.subdir, value)))],
@@ -142,6 +147,16 @@ pub static OPTION_LINES: &[OptionLine] = &[
         words: &[("data_cache", Value(data_cache))],
     },
     OptionLine {
+        shown: "caps_max=N",
+        help: "keep something of at most so many inodes (default: 0, as the server likes)",
+        words: &[("caps_max", Value(caps_max))],
+    },
+    OptionLine {
+        shown: "client_cache_size=N",
+        help: "the kernel is to know at most so many inodes (default: 0, no limit)",
+        words: &[("client_cache_size", Value(client_cache_size))],
+    },
+    OptionLine {
         shown: "recover_session=no|clean",
         help: "after an eviction fail (default), or begin a new session",
         words: &[("recover_session", Value(recover_session))],
@@ -170,8 +185,7 @@ pub static OPTION_LINES: &[OptionLine] = &[
         ],
     },
     OptionLine {
-        // `noopen`: the rank counts opens, so that an unlinked file lives while it is open.
-        shown: "id, cert, key, ca, snapdirname, rbytes, caps_max, client_cache_size, noopen",
+        shown: "id, cert, key, ca, snapdirname, rbytes",
         help: "",
         words: &[
             ("id", Later),
@@ -180,9 +194,6 @@ pub static OPTION_LINES: &[OptionLine] = &[
             ("ca", Later),
             ("snapdirname", Later),
             ("rbytes", Later),
-            ("caps_max", Later),
-            ("client_cache_size", Later),
-            ("noopen", Later),
         ],
     },
 ];
@@ -222,6 +233,18 @@ fn rasize(options: &mut Options, value: &str) -> bool {
 fn data_cache(options: &mut Options, value: &str) -> bool {
     options.data_cache = stdx::size::parse(value).ok();
     options.data_cache.is_some()
+}
+
+fn caps_max(options: &mut Options, value: &str) -> bool {
+    let number = value.parse();
+    options.caps_max = *number.as_ref().unwrap_or(&0);
+    number.is_ok()
+}
+
+fn client_cache_size(options: &mut Options, value: &str) -> bool {
+    let number = value.parse();
+    options.client_cache_size = *number.as_ref().unwrap_or(&0);
+    number.is_ok()
 }
 
 fn recover_session(options: &mut Options, value: &str) -> bool {
