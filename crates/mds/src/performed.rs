@@ -183,7 +183,9 @@ impl Rank {
             .map(|dir| self.view.cache.dir(dir).header.mtime);
         // Times do not go back, of what is changed itself either.
         let node = match &op.request {
-            Request::SetAttr { node, .. } | Request::Write { node, .. } => self.view.cache.by_ino(node.ino),
+            Request::SetAttr { node, .. } | Request::Write { node, .. } | Request::Link { node, .. } => {
+                self.view.cache.by_ino(node.ino)
+            }
             _ => None,
         };
         let own = node.and_then(|node| self.view.cache.attr(node)).map(|attr| attr.ctime);

@@ -29,7 +29,7 @@ pub(super) const KEEPING: [&str; 16] = [
 ];
 
 /// What happens to early answers, and to directories that are entrusted to clients.
-pub(super) const EARLY: [&str; 24] = [
+pub(super) const EARLY: [&str; 26] = [
     "answered early",
     "performed: create",
     "performed: mknod",
@@ -37,6 +37,8 @@ pub(super) const EARLY: [&str; 24] = [
     "performed: symlink",
     "performed: unlink",
     "performed: rmdir",
+    "performed: rename",
+    "performed: link",
     "performed: setattr",
     "performed: write",
     "answers from what was made",

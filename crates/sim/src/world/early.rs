@@ -52,6 +52,8 @@ pub(super) const fn performed_kind(request: &Request) -> &'static str {
         Request::Symlink { .. } => "performed: symlink",
         Request::Unlink { .. } => "performed: unlink",
         Request::RmDir { .. } => "performed: rmdir",
+        Request::Rename { .. } => "performed: rename",
+        Request::Link { .. } => "performed: link",
         Request::SetAttr { .. } => "performed: setattr",
         Request::Write { .. } => "performed: write",
         _ => "performed: others",

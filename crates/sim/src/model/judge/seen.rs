@@ -31,6 +31,7 @@ impl Judge {
         }
         self.may_perform(&asked, &told, reply)?;
         let before = self.seen_by(Some(session)).into_owned();
+        self.may_move(&asked, &before)?;
         let mut after = before.clone();
         let known = self.spoiled.contains(&session);
         if let Err(error) = run_told(&mut after, &asked, &told, reply)
@@ -63,7 +64,11 @@ impl Judge {
         let is = tree.attr(node);
         same_attr(&is, &self.as_cut(attr, &is))
             .map_err(|error| format!("tells by itself {error}: {request:?}"))?;
+        let links = || (Ino::LINKS, name_hash(&self.seed, format!("{:016x}", attr.ino.0).as_bytes()));
         match named(request) {
+            None if matches!(request, Request::Link { .. }) && (attr.parent, attr.hash) != links() => {
+                Err(format!("tells by itself of a place that two names do not have: {attr:?}"))
+            }
             Some((dir, name))
                 if (attr.parent, attr.hash) != (dir.ino, name_hash(&self.seed, name.as_bytes())) =>
             {
