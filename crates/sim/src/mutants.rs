@@ -40,6 +40,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_redo_end_clean", "mds", 0),
     ("mds_redo_new_number", "mds", 0),
     ("mds_redo_not_journaled", "mds", 1),
+    ("mds_rename_at_its_own_time", "mds", 0),
     ("mds_rename_no_loop_check", "mds", 0),
     ("mds_rename_no_sync", "mds", 28),
     ("mds_retry_runs_twice", "mds", 0),

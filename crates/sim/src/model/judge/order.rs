@@ -162,6 +162,17 @@ impl Judge {
         let mut of = self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX)));
         of.any(|(_, promise)| promise.is_due() && parents(&promise.asked.request).any(|parent| parent == dir))
     }
+
+    /// Whether one of these moves a name.
+    #[must_use]
+    pub fn is_owed_rename_in(&self, session: SessionId, dir: Ino) -> bool {
+        let mut of = self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX)));
+        of.any(|(_, promise)| {
+            let request = &promise.asked.request;
+            let moves = matches!(request, Request::Rename { .. }) && !promise.told.heard;
+            moves && promise.is_due() && parents(request).any(|parent| parent == dir)
+        })
+    }
 }
 
 /// The directories whose names a request changes.

@@ -87,6 +87,11 @@ impl Judge {
         if self.spoiled.contains(&asked.session) {
             return Ok(());
         }
+        if let (Request::Lookup { parent, name }, Ok(Reply::Attr(attr))) = (&asked.request, outcome)
+            && (attr.parent, attr.hash) != (parent.ino, name_hash(&self.seed, name.as_bytes()))
+        {
+            return Err(format!("answers by itself that {name:?} is elsewhere: {attr:?}"));
+        }
         // What the rank has done for this session and nobody was told of may have happened later.
         let of = self.pending.range((asked.session, Tid(0))..=(asked.session, Tid(u64::MAX)));
         let running =
