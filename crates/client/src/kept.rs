@@ -33,11 +33,20 @@ pub(crate) struct KeptBook {
     open: BTreeSet<Tid>,
     durable: Option<Position>,
     bytes: usize,
+    /// What was kept when the connection broke last, in the order in which it goes to the rank again.
+    again: Vec<Tid>,
 }
 
 impl KeptBook {
     pub(crate) const fn new() -> Self {
-        Self { list: BTreeMap::new(), at: BTreeSet::new(), open: BTreeSet::new(), durable: None, bytes: 0 }
+        Self {
+            list: BTreeMap::new(),
+            at: BTreeSet::new(),
+            open: BTreeSet::new(),
+            durable: None,
+            bytes: 0,
+            again: Vec::new(),
+        }
     }
 
     pub(crate) fn insert(&mut self, tid: Tid, kept: Kept) {
@@ -89,12 +98,38 @@ impl KeptBook {
     /// A position of the next connection says nothing about one of this.
     pub(crate) fn disconnected(&mut self) {
         self.durable = None;
+        self.put_in_order();
         for (_, tid) in std::mem::take(&mut self.at) {
             if let Some(kept) = self.list.get_mut(&tid) {
                 kept.position = None;
                 self.open.insert(tid);
             }
         }
+    }
+
+    /// The order of the first time is that of the positions, which need not be that of the tids: the rank may have carried out a
+    /// later request while an earlier one waited for something. What was performed here came before everything that was sent
+    /// after it; whether that was heard or not. What was presented on this connection came before what was asked for on it.
+    fn put_in_order(&mut self) {
+        self.again.retain(|tid| self.list.contains_key(tid));
+        let former: BTreeSet<Tid> = self.again.iter().copied().collect();
+        let mut next = Position(u64::MAX);
+        let mut new = Vec::new();
+        for (tid, kept) in self.list.iter().rev().filter(|(tid, _)| !former.contains(*tid)) {
+            next = next.min(kept.position.unwrap_or(next));
+            new.push((kept.position.unwrap_or(next), kept.position.is_some(), *tid));
+        }
+        if stdx::mutant!("client_redo_in_tid_order") {
+            self.again = self.list.keys().copied().collect();
+            return;
+        }
+        new.sort_unstable();
+        self.again.extend(new.into_iter().map(|(_, _, tid)| tid));
+    }
+
+    /// What goes to the rank again over a new connection, in the order in which it was carried out, or will have to be.
+    pub(crate) fn again(&self) -> impl Iterator<Item = (Tid, &Kept)> {
+        self.again.iter().filter_map(|tid| Some((*tid, self.list.get(tid)?)))
     }
 
     /// There is no session any more that could carry them out.
@@ -181,5 +216,28 @@ mod tests {
         assert_eq!((book.first(), book.open(), book.bytes()), (Some(Tid(3)), 0, 3));
         book.durable(Position(101));
         assert!(book.is_empty() && book.bytes() == 0);
+    }
+
+    #[test]
+    fn what_goes_to_the_rank_again_does_so_in_the_order_of_the_first_time() {
+        let mut book = KeptBook::new();
+        for (tid, position) in
+            [(1, Some(30)), (2, Some(10)), (3, None), (4, Some(20)), (5, Some(15)), (6, None)]
+        {
+            book.insert(Tid(tid), kept(position));
+        }
+        let order = |book: &KeptBook| book.again().map(|(tid, _)| tid.0).collect::<Vec<_>>();
+        book.disconnected();
+        // The third one came before whatever was sent after it, and after what had a lower position than that.
+        assert_eq!(order(&book), [2, 3, 5, 4, 1, 6]);
+        book.insert(Tid(7), kept(Some(8)));
+        book.insert(Tid(8), kept(Some(7)));
+        book.heard(Tid(4), Position(1));
+        book.durable(Position(1));
+        book.heard(Tid(6), Position(2));
+        book.heard(Tid(3), Position(3));
+        assert_eq!(order(&book), [2, 3, 5, 1, 6], "presented in that order, however the answers came");
+        book.disconnected();
+        assert_eq!(order(&book), [2, 3, 5, 1, 6, 8, 7]);
     }
 }

@@ -67,6 +67,16 @@ const RACES: &[Race] = &[
         meets: &["performed: create", "directories recalled from under work"],
     },
     Race {
+        name: "a directory is recalled while a rename in it is on its way",
+        seed: 64,
+        meets: &["performed: rename", "directories recalled from under a rename"],
+    },
+    Race {
+        name: "the rank dies after a performed rename, and it takes effect once more",
+        seed: 44,
+        meets: &["performed: rename", "presented again: lost renames"],
+    },
+    Race {
         name: "the rank dies after early answers, and each takes effect once more",
         seed: 24,
         meets: &["answered early", "presented again: lost", "presented again: executed before"],

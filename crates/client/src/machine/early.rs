@@ -158,23 +158,29 @@ impl Client {
         }
     }
 
-    /// Sends again what has no answer or is not durable, in tid order, as it was carried out the first time.
+    /// Sends again what is not durable, in the order of the first time, and what has no answer: each request behind everything
+    /// of before it that is kept.
     pub(super) fn send_again(&self, out: &mut Out) {
         let floor = self.window.floor();
-        let mut kept = self.window.kept.iter().peekable();
-        let mut cancels = Vec::new();
-        for (tid, pending) in self.window.iter() {
-            while let Some((before, kept)) = kept.next_if(|(before, _)| *before < tid) {
-                out.push(Output::Send(performed(before, floor, kept)));
-            }
-            let Some((cred, request)) = pending.kept.as_deref().cloned() else { continue };
-            out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
-            if pending.cancelled || pending.renewing {
-                cancels.push(Output::Send(ClientMsg::Cancel { tid }));
-            }
+        let again: Vec<(Tid, &Kept)> = self.window.kept.again().collect();
+        // The lowest tid from here to the end.
+        let mut lowest = vec![Tid(u64::MAX); again.len() + 1];
+        for (at, (tid, _)) in again.iter().enumerate().rev() {
+            lowest[at] = lowest[at + 1].min(*tid);
         }
-        for (tid, kept) in kept {
-            out.push(Output::Send(performed(tid, floor, kept)));
+        let mut pending = self.window.iter().peekable();
+        let mut cancels = Vec::new();
+        for (at, lowest) in lowest.into_iter().enumerate() {
+            while let Some((tid, pending)) = pending.next_if(|(tid, _)| *tid < lowest) {
+                let Some((cred, request)) = pending.kept.as_deref().cloned() else { continue };
+                out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
+                if pending.cancelled || pending.renewing {
+                    cancels.push(Output::Send(ClientMsg::Cancel { tid }));
+                }
+            }
+            if let Some((tid, kept)) = again.get(at) {
+                out.push(Output::Send(performed(*tid, floor, kept)));
+            }
         }
         out.append(&mut cancels);
     }

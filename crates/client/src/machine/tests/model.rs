@@ -211,8 +211,8 @@ impl World {
 }
 
 /// `crashes`: the rank may lose what is not durable. Then callers lock as a kernel does, and answers keep their order, as on a
-/// socket: what two of them do at once to one name is carried out again in the order of their tids, which may not be that of the
-/// first time, and what has no answer is carried out anew, which shows if somebody has heard of it in another way.
+/// socket: what has no answer is carried out anew, behind what others were told of, which shows if somebody has heard of it in
+/// another way.
 fn run(seed: u64, crashes: bool) -> [usize; 4] {
     let mut prng = Prng::new(seed);
     let limits = Limits { in_flight_max: 6, queued_max: 100, tid_span_max: 64, ..Limits::default() };

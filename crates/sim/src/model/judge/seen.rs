@@ -48,6 +48,7 @@ impl Judge {
             outcome: outcome.clone(),
             clock,
             executed: None,
+            first: None,
             lost: false,
             excused: self.over.contains(&session),
             failed: false,
