@@ -22,23 +22,6 @@ pub(crate) struct Kept {
     pub(crate) bytes: usize,
     /// Durable from there on; none: the rank has not said on this connection that it knows it.
     pub(crate) position: Option<Position>,
-    /// When it is its turn to be sent again.
-    pub(crate) turn: Turn,
-}
-
-/// The order in which requests are sent again: by tid, but what the rank carried out later than another that was asked for later
-/// (two threads of one client) follows that one, so many steps behind it. What was told of both is right in no other order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Turn(Tid, u32);
-
-impl Turn {
-    pub(crate) const fn of(tid: Tid) -> Self {
-        Self(tid, 0)
-    }
-
-    const fn next(self) -> Self {
-        Self(self.0, self.1.saturating_add(1))
-    }
 }
 
 /// All of them. Positions are those of one connection.
@@ -50,11 +33,20 @@ pub(crate) struct KeptBook {
     open: BTreeSet<Tid>,
     durable: Option<Position>,
     bytes: usize,
+    /// What was kept when the connection broke last, in the order in which it goes to the rank again.
+    again: Vec<Tid>,
 }
 
 impl KeptBook {
     pub(crate) const fn new() -> Self {
-        Self { list: BTreeMap::new(), at: BTreeSet::new(), open: BTreeSet::new(), durable: None, bytes: 0 }
+        Self {
+            list: BTreeMap::new(),
+            at: BTreeSet::new(),
+            open: BTreeSet::new(),
+            durable: None,
+            bytes: 0,
+            again: Vec::new(),
+        }
     }
 
     pub(crate) fn insert(&mut self, tid: Tid, kept: Kept) {
@@ -106,17 +98,38 @@ impl KeptBook {
     /// A position of the next connection says nothing about one of this.
     pub(crate) fn disconnected(&mut self) {
         self.durable = None;
-        let mut last: Option<Turn> = None;
+        self.put_in_order();
         for (_, tid) in std::mem::take(&mut self.at) {
-            let Some(kept) = self.list.get_mut(&tid) else { continue };
-            kept.position = None;
-            if let Some(last) = last.filter(|last| *last >= kept.turn && !stdx::mutant!("client_redo_by_tid"))
-            {
-                kept.turn = last.next();
+            if let Some(kept) = self.list.get_mut(&tid) {
+                kept.position = None;
+                self.open.insert(tid);
             }
-            last = Some(kept.turn);
-            self.open.insert(tid);
         }
+    }
+
+    /// The order of the first time is that of the positions, which need not be that of the tids: the rank may have carried out a
+    /// later request while an earlier one waited for something. What was performed here came before everything that was sent
+    /// after it; whether that was heard or not. What was presented on this connection came before what was asked for on it.
+    fn put_in_order(&mut self) {
+        self.again.retain(|tid| self.list.contains_key(tid));
+        let former: BTreeSet<Tid> = self.again.iter().copied().collect();
+        let mut next = Position(u64::MAX);
+        let mut new = Vec::new();
+        for (tid, kept) in self.list.iter().rev().filter(|(tid, _)| !former.contains(*tid)) {
+            next = next.min(kept.position.unwrap_or(next));
+            new.push((kept.position.unwrap_or(next), kept.position.is_some(), *tid));
+        }
+        if stdx::mutant!("client_redo_in_tid_order") {
+            self.again = self.list.keys().copied().collect();
+            return;
+        }
+        new.sort_unstable();
+        self.again.extend(new.into_iter().map(|(_, _, tid)| tid));
+    }
+
+    /// What goes to the rank again over a new connection, in the order in which it was carried out, or will have to be.
+    pub(crate) fn again(&self) -> impl Iterator<Item = (Tid, &Kept)> {
+        self.again.iter().filter_map(|tid| Some((*tid, self.list.get(tid)?)))
     }
 
     /// There is no session any more that could carry them out.
@@ -126,13 +139,6 @@ impl KeptBook {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Tid, &Kept)> {
         self.list.iter().map(|(tid, kept)| (*tid, kept))
-    }
-
-    /// As they are sent again.
-    pub(crate) fn in_turn(&self) -> Vec<(Tid, &Kept)> {
-        let mut list: Vec<_> = self.iter().collect();
-        list.sort_by_key(|(_, kept)| kept.turn);
-        list
     }
 
     pub(crate) fn first(&self) -> Option<Tid> {
@@ -185,55 +191,21 @@ pub(crate) fn shorten(request: &mut Request, count: u64) {
 mod tests {
     use super::*;
 
-    fn kept(tid: u64, position: Option<u64>) -> Kept {
-        let (cred, request, turn) = (Cred::ROOT, Request::SyncFs, Turn::of(Tid(tid)));
+    fn kept(position: Option<u64>) -> Kept {
+        let (cred, request) = (Cred::ROOT, Request::SyncFs);
         let position = position.map(Position);
-        Kept { cred, request, told: Told::default(), opened: None, bytes: 3, position, turn }
-    }
-
-    impl KeptBook {
-        fn add(&mut self, tid: u64, position: Option<u64>) {
-            self.insert(Tid(tid), kept(tid, position));
-        }
-
-        fn order(&self) -> Vec<u64> {
-            self.in_turn().iter().map(|(tid, _)| tid.0).collect()
-        }
-    }
-
-    /// Found by the simulator: an unlink was carried out between a write of another thread and that one's answer; done again the
-    /// other way round the write's author had been told of a file without a name that had one.
-    #[test]
-    fn what_was_carried_out_later_is_sent_again_later() {
-        let mut book = KeptBook::new();
-        book.add(5, None);
-        book.add(6, Some(30));
-        book.add(7, None);
-        book.add(8, Some(20));
-        book.add(9, Some(10));
-        book.disconnected();
-        // 7 was performed: what was asked for before it and not answered yet does not concern it.
-        assert_eq!(book.order(), [5, 7, 9, 8, 6]);
-        // The rank is gone again before it has said anything of 8.
-        for (tid, position) in [(9, 3), (6, 5)] {
-            book.heard(Tid(tid), Position(position));
-        }
-        book.disconnected();
-        assert_eq!(book.order(), [5, 7, 9, 8, 6]);
-        book.add(10, Some(40));
-        book.disconnected();
-        assert_eq!(book.order(), [5, 7, 9, 8, 6, 10]);
+        Kept { cred, request, told: Told::default(), opened: None, bytes: 3, position }
     }
 
     #[test]
     fn kept_until_durable_on_the_same_connection() {
         let mut book = KeptBook::new();
-        book.add(1, Some(10));
-        book.add(2, Some(5));
-        book.add(3, None);
+        book.insert(Tid(1), kept(Some(10)));
+        book.insert(Tid(2), kept(Some(5)));
+        book.insert(Tid(3), kept(None));
         book.durable(Position(7));
         assert_eq!((book.first(), book.first_open(), book.bytes()), (Some(Tid(1)), Some(Tid(3)), 6));
-        book.add(4, Some(7));
+        book.insert(Tid(4), kept(Some(7)));
         assert!(!book.contains(Tid(4)), "durable already");
         book.disconnected();
         assert_eq!((book.open(), book.first_open()), (2, Some(Tid(1))));
@@ -244,5 +216,28 @@ mod tests {
         assert_eq!((book.first(), book.open(), book.bytes()), (Some(Tid(3)), 0, 3));
         book.durable(Position(101));
         assert!(book.is_empty() && book.bytes() == 0);
+    }
+
+    #[test]
+    fn what_goes_to_the_rank_again_does_so_in_the_order_of_the_first_time() {
+        let mut book = KeptBook::new();
+        for (tid, position) in
+            [(1, Some(30)), (2, Some(10)), (3, None), (4, Some(20)), (5, Some(15)), (6, None)]
+        {
+            book.insert(Tid(tid), kept(position));
+        }
+        let order = |book: &KeptBook| book.again().map(|(tid, _)| tid.0).collect::<Vec<_>>();
+        book.disconnected();
+        // The third one came before whatever was sent after it, and after what had a lower position than that.
+        assert_eq!(order(&book), [2, 3, 5, 4, 1, 6]);
+        book.insert(Tid(7), kept(Some(8)));
+        book.insert(Tid(8), kept(Some(7)));
+        book.heard(Tid(4), Position(1));
+        book.durable(Position(1));
+        book.heard(Tid(6), Position(2));
+        book.heard(Tid(3), Position(3));
+        assert_eq!(order(&book), [2, 3, 5, 1, 6], "presented in that order, however the answers came");
+        book.disconnected();
+        assert_eq!(order(&book), [2, 3, 5, 1, 6, 8, 7]);
     }
 }

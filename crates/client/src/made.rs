@@ -6,9 +6,11 @@
 //! Absent: whether it may be performed here (`machine/perform.rs`).
 
 use proto::attr::{SetTime, inherited};
+use proto::name::name_hash;
 use proto::request::{NewNode, Request};
 use proto::{Attr, Cred, FileKind, Ino, Name, NameHash, SetAttr};
 use stdx::Wall;
+use stdx::hash::HashSeed;
 
 /// The longest target of a symbolic link that the rank stores.
 const SYMLINK_BYTES_MAX: usize = 4095;
@@ -106,6 +108,21 @@ pub(crate) fn change_dir(attr: &mut Attr, names: i64, dirs: i32, wall: Wall) {
     attr.mtime = attr.mtime.max(wall);
     attr.ctime = attr.ctime.max(wall);
     attr.change = attr.change.wrapping_add(1);
+}
+
+/// An inode that was moved to that place at `wall`.
+pub(crate) fn moved(attr: &mut Attr, place: (Ino, NameHash), wall: Wall) {
+    (attr.parent, attr.hash) = place;
+    attr.ctime = attr.ctime.max(wall);
+    attr.change = attr.change.wrapping_add(1);
+}
+
+/// A file of one name after it got a second one at `wall`. Where it is now only its number says.
+pub(crate) fn linked(attr: &Attr, seed: &HashSeed, wall: Wall) -> Attr {
+    let mut attr = Attr { nlink: attr.nlink + 1, ..*attr };
+    let name = format!("{:016x}", attr.ino.0);
+    moved(&mut attr, (Ino::LINKS, name_hash(seed, name.as_bytes())), wall);
+    attr
 }
 
 /// An inode after a setattr at `wall`. `None`: the rank has to say.

@@ -82,6 +82,15 @@ impl Newborns {
         }
     }
 
+    /// It has another place from here on. Returns whether it is one of these.
+    pub(crate) fn moved(&mut self, ino: Ino, change: impl FnOnce(&mut Attr)) -> bool {
+        let Some(mut newborn) = self.inodes.remove(&ino) else { return false };
+        self.places.remove(&(newborn.attr.parent, newborn.attr.hash));
+        change(&mut newborn.attr);
+        self.insert(newborn);
+        true
+    }
+
     pub(crate) fn remove(&mut self, ino: Ino) {
         let Some(newborn) = self.inodes.remove(&ino) else { return };
         self.places.remove(&(newborn.attr.parent, newborn.attr.hash));

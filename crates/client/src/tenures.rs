@@ -5,6 +5,8 @@
 //!
 //! Absent: performing (`machine/perform.rs`).
 
+mod moves;
+
 use crate::changes::{after_change, changed_dir, may_move_dirs, names_of, of_attr, touched};
 use crate::leave::Leave;
 use crate::made::change_dir;
@@ -294,11 +296,20 @@ impl Tenures {
         &mut self,
         (dir, name): (Ino, &Name),
         known: Known,
-        (names, dirs): (i64, i32),
+        counts: (i64, i32),
         wall: Wall,
-        (tid, unanswered): (Tid, Tid),
+        at: (Tid, Tid),
     ) {
+        self.name_performed((dir, name), known, at);
+        self.dir_performed(dir, counts, wall, at.0);
+    }
+
+    fn name_performed(&mut self, (dir, name): (Ino, &Name), known: Known, (tid, unanswered): (Tid, Tid)) {
         self.with_names(dir, Tid(tid.0 + 1), unanswered, |table| table.performed(name, known, tid));
+    }
+
+    /// The one change of a directory that comes with all that an operation did to its names.
+    fn dir_performed(&mut self, dir: Ino, (names, dirs): (i64, i32), wall: Wall, tid: Tid) {
         if let Some(tenure) = self.dirs.get_mut(&dir) {
             // What was asked before shows it as it was.
             (tenure.used, tenure.since) = (tid, Tid(tid.0 + 1));

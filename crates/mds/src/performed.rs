@@ -176,6 +176,9 @@ impl Rank {
     /// The time at which it happened: as told, but neither in the rank's future nor before its directory, or what it changes itself, changed last.
     pub(crate) fn told_now(&self, now: Now, op: &Op) -> Now {
         let Some(told) = op.told else { return now };
+        if matches!(op.request, Request::Rename { .. }) && stdx::mutant!("mds_rename_at_its_own_time") {
+            return now;
+        }
         let changed = crate::early::above(&op.request)
             .into_iter()
             .flatten()
@@ -183,7 +186,9 @@ impl Rank {
             .map(|dir| self.view.cache.dir(dir).header.mtime);
         // Times do not go back, of what is changed itself either.
         let node = match &op.request {
-            Request::SetAttr { node, .. } | Request::Write { node, .. } => self.view.cache.by_ino(node.ino),
+            Request::SetAttr { node, .. } | Request::Write { node, .. } | Request::Link { node, .. } => {
+                self.view.cache.by_ino(node.ino)
+            }
             _ => None,
         };
         let own = node.and_then(|node| self.view.cache.attr(node)).map(|attr| attr.ctime);

@@ -3,7 +3,7 @@
 //! Absent: who may be answered so; the rank decides, or `perform.rs` did.
 
 use super::{Client, Life, Out, Queued};
-use crate::kept::{self, Kept, Turn};
+use crate::kept::{self, Kept};
 use crate::leave::Leave;
 use crate::output::Output;
 use crate::window::Pending;
@@ -97,8 +97,7 @@ impl Client {
         let told = Told { ino: new_inode(&request, outcome), wall: early.wall, heard: true };
         let opened = opened(&request, outcome);
         let position = Some(early.position);
-        let turn = Turn::of(tid);
-        self.window.kept.insert(tid, Kept { cred, request, told, opened, bytes, position, turn });
+        self.window.kept.insert(tid, Kept { cred, request, told, opened, bytes, position });
     }
 
     /// The rank carried out what was sent again, or performed here. `position`: it is durable from there on; none: it is.
@@ -159,23 +158,29 @@ impl Client {
         }
     }
 
-    /// Sends again what has no answer or is not durable, as it was carried out the first time.
+    /// Sends again what is not durable, in the order of the first time, and what has no answer: each request behind everything
+    /// of before it that is kept.
     pub(super) fn send_again(&self, out: &mut Out) {
         let floor = self.window.floor();
-        let mut kept = self.window.kept.in_turn().into_iter().peekable();
-        let mut cancels = Vec::new();
-        for (tid, pending) in self.window.iter() {
-            while let Some((before, kept)) = kept.next_if(|(_, kept)| kept.turn < Turn::of(tid)) {
-                out.push(Output::Send(performed(before, floor, kept)));
-            }
-            let Some((cred, request)) = pending.kept.as_deref().cloned() else { continue };
-            out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
-            if pending.cancelled || pending.renewing {
-                cancels.push(Output::Send(ClientMsg::Cancel { tid }));
-            }
+        let again: Vec<(Tid, &Kept)> = self.window.kept.again().collect();
+        // The lowest tid from here to the end.
+        let mut lowest = vec![Tid(u64::MAX); again.len() + 1];
+        for (at, (tid, _)) in again.iter().enumerate().rev() {
+            lowest[at] = lowest[at + 1].min(*tid);
         }
-        for (tid, kept) in kept {
-            out.push(Output::Send(performed(tid, floor, kept)));
+        let mut pending = self.window.iter().peekable();
+        let mut cancels = Vec::new();
+        for (at, lowest) in lowest.into_iter().enumerate() {
+            while let Some((tid, pending)) = pending.next_if(|(tid, _)| *tid < lowest) {
+                let Some((cred, request)) = pending.kept.as_deref().cloned() else { continue };
+                out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
+                if pending.cancelled || pending.renewing {
+                    cancels.push(Output::Send(ClientMsg::Cancel { tid }));
+                }
+            }
+            if let Some((tid, kept)) = again.get(at) {
+                out.push(Output::Send(performed(*tid, floor, kept)));
+            }
         }
         out.append(&mut cancels);
     }

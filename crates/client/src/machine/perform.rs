@@ -8,7 +8,7 @@
 use super::{Client, Life, Link, Out, early};
 use crate::changes::names_of;
 use crate::input::CallId;
-use crate::kept::{self, Kept, Turn};
+use crate::kept::{self, Kept};
 use crate::leave::{Leave, Leaves};
 use crate::made::{self, Making};
 use crate::names::Known;
@@ -18,8 +18,9 @@ use crate::tenures::Tenure;
 use proto::caps::{Bits, Grants};
 use proto::message::Told;
 use proto::reply::{Outcome, Reply};
+use proto::request::rename_flags::NOREPLACE;
 use proto::request::{IO_BYTES_MAX, Request, open_flags};
-use proto::{Attr, Cred, Errno, Ino, Name, NodeRef, Tid};
+use proto::{Attr, Cred, Errno, FileKind, Ino, Name, NodeRef, Tid};
 use stdx::{Mono, Wall};
 
 /// What the rank has not said anything about yet.
@@ -54,6 +55,10 @@ impl Client {
             | Request::Symlink { .. } => self.make(now, &cred, &request),
             Request::Unlink { parent, name } => self.unlink(now, *parent, name),
             Request::RmDir { parent, name } => self.rmdir(now, *parent, name),
+            Request::Rename { parent, name, new_parent, new_name, flags } => {
+                self.rename(now, (parent.ino, name), (new_parent.ino, new_name), *flags)
+            }
+            Request::Link { node, parent, name } => self.link(now, node.ino, (parent.ino, name)),
             Request::SetAttr { node, set } => {
                 let change = |attr: &Attr, wall| made::set(attr, set, wall);
                 self.change(now, *node, change).map(|done| done.with(Reply::Attr))
@@ -69,8 +74,7 @@ impl Client {
         self.held.on_answer(&request, &outcome);
         let told = Told { ino, wall, heard: false };
         let bytes = request.payload_bytes();
-        let turn = Turn::of(tid);
-        let kept = Kept { cred, request, told, opened, bytes, position: None, turn };
+        let kept = Kept { cred, request, told, opened, bytes, position: None };
         let message = early::performed(tid, self.window.floor(), &kept);
         debug_assert_eq!(tid, self.window.next(), "nothing was sent meanwhile");
         self.window.perform(kept);
@@ -187,8 +191,7 @@ impl Client {
 
     fn rmdir(&mut self, now: Mono, parent: NodeRef, name: &Name) -> Option<Done> {
         let Known::Dir(ino) = self.tenures.known(parent.ino, name) else { return None };
-        let tenure = self.tenures.get(ino)?;
-        if !(tenure.is_clear() && tenure.names.is_empty()) {
+        if !self.tenures.is_empty_dir(ino) {
             return None;
         }
         let done = self.remove(now, parent.ino, name, -1)?;
@@ -202,7 +205,36 @@ impl Client {
         let wall = self.time.tell(now, tenure.attr.ctime);
         let (tid, unanswered) = (self.window.next(), self.window.unanswered());
         self.tenures.performed((dir, name), Known::Absent, (-1, dirs), wall, (tid, unanswered));
-        Some(Done { tid, ino: Ino::NONE, wall, reply: Reply::Ok, leave: Leave::default(), opened: None })
+        Some(Done::of(tid, wall, Reply::Ok))
+    }
+
+    fn rename(&mut self, now: Mono, from: (Ino, &Name), to: (Ino, &Name), flags: u32) -> Option<Done> {
+        if flags & !NOREPLACE != 0 {
+            return None;
+        }
+        let plan = self.tenures.plan_move(from, to, flags == 0)?;
+        let hash = to.1.hash(self.numbers.seed()?);
+        let wall = self.time.tell(now, plan.changed);
+        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
+        self.tenures.moved(plan, from, (to.0, to.1, hash), wall, (tid, unanswered));
+        Some(Done::of(tid, wall, Reply::Ok))
+    }
+
+    /// A second name of a newborn: its first may be anywhere.
+    fn link(&mut self, now: Mono, ino: Ino, to: (Ino, &Name)) -> Option<Done> {
+        let tenure = self.tenures.get(to.0).filter(|tenure| tenure.is_clear())?;
+        let newborn = self.tenures.newborns.get(ino)?.attr;
+        let certain = newborn.kind() != FileKind::Directory && newborn.nlink == 1;
+        if !certain || tenure.names.get(to.1) != Known::Absent {
+            return None;
+        }
+        let changed = tenure.attr.ctime.max(newborn.ctime);
+        let seed = self.numbers.seed()?;
+        let wall = self.time.tell(now, changed);
+        let attr = made::linked(&newborn, seed, wall);
+        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
+        self.tenures.linked(&attr, to, wall, (tid, unanswered));
+        Some(Done::of(tid, wall, Reply::Attr(attr)))
     }
 
     /// Changes a newborn. Its edge may keep nothing more of it than before.
@@ -250,6 +282,13 @@ struct Done {
     opened: Option<NodeRef>,
 }
 
+impl Done {
+    /// It made no inode, opened none, and leaves nothing to be kept.
+    fn of(tid: Tid, wall: Wall, reply: Reply) -> Self {
+        Self { tid, ino: Ino::NONE, wall, reply, leave: Leave::default(), opened: None }
+    }
+}
+
 struct Changed {
     tid: Tid,
     wall: Wall,
@@ -259,6 +298,6 @@ struct Changed {
 impl Changed {
     fn with(self, reply: impl FnOnce(Attr) -> Reply) -> Done {
         let Self { tid, wall, attr } = self;
-        Done { tid, ino: Ino::NONE, wall, reply: reply(attr), leave: Leave::default(), opened: None }
+        Done::of(tid, wall, reply(attr))
     }
 }

@@ -114,7 +114,7 @@ impl Client {
     }
 
     /// Claims first, so that no file is purged and no lock granted to another before retried requests
-    /// run; then what is unanswered or not durable, as it was executed the first time.
+    /// run; then what is not durable, as it was executed the first time, and what is unanswered.
     fn resume(&mut self, resumed: bool, lives_on: bool, out: &mut Out) {
         let again = self.opens_again();
         if !stdx::mutant!("client_no_reclaim") {

@@ -17,6 +17,7 @@ mod early;
 mod ended;
 mod entrusted;
 mod model;
+mod moved;
 
 const LEASE_MS: u32 = 9_000;
 

@@ -165,7 +165,8 @@ fn sync_first(view: &View, op: &Op, source: Held, target: Option<Held>) -> Found
 fn put_at(view: &mut View, from: &End<'_>, held: Held, to: &End<'_>, headers: &mut Headers) {
     let place = view.place_in(to.dir, to.hash, to.name);
     let mut core = view.changed_core(held.target);
-    core.ctime = view.wall();
+    // Who moves it by itself need not know when it changed last.
+    core.ctime = core.ctime.max(view.wall());
     if held.slot == held.target {
         if !held.is_dir {
             core.flags |= flags::BACKPTR;

@@ -486,3 +486,44 @@ fn defects_of_what_is_entrusted_are_caught() {
         assert!(verdict.is_err(), "{defect}");
     }
 }
+
+/// The told time for the directories, and for what moves unless that changed later; what is replaced goes to `//orphans` while
+/// somebody has it open.
+#[test]
+fn a_performed_rename_takes_place_when_it_was_told() {
+    let mut w = two();
+    let (_, one) = early(&mut w, REMOTE, mkdir("one"));
+    let (_, two) = early(&mut w, REMOTE, mkdir("two"));
+    let (one, two) = (node(&one.attr), node(&two.attr));
+    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
+    let told = |at, wall| Told { ino: Ino(numbers + at), wall, heard: false };
+    let before = Wall(w.now as i64);
+    perform(&mut w, REMOTE, 500, told(0, before), create(one, "f"));
+    perform(&mut w, REMOTE, 501, told(1, before), create(two, "g"));
+    let stat = |w: &mut World, ino| {
+        let tid = w.start(REMOTE, Cred::ROOT, Request::GetAttr { node: NodeRef::bare(ino) });
+        match answer(w, REMOTE, tid) {
+            Some(
+                ServerMsg::Reply { outcome: Ok(Reply::Attr(attr)), .. }
+                | ServerMsg::Granted { outcome: Ok(Reply::Attr(attr)), .. },
+            ) => *attr,
+            other => panic!("{other:?}"),
+        }
+    };
+    w.pass(100);
+    let chmod = proto::SetAttr { mode: Some(0o600), ..proto::SetAttr::default() };
+    let set = Request::SetAttr { node: NodeRef::bare(Ino(numbers)), set: chmod };
+    let changed = early(&mut w, REMOTE, set).1.attr.ctime;
+    let at = Wall(before.0 + 50 * 1_000_000);
+    assert!(changed > at);
+    let rename = Request::Rename { parent: one, name: n("f"), new_parent: two, new_name: n("g"), flags: 0 };
+    perform(&mut w, REMOTE, 502, Told { ino: Ino::NONE, wall: at, heard: false }, rename);
+    assert!(matches!(answer(&w, REMOTE, Tid(502)), Some(ServerMsg::Done { .. })), "{:?}", w.sent);
+    for dir in [one, two] {
+        assert_eq!(stat(&mut w, dir.ino).mtime, at);
+    }
+    let moved = stat(&mut w, Ino(numbers));
+    assert_eq!((moved.ctime, moved.parent), (changed, two.ino));
+    // It was opened when it was made.
+    assert_eq!(stat(&mut w, Ino(numbers + 1)).nlink, 0);
+}

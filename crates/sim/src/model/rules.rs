@@ -358,7 +358,7 @@ impl Tree {
 
     fn settle(&mut self, ino: Ino, dir: Ino, wall: Wall) {
         let node = self.change(ino);
-        node.ctime = wall;
+        node.ctime = node.ctime.max(wall);
         node.parent = dir;
     }
 

@@ -6,7 +6,7 @@ use super::{Knowledge, Workload};
 use crate::model::bytes::pattern;
 use crate::model::tree::{Node, Tree};
 use proto::attr::{FileKind, SetAttr, SetTime};
-use proto::request::{Request, open_flags};
+use proto::request::{Request, open_flags, rename_flags};
 use proto::storeio::Payload;
 use proto::{Ino, Name, NodeRef};
 use stdx::Wall;
@@ -16,7 +16,7 @@ const NAMES: [&[u8]; 10] = [b"f0", b"f1", b"f2", b"f3", b"f4", b"f5", b"f6", b"f
 const HOMES_MAX: usize = 4;
 
 /// What is done at home, with its weight; a name of the table of all operations.
-const CHORES: [(&str, u64); 16] = [
+const CHORES: [(&str, u64); 18] = [
     ("create", 14),
     ("unlink", 8),
     ("mkdir", 3),
@@ -30,7 +30,9 @@ const CHORES: [(&str, u64); 16] = [
     ("truncate", 2),
     ("lookup", 4),
     ("getattr", 4),
-    ("rename", 1),
+    ("rename", 5),
+    ("noreplace", 1),
+    ("link", 1),
     ("fsync", 1),
     ("syncfs", 1),
 ];
@@ -78,7 +80,8 @@ impl Workload {
             hit
         });
         let chore = chore.map_or("create", |(chore, _)| chore);
-        Some((chore, self.chore(chore, dir, tree)?))
+        let other = dirs[self.rng.index(dirs.len())];
+        Some((chore, self.chore(chore, dir, other, tree)?))
     }
 
     fn home_name(&mut self) -> Name {
@@ -95,7 +98,8 @@ impl Workload {
         Some((name, NodeRef { ino: **ino, parent: dir.ino, hash }))
     }
 
-    fn chore(&mut self, chore: &str, dir: NodeRef, tree: &Tree) -> Option<Request> {
+    /// `other`: a second directory, or the same.
+    fn chore(&mut self, chore: &str, dir: NodeRef, other: NodeRef, tree: &Tree) -> Option<Request> {
         let is_file = |node: &Node| node.kind() == FileKind::Regular;
         Some(match chore {
             "create" => {
@@ -126,10 +130,15 @@ impl Workload {
                 Some((_, node)) => Request::GetAttr { node },
                 None => Request::GetAttr { node: dir },
             },
-            "rename" => {
+            "rename" | "noreplace" => {
                 let (name, _) = self.child(dir, tree, |_| true)?;
-                let new_name = self.home_name();
-                Request::Rename { parent: dir, name, new_parent: dir, new_name, flags: 0 }
+                let new_parent = if self.rng.chance(1, 2) { dir } else { other };
+                let flags = if chore == "noreplace" { rename_flags::NOREPLACE } else { 0 };
+                Request::Rename { parent: dir, name, new_parent, new_name: self.home_name(), flags }
+            }
+            "link" => {
+                let (_, node) = self.child(dir, tree, |node| !node.is_dir())?;
+                Request::Link { node, parent: other, name: self.home_name() }
             }
             "chmod" | "utimens" => {
                 let (_, node) = self.child(dir, tree, |_| true)?;

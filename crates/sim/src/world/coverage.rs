@@ -29,7 +29,7 @@ pub(super) const KEEPING: [&str; 16] = [
 ];
 
 /// What happens to early answers, and to directories that are entrusted to clients.
-pub(super) const EARLY: [&str; 24] = [
+pub(super) const EARLY: [&str; 28] = [
     "answered early",
     "performed: create",
     "performed: mknod",
@@ -37,17 +37,21 @@ pub(super) const EARLY: [&str; 24] = [
     "performed: symlink",
     "performed: unlink",
     "performed: rmdir",
+    "performed: rename",
+    "performed: link",
     "performed: setattr",
     "performed: write",
     "answers from what was made",
     "directories entrusted",
     "directories recalled",
     "directories recalled from under work",
+    "directories recalled from under a rename",
     "directories returned",
     "presented",
     "presented again: executed before",
     "presented again: not executed yet",
     "presented again: lost",
+    "presented again: lost renames",
     "waited in vain for what was told",
     "late errors for want of space",
     "late errors for an earlier one",

@@ -52,6 +52,8 @@ pub(super) const fn performed_kind(request: &Request) -> &'static str {
         Request::Symlink { .. } => "performed: symlink",
         Request::Unlink { .. } => "performed: unlink",
         Request::RmDir { .. } => "performed: rmdir",
+        Request::Rename { .. } => "performed: rename",
+        Request::Link { .. } => "performed: link",
         Request::SetAttr { .. } => "performed: setattr",
         Request::Write { .. } => "performed: write",
         _ => "performed: others",
@@ -170,6 +172,7 @@ impl World {
             ClientMsg::Performed { tid, floor, cred, told, request } => {
                 self.judge.floor(session, *floor)?;
                 let asked = asked_by(session, *tid, cred.clone(), request.clone(), (0, 0));
+                let moves = matches!(request, Request::Rename { .. });
                 let what = match self
                     .judge
                     .presents(asked, told)
@@ -177,6 +180,7 @@ impl World {
                 {
                     Presented::New => return Ok(()),
                     Presented::Executed => "presented again: executed before",
+                    Presented::Lost if moves => "presented again: lost renames",
                     Presented::Lost => "presented again: lost",
                     Presented::Again => "presented again: not executed yet",
                 };
@@ -271,6 +275,9 @@ impl World {
             self.coverage.count("directories recalled", 1);
             if self.judge.is_owed_in(session, recalled.ino) {
                 self.coverage.count("directories recalled from under work", 1);
+            }
+            if self.judge.is_owed_rename_in(session, recalled.ino) {
+                self.coverage.count("directories recalled from under a rename", 1);
             }
         }
     }

@@ -96,6 +96,21 @@ pub(super) fn late(out: &[Output]) -> Vec<(Kind, Vec<u64>, Errno)> {
     out.iter().filter_map(of).collect()
 }
 
+/// Two threads: the rank carried out the second one's request while the first one's waited for something.
+#[test]
+fn what_is_sent_again_keeps_the_order_in_which_it_was_carried_out() {
+    let mut bench = hasty(Limits::default());
+    bench.call(1, create(1, "a"));
+    bench.call(2, unlink(1, "a"));
+    bench.call(3, getattr(1));
+    bench.call(4, create(1, "b"));
+    bench.step(early(1, 20, created(7)));
+    bench.step(early(2, 10, Ok(Reply::Ok)));
+    bench.step(early(4, 15, created(8)));
+    let heard = Some(true);
+    assert_eq!(order(&again(&mut bench)), [(2, heard), (4, heard), (1, heard), (3, None)]);
+}
+
 #[test]
 fn an_early_answer_is_kept_until_it_is_durable() {
     let mut bench = hasty(Limits::default());

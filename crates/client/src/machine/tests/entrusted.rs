@@ -6,6 +6,7 @@ use super::early::{create, created, done, durable, early, early_with, hasty, nam
 use super::*;
 use proto::attr::SetTime;
 use proto::message::{Entrusted, Told};
+use proto::request::rename_flags::EXCHANGE;
 use proto::request::{NewNode, XattrMode};
 use proto::storeio::Payload;
 use proto::{FileKind, NameHash, SetAttr};
@@ -66,9 +67,22 @@ pub(super) fn rmdir(parent: u64, text: &str) -> Request {
     Request::RmDir { parent: node(parent), name: name(text) }
 }
 
+pub(super) fn rename_to(from: (u64, &str), to: (u64, &str)) -> Request {
+    let (parent, new_parent) = (node(from.0), node(to.0));
+    Request::Rename { parent, name: name(from.1), new_parent, new_name: name(to.1), flags: 0 }
+}
+
 pub(super) fn rename(parent: u64, from: &str, to: &str) -> Request {
-    let (name, new_name) = (name(from), name(to));
-    Request::Rename { parent: node(parent), name, new_parent: node(parent), new_name, flags: 0 }
+    rename_to((parent, from), (parent, to))
+}
+
+/// The same with flags.
+pub(super) fn rename_how(parent: u64, from: &str, to: &str, how: u32) -> Request {
+    let mut request = rename(parent, from, to);
+    if let Request::Rename { flags, .. } = &mut request {
+        *flags = how;
+    }
+    request
 }
 
 pub(super) fn write(ino: u64, offset: u64, len: usize, append: bool) -> Request {
@@ -228,8 +242,8 @@ fn what_goes_to_the_rank_ends_a_newborn() {
         Request::Open { node, flags: 0o1000 },
         Request::Read { node, offset: 0, len: 1, into: None },
         Request::Link { node, parent: NodeRef::bare(Ino(1)), name: name("x") },
-        rename(DIR, "a", "b"),
-        rename(DIR, "b", "a"),
+        rename_to((DIR, "a"), (1, "b")),
+        rename_to((1, "b"), (DIR, "a")),
         create(DIR, "a"),
     ] {
         let mut bench = trusted(true);
@@ -247,7 +261,7 @@ fn what_goes_to_the_rank_ends_a_newborn() {
 fn while_a_change_of_a_name_is_at_the_rank_nothing_is_known_of_it() {
     let mut bench = trusted(true);
     here(&bench.call(2, create(DIR, "a")));
-    let moved = asked(&bench.call(3, rename(DIR, "a", "b")));
+    let moved = asked(&bench.call(3, rename_how(DIR, "a", "b", EXCHANGE)));
     let look = asked(&bench.call(4, lookup(DIR, "a")));
     asked(&bench.call(5, create(DIR, "b")));
     bench.step(early(moved, 30, Ok(Reply::Ok)));

@@ -29,8 +29,10 @@ struct World {
     /// Open files.
     handles: Vec<Ino>,
     calls: u64,
-    /// Counted: how often something was performed, answered here, recalled.
+    /// Counted: how often something was performed; of these, moved and linked; and answered here.
     performed: usize,
+    moved: usize,
+    linked: usize,
     answered: usize,
 }
 
@@ -61,6 +63,8 @@ impl World {
                     match (performed.take(), Some(answered) == call) {
                         (Some(tid), true) => {
                             self.performed += 1;
+                            self.moved += usize::from(matches!(request, Request::Rename { .. }));
+                            self.linked += usize::from(matches!(request, Request::Link { .. }));
                             self.told.insert(tid, outcome);
                         }
                         (None, true) => self.check_answer(bench.at.mono, &request, &outcome),
@@ -178,7 +182,7 @@ impl World {
         let (first, second) = (any_name(), any_name());
         let new = NewNode { mode: 0o644, umask: 0o022, rdev: 0 };
         let len = prng.range(1, 600) as usize;
-        match prng.below(19) {
+        match prng.below(20) {
             0..=3 => Request::Lookup { parent, name: first },
             4 => Request::GetAttr { node: parent },
             5 | 6 => Request::GetAttr { node: file },
@@ -186,7 +190,11 @@ impl World {
             11 | 12 => Request::MkDir { parent, name: first, new },
             13 => Request::Unlink { parent, name: first },
             14 => Request::RmDir { parent, name: first },
-            15 => Request::Rename { parent, name: first, new_parent, new_name: second, flags: 0 },
+            15 | 19 => {
+                let new_parent = if prng.chance(1, 2) { parent } else { new_parent };
+                let flags = u32::from(prng.chance(1, 4));
+                Request::Rename { parent, name: first, new_parent, new_name: second, flags }
+            }
             16 => {
                 let mode = Some([0o755, 0o2755, 0o700][prng.index(3)]);
                 let node = if prng.chance(1, 2) { parent } else { file };
@@ -203,9 +211,9 @@ impl World {
 }
 
 /// `crashes`: the rank may lose what is not durable. Then callers lock as a kernel does, and answers keep their order, as on a
-/// socket: what two of them do at once to one name is carried out again in the order of their tids, which may not be that of the
-/// first time, and what has no answer is carried out anew, which shows if somebody has heard of it in another way.
-fn run(seed: u64, crashes: bool) -> (usize, usize) {
+/// socket: what has no answer is carried out anew, behind what others were told of, which shows if somebody has heard of it in
+/// another way.
+fn run(seed: u64, crashes: bool) -> [usize; 4] {
     let mut prng = Prng::new(seed);
     let limits = Limits { in_flight_max: 6, queued_max: 100, tid_span_max: 64, ..Limits::default() };
     let mut bench = Bench::new(true, limits);
@@ -258,17 +266,19 @@ fn run(seed: u64, crashes: bool) -> (usize, usize) {
     for (ino, _) in world.rank.inodes() {
         assert_eq!(world.rank.opens(ino), bench.client.opens(ino), "opens of {ino:?}");
     }
-    (world.performed, world.answered)
+    [world.performed, world.answered, world.moved, world.linked]
 }
 
 fn runs(crashes: bool) {
-    let (mut performed, mut answered) = (0, 0);
-    for seed in 0..200 {
+    let mut counts = [0; 4];
+    for seed in 0..500 {
         let run = std::panic::catch_unwind(|| run(seed, crashes));
         let Ok(run) = run else { panic!("seed {seed}") };
-        (performed, answered) = (performed + run.0, answered + run.1);
+        counts.iter_mut().zip(run).for_each(|(all, one)| *all += one);
     }
+    let [performed, answered, moved, linked] = counts;
     assert!(performed > 3_000 && answered > 1_000, "it performed {performed}, answered {answered}");
+    assert!(moved > 200 && linked > 50, "it moved {moved}, linked {linked}");
 }
 
 #[test]
@@ -293,6 +303,9 @@ fn each_defect_is_caught() {
         "client_forgets_early",
         "client_claims_twice",
         "client_entrusted_crossed",
+        "client_linked_stays_newborn",
+        "client_moved_stays_in_place",
+        "client_replaced_lives_on",
     ] {
         stdx::mutant::activate(Some(defect));
         let noticed =

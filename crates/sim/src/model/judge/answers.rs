@@ -4,9 +4,11 @@
 
 use super::depends::asked_for;
 use super::history::{Manner, Sent};
+use super::order::parents;
 use super::{Asked, Executed, Judge, Pending, State, Verdict};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::Tree;
+use proto::ids::SessionId;
 use proto::name::name_hash;
 use proto::reply::{DirEntry, Outcome, Reply};
 use proto::request::Request;
@@ -177,7 +179,15 @@ impl Judge {
         nodes.into_iter().any(|ino| {
             let held = self.opens.get(&(session, ino)).is_some_and(|count| *count > 0);
             !held && self.tree().node(ino).is_none_or(|node| !node.is_dir() && node.nlink == 0)
-        })
+        }) || parents(&asked.request).any(|ino| self.was_nameless(session, ino))
+    }
+
+    /// The same of what is taken for a directory and is none: that the rank has removed it may show at once.
+    fn was_nameless(&self, session: SessionId, ino: Ino) -> bool {
+        let nameless =
+            |state: &State| state.tree.node(ino).is_some_and(|node| !node.is_dir() && node.nlink == 0);
+        let held = self.opens.get(&(session, ino)).is_some_and(|count| *count > 0);
+        !held && self.tree().node(ino).is_none() && self.states.iter().any(nameless)
     }
 
     fn is_excused(&self, request: &Request, outcome: &Outcome) -> bool {

@@ -7,11 +7,12 @@ use super::order::parents;
 use super::promise::made;
 use super::{Asked, Judge, Verdict};
 use crate::model::judge::answers::same_attr;
-use proto::Ino;
+use crate::model::tree::Tree;
 use proto::ids::{Position, SessionId, Tid};
 use proto::message::{Entrusted, Told};
 use proto::reply::Reply;
 use proto::request::Request;
+use proto::{Ino, Name, NodeRef};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Inode numbers of a session.
@@ -139,6 +140,21 @@ impl Judge {
             self.trust.believed.insert((session, ino));
         }
         self.is_first(ino, (session, asked.tid))
+    }
+
+    /// A directory that a client moves by itself is its own as well: it must not wait for what another session gives back behind
+    /// what that one performed.
+    pub(super) fn may_move(&self, asked: &Asked, tree: &Tree) -> Verdict {
+        let Request::Rename { parent, name, new_parent, new_name, .. } = &asked.request else {
+            return Ok(());
+        };
+        let behind = |dir: &NodeRef, name: &Name| tree.node(dir.ino)?.entries.get(name.as_bytes()).copied();
+        let moved = behind(parent, name).into_iter().chain(behind(new_parent, new_name));
+        let mut dirs = moved.filter(|ino| tree.node(*ino).is_some_and(|node| node.is_dir()));
+        match dirs.find(|dir| !self.trust.believed.contains(&(asked.session, *dir))) {
+            Some(dir) => Err(format!("moves directory {}, which is not entrusted to it", dir.0)),
+            None => Ok(()),
+        }
     }
 
     /// An inode number names one inode ever, in lost histories too.

@@ -27,13 +27,22 @@ impl Judge {
         }
     }
 
-    /// A transaction is to be executed for a session: what it performed before comes first.
+    /// A transaction is to be executed for a session: what it performed before comes first, and of what was answered early what
+    /// was executed before it the first time.
     pub(super) fn in_order(&self, pending: &Pending) -> Verdict {
         let key = (pending.asked.session, pending.asked.tid);
-        let told = self.promises.get(&key).map_or(pending.since, |promise| promise.clock);
-        let earlier = self.promises.range((key.0, Tid(0))..key);
-        let mut due = earlier
-            .filter(|(_, promise)| promise.clock < told && promise.is_due() && !self.may_fail(promise));
+        let mine = self.promises.get(&key);
+        let told = mine.map_or(pending.since, |promise| promise.clock);
+        let first = mine.and_then(|promise| promise.first);
+        let comes_first = |tid: Tid, promise: &Promise| match (promise.first, first) {
+            (Some(other), Some(first)) => other < first,
+            _ => tid < key.1 && promise.clock < told,
+        };
+        let mut due = self
+            .promises
+            .range((key.0, Tid(0))..=(key.0, Tid(u64::MAX)))
+            .filter(|((_, tid), promise)| comes_first(*tid, promise))
+            .filter(|(_, promise)| promise.is_due() && !self.may_fail(promise));
         match due.next() {
             Some(((_, tid), promise)) => Err(format!(
                 "request {} of session {} comes before request {}, which its caller was told of: {:?}",
@@ -162,6 +171,17 @@ impl Judge {
     pub fn is_owed_in(&self, session: SessionId, dir: Ino) -> bool {
         let mut of = self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX)));
         of.any(|(_, promise)| promise.is_due() && parents(&promise.asked.request).any(|parent| parent == dir))
+    }
+
+    /// Whether one of these moves a name.
+    #[must_use]
+    pub fn is_owed_rename_in(&self, session: SessionId, dir: Ino) -> bool {
+        let mut of = self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX)));
+        of.any(|(_, promise)| {
+            let request = &promise.asked.request;
+            let moves = matches!(request, Request::Rename { .. }) && !promise.told.heard;
+            moves && promise.is_due() && parents(request).any(|parent| parent == dir)
+        })
     }
 }
 

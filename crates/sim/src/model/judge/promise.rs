@@ -26,6 +26,8 @@ pub(super) struct Promise {
     pub(super) clock: u64,
     /// Where its transaction ends, and the state that it made.
     pub(super) executed: Option<(Position, u64)>,
+    /// Of what was answered early: when it was executed the first time, by the judge's clock.
+    pub(super) first: Option<u64>,
     /// A crash took its transaction back, or came before it.
     pub(super) lost: bool,
     /// Nobody waits for it any more: its client is gone, or was given up.
@@ -65,6 +67,7 @@ impl Judge {
         let Some(pending) = self.pending.get(&key).filter(|_| !self.promises.contains_key(&key)) else {
             return;
         };
+        let first = pending.executed.as_ref().map(|executed| executed.at);
         let executed = pending.executed.as_ref().map(|executed| (executed.end, executed.number));
         if executed.is_some_and(|(end, _)| end <= self.durable) {
             return;
@@ -79,6 +82,7 @@ impl Judge {
             outcome: outcome.clone(),
             clock: self.clock + 1,
             executed,
+            first,
             lost: executed.is_none(),
             excused: pending.gone || self.over.contains(&session),
             failed: false,

@@ -31,6 +31,7 @@ impl Judge {
         }
         self.may_perform(&asked, &told, reply)?;
         let before = self.seen_by(Some(session)).into_owned();
+        self.may_move(&asked, &before)?;
         let mut after = before.clone();
         let known = self.spoiled.contains(&session);
         if let Err(error) = run_told(&mut after, &asked, &told, reply)
@@ -47,6 +48,7 @@ impl Judge {
             outcome: outcome.clone(),
             clock,
             executed: None,
+            first: None,
             lost: false,
             excused: self.over.contains(&session),
             failed: false,
@@ -63,7 +65,11 @@ impl Judge {
         let is = tree.attr(node);
         same_attr(&is, &self.as_cut(attr, &is))
             .map_err(|error| format!("tells by itself {error}: {request:?}"))?;
+        let links = || (Ino::LINKS, name_hash(&self.seed, format!("{:016x}", attr.ino.0).as_bytes()));
         match named(request) {
+            None if matches!(request, Request::Link { .. }) && (attr.parent, attr.hash) != links() => {
+                Err(format!("tells by itself of a place that two names do not have: {attr:?}"))
+            }
             Some((dir, name))
                 if (attr.parent, attr.hash) != (dir.ino, name_hash(&self.seed, name.as_bytes())) =>
             {
@@ -81,6 +87,11 @@ impl Judge {
         self.tick();
         if self.spoiled.contains(&asked.session) {
             return Ok(());
+        }
+        if let (Request::Lookup { parent, name }, Ok(Reply::Attr(attr))) = (&asked.request, outcome)
+            && (attr.parent, attr.hash) != (parent.ino, name_hash(&self.seed, name.as_bytes()))
+        {
+            return Err(format!("answers by itself that {name:?} is elsewhere: {attr:?}"));
         }
         // What the rank has done for this session and nobody was told of may have happened later.
         let of = self.pending.range((asked.session, Tid(0))..=(asked.session, Tid(u64::MAX)));

@@ -277,8 +277,8 @@ impl Rank {
             }
             Request::Unlink { parent, name } => self.remove(parent.ino, name, false, wall),
             Request::RmDir { parent, name } => self.remove(parent.ino, name, true, wall),
-            Request::Rename { parent, name, new_parent, new_name, .. } => {
-                self.rename((parent.ino, name), (new_parent.ino, new_name), wall)
+            Request::Rename { parent, name, new_parent, new_name, flags } => {
+                self.rename((parent.ino, name), (new_parent.ino, new_name), *flags, wall)
             }
             Request::Link { node, parent, name } => self.link(node.ino, parent.ino, name, wall),
             Request::SetAttr { node, set } => {
@@ -421,30 +421,34 @@ impl Rank {
         Ok(())
     }
 
-    fn link(&mut self, ino: Ino, dir: Ino, name: &Name, wall: Wall) -> Outcome {
+    fn link(&mut self, ino: Ino, dir: Ino, second: &Name, wall: Wall) -> Outcome {
         if self.attr(ino)?.kind() == FileKind::Directory {
             return Err(Errno::EPERM);
         }
-        match self.find(dir, name) {
+        match self.find(dir, second) {
             Err(Errno::ENOENT) => {}
             Ok(_) => return Err(Errno::EEXIST),
             Err(errno) => return Err(errno),
         }
-        self.disk.names.insert((dir, name.clone()), ino);
+        self.disk.names.insert((dir, second.clone()), ino);
         self.name_changed(dir, 1, 0, wall)?;
         let attr = self.change(ino, wall)?;
         attr.nlink += 1;
-        attr.parent = Ino::LINKS;
+        let hex = name(&format!("{:016x}", ino.0));
+        (attr.parent, attr.hash) = (Ino::LINKS, hex.hash(&SEED));
         Ok(Reply::Attr(*attr))
     }
 
-    fn rename(&mut self, from: (Ino, &Name), to: (Ino, &Name), wall: Wall) -> Outcome {
+    fn rename(&mut self, from: (Ino, &Name), to: (Ino, &Name), flags: u32, wall: Wall) -> Outcome {
         let ino = self.find(from.0, from.1)?;
         let target = match self.find(to.0, to.1) {
             Ok(target) => Some(target),
             Err(Errno::ENOENT) => None,
             Err(errno) => return Err(errno),
         };
+        if flags != 0 && target.is_some() {
+            return Err(Errno::EEXIST);
+        }
         if target == Some(ino) {
             return Ok(Reply::Ok);
         }
@@ -465,13 +469,19 @@ impl Rank {
                 _ => {}
             }
             self.drop_link(target, wall)?;
-            self.name_changed(to.0, -1, -i32::from(is_dir), wall)?;
         }
         self.disk.names.remove(&(from.0, from.1.clone()));
         self.disk.names.insert((to.0, to.1.clone()), ino);
-        self.name_changed(from.0, -1, -i32::from(is_dir), wall)?;
-        self.name_changed(to.0, 1, i32::from(is_dir), wall)?;
+        let (gone, dirs) = (i32::from(target.is_some()), i32::from(is_dir));
+        if from.0 == to.0 {
+            self.name_changed(from.0, -i64::from(gone), -gone * dirs, wall)?;
+        } else {
+            self.name_changed(from.0, -1, -dirs, wall)?;
+            self.name_changed(to.0, i64::from(1 - gone), (1 - gone) * dirs, wall)?;
+        }
+        let before = self.attr(ino)?.ctime;
         let attr = self.change(ino, wall)?;
+        attr.ctime = before.max(wall);
         if attr.parent != Ino::LINKS {
             (attr.parent, attr.hash) = (to.0, to.1.hash(&SEED));
         }

@@ -1,0 +1,120 @@
+//! Names that move between entrusted directories, and second names of newborns: what is certain, and what is known afterwards.
+//!
+//! Absent: names that are made and removed (`tenures.rs`).
+
+use super::{Tenure, Tenures};
+use crate::made;
+use crate::names::Known;
+use proto::{Attr, Ino, Name, NameHash, Tid};
+use stdx::Wall;
+
+/// A rename as the rank will carry it out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Move {
+    ino: Ino,
+    is_dir: bool,
+    replaced: Option<Ino>,
+    /// When what it changes changed last, as far as it was told to anybody.
+    pub(crate) changed: Wall,
+}
+
+impl Tenures {
+    /// What a rename comes to. `None`: the rank has to say. `replaces`: the new name may lead to something.
+    pub(crate) fn plan_move(&self, from: (Ino, &Name), to: (Ino, &Name), replaces: bool) -> Option<Move> {
+        let (old, new) = (self.clear(from.0)?, self.clear(to.0)?);
+        let (ino, is_dir) = match self.known(from.0, from.1) {
+            Known::File(ino) if !self.may_be_linked(ino) => (ino, false),
+            Known::Dir(ino) if self.may_move(ino, from.0, to.0) => (ino, true),
+            _ => return None,
+        };
+        let replaced = match self.known(to.0, to.1) {
+            Known::Absent => None,
+            // Of two names of one inode a rename takes none away.
+            Known::File(other) | Known::Dir(other) if other == ino || !replaces => return None,
+            Known::File(other) if !is_dir && !self.may_be_linked(other) => Some(other),
+            Known::Dir(other) if is_dir && self.is_empty_dir(other) => Some(other),
+            _ => return None,
+        };
+        let moved = self.get(ino).map(|tenure| &tenure.attr);
+        let moved = moved.or_else(|| self.newborns.get(ino).map(|newborn| &newborn.attr));
+        let moved = moved.map_or(Wall(i64::MIN), |attr| attr.ctime);
+        let changed = old.attr.ctime.max(new.attr.ctime).max(moved);
+        Some(Move { ino, is_dir, replaced, changed })
+    }
+
+    fn clear(&self, dir: Ino) -> Option<&Tenure> {
+        self.get(dir).filter(|tenure| tenure.is_clear())
+    }
+
+    pub(crate) fn is_empty_dir(&self, dir: Ino) -> bool {
+        self.clear(dir).is_some_and(|tenure| tenure.names.is_empty())
+    }
+
+    /// Whether a directory may go from one to another. If it were another session's, the line of this one would wait for what
+    /// that one gives back, and that perhaps for what this one gives back behind it.
+    fn may_move(&self, ino: Ino, from: Ino, to: Ino) -> bool {
+        if self.clear(ino).is_none() || ino == to {
+            return false;
+        }
+        from == to || self.is_empty_dir(ino) || self.leads_up(to, from, ino) || self.leads_up(from, to, ino)
+    }
+
+    /// Whether `low` is below `high`, and what is known of the way does not lead through `moved`.
+    fn leads_up(&self, low: Ino, high: Ino, moved: Ino) -> bool {
+        let mut at = low;
+        for _ in 0..self.dirs.len() {
+            let Some(tenure) = self.clear(at).filter(|_| at != moved) else { return false };
+            at = tenure.attr.parent;
+            if at == high {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// This client has renamed by itself: `hash` is the new name's.
+    pub(crate) fn moved(
+        &mut self,
+        plan: Move,
+        from: (Ino, &Name),
+        to: (Ino, &Name, NameHash),
+        wall: Wall,
+        at: (Tid, Tid),
+    ) {
+        let Move { ino, is_dir, replaced, .. } = plan;
+        if let Some(other) = replaced.filter(|_| !stdx::mutant!("client_replaced_lives_on")) {
+            self.newborns.remove(other);
+            if is_dir {
+                self.end(other);
+            }
+        }
+        let known = if is_dir { Known::Dir(ino) } else { Known::File(ino) };
+        self.name_performed(from, Known::Absent, at);
+        self.name_performed((to.0, to.1), known, at);
+        let (gone, dirs) = (i32::from(replaced.is_some()), i32::from(is_dir));
+        if from.0 == to.0 {
+            self.dir_performed(from.0, (-i64::from(gone), -gone * dirs), wall, at.0);
+        } else {
+            self.dir_performed(from.0, (-1, -dirs), wall, at.0);
+            self.dir_performed(to.0, (i64::from(1 - gone), (1 - gone) * dirs), wall, at.0);
+        }
+        let place = if stdx::mutant!("client_moved_stays_in_place") { from.0 } else { to.0 };
+        let is_newborn = self.newborns.moved(ino, |attr| made::moved(attr, (place, to.2), wall));
+        if let Some(tenure) = self.dirs.get_mut(&ino) {
+            made::moved(&mut tenure.attr, (to.0, to.2), wall);
+            // How the rank counts the first change of what it has not made in this life, nobody here knows.
+            (tenure.exact, tenure.since) = (tenure.exact && is_newborn, Tid(at.0.0 + 1));
+        }
+    }
+
+    /// This client has linked a newborn by itself, whose attributes are these from here on. Which of its names goes first, and what
+    /// becomes of it then, the rank has to say.
+    pub(crate) fn linked(&mut self, attr: &Attr, to: (Ino, &Name), wall: Wall, at: (Tid, Tid)) {
+        if !stdx::mutant!("client_linked_stays_newborn") {
+            self.newborns.remove(attr.ino);
+            self.link(attr.ino, Tid(at.0.0 + 1));
+        }
+        self.name_performed(to, Known::Unknown, at);
+        self.dir_performed(to.0, (1, 0), wall, at.0);
+    }
+}
