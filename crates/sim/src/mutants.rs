@@ -52,7 +52,6 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_unlink_leaks_data", "mds", 1),
     ("mds_version_no_jump", "mds", 0),
     ("client_claims_twice", "client", 0),
-    ("client_entrusted_crossed", "client", 27),
     ("client_forgets_early", "client", 0),
     ("client_keeps_tenure", "client", 0),
     ("client_linked_stays_newborn", "client", 15),
@@ -64,7 +63,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("client_replaced_lives_on", "client", 64),
     ("client_retry_under_new_tid", "client", 15),
     ("client_settled_at_once", "client", 4),
-    ("client_stale_name", "client", 0),
+    ("client_stale_name", "client", 401),
     ("client_sync_overtakes_late", "client", 0),
     ("data_grow_unsynced", "store", 5),
     ("data_older_wins", "store", 135),
@@ -81,6 +80,12 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
 
 /// Defects that one rank on one thread cannot show, or hardly ever: name, room, and the test that shows them.
 pub const ELSEWHERE: &[(&str, &str, &str)] = &[
+    // An answer that entrusts overtaken by one to a later change of the same directory: more than 500 seeds.
+    (
+        "client_entrusted_crossed",
+        "client",
+        "machine::tests::entrusted::what_entrusts_may_be_older_than_what_is_known",
+    ),
     // Two requests of one session that the rank carries out in the other order, and one crash that takes both back.
     (
         "client_redo_in_tid_order",
