@@ -49,7 +49,6 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_unlink_ignores_opens", "mds", 0),
     ("mds_unlink_leaks_data", "mds", 1),
     ("mds_version_no_jump", "mds", 1),
-    ("client_entrusted_crossed", "client", 398),
     ("client_answer_overtakes_performed", "client", 3262),
     ("client_forgets_early", "client", 0),
     ("client_keeps_tenure", "client", 0),
@@ -78,6 +77,12 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
 
 /// Defects that one rank on one thread cannot show, or hardly ever: name, room, and the test that shows them.
 pub const ELSEWHERE: &[(&str, &str, &str)] = &[
+    // An answer that entrusts overtaken by one to a later change of the same directory: more than 500 seeds.
+    (
+        "client_entrusted_crossed",
+        "client",
+        "machine::tests::entrusted::what_entrusts_may_be_older_than_what_is_known",
+    ),
     // Two requests of one session that the rank carries out in the other order, and one crash that takes both back.
     (
         "client_redo_in_tid_order",

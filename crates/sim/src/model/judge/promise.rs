@@ -152,7 +152,8 @@ impl Judge {
         let told = promise.told.wall;
         if told != wall {
             let subject = request.subject().map(|(node, _)| node.ino);
-            let nodes = parents(request).chain(subject).filter_map(|ino| before.node(ino));
+            let linked = if let Request::Link { node, .. } = request { Some(node.ino) } else { None };
+            let nodes = parents(request).chain(subject).chain(linked).filter_map(|ino| before.node(ino));
             let changed = nodes.map(|node| node.mtime.max(node.ctime)).max();
             let raised = wall > told && changed.is_some_and(|changed| wall <= changed);
             let cut = wall < told && wall == self.wall;
