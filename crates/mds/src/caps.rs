@@ -180,7 +180,14 @@ impl Rank {
     }
 
     /// Recalls leave, each session's in one message; who waits for nobody any more goes on.
+    #[inline]
     pub(crate) fn caps_turn(&mut self, out: &mut Outbox<Output>) {
+        if !self.view.book.outbox.is_empty() || !self.view.book.woken.is_empty() {
+            self.tell_caps(out);
+        }
+    }
+
+    fn tell_caps(&mut self, out: &mut Outbox<Output>) {
         if !self.view.book.outbox.is_empty() {
             let mut lists: BTreeMap<SessionId, Vec<Recalled>> = BTreeMap::new();
             for (session, recalled) in std::mem::take(&mut self.view.book.outbox) {

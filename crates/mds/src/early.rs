@@ -226,11 +226,15 @@ impl Rank {
     }
 
     /// What was answered early has become durable.
+    #[inline]
     pub(crate) fn tell_durable(&mut self, out: &mut Outbox<Output>) {
-        let position = self.journal.durable;
-        if self.sessions.hearing.is_empty() || self.told_durable >= position {
-            return;
+        if !self.sessions.hearing.is_empty() && self.told_durable < self.journal.durable {
+            self.tell_hearing(out);
         }
+    }
+
+    fn tell_hearing(&mut self, out: &mut Outbox<Output>) {
+        let position = self.journal.durable;
         self.told_durable = position;
         for id in std::mem::take(&mut self.sessions.hearing) {
             self.send_now(id, ServerMsg::Durable { position }, out);

@@ -26,7 +26,7 @@ impl Rank {
             for (tid, result) in session.results.iter().filter(|(_, result)| result.former) {
                 let outcome = decode_outcome(&mut Reader::new(&result.bytes));
                 if let Ok(Ok(Reply::Created { attr, .. } | Reply::Attr(attr))) = outcome {
-                    kept.push(((*id, *tid), attr.ino));
+                    kept.push(((*id, tid), attr.ino));
                 }
             }
         }
@@ -74,7 +74,7 @@ impl Rank {
                 self.count_open(attr.ino, id, crate::ops::open::rights(flags));
             }
             if let Some(session) = self.sessions.map.get_mut(&id)
-                && let Some(result) = session.results.get_mut(&tid)
+                && let Some(result) = session.results.get_mut(tid)
             {
                 result.former = false;
             }

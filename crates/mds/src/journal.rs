@@ -37,7 +37,8 @@ impl Journal {
     /// Appends a transaction; returns where the journal ends with it.
     pub(crate) fn transaction(&mut self, now: Now, origin: Option<&TxnOrigin<'_>>, muts: &[u8]) -> Position {
         if self.buffer.0.capacity() == 0 {
-            self.buffer.0.reserve(muts.len() + 64);
+            let result = origin.map_or(0, |origin| origin.result.len());
+            self.buffer.0.reserve(muts.len() + result + 64);
         }
         let start = begin_entry(&mut self.buffer, self.end, self.durable);
         put_transaction(&mut self.buffer, now.wall, origin, TxnCluster::default());

@@ -62,7 +62,9 @@ pub(crate) struct Rate {
 
 impl Rate {
     pub(crate) fn add(&mut self, now: Mono, n: u64) {
-        *self = self.at(now);
+        if now.since(self.begin) >= RATE_NS {
+            *self = self.at(now);
+        }
         self.count += n;
     }
 

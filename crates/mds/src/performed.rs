@@ -52,17 +52,10 @@ const fn is_listing(returned: &Returned) -> bool {
 
 impl Rank {
     /// Puts a message into its session's line if it must wait there; otherwise it comes back.
-    pub(crate) fn line_up(
-        &mut self,
-        id: SessionId,
-        message: ClientMsg,
-        out: &mut Outbox<Output>,
-    ) -> Option<ClientMsg> {
+    fn line_up(&mut self, id: SessionId, message: ClientMsg, out: &mut Outbox<Output>) -> Option<ClientMsg> {
         let results = self.view.config.limits.results;
         let Some(session) = self.sessions.map.get_mut(&id) else { return Some(message) };
-        if (session.performing.is_none() && session.line.is_empty())
-            || stdx::mutant!("mds_performed_out_of_order")
-        {
+        if !session.is_in_line() || stdx::mutant!("mds_performed_out_of_order") {
             return Some(message);
         }
         let message = match message {
@@ -106,7 +99,8 @@ impl Rank {
                 self.sessions.lines.pop_front();
                 continue;
             };
-            self.handle(now, conn, message, out);
+            self.renew(now, id);
+            self.handle(now, (conn, Some(id)), message, out);
             left -= 1;
             if left == 0 {
                 return;
@@ -241,19 +235,16 @@ impl Rank {
         }
     }
 
-    /// One message, in its turn.
-    pub(crate) fn in_turn(
+    /// A message of a session that stands in line.
+    pub(crate) fn in_line(
         &mut self,
-        conn: ConnId,
-        id: SessionId,
-        message: ClientMsg,
         now: Now,
+        (conn, id): (ConnId, SessionId),
+        message: ClientMsg,
         out: &mut Outbox<Output>,
     ) {
-        // Who says anything is there, also who stands in line.
-        self.renew(now, id);
         if let Some(message) = self.line_up(id, message, out) {
-            self.handle(now, conn, message, out);
+            self.handle(now, (conn, Some(id)), message, out);
         }
     }
 }

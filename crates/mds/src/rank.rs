@@ -200,13 +200,15 @@ impl Rank {
     fn request(
         &mut self,
         now: Now,
-        conn: ConnId,
+        (conn, id): (ConnId, SessionId),
         (tid, floor): (Tid, Tid),
         (cred, told, mut request): (Cred, Option<Told>, Request),
         out: &mut Outbox<Output>,
     ) {
-        let id = self.sessions.conns.get(&conn).and_then(|c| c.session);
-        let Some((id, session)) = id.and_then(|id| self.sessions.map.get_mut(&id).map(|s| (id, s))) else {
+        if !self.kept.is_empty() {
+            self.forget_former(id, floor);
+        }
+        let Some(session) = self.sessions.map.get_mut(&id) else {
             self.refuse(conn, Errno::EPROTO, "no session on this connection", out);
             return;
         };
@@ -219,17 +221,12 @@ impl Rank {
         (session.fresh, session.asked) = (false, now.mono);
         session.traffic.request(now.mono);
         self.meter.traffic.request(now.mono);
-        if !embedded {
-            self.renew(now, id);
-        }
-        self.forget_former(id, floor);
-        let Some(session) = self.sessions.map.get_mut(&id) else { return };
         if !embedded && !stdx::mutant!("mds_retry_runs_twice") {
             // What was granted in a former life and never heard of was not presented: it is held no more.
             if matches!(request, Request::SetLock { .. })
-                && session.results.get(&tid).is_some_and(|r| r.former)
+                && session.results.get(tid).is_some_and(|r| r.former)
             {
-                session.results.remove(&tid);
+                session.results.remove(tid);
             }
             match session.admit(tid, floor) {
                 Admitted::New => {}
@@ -477,17 +474,25 @@ impl Rank {
     fn message(&mut self, now: Now, conn: ConnId, message: ClientMsg, out: &mut Outbox<Output>) {
         // What was still on its way when the connection ended: nobody is there to be answered.
         let Some(session) = self.sessions.conns.get(&conn).map(|c| c.session) else { return };
-        match session {
-            Some(id) => self.in_turn(conn, id, message, now, out),
-            None => self.handle(now, conn, message, out),
+        let Some(id) = session else { return self.handle(now, (conn, None), message, out) };
+        // Who says anything is there, also who stands in line.
+        self.renew(now, id);
+        if self.sessions.map.get(&id).is_some_and(|session| session.is_in_line()) {
+            return self.in_line(now, (conn, id), message, out);
         }
+        self.handle(now, (conn, Some(id)), message, out);
     }
 
-    pub(crate) fn handle(&mut self, now: Now, conn: ConnId, message: ClientMsg, out: &mut Outbox<Output>) {
-        let Some(session) = self.sessions.conns.get(&conn).map(|c| c.session) else { return };
+    pub(crate) fn handle(
+        &mut self,
+        now: Now,
+        (conn, session): (ConnId, Option<SessionId>),
+        message: ClientMsg,
+        out: &mut Outbox<Output>,
+    ) {
         match (message, session) {
-            (ClientMsg::Request { tid, floor, cred, request }, _) => {
-                self.request(now, conn, (tid, floor), (cred, None, request), out);
+            (ClientMsg::Request { tid, floor, cred, request }, Some(id)) => {
+                self.request(now, (conn, id), (tid, floor), (cred, None, request), out);
             }
             (ClientMsg::Hello { protocol, session, info, wants }, _) => {
                 self.hello(now, conn, (protocol, session), (info, wants), out);
@@ -503,8 +508,8 @@ impl Rank {
             (ClientMsg::Reclaimed, Some(id)) => self.reclaimed(id, out),
             (ClientMsg::Returned { list }, Some(id)) => self.returned(id, &list),
             (ClientMsg::Settled, Some(id)) => self.settled(id),
-            (ClientMsg::Performed { tid, floor, cred, told, request }, Some(_)) => {
-                self.request(now, conn, (tid, floor), (cred, Some(told), request), out);
+            (ClientMsg::Performed { tid, floor, cred, told, request }, Some(id)) => {
+                self.request(now, (conn, id), (tid, floor), (cred, Some(told), request), out);
             }
             (ClientMsg::Presented, Some(id)) => {
                 self.renew(now, id);
@@ -514,6 +519,7 @@ impl Rank {
         }
     }
 
+    #[inline]
     fn answer_granted(&mut self, out: &mut Outbox<Output>) {
         while let Some(id) = self.view.locks.granted.pop() {
             if let Some(op) = self.parked.remove(&id) {

@@ -1,10 +1,12 @@
-//! The tables of sessions and connections; stored results, so that a retried request has one effect and one answer.
+//! The tables of sessions and connections; whether a request is new, so that a retried one has one effect and one answer.
 //!
-//! Absent: how sessions come, stay and go (`life.rs`); who may keep what (`caps.rs`); the wire.
+//! Absent: the outcomes that are remembered for that (`results.rs`); how sessions come, stay and go (`life.rs`); who may keep what (`caps.rs`); the wire.
 
 mod life;
+mod results;
 
 pub(crate) use life::KEEPS_NOTHING;
+pub(crate) use results::{Results, StoredResult};
 
 use crate::cache::Source;
 use crate::caps::Fading;
@@ -23,15 +25,6 @@ use stdx::{Mono, Now};
 const COUNTER_BITS: u32 = 32;
 /// A floor is journaled when it has moved this far.
 const FLOOR_STEP: u64 = 256;
-
-/// The outcome of a request that must not run twice.
-#[derive(Clone, Debug)]
-pub(crate) struct StoredResult {
-    /// Encoded.
-    pub bytes: Box<[u8]>,
-    /// It comes from a former life of the rank, whose opens are gone.
-    pub former: bool,
-}
 
 /// Whether a request runs.
 #[derive(Debug)]
@@ -53,7 +46,7 @@ pub(crate) struct Session {
     pub floor: Tid,
     journaled_floor: Tid,
     /// Outcomes of requests that must not run twice.
-    pub results: BTreeMap<Tid, StoredResult>,
+    pub results: Results,
     /// Requests that have no answer yet.
     pub running: BTreeSet<Tid>,
     pub in_flight: usize,
@@ -298,7 +291,7 @@ impl Session {
 
     /// The record a checkpoint stores.
     pub(crate) fn record(&self) -> SessionRecord {
-        let results = self.results.iter().map(|(tid, result)| (*tid, result.bytes.clone())).collect();
+        let results = self.results.iter().map(|(tid, result)| (tid, result.bytes.clone())).collect();
         let left = |lent: &Lent| (Ino(lent.next), (lent.end - lent.next) as u32);
         let lent = self.quiet.then_some(QUIET).into_iter().chain(self.lent.iter().map(left)).collect();
         SessionRecord { client: self.client.clone(), floor: self.floor, results, lent }
@@ -307,9 +300,7 @@ impl Session {
     fn raise_floor(&mut self, floor: Tid) {
         if floor > self.floor {
             self.floor = floor;
-            while self.results.first_key_value().is_some_and(|(tid, _)| *tid < floor) {
-                self.results.pop_first();
-            }
+            self.results.forget_below(floor);
         }
     }
 
@@ -325,7 +316,7 @@ impl Session {
     /// Whether a request is new.
     pub(crate) fn admit(&mut self, tid: Tid, floor: Tid) -> Admitted {
         self.raise_floor(floor);
-        if let Some(result) = self.results.get(&tid) {
+        if let Some(result) = self.results.get(tid) {
             return Admitted::Done(result.clone());
         }
         if tid < self.floor || !self.running.insert(tid) {

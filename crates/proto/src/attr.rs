@@ -2,7 +2,7 @@
 //!
 //! Absent: the stored inode record (`inode.rs`), which carries more than a client sees.
 
-use crate::codec::{DecodeError, Reader, Writer};
+use crate::codec::{DecodeError, Fixed, Reader, Writer};
 use crate::ids::{Ino, NameHash};
 use stdx::Wall;
 
@@ -64,6 +64,9 @@ pub fn inherited(above: (u32, u32), kind: FileKind, mut mode: u32, cred: &Cred) 
     (mode, above_gid)
 }
 
+/// The wire form's length.
+const ATTR_BYTES: usize = 105;
+
 /// The attributes of an inode as a client sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attr {
@@ -103,10 +106,11 @@ impl Attr {
 
     /// Appends the wire form.
     pub fn encode(&self, w: &mut Writer) {
-        w.u64(self.ino.0).u32(self.generation).u32(self.mode).u32(self.nlink).u32(self.uid).u32(self.gid);
-        w.u32(self.rdev).u64(self.size).u64(self.blocks);
-        w.i64(self.atime.0).i64(self.mtime.0).i64(self.ctime.0).i64(self.btime.0);
-        w.u64(self.change).u64(self.parent.0).u64(self.hash.0).bool(self.has_xattrs);
+        let mut f = Fixed::<ATTR_BYTES>::new();
+        f.u64(self.ino.0).u32(self.generation).u32(self.mode).u32(self.nlink).u32(self.uid).u32(self.gid);
+        f.u32(self.rdev).u64(self.size).u64(self.blocks);
+        f.i64(self.atime.0).i64(self.mtime.0).i64(self.ctime.0).i64(self.btime.0);
+        w.fixed(f.u64(self.change).u64(self.parent.0).u64(self.hash.0).bool(self.has_xattrs));
     }
 
     /// Reads the wire form.
@@ -114,6 +118,8 @@ impl Attr {
     /// # Errors
     /// `DecodeError` when the bytes end early or a flag is neither 0 nor 1.
     pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let bytes: &[u8; ATTR_BYTES] = r.array()?;
+        let mut r = Reader::new(bytes);
         Ok(Self {
             ino: Ino(r.u64()?),
             generation: r.u32()?,

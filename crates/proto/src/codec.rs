@@ -87,6 +87,13 @@ impl Writer {
         }
     }
 
+    /// Appends fields of a fixed layout.
+    #[inline]
+    pub fn fixed<const N: usize>(&mut self, fields: &Fixed<N>) -> &mut Self {
+        debug_assert_eq!(fields.at, N);
+        self.raw(&fields.bytes)
+    }
+
     /// Overwrites four bytes written earlier, e.g. a length that is known only afterwards.
     pub fn patch_u32(&mut self, at: usize, value: u32) {
         self.0[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -102,6 +109,56 @@ impl Writer {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// Fields that are together `N` bytes, put side by side before they are appended at once: the vector is asked for room once,
+/// not field by field.
+#[derive(Clone, Debug)]
+pub struct Fixed<const N: usize> {
+    bytes: [u8; N],
+    at: usize,
+}
+
+macro_rules! place {
+    ($($name:ident: $type:ty,)*) => {
+        $(
+            #[doc = concat!("Puts a little-endian `", stringify!($type), "` behind the others.")]
+            #[inline]
+            pub fn $name(&mut self, value: $type) -> &mut Self {
+                self.put(value.to_le_bytes())
+            }
+        )*
+    };
+}
+
+impl<const N: usize> Fixed<N> {
+    /// No fields yet.
+    #[inline]
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { bytes: [0; N], at: 0 }
+    }
+
+    place! { u8: u8, u16: u16, u32: u32, u64: u64, i64: i64, }
+
+    /// Puts 0 or 1 behind the others.
+    #[inline]
+    pub fn bool(&mut self, value: bool) -> &mut Self {
+        self.u8(u8::from(value))
+    }
+
+    #[inline]
+    fn put<const M: usize>(&mut self, bytes: [u8; M]) -> &mut Self {
+        self.bytes[self.at..self.at + M].copy_from_slice(&bytes);
+        self.at += M;
+        self
+    }
+}
+
+impl<const N: usize> Default for Fixed<N> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -135,8 +192,12 @@ impl<'a> Reader<'a> {
 
     take! { u8: u8, u16: u16, u32: u32, u64: u64, i64: i64, }
 
+    /// Takes the `N` bytes of a fixed layout.
+    ///
+    /// # Errors
+    /// `DecodeError::Truncated` when fewer are left.
     #[inline]
-    fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], DecodeError> {
+    pub fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], DecodeError> {
         let Some((head, rest)) = self.bytes.split_first_chunk::<N>() else {
             return Err(DecodeError::Truncated { need: N, have: self.bytes.len() });
         };

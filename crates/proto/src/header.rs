@@ -3,11 +3,11 @@
 //! Absent: inode fields of the directory; those are in its dentry. Recursive totals and quotas have
 //! reserved sections and no code yet.
 
-use crate::codec::{DecodeError, Reader, Writer};
+use crate::codec::{DecodeError, Fixed, Reader, Writer};
 use crate::ids::Version;
 use stdx::Wall;
 
-const CORE_BYTES: u32 = 48;
+const CORE_BYTES: usize = 48;
 const SECTION_CORE: u8 = 1;
 
 /// The header of one dirfrag. In the store, every mutation of the frag at or below `version` is in
@@ -33,9 +33,10 @@ pub struct FragHeader {
 impl FragHeader {
     /// Appends the header.
     pub fn encode(&self, w: &mut Writer) {
-        w.u8(SECTION_CORE).u32(CORE_BYTES);
-        w.u64(self.version.0).u64(self.entries).u64(self.old_entries).u64(self.subdirs);
-        w.i64(self.mtime.0).u64(self.change);
+        let mut f = Fixed::<{ 5 + CORE_BYTES }>::new();
+        f.u8(SECTION_CORE).u32(CORE_BYTES as u32);
+        f.u64(self.version.0).u64(self.entries).u64(self.old_entries).u64(self.subdirs);
+        w.fixed(f.i64(self.mtime.0).u64(self.change));
         for (tag, body) in &self.unknown {
             w.u8(*tag).bytes(body);
         }
@@ -55,7 +56,8 @@ impl FragHeader {
                 header.unknown.push((tag, body.into()));
                 continue;
             }
-            let mut b = Reader::new(body);
+            let core: &[u8; CORE_BYTES] = Reader::new(body).array()?;
+            let mut b = Reader::new(core);
             header.version = Version(b.u64()?);
             header.entries = b.u64()?;
             header.old_entries = b.u64()?;

@@ -3,7 +3,7 @@
 //!
 //! Absent: a directory's entry count and content times (they are in its frag header), block maps.
 
-use crate::codec::{DecodeError, Reader, Writer};
+use crate::codec::{DecodeError, Fixed, Reader, Writer};
 use crate::ids::{Ino, NameHash};
 use stdx::Wall;
 
@@ -111,12 +111,17 @@ impl InodeRecord {
     /// `DecodeError` when a section is cut, over a limit, or the core is missing.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
-        let (mut core, mut ext) = (None, InodeExt::default());
+        // Most have none of what it holds: it is begun when something for it is met.
+        let (mut core, mut rest) = (None, None::<Box<InodeExt>>);
         while !r.is_empty() {
             let tag = r.u8()?;
             let body = r.bytes(1 << 20)?;
+            if tag == SECTION_CORE {
+                core = Some(decode_core(Reader::new(body).array()?)?);
+                continue;
+            }
+            let ext = rest.get_or_insert_default();
             match tag {
-                SECTION_CORE => core = Some(decode_core(&mut Reader::new(body))?),
                 SECTION_SYMLINK if body.len() > SYMLINK_BYTES_MAX => {
                     return Err(DecodeError::TooLong { what: "symlink", len: body.len() as u64 });
                 }
@@ -128,19 +133,19 @@ impl InodeRecord {
             }
         }
         let core = core.ok_or(DecodeError::Invalid { what: "inode without core" })?;
-        Ok(Self { core, ext: (!ext.is_empty()).then(|| Box::new(ext)) })
+        Ok(Self { core, ext: rest.filter(|ext| !ext.is_empty()) })
     }
 }
 
 /// Appends a record from its parts, without building an `InodeRecord`.
 pub fn encode_inode(core: &InodeCore, ext: Option<&InodeExt>, w: &mut Writer) {
-    w.u8(SECTION_CORE).u32(CORE_BYTES as u32);
-    let at = w.len();
-    w.u64(core.ino.0).u32(core.generation).u32(core.mode).u32(core.nlink).u32(core.uid).u32(core.gid);
-    w.u32(core.projid).u64(core.size);
-    w.i64(core.atime.0).i64(core.mtime.0).i64(core.ctime.0).i64(core.btime.0);
-    w.u64(core.change).u64(core.first_snap).u32(core.truncate_seq).u32(core.flags).u64(core.truncate_size);
-    debug_assert_eq!(w.len() - at, CORE_BYTES);
+    let mut f = Fixed::<{ 5 + CORE_BYTES }>::new();
+    f.u8(SECTION_CORE).u32(CORE_BYTES as u32);
+    f.u64(core.ino.0).u32(core.generation).u32(core.mode).u32(core.nlink).u32(core.uid).u32(core.gid);
+    f.u32(core.projid).u64(core.size);
+    f.i64(core.atime.0).i64(core.mtime.0).i64(core.ctime.0).i64(core.btime.0);
+    f.u64(core.change).u64(core.first_snap).u32(core.truncate_seq).u32(core.flags).u64(core.truncate_size);
+    w.fixed(&f);
     let Some(ext) = ext else { return };
     if let Some(target) = &ext.symlink {
         w.u8(SECTION_SYMLINK).bytes(target);
@@ -175,7 +180,8 @@ fn section(w: &mut Writer, tag: u8, body: impl FnOnce(&mut Writer)) {
     w.patch_u32(start - 4, len as u32);
 }
 
-fn decode_core(r: &mut Reader<'_>) -> Result<InodeCore, DecodeError> {
+fn decode_core(bytes: &[u8; CORE_BYTES]) -> Result<InodeCore, DecodeError> {
+    let mut r = Reader::new(bytes);
     Ok(InodeCore {
         ino: Ino(r.u64()?),
         generation: r.u32()?,

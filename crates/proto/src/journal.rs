@@ -7,7 +7,7 @@
 //!
 //! Absent: segments and files (room `store`), applying mutations (room `mds`).
 
-use crate::codec::{DecodeError, Reader, Writer};
+use crate::codec::{DecodeError, Fixed, Reader, Writer};
 use crate::ids::{Position, SessionId, Tid};
 use crate::mutation::Mutation;
 use stdx::Wall;
@@ -63,7 +63,7 @@ pub struct Entry<'a> {
 /// the handle for `end_entry`; the caller appends the payload in between.
 pub fn begin_entry(w: &mut Writer, position: Position, mark: Position) -> usize {
     let start = w.len();
-    w.u32(0).u32(0).u64(position.0).u64(mark.0);
+    w.fixed(Fixed::<ENTRY_HEADER_BYTES>::new().u32(0).u32(0).u64(position.0).u64(mark.0));
     start
 }
 
@@ -82,7 +82,7 @@ pub fn end_entry(w: &mut Writer, start: usize) -> usize {
 pub fn put_transaction(w: &mut Writer, wall: Wall, origin: Option<&TxnOrigin<'_>>, cluster: TxnCluster) {
     let in_cluster = cluster != TxnCluster::default();
     let flags = if origin.is_some() { FLAG_SESSION } else { 0 } | if in_cluster { FLAG_CLUSTER } else { 0 };
-    w.u8(KIND_TRANSACTION).u8(flags).i64(wall.0);
+    w.fixed(Fixed::<10>::new().u8(KIND_TRANSACTION).u8(flags).i64(wall.0));
     if let Some(origin) = origin {
         w.u64(origin.session.0).u64(origin.tid.0).bytes(origin.result);
     }

@@ -24,7 +24,7 @@ pub mod storeio;
 pub mod system;
 
 pub use attr::{Attr, Cred, FileKind, SetAttr};
-pub use codec::{DecodeError, Reader, Writer};
+pub use codec::{DecodeError, Fixed, Reader, Writer};
 pub use errno::Errno;
 pub use ids::*;
 pub use kind::{Effect, Kind};

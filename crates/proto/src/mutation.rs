@@ -4,7 +4,7 @@
 //! Absent: steps ("add one link"); partial changes of a record. Ordinals are never reused; 12 to 31
 //! are reserved for prepared and committed transactions, seals, link lists and orphan states.
 
-use crate::codec::{DecodeError, Reader, Writer};
+use crate::codec::{DecodeError, Fixed, Reader, Writer};
 use crate::ids::{FileId, Frag, Ino, NameHash, Rank, SessionId, Tid, Version};
 
 /// The most bytes one file's content may have inside a journal record.
@@ -109,14 +109,17 @@ impl<'a> Mutation<'a> {
     pub fn encode(&self, w: &mut Writer) {
         match *self {
             Self::PutDentry { dir, hash, version, name, value } => {
-                w.u8(PUT_DENTRY).u64(dir.0).u64(hash.0).u64(version.0).name(name).bytes(value);
+                let mut f = Fixed::<25>::new();
+                w.fixed(f.u8(PUT_DENTRY).u64(dir.0).u64(hash.0).u64(version.0)).name(name).bytes(value);
             }
             Self::DelDentry { dir, hash, version, name } => {
-                w.u8(DEL_DENTRY).u64(dir.0).u64(hash.0).u64(version.0).name(name);
+                let mut f = Fixed::<25>::new();
+                w.fixed(f.u8(DEL_DENTRY).u64(dir.0).u64(hash.0).u64(version.0)).name(name);
             }
             Self::PutHeader { dir, frag, version, newborn, header } => {
-                w.u8(PUT_HEADER).u64(dir.0).u64(frag.prefix).u8(frag.depth).u64(version.0);
-                w.bool(newborn).bytes(header);
+                let mut f = Fixed::<27>::new();
+                f.u8(PUT_HEADER).u64(dir.0).u64(frag.prefix).u8(frag.depth).u64(version.0).bool(newborn);
+                w.fixed(&f).bytes(header);
             }
             Self::PutBackptr { ino, version, parent, hash, name } => {
                 w.u8(PUT_BACKPTR).u64(ino.0).u64(version).u64(parent.0).u64(hash.0).name(name);
@@ -159,26 +162,25 @@ impl<'a> Mutation<'a> {
     /// `DecodeError` for an unknown ordinal or a cut body.
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(match r.u8()? {
-            PUT_DENTRY => Self::PutDentry {
-                dir: Ino(r.u64()?),
-                hash: NameHash(r.u64()?),
-                version: Version(r.u64()?),
-                name: r.name()?,
-                value: r.bytes(1 << 20)?,
-            },
-            DEL_DENTRY => Self::DelDentry {
-                dir: Ino(r.u64()?),
-                hash: NameHash(r.u64()?),
-                version: Version(r.u64()?),
-                name: r.name()?,
-            },
-            PUT_HEADER => Self::PutHeader {
-                dir: Ino(r.u64()?),
-                frag: Frag { prefix: r.u64()?, depth: r.u8()? },
-                version: Version(r.u64()?),
-                newborn: r.bool()?,
-                header: r.bytes(1 << 16)?,
-            },
+            PUT_DENTRY => {
+                let (dir, hash, version) = take_place(r)?;
+                Self::PutDentry { dir, hash, version, name: r.name()?, value: r.bytes(1 << 20)? }
+            }
+            DEL_DENTRY => {
+                let (dir, hash, version) = take_place(r)?;
+                Self::DelDentry { dir, hash, version, name: r.name()? }
+            }
+            PUT_HEADER => {
+                let fixed: &[u8; 26] = r.array()?;
+                let mut f = Reader::new(fixed);
+                Self::PutHeader {
+                    dir: Ino(f.u64()?),
+                    frag: Frag { prefix: f.u64()?, depth: f.u8()? },
+                    version: Version(f.u64()?),
+                    newborn: f.bool()?,
+                    header: r.bytes(1 << 16)?,
+                }
+            }
             PUT_BACKPTR => Self::PutBackptr {
                 ino: Ino(r.u64()?),
                 version: r.u64()?,
@@ -202,6 +204,12 @@ impl<'a> Mutation<'a> {
             tag => return Err(DecodeError::UnknownTag { what: "mutation", tag: u64::from(tag) }),
         })
     }
+}
+
+fn take_place(r: &mut Reader<'_>) -> Result<(Ino, NameHash, Version), DecodeError> {
+    let fixed: &[u8; 24] = r.array()?;
+    let mut f = Reader::new(fixed);
+    Ok((Ino(f.u64()?), NameHash(f.u64()?), Version(f.u64()?)))
 }
 
 fn put_file(w: &mut Writer, file: FileId) {

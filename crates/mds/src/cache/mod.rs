@@ -280,9 +280,9 @@ impl Cache {
 
     /// A transaction says that the name leads to `value`.
     pub(crate) fn put(&mut self, dir: u32, hash: NameHash, name: &[u8], value: DentryValue, source: Source) {
-        let slot = match self.find(dir, hash, name) {
-            Some(slot) => slot,
-            None => self.add(dir, hash, name),
+        let (slot, is_new) = match self.find(dir, hash, name) {
+            Some(slot) => (slot, false),
+            None => (self.add(dir, hash, name), true),
         };
         let value = match value {
             DentryValue::Primary(record)
@@ -302,7 +302,9 @@ impl Cache {
             }
             other => other,
         };
-        self.displace(slot);
+        if !is_new {
+            self.displace(slot);
+        }
         let mut flags = 0;
         if let DentryValue::Primary(record) = &value {
             let ino = record.core.ino;
