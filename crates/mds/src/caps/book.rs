@@ -607,6 +607,13 @@ mod tests {
         assert!(book.may_entrust(0, Ino(7), Mono(0)));
         book.grant(0, Ino(7), HELD, Mono(0));
         assert!(book.may_entrust(0, Ino(7), Mono(0)), "its own");
+        let need = Need { ino: Ino(8), bits: Bits::AS, name: None };
+        book.grant(1, Ino(8), HELD, Mono(0));
+        book.wait(1, (SessionId(1), Some(0)), &[need], Mono(0));
+        book.forget(1);
+        assert!(!book.may_entrust(0, Ino(8), Mono(0)), "somebody waits to change it");
+        book.over(1);
+        assert!(book.may_entrust(0, Ino(8), Mono(0)));
         book.grant(1, Ino(7), HELD, Mono(0));
         assert!(!book.may_entrust(0, Ino(7), Mono(0)));
     }
@@ -614,10 +621,12 @@ mod tests {
     #[cfg(feature = "mutants")]
     #[test]
     fn a_directory_of_two_is_caught() {
-        stdx::mutant::activate(Some("mds_dx_two_holders"));
-        let verdict = std::panic::catch_unwind(a_directory_of_which_others_keep_something_is_nobodys);
-        stdx::mutant::activate(None);
-        assert!(verdict.is_err());
+        for defect in ["mds_dx_two_holders", "mds_entrusts_under_intent"] {
+            stdx::mutant::activate(Some(defect));
+            let verdict = std::panic::catch_unwind(a_directory_of_which_others_keep_something_is_nobodys);
+            stdx::mutant::activate(None);
+            assert!(verdict.is_err(), "{defect}");
+        }
     }
 
     /// Whoever has them: what no kernel keeps any more goes without a word, and the memory with it.

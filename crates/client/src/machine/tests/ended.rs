@@ -213,3 +213,25 @@ fn who_does_not_want_it_has_none_of_it() {
     asked(&bench.call(2, create(DIR, "a")));
     assert!(bench.client.tenures.is_empty() && bench.client.numbers.seed().is_none());
 }
+
+/// Another thread delivers it: the file was removed here while the answer was on its way.
+#[test]
+fn an_answer_from_before_leaves_nothing_of_what_was_removed_meanwhile() {
+    let mut bench = trusted(true);
+    let ino = here(&bench.call(2, create(DIR, "a"))).ino.0;
+    let open = asked(&bench.call(3, Request::Open { node: node(ino), flags: 0 }));
+    here(&bench.call(4, unlink(DIR, "a")));
+    assert_eq!(left(&bench.step(granted(open, ino, Bits::ATTRS))), [Bits::NONE]);
+    let look = asked(&bench.call(5, getattr(ino)));
+    assert_eq!(left(&bench.step(granted(look, ino, Bits::ATTRS))), [Bits::ATTRS], "asked for after it");
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn an_answer_that_overtakes_is_caught() {
+    stdx::mutant::activate(Some("client_answer_overtakes_performed"));
+    let verdict =
+        std::panic::catch_unwind(an_answer_from_before_leaves_nothing_of_what_was_removed_meanwhile);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
