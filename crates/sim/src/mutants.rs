@@ -19,7 +19,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_grant_under_intent", "mds", 125),
     ("mds_grant_while_recalled", "mds", 64),
     ("mds_grants_what_is_entrusted", "mds", 201),
-    ("mds_header_before_entries", "mds", 193),
+    ("mds_header_before_entries", "mds", 536),
     ("mds_journal_unbounded", "mds", 15),
     ("mds_lease_never_ends", "mds", 5),
     ("mds_lock_ignores_conflict", "mds", 0),
