@@ -153,14 +153,14 @@ impl Rank {
             let lent = session.early_from.is_some_and(|from| from <= self.journal.durable);
             is_eager(session) && (lent || stdx::mutant!("mds_early_before_lent"))
         };
-        let is_dir = |node: &NodeRef| {
-            self.view.cache.by_ino(node.ino).is_some_and(|slot| self.view.cache.node(slot).is_dir())
+        let is_dir = |ino: proto::Ino| {
+            self.view.cache.by_ino(ino).is_some_and(|slot| self.view.cache.node(slot).is_dir())
         };
         // How much of a copy is made depends on data that a crash may take back; and the counts of a directory on the order in
         // which what is presented again is carried out.
         let partial = match &op.request {
             Request::CopyRange { .. } => true,
-            Request::SetAttr { node, .. } => is_dir(node),
+            Request::SetAttr { node, .. } => is_dir(node.ino),
             _ => false,
         };
         let mut early =
@@ -174,7 +174,17 @@ impl Rank {
             };
             let read = above(&op.request).into_iter().chain([source]).flatten();
             let read = things.iter().copied().chain(read.map(|node| Thing::Inode(node.ino)));
-            let free = self.recent.by_others(op.session, read) <= self.journal.durable;
+            // That a directory does not come below itself depends on where all those above it are.
+            let moved = |thing: &Thing| matches!(thing, Thing::Inode(ino) if is_dir(*ino));
+            let others = match &op.request {
+                Request::Rename { parent, new_parent, .. }
+                    if parent.ino != new_parent.ino && things.iter().any(moved) =>
+                {
+                    self.recent.anything_by_others(op.session)
+                }
+                _ => self.recent.by_others(op.session, read),
+            };
+            let free = others <= self.journal.durable;
             early &= free || stdx::mutant!("mds_early_despite_others");
             let author = if early { op.session } else { SessionId(0) };
             let changed = things.into_iter().chain(headers);
