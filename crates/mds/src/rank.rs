@@ -502,7 +502,6 @@ impl Rank {
             (ClientMsg::Cancel { tid }, Some(id)) => self.cancel(id, tid, out),
             (ClientMsg::Renew { number }, Some(id)) => self.renewed(now, id, number, out),
             (ClientMsg::Reclaim { node, count, writes, locks }, Some(id)) => {
-                self.renew(now, id);
                 self.reclaim(id, node, (count, writes), &locks, out);
             }
             (ClientMsg::Reclaimed, Some(id)) => self.reclaimed(id, out),
@@ -511,10 +510,7 @@ impl Rank {
             (ClientMsg::Performed { tid, floor, cred, told, request }, Some(id)) => {
                 self.request(now, (conn, id), (tid, floor), (cred, Some(told), request), out);
             }
-            (ClientMsg::Presented, Some(id)) => {
-                self.renew(now, id);
-                self.presented(id);
-            }
+            (ClientMsg::Presented, Some(id)) => self.presented(id),
             (ClientMsg::Goodbye, Some(id)) => self.end_session(now, id, out),
         }
     }
