@@ -247,6 +247,27 @@ fn a_directory_is_entrusted_to_one_and_recalled_for_others() {
     assert!(entrusted.is_empty());
 }
 
+/// A crash would take the session's record back, which says that it has something to present.
+#[test]
+fn nobody_is_answered_early_before_its_numbers_are_durably_its_own() {
+    let mut w = World::new();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.wants = WANTS;
+    w.hello(REMOTE, Peer::Trusted, SessionId(0));
+    w.hello(OTHER, Peer::Trusted, SessionId(0));
+    w.auto_durable = false;
+    let first = w.start(REMOTE, Cred::ROOT, mkdir("first"));
+    let second = w.start(REMOTE, Cred::ROOT, mkdir("second"));
+    for tid in [first, second] {
+        assert!(answer(&w, REMOTE, tid).is_none(), "{:?}", w.sent);
+    }
+    w.sync();
+    for tid in [first, second] {
+        assert!(answer(&w, REMOTE, tid).is_some(), "{:?}", w.sent);
+    }
+    early(&mut w, REMOTE, mkdir("third"));
+}
+
 #[test]
 fn what_gives_a_directory_back_does_not_overtake_what_was_performed_there() {
     let mut w = two();
@@ -517,8 +538,10 @@ fn a_listing_that_waited_is_not_an_old_one() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_is_entrusted_are_caught() {
-    let defects: [(&str, fn()); 4] = [
+    let defects: [(&str, fn()); 6] = [
         ("mds_old_stretch", a_listing_that_waited_is_not_an_old_one),
+        ("mds_dx_returned_overtakes", what_gives_a_directory_back_does_not_overtake_what_was_performed_there),
+        ("mds_early_before_lent", nobody_is_answered_early_before_its_numbers_are_durably_its_own),
         ("mds_dx_fades", what_is_entrusted_outlives_the_connection_and_ends_with_settled_or_the_lease),
         ("mds_number_used_again", a_directory_is_entrusted_to_one_and_recalled_for_others),
         ("mds_redo_end_clean", what_is_made_once_more_begins_without_the_data_of_the_life_before),
