@@ -618,6 +618,38 @@ mod tests {
         assert!(!book.may_entrust(0, Ino(7), Mono(0)));
     }
 
+    /// What is on its way back, what somebody waits for, and what is in a directory of another.
+    #[test]
+    fn what_is_somebody_elses_or_will_be_is_not_granted() {
+        let mut book = book(3);
+        let need = Need { ino: Ino(7), bits: Bits::AS, name: None };
+        book.grant(1, Ino(7), HELD, Mono(0));
+        book.wait(1, (SessionId(1), Some(0)), &[need], Mono(0));
+        assert!(!book.may_grant(2, Ino(7), Mono(0)), "somebody waits for it");
+        assert!(book.may_grant(0, Ino(7), Mono(0)), "who does may have it");
+        book.over(1);
+        let late = Mono(100 * SECOND);
+        assert!(!book.may_grant(1, Ino(7), late), "it is asked back still");
+        assert!(book.may_grant(2, Ino(7), late));
+        let (_, recalled) = book.outbox.pop().expect("recalled");
+        book.returned(1, recalled.returned(HELD));
+        assert!(book.may_grant(1, Ino(7), late));
+        book.entrust(0, Ino(7));
+        assert!(!book.may_grant(1, Ino(7), late), "a directory of another");
+        assert!(book.may_grant(0, Ino(7), late));
+    }
+
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn what_is_granted_too_soon_is_caught() {
+        for defect in ["mds_grant_under_intent", "mds_grant_while_recalled", "mds_grants_what_is_entrusted"] {
+            stdx::mutant::activate(Some(defect));
+            let verdict = std::panic::catch_unwind(what_is_somebody_elses_or_will_be_is_not_granted);
+            stdx::mutant::activate(None);
+            assert!(verdict.is_err(), "{defect}");
+        }
+    }
+
     #[cfg(feature = "mutants")]
     #[test]
     fn a_directory_of_two_is_caught() {
