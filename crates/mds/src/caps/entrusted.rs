@@ -40,7 +40,8 @@ impl Rank {
             return None;
         }
         let asked = match &op.request {
-            Request::GetAttr { node } => [Some(*node), None],
+            // One that sets nothing has no transaction from which a need could follow, and shows the attributes.
+            Request::GetAttr { node } | Request::SetAttr { node, .. } => [Some(*node), None],
             request => above(request),
         };
         let others = |ino: Ino| self.view.book.entrusted_to(ino).is_some_and(|slot| Some(slot) != op.place);

@@ -291,6 +291,18 @@ fn what_gives_a_directory_back_does_not_overtake_what_was_performed_there() {
     assert_eq!(found.size, 5);
 }
 
+/// Found by the simulator: one that sets nothing changes nothing, but it is answered with the attributes.
+#[test]
+fn a_setattr_of_an_entrusted_directory_waits_for_it_whatever_it_sets() {
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+    let set = Request::SetAttr { node: node(&made.attr), set: proto::SetAttr::default() };
+    let tid = w.start(OTHER, Cred::ROOT, set);
+    assert!(answer(&w, OTHER, tid).is_none(), "{:?}", w.sent);
+    give_back(&mut w, REMOTE);
+    assert!(answer(&w, OTHER, tid).is_some());
+}
+
 #[test]
 fn what_is_entrusted_outlives_the_connection_and_ends_with_settled_or_the_lease() {
     let mut w = two();
