@@ -14,10 +14,11 @@ use std::time::Instant;
 
 const USAGE: &str = "usage:
   sim sweep [--seeds N] [--start S] [--jobs J] [--ops N] [--crashes N] [--once] [--mutant NAME]
-  sim replay --seed S [--trace] [--ops N] [--crashes N] [--mutant NAME]
+  sim replay --seed S [--trace] [--rot] [--ops N] [--crashes N] [--mutant NAME]
   sim mutants [--seeds N] [--jobs J] [--only NAME]
   sim coverage [--seeds N]
 
+--rot replays the flipped bit of that seed.
 A seed is a run of at least 2,000 operations and 5 crashes. A sweep runs each seed twice and compares
 the trace hashes (--once: one run); from 500 seeds on an operation that never met a fault fails it.";
 
@@ -36,6 +37,7 @@ struct Options {
     crashes: u64,
     once: bool,
     trace: bool,
+    rot: bool,
     mutant: Option<&'static str>,
 }
 
@@ -50,6 +52,7 @@ impl Default for Options {
             crashes: 5,
             once: false,
             trace: false,
+            rot: false,
             mutant: None,
         }
     }
@@ -101,6 +104,7 @@ fn parse(verb: &str, args: &[String]) -> Result<Options, String> {
             "--crashes" => options.crashes = number()?,
             "--once" => options.once = true,
             "--trace" => options.trace = true,
+            "--rot" => options.rot = true,
             "--mutant" | "--only" => {
                 let name = args.next().ok_or_else(|| format!("{flag} needs a name"))?;
                 let known = MUTANTS.iter().find(|(mutant, ..)| mutant == name);
@@ -125,10 +129,13 @@ fn activate(mutant: Option<&'static str>) -> bool {
     }
 }
 
+fn sink() -> Sink {
+    Box::new(|line| println!("{line}"))
+}
+
 /// Runs a seed; a panic of the code under test is a verdict too.
 fn run_caught(seed: u64, options: &Options, trace: bool) -> Result<Outcome, String> {
     let (operations, crashes) = (options.operations, options.crashes);
-    let sink = || -> Sink { Box::new(|line| println!("{line}")) };
     std::panic::catch_unwind(|| run(seed, operations, crashes, trace.then(sink)))
         .map_err(|panic| format!("panic: {}", text_of(panic.as_ref())))
 }
@@ -154,12 +161,12 @@ fn judge(seed: u64, options: &Options, sum: &Mutex<Sum>) -> Option<String> {
         },
     };
     sum.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
-    failed.or_else(|| rotten(seed))
+    failed.or_else(|| rotten(seed, false))
 }
 
 /// The seed's flipped bit.
-fn rotten(seed: u64) -> Option<String> {
-    match std::panic::catch_unwind(|| bit_rot(seed)) {
+fn rotten(seed: u64, trace: bool) -> Option<String> {
+    match std::panic::catch_unwind(|| bit_rot(seed, trace.then(sink))) {
         Ok(found) => found.err().map(|error| format!("bit rot: {error}")),
         Err(panic) => Some(format!("bit rot: panic: {}", text_of(panic.as_ref()))),
     }
@@ -284,6 +291,11 @@ fn replay(options: &Options) -> bool {
     if !activate(options.mutant) {
         eprintln!("sim replay: build with --features mutants for --mutant");
         return false;
+    }
+    if options.rot {
+        let failed = rotten(options.start, options.trace);
+        println!("{}", failed.as_deref().unwrap_or("good"));
+        return failed.is_none();
     }
     match run_caught(options.start, options, options.trace) {
         Ok(outcome) => {

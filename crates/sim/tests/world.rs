@@ -17,7 +17,7 @@ fn a_few_seeds_are_good_and_repeat() {
 fn a_flipped_bit_is_found_or_harmless() {
     let mut found = 0;
     for seed in 0..40 {
-        match bit_rot(seed) {
+        match bit_rot(seed, None) {
             Ok(outcome) => found += u64::from(outcome != sim::world::Found::Harmless),
             Err(error) => panic!("seed {seed}: {error}"),
         }

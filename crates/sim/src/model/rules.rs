@@ -218,7 +218,9 @@ impl Tree {
 
     fn touch_dir(&mut self, dir: Ino, wall: Wall) {
         let node = self.change(dir);
-        (node.mtime, node.ctime) = (wall.max(node.floor), wall);
+        // What was moved after a change of its parent that its client had not heard of bears that change's time, and a name
+        // that the client removed in it meanwhile an earlier one.
+        (node.mtime, node.ctime) = (wall.max(node.floor), wall.max(node.ctime));
     }
 
     fn make(

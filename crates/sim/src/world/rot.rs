@@ -3,7 +3,7 @@
 //!
 //! Absent: repair (`fsck`).
 
-use super::{Event, Kind, Phase, World};
+use super::{Event, Kind, Phase, Sink, World};
 use crate::model::judge::Verdict;
 use proto::storeio::Table;
 use stdx::Prng;
@@ -34,8 +34,8 @@ pub enum Found {
 ///
 /// # Errors
 /// A wrong answer.
-pub fn bit_rot(seed: u64) -> Verdict<Found> {
-    let mut world = World::new(seed, WORK + 2 * READS, 0, None);
+pub fn bit_rot(seed: u64, sink: Option<Sink>) -> Verdict<Found> {
+    let mut world = World::new(seed, WORK + 2 * READS, 0, sink);
     world.plan.clients = vec![Kind::Trusted];
     world.plan.full_disk = false;
     world.clients.truncate(1);
