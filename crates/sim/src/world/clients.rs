@@ -101,6 +101,26 @@ impl Slot {
         (&mut self.kernel, self.busy.values().map(|busy| &busy.request))
     }
 
+    /// Requests without an answer for which a kernel keeps pages of that file locked.
+    fn page_locks(&self, ino: Ino) -> impl Iterator<Item = (CallId, &Busy)> {
+        let moves = move |request: &Request| match request {
+            Request::Read { node, .. } | Request::Write { node, .. } => node.ino == ino,
+            _ => false,
+        };
+        self.busy.iter().filter(move |(_, busy)| moves(&busy.request)).map(|(call, busy)| (*call, busy))
+    }
+
+    /// Whether there is one among the calls up to that one.
+    pub(super) fn locks_pages(&self, ino: Ino, calls: u64) -> bool {
+        self.page_locks(ino).any(|(call, _)| call.0 <= calls)
+    }
+
+    /// Whether there is one that was sent under this session, and a connection.
+    pub(super) fn is_locked_at_rank(&self, ino: Ino, session: SessionId) -> bool {
+        let at_rank = |busy: &Busy| busy.sent.is_some_and(|(of, _)| of == session);
+        self.conn.is_some() && self.ready && self.page_locks(ino).any(|(_, busy)| at_rank(busy))
+    }
+
     pub(super) fn session(&self) -> Option<SessionId> {
         self.machine.as_ref().map(Client::session).filter(|session| session.0 != 0)
     }
@@ -664,6 +684,12 @@ impl World {
         let lease = self.plan.rank(proto::ids::Incarnation(1)).lease_ns;
         let late = self.is_late(session);
         self.coverage.count("sessions ended for a recall", u64::from(late));
+        if late && let Some(ino) = self.locked_out(session) {
+            return Err(format!(
+                "session {} was ended for pages of inode {} that a request keeps locked until it is answered",
+                session.0, ino.0
+            ));
+        }
         let excused = goodbye || late || self.evicted.contains(&session);
         if !excused && self.now < since + lease / 100 * 99 {
             return Err(format!(

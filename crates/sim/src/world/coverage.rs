@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FAULTS: [&str; 6] = ["power", "process", "replay", "cut", "client", "full-disk"];
 
 /// What happens to capabilities.
-pub(super) const KEEPING: [&str; 16] = [
+pub(super) const KEEPING: [&str; 17] = [
     "attributes kept",
     "names kept",
     "files with pages kept",
@@ -20,6 +20,7 @@ pub(super) const KEEPING: [&str; 16] = [
     "recalls of attributes",
     "recalls of a name",
     "recalls of pages",
+    "pages locked by a request",
     "recalls of what was kept",
     "recalls of nothing",
     "returned",

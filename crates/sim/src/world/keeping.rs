@@ -61,6 +61,12 @@ impl Owed {
         Some(found.0.0)
     }
 
+    /// Files of which it was asked for pages.
+    fn pages(&self, session: SessionId) -> impl Iterator<Item = Ino> {
+        let of = self.0.range((session, Ino(0))..=(session, Ino(u64::MAX)));
+        of.filter(|(_, debt)| debt.pages).map(|((_, ino), _)| *ino)
+    }
+
     /// When the oldest was sent.
     pub(super) fn since(&self, session: SessionId) -> Option<u64> {
         let of = self.0.range((session, Ino(0))..=(session, Ino(u64::MAX)));
@@ -135,21 +141,40 @@ impl World {
         if slow {
             self.trace.event(self.now, "slow", stamp, || format!("client {client}: {list:?}"));
         }
+        let calls = self.calls;
         if !self.rng.chance(1, 4) {
-            return self.after(longest, Event::Drop { client, birth, stamp, list });
+            return self.after(longest, Event::Drop { client, birth, stamp, calls, list });
         }
         for recalled in list {
-            self.after(longest, Event::Drop { client, birth, stamp, list: vec![recalled] });
+            self.after(longest, Event::Drop { client, birth, stamp, calls, list: vec![recalled] });
         }
     }
 
-    /// The kernel drops what was recalled; then, not before, the machine is told.
-    pub(super) fn dropped(&mut self, client: usize, birth: u64, stamp: u64, list: &[Recalled]) -> Verdict {
+    /// The kernel drops what was recalled; then, not before, the machine is told. Pages that a request of its own keeps locked are
+    /// waited for: if the rank lets that request wait for these pages, nobody goes on.
+    pub(super) fn dropped(
+        &mut self,
+        client: usize,
+        birth: u64,
+        (stamp, calls): (u64, u64),
+        list: Vec<Recalled>,
+    ) -> Verdict {
         let slot = &mut self.clients[client];
         if slot.birth() != birth || !slot.is_alive() {
             return Ok(());
         }
-        for recalled in list {
+        let is_locked =
+            |recalled: &Recalled| recalled.bits.has(Bits::FC) && slot.locks_pages(recalled.ino, calls);
+        let (locked, list): (Vec<_>, Vec<_>) = list.into_iter().partition(is_locked);
+        if !locked.is_empty() {
+            self.coverage.count("pages locked by a request", 1);
+            self.at(self.now + MS / 2, Event::Drop { client, birth, stamp, calls, list: locked });
+        }
+        if list.is_empty() {
+            return Ok(());
+        }
+        let slot = &mut self.clients[client];
+        for recalled in &list {
             let had = slot.kernel.drop_recalled(stamp, recalled);
             let what = if had { "recalls of what was kept" } else { "recalls of nothing" };
             self.coverage.count(what, 1);
@@ -333,6 +358,12 @@ impl World {
             ));
         }
         Ok(())
+    }
+
+    /// A file whose pages are asked of a session that cannot give them back, because the rank does not answer it.
+    pub(super) fn locked_out(&self, session: SessionId) -> Option<Ino> {
+        let slot = self.clients.iter().find(|slot| slot.session() == Some(session))?;
+        self.owed.pages(session).find(|ino| slot.is_locked_at_rank(*ino, session))
     }
 
     /// Whether the rank may end a session for a recall that has no answer.

@@ -133,6 +133,8 @@ enum Event {
         client: usize,
         birth: u64,
         stamp: u64,
+        /// The newest call when the recall came.
+        calls: u64,
         list: Vec<Recalled>,
     },
     Born {
@@ -357,7 +359,9 @@ impl World {
             Event::Interrupt { client, birth, call } => self.interrupt(client, birth, call),
             Event::Killed { client, birth, call } => self.killed(client, birth, call),
             Event::Take { client, birth, taken } => self.take(client, birth, *taken),
-            Event::Drop { client, birth, stamp, list } => self.dropped(client, birth, stamp, &list),
+            Event::Drop { client, birth, stamp, calls, list } => {
+                self.dropped(client, birth, (stamp, calls), list)
+            }
             Event::Born { client } => self.born(client),
             Event::Background { life } if self.lives == life => self.background(),
             Event::Restart { life } if self.lives == life => self.restart(),
