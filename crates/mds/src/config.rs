@@ -150,7 +150,7 @@ pub enum State {
     Boot,
     /// Applies the journal's tail.
     Replay,
-    /// Serves; former sessions may still present their opens and locks.
+    /// Serves; former sessions may still reclaim their opens and locks.
     Reconnect,
     Active,
     /// Writes its last checkpoint.

@@ -97,7 +97,7 @@ pub(crate) struct Conn {
 
 /// A greeting that came before the rank could answer it.
 #[derive(Debug)]
-pub(crate) struct EarlyHello {
+pub(crate) struct WaitingHello {
     conn: ConnId,
     session: SessionId,
     info: ClientInfo,
@@ -114,7 +114,7 @@ pub(crate) struct Sessions {
     next: u64,
     /// Records to be deleted by the next checkpoint.
     pub closed: Vec<SessionId>,
-    pub early: Vec<EarlyHello>,
+    pub greeting: Vec<WaitingHello>,
     /// Sessions that ended, with how far their opens have been dropped.
     closing: Vec<(SessionId, Ino)>,
     /// No lease ends before.
