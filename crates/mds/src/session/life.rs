@@ -217,7 +217,8 @@ impl Rank {
         self.begin_notes(noted);
     }
 
-    /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things although it may not hear that it was given up.
+    /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things although it may not hear
+    /// that it was given up.
     pub(crate) fn renewed(&mut self, now: Now, id: SessionId, number: u32, out: &mut Outbox<Output>) {
         self.renew(now, id);
         let half = self.view.config.lease_ns / 2;
