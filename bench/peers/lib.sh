@@ -145,6 +145,7 @@ down() {
         gone "$CLIENT" || complain "process $CLIENT goes on without its mount and is killed"
     fi
     for i in "${pids[@]}" "${family[@]}"; do end "$i"; done
+    take_away "$BASE/tmpfs"
     take_away "$BASE"
     CLIENT='' pids=() born=()
 }

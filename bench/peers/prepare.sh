@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What `make peers` does: builds ours and installs the peers that run.sh compares with. CephFS and MooseFS come from the
-# distribution's packages, JuiceFS is built from its published source into ~/.cache/pandofs/peers. What is there is
+# distribution's packages, passthrough_ll is compiled from the example that its libfuse ships, JuiceFS is built from its published source into ~/.cache/pandofs/peers. What is there is
 # left alone; what cannot be had is named, with the reason, and the exit is 1.
 #
-#   bench/peers/prepare.sh [pando|null|ceph|juicefs|moosefs]...       default: all
+#   bench/peers/prepare.sh [pando|null|tmpfs|passthrough|ceph|juicefs|moosefs]...       default: all
 set -eu
 . "$(dirname "$0")/../../scripts/env.sh"
 . "$ROOT/bench/peers/systems.sh"
@@ -55,6 +55,16 @@ packages() {
 
 install_pando() { quietly cargo build --manifest-path "$ROOT/Cargo.toml" --release --locked -p cli --bin pando; }
 install_null() { quietly cargo build --manifest-path "$ROOT/Cargo.toml" --release --locked -p fuse --example null; }
+install_passthrough() {
+    local example=/usr/share/doc/libfuse3-dev/examples flags
+    packages passthrough "${PASSTHROUGH_PACKAGES[@]}" || return 1
+    if [ ! -e "$example/passthrough_ll.c" ]; then
+        echo "passthrough: $example/passthrough_ll.c is missing: this system leaves documentation out of packages" >&2
+        return 1
+    fi
+    read -ra flags < <(pkg-config --cflags --libs fuse3)
+    quietly gcc -O2 -o "$PASSTHROUGH" "$example/passthrough_ll.c" "${flags[@]}"
+}
 install_ceph() { packages ceph "${CEPH_PACKAGES[@]}"; }
 install_moosefs() { packages moosefs "${MOOSEFS_PACKAGES[@]}"; }
 

@@ -11,7 +11,13 @@ import pathlib
 import statistics
 import sys
 
-PHASES = {"file-create": "create+write", "file-stat": "stat", "file-read": "open/close", "file-remove": "remove"}
+PHASES = {
+    "file-create": "create+write",
+    "file-stat": "stat",
+    "again-stat": "stat again",
+    "file-read": "open/close",
+    "file-remove": "remove",
+}
 
 
 def ticks(path):
@@ -27,6 +33,10 @@ def read_round(folder, name, per_second):
         for phase in json.loads(path.read_text())["iterations"][0]:
             ops[phase["name"]] += phase["ops"]
             seconds[phase["name"]] += phase["seconds"]
+        for phase in json.loads(path.with_suffix(".again").read_text())["iterations"][0]:
+            known = phase["name"].replace("file-stat", "again-stat")
+            ops[known] += phase["ops"]
+            seconds[known] += phase["seconds"]
         turns += 1
     before, after = ticks(folder / f"{name}.before"), ticks(folder / f"{name}.after")
     commands = {}

@@ -4,26 +4,27 @@
 # Needs root, and `make peers` before.
 #
 #   bench/peers/run.sh [--rounds N] [--only NAME,...] [--dir DIR] [--out DIR] [--items N] [--np N] [--seconds N]
-#                      [--disk GIB]
+#                      [--disk GIB] [--write BYTES]
 #
 #   --rounds N     rounds (5)
-#   --only LIST    of pando,null,ceph,juicefs,moosefs (all that are installed)
+#   --only LIST    of pando,null,tmpfs,passthrough,ceph,juicefs,moosefs (all that are installed)
 #   --dir DIR      the image with that ext4 is made in it, and removed (~/.cache/pandofs/peers)
 #   --out DIR      raw output and result (a folder with the time as name in ~/.cache/pandofs/peers/results)
 #   --items N      files per directory and process; there are 100 directories for each process (100)
 #   --np N         processes (4)
 #   --seconds N    repeat the mdtest on a system until so many seconds have passed (0: once)
 #   --disk GIB     size of the image (16)
+#   --write BYTES  written to each file after its creation (4096)
 set -eu
 . "$(dirname "$0")/../../scripts/env.sh"
 . "$ROOT/bench/peers/systems.sh"
 . "$ROOT/bench/peers/lib.sh"
 
 usage() {
-    sed -n '6,16s/^#  \{0,1\}//p' "$0" >&2
+    sed -n '6,17s/^#  \{0,1\}//p' "$0" >&2
     exit 2
 }
-rounds=5 only='' dir=$PEERS out='' items=100 np=4 seconds=0 disk=16
+rounds=5 only='' dir=$PEERS out='' items=100 np=4 seconds=0 disk=16 write=4096
 arguments=("$@")
 while [ $# -gt 0 ]; do
     [ $# -ge 2 ] || usage
@@ -36,11 +37,12 @@ while [ $# -gt 0 ]; do
         --np) np=$2 ;;
         --seconds) seconds=$2 ;;
         --disk) disk=$2 ;;
+        --write) write=$2 ;;
         *) usage ;;
     esac
     shift 2
 done
-for number in "$rounds" "$items" "$np" "$seconds" "$disk"; do [[ $number =~ ^[0-9]+$ ]] || usage; done
+for number in "$rounds" "$items" "$np" "$seconds" "$disk" "$write"; do [[ $number =~ ^[0-9]+$ ]] || usage; done
 
 [ "$(id -u)" = 0 ] || die "must run as root (it mounts, and makes a network of its own)"
 [ -e /dev/fuse ] || die "/dev/fuse is missing: modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN"
@@ -92,13 +94,16 @@ finish() {
 trap finish EXIT
 trap 'complain interrupted; exit 1' INT TERM
 
-# measure ROUND SYSTEM: the same command for every system, as often as --seconds wants it.
+# measure ROUND SYSTEM: the same two commands for every system, as often as --seconds wants them. What the second one stats it has
+# seen before.
 measure() {
-    local start=$SECONDS turn=1 name=$out/$1-$2
+    local start=$SECONDS turn=1 name=$out/$1-$2 mdtest
+    mdtest=("$PANDO" bench mdtest -F -L -w "$write" -z 2 -b 10 -I "$items" -u --np "$np" -d "$MNT/mdtest" --format json)
+    [ -z "$CLIENT" ] || mdtest+=(--watch-pid "$CLIENT")
     ticks >"$name.before"
     while :; do
-        "$PANDO" bench mdtest -F -L -w 4096 -z 2 -b 10 -I "$items" -u --np "$np" --watch-pid "$CLIENT" \
-            -d "$MNT/mdtest" --format json >"$name-$turn.json" 2>"$name.stderr" || return 1
+        "${mdtest[@]}" -C -T >"$name-$turn.json" 2>"$name.stderr" || return 1
+        "${mdtest[@]}" -T -E -r >"$name-$turn.again" 2>"$name.stderr" || return 1
         [ $((SECONDS - start)) -lt "$seconds" ] || break
         turn=$((turn + 1))
     done
@@ -120,7 +125,7 @@ one() {
     mkdir -p "$out/$1-$2-logs"
     find "$BASE" -xdev -name '*.log' -size +0 -exec cp {} "$out/$1-$2-logs" \; || true
     tail -n 5 "$out/$1-$2-logs"/*.log "$out/$1-$2.stderr" >&2 2>/dev/null || true
-    rm -f "$out/$1-$2"-*.json "$out/$1-$2".before "$out/$1-$2".after
+    rm -f "$out/$1-$2"-*.json "$out/$1-$2"-*.again "$out/$1-$2".before "$out/$1-$2".after
     down
     return 1
 }
@@ -131,7 +136,7 @@ one() {
     echo "machine: $(nproc) CPUs, $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), $(awk '/^MemTotal/ { print int($2 / 1048576) }' /proc/meminfo) GiB, Linux $(uname -r | cut -d- -f1)"
     echo "load before: $(cut -d' ' -f1-3 /proc/loadavg)"
     echo "disk: ext4 in an image of $disk GiB on $(findmnt -n -o FSTYPE,SOURCE --target "$WORK" 2>/dev/null || stat -f -c %T "$WORK")"
-    echo "command: pando bench mdtest -F -L -w 4096 -z 2 -b 10 -I $items -u --np $np; rounds $rounds, at least $seconds s each"
+    echo "commands: pando bench mdtest -F -L -w $write -z 2 -b 10 -I $items -u --np $np, with -C -T, then with -T -E -r; rounds $rounds, at least $seconds s each"
 } | tee "$out/environment"
 for name in "${systems[@]}"; do
     printf '%s\t%s\t%s\n' "$name" "$("${name}_version")" "$("${name}_durability")" >>"$out/systems"

@@ -7,10 +7,12 @@
 #
 # Absent: installing (prepare.sh), ending (lib.sh: unmounting and ending the processes is the same for all).
 
-SYSTEMS=(pando null ceph juicefs moosefs)
+SYSTEMS=(pando null tmpfs passthrough ceph juicefs moosefs)
 PEERS=$CACHE/peers
 PANDO=${PANDO:-$CARGO_TARGET_DIR/release/pando}
 NULL=$CARGO_TARGET_DIR/release/examples/null
+PASSTHROUGH=$PEERS/passthrough_ll
+PASSTHROUGH_PACKAGES=(libfuse3-dev gcc pkg-config libc6-dev)
 JUICEFS_VERSION=1.3.1
 JUICEFS=$PEERS/juicefs-$JUICEFS_VERSION/juicefs
 CEPH_PACKAGES=(ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph-common)
@@ -53,6 +55,27 @@ null_version() { echo "null responder of room fuse, io_uring"; }
 null_durability() { echo "none: keeps nothing"; }
 null_up() {
     begin null "$NULL" "$MNT" uring
+    CLIENT=$PID
+    until_true 30 "mount" mounted "$MNT"
+}
+
+# tmpfs: what the kernel does by itself.
+
+tmpfs_missing() { lacks mount; }
+tmpfs_version() { echo "Linux $(uname -r | cut -d- -f1)"; }
+tmpfs_durability() { echo "none: memory"; }
+tmpfs_up() { mount -t tmpfs peer "$MNT"; }
+
+# libfuse's example that hands everything on to a tmpfs. It looks inodes up in a list and keeps a descriptor for each, so it is compared
+# with up to 18,000 files (--items 45).
+
+passthrough_missing() { lacks "$PASSTHROUGH"; }
+passthrough_version() { echo "passthrough_ll of libfuse $(pkg-config --modversion fuse3), clone_fd, cache=auto, timeout=1, on tmpfs"; }
+passthrough_durability() { echo "none: memory"; }
+passthrough_up() {
+    mkdir "$BASE/tmpfs" && mount -t tmpfs peer "$BASE/tmpfs" || return 1
+    begin passthrough bash -c 'ulimit -n 1048576; exec "$@"' - \
+        "$PASSTHROUGH" -f -o "source=$BASE/tmpfs,cache=auto,timeout=1,clone_fd" "$MNT"
     CLIENT=$PID
     until_true 30 "mount" mounted "$MNT"
 }

@@ -5,8 +5,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 const PATH: &str = "/sys/module/fuse/parameters/enable_uring";
+/// How long another mount that starts is waited for. One that hangs there must not keep the others from starting.
+const WAIT: Duration = Duration::from_secs(3);
 
 /// Keeps the parameter on; dropping it restores what was there.
 pub(crate) struct Enabled {
@@ -20,10 +24,7 @@ impl Enabled {
         // Without write access the value may still be what is wanted.
         let writable = OpenOptions::new().read(true).write(true).open(PATH);
         let mut file = writable.or_else(|_| File::open(PATH))?;
-        // SAFETY: flock on an open descriptor touches no memory.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        lock(&file, WAIT)?;
         let mut value = String::new();
         file.read_to_string(&mut value)?;
         let was_on = value.starts_with('Y');
@@ -43,7 +44,47 @@ impl Drop for Enabled {
     }
 }
 
+/// Locks the file, or goes on without: then the other mount may switch the parameter off before the kernel has looked at it, and
+/// this one serves /dev/fuse.
+fn lock(file: &File, wait: Duration) -> io::Result<()> {
+    let copy = file.try_clone()?;
+    let (done, locked) = sync_channel(1);
+    let wait_for_it = move || {
+        // SAFETY: flock on an open descriptor touches no memory.
+        let result = match unsafe { libc::flock(copy.as_raw_fd(), libc::LOCK_EX) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        };
+        // Nobody listens any more if it came too late; the lock goes with the last descriptor.
+        let _late = done.send(result);
+    };
+    std::thread::Builder::new().name("mount-lock".to_owned()).spawn(wait_for_it)?;
+    match locked.recv_timeout(wait) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Timeout) => Ok(()),
+        Err(RecvTimeoutError::Disconnected) => {
+            Err(io::Error::other("the thread that waits for the lock ended"))
+        }
+    }
+}
+
 fn write(file: &mut File, value: &[u8]) -> io::Result<()> {
     file.rewind()?;
     file.write_all(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_that_hangs_holds_others_up_for_a_while_only() {
+        let path = std::env::temp_dir().join(format!("pando-parameter-{}", std::process::id()));
+        let (first, second) = (File::create(&path).expect("made"), File::open(&path).expect("opened"));
+        lock(&first, WAIT).expect("free");
+        lock(&second, Duration::from_millis(20)).expect("goes on without");
+        drop(first);
+        lock(&second, WAIT).expect("its own");
+        std::fs::remove_file(&path).expect("removed");
+    }
 }
