@@ -20,6 +20,8 @@ use stdx::{Mono, Now, Outbox};
 
 /// The client's description in a `Session` mutation.
 const CLIENT_BYTES_MAX: usize = 240;
+/// It is encoded as a name.
+const _: () = assert!(CLIENT_BYTES_MAX + KEEPS_NOTHING.len() <= 255);
 /// Why a session that does not give back is evicted.
 const LATE: &str = "it has not given back what was recalled";
 /// Ends the description of a session that is granted nothing: a rank that lives again need not wait for it.
