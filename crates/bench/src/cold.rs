@@ -1,7 +1,8 @@
 //! Lookups of names that the rank does not have in memory: the store's answer rate through the whole rank.
 //!
-//! The files are made first (or found from an earlier run), the rank's cache is dropped, then every thread asks for names it has not asked for
-//! yet, in an order without locality. Whether the store's pages are warm is the caller's choice (memory cgroup, dropped caches). Absent: data.
+//! The files are made first (or found from an earlier run), the rank's cache is dropped, then every thread asks for names it
+//! has not asked for yet, in an order without locality. Whether the store's pages are warm is the caller's choice (memory
+//! cgroup, dropped caches). Absent: data.
 
 use crate::link::Link;
 use crate::report::{Phase, cpu_seconds, histogram};

@@ -59,7 +59,8 @@ impl Link {
         Self::open_wanting(connector, Bits::NONE)
     }
 
-    /// Opens a session that is granted capabilities. It keeps nothing, and gives none back: only for servers that nobody else uses.
+    /// Opens a session that is granted capabilities. It keeps nothing, and gives none back: only for servers that nobody else
+    /// uses.
     ///
     /// # Errors
     /// As `open`.

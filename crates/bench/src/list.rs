@@ -1,8 +1,9 @@
 //! One directory listed without end by some clients while another creates and unlinks names in it.
 //!
-//! Every listing is checked: a name that is there throughout appears once, no name twice. How long the other client waits for its answers is an upper bound of
-//! how long the rank lets a request stand behind a listing: a lookup waits for nothing else, a change also for the disk unless the rank is in
-//! this process. Absent: listings through a kernel, which asks for the same pages.
+//! Every listing is checked: a name that is there throughout appears once, no name twice. How long the other client waits for
+//! its answers is an upper bound of how long the rank lets a request stand behind a listing: a lookup waits for nothing else, a
+//! change also for the disk unless the rank is in this process. Absent: listings through a kernel, which asks for the same
+//! pages.
 
 use crate::link::Link;
 use crate::report::{Phase, cpu_seconds, histogram};

@@ -1,8 +1,8 @@
 //! A delaying proxy: a network's round trip between a client and a server of one machine.
 //!
-//! What arrives is stamped and leaves that much later, each direction for itself, in order: many messages under way are late by one
-//! delay, not by the sum of theirs. Absent: limits of bandwidth, loss, jitter, and the peer's identity: a server behind a unix socket
-//! sees this process.
+//! What arrives is stamped and leaves that much later, each direction for itself, in order: many messages under way are late by
+//! one delay, not by the sum of theirs. Absent: limits of bandwidth, loss, jitter, and the peer's identity: a server behind a
+//! unix socket sees this process.
 
 use anyhow::{Context, Result};
 use runtime::Addr;

@@ -1,5 +1,5 @@
-//! Thousands of sessions that have files open: what each costs the server while it is idle, and how soon the server answers after it
-//! was killed under them and started again by somebody else.
+//! Thousands of sessions that have files open: what each costs the server while it is idle, and how soon the server answers
+//! after it was killed under them and started again by somebody else.
 //!
 //! Absent: killing and starting the server, and what the sessions would do besides: no caching, no locks, no writing.
 

@@ -1,8 +1,9 @@
 //! The rank machine alone, stepped in one thread: what planning, applying and journalling an operation costs at most.
 //!
-//! Around it stands what answers at once: a journal that counts bytes, drops them and says after every batch that they are durable, and
-//! a metadata store in memory. The configuration is a server's, outputs are drained after each step, and each answer is looked at. The time
-//! is that of the rank's steps and of drains; making requests and the store's own work are not in it. Absent: sockets, codecs, threads, files, data.
+//! Around it stands what answers at once: a journal that counts bytes, drops them and says after every batch that they are
+//! durable, and a metadata store in memory. The configuration is a server's, outputs are drained after each step, and each
+//! answer is looked at. The time is that of the rank's steps and of drains; making requests and the store's own work are not in
+//! it. Absent: sockets, codecs, threads, files, data.
 
 use crate::link::Link;
 use crate::report::{Phase, cpu_seconds, histogram};

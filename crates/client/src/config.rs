@@ -9,7 +9,8 @@ use proto::message::ClientInfo;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientConfig {
     pub info: ClientInfo,
-    /// What the edge keeps: `Bits::ATTRS`, and `Bits::FC` if file data. Nothing: it is never recalled anything.
+    /// What the edge keeps: `Bits::ATTRS`, and `Bits::FC` if file data; `Bits::DX` to be answered early and entrusted with
+    /// directories. Nothing: it is never recalled anything.
     pub wants: Bits,
     /// Keep unanswered requests, to send them again after a reconnect. Off where the connection lasts
     /// exactly as long as the rank (one process): nothing could be resumed, and payloads need no copy.

@@ -1,5 +1,5 @@
-//! What the client holds at the rank: opens and locks per inode. It is what a resumed session claims
-//! back, and what is lost with an evicted one.
+//! What the client holds at the rank: opens and locks per inode. It is what a resumed session reclaims,
+//! and what is lost with an evicted one.
 //!
 //! Absent: what the kernel has open; the edges count that.
 
@@ -74,7 +74,7 @@ impl Held {
                 Request::Open { flags, .. } | Request::Create { flags, .. } | Request::TmpFile { flags, .. },
                 Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
             ) => self.opened(attr, open_flags::writes(*flags)),
-            // ESTALE and the like: the rank has no such open, so there is nothing to claim back.
+            // ESTALE and the like: the rank has no such open, so there is nothing to reclaim.
             (Request::Release { node, count }, _) => self.released(node.ino, *count),
             (Request::SetLock { node, lock, .. }, Ok(_)) => {
                 self.with_locks(*node, |ranges| ranges.apply(*lock));
@@ -119,7 +119,7 @@ impl Held {
         }
     }
 
-    /// The session is gone and its locks with it; opens are claimed anew.
+    /// The session is gone and its locks with it; opens are reclaimed in a new one.
     pub(crate) fn lose_locks(&mut self) {
         self.locks = 0;
         for holding in self.inodes.values_mut() {
@@ -129,9 +129,9 @@ impl Held {
         self.inodes.retain(|_, holding| holding.opens > 0);
     }
 
-    /// The claims of a resumed session, in inode order. `again`: opens that requests will count when they are sent again.
-    pub(crate) fn claims(&self, again: &BTreeMap<Ino, (NodeRef, u32)>) -> Vec<ClientMsg> {
-        let claim = |(ino, holding): (&Ino, &Holding)| {
+    /// What a resumed session reclaims, in inode order. `again`: opens that requests will count when they are sent again.
+    pub(crate) fn reclaims(&self, again: &BTreeMap<Ino, (NodeRef, u32)>) -> Vec<ClientMsg> {
+        let reclaim = |(ino, holding): (&Ino, &Holding)| {
             let again = if stdx::mutant!("client_claims_twice") { None } else { again.get(ino) };
             let again = again.map_or(0, |(_, count)| *count);
             let count = holding.opens.saturating_sub(again);
@@ -139,7 +139,7 @@ impl Held {
             let nothing = count == 0 && again > 0 && locks.is_empty();
             (!nothing).then_some(ClientMsg::Reclaim { node: holding.node, count, writes, locks })
         };
-        self.inodes.iter().filter_map(claim).collect()
+        self.inodes.iter().filter_map(reclaim).collect()
     }
 
     /// Requests that are sent again will count that many opens of an inode. Returns how many more than there are; these are noted,

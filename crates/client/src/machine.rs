@@ -1,5 +1,5 @@
 //! The client machine: one session with one rank. It numbers requests, keeps those without an answer and those that are not
-//! durable, says Hello again after each break of the connection, claims back what it held, and repeats. What it may, it performs
+//! durable, says Hello again after each break of the connection, reclaims what it held, and repeats. What it may, it performs
 //! by itself.
 //!
 //! Absent: caches, which the edge has; choosing among ranks; reconnecting, which the driver does.
@@ -65,8 +65,8 @@ struct Queued {
 
 /// The client machine. One input per step; the outputs are carried out in order before the next.
 ///
-/// Every call is in exactly one place until its one answer: `lane` or `queue` (not sent), or `window`
-/// (sent). A disconnect moves nothing: what is in the window is sent again under its tid, and the rank
+/// Every call is in exactly one place until its one answer: `lane` or `queue` (not sent), `window` (sent), or `syncs` (a sync
+/// that the rank has answered). A disconnect moves nothing: what is in the window is sent again under its tid, and the rank
 /// tells from the tid whether it was executed. What was answered early, or performed here, stays in the window without a
 /// caller until it is durable.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ pub struct Client {
     /// else callers that wait for a lock could keep its holder from unlocking.
     lane: VecDeque<Queued>,
     queue: VecDeque<Queued>,
-    /// Empty without `retry`: what cannot be claimed back needs no book.
+    /// Empty without `retry`: what cannot be reclaimed needs no book.
     held: Held,
     /// 0: none yet.
     session: SessionId,
@@ -98,7 +98,7 @@ pub struct Client {
     tenures: Tenures,
     numbers: Numbers,
     time: RankTime,
-    /// Syncs that the rank has answered, and something before them is open.
+    /// Syncs that the rank has answered, while it has not said what became of something before them.
     syncs: BTreeMap<Tid, CallId>,
 }
 
@@ -168,7 +168,7 @@ impl Client {
         self.root
     }
 
-    /// Opens of `ino` that a resume would claim back.
+    /// Opens of `ino` that a resume would reclaim.
     #[must_use]
     pub fn opens(&self, ino: Ino) -> u32 {
         self.held.opens(ino)

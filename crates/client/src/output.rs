@@ -33,8 +33,8 @@ pub enum Output {
     Lost {
         stamp: u64,
     },
-    /// A caller was told that it succeeded, and it did not, or nobody knows: whoever syncs or closes one of these inodes is to hear
-    /// of it.
+    /// A caller was told that it succeeded, and it did not, or nobody knows: whoever syncs or closes one of these inodes is to
+    /// hear of it.
     Late {
         kind: Kind,
         name: Option<Name>,

@@ -42,9 +42,9 @@ pub fn check(dir: &Path) -> Result<Report, FsckError> {
     Ok(repair::examine(&mut folder, &tables)?.found.report)
 }
 
-/// Checks the folder and puts right what can be: the report says what was (`fixed`), what a crash had left and is gone (`tidied`) and what is left
-/// (`findings`). A folder without faults and notes is not changed. What is taken out of the metadata is kept as text
-/// in a file `fsck-removed-N`; inodes without a name go to `/lost+found`.
+/// Checks the folder and puts right what can be: the report says what was (`fixed`), what a crash had left and is gone
+/// (`tidied`) and what is left (`findings`). A folder without faults and notes is not changed. What is taken out of the
+/// metadata is kept as text in a file `fsck-removed-N`; inodes without a name go to `/lost+found`.
 ///
 /// # Errors
 /// As `check`; `JournalDamaged` unless the options allow for the loss, `EnvironmentUnreadable` when an environment

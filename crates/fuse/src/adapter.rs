@@ -4,7 +4,8 @@
 //! longer arrives in a callback, with no lock held.
 //!
 //! Absent on purpose: permission checks (the kernel does them: `default_permissions`), caching beyond what
-//! the session may hand to the kernel, and errors of its own making but ESTALE, which makes the kernel look a name up again.
+//! the session may hand to the kernel, and errors of its own making but those of docs/FUSE.md: ESTALE, for one, makes the kernel
+//! look a name up again.
 
 mod answer;
 mod attributes;

@@ -23,8 +23,8 @@ pub enum Prefetch {
 pub struct Limits {
     /// Entries a checkpoint encodes per slice.
     pub slice_entries: u32,
-    /// Bytes of a checkpoint's batches under way at which it waits for the store. Many at once are few commits: what is waiting for
-    /// a writer is written together, and each commit ends in two syncs.
+    /// Bytes of a checkpoint's batches under way at which it waits for the store. Many at once are few commits: what is waiting
+    /// for a writer is written together, and each commit ends in two syncs.
     pub store_bytes: usize,
     /// Nanoseconds between two slices, so that requests come in between.
     pub slice_pause_ns: u64,
@@ -150,7 +150,7 @@ pub enum State {
     Boot,
     /// Applies the journal's tail.
     Replay,
-    /// Serves; former sessions may still present their opens and locks.
+    /// Serves; former sessions may still reclaim their opens and locks.
     Reconnect,
     Active,
     /// Writes its last checkpoint.

@@ -1,7 +1,7 @@
 //! Answers of a former life of the rank that their clients may not have got: what they opened is kept until the client
-//! asks again, or shows by its floor that it has the answer (and has then presented the open itself).
+//! asks again, or shows by its floor that it has the answer (and has then reclaimed the open itself).
 //!
-//! Absent: storing answers (`answer.rs`), presenting opens (`session.rs`).
+//! Absent: storing answers (`answer.rs`), reclaiming opens (`session/life.rs`).
 
 use crate::cache::node;
 use crate::meter::Asked;

@@ -1,6 +1,6 @@
 //! Back-pressure: when the journal grows faster than the checkpoint puts its records into the store, requests that change
-//! something wait, and go on in the order of their arrival as records reach the store. Otherwise the journal would take the disk, and
-//! a replay hours.
+//! something wait, and go on in the order of their arrival as records reach the store. Otherwise the journal would take the
+//! disk, and a replay hours.
 //!
 //! Absent: holding up what a waiting checkpoint needs, or what gives something back: data operations under way, releases, locks,
 //! sessions, the rank's own transactions.

@@ -238,7 +238,7 @@ impl Rank {
         );
         out.push(Output::Note { level: Level::Info, text });
         self.end_window_if_all_back(out);
-        self.greet_early(now, out);
+        self.greet_waiting(now, out);
     }
 
     pub(crate) fn end_window_if_all_back(&mut self, out: &mut Outbox<Output>) {
@@ -247,18 +247,18 @@ impl Rank {
         }
     }
 
-    /// The window's time is up. A session that said hello in time and is still presenting what it has, with a lease that
-    /// runs, keeps it open for a while: its locks must not go to others meanwhile. Who is not done then is evicted.
+    /// The window's time is up. A session that said hello in time and is still reclaiming its opens and locks, with a lease
+    /// that runs, keeps it open for a while: its locks must not go to others meanwhile. Who is not done then is evicted.
     pub(crate) fn window_over(&mut self, now: Now, out: &mut Outbox<Output>) {
-        let presenting = |(id, s): (&SessionId, &Session)| (s.absent && !s.embedded).then_some(*id);
-        let late: Vec<SessionId> = self.sessions.map.iter().filter_map(presenting).collect();
+        let reclaiming = |(id, s): (&SessionId, &Session)| (s.absent && !s.embedded).then_some(*id);
+        let late: Vec<SessionId> = self.sessions.map.iter().filter_map(reclaiming).collect();
         if !late.is_empty() && now.mono < self.window_limit {
             let again = now.mono.after(self.view.config.lease_ns / 8);
             self.window_end = Some(again.min(self.window_limit));
             return;
         }
         for id in late {
-            self.evict_session(now, id, "it did not present its opens and locks in time", out);
+            self.evict_session(now, id, "it did not reclaim its opens and locks in time", out);
         }
         self.end_window(out);
     }

@@ -1,6 +1,7 @@
 //! The tables of sessions and connections; whether a request is new, so that a retried one has one effect and one answer.
 //!
-//! Absent: the outcomes that are remembered for that (`results.rs`); how sessions come, stay and go (`life.rs`); who may keep what (`caps.rs`); the wire.
+//! Absent: the outcomes that are remembered for that (`results.rs`); how sessions come, stay and go (`life.rs`); who may keep
+//! what (`caps.rs`); the wire.
 
 mod life;
 mod results;
@@ -97,7 +98,7 @@ pub(crate) struct Conn {
 
 /// A greeting that came before the rank could answer it.
 #[derive(Debug)]
-pub(crate) struct EarlyHello {
+pub(crate) struct WaitingHello {
     conn: ConnId,
     session: SessionId,
     info: ClientInfo,
@@ -114,7 +115,7 @@ pub(crate) struct Sessions {
     next: u64,
     /// Records to be deleted by the next checkpoint.
     pub closed: Vec<SessionId>,
-    pub early: Vec<EarlyHello>,
+    pub greeting: Vec<WaitingHello>,
     /// Sessions that ended, with how far their opens have been dropped.
     closing: Vec<(SessionId, Ino)>,
     /// No lease ends before.

@@ -20,7 +20,7 @@ const PATH_BYTES: usize = 512;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionStatus {
     pub id: SessionId,
-    /// "uid=N host:mount pid".
+    /// `uid=N HOST:MOUNT pid P`.
     pub client: String,
     pub embedded: bool,
     pub connected: bool,
@@ -29,7 +29,7 @@ pub struct SessionStatus {
     pub in_flight: u64,
     /// Inodes on which it holds capabilities.
     pub caps: u64,
-    /// Since it owes the return of one.
+    /// For how long it has owed the return of one; 0: it owes none.
     pub late_ns: u64,
     /// Results kept for it because it has not said that it has them.
     pub results: u64,
@@ -84,7 +84,7 @@ pub struct Status {
     /// Files that are open or have data operations under way.
     pub busy_files: u64,
     pub locks: u64,
-    /// Capabilities that sessions hold, those without an answer to their recall, and the memory of all.
+    /// Inodes on which sessions hold capabilities, each session counted; recalls without an answer; bytes of memory of the former.
     pub caps: u64,
     pub recalls: u64,
     pub caps_bytes: u64,

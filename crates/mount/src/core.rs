@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stdx::{Machine, Mono, Now};
 
-/// How long what was performed waits for more of it, and how much leaves at once.
-const COMPANY_NS: u64 = 300_000;
-const COMPANY_MAX: usize = 64;
+/// For how long messages about what was performed are coalesced, and how many leave at the latest.
+const COALESCE_NS: u64 = 300_000;
+const COALESCE_MAX: usize = 64;
 
 /// Everything behind the mutex.
 pub(crate) struct Core {
@@ -34,7 +34,7 @@ pub(crate) struct Core {
     /// A loss that the hook has not seen. A newer one says all that an older one does.
     pub(crate) loss: Option<u64>,
     /// What was performed leaves then, if nothing else has to before.
-    company_until: Option<Mono>,
+    coalesce_until: Option<Mono>,
     /// Of the last step.
     now: Mono,
     /// What came too late for an answer; noted before any answer that follows it is handed out.
@@ -107,7 +107,7 @@ impl Core {
             phase: Phase::Opening,
             lost_stamp: Arc::default(),
             loss: None,
-            company_until: None,
+            coalesce_until: None,
             now: Mono(0),
             late: Arc::default(),
             timer_wakes: Mono(u64::MAX),
@@ -188,7 +188,7 @@ impl Core {
 
     /// Ends a turn: decides what leaves on the link and whom to wake.
     pub(crate) fn settle(&mut self, turn: &mut Turn) {
-        let messages = if self.waits_for_company() { Vec::new() } else { std::mem::take(&mut self.messages) };
+        let messages = if self.coalesces() { Vec::new() } else { std::mem::take(&mut self.messages) };
         if !self.client.is_linked()
             && let Some(link) = self.link.take()
         {
@@ -202,23 +202,24 @@ impl Core {
         turn.wake_timer |= early || self.loss.is_some();
     }
 
-    /// Nobody waits for what was performed: a moment later more of it leaves with one call, and wakes both sides once.
-    fn waits_for_company(&mut self) -> bool {
+    /// Whether what is to be sent is kept a moment longer. Nobody waits for what was performed, and more of it that leaves with the
+    /// same call wakes both sides once.
+    fn coalesces(&mut self) -> bool {
         let performed = |message: &ClientMsg| matches!(message, ClientMsg::Performed { .. });
         let alone = !self.messages.is_empty()
-            && self.messages.len() < COMPANY_MAX
+            && self.messages.len() < COALESCE_MAX
             && self.link.is_some()
             && self.client.is_linked()
             && self.messages.iter().all(performed);
         if !alone {
-            self.company_until = None;
+            self.coalesce_until = None;
             return false;
         }
-        let until = *self.company_until.get_or_insert(self.now.after(COMPANY_NS));
+        let until = *self.coalesce_until.get_or_insert(self.now.after(COALESCE_NS));
         if until <= self.now {
-            self.company_until = None;
+            self.coalesce_until = None;
         }
-        self.company_until.is_some()
+        self.coalesce_until.is_some()
     }
 
     /// What was done so far, and what is under way.
@@ -234,7 +235,7 @@ impl Core {
 
     /// When to tick.
     pub(crate) fn deadline(&self) -> Option<Mono> {
-        [self.client.deadline(), self.company_until].into_iter().flatten().min()
+        [self.client.deadline(), self.coalesce_until].into_iter().flatten().min()
     }
 
     /// Whether no session will ever be again.

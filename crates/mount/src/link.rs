@@ -74,7 +74,9 @@ impl Link {
     }
 }
 
-/// `Performed` is not: its caller has its result, and whoever asks next must find it so. `Returned` is not: which of two answers to recalls of one inode came first, and whether before `Settled`, the rank must see.
+/// Whether a message may overtake others and be overtaken. Not `Performed`: its caller has its result, and whoever asks next must
+/// find it so. Not `Returned`: which of two answers to recalls of one inode came first, and whether before `Settled`, the rank
+/// must see.
 const fn is_plain(message: &ClientMsg) -> bool {
     matches!(message, ClientMsg::Request { .. } | ClientMsg::Renew { .. })
 }

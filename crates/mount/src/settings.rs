@@ -19,7 +19,8 @@ pub struct Settings {
     /// of others wait for this client, so not long.
     pub backoff: (Duration, Duration),
     pub limits: Limits,
-    /// What is kept of answers, by whoever sets `Mount::on_caps`. Nothing: the rank grants nothing, and recalls nothing.
+    /// What is kept of answers, by whoever sets `Mount::on_caps`; with `Bits::DX` changes are answered before they are durable,
+    /// and the session may be entrusted with directories. Nothing: the rank grants nothing, and recalls nothing.
     pub wants: Bits,
 }
 

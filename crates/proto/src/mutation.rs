@@ -83,7 +83,8 @@ pub enum Mutation<'a> {
     DataRemove {
         file: FileId,
     },
-    /// Inode numbers `first` and the `count - 1` after it are the session's to give out.
+    /// Inode numbers `first` and the `count - 1` after it are the session's to give out. `first` 0 lends nothing: `count` 0 says that
+    /// the session is quiet (it has nothing to present after a crash), 1 that it is so no more.
     Lend {
         id: SessionId,
         first: Ino,

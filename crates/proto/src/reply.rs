@@ -34,7 +34,7 @@ pub enum Reply {
     Ok,
     /// Lookup, getattr, setattr, make, link, open of a file.
     Attr(Attr),
-    /// Create: the attributes and whether the file was made by this request.
+    /// Create, and a file without a name: the attributes and whether the file was made by this request.
     Created {
         attr: Attr,
         new: bool,

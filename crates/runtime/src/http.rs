@@ -64,8 +64,8 @@ impl Page {
         self.at
     }
 
-    /// Ends the thread; a peer that is being answered is waited for. It may be called by the page's own text, which may hold what is
-    /// served last: then nobody waits.
+    /// Ends the thread; a peer that is being answered is waited for. It may be called by the page's own text, which may hold
+    /// what is served last: then nobody waits.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         // Wakes the thread out of `accept`.

@@ -64,8 +64,8 @@ pub fn go_behind_others() {
     };
 }
 
-/// Bounds the heaps among which the C library spreads a process's threads. Each keeps what was freed in it: with its default, eight
-/// for each CPU, a server with a hundred threads holds several bytes more for each cached file.
+/// Bounds the heaps among which the C library spreads a process's threads. Each keeps what was freed in it: with its default,
+/// eight for each CPU, a server with a hundred threads holds several bytes more for each cached file.
 pub fn bound_heaps() {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let heaps = i32::try_from(cpus.clamp(2, 8)).unwrap_or(2);

@@ -6,7 +6,8 @@ use proto::frame::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES, put_frame, take_frame};
 use proto::{DecodeError, Writer};
 use std::io::{self, ErrorKind};
 
-/// Bytes read from a socket in one call, at most; and where little came the last time. Of thousands of connections most say little.
+/// Bytes read from a socket in one call, at most; and where little came the last time. Of thousands of connections most say
+/// little.
 const READ_BYTES: usize = 64 << 10;
 const READ_BYTES_MIN: usize = 4 << 10;
 /// Memory a queue keeps when it has run empty: as much as it needs at a time, within these.

@@ -25,8 +25,8 @@ const SYNC_STACK: usize = 64 << 10;
 
 /// A folder of a mounted file system.
 pub struct RealDisk {
-    /// Where names begin: the open folder, as the system names open files. Something mounted over the path later, or the disk taken
-    /// away from it, does not lead to another folder, in which new files would be made and called durable.
+    /// Where names begin: the open folder, as the system names open files. Something mounted over the path later, or the disk
+    /// taken away from it, does not lead to another folder, in which new files would be made and called durable.
     root: PathBuf,
     /// Open since the start. `None`: the folder could not be opened; asking says why.
     held: Option<File>,

@@ -1,9 +1,9 @@
 //! A data folder: its record, lock and incarnation, its parts on other devices, and the ballast.
 //!
-//! `pando.fs` is the file-system record, written whole by rename; without its `complete` flag the folder
-//! is half formatted, and half restored if `pando.restore` lies beside it. `pando.lock` is locked by the process that serves the folder. A part that lies
-//! elsewhere carries `pando.member` with the file system's id, so that an unmounted disk or a swapped
-//! one is refused; so does `data/`, whose loss nothing else would show.
+//! `pando.fs` is the file-system record, written whole by rename; without its `complete` flag the folder is half formatted, and
+//! half restored if `pando.restore` lies beside it. `pando.lock` is locked by the process that serves the folder. A part that
+//! lies elsewhere carries `pando.member` with the file system's id, so that an unmounted disk or a swapped one is refused; so
+//! does `data/`, whose loss nothing else would show.
 //!
 //! Absent: making one (`make.rs`); what the files of the parts hold; command-line texts beyond the error itself and its remedy.
 

@@ -1,4 +1,5 @@
-//! `pando bench`: the flags of the verbs that put load on a server, step the rank alone, or stand between a server and its clients.
+//! `pando bench`: the flags of the verbs that put load on a server, step the rank alone, or stand between a server and its
+//! clients.
 //!
 //! Absent: what they measure (room `bench`).
 

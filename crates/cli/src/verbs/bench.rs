@@ -168,7 +168,8 @@ fn list_run(args: &BenchList, rank: &dyn Connector, out: &Output) -> Verdict {
     Ok(0)
 }
 
-/// Goes to the server there, whose address `work` gets as well; a folder that nobody serves is served in this process, for one run.
+/// Goes to the server there, whose address `work` gets as well; a folder that nobody serves is served in this process, for one
+/// run.
 fn on_source(
     text: &str,
     conf: Option<&Path>,

@@ -23,7 +23,7 @@ const COLUMNS: [(&str, usize); 14] = [
     ("MEAN", 9),
     ("ASKED/s", 9),
     ("ALONE/s", 9),
-    ("EARLY/s", 9),
+    ("PERFORM/s", 9),
     ("KEPT", 6),
     ("WAITING", 7),
     ("NODES", 10),

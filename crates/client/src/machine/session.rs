@@ -113,12 +113,12 @@ impl Client {
         (self.numbers, self.time) = (Numbers::new(), RankTime::new());
     }
 
-    /// Claims first, so that no file is purged and no lock granted to another before retried requests
+    /// Reclaims first, so that no file is purged and no lock granted to another before retried requests
     /// run; then what is not durable, as it was executed the first time, and what is unanswered.
     fn resume(&mut self, resumed: bool, lives_on: bool, out: &mut Out) {
         let again = self.opens_again();
         if !stdx::mutant!("client_no_reclaim") {
-            out.extend(self.held.claims(&again).into_iter().map(Output::Send));
+            out.extend(self.held.reclaims(&again).into_iter().map(Output::Send));
         }
         out.push(Output::Send(ClientMsg::Reclaimed));
         self.send_again(out);

@@ -106,7 +106,7 @@ pub(super) struct Found {
     pub(super) directory: bool,
 }
 
-/// Node ids spread evenly already; `mix64` spreads consecutive numbers spreads consecutive ones.
+/// Node ids are mostly consecutive numbers; `mix64` spreads them.
 #[derive(Clone, Copy, Default)]
 struct Mix;
 

@@ -1,8 +1,9 @@
 //! Number -> slot by extendible hashing: segments of 32 groups behind a directory of leading hash bits. A full segment is split
-//! alone, so no insertion touches more than one segment. A group is a cache line of twelve slots with a byte of each one's hash, so
-//! that of other keys hardly one is looked at, and counts what found it full and went on: a search ends where nothing did (the
-//! scheme of Facebook's F14, <https://engineering.fb.com/2019/04/25/developer-tools/f14/>). Numbers that follow each other are given
-//! out one after the other, and asked for so: runs of four share a group, and what misses the processor's caches is there for three more.
+//! alone, so no insertion touches more than one segment. A group is a cache line of twelve slots with a byte of each one's
+//! hash, so that of other keys hardly one is looked at, and counts what found it full and went on: a search ends where nothing
+//! did (the scheme of Facebook's F14, <https://engineering.fb.com/2019/04/25/developer-tools/f14/>). Numbers that follow each
+//! other are given out one after the other, and asked for so: runs of four share a group, and what misses the processor's
+//! caches is there for three more.
 //!
 //! Absent: keys; the caller reads them from the slots' owner.
 

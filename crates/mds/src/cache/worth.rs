@@ -64,9 +64,9 @@ impl Worth {
         self.earn();
     }
 
-    /// Whether a directory that brings so many names is to be loaded. When that pays, about as many names are brought ahead as are asked
-    /// for (a token bucket): random reads of a large tree make all its directories worth it at the same time, and loading
-    /// them together would keep those who ask waiting. When it did not pay, one is now and then all the same: times
+    /// Whether a directory that brings so many names is to be loaded. When that pays, about as many names are brought ahead as
+    /// are asked for (a token bucket): random reads of a large tree make all its directories worth it at the same time, and
+    /// loading them together would keep those who ask waiting. When it did not pay, one is now and then all the same: times
     /// change. Of what the cache takes in, that is one part in `TRIES`.
     pub(crate) fn allows(&mut self, entries: u64) -> bool {
         if self.pays() {

@@ -64,7 +64,7 @@ pub(crate) fn plan(
     let from = NameHash(from.max(NameHash::FIRST));
     if view.cache.dir(slot).has(dir::COMPLETE) {
         op.scan = None;
-        cached(view, slot, from, None, &mut page);
+        cached(view, slot, from, &mut page);
         let end = !page.full;
         return Plan::reply(Reply::Entries { entries: page.entries, end });
     }
@@ -89,21 +89,10 @@ fn limit(next: Option<NameHash>) -> Option<NameHash> {
     next.map(|next| NameHash(next.cookie() << 1))
 }
 
-fn cached(view: &View, slot: u32, from: NameHash, to: Option<NameHash>, page: &mut Page) {
+/// A page of a directory that the cache has whole.
+fn cached(view: &View, slot: u32, from: NameHash, page: &mut Page) {
     let cache = &view.cache;
-    cache.dir(slot).table.walk(from, &cache.nodes, |at| {
-        let node = cache.node(at);
-        if to.is_some_and(|to| node.hash >= to) {
-            return false;
-        }
-        if node.positive() {
-            if !page.takes(node.hash) {
-                return false;
-            }
-            page.add(entry_of(view, at, page.attrs));
-        }
-        true
-    });
+    cache.dir(slot).table.walk(from, &cache.nodes, |at| take(view, at, None, page));
 }
 
 fn entry_of(view: &View, at: u32, attrs: bool) -> DirEntry {

@@ -1,8 +1,8 @@
-//! The life of a session: hello, resume, presenting what it had, lease, eviction, end.
+//! The life of a session: hello, resume, reclaiming what it had, lease, eviction, end.
 //!
 //! Absent: the tables, stored results (`session.rs`); who may keep what (`caps.rs`); the wire.
 
-use super::{Conn, EarlyHello, Session};
+use super::{Conn, Session, WaitingHello};
 use crate::cache::node;
 use crate::caps::{FADES_NS, needs};
 use crate::early::is_eager;
@@ -20,6 +20,8 @@ use stdx::{Mono, Now, Outbox};
 
 /// The client's description in a `Session` mutation.
 const CLIENT_BYTES_MAX: usize = 240;
+/// It is encoded as a name.
+const _: () = assert!(CLIENT_BYTES_MAX + KEEPS_NOTHING.len() <= 255);
 /// Why a session that does not give back is evicted.
 const LATE: &str = "it has not given back what was recalled";
 /// Ends the description of a session that is granted nothing: a rank that lives again need not wait for it.
@@ -76,14 +78,16 @@ impl Rank {
         out: &mut Outbox<Output>,
     ) {
         let Some(known) = self.sessions.conns.get(&conn) else { return };
-        if protocol != PROTOCOL || known.session.is_some() {
+        if known.session.is_some() {
+            return self.refuse(conn, Errno::EPROTO, "this connection has a session already", out);
+        }
+        if protocol != PROTOCOL {
             let reason = format!("protocol {protocol} is not spoken here (this is {PROTOCOL})");
-            self.refuse(conn, Errno::EPROTO, &reason, out);
-            return;
+            return self.refuse(conn, Errno::EPROTO, &reason, out);
         }
         match self.state {
             crate::config::State::Boot | crate::config::State::Replay => {
-                self.sessions.early.push(EarlyHello { conn, session, info, wants });
+                self.sessions.greeting.push(WaitingHello { conn, session, info, wants });
             }
             state if !state.serves() => {
                 self.refuse(conn, Errno::ESHUTDOWN, &format!("the rank is {}", state.name()), out);
@@ -93,9 +97,9 @@ impl Rank {
         }
     }
 
-    /// Answers those who came too early.
-    pub(crate) fn greet_early(&mut self, now: Now, out: &mut Outbox<Output>) {
-        for hello in std::mem::take(&mut self.sessions.early) {
+    /// Answers the greetings that came before the rank could.
+    pub(crate) fn greet_waiting(&mut self, now: Now, out: &mut Outbox<Output>) {
+        for hello in std::mem::take(&mut self.sessions.greeting) {
             self.hello(now, hello.conn, (PROTOCOL, hello.session), (hello.info, hello.wants), out);
         }
     }
@@ -215,7 +219,8 @@ impl Rank {
         self.begin_notes(noted);
     }
 
-    /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things although it may not hear that it was given up.
+    /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things although it may not hear
+    /// that it was given up.
     pub(crate) fn renewed(&mut self, now: Now, id: SessionId, number: u32, out: &mut Outbox<Output>) {
         self.renew(now, id);
         let half = self.view.config.lease_ns / 2;
@@ -231,7 +236,7 @@ impl Rank {
         self.sessions.lease(id, now, self.view.config.lease_ns);
     }
 
-    /// A session presents what it had before the rank restarted.
+    /// A session reclaims what it had before the rank restarted.
     pub(crate) fn reclaim(
         &mut self,
         id: SessionId,
@@ -246,7 +251,7 @@ impl Rank {
             // The rank never went away: it still has the session's opens and locks.
             return;
         }
-        // One that takes the place of an evicted session presents what its client still has open; its locks are lost.
+        // One that takes the place of an evicted session reclaims what its client still has open; its locks are lost.
         let locks = if fresh { &[] } else { locks };
         // Said again when the connection broke meanwhile; nothing else counts opens of an absent session.
         self.view.files.close(node.ino, id, u32::MAX);
@@ -277,7 +282,7 @@ impl Rank {
     }
 
     pub(crate) fn disconnected(&mut self, now: Now, conn: ConnId, out: &mut Outbox<Output>) {
-        self.sessions.early.retain(|hello| hello.conn != conn);
+        self.sessions.greeting.retain(|hello| hello.conn != conn);
         let Some(Conn { session: Some(id), .. }) = self.sessions.conns.remove(&conn) else { return };
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         if session.conn == Some(conn) {

@@ -448,7 +448,8 @@ fn content_behind_its_cut_is_caught() {
     }
 }
 
-/// Found by the simulator: the write carried the cut out, the power failed before the cut was durable, and the old bytes were gone.
+/// Found by the simulator: the write carried the cut out, the power failed before the cut was durable, and the old bytes were
+/// gone.
 #[test]
 fn a_write_waits_until_the_cut_before_it_is_durable() {
     let mut w = World::new();

@@ -1,5 +1,5 @@
-//! `cuts PANDO ROUNDS [SEED [CONF]]`: a server on the lossy disk, clients over its socket, the power cut under load, again and again; after
-//! each cut everything that was acknowledged must be there.
+//! `cuts PANDO ROUNDS [SEED [CONF]]`: a server on the lossy disk, clients over its socket, the power cut under load, again and
+//! again; after each cut everything that was acknowledged must be there.
 //!
 //! Every answer over the socket is a promise of durability for names and sizes, and a completed fsync one for content. Absent: the
 //! embedded mount, whose answers promise less.
