@@ -6,6 +6,7 @@
 
 use crate::config::State;
 use crate::op::Op;
+use crate::ops::xattr::is_count;
 use crate::output::Output;
 use crate::rank::Rank;
 use crate::recent::{Thing, Touched};
@@ -297,6 +298,11 @@ fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Thing>
         | Request::Access { node, .. } => things.push(Thing::Inode(node.ino)),
         Request::Release { .. } => {}
         _ => return None,
+    }
+    if let Request::GetXattr { node, name } = request
+        && is_count(name.as_bytes())
+    {
+        things.push(Thing::Header(node.ino));
     }
     match outcome {
         Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => {

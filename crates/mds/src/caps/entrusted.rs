@@ -6,6 +6,7 @@ use super::book::Need;
 use crate::config::State;
 use crate::early::{above, is_eager};
 use crate::op::{Op, Plan, Stop};
+use crate::ops::xattr::is_count;
 use crate::rank::Rank;
 use crate::recent::Thing;
 use crate::view::Found;
@@ -41,7 +42,10 @@ impl Rank {
         }
         let asked = match &op.request {
             // One that sets nothing has no transaction from which a need could follow, and shows the attributes.
-            Request::GetAttr { node } | Request::SetAttr { node, .. } => [Some(*node), None],
+            Request::GetAttr { node } | Request::SetAttr { node, .. } | Request::Parent { node } => {
+                [Some(*node), None]
+            }
+            Request::GetXattr { node, name } if is_count(name.as_bytes()) => [Some(*node), None],
             request => above(request),
         };
         let others = |ino: Ino| self.view.book.entrusted_to(ino).is_some_and(|slot| Some(slot) != op.place);

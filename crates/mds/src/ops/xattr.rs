@@ -280,6 +280,11 @@ fn unset(view: &View, slot: u32, of: Option<FileKind>) -> Errno {
     if of.is_none_or(|kind| kind == view.cache.node(slot).kind()) { Errno::ENODATA } else { Errno::EINVAL }
 }
 
+/// Whether the value of that name is a count of the directory it is asked of.
+pub(crate) fn is_count(name: &[u8]) -> bool {
+    [b"ceph.dir.".as_slice(), b"pando.dir."].iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// Only what is exact is told; this version has no recursive totals.
 fn virtual_value(view: &View, op: &Op, slot: u32, name: &[u8]) -> Found<Plan> {
     let key = match known_virtual(name)? {

@@ -291,6 +291,38 @@ fn what_gives_a_directory_back_does_not_overtake_what_was_performed_there() {
     assert_eq!(found.size, 5);
 }
 
+/// Found by review: counts of a directory are attributes by another name, and where a directory lies its holder may have changed.
+#[test]
+fn counts_and_the_parent_of_an_entrusted_directory_wait_for_it() {
+    for ask in [
+        |node| Request::GetXattr { node, name: n("ceph.dir.entries") },
+        |node| Request::GetXattr { node, name: n("pando.dir.files") },
+        |node| Request::Parent { node },
+    ] {
+        let mut w = two();
+        let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+        let tid = w.start(OTHER, Cred::ROOT, ask(node(&made.attr)));
+        assert!(answer(&w, OTHER, tid).is_none(), "{:?}", w.sent);
+        give_back(&mut w, REMOTE);
+        assert!(answer(&w, OTHER, tid).is_some());
+    }
+}
+
+/// Found by review.
+#[test]
+fn counts_that_others_changed_wait_for_the_disk() {
+    let mut w = two();
+    w.auto_durable = false;
+    early(&mut w, REMOTE, create(root(), "a"));
+    give_back_all(&mut w);
+    let count = Request::GetXattr { node: root(), name: n("ceph.dir.entries") };
+    let tid = w.start(OTHER, Cred::ROOT, count);
+    give_back_all(&mut w);
+    assert!(answer(&w, OTHER, tid).is_none(), "{:?}", w.sent);
+    w.sync();
+    assert!(matches!(answer(&w, OTHER, tid), Some(ServerMsg::Reply { outcome: Ok(Reply::Xattr(_)), .. })));
+}
+
 /// Found by the simulator: one that sets nothing changes nothing, but it is answered with the attributes.
 #[test]
 fn a_setattr_of_an_entrusted_directory_waits_for_it_whatever_it_sets() {
