@@ -15,6 +15,8 @@ use thiserror::Error;
 const RECORD: &str = "pando.fs";
 const LOCK: &str = "pando.lock";
 const INCARNATION: &str = "pando.incarnation";
+/// Incompatible feature: flags of sessions, and numbers lent to them.
+const INCOMPAT_SESSIONS: u64 = 1;
 const MEMBER: &str = "pando.member";
 const RESTORE: &str = "pando.restore";
 
@@ -178,7 +180,7 @@ fn read_record(mut b: Bytes<'_>) -> Option<Record> {
     let good = function == 1 && environments > 0;
     good.then_some(Record {
         data_marked: compat & 1 != 0,
-        features: ro_compat | incompat,
+        features: ro_compat | (incompat & !INCOMPAT_SESSIONS),
         fsid,
         seed,
         environments,

@@ -41,7 +41,8 @@ impl Session {
             session.results.insert(b.u64()?, b.bytes()?.into());
         }
         if !b.is_empty() {
-            // Numbers lent to it; a repair leaves it none.
+            // Flags, and numbers lent to it; a repair leaves it neither.
+            b.u8()?;
             let lent = b.u32()?;
             b.take((lent as usize).checked_mul(8 + 4)?)?;
         }

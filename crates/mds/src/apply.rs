@@ -74,6 +74,7 @@ pub(crate) fn apply(
             }
             Mutation::DataRemove { file } => follow.push((DataOp::Remove { file }, None)),
             Mutation::Lend { id, first, count } => sessions.lend(id, first, count),
+            Mutation::SessionFlags { id, flags } => sessions.set_flags(id, flags),
         }
     }
     let book = &mut view.book;

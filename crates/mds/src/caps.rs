@@ -14,7 +14,7 @@ use crate::op::{Op, Park, Stop};
 use crate::output::Output;
 use crate::perm;
 use crate::rank::Rank;
-use crate::session::{KEEPS_NOTHING, Session};
+use crate::session::Session;
 use crate::view::{Found, View};
 use book::{AGE_NS, Need};
 use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, Recalled, Returned};
@@ -276,8 +276,7 @@ impl Rank {
         if self.sessions.map.is_empty() || stdx::mutant!("mds_settled_not_awaited") {
             return;
         }
-        let keeps =
-            |(id, session): (&SessionId, &Session)| (!session.client.ends_with(KEEPS_NOTHING)).then_some(*id);
+        let keeps = |(id, session): (&SessionId, &Session)| (!session.keeps_nothing).then_some(*id);
         self.sessions.former = self.sessions.map.iter().filter_map(keeps).collect();
         self.sessions.former_end = (!self.sessions.former.is_empty()).then(|| now.mono.after(FADES_NS));
     }

@@ -54,7 +54,7 @@ impl Rank {
         let left: u64 = session.lent.iter().map(|lent| lent.end - lent.next).sum();
         let first = self.view.inos.next + self.view.txn.inos;
         if session.quiet {
-            Mutation::Lend { id, first: Ino::NONE, count: 1 }.encode(&mut self.view.txn.muts);
+            Mutation::SessionFlags { id, flags: session.flags(false) }.encode(&mut self.view.txn.muts);
             return true;
         }
         let few = session.lent.is_empty() || (self.view.config.delegate_pct > 0 && left <= count / 2);
@@ -125,7 +125,7 @@ impl Rank {
             }
             let session = &self.sessions.map[&id];
             if session.told_early <= self.journal.durable && session.performing.is_none() {
-                Mutation::Lend { id, first: Ino::NONE, count: 0 }.encode(&mut self.view.txn.muts);
+                Mutation::SessionFlags { id, flags: session.flags(true) }.encode(&mut self.view.txn.muts);
                 self.commit(now, None, out);
             }
         }

@@ -6,7 +6,6 @@
 mod life;
 mod results;
 
-pub(crate) use life::KEEPS_NOTHING;
 pub(crate) use results::{Results, StoredResult};
 
 use crate::cache::Source;
@@ -17,7 +16,7 @@ use crate::meter::Traffic;
 use crate::op::OpId;
 use proto::caps::Bits;
 use proto::message::{ClientInfo, ClientMsg};
-use proto::system::SessionRecord;
+use proto::system::{SessionRecord, session_flags};
 use proto::{Ino, Position, SessionId, Tid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::{Mono, Now};
@@ -70,6 +69,8 @@ pub(crate) struct Session {
     pub lent: Vec<Lent>,
     /// It may be answered early when everything up to there is durable; none: it was lent nothing yet.
     pub early_from: Option<Position>,
+    /// It is granted no capabilities: a rank that lives again need not wait for it.
+    pub keeps_nothing: bool,
     /// The journal says that it has nothing to present; and, until its next transaction is made, that it said so.
     pub quiet: bool,
     pub was_quiet: bool,
@@ -166,13 +167,9 @@ impl Sessions {
             journaled_floor: record.floor,
             results,
             absent: true,
-            quiet: record.lent.contains(&QUIET),
-            lent: record
-                .lent
-                .iter()
-                .filter(|lent| **lent != QUIET)
-                .map(|(first, count)| Lent::new(*first, *count))
-                .collect(),
+            keeps_nothing: record.flags & session_flags::KEEPS_NOTHING != 0,
+            quiet: record.flags & session_flags::QUIET != 0,
+            lent: record.lent.iter().map(|(first, count)| Lent::new(*first, *count)).collect(),
             early_from: (!record.lent.is_empty()).then_some(Position(0)),
             ..Default::default()
         };
@@ -181,16 +178,21 @@ impl Sessions {
 
     pub(crate) fn lend(&mut self, id: SessionId, first: Ino, count: u32) {
         let Some(session) = self.map.get_mut(&id) else { return };
-        if first == Ino::NONE {
-            session.was_quiet = session.quiet && count > 0;
-            session.quiet = count == 0;
-        } else if session.lent.last().is_none_or(|last| last.end <= first.0) {
+        if session.lent.last().is_none_or(|last| last.end <= first.0) {
             // Else a record of the checkpoint that the tail begins in has it already.
             session.lent.push(Lent::new(first, count));
         }
         if session.absent {
             session.early_from = Some(Position(0));
         }
+    }
+
+    pub(crate) fn set_flags(&mut self, id: SessionId, flags: u8) {
+        let Some(session) = self.map.get_mut(&id) else { return };
+        let quiet = flags & session_flags::QUIET != 0;
+        session.was_quiet = session.quiet && !quiet;
+        session.quiet = quiet;
+        session.keeps_nothing = flags & session_flags::KEEPS_NOTHING != 0;
     }
 
     pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
@@ -267,10 +269,13 @@ impl Lent {
     }
 }
 
-/// Among the numbers lent to a session: it has nothing to present.
-const QUIET: (Ino, u32) = (Ino::NONE, 0);
-
 impl Session {
+    /// What the journal says of it, with it quiet or not.
+    pub(crate) const fn flags(&self, quiet: bool) -> u8 {
+        let keeps_nothing = if self.keeps_nothing { session_flags::KEEPS_NOTHING } else { 0 };
+        if quiet { keeps_nothing | session_flags::QUIET } else { keeps_nothing }
+    }
+
     /// Whether it may have been answered early, or have performed something, that a crash takes back.
     pub(crate) const fn may_present(&self) -> bool {
         !self.lent.is_empty() && !self.quiet
@@ -294,8 +299,8 @@ impl Session {
     pub(crate) fn record(&self) -> SessionRecord {
         let results = self.results.iter().map(|(tid, result)| (tid, result.bytes.clone())).collect();
         let left = |lent: &Lent| (Ino(lent.next), (lent.end - lent.next) as u32);
-        let lent = self.quiet.then_some(QUIET).into_iter().chain(self.lent.iter().map(left)).collect();
-        SessionRecord { client: self.client.clone(), floor: self.floor, results, lent }
+        let (flags, lent) = (self.flags(self.quiet), self.lent.iter().map(left).collect());
+        SessionRecord { client: self.client.clone(), floor: self.floor, results, flags, lent }
     }
 
     fn raise_floor(&mut self, floor: Tid) {

@@ -6,7 +6,6 @@ use crate::config::{RankConfig, State};
 use crate::meter::{Asked, OpCount, TrafficStatus};
 use crate::op::{Op, Waits};
 use crate::rank::{Pending, Rank};
-use crate::session::KEEPS_NOTHING;
 use crate::warm::WarmStatus;
 use proto::{Ino, Kind, Name, Position, SessionId};
 use std::collections::BTreeMap;
@@ -281,8 +280,7 @@ impl Rank {
         }
         let describe = |(id, s): (&SessionId, &crate::session::Session)| SessionStatus {
             id: *id,
-            client: String::from_utf8_lossy(s.client.strip_suffix(KEEPS_NOTHING).unwrap_or(&s.client))
-                .into_owned(),
+            client: String::from_utf8_lossy(&s.client).into_owned(),
             embedded: s.embedded,
             connected: s.conn.is_some(),
             traffic: s.traffic.status(now),

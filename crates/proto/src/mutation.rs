@@ -83,12 +83,16 @@ pub enum Mutation<'a> {
     DataRemove {
         file: FileId,
     },
-    /// Inode numbers `first` and the `count - 1` after it are the session's to give out. `first` 0 lends nothing: `count` 0 says that
-    /// the session is quiet (it has nothing to present after a crash), 1 that it is so no more.
+    /// Inode numbers `first` and the `count - 1` after it are the session's to give out.
     Lend {
         id: SessionId,
         first: Ino,
         count: u32,
+    },
+    /// What is true of the session from here on: `system::session_flags`.
+    SessionFlags {
+        id: SessionId,
+        flags: u8,
     },
 }
 
@@ -104,6 +108,7 @@ const DATA_CUT: u8 = 9;
 const DATA_REDO: u8 = 10;
 const DATA_REMOVE: u8 = 11;
 const LEND: u8 = 32;
+const SESSION_FLAGS: u8 = 33;
 
 impl<'a> Mutation<'a> {
     /// Appends the mutation.
@@ -154,6 +159,9 @@ impl<'a> Mutation<'a> {
             Self::Lend { id, first, count } => {
                 w.u8(LEND).u64(id.0).u64(first.0).u32(count);
             }
+            Self::SessionFlags { id, flags } => {
+                w.u8(SESSION_FLAGS).u64(id.0).u8(flags);
+            }
         }
     }
 
@@ -202,6 +210,7 @@ impl<'a> Mutation<'a> {
             },
             DATA_REMOVE => Self::DataRemove { file: take_file(r)? },
             LEND => Self::Lend { id: SessionId(r.u64()?), first: Ino(r.u64()?), count: r.u32()? },
+            SESSION_FLAGS => Self::SessionFlags { id: SessionId(r.u64()?), flags: r.u8()? },
             tag => return Err(DecodeError::UnknownTag { what: "mutation", tag: u64::from(tag) }),
         })
     }
@@ -241,6 +250,7 @@ mod tests {
             Mutation::DataRedo { file, truncate_seq: 1, write_seq: 8, data: b"content" },
             Mutation::DataRemove { file },
             Mutation::Lend { id: SessionId(1), first: Ino(8192), count: 4096 },
+            Mutation::SessionFlags { id: SessionId(1), flags: 2 },
         ]
     }
 

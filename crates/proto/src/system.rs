@@ -8,6 +8,14 @@ use crate::ids::{Ino, Position, Tid};
 /// The longest stored result; larger answers belong to requests that may run twice.
 const RESULT_BYTES_MAX: usize = 1 << 20;
 
+/// What a rank that lives again must know of a session.
+pub mod session_flags {
+    /// It is granted no capabilities: nobody waits until it says that it keeps nothing.
+    pub const KEEPS_NOTHING: u8 = 1;
+    /// Everything it was told early or performed is durable: nobody waits for what it presents.
+    pub const QUIET: u8 = 2;
+}
+
 /// A client session: what an operator sees of it, and the results it may still ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionRecord {
@@ -17,6 +25,8 @@ pub struct SessionRecord {
     pub floor: Tid,
     /// Encoded outcomes by tid, ascending.
     pub results: Vec<(Tid, Box<[u8]>)>,
+    /// `session_flags`.
+    pub flags: u8,
     /// Inode numbers that are the session's to give out and of which it has used none: first and count.
     pub lent: Vec<(Ino, u32)>,
 }
@@ -28,9 +38,9 @@ impl SessionRecord {
         for (tid, result) in &self.results {
             w.u64(tid.0).bytes(result);
         }
-        // Of sessions that give out none the record is that of version 0.1.0.
-        if !self.lent.is_empty() {
-            w.u32(self.lent.len() as u32);
+        // Where there is nothing to say the record is that of version 0.1.0.
+        if self.flags != 0 || !self.lent.is_empty() {
+            w.u8(self.flags).u32(self.lent.len() as u32);
             for (first, count) in &self.lent {
                 w.u64(first.0).u32(*count);
             }
@@ -49,16 +59,17 @@ impl SessionRecord {
         let results = (0..count)
             .map(|_| Ok((Tid(r.u64()?), r.bytes(RESULT_BYTES_MAX)?.into())))
             .collect::<Result<_, DecodeError>>()?;
-        let mut lent = Vec::new();
+        let (mut flags, mut lent) = (0, Vec::new());
         if !r.is_empty() {
+            flags = r.u8()?;
             let count = r.u32()?;
             lent = (0..count).map(|_| Ok((Ino(r.u64()?), r.u32()?))).collect::<Result<_, DecodeError>>()?;
-            if lent.is_empty() {
-                return Err(DecodeError::Invalid { what: "numbers lent" });
+            if flags == 0 && lent.is_empty() {
+                return Err(DecodeError::Invalid { what: "flags of a session" });
             }
         }
         r.finish()?;
-        Ok(Self { client, floor, results, lent })
+        Ok(Self { client, floor, results, flags, lent })
     }
 }
 
@@ -109,9 +120,10 @@ mod tests {
             client: b"host"[..].into(),
             floor: Tid(3),
             results: vec![(Tid(4), b"r"[..].into())],
+            flags: session_flags::QUIET,
             lent: vec![(Ino(8192), 4096)],
         };
-        let plain = SessionRecord { lent: Vec::new(), ..session.clone() };
+        let plain = SessionRecord { flags: 0, lent: Vec::new(), ..session.clone() };
         let checkpoint = CheckpointRecord { position: Position(9), next_ino: 4096 };
         let (mut a, mut b) = (Writer::new(), Writer::new());
         session.encode(&mut a);

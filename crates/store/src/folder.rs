@@ -20,7 +20,7 @@ use crate::meta_lmdb::{LmdbMeta, LmdbOptions};
 use error::{io_error, is_closed};
 use lock::Lock;
 use proto::codec::DecodeError;
-use proto::fsrecord::{COMPAT_DATA_MARKED, FsRecord};
+use proto::fsrecord::{COMPAT_DATA_MARKED, FsRecord, INCOMPAT_SESSIONS};
 use proto::ids::Incarnation;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -81,6 +81,11 @@ impl Folder {
         // An empty data store looks like one that lost everything: its files would read as zeros.
         if folder.record.compat & COMPAT_DATA_MARKED != 0 {
             check_member(&folder.record, "data", &folder.data_root().join("data"))?;
+        }
+        if folder.record.incompat & INCOMPAT_SESSIONS == 0 {
+            // Version 0.1.0 wrote here: from now on it would take the journal for damaged.
+            folder.record.incompat |= INCOMPAT_SESSIONS;
+            write_whole(dir, RECORD, &folder.record.encode())?;
         }
         folder.incarnation = begin_incarnation(dir)?;
         // Left where a restore stopped between its last two steps; the record says that it was complete.
@@ -201,8 +206,8 @@ fn read_record(dir: &Path) -> Result<Found, FolderError> {
         }
         Err(error) => return Err(FolderError::Damaged { path, what: error.to_string() }),
     };
-    if record.incompat != 0 || record.ro_compat != 0 {
-        let bits = record.incompat | record.ro_compat;
+    let bits = (record.incompat & !INCOMPAT_SESSIONS) | record.ro_compat;
+    if bits != 0 {
         return Err(FolderError::Features { dir: dir.into(), bits });
     }
     let marker = dir.join(RESTORE);

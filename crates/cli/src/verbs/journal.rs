@@ -192,6 +192,7 @@ fn text(mutation: &Mutation<'_>) -> String {
         Mutation::Lend { id, first, count } => {
             format!("session {} gets {count} numbers from {:#x}", id.0, first.0)
         }
+        Mutation::SessionFlags { id, flags } => format!("session {} flags {flags:#x}", id.0),
     }
 }
 

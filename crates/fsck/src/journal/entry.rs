@@ -80,15 +80,42 @@ pub(super) fn behind(bytes: &[u8], position: u64) -> Behind {
 
 /// One mutation, as far as a check needs it.
 enum Mutation<'a> {
-    Dentry { key: Box<[u8]>, value: Option<&'a [u8]> },
-    Backptr { ino: u64, version: u64, value: Option<&'a [u8]> },
-    Session { id: u64, open: bool, client: &'a [u8] },
-    Floor { id: u64, floor: u64 },
-    Counter { rank: u16, next: u64 },
+    Dentry {
+        key: Box<[u8]>,
+        value: Option<&'a [u8]>,
+    },
+    Backptr {
+        ino: u64,
+        version: u64,
+        value: Option<&'a [u8]>,
+    },
+    Session {
+        id: u64,
+        open: bool,
+        client: &'a [u8],
+    },
+    Floor {
+        id: u64,
+        floor: u64,
+    },
+    Counter {
+        rank: u16,
+        next: u64,
+    },
     Cut,
-    Redo { ino: u64, generation: u32, truncate: u32, write: u64, data: &'a [u8] },
-    Remove { ino: u64, generation: u32 },
-    Lend,
+    Redo {
+        ino: u64,
+        generation: u32,
+        truncate: u32,
+        write: u64,
+        data: &'a [u8],
+    },
+    Remove {
+        ino: u64,
+        generation: u32,
+    },
+    /// Numbers lent to a session, or its flags: only the rank has a use for them.
+    OfSession,
 }
 
 /// Takes an entry's statements into the overlay: all of them, or none if one cannot be read.
@@ -159,7 +186,11 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
         11 => Mutation::Remove { ino: b.u64()?, generation: b.u32()? },
         32 => {
             b.take(8 + 8 + 4)?;
-            Mutation::Lend
+            Mutation::OfSession
+        }
+        33 => {
+            b.take(8 + 1)?;
+            Mutation::OfSession
         }
         _ => return None,
     })
@@ -189,7 +220,7 @@ impl Overlay {
             Mutation::Counter { rank: 0, next } => self.system.counter = self.system.counter.max(Some(next)),
             // A cut is in the inode's record, too, and every access goes by that. Which of the numbers lent to a session are
             // used only the rank tells: after a repair none are lent.
-            Mutation::Counter { .. } | Mutation::Cut | Mutation::Lend => {}
+            Mutation::Counter { .. } | Mutation::Cut | Mutation::OfSession => {}
             Mutation::Redo { ino, generation, truncate, write, data } => {
                 let known = self.redo.get(&(ino, generation)).map(|redo| (redo.truncate, redo.write));
                 if known.is_none_or(|known| known < (truncate, write)) {

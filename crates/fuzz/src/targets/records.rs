@@ -201,8 +201,13 @@ fn backptr_seeds() -> Vec<(String, Vec<u8>)> {
 
 fn system_seeds() -> Vec<(String, Vec<u8>)> {
     let results = vec![(Tid(4), b"r"[..].into()), (Tid(5), b"longer"[..].into())];
-    let session =
-        SessionRecord { client: b"host"[..].into(), floor: Tid(3), results, lent: vec![(Ino(8192), 9)] };
+    let session = SessionRecord {
+        client: b"host"[..].into(),
+        floor: Tid(3),
+        results,
+        flags: 2,
+        lent: vec![(Ino(8192), 9)],
+    };
     let checkpoint = CheckpointRecord { position: Position(9), next_ino: 4096 };
     let (mut a, mut b) = (Writer::new(), Writer::new());
     session.encode(a.u8(0));

@@ -15,23 +15,22 @@ use proto::caps::Bits;
 use proto::message::{ClientInfo, PROTOCOL, ServerMsg};
 use proto::mutation::Mutation;
 use proto::request::LockSpec;
+use proto::system::session_flags;
 use proto::{Errno, Ino, NodeRef, SessionId, Tid};
 use stdx::{Mono, Now, Outbox};
 
 /// The client's description in a `Session` mutation.
 const CLIENT_BYTES_MAX: usize = 240;
 /// It is encoded as a name.
-const _: () = assert!(CLIENT_BYTES_MAX + KEEPS_NOTHING.len() <= 255);
+const _: () = assert!(CLIENT_BYTES_MAX <= 255);
 /// Why a session that does not give back is evicted.
 const LATE: &str = "it has not given back what was recalled";
-/// Ends the description of a session that is granted nothing: a rank that lives again need not wait for it.
-pub(crate) const KEEPS_NOTHING: &[u8] = b" -caps";
 /// Where the end of a long place is left out.
 const LEFT_OUT: &[u8] = b"...";
 /// Inodes looked at per step when a dead session's opens end.
 const CLOSE_SLICE: usize = 1024;
 
-fn describe(peer: &Peer, info: &ClientInfo, wants: Bits) -> Box<[u8]> {
+fn describe(peer: &Peer, info: &ClientInfo) -> Box<[u8]> {
     let uid = if let Peer::User(cred) = peer { cred.uid } else { 0 };
     let pid = format!(" pid {}", info.pid).into_bytes();
     let mut text = format!("uid={uid} {}:{}", info.host, info.mount).into_bytes();
@@ -41,9 +40,6 @@ fn describe(peer: &Peer, info: &ClientInfo, wants: Bits) -> Box<[u8]> {
         text.extend(LEFT_OUT);
     }
     text.extend(pid);
-    if wants.is_empty() {
-        text.extend(KEEPS_NOTHING);
-    }
     text.into()
 }
 
@@ -119,9 +115,14 @@ impl Rank {
         known.session = Some(id);
         let embedded = known.peer == Peer::Embedded;
         let check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
-        let client = describe(&known.peer, info, wants);
+        let client = describe(&known.peer, info);
+        let keeps_nothing = wants.is_empty();
         if !embedded {
             Mutation::Session { id, open: true, client: &client }.encode(&mut self.view.txn.muts);
+            if keeps_nothing {
+                let flags = session_flags::KEEPS_NOTHING;
+                Mutation::SessionFlags { id, flags }.encode(&mut self.view.txn.muts);
+            }
             self.commit(now, None, out);
         }
         let place = if wants.is_empty() { None } else { self.view.book.enter(id) };
@@ -133,6 +134,7 @@ impl Rank {
             embedded,
             check,
             client,
+            keeps_nothing,
             wants,
             place,
             settled: true,
@@ -206,7 +208,7 @@ impl Rank {
     fn take_place(&mut self, id: SessionId, info: &ClientInfo, wants: Bits) {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         // After a restart nobody waits for one whose record says that it keeps nothing.
-        session.wants = if session.client.ends_with(KEEPS_NOTHING) { Bits::NONE } else { wants };
+        session.wants = if session.keeps_nothing { Bits::NONE } else { wants };
         let wants = session.wants;
         if !wants.is_empty() && session.place.is_none() {
             session.place = self.view.book.enter(id);

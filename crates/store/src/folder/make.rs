@@ -12,7 +12,7 @@ use super::{
 use crate::initial::initial_batches;
 use crate::meta::MetaStore;
 use crate::meta_lmdb::{LmdbMeta, LmdbOptions};
-use proto::fsrecord::{COMPAT_DATA_MARKED, FORMAT, FsRecord, HASH_SIPHASH_1_3};
+use proto::fsrecord::{COMPAT_DATA_MARKED, FORMAT, FsRecord, HASH_SIPHASH_1_3, INCOMPAT_SESSIONS};
 use proto::ids::Incarnation;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -152,6 +152,7 @@ fn vetted_record(
     if let Some(identity) = identity {
         record = FsRecord {
             compat: record.compat | identity.compat,
+            incompat: record.incompat | identity.incompat,
             meta_dir: record.meta_dir,
             journal_dir: record.journal_dir,
             data_dir: record.data_dir,
@@ -217,7 +218,7 @@ pub(super) fn new_record(options: &FormatOptions, fsid: Option<[u8; 16]>) -> Res
         format: FORMAT,
         compat: COMPAT_DATA_MARKED,
         ro_compat: 0,
-        incompat: 0,
+        incompat: INCOMPAT_SESSIONS,
         // The same id as an unfinished format's, whose mark the parts elsewhere carry.
         fsid: fsid.map_or_else(random, Ok)?,
         name: options.name.clone(),

@@ -63,6 +63,19 @@ fn the_lock_names_its_owner() {
     Folder::open(place.path()).expect("free again");
 }
 
+/// A folder of version 0.1.0 says from the first time on that it was served by a later one.
+#[test]
+fn a_folder_that_is_served_has_the_features_of_this_version() {
+    let place = tempfile::tempdir().expect("folder");
+    let dir = place.path();
+    let record = format(dir, &options()).expect("formatted");
+    assert_eq!(record.incompat, INCOMPAT_SESSIONS);
+    fs::write(dir.join(RECORD), FsRecord { incompat: 0, ..record }.encode()).expect("written");
+    drop(Folder::open(dir).expect("opened"));
+    let Ok(Found::Complete(record)) = inspect(dir) else { panic!("not complete") };
+    assert_eq!(record.incompat, INCOMPAT_SESSIONS);
+}
+
 #[test]
 fn half_formatted_newer_and_damaged_records_are_told_apart() {
     let place = tempfile::tempdir().expect("folder");

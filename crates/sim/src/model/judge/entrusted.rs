@@ -169,10 +169,6 @@ impl Judge {
     }
 
     pub(super) fn lends(&mut self, session: SessionId, first: Ino, count: u32, end: Position) -> Verdict {
-        if first == Ino::NONE {
-            // It only says whether the session may have something to present.
-            return Ok(());
-        }
         let new = Lent { session, first, count, end };
         let last = Ino(first.0 + u64::from(count) - 1);
         let meets = |old: &&Lent| old.has(first) || old.has(last) || new.has(old.first);
