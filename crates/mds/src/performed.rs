@@ -139,12 +139,15 @@ impl Rank {
                 self.leaves(op.asked(), ServerMsg::Done { tid, position }, out);
             }
             Err(errno) => {
-                let what = op.request.kind().name();
-                let text = format!(
-                    "{what} of session {}, whose caller was told that it succeeded: {errno}",
-                    op.session.0
-                );
-                out.push(Output::Note { level: Level::Warn, text });
+                // A rank that ends refuses it: its client presents it to the next life.
+                if *errno != Errno::ESHUTDOWN {
+                    let what = op.request.kind().name();
+                    let text = format!(
+                        "{what} of session {}, whose caller was told that it succeeded: {errno}",
+                        op.session.0
+                    );
+                    out.push(Output::Note { level: Level::Warn, text });
+                }
                 self.send_reply(op.asked(), outcome, Grants::None, out);
             }
         }

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Inodes that are remembered one by one. Of those beyond only a sync of everything tells.
+/// Inodes that are remembered one by one. Beyond, every inode that is not among them counts as one of those: who hears of it
+/// without reason is better off than who never does.
 const INODES_MAX: usize = 65_536;
 
 /// An operation whose caller was told that it succeeded, and which did not, or nobody knows.
@@ -36,8 +37,16 @@ pub(crate) struct LateErrors {
 #[derive(Default)]
 struct Book {
     inodes: BTreeMap<Ino, Mark>,
+    /// For all that are not there.
+    rest: Option<Mark>,
     /// For a sync of everything.
     all: Option<Errno>,
+}
+
+impl Book {
+    fn mark(&mut self, ino: Ino) -> Option<&mut Mark> {
+        self.inodes.get_mut(&ino).or(self.rest.as_mut())
+    }
 }
 
 struct Mark {
@@ -60,8 +69,11 @@ impl LateErrors {
         let mut book = lock(&self.book);
         let (last, errno) = (self.handles.load(Ordering::Relaxed), late.errno);
         for ino in &late.inos {
+            let mark = Mark { errno, last, heard: BTreeSet::new(), seen: false };
             if book.inodes.len() < INODES_MAX || book.inodes.contains_key(ino) {
-                book.inodes.insert(*ino, Mark { errno, last, heard: BTreeSet::new(), seen: false });
+                book.inodes.insert(*ino, mark);
+            } else {
+                book.rest = Some(mark);
             }
         }
         book.all = Some(errno);
@@ -74,7 +86,7 @@ impl LateErrors {
             return Ok(());
         }
         let mut book = lock(&self.book);
-        let Some(mark) = book.inodes.get_mut(&ino) else { return Ok(()) };
+        let Some(mark) = book.mark(ino) else { return Ok(()) };
         let was_open = handle <= mark.last;
         let news = if was_open { mark.heard.insert(handle) } else { !mark.seen };
         mark.seen = true;
@@ -92,7 +104,7 @@ impl LateErrors {
     /// The handle is closed.
     pub(crate) fn closed(&self, ino: Ino, handle: u64) {
         if self.any.load(Ordering::Acquire)
-            && let Some(mark) = lock(&self.book).inodes.get_mut(&ino)
+            && let Some(mark) = lock(&self.book).mark(ino)
         {
             mark.heard.remove(&handle);
         }
@@ -106,6 +118,19 @@ mod tests {
 
     fn late(ino: u64, errno: Errno) -> LateError {
         LateError { kind: Request::SyncFs.kind(), name: None, inos: vec![Ino(ino)], errno }
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_is_told_of_every_other_inode() {
+        let errors = LateErrors::default();
+        let handle = errors.handle();
+        for ino in 0..=INODES_MAX as u64 {
+            errors.add(&late(ino, Errno::ENOSPC));
+        }
+        let beyond = Ino(INODES_MAX as u64);
+        assert_eq!(errors.of(beyond, handle), Err(Errno::ENOSPC));
+        assert_eq!(errors.of(beyond, handle), Ok(()), "once");
+        assert_eq!(errors.of(Ino(3), handle), Err(Errno::ENOSPC));
     }
 
     #[test]

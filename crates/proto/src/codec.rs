@@ -69,9 +69,9 @@ impl Writer {
     /// Appends a one-byte length and at most 255 bytes: a name.
     ///
     /// # Panics
-    /// Never for a checked name, which has at most 255 bytes.
+    /// If it is longer; a checked name is not.
     pub fn name(&mut self, name: &[u8]) -> &mut Self {
-        debug_assert!(name.len() <= 255);
+        assert!(name.len() <= 255, "a name has at most 255 bytes");
         self.u8(name.len() as u8).raw(name)
     }
 
