@@ -115,7 +115,7 @@ impl DataIo for NullStore {
         true
     }
 
-    fn background(&self) -> Result<bool, StoreError> {
+    fn background(&self, _now: Mono) -> Result<bool, StoreError> {
         Ok(false)
     }
 

@@ -5,6 +5,7 @@
 use proto::Position;
 use proto::storeio::{DataDone, DataOp, StoreError};
 use std::sync::Arc;
+use stdx::Mono;
 use store::meta::MetaStore;
 
 /// The journal's files: one thread appends and syncs, another may trim and prepare meanwhile.
@@ -60,7 +61,7 @@ pub trait DataIo: Send + Sync {
     ///
     /// # Errors
     /// `NoSpace`: nothing could be done now; `Io`, `Damaged`, `Poisoned`.
-    fn background(&self) -> Result<bool, StoreError>;
+    fn background(&self, now: Mono) -> Result<bool, StoreError>;
 
     /// Hands to the disk what was in memory at the last call already.
     ///

@@ -8,6 +8,7 @@ use proto::storeio::{DataDone, DataOp, StoreError};
 use runtime::Log;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use stdx::Mono;
 use store::data::DataFiles;
 use store::disk::Disk;
 use store::folder;
@@ -51,7 +52,8 @@ impl<D: Disk> DataIo for DataFiles<D> {
         Self::is_quick(self, op)
     }
 
-    fn background(&self) -> Result<bool, StoreError> {
+    fn background(&self, now: Mono) -> Result<bool, StoreError> {
+        self.keep_time(now);
         self.background_step(BACKGROUND_BYTES)
     }
 

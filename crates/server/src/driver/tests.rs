@@ -192,7 +192,7 @@ impl DataIo for ToyData {
         matches!(op, DataOp::Remove { file } if file.ino.0.is_multiple_of(2))
     }
 
-    fn background(&self) -> Result<bool, StoreError> {
+    fn background(&self, _now: Mono) -> Result<bool, StoreError> {
         Ok(false)
     }
 

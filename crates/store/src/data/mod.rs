@@ -46,6 +46,7 @@ use proto::storeio::{Buffer, Cut, DataDone, DataOp, IoError, Payload, StoreError
 use segments::Appender;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
+use stdx::Mono;
 
 const EINVAL: i32 = 22;
 const EFBIG: i32 = 27;
@@ -311,6 +312,11 @@ impl<D: Disk> DataFiles<D> {
             }
         }
         self.unlink_blocks(file, |_| true)
+    }
+
+    /// Tells the time, which says how long ago segments lost records.
+    pub fn keep_time(&self, now: Mono) {
+        guard(&self.central).now = now;
     }
 
     /// Work that need not be done while somebody waits: flushing buffers, reserving segments, writing

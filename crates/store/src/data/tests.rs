@@ -7,6 +7,7 @@ mod damage;
 mod flow;
 mod model;
 mod races;
+mod settle;
 mod space;
 
 use super::{DataFiles, Limits};

@@ -202,7 +202,7 @@ impl DataIo for BadSector {
         self.toy.is_quick(op)
     }
 
-    fn background(&self) -> Result<bool, StoreError> {
+    fn background(&self, _now: Mono) -> Result<bool, StoreError> {
         let mut calls = self.calls.0.lock().expect("lock");
         *calls += 1;
         self.calls.1.notify_all();
@@ -250,7 +250,7 @@ impl DataIo for KeepingData {
         false
     }
 
-    fn background(&self) -> Result<bool, StoreError> {
+    fn background(&self, _now: Mono) -> Result<bool, StoreError> {
         Ok(false)
     }
 
