@@ -53,8 +53,8 @@ pub trait DataIo: Send + Sync {
     /// Those of the operation.
     fn run(&self, op: &DataOp) -> Result<DataDone, StoreError>;
 
-    /// Whether `run` would answer from or into memory.
-    fn is_quick(&self, op: &DataOp) -> bool;
+    /// Carries the operation out if that is only a matter of memory.
+    fn run_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>>;
 
     /// Does a bounded piece of what nobody waits for (flushing ahead, compaction); `false` when
     /// there is nothing to do.

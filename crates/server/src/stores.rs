@@ -48,8 +48,8 @@ impl<D: Disk> DataIo for DataFiles<D> {
         Self::run(self, op)
     }
 
-    fn is_quick(&self, op: &DataOp) -> bool {
-        Self::is_quick(self, op)
+    fn run_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>> {
+        Self::run_quick(self, op)
     }
 
     fn background(&self, now: Mono) -> Result<bool, StoreError> {

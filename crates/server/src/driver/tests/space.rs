@@ -198,8 +198,8 @@ impl DataIo for BadSector {
         self.toy.run(op)
     }
 
-    fn is_quick(&self, op: &DataOp) -> bool {
-        self.toy.is_quick(op)
+    fn run_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>> {
+        self.toy.run_quick(op)
     }
 
     fn background(&self, _now: Mono) -> Result<bool, StoreError> {
@@ -246,8 +246,8 @@ impl DataIo for KeepingData {
         ToyData::default().run(op)
     }
 
-    fn is_quick(&self, _: &DataOp) -> bool {
-        false
+    fn run_quick(&self, _: &DataOp) -> Option<Result<DataDone, StoreError>> {
+        None
     }
 
     fn background(&self, _now: Mono) -> Result<bool, StoreError> {
