@@ -31,7 +31,7 @@ impl World {
             waiting.retain(|(tag, op)| {
                 let result = if dice.chance(1, 2) { data.run_quick(op) } else { None };
                 // The receiver outlives this.
-                !result.is_some_and(|result| done.send((*tag, result)).is_ok())
+                result.is_none_or(|result| done.send((*tag, result)).is_err())
             });
         })));
         let result = self.run_data(op);
