@@ -190,11 +190,10 @@ impl Rank {
             self.view.cache.flag(ino, node::BUSY, 0);
         }
         let tag = self.new_tag();
-        let inner = match (&op, cut) {
-            (DataOp::Truncate { cut, .. }, Some(ino)) => Inner::Cut { ino, seq: cut.seq },
-            _ => Inner::Remove,
-        };
-        self.pending.insert(tag, Pending::Inner(inner));
+        // Nothing is known of a removal but its tag: that it is unconfirmed says all.
+        if let (DataOp::Truncate { cut, .. }, Some(ino)) = (&op, cut) {
+            self.pending.insert(tag, Pending::Inner(Inner::Cut { ino, seq: cut.seq }));
+        }
         self.unconfirmed.insert(tag, self.journal.end);
         // Nobody waits for it: it goes with the next commit.
         self.held.push(self.journal.end, Waiting::Data { op, tag });

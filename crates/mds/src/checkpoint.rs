@@ -135,7 +135,7 @@ impl Rank {
     fn checkpoint_wanted(&self) -> bool {
         let config = &self.view.config;
         let cache = &self.view.cache;
-        let stopping = self.state == State::Stopping && self.pending.is_empty() && !self.stopped;
+        let stopping = self.state == State::Stopping && self.data_is_idle() && !self.stopped;
         self.checkpoint.wanted
             || stopping
             || self.journal.backlog() > config.journal_bytes
@@ -358,7 +358,7 @@ impl Rank {
         // A header may be dirty although no name is: all that changed in between came and went.
         let cache = &self.view.cache;
         let clean = cache.dirty() == 0 && cache.dirty_dirs.is_empty() && self.view.backptrs.is_empty();
-        if self.state == State::Stopping && self.pending.is_empty() && clean && !self.stopped {
+        if self.state == State::Stopping && self.data_is_idle() && clean && !self.stopped {
             self.stopped = true;
             self.state = State::Stopped;
             out.push(Output::Stopped);

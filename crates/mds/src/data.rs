@@ -46,6 +46,9 @@ impl Rank {
             self.now_full(now, out);
         }
         match self.pending.remove(&tag) {
+            None if self.unconfirmed.contains_key(&tag) => {
+                self.inner_done(now, tag, Inner::Remove, result, out);
+            }
             None => {}
             Some(Pending::Inner(inner)) => self.inner_done(now, tag, inner, result, out),
             Some(Pending::Op(op, claim, next)) => {
@@ -255,6 +258,11 @@ impl Rank {
                 }
             }
         }
+    }
+
+    /// Whether no data operation is under way, or waits for its turn.
+    pub(crate) fn data_is_idle(&self) -> bool {
+        self.pending.is_empty() && self.unconfirmed.is_empty()
     }
 
     fn confirmed(&mut self, tag: u64) {

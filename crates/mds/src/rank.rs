@@ -95,6 +95,7 @@ pub struct Rank {
     pub(crate) window_limit: Mono,
     /// Inodes that an answer of a former life may have opened, until it is known whether its client got it.
     pub(crate) kept: BTreeMap<(SessionId, Tid), Ino>,
+    /// Data operations without an answer, but for removals of the rank's own: those are only unconfirmed.
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// Journaled cuts and removals that the data store has not confirmed: journal end by tag (both grow).
     pub(crate) unconfirmed: BTreeMap<u64, Position>,

@@ -109,7 +109,7 @@ impl Rank {
     /// Nothing is under way and nothing would go on by itself: only locks are waited for, and what is asked next.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
-        self.pending.is_empty()
+        self.data_is_idle()
             && self.held.len() == 0
             && self.runnable.is_empty()
             && self.pace.waiting.is_empty()
@@ -122,7 +122,6 @@ impl Rank {
             && self.sessions.lines.is_empty()
             && self.view.book.recalls() == 0
             && self.loads.in_flight() == 0
-            && self.unconfirmed.is_empty()
             && !self.view.cache.checkpointing
             && !self.checkpoint.wanted
     }

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
-use stdx::Mono;
+use stdx::{Mono, Now, Wall};
 
 /// Called with the answer and what of it may be kept, once, on any thread, with no mutex held; may submit.
 pub type Done = Box<dyn FnOnce(Outcome, Leave) + Send>;
@@ -124,7 +124,7 @@ impl Mount {
     /// Starts a call that `call_of` finds.
     pub fn submit_for(&self, asker: Asker, cred: Cred, request: Request, done: Done) -> CallId {
         let mut turn = Turn::default();
-        let now = self.shared.clock.now();
+        let now = self.shared.step_time();
         let mut core = self.shared.core();
         let call = core.calls.insert(asker, done);
         core.step(now, Input::Call { call, cred, request }, &mut turn);
@@ -265,9 +265,14 @@ impl Shared {
         lock(&self.core)
     }
 
+    /// The time for a step. This host's wall clock means nothing to the client's machine, and a read less counts here.
+    pub(crate) fn step_time(&self) -> Now {
+        Now { mono: self.clock.mono(), wall: Wall::default() }
+    }
+
     pub(crate) fn input(&self, input: Input) {
         let mut turn = Turn::default();
-        let now = self.clock.now();
+        let now = self.step_time();
         let mut core = self.core();
         core.step(now, input, &mut turn);
         self.end_turn(core, turn);
@@ -310,7 +315,7 @@ impl Shared {
             let messages = std::mem::take(&mut dispatch.messages);
             let sent = dispatch.port.send(messages, &mut answers);
             turn = Turn::default();
-            let now = self.clock.now();
+            let now = self.step_time();
             let mut core = self.core();
             if let Some(link) = core.link.as_mut().filter(|link| link.generation == dispatch.generation) {
                 link.sent(&dispatch);
@@ -353,7 +358,7 @@ impl Shared {
         let sink = LinkSink { shared: Arc::downgrade(self), generation };
         let port = self.connector.connect(Arc::new(sink))?;
         let mut turn = Turn::default();
-        let now = self.clock.now();
+        let now = self.step_time();
         let mut core = self.core();
         if core.stop || core.broken >= generation {
             drop(core);
@@ -401,7 +406,7 @@ impl Shared {
         let mut turn = Turn { wake_timer: true, wake_link: true, ..Turn::default() };
         let port = core.link.as_ref().map(|link| Arc::clone(link.port()));
         let generation = core.generation;
-        let now = self.clock.now();
+        let now = self.step_time();
         // Answers whatever is still open; a session that ended in order ignores it.
         core.lost(now, generation, &mut turn);
         self.end_turn(core, turn);
@@ -420,7 +425,7 @@ impl Sink for LinkSink {
     fn messages(&self, batch: Vec<ServerMsg>) {
         let Some(shared) = self.shared.upgrade() else { return };
         let mut turn = Turn::default();
-        let now = shared.clock.now();
+        let now = shared.step_time();
         let mut core = shared.core();
         core.receive(now, self.generation, batch, &mut turn);
         shared.end_turn(core, turn);
@@ -429,7 +434,7 @@ impl Sink for LinkSink {
     fn disconnected(&self) {
         let Some(shared) = self.shared.upgrade() else { return };
         let mut turn = Turn::default();
-        let now = shared.clock.now();
+        let now = shared.step_time();
         let mut core = shared.core();
         core.lost(now, self.generation, &mut turn);
         shared.end_turn(core, turn);

@@ -38,7 +38,7 @@ fn keep_time(shared: &Arc<Shared>) {
             core = shared.core();
             continue;
         }
-        let now = shared.clock.now();
+        let now = shared.step_time();
         match core.deadline() {
             Some(at) if at <= now.mono => {
                 let mut turn = Turn::default();

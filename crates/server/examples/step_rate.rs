@@ -111,11 +111,11 @@ impl DataIo for NullStore {
         Ok(DataDone::Done)
     }
 
-    fn is_quick(&self, _: &DataOp) -> bool {
-        true
+    fn run_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>> {
+        Some(self.run(op))
     }
 
-    fn background(&self) -> Result<bool, StoreError> {
+    fn background(&self, _now: Mono) -> Result<bool, StoreError> {
         Ok(false)
     }
 

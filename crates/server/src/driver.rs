@@ -227,10 +227,10 @@ impl Driver {
             self.loads.push(&mut turn.loads);
         }
         self.deliver(turn);
+        turn.inputs.reserve(turn.data.len());
         for (tag, op) in turn.data.drain(..) {
-            if self.data_io.is_quick(&op) {
+            if let Some(result) = self.run_data_quick(&op) {
                 Counters::add(&self.counters.data_inline, 1);
-                let result = self.run_data(&op);
                 drop(op);
                 turn.inputs.push(Input::DataDone { tag, result });
             } else {

@@ -5,6 +5,7 @@
 use proto::Position;
 use proto::storeio::{DataDone, DataOp, StoreError};
 use std::sync::Arc;
+use stdx::Mono;
 use store::meta::MetaStore;
 
 /// The journal's files: one thread appends and syncs, another may trim and prepare meanwhile.
@@ -52,15 +53,15 @@ pub trait DataIo: Send + Sync {
     /// Those of the operation.
     fn run(&self, op: &DataOp) -> Result<DataDone, StoreError>;
 
-    /// Whether `run` would answer from or into memory.
-    fn is_quick(&self, op: &DataOp) -> bool;
+    /// Carries the operation out if that is only a matter of memory.
+    fn run_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>>;
 
     /// Does a bounded piece of what nobody waits for (flushing ahead, compaction); `false` when
     /// there is nothing to do.
     ///
     /// # Errors
     /// `NoSpace`: nothing could be done now; `Io`, `Damaged`, `Poisoned`.
-    fn background(&self) -> Result<bool, StoreError>;
+    fn background(&self, now: Mono) -> Result<bool, StoreError>;
 
     /// Hands to the disk what was in memory at the last call already.
     ///

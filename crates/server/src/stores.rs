@@ -8,6 +8,7 @@ use proto::storeio::{DataDone, DataOp, StoreError};
 use runtime::Log;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use stdx::Mono;
 use store::data::DataFiles;
 use store::disk::Disk;
 use store::folder;
@@ -47,11 +48,12 @@ impl<D: Disk> DataIo for DataFiles<D> {
         Self::run(self, op)
     }
 
-    fn is_quick(&self, op: &DataOp) -> bool {
-        Self::is_quick(self, op)
+    fn run_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>> {
+        Self::run_quick(self, op)
     }
 
-    fn background(&self) -> Result<bool, StoreError> {
+    fn background(&self, now: Mono) -> Result<bool, StoreError> {
+        self.keep_time(now);
         self.background_step(BACKGROUND_BYTES)
     }
 

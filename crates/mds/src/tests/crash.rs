@@ -317,6 +317,25 @@ fn stop_stores_a_header_whose_names_came_and_went() {
     assert_eq!(header.version, w.rank.view.cache.dir(slot).header.version);
 }
 
+/// Of a removal nothing but its tag is kept until the data store says that it is done.
+#[test]
+fn the_rank_is_at_rest_when_removed_data_is_gone() {
+    let mut w = World::new();
+    let f = w.create(root(), "f");
+    w.write(f, 0, b"x").expect("write");
+    w.checkpoint();
+    assert!(w.rank.is_at_rest());
+    w.hold_data = true;
+    w.unlink(root(), "f").expect("unlink");
+    w.pass(5);
+    assert!(!w.rank.is_at_rest() && w.held.len() == 1);
+    w.let_go();
+    assert!(w.rank.is_at_rest());
+    w.inject(Input::Stop);
+    w.pass(100);
+    assert_eq!(w.rank.state(), State::Stopped);
+}
+
 #[test]
 fn what_a_lost_write_left_beyond_the_end_reads_as_zeros() {
     let mut w = World::new();

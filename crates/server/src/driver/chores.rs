@@ -84,7 +84,7 @@ pub(super) fn run_data(driver: &Driver) {
         }
         let counters = &driver.counters;
         let now = counters.data_inline.load(Relaxed) + counters.data_queued.load(Relaxed);
-        rest = match driver.data_io.background() {
+        rest = match driver.data_io.background(driver.clock.mono()) {
             Ok(true) => Duration::ZERO,
             Ok(false) if now != seen => BUSY_REST,
             Ok(false) | Err(StoreError::NoSpace) => REST,

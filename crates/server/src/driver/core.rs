@@ -17,6 +17,9 @@ use proto::storeio::{DataOp, LoadRequest};
 use runtime::LogLevel;
 use stdx::{Mono, Now};
 
+/// From so many outputs of one step on, room for as many data operations is made at once.
+const MANY: usize = 8;
+
 /// One thread's work between two mutex sections.
 pub(super) struct Turn<'a> {
     own: Option<ConnId>,
@@ -107,6 +110,10 @@ impl Core {
         }
         self.rank.step(now, input, &mut self.out);
         let mut out = std::mem::take(&mut self.out);
+        if out.len() > MANY {
+            // What became durable at once lets go of many removals.
+            turn.data.reserve(out.len());
+        }
         for output in out.drain(..) {
             self.sort(now, output, driver, turn);
         }

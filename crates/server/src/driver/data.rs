@@ -80,7 +80,20 @@ pub(super) fn run(driver: &Driver) {
 impl Driver {
     /// Runs one data operation. What frees space or makes data durable may use the ballast.
     pub(super) fn run_data(&self, op: &DataOp) -> Result<DataDone, StoreError> {
-        match self.data_io.run(op) {
+        self.with_ballast(op, self.data_io.run(op))
+    }
+
+    /// The same if no worker is needed for it.
+    pub(super) fn run_data_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>> {
+        Some(self.with_ballast(op, self.data_io.run_quick(op)?))
+    }
+
+    fn with_ballast(
+        &self,
+        op: &DataOp,
+        result: Result<DataDone, StoreError>,
+    ) -> Result<DataDone, StoreError> {
+        match result {
             Err(StoreError::NoSpace) => {
                 let released = self.release_ballast();
                 if released && op.may_use_ballast() { self.data_io.run(op) } else { Err(StoreError::NoSpace) }

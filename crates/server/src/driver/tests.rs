@@ -188,11 +188,11 @@ impl DataIo for ToyData {
         Ok(DataDone::Done)
     }
 
-    fn is_quick(&self, op: &DataOp) -> bool {
-        matches!(op, DataOp::Remove { file } if file.ino.0.is_multiple_of(2))
+    fn run_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>> {
+        matches!(op, DataOp::Remove { file } if file.ino.0.is_multiple_of(2)).then(|| self.run(op))
     }
 
-    fn background(&self) -> Result<bool, StoreError> {
+    fn background(&self, _now: Mono) -> Result<bool, StoreError> {
         Ok(false)
     }
 

@@ -150,7 +150,7 @@ impl Plan {
         if self.tiny_cache {
             tiny
         } else {
-            data::Limits { buffer_bytes: 128 << 10, flush_bytes: 1 << 10, ..tiny }
+            data::Limits { buffer_bytes: 128 << 10, flush_bytes: 1 << 10, settle_ns: 500 * MS, ..tiny }
         }
     }
 

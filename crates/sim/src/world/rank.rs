@@ -423,6 +423,7 @@ impl World {
         let Some(life) = &self.life else { return Ok(()) };
         let journal = self.rng.chance(1, 2);
         let aged = !journal && self.rng.chance(1, 8);
+        life.data.keep_time(Mono(self.now));
         let done = match (journal, aged) {
             (true, _) => life.journal.prepare(),
             (_, true) => life.data.flush_aged().map(|()| false),

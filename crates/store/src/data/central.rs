@@ -13,7 +13,7 @@ use proto::FileId;
 use proto::storeio::Cut;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use stdx::mutant;
+use stdx::{Mono, mutant};
 
 /// What a buffer costs beside its bytes.
 const BUFFER_OVERHEAD: u64 = 160;
@@ -84,8 +84,19 @@ pub(super) struct Segment {
     pub(super) live: u64,
     /// No record will be added.
     pub(super) sealed: bool,
+    /// When it last lost a live record.
+    pub(super) lost: Mono,
+    /// Since when less than half of it lives, while that is so.
+    pub(super) dying: Option<Mono>,
     /// Compaction met a damaged record in it: it stays, so that the damage stays visible.
     pub(super) stuck: bool,
+}
+
+impl Segment {
+    /// Whether less than half of it lives.
+    pub(super) const fn is_dying(&self) -> bool {
+        self.live * 2 < self.end
+    }
 }
 
 /// One block file of a large file.
@@ -167,6 +178,8 @@ pub(super) struct Central<F> {
     pub(super) data_folder_dirty: bool,
     pub(super) flow: Flow,
     pub(super) handles: Handles<F>,
+    /// The time as last told.
+    pub(super) now: Mono,
     /// What was queued when `flush_aged` was last called.
     aged: (u64, u64),
     buffer_limit: u64,
@@ -196,6 +209,7 @@ impl<F> Central<F> {
             data_folder_dirty: false,
             flow: Flow::default(),
             handles: Handles::new(limits.handles_max),
+            now: Mono::default(),
             aged: (0, 0),
             buffer_limit: limits.buffer_bytes,
             tombstone_reserve: limits.segment_bytes / 16,
@@ -359,6 +373,11 @@ impl<F> Central<F> {
     fn subtract_live(&mut self, place: Place) {
         if let Some(segment) = self.segments.get_mut(&place.segment) {
             segment.live -= record_bytes(place.len);
+            segment.lost = self.now;
+            segment.dying = segment.dying.filter(|_| segment.is_dying());
+            if segment.is_dying() {
+                segment.dying.get_or_insert(self.now);
+            }
         }
     }
 

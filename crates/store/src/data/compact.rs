@@ -6,6 +6,9 @@
 //! record back either: the record was live when its batch began, so its tombstone is written after
 //! the checkpoint that is on disk, will be scanned with the copy, and wins over it.
 //!
+//! A segment that lost a record just now is left alone: where whole trees are removed the rest of it goes soon, and then there is
+//! nothing to move. It is not waited for for long, nor where space is short.
+//!
 //! Absent: a thread; the driver calls `compact_step`.
 
 use super::DataFiles;
@@ -18,6 +21,12 @@ use super::segments::Output;
 use super::verify::{Walked, walk};
 use crate::disk::{Disk, DiskFile};
 use proto::storeio::StoreError;
+use stdx::Mono;
+
+/// A dying segment that goes on losing records is taken when it has done so for that many times as long as would settle it.
+const SETTLE_TIMES_MAX: u64 = 5;
+/// Space is short when no more than so many segments would fit: then nothing is waited for.
+const SHORT_SEGMENTS: u64 = 8;
 
 /// Where compaction is.
 #[derive(Debug)]
@@ -50,6 +59,8 @@ struct Totals {
     /// Of records, dead ones too, and reserved for more.
     bytes: u64,
     live: u64,
+    /// Where the clock stands for compaction: at the end of time when it must not wait.
+    now: Mono,
 }
 
 /// Whether that many bytes hold more than 1.25 times what lives in them: with the index, all of `data/` then stays within 1.3 times the
@@ -58,12 +69,12 @@ const fn is_wasteful(bytes: u64, live: u64) -> bool {
     bytes * 4 > live * 5
 }
 
-/// Whether moving the segment's live records pays: under half live always, above while all segments together are wasteful
+/// Whether moving the segment's live records would pay: under half live always, above while all segments together are wasteful
 /// and a ninth of it is dead. The most dead goes first, so among many that ends where it should; what is reserved may make little
 /// content wasteful for good, and then it ends with the last that pays.
-fn pays(segment: &Segment, totals: Totals) -> bool {
+fn would_pay(segment: &Segment, totals: Totals) -> bool {
     let wasteful = is_wasteful(totals.bytes, totals.live) && segment.end * 8 > segment.live * 9;
-    segment.sealed && !segment.stuck && (segment.live * 2 < segment.end || wasteful)
+    segment.sealed && !segment.stuck && (segment.is_dying() || wasteful)
 }
 
 struct Moved {
@@ -118,12 +129,31 @@ impl<D: Disk> DataFiles<D> {
     }
 
     fn totals(&self) -> Totals {
+        let is_short = self.is_room_kept() || self.is_space_short();
         let central = guard(&self.central);
-        let reserved = Totals { bytes: central.space_left, live: 0 };
+        let now = if is_short { Mono(u64::MAX) } else { central.now };
+        let reserved = Totals { bytes: central.space_left, live: 0, now };
         central.segments.values().fold(reserved, |sum, segment| Totals {
             bytes: sum.bytes + segment.end,
             live: sum.live + segment.live,
+            now,
         })
+    }
+
+    fn is_space_short(&self) -> bool {
+        let least = self.limits.segment_bytes * SHORT_SEGMENTS;
+        self.disk.space().is_ok_and(|space| space.available < least)
+    }
+
+    /// Whether nothing is left that could die by itself, or that was waited for long enough.
+    fn is_settled(&self, segment: &Segment, now: Mono) -> bool {
+        let (least, most) = (self.limits.settle_ns, self.limits.settle_ns.saturating_mul(SETTLE_TIMES_MAX));
+        let is_slow = segment.dying.is_some_and(|since| now.since(since) >= most);
+        segment.live == 0 || now.since(segment.lost) >= least || is_slow
+    }
+
+    fn pays(&self, segment: &Segment, totals: Totals) -> bool {
+        would_pay(segment, totals) && self.is_settled(segment, totals.now)
     }
 
     /// The covered segment with the smallest live part that pays.
@@ -132,7 +162,7 @@ impl<D: Disk> DataFiles<D> {
         let central = guard(&self.central);
         let candidates = central.segments.iter().filter(|(_, segment)| {
             let is_movable = segment.live > 0 && segment.live <= most;
-            is_movable && segment.covered == segment.end && pays(segment, totals)
+            is_movable && segment.covered == segment.end && self.pays(segment, totals)
         });
         candidates.min_by_key(|(_, segment)| segment.live * 1024 / segment.end.max(1)).map(|(id, _)| *id)
     }
@@ -142,9 +172,11 @@ impl<D: Disk> DataFiles<D> {
     fn checkpoint_pays(&self, moving: bool) -> bool {
         let totals = self.totals();
         let central = guard(&self.central);
-        let (mut dead, mut uncovered) = (0, 0);
-        for segment in central.segments.values().filter(|segment| pays(segment, totals)) {
-            if segment.live == 0 {
+        let (mut dead, mut uncovered, mut waiting) = (0, 0, false);
+        for segment in central.segments.values().filter(|segment| would_pay(segment, totals)) {
+            if !self.is_settled(segment, totals.now) {
+                waiting = true;
+            } else if segment.live == 0 {
                 dead += segment.end;
             } else if segment.covered < segment.end {
                 uncovered += segment.end - segment.live;
@@ -152,7 +184,7 @@ impl<D: Disk> DataFiles<D> {
         }
         drop(central);
         // Where room is kept a segment is moved only as there is room for: what it gives back comes before the next.
-        let moving = moving && !self.is_room_kept();
+        let moving = (moving || waiting) && !self.is_room_kept();
         let gain = dead + uncovered;
         let mut least = self.index_bytes() / 2;
         if is_wasteful(totals.bytes, totals.live) {

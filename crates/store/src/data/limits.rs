@@ -18,6 +18,8 @@ pub struct Limits {
     pub flush_bytes: u64,
     /// Open files kept.
     pub handles_max: usize,
+    /// Nanoseconds since a segment lost a record after which compaction takes it for one that will not lose the rest of them soon.
+    pub settle_ns: u64,
     /// An index checkpoint is due when this much was written to segments since the last one.
     pub index_tail_bytes: u64,
     /// Page cache of files larger than this is dropped behind reads and writes.
@@ -34,6 +36,7 @@ impl Default for Limits {
             buffer_bytes: 64 << 20,
             flush_bytes: 1 << 20,
             handles_max: 512,
+            settle_ns: 3 * stdx::time::SECOND,
             index_tail_bytes: 256 << 20,
             data_cache_max_filesize: 1 << 30,
             data_cache_limit: 2 << 30,
@@ -51,6 +54,7 @@ impl Limits {
             buffer_bytes: 8 << 10,
             flush_bytes: 2 << 10,
             handles_max: 4,
+            settle_ns: 0,
             index_tail_bytes: 24 << 10,
             data_cache_max_filesize: 64 << 10,
             data_cache_limit: 64 << 10,

@@ -62,6 +62,18 @@ impl FileLocks {
         FileGuard { shard, file }
     }
 
+    /// The file's lock, if no other operation works on it or waits to.
+    pub(super) fn try_lock(&self, file: FileId) -> Option<FileGuard<'_>> {
+        let shard = self.shard(file);
+        let mut busy = guard(&shard.busy);
+        if busy.waiting > 0 || busy.files.contains(&file) {
+            return None;
+        }
+        busy.files.push(file);
+        drop(busy);
+        Some(FileGuard { shard, file })
+    }
+
     /// Locks two files in one global order; one guard when they are the same.
     pub(super) fn lock_two(&self, a: FileId, b: FileId) -> (FileGuard<'_>, Option<FileGuard<'_>>) {
         let first = self.lock(a.min(b));

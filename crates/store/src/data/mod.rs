@@ -46,6 +46,7 @@ use proto::storeio::{Buffer, Cut, DataDone, DataOp, IoError, Payload, StoreError
 use segments::Appender;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
+use stdx::Mono;
 
 const EINVAL: i32 = 22;
 const EFBIG: i32 = 27;
@@ -313,6 +314,25 @@ impl<D: Disk> DataFiles<D> {
         self.unlink_blocks(file, |_| true)
     }
 
+    /// Tells the time, which says how long ago segments lost records.
+    pub fn keep_time(&self, now: Mono) {
+        guard(&self.central).now = now;
+    }
+
+    fn remove_quick(&self, file: FileId) -> Option<Result<(), StoreError>> {
+        if let Err(error) = self.check_poison() {
+            return Some(Err(error));
+        }
+        let _guard = self.locks.try_lock(file)?;
+        let mut central = guard(&self.central);
+        if central.wants_flush() || central.large.contains_key(&file) {
+            return None;
+        }
+        central.drop_buffer(file);
+        central.bury(file);
+        Some(Ok(()))
+    }
+
     /// Work that need not be done while somebody waits: flushing buffers, reserving segments, writing
     /// complete blocks out, checkpointing the index, compaction of at most about `budget_bytes`. Call it from a worker of
     /// its own, again at once while it answers `true`, else after a while.
@@ -331,8 +351,17 @@ impl<D: Disk> DataFiles<D> {
         Ok(flushed || written || compacted.more)
     }
 
-    /// Whether `run` will only touch memory. True answers hold until another operation runs.
-    pub fn is_quick(&self, op: &DataOp) -> bool {
+    /// Runs the operation if that only touches memory.
+    pub fn run_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>> {
+        if let DataOp::Remove { file } = *op {
+            // A tree's removal is one of these after another: its look and the deed are one.
+            return self.remove_quick(file).map(|done| done.map(|()| DataDone::Done));
+        }
+        self.is_quick(op).then(|| self.run(op))
+    }
+
+    /// Whether `run` will only touch memory. True answers hold until another operation runs. A removal finds that out itself.
+    fn is_quick(&self, op: &DataOp) -> bool {
         let file = match *op {
             DataOp::Write { file, .. }
             | DataOp::Read { file, .. }
@@ -340,9 +369,12 @@ impl<D: Disk> DataFiles<D> {
             | DataOp::Zero { file, .. }
             | DataOp::Seek { file, .. }
             | DataOp::Sync { file }
-            | DataOp::Redo { file, .. }
-            | DataOp::Remove { file } => file,
-            DataOp::Allocate { .. } | DataOp::Copy { .. } | DataOp::SyncAll | DataOp::StatFs => return false,
+            | DataOp::Redo { file, .. } => file,
+            DataOp::Allocate { .. }
+            | DataOp::Copy { .. }
+            | DataOp::Remove { .. }
+            | DataOp::SyncAll
+            | DataOp::StatFs => return false,
         };
         if self.locks.is_busy(file) {
             return false;
@@ -371,8 +403,11 @@ impl<D: Disk> DataFiles<D> {
             },
             DataOp::Sync { .. } => in_memory,
             DataOp::Redo { data, .. } => in_memory && central.shortage(data.len() as u64).is_none(),
-            DataOp::Remove { .. } => form != Form::Large && !central.wants_flush(),
-            DataOp::Allocate { .. } | DataOp::Copy { .. } | DataOp::SyncAll | DataOp::StatFs => false,
+            DataOp::Allocate { .. }
+            | DataOp::Copy { .. }
+            | DataOp::Remove { .. }
+            | DataOp::SyncAll
+            | DataOp::StatFs => false,
         }
     }
 

@@ -198,11 +198,11 @@ impl DataIo for BadSector {
         self.toy.run(op)
     }
 
-    fn is_quick(&self, op: &DataOp) -> bool {
-        self.toy.is_quick(op)
+    fn run_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>> {
+        self.toy.run_quick(op)
     }
 
-    fn background(&self) -> Result<bool, StoreError> {
+    fn background(&self, _now: Mono) -> Result<bool, StoreError> {
         let mut calls = self.calls.0.lock().expect("lock");
         *calls += 1;
         self.calls.1.notify_all();
@@ -246,11 +246,11 @@ impl DataIo for KeepingData {
         ToyData::default().run(op)
     }
 
-    fn is_quick(&self, _: &DataOp) -> bool {
-        false
+    fn run_quick(&self, _: &DataOp) -> Option<Result<DataDone, StoreError>> {
+        None
     }
 
-    fn background(&self) -> Result<bool, StoreError> {
+    fn background(&self, _now: Mono) -> Result<bool, StoreError> {
         Ok(false)
     }
 
