@@ -51,6 +51,8 @@ pub(crate) struct Session {
     pub running: BTreeSet<Tid>,
     pub in_flight: usize,
     lease_end: Mono,
+    /// Its lease ran out, and is prolonged once: what it said may lie unread.
+    doubted: bool,
     /// What was recalled must be given back before.
     pub return_end: Option<Mono>,
     /// What it has a use for, and its place in the book of capabilities.
@@ -250,7 +252,7 @@ impl Sessions {
         if let Some(session) = self.map.get_mut(&id)
             && !session.embedded
         {
-            session.lease_end = end;
+            (session.lease_end, session.doubted) = (end, false);
             self.next_expiry = Some(self.next_expiry.map_or(end, |next| next.min(end)));
         }
     }
