@@ -81,6 +81,8 @@ pub(crate) struct Session {
     /// What it performed and is being carried out; and what came after it.
     pub performing: Option<OpId>,
     pub line: VecDeque<ClientMsg>,
+    /// What is given back in it, item by item: nothing else of it may be longer than a request.
+    pub line_items: usize,
 }
 
 /// A run of inode numbers that a session gives out in ascending order: `next` to below `end`.

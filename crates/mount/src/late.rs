@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Inodes that are remembered one by one. Of those beyond only a sync of everything tells.
+/// Inodes that are remembered one by one. Beyond, every handle that was open hears of it, whatever inode it is of: rather a false
+/// alarm than none.
 const INODES_MAX: usize = 65_536;
 
 /// An operation whose caller was told that it succeeded, and which did not, or nobody knows.
@@ -36,6 +37,8 @@ pub(crate) struct LateErrors {
 #[derive(Default)]
 struct Book {
     inodes: BTreeMap<Ino, Mark>,
+    /// Of those that are not remembered one by one.
+    rest: Option<Mark>,
     /// For a sync of everything.
     all: Option<Errno>,
 }
@@ -60,8 +63,11 @@ impl LateErrors {
         let mut book = lock(&self.book);
         let (last, errno) = (self.handles.load(Ordering::Relaxed), late.errno);
         for ino in &late.inos {
+            let mark = Mark { errno, last, heard: BTreeSet::new(), seen: false };
             if book.inodes.len() < INODES_MAX || book.inodes.contains_key(ino) {
-                book.inodes.insert(*ino, Mark { errno, last, heard: BTreeSet::new(), seen: false });
+                book.inodes.insert(*ino, mark);
+            } else {
+                book.rest = Some(mark);
             }
         }
         book.all = Some(errno);
@@ -74,7 +80,9 @@ impl LateErrors {
             return Ok(());
         }
         let mut book = lock(&self.book);
-        let Some(mark) = book.inodes.get_mut(&ino) else { return Ok(()) };
+        let Book { inodes, rest, .. } = &mut *book;
+        let rest = rest.as_mut().filter(|mark| handle <= mark.last);
+        let Some(mark) = inodes.get_mut(&ino).or(rest) else { return Ok(()) };
         let was_open = handle <= mark.last;
         let news = if was_open { mark.heard.insert(handle) } else { !mark.seen };
         mark.seen = true;
@@ -91,9 +99,12 @@ impl LateErrors {
 
     /// The handle is closed.
     pub(crate) fn closed(&self, ino: Ino, handle: u64) {
-        if self.any.load(Ordering::Acquire)
-            && let Some(mark) = lock(&self.book).inodes.get_mut(&ino)
-        {
+        if !self.any.load(Ordering::Acquire) {
+            return;
+        }
+        let mut book = lock(&self.book);
+        let Book { inodes, rest, .. } = &mut *book;
+        for mark in inodes.get_mut(&ino).into_iter().chain(rest) {
             mark.heard.remove(&handle);
         }
     }
@@ -123,6 +134,20 @@ mod tests {
         errors.add(&late(7, Errno::EIO));
         assert_eq!((errors.of(Ino(7), a), errors.of(Ino(7), c)), (Err(Errno::EIO), Err(Errno::EIO)));
         assert_eq!((errors.of_all(), errors.of_all()), (Err(Errno::EIO), Ok(())));
+    }
+
+    /// Found by review: beyond the bound nobody was told.
+    #[test]
+    fn errors_of_more_inodes_than_are_remembered_are_told_too() {
+        let errors = LateErrors::default();
+        let (a, b) = (errors.handle(), errors.handle());
+        let last = INODES_MAX as u64 + 1;
+        (1..=last).for_each(|ino| errors.add(&late(ino, Errno::ENOSPC)));
+        assert_eq!((errors.of(Ino(1), a), errors.of(Ino(1), a)), (Err(Errno::ENOSPC), Ok(())));
+        assert_eq!((errors.of(Ino(last), b), errors.of(Ino(last), b)), (Err(Errno::ENOSPC), Ok(())));
+        let later = errors.handle();
+        assert_eq!(errors.of(Ino(last + 1), later), Ok(()), "it was not open");
+        errors.closed(Ino(last), b);
     }
 
     #[test]

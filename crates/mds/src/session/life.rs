@@ -85,6 +85,8 @@ impl Rank {
         }
         match self.state {
             crate::config::State::Boot | crate::config::State::Replay => {
+                // Said once on a connection.
+                self.sessions.early.retain(|hello| hello.conn != conn);
                 self.sessions.early.push(EarlyHello { conn, session, info, wants });
             }
             state if !state.serves() => {
@@ -165,6 +167,7 @@ impl Rank {
         let old = session.conn.replace(conn);
         if let Some(old) = old {
             self.close_conn(old, out);
+            self.drop_line(id);
         }
         self.fade_later(id, now);
         self.take_place(id, info, wants);
@@ -377,9 +380,8 @@ impl Rank {
     /// Ends a session that did not ask for it.
     pub(crate) fn evict_session(&mut self, now: Now, id: SessionId, why: &str, out: &mut Outbox<Output>) {
         let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.evicted) else { return };
-        let conn = session.conn.take();
-        session.line.clear();
-        let place = session.place;
+        let (conn, place) = (session.conn.take(), session.place);
+        self.drop_line(id);
         // Its client performs nothing any more: its lease has run out by its own clock, or it hears of this.
         if let Some(slot) = place {
             self.view.book.end_entrusted(slot);

@@ -8,6 +8,7 @@ mod coverage;
 mod data;
 mod early;
 mod faults;
+mod hang;
 mod keeping;
 mod kernel;
 mod plan;
@@ -27,6 +28,7 @@ use crate::workload::Workload;
 use clients::Slot;
 use early::Positions;
 use faults::Faults;
+use hang::Hangs;
 use keeping::Owed;
 use kernel::Taken;
 use mds::input::{ConnId, Input, Tag};
@@ -191,6 +193,7 @@ pub struct World {
     locks: Locks,
     workload: Workload,
     faults: Faults,
+    hangs: Hangs,
     coverage: Coverage,
     trace: Trace,
     phase: Phase,
@@ -258,6 +261,7 @@ impl World {
             locks: Locks::default(),
             workload,
             faults,
+            hangs: Hangs::default(),
             coverage: Coverage::default(),
             trace: Trace::new(sink),
             phase: Phase::Faults,
@@ -312,8 +316,10 @@ impl World {
             return Err(format!("nothing happens any more: {}", self.waiting()));
         };
         self.now = self.now.max(at);
-        self.handle(event)?;
-        self.turn()?;
+        if let Some(event) = self.unless_hung(event)? {
+            self.handle(event)?;
+            self.turn()?;
+        }
         if self.phase > Phase::Faults && self.now > self.healed_at + PROGRESS_NS {
             return Err(format!("no progress: {}", self.waiting()));
         }
@@ -393,6 +399,7 @@ impl World {
                     self.heal();
                 }
             }
+            Phase::Heal if self.is_rank_hung() => {}
             Phase::Heal => self.healing()?,
             Phase::Stop | Phase::Done => {}
         }
