@@ -92,6 +92,37 @@ for state in hangs "is gone"; do
     check "server $state: no lock is left behind" timeout 30 bash -c 'flock -n a/d/lock true'
     exec 8>&- 9<&-
 done
+
+# Stopped for longer than a lease, the server does not blame its mounts for the silence.
+kill -STOP $SERVER
+sleep 12
+kill -CONT $SERVER
+check "stopped for more than a lease: the mount goes on" timeout 30 bash -c 'echo more >>a/d/6 && sync a/d/6'
+check "stopped for more than a lease: and later" timeout 30 bash -c 'sleep 4; ls -l a/d >/dev/null && sync a/d/6'
+
+# Unmounted while the server is being restarted: what programs were told was done is done.
+mkdir a/told
+(
+    n=0
+    while n=$((n + 1)); do
+        : >a/told/$n && echo $n >>told
+    done
+) 2>/dev/null &
+works=$!
+pids+=($works)
+until [ "$(wc -l <told 2>/dev/null || echo 0)" -gt 300 ]; do sleep 0.02; done
+kill9 $SERVER
+kill -9 $works
+wait $works 2>/dev/null
+"$PANDO" umount ./a >umount.out 2>&1 &
+leaves=$!
+sleep 0.5
+serve ./data
+wait $leaves
+same "unmounted while the server was away" "0 " "$? $(cat umount.out)"
+"$PANDO" mount unix:./data/pando.sock ./a >/dev/null || die "mount"
+same "what was told before is there" "" "$(while read -r n; do [ -e a/told/$n ] || echo "$n"; done <told)"
+rm -rf a/told
 same "nothing is missing and nothing new" 22 "$(ls a/d | wc -l)"
 down ./a
 kill -TERM $SERVER

@@ -42,6 +42,8 @@ pub enum Input {
     Tick,
     /// Unmount: end the session in order.
     Close,
+    /// Closing has taken too long: what is not durable by now is lost, and said to be.
+    GiveUp,
 }
 
 /// For debugging: a request that has no answer yet.

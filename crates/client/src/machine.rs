@@ -117,6 +117,7 @@ impl Machine for Client {
             Input::Message(message) => self.on_message(now, message, out),
             Input::Tick => self.on_tick(now.mono, out),
             Input::Close => self.on_close(out),
+            Input::GiveUp => self.on_give_up(out),
         }
         self.pump(now.mono, out);
         self.finish(out);
@@ -378,8 +379,8 @@ impl Client {
         }
         self.life = Life::Closing;
         if self.link != Link::Up {
-            // Nobody to say goodbye to; the rank ends the session with its lease.
-            return self.fail_all(Errno::EIO, out);
+            // Nobody to say goodbye to; the rank ends the session with its lease. What callers were told still has to come about.
+            return self.fail_calls(Errno::EIO, out);
         }
         let (waits, rest) =
             std::mem::take(&mut self.lane).into_iter().partition(|q| is_lock_wait(&q.request));
@@ -407,9 +408,23 @@ impl Client {
         }
     }
 
-    /// Answers everything that has no answer: what may have been executed with `sent`.
+    /// Closing has taken too long.
+    fn on_give_up(&mut self, out: &mut Out) {
+        if self.life == Life::Closing {
+            self.fail_all(Errno::EIO, out);
+        }
+    }
+
     fn fail_all(&mut self, sent: Errno, out: &mut Out) {
         self.lose_kept(out);
+        self.fail_calls(sent, out);
+    }
+
+    /// Answers everything that has no answer: what may have been executed with `sent`.
+    fn fail_calls(&mut self, sent: Errno, out: &mut Out) {
+        for call in std::mem::take(&mut self.syncs).into_values() {
+            answer(out, Some(call), Err(sent));
+        }
         for pending in self.window.take_all().into_values() {
             answer(out, pending.call, Err(sent));
         }

@@ -61,10 +61,15 @@ impl Rank {
         let message = match message {
             ClientMsg::Returned { list } if !stdx::mutant!("mds_dx_returned_overtakes") => {
                 let (later, now): (Vec<_>, Vec<_>) = list.into_iter().partition(is_listing);
-                if !later.is_empty() {
-                    session.line.push_back(ClientMsg::Returned { list: later });
+                if later.is_empty() {
+                    return Some(ClientMsg::Returned { list: now });
                 }
-                return (!now.is_empty()).then_some(ClientMsg::Returned { list: now });
+                session.line_items += later.len();
+                if session.line_items < results {
+                    session.line.push_back(ClientMsg::Returned { list: later });
+                    return (!now.is_empty()).then_some(ClientMsg::Returned { list: now });
+                }
+                ClientMsg::Returned { list: later }
             }
             // What it takes back is in the line.
             ClientMsg::Cancel { tid } if session.line.iter().any(|m| is_request(m, tid)) => {
@@ -73,7 +78,7 @@ impl Rank {
             other if keeps_line(&other) => other,
             other => return Some(other),
         };
-        if session.line.len() >= results {
+        if session.line.len() >= results || session.line_items >= results {
             let conn = session.conn;
             let text = format!("session {} sends more than it may before it has answers", id.0);
             out.push(Output::Note { level: Level::Warn, text: text.clone() });
@@ -95,6 +100,9 @@ impl Rank {
                 continue;
             };
             let (message, conn) = (session.line.pop_front(), session.conn);
+            if let Some(ClientMsg::Returned { list }) = &message {
+                session.line_items -= list.len();
+            }
             let (Some(message), Some(conn)) = (message, conn) else {
                 self.sessions.lines.pop_front();
                 continue;
@@ -112,6 +120,7 @@ impl Rank {
     pub(crate) fn drop_line(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.map.get_mut(&id) {
             session.line.clear();
+            session.line_items = 0;
         }
     }
 

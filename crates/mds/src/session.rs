@@ -51,6 +51,8 @@ pub(crate) struct Session {
     pub running: BTreeSet<Tid>,
     pub in_flight: usize,
     lease_end: Mono,
+    /// Its lease ran out, and is prolonged once: what it said may lie unread.
+    doubted: bool,
     /// What was recalled must be given back before.
     pub return_end: Option<Mono>,
     /// What it has a use for, and its place in the book of capabilities.
@@ -81,6 +83,8 @@ pub(crate) struct Session {
     /// What it performed and is being carried out; and what came after it.
     pub performing: Option<OpId>,
     pub line: VecDeque<ClientMsg>,
+    /// What is given back in it, item by item: nothing else of it may be longer than a request.
+    pub line_items: usize,
 }
 
 /// A run of inode numbers that a session gives out in ascending order: `next` to below `end`.
@@ -253,7 +257,7 @@ impl Sessions {
         if let Some(session) = self.map.get_mut(&id)
             && !session.embedded
         {
-            session.lease_end = end;
+            (session.lease_end, session.doubted) = (end, false);
             self.next_expiry = Some(self.next_expiry.map_or(end, |next| next.min(end)));
         }
     }

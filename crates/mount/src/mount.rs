@@ -409,6 +409,7 @@ impl Shared {
         let now = self.step_time();
         // Answers whatever is still open; a session that ended in order ignores it.
         core.lost(now, generation, &mut turn);
+        core.step(now, Input::GiveUp, &mut turn);
         self.end_turn(core, turn);
         if let Some(port) = port {
             port.close();

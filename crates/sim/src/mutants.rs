@@ -165,6 +165,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // Renames of what is entrusted are few among all that clients do.
     ("client_moved_stays_in_place", "client", "machine::tests::model::each_defect_is_caught"),
     ("client_replaced_lives_on", "client", "machine::tests::model::each_defect_is_caught"),
+    // It takes a rank that is stopped for about as long as a lease, and whose clock ticks before it reads.
+    ("mds_own_pause_counts", "mds", "tests::sessions::what_came_while_the_rank_did_not_run_counts"),
     // A failed journal ends a life of the simulator at once.
     (
         "mds_damaged_says_yes",

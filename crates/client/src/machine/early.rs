@@ -110,7 +110,7 @@ impl Client {
     ) {
         match (outcome, position) {
             // The rank stops; its next life hears of it.
-            (Err(Errno::ESHUTDOWN), _) if self.life == Life::Serving => return,
+            (Err(Errno::ESHUTDOWN), _) if self.life != Life::Over => return,
             (Ok(_), Some(position)) => self.window.kept.heard(tid, position),
             (Ok(_), None) => drop(self.window.kept.remove(tid)),
             (Err(errno), _) => {

@@ -42,7 +42,7 @@ impl Client {
         let stamp = self.leaves.disconnected(self.window.next());
         out.push(Output::Lost { stamp });
         if self.life == Life::Closing {
-            self.fail_all(Errno::EIO, out);
+            self.fail_calls(Errno::EIO, out);
         }
     }
 

@@ -27,6 +27,8 @@ const _: () = assert!(CLIENT_BYTES_MAX <= 255);
 const LATE: &str = "it has not given back what was recalled";
 /// Where the end of a long place is left out.
 const LEFT_OUT: &[u8] = b"...";
+/// What part of a lease passes between the two looks at a session that is silent.
+const LOOK_PART: u64 = 20;
 /// Inodes looked at per step when a dead session's opens end.
 const CLOSE_SLICE: usize = 1024;
 
@@ -83,6 +85,8 @@ impl Rank {
         }
         match self.state {
             crate::config::State::Boot | crate::config::State::Replay => {
+                // Said once on a connection.
+                self.sessions.greeting.retain(|hello| hello.conn != conn);
                 self.sessions.greeting.push(WaitingHello { conn, session, info, wants });
             }
             state if !state.serves() => {
@@ -169,6 +173,7 @@ impl Rank {
         let old = session.conn.replace(conn);
         if let Some(old) = old {
             self.close_conn(old, out);
+            self.drop_line(id);
         }
         self.fade_later(id, now);
         self.take_place(id, info, wants);
@@ -336,14 +341,26 @@ impl Rank {
         }
     }
 
-    /// Evicts sessions whose lease has run out.
+    /// Evicts sessions whose lease has run out, at the second look: what came while this process did not run (it was stopped, its
+    /// host hung) lies unread, and it is not the client that was silent then.
     pub(crate) fn expire(&mut self, now: Now, out: &mut Outbox<Output>) {
-        if self.sessions.next_expiry.is_none_or(|next| next > now.mono) || !self.state.serves() {
-            return;
-        }
+        let due = self.sessions.next_expiry.filter(|due| *due <= now.mono && self.state.serves());
+        let Some(due) = due else { return };
+        let lease_ns = self.view.config.lease_ns;
+        let look_ns = lease_ns / LOOK_PART;
+        // Nobody was heard for so long: who sends again after a pause of the rank's may need a while for it.
+        let hung = now.mono.since(due) > look_ns && !stdx::mutant!("mds_own_pause_counts");
+        let grace = now.mono.after(if hung { lease_ns } else { look_ns });
         let mut dead = Vec::new();
         let mut next: Option<Mono> = None;
-        for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded && !s.evicted) {
+        for (id, session) in self.sessions.map.iter_mut().filter(|(_, s)| !s.embedded && !s.evicted) {
+            let again = hung || (!session.doubted && session.conn.is_some());
+            if session.lease_end <= now.mono && again && !stdx::mutant!("mds_own_pause_counts") {
+                (session.doubted, session.lease_end) = (true, grace);
+            }
+            if hung && let Some(end) = session.return_end.as_mut() {
+                *end = grace.max(*end);
+            }
             let returns = self.frozen || session.return_end.is_none_or(|end| end > now.mono);
             if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {
                 dead.push((*id, "its lease ran out"));
@@ -358,7 +375,7 @@ impl Rank {
         self.sessions.next_expiry = next;
         for (id, why) in dead {
             if why == LATE && self.is_owed(id, now) {
-                let end = now.mono.after(self.view.config.lease_ns / 4);
+                let end = now.mono.after(lease_ns / 4);
                 self.sessions.has_returned(id);
                 self.sessions.must_return(id, end);
                 continue;
@@ -370,9 +387,8 @@ impl Rank {
     /// Ends a session that did not ask for it.
     pub(crate) fn evict_session(&mut self, now: Now, id: SessionId, why: &str, out: &mut Outbox<Output>) {
         let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.evicted) else { return };
-        let conn = session.conn.take();
-        session.line.clear();
-        let place = session.place;
+        let (conn, place) = (session.conn.take(), session.place);
+        self.drop_line(id);
         // Its client performs nothing any more: its lease has run out by its own clock, or it hears of this.
         if let Some(slot) = place {
             self.view.book.end_entrusted(slot);

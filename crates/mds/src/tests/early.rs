@@ -498,6 +498,52 @@ fn what_takes_back_a_request_in_the_line_stays_behind_it() {
     assert!(matches!(outcome, Some(ServerMsg::Reply { outcome: Err(Errno::EINTR), .. })), "{outcome:?}");
 }
 
+/// One session whose next message stands in line: a write that it performed is under way.
+fn busy() -> World {
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+    let told =
+        Told { ino: Ino(w.rank.session_lent(w.sessions[&REMOTE])), wall: Wall(w.now as i64), heard: false };
+    perform(&mut w, REMOTE, 500, told, create(node(&made.attr), "f"));
+    w.hold_data = true;
+    let (node, data) = (NodeRef::bare(told.ino), Payload::Owned(b"bytes".to_vec()));
+    let write = Request::Write { node, offset: 0, append: false, kill_suidgid: false, data };
+    perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
+    w.sent.clear();
+    w
+}
+
+/// Found by review: what gives directories back stood in line without a bound.
+#[test]
+fn a_line_does_not_grow_without_end() {
+    let mut w = busy();
+    let item = |number| Returned { ino: Ino(7), bits: Bits::DX, number };
+    let refused = |w: &World| w.sent.iter().any(|(_, m)| matches!(m, ServerMsg::Refused { .. }));
+    let most = w.config.limits.results as u32;
+    for at in 0..9 {
+        w.say(REMOTE, ClientMsg::Returned { list: (0..most / 10).map(|n| item(at * most + n)).collect() });
+        assert!(!refused(&w), "{at}");
+    }
+    w.say(REMOTE, ClientMsg::Returned { list: (0..most / 5).map(item).collect() });
+    assert!(refused(&w));
+}
+
+/// Found by review: the line went on with what came over the connection before, and the new one's behind it.
+#[test]
+fn a_line_ends_with_its_connection_however_the_rank_learns_of_it() {
+    let mut w = busy();
+    w.say(REMOTE, ClientMsg::Settled);
+    let later = w.start(REMOTE, Cred::ROOT, mkdir("later"));
+    let (again, session) = (ConnId(20), w.sessions[&REMOTE]);
+    w.hello(again, Peer::Trusted, session);
+    w.let_go();
+    assert!(answer(&w, again, later).is_none(), "it is asked for again");
+    let request = mkdir("later");
+    w.retry(again, later, Cred::ROOT, request);
+    assert!(answer(&w, again, later).is_some());
+    assert!(!w.rank.sessions.map[&session].settled, "it has not said so on this connection");
+}
+
 /// The number of an inode that is made once more may have data of the life that a crash took back.
 #[test]
 fn what_is_made_once_more_begins_without_the_data_of_the_life_before() {

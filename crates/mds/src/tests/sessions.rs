@@ -311,6 +311,27 @@ fn a_session_that_came_back_in_time_may_finish_presenting() {
     assert_eq!(w.rank.state(), State::Active, "the other's lease ran out");
 }
 
+/// Found by review: a server that was stopped for longer than a lease evicted all its clients when it went on.
+#[test]
+fn what_came_while_the_rank_did_not_run_counts() {
+    let mut w = remote();
+    let lease = w.config.lease_ns;
+    let is_there = |w: &World| w.rank.sessions(Mono(w.now)).len() == 1;
+    // Stopped for as long as it takes: the clock's tick is the first that it hears of when it goes on, the renewals the next.
+    for pause in [lease, lease + 50 * MS, lease + MS * 700, 7 * lease] {
+        w.say(REMOTE, ClientMsg::Renew { number: 1 });
+        w.now += pause;
+        w.inject(Input::Tick);
+        assert!(is_there(&w), "{pause}: {:?}", w.notes);
+        w.pass(100);
+    }
+    w.say(REMOTE, ClientMsg::Renew { number: 2 });
+    w.pass(lease / MS - 10);
+    assert!(is_there(&w));
+    w.pass(lease / MS / 10);
+    assert!(!is_there(&w), "it is silent");
+}
+
 /// Found by review: a session that never said what it has got made its record grow beyond what the store takes back.
 #[test]
 fn results_of_a_session_that_never_moves_its_floor_are_bounded() {
@@ -319,6 +340,15 @@ fn results_of_a_session_that_never_moves_its_floor_are_bounded() {
     w.hello(REMOTE, Peer::Trusted, SessionId(0));
     let made = (0..20).filter(|i| w.call_as(REMOTE, Cred::ROOT, mkdir(&format!("d{i}"))).is_ok()).count();
     assert_eq!(made, 10);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_rank_that_takes_its_own_pause_for_silence_is_caught() {
+    stdx::mutant::activate(Some("mds_own_pause_counts"));
+    let verdict = std::panic::catch_unwind(what_came_while_the_rank_did_not_run_counts);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
 }
 
 #[cfg(feature = "mutants")]

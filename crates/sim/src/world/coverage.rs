@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FAULTS: [&str; 6] = ["power", "process", "replay", "cut", "client", "full-disk"];
 
 /// What happens to capabilities.
-pub(super) const KEEPING: [&str; 17] = [
+pub(super) const KEEPING: [&str; 19] = [
     "attributes kept",
     "names kept",
     "files with pages kept",
@@ -27,6 +27,8 @@ pub(super) const KEEPING: [&str; 17] = [
     "settled",
     "sessions ended by an operator",
     "sessions ended for a recall",
+    "ranks stopped",
+    "clients stopped",
 ];
 
 /// What happens to early answers, and to directories that are entrusted to clients.

@@ -22,6 +22,7 @@ pub(super) struct Faults {
     cut: u64,
     client: u64,
     evict: u64,
+    hang: u64,
     checkpoint: u64,
     drop_cache: u64,
     pub(super) injected_io: bool,
@@ -39,6 +40,7 @@ impl Faults {
             cut: if plan.cut_connections { 300 } else { 0 },
             client: if plan.kill_clients { 100 } else { 0 },
             evict: if plan.evict { 50 } else { 0 },
+            hang: if plan.hangs { 300 } else { 0 },
             checkpoint: [0, 200, 2000][rng.index(3)],
             drop_cache: [0, 100, 3000][rng.index(3)],
             injected_io: false,
@@ -49,7 +51,7 @@ impl Faults {
     /// Nothing goes wrong.
     pub(super) fn quiet(&mut self) {
         self.crash_at = u64::MAX;
-        (self.cut, self.client, self.evict) = (0, 0, 0);
+        (self.cut, self.client, self.evict, self.hang) = (0, 0, 0, 0);
     }
 }
 
@@ -88,9 +90,12 @@ impl World {
                 self.faults.crash_in = Some(self.rng.below(60));
             }
         }
+        if self.is_rank_hung() {
+            return Ok(());
+        }
         let dice = self.rng.below(1_000_000);
         let (cut, client) = (self.faults.cut, self.faults.client);
-        let evict = self.faults.evict;
+        let (evict, hang) = (self.faults.evict, self.faults.hang);
         let (checkpoint, drop_cache) = (self.faults.checkpoint, self.faults.drop_cache);
         if dice < cut {
             self.cut();
@@ -105,6 +110,8 @@ impl World {
             if self.plan.warm {
                 return self.step_rank(Input::Warmup { dir: Some(Ino::ROOT) });
             }
+        } else if dice >= 1_000_000 - hang {
+            self.hang();
         }
         Ok(())
     }
@@ -176,7 +183,7 @@ impl World {
         }
     }
 
-    fn remote(&mut self) -> Option<usize> {
+    pub(super) fn remote(&mut self) -> Option<usize> {
         let remote: Vec<usize> =
             (0..self.clients.len()).filter(|client| self.clients[*client].kind != Kind::Embedded).collect();
         (!remote.is_empty()).then(|| remote[self.rng.index(remote.len())])

@@ -67,6 +67,11 @@ impl Owed {
         of.filter(|(_, debt)| debt.pages).map(|((_, ino), _)| *ino)
     }
 
+    /// The rank is stopped: what is answered meanwhile it reads later.
+    pub(super) fn postpone(&mut self, by: u64) {
+        self.0.values_mut().for_each(|debt| debt.since += by);
+    }
+
     /// When the oldest was sent.
     pub(super) fn since(&self, session: SessionId) -> Option<u64> {
         let of = self.0.range((session, Ino(0))..=(session, Ino(u64::MAX)));

@@ -8,6 +8,7 @@ mod coverage;
 mod data;
 mod early;
 mod faults;
+mod hang;
 mod keeping;
 mod kernel;
 mod plan;
@@ -27,6 +28,7 @@ use crate::workload::Workload;
 use clients::Slot;
 use early::Positions;
 use faults::Faults;
+use hang::Hangs;
 use keeping::Owed;
 use kernel::Taken;
 use mds::input::{ConnId, Input, Tag};
@@ -193,6 +195,7 @@ pub struct World {
     locks: Locks,
     workload: Workload,
     faults: Faults,
+    hangs: Hangs,
     coverage: Coverage,
     trace: Trace,
     phase: Phase,
@@ -260,6 +263,7 @@ impl World {
             locks: Locks::default(),
             workload,
             faults,
+            hangs: Hangs::default(),
             coverage: Coverage::default(),
             trace: Trace::new(sink),
             phase: Phase::Faults,
@@ -314,8 +318,10 @@ impl World {
             return Err(format!("nothing happens any more: {}", self.waiting()));
         };
         self.now = self.now.max(at);
-        self.handle(event)?;
-        self.turn()?;
+        if let Some(event) = self.unless_hung(event)? {
+            self.handle(event)?;
+            self.turn()?;
+        }
         if self.phase > Phase::Faults && self.now > self.healed_at + PROGRESS_NS {
             return Err(format!("no progress: {}", self.waiting()));
         }
@@ -397,6 +403,7 @@ impl World {
                     self.heal();
                 }
             }
+            Phase::Heal if self.is_rank_hung() => {}
             Phase::Heal => self.healing()?,
             Phase::Stop | Phase::Done => {}
         }

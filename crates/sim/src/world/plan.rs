@@ -61,6 +61,8 @@ pub struct Plan {
     pub many_readers: bool,
     /// Clients may notice late that their connection is cut.
     pub late_notice: bool,
+    /// Processes are stopped for a while.
+    pub hangs: bool,
     pub full_disk: bool,
     pub small_file_bytes: u32,
     pub fsid: [u8; 16],
@@ -99,6 +101,7 @@ impl Plan {
             evict: hash_seed[5].is_multiple_of(4),
             many_readers: (hash_seed[1] ^ hash_seed[6]).is_multiple_of(3),
             late_notice: hash_seed[6].is_multiple_of(4),
+            hangs: (hash_seed[2] ^ hash_seed[5]).is_multiple_of(5),
             full_disk: rng.chance(1, 3),
             small_file_bytes: [0, 1000, 4096][rng.index(3)],
             fsid: [7; 16],

@@ -333,6 +333,36 @@ fn closing_waits_for_durability() {
     assert_eq!(bench.step(durable(10)), [Output::Send(ClientMsg::Goodbye), Output::Closed]);
 }
 
+/// Found by review: whoever unmounted while the server was being restarted lost what it had been told was done.
+#[test]
+fn closing_while_the_rank_is_away_waits_for_what_callers_were_told() {
+    for (back, stops) in [(true, false), (true, true), (false, false)] {
+        let mut bench = hasty(Limits::default());
+        bench.call(1, unlink(1, "a"));
+        bench.step(early(1, 10, Ok(Reply::Ok)));
+        bench.call(2, unlink(1, "b"));
+        bench.step(Input::Disconnected);
+        let out = bench.step(Input::Close);
+        assert_eq!(answers(&out), [(2, Err(Errno::EIO))]);
+        assert!(late(&out).is_empty() && !out.contains(&Output::Closed));
+        if !back {
+            let out = bench.step(Input::GiveUp);
+            assert_eq!((late(&out).len(), out.last()), (1, Some(&Output::Closed)));
+            continue;
+        }
+        let has = |sent: &[ClientMsg]| sent.iter().any(|m| matches!(m, ClientMsg::Performed { .. }));
+        bench.step(Input::Connected);
+        assert!(has(&sent(&bench.step(welcome_in(5, true, 2)))));
+        if stops {
+            bench.step(reply(1, Err(Errno::ESHUTDOWN)));
+            assert!(has(&again(&mut bench)), "it stops once more");
+        }
+        bench.step(done(1, 20));
+        assert_eq!(bench.step(durable(20)), [Output::Send(ClientMsg::Goodbye), Output::Closed]);
+        assert_eq!(bench.step(Input::GiveUp), []);
+    }
+}
+
 /// Another thread delivers it: the sync was carried out after the operation that failed.
 #[test]
 fn a_sync_is_not_answered_before_what_was_sent_before_it() {
