@@ -2,7 +2,7 @@
 //!
 //! Absent: the outcomes that are remembered for that (`results.rs`); how sessions come, stay and go (`life.rs`); who may keep what (`caps.rs`); the wire.
 
-mod life;
+pub(crate) mod life;
 mod results;
 
 pub(crate) use life::KEEPS_NOTHING;
@@ -51,6 +51,8 @@ pub(crate) struct Session {
     pub running: BTreeSet<Tid>,
     pub in_flight: usize,
     lease_end: Mono,
+    /// One of these times is over, and it is listened to until then.
+    overdue: Option<Mono>,
     /// What was recalled must be given back before.
     pub return_end: Option<Mono>,
     /// What it has a use for, and its place in the book of capabilities.

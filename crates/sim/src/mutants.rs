@@ -108,6 +108,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     // A listing that waits for a directory between its load and its plan: some thousand seeds.
     ("mds_old_stretch", "mds", "tests::early::a_listing_that_waited_is_not_an_old_one"),
+    // A server that stands still for longer than a lease: one of twelve seeds.
+    ("mds_lease_ends_unheard", "mds", "tests::sessions::who_was_not_listened_to_is_not_evicted"),
     // An open whose request is sent again, of a file that is removed and closed later: some thousand seeds.
     ("client_claims_twice", "client", "machine::tests::model::each_defect_is_caught"),
     // A sync of an early client whose answer overtakes a failure.

@@ -26,6 +26,8 @@ const LATE: &str = "it has not given back what was recalled";
 pub(crate) const KEEPS_NOTHING: &[u8] = b" -caps";
 /// Where the end of a long place is left out.
 const LEFT_OUT: &[u8] = b"...";
+/// A part of the lease, as long as a session is still listened to whose time is over.
+pub(crate) const GRACE_PART: u64 = 16;
 /// Inodes looked at per step when a dead session's opens end.
 const CLOSE_SLICE: usize = 1024;
 
@@ -329,22 +331,30 @@ impl Rank {
         }
     }
 
-    /// Evicts sessions whose lease has run out.
+    /// Evicts sessions whose lease has run out. Not at once: it may be the server that was not there (it was stopped, or got no CPU),
+    /// and what would have kept the session lies unread in its socket. Whoever is not heard of for a moment more is gone.
     pub(crate) fn expire(&mut self, now: Now, out: &mut Outbox<Output>) {
         if self.sessions.next_expiry.is_none_or(|next| next > now.mono) || !self.state.serves() {
             return;
         }
         let mut dead = Vec::new();
         let mut next: Option<Mono> = None;
-        for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded && !s.evicted) {
+        let unheard = stdx::mutant!("mds_lease_ends_unheard");
+        let grace = if unheard { 0 } else { self.view.config.lease_ns / GRACE_PART };
+        for (id, session) in self.sessions.map.iter_mut().filter(|(_, s)| !s.embedded && !s.evicted) {
+            let silent = session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends");
             let returns = self.frozen || session.return_end.is_none_or(|end| end > now.mono);
-            if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {
-                dead.push((*id, "its lease ran out"));
-            } else if !returns {
-                dead.push((*id, LATE));
+            let over = silent || !returns;
+            let end = if over {
+                *session.overdue.get_or_insert(now.mono.after(grace))
             } else {
+                session.overdue = None;
                 let end = session.lease_end.max(now.mono.after(1));
-                let end = session.return_end.map_or(end, |return_end| end.min(return_end));
+                session.return_end.map_or(end, |return_end| end.min(return_end))
+            };
+            if over && end <= now.mono {
+                dead.push((*id, if silent { "its lease ran out" } else { LATE }));
+            } else {
                 next = Some(next.map_or(end, |n| n.min(end)));
             }
         }
@@ -354,6 +364,7 @@ impl Rank {
                 let end = now.mono.after(self.view.config.lease_ns / 4);
                 self.sessions.has_returned(id);
                 self.sessions.must_return(id, end);
+                self.sessions.map.entry(id).and_modify(|session| session.overdue = None);
                 continue;
             }
             self.evict_session(now, id, why, out);

@@ -68,6 +68,9 @@ fn formatted() -> Records {
     records
 }
 
+/// How long a session is listened to whose lease is over, in milliseconds.
+pub(crate) const GRACE_MS: u64 = 10_000 / crate::session::life::GRACE_PART + 1;
+
 /// The world around one rank.
 pub(crate) struct World {
     pub rank: Rank,

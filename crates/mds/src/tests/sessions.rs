@@ -305,10 +305,32 @@ fn a_session_that_came_back_in_time_may_finish_presenting() {
     w.say(EMBEDDED, ClientMsg::Goodbye);
     w.pass(lease - 10);
     w.hello(REMOTE, Peer::Trusted, sessions[0]);
-    w.pass(20);
+    w.pass(20 + GRACE_MS);
     assert_eq!(w.rank.state(), State::Reconnect, "its lease runs");
     w.say(REMOTE, ClientMsg::Reclaimed);
     assert_eq!(w.rank.state(), State::Active, "the other's lease ran out");
+}
+
+/// Found by a server that was stopped for 12 s under load: its first thought was that everybody else had been silent.
+#[test]
+fn who_was_not_listened_to_is_not_evicted() {
+    let mut w = remote();
+    w.hello(OTHER, Peer::Trusted, SessionId(0));
+    let lease = w.config.lease_ns / MS;
+    let alive = |w: &World| w.rank.sessions(Mono(w.now)).len();
+    let all = alive(&w);
+    // Nothing reaches the rank meanwhile, its own ticks neither; what was sent lies in the sockets.
+    w.now += (lease + 2_000) * MS;
+    w.inject(Input::Tick);
+    assert_eq!(alive(&w), all, "{:?}", w.notes);
+    w.say(REMOTE, ClientMsg::Renew { number: 1 });
+    w.pass(GRACE_MS + 10);
+    assert_eq!(alive(&w), all - 1, "who says nothing is gone soon: {:?}", w.notes);
+    assert_eq!(w.call_as(REMOTE, Cred::ROOT, mkdir("d")).map(drop), Ok(()));
+    w.pass(lease - GRACE_MS - 100);
+    assert_eq!(alive(&w), all - 1, "it has a full lease again");
+    w.pass(100 + 2 * GRACE_MS);
+    assert_eq!(alive(&w), all - 2);
 }
 
 /// Found by review: a session that never said what it has got made its record grow beyond what the store takes back.
@@ -319,6 +341,15 @@ fn results_of_a_session_that_never_moves_its_floor_are_bounded() {
     w.hello(REMOTE, Peer::Trusted, SessionId(0));
     let made = (0..20).filter(|i| w.call_as(REMOTE, Cred::ROOT, mkdir(&format!("d{i}"))).is_ok()).count();
     assert_eq!(made, 10);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn who_is_evicted_unheard_is_missed() {
+    stdx::mutant::activate(Some("mds_lease_ends_unheard"));
+    let verdict = std::panic::catch_unwind(who_was_not_listened_to_is_not_evicted);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
 }
 
 #[cfg(feature = "mutants")]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FAULTS: [&str; 6] = ["power", "process", "replay", "cut", "client", "full-disk"];
 
 /// What happens to capabilities.
-pub(super) const KEEPING: [&str; 16] = [
+pub(super) const KEEPING: [&str; 17] = [
     "attributes kept",
     "names kept",
     "files with pages kept",
@@ -26,6 +26,7 @@ pub(super) const KEEPING: [&str; 16] = [
     "settled",
     "sessions ended by an operator",
     "sessions ended for a recall",
+    "servers that stood still",
 ];
 
 /// What happens to early answers, and to directories that are entrusted to clients.

@@ -1,9 +1,10 @@
 //! What goes wrong, and when: power failures (between events and inside a disk operation), deaths of
-//! the rank's process, also during replay, cut connections, dying clients, full disks.
+//! the rank's process, also during replay, a server that stands still, cut connections, dying clients, full disks.
 //!
 //! Absent: bit rot (its own scenario), errors of a healthy disk.
 
 use super::keeping::Owed;
+use super::rank::asks_nothing;
 use super::{Event, Kind, Phase, Plan, World};
 use crate::model::judge::Verdict;
 use mds::input::Input;
@@ -22,6 +23,7 @@ pub(super) struct Faults {
     cut: u64,
     client: u64,
     evict: u64,
+    hang: u64,
     checkpoint: u64,
     drop_cache: u64,
     pub(super) injected_io: bool,
@@ -39,6 +41,7 @@ impl Faults {
             cut: if plan.cut_connections { 300 } else { 0 },
             client: if plan.kill_clients { 100 } else { 0 },
             evict: if plan.evict { 50 } else { 0 },
+            hang: if plan.hangs { 100 } else { 0 },
             checkpoint: [0, 200, 2000][rng.index(3)],
             drop_cache: [0, 100, 3000][rng.index(3)],
             injected_io: false,
@@ -49,7 +52,7 @@ impl Faults {
     /// Nothing goes wrong.
     pub(super) fn quiet(&mut self) {
         self.crash_at = u64::MAX;
-        (self.cut, self.client, self.evict) = (0, 0, 0);
+        (self.cut, self.client, self.evict, self.hang) = (0, 0, 0, 0);
     }
 }
 
@@ -64,6 +67,44 @@ impl World {
     fn tell_space(&mut self, full: bool) {
         let input = Box::new(Input::Space { full });
         self.after(MS, Event::Rank { life: self.lives, input });
+    }
+
+    /// The server stands still, its timers and disks with it; what is sent to it waits in the sockets.
+    fn hang(&mut self) {
+        let lease = self.plan.rank(proto::ids::Incarnation(1)).lease_ns;
+        let long = [lease / 3, lease, 2 * lease][self.rng.index(3)];
+        self.hung_until = self.now + self.rng.below(long);
+        self.trace.event(self.now, "hang", self.hung_until, String::new);
+        self.coverage.count("servers that stood still", 1);
+    }
+
+    /// What happens in a server that stands still happens when it goes on: first what it has a timer for, then what came meanwhile.
+    pub(super) fn unless_hung(&mut self, event: Event) -> Option<Event> {
+        if self.now >= self.hung_until {
+            return Some(event);
+        }
+        match &event {
+            Event::RankTick { .. } => self.at(self.hung_until, event),
+            Event::ToRank { conn, message, .. } => {
+                // It may not be given up for its silence: it said something.
+                let session = self.life.as_ref().and_then(|life| life.conns.get(conn)?.1);
+                if !asks_nothing(message)
+                    && let Some((heard, _)) = session.and_then(|session| self.heard.get_mut(&session))
+                {
+                    *heard = self.hung_until;
+                }
+                self.at(self.hung_until + 1, event);
+            }
+            Event::Rank { .. }
+            | Event::Commit { .. }
+            | Event::Load { .. }
+            | Event::Store { .. }
+            | Event::Settle { .. }
+            | Event::Data { .. }
+            | Event::Background { .. } => self.at(self.hung_until + 1, event),
+            _ => return Some(event),
+        }
+        None
     }
 
     /// Dice after each event.
@@ -90,7 +131,7 @@ impl World {
         }
         let dice = self.rng.below(1_000_000);
         let (cut, client) = (self.faults.cut, self.faults.client);
-        let evict = self.faults.evict;
+        let (evict, hang) = (self.faults.evict, self.faults.hang);
         let (checkpoint, drop_cache) = (self.faults.checkpoint, self.faults.drop_cache);
         if dice < cut {
             self.cut();
@@ -98,6 +139,8 @@ impl World {
             self.kill_client();
         } else if dice < cut + client + evict {
             return self.evict();
+        } else if dice >= 1_000_000 - hang {
+            self.hang();
         } else if dice < cut + client + evict + checkpoint {
             return self.step_rank(Input::Checkpoint);
         } else if dice < cut + client + evict + checkpoint + drop_cache {

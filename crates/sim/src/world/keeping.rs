@@ -317,7 +317,7 @@ impl World {
         let patience = if self.owed.0.iter().any(of) { PATIENCE_LEASES } else { 1 };
         let lease = patience * self.lease_ns();
         let Some(debt) = self.owed.0.get_mut(&(session, returned.ino)) else { return Ok(()) };
-        let since = debt.since;
+        let since = debt.since.max(self.hung_until);
         debt.sent -= 1;
         if debt.sent == 0 {
             self.owed.0.remove(&(session, returned.ino));

@@ -196,6 +196,8 @@ pub struct World {
     phase: Phase,
     healed_at: u64,
     issued: u64,
+    /// Until then nothing happens in the server.
+    hung_until: u64,
     /// When the rank last heard of a session, and which said goodbye.
     heard: BTreeMap<SessionId, (u64, bool)>,
     /// When each connection said hello.
@@ -263,6 +265,7 @@ impl World {
             phase: Phase::Faults,
             healed_at: 0,
             issued: 0,
+            hung_until: 0,
             heard: BTreeMap::new(),
             greeted: BTreeMap::new(),
             active_since: 0,
@@ -312,6 +315,7 @@ impl World {
             return Err(format!("nothing happens any more: {}", self.waiting()));
         };
         self.now = self.now.max(at);
+        let Some(event) = self.unless_hung(event) else { return Ok(()) };
         self.handle(event)?;
         self.turn()?;
         if self.phase > Phase::Faults && self.now > self.healed_at + PROGRESS_NS {

@@ -55,6 +55,8 @@ pub struct Plan {
     pub kill_callers: bool,
     /// Now and then a client takes longer than a lease to give back what is recalled.
     pub slow_returns: bool,
+    /// The server stands still for a while, perhaps longer than a lease.
+    pub hangs: bool,
     /// An operator ends sessions.
     pub evict: bool,
     /// Answers overtake each other, and recalls overtake answers.
@@ -96,6 +98,7 @@ impl Plan {
             warm: hash_seed[2].is_multiple_of(4),
             kill_callers: hash_seed[1].is_multiple_of(8),
             slow_returns: hash_seed[4].is_multiple_of(8),
+            hangs: hash_seed[7].is_multiple_of(12),
             evict: hash_seed[5].is_multiple_of(4),
             many_readers: (hash_seed[1] ^ hash_seed[6]).is_multiple_of(3),
             late_notice: hash_seed[6].is_multiple_of(4),

@@ -51,6 +51,11 @@ pub(super) struct Life {
     journal_failed: bool,
 }
 
+/// Whether a session is not kept by it.
+pub(super) const fn asks_nothing(message: &ClientMsg) -> bool {
+    matches!(message, ClientMsg::Returned { .. } | ClientMsg::Settled | ClientMsg::Cancel { .. })
+}
+
 impl World {
     /// A new process of the rank on what the disk still has.
     pub(super) fn restart(&mut self) -> Verdict {
@@ -452,9 +457,7 @@ impl World {
         }
         if let Some(session) = session {
             let goodbye = message == ClientMsg::Goodbye;
-            let asks_nothing =
-                matches!(message, ClientMsg::Returned { .. } | ClientMsg::Settled | ClientMsg::Cancel { .. });
-            if !asks_nothing {
+            if !asks_nothing(&message) {
                 self.heard.insert(session, (self.now, goodbye));
             }
             self.settle_debts(client, session, &message)?;
