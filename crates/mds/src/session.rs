@@ -51,8 +51,8 @@ pub(crate) struct Session {
     pub running: BTreeSet<Tid>,
     pub in_flight: usize,
     lease_end: Mono,
-    /// One of these times is over, and it is listened to until then.
-    overdue: Option<Mono>,
+    /// One of these times is over, and it is listened to for a moment more: when to look next, and how many times still.
+    overdue: Option<(Mono, u32)>,
     /// What was recalled must be given back before.
     pub return_end: Option<Mono>,
     /// What it has a use for, and its place in the book of capabilities.

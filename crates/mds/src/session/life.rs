@@ -26,8 +26,9 @@ const LATE: &str = "it has not given back what was recalled";
 pub(crate) const KEEPS_NOTHING: &[u8] = b" -caps";
 /// Where the end of a long place is left out.
 const LEFT_OUT: &[u8] = b"...";
-/// A part of the lease, as long as a session is still listened to whose time is over.
+/// A part of the lease, as long as a session is still listened to whose time is over; it is looked at so many times in it.
 pub(crate) const GRACE_PART: u64 = 16;
+const GRACE_LOOKS: u32 = 4;
 /// Inodes looked at per step when a dead session's opens end.
 const CLOSE_SLICE: usize = 1024;
 
@@ -332,7 +333,8 @@ impl Rank {
     }
 
     /// Evicts sessions whose lease has run out. Not at once: it may be the server that was not there (it was stopped, or got no CPU),
-    /// and what would have kept the session lies unread in its socket. Whoever is not heard of for a moment more is gone.
+    /// and what would have kept the session lies unread in its socket. Whoever is not heard of for a moment more is gone; of a moment
+    /// in which the rank was there: a look that comes late counts for nothing.
     pub(crate) fn expire(&mut self, now: Now, out: &mut Outbox<Output>) {
         if self.sessions.next_expiry.is_none_or(|next| next > now.mono) || !self.state.serves() {
             return;
@@ -340,19 +342,27 @@ impl Rank {
         let mut dead = Vec::new();
         let mut next: Option<Mono> = None;
         let unheard = stdx::mutant!("mds_lease_ends_unheard");
-        let grace = if unheard { 0 } else { self.view.config.lease_ns / GRACE_PART };
+        let pause = self.view.config.lease_ns / GRACE_PART / u64::from(GRACE_LOOKS);
+        let begun = (now.mono.after(pause), if unheard { 0 } else { GRACE_LOOKS });
         for (id, session) in self.sessions.map.iter_mut().filter(|(_, s)| !s.embedded && !s.evicted) {
             let silent = session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends");
             let returns = self.frozen || session.return_end.is_none_or(|end| end > now.mono);
             let over = silent || !returns;
             let end = if over {
-                *session.overdue.get_or_insert(now.mono.after(grace))
+                let (at, left) = session.overdue.unwrap_or(begun);
+                let look = match (at <= now.mono, now.mono.since(at) > pause) {
+                    (false, _) => (at, left),
+                    (true, true) => begun,
+                    (true, false) => (now.mono.after(pause), left.saturating_sub(1)),
+                };
+                session.overdue = Some(look);
+                look.0
             } else {
                 session.overdue = None;
                 let end = session.lease_end.max(now.mono.after(1));
                 session.return_end.map_or(end, |return_end| end.min(return_end))
             };
-            if over && end <= now.mono {
+            if session.overdue.is_some_and(|(_, left)| left == 0) {
                 dead.push((*id, if silent { "its lease ran out" } else { LATE }));
             } else {
                 next = Some(next.map_or(end, |n| n.min(end)));

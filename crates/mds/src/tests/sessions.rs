@@ -323,6 +323,10 @@ fn who_was_not_listened_to_is_not_evicted() {
     w.now += (lease + 2_000) * MS;
     w.inject(Input::Tick);
     assert_eq!(alive(&w), all, "{:?}", w.notes);
+    // Stopped again before it could look around.
+    w.now += 2 * GRACE_MS * MS;
+    w.inject(Input::Tick);
+    assert_eq!(alive(&w), all, "{:?}", w.notes);
     w.say(REMOTE, ClientMsg::Renew { number: 1 });
     w.pass(GRACE_MS + 10);
     assert_eq!(alive(&w), all - 1, "who says nothing is gone soon: {:?}", w.notes);

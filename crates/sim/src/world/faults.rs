@@ -71,6 +71,9 @@ impl World {
 
     /// The server stands still, its timers and disks with it; what is sent to it waits in the sockets.
     fn hang(&mut self) {
+        if self.now < self.hung_until {
+            return;
+        }
         let lease = self.plan.rank(proto::ids::Incarnation(1)).lease_ns;
         let long = [lease / 3, lease, 2 * lease][self.rng.index(3)];
         self.hung_until = self.now + self.rng.below(long);
