@@ -57,7 +57,8 @@ pub struct Crowded {
     pub rank: Option<RankLoad>,
 }
 
-/// What the rank's driver counted: a turn is one holding of the rank, a wait one request for it that found it held.
+/// What the rank's driver counted: a turn is one holding of the rank, a wait a thread's that found it held; queued are requests that came
+/// over sockets, from when they may have lain in theirs to their step.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct RankLoad {
     pub turns: u64,
@@ -66,7 +67,11 @@ pub struct RankLoad {
     pub waits: u64,
     pub wait_average_us: f64,
     pub waits_over_5ms: u64,
-    /// Of all turns, the share that was waited for longer than 5 ms: at most 1 % means a 99th percentile of at most 5 ms.
+    pub queued: u64,
+    pub queue_average_us: f64,
+    pub queue_longest_us: f64,
+    pub queue_over_5ms: u64,
+    /// Of the requests, the share that waited longer than 5 ms: at most 1 % means a 99th percentile of at most 5 ms.
     pub late_percent: f64,
 }
 
@@ -103,15 +108,19 @@ pub fn run(place: &Place, crowd: &Crowd) -> Result<Crowded> {
 fn load(dump: &serde_json::Value) -> Result<RankLoad> {
     let count = |key: &str| dump["driver"][key].as_u64().with_context(|| format!("no counter {key}"));
     let (turns, waits) = (count("turns")?, count("waits")?);
-    let late = count("waits_over_5ms")?;
+    let (queued, late) = (count("queued")?, count("queue_over_5ms")?);
     Ok(RankLoad {
         turns,
         turn_longest_us: count("turn_nanos_max")? as f64 / 1e3,
         turns_over_5ms: count("turns_over_5ms")?,
         waits,
         wait_average_us: count("wait_nanos")? as f64 / 1e3 / waits.max(1) as f64,
-        waits_over_5ms: late,
-        late_percent: late as f64 * 100.0 / turns.max(1) as f64,
+        waits_over_5ms: count("waits_over_5ms")?,
+        queued,
+        queue_average_us: count("queue_nanos")? as f64 / 1e3 / queued.max(1) as f64,
+        queue_longest_us: count("queue_nanos_max")? as f64 / 1e3,
+        queue_over_5ms: late,
+        late_percent: late as f64 * 100.0 / queued.max(1) as f64,
     })
 }
 
@@ -335,9 +344,11 @@ mod tests {
     fn what_the_rank_counted_is_read() {
         let driver = serde_json::json!({
             "turns": 1000, "turn_nanos_max": 7_000, "turns_over_5ms": 0, "waits": 10, "wait_nanos": 20_000, "waits_over_5ms": 5,
+            "queued": 400, "queue_nanos": 800_000, "queue_nanos_max": 9_000, "queue_over_5ms": 2,
         });
         let load = load(&serde_json::json!({ "driver": driver })).expect("counters");
-        assert_eq!((load.turn_longest_us, load.wait_average_us, load.late_percent), (7.0, 2.0, 0.5));
+        assert_eq!((load.turn_longest_us, load.wait_average_us), (7.0, 2.0));
+        assert_eq!((load.queue_average_us, load.queue_longest_us, load.late_percent), (2.0, 9.0, 0.5));
         assert!(super::load(&serde_json::json!({})).is_err());
     }
 }

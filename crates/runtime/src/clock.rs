@@ -30,6 +30,12 @@ impl Clock {
         Mono(self.start.elapsed().as_nanos() as u64)
     }
 
+    /// When that was, on the monotonic clock; 0 for what was before the clock began.
+    #[must_use]
+    pub fn mono_of(&self, instant: Instant) -> Mono {
+        Mono(instant.saturating_duration_since(self.start).as_nanos() as u64)
+    }
+
     /// How long until `at`; zero when it has passed.
     #[must_use]
     pub fn until(&self, at: Mono) -> Duration {

@@ -15,7 +15,6 @@ use crate::log::Log;
 use crate::peer::SocketPeer;
 use crate::port::{Port, PortError, Sink};
 use crate::spin::Spinner;
-use crate::wire::ReadEnd;
 use mio::{Events, Poll, Token, Waker};
 use remote::{Reason, Remote, Turn};
 use sockets::Acceptable;
@@ -33,6 +32,8 @@ const CONNECTIONS_MAX: usize = 65_536;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often a connection is renewed while it is held up; a small part of any lease.
 const RENEW_EVERY: Duration = Duration::from_secs(1);
+/// After so much time in turns the loop looks who else has come: some of them may be due earlier than who waits.
+const LOOK_AFTER: Duration = Duration::from_micros(200);
 
 /// Takes connections into a server.
 pub trait Acceptor: Send + Sync {
@@ -113,6 +114,8 @@ impl Listener {
             acceptor,
             log,
             spinner: Spinner::new(),
+            ready: BTreeSet::new(),
+            looked: Instant::now(),
         };
         let thread =
             thread::Builder::new().name("pando-listen".into()).spawn(move || worker.run()).map_err(setup)?;
@@ -159,15 +162,17 @@ struct Loop {
     acceptor: Arc<dyn Acceptor>,
     log: Arc<Log>,
     spinner: Spinner,
+    /// Connections to be served, those first whose turn is due first. Edge-triggered readiness is not told twice.
+    ready: BTreeSet<(Instant, usize)>,
+    /// When it last looked which sockets have something to read.
+    looked: Instant,
 }
 
 impl Loop {
     fn run(mut self) {
         let mut events = Events::with_capacity(256);
-        // Connections with bytes left to read: edge-triggered readiness is not told twice.
-        let mut ready: Vec<usize> = Vec::new();
         while !self.control.stop.load(Ordering::Acquire) {
-            let timeout = if !ready.is_empty() {
+            let timeout = if !self.ready.is_empty() {
                 Some(Duration::ZERO)
             } else if self.accept_again {
                 Some(ACCEPT_PAUSE)
@@ -176,13 +181,17 @@ impl Loop {
             } else {
                 None
             };
-            if let Err(e) = self.wait(&mut events, timeout)
-                && e.kind() != io::ErrorKind::Interrupted
-            {
-                self.log.error("listen", "epoll failed", &[("error", &e)]);
-                break;
+            let came = match self.wait(&mut events, timeout) {
+                Ok(came) => came,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => self.looked,
+                Err(e) => {
+                    self.log.error("listen", "epoll failed", &[("error", &e)]);
+                    break;
+                }
+            };
+            for n in self.resumed() {
+                self.queue(n, came);
             }
-            ready.append(&mut self.resumed());
             let mut accept = self.accept_again;
             for event in &events {
                 match event.token() {
@@ -192,16 +201,14 @@ impl Loop {
                         if let Some(remote) = self.remotes.get_mut(&n) {
                             remote.ends |= event.is_read_closed() || event.is_error();
                         }
-                        ready.push(n);
+                        self.queue(n, came);
                     }
                 }
             }
             if accept {
                 self.accept();
             }
-            ready.sort_unstable();
-            ready.dedup();
-            ready.retain(|n| self.turn(*n));
+            self.serve();
             self.renew_held_up();
         }
         for remote in self.remotes.values() {
@@ -209,10 +216,42 @@ impl Loop {
         }
     }
 
-    /// Waits for events; spins first while a CPU is free, so that a busy client is answered without
-    /// a wake-up.
-    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
-        if timeout != Some(Duration::ZERO) && !self.remotes.is_empty() {
+    /// Something to read may be there, since then.
+    fn queue(&mut self, n: usize, since: Instant) {
+        if let Some(due) = self.remotes.get_mut(&n).and_then(|remote| remote.queue(since)) {
+            self.ready.insert((due, n));
+        }
+    }
+
+    /// Gives turns until it is time to look who else has come.
+    fn serve(&mut self) {
+        let begin = Instant::now();
+        while let Some((_, n)) = self.ready.pop_first() {
+            if let Some(since) = self.turn(n) {
+                self.queue(n, since);
+            }
+            if begin.elapsed() >= LOOK_AFTER {
+                return;
+            }
+        }
+    }
+
+    /// Waits for events, and answers since when they may have been there: what is found at the first look came at any time
+    /// since the look before, while others were served.
+    fn wait(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<Instant> {
+        let before = self.looked;
+        self.poll.poll(events, Some(Duration::ZERO))?;
+        let idle = events.is_empty() && timeout != Some(Duration::ZERO);
+        if idle {
+            self.idle(events, timeout)?;
+        }
+        self.looked = Instant::now();
+        Ok(if idle { self.looked } else { before })
+    }
+
+    /// Waits while there is nothing; spins first while a CPU is free, so that a busy client is answered without a wake-up.
+    fn idle(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        if !self.remotes.is_empty() {
             let (poll, mut failed) = (&mut self.poll, None);
             let ready = self.spinner.wait(|| match poll.poll(events, Some(Duration::ZERO)) {
                 Ok(()) => !events.is_empty(),
@@ -268,9 +307,9 @@ impl Loop {
         }
     }
 
-    /// One turn of a connection; `true` when it has more to read at once.
-    fn turn(&mut self, n: usize) -> bool {
-        let Some(remote) = self.remotes.get_mut(&n) else { return false };
+    /// One turn of a connection; when it has more to read at once: since when.
+    fn turn(&mut self, n: usize) -> Option<Instant> {
+        let remote = self.remotes.get_mut(&n)?;
         let turn = remote.turn();
         if remote.is_held_up() {
             self.held_up.insert(n);
@@ -278,10 +317,10 @@ impl Loop {
             self.held_up.remove(&n);
         }
         match turn {
-            Turn::Went(end) => end == ReadEnd::More,
+            Turn::Went(more) => more,
             Turn::Ended(reason) => {
                 self.end(n, &reason);
-                false
+                None
             }
         }
     }

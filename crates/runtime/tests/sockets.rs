@@ -10,6 +10,7 @@ use runtime::{Acceptor, Addr, ListenError, Listener, Log, SocketConnector, Socke
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
 
 /// Answers reads with that many bytes: even tids at once, odd ones through the sink. A lookup ends
 /// the connection.
@@ -17,17 +18,22 @@ use std::sync::{Arc, Condvar, Mutex};
 struct Echo {
     closed: Arc<(Mutex<u32>, Condvar)>,
     sinks: Mutex<Vec<Arc<dyn Sink>>>,
+    batches: Arc<Mutex<Vec<Batch>>>,
 }
+
+/// How many messages came together, and since when they were waiting.
+type Batch = (usize, Instant);
 
 struct EchoPort {
     sink: Arc<dyn Sink>,
     closed: Arc<(Mutex<u32>, Condvar)>,
+    batches: Arc<Mutex<Vec<Batch>>>,
 }
 
 impl Acceptor for Echo {
     fn accept(&self, _: SocketPeer, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
         self.sinks.lock().expect("lock").push(sink.clone());
-        Ok(Arc::new(EchoPort { sink, closed: self.closed.clone() }))
+        Ok(Arc::new(EchoPort { sink, closed: self.closed.clone(), batches: self.batches.clone() }))
     }
 }
 
@@ -48,6 +54,16 @@ impl Port for EchoPort {
             }
         }
         Ok(())
+    }
+
+    fn send_since(
+        &self,
+        messages: Vec<ClientMsg>,
+        since: Instant,
+        answers: &mut Vec<ServerMsg>,
+    ) -> Result<(), PortError> {
+        self.batches.lock().expect("lock").push((messages.len(), since));
+        self.send(messages, answers)
     }
 
     fn close(&self) {
@@ -122,6 +138,38 @@ fn requests_and_answers_cross_unix_and_tcp() {
         let replies = mailbox.wait(|r| r.0.len() == 1000);
         assert!(replies.iter().all(|(tid, len)| *len == if tid.0 % 2 == 0 { 3 } else { 70_000 }));
     }
+}
+
+/// One connection that asks for much does not keep the others waiting until all of it is done.
+#[test]
+fn what_comes_at_once_is_handed_over_in_pieces() {
+    let dir = tempfile::tempdir().expect("dir");
+    let Addr::Unix(path) = unix(&dir) else { unreachable!() };
+    let (echo, _listener) = listen(&Addr::Unix(path.clone()));
+    let mut w = proto::Writer::new();
+    for tid in 0..1_000 {
+        proto::frame::put_frame(&mut w, |w| read(2 * tid, 0).encode(w));
+    }
+    let begin = Instant::now();
+    let mut stream = UnixStream::connect(&path).expect("connect");
+    stream.write_all(&w.0).expect("requests fit the socket");
+    let mut next = 0;
+    let (mut bytes, mut buf) = (Vec::new(), vec![0; 1 << 16]);
+    while next < 1_000 {
+        let n = stream.read(&mut buf).expect("read");
+        assert!(n > 0, "closed after {next}");
+        bytes.extend_from_slice(&buf[..n]);
+        while let Some((body, len)) = proto::frame::take_frame(&bytes).expect("frame") {
+            let reply = ServerMsg::decode(body).expect("reply");
+            assert!(matches!(reply, ServerMsg::Reply { tid, .. } if tid.0 == 2 * next), "in order");
+            next += 1;
+            bytes.drain(..len);
+        }
+    }
+    let batches = echo.batches.lock().expect("lock");
+    assert_eq!(batches.iter().map(|(len, _)| len).sum::<usize>(), 1_000);
+    assert!(batches.iter().all(|(len, _)| *len <= 64));
+    assert!(batches.iter().all(|(_, since)| *since > begin && since.elapsed() > std::time::Duration::ZERO));
 }
 
 #[test]

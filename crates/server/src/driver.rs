@@ -31,8 +31,11 @@ use mds::input::{ConnId, Input, Peer};
 use proto::message::ServerMsg;
 use runtime::port::Sink;
 use runtime::{Clock, Log};
+use std::iter::Peekable;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+use stdx::Mono;
 use store::meta::MetaStore;
 
 pub(crate) use gate::FreezeError;
@@ -44,6 +47,9 @@ const LOCK_LOOKS: u32 = 40;
 const LOCK_PAUSES: u32 = 8;
 /// No turn should take longer, whatever is asked.
 const TURN_MAX_NS: u64 = 5 * stdx::time::MS;
+
+/// After this a turn takes in no more of what it was given: others who want the rank get it first.
+const TURN_AIM_NS: u64 = stdx::time::MS;
 
 /// Counters of the driver, for `perf dump`.
 #[derive(Debug, Default)]
@@ -57,6 +63,11 @@ pub(crate) struct Counters {
     pub(crate) waits: AtomicU64,
     pub(crate) wait_nanos: AtomicU64,
     pub(crate) waits_over_5ms: AtomicU64,
+    /// Requests that came over sockets, and how long they lay there, in the loop that reads it and before the rank; the longest.
+    pub(crate) queued: AtomicU64,
+    pub(crate) queue_nanos: AtomicU64,
+    pub(crate) queue_nanos_max: AtomicU64,
+    pub(crate) queue_over_5ms: AtomicU64,
     pub(crate) inputs: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) journal_bytes: AtomicU64,
@@ -69,6 +80,14 @@ pub(crate) struct Counters {
 impl Counters {
     pub(crate) fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// A request that came over a socket has waited so long.
+    fn queued(&self, waited: u64) {
+        Self::add(&self.queued, 1);
+        Self::add(&self.queue_nanos, waited);
+        Self::add(&self.queue_over_5ms, u64::from(waited > TURN_MAX_NS));
+        self.queue_nanos_max.fetch_max(waited, Ordering::Relaxed);
     }
 }
 
@@ -166,42 +185,63 @@ impl Driver {
     }
 
     /// Feeds inputs and carries out what follows, until no work is left that this thread can do at
-    /// once. Replies to `own` are appended to `answers`, everything else goes to its sink.
+    /// once. Replies to `own` are appended to `answers`, everything else goes to its sink. `since`: how long the inputs
+    /// may have waited in a socket.
     pub(crate) fn drive(
         &self,
         inputs: impl IntoIterator<Item = Input>,
         own: Option<ConnId>,
+        since: Option<Instant>,
         answers: &mut Vec<ServerMsg>,
     ) {
         let _guard = life::AbortOnPanic { log: &self.log };
         let mut turn = Turn::new(own, answers);
-        self.step(inputs, &mut turn);
-        self.act(&mut turn);
-        while !turn.inputs.is_empty() || !turn.delivered.is_empty() {
-            let inputs = std::mem::take(&mut turn.inputs);
-            self.step(inputs, &mut turn);
+        let mut inputs = inputs.into_iter().peekable();
+        let since = since.map(|since| self.clock.mono_of(since));
+        loop {
+            let more = self.step(&mut inputs, since, &mut turn);
             self.act(&mut turn);
+            if !more && turn.inputs.is_empty() && turn.delivered.is_empty() {
+                return;
+            }
         }
     }
 
     /// As `drive`, for threads that answer no connection.
     pub(crate) fn feed(&self, inputs: impl IntoIterator<Item = Input>) {
-        self.drive(inputs, None, &mut Vec::new());
+        self.drive(inputs, None, None, &mut Vec::new());
     }
 
-    fn step(&self, inputs: impl IntoIterator<Item = Input>, turn: &mut Turn<'_>) {
+    /// One turn; `true`: there is more to take in, which came later than what was taken.
+    fn step(
+        &self,
+        inputs: &mut Peekable<impl Iterator<Item = Input>>,
+        since: Option<Mono>,
+        turn: &mut Turn<'_>,
+    ) -> bool {
         let mut core = self.core();
         if self.is_halted() {
             turn.delivered.clear();
-            return;
+            turn.inputs.clear();
+            return false;
         }
         let now = self.clock.now();
         core.settle_deliveries(turn);
-        let mut count = 0;
-        for input in core.gate.let_go().into_iter().chain(inputs) {
+        let (mut count, mut at) = (0, now.mono);
+        let more = loop {
+            // First what was held back: one of the others may take back what is held.
+            let known = core.gate.let_go().or_else(|| turn.inputs.pop_front());
+            let Some(input) = known.or_else(|| self.next_of(inputs, since, at)) else { break false };
             count += 1;
             core.step(now, input, self, turn);
-        }
+            if !(core.gate.lets_go() || !turn.inputs.is_empty() || inputs.peek().is_some()) {
+                break false;
+            }
+            at = self.clock.mono();
+            if at.since(now.mono) >= TURN_AIM_NS {
+                break true;
+            }
+        };
         turn.wake_timer = core.new_deadline();
         drop(core);
         let took = self.clock.mono().since(now.mono);
@@ -210,6 +250,23 @@ impl Driver {
         self.counters.turn_nanos_max.fetch_max(took, Ordering::Relaxed);
         Counters::add(&self.counters.turns, 1);
         Counters::add(&self.counters.inputs, count);
+        more
+    }
+
+    /// The next input that came from outside, whose wait is over.
+    fn next_of(
+        &self,
+        inputs: &mut impl Iterator<Item = Input>,
+        since: Option<Mono>,
+        at: Mono,
+    ) -> Option<Input> {
+        let input = inputs.next()?;
+        if let Some(since) = since
+            && gate::is_request(&input)
+        {
+            self.counters.queued(at.since(since));
+        }
+        Some(input)
     }
 
     /// Acts on a turn's outputs, with no mutex held.
@@ -232,7 +289,7 @@ impl Driver {
             if let Some(result) = self.run_data_quick(&op) {
                 Counters::add(&self.counters.data_inline, 1);
                 drop(op);
-                turn.inputs.push(Input::DataDone { tag, result });
+                turn.inputs.push_back(Input::DataDone { tag, result });
             } else {
                 Counters::add(&self.counters.data_queued, 1);
                 self.data.push(tag, op);

@@ -42,6 +42,14 @@ const COUNTERS: &[(&str, &str, &str, &str)] = &[
         "waits_over_5ms",
         "Waits for the rank that took longer than they should",
     ),
+    ("pando_mds_queued", "driver", "queued", "Requests that came over sockets"),
+    ("pando_mds_queue_nanoseconds", "driver", "queue_nanos", "Time from a request's arrival to its turn"),
+    (
+        "pando_mds_queue_over_5ms",
+        "driver",
+        "queue_over_5ms",
+        "Requests that waited longer for their turn than they should",
+    ),
     ("pando_mds_journal_bytes", "driver", "journal_bytes", "Bytes appended to the journal"),
     ("pando_mds_journal_commits", "driver", "journal_commits", "Syncs of the journal"),
 ];

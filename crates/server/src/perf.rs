@@ -18,8 +18,9 @@ pub(crate) struct Baseline(Mutex<Value>);
 impl Baseline {
     /// Counts from now.
     pub(crate) fn reset(&self, driver: &Driver) {
-        // The longest one is no count: it begins anew.
+        // The longest ones are no counts: they begin anew.
         driver.counters.turn_nanos_max.store(0, Ordering::Relaxed);
+        driver.counters.queue_nanos_max.store(0, Ordering::Relaxed);
         let (counters, _) = counted(driver);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = counters;
     }
@@ -60,6 +61,10 @@ fn of_driver(driver: &Driver) -> Value {
     put("waits", &c.waits);
     put("wait_nanos", &c.wait_nanos);
     put("waits_over_5ms", &c.waits_over_5ms);
+    put("queued", &c.queued);
+    put("queue_nanos", &c.queue_nanos);
+    put("queue_nanos_max", &c.queue_nanos_max);
+    put("queue_over_5ms", &c.queue_over_5ms);
     put("inputs", &c.inputs);
     put("journal_commits", &c.commits);
     put("journal_bytes", &c.journal_bytes);

@@ -11,6 +11,7 @@ use runtime::{Acceptor, SocketPeer};
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 /// Connects mounts of this process.
 pub(crate) struct Embedded(pub(crate) Weak<Server>);
@@ -76,7 +77,35 @@ struct RankPort {
 }
 
 impl Port for RankPort {
-    fn send(&self, mut messages: Vec<ClientMsg>, answers: &mut Vec<ServerMsg>) -> Result<(), PortError> {
+    fn send(&self, messages: Vec<ClientMsg>, answers: &mut Vec<ServerMsg>) -> Result<(), PortError> {
+        self.hand(messages, None, answers)
+    }
+
+    fn send_since(
+        &self,
+        messages: Vec<ClientMsg>,
+        since: Instant,
+        answers: &mut Vec<ServerMsg>,
+    ) -> Result<(), PortError> {
+        self.hand(messages, Some(since), answers)
+    }
+
+    fn close(&self) {
+        if !self.closed.swap(true, Ordering::AcqRel)
+            && let Some(server) = self.server.upgrade()
+        {
+            server.driver.disconnect(self.conn);
+        }
+    }
+}
+
+impl RankPort {
+    fn hand(
+        &self,
+        mut messages: Vec<ClientMsg>,
+        since: Option<Instant>,
+        answers: &mut Vec<ServerMsg>,
+    ) -> Result<(), PortError> {
         let server = self.server.upgrade().ok_or(PortError::Lost)?;
         if self.closed.load(Ordering::Acquire) || server.driver.is_halted() {
             return Err(PortError::Lost);
@@ -91,20 +120,10 @@ impl Port for RankPort {
         }
         let conn = self.conn;
         let inputs = messages.into_iter().map(|message| Input::Message { conn, message });
-        server.driver.drive(inputs, Some(conn), answers);
+        server.driver.drive(inputs, Some(conn), since, answers);
         Ok(())
     }
 
-    fn close(&self) {
-        if !self.closed.swap(true, Ordering::AcqRel)
-            && let Some(server) = self.server.upgrade()
-        {
-            server.driver.disconnect(self.conn);
-        }
-    }
-}
-
-impl RankPort {
     fn answer_admin(
         &self,
         server: &Arc<Server>,

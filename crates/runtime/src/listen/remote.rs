@@ -17,6 +17,7 @@ use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Reading stops while unsent, promised and unanswered bytes are above this.
 const HELD_BYTES_MAX: usize = 32 << 20;
@@ -24,10 +25,20 @@ const HELD_BYTES_MAX: usize = 32 << 20;
 const REQUEST_BYTES: usize = 256;
 /// Socket reads of one turn, so that one connection cannot starve the others.
 const READS_PER_TURN: u32 = 8;
+/// And how long it goes on taking in more, when there is more.
+const TURN_AIM: Duration = Duration::from_millis(1);
+/// Messages handed over together.
+const BATCH_MAX: usize = 64;
+/// A turn is due so many times its usual length after what it is for came: who asks for little is not kept waiting by who asks for much,
+/// and who has waited long is not passed by.
+const PATIENCE: u32 = 16;
+/// A longer turn counts as this: it may have been this thread that waited for a CPU.
+const USUAL_MAX: Duration = Duration::from_micros(250);
 
 /// How a turn ended.
 pub(super) enum Turn {
-    Went(ReadEnd),
+    /// There may be more, since then.
+    Went(Option<Instant>),
     Ended(Reason),
 }
 
@@ -134,8 +145,14 @@ pub(super) struct Remote {
     port: Arc<dyn Port>,
     peer: SocketPeer,
     inbox: Inbox,
-    /// A turn stopped with whole frames left in the inbox.
+    /// Whole frames may be left in the inbox.
     undecoded: bool,
+    /// They are left because too much is unanswered.
+    paused: bool,
+    /// Since when what is to be read or decoded may have waited for this turn.
+    since: Option<Instant>,
+    /// How long its turns are: the last one, or half the one before.
+    usual: Duration,
     /// The peer's end lies behind what was not read yet; it is told once only.
     pub(super) ends: bool,
     /// It asked for more than an operator's answers.
@@ -168,6 +185,9 @@ impl Remote {
             peer,
             inbox: Inbox::default(),
             undecoded: false,
+            paused: false,
+            since: None,
+            usual: Duration::ZERO,
             ends: false,
             is_client: false,
         })
@@ -195,9 +215,26 @@ impl Remote {
         self.shared.pipe.close();
     }
 
+    /// Something to read is there, perhaps since then. When its turn is due; none if it waits for one already.
+    pub(super) fn queue(&mut self, since: Instant) -> Option<Instant> {
+        self.since.is_none().then(|| {
+            self.since = Some(since);
+            since + self.usual * PATIENCE
+        })
+    }
+
+    /// What `go` says, timed.
+    pub(super) fn turn(&mut self) -> Turn {
+        let begin = Instant::now();
+        let since = self.since.take().unwrap_or(begin);
+        let turn = self.go(begin, since);
+        self.usual = begin.elapsed().max(self.usual / 2).min(USUAL_MAX);
+        turn
+    }
+
     /// Writes what waits, then reads and serves until the socket is empty, the budget is used, or
     /// the connection holds too much.
-    pub(super) fn turn(&mut self) -> Turn {
+    fn go(&mut self, begin: Instant, since: Instant) -> Turn {
         if self.shared.pipe.flush().is_err() {
             return Turn::Ended(Reason::Refused);
         }
@@ -211,11 +248,11 @@ impl Remote {
                     Err(e) => return Turn::Ended(Reason::Broken(e)),
                 }
             };
-            match self.serve(&mut answers) {
+            match self.serve(since, &mut answers) {
                 Ok(()) => {}
                 Err(reason) => return Turn::Ended(reason),
             }
-            if self.undecoded {
+            if self.paused {
                 // Paused: the sink resumes the loop once enough has left. Look again after the flag
                 // is up, because it may have left just before.
                 self.shared.paused.store(true, Ordering::Release);
@@ -224,27 +261,37 @@ impl Remote {
                 }
                 // A peer that is gone is not waited for, or what it asked would be kept until a
                 // stall ends; what was not read was not answered, so nobody relies on it.
-                return if self.ends { Turn::Ended(Reason::Closed) } else { Turn::Went(ReadEnd::Drained) };
+                return if self.ends { Turn::Ended(Reason::Closed) } else { Turn::Went(None) };
+            }
+            if self.undecoded {
+                if begin.elapsed() < TURN_AIM {
+                    continue;
+                }
+                // What is left was read with the rest.
+                return Turn::Went(Some(since));
             }
             match end {
+                ReadEnd::More if begin.elapsed() >= TURN_AIM => break,
                 ReadEnd::More => {}
                 ReadEnd::Short if self.ends => {}
-                ReadEnd::Short | ReadEnd::Drained => return Turn::Went(ReadEnd::Drained),
+                ReadEnd::Short | ReadEnd::Drained => return Turn::Went(None),
                 ReadEnd::Closed => return Turn::Ended(Reason::Closed),
             }
         }
-        Turn::Went(ReadEnd::More)
+        // What is left came while this was read: all that a client may have under way is read in one turn, but for payloads.
+        Turn::Went(Some(if self.undecoded { since } else { begin }))
     }
 
-    /// Decodes whole frames up to the limit and hands them over in one batch.
-    fn serve(&mut self, answers: &mut Vec<ServerMsg>) -> Result<(), Reason> {
+    /// Decodes whole frames up to the limits and hands them over in one batch.
+    fn serve(&mut self, since: Instant, answers: &mut Vec<ServerMsg>) -> Result<(), Reason> {
         self.shared.paused.store(false, Ordering::Release);
         let mut batch = Vec::new();
-        self.undecoded = false;
+        (self.undecoded, self.paused) = (false, false);
         let mut hostile = None;
         loop {
-            if self.shared.held() >= HELD_BYTES_MAX {
-                self.undecoded = true;
+            self.paused = self.shared.held() >= HELD_BYTES_MAX;
+            self.undecoded = self.paused || batch.len() >= BATCH_MAX;
+            if self.undecoded {
                 break;
             }
             let decoded = self
@@ -265,13 +312,18 @@ impl Remote {
             }
         }
         if !batch.is_empty() {
-            self.hand_over(batch, answers)?;
+            self.hand_over(batch, since, answers)?;
         }
         hostile.map_or(Ok(()), Err)
     }
 
-    fn hand_over(&self, batch: Vec<ClientMsg>, answers: &mut Vec<ServerMsg>) -> Result<(), Reason> {
-        self.port.send(batch, answers).map_err(|_| Reason::Refused)?;
+    fn hand_over(
+        &self,
+        batch: Vec<ClientMsg>,
+        since: Instant,
+        answers: &mut Vec<ServerMsg>,
+    ) -> Result<(), Reason> {
+        self.port.send_since(batch, since, answers).map_err(|_| Reason::Refused)?;
         if !answers.is_empty() {
             self.shared.send(answers);
             answers.clear();
@@ -281,12 +333,12 @@ impl Remote {
 
     /// Not read, and more for what the server owes than for what the peer does not take.
     pub(super) fn is_held_up(&self) -> bool {
-        self.undecoded && self.shared.owed_bytes.load(Ordering::Relaxed) > self.shared.pipe.waiting()
+        self.paused && self.shared.owed_bytes.load(Ordering::Relaxed) > self.shared.pipe.waiting()
     }
 
     /// Renews in the peer's name while it is held up: its own renewals lie unread behind its requests,
     /// and a stall of the server (a slow sync, a backup) that outlasts the lease would evict it.
     pub(super) fn renew(&self) -> Result<(), Reason> {
-        self.hand_over(vec![ClientMsg::Renew { number: 0 }], &mut Vec::new())
+        self.hand_over(vec![ClientMsg::Renew { number: 0 }], Instant::now(), &mut Vec::new())
     }
 }

@@ -15,6 +15,7 @@ use proto::Position;
 use proto::message::ServerMsg;
 use proto::storeio::{DataOp, LoadRequest};
 use runtime::LogLevel;
+use std::collections::VecDeque;
 use stdx::{Mono, Now};
 
 /// From so many outputs of one step on, room for as many data operations is made at once.
@@ -25,7 +26,7 @@ pub(super) struct Turn<'a> {
     own: Option<ConnId>,
     answers: &'a mut Vec<ServerMsg>,
     /// Inputs this thread produced by acting.
-    pub(super) inputs: Vec<Input>,
+    pub(super) inputs: VecDeque<Input>,
     pub(super) loads: Vec<(Tag, Vec<LoadRequest>)>,
     pub(super) data: Vec<(Tag, DataOp)>,
     pub(super) deliveries: Vec<Delivery>,
@@ -42,7 +43,7 @@ impl<'a> Turn<'a> {
         Self {
             own,
             answers,
-            inputs: Vec::new(),
+            inputs: VecDeque::new(),
             loads: Vec::new(),
             data: Vec::new(),
             deliveries: Vec::new(),

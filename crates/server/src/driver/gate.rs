@@ -9,6 +9,7 @@ use mds::input::{ConnId, Input};
 use proto::Tid;
 use proto::caps::Bits;
 use proto::message::ClientMsg;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// How often the state of the rank is looked at while it comes to rest.
@@ -31,7 +32,7 @@ pub(crate) enum FreezeError {
 #[derive(Default)]
 pub(super) struct Gate {
     closed: bool,
-    held: Vec<Input>,
+    held: VecDeque<Input>,
 }
 
 impl Gate {
@@ -39,7 +40,7 @@ impl Gate {
     #[inline]
     pub(super) fn pass(&mut self, input: Input) -> Option<Input> {
         if self.closed && self.is_held_back(&input) {
-            self.held.push(input);
+            self.held.push_back(input);
             return None;
         }
         Some(input)
@@ -77,26 +78,34 @@ impl Gate {
         })
     }
 
-    /// What was held when the gate opened. Whichever thread steps the rank next takes it before its own inputs: one of them may
-    /// take back what is held.
+    /// The next of what was held when the gate opened. Whichever thread steps the rank takes all of it before its own inputs:
+    /// one of them may take back what is held.
     #[inline]
-    pub(super) fn let_go(&mut self) -> Vec<Input> {
-        if self.closed { Vec::new() } else { std::mem::take(&mut self.held) }
+    pub(super) fn let_go(&mut self) -> Option<Input> {
+        if self.closed { None } else { self.held.pop_front() }
+    }
+
+    /// Whether `let_go` has more.
+    #[inline]
+    pub(super) fn lets_go(&self) -> bool {
+        !self.closed && !self.held.is_empty()
     }
 
     /// Requests held back.
     pub(super) fn len(&self) -> usize {
-        let is_request = |input: &&Input| {
-            let asks = |m: &ClientMsg| matches!(m, ClientMsg::Request { .. } | ClientMsg::Performed { .. });
-            matches!(input, Input::Message { message, .. } if asks(message))
-        };
-        self.held.iter().filter(is_request).count()
+        self.held.iter().filter(|input| is_request(input)).count()
     }
 
     /// A connection ended: what it asked is not executed.
     pub(super) fn forget(&mut self, gone: ConnId) {
         self.held.retain(|input| !matches!(input, Input::Message { conn, .. } if *conn == gone));
     }
+}
+
+/// Whether it asks for something to be done.
+pub(super) fn is_request(input: &Input) -> bool {
+    let asks = |m: &ClientMsg| matches!(m, ClientMsg::Request { .. } | ClientMsg::Performed { .. });
+    matches!(input, Input::Message { message, .. } if asks(message))
 }
 
 /// The closed gate; opens when dropped.
@@ -183,22 +192,25 @@ mod tests {
     fn what_takes_back_a_held_request_stays_behind_it() {
         let request =
             ClientMsg::Request { tid: Tid(7), floor: Tid(1), cred: Cred::ROOT, request: Request::StatFs };
-        let mut gate = Gate { closed: true, held: Vec::new() };
+        let mut gate = Gate { closed: true, held: VecDeque::new() };
         assert!(gate.pass(says(1, ClientMsg::Cancel { tid: Tid(7) })).is_some(), "it is under way");
         assert!(gate.pass(says(1, request)).is_none());
         assert!(gate.pass(says(2, ClientMsg::Cancel { tid: Tid(7) })).is_some(), "another client's");
         assert!(gate.pass(says(1, ClientMsg::Cancel { tid: Tid(8) })).is_some());
         assert!(gate.pass(says(1, ClientMsg::Cancel { tid: Tid(7) })).is_none());
         assert_eq!(gate.held.len(), 2);
-        assert!(gate.let_go().is_empty(), "it is closed");
+        assert!(gate.let_go().is_none() && !gate.lets_go(), "it is closed");
         gate.closed = false;
-        assert_eq!(gate.let_go().len(), 2);
+        assert!(matches!(gate.let_go(), Some(Input::Message { message: ClientMsg::Request { .. }, .. })));
+        assert!(gate.lets_go());
+        assert!(matches!(gate.let_go(), Some(Input::Message { message: ClientMsg::Cancel { .. }, .. })));
+        assert!(!gate.lets_go());
     }
 
     /// Else the rank would entrust others with a directory in which something was made that it has not heard of.
     #[test]
     fn what_gives_a_directory_back_stays_behind_what_was_performed() {
-        let mut gate = Gate { closed: true, held: Vec::new() };
+        let mut gate = Gate { closed: true, held: VecDeque::new() };
         let returned = |bits| {
             let list = vec![proto::caps::Returned { ino: proto::Ino(7), bits, number: 1 }];
             says(1, ClientMsg::Returned { list })
@@ -221,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_a_lost_connection_asked_is_forgotten() {
-        let mut gate = Gate { closed: true, held: Vec::new() };
+        let mut gate = Gate { closed: true, held: VecDeque::new() };
         let request = Request::StatFs;
         let message = ClientMsg::Request { tid: Tid(7), floor: Tid(1), cred: Cred::ROOT, request };
         assert!(gate.pass(says(1, message)).is_none());

@@ -2,6 +2,7 @@
 
 mod space;
 mod throttle;
+mod turns;
 
 use crate::machine::RankMachine;
 use crate::parts::{DataIo, JournalIo, Parts};
@@ -21,9 +22,11 @@ use stdx::{Mono, Now};
 use store::meta::MetaStore;
 
 const ENTRY: usize = 16;
+/// What a slow request takes.
+const SLOW_NS: u64 = 600_000;
 
 /// Lookup: appends an entry and answers when it is durable. Fallocate: one of that many bytes. GetAttr: loads. Read: a data operation.
-/// StatFs: a store batch. SyncFs: says Recall and Renewed.
+/// StatFs: a store batch. SyncFs: says Recall and Renewed. ReadLink: takes long.
 #[derive(Default)]
 struct Toy {
     end: u64,
@@ -74,6 +77,13 @@ impl Toy {
                     w.u64(tid.0);
                 });
                 out.push(Output::Store { tag: self.ask(conn, tid), batches: vec![batch] });
+            }
+            Request::ReadLink { .. } => {
+                let begin = std::time::Instant::now();
+                while begin.elapsed().as_nanos() < u128::from(SLOW_NS) {
+                    std::hint::spin_loop();
+                }
+                out.push(Output::Send { conn, message: ServerMsg::Reply { tid, outcome: Ok(Reply::Ok) } });
             }
             _ => {
                 out.push(Output::Send { conn, message: ServerMsg::Recall { list: Vec::new() } });

@@ -101,13 +101,18 @@ fn crowd_at(place: &Place, plan: &crowd::Crowd, out: &Output) -> Verdict {
     }
     if let Some(rank) = &done.rank {
         text += &format!(
-            "rank: {} turns, the longest {:.0} us, {} over 5 ms; {} waits for it, {:.0} us each, {} over 5 ms: {:.3} % of the turns\n",
+            "rank: {} turns, the longest {:.0} us, {} over 5 ms; {} waits for it, {:.0} us each, {} over 5 ms\n\
+             queue: {} requests, {:.0} us each, the longest {:.0} us, {} over 5 ms: {:.3} % of the requests\n",
             rank.turns,
             rank.turn_longest_us,
             rank.turns_over_5ms,
             rank.waits,
             rank.wait_average_us,
             rank.waits_over_5ms,
+            rank.queued,
+            rank.queue_average_us,
+            rank.queue_longest_us,
+            rank.queue_over_5ms,
             rank.late_percent
         );
     }

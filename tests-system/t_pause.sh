@@ -1,0 +1,102 @@
+# A server that hangs, or is killed and started again, while two mounts work: programs see a pause and no error, nothing happens twice, and
+# what was answered before its disk had it is there afterwards.
+. "$(dirname "$0")/lib.sh"
+require
+TEST=pause
+cd "$WORK" || exit 1
+
+"$PANDO" format ./data >/dev/null || die "format"
+serve ./data
+for mount in a b; do "$PANDO" mount unix:./data/pando.sock ./$mount >/dev/null || die "mount"; done
+mkdir a/both a/of-a a/of-b
+: >a/both/log
+sync a/both/log
+
+# works MOUNT NAME DIR: until told; every step fails if it is done twice, and is noted when it is done. The last number is in NAME.done.
+works() {
+    local at=$1/$3 n=0
+    while [ ! -e stop ]; do
+        n=$((n + 1))
+        # File data is there for certain once it was synced, as on a local disk; names come back without.
+        echo "$2 $n" >"$at/$2.$n" && sync "$at/$2.$n" &&
+            mkdir "$at/$2.dir.$n" &&
+            ln "$at/$2.$n" "$at/$2.dir.$n/link" &&
+            mv -n "$at/$2.$n" "$at/$2.dir.$n/file" && [ ! -e "$at/$2.$n" ] &&
+            rm "$at/$2.dir.$n/link" &&
+            echo "$2 $n" >>"$1/both/log" && sync "$1/both/log" &&
+            { [ $((n % 3)) != 0 ] || { rm "$at/$2.dir.$n/file" && rmdir "$at/$2.dir.$n"; }; } ||
+            { echo "$2: step $n failed" && return 1; }
+        echo "$n ${EPOCHREALTIME/[.,]/}"
+    done >"$2.done" 2>"$2.err"
+}
+workers=()
+# Each mount in a directory of its own, and both in one.
+for each in "a a1 of-a" "b b1 of-b" "a a2 both" "b b2 both"; do
+    # shellcheck disable=SC2086
+    works $each &
+    workers+=($!)
+done
+pids+=("${workers[@]}")
+
+steps() { tail -q -n 1 ./*.done | awk '{ sum += $1 } END { print sum + 0 }'; }
+# goes NAME: all four get on.
+goes() {
+    local n each before
+    for each in a1 b1 a2 b2; do
+        before=$(wc -l <$each.done)
+        for n in $(seq 200); do
+            [ "$(wc -l <$each.done)" -gt $((before + 1)) ] && continue 2
+            sleep 0.05
+        done
+        fail "$1: all go on" "$each does not: $(cat $each.err)"
+        return
+    done
+    pass "$1: all go on"
+}
+sleep 1
+goes "before"
+for seconds in 3 12; do
+    kill -STOP $SERVER
+    sleep $seconds
+    kill -CONT $SERVER
+    goes "after $seconds s without a server"
+    sleep 1
+done
+for round in 1 2; do
+    kill9 $SERVER
+    serve ./data
+    goes "after a server that was killed ($round)"
+    sleep 1
+done
+touch stop
+for worker in "${workers[@]}"; do wait "$worker"; done
+same "nobody met an error" "" "$(cat ./*.err)"
+# Longer than the server was away: until connections are made again, and what waits at the rank has run out.
+check "no pause is longer than 20 s" awk '
+    last[FILENAME] && $2 - last[FILENAME] > 20000000 { print FILENAME, $0; bad = 1 } { last[FILENAME] = $2 } END { exit bad }' \
+    a1.done b1.done a2.done b2.done
+
+for each in a1 b1 a2 b2; do
+    last=$(tail -n 1 $each.done | cut -d' ' -f1)
+    seq "$last" | sed "s/^/$each /"
+done | sort >wanted.log
+for each in a b; do
+    same "every line was appended once, as $each sees it" "" "$(sort $each/both/log | diff wanted.log - | head -n 3)"
+done
+awk '$2 % 3 { print $1 ".dir." $2 "/file: " $0 }' wanted.log | sort >wanted.files
+# seen MOUNT: what is in all the files, and everything else there is.
+seen() {
+    local dir
+    for dir in of-a of-b both; do
+        (cd "$1/$dir" && find . -mindepth 1 ! -type d ! -name log -printf '%P\n' | while read -r file; do echo "$file: $(cat "$file")"; done)
+    done | sort
+}
+for each in a b; do
+    same "every file is there once, with its content, as $each sees it" "" "$(seen $each | diff wanted.files - | head -n 3)"
+    same "and every directory, as $each sees it" "$(wc -l <wanted.files)" "$(find $each -mindepth 2 -type d | wc -l)"
+done
+echo "$(steps) steps of seven operations"
+for mount in a b; do down ./$mount; done
+kill -TERM $SERVER
+wait $SERVER
+check "fsck" clean ./data
