@@ -118,6 +118,12 @@ const RACES: &[Race] = &[
         seed: 72,
         meets: &["late errors for want of space", "late errors that clients report"],
     },
+    // The rank took its own silence for its clients'.
+    Race {
+        name: "the rank and a client are stopped for longer than a lease, and go on",
+        seed: 9,
+        meets: &["ranks stopped", "clients stopped"],
+    },
 ];
 
 /// A change of the workload may move a race to another seed: the next ones are tried, and one of them has it.
