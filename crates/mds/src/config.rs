@@ -44,6 +44,8 @@ pub struct Limits {
     pub inline_remove_bytes: u64,
     /// Locks held on one file, and waiters for it.
     pub locks_per_file: usize,
+    /// Files that a session may say it has open when it comes back: what is behind their numbers nobody has looked at.
+    pub reclaims: u32,
     /// Requests one session may have parked.
     pub parked_per_session: usize,
     /// Results kept for one session that may ask again; above it requests are refused. An honest client stays below (its
@@ -107,6 +109,7 @@ impl RankConfig {
                 ino_block: 65_536,
                 inline_remove_bytes: 64 << 20,
                 locks_per_file: 65_536,
+                reclaims: 1 << 20,
                 parked_per_session: 8_192,
                 results: 20_000,
                 caps_per_client: 1_000_000,
@@ -133,6 +136,7 @@ impl RankConfig {
             ino_block: 64,
             inline_remove_bytes: 128 << 10,
             locks_per_file: 64,
+            reclaims: 256,
             parked_per_session: 256,
             results: 4_096,
             caps_per_client: 48,

@@ -66,6 +66,8 @@ pub(crate) struct Session {
     pub absent: bool,
     /// New, and has asked for nothing yet.
     pub fresh: bool,
+    /// Files that it has reclaimed since it greeted.
+    pub reclaims: u32,
     pub traffic: Traffic,
     /// Inode numbers that are its own to give out, unused ones only.
     pub lent: Vec<Lent>,

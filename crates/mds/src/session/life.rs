@@ -258,6 +258,19 @@ impl Rank {
             // The rank never went away: it still has the session's opens and locks.
             return;
         }
+        let most = self.view.config.limits.reclaims;
+        if let Some(session) = self.sessions.map.get_mut(&id) {
+            session.reclaims += 1;
+            if session.reclaims > most {
+                let conn = session.conn;
+                let text = format!("session {} reclaims more than {most} files", id.0);
+                out.push(Output::Note { level: Level::Warn, text: text.clone() });
+                if let Some(conn) = conn {
+                    self.refuse(conn, Errno::EPROTO, &text, out);
+                }
+                return;
+            }
+        }
         // One that takes the place of an evicted session reclaims what its client still has open; its locks are lost.
         let locks = if fresh { &[] } else { locks };
         // Said again when the connection broke meanwhile; nothing else counts opens of an absent session.
@@ -284,6 +297,7 @@ impl Rank {
     pub(crate) fn reclaimed(&mut self, id: SessionId, out: &mut Outbox<Output>) {
         if let Some(session) = self.sessions.map.get_mut(&id) {
             (session.absent, session.fresh) = (false, false);
+            session.reclaims = 0;
         }
         self.end_window_if_all_back(out);
     }

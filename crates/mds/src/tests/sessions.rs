@@ -332,6 +332,20 @@ fn what_came_while_the_rank_did_not_run_counts() {
     assert!(!is_there(&w), "it is silent");
 }
 
+/// Found by review: the number of a file is a guess of the client's, and each guess took memory.
+#[test]
+fn a_session_that_reclaims_without_end_is_refused() {
+    let mut w = remote();
+    w.hello(OTHER, Peer::Trusted, SessionId(0));
+    let most = u64::from(w.config.limits.reclaims);
+    for ino in 0..=most {
+        assert!(!w.sent.iter().any(|(_, m)| matches!(m, ServerMsg::Refused { .. })), "{ino}");
+        let node = NodeRef::bare(Ino(10_000 + ino));
+        w.say(OTHER, ClientMsg::Reclaim { node, count: 1, writes: false, locks: vec![] });
+    }
+    assert!(w.sent.iter().any(|(c, m)| *c == OTHER && matches!(m, ServerMsg::Refused { .. })));
+}
+
 /// Found by review: a session that never said what it has got made its record grow beyond what the store takes back.
 #[test]
 fn results_of_a_session_that_never_moves_its_floor_are_bounded() {
