@@ -496,7 +496,7 @@ fn a_listing_that_waited_is_not_an_old_one() {
         w.inject(loaded);
     }
     let slot = w.rank.sessions.map[&w.sessions[&REMOTE]].place.expect("a place");
-    w.rank.view.book.entrust(slot, dir.ino);
+    w.rank.view.book.entrust(slot, dir.ino, None);
     w.let_go();
     assert!(answer(&w, OTHER, list).is_none());
     w.start(REMOTE, Cred::ROOT, Request::Unlink { parent: dir, name: n("a") });
