@@ -700,12 +700,49 @@ mod tests {
         assert!(!book.may_entrust(0, Ino(7), Mono(0)));
     }
 
+    /// Each would remove a file that the other holds, and give its own back only behind that.
+    #[test]
+    fn a_directory_with_files_of_others_is_nobodys() {
+        let (dir, file, other) = (Ino(7), Ino(8), Ino(9));
+        let mut book = book(2);
+        assert!(book.may_entrust_file(0, file, dir, Mono(0)));
+        book.entrust(0, file, Some(dir));
+        assert!(book.may_entrust_file(0, file, dir, Mono(0)), "once more");
+        assert!(!book.may_entrust_file(1, file, dir, Mono(0)));
+        assert!(book.may_entrust(0, dir, Mono(0)) && !book.may_entrust(1, dir, Mono(0)));
+        book.gives_up(1, file, None);
+        assert!(!book.may_entrust(1, dir, Mono(0)), "it is not that one's");
+        book.gives_up(0, file, Some(other));
+        assert!(book.may_entrust(1, dir, Mono(0)) && book.may_entrust(1, other, Mono(0)));
+        book.entrust(1, dir, None);
+        assert!(
+            !book.may_entrust_file(0, file, dir, Mono(0)) && book.may_entrust_file(1, file, dir, Mono(0))
+        );
+        // Under a recall it goes where its name does, until it is given back.
+        book.entrust(0, file, Some(other));
+        book.recall_entrusted(0, Mono(0));
+        book.gives_up(0, file, Some(Ino(10)));
+        assert!(book.may_entrust(1, other, Mono(0)) && !book.may_entrust(1, Ino(10), Mono(0)));
+        let (_, recalled) = book.outbox.pop().expect("recalled");
+        book.returned(0, recalled.returned(recalled.bits));
+        assert!(book.may_entrust(1, Ino(10), Mono(0)) && book.files_in.is_empty());
+        assert_eq!((book.entrusted(0), book.files(0), book.entrusted(1)), (0, 0, 1));
+        book.entrust(0, file, Some(other));
+        book.end_entrusted(0);
+        assert!(book.files_in.is_empty() && book.entrusted_to(file).is_none());
+    }
+
     #[cfg(feature = "mutants")]
     #[test]
     fn a_directory_of_two_is_caught() {
-        for defect in ["mds_dx_two_holders", "mds_entrusts_under_intent"] {
+        let all: [(&str, fn()); 3] = [
+            ("mds_dx_two_holders", a_directory_of_which_others_keep_something_is_nobodys),
+            ("mds_entrusts_under_intent", a_directory_of_which_others_keep_something_is_nobodys),
+            ("mds_dx_over_files_of_others", a_directory_with_files_of_others_is_nobodys),
+        ];
+        for (defect, test) in all {
             stdx::mutant::activate(Some(defect));
-            let verdict = std::panic::catch_unwind(a_directory_of_which_others_keep_something_is_nobodys);
+            let verdict = std::panic::catch_unwind(test);
             stdx::mutant::activate(None);
             assert!(verdict.is_err(), "{defect}");
         }

@@ -28,6 +28,8 @@ impl Workload {
     /// Now and then somebody else looks at the file that one works on, when that is well under way.
     pub(super) fn at_anothers(&mut self, known: &Knowledge, tree: &Tree) -> Option<(&'static str, Request)> {
         let node = self.busy.filter(|node| known.busy_with.is_none_or(|(mine, _)| mine != *node))?;
+        // Of what somebody made in a directory of his own others hear through that.
+        let node = known.places.get(&node.ino).copied()?;
         let is_there = tree.node(node.ino).is_some_and(|found| found.kind() == FileKind::Regular);
         if !is_there || !self.rng.chance(1, 20) {
             return None;
@@ -51,9 +53,11 @@ impl Workload {
         tree: &Tree,
     ) -> Option<(&'static str, Request)> {
         let Some((node, left)) = known.busy_with else {
-            if !known.opens.is_empty() && self.rng.chance(1, 30) {
-                let node = known.opens[self.rng.index(known.opens.len())];
-                known.busy_with = Some((node, 3 + self.rng.below(12)));
+            // Mostly the one that was opened last.
+            let all = known.opens.len();
+            let at = if self.rng.chance(1, 4) { self.rng.index(all) } else { all.wrapping_sub(1) };
+            if let Some(node) = known.opens.get(at).copied().filter(|_| self.rng.chance(1, 8)) {
+                known.busy_with = Some((node, 4 + self.rng.below(16)));
             }
             return None;
         };
@@ -66,7 +70,7 @@ impl Workload {
             return None;
         }
         let chore = self.weighed(&CHORES);
-        self.busy = (left < 7).then_some(node);
+        self.busy = (left < 9).then_some(node);
         Some((chore, self.work_on(chore, node, known, tree)?))
     }
 }
