@@ -127,7 +127,7 @@ impl Rank {
             let found = self.view.cache.node(slot);
             found.has(node::BUMPED)
         });
-        (alone || stdx::mutant!("mds_fx_with_other_opens"))
+        alone
             && file.opens.iter().any(|open| open.session == op.session && open.writes)
             && file.shared + u32::from(file.exclusive) <= mine
             && file.users == 0
