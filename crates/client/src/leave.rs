@@ -27,6 +27,16 @@ pub struct Leave {
     pub until: Mono,
 }
 
+impl Leave {
+    /// What the machine uses by itself is nothing to its edge.
+    pub(crate) fn for_edge(mut self) -> Self {
+        if let Grants::One(bits) = &mut self.grants {
+            *bits = bits.without(Bits::ALONE);
+        }
+        if self.grants == Grants::One(Bits::NONE) { Self::default() } else { self }
+    }
+}
+
 /// The machine's book of what is void.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaves {

@@ -297,7 +297,7 @@ impl Client {
             self.give_back(kept.0, &kept.1, &outcome);
         }
         if let Some(call) = pending.call {
-            out.push(Output::Answer { call, outcome, leave });
+            out.push(Output::Answer { call, outcome, leave: leave.for_edge() });
         }
     }
 

@@ -130,12 +130,16 @@ pub(crate) fn set(attr: &Attr, set: &SetAttr, wall: Wall) -> Option<Attr> {
     let is_dir = attr.kind() == FileKind::Directory;
     let takes_away = set.uid.is_some() || set.gid.is_some() || set.kill_suidgid;
     if *set == SetAttr::default()
-        || set.size.is_some()
+        || (set.size.is_some() && attr.kind() != FileKind::Regular)
+        || set.size.is_some_and(|size| size > i64::MAX as u64)
         || (takes_away && !is_dir && attr.mode & SUID_SGID != 0)
     {
         return None;
     }
     let mut attr = *attr;
+    if let Some(size) = set.size {
+        (attr.size, attr.blocks, attr.mtime) = (size, size.div_ceil(512), wall);
+    }
     attr.uid = set.uid.unwrap_or(attr.uid);
     attr.gid = set.gid.unwrap_or(attr.gid);
     if let Some(mode) = set.mode {
@@ -234,7 +238,11 @@ mod tests {
         let file = Attr { mode: 0o104_755, size: 10, ..ABOVE };
         assert_eq!(set(&file, &SetAttr::default(), Wall(9)), None);
         assert_eq!(set(&file, &SetAttr { uid: Some(1), ..SetAttr::default() }, Wall(9)), None);
-        assert_eq!(set(&file, &SetAttr { size: Some(1), ..SetAttr::default() }, Wall(9)), None);
+        let to = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+        let cut = set(&file, &to(600), Wall(12)).expect("a size");
+        assert_eq!((cut.size, cut.blocks, cut.mtime, cut.change), (600, 2, Wall(12), 3));
+        assert_eq!(set(&file, &to(u64::MAX), Wall(12)), None);
+        assert_eq!(set(&ABOVE, &to(1), Wall(12)), None, "a directory");
         let chmod = set(&file, &SetAttr { mode: Some(0o100_600), ..SetAttr::default() }, Wall(9));
         let file = chmod.expect("mode alone");
         assert_eq!((file.mode, file.change, file.ctime, file.mtime), (0o100_600, 3, Wall(9), Wall(1)));

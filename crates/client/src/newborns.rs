@@ -1,5 +1,5 @@
-//! Inodes that this client made by itself in directories entrusted to it: nobody else has heard of them, so it knows their
-//! attributes, and changes them, without the rank.
+//! Inodes that this client made by itself in directories entrusted to it, of which nobody else has heard, and files that are
+//! entrusted to it: it knows their attributes, and changes them, without the rank.
 //!
 //! Absent: how attributes change (`made.rs`).
 
@@ -16,6 +16,8 @@ const NEWBORNS_MAX: usize = 65_536;
 #[derive(Clone, Debug)]
 pub(crate) struct Newborn {
     pub(crate) attr: Attr,
+    /// It was there before, and is entrusted for itself: where its name is does not matter.
+    pub(crate) entrusted: bool,
     /// What its last answer left to the edge, and the rank's books say.
     granted: Bits,
     stamp: u64,
@@ -24,9 +26,13 @@ pub(crate) struct Newborn {
 
 impl Newborn {
     pub(crate) fn new(attr: Attr, leave: &Leave) -> Self {
-        let mut newborn = Self { attr, granted: Bits::NONE, stamp: 0, until: Mono(0) };
+        let mut newborn = Self { attr, entrusted: false, granted: Bits::NONE, stamp: 0, until: Mono(0) };
         newborn.granted(leave.grants.of(0), leave);
         newborn
+    }
+
+    pub(crate) fn entrusted(attr: Attr, leave: &Leave) -> Self {
+        Self { entrusted: true, ..Self::new(attr, leave) }
     }
 
     /// The rank granted it (again).
@@ -64,6 +70,15 @@ impl Newborns {
         self.inodes.get(&ino)
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inodes.is_empty()
+    }
+
+    /// Whether it is a file that is entrusted for itself.
+    pub(crate) fn is_entrusted(&self, ino: Ino) -> bool {
+        self.inodes.get(&ino).is_some_and(|newborn| newborn.entrusted)
+    }
+
     pub(crate) fn get_mut(&mut self, ino: Ino) -> Option<&mut Newborn> {
         self.inodes.get_mut(&ino)
     }
@@ -82,10 +97,13 @@ impl Newborns {
         }
     }
 
-    /// It has another place from here on. Returns whether it is one of these.
+    /// It has another place from here on. Returns whether it is one of these still: what is entrusted for itself ends with its name.
     pub(crate) fn moved(&mut self, ino: Ino, change: impl FnOnce(&mut Attr)) -> bool {
         let Some(mut newborn) = self.inodes.remove(&ino) else { return false };
         self.places.remove(&(newborn.attr.parent, newborn.attr.hash));
+        if newborn.entrusted && !stdx::mutant!("client_moved_stays_entrusted") {
+            return false;
+        }
         change(&mut newborn.attr);
         self.insert(newborn);
         true

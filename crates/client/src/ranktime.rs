@@ -25,6 +25,11 @@ impl RankTime {
         self.told = self.told.max(wall);
     }
 
+    /// Whether the rank has said anything of it yet.
+    pub(crate) const fn is_known(&self) -> bool {
+        self.heard.is_some()
+    }
+
     /// The time of what happens now, `least` or later, nor earlier than what was told before.
     pub(crate) fn tell(&mut self, now: Mono, least: Wall) -> Wall {
         if let Some((wall, at)) = self.heard {

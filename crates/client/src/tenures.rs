@@ -1,13 +1,14 @@
-//! The directories that are entrusted to this session (Dx), and what it knows about them and in them.
+//! The directories and files that are entrusted to this session (Dx, Fx), and what it knows about them and in them.
 //!
 //! A request that goes to the rank to change something here makes what it concerns unknown until its answer is there, and ends
 //! the newborn status of what it changes: the answer of the rank counts from there on.
 //!
 //! Absent: performing (`machine/perform.rs`).
 
+mod files;
 mod moves;
 
-use crate::changes::{after_change, changed_dir, may_move_dirs, names_of, of_attr, touched};
+use crate::changes::{after_change, changed_dir, ends_file, may_move_dirs, names_of, of_attr, touched};
 use crate::leave::Leave;
 use crate::made::change_dir;
 use crate::names::{Known, Names};
@@ -125,7 +126,8 @@ pub(crate) struct Tenures {
     /// They may have several names, so that none goes without asking.
     linked: BTreeSet<Ino>,
     names: usize,
-    /// Directories that changed by requests which are answered: what the answers to requests below show of them may be older.
+    /// Directories and files that changed by requests which are answered: what the answers to requests below show of them may be
+    /// older.
     crossed: BTreeMap<Ino, Tid>,
     /// The same for all directories.
     all_crossed: Tid,
@@ -144,7 +146,7 @@ impl Tenures {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.dirs.is_empty()
+        self.dirs.is_empty() && self.newborns.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -195,7 +197,8 @@ impl Tenures {
         if unanswered == next {
             return self.crossed.clear();
         }
-        let dirs = names_of(request).map(|(dir, _)| dir).chain(changed_dir(request));
+        let dirs =
+            names_of(request).map(|(dir, _)| dir).chain(changed_dir(request)).chain(ends_file(request));
         self.crossed.extend(dirs.map(|dir| (dir, next)));
         if may_move_dirs(request) || self.crossed.len() > CROSSED_MAX {
             self.all_crossed = next;
@@ -342,6 +345,9 @@ impl Tenures {
             }
         }
         if let Some(ino) = touched(request) {
+            self.newborns.remove(ino);
+        }
+        if let Some(ino) = ends_file(request).filter(|ino| self.newborns.is_entrusted(*ino)) {
             self.newborns.remove(ino);
         }
         if let Request::Link { node, .. } = request {

@@ -3,8 +3,9 @@
 //! An operation that needs what others hold asks for everything at once and waits; until it is answered nothing of those inodes
 //! is granted to others. No operation waits for what its own session holds. So no two wait for each other.
 //!
-//! Absent: exclusive capabilities on files (docs/CAPABILITIES.md, "What comes later").
+//! Absent: what is not granted yet (docs/CAPABILITIES.md, "What comes later").
 
+mod alone;
 pub(crate) mod book;
 mod entrusted;
 pub(crate) mod needs;
@@ -97,7 +98,9 @@ impl Rank {
             return Grants::None;
         }
         let wants = session.wants;
+        let alone = self.grant_alone(op, slot, outcome);
         match outcome {
+            Ok(Reply::Written { .. }) if !alone.is_empty() => Grants::One(alone),
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) => {
                 let reads = match &op.request {
                     Request::Open { flags, .. }
@@ -105,8 +108,8 @@ impl Rank {
                     | Request::TmpFile { flags, .. } => flags & open_flags::ACCMODE != open_flags::WRONLY,
                     _ => false,
                 };
-                match self.grant(op.session, slot, attr, if reads { wants } else { wants.without(Bits::FC) })
-                {
+                let wants = if reads { wants } else { wants.without(Bits::FC) };
+                match self.grant(op.session, slot, attr, wants).with(alone) {
                     Bits::NONE => Grants::None,
                     bits => Grants::One(bits),
                 }

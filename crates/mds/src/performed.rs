@@ -46,8 +46,9 @@ fn is_request(message: &ClientMsg, wanted: Tid) -> bool {
     matches!(message, ClientMsg::Request { tid, .. } if *tid == wanted)
 }
 
-const fn is_listing(returned: &Returned) -> bool {
-    !returned.bits.and(Bits(Bits::DS.0 | Bits::DX.0)).is_empty()
+/// Whether what is given back was used without asking: what came of that is in the line.
+const fn is_entrusted(returned: &Returned) -> bool {
+    !returned.bits.and(Bits(Bits::DS.0 | Bits::DX.0 | Bits::ALONE.0)).is_empty()
 }
 
 impl Rank {
@@ -60,7 +61,7 @@ impl Rank {
         }
         let message = match message {
             ClientMsg::Returned { list } if !stdx::mutant!("mds_dx_returned_overtakes") => {
-                let (later, now): (Vec<_>, Vec<_>) = list.into_iter().partition(is_listing);
+                let (later, now): (Vec<_>, Vec<_>) = list.into_iter().partition(is_entrusted);
                 if later.is_empty() {
                     return Some(ClientMsg::Returned { list: now });
                 }

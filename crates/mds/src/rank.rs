@@ -327,7 +327,7 @@ impl Rank {
         if self.must_settle(&op) {
             return self.park(op, Park::Settled);
         }
-        if let Some(needs) = self.entrusted_in_the_way(&op) {
+        if let Some(needs) = self.entrusted_in_the_way(&op).or_else(|| self.alone_in_the_way(&op)) {
             return self.park(op, Park::Caps(needs));
         }
         match self.told_number(&op) {
@@ -345,7 +345,9 @@ impl Rank {
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);
         let planned = ops::plan(&mut self.view, &mut op, &mut request);
         op.request = request;
-        if let Some(needs) = self.entrusted_not_empty(&op, &planned) {
+        if let Some(needs) =
+            self.entrusted_not_empty(&op, &planned).or_else(|| self.alone_shown(&op, &planned))
+        {
             return self.settle_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
         }
         let needs = match &planned {
@@ -360,6 +362,7 @@ impl Rank {
         }
         if matches!(planned, Ok(Plan::Commit(..))) {
             self.own_name_goes(&op);
+            self.own_files_move(&op);
         }
         self.settle_plan(now, op, planned, out);
     }
@@ -466,6 +469,7 @@ impl Rank {
                 self.internal_data(DataOp::Sync { file }, Inner::CloseSync(syncing), out);
             }
         }
+        self.closed_alone(op, ino);
         self.settle(ino);
         self.answer(op, Ok(Reply::Ok), true, out);
     }

@@ -458,7 +458,10 @@ impl State {
 
     /// A reply, with what is granted.
     fn answer(&mut self, session: SessionId, tid: Tid, request: &Request, outcome: Outcome) -> ServerMsg {
-        let wants = self.sessions.get(&session).map_or(Bits::NONE, |session| session.wants.without(Bits::DX));
+        let wants = self
+            .sessions
+            .get(&session)
+            .map_or(Bits::NONE, |session| session.wants.without(Bits::DX.with(Bits::ALONE)));
         let grants = match &outcome {
             Ok(Reply::Attr(_) | Reply::Created { .. }) => Grants::One(wants),
             Ok(Reply::Entries { entries, .. }) => Grants::Each(entries.iter().map(|_| wants).collect()),

@@ -33,6 +33,8 @@ impl Bits {
     /// Of a directory: what names are there is known; with `x` names are made and removed before the rank has heard of it.
     pub const DS: Self = Self(1 << 12);
     pub const DX: Self = Self(1 << 13);
+    /// What a session is entrusted with of a file: it writes it by itself. As Ls Xs come with it, and do not run out before it.
+    pub const ALONE: Self = Self(Self::FX.0 | Self::FB.0);
     /// What a kernel's one timeout for all attributes needs.
     pub const ATTRS: Self = Self(Self::AS.0 | Self::LS.0 | Self::XS.0 | Self::FS.0);
     const KNOWN: Self = Self((1 << 14) - 1);

@@ -1,9 +1,10 @@
 //! Random requests on a small name space, so that clients collide: six names, a handful of
 //! directories, few files. Clients that want directories entrusted to them have some of their own besides
-//! (`workload/home.rs`), into which others look seldom.
+//! (`workload/home.rs`), into which others look seldom, and work on one file for a while (`workload/bursts.rs`).
 //!
 //! Absent: who asks and when (`world/`), what the answer must be (`model/`).
 
+mod bursts;
 mod home;
 
 use crate::model::bytes::pattern;
@@ -36,6 +37,11 @@ pub struct Knowledge {
     pub locks: Vec<(NodeRef, LockSpec)>,
     /// Who it is, if it works in directories of its own.
     pub homely: Option<usize>,
+    /// Whether it works on one file for a while; and on which, for so many requests.
+    pub bursts: bool,
+    pub busy_with: Option<(NodeRef, u64)>,
+    /// Whether an answer about that file is to come: one program does one thing after the other.
+    pub awaits_it: bool,
 }
 
 /// Makes requests.
@@ -44,6 +50,8 @@ pub struct Workload {
     writes: u64,
     /// Directories of clients' own.
     homes: BTreeMap<Ino, usize>,
+    /// A file that one of them works on.
+    busy: Option<NodeRef>,
     /// Of name hashes: where an inode is, a client knows from whoever told it of the name.
     seed: HashSeed,
 }
@@ -98,7 +106,7 @@ impl Workload {
     /// A generator of its own stream.
     #[must_use]
     pub const fn new(rng: Prng, seed: HashSeed) -> Self {
-        Self { rng, writes: 0, homes: BTreeMap::new(), seed }
+        Self { rng, writes: 0, homes: BTreeMap::new(), busy: None, seed }
     }
 
     /// The next request of a client, with the name of its kind. `tree` is the model's present tree:
@@ -110,19 +118,32 @@ impl Workload {
         {
             return work;
         }
+        if let Some(work) = self.at_anothers(known, tree) {
+            return work;
+        }
+        if known.bursts
+            && let Some(work) = self.at_one_file(known, tree)
+        {
+            return work;
+        }
         loop {
-            let total = KINDS.iter().map(|(_, weight)| weight).sum();
-            let mut at = self.rng.below(total);
-            let kind = KINDS.iter().find(|(_, weight)| {
-                let hit = at < *weight;
-                at = at.saturating_sub(*weight);
-                hit
-            });
-            let kind = kind.map_or("lookup", |(kind, _)| kind);
+            let kind = self.weighed(&KINDS);
             if let Some(request) = self.make(kind, known, tree) {
                 return (kind, request);
             }
         }
+    }
+
+    /// One of these, by weight.
+    fn weighed(&mut self, kinds: &[(&'static str, u64)]) -> &'static str {
+        let total = kinds.iter().map(|(_, weight)| weight).sum();
+        let mut at = self.rng.below(total);
+        let kind = kinds.iter().find(|(_, weight)| {
+            let hit = at < *weight;
+            at = at.saturating_sub(*weight);
+            hit
+        });
+        kind.map_or(kinds[0].0, |(kind, _)| kind)
     }
 
     fn make(&mut self, kind: &str, known: &mut Knowledge, tree: &Tree) -> Option<Request> {
@@ -405,6 +426,10 @@ impl Workload {
 
     fn data(&mut self, kind: &str, known: &Knowledge, tree: &Tree) -> Option<Request> {
         let node = self.file(known, tree)?;
+        self.data_of(kind, node, known, tree)
+    }
+
+    fn data_of(&mut self, kind: &str, node: NodeRef, known: &Knowledge, tree: &Tree) -> Option<Request> {
         let (offset, len) = (self.offset(), self.len());
         Some(match kind {
             "read" => Request::Read { node, offset, len: (len * 4) as u32, into: None },

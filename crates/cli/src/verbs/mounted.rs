@@ -184,11 +184,12 @@ fn open_session(
 ) -> Result<Reached, Problem> {
     let (connector, served, log) = connect(plan, source, until, config)?;
     // What a kernel keeps; and where the rank is far away, and nobody asked to be answered when changes are durable, directories
-    // to work in without asking.
+    // and files to work in without asking.
     let early = !connector.ends_with_rank() && !plan.options.behaviour().sync_names;
     // Without opens nobody grants file data.
     let pages = if plan.options.no_open { Bits::NONE } else { Bits::FC };
-    let wants = Bits::ATTRS.with(pages).with(if early { Bits::DX } else { Bits::NONE });
+    let works = if early { Bits::DX.with(Bits::ALONE) } else { Bits::NONE };
+    let wants = Bits::ATTRS.with(pages).with(works);
     let settings =
         Settings { recover_clean: plan.options.recover_clean, open_timeout, wants, ..Settings::default() };
     let mount =

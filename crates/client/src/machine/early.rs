@@ -67,6 +67,7 @@ impl Client {
         for dir in entrusted {
             self.entrust(tid, dir);
         }
+        self.entrust_file(tid, outcome, leave);
         // What it entrusted it shows after its own change.
         self.tenures.crosses(request, next, unanswered);
     }
@@ -78,6 +79,17 @@ impl Client {
         }
         let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.kept.as_ref()?.1)));
         self.tenures.begin(entrusted, (tid, self.window.next()), self.numbers.seed(), under_way);
+    }
+
+    /// A recall that has overtaken the answer leaves nothing of the grant.
+    fn entrust_file(&mut self, tid: Tid, outcome: &Outcome, leave: &Leave) {
+        let (Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }), true) =
+            (outcome, leave.grants.of(0).has(Bits::ALONE) && self.time.is_known())
+        else {
+            return;
+        };
+        let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.kept.as_ref()?.1)));
+        self.tenures.begin_file(attr, leave, tid, self.numbers.seed(), under_way);
     }
 
     /// The caller has its answer; the request stays until that is durable.

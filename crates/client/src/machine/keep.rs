@@ -12,7 +12,7 @@ use proto::{Ino, Tid};
 use stdx::Mono;
 
 /// What this machine uses by itself.
-const TENURE: Bits = Bits::DS.with(Bits::DX);
+const TENURE: Bits = Bits::DS.with(Bits::DX).with(Bits::ALONE);
 
 impl Client {
     pub(super) fn on_recall(&mut self, mut list: Vec<Recalled>, out: &mut Out) {
@@ -24,13 +24,15 @@ impl Client {
         }
         let mut returned = Vec::new();
         for item in &list {
-            self.tenures.newborns.remove(item.ino);
+            if !(item.bits.has(Bits::ALONE) && stdx::mutant!("client_keeps_file")) {
+                self.tenures.newborns.remove(item.ino);
+            }
             if !item.bits.and(TENURE).is_empty() && !stdx::mutant!("client_keeps_tenure") {
                 self.tenures.end(item.ino);
             }
         }
         list.retain(|item| {
-            // Of a tenure the edge has nothing.
+            // Of what is entrusted the edge has nothing.
             let own = !item.bits.is_empty() && item.bits.without(TENURE).is_empty();
             if own {
                 returned.push(item.returned(item.bits));
@@ -86,7 +88,7 @@ impl Client {
         }
         let until = Leaves::limit(now, asked, !self.config.retry);
         match outcome {
-            Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) => {
+            Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => {
                 self.leaves.of(tid, grants, std::iter::once(attr.ino), until)
             }
             Ok(Reply::Entries { entries, .. }) => {

@@ -1,5 +1,5 @@
-//! Operations that this client performs by itself: in directories entrusted to it, on names and inodes that it knows. The caller
-//! is answered at once, the rank hears of it in the stream, before anything that is sent later.
+//! Operations that this client performs by itself: in directories entrusted to it, on names and inodes that it knows, and on
+//! files entrusted to it. The caller is answered at once, the rank hears of it in the stream, before anything that is sent later.
 //!
 //! What is not certain goes to the rank: whatever this client tells must be what the rank will make of it.
 //!
@@ -20,7 +20,7 @@ use proto::message::Told;
 use proto::reply::{Outcome, Reply};
 use proto::request::rename_flags::NOREPLACE;
 use proto::request::{IO_BYTES_MAX, Request, open_flags};
-use proto::{Attr, Cred, Errno, FileKind, Ino, Name, NodeRef, Tid};
+use proto::{Attr, Cred, Errno, FileKind, Ino, Name, NodeRef, SetAttr, Tid};
 use stdx::{Mono, Wall};
 
 /// What the rank has not said anything about yet.
@@ -59,7 +59,7 @@ impl Client {
                 self.rename(now, (parent.ino, name), (new_parent.ino, new_name), *flags)
             }
             Request::Link { node, parent, name } => self.link(now, node.ino, (parent.ino, name)),
-            Request::SetAttr { node, set } => {
+            Request::SetAttr { node, set } if self.may_set(node.ino, set) => {
                 let change = |attr: &Attr, wall| made::set(attr, set, wall);
                 self.change(now, *node, change).map(|done| done.with(Reply::Attr))
             }
@@ -220,10 +220,16 @@ impl Client {
         Some(Done::of(tid, wall, Reply::Ok))
     }
 
+    /// Of a file that was there before others may ask who may do what with it, and be refused, without asking for the file.
+    fn may_set(&self, ino: Ino, set: &SetAttr) -> bool {
+        let rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_suidgid;
+        !rights || !self.tenures.newborns.is_entrusted(ino)
+    }
+
     /// A second name of a newborn: its first may be anywhere.
     fn link(&mut self, now: Mono, ino: Ino, to: (Ino, &Name)) -> Option<Done> {
         let tenure = self.tenures.get(to.0).filter(|tenure| tenure.is_clear())?;
-        let newborn = self.tenures.newborns.get(ino)?.attr;
+        let newborn = self.tenures.newborns.get(ino).filter(|newborn| !newborn.entrusted)?.attr;
         let certain = newborn.kind() != FileKind::Directory && newborn.nlink == 1;
         if !certain || tenure.names.get(to.1) != Known::Absent {
             return None;

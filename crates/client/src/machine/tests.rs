@@ -16,6 +16,7 @@ use stdx::time::{MS, SECOND};
 mod early;
 mod ended;
 mod entrusted;
+mod files;
 mod model;
 mod moved;
 

@@ -42,8 +42,9 @@ struct Place {
     number: u32,
     /// Inodes of which something was recalled, in order; the first has no answer yet, others may have.
     asked: VecDeque<(Mono, Ino)>,
-    /// Directories entrusted to it.
+    /// Directories and files entrusted to it, and how many of them are files.
     entrusted: usize,
+    files: usize,
     /// It wants no more records than that.
     wants_max: u64,
 }
@@ -89,6 +90,27 @@ fn open<'a>(
     })
 }
 
+/// Something that is entrusted to one session: a directory, or a file that is in one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Trust {
+    slot: u16,
+    file_in: Option<Ino>,
+}
+
+impl Trust {
+    /// What is granted, recalled and returned.
+    const fn bits(self) -> Bits {
+        if self.file_in.is_some() { Bits::ALONE } else { Bits::DX }
+    }
+
+    /// Whether it stands in the way of who needs that nobody else holds these. Whoever writes a file by itself tells its
+    /// attributes, all of them.
+    const fn blocks(self, need: Bits) -> bool {
+        let held = if self.file_in.is_some() { Bits::ALONE.with(Bits::ATTRS) } else { Bits::DX };
+        !need.and(held).is_empty()
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Contest {
     /// Who changes it.
@@ -108,8 +130,11 @@ pub(crate) struct Book {
     withheld: BTreeMap<Ino, Vec<(OpId, SessionId)>>,
     recalls: BTreeMap<(u16, Ino), Recall>,
     contests: BTreeMap<Ino, Contest>,
-    /// Directories on which one session holds Dx, and its place. Not among the records: nothing of it runs out by itself.
-    entrusted: BTreeMap<Ino, u16>,
+    /// Directories on which one session holds Dx, and files on which one holds Fx and Fb. Not among the records: nothing of it
+    /// runs out by itself.
+    entrusted: BTreeMap<Ino, Trust>,
+    /// How many of these files a directory has, by the place of who holds them.
+    files_in: BTreeMap<(Ino, u16), u32>,
     /// When room was made last.
     passed: Mono,
     /// To be sent at the end of the step.
@@ -135,6 +160,7 @@ impl Book {
             number: 0,
             asked,
             entrusted: 0,
+            files: 0,
             wants_max: u64::MAX,
         });
         Some(slot)
@@ -151,14 +177,14 @@ impl Book {
         limit.min(self.places[usize::from(slot)].wants_max)
     }
 
-    /// Everything the session of that place holds is gone, and what was recalled from it is as good as returned; not so the
-    /// directories entrusted to it.
+    /// Everything the session of that place holds is gone, and what was recalled from it is as good as returned; not so what is
+    /// entrusted to it.
     pub(crate) fn forget(&mut self, slot: u16) {
         if stdx::mutant!("mds_dx_fades") {
             self.end_entrusted(slot);
         }
         let entrusted = &self.entrusted;
-        let is_entrusted = |ino: &Ino| entrusted.get(ino) == Some(&slot);
+        let is_entrusted = |ino: &Ino| entrusted.get(ino).is_some_and(|trust| trust.slot == slot);
         let place = &mut self.places[usize::from(slot)];
         place.epoch = place.epoch.wrapping_add(1);
         place.asked.retain(|(_, ino)| is_entrusted(ino));
@@ -214,7 +240,7 @@ impl Book {
             && self.contests.get(&ino).is_some_and(|c| c.session != session && c.until > now);
         // Its times and counts are somebody else's to change.
         let entrusted = !self.entrusted.is_empty()
-            && self.entrusted.get(&ino).is_some_and(|holder| *holder != slot)
+            && self.entrusted.get(&ino).is_some_and(|trust| trust.slot != slot)
             && !stdx::mutant!("mds_grants_what_is_entrusted");
         !withheld && !recalled && !contested && !entrusted
     }
@@ -246,12 +272,11 @@ impl Book {
                 found.push((holder.slot, bits));
             }
         }
-        if need.bits.has(Bits::DX)
-            && let Some(holder) = self.entrusted.get(&need.ino).copied().filter(|at| Some(*at) != slot)
-        {
-            match found.iter_mut().find(|(at, _)| *at == holder) {
-                Some((_, bits)) => *bits = bits.with(Bits::DX),
-                None => found.push((holder, Bits::DX)),
+        let trust = self.entrusted.get(&need.ino).filter(|trust| Some(trust.slot) != slot);
+        if let Some(trust) = trust.filter(|trust| trust.blocks(need.bits)) {
+            match found.iter_mut().find(|(at, _)| *at == trust.slot) {
+                Some((_, bits)) => *bits = bits.with(trust.bits()),
+                None => found.push((trust.slot, trust.bits())),
             }
         }
         found
@@ -273,7 +298,8 @@ impl Book {
         let mut waits = 0;
         for need in needs {
             let blockers = self.in_the_way(slot, need);
-            if !blockers.is_empty() && !need.bits.and(Bits(Bits::FS.0 | Bits::DX.0)).is_empty() {
+            let contested = Bits(Bits::FS.0 | Bits::DX.0 | Bits::FX.0);
+            if !blockers.is_empty() && !need.bits.and(contested).is_empty() {
                 self.contest(need.ino, session, now);
             }
             for (holder, bits) in blockers {
@@ -369,37 +395,80 @@ impl Book {
             place.count -= 1;
             self.total -= 1;
         }
-        if bits.has(Bits::DX) && self.entrusted.get(&ino) == Some(&slot) {
-            self.entrusted.remove(&ino);
-            place.entrusted -= 1;
+        if self.entrusted.get(&ino).is_some_and(|trust| trust.slot == slot && bits.has(trust.bits())) {
+            self.end_trust(ino);
         }
         self.answered(slot, ino);
     }
 
-    /// Entrusts a directory to the session of that place.
-    pub(crate) fn entrust(&mut self, slot: u16, ino: Ino) {
-        if self.entrusted.insert(ino, slot).is_none() {
-            self.places[usize::from(slot)].entrusted += 1;
+    /// Entrusts a directory to the session of that place, or a file that is in one.
+    pub(crate) fn entrust(&mut self, slot: u16, ino: Ino, file_in: Option<Ino>) {
+        self.end_trust(ino);
+        self.entrusted.insert(ino, Trust { slot, file_in });
+        let place = &mut self.places[usize::from(slot)];
+        place.entrusted += 1;
+        if let Some(dir) = file_in {
+            place.files += 1;
+            *self.files_in.entry((dir, slot)).or_default() += 1;
+        }
+    }
+
+    /// It is nobody's any more.
+    fn end_trust(&mut self, ino: Ino) {
+        let Some(Trust { slot, file_in }) = self.entrusted.remove(&ino) else { return };
+        let place = &mut self.places[usize::from(slot)];
+        place.entrusted -= 1;
+        let Some(dir) = file_in else { return };
+        place.files -= 1;
+        if let Some(count) = self.files_in.get_mut(&(dir, slot)) {
+            *count -= 1;
+            if *count == 0 {
+                self.files_in.remove(&(dir, slot));
+            }
+        }
+    }
+
+    /// A session has closed a file that is entrusted to it, or moves it to directory `to`: its client does nothing by itself with
+    /// it from there on. What is being recalled ends with the answer to that.
+    pub(crate) fn gives_up(&mut self, slot: u16, ino: Ino, to: Option<Ino>) {
+        let Some(trust) = self.entrusted.get(&ino).filter(|trust| trust.slot == slot) else { return };
+        if trust.file_in.is_none() {
+            return;
+        }
+        self.end_trust(ino);
+        if let Some(dir) = to.filter(|_| self.recalls.contains_key(&(slot, ino))) {
+            self.entrust(slot, ino, Some(dir));
         }
     }
 
     /// Whose it is.
     pub(crate) fn entrusted_to(&self, ino: Ino) -> Option<u16> {
-        self.entrusted.get(&ino).copied()
+        self.entrusted.get(&ino).map(|trust| trust.slot)
     }
 
     pub(crate) fn is_entrusted_to_others(&self, slot: Option<u16>) -> bool {
         self.entrusted.len() > slot.map_or(0, |slot| self.places[usize::from(slot)].entrusted)
     }
 
-    /// How many directories are entrusted to it.
+    /// How many directories and files are entrusted to it.
     pub(crate) fn entrusted(&self, slot: u16) -> usize {
         self.places[usize::from(slot)].entrusted
     }
 
+    /// How many directories.
+    pub(crate) fn directories(&self, slot: u16) -> usize {
+        let place = &self.places[usize::from(slot)];
+        place.entrusted - place.files
+    }
+
+    /// How many files.
+    pub(crate) fn files(&self, slot: u16) -> usize {
+        self.places[usize::from(slot)].files
+    }
+
     /// Takes back whatever is entrusted to a session; nobody waits for it.
     pub(crate) fn recall_entrusted(&mut self, slot: u16, now: Mono) {
-        let mine = self.entrusted.iter().filter(|(_, at)| **at == slot);
+        let mine = self.entrusted.iter().filter(|(_, trust)| trust.slot == slot);
         let inos: Vec<Ino> =
             mine.map(|(ino, _)| *ino).filter(|ino| !self.recalls.contains_key(&(slot, *ino))).collect();
         for ino in inos {
@@ -407,15 +476,16 @@ impl Book {
         }
     }
 
-    /// The same of one directory that is not being recalled.
+    /// The same of one of these.
     pub(crate) fn recall_one_entrusted(&mut self, slot: u16, ino: Ino, now: Mono) {
+        let Some(bits) = self.entrusted.get(&ino).map(|trust| trust.bits()) else { return };
         if self.recalls.contains_key(&(slot, ino)) {
             return;
         }
         let place = &mut self.places[usize::from(slot)];
         let recall = open(&mut self.recalls, place, (slot, ino), now);
-        (recall.bits, recall.sent) = (Bits::DX, 1);
-        let message = Recalled { ino, bits: Bits::DX, number: place.next_number(), name: None };
+        (recall.bits, recall.sent) = (bits, 1);
+        let message = Recalled { ino, bits, number: place.next_number(), name: None };
         self.outbox.push((place.session, message));
     }
 
@@ -424,24 +494,38 @@ impl Book {
         if self.places[usize::from(slot)].entrusted == 0 {
             return;
         }
-        self.places[usize::from(slot)].entrusted = 0;
-        let mine: Vec<Ino> = self.entrusted.extract_if(.., |_, at| *at == slot).map(|(ino, _)| ino).collect();
+        let mine = self.entrusted.iter().filter(|(_, trust)| trust.slot == slot);
+        let mine: Vec<Ino> = mine.map(|(ino, _)| *ino).collect();
         for ino in mine {
+            self.end_trust(ino);
             self.answered(slot, ino);
         }
     }
 
-    /// Whether a directory may be entrusted to the session of that place: nobody else keeps anything of its listing, waits for
-    /// it, or wanted it lately.
+    /// Whether a directory may be entrusted to the session of that place: nobody else keeps anything of its listing or has files
+    /// there entrusted to it, waits for it, or wanted it lately.
     pub(crate) fn may_entrust(&self, slot: u16, ino: Ino, now: Mono) -> bool {
-        let need = Need { ino, bits: Bits::DX.excludes(), name: None };
+        // Who removes names by itself must not wait for what others give back behind what they performed.
+        let files = self.files_in.range((ino, 0)..=(ino, u16::MAX)).any(|((_, at), _)| *at != slot);
+        (!files || stdx::mutant!("mds_dx_over_files_of_others")) && self.is_free(slot, ino, Bits::DX, now)
+    }
+
+    /// The same for a file in directory `dir`.
+    pub(crate) fn may_entrust_file(&self, slot: u16, ino: Ino, dir: Ino, now: Mono) -> bool {
+        let others = self.entrusted_to(dir).is_some_and(|at| at != slot);
+        !others && self.is_free(slot, ino, Bits::ALONE, now)
+    }
+
+    fn is_free(&self, slot: u16, ino: Ino, bits: Bits, now: Mono) -> bool {
+        let need = Need { ino, bits: bits.excludes(), name: None };
         let withheld = self.withheld.contains_key(&ino) && !stdx::mutant!("mds_entrusts_under_intent");
         let contested = self.contests.get(&ino).is_some_and(|contest| contest.until > now);
         let recalled = self.recalls.contains_key(&(slot, ino));
         !withheld
             && !contested
             && !recalled
-            && (!self.is_blocked(Some(slot), &need) || stdx::mutant!("mds_dx_two_holders"))
+            && (!self.is_blocked(Some(slot), &need)
+                || (bits.has(Bits::DX) && stdx::mutant!("mds_dx_two_holders")))
     }
 
     fn answered(&mut self, slot: u16, ino: Ino) {
@@ -545,9 +629,7 @@ impl Book {
 
     /// An inode is gone.
     pub(crate) fn end(&mut self, ino: Ino) {
-        if let Some(slot) = self.entrusted.remove(&ino) {
-            self.places[usize::from(slot)].entrusted -= 1;
-        }
+        self.end_trust(ino);
         if self.total == 0 {
             return;
         }
@@ -634,7 +716,7 @@ mod tests {
         let (_, recalled) = book.outbox.pop().expect("recalled");
         book.returned(1, recalled.returned(HELD));
         assert!(book.may_grant(1, Ino(7), late));
-        book.entrust(0, Ino(7));
+        book.entrust(0, Ino(7), None);
         assert!(!book.may_grant(1, Ino(7), late), "a directory of another");
         assert!(book.may_grant(0, Ino(7), late));
     }
@@ -650,12 +732,49 @@ mod tests {
         }
     }
 
+    /// Each would remove a file that the other holds, and give its own back only behind that.
+    #[test]
+    fn a_directory_with_files_of_others_is_nobodys() {
+        let (dir, file, other) = (Ino(7), Ino(8), Ino(9));
+        let mut book = book(2);
+        assert!(book.may_entrust_file(0, file, dir, Mono(0)));
+        book.entrust(0, file, Some(dir));
+        assert!(book.may_entrust_file(0, file, dir, Mono(0)), "once more");
+        assert!(!book.may_entrust_file(1, file, dir, Mono(0)));
+        assert!(book.may_entrust(0, dir, Mono(0)) && !book.may_entrust(1, dir, Mono(0)));
+        book.gives_up(1, file, None);
+        assert!(!book.may_entrust(1, dir, Mono(0)), "it is not that one's");
+        book.gives_up(0, file, Some(other));
+        assert!(book.may_entrust(1, dir, Mono(0)) && book.may_entrust(1, other, Mono(0)));
+        book.entrust(1, dir, None);
+        assert!(
+            !book.may_entrust_file(0, file, dir, Mono(0)) && book.may_entrust_file(1, file, dir, Mono(0))
+        );
+        // Under a recall it goes where its name does, until it is given back.
+        book.entrust(0, file, Some(other));
+        book.recall_entrusted(0, Mono(0));
+        book.gives_up(0, file, Some(Ino(10)));
+        assert!(book.may_entrust(1, other, Mono(0)) && !book.may_entrust(1, Ino(10), Mono(0)));
+        let (_, recalled) = book.outbox.pop().expect("recalled");
+        book.returned(0, recalled.returned(recalled.bits));
+        assert!(book.may_entrust(1, Ino(10), Mono(0)) && book.files_in.is_empty());
+        assert_eq!((book.entrusted(0), book.files(0), book.entrusted(1)), (0, 0, 1));
+        book.entrust(0, file, Some(other));
+        book.end_entrusted(0);
+        assert!(book.files_in.is_empty() && book.entrusted_to(file).is_none());
+    }
+
     #[cfg(feature = "mutants")]
     #[test]
     fn a_directory_of_two_is_caught() {
-        for defect in ["mds_dx_two_holders", "mds_entrusts_under_intent"] {
+        let all: [(&str, fn()); 3] = [
+            ("mds_dx_two_holders", a_directory_of_which_others_keep_something_is_nobodys),
+            ("mds_entrusts_under_intent", a_directory_of_which_others_keep_something_is_nobodys),
+            ("mds_dx_over_files_of_others", a_directory_with_files_of_others_is_nobodys),
+        ];
+        for (defect, test) in all {
             stdx::mutant::activate(Some(defect));
-            let verdict = std::panic::catch_unwind(a_directory_of_which_others_keep_something_is_nobodys);
+            let verdict = std::panic::catch_unwind(test);
             stdx::mutant::activate(None);
             assert!(verdict.is_err(), "{defect}");
         }

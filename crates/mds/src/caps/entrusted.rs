@@ -1,8 +1,9 @@
 //! Directories entrusted to a session (Dx): its client makes and removes names there, and the rank hears of it later.
 //!
-//! Absent: what it hears (`performed.rs`); the book (`book.rs`).
+//! Absent: files (`alone.rs`); what it hears (`performed.rs`); the book (`book.rs`).
 
 use super::book::Need;
+use super::needs::looking;
 use crate::config::State;
 use crate::early::{above, is_eager};
 use crate::op::{Op, Plan, Stop};
@@ -16,10 +17,6 @@ use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Errno, Ino, SessionId};
 use stdx::Now;
-
-const fn needs(ino: Ino) -> Need {
-    Need { ino, bits: Bits::DX, name: None }
-}
 
 /// The directory in which a request changed a name, if it is one after which others of the kind often follow.
 const fn worked_in(request: &Request) -> Option<Ino> {
@@ -35,7 +32,8 @@ const fn worked_in(request: &Request) -> Option<Ino> {
 }
 
 impl Rank {
-    /// What is entrusted to others of the directories that an operation looks into, before it does.
+    /// What is entrusted to others of the directories that an operation looks into, and of what it asks the attributes of, before
+    /// it does.
     pub(crate) fn entrusted_in_the_way(&self, op: &Op) -> Option<Vec<Need>> {
         if !self.view.book.is_entrusted_to_others(op.place) || stdx::mutant!("mds_lookup_despite_dx") {
             return None;
@@ -50,7 +48,7 @@ impl Rank {
         };
         let others = |ino: Ino| self.view.book.entrusted_to(ino).is_some_and(|slot| Some(slot) != op.place);
         let list: Vec<Need> =
-            asked.into_iter().flatten().filter(|dir| others(dir.ino)).map(|dir| needs(dir.ino)).collect();
+            asked.into_iter().flatten().filter(|dir| others(dir.ino)).map(|dir| looking(dir.ino)).collect();
         (!list.is_empty()).then_some(list)
     }
 
@@ -71,7 +69,7 @@ impl Rank {
         let target = self.view.cache.find(slot, hash, name.as_bytes())?;
         let ino = self.view.cache.node(target).ino();
         let holder = self.view.book.entrusted_to(ino).filter(|slot| Some(*slot) != op.place);
-        holder.map(|_| vec![needs(ino)])
+        holder.map(|_| vec![looking(ino)])
     }
 
     /// What the session of an operation that was answered early is entrusted with by it.
@@ -106,7 +104,7 @@ impl Rank {
         }
         let view = &mut self.view;
         let most = view.config.limits.entrusted_per_session;
-        if ino.is_system() || view.book.entrusted_to(ino).is_some() || view.book.entrusted(slot) >= most {
+        if ino.is_system() || view.book.entrusted_to(ino).is_some() || view.book.directories(slot) >= most {
             return None;
         }
         let node = view.cache.by_ino(ino)?;
@@ -116,7 +114,7 @@ impl Rank {
             return None;
         }
         let empty = view.cache.dir(view.entries_of(node).ok()?).header.entries == 0;
-        view.book.entrust(slot, ino);
+        view.book.entrust(slot, ino, None);
         Some(Entrusted { dir, empty })
     }
 
@@ -137,9 +135,9 @@ impl Rank {
         self.view.book.grant(slot, attr.ino, wants.and(Bits::ATTRS.with(pages)), now);
         // What was presented once more the client does not take for its own.
         if matches!(op.request, Request::MkDir { .. }) && settled {
-            self.view.book.entrust(slot, attr.ino);
+            self.view.book.entrust(slot, attr.ino, None);
             // The client forgets one for it; this one will do.
-            if self.view.book.entrusted(slot) > self.view.config.limits.entrusted_per_session {
+            if self.view.book.directories(slot) > self.view.config.limits.entrusted_per_session {
                 self.view.book.recall_one_entrusted(slot, attr.ino, now);
             }
         }

@@ -32,6 +32,17 @@ pub(crate) fn writing(ino: Ino) -> Need {
     Need { ino, bits: Bits(Bits::FC.0 | Bits::FB.0), name: None }
 }
 
+/// Nobody else works by himself in a directory, or writes a file, that is looked into, or whose attributes are told.
+pub(crate) const fn looking(ino: Ino) -> Need {
+    Need { ino, bits: Bits::ALONE.with(Bits::DX), name: None }
+}
+
+/// The same where it is opened for writing.
+pub(crate) fn opening(ino: Ino) -> Need {
+    let Need { bits, .. } = writing(ino);
+    Need { ino, bits: bits.with(Bits::ALONE), name: None }
+}
+
 #[derive(Default)]
 struct Needs {
     list: Vec<Need>,

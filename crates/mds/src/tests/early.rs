@@ -8,13 +8,17 @@ use proto::caps::Returned;
 use proto::message::{Entrusted, Told};
 use proto::request::open_flags;
 
-const WANTS: Bits = Bits(Bits::ATTRS.0 | Bits::FC.0 | Bits::DX.0);
+pub(super) const WANTS: Bits = Bits(Bits::ATTRS.0 | Bits::FC.0 | Bits::DX.0);
 
 /// Two remote sessions that are answered early; the first has made a directory and been lent numbers.
 fn two() -> World {
+    two_that_want(WANTS)
+}
+
+pub(super) fn two_that_want(wants: Bits) -> World {
     let mut w = World::new();
     w.say(EMBEDDED, ClientMsg::Goodbye);
-    w.wants = WANTS;
+    w.wants = wants;
     w.hello(REMOTE, Peer::Trusted, SessionId(0));
     w.hello(OTHER, Peer::Trusted, SessionId(0));
     for (conn, name) in [(REMOTE, "mine"), (OTHER, "theirs")] {
@@ -36,11 +40,11 @@ fn mkdir(name: &str) -> Request {
     Request::MkDir { parent: root(), name: n(name), new: mode(0o755) }
 }
 
-fn create(parent: NodeRef, name: &str) -> Request {
+pub(super) fn create(parent: NodeRef, name: &str) -> Request {
     Request::Create { parent, name: n(name), new: mode(0o644), flags: open_flags::RDWR }
 }
 
-fn lookup(parent: NodeRef, name: &str) -> Request {
+pub(super) fn lookup(parent: NodeRef, name: &str) -> Request {
     Request::Lookup { parent, name: n(name) }
 }
 
@@ -71,7 +75,7 @@ fn early(w: &mut World, conn: ConnId, request: Request) -> (Tid, Early) {
 }
 
 /// The answer to a request, whatever it is called.
-fn answer(w: &World, conn: ConnId, tid: Tid) -> Option<&ServerMsg> {
+pub(super) fn answer(w: &World, conn: ConnId, tid: Tid) -> Option<&ServerMsg> {
     let of = |m: &ServerMsg| match m {
         ServerMsg::Reply { tid, .. }
         | ServerMsg::Granted { tid, .. }
@@ -82,17 +86,17 @@ fn answer(w: &World, conn: ConnId, tid: Tid) -> Option<&ServerMsg> {
     w.sent.iter().find(|(c, m)| *c == conn && of(m) == Some(tid)).map(|(_, m)| m)
 }
 
-fn perform(w: &mut World, conn: ConnId, tid: u64, told: Told, request: Request) {
+pub(super) fn perform(w: &mut World, conn: ConnId, tid: u64, told: Told, request: Request) {
     let floor = Tid(1);
     w.say(conn, ClientMsg::Performed { tid: Tid(tid), floor, cred: Cred::ROOT, told, request });
 }
 
-fn node(attr: &Attr) -> NodeRef {
+pub(super) fn node(attr: &Attr) -> NodeRef {
     NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash }
 }
 
 /// What was recalled from a session.
-fn recalled(w: &mut World, conn: ConnId) -> Vec<proto::caps::Recalled> {
+pub(super) fn recalled(w: &mut World, conn: ConnId) -> Vec<proto::caps::Recalled> {
     let mut found = Vec::new();
     w.sent.retain(|(c, m)| match m {
         ServerMsg::Recall { list } if *c == conn => {
@@ -607,7 +611,7 @@ fn a_listing_that_waited_is_not_an_old_one() {
         w.inject(loaded);
     }
     let slot = w.rank.sessions.map[&w.sessions[&REMOTE]].place.expect("a place");
-    w.rank.view.book.entrust(slot, dir.ino);
+    w.rank.view.book.entrust(slot, dir.ino, None);
     w.let_go();
     assert!(answer(&w, OTHER, list).is_none());
     w.start(REMOTE, Cred::ROOT, Request::Unlink { parent: dir, name: n("a") });

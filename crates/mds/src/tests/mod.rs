@@ -2,6 +2,7 @@
 //!
 //! Absent: the simulator; this driver keeps its order and fails only when told.
 
+mod alone;
 mod caps;
 mod crash;
 mod early;

@@ -55,7 +55,9 @@ impl Gate {
             ClientMsg::Cancel { tid } => self.holds(*conn, *tid),
             ClientMsg::Presented | ClientMsg::Settled | ClientMsg::Goodbye => self.holds_performed(*conn),
             ClientMsg::Returned { list } => {
-                list.iter().any(|returned| returned.bits.has(Bits::DX)) && self.holds_performed(*conn)
+                let entrusted = Bits::DX.with(Bits::ALONE);
+                list.iter().any(|returned| !returned.bits.and(entrusted).is_empty())
+                    && self.holds_performed(*conn)
             }
             _ => false,
         }

@@ -72,14 +72,7 @@ impl Workload {
             return Some(("mkdir", Request::MkDir { parent, name: self.home_name(), new }));
         }
         let dir = dirs[self.rng.index(dirs.len())];
-        let total = CHORES.iter().map(|(_, weight)| weight).sum();
-        let mut at = self.rng.below(total);
-        let chore = CHORES.iter().find(|(_, weight)| {
-            let hit = at < *weight;
-            at = at.saturating_sub(*weight);
-            hit
-        });
-        let chore = chore.map_or("create", |(chore, _)| chore);
+        let chore = self.weighed(&CHORES);
         let other = dirs[self.rng.index(dirs.len())];
         Some((chore, self.chore(chore, dir, other, tree)?))
     }
@@ -165,7 +158,7 @@ impl Workload {
         })
     }
 
-    fn attributes(&mut self, chore: &str) -> SetAttr {
+    pub(super) fn attributes(&mut self, chore: &str) -> SetAttr {
         if chore == "chmod" {
             return SetAttr { mode: Some(self.rng.below(0o10000) as u32), ..SetAttr::default() };
         }

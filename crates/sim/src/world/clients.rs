@@ -156,6 +156,7 @@ impl World {
         let slot = &mut self.clients[client];
         slot.machine = Some(Client::new(self.plan.client(slot.kind, slot.number, &mut self.rng)));
         slot.known.homely = self.plan.wants(slot.number).has(Bits::DX).then_some(slot.number);
+        slot.known.bursts = self.plan.wants(slot.number).has(Bits::ALONE);
         self.at(self.now, Event::Connect { client, birth });
         self.after(self.plan.pause_ns, Event::Call { client, birth });
         Ok(())
@@ -474,6 +475,10 @@ impl World {
         }
         self.glance(client)?;
         let slot = &mut self.clients[client];
+        let about = |ino| {
+            slot.busy.values().any(|busy| busy.request.subject().is_some_and(|(node, _)| node.ino == ino))
+        };
+        slot.known.awaits_it = slot.known.busy_with.is_some_and(|(node, _)| about(node.ino));
         let (kind, request) = loop {
             let seen = self.judge.seen_by(slot.session());
             let (kind, request) = self.workload.next(&mut slot.known, &seen);

@@ -31,8 +31,8 @@ pub(super) const KEEPING: [&str; 19] = [
     "clients stopped",
 ];
 
-/// What happens to early answers, and to directories that are entrusted to clients.
-pub(super) const EARLY: [&str; 28] = [
+/// What happens to early answers, and to what is entrusted to clients.
+pub(super) const EARLY: [&str; 33] = [
     "answered early",
     "performed: create",
     "performed: mknod",
@@ -43,7 +43,12 @@ pub(super) const EARLY: [&str; 28] = [
     "performed: rename",
     "performed: link",
     "performed: setattr",
+    "performed: truncate",
     "performed: write",
+    "files entrusted",
+    "files recalled",
+    "files recalled from under work",
+    "files returned",
     "answers from what was made",
     "directories entrusted",
     "directories recalled",

@@ -54,6 +54,7 @@ pub(super) const fn performed_kind(request: &Request) -> &'static str {
         Request::RmDir { .. } => "performed: rmdir",
         Request::Rename { .. } => "performed: rename",
         Request::Link { .. } => "performed: link",
+        Request::SetAttr { set, .. } if set.size.is_some() => "performed: truncate",
         Request::SetAttr { .. } => "performed: setattr",
         Request::Write { .. } => "performed: write",
         _ => "performed: others",
@@ -188,6 +189,8 @@ impl World {
             }
             ClientMsg::Presented => self.coverage.count("presented", 1),
             ClientMsg::Returned { list } => {
+                let files = list.iter().filter(|returned| returned.bits.has(Bits::ALONE)).count();
+                self.coverage.count("files returned", files as u64);
                 for returned in list.iter().filter(|returned| returned.bits.has(Bits::DX)) {
                     self.coverage.count("directories returned", 1);
                     self.judge.has_back(session, returned.ino);
@@ -271,6 +274,12 @@ impl World {
     }
 
     fn recalls_trust(&mut self, session: SessionId, list: &[Recalled]) {
+        for recalled in list.iter().filter(|recalled| recalled.bits.has(Bits::ALONE)) {
+            self.coverage.count("files recalled", 1);
+            if self.judge.is_owed_of(session, recalled.ino) {
+                self.coverage.count("files recalled from under work", 1);
+            }
+        }
         for recalled in list.iter().filter(|recalled| recalled.bits.has(Bits::DX)) {
             self.coverage.count("directories recalled", 1);
             if self.judge.is_owed_in(session, recalled.ino) {

@@ -186,7 +186,9 @@ impl Plan {
         };
         let trusted = self.clients.get(number) == Some(&Kind::Trusted);
         if trusted && !(self.hash_seed.0[7] >> (number % 4)).is_multiple_of(4) {
-            keeps.with(Bits::DX)
+            // Some of them no files.
+            let files = !(self.hash_seed.0[5] >> (number % 4)).is_multiple_of(4);
+            keeps.with(Bits::DX).with(if files { Bits::ALONE } else { Bits::NONE })
         } else {
             keeps
         }

@@ -9,6 +9,7 @@ use mds::Rank;
 use mds::input::{ConnId, Input, Tag};
 use mds::order::DataOrder;
 use mds::output::Output;
+use proto::caps::Bits;
 use proto::ids::{Incarnation, Position, Rank as RankId, SessionId};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Reply;
@@ -138,6 +139,8 @@ impl World {
                     one.embedded = self.clients[*client].kind == Kind::Embedded;
                     if let ServerMsg::Granted { grants, .. } | ServerMsg::Early { grants, .. } = message {
                         self.judge_grants(&one, *client, grants)?;
+                        let files = u64::from(grants.of(0).has(Bits::ALONE));
+                        self.coverage.count("files entrusted", files);
                     }
                     self.judge_open(&one)?;
                     sent.push(one);

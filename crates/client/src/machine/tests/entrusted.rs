@@ -234,10 +234,8 @@ fn newborns_are_changed_and_removed_here() {
 /// Attributes of what the rank changes are the rank's.
 #[test]
 fn what_goes_to_the_rank_ends_a_newborn() {
-    let truncate = SetAttr { size: Some(0), ..SetAttr::default() };
     let (node, xattr) = (node(1000), name("user.a"));
     for request in [
-        Request::SetAttr { node, set: truncate },
         Request::SetXattr { node, name: xattr, value: Box::default(), mode: XattrMode::Either },
         Request::Open { node, flags: 0o1000 },
         Request::Read { node, offset: 0, len: 1, into: None },

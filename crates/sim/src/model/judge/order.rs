@@ -173,6 +173,16 @@ impl Judge {
         of.any(|(_, promise)| promise.is_due() && parents(&promise.asked.request).any(|parent| parent == dir))
     }
 
+    /// Whether a session has performed something on a file that the rank has not carried out.
+    #[must_use]
+    pub fn is_owed_of(&self, session: SessionId, ino: Ino) -> bool {
+        let mut of = self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX)));
+        of.any(|(_, promise)| {
+            let subject = promise.asked.request.subject().map(|(node, _)| node.ino);
+            promise.is_due() && !promise.told.heard && subject == Some(ino)
+        })
+    }
+
     /// Whether one of these moves a name.
     #[must_use]
     pub fn is_owed_rename_in(&self, session: SessionId, dir: Ino) -> bool {

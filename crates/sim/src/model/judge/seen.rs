@@ -170,7 +170,8 @@ fn run_told(tree: &mut Tree, asked: &Asked, told: &Told, reply: &Reply) -> Verdi
     {
         let node = tree.change(attr.ino);
         node.generation = attr.generation;
-        if told.heard && !node.is_dir() {
+        let resized = matches!(request, Request::SetAttr { set, .. } if set.size.is_some());
+        if (told.heard || resized) && !node.is_dir() {
             // As the answer says: a change to the present state may keep them.
             (node.mtime, node.ctime) = (attr.mtime, attr.ctime);
         }
