@@ -9,7 +9,7 @@ use proto::request::Request as Ask;
 use proto::{Attr, Errno};
 
 use super::answer::asker;
-use super::keep::Given;
+use super::keep::{Given, Way};
 use super::{About, Shared, convert};
 use crate::reply::Reply;
 use crate::request::Operation;
@@ -38,7 +38,7 @@ impl Shared {
                 });
             }
             Operation::Statx { .. } => self.stat(about, reply, move |shared, reply, attr, given| {
-                let timeout = shared.learn(nodeid, attr, given, false);
+                let timeout = shared.learn(nodeid, attr, given, Way::Asked);
                 reply.statx(timeout, &convert::statx(attr));
             }),
             _ => self.stat(about, reply, move |shared, reply, attr, given| {

@@ -15,7 +15,7 @@ use proto::storeio::{Buffer, Lent, Payload};
 use proto::{Cred, FileKind, NodeRef};
 
 use super::answer::asker;
-use super::keep::Given;
+use super::keep::{Given, Way};
 use super::{About, Shared};
 use crate::abi::fopen;
 use crate::reply::{Opened, Reply};
@@ -73,7 +73,7 @@ impl Shared {
         let About { cred, nodeid, node, .. } = about;
         self.ask_attr(cred, Ask::Open { node, flags }, reply, move |shared, reply, attr, given| {
             // OPEN tells the kernel no attributes.
-            let _timeout = shared.learn(nodeid, &attr, given, false);
+            let _timeout = shared.learn(nodeid, &attr, given, Way::Asked);
             reply.open(shared.handle(nodeid, flags, given));
         });
     }

@@ -23,6 +23,17 @@ pub(super) struct Given {
     pub(super) until: Mono,
 }
 
+/// How the kernel comes to attributes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Of a node that it has.
+    Asked,
+    /// By a name that is right; it will count the node.
+    Found,
+    /// With a name that it has just made of a node that it has by another; it will count the node once more.
+    Linked,
+}
+
 impl Given {
     /// What is left of the `at`th inode of an answer.
     pub(super) fn of(leave: &Leave, at: usize) -> Given {
@@ -36,12 +47,12 @@ impl Given {
 }
 
 impl Shared {
-    /// Takes in attributes that go to the kernel: how long it may keep them. `counted`: it will count the node.
-    pub(super) fn learn(&self, nodeid: u64, attr: &Attr, given: Given, counted: bool) -> Duration {
+    /// Takes in attributes that go to the kernel: how long it may keep them.
+    pub(super) fn learn(&self, nodeid: u64, attr: &Attr, given: Given, way: Way) -> Duration {
         let now = self.mount.now();
         self.unopened_shown(nodeid, attr);
-        let good = self.nodes.learn(nodeid, attr, given, (now, counted), || self.mount.lost_stamp());
-        if counted {
+        let good = self.nodes.learn(nodeid, attr, given, (now, way), || self.mount.lost_stamp());
+        if way != Way::Asked {
             self.one_node_more(now);
         }
         if good { Duration::from_nanos(given.until.since(now)) } else { Duration::ZERO }
@@ -50,7 +61,7 @@ impl Shared {
     /// The kernel's entry for an inode, whose node it thereby counts; `dir`: in which directory it found it by its name.
     pub(super) fn entry(&self, attr: &Attr, dir: Option<Ino>, given: Given) -> Entry {
         let nodeid = self.nodeid(attr.ino);
-        let attr_timeout = self.learn(nodeid, attr, given, true);
+        let attr_timeout = self.learn(nodeid, attr, given, Way::Found);
         // Ls is about the one primary name. An inode that has, or had, several has none.
         let primary = dir == Some(attr.parent) && attr.parent != Ino::LINKS;
         Entry {
@@ -62,8 +73,16 @@ impl Shared {
         }
     }
 
+    /// The entry of a new name of an inode that the kernel has: it believes this answer whatever it was told meanwhile.
+    pub(super) fn linked(&self, attr: &Attr) -> Entry {
+        let nodeid = self.nodeid(attr.ino);
+        self.learn(nodeid, attr, Given::default(), Way::Linked);
+        let (generation, attr) = (u64::from(attr.generation), convert::attr(attr));
+        Entry { nodeid, generation, entry_timeout: Duration::ZERO, attr_timeout: Duration::ZERO, attr }
+    }
+
     pub(super) fn answer_attr(&self, reply: Reply, nodeid: u64, attr: &Attr, given: Given) {
-        let timeout = self.learn(nodeid, attr, given, false);
+        let timeout = self.learn(nodeid, attr, given, Way::Asked);
         reply.attr(timeout, &convert::attr(attr));
     }
 

@@ -8,7 +8,6 @@ use proto::reply::Reply as Answer;
 use proto::request::{NewNode, Request as Ask};
 use proto::{Errno, Ino, NodeRef};
 
-use super::keep::Given;
 use super::{About, Shared};
 use crate::reply::Reply;
 use crate::request::{Operation, Request};
@@ -98,10 +97,9 @@ impl Shared {
         let About { cred, node: parent, .. } = about;
         let links = matches!(ask, Ask::Link { .. });
         self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr, given| {
-            // The kernel has the target of a link, and believes this answer whatever it was told meanwhile.
-            let given = if links { Given::default() } else { given };
             shared.after_names(cred, parent, reply, move |shared, reply| {
-                reply.entry(&shared.entry(&attr, Some(parent.ino), given));
+                let found = || shared.entry(&attr, Some(parent.ino), given);
+                reply.entry(&if links { shared.linked(&attr) } else { found() });
             });
         });
     }

@@ -13,7 +13,7 @@ use proto::caps::Bits;
 use proto::{Attr, FileKind, Ino, NameHash, NodeRef};
 use stdx::{Mono, Wall};
 
-use super::keep::Given;
+use super::keep::{Given, Way};
 use crate::abi::ROOT_ID;
 
 const SHARDS: usize = 64;
@@ -204,31 +204,33 @@ impl Nodes {
         self.place(nodeid).0
     }
 
-    /// Takes in attributes that go to the kernel; `looked_up`: it will count the node, and has it by a name that is right.
-    /// Whether it may keep what it is told.
+    /// Takes in attributes that go to the kernel. Whether it may keep what it is told.
     pub(super) fn learn(
         &self,
         nodeid: u64,
         attr: &Attr,
         given: Given,
-        (now, looked_up): (Mono, bool),
+        (now, way): (Mono, Way),
         lost: impl FnOnce() -> u64,
     ) -> bool {
         let mut shard = self.shard(nodeid);
         let void_below = (*shard.recalled(nodeid)).max(lost());
         let good = given.is_good(void_below, 0);
-        let node = match looked_up {
-            true => {
+        let node = match way {
+            Way::Found | Way::Linked => {
                 let node = shard.nodes.entry(nodeid).or_insert_with(|| {
                     self.known.fetch_add(1, Ordering::Relaxed);
                     Node { born: now, ..Node::default() }
                 });
                 node.lookups += 1;
                 node.used = true;
-                node.stale = 0;
+                // A new name says nothing of the one that was taken back, which the kernel may go by still.
+                if way == Way::Found {
+                    node.stale = 0;
+                }
                 node
             }
-            false => match shard.nodes.get_mut(&nodeid) {
+            Way::Asked => match shard.nodes.get_mut(&nodeid) {
                 Some(node) => node,
                 None => return false,
             },
@@ -487,12 +489,12 @@ mod tests {
     impl Nodes {
         /// A LOOKUP answered with everything granted at `stamp`, nothing ever lost.
         fn look_up(&self, nodeid: u64, stamp: u64) -> bool {
-            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), (Mono(5), true), || 0)
+            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), (Mono(5), Way::Found), || 0)
         }
 
         /// A GETATTR likewise.
         fn tell(&self, nodeid: u64, stamp: u64) -> bool {
-            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), (Mono(5), false), || 0)
+            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), (Mono(5), Way::Asked), || 0)
         }
     }
 
@@ -523,10 +525,10 @@ mod tests {
         );
         assert!(!nodes.tell(5, 3) && nodes.tell(5, 4));
         assert!(
-            !nodes.learn(5, &attr(5), given(EVERYTHING, 4), (Mono(5), false), || 6),
+            !nodes.learn(5, &attr(5), given(EVERYTHING, 4), (Mono(5), Way::Asked), || 6),
             "everything was lost at 6"
         );
-        assert!(!nodes.learn(5, &attr(5), given(Bits::FC, 7), (Mono(5), false), || 6), "not granted");
+        assert!(!nodes.learn(5, &attr(5), given(Bits::FC, 7), (Mono(5), Way::Asked), || 6), "not granted");
     }
 
     #[test]
@@ -565,12 +567,14 @@ mod tests {
         nodes.name_dropped(5, 3);
         assert!(!nodes.place(5).1);
         nodes.recall(5, Bits::LS, true, 4);
+        nodes.learn(5, &attr(5), Given::default(), (Mono(5), Way::Linked), || 0);
+        assert!(nodes.place(5).1, "the first name may be there still");
         nodes.opened(5, Given::default(), || 0);
         assert!(!nodes.place(5).1, "who has it open needs no name");
         nodes.closed(5);
         assert!(nodes.place(5).1);
         let dir = Attr { mode: FileKind::Directory.mode_bits(), ..attr(6) };
-        nodes.learn(6, &dir, Given::default(), (Mono(5), true), || 0);
+        nodes.learn(6, &dir, Given::default(), (Mono(5), Way::Found), || 0);
         assert!(nodes.remains(6).is_some_and(|left| left.nlink == 0 && left.ino == Ino(6)));
         nodes.recall(6, Bits::LS, true, 5);
         assert!(!nodes.place(6).1, "names in it are right whatever its own");
@@ -589,7 +593,7 @@ mod tests {
         let dir = Attr { mode: libc::S_IFDIR, ..attr(5) };
         let learn = |stamp, at, until| {
             let given = Given { bits: Bits::ATTRS, stamp, until: Mono(until) };
-            nodes.learn(5, &dir, given, (Mono(at), true), || 0)
+            nodes.learn(5, &dir, given, (Mono(at), Way::Found), || 0)
         };
         let listing = |at, lost| nodes.listing(5, Mono(at), || lost);
         assert_eq!(listing(1, 0), (false, false), "unknown");
