@@ -93,6 +93,8 @@ pub struct Rank {
     pub(crate) window_end: Option<Mono>,
     /// The window is not prolonged beyond.
     pub(crate) window_limit: Mono,
+    /// It was reached, and prolonged once.
+    pub(crate) window_doubted: bool,
     /// Inodes that an answer of a former life may have opened, until it is known whether its client got it.
     pub(crate) kept: BTreeMap<(SessionId, Tid), Ino>,
     /// Data operations without an answer, but for removals of the rank's own: those are only unconfirmed.
@@ -168,6 +170,7 @@ impl Rank {
             purges: VecDeque::new(),
             window_end: None,
             window_limit: Mono(0),
+            window_doubted: false,
             kept: BTreeMap::new(),
             pending: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),

@@ -10,6 +10,7 @@ use crate::hold::Waiting;
 use crate::input::Tag;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Pending, Rank};
+use crate::session::life::LOOK_PART;
 use crate::session::{Session, StoredResult};
 use proto::caps::Grants;
 use proto::journal::{Payload, read_entry};
@@ -230,6 +231,7 @@ impl Rank {
         self.sessions.quiet_due = Some(now.mono);
         self.window_end = Some(now.mono.after(self.view.config.lease_ns));
         self.window_limit = now.mono.after(WINDOW_LEASES * self.view.config.lease_ns);
+        self.window_doubted = false;
         out.push(Output::Active);
         let text = format!(
             "replayed {} transactions, {} sessions to return",
@@ -252,8 +254,18 @@ impl Rank {
     pub(crate) fn window_over(&mut self, now: Now, out: &mut Outbox<Output>) {
         let reclaiming = |(id, s): (&SessionId, &Session)| (s.absent && !s.embedded).then_some(*id);
         let late: Vec<SessionId> = self.sessions.map.iter().filter_map(reclaiming).collect();
+        // As with leases (`expire`): the rank may have stood still, and what they said lies unread.
+        let lease_ns = self.view.config.lease_ns;
+        let look_ns = lease_ns / LOOK_PART;
+        let hung = self.window_end.is_some_and(|due| now.mono.since(due) > look_ns);
+        let again = now.mono >= self.window_limit && !self.window_doubted;
+        self.window_doubted |= again;
+        if hung || again {
+            let more = now.mono.after(if hung { lease_ns } else { look_ns });
+            self.window_limit = self.window_limit.max(more);
+        }
         if !late.is_empty() && now.mono < self.window_limit {
-            let again = now.mono.after(self.view.config.lease_ns / 8);
+            let again = now.mono.after(lease_ns / 8);
             self.window_end = Some(again.min(self.window_limit));
             return;
         }

@@ -3,7 +3,7 @@
 //! Absent: the outcomes that are remembered for that (`results.rs`); how sessions come, stay and go (`life.rs`); who may keep
 //! what (`caps.rs`); the wire.
 
-mod life;
+pub(crate) mod life;
 mod results;
 
 pub(crate) use results::{Results, StoredResult};
@@ -53,8 +53,9 @@ pub(crate) struct Session {
     lease_end: Mono,
     /// Its lease ran out, and is prolonged once: what it said may lie unread.
     doubted: bool,
-    /// What was recalled must be given back before.
+    /// What was recalled must be given back before; that is prolonged once, too.
     pub return_end: Option<Mono>,
+    return_doubted: bool,
     /// What it has a use for, and its place in the book of capabilities.
     pub wants: Bits,
     pub place: Option<u16>,
@@ -233,6 +234,9 @@ impl Sessions {
     /// Something was recalled; with something recalled already, it has no longer for that.
     pub(crate) fn must_return(&mut self, id: SessionId, end: Mono) {
         let Some(session) = self.map.get_mut(&id) else { return };
+        if session.return_end.is_none() {
+            session.return_doubted = false;
+        }
         let end = *session.return_end.get_or_insert(end);
         if !session.embedded {
             self.next_expiry = Some(self.next_expiry.map_or(end, |next| next.min(end)));

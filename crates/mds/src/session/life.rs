@@ -28,7 +28,7 @@ const LATE: &str = "it has not given back what was recalled";
 /// Where the end of a long place is left out.
 const LEFT_OUT: &[u8] = b"...";
 /// What part of a lease passes between the two looks at a session that is silent.
-const LOOK_PART: u64 = 20;
+pub(crate) const LOOK_PART: u64 = 20;
 /// Inodes looked at per step when a dead session's opens end.
 const CLOSE_SLICE: usize = 1024;
 
@@ -372,8 +372,14 @@ impl Rank {
             if session.lease_end <= now.mono && again && !stdx::mutant!("mds_own_pause_counts") {
                 (session.doubted, session.lease_end) = (true, grace);
             }
-            if hung && let Some(end) = session.return_end.as_mut() {
+            let over = !self.frozen && session.return_end.is_some_and(|end| end <= now.mono);
+            let again = over && !session.return_doubted && session.conn.is_some();
+            if (hung || again)
+                && !stdx::mutant!("mds_own_pause_counts")
+                && let Some(end) = session.return_end.as_mut()
+            {
                 *end = grace.max(*end);
+                session.return_doubted |= again;
             }
             let returns = self.frozen || session.return_end.is_none_or(|end| end > now.mono);
             if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {

@@ -16,6 +16,13 @@ pub(super) struct Hangs {
     clients: Vec<u64>,
 }
 
+impl Hangs {
+    /// When the rank went on after it was stopped last, or will.
+    pub(super) fn rank_awake_at(&self) -> u64 {
+        self.rank.map_or(0, |(.., reads)| reads)
+    }
+}
+
 impl World {
     /// Somebody is stopped, for up to two leases and a half.
     pub(super) fn hang(&mut self) {
@@ -33,7 +40,6 @@ impl World {
             self.coverage.count("ranks stopped", 1);
             let reads = until + if self.rng.chance(1, 2) { MS } else { 0 };
             self.hangs.rank = Some((self.lives, until, reads));
-            self.owed.postpone(until - self.now);
         }
     }
 

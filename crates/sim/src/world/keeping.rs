@@ -67,11 +67,6 @@ impl Owed {
         of.filter(|(_, debt)| debt.pages).map(|((_, ino), _)| *ino)
     }
 
-    /// The rank is stopped: what is answered meanwhile it reads later.
-    pub(super) fn postpone(&mut self, by: u64) {
-        self.0.values_mut().for_each(|debt| debt.since += by);
-    }
-
     /// When the oldest was sent.
     pub(super) fn since(&self, session: SessionId) -> Option<u64> {
         let of = self.0.range((session, Ino(0))..=(session, Ino(u64::MAX)));
@@ -353,8 +348,9 @@ impl World {
             self.owed.0.remove(&(session, returned.ino));
         }
         self.coverage.count("returned", 1);
-        // A second for what the rank does by ticks.
-        if self.clients[client].kind != Kind::Embedded && self.now > since + lease + SECOND {
+        // A second for what the rank does by ticks, and a lease more if it was stopped.
+        let late = since.max(self.hangs.rank_awake_at()) + lease + SECOND;
+        if self.clients[client].kind != Kind::Embedded && self.now > late {
             return Err(format!(
                 "session {} left a recall of inode {} unanswered for {} ms and was not ended",
                 session.0,
@@ -373,7 +369,10 @@ impl World {
 
     /// Whether the rank may end a session for a recall that has no answer.
     pub(super) fn is_late(&self, session: SessionId) -> bool {
-        self.owed.since(session).is_some_and(|since| self.now >= since + self.lease_ns() / 100 * 99)
+        // What it said while the rank was stopped must have been read.
+        let heard = self.now >= self.hangs.rank_awake_at() + self.lease_ns() / 25;
+        let since = self.owed.since(session);
+        since.is_some_and(|since| self.now >= since + self.lease_ns() / 100 * 99) && heard
     }
 
     /// The recalls among what the rank sends.
