@@ -18,6 +18,7 @@ pub mod output;
 mod ranges;
 mod ranktime;
 mod tenures;
+mod unsynced;
 mod window;
 
 pub use config::{ClientConfig, Limits};

@@ -20,6 +20,7 @@ use crate::numbers::Numbers;
 use crate::output::Output;
 use crate::ranktime::RankTime;
 use crate::tenures::Tenures;
+use crate::unsynced::Unsynced;
 use crate::window::{Pending, Window};
 use calls::is_lock_wait;
 use early::Early;
@@ -100,6 +101,8 @@ pub struct Client {
     time: RankTime,
     /// Syncs that the rank has answered, while it has not said what became of something before them.
     syncs: BTreeMap<Tid, CallId>,
+    /// Empty without `retry`: the rank dies with its client.
+    unsynced: Unsynced,
 }
 
 impl Machine for Client {
@@ -154,6 +157,7 @@ impl Client {
             numbers: Numbers::new(),
             time: RankTime::new(),
             syncs: BTreeMap::new(),
+            unsynced: Unsynced::new(),
         }
     }
 
@@ -276,6 +280,9 @@ impl Client {
         early: Option<Early<'_>>,
         out: &mut Out,
     ) {
+        if let (Some(kept), true) = (&pending.kept, self.config.retry) {
+            self.unsynced.answered(tid, &kept.1, &outcome, self.window.next());
+        }
         if self.waits_as_sync(tid, &pending, &outcome) {
             self.syncs.extend(pending.call.map(|call| (tid, call)));
             return;

@@ -42,6 +42,12 @@ pub enum Output {
         inos: Vec<Ino>,
         errno: Errno,
     },
+    /// The server died with bytes of these files that their writers were told are written: whoever syncs one is to hear EIO.
+    /// `others`: and of more, of which the numbers are not known.
+    BytesLost {
+        inos: Vec<Ino>,
+        others: bool,
+    },
     /// The server refused the session; every later call is answered with ESHUTDOWN.
     Refused {
         reason: String,

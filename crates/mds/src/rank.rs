@@ -106,6 +106,8 @@ pub struct Rank {
     pub(crate) replay_data: u64,
     pub(crate) replay_at: Position,
     pub(crate) replayed: u64,
+    /// Among them was one of an inode: file data may have been lost with it.
+    pub(crate) replayed_files: bool,
     pub(crate) stopped: bool,
     pub(crate) full_until: Mono,
     drop_left: u32,
@@ -179,6 +181,7 @@ impl Rank {
             replay_data: 0,
             replay_at: Position(0),
             replayed: 0,
+            replayed_files: false,
             stopped: false,
             full_until: Mono(0),
             drop_left: 0,

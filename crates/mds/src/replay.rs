@@ -13,7 +13,8 @@ use crate::rank::{Inner, Pending, Rank};
 use crate::session::life::LOOK_PART;
 use crate::session::{Session, StoredResult};
 use proto::caps::Grants;
-use proto::journal::{Payload, read_entry};
+use proto::journal::{Mutations, Payload, read_entry};
+use proto::mutation::Mutation;
 use proto::storeio::{LoadRequest, Loaded, StoreError};
 use proto::system::{CheckpointRecord, SessionRecord, decode_counter};
 use proto::{DecodeError, Errno, Frag, Ino, NameHash, Position, SessionId};
@@ -189,6 +190,8 @@ impl Rank {
                     self.internal_data(op, Inner::Replay, out);
                 }
                 self.replayed += 1;
+                self.replayed_files = self.replayed_files
+                    || Mutations::new(mutations).flatten().any(|m| matches!(m, Mutation::PutDentry { .. }));
             }
             bytes = &bytes[entry.len..];
             at = Position(at.0 + entry.len as u64);

@@ -10,6 +10,7 @@ use client::{Client, Input, Leave, Output};
 use proto::caps::Recalled;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Outcome;
+use proto::{Errno, Kind};
 use runtime::port::Port;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -151,6 +152,15 @@ impl Core {
                 Output::Late { kind, name, inos, errno } => {
                     let late = LateError { kind, name, inos, errno };
                     self.late.add(&late);
+                    self.counts.late += 1;
+                    turn.late.push(late);
+                }
+                Output::BytesLost { inos, others } => {
+                    let late = LateError { kind: Kind::WRITE, name: None, inos, errno: Errno::EIO };
+                    self.late.add(&late);
+                    if others {
+                        self.late.add_others(Errno::EIO);
+                    }
                     self.counts.late += 1;
                     turn.late.push(late);
                 }

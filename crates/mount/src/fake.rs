@@ -409,6 +409,7 @@ impl State {
             resumed,
             lease_ms: self.lease_ms,
             root: Ino::ROOT,
+            synced: true,
         };
         let mut posts = vec![(conn, welcome)];
         if !resumed {

@@ -77,6 +77,15 @@ impl LateErrors {
         self.any.store(true, Ordering::Release);
     }
 
+    /// The same of inodes whose numbers are not known: every handle that is open may be of one.
+    pub(crate) fn add_others(&self, errno: Errno) {
+        let last = self.handles.load(Ordering::Relaxed);
+        let mut book = lock(&self.book);
+        book.rest = Some(Mark { errno, last, heard: BTreeSet::new(), seen: false });
+        book.all.get_or_insert(errno);
+        self.any.store(true, Ordering::Release);
+    }
+
     /// What this handle of the inode has not heard of yet.
     pub(crate) fn of(&self, ino: Ino, handle: u64) -> Result<(), Errno> {
         if !self.any.load(Ordering::Acquire) {

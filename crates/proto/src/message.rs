@@ -79,7 +79,8 @@ pub struct Entrusted {
 /// From rank to client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerMsg {
-    /// `resumed`: the former session was known. `lease_ms`: renew within it.
+    /// `resumed`: the former session was known. `lease_ms`: renew within it. `synced`: when the rank's life before this one ended
+    /// everything that it had answered was on its disk, file data included.
     Welcome {
         protocol: u16,
         session: SessionId,
@@ -88,6 +89,7 @@ pub enum ServerMsg {
         resumed: bool,
         lease_ms: u32,
         root: Ino,
+        synced: bool,
     },
     Reply {
         tid: Tid,
@@ -264,9 +266,9 @@ impl ServerMsg {
     /// Appends the wire form.
     pub fn encode(&self, w: &mut Writer) {
         match self {
-            Self::Welcome { protocol, session, incarnation, fsid, resumed, lease_ms, root } => {
+            Self::Welcome { protocol, session, incarnation, fsid, resumed, lease_ms, root, synced } => {
                 w.u8(1).u16(*protocol).u64(session.0).u64(incarnation.0).raw(fsid);
-                w.bool(*resumed).u32(*lease_ms).u64(root.0);
+                w.bool(*resumed).u32(*lease_ms).u64(root.0).bool(*synced);
             }
             Self::Reply { tid, outcome } => {
                 w.u8(2).u64(tid.0);
@@ -327,6 +329,7 @@ impl ServerMsg {
                 resumed: r.bool()?,
                 lease_ms: r.u32()?,
                 root: Ino(r.u64()?),
+                synced: r.bool()?,
             },
             2 => Self::Reply { tid: Tid(r.u64()?), outcome: decode_outcome(&mut r)? },
             5 => Self::Refused { errno: r.u32()?, reason: text(&mut r)? },

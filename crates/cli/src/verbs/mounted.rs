@@ -198,6 +198,9 @@ fn open_session(
     Ok(Reached { mount, source: source.clone().absolute(), served, log })
 }
 
+/// Inodes named in one line of the log.
+const INODES_SHOWN: usize = 16;
+
 /// Logs what failed after its caller was told of success. Of many at once, as after an eviction, a few and how many.
 fn log_late(mount: &Mount, log: &Arc<Log>) {
     let log = Arc::clone(log);
@@ -207,7 +210,11 @@ fn log_late(mount: &Mount, log: &Arc<Log>) {
                 .name
                 .as_ref()
                 .map_or_else(String::new, |name| name.as_bytes().escape_ascii().to_string());
-            let inos: Vec<String> = error.inos.iter().map(|ino| ino.0.to_string()).collect();
+            let mut inos: Vec<String> =
+                error.inos.iter().take(INODES_SHOWN).map(|ino| ino.0.to_string()).collect();
+            if error.inos.len() > INODES_SHOWN {
+                inos.push(format!("and {} more", error.inos.len() - INODES_SHOWN));
+            }
             let operation = error.kind.name();
             log.warn(
                 "mount",

@@ -6,6 +6,7 @@ use super::{Client, Life, Link, Out, Queued, answer};
 use crate::numbers::Numbers;
 use crate::output::Output;
 use crate::ranktime::RankTime;
+use crate::unsynced::Losses;
 use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
 use proto::{Errno, SessionId};
 use stdx::Mono;
@@ -64,7 +65,8 @@ impl Client {
     }
 
     pub(super) fn on_welcome(&mut self, now: Mono, message: ServerMsg, out: &mut Out) {
-        let ServerMsg::Welcome { protocol, session, incarnation, resumed, lease_ms, root, .. } = message
+        let ServerMsg::Welcome { protocol, session, incarnation, resumed, lease_ms, root, synced, .. } =
+            message
         else {
             return;
         };
@@ -78,7 +80,8 @@ impl Client {
         }
         (self.root, self.link) = (root, Link::Up);
         // It knows what it counted, and counts nothing again.
-        let lives_on = std::mem::replace(&mut self.incarnation, incarnation) == incarnation;
+        let life = std::mem::replace(&mut self.incarnation, incarnation);
+        let lives_on = life == incarnation;
         // A third of the lease: two renewals may be late before it ends.
         self.lease_ns = u64::from(lease_ms) * MS;
         self.renew_every_ns = self.lease_ns / 3;
@@ -93,8 +96,24 @@ impl Client {
         if !known {
             self.start_over(out);
         }
+        if former != SessionId(0) && !lives_on {
+            // Of a life in between nothing is known.
+            self.lose_unsynced(synced && incarnation.0 == life.0 + 1, out);
+        }
         if former != SessionId(0) {
             self.resume(resumed, lives_on, out);
+        }
+    }
+
+    /// The server has been started anew. Unless it had written everything to its disk, what was not synced may be lost, except
+    /// what is about to be presented or asked for again.
+    fn lose_unsynced(&mut self, synced: bool, out: &mut Out) {
+        if synced {
+            return self.unsynced.clear();
+        }
+        let Losses { inos, others } = self.unsynced.lose(|tid| self.window.kept.contains(tid));
+        if !inos.is_empty() || others {
+            out.push(Output::BytesLost { inos, others });
         }
     }
 

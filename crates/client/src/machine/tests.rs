@@ -47,6 +47,10 @@ fn welcome(session: u64, resumed: bool) -> Input {
 }
 
 fn welcome_in(session: u64, resumed: bool, life: u64) -> Input {
+    welcome_after(session, resumed, life, false)
+}
+
+fn welcome_after(session: u64, resumed: bool, life: u64, synced: bool) -> Input {
     Input::Message(ServerMsg::Welcome {
         protocol: PROTOCOL,
         session: SessionId(session),
@@ -55,6 +59,7 @@ fn welcome_in(session: u64, resumed: bool, life: u64) -> Input {
         resumed,
         lease_ms: LEASE_MS,
         root: Ino::ROOT,
+        synced,
     })
 }
 
@@ -93,6 +98,42 @@ impl Bench {
     fn wait(&mut self, nanos: u64) {
         self.at.mono = self.at.mono.after(nanos);
     }
+}
+
+/// Found by killing a server: who had written before, and synced afterwards, was told that all is well, and read zeros.
+#[test]
+fn bytes_that_a_dead_server_lost_are_told() {
+    let node = NodeRef::bare(Ino(7));
+    let write = || {
+        let data = proto::storeio::Payload::Owned(vec![1]);
+        Request::Write { node, offset: 0, append: false, kill_suidgid: false, data }
+    };
+    let written = || Ok(Reply::Written { count: 1, attr: Attr::default() });
+    let lost = |out: Vec<Output>| {
+        out.into_iter().find_map(|o| if let Output::BytesLost { inos, .. } = o { Some(inos) } else { None })
+    };
+    let again = |bench: &mut Bench, life, synced| {
+        bench.step(Input::Disconnected);
+        bench.step(Input::Connected);
+        lost(bench.step(welcome_after(5, true, life, synced)))
+    };
+    let mut bench = Bench::up(true);
+    bench.call(1, write());
+    bench.step(reply(1, written()));
+    assert_eq!(again(&mut bench, 1, false), None, "the server lives on");
+    assert_eq!(again(&mut bench, 2, true), None, "it stopped in order");
+    for (first, call, synced) in [(2, 2, false), (3, 3, true)] {
+        bench.call(call, write());
+        bench.step(reply(first, written()));
+        // Stopped in order, but after a life that this client has not met.
+        let life = if synced { 5 } else { 3 };
+        assert_eq!(again(&mut bench, life, synced), Some(vec![Ino(7)]));
+    }
+    bench.call(4, write());
+    bench.step(reply(4, written()));
+    bench.call(5, Request::Fsync { node, data_only: false });
+    bench.step(reply(5, Ok(Reply::Ok)));
+    assert_eq!(again(&mut bench, 6, false), None, "it was synced");
 }
 
 fn sent(out: &[Output]) -> Vec<ClientMsg> {
@@ -576,7 +617,11 @@ impl Run {
                 }
                 Output::Refused { reason } => panic!("refused: {reason}"),
                 Output::Late { .. } => panic!("nothing is early here"),
-                Output::Ready | Output::Recalled { .. } | Output::Lost { .. } | Output::Closed => {}
+                Output::BytesLost { .. }
+                | Output::Ready
+                | Output::Recalled { .. }
+                | Output::Lost { .. }
+                | Output::Closed => {}
             }
         }
     }

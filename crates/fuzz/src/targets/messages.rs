@@ -261,6 +261,7 @@ fn server_messages() -> Vec<ServerMsg> {
             resumed: false,
             lease_ms: 10_000,
             root: Ino::ROOT,
+            synced: true,
         },
         ServerMsg::Renewed { number: 6 },
         ServerMsg::Refused { errno: 116, reason: "evicted".into() },

@@ -201,6 +201,9 @@ impl Rank {
             resumed,
             lease_ms: (self.view.config.lease_ns / stdx::time::MS) as u32,
             root: Ino::ROOT,
+            // A checkpoint syncs data, and a write is a transaction that states the inode: without one behind the last
+            // checkpoint nothing was left to sync.
+            synced: !self.replayed_files,
         };
         if embedded {
             out.push(Output::Send { conn, message });
@@ -370,7 +373,7 @@ impl Rank {
         for (id, session) in self.sessions.map.iter_mut().filter(|(_, s)| !s.embedded && !s.evicted) {
             let again = hung || (!session.doubted && session.conn.is_some());
             if session.lease_end <= now.mono && again && !stdx::mutant!("mds_own_pause_counts") {
-                (session.doubted, session.lease_end) = (true, grace);
+                (session.doubted, session.lease_end) = (!hung, grace);
             }
             let over = !self.frozen && session.return_end.is_some_and(|end| end <= now.mono);
             let again = over && !session.return_doubted && session.conn.is_some();
@@ -379,7 +382,7 @@ impl Rank {
                 && let Some(end) = session.return_end.as_mut()
             {
                 *end = grace.max(*end);
-                session.return_doubted |= again;
+                session.return_doubted = !hung;
             }
             let returns = self.frozen || session.return_end.is_none_or(|end| end > now.mono);
             if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {

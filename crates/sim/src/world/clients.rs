@@ -355,6 +355,7 @@ impl World {
             ClientOutput::Recalled { stamp, list } => self.recalled(client, stamp, list),
             // `judge_late` has looked at it.
             ClientOutput::Late { .. } => {}
+            ClientOutput::BytesLost { inos, others } => self.bytes_lost(client, &inos, others)?,
             ClientOutput::Lost { stamp } => self.clients[client].kernel.lose(stamp),
             ClientOutput::Refused { reason } => {
                 self.trace.event(self.now, "refused", fold(reason.as_bytes()), || {
@@ -394,6 +395,17 @@ impl World {
         } else {
             self.clients[client].closed = true;
         }
+    }
+
+    /// A client says of which files bytes may be lost that were written and not synced: only when the rank has died meanwhile.
+    fn bytes_lost(&mut self, client: usize, inos: &[Ino], others: bool) -> Verdict {
+        self.coverage.count("files of which bytes may be lost", inos.len() as u64);
+        if others || self.lives < 2 {
+            return Err(format!(
+                "client {client} says that bytes of {inos:?} are lost, and of others: {others}"
+            ));
+        }
+        Ok(())
     }
 
     fn send_to_rank(&mut self, client: usize, message: ClientMsg) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FAULTS: [&str; 6] = ["power", "process", "replay", "cut", "client", "full-disk"];
 
 /// What happens to capabilities.
-pub(super) const KEEPING: [&str; 19] = [
+pub(super) const KEEPING: [&str; 20] = [
     "attributes kept",
     "names kept",
     "files with pages kept",
@@ -27,6 +27,7 @@ pub(super) const KEEPING: [&str; 19] = [
     "settled",
     "sessions ended by an operator",
     "sessions ended for a recall",
+    "files of which bytes may be lost",
     "ranks stopped",
     "clients stopped",
 ];
