@@ -57,10 +57,9 @@ impl Unsynced {
             ) => {
                 self.wrote(node.ino, Span { first: tid, until: next });
             }
-            (Request::Fsync { node, .. }, Ok(_)) if !stdx::mutant!("client_sync_covers_nothing") => {
-                if self.files.get(&node.ino).is_some_and(|span| span.until <= tid) {
-                    self.files.remove(&node.ino);
-                }
+            (Request::Fsync { node, .. }, Ok(_)) => {
+                let ino = node.ino;
+                self.files.extract_if(ino..=ino, |_, span| span.until <= tid).for_each(drop);
             }
             (Request::SyncFs, Ok(_)) => {
                 self.files.retain(|_, span| span.until > tid);

@@ -371,12 +371,13 @@ impl Rank {
         let mut dead = Vec::new();
         let mut next: Option<Mono> = None;
         for (id, session) in self.sessions.map.iter_mut().filter(|(_, s)| !s.embedded && !s.evicted) {
-            let again = hung || (!session.doubted && session.conn.is_some());
+            // One without a connection may have greeted on a new one.
+            let again = hung || !session.doubted;
             if session.lease_end <= now.mono && again && !stdx::mutant!("mds_own_pause_counts") {
                 (session.doubted, session.lease_end) = (!hung, grace);
             }
             let over = !self.frozen && session.return_end.is_some_and(|end| end <= now.mono);
-            let again = over && !session.return_doubted && session.conn.is_some();
+            let again = over && !session.return_doubted;
             if (hung || again)
                 && !stdx::mutant!("mds_own_pause_counts")
                 && let Some(end) = session.return_end.as_mut()

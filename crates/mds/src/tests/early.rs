@@ -208,7 +208,8 @@ fn who_does_not_come_back_is_waited_for_no_longer_than_its_lease() {
     w.pass(8_000);
     w.say(late, ClientMsg::Renew { number: 1 });
     assert!(answer(&w, late, waits).is_none());
-    w.pass(2_100);
+    // And half a second, in which what it said may be read.
+    w.pass(2_600);
     assert!(answer(&w, late, waits).is_some());
 }
 
@@ -366,7 +367,7 @@ fn what_is_entrusted_outlives_the_connection_and_ends_with_settled_or_the_lease(
     w.pass(6_000);
     w.say(OTHER, ClientMsg::Renew { number: 1 });
     let look = w.start(OTHER, Cred::ROOT, lookup(node(&made.attr), "f"));
-    w.pass(4_100);
+    w.pass(4_600);
     assert!(answer(&w, OTHER, look).is_some(), "{:?}", w.notes);
 }
 

@@ -305,7 +305,7 @@ fn a_session_that_came_back_in_time_may_finish_presenting() {
     w.say(EMBEDDED, ClientMsg::Goodbye);
     w.pass(lease - 10);
     w.hello(REMOTE, Peer::Trusted, sessions[0]);
-    w.pass(20);
+    w.pass(20 + lease / 20);
     assert_eq!(w.rank.state(), State::Reconnect, "its lease runs");
     w.say(REMOTE, ClientMsg::Reclaimed);
     assert_eq!(w.rank.state(), State::Active, "the other's lease ran out");
