@@ -222,14 +222,21 @@ impl World {
     }
 
     /// Sessions that the rank gives up in a step.
-    pub(super) fn refusals(&mut self, out: &[Output]) {
-        for output in out {
-            let Output::Send { conn, message: ServerMsg::Refused { errno, .. } } = output else { continue };
-            let session = self.life.as_ref().and_then(|life| life.conns.get(conn)?.1);
-            if let Some(session) = session.filter(|_| *errno == Errno::ESTALE.0 as u32) {
-                self.given_up(session);
+    pub(super) fn refusals(&mut self, refused: &[SessionId]) {
+        refused.iter().for_each(|session| self.given_up(*session));
+    }
+
+    /// The sessions that the rank says it has given up.
+    pub(super) fn refused(&self, out: &[Output]) -> Vec<SessionId> {
+        let of = |output: &Output| match output {
+            Output::Send { conn, message: ServerMsg::Refused { errno, .. } }
+                if *errno == Errno::ESTALE.0 as u32 =>
+            {
+                self.life.as_ref().and_then(|life| life.conns.get(conn)?.1)
             }
-        }
+            _ => None,
+        };
+        out.iter().filter_map(of).collect()
     }
 
     /// What the rank sends besides answers, in their order with them.

@@ -262,8 +262,8 @@ impl World {
         for (_, ino) in inos.into_iter().enumerate().filter(|(at, _)| !grants.of(*at).is_empty()) {
             if let Some(other) = self.owed.withheld(ino, came) {
                 return Err(format!(
-                    "session {} is granted inode {} while an operation waits for it from session {}",
-                    sent.session.0, ino.0, other.0
+                    "session {} is granted inode {} with request {} while an operation waits for it from session {}",
+                    sent.session.0, ino.0, sent.tid.0, other.0
                 ));
             }
         }

@@ -127,6 +127,9 @@ impl World {
 
     /// Shows the judge what the step did, before any of it is carried out.
     fn judge_step(&mut self, out: &[Output]) -> Verdict {
+        let refused = self.refused(out);
+        // What was entrusted to them ends at once, and with that perhaps what waited.
+        refused.iter().for_each(|session| self.owed.runs_out(*session));
         let Some(life) = &self.life else { return Ok(()) };
         let mut appends = Vec::new();
         let mut sent = Vec::new();
@@ -156,7 +159,7 @@ impl World {
         }
         self.judge.wall = self.now().wall;
         self.excuse_the_silent();
-        self.refusals(out);
+        self.refusals(&refused);
         self.judge.step(&appends, &sent)?;
         self.judge_promises(out)?;
         self.judge_keeping()?;
