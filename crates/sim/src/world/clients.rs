@@ -707,6 +707,9 @@ impl World {
                 session.0, ino.0
             ));
         }
+        if self.is_unread(session) && !goodbye && !self.evicted.contains(&session) {
+            return Err(format!("session {} was ended while what it said lies unread", session.0));
+        }
         let excused = goodbye || late || self.evicted.contains(&session);
         if !excused && self.now < since + lease / 100 * 99 {
             return Err(format!(

@@ -5,7 +5,9 @@
 
 use super::{Event, Kind, World};
 use crate::model::judge::Verdict;
-use proto::message::ClientMsg;
+use mds::input::ConnId;
+use proto::ids::SessionId;
+use std::collections::BTreeSet;
 use stdx::time::{MS, SECOND};
 
 /// Who is stopped, and until when.
@@ -14,6 +16,8 @@ pub(super) struct Hangs {
     /// The rank's life, when it goes on, and when it begins to read what was sent to it: its clock ticks first, or not.
     rank: Option<(u64, u64, u64)>,
     clients: Vec<u64>,
+    /// Connections on which something has come that nobody has read.
+    unread: BTreeSet<ConnId>,
 }
 
 impl Hangs {
@@ -43,6 +47,13 @@ impl World {
         }
     }
 
+    /// Whether the session has said something that the rank has not read, on a connection that is there still.
+    pub(super) fn is_unread(&self, session: SessionId) -> bool {
+        let Some(life) = &self.life else { return false };
+        let of = |conn| life.conns.get(conn).is_some_and(|(_, of)| *of == Some(session));
+        self.hangs.unread.iter().any(of)
+    }
+
     pub(super) fn is_rank_hung(&self) -> bool {
         self.hangs.rank.is_some_and(|(life, _, reads)| self.lives == life && self.now < reads)
     }
@@ -50,15 +61,15 @@ impl World {
     /// Gives an event back if it may happen now; otherwise it happens when its process goes on, behind what came to it before.
     pub(super) fn unless_hung(&mut self, event: Event) -> Verdict<Option<Event>> {
         let until = self.rank_hangs(&event).max(self.client_hangs(&event));
+        if let Event::ToRank { conn, .. } = &event {
+            if until > self.now {
+                self.hangs.unread.insert(*conn)
+            } else {
+                self.hangs.unread.remove(conn)
+            };
+        }
         if until <= self.now {
             return Ok(Some(event));
-        }
-        if let Event::ToRank { life, conn, message } = &event
-            && let Some(running) = self.life.as_ref().filter(|_| self.lives == *life)
-            && let Some((_, Some(session))) = running.conns.get(conn)
-        {
-            // It has been said, though nobody has read it.
-            self.heard.insert(*session, (self.now, **message == ClientMsg::Goodbye));
         }
         self.at(until, event);
         Ok(None)
