@@ -1,5 +1,5 @@
-# A server that hangs, or is killed and started again, while two mounts work: programs see a pause and no error, nothing happens twice, and
-# what was answered before its disk had it is there afterwards.
+# A server that hangs, or is killed and started again, while two mounts work: programs see a pause and no error but that of an fsync whose bytes died
+# with the server, nothing happens twice, and what was answered before its disk had it is there afterwards.
 . "$(dirname "$0")/lib.sh"
 require
 TEST=pause
@@ -12,18 +12,23 @@ mkdir a/both a/of-a a/of-b
 : >a/both/log
 sync a/both/log
 
+# synced NAME STEP FILE: EIO says, once, that a server died with bytes of the file.
+synced() {
+    sync "$3" 2>"$1.sync" && return
+    grep -q 'Input/output error' "$1.sync" && sync "$3" && echo "$1 $2" >>told
+}
 # works MOUNT NAME DIR: until told; every step fails if it is done twice, and is noted when it is done. The last number is in NAME.done.
 works() {
     local at=$1/$3 n=0
     while [ ! -e stop ]; do
         n=$((n + 1))
         # File data is there for certain once it was synced, as on a local disk; names come back without.
-        echo "$2 $n" >"$at/$2.$n" && sync "$at/$2.$n" &&
+        echo "$2 $n" >"$at/$2.$n" && synced "$2" $n "$at/$2.$n" &&
             mkdir "$at/$2.dir.$n" &&
             ln "$at/$2.$n" "$at/$2.dir.$n/link" &&
             mv -n "$at/$2.$n" "$at/$2.dir.$n/file" && [ ! -e "$at/$2.$n" ] &&
             rm "$at/$2.dir.$n/link" &&
-            echo "$2 $n" >>"$1/both/log" && sync "$1/both/log" &&
+            echo "$2 $n" >>"$1/both/log" && synced "$2" $n "$1/both/log" &&
             { [ $((n % 3)) != 0 ] || { rm "$at/$2.dir.$n/file" && rmdir "$at/$2.dir.$n"; }; } ||
             { echo "$2: step $n failed" && return 1; }
         echo "$n ${EPOCHREALTIME/[.,]/}"
@@ -73,6 +78,8 @@ done
 touch stop
 for worker in "${workers[@]}"; do wait "$worker"; done
 same "nobody met an error" "" "$(cat ./*.err)"
+# A file of each worker and the log of each mount, for each server that was killed.
+check "and who was told of lost bytes was told once" test "$(cat told 2>/dev/null | wc -l)" -le 12
 # Longer than the server was away: until connections are made again, and what waits at the rank has run out.
 check "no pause is longer than 20 s" awk '
     last[FILENAME] && $2 - last[FILENAME] > 20000000 { print FILENAME, $0; bad = 1 } { last[FILENAME] = $2 } END { exit bad }' \
