@@ -633,7 +633,8 @@ fn a_listing_that_waited_is_not_an_old_one() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_is_entrusted_are_caught() {
-    let defects: [(&str, fn()); 6] = [
+    let defects: [(&str, fn()); 7] = [
+        ("mds_lookup_despite_dx", counts_and_the_parent_of_an_entrusted_directory_wait_for_it),
         ("mds_old_stretch", a_listing_that_waited_is_not_an_old_one),
         ("mds_dx_returned_overtakes", what_gives_a_directory_back_does_not_overtake_what_was_performed_there),
         ("mds_early_before_lent", nobody_is_answered_early_before_its_numbers_are_durably_its_own),
