@@ -19,6 +19,7 @@ mod locks;
 mod names;
 mod nodes;
 pub mod options;
+mod plus;
 mod prune;
 mod recall;
 mod stats;
@@ -47,6 +48,7 @@ use listing::Listings;
 use locks::Waits;
 use nodes::Nodes;
 pub use options::{OPTION_LINES, OptionLine, Options, OptionsError};
+use plus::Listers;
 use prune::Pruning;
 
 /// What the options mean for the answers.
@@ -79,6 +81,7 @@ struct Shared {
     root: NodeRef,
     nodes: Nodes,
     listings: Listings,
+    listers: Listers,
     waits: Waits,
     watch: Watch,
     droppers: Droppers,
@@ -108,6 +111,7 @@ impl Adapter {
             root,
             nodes: Nodes::new(root),
             listings: Listings::default(),
+            listers: Listers::default(),
             waits: Waits::default(),
             watch: Watch::default(),
             droppers,
@@ -195,6 +199,8 @@ impl Handler for Adapter {
 /// Who asks, about what.
 struct About {
     cred: Cred,
+    /// The thread that asks; 0 if the kernel does by itself, or it is in another namespace.
+    pid: u32,
     nodeid: u64,
     node: NodeRef,
     /// The kernel may have come to it by a name that is gone.
@@ -208,7 +214,7 @@ impl About {
         let groups = request.extensions.supplementary_group.into_iter().collect();
         let cred = Cred { uid: request.uid, gid: request.gid, groups };
         let (node, stale) = shared.nodes.place(request.nodeid);
-        About { cred, nodeid: request.nodeid, node, stale }
+        About { cred, pid: request.pid, nodeid: request.nodeid, node, stale }
     }
 }
 

@@ -60,7 +60,8 @@ pub struct Config {
 impl Config {
     /// What PandoFS wants of the kernel: all that a distributed POSIX file system needs, and not the writeback
     /// cache, which would hide remote sizes, nor skipping OPEN: the rank counts opens. Nor O_TRUNC within OPEN: the kernel
-    /// looks only after it whether the file is being executed, and would answer ETXTBSY for a program that is gone.
+    /// looks only after it whether the file is being executed, and would answer ETXTBSY for a program that is gone. Nor
+    /// READDIRPLUS_AUTO: which listings carry attributes is decided here (`adapter/plus.rs`).
     pub const WANTED: InitFlags = InitFlags::ASYNC_READ
         .with(InitFlags::POSIX_LOCKS)
         .with(InitFlags::FLOCK_LOCKS)
@@ -68,7 +69,6 @@ impl Config {
         .with(InitFlags::BIG_WRITES)
         .with(InitFlags::PARALLEL_DIROPS)
         .with(InitFlags::DO_READDIRPLUS)
-        .with(InitFlags::READDIRPLUS_AUTO)
         .with(InitFlags::POSIX_ACL)
         .with(InitFlags::DONT_MASK)
         .with(InitFlags::HANDLE_KILLPRIV_V2)

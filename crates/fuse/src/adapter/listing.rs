@@ -61,6 +61,7 @@ struct Want {
     about: About,
     rest: Arc<Mutex<Rest>>,
     offset: u64,
+    /// With attributes.
     plus: bool,
 }
 
@@ -77,7 +78,10 @@ impl Shared {
                 reply.open(Opened { fh: self.listings.open(self.mount.handle()), flags });
             }
             Operation::ReadDir { fh, offset, size } => self.list(about, fh, offset, size, false, reply),
-            Operation::ReadDirPlus { fh, offset, size } => self.list(about, fh, offset, size, true, reply),
+            Operation::ReadDirPlus { fh, offset, size } => {
+                let plus = self.listers.lists(about.pid, about.nodeid, offset);
+                self.list(about, fh, offset, size, plus, reply);
+            }
             Operation::ReleaseDir(release) => {
                 self.listings.close(release.fh);
                 self.nodes.closed(about.nodeid);

@@ -39,6 +39,7 @@ impl Shared {
             Operation::Lookup { name: b"." } => self.lookup_self(about, parent, reply),
             Operation::Lookup { name: b".." } => self.lookup_parent(about, reply),
             Operation::Lookup { name } => {
+                self.listers.looks_up(about.pid, about.nodeid);
                 let ask = Ask::Lookup { parent, name: name!(name) };
                 self.answer_entry(about, Some(parent.ino), ask, reply);
             }

@@ -301,12 +301,33 @@ fn each_entry_of_a_listing_is_kept_as_granted() {
         let body = kernel.ask(1, Operation::OpenDir { flags: 0 }).expect("opened");
         let opened = OpenOut::read(&body).expect("a whole answer");
         assert_eq!(opened.open_flags, 0, "listings are not cached");
-        let ask = Operation::ReadDirPlus { fh: opened.fh, offset: 2, size: 4096 };
-        EntryOut::read(&kernel.ask(1, ask).expect("a page")).map(|entry| kept(&entry))
+        let ask = Operation::ReadDirPlus { fh: opened.fh, offset: 0, size: 4096 };
+        let body = kernel.ask(1, ask).expect("a page");
+        let dots = 2 * (size_of::<EntryOut>() + size_of::<DirentHeader>() + 8);
+        EntryOut::read(&body[dots..]).map(|entry| kept(&entry))
     };
     assert_eq!(list(), Some((1, 1)));
     kernel.fake.grant(false);
     assert_eq!(list(), Some((0, 0)));
+}
+
+#[test]
+fn a_listing_carries_attributes_for_who_looks_them_up() {
+    let kernel = Kernel::new(Behaviour::default());
+    for name in [b"f", b"g", b"h"] {
+        kernel.create(name, RDWR);
+    }
+    let body = kernel.ask(1, Operation::OpenDir { flags: 0 }).expect("opened");
+    let fh = OpenOut::read(&body).expect("a whole answer").fh;
+    let node_of_first = |offset| {
+        let body = kernel.ask(1, Operation::ReadDirPlus { fh, offset, size: 4096 }).expect("a page");
+        EntryOut::read(&body).expect("a whole entry").nodeid
+    };
+    assert_eq!(node_of_first(2), 0, "a name alone");
+    for name in [b"f", b"g"] {
+        kernel.lookup(name).expect("there");
+    }
+    assert_ne!(node_of_first(2), 0);
 }
 
 #[test]
