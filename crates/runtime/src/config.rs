@@ -35,6 +35,8 @@ pub struct Config {
     /// Bytes the rank's cache may use.
     pub mds_cache_memory_limit: u64,
     pub mds_dir_prefetch: DirPrefetch,
+    /// Load all names when the rank begins to serve, until its cache is nearly full.
+    pub mds_warmup_on_start: bool,
     /// Seconds a client's lease lasts without renewal.
     pub session_timeout: u64,
     /// Inodes that one client may keep names and attributes of.
@@ -67,6 +69,7 @@ impl Default for Config {
         Self {
             mds_cache_memory_limit: 4 * GIB,
             mds_dir_prefetch: DirPrefetch::Auto,
+            mds_warmup_on_start: false,
             session_timeout: 10,
             mds_max_caps_per_client: 1_000_000,
             mds_client_delegate_inos_pct: 50,
@@ -97,6 +100,11 @@ pub struct OptionHelp {
 pub const OPTIONS: &[OptionHelp] = &[
     help("mds_cache_memory_limit", "4G", "memory of the rank's cache, 16M to 64T"),
     help("mds_dir_prefetch", "auto", "load whole directories: auto, keyed (never) or full (always)"),
+    help(
+        "mds_warmup_on_start",
+        "false",
+        "true: a server loads all names when it starts, as `pando warmup / --metadata` would",
+    ),
     help(
         "session_timeout",
         "10",
@@ -146,6 +154,7 @@ pub enum ConfigError {
 struct Raw {
     mds_cache_memory_limit: Option<Bytes>,
     mds_dir_prefetch: Option<value::Prefetch>,
+    mds_warmup_on_start: Option<bool>,
     session_timeout: Option<u64>,
     mds_max_caps_per_client: Option<u64>,
     mds_client_delegate_inos_pct: Option<u64>,
@@ -194,6 +203,7 @@ impl Config {
         Self {
             mds_cache_memory_limit: bytes(raw.mds_cache_memory_limit, d.mds_cache_memory_limit),
             mds_dir_prefetch: raw.mds_dir_prefetch.map_or(d.mds_dir_prefetch, |p| p.0),
+            mds_warmup_on_start: raw.mds_warmup_on_start.unwrap_or(d.mds_warmup_on_start),
             session_timeout: raw.session_timeout.unwrap_or(d.session_timeout),
             mds_max_caps_per_client: raw.mds_max_caps_per_client.unwrap_or(d.mds_max_caps_per_client),
             mds_client_delegate_inos_pct: raw

@@ -8,6 +8,7 @@ use crate::parts::Parts;
 use crate::perf::Baseline;
 use crate::port::{Doors, Embedded};
 use mds::input::Input;
+use proto::Ino;
 use proto::storeio::StoreError;
 use runtime::http::Page;
 use runtime::port::Connector;
@@ -109,6 +110,9 @@ impl Server {
                 threads.end(&driver);
                 return Err(ServerError::Damaged("the rank stopped while it booted".into()));
             }
+        }
+        if options.config.mds_warmup_on_start {
+            driver.feed([Input::Warmup { dir: Some(Ino::ROOT) }]);
         }
         log.info("server", "active", &[("place", &place), ("boot_ms", &started.elapsed().as_millis())]);
         Ok(Arc::new(Self {

@@ -114,6 +114,31 @@ fn hostile_bytes_hurt_nobody_else() {
 }
 
 #[test]
+fn a_server_warms_itself_if_it_shall() {
+    let dir = new_folder();
+    let server = open(dir.path()).expect("open");
+    let mut client = Client::connect(server.embedded().as_ref());
+    let folder = client.mkdir(ROOT, "folder");
+    for n in 0..20 {
+        client.create(folder, &format!("file{n}"));
+    }
+    server.stop().expect("stop");
+    drop(server);
+    for warm in [false, true] {
+        let mut options = ServerOptions::default();
+        options.config.mds_warmup_on_start = warm;
+        let server = Server::open(&dir.path().join("fs"), &options).expect("reopen");
+        let status = || server.admin(&json!({"cmd": "warmup status"}))["result"].clone();
+        while status()["state"] == "running" {
+            std::thread::yield_now();
+        }
+        let (state, names) = if warm { ("done", 21) } else { ("never", 0) };
+        assert_eq!((status()["state"].as_str(), status()["names"].as_u64()), (Some(state), Some(names)));
+        server.stop().expect("stop");
+    }
+}
+
+#[test]
 fn a_second_server_is_refused_by_pid() {
     let dir = new_folder();
     let first = open(dir.path()).expect("open");
