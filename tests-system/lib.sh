@@ -87,10 +87,20 @@ require() {
     done
 }
 
-# up DIR MNT [ARGS...]: mounts; SERVER is the process that serves.
+# up DIR MNT [ARGS...]: mounts; SERVER is the process that serves. With VIA=socket that is another process than the mount's, and with
+# BESIDE=1 a second mount of it looks at everything over and over, so that what the first one is entrusted with is taken back all the time;
+# with KILLS=SECONDS it is killed and started again whenever so many have passed.
 up() {
     local dir=$1 mnt=$2 word
     shift 2
+    if [ "${VIA:-}" = socket ]; then
+        [ -e "$dir" ] || "$PANDO" -q format "$dir" >"$WORK/err" 2>&1 || die "format: $(cat "$WORK/err")"
+        serve "$dir"
+        "$PANDO" -q mount "$@" "unix:$dir/pando.sock" "$mnt" 2>"$WORK/err" || die "mount: $(cat "$WORK/err")"
+        [ -z "${BESIDE:-}" ] || beside "$dir"
+        [ -z "${KILLS:-}" ] || killed "$dir"
+        return
+    fi
     word=$("$PANDO" mount --format json "$@" "$dir" "$mnt" 2>"$WORK/err") || die "mount: $(cat "$WORK/err")"
     SERVER=$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' <<<"$word")
     [ -n "$SERVER" ] || die "mount told no pid: $word"
@@ -110,7 +120,64 @@ serve() {
     die "serve: $(tail -n 3 "$WORK/serve.out")"
 }
 
-down() { "$PANDO" umount "$1" >"$WORK/err" 2>&1 || die "umount: $(cat "$WORK/err")"; }
+down() {
+    if [ -n "${BESIDE_PID:-}" ]; then
+        touch "$WORK/enough"
+        wait "$BESIDE_PID"
+        BESIDE_PID=
+        "$PANDO" umount "$WORK/beside" >"$WORK/err" 2>&1 || die "umount: $(cat "$WORK/err")"
+    fi
+    if [ -n "${KILLER_PID:-}" ]; then
+        touch "$WORK/enough"
+        wait "$KILLER_PID"
+        KILLER_PID=
+        echo "killed $(wc -l <"$WORK/kills") times"
+        SERVER=$(tail -n 1 "$WORK/kills")
+        "$PANDO" umount "$1" >"$WORK/err" 2>&1 || die "umount: $(cat "$WORK/err")"
+        kill "$SERVER" && wait_gone "$SERVER"
+        return
+    fi
+    "$PANDO" umount "$1" >"$WORK/err" 2>&1 || die "umount: $(cat "$WORK/err")"
+    [ "${VIA:-}" = socket ] || return 0
+    kill "$SERVER" && wait "$SERVER" || die "the server ended with $?: $(tail -n 3 "$WORK/serve.out")"
+}
+
+# beside DIR: a second mount of the server, which lists, stats and reads all there is until `down`.
+beside() {
+    "$PANDO" -q mount "unix:$1/pando.sock" "$WORK/beside" 2>"$WORK/err" || die "mount: $(cat "$WORK/err")"
+    while [ ! -e "$WORK/enough" ]; do
+        # What goes meanwhile is no error of its reader's.
+        find "$WORK/beside" -type f -print0 2>/dev/null | xargs -0 -r cat >/dev/null 2>&1
+    done &
+    BESIDE_PID=$!
+    pids+=("$BESIDE_PID")
+}
+
+# killed DIR: kills the server and starts another until `down`; its number is the last line of WORK/kills.
+killed() {
+    (
+        while [ ! -e "$WORK/enough" ]; do
+            sleep "$KILLS"
+            kill9 "$SERVER"
+            serve "$1"
+            echo "$SERVER" >>"$WORK/kills"
+        done
+        # Another shell ends it.
+        disown -a
+        trap - EXIT
+    ) 2>>"$WORK/serve.out" &
+    KILLER_PID=$!
+    pids+=("$KILLER_PID")
+}
+
+wait_gone() {
+    local n
+    for n in $(seq 600); do
+        kill -0 "$1" 2>/dev/null || return 0
+        sleep 0.05
+    done
+    die "process $1 does not end"
+}
 
 # kill9 PID: only what `up` or a test started; waits until all its threads are gone, and with them its locks: the first one may
 # be a zombie while another still waits for a disk.

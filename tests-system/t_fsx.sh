@@ -6,8 +6,8 @@ TEST=fsx
 
 up "$WORK/data" "$WORK/mnt"
 cd "$WORK" || exit 1
-for seed in 1 2; do
-    check "50,000 operations, seed $seed" "$TOOLS/bin/fsx" -q -S $seed -N 50000 -f "$HERE/fsx.toml" -P "$WORK" "$WORK/mnt/fsx.$seed"
+for seed in ${SEEDS:-1 2}; do
+    check "${OPERATIONS:=50000} operations, seed $seed" "$TOOLS/bin/fsx" -q -S "$seed" -N "$OPERATIONS" -f "$HERE/fsx.toml" -P "$WORK" "$WORK/mnt/fsx.$seed"
 done
 down "$WORK/mnt"
 check "fsck afterwards" clean "$WORK/data"

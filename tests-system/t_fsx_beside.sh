@@ -1,0 +1,3 @@
+# As `fsx`, on a mount that its server is another process for, while a second mount looks at everything all the time.
+VIA=socket BESIDE=1 SEEDS=3 OPERATIONS=10000
+. "$(dirname "$0")/t_fsx.sh"
