@@ -3,10 +3,14 @@
 //!
 //! Absent: threads; the meaning of effects (`model/`).
 
+mod brief;
+mod callers;
 mod clients;
 mod coverage;
 mod data;
+mod disks;
 mod early;
+mod endings;
 mod faults;
 mod hang;
 mod keeping;
@@ -14,6 +18,7 @@ mod kernel;
 mod plan;
 mod rank;
 mod rot;
+mod slot;
 mod trace;
 
 pub use coverage::{Coverage, FAULTS};
@@ -25,7 +30,7 @@ use crate::model::judge::{Judge, Verdict};
 use crate::model::locks::Locks;
 use crate::model::records::Records;
 use crate::workload::Workload;
-use clients::Slot;
+
 use early::Positions;
 use faults::Faults;
 use hang::Hangs;
@@ -38,6 +43,7 @@ use proto::ids::{SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::storeio::{DataOp, LoadRequest, StoreBatch, Table};
 use rank::Life;
+use slot::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::time::SECOND;
 use stdx::{Mono, Now, Prng, Wall};
