@@ -83,8 +83,19 @@ impl World {
         }
         slot.kernel.own_request(&request, call.0);
         let (begun, asked) = (self.judge.clock(), request.clone());
-        slot.busy
-            .insert(call, Busy { kind, request: asked, pattern, sent: None, muddled, killed: false, begun });
+        slot.busy.insert(
+            call,
+            Busy {
+                kind,
+                request: asked,
+                pattern,
+                sent: None,
+                muddled,
+                killed: false,
+                begun,
+                since: self.now,
+            },
+        );
         self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));
         self.step_client(client, ClientInput::Call { call, cred, request })
     }
@@ -137,8 +148,12 @@ impl World {
         if let (Some((session, _)), Ok(_)) = (busy.sent, &outcome) {
             self.judge.sync_heard(session, &busy.request, busy.begun)?;
         }
-        if let Some(key) = busy.sent {
-            self.no_more(client, key);
+        if let Some((session, tid)) = busy.sent {
+            if self.clients[client].closing && outcome == Err(Errno::EIO) {
+                self.judge.unheard(session, tid);
+            } else {
+                self.no_more(client, (session, tid));
+            }
         }
         if busy.sent.is_none() {
             let (kind, request, pattern) = (busy.kind, &busy.request, busy.pattern);

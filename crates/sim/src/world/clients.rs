@@ -2,6 +2,7 @@
 //!
 //! Absent: what one is made of (`slot.rs`), the callers above them (`callers.rs`), whether their ends are right (`endings.rs`).
 
+use super::clocks::HostClock;
 use super::early::performances;
 use super::kernel::Kernel;
 use super::slot::Busy;
@@ -28,6 +29,10 @@ impl World {
         let birth = slot.birth;
         self.trace.event(self.now, "born", birth, || format!("client {client}"));
         let slot = &mut self.clients[client];
+        if self.plan.clocks && slot.kind != Kind::Embedded {
+            slot.clock = HostClock::any(&mut self.rng);
+        }
+        (slot.closed, slot.closing) = (false, false);
         slot.machine = Some(Client::new(self.plan.client(slot.kind, slot.number, &mut self.rng)));
         slot.known.homely = self.plan.wants(slot.number).has(Bits::DX).then_some(slot.number);
         slot.known.bursts = self.plan.wants(slot.number).has(Bits::ALONE);
@@ -87,7 +92,7 @@ impl World {
             Kind::User => Peer::User(Plan::cred(Kind::User, &mut self.rng)),
         };
         let slot = &mut self.clients[client];
-        slot.conn = Some(conn);
+        (slot.conn, slot.connected_at) = (Some(conn), self.now);
         (slot.to_rank_at, slot.to_client_at) = (0, 0);
         if let Some(life) = &mut self.life {
             life.conns.insert(conn, (client, None));
@@ -157,7 +162,7 @@ impl World {
     }
 
     pub(super) fn step_client(&mut self, client: usize, input: ClientInput) -> Verdict {
-        let now = self.now();
+        let now = self.now_at(client);
         let slot = &mut self.clients[client];
         let Some(machine) = &mut slot.machine else { return Ok(()) };
         let mut out = Vec::new();
@@ -222,7 +227,8 @@ impl World {
     fn client_output(&mut self, client: usize, output: ClientOutput) -> Verdict {
         match output {
             ClientOutput::Send(message) => self.send_to_rank(client, message),
-            ClientOutput::Answer { call, outcome, leave } => {
+            ClientOutput::Answer { call, outcome, mut leave } => {
+                leave.until = Mono(self.clients[client].clock.when(leave.until));
                 return self.finish(client, call, outcome, leave);
             }
             ClientOutput::Ready => self.clients[client].ready = true,
@@ -331,6 +337,7 @@ impl World {
     fn plan_client_tick(&mut self, client: usize) {
         let slot = &mut self.clients[client];
         let Some(Mono(at)) = slot.machine.as_ref().and_then(Machine::deadline) else { return };
+        let at = slot.clock.when(Mono(at));
         if slot.tick_at.is_some_and(|planned| planned <= at) {
             return;
         }

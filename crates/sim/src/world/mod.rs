@@ -6,6 +6,7 @@
 mod brief;
 mod callers;
 mod clients;
+mod clocks;
 mod coverage;
 mod data;
 mod disks;
@@ -15,6 +16,7 @@ mod faults;
 mod hang;
 mod keeping;
 mod kernel;
+mod liveness;
 mod plan;
 mod rank;
 mod rot;
@@ -151,6 +153,11 @@ enum Event {
     Background {
         life: u64,
     },
+    /// Something goes wrong soon after the rank has become active.
+    Again {
+        life: u64,
+        evicts: bool,
+    },
     Restart {
         life: u64,
     },
@@ -225,6 +232,11 @@ pub struct World {
     /// Sessions that an operator has ended.
     evicted: BTreeSet<SessionId>,
     positions: Positions,
+    /// By how much the wall clock of the rank's host was set.
+    wall_set: i64,
+    /// Since when nobody has been kept from going on.
+    calm_since: u64,
+    looked: u64,
 }
 
 /// Runs one seed.
@@ -286,6 +298,9 @@ impl World {
             own_changes: BTreeSet::new(),
             evicted: BTreeSet::new(),
             positions: Positions::new(),
+            wall_set: 0,
+            calm_since: 0,
+            looked: 0,
             rng,
             plan,
         };
@@ -338,7 +353,7 @@ impl World {
     }
 
     fn now(&self) -> Now {
-        Now { mono: Mono(self.now), wall: Wall(WALL_START + self.now as i64) }
+        Now { mono: Mono(self.now), wall: Wall(WALL_START + self.now as i64 + self.wall_set) }
     }
 
     fn at(&mut self, at: u64, event: Event) {
@@ -377,6 +392,7 @@ impl World {
             Event::Born { client } => self.born(client),
             Event::Background { life } if self.lives == life => self.background(),
             Event::Restart { life } if self.lives == life => self.restart(),
+            Event::Again { life, evicts } if self.lives == life => self.again(evicts),
             Event::FullDisk { on } => {
                 self.full_disk(on);
                 Ok(())
@@ -399,6 +415,7 @@ impl World {
             return self.crash(true, "power failed in a disk operation");
         }
         self.sessions_ended()?;
+        self.judge_waiting()?;
         match self.phase {
             Phase::Faults => {
                 self.maybe_fault()?;

@@ -197,6 +197,7 @@ impl World {
                 if let Some(life) = &mut self.life {
                     life.active = true;
                 }
+                self.plan_again();
                 return self.read_all();
             }
             Output::Damaged { reason } => return Err(format!("the rank says it is damaged: {reason}")),

@@ -3,6 +3,7 @@
 //! Absent: what happens to it (`clients.rs`), what its callers ask (`callers.rs`).
 
 use super::Kind;
+use super::clocks::HostClock;
 use super::early::Performance;
 use super::kernel::Kernel;
 use crate::workload::Knowledge;
@@ -24,18 +25,22 @@ pub(super) struct Busy {
     pub(super) muddled: bool,
     /// Its caller was killed: nobody looks at the answer.
     pub(super) killed: bool,
-    /// When it began, by the judge's clock.
+    /// When it began, by the judge's clock; and by the world's.
     pub(super) begun: u64,
+    pub(super) since: u64,
 }
 
 /// One client and its callers.
 pub(super) struct Slot {
     pub(super) number: usize,
     pub(super) kind: Kind,
+    pub(super) clock: HostClock,
     pub(super) machine: Option<Client>,
     /// Grows with each machine: events of an earlier one are stale.
     pub(super) birth: u64,
     pub(super) conn: Option<ConnId>,
+    /// Since when it has been connected and not stopped.
+    pub(super) connected_at: u64,
     pub(super) ready: bool,
     /// The last session that the client was told is gone: its requests may still take their course.
     pub(super) gone: Option<SessionId>,
@@ -53,6 +58,8 @@ pub(super) struct Slot {
     /// Healing: calls to show progress, then the end.
     pub(super) probes: u32,
     pub(super) closed: bool,
+    /// It was closed, and what it fails with EIO may still be carried out.
+    pub(super) closing: bool,
 }
 
 impl Slot {
@@ -60,9 +67,11 @@ impl Slot {
         Self {
             number,
             kind,
+            clock: HostClock::default(),
             machine: None,
             birth: 0,
             conn: None,
+            connected_at: 0,
             ready: false,
             gone: None,
             busy: BTreeMap::new(),
@@ -75,11 +84,16 @@ impl Slot {
             kernel: Kernel::default(),
             probes: 0,
             closed: false,
+            closing: false,
         }
     }
 
     pub(super) const fn is_alive(&self) -> bool {
         self.machine.is_some()
+    }
+
+    pub(super) const fn is_connected(&self) -> bool {
+        self.machine.is_some() && self.conn.is_some() && self.ready
     }
 
     pub(super) const fn number(&self) -> usize {
