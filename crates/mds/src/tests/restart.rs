@@ -68,3 +68,19 @@ fn what_is_presented_while_the_rank_does_not_run_counts() {
     w.say(slow, ClientMsg::Presented);
     assert!(answer(&w, late, waits).is_some());
 }
+
+/// A pause, which no history is judged by.
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_a_restart_are_caught() {
+    let defects: [(&str, fn()); 2] = [
+        ("mds_settled_waits_in_line", two_that_present_what_they_performed_do_not_wait_for_each_other),
+        ("mds_own_pause_counts", what_is_presented_while_the_rank_does_not_run_counts),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
+}

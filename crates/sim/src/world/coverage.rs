@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FAULTS: [&str; 6] = ["power", "process", "replay", "cut", "client", "full-disk"];
 
 /// What happens to capabilities.
-pub(super) const KEEPING: [&str; 23] = [
+pub(super) const KEEPING: [&str; 24] = [
     "attributes kept",
     "names kept",
     "files with pages kept",
@@ -32,6 +32,7 @@ pub(super) const KEEPING: [&str; 23] = [
     "clients stopped",
     "clients closed at work",
     "wall clocks set",
+    "hostile messages",
     "faults while clients come back",
 ];
 

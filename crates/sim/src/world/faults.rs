@@ -209,6 +209,7 @@ impl World {
             }
         }
         dead.into_iter().for_each(|client| self.kill(client));
+        self.hostile_lost();
         self.owed = Owed::default();
         self.positions.clear();
         let pause = [MS, 100 * MS, 3 * SECOND][self.rng.index(3)];

@@ -14,6 +14,7 @@ mod early;
 mod endings;
 mod faults;
 mod hang;
+mod hostile;
 mod keeping;
 mod kernel;
 mod liveness;
@@ -36,6 +37,7 @@ use crate::workload::Workload;
 use early::Positions;
 use faults::Faults;
 use hang::Hangs;
+use hostile::Hostile;
 use keeping::Owed;
 use kernel::Taken;
 use mds::input::{ConnId, Input, Tag};
@@ -153,6 +155,8 @@ enum Event {
     Background {
         life: u64,
     },
+    /// The hostile peer says something.
+    Hostile,
     /// Something goes wrong soon after the rank has become active.
     Again {
         life: u64,
@@ -237,6 +241,7 @@ pub struct World {
     /// Since when nobody has been kept from going on.
     calm_since: u64,
     looked: u64,
+    hostile: Hostile,
 }
 
 /// Runs one seed.
@@ -301,6 +306,7 @@ impl World {
             wall_set: 0,
             calm_since: 0,
             looked: 0,
+            hostile: Hostile::default(),
             rng,
             plan,
         };
@@ -325,6 +331,9 @@ impl World {
         self.restart()?;
         for client in 0..self.clients.len() {
             self.at(self.now, Event::Born { client });
+        }
+        if self.plan.hostile {
+            self.hostile_soon();
         }
         if self.plan.full_disk {
             let at = self.rng.below(3 * SECOND);
@@ -392,6 +401,7 @@ impl World {
             Event::Born { client } => self.born(client),
             Event::Background { life } if self.lives == life => self.background(),
             Event::Restart { life } if self.lives == life => self.restart(),
+            Event::Hostile => self.hostile(),
             Event::Again { life, evicts } if self.lives == life => self.again(evicts),
             Event::FullDisk { on } => {
                 self.full_disk(on);

@@ -172,6 +172,7 @@ impl World {
             Output::Send { conn, message } => {
                 self.note_recall(conn, &message);
                 self.judge_refusal(conn, &message)?;
+                self.told_hostile(conn, &message);
                 self.send_to_client(conn, message);
             }
             Output::Close { conn } => self.close_conn(conn),
