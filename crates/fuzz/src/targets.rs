@@ -7,6 +7,8 @@ mod journal;
 mod journal_recovery;
 mod kernel;
 mod messages;
+mod rank_session;
+mod rank_world;
 mod records;
 mod texts;
 
@@ -33,6 +35,7 @@ pub const ALL: &[Target] = &[
     texts::ADDRESS,
     journal_recovery::TARGET,
     data_recovery::TARGET,
+    rank_session::TARGET,
 ];
 
 /// The target of this name.

@@ -59,6 +59,7 @@ targets! {
     addresses: "addr",
     damaged_journals: "journal-recovery",
     damaged_data: "data-recovery",
+    sessions_of_a_rank: "rank-session",
 }
 
 #[test]

@@ -210,7 +210,7 @@ impl Rank {
         if stdx::mutant!("mds_redo_new_number") || told.ino == Ino::NONE {
             return Ok(None);
         }
-        let lends = |session: &Session| session.lent.iter().any(|lent| lent.has(told.ino));
+        let lends = |session: &Session| session.lends(told.ino);
         if self.sessions.map.get(&op.session).is_some_and(lends) {
             return Ok(Some(told.ino));
         }
@@ -218,7 +218,13 @@ impl Rank {
         let former = told.ino >= first && told.ino < self.view.inos.former;
         // Nobody has one of these to present once everything was.
         let presents = self.presenting.contains(&op.session);
-        if told.heard && former && presents && self.view.cache.by_ino(told.ino).is_none() {
+        // A client that lies may still name one that was given to a file of before: only of those in the cache it is known.
+        let is_taken = || {
+            self.view.cache.by_ino(told.ino).is_some()
+                || self.presented_inos.contains(&told.ino)
+                || self.sessions.map.values().any(lends)
+        };
+        if told.heard && former && presents && !is_taken() {
             return Ok(Some(told.ino));
         }
         Err(Errno::EINVAL)
@@ -227,6 +233,7 @@ impl Rank {
     /// A session has presented everything that it was answered early before the crash.
     pub(crate) fn presented(&mut self, id: SessionId) {
         if self.presenting.remove(&id) && self.presenting.is_empty() {
+            self.presented_inos.clear();
             self.runnable.extend(std::mem::take(&mut self.after_presented));
         }
     }
@@ -256,6 +263,11 @@ impl Rank {
         message: ClientMsg,
         out: &mut Outbox<Output>,
     ) {
+        // What it kept of the life before it has dropped, whatever it performed there: others that present theirs wait for that, and
+        // it perhaps for them. What is entrusted to it in this life ends in its place in the line.
+        if message == ClientMsg::Settled && !stdx::mutant!("mds_settled_waits_in_line") {
+            self.former_settled(id);
+        }
         if let Some(message) = self.line_up(id, message, out) {
             self.handle(now, (conn, Some(id)), message, out);
         }

@@ -78,6 +78,8 @@ pub struct Rank {
     /// for that.
     pub(crate) presenting: BTreeSet<SessionId>,
     pub(crate) after_presented: Vec<OpId>,
+    /// Numbers that they gave out: nobody else may.
+    pub(crate) presented_inos: BTreeSet<Ino>,
     pub(crate) recent: Recent,
     /// Of the operation at hand, between its commit and its answer.
     pub(crate) committed: Option<Committed>,
@@ -93,8 +95,9 @@ pub struct Rank {
     pub(crate) window_end: Option<Mono>,
     /// The window is not prolonged beyond.
     pub(crate) window_limit: Mono,
-    /// It was reached, and prolonged once.
+    /// It was reached, and prolonged once; and the same for those who still present.
     pub(crate) window_doubted: bool,
+    pub(crate) presenting_doubted: bool,
     /// Inodes that an answer of a former life may have opened, until it is known whether its client got it.
     pub(crate) kept: BTreeMap<(SessionId, Tid), Ino>,
     /// Data operations without an answer, but for removals of the rank's own: those are only unconfirmed.
@@ -163,6 +166,7 @@ impl Rank {
             settling: Vec::new(),
             presenting: BTreeSet::new(),
             after_presented: Vec::new(),
+            presented_inos: BTreeSet::new(),
             recent: Recent::default(),
             committed: None,
             told_durable: Position(0),
@@ -173,6 +177,7 @@ impl Rank {
             window_end: None,
             window_limit: Mono(0),
             window_doubted: false,
+            presenting_doubted: false,
             kept: BTreeMap::new(),
             pending: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
@@ -212,18 +217,23 @@ impl Rank {
         (cred, told, mut request): (Cred, Option<Told>, Request),
         out: &mut Outbox<Output>,
     ) {
-        if !self.kept.is_empty() {
-            self.forget_former(id, floor);
-        }
         let Some(session) = self.sessions.map.get_mut(&id) else {
             self.refuse(conn, Errno::EPROTO, "no session on this connection", out);
             return;
         };
+        // Nobody waits for the answer below its own floor: what it has at the rank would be forgotten under its hands.
+        if floor > tid {
+            return self.refuse(conn, Errno::EPROTO, "a floor above the request that says it", out);
+        }
         if told.is_some() && !early::is_eager(session) {
             let reason =
                 "only a session that is answered early and may act for anyone performs requests by itself";
             return self.refuse(conn, Errno::EPROTO, reason, out);
         }
+        if !self.kept.is_empty() {
+            self.forget_former(id, floor);
+        }
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
         let (embedded, place, check) = (session.embedded, session.place, session.check.clone());
         (session.fresh, session.asked) = (false, now.mono);
         session.traffic.request(now.mono);
@@ -603,10 +613,7 @@ impl Rank {
         }
         self.fade(now, out);
         if !self.presenting.is_empty() && self.window_limit <= now.mono {
-            // They live and do not finish: what they still present comes to what it can.
-            for id in self.presenting.clone() {
-                self.presented(id);
-            }
+            self.presenting_over(now);
         }
         self.quiet(now, out);
         if self.view.full && self.full_until <= now.mono {

@@ -278,6 +278,22 @@ impl Rank {
         self.end_window(out);
     }
 
+    /// Sessions that live and do not finish presenting are waited for no longer: what they still present comes to what it can. Not at
+    /// the first look, as with leases.
+    pub(crate) fn presenting_over(&mut self, now: Now) {
+        let lease_ns = self.view.config.lease_ns;
+        let look_ns = lease_ns / LOOK_PART;
+        let hung = now.mono.since(self.window_limit) > look_ns;
+        if (hung || !self.presenting_doubted) && !stdx::mutant!("mds_own_pause_counts") {
+            self.presenting_doubted = !hung;
+            self.window_limit = now.mono.after(if hung { lease_ns } else { look_ns });
+            return;
+        }
+        for id in self.presenting.clone() {
+            self.presented(id);
+        }
+    }
+
     /// The reconnect window is over: locks are granted, orphans nobody claimed go.
     pub(crate) fn end_window(&mut self, out: &mut Outbox<Output>) {
         if self.state != State::Reconnect {

@@ -291,6 +291,11 @@ impl Session {
         !self.lent.is_empty() && !self.quiet
     }
 
+    /// Whether that number is its own to give out.
+    pub(crate) fn lends(&self, ino: Ino) -> bool {
+        self.lent.iter().any(|lent| lent.has(ino))
+    }
+
     /// Whether something it performed is being carried out, or waits to be.
     pub(crate) fn is_in_line(&self) -> bool {
         self.performing.is_some() || !self.line.is_empty()
@@ -322,7 +327,7 @@ impl Session {
 
     /// The floor, when it has moved far enough to be journaled.
     pub(crate) fn floor_due(&mut self) -> Option<Tid> {
-        if self.floor.0 < self.journaled_floor.0 + FLOOR_STEP {
+        if self.floor.0.saturating_sub(self.journaled_floor.0) < FLOOR_STEP {
             return None;
         }
         self.journaled_floor = self.floor;

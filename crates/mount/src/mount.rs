@@ -22,8 +22,8 @@ use proto::message::{ClientInfo, ServerMsg};
 use proto::reply::Outcome;
 use proto::request::Request;
 use proto::{Cred, Errno, Ino, SessionId};
-use runtime::Clock;
 use runtime::port::{Connector, PortError, Sink};
+use runtime::{Alarm, Clock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) settings: Settings,
     core: Mutex<Core>,
-    pub(crate) timer: Condvar,
+    pub(crate) timer: Alarm,
     pub(crate) linker: Condvar,
     phase: Condvar,
     lost_stamp: Arc<AtomicU64>,
@@ -93,14 +93,15 @@ impl Mount {
             limits: settings.limits.clone(),
         };
         let core = Core::new(Client::new(config));
+        let clock = Clock::new();
         let shared = Arc::new(Shared {
-            clock: Clock::new(),
+            clock,
             connector,
             settings,
             lost_stamp: Arc::clone(&core.lost_stamp),
             late: Arc::clone(&core.late),
             core: Mutex::new(core),
-            timer: Condvar::new(),
+            timer: Alarm::new(clock).map_err(MountError::Threads)?,
             linker: Condvar::new(),
             phase: Condvar::new(),
             hook: Mutex::new(None),
@@ -289,7 +290,7 @@ impl Shared {
     pub(crate) fn run(&self, mut turn: Turn) {
         loop {
             if turn.wake_timer {
-                self.timer.notify_one();
+                self.timer.ring();
             }
             if turn.wake_link {
                 self.linker.notify_one();

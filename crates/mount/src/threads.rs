@@ -16,7 +16,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<JoinHandle<()>>
         Ok(link) => Ok(vec![timer, link]),
         Err(error) => {
             shared.core().stop = true;
-            shared.timer.notify_one();
+            shared.timer.ring();
             // The error of the spawn is what counts.
             let _ended = timer.join();
             Err(error)
@@ -51,15 +51,14 @@ fn keep_time(shared: &Arc<Shared>) {
     }
 }
 
+/// On the clock that goes on while the host is suspended: whatever ran out meanwhile is found when the host goes on.
 fn wait<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>, due: Option<Mono>) -> MutexGuard<'a, Core> {
     core.timer_wakes = due.unwrap_or(Mono(u64::MAX));
-    let mut core = match due {
-        None => shared.timer.wait(core).unwrap_or_else(PoisonError::into_inner),
-        Some(at) => {
-            let until = shared.clock.until(at);
-            shared.timer.wait_timeout(core, until).unwrap_or_else(PoisonError::into_inner).0
-        }
-    };
+    // Under the mutex: who finds that it goes off too late rings after this.
+    shared.timer.set(due);
+    drop(core);
+    shared.timer.wait();
+    let mut core = shared.core();
     // Nobody needs to wake who is awake.
     core.timer_wakes = Mono(0);
     core

@@ -3,6 +3,7 @@
 //! Absent: decisions about the file system; TLS, which comes later.
 
 pub mod addr;
+pub mod alarm;
 pub mod clock;
 pub mod config;
 mod conn;
@@ -19,6 +20,7 @@ mod wire;
 pub mod words;
 
 pub use addr::Addr;
+pub use alarm::Alarm;
 pub use clock::Clock;
 pub use config::Config;
 pub use connect::SocketConnector;

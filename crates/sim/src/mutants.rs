@@ -177,6 +177,12 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_replaced_lives_on", "client", "machine::tests::model::each_defect_is_caught"),
     // It takes a rank that is stopped for about as long as a lease, and whose clock ticks before it reads.
     ("mds_own_pause_counts", "mds", "tests::sessions::what_came_while_the_rank_did_not_run_counts"),
+    // It costs three seconds at most, which is no fault: two clients that performed something must come back at once.
+    (
+        "mds_settled_waits_in_line",
+        "mds",
+        "tests::restart::two_that_present_what_they_performed_do_not_wait_for_each_other",
+    ),
     // Most of what it would show is looked at once more when it is planned.
     (
         "mds_lookup_despite_dx",

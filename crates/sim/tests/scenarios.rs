@@ -118,6 +118,24 @@ const RACES: &[Race] = &[
         seed: 72,
         meets: &["late errors for want of space", "late errors that clients report"],
     },
+    // Each of its sessions costs the others a lease at most.
+    Race { name: "a peer says whatever can be said", seed: 34, meets: &["hostile messages"] },
+    // What a closed client fails with EIO may still be carried out.
+    Race {
+        name: "clients are closed at work",
+        seed: 17,
+        meets: &["clients closed at work", "answered early"],
+    },
+    Race {
+        name: "something goes wrong again while clients come back",
+        seed: 0,
+        meets: &["faults while clients come back", "presented"],
+    },
+    Race {
+        name: "hosts have clocks of their own",
+        seed: 3,
+        meets: &["wall clocks set", "performed: create"],
+    },
     // The rank took its own silence for its clients'.
     Race {
         name: "the rank and a client are stopped for longer than a lease, and go on",

@@ -77,7 +77,7 @@ pub const ROOMS: &[Room] = &[
     )
     .tests(&["tempfile"]),
     // Feeds hostile bytes to whatever reads bytes; nothing stands on it.
-    room("fuzz", &["fuse", "runtime", "store", "proto", "stdx"], &[]),
+    room("fuzz", &["mds", "fuse", "runtime", "store", "proto", "stdx"], &[]),
     // A FUSE file system for tests only, and the clients that check what survives it.
     with_unsafe(room("lossydisk", &["bench", "fuse", "runtime", "proto", "stdx"], &["anyhow", "libc"]))
         .tests(&["tempfile"]),

@@ -183,7 +183,7 @@ fn requests() -> Vec<Request> {
     ]
 }
 
-fn client_messages() -> Vec<ClientMsg> {
+pub(super) fn client_messages() -> Vec<ClientMsg> {
     let info = ClientInfo { host: "host".into(), mount: "/mnt".into(), pid: 42, caps_max: 0 };
     let lock = LockSpec { flock: true, owner: 1, kind: LockKind::Read, start: 0, end: 9, pid: 2 };
     let mut messages = vec![

@@ -155,6 +155,9 @@ impl Rank {
         if let Some(session) = self.sessions.map.get_mut(&id) {
             session.used(ino);
         }
+        if !self.presenting.is_empty() {
+            self.presented_inos.insert(ino);
+        }
         if ino < self.view.inos.former && !stdx::mutant!("mds_redo_end_clean") {
             self.view.cache.flag(ino, 0, crate::cache::node::END_CLEAN);
         }

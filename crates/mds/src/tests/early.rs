@@ -31,12 +31,12 @@ pub(super) fn two_that_want(wants: Bits) -> World {
 
 impl Rank {
     /// The next number of a session's own.
-    fn session_lent(&self, id: SessionId) -> u64 {
+    pub(super) fn session_lent(&self, id: SessionId) -> u64 {
         self.sessions.map[&id].lent[0].next
     }
 }
 
-fn mkdir(name: &str) -> Request {
+pub(super) fn mkdir(name: &str) -> Request {
     Request::MkDir { parent: root(), name: n(name), new: mode(0o755) }
 }
 
@@ -139,7 +139,7 @@ fn only_its_author_is_told_before_it_is_durable() {
     assert!(durable >= Some(first.position));
 }
 
-fn give_back_all(w: &mut World) {
+pub(super) fn give_back_all(w: &mut World) {
     for conn in [REMOTE, OTHER, REMOTE, OTHER] {
         let list: Vec<Returned> = recalled(w, conn).iter().map(|r| r.returned(r.bits)).collect();
         if !list.is_empty() {

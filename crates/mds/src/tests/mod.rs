@@ -7,10 +7,12 @@ mod caps;
 mod crash;
 mod early;
 mod files;
+mod hostile;
 mod loads;
 mod names;
 mod operations;
 mod pace;
+mod restart;
 mod sessions;
 
 use crate::config::{RankConfig, State};

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FAULTS: [&str; 6] = ["power", "process", "replay", "cut", "client", "full-disk"];
 
 /// What happens to capabilities.
-pub(super) const KEEPING: [&str; 20] = [
+pub(super) const KEEPING: [&str; 24] = [
     "attributes kept",
     "names kept",
     "files with pages kept",
@@ -30,6 +30,10 @@ pub(super) const KEEPING: [&str; 20] = [
     "files of which bytes may be lost",
     "ranks stopped",
     "clients stopped",
+    "clients closed at work",
+    "wall clocks set",
+    "hostile messages",
+    "faults while clients come back",
 ];
 
 /// What happens to early answers, and to what is entrusted to clients.

@@ -3,7 +3,7 @@
 //!
 //! Absent: their order (`order.rs`).
 
-use super::rank::{brief, brief_done};
+use super::brief::{brief, brief_done};
 use super::{Event, World};
 use crate::model::judge::Verdict;
 use mds::input::{Input, Tag};

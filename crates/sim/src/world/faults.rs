@@ -23,6 +23,9 @@ pub(super) struct Faults {
     client: u64,
     evict: u64,
     hang: u64,
+    /// A client goes in order, with whatever it has under way; the rank's wall clock is set.
+    close: u64,
+    wall: u64,
     checkpoint: u64,
     drop_cache: u64,
     pub(super) injected_io: bool,
@@ -37,10 +40,18 @@ impl Faults {
             crash_at: every / 2 + rng.below(every.max(1)),
             crash_in: None,
             crash_every: every,
-            cut: if plan.cut_connections { 300 } else { 0 },
+            cut: if plan.cut_often {
+                5000
+            } else if plan.cut_connections {
+                300
+            } else {
+                0
+            },
             client: if plan.kill_clients { 100 } else { 0 },
             evict: if plan.evict { 50 } else { 0 },
             hang: if plan.hangs { 300 } else { 0 },
+            close: if plan.closes { 300 } else { 0 },
+            wall: if plan.clocks { 300 } else { 0 },
             checkpoint: [0, 200, 2000][rng.index(3)],
             drop_cache: [0, 100, 3000][rng.index(3)],
             injected_io: false,
@@ -52,6 +63,7 @@ impl Faults {
     pub(super) fn quiet(&mut self) {
         self.crash_at = u64::MAX;
         (self.cut, self.client, self.evict, self.hang) = (0, 0, 0, 0);
+        (self.close, self.wall) = (0, 0);
     }
 }
 
@@ -112,8 +124,49 @@ impl World {
             }
         } else if dice >= 1_000_000 - hang {
             self.hang();
+        } else if dice >= 1_000_000 - hang - self.faults.wall {
+            self.set_wall();
+        } else if dice >= 1_000_000 - hang - self.faults.wall - self.faults.close {
+            return self.close();
         }
         Ok(())
+    }
+
+    /// A client is unmounted in the middle of everything.
+    fn close(&mut self) -> Verdict {
+        let Some(client) = self.remote().filter(|client| self.clients[*client].is_alive()) else {
+            return Ok(());
+        };
+        self.trace.event(self.now, "close", client as u64, || format!("client {client}"));
+        self.coverage.count("clients closed at work", 1);
+        self.clients[client].closing = true;
+        self.step_client(client, client::Input::Close)
+    }
+
+    /// The rank has become active: now and then it dies again while clients come back, or an operator ends a session of one.
+    pub(super) fn plan_again(&mut self) {
+        if !(self.plan.again
+            && self.phase == Phase::Faults
+            && self.readers.is_none()
+            && self.rng.chance(1, 2))
+        {
+            return;
+        }
+        let evicts = self.plan.evict && self.rng.chance(1, 2);
+        let longest = [20 * MS, SECOND, 4 * SECOND][self.rng.index(3)];
+        self.after(longest, Event::Again { life: self.lives, evicts });
+    }
+
+    pub(super) fn again(&mut self, evicts: bool) -> Verdict {
+        if self.phase != Phase::Faults || self.is_rank_hung() {
+            return Ok(());
+        }
+        self.coverage.count("faults while clients come back", 1);
+        if evicts {
+            return self.evict();
+        }
+        let power = self.rng.chance(2, 3);
+        self.crash(power, "soon after it had become active")
     }
 
     /// The rank's process ends. `power`: the machine with it, so that unsynced writes are lost.
@@ -156,6 +209,7 @@ impl World {
             }
         }
         dead.into_iter().for_each(|client| self.kill(client));
+        self.hostile_lost();
         self.owed = Owed::default();
         self.positions.clear();
         let pause = [MS, 100 * MS, 3 * SECOND][self.rng.index(3)];

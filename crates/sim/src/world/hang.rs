@@ -39,6 +39,8 @@ impl World {
             self.hangs.clients.resize(self.clients.len(), 0);
             let at = &mut self.hangs.clients[client];
             *at = until.max(*at);
+            // It waits for nothing meanwhile.
+            self.clients[client].connected_at = until;
         } else if self.life.is_some() && !self.is_rank_hung() {
             self.trace.event(self.now, "hang", self.lives, || format!("the rank until {until}"));
             self.coverage.count("ranks stopped", 1);
@@ -52,6 +54,10 @@ impl World {
         let Some(life) = &self.life else { return false };
         let of = |conn| life.conns.get(conn).is_some_and(|(_, of)| *of == Some(session));
         self.hangs.unread.iter().any(of)
+    }
+
+    pub(super) fn is_hung(&self, client: usize) -> bool {
+        self.hangs.clients.get(client).is_some_and(|until| self.now < *until)
     }
 
     pub(super) fn is_rank_hung(&self) -> bool {

@@ -3,17 +3,25 @@
 //!
 //! Absent: threads; the meaning of effects (`model/`).
 
+mod brief;
+mod callers;
 mod clients;
+mod clocks;
 mod coverage;
 mod data;
+mod disks;
 mod early;
+mod endings;
 mod faults;
 mod hang;
+mod hostile;
 mod keeping;
 mod kernel;
+mod liveness;
 mod plan;
 mod rank;
 mod rot;
+mod slot;
 mod trace;
 
 pub use coverage::{Coverage, FAULTS};
@@ -25,10 +33,11 @@ use crate::model::judge::{Judge, Verdict};
 use crate::model::locks::Locks;
 use crate::model::records::Records;
 use crate::workload::Workload;
-use clients::Slot;
+
 use early::Positions;
 use faults::Faults;
 use hang::Hangs;
+use hostile::Hostile;
 use keeping::Owed;
 use kernel::Taken;
 use mds::input::{ConnId, Input, Tag};
@@ -38,6 +47,7 @@ use proto::ids::{SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::storeio::{DataOp, LoadRequest, StoreBatch, Table};
 use rank::Life;
+use slot::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::time::SECOND;
 use stdx::{Mono, Now, Prng, Wall};
@@ -145,6 +155,13 @@ enum Event {
     Background {
         life: u64,
     },
+    /// The hostile peer says something.
+    Hostile,
+    /// Something goes wrong soon after the rank has become active.
+    Again {
+        life: u64,
+        evicts: bool,
+    },
     Restart {
         life: u64,
     },
@@ -219,6 +236,12 @@ pub struct World {
     /// Sessions that an operator has ended.
     evicted: BTreeSet<SessionId>,
     positions: Positions,
+    /// By how much the wall clock of the rank's host was set.
+    wall_set: i64,
+    /// Since when nobody has been kept from going on.
+    calm_since: u64,
+    looked: u64,
+    hostile: Hostile,
 }
 
 /// Runs one seed.
@@ -280,6 +303,10 @@ impl World {
             own_changes: BTreeSet::new(),
             evicted: BTreeSet::new(),
             positions: Positions::new(),
+            wall_set: 0,
+            calm_since: 0,
+            looked: 0,
+            hostile: Hostile::default(),
             rng,
             plan,
         };
@@ -304,6 +331,9 @@ impl World {
         self.restart()?;
         for client in 0..self.clients.len() {
             self.at(self.now, Event::Born { client });
+        }
+        if self.plan.hostile {
+            self.hostile_soon();
         }
         if self.plan.full_disk {
             let at = self.rng.below(3 * SECOND);
@@ -332,7 +362,7 @@ impl World {
     }
 
     fn now(&self) -> Now {
-        Now { mono: Mono(self.now), wall: Wall(WALL_START + self.now as i64) }
+        Now { mono: Mono(self.now), wall: Wall(WALL_START + self.now as i64 + self.wall_set) }
     }
 
     fn at(&mut self, at: u64, event: Event) {
@@ -371,6 +401,8 @@ impl World {
             Event::Born { client } => self.born(client),
             Event::Background { life } if self.lives == life => self.background(),
             Event::Restart { life } if self.lives == life => self.restart(),
+            Event::Hostile => self.hostile(),
+            Event::Again { life, evicts } if self.lives == life => self.again(evicts),
             Event::FullDisk { on } => {
                 self.full_disk(on);
                 Ok(())
@@ -393,6 +425,7 @@ impl World {
             return self.crash(true, "power failed in a disk operation");
         }
         self.sessions_ended()?;
+        self.judge_waiting()?;
         match self.phase {
             Phase::Faults => {
                 self.maybe_fault()?;

@@ -63,6 +63,17 @@ pub struct Plan {
     pub late_notice: bool,
     /// Processes are stopped for a while.
     pub hangs: bool,
+    /// Hosts' clocks differ, and the wall clock is set.
+    pub clocks: bool,
+    /// Clients are closed while they work.
+    pub closes: bool,
+    /// Connections break all the time.
+    pub cut_often: bool,
+    /// A peer says whatever can be said; it acts as one user only, or for anyone.
+    pub hostile: bool,
+    pub hostile_user: bool,
+    /// Something goes wrong soon after the rank has become active.
+    pub again: bool,
     pub full_disk: bool,
     pub small_file_bytes: u32,
     pub fsid: [u8; 16],
@@ -102,6 +113,12 @@ impl Plan {
             many_readers: (hash_seed[1] ^ hash_seed[6]).is_multiple_of(3),
             late_notice: hash_seed[6].is_multiple_of(4),
             hangs: (hash_seed[2] ^ hash_seed[5]).is_multiple_of(5),
+            clocks: (hash_seed[3] ^ hash_seed[6]).is_multiple_of(5),
+            closes: (hash_seed[4] ^ hash_seed[7]).is_multiple_of(5),
+            cut_often: (hash_seed[0] ^ hash_seed[3]).is_multiple_of(11),
+            hostile: (hash_seed[5] ^ hash_seed[7]).is_multiple_of(6),
+            hostile_user: hash_seed[5] > 127,
+            again: (hash_seed[0] ^ hash_seed[7]).is_multiple_of(6),
             full_disk: rng.chance(1, 3),
             small_file_bytes: [0, 1000, 4096][rng.index(3)],
             fsid: [7; 16],

@@ -39,7 +39,7 @@ pub fn bit_rot(seed: u64, sink: Option<Sink>) -> Verdict<Found> {
     world.plan.clients = vec![Kind::Trusted];
     world.plan.full_disk = false;
     world.clients.truncate(1);
-    world.clients[0] = super::clients::Slot::new(0, Kind::Trusted);
+    world.clients[0] = super::slot::Slot::new(0, Kind::Trusted);
     world.faults.quiet();
     let mut rng = Prng::new(seed ^ 0xB17);
     world.begin()?;
@@ -161,7 +161,7 @@ impl World {
         self.faults.injected_io = true;
         self.judge.excuses.io = true;
         self.readers = Some(&READERS);
-        self.clients[0] = super::clients::Slot::new(0, Kind::Trusted);
+        self.clients[0] = super::slot::Slot::new(0, Kind::Trusted);
         self.at(self.now, Event::Born { client: 0 });
         Ok(())
     }

@@ -404,3 +404,29 @@ fn who_works_through_a_directory_asks_for_all_its_names() {
     let out = bench.call(9, lookup(DIR, "never"));
     assert!(matches!(&out[..], [Output::Answer { outcome: Err(Errno::ENOENT), .. }]), "{out:?}");
 }
+
+/// A host that was suspended goes on: its clock has not stood still, and before any tick says that the lease is over, nobody acts
+/// as if it were not: a call, an answer from before, and a renewal that lay unread.
+#[test]
+fn whoever_wakes_up_after_its_lease_performs_nothing_and_keeps_nothing() {
+    let mut bench = trusted(true);
+    bench.call(2, getattr(9));
+    let renewal = u64::from(LEASE_MS) * MS / 3;
+    bench.wait(renewal);
+    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Renew { number: 1 }]);
+    here(&bench.call(3, create(DIR, "before")));
+    bench.wait(3600 * SECOND);
+    let granted =
+        ServerMsg::Granted { tid: Tid(2), outcome: attr(9), grants: Grants::One(Bits::ATTRS.with(Bits::FC)) };
+    let out = bench.step(Input::Message(granted));
+    assert!(matches!(&out[..], [Output::Answer { leave, .. }] if leave.grants == Grants::None), "{out:?}");
+    for message in [None, Some(ServerMsg::Renewed { number: 1 })] {
+        if let Some(message) = message {
+            bench.step(Input::Message(message));
+        }
+        let out = bench.call(4, create(DIR, "after"));
+        assert!(matches!(sent(&out)[..], [ClientMsg::Request { .. }]), "{out:?}");
+        assert!(answers(&out).is_empty(), "the rank is asked");
+    }
+    assert!(bench.step(Input::Tick).iter().any(|o| matches!(o, Output::Lost { .. })));
+}
