@@ -93,7 +93,7 @@ impl Queue {
 
     /// Copies entries behind what is gathered. Called under the rank's mutex, so that positions
     /// arrive in order. Returns whether the thread must be woken.
-    pub(super) fn append(&self, now: Mono, position: Position, bytes: &[u8], urgent: bool) -> bool {
+    pub(super) fn append(&self, now: Mono, position: Position, bytes: &[u8]) -> bool {
         let mut state = self.lock();
         if state.bytes.is_empty() {
             state.start = position;
@@ -101,13 +101,12 @@ impl Queue {
         }
         debug_assert_eq!(state.start.0 + state.bytes.len() as u64, position.0);
         state.bytes.extend_from_slice(bytes);
-        state.urgent |= urgent;
         self.pending.fetch_add(bytes.len(), Ordering::Relaxed);
-        let now_due = state.urgent || state.bytes.len() >= COMMIT_BYTES;
-        if now_due {
+        let is_big = state.bytes.len() >= COMMIT_BYTES;
+        if is_big {
             self.attention.store(true, Ordering::Release);
         }
-        state.wake(!now_due)
+        state.wake(!is_big)
     }
 
     /// Something waits for what is gathered.
