@@ -27,7 +27,10 @@ pub(crate) fn apply(
     source: Source,
 ) -> Result<Followups, DecodeError> {
     let mut follow = Followups::new();
+    // The directory of a name just put: it has one, so it stays where it is, and its header comes next.
+    let mut put_in = None;
     for mutation in Mutations::new(muts) {
+        let before = std::mem::take(&mut put_in);
         match mutation? {
             Mutation::PutDentry { dir, hash, name, value, .. } => {
                 let value = DentryValue::decode(value)?;
@@ -37,6 +40,7 @@ pub(crate) fn apply(
                     replaced(&mut view.cache, slot, (dir, hash, name), touched);
                 }
                 view.cache.put(slot, hash, name, value, source);
+                put_in = Some((dir, slot));
             }
             Mutation::DelDentry { dir, hash, name, .. } => {
                 let slot = view.cache.dir_or_new(dir);
@@ -49,7 +53,9 @@ pub(crate) fn apply(
                 if let Some(touched) = &mut view.touched {
                     touched.headers.push(Thing::Header(dir));
                 }
-                put_header(view, dir, FragHeader::decode(header)?, newborn, source);
+                let known = before.filter(|(put_in, _)| *put_in == dir).map(|(_, slot)| slot);
+                let slot = known.unwrap_or_else(|| view.cache.dir_or_new(dir));
+                put_header(view, slot, FragHeader::decode(header)?, newborn, source);
             }
             Mutation::PutBackptr { ino, version, parent, hash, name } => {
                 let newer = view.backptrs.get(&ino).is_none_or(|(known, _)| *known <= version);
@@ -97,9 +103,8 @@ fn replaced(cache: &mut Cache, slot: u32, (dir, hash, name): (Ino, NameHash, &[u
     }
 }
 
-fn put_header(view: &mut View, ino: Ino, header: FragHeader, newborn: bool, source: Source) {
+fn put_header(view: &mut View, slot: u32, header: FragHeader, newborn: bool, source: Source) {
     let cache = &mut view.cache;
-    let slot = cache.dir_or_new(ino);
     let (round, checkpointing) = (cache.round, cache.checkpointing);
     let dir = cache.dirs.get_mut(slot);
     // The stored header may not be ahead of the entries: the checkpoint writes this copy.

@@ -169,7 +169,7 @@ impl Rank {
                 let now = self.told_now(now, &op);
                 self.view.now = now;
                 let planned = finish::plan(&mut self.view, &op, next, done);
-                self.settle_plan(now, op, planned, out);
+                self.settle_plan(now, &mut op, planned, out);
                 self.view.now.wall = self.wall;
             }
         }

@@ -60,6 +60,31 @@ pub(crate) struct Op {
 }
 
 impl Op {
+    /// What is to wait, out of the hands of who runs it: that one is done with it.
+    pub(crate) fn take(&mut self) -> Box<Self> {
+        let spent = Self {
+            id: self.id,
+            session: self.session,
+            tid: self.tid,
+            embedded: self.embedded,
+            place: self.place,
+            check: self.check,
+            cred: Cred::ROOT,
+            request: Request::StatFs,
+            told: None,
+            probe: None,
+            hint: None,
+            scan: None,
+            pins: Vec::new(),
+            failed: None,
+            woken: false,
+            synced: Ino::NONE,
+            since: self.since,
+            waits: Waits::Turn,
+        };
+        Box::new(std::mem::replace(self, spent))
+    }
+
     /// For its answer.
     pub(crate) fn asked(&self) -> Asked {
         Asked::new(self.session, self.tid, &self.request, self.since)

@@ -264,7 +264,7 @@ impl Rank {
         let crowded =
             session.in_flight > limits.parked_per_session || session.results.len() >= limits.results;
         self.next_op += 1;
-        let op = Op {
+        let mut op = Op {
             id: self.next_op,
             session: id,
             tid,
@@ -284,7 +284,7 @@ impl Rank {
             since: now.mono,
             waits: Waits::Turn,
         };
-        self.begin(now, conn, op, (crowded, bounded), out);
+        self.begin(now, conn, &mut op, (crowded, bounded), out);
     }
 
     /// Runs a new operation, or refuses it. `bounded`: its session has no more results to be remembered than may be.
@@ -292,16 +292,16 @@ impl Rank {
         &mut self,
         now: Now,
         conn: ConnId,
-        op: Op,
+        op: &mut Op,
         (crowded, bounded): (bool, bool),
         out: &mut Outbox<Output>,
     ) {
         if !self.state.serves() {
             let errno = if self.state == State::Damaged { Errno::EIO } else { Errno::ESHUTDOWN };
-            return self.answer(&op, Err(errno), false, out);
+            return self.answer(op, Err(errno), false, out);
         }
         if crowded && op.told.is_none() {
-            return self.answer(&op, Err(Errno::EBUSY), false, out);
+            return self.answer(op, Err(Errno::EBUSY), false, out);
         }
         if op.told.is_some() && !bounded {
             // They go into one record of the store. An honest client stays far below.
@@ -322,54 +322,53 @@ impl Rank {
     }
 
     /// Plans an operation and does what planning came to.
-    fn run(&mut self, now: Now, mut op: Op, out: &mut Outbox<Output>) {
+    fn run(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
         if op.place.is_none() {
             // It came before its session had a place.
             op.place = self.sessions.map.get(&op.session).and_then(|session| session.place);
         }
         if let Some(errno) = op.failed.take() {
-            return self.answer(&op, Err(errno), false, out);
+            return self.answer(op, Err(errno), false, out);
         }
         if let Request::Release { node, count } = &op.request {
             let (ino, count) = (node.ino, *count);
-            return self.release(&op, ino, count, out);
+            return self.release(op, ino, count, out);
         }
-        if self.must_wait_for_presented(&op) {
+        if self.must_wait_for_presented(op) {
             return self.park(op, Park::Presented);
         }
         if self.must_wait(op.id, &op.request) {
             return self.park(op, Park::Journal);
         }
-        if self.must_settle(&op) {
+        if self.must_settle(op) {
             return self.park(op, Park::Settled);
         }
-        if let Some(needs) = self.entrusted_in_the_way(&op).or_else(|| self.alone_in_the_way(&op)) {
+        if let Some(needs) = self.entrusted_in_the_way(op).or_else(|| self.alone_in_the_way(op)) {
             return self.park(op, Park::Caps(needs));
         }
-        match self.told_number(&op) {
+        match self.told_number(op) {
             Ok(number) => self.view.given = number,
-            Err(errno) => return self.answer(&op, Err(errno), false, out),
+            Err(errno) => return self.answer(op, Err(errno), false, out),
         }
-        let now = self.told_now(now, &op);
+        let now = self.told_now(now, op);
         self.plan_now(now, op, out);
         self.view.given = None;
         self.view.now.wall = self.wall;
     }
 
-    fn plan_now(&mut self, now: Now, mut op: Op, out: &mut Outbox<Output>) {
+    fn plan_now(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
         self.view.now = now;
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);
-        let planned = ops::plan(&mut self.view, &mut op, &mut request);
+        let planned = ops::plan(&mut self.view, op, &mut request);
         op.request = request;
-        if let Some(needs) =
-            self.entrusted_not_empty(&op, &planned).or_else(|| self.alone_shown(&op, &planned))
+        if let Some(needs) = self.entrusted_not_empty(op, &planned).or_else(|| self.alone_shown(op, &planned))
         {
             return self.settle_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
         }
         let needs = match &planned {
-            Ok(Plan::Commit(_, effects)) => self.in_the_way(&op, effects.open, true),
+            Ok(Plan::Commit(_, effects)) => self.in_the_way(op, effects.open, true),
             Ok(Plan::Answer(Ok(_), effects)) if effects.open.is_some() => {
-                self.in_the_way(&op, effects.open, false)
+                self.in_the_way(op, effects.open, false)
             }
             _ => None,
         };
@@ -377,8 +376,8 @@ impl Rank {
             return self.settle_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
         }
         if matches!(planned, Ok(Plan::Commit(..))) {
-            self.own_name_goes(&op);
-            self.own_files_move(&op);
+            self.own_name_goes(op);
+            self.own_files_move(op);
         }
         self.settle_plan(now, op, planned, out);
     }
@@ -386,20 +385,20 @@ impl Rank {
     pub(crate) fn settle_plan(
         &mut self,
         now: Now,
-        mut op: Op,
+        op: &mut Op,
         planned: Found<Plan>,
         out: &mut Outbox<Output>,
     ) {
         match planned {
             Ok(Plan::Answer(outcome, effects)) => {
-                self.effects(&op, effects);
-                self.answer(&op, outcome, effects.remember, out);
+                self.effects(op, effects);
+                self.answer(op, outcome, effects.remember, out);
             }
             Ok(Plan::Commit(reply, effects)) => {
                 let outcome = Ok(reply);
-                self.commit_for(now, &op, &outcome, out);
-                self.effects(&op, effects);
-                self.answer(&op, outcome, false, out);
+                self.commit_for(now, op, &outcome, out);
+                self.effects(op, effects);
+                self.answer(op, outcome, false, out);
                 self.committed = None;
             }
             Ok(Plan::Data(data, claim, next)) => {
@@ -409,7 +408,7 @@ impl Rank {
                 }
                 let tag = self.new_tag();
                 op.waits = Waits::Data;
-                self.pending.insert(tag, Pending::Op(Box::new(op), claim, next));
+                self.pending.insert(tag, Pending::Op(op.take(), claim, next));
                 // What changes bytes carries the file's cut out, and that may be of a transaction just made: a crash that
                 // takes it back must not find the bytes gone.
                 let cutting = next.changed().is_some_and(|(ino, _)| {
@@ -422,15 +421,15 @@ impl Rank {
                     out.push(Output::Data { tag: Tag(tag), op: data });
                 }
             }
-            Ok(Plan::Durable(reply)) => self.answer_durable(&op, Ok(reply), out),
+            Ok(Plan::Durable(reply)) => self.answer_durable(op, Ok(reply), out),
             Ok(Plan::Queued) => {
                 self.parks += 1;
                 op.waits = Waits::Lock;
-                self.parked.insert(op.id, Box::new(op));
+                self.parked.insert(op.id, op.take());
             }
             Err(Stop::Fail(errno)) => {
                 self.view.txn.clear();
-                self.answer(&op, Err(errno), false, out);
+                self.answer(op, Err(errno), false, out);
             }
             Err(Stop::Park(park)) => {
                 self.view.txn.clear();
@@ -439,7 +438,7 @@ impl Rank {
         }
     }
 
-    fn park(&mut self, mut op: Op, park: Park) {
+    fn park(&mut self, op: &mut Op, park: Park) {
         self.parks += 1;
         op.waits = Waits::from(&park);
         // Who waits for the journal or for capabilities has claimed nothing: it keeps its place at the file.
@@ -454,12 +453,12 @@ impl Rank {
             Park::File(ino) => self.view.files.get_mut(ino).queue.push_back(id),
             Park::Inos => self.ino_waiters.push(id),
             Park::Window => self.window.push(id),
-            Park::Caps(needs) => self.wait_for_caps(&op, &needs),
+            Park::Caps(needs) => self.wait_for_caps(op, &needs),
             Park::Settled => self.settling.push(id),
             Park::Presented => self.after_presented.push(id),
             Park::Journal => drop(self.pace.waiting.insert(id)),
         }
-        self.parked.insert(id, Box::new(op));
+        self.parked.insert(id, op.take());
     }
 
     fn effects(&mut self, op: &Op, effects: Effects) {
@@ -554,11 +553,11 @@ impl Rank {
 
     /// Plans a parked operation again.
     pub(crate) fn plan_again(&mut self, now: Now, id: OpId, out: &mut Outbox<Output>) {
-        let Some(op) = self.parked.remove(&id) else { return };
+        let Some(mut op) = self.parked.remove(&id) else { return };
         if self.sessions.map.get(&op.session).is_none_or(|session| session.evicted) {
             self.unpin(&op);
         } else if self.state.serves() {
-            self.run(now, *op, out);
+            self.run(now, &mut op, out);
         } else {
             self.answer(&op, Err(Errno::ESHUTDOWN), false, out);
         }

@@ -42,6 +42,7 @@ struct State {
     /// Which requests are kept unanswered.
     hold: Option<fn(&Request) -> bool>,
     held: Vec<(u64, ClientMsg)>,
+    sends: u64,
     embedded: bool,
     refuse_connect: bool,
     lease_ms: u32,
@@ -144,6 +145,12 @@ impl Fake {
     #[must_use]
     pub fn held(&self) -> usize {
         lock(&self.state).held.len()
+    }
+
+    /// How often anything was sent to it.
+    #[must_use]
+    pub fn sends(&self) -> u64 {
+        lock(&self.state).sends
     }
 
     /// Executes what was held, in order.
@@ -301,6 +308,7 @@ struct FakePort {
 impl Port for FakePort {
     fn send(&self, messages: Vec<ClientMsg>, answers: &mut Vec<ServerMsg>) -> Result<(), PortError> {
         let state = self.state.upgrade().ok_or(PortError::Lost)?;
+        lock(&state).sends += 1;
         for message in messages {
             let posts = {
                 let mut state = lock(&state);

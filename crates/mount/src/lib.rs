@@ -3,6 +3,7 @@
 //! Absent: caching (the kernel's, as far as the rank grants it; none here), the kernel's protocol (`fuse`),
 //! and knowledge of how a connection is made (`runtime::port`).
 
+mod answering;
 mod calls;
 mod core;
 mod error;

@@ -9,11 +9,12 @@
 #[cfg(test)]
 mod tests;
 
+use crate::answering;
 use crate::calls::Asker;
 use crate::core::{Core, Counts, Phase, Turn};
 use crate::error::MountError;
 use crate::late::{LateError, LateErrors};
-use crate::link::Link;
+use crate::link::{Dispatch, Link};
 use crate::settings::Settings;
 use crate::threads;
 use client::{CallId, Client, ClientConfig, Input, Leave};
@@ -30,7 +31,8 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use stdx::{Mono, Now, Wall};
 
-/// Called with the answer and what of it may be kept, once, on any thread, with no mutex held; may submit.
+/// Called with the answer and what of it may be kept, once, on any thread, with no mutex held. May submit, and must not wait for that:
+/// it leaves when whoever was answered together with this one has been called.
 pub type Done = Box<dyn FnOnce(Outcome, Leave) + Send>;
 pub(crate) type Hook = Arc<dyn Fn(CapsEvent) + Send + Sync>;
 /// Called with what failed after its caller was told of success, on any thread, with no mutex held.
@@ -281,7 +283,9 @@ impl Shared {
 
     /// Lets go of the mutex and does what the turn left to do.
     pub(crate) fn end_turn(&self, mut core: MutexGuard<'_, Core>, mut turn: Turn) {
-        core.settle(&mut turn);
+        if !answering::sends_later(self) {
+            core.settle(&mut turn);
+        }
         drop(core);
         self.run(turn);
     }
@@ -308,27 +312,38 @@ impl Shared {
             if !turn.late.is_empty() {
                 self.tell_late(&turn.late);
             }
-            for (done, outcome, leave) in turn.done.drain(..) {
-                done(outcome, leave);
-            }
-            let Some(mut dispatch) = turn.dispatch.take() else { return };
-            let mut answers = Vec::new();
-            let messages = std::mem::take(&mut dispatch.messages);
-            let sent = dispatch.port.send(messages, &mut answers);
+            let asked = !turn.done.is_empty()
+                && answering::hand_out(self, || {
+                    turn.done.drain(..).for_each(|(done, outcome, leave)| done(outcome, leave));
+                });
+            let dispatch = turn.dispatch.take();
             turn = Turn::default();
-            let now = self.step_time();
-            let mut core = self.core();
-            if let Some(link) = core.link.as_mut().filter(|link| link.generation == dispatch.generation) {
-                link.sent(&dispatch);
-            }
-            core.receive(now, dispatch.generation, answers, &mut turn);
-            if sent.is_err() {
-                core.lost(now, dispatch.generation, &mut turn);
-            }
+            let mut core = match dispatch {
+                Some(dispatch) => self.send(dispatch, &mut turn),
+                None if asked => self.core(),
+                None => return,
+            };
             core.settle(&mut turn);
             // Whoever closes waits for the goodbye to have left.
             turn.phase_changed |= core.is_ended();
         }
+    }
+
+    /// Sends, and takes in what is answered at once. `settle` must follow.
+    fn send(&self, mut dispatch: Dispatch, turn: &mut Turn) -> MutexGuard<'_, Core> {
+        let mut answers = Vec::new();
+        let messages = std::mem::take(&mut dispatch.messages);
+        let sent = dispatch.port.send(messages, &mut answers);
+        let now = self.step_time();
+        let mut core = self.core();
+        if let Some(link) = core.link.as_mut().filter(|link| link.generation == dispatch.generation) {
+            link.sent(&dispatch);
+        }
+        core.receive(now, dispatch.generation, answers, turn);
+        if sent.is_err() {
+            core.lost(now, dispatch.generation, turn);
+        }
+        core
     }
 
     fn recalled(&self, stamp: u64, list: Vec<Recalled>) {

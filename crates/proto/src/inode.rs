@@ -88,7 +88,8 @@ impl InodeExt {
     /// Whether nothing is in it, so that it need not be kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        let Self { symlink, xattrs, rdev, links, unknown } = self;
+        symlink.is_none() && xattrs.is_empty() && *rdev == 0 && links.is_empty() && unknown.is_empty()
     }
 }
 

@@ -271,8 +271,10 @@ impl Driver {
 
     /// Acts on a turn's outputs, with no mutex held.
     fn act(&self, turn: &mut Turn<'_>) {
-        self.journal.wake_if(turn.wake_journal);
-        turn.wake_journal = false;
+        if std::mem::take(&mut turn.commit_journal) {
+            turn.wake_journal |= self.journal.commit();
+        }
+        self.journal.wake_if(std::mem::take(&mut turn.wake_journal));
         if let Some(at) = turn.wake_timer.take() {
             self.timer.set(at);
         }

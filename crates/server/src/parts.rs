@@ -8,7 +8,7 @@ use std::sync::Arc;
 use stdx::Mono;
 use store::meta::MetaStore;
 
-/// The journal's files: one thread appends and syncs, another may trim and prepare meanwhile.
+/// The journal's files: one thread at a time appends; others may sync what was appended, trim and prepare meanwhile.
 pub trait JournalIo: Send + Sync {
     /// Hands over whole entries from `from` on, piece by piece, and returns where the next append
     /// starts.

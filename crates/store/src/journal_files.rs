@@ -9,8 +9,8 @@
 //! Appends pass the system's page cache by (`Disk::create_direct`): nothing reads them again while the rank lives, and a
 //! synced write costs half the CPU time. They are written in whole blocks for that (`tail`).
 //!
-//! Absent: the meaning of entries (only their frame and mark are read), threads: one thread
-//! appends, any other may sync, trim or prepare.
+//! Absent: the meaning of entries (only their frame and mark are read), threads: one at a time
+//! appends, any other may sync what was appended, trim or prepare meanwhile.
 
 mod header;
 mod recover;
@@ -65,6 +65,8 @@ pub struct JournalFiles<D: Disk> {
     incarnation: Incarnation,
     limits: JournalLimits,
     state: Mutex<State<D::File>>,
+    /// Held while the file appended to is synced. The kernel tells each failure once: who comes next must find it noted.
+    syncing: Mutex<()>,
     /// Held while a spare is made or the folder changes, so that making one does not stop appends.
     making: Mutex<()>,
 }
@@ -117,14 +119,18 @@ impl<D: Disk> JournalFiles<D> {
             next_spare: 0,
             poisoned: false,
         };
-        let (state, making) = (Mutex::new(state), Mutex::new(()));
-        let journal = Self { disk, folder, rank, incarnation, limits, state, making };
+        let (state, syncing, making) = (Mutex::new(state), Mutex::new(()), Mutex::new(()));
+        let journal = Self { disk, folder, rank, incarnation, limits, state, syncing, making };
         journal.find_segments()?;
         Ok(journal)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<D::File>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn syncing(&self) -> MutexGuard<'_, ()> {
+        self.syncing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn path(&self, name: &str) -> String {
@@ -144,22 +150,18 @@ impl<D: Disk> JournalFiles<D> {
         if self.lock().end.is_none() {
             self.read_tail()?;
         }
-        let mut state = self.lock();
-        let mut bytes = state.admit(position, bytes).ok_or_else(|| self.misuse(position))?;
+        let mut bytes = self.lock().admit(position, bytes).ok_or_else(|| self.misuse(position))?;
         while !bytes.is_empty() {
-            match self.append_some(&mut state, bytes) {
+            match self.append_some(bytes) {
                 Ok(count) => bytes = &bytes[count..],
                 Err(StoreError::NoSpace) => {
-                    state.unfinished = Some(position);
+                    self.lock().unfinished = Some(position);
                     return Err(StoreError::NoSpace);
                 }
-                Err(error) => {
-                    state.poisoned = true;
-                    return Err(error);
-                }
+                Err(error) => return self.lock().note(Err(error)),
             }
         }
-        state.unfinished = None;
+        self.lock().unfinished = None;
         Ok(())
     }
 
@@ -170,33 +172,52 @@ impl<D: Disk> JournalFiles<D> {
     }
 
     /// Writes the entries that fit the current segment, or begins the next one. Bytes written.
-    fn append_some(&self, state: &mut State<D::File>, bytes: &[u8]) -> Result<usize, StoreError> {
+    fn append_some(&self, bytes: &[u8]) -> Result<usize, StoreError> {
+        let mut state = self.lock();
         if state.poisoned {
             return Err(StoreError::Poisoned);
         }
         let end = state.end.ok_or(StoreError::Poisoned)?;
         let (Some(file), Some(segment)) = (state.current.clone(), state.segments.back()) else {
-            self.begin_segment(state, end)?;
+            drop(state);
+            self.begin_segment(end)?;
             return Ok(0);
         };
         let offset = segment.offset_of(end);
         let room = self.limits.segment_bytes.saturating_sub(offset);
         let mut count = whole_entries(bytes, room).ok_or_else(|| self.misuse(end))?;
         if count == 0 && end > segment.header.start {
-            self.begin_segment(state, end)?;
+            drop(state);
+            self.begin_segment(end)?;
             return Ok(0);
         }
         if count == 0 {
             // An entry longer than a segment gets a segment of its own, made longer.
             count = first_entry(bytes);
         }
-        state.tail.append(&*file, &bytes[..count], offset)?;
+        // Nobody else appends, and a sync that ends meanwhile is not kept waiting.
+        let mut tail = std::mem::take(&mut state.tail);
+        drop(state);
+        let written = tail.append(&*file, &bytes[..count], offset);
+        let mut state = self.lock();
+        state.tail = tail;
+        state.note(written)?;
         state.end = Some(Position(end.0 + count as u64));
         Ok(count)
     }
 
     /// Makes `end` the start of a new segment of this life.
-    fn begin_segment(&self, state: &mut State<D::File>, end: Position) -> Result<(), StoreError> {
+    fn begin_segment(&self, end: Position) -> Result<(), StoreError> {
+        let _syncing = self.syncing();
+        let mut state = self.lock();
+        if state.poisoned {
+            return Err(StoreError::Poisoned);
+        }
+        let begun = self.roll(&mut state, end);
+        state.note(begun)
+    }
+
+    fn roll(&self, state: &mut State<D::File>, end: Position) -> Result<(), StoreError> {
         if let Some(file) = &state.current {
             // Before a header may state this end, everything below it must be durable.
             if !stdx::mutant!("journal_no_sync_before_roll") {
@@ -273,6 +294,7 @@ impl<D: Disk> JournalFiles<D> {
     /// # Errors
     /// `Poisoned`, `Io`: nothing more will ever be durable.
     pub fn sync(&self) -> Result<Position, StoreError> {
+        let _syncing = self.syncing();
         let (file, end) = {
             let state = self.lock();
             if state.poisoned {
@@ -283,13 +305,9 @@ impl<D: Disk> JournalFiles<D> {
                 _ => return Ok(state.durable),
             }
         };
-        // A segment begun meanwhile does not matter: beginning it synced this one.
         let result = if stdx::mutant!("journal_no_sync") { Ok(()) } else { file.sync_data() };
         let mut state = self.lock();
-        if let Err(error) = result {
-            state.poisoned = true;
-            return Err(error);
-        }
+        state.note(result)?;
         // An append on another thread that met a failed write has been told of it, and this sync then was not.
         if state.poisoned {
             return Err(StoreError::Poisoned);
@@ -427,6 +445,12 @@ impl<D: Disk> JournalFiles<D> {
 }
 
 impl<F> State<F> {
+    /// After a failure nothing will ever be durable, but for want of space. To be noted before anybody else syncs.
+    fn note<T>(&mut self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        self.poisoned |= result.as_ref().is_err_and(|error| *error != StoreError::NoSpace);
+        result
+    }
+
     /// The part of `bytes` that is not written yet: all of it, or what an append that ran out of space
     /// left over. `None` when they do not belong at the end.
     fn admit<'a>(&self, position: Position, bytes: &'a [u8]) -> Option<&'a [u8]> {

@@ -20,6 +20,7 @@ use proto::inode::{InodeCore, InodeExt};
 use proto::{Attr, FileKind, Ino, NameHash};
 use slab::{NONE, Slab, Slot};
 use std::collections::VecDeque;
+use table::Spot;
 use worth::Worth;
 
 /// Table entry, index slot and slack per node, added to the node's own size.
@@ -146,14 +147,22 @@ impl Cache {
     /// The cached state of a name, existing or not.
     #[inline]
     pub(crate) fn find(&mut self, dir: u32, hash: NameHash, name: &[u8]) -> Option<u32> {
-        let slot = self.dirs.get(dir).table.find(hash, name, &self.nodes)?;
-        let node = self.nodes.get_mut(slot);
-        if node.has(node::AHEAD) {
-            node.flags &= !node::AHEAD;
-            self.worth.asked_for();
+        self.seek(dir, hash, name).0
+    }
+
+    /// The same; and where the name is in its directory's table, or belongs.
+    #[inline]
+    fn seek(&mut self, dir: u32, hash: NameHash, name: &[u8]) -> (Option<u32>, Spot) {
+        let (found, spot) = self.dirs.get(dir).table.seek(hash, name, &self.nodes);
+        if let Some(slot) = found {
+            let node = self.nodes.get_mut(slot);
+            if node.has(node::AHEAD) {
+                node.flags &= !node::AHEAD;
+                self.worth.asked_for();
+            }
+            node.flags |= node::USED;
         }
-        node.flags |= node::USED;
-        Some(slot)
+        (found, spot)
     }
 
     /// The node that holds an inode.
@@ -200,11 +209,11 @@ impl Cache {
     // ---- records in
 
     /// Makes a node for a name that has none: known absent, on no list.
-    pub(crate) fn add(&mut self, dir: u32, hash: NameHash, name: &[u8]) -> u32 {
+    fn add(&mut self, dir: u32, hash: NameHash, name: &[u8], spot: Spot) -> u32 {
         let name = ShortName::new(name);
         self.heap += name.heap();
         let slot = self.nodes.insert(Node { hash, name, dir, ..Node::empty() });
-        self.dirs.get_mut(dir).table.insert(slot, &self.nodes);
+        self.dirs.get_mut(dir).table.insert(slot, spot, &self.nodes);
         slot
     }
 
@@ -280,9 +289,9 @@ impl Cache {
 
     /// A transaction says that the name leads to `value`.
     pub(crate) fn put(&mut self, dir: u32, hash: NameHash, name: &[u8], value: DentryValue, source: Source) {
-        let (slot, is_new) = match self.find(dir, hash, name) {
-            Some(slot) => (slot, false),
-            None => (self.add(dir, hash, name), true),
+        let (slot, is_new) = match self.seek(dir, hash, name) {
+            (Some(slot), _) => (slot, false),
+            (None, spot) => (self.add(dir, hash, name, spot), true),
         };
         let value = match value {
             DentryValue::Primary(record)
@@ -324,9 +333,9 @@ impl Cache {
 
     /// A transaction says that the name is gone. Returns the number of the inode that was there.
     pub(crate) fn delete(&mut self, dir: u32, hash: NameHash, name: &[u8], source: Source) {
-        let slot = match self.find(dir, hash, name) {
-            Some(slot) => slot,
-            None => self.add(dir, hash, name),
+        let slot = match self.seek(dir, hash, name) {
+            (Some(slot), _) => slot,
+            (None, spot) => self.add(dir, hash, name, spot),
         };
         self.displace(slot);
         self.gone(slot, source);
@@ -370,15 +379,13 @@ impl Cache {
         value: Option<DentryValue>,
         flags: u32,
     ) {
-        if self.dirs.get(dir).table.find(hash, name, &self.nodes).is_some() {
-            return;
-        }
+        let (None, spot) = self.dirs.get(dir).table.seek(hash, name, &self.nodes) else { return };
         // Two names with one inode: damage. The one that is known stays; this one is not served.
         let value = match value {
             Some(DentryValue::Primary(record)) if self.by_ino(record.core.ino).is_some() => None,
             other => other,
         };
-        let slot = self.add(dir, hash, name);
+        let slot = self.add(dir, hash, name, spot);
         self.brought = self.brought.saturating_add(1);
         self.nodes.get_mut(slot).flags |= flags;
         if let Some(value) = value {

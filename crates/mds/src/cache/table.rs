@@ -26,6 +26,13 @@ pub(crate) struct Table {
     len: u32,
 }
 
+/// Where a name is, or belongs. Good until the table changes.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot {
+    bucket: usize,
+    at: usize,
+}
+
 fn upper(hash: NameHash) -> u32 {
     (hash.0 >> 32) as u32
 }
@@ -70,30 +77,30 @@ impl Table {
         Err(at)
     }
 
+    /// The slot of a name; and where it is, or belongs.
     #[inline]
-    pub(crate) fn find(&self, hash: NameHash, name: &[u8], nodes: &Slab<Node>) -> Option<u32> {
-        if self.buckets.is_empty() {
-            return None;
+    pub(crate) fn seek(&self, hash: NameHash, name: &[u8], nodes: &Slab<Node>) -> (Option<u32>, Spot) {
+        let which = self.bucket(self.top(hash));
+        let Some(bucket) = self.buckets.get(which) else { return (None, Spot { bucket: 0, at: 0 }) };
+        match Self::position(bucket, hash, name, nodes) {
+            Ok(at) => (Some(bucket.entries[at].1), Spot { bucket: which, at }),
+            Err(at) => (None, Spot { bucket: which, at }),
         }
-        let bucket = &self.buckets[self.bucket(self.top(hash))];
-        Self::position(bucket, hash, name, nodes).ok().map(|at| bucket.entries[at].1)
     }
 
-    /// Adds a node whose name is not there.
-    pub(crate) fn insert(&mut self, slot: u32, nodes: &Slab<Node>) {
+    /// Adds a node whose name is not there; `spot` is where it belongs.
+    pub(crate) fn insert(&mut self, slot: u32, mut spot: Spot, nodes: &Slab<Node>) {
         let node = nodes.get(slot);
         let hash = node.hash;
         if self.buckets.is_empty() {
             self.buckets.push(Bucket { depth: 0, entries: Vec::new() });
         }
-        let mut which = self.bucket(self.top(hash));
-        while self.buckets[which].entries.len() >= BUCKET_MAX && self.buckets[which].depth < DEPTH_MAX {
-            self.split(which, hash);
-            which = self.bucket(self.top(hash));
+        let is_full = |bucket: &Bucket| bucket.entries.len() >= BUCKET_MAX && bucket.depth < DEPTH_MAX;
+        while is_full(&self.buckets[spot.bucket]) {
+            self.split(spot.bucket, hash);
+            spot = self.seek(hash, node.name.as_bytes(), nodes).1;
         }
-        let bucket = &mut self.buckets[which];
-        let at = Self::position(bucket, hash, node.name.as_bytes(), nodes).unwrap_or_else(|at| at);
-        bucket.entries.insert(at, (upper(hash), slot));
+        self.buckets[spot.bucket].entries.insert(spot.at, (upper(hash), slot));
         self.len += 1;
     }
 

@@ -50,19 +50,20 @@ pub(crate) fn new_inode(
     let above = &view.cache.node(parent).core;
     let kind = FileKind::of_mode(new.mode).unwrap_or(FileKind::Regular);
     let mut mode = new.mode & 0o7777;
-    let mut ext = InodeExt::default();
+    // Most have none.
+    let mut ext = None::<Box<InodeExt>>;
     let default = match kind {
         FileKind::Symlink => None,
         _ => view.cache.ext(parent).and_then(|ext| acl::stored(ext, acl::DEFAULT)),
     };
     match default {
-        Some(default) => mode = (mode & !0o777) | inherit(default, kind, mode, &mut ext),
+        Some(default) => mode = (mode & !0o777) | inherit(default, kind, mode, ext.get_or_insert_default()),
         None if kind != FileKind::Symlink => mode &= !(new.umask & 0o777),
         None => {}
     }
     let (mode, gid) = proto::attr::inherited((above.mode, above.gid), kind, mode, &op.cred);
     if matches!(kind, FileKind::Character | FileKind::Block) {
-        ext.rdev = new.rdev;
+        ext.get_or_insert_default().rdev = new.rdev;
     }
     let now = view.wall();
     let core = InodeCore {
@@ -79,7 +80,7 @@ pub(crate) fn new_inode(
         change: 1,
         ..Default::default()
     };
-    (core, (!ext.is_empty()).then(|| Box::new(ext)))
+    (core, ext.filter(|ext| !ext.is_empty()))
 }
 
 fn inherit(default: Acl, kind: FileKind, mode: u32, ext: &mut InodeExt) -> u32 {

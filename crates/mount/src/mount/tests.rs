@@ -57,6 +57,28 @@ fn a_callback_may_submit() {
 }
 
 #[test]
+fn what_callers_ask_who_are_answered_together_leaves_together() {
+    let fake = Fake::new();
+    let mount = open(&fake);
+    fake.hold();
+    let (tx, rx) = channel();
+    for _ in 0..5 {
+        let (tx, again) = (tx.clone(), Arc::downgrade(&mount));
+        let first = Box::new(move |_: Outcome, _: Leave| {
+            let Some(mount) = again.upgrade() else { return };
+            mount.submit(Cred::ROOT, getattr(), Box::new(move |outcome, _| drop(tx.send(outcome))));
+        });
+        mount.submit(Cred::ROOT, getattr(), first);
+    }
+    let before = fake.sends();
+    fake.release_with(&ServerMsg::Renewed { number: 0 });
+    for _ in 0..5 {
+        assert!(rx.recv_timeout(PATIENCE).is_ok_and(|outcome| outcome.is_ok()));
+    }
+    assert_eq!(fake.sends() - before, 1);
+}
+
+#[test]
 fn a_wait_for_a_lock_ends_by_grant_or_interrupt() {
     let mount = open(&Fake::new());
     assert!(mount.call(Cred::ROOT, lock_root(1, LockKind::Write, false)).is_ok());

@@ -288,8 +288,11 @@ impl Remote {
         let mut batch = Vec::new();
         (self.undecoded, self.paused) = (false, false);
         let mut hostile = None;
+        // What has not left hardly changes meanwhile, and asking takes a mutex.
+        let waiting = self.shared.pipe.waiting();
         loop {
-            self.paused = self.shared.held() >= HELD_BYTES_MAX;
+            let owed = self.shared.owed_bytes.load(Ordering::Relaxed);
+            self.paused = waiting + owed >= HELD_BYTES_MAX;
             self.undecoded = self.paused || batch.len() >= BATCH_MAX;
             if self.undecoded {
                 break;

@@ -33,6 +33,8 @@ pub(super) struct Turn<'a> {
     /// Connections whose delivery is to be settled under the next mutex section.
     pub(super) delivered: Vec<ConnId>,
     pub(super) wake_journal: bool,
+    /// Something waits for what this turn appends: it is committed when the turn is over, not in two parts.
+    pub(super) commit_journal: bool,
     /// Store writers to wake, one bit each.
     pub(super) wake_stores: u32,
     pub(super) wake_timer: Option<Mono>,
@@ -49,6 +51,7 @@ impl<'a> Turn<'a> {
             deliveries: Vec::new(),
             delivered: Vec::new(),
             wake_journal: false,
+            commit_journal: false,
             wake_stores: 0,
             wake_timer: None,
         }
@@ -139,9 +142,10 @@ impl Core {
             Output::Close { conn } => self.conns.close(conn, turn),
             Output::Append { position, bytes, urgent } => {
                 self.appended = Position(position.0 + bytes.len() as u64);
-                turn.wake_journal |= driver.journal.append(now.mono, position, &bytes, urgent);
+                turn.wake_journal |= driver.journal.append(now.mono, position, &bytes);
+                turn.commit_journal |= urgent;
             }
-            Output::Commit => turn.wake_journal |= driver.journal.commit(),
+            Output::Commit => turn.commit_journal = true,
             Output::ReadJournal { from } => turn.wake_journal |= driver.journal.read(from),
             Output::Trim { before } => {
                 self.trimmed = before;

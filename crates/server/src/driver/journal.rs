@@ -1,7 +1,8 @@
-//! The journal thread: takes appended bytes in order, commits groups, tells the rank what is durable.
+//! The journal's threads: they take appended bytes in order, commit groups, tell the rank what is durable.
 //!
 //! A commit starts at once when something waits for it, else 2 ms after its first byte or at 1 MiB.
-//! While one commit runs, the next group gathers.
+//! One of two threads *leads*: it waits for the group and writes it. Then another may lead: while one group is synced and those who
+//! wait for it are told, the next is written.
 //!
 //! Absent: segments (room `store`).
 
@@ -25,8 +26,10 @@ const PENDING_BYTES_MAX: usize = 64 << 20;
 /// After a commit the thread looks this many times by itself, `COMMIT_NS` apart, before it sleeps until told: where changes
 /// follow each other, the first of a group wakes nobody.
 const LOOKS: u32 = 10;
-/// Memory the append buffer keeps between groups.
+/// Memory each append buffer keeps between groups.
 const KEEP_BYTES: usize = 4 << 20;
+/// Threads that write and sync.
+pub(super) const COMMITTERS: usize = 2;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sleep {
@@ -45,16 +48,31 @@ struct State {
     /// When the first byte of the group came.
     since: Mono,
     urgent: bool,
+    /// Buffers of earlier groups.
+    spare: Vec<Vec<u8>>,
     read: Option<Position>,
+    /// A thread leads; else all are busy, or soon one will.
+    led: bool,
+    /// Of who leads.
     sleep: Sleep,
+    /// Nothing more is ever durable: the rank was told.
+    failed: bool,
     /// Senders that wait for room.
     waiting: u32,
     stop: bool,
 }
 
 impl State {
-    /// Whether the thread must be woken; at most once per sleep.
+    fn is_due(&self) -> bool {
+        self.urgent || self.bytes.len() >= COMMIT_BYTES
+    }
+
+    /// Whether a thread must be woken; at most once per sleep.
     fn wake(&mut self, only_idle: bool) -> bool {
+        if !self.led {
+            // Who is busy leads next: only what is due does not wait for that.
+            return !only_idle;
+        }
         let wake = match self.sleep {
             Sleep::Awake => false,
             Sleep::Idle => true,
@@ -67,18 +85,20 @@ impl State {
     }
 }
 
-/// What the journal thread does next.
+/// What the thread that leads does next.
 enum Work {
     Commit(Position, Vec<u8>),
     Read(Position),
     Stop,
 }
 
-/// Appends on their way to the journal thread.
+/// Appends on their way to the journal threads.
 #[derive(Default)]
 pub(super) struct Queue {
     state: Mutex<State>,
+    /// Who leads waits here, the other one there.
     wake: Condvar,
+    lead: Condvar,
     room: Condvar,
     /// Bytes gathered or being committed.
     pending: AtomicUsize,
@@ -93,7 +113,7 @@ impl Queue {
 
     /// Copies entries behind what is gathered. Called under the rank's mutex, so that positions
     /// arrive in order. Returns whether the thread must be woken.
-    pub(super) fn append(&self, now: Mono, position: Position, bytes: &[u8], urgent: bool) -> bool {
+    pub(super) fn append(&self, now: Mono, position: Position, bytes: &[u8]) -> bool {
         let mut state = self.lock();
         if state.bytes.is_empty() {
             state.start = position;
@@ -101,13 +121,12 @@ impl Queue {
         }
         debug_assert_eq!(state.start.0 + state.bytes.len() as u64, position.0);
         state.bytes.extend_from_slice(bytes);
-        state.urgent |= urgent;
         self.pending.fetch_add(bytes.len(), Ordering::Relaxed);
-        let now_due = state.urgent || state.bytes.len() >= COMMIT_BYTES;
-        if now_due {
+        let is_big = state.bytes.len() >= COMMIT_BYTES;
+        if is_big {
             self.attention.store(true, Ordering::Release);
         }
-        state.wake(!now_due)
+        state.wake(!is_big)
     }
 
     /// Something waits for what is gathered.
@@ -132,6 +151,7 @@ impl Queue {
     pub(super) fn wake_if(&self, wake: bool) {
         if wake {
             self.wake.notify_one();
+            self.lead.notify_one();
         }
     }
 
@@ -139,7 +159,8 @@ impl Queue {
     pub(super) fn stop(&self) {
         self.lock().stop = true;
         self.attention.store(true, Ordering::Release);
-        self.wake.notify_one();
+        self.wake.notify_all();
+        self.lead.notify_all();
         self.room.notify_all();
     }
 
@@ -160,21 +181,46 @@ impl Queue {
         state.waiting -= 1;
     }
 
-    /// A group is durable, or will never be; its buffer comes back for the next but one.
+    /// The group is written: another thread may write the next one.
+    fn pass_on(&self) {
+        let mut state = self.lock();
+        state.led = false;
+        if state.is_due() {
+            self.lead.notify_one();
+        }
+    }
+
+    /// A group is durable, or will never be; its buffer comes back for a later one.
     fn committed(&self, mut bytes: Vec<u8>) {
         self.pending.fetch_sub(bytes.len(), Ordering::Relaxed);
         bytes.clear();
         bytes.shrink_to(KEEP_BYTES);
         let mut state = self.lock();
-        if state.bytes.is_empty() && state.bytes.capacity() < bytes.capacity() {
-            state.bytes = bytes;
+        if state.spare.len() < COMMITTERS {
+            state.spare.push(bytes);
         }
         if state.waiting > 0 {
             self.room.notify_all();
         }
     }
 
+    /// Waits for the lead.
+    fn take_lead(&self) {
+        let mut state = self.lock();
+        while state.led && !state.stop {
+            state = self.lead.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.led = true;
+        state.sleep = Sleep::Awake;
+    }
+
+    /// Nothing more is ever durable. Answers whether that is news.
+    fn fail(&self) -> bool {
+        !std::mem::replace(&mut self.lock().failed, true)
+    }
+
     fn next(&self, driver: &Driver, spinner: &Spinner) -> Work {
+        self.take_lead();
         spinner.wait(|| self.attention.load(Ordering::Acquire));
         let mut looks = LOOKS;
         let mut state = self.lock();
@@ -200,15 +246,11 @@ impl Queue {
                 continue;
             }
             let due = state.since.after(COMMIT_NS);
-            let left = if state.urgent || state.bytes.len() >= COMMIT_BYTES {
-                Duration::ZERO
-            } else {
-                driver.clock.until(due)
-            };
+            let left = if state.is_due() { Duration::ZERO } else { driver.clock.until(due) };
             if left.is_zero() {
                 state.urgent = false;
-                let start = state.start;
-                return Work::Commit(start, std::mem::take(&mut state.bytes));
+                let next = state.spare.pop().unwrap_or_default();
+                return Work::Commit(state.start, std::mem::replace(&mut state.bytes, next));
             }
             state.sleep = Sleep::Gathering;
             state = self.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
@@ -216,45 +258,59 @@ impl Queue {
     }
 }
 
-/// The journal thread.
+/// One of the journal's threads.
 pub(super) fn run(driver: &Driver) {
     let spinner = Spinner::new();
-    let mut failed = false;
     loop {
         match driver.journal.next(driver, &spinner) {
             Work::Stop => return,
-            Work::Read(from) => replay(driver, from),
-            Work::Commit(start, bytes) => {
-                // After a failure nothing more is ever durable: the rank was told once.
-                let result = if failed { Ok(None) } else { commit(driver, start, &bytes).map(Some) };
-                Counters::add(&driver.counters.commits, 1);
-                Counters::add(&driver.counters.journal_bytes, bytes.len() as u64);
-                driver.journal.committed(bytes);
-                match result {
-                    Ok(Some(end)) => driver.feed([Input::Durable(end)]),
-                    Ok(None) => {}
-                    Err(e) => {
-                        failed = true;
-                        driver.log.error("journal", "commit failed", &[("error", &e)]);
-                        driver.feed([Input::JournalFailed(e)]);
-                    }
-                }
+            Work::Read(from) => {
+                replay(driver, from);
+                driver.journal.pass_on();
             }
+            Work::Commit(start, bytes) => commit(driver, start, bytes),
         }
     }
 }
 
-fn commit(driver: &Driver, start: Position, bytes: &[u8]) -> Result<Position, StoreError> {
+fn commit(driver: &Driver, start: Position, bytes: Vec<u8>) {
+    let queue = &driver.journal;
+    Counters::add(&driver.counters.commits, 1);
+    Counters::add(&driver.counters.journal_bytes, bytes.len() as u64);
+    let written = if queue.lock().failed { Ok(false) } else { append(driver, start, &bytes).map(|()| true) };
+    let works = written.unwrap_or_else(|error| fail(driver, error));
+    queue.pass_on();
+    let durable = works.then(|| driver.journal_io.sync());
+    queue.committed(bytes);
+    match durable {
+        Some(Ok(end)) => driver.feed([Input::Durable(end)]),
+        Some(Err(error)) => drop(fail(driver, error)),
+        None => {}
+    }
+}
+
+/// The rank is told once; the first to say so may be who only found that another failed.
+fn fail(driver: &Driver, error: StoreError) -> bool {
+    let is_news = driver.journal.fail();
+    if is_news || error != StoreError::Poisoned {
+        driver.log.error("journal", "commit failed", &[("error", &error)]);
+    }
+    if is_news {
+        driver.feed([Input::JournalFailed(error)]);
+    }
+    false
+}
+
+fn append(driver: &Driver, start: Position, bytes: &[u8]) -> Result<(), StoreError> {
     let io = &driver.journal_io;
     match io.append(start, bytes) {
         Err(StoreError::NoSpace) => {
             // Another thread may have given the ballast up: `release_ballast` returns when its blocks count as free.
             driver.release_ballast();
-            io.append(start, bytes)?;
+            io.append(start, bytes)
         }
-        other => other?,
+        other => other,
     }
-    io.sync()
 }
 
 fn replay(driver: &Driver, from: Position) {

@@ -1,5 +1,6 @@
 //! The driver with a scripted rank: order, durability, load and data round trips, threads.
 
+mod commits;
 mod space;
 mod throttle;
 mod turns;
@@ -26,7 +27,7 @@ const ENTRY: usize = 16;
 const SLOW_NS: u64 = 600_000;
 
 /// Lookup: appends an entry and answers when it is durable. Fallocate: one of that many bytes. GetAttr: loads. Read: a data operation.
-/// StatFs: a store batch. SyncFs: says Recall and Renewed. ReadLink: takes long.
+/// StatFs: a store batch. SyncFs: says Recall and Renewed. ReadLink: takes long. Who waits when the journal fails is told Renewed.
 #[derive(Default)]
 struct Toy {
     end: u64,
@@ -114,6 +115,12 @@ impl RankMachine for Toy {
                     let message = ServerMsg::Reply { tid, outcome: Ok(Reply::Ok) };
                     out.push(Output::Send { conn, message });
                 }
+            }
+            Input::JournalFailed(_) => {
+                let waits = self.durable_waits.first_key_value().map(|(_, (conn, _))| *conn);
+                out.extend(
+                    waits.map(|conn| Output::Send { conn, message: ServerMsg::Renewed { number: 0 } }),
+                );
             }
             Input::Loaded { tag, results } => self.reply(tag, results[0].is_ok(), out),
             Input::Stored { tag, result } => self.reply(tag, result.is_ok(), out),

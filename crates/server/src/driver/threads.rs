@@ -25,7 +25,9 @@ impl Threads {
     }
 
     fn start_all(&mut self, driver: &Arc<Driver>) -> std::io::Result<()> {
-        self.spawn(driver, "journal".into(), journal::run)?;
+        for n in 0..journal::COMMITTERS {
+            self.spawn(driver, format!("journal-{n}"), journal::run)?;
+        }
         self.spawn(driver, "timer".into(), timer::run)?;
         for n in 0..loads::WORKERS {
             self.spawn(driver, format!("load-{n}"), loads::run)?;

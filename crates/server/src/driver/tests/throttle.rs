@@ -75,7 +75,7 @@ fn slow() -> Slow {
 }
 
 impl Slow {
-    /// The journal thread is in the first append, and far too much is pending.
+    /// A journal thread is in the first append, and far too much is pending.
     fn fall_behind(&self, port: &Arc<dyn Port>) {
         send(port, big(2));
         self.entered.recv_timeout(LIMIT).expect("the first append");
@@ -128,7 +128,7 @@ impl Sink for Pump {
     fn disconnected(&self) {}
 }
 
-/// The journal thread delivered an answer, the client's queue sent the next request from there, and the thread waited
+/// A journal thread delivered an answer, the client's queue sent the next request from there, and the thread waited
 /// for room that only it makes: the file system hung for good.
 #[test]
 fn the_journal_thread_never_waits_for_itself() {
