@@ -115,6 +115,7 @@ fn gauges(rank: &Rank) -> Value {
         "caps": s.caps,
         "caps_bytes": s.caps_bytes,
         "recalls": s.recalls,
+        "lined_up": s.lined_up,
         "sessions": s.sessions,
         "next_ino": s.next_ino,
     })
@@ -128,6 +129,8 @@ fn health(rank: &Rank, now: Mono) -> Value {
     // Half a lease: the other half is left until it is evicted.
     let late = |session: &&SessionStatus| session.late_ns >= config.lease_ns / 2;
     let late: Vec<Value> = sessions.iter().filter(late).map(client).collect();
+    let pressed = |session: &&SessionStatus| session.room_ns >= config.lease_ns / 2;
+    let pressed: Vec<Value> = sessions.iter().filter(pressed).map(client).collect();
     json!({
         "blocked": blocked.count,
         "complaint_s": config.complaint_ns / SECOND,
@@ -139,6 +142,7 @@ fn health(rank: &Rank, now: Mono) -> Value {
         "state": rank.state().name(),
         "clients_behind": behind,
         "clients_late": late,
+        "clients_recall": pressed,
     })
 }
 
@@ -224,6 +228,7 @@ mod tests {
             in_flight: 0,
             caps: 5,
             late_ns: 0,
+            room_ns: 0,
             results: 3,
         };
         let shown = client(&session);
