@@ -58,7 +58,8 @@ fn status(rank: &Rank, now: Mono) -> Value {
         "clients": s.sessions,
         "cached_inodes": s.cached,
         "cached_dirs": s.cached_dirs,
-        "cache_bytes": s.cache_bytes,
+        // What is noted of clients counts as cache.
+        "cache_bytes": s.cache_bytes + s.caps_bytes,
         "cache_limit": rank.config().cache_bytes,
         "dirty": s.dirty,
         "full": s.full,

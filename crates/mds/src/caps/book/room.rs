@@ -151,7 +151,7 @@ impl Book {
             self.recall_one_entrusted(slot, ino, now);
         } else if self.records.of(ino, holder).has(Bits::FC) {
             if stdx::mutant!("mds_idle_taken_at_once") {
-                if self.records.take(ino, holder, Bits::FC) {
+                if self.records.take(ino, holder, Bits::ATTRS.with(Bits::FC)) {
                     self.places[usize::from(slot)].count -= 1;
                     self.total -= 1;
                 }
