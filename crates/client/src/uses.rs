@@ -67,7 +67,7 @@ impl Uses {
     }
 
     fn put(&mut self, ino: Ino, at: Mono) {
-        debug_assert!(self.uses.get(&ino).is_none(), "it has one place");
+        debug_assert!(!self.uses.contains_key(&ino), "it has one place");
         self.uses.insert(ino, Use { last: at, place: at });
         self.order.insert((at, ino));
     }

@@ -63,6 +63,8 @@ const SCENARIOS: &[Scenario] = &[
     },
     // fsync answered with the content in the journal, and the power failed twice during replay.
     Scenario { name: "a redo survives a second power failure", seed: 113, operations: 2000, crashes: 5 },
+    // Seeded: what a client offered was taken at once, and a grant of it was on its way.
+    Scenario { name: "what is offered is asked for and not taken", seed: 21, operations: 2000, crashes: 5 },
 ];
 
 /// A race, with a seed whose run meets it, and what of the coverage table says so.
