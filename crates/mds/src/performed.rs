@@ -170,7 +170,7 @@ impl Rank {
                     );
                     out.push(Output::Note { level: Level::Warn, text });
                 }
-                self.send_reply(op.asked(), outcome, Grants::None, out);
+                self.send_refusal(op.asked(), outcome, out);
             }
         }
         self.over(op.session, op.id);
