@@ -4,6 +4,7 @@
 
 use proto::caps::Bits;
 use proto::message::ClientInfo;
+use stdx::time::{MS, SECOND};
 
 /// How a client behaves for its whole life.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +41,13 @@ pub struct Limits {
     pub open_inodes_max: usize,
     /// Ranges locked at once. Beyond: ENOLCK.
     pub locks_max: usize,
+    /// What was granted and does not run out by itself is offered to the rank when it was not used for so long, looked at with
+    /// each renewal of the lease (60 s: Ceph's `caps_wanted_delay_max`).
+    pub idle_ns: u64,
+    /// Files of which pages may be kept. Beyond, the oldest that are closed are offered.
+    pub files_kept_max: usize,
+    /// Directories entrusted at once, and files. Beyond, the oldest are offered; the rank's own limit is a little higher.
+    pub entrusted_max: usize,
 }
 
 impl Default for Limits {
@@ -52,6 +60,9 @@ impl Default for Limits {
             tid_span_max: 16_384,
             open_inodes_max: 1 << 20,
             locks_max: 1 << 16,
+            idle_ns: 60 * SECOND,
+            files_kept_max: 1 << 20,
+            entrusted_max: 896,
         }
     }
 }
@@ -75,6 +86,9 @@ impl Limits {
             tid_span_max: 8,
             open_inodes_max: 4,
             locks_max: 8,
+            idle_ns: 300 * MS,
+            files_kept_max: 3,
+            entrusted_max: 2,
         }
     }
 }

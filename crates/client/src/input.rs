@@ -5,7 +5,7 @@
 use proto::caps::Returned;
 use proto::message::ServerMsg;
 use proto::request::Request;
-use proto::{Cred, Tid};
+use proto::{Cred, Ino, Tid};
 
 /// A caller's handle for one call; chosen by the edge, given back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,6 +38,10 @@ pub enum Input {
     Returned {
         stamp: u64,
         list: Vec<Returned>,
+    },
+    /// The kernel does not know an inode any more, of which it may have kept pages. A hint: it may be asked for again meanwhile.
+    Forgotten {
+        ino: Ino,
     },
     Tick,
     /// Unmount: end the session in order.

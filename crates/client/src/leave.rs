@@ -128,6 +128,11 @@ impl Leaves {
         }
     }
 
+    /// Whether the rank grants on this connection.
+    pub(crate) const fn is_settled(&self) -> bool {
+        self.settled
+    }
+
     /// Whether a recall of that stamp is still to be answered.
     pub(crate) const fn stands(&self, stamp: u64) -> bool {
         stamp > self.broken

@@ -19,6 +19,7 @@ mod ranges;
 mod ranktime;
 mod tenures;
 mod unsynced;
+mod uses;
 mod window;
 
 pub use config::{ClientConfig, Limits};

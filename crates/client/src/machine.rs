@@ -6,6 +6,7 @@
 
 mod calls;
 mod early;
+mod idle;
 mod keep;
 mod perform;
 mod session;
@@ -24,6 +25,7 @@ use crate::unsynced::Unsynced;
 use crate::window::{Pending, Window};
 use calls::is_lock_wait;
 use early::Early;
+use idle::Idle;
 use proto::caps::Grants;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply};
@@ -96,6 +98,7 @@ pub struct Client {
     /// Until then the rank keeps the session, as far as this client has heard; none: nothing to lose by it.
     lease_end: Option<Mono>,
     leaves: Leaves,
+    idle: Idle,
     tenures: Tenures,
     numbers: Numbers,
     time: RankTime,
@@ -113,6 +116,7 @@ impl Machine for Client {
         match input {
             Input::Call { call, cred, request } => self.on_call(now.mono, call, cred, request, out),
             Input::Returned { stamp, list } => self.on_returned(stamp, list, out),
+            Input::Forgotten { ino } => self.on_forgotten(now.mono, ino),
             Input::Interrupt { call } => self.on_interrupt(call, out),
             Input::Abandon { call } => self.on_abandon(call, out),
             Input::Connected => self.on_connected(now.mono, out),
@@ -123,11 +127,12 @@ impl Machine for Client {
             Input::GiveUp => self.on_give_up(out),
         }
         self.pump(now.mono, out);
+        self.offer(now.mono, out);
         self.finish(out);
     }
 
     fn deadline(&self) -> Option<Mono> {
-        [self.renew_at, self.leaves.settle_at, self.lease_end].into_iter().flatten().min()
+        [self.renew_at, self.leaves.settle_at, self.lease_end, self.idle.at].into_iter().flatten().min()
     }
 }
 
@@ -153,6 +158,7 @@ impl Client {
             lease_ns: 0,
             lease_end: None,
             leaves: Leaves::new(),
+            idle: Idle::new(),
             tenures: Tenures::new(),
             numbers: Numbers::new(),
             time: RankTime::new(),
@@ -288,11 +294,14 @@ impl Client {
             return;
         }
         let leave = self.leave(now, tid, pending.asked, grants, &outcome);
+        if let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = &outcome {
+            self.may_keep_pages(now, attr.ino, leave.grants.of(0));
+        }
         if let (Some(kept), true) = (&pending.kept, self.config.retry) {
             self.held.on_answer(&kept.1, &outcome);
             if self.is_entrustable() {
                 let entrusted = early.as_ref().map_or(&[][..], |early| early.entrusted);
-                self.learn(tid, &kept.1, &outcome, &leave, entrusted);
+                self.learn(now, tid, (&kept.1, &outcome), &leave, entrusted);
             }
         }
         if let Some(early) = early {

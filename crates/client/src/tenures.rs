@@ -22,8 +22,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
 use stdx::hash::HashSeed;
 
-/// Directories at once. Beyond, the one that was used longest ago is forgotten; the rank may still recall it.
+/// Directories at once. Beyond, one that was used long ago is forgotten; the rank may still recall it.
 const TENURES_MAX: usize = 1024;
+/// Of so many the one that was used longest ago is forgotten, beyond that.
+const SAMPLE: usize = 16;
+/// Displaced ones that are remembered, to be offered to the rank.
+const DISPLACED_MAX: usize = 128;
 /// Names of all of them. Beyond, names are forgotten.
 const NAMES_MAX: usize = 256 << 10;
 /// After so many changes that had to be asked for all names of a directory are, if it has no more than this.
@@ -122,6 +126,9 @@ impl Tenure {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tenures {
     dirs: BTreeMap<Ino, Tenure>,
+    /// Where the next one that is displaced is looked for.
+    hand: Ino,
+    displaced: Vec<Ino>,
     pub(crate) newborns: Newborns,
     /// They may have several names, so that none goes without asking.
     linked: BTreeSet<Ino>,
@@ -137,6 +144,8 @@ impl Tenures {
     pub(crate) const fn new() -> Self {
         Self {
             dirs: BTreeMap::new(),
+            hand: Ino::NONE,
+            displaced: Vec::new(),
             newborns: Newborns::new(),
             linked: BTreeSet::new(),
             names: 0,
@@ -229,16 +238,31 @@ impl Tenures {
     }
 
     fn add(&mut self, ino: Ino, tenure: Tenure) {
-        if self.dirs.len() >= TENURES_MAX
-            && let Some((oldest, _)) = self.dirs.iter().min_by_key(|(_, tenure)| tenure.used)
-        {
-            let oldest = *oldest;
-            self.end(oldest);
-            // What was performed in it may not have reached the rank.
-            self.crossed.insert(oldest, tenure.since);
+        if self.dirs.len() >= TENURES_MAX {
+            self.displace(tenure.since);
         }
         self.names += tenure.names.len();
         self.dirs.insert(ino, tenure);
+    }
+
+    /// Makes room for one. The rank believes that it is here still.
+    fn displace(&mut self, since: Tid) {
+        let sample = || self.dirs.range(self.hand..).chain(self.dirs.range(..self.hand)).take(SAMPLE);
+        let Some(oldest) = sample().min_by_key(|(_, tenure)| tenure.used).map(|(ino, _)| *ino) else {
+            return;
+        };
+        self.hand = sample().last().map_or(Ino::NONE, |(ino, _)| Ino(ino.0.saturating_add(1)));
+        self.end(oldest);
+        // What was performed in it may not have reached the rank.
+        self.crossed.insert(oldest, since);
+        if self.displaced.len() < DISPLACED_MAX {
+            self.displaced.push(oldest);
+        }
+    }
+
+    /// Those that made room since this was asked last.
+    pub(crate) fn take_displaced(&mut self) -> Vec<Ino> {
+        std::mem::take(&mut self.displaced)
     }
 
     /// It is entrusted no more, or not used any more.

@@ -92,6 +92,15 @@ impl Rank {
         self.hold(Waiting::Reply { asked, outcome, grants });
     }
 
+    /// Something performed was not carried out, which waits for no disk: what its session asks next may be answered early, and
+    /// would show that before it was said.
+    pub(crate) fn send_refusal(&mut self, asked: Asked, outcome: Outcome, out: &mut Outbox<Output>) {
+        if self.state == State::Damaged {
+            return self.send_reply(asked, outcome, Grants::None, out);
+        }
+        self.reply_leaves(asked, outcome, Grants::None, out);
+    }
+
     /// An answer goes to whatever connection its session has now.
     fn reply_leaves(&mut self, asked: Asked, outcome: Outcome, grants: Grants, out: &mut Outbox<Output>) {
         let tid = asked.tid;

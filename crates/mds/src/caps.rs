@@ -32,6 +32,8 @@ pub(crate) const FADES_NS: u64 = (KEEP_ASKED_MS + KEEP_MARGIN_MS) * MS;
 
 /// Items of one message.
 const RECALLED_MAX: usize = 2_000;
+/// Of what is entrusted to all, taken back in one step where there is no space.
+const TAKE_BACK_SLICE: usize = 1_024;
 /// For how many leases a session is not evicted for what it owes while the rank owes it file data, which may be why.
 const OWED_LEASES: u64 = 6;
 
@@ -185,6 +187,9 @@ impl Rank {
     /// Recalls leave, each session's in one message; who waits for nobody any more goes on.
     #[inline]
     pub(crate) fn caps_turn(&mut self, out: &mut Outbox<Output>) {
+        if self.view.book.takes_back() {
+            self.view.book.recall_all_entrusted(self.view.now.mono, TAKE_BACK_SLICE);
+        }
         if !self.view.book.outbox.is_empty() || !self.view.book.woken.is_empty() {
             self.tell_caps(out);
         }
@@ -231,6 +236,17 @@ impl Rank {
         // Who answers some has no longer for the others.
         if let Some(since) = self.view.book.asked_since(slot) {
             self.sessions.must_return(id, since.after(self.view.config.lease_ns));
+        }
+    }
+
+    /// A session offers what it does not use.
+    pub(crate) fn idle(&mut self, id: SessionId, list: &[Ino]) {
+        let Some(session) = self.sessions.map.get(&id).filter(|session| session.settled) else { return };
+        let (Some(slot), now) = (session.place, self.view.now.mono) else { return };
+        for ino in list {
+            if !self.view.book.recall_idle(slot, *ino, now) {
+                return;
+            }
         }
     }
 

@@ -53,6 +53,11 @@ pub struct Limits {
     pub results: usize,
     /// Inodes on which one session holds capabilities; those granted long ago go for new ones (`mds_max_caps_per_client`).
     pub caps_per_client: u64,
+    /// Who holds capabilities on no more inodes than that is asked for nothing because memory is short
+    /// (`mds_min_caps_per_client`).
+    pub caps_least: u64,
+    /// Inodes of one session recalled to make room, and without an answer (`mds_recall_max_caps`).
+    pub recall_caps: usize,
     /// Cached entries given up in one step.
     pub evict: u32,
     /// Directories entrusted to one session at a time.
@@ -113,6 +118,8 @@ impl RankConfig {
                 parked_per_session: 8_192,
                 results: 20_000,
                 caps_per_client: 1_000_000,
+                caps_least: 100,
+                recall_caps: 1_024,
                 evict: 256,
                 entrusted_per_session: 1_024,
             },
@@ -140,6 +147,8 @@ impl RankConfig {
             parked_per_session: 256,
             results: 4_096,
             caps_per_client: 48,
+            caps_least: 4,
+            recall_caps: 8,
             evict: 16,
             entrusted_per_session: 3,
         };

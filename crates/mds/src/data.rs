@@ -275,7 +275,8 @@ impl Rank {
             out.push(Output::Note { level: Level::Warn, text });
         }
         if !self.view.full {
-            self.take_back_entrusted(now);
+            // What clients would make by themselves has no room: they ask, and are refused, before they tell anybody.
+            self.view.book.take_back();
         }
         self.view.full = true;
         self.full_until = now.mono.after(FULL_NS);

@@ -18,11 +18,14 @@ use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, FileKind, Ino, Name, NodeRef, Position, SessionId};
-use stdx::time::SECOND;
+use stdx::time::{MS, SECOND};
 use stdx::{Now, Outbox, Wall};
 
 /// What `ino_block` is divided by for one session's numbers.
 const LEND_PART: u64 = 8;
+/// Directories taken back and sessions noted, together, in one look at who has gone quiet; and when it goes on after that many.
+const QUIET_SLICE: usize = 1_024;
+const QUIET_PAUSE_NS: u64 = 10 * MS;
 /// After so long without a request a session has nothing to present any more.
 const QUIET_NS: u64 = 5 * SECOND;
 
@@ -118,15 +121,21 @@ impl Rank {
                 .then_some((*id, session.place))
         };
         let list: Vec<_> = self.sessions.map.iter().filter_map(idle).collect();
+        let mut left = QUIET_SLICE;
         for (id, place) in list {
+            if left == 0 {
+                self.sessions.quiet_due = Some(now.mono.after(QUIET_PAUSE_NS));
+                return;
+            }
             if let Some(slot) = place.filter(|slot| self.view.book.entrusted(*slot) > 0) {
-                self.view.book.recall_entrusted(slot, now.mono);
+                left -= self.view.book.recall_entrusted(slot, now.mono, left);
                 continue;
             }
             let session = &self.sessions.map[&id];
             if session.told_early <= self.journal.durable && session.performing.is_none() {
                 Mutation::SessionFlags { id, flags: session.flags(true) }.encode(&mut self.view.txn.muts);
                 self.commit(now, None, out);
+                left -= 1;
             }
         }
         let waits = self.sessions.map.values().any(|session| session.may_present() && session.conn.is_some());

@@ -114,6 +114,8 @@ pub enum Waits {
     Data,
     /// Its answer: the journal's disk.
     JournalSync,
+    /// What its session performed before it.
+    Line,
 }
 
 impl Waits {
@@ -131,6 +133,7 @@ impl Waits {
             Self::Lock => "file lock",
             Self::Data => "data store",
             Self::JournalSync => "journal sync",
+            Self::Line => "session's line",
         }
     }
 }

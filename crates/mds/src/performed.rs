@@ -31,7 +31,11 @@ fn keeps_line(message: &ClientMsg) -> bool {
             Request::SetLock { lock, .. } => lock.kind != LockKind::Unlock,
             _ => true,
         },
-        ClientMsg::Performed { .. } | ClientMsg::Presented | ClientMsg::Settled | ClientMsg::Goodbye => true,
+        ClientMsg::Performed { .. }
+        | ClientMsg::Presented
+        | ClientMsg::Settled
+        | ClientMsg::Idle { .. }
+        | ClientMsg::Goodbye => true,
         ClientMsg::Hello { .. }
         | ClientMsg::Cancel { .. }
         | ClientMsg::Renew { .. }
@@ -54,26 +58,32 @@ const fn is_entrusted(returned: &Returned) -> bool {
 impl Rank {
     /// Puts a message into its session's line if it must wait there; otherwise it comes back.
     fn line_up(&mut self, id: SessionId, message: ClientMsg, out: &mut Outbox<Output>) -> Option<ClientMsg> {
-        let results = self.view.config.limits.results;
+        let (results, now) = (self.view.config.limits.results, self.view.now.mono);
         let Some(session) = self.sessions.map.get_mut(&id) else { return Some(message) };
         if !session.is_in_line() || stdx::mutant!("mds_performed_out_of_order") {
             return Some(message);
         }
         let message = match message {
             ClientMsg::Returned { list } if !stdx::mutant!("mds_dx_returned_overtakes") => {
-                let (later, now): (Vec<_>, Vec<_>) = list.into_iter().partition(is_entrusted);
+                let (later, list): (Vec<_>, Vec<_>) = list.into_iter().partition(is_entrusted);
                 if later.is_empty() {
-                    return Some(ClientMsg::Returned { list: now });
+                    return Some(ClientMsg::Returned { list });
                 }
                 session.line_items += later.len();
                 if session.line_items < results {
-                    session.line.push_back(ClientMsg::Returned { list: later });
-                    return (!now.is_empty()).then_some(ClientMsg::Returned { list: now });
+                    session.line.push_back((now, ClientMsg::Returned { list: later }));
+                    return (!list.is_empty()).then_some(ClientMsg::Returned { list });
                 }
                 ClientMsg::Returned { list: later }
             }
+            // A wish, for which there is no room.
+            ClientMsg::Idle { list } if session.line_items + list.len() >= results => return None,
+            ClientMsg::Idle { list } => {
+                session.line_items += list.len();
+                ClientMsg::Idle { list }
+            }
             // What it takes back is in the line.
-            ClientMsg::Cancel { tid } if session.line.iter().any(|m| is_request(m, tid)) => {
+            ClientMsg::Cancel { tid } if session.line.iter().any(|(_, m)| is_request(m, tid)) => {
                 ClientMsg::Cancel { tid }
             }
             other if keeps_line(&other) => other,
@@ -88,7 +98,7 @@ impl Rank {
             }
             return None;
         }
-        session.line.push_back(message);
+        session.line.push_back((now, message));
         None
     }
 
@@ -100,10 +110,12 @@ impl Rank {
                 self.sessions.lines.pop_front();
                 continue;
             };
-            let (message, conn) = (session.line.pop_front(), session.conn);
-            if let Some(ClientMsg::Returned { list }) = &message {
-                session.line_items -= list.len();
-            }
+            let (message, conn) = (session.line.pop_front().map(|(_, message)| message), session.conn);
+            session.line_items -= match &message {
+                Some(ClientMsg::Returned { list }) => list.len(),
+                Some(ClientMsg::Idle { list }) => list.len(),
+                _ => 0,
+            };
             let (Some(message), Some(conn)) = (message, conn) else {
                 self.sessions.lines.pop_front();
                 continue;
@@ -158,7 +170,7 @@ impl Rank {
                     );
                     out.push(Output::Note { level: Level::Warn, text });
                 }
-                self.send_reply(op.asked(), outcome, Grants::None, out);
+                self.send_refusal(op.asked(), outcome, out);
             }
         }
         self.over(op.session, op.id);

@@ -3,7 +3,7 @@
 //! Absent: what operations do (`ops/`), how records change (`apply.rs`).
 
 use crate::cache::{Cache, node};
-use crate::caps::book::Book;
+use crate::caps::book::{Book, RoomLimits};
 use crate::checkpoint::Checkpoint;
 use crate::config::{RankConfig, State};
 use crate::early::{self, Committed};
@@ -135,11 +135,14 @@ impl Rank {
         let view = View {
             txn: Txn::new(config.incarnation),
             cache: Cache::new(config.limits.load_entries),
-            config,
             files: Files::default(),
             spent_cuts: BTreeMap::new(),
             locks: Locks::default(),
-            book: Book::default(),
+            book: Book::bounded(RoomLimits {
+                least: config.limits.caps_least,
+                asked: config.limits.recall_caps,
+            }),
+            config,
             inos: Inos::default(),
             given: None,
             touched: None,
@@ -526,6 +529,7 @@ impl Rank {
             }
             (ClientMsg::Reclaimed, Some(id)) => self.reclaimed(id, out),
             (ClientMsg::Returned { list }, Some(id)) => self.returned(id, &list),
+            (ClientMsg::Idle { list }, Some(id)) => self.idle(id, &list),
             (ClientMsg::Settled, Some(id)) => self.settled(id),
             (ClientMsg::Performed { tid, floor, cred, told, request }, Some(id)) => {
                 self.request(now, (conn, id), (tid, floor), (cred, Some(told), request), out);
@@ -580,8 +584,8 @@ impl Rank {
         }
     }
 
-    /// Now and then it is looked how much is noted of clients; where that is what memory is short of, what they were granted
-    /// long ago goes.
+    /// Now and then it is looked how much is noted of clients: what they were granted long ago goes, and faster where that is what
+    /// memory is short of.
     fn shed_caps(&mut self) {
         if self.last < self.caps_look {
             return;
@@ -589,6 +593,7 @@ impl Rank {
         self.caps_look = self.last.after(CAPS_LOOK_NS);
         self.caps_bytes = self.view.book.bytes();
         let limit = self.view.config.cache_bytes;
+        self.view.book.age(self.view.config.limits.caps_per_client, self.last);
         if self.caps_bytes > limit / 16 && self.view.cache.bytes() + self.caps_bytes > limit {
             self.view.book.shed(self.last);
         }
@@ -719,7 +724,7 @@ impl Machine for Rank {
             Input::DropCache => self.drop_left = self.view.cache.clean().saturating_mul(2),
             Input::Space { full } => {
                 if full && !self.view.disk_full {
-                    self.take_back_entrusted(now);
+                    self.view.book.take_back();
                 }
                 self.view.disk_full = full;
                 self.view.full &= full;
@@ -737,6 +742,7 @@ impl Machine for Rank {
         }
         let busy = !self.runnable.is_empty()
             || !self.sessions.lines.is_empty()
+            || self.view.book.takes_back()
             || self.drop_left > 0
             || !self.purges.is_empty()
             || self.sessions.busy_closing()

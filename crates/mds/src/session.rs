@@ -83,10 +83,10 @@ pub(crate) struct Session {
     pub asked: Mono,
     /// Up to where it was answered early.
     pub told_early: Position,
-    /// What it performed and is being carried out; and what came after it.
+    /// What it performed and is being carried out; and what came after it, and when.
     pub performing: Option<OpId>,
-    pub line: VecDeque<ClientMsg>,
-    /// What is given back in it, item by item: nothing else of it may be longer than a request.
+    pub line: VecDeque<(Mono, ClientMsg)>,
+    /// What is given back and offered in it, item by item: nothing else of it may be longer than a request.
     pub line_items: usize,
 }
 

@@ -2,11 +2,15 @@
 //!
 //! Absent: changing anything.
 
+use crate::caps::book::Book;
 use crate::config::{RankConfig, State};
 use crate::meter::{Asked, OpCount, TrafficStatus};
 use crate::op::{Op, Waits};
 use crate::rank::{Pending, Rank};
+use crate::session::Session;
 use crate::warm::WarmStatus;
+use proto::message::ClientMsg;
+use proto::request::Request;
 use proto::{Ino, Kind, Name, Position, SessionId};
 use std::collections::BTreeMap;
 use stdx::Mono;
@@ -28,8 +32,9 @@ pub struct SessionStatus {
     pub in_flight: u64,
     /// Inodes on which it holds capabilities.
     pub caps: u64,
-    /// For how long it has owed the return of one; 0: it owes none.
+    /// For how long it has owed the return of one that others wait for, and of one that is to make room; 0: it owes none.
     pub late_ns: u64,
+    pub room_ns: u64,
     /// Results kept for it because it has not said that it has them.
     pub results: u64,
 }
@@ -86,6 +91,8 @@ pub struct Status {
     /// Inodes on which sessions hold capabilities, each session counted; recalls without an answer; bytes of memory of the former.
     pub caps: u64,
     pub recalls: u64,
+    /// Requests that wait behind what their session performed.
+    pub lined_up: u64,
     pub caps_bytes: u64,
     pub sessions: u64,
     /// Inode numbers given out.
@@ -152,6 +159,7 @@ impl Rank {
             locks: self.view.locks.held() as u64,
             caps: self.view.book.total(),
             recalls: self.view.book.recalls() as u64,
+            lined_up: self.in_lines().count() as u64,
             caps_bytes: self.view.book.bytes(),
             sessions: self.sessions.map.values().filter(|session| !session.evicted).count() as u64,
             next_ino: self.view.inos.next,
@@ -177,7 +185,7 @@ impl Rank {
         &self.meter.kinds
     }
 
-    /// Every request without an answer: what it is and waits for.
+    /// Every request without an answer that was looked at: what it is and waits for.
     pub(crate) fn unanswered(&self) -> impl Iterator<Item = (Asked, Waits, Option<&Op>)> {
         let pending = self.pending.values().filter_map(|pending| match pending {
             Pending::Op(op, ..) => Some(op.as_ref()),
@@ -188,19 +196,37 @@ impl Rank {
         ops.map(|op| (op.asked(), op.waits, Some(op))).chain(held)
     }
 
+    /// Requests that wait behind what their session performed.
+    fn in_lines(&self) -> impl Iterator<Item = (Asked, &Request)> {
+        self.sessions.map.iter().flat_map(|(id, session)| {
+            session.line.iter().filter_map(|(since, message)| match message {
+                ClientMsg::Request { tid, request, .. } | ClientMsg::Performed { tid, request, .. } => {
+                    Some((Asked::new(*id, *tid, request, *since), request))
+                }
+                _ => None,
+            })
+        })
+    }
+
+    /// Every request without an answer: what it is, waits for, and asks.
+    fn asked(&self) -> impl Iterator<Item = (Asked, Waits, Option<&Request>)> {
+        let planned = self.unanswered().map(|(asked, waits, op)| (asked, waits, op.map(|op| &op.request)));
+        planned.chain(self.in_lines().map(|(asked, request)| (asked, Waits::Line, Some(request))))
+    }
+
     /// The requests under way, the oldest first and those last that wait for file locks, at most `max`; and how many there are.
     #[must_use]
     pub fn operations(&self, now: Mono, max: usize) -> (Vec<OpStatus>, u64) {
-        let mut all: Vec<_> = self.unanswered().collect();
+        let mut all: Vec<_> = self.asked().collect();
         let count = all.len() as u64;
         all.sort_unstable_by_key(|(asked, waits, _)| {
             (*waits == Waits::Lock, asked.since, asked.session, asked.tid)
         });
         all.truncate(max);
-        let shown = |(asked, waits, op): (Asked, Waits, Option<&Op>)| OpStatus {
+        let shown = |(asked, waits, request): (Asked, Waits, Option<&Request>)| OpStatus {
             session: asked.session,
             kind: asked.kind,
-            path: self.path(asked.ino, op.and_then(|op| op.request.subject()).and_then(|(_, name)| name)),
+            path: self.path(asked.ino, request.and_then(Request::subject).and_then(|(_, name)| name)),
             age_ns: now.since(asked.since),
             waits: Some(waits),
             blocked: self.is_blocked(now, asked, waits),
@@ -225,7 +251,7 @@ impl Rank {
     /// See `Blocked`.
     #[must_use]
     pub fn blocked(&self, now: Mono) -> Blocked {
-        let blocked = self.unanswered().filter(|(asked, waits, _)| self.is_blocked(now, *asked, *waits));
+        let blocked = self.asked().filter(|(asked, waits, _)| self.is_blocked(now, *asked, *waits));
         blocked.fold(Blocked::default(), |sum, (asked, ..)| Blocked {
             count: sum.count + 1,
             oldest_ns: sum.oldest_ns.max(now.since(asked.since)),
@@ -239,7 +265,7 @@ impl Rank {
     /// Requests without an answer.
     #[must_use]
     pub fn in_flight(&self) -> u64 {
-        self.unanswered().count() as u64
+        self.asked().count() as u64
     }
 
     /// Where an inode, or a name in it, is: up to the root, or to what is not cached.
@@ -274,10 +300,13 @@ impl Rank {
     #[must_use]
     pub fn sessions(&self, now: Mono) -> Vec<SessionStatus> {
         let mut in_flight: BTreeMap<SessionId, u64> = BTreeMap::new();
-        for (asked, ..) in self.unanswered() {
+        for (asked, ..) in self.asked() {
             *in_flight.entry(asked.session).or_default() += 1;
         }
-        let describe = |(id, s): (&SessionId, &crate::session::Session)| SessionStatus {
+        let owes = |s: &Session, since: fn(&Book, u16) -> Option<Mono>| {
+            s.place.and_then(|slot| since(&self.view.book, slot)).map_or(0, |since| now.since(since))
+        };
+        let describe = |(id, s): (&SessionId, &Session)| SessionStatus {
             id: *id,
             client: String::from_utf8_lossy(&s.client).into_owned(),
             embedded: s.embedded,
@@ -285,10 +314,8 @@ impl Rank {
             traffic: s.traffic.status(now),
             in_flight: in_flight.get(id).copied().unwrap_or(0),
             caps: s.place.map_or(0, |slot| self.view.book.count(slot)),
-            late_ns: s
-                .place
-                .and_then(|slot| self.view.book.asked_since(slot))
-                .map_or(0, |since| now.since(since)),
+            late_ns: owes(s, |book, slot| book.owes_since(slot).0),
+            room_ns: owes(s, |book, slot| book.owes_since(slot).1),
             results: s.results.len() as u64,
         };
         self.sessions.map.iter().filter(|(_, session)| !session.evicted).map(describe).collect()

@@ -49,6 +49,7 @@ struct State {
     /// Each session is granted what it wants.
     granting: bool,
     returned: Vec<Returned>,
+    offered: Vec<Ino>,
     settled: u32,
     early: Early,
 }
@@ -224,6 +225,16 @@ impl Fake {
         lock(&self.state).returned.clone()
     }
 
+    /// Waits until sessions have offered so much that they do not use, and what that is.
+    ///
+    /// # Panics
+    /// When they do not in time.
+    #[must_use]
+    pub fn wait_offered(&self, count: usize, patience: Duration) -> Vec<Ino> {
+        self.wait(patience, |state| state.offered.len() >= count);
+        lock(&self.state).offered.clone()
+    }
+
     /// Waits until sessions have given something back so many times.
     ///
     /// # Panics
@@ -378,6 +389,10 @@ impl State {
             }
             ClientMsg::Returned { list } => {
                 self.returned.extend(list);
+                Vec::new()
+            }
+            ClientMsg::Idle { list } => {
+                self.offered.extend(list);
                 Vec::new()
             }
             ClientMsg::Settled => {

@@ -197,6 +197,14 @@ impl Mount {
         self.shared.input(Input::Returned { stamp, list });
     }
 
+    /// The kernel does not know an inode any more, of which it may have kept pages: the rank is offered them. A hint.
+    pub fn forgotten(&self, ino: Ino) {
+        // There the rank's own clock finds them.
+        if !self.shared.connector.ends_with_rank() {
+            self.shared.input(Input::Forgotten { ino });
+        }
+    }
+
     /// Sets what to do with errors that come too late for an answer, beside telling those who sync or close: to log them.
     pub fn on_late(&self, hook: Box<OnLate>) {
         *lock(&self.shared.late_hook) = Some(Arc::from(hook));

@@ -229,6 +229,9 @@ impl Returned {
     }
 }
 
+/// Inodes that a client may offer in one message.
+pub const IDLE_MAX: usize = 1_024;
+
 /// Names and attributes are kept no longer than this after the answer came, in milliseconds.
 pub const KEEP_MS: u64 = 2_000;
 /// Nor longer than this after they were asked for: an answer that lay in a buffer is old.

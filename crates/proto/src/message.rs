@@ -4,7 +4,7 @@
 //! clients' belonged to version 1.
 
 use crate::attr::{Attr, Cred};
-use crate::caps::{Bits, Grants, Recalled, Returned};
+use crate::caps::{Bits, Grants, IDLE_MAX, Recalled, Returned};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::ids::{Incarnation, Position, SessionId, Tid};
 use crate::reply::{Outcome, Reply, decode_outcome, encode_outcome};
@@ -55,6 +55,8 @@ pub enum ClientMsg {
     Performed { tid: Tid, floor: Tid, cred: Cred, told: Told, request: Request },
     /// After a resume: every `Performed` of before was sent.
     Presented,
+    /// What was granted of these is not in use: the rank may recall it.
+    Idle { list: Vec<Ino> },
 }
 
 /// What a caller was told of a `Performed` request.
@@ -208,6 +210,12 @@ impl ClientMsg {
             Self::Presented => {
                 w.u8(67);
             }
+            Self::Idle { list } => {
+                w.u8(68).u32(list.len() as u32);
+                for ino in list {
+                    w.u64(ino.0);
+                }
+            }
         }
     }
 
@@ -255,6 +263,15 @@ impl ClientMsg {
                 Self::Performed { tid, floor, cred, told, request: Request::decode(&mut r)? }
             }
             67 => Self::Presented,
+            68 => {
+                let count = r.u32()? as usize;
+                if count > IDLE_MAX {
+                    return Err(DecodeError::Invalid { what: "count of idle inodes" });
+                }
+                Self::Idle {
+                    list: (0..count).map(|_| Ok(Ino(r.u64()?))).collect::<Result<_, DecodeError>>()?,
+                }
+            }
             tag => return Err(DecodeError::UnknownTag { what: "client message", tag: u64::from(tag) }),
         };
         r.finish()?;

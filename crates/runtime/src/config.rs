@@ -41,6 +41,10 @@ pub struct Config {
     pub session_timeout: u64,
     /// Inodes that one client may keep names and attributes of.
     pub mds_max_caps_per_client: u64,
+    /// Who keeps something of no more inodes is asked for nothing because memory is short.
+    pub mds_min_caps_per_client: u64,
+    /// Inodes that one client is asked for to make room, and that it has not given back.
+    pub mds_recall_max_caps: u64,
     /// Inode numbers lent to a client at a time, in per cent of 8,192; 0: clients make and remove nothing by themselves.
     pub mds_client_delegate_inos_pct: u64,
     /// Seconds after which a request without an answer is slow.
@@ -72,6 +76,8 @@ impl Default for Config {
             mds_warmup_on_start: false,
             session_timeout: 10,
             mds_max_caps_per_client: 1_000_000,
+            mds_min_caps_per_client: 100,
+            mds_recall_max_caps: 1024,
             mds_client_delegate_inos_pct: 50,
             mds_op_complaint_time: 30,
             journal_size: GIB,
@@ -116,6 +122,16 @@ pub const OPTIONS: &[OptionHelp] = &[
         "inodes that one client may keep, 100 to 4294967296; 19 to 23 bytes of the server each",
     ),
     help(
+        "mds_min_caps_per_client",
+        "100",
+        "inodes that one client keeps even where memory is short, 0 to 1000000",
+    ),
+    help(
+        "mds_recall_max_caps",
+        "1024",
+        "inodes that one client is asked for at a time to make room, 1 to 30000",
+    ),
+    help(
         "mds_client_delegate_inos_pct",
         "50",
         "inode numbers a client gets to make files by itself, in % of 8192, 0 to 100; 0: it waits for each answer",
@@ -157,6 +173,8 @@ struct Raw {
     mds_warmup_on_start: Option<bool>,
     session_timeout: Option<u64>,
     mds_max_caps_per_client: Option<u64>,
+    mds_min_caps_per_client: Option<u64>,
+    mds_recall_max_caps: Option<u64>,
     mds_client_delegate_inos_pct: Option<u64>,
     mds_op_complaint_time: Option<u64>,
     journal_size: Option<Bytes>,
@@ -206,6 +224,8 @@ impl Config {
             mds_warmup_on_start: raw.mds_warmup_on_start.unwrap_or(d.mds_warmup_on_start),
             session_timeout: raw.session_timeout.unwrap_or(d.session_timeout),
             mds_max_caps_per_client: raw.mds_max_caps_per_client.unwrap_or(d.mds_max_caps_per_client),
+            mds_min_caps_per_client: raw.mds_min_caps_per_client.unwrap_or(d.mds_min_caps_per_client),
+            mds_recall_max_caps: raw.mds_recall_max_caps.unwrap_or(d.mds_recall_max_caps),
             mds_client_delegate_inos_pct: raw
                 .mds_client_delegate_inos_pct
                 .unwrap_or(d.mds_client_delegate_inos_pct),
@@ -234,6 +254,8 @@ impl Config {
         range("mds_cache_memory_limit", self.mds_cache_memory_limit, 16 * MIB, 1 << 46)?;
         range("session_timeout", self.session_timeout, 1, 3600)?;
         range("mds_max_caps_per_client", self.mds_max_caps_per_client, 100, 1 << 32)?;
+        range("mds_min_caps_per_client", self.mds_min_caps_per_client, 0, 1_000_000)?;
+        range("mds_recall_max_caps", self.mds_recall_max_caps, 1, 30_000)?;
         range("mds_client_delegate_inos_pct", self.mds_client_delegate_inos_pct, 0, 100)?;
         range("mds_op_complaint_time", self.mds_op_complaint_time, 1, 3600)?;
         range("journal_size", self.journal_size, 16 * MIB, 1 << 40)?;

@@ -79,6 +79,7 @@ pub(crate) fn checks(facts: &Value) -> Vec<Check> {
         found.push(of_rank("MDS_TRIM", Severity::Warn, "1 MDSs behind on trimming", detail));
     }
     found.extend(late(facts));
+    found.extend(pressed(facts));
     found.extend(behind(facts));
     found.extend(space(facts));
     found
@@ -92,6 +93,11 @@ fn late(facts: &Value) -> Option<Check> {
         "failing to respond to capability release",
         "",
     )
+}
+
+/// Clients that do not give back what is to make room.
+fn pressed(facts: &Value) -> Option<Check> {
+    of_clients(&facts["clients_recall"], "MDS_CLIENT_RECALL", "failing to respond to cache pressure", "")
 }
 
 /// Clients that do not say which answers they have, so that the rank must keep them.
@@ -216,6 +222,11 @@ mod tests {
             "mds.0: Client a:/m failing to respond to capability release. client_id: 7",
         );
         assert_eq!(told("clients_late", json!([{ "id": 7, "host": "a", "mount": "/m" }])), late);
+        let pressed = warn(
+            "MDS_CLIENT_RECALL",
+            "mds.0: Client a:/m failing to respond to cache pressure. client_id: 7",
+        );
+        assert_eq!(told("clients_recall", json!([{ "id": 7, "host": "a", "mount": "/m" }])), pressed);
         let near = warn("POOL_NEARFULL", "pool '/srv/p' is nearfull (14 % of 100.0GiB left)");
         assert_eq!(told("space", json!({ "total": 100 * GIB, "available": 15 * GIB - 1 })), near);
         let start = warn("FS_DEGRADED", "mds.0: the rank is reconnect");

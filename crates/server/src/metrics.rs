@@ -61,6 +61,7 @@ const GAUGES: &[(&str, &str, &str)] = &[
     ("pando_mds_caps", "caps", "Inodes on which sessions hold capabilities, each session counted"),
     ("pando_mds_caps_bytes", "caps_bytes", "Memory of the records of capabilities"),
     ("pando_mds_recalls", "recalls", "Capabilities that were recalled and are not given back yet"),
+    ("pando_mds_lined_up", "lined_up", "Requests that wait behind what their session performed"),
     ("pando_mds_cached_inodes", "cached_inodes", "Names in the cache, with their inodes"),
     ("pando_mds_cached_dirs", "cached_dirs", "Directories in the cache"),
     ("pando_mds_cache_bytes", "cache_bytes", "Memory of the cache"),

@@ -34,6 +34,8 @@ fn rank_config(config: &Config, journal_bytes: u64, folder: &Folder) -> RankConf
     rank.journal_bytes = journal_bytes;
     rank.lease_ns = config.session_timeout * SECOND;
     rank.limits.caps_per_client = config.mds_max_caps_per_client;
+    rank.limits.caps_least = config.mds_min_caps_per_client;
+    rank.limits.recall_caps = config.mds_recall_max_caps as usize;
     rank.delegate_pct = config.mds_client_delegate_inos_pct;
     rank.complaint_ns = config.mds_op_complaint_time * SECOND;
     rank.prefetch = match config.mds_dir_prefetch {

@@ -58,7 +58,8 @@ fn status(rank: &Rank, now: Mono) -> Value {
         "clients": s.sessions,
         "cached_inodes": s.cached,
         "cached_dirs": s.cached_dirs,
-        "cache_bytes": s.cache_bytes,
+        // What is noted of clients counts as cache.
+        "cache_bytes": s.cache_bytes + s.caps_bytes,
         "cache_limit": rank.config().cache_bytes,
         "dirty": s.dirty,
         "full": s.full,
@@ -115,6 +116,7 @@ fn gauges(rank: &Rank) -> Value {
         "caps": s.caps,
         "caps_bytes": s.caps_bytes,
         "recalls": s.recalls,
+        "lined_up": s.lined_up,
         "sessions": s.sessions,
         "next_ino": s.next_ino,
     })
@@ -128,6 +130,8 @@ fn health(rank: &Rank, now: Mono) -> Value {
     // Half a lease: the other half is left until it is evicted.
     let late = |session: &&SessionStatus| session.late_ns >= config.lease_ns / 2;
     let late: Vec<Value> = sessions.iter().filter(late).map(client).collect();
+    let pressed = |session: &&SessionStatus| session.room_ns >= config.lease_ns / 2;
+    let pressed: Vec<Value> = sessions.iter().filter(pressed).map(client).collect();
     json!({
         "blocked": blocked.count,
         "complaint_s": config.complaint_ns / SECOND,
@@ -139,6 +143,7 @@ fn health(rank: &Rank, now: Mono) -> Value {
         "state": rank.state().name(),
         "clients_behind": behind,
         "clients_late": late,
+        "clients_recall": pressed,
     })
 }
 
@@ -224,6 +229,7 @@ mod tests {
             in_flight: 0,
             caps: 5,
             late_ns: 0,
+            room_ns: 0,
             results: 3,
         };
         let shown = client(&session);

@@ -13,6 +13,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_fs_not_recalled", "mds", 6),
     ("mds_fsync_not_durable", "mds", 0),
     ("mds_grant_under_claim", "mds", 0),
+    ("mds_idle_taken_at_once", "mds", 21),
     ("mds_journal_unbounded", "mds", 15),
     ("mds_lease_never_ends", "mds", 0),
     ("mds_lock_ignores_conflict", "mds", 0),

@@ -63,6 +63,11 @@ const SCENARIOS: &[Scenario] = &[
     },
     // fsync answered with the content in the journal, and the power failed twice during replay.
     Scenario { name: "a redo survives a second power failure", seed: 113, operations: 2000, crashes: 5 },
+    // Seeded: what a client offered was taken at once, and a grant of it was on its way.
+    Scenario { name: "what is offered is asked for and not taken", seed: 21, operations: 2000, crashes: 5 },
+    // A write that its client had performed found the disk full. What the client asked next was answered early, and showed the
+    // file as it was before, while the error waited for the disk.
+    Scenario { name: "an error of what was told is not overtaken", seed: 228, operations: 2000, crashes: 5 },
 ];
 
 /// A race, with a seed whose run meets it, and what of the coverage table says so.

@@ -13,7 +13,7 @@ use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, Errno, Ino, NodeRef, Position, Tid};
 use std::collections::BTreeMap;
-use stdx::{Now, Wall};
+use stdx::{Mono, Now, Wall};
 
 /// What an early answer says besides the answer.
 pub(super) struct Early<'a> {
@@ -51,9 +51,9 @@ impl Client {
     /// What an answer teaches, and entrusts.
     pub(super) fn learn(
         &mut self,
+        now: Mono,
         tid: Tid,
-        request: &Request,
-        outcome: &Outcome,
+        (request, outcome): (&Request, &Outcome),
         leave: &Leave,
         entrusted: &[Entrusted],
     ) {
@@ -66,8 +66,9 @@ impl Client {
         }
         for dir in entrusted {
             self.entrust(tid, dir);
+            self.is_entrusted_now(now, dir.dir.ino);
         }
-        self.entrust_file(tid, outcome, leave);
+        self.entrust_file(now, tid, outcome, leave);
         // What it entrusted it shows after its own change.
         self.tenures.crosses(request, next, unanswered);
     }
@@ -82,7 +83,7 @@ impl Client {
     }
 
     /// A recall that has overtaken the answer leaves nothing of the grant.
-    fn entrust_file(&mut self, tid: Tid, outcome: &Outcome, leave: &Leave) {
+    fn entrust_file(&mut self, now: Mono, tid: Tid, outcome: &Outcome, leave: &Leave) {
         let (Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }), true) =
             (outcome, leave.grants.of(0).has(Bits::ALONE) && self.time.is_known())
         else {
@@ -90,6 +91,7 @@ impl Client {
         };
         let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.kept.as_ref()?.1)));
         self.tenures.begin_file(attr, leave, tid, self.numbers.seed(), under_way);
+        self.is_entrusted_now(now, attr.ino);
     }
 
     /// The caller has its answer; the request stays until that is durable.

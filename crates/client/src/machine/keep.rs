@@ -27,6 +27,9 @@ impl Client {
             if !(item.bits.has(Bits::ALONE) && stdx::mutant!("client_keeps_file")) {
                 self.tenures.newborns.remove(item.ino);
             }
+            if item.bits.has(Bits::FC) {
+                self.keeps_no_pages(item.ino);
+            }
             if !item.bits.and(TENURE).is_empty() && !stdx::mutant!("client_keeps_tenure") {
                 self.tenures.end(item.ino);
             }
@@ -70,6 +73,7 @@ impl Client {
     /// Everything handed out so far is void.
     pub(super) fn lose(&mut self, out: &mut Out) {
         let stamp = self.leaves.lose(self.window.next());
+        self.idle.clear();
         out.push(Output::Lost { stamp });
     }
 

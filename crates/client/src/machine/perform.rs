@@ -73,6 +73,7 @@ impl Client {
         let outcome = Ok(reply);
         self.held.on_answer(&request, &outcome);
         self.unsynced.answered(tid, &request, &outcome, Tid(tid.0 + 1));
+        self.performed_in(now, &request, ino);
         let told = Told { ino, wall, heard: false };
         let bytes = request.payload_bytes();
         let kept = Kept { cred, request, told, opened, bytes, position: None };
@@ -177,6 +178,7 @@ impl Client {
             return Leave::default();
         }
         let until = Leaves::limit(now, now, false);
+        self.may_keep_pages(now, ino, bits);
         self.leaves.of(tid, Grants::One(bits), std::iter::once(ino), until)
     }
 
@@ -187,6 +189,7 @@ impl Client {
         }
         let done = self.remove(now, parent.ino, name, 0)?;
         self.tenures.newborns.remove(ino);
+        self.keeps_no_pages(ino);
         Some(done)
     }
 

@@ -33,6 +33,7 @@ impl Client {
         self.link = Link::Down;
         self.stop_clocks();
         self.tenures.end_all();
+        self.idle.clear();
         self.window.kept.disconnected();
         if stdx::mutant!("client_retry_under_new_tid") {
             for pending in self.window.take_all().into_values() {
@@ -158,6 +159,7 @@ impl Client {
             out.push(Output::Send(ClientMsg::Renew { number: self.renewals }));
             self.renewing.push_back((self.renewals, now));
             self.renew_at = Some(now.after(self.renew_every_ns.max(MS)));
+            self.look_for_idle(now);
         }
         self.tick_leaves(now, out);
     }

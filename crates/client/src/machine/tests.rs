@@ -17,6 +17,7 @@ mod early;
 mod ended;
 mod entrusted;
 mod files;
+mod idle;
 mod model;
 mod moved;
 

@@ -106,6 +106,16 @@ pub(super) struct Found {
     pub(super) directory: bool,
 }
 
+/// A node that the kernel does not know any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gone {
+    pub(super) node: NodeRef,
+    /// The rank has it open for it until now.
+    pub(super) kept: bool,
+    /// There may have been pages of it.
+    pub(super) pages: bool,
+}
+
 /// Node ids are mostly consecutive numbers; `mix64` spreads them.
 #[derive(Clone, Copy, Default)]
 struct Mix;
@@ -296,8 +306,8 @@ impl Nodes {
         (may, keep)
     }
 
-    /// The kernel forgets so many lookups. Where the rank has the node open for it until now, its place.
-    pub(super) fn forget(&self, nodeid: u64, lookups: u64) -> Option<NodeRef> {
+    /// The kernel forgets so many lookups. What there was, if it was the last one.
+    pub(super) fn forget(&self, nodeid: u64, lookups: u64) -> Option<Gone> {
         if nodeid == ROOT_ID {
             return None;
         }
@@ -310,7 +320,8 @@ impl Nodes {
         let node = shard.nodes.remove(&nodeid)?;
         self.known.fetch_sub(1, Ordering::Relaxed);
         let kept = node.unopened.is_some_and(|unopened| unopened.kept);
-        kept.then_some(NodeRef { ino: Ino(nodeid), parent: node.parent, hash: node.hash })
+        let place = NodeRef { ino: Ino(nodeid), parent: node.parent, hash: node.hash };
+        Some(Gone { node: place, kept, pages: node.pages != 0 })
     }
 
     /// How many the kernel knows, but for the root.
@@ -638,7 +649,7 @@ mod tests {
         nodes.opened(151, Given::default(), || 0);
         assert_eq!(round(100), 98);
         assert!(round(1) <= nodes.parts(), "no more of a part than wanted");
-        assert_eq!(nodes.forget(150, 1), None);
+        assert!(nodes.forget(150, 1).is_some_and(|gone| !gone.kept && !gone.pages));
         assert_eq!((nodes.known(), round(100)), (99, 98));
     }
 
@@ -651,9 +662,11 @@ mod tests {
         assert!(nodes.wants_keeping(5) && nodes.keep(5));
         assert!(!nodes.wants_keeping(5) && !nodes.keep(5), "once");
         assert_eq!(nodes.forget(5, 1), None);
-        assert_eq!(nodes.forget(5, 1).map(|node| (node.ino, node.hash)), Some((Ino(5), NameHash(99))));
+        let gone = |gone: Gone| (gone.node.ino, gone.node.hash, gone.kept, gone.pages);
+        assert_eq!(nodes.forget(5, 1).map(gone), Some((Ino(5), NameHash(99), true, false)));
         nodes.look_up(6, 1);
-        assert_eq!(nodes.forget(6, 1), None, "never kept");
+        nodes.opened(6, Given { bits: Bits::FC, stamp: 1, until: Mono(9) }, || 0);
+        assert!(nodes.forget(6, 1).is_some_and(|gone| !gone.kept && gone.pages), "never kept");
     }
 
     #[test]

@@ -250,6 +250,19 @@ fn pages_are_kept_while_fc_is_held() {
 }
 
 #[test]
+fn pages_of_what_the_kernel_has_forgotten_are_offered() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (open, _) = kernel.create(b"open", RDWR);
+    let (closed, _) = kernel.create(b"closed", RDWR);
+    kernel.ask(closed.nodeid, release(false)).expect("closed");
+    // A kernel does not forget what is open; if it did, nothing would come of it.
+    for nodeid in [open.nodeid, closed.nodeid] {
+        kernel.send(nodeid, Operation::Forget { nlookup: 1 });
+    }
+    assert_eq!(kernel.fake.wait_offered(1, PATIENCE), [Ino(closed.nodeid)]);
+}
+
+#[test]
 fn a_broken_connection_ends_what_was_granted() {
     let kernel = Kernel::new(Behaviour::default());
     let (entry, _) = kernel.create(b"f", RDWR);

@@ -31,8 +31,12 @@ use crate::reply::{Opened, Reply};
 impl Shared {
     /// The kernel forgets a node; nobody has it open any more.
     pub(super) fn forget(&self, nodeid: u64, lookups: u64) {
-        if let Some(kept) = self.nodes.forget(nodeid, lookups) {
-            self.release_unopened(kept);
+        let Some(gone) = self.nodes.forget(nodeid, lookups) else { return };
+        if gone.kept {
+            self.release_unopened(gone.node);
+        }
+        if gone.pages {
+            self.mount.forgotten(gone.node.ino);
         }
     }
 

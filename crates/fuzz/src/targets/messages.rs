@@ -37,6 +37,7 @@ fn client(input: &[u8]) -> Verdict {
                 ClientMsg::Hello { info, .. } => info.host.capacity() + info.mount.capacity(),
                 ClientMsg::Admin { command, .. } => command.capacity(),
                 ClientMsg::Returned { list } => list.capacity() * size_of::<Returned>(),
+                ClientMsg::Idle { list } => list.capacity() * size_of::<Ino>(),
                 _ => 0,
             }
     };
@@ -209,6 +210,7 @@ pub(super) fn client_messages() -> Vec<ClientMsg> {
         told,
         request,
     }));
+    messages.push(ClientMsg::Idle { list: vec![Ino(4097), Ino(4098)] });
     messages
 }
 

@@ -16,7 +16,6 @@ use proto::message::{Entrusted, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Errno, Ino, SessionId};
-use stdx::Now;
 
 /// The directory in which a request changed a name, if it is one after which others of the kind often follow.
 const fn worked_in(request: &Request) -> Option<Ino> {
@@ -140,13 +139,6 @@ impl Rank {
             if self.view.book.directories(slot) > self.view.config.limits.entrusted_per_session {
                 self.view.book.recall_one_entrusted(slot, attr.ino, now);
             }
-        }
-    }
-
-    /// There is no room for what clients would make by themselves: they ask, and are refused, before they tell anybody.
-    pub(crate) fn take_back_entrusted(&mut self, now: Now) {
-        for slot in self.sessions.map.values().filter_map(|session| session.place) {
-            self.view.book.recall_entrusted(slot, now.mono);
         }
     }
 

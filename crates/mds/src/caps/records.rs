@@ -237,14 +237,16 @@ impl Records {
         self.crowds.insert(ino, crowd);
     }
 
-    /// Whether `holder` has something of an inode.
-    pub(crate) fn has(&self, ino: Ino, holder: Holder) -> bool {
+    /// What `holder` has of an inode.
+    pub(crate) fn of(&self, ino: Ino, holder: Holder) -> Bits {
         if let Some(crowd) = self.crowds.get(&ino) {
-            return crowd.binary_search_by_key(&holder, |(held, ..)| *held).is_ok();
+            let found = crowd.binary_search_by_key(&holder, |(held, ..)| *held);
+            return found.map_or(Bits::NONE, |at| crowd[at].1);
         }
         let (part, hash) = Self::part(ino);
         let part = &self.parts[part];
-        part.places(ino, hash).any(|at| part.slots[at].holder() == holder)
+        let found = { part.places(ino, hash).find(|at| part.slots[*at].holder() == holder) };
+        found.map_or(Bits::NONE, |at| part.slots[at].held())
     }
 
     /// What everybody holds of an inode.

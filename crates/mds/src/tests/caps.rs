@@ -99,6 +99,29 @@ fn a_change_waits_until_others_have_given_back_what_it_changes() {
     assert_eq!(w.call_as(OTHER, Cred::ROOT, lookup("f")), Err(Errno::ENOENT));
 }
 
+/// An offer may cross a grant: what it asks for is recalled like anything else.
+#[test]
+fn a_file_that_is_offered_is_asked_for() {
+    let mut w = two();
+    let node = node_of(&granted(&mut w, REMOTE, create("f")).0);
+    w.call_as(REMOTE, Cred::ROOT, Request::Release { node, count: 1 }).expect("closed");
+    w.say(OTHER, ClientMsg::Idle { list: vec![node.ino, Ino(77)] });
+    assert!(recalls(&mut w, OTHER).is_empty(), "it has nothing of it");
+    w.say(REMOTE, ClientMsg::Idle { list: vec![node.ino, Ino(77)] });
+    let asked = recalls(&mut w, REMOTE);
+    assert_eq!((asked.len(), asked[0].bits), (1, Bits::FC));
+    let open = |flags| Request::Open { node, flags };
+    assert_eq!(granted(&mut w, REMOTE, open(0)).1, Bits::NONE, "while it is asked for");
+    let tid = w.start(OTHER, Cred::ROOT, open(open_flags::RDWR));
+    assert_eq!(w.answer(OTHER, tid), None, "it may be used still");
+    let session = |w: &World| w.rank.sessions(Mono(w.now)).remove(0);
+    w.pass(3);
+    assert!(session(&w).late_ns > 0 && session(&w).room_ns == 0, "somebody waits");
+    give_back(&mut w, REMOTE, &asked);
+    assert!(w.answer(OTHER, tid).is_some_and(|outcome| outcome.is_ok()));
+    assert_eq!((session(&w).late_ns, session(&w).room_ns), (0, 0));
+}
+
 #[test]
 fn reading_recalls_nothing_and_everybody_may_keep() {
     let mut w = two();

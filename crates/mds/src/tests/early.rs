@@ -533,6 +533,26 @@ fn a_line_does_not_grow_without_end() {
     assert!(refused(&w));
 }
 
+#[test]
+fn what_waits_in_a_line_is_seen_and_what_is_offered_keeps_its_place() {
+    let mut w = busy();
+    assert_eq!(w.rank.status().lined_up, 0, "one is being carried out");
+    w.pass(10);
+    let later = w.start(REMOTE, Cred::ROOT, mkdir("later"));
+    w.say(REMOTE, ClientMsg::Idle { list: vec![Ino::ROOT] });
+    assert!(recalled(&mut w, REMOTE).is_empty());
+    w.pass(5);
+    let (shown, count) = w.rank.operations(Mono(w.now), 9);
+    let waits: Vec<_> = shown.iter().map(|op| op.waits).collect();
+    assert_eq!((count, waits), (2, vec![Some(crate::Waits::Data), Some(crate::Waits::Line)]));
+    assert_eq!((shown[1].path.as_str(), shown[1].age_ns >= 5 * MS, w.rank.in_flight()), ("/later", true, 2));
+    assert_eq!((w.rank.status().lined_up, w.rank.blocked(Mono(w.now)).count), (1, 0));
+    assert_eq!(w.rank.blocked(Mono(w.now + 60_000 * MS)).count, 2);
+    w.let_go();
+    assert!(answer(&w, REMOTE, later).is_some());
+    assert_eq!(recalled(&mut w, REMOTE)[0].bits, Bits::DX, "now it is asked for");
+}
+
 /// Found by review: the line went on with what came over the connection before, and the new one's behind it.
 #[test]
 fn a_line_ends_with_its_connection_however_the_rank_learns_of_it() {

@@ -51,7 +51,8 @@ impl Gate {
     fn is_held_back(&self, input: &Input) -> bool {
         let Input::Message { conn, message } = input else { return false };
         match message {
-            ClientMsg::Request { .. } | ClientMsg::Performed { .. } => true,
+            // Nobody waits for what is offered, and recalls are unrest.
+            ClientMsg::Request { .. } | ClientMsg::Performed { .. } | ClientMsg::Idle { .. } => true,
             ClientMsg::Cancel { tid } => self.holds(*conn, *tid),
             ClientMsg::Presented | ClientMsg::Settled | ClientMsg::Goodbye => self.holds_performed(*conn),
             ClientMsg::Returned { list } => {

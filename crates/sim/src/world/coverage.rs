@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub const FAULTS: [&str; 6] = ["power", "process", "replay", "cut", "client", "full-disk"];
 
 /// What happens to capabilities.
-pub(super) const KEEPING: [&str; 24] = [
+pub(super) const KEEPING: [&str; 26] = [
     "attributes kept",
     "names kept",
     "files with pages kept",
@@ -25,6 +25,8 @@ pub(super) const KEEPING: [&str; 24] = [
     "recalls of nothing",
     "returned",
     "settled",
+    "offered",
+    "files forgotten",
     "sessions ended by an operator",
     "sessions ended for a recall",
     "files of which bytes may be lost",

@@ -198,6 +198,9 @@ impl World {
 
     /// Programs look at what they know already again and again.
     pub(super) fn glance(&mut self, client: usize) -> Verdict {
+        if self.rng.chance(1, 16) {
+            self.forgets(client)?;
+        }
         let (live, session) = (self.live(client), self.clients[client].session());
         let Some(hit) = self.clients[client].kernel.some(self.now, &mut self.rng, live) else {
             return Ok(());
@@ -205,6 +208,15 @@ impl World {
         self.coverage.count(hit.kind(), 1);
         let judged = hit.judge(&mut self.judge, session);
         judged.map_err(|error| format!("client {client} answers from what it keeps: {error}"))
+    }
+
+    /// A kernel that is short of memory drops a file with all it keeps of it, and says so. Perhaps it has the file open still, or
+    /// looked it up again before it is heard: what it says is a hint.
+    fn forgets(&mut self, client: usize) -> Verdict {
+        let drops = self.rng.chance(1, 2);
+        let Some(ino) = self.clients[client].kernel.forget_one(&mut self.rng, drops) else { return Ok(()) };
+        self.coverage.count("files forgotten", 1);
+        self.step_client(client, client::Input::Forgotten { ino })
     }
 
     /// Transactions happened: what they changed is kept by nobody but their authors' kernels, which drop it.
@@ -329,6 +341,7 @@ impl World {
                     self.returned(client, session, *returned)?;
                 }
             }
+            ClientMsg::Idle { list } => self.coverage.count("offered", list.len() as u64),
             ClientMsg::Settled => {
                 self.coverage.count("settled", 1);
                 self.owed.forget(session);

@@ -230,6 +230,16 @@ impl Kernel {
         self.names.retain(|(dir, _), kept| *dir != ino && kept.what != ino);
     }
 
+    /// One file of which there are pages, of which all is dropped.
+    pub(super) fn forget_one(&mut self, rng: &mut Prng, drops: bool) -> Option<Ino> {
+        let ino = *self.pages.keys().nth(rng.index(self.pages.len().max(1)))?;
+        if drops {
+            self.pages.remove(&ino);
+            self.forget(ino);
+        }
+        Some(ino)
+    }
+
     /// What a session was told has not come about.
     pub(super) fn forget_session(&mut self, session: SessionId) {
         self.attrs.retain(|_, kept| kept.session != session);

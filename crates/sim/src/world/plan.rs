@@ -177,7 +177,13 @@ impl Plan {
     /// A client's configuration.
     #[must_use]
     pub fn client(&self, kind: Kind, number: usize, rng: &mut Prng) -> ClientConfig {
-        let limits = if rng.chance(1, 3) { client::Limits::tiny() } else { client::Limits::default() };
+        let mut limits = if rng.chance(1, 3) { client::Limits::tiny() } else { client::Limits::default() };
+        // Most of them have idle what they do not use for a moment, and much soon.
+        if !(self.hash_seed.0[8] >> (number % 4)).is_multiple_of(4) {
+            let tiny = client::Limits::tiny();
+            (limits.idle_ns, limits.files_kept_max) = (tiny.idle_ns, 1 + number);
+            limits.entrusted_max = tiny.entrusted_max;
+        }
         ClientConfig {
             info: ClientInfo {
                 host: format!("host{number}"),

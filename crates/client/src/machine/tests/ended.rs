@@ -119,11 +119,22 @@ fn what_cannot_be_performed_is_asked_for() {
 fn so_much_at_once_and_no_more() {
     let mut bench = trusted(true);
     bench.step(numbers(10_000, 5_000));
+    let mut offered = Vec::new();
     for call in 0..1024 {
-        here(&bench.call(10 + call, mkdir(DIR, &format!("{call}"))));
+        bench.wait(1);
+        let out = bench.call(10 + call, mkdir(DIR, &format!("{call}")));
+        here(&out);
+        offered.extend(sent(&out).into_iter().filter_map(|message| match message {
+            ClientMsg::Idle { list } => Some(list),
+            _ => None,
+        }));
     }
+    // The rank does not entrust more than 1,024: those that were used longest ago go before.
+    let lengths: Vec<usize> = offered.iter().map(Vec::len).collect();
+    assert_eq!((lengths, offered[0][0], offered[0].contains(&Ino(DIR))), (vec![57, 57], Ino(1000), false));
     let asked_for = asked(&bench.call(2000, mkdir(DIR, "x")));
     bench.step(done(2, 50));
+    bench.wait(1);
     here(&bench.call(2001, mkdir(DIR, "y")));
     bench.step(early(asked_for, 51, attr(5)));
     for tid in 2..2 + 1024 + 2 {

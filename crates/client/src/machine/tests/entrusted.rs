@@ -93,8 +93,9 @@ pub(super) fn write(ino: u64, offset: u64, len: usize, append: bool) -> Request 
 /// The attributes in a call's answer that came at once, with what was sent before it.
 pub(super) fn here(out: &[Output]) -> Attr {
     match out {
-        [Output::Send(ClientMsg::Performed { told, .. }), Output::Answer { outcome, .. }] => {
-            assert!(!told.heard);
+        [Output::Send(ClientMsg::Performed { told, .. }), Output::Answer { outcome, .. }, rest @ ..] => {
+            let offers = |output: &Output| matches!(output, Output::Send(ClientMsg::Idle { .. }));
+            assert!(!told.heard && rest.iter().all(offers), "{rest:?}");
             match outcome {
                 Ok(Reply::Attr(attr) | Reply::Created { attr, new: true } | Reply::Written { attr, .. }) => {
                     *attr

@@ -9,7 +9,7 @@ use proto::attr::SetTime;
 use proto::{FileKind, Position, SetAttr};
 use stdx::Wall;
 
-const FILE: u64 = 70;
+pub(super) const FILE: u64 = 70;
 
 fn file_attr(size: u64) -> Attr {
     let (mode, ctime) = (FileKind::Regular.mode_bits() | 0o644, Wall(900));
@@ -27,7 +27,7 @@ fn granted(tid: u64, outcome: Outcome) -> Input {
     Input::Message(ServerMsg::Granted { tid: Tid(tid), outcome, grants })
 }
 
-fn shown(size: u64) -> Outcome {
+pub(super) fn shown(size: u64) -> Outcome {
     Ok(Reply::Attr(file_attr(size)))
 }
 
@@ -36,7 +36,7 @@ fn wrote(size: u64) -> Outcome {
 }
 
 /// A client that has heard of the rank's time and has a file open that is entrusted to it.
-fn holding() -> Bench {
+pub(super) fn holding() -> Bench {
     let mut bench = hasty(Limits::default());
     bench.client.config.wants = bench.client.config.wants.with(Bits::ALONE);
     bench.step(numbers(1000, 10));
