@@ -40,6 +40,8 @@ pub struct Limits {
     pub open_inodes_max: usize,
     /// Ranges locked at once. Beyond: ENOLCK.
     pub locks_max: usize,
+    /// Bytes kept of what was written and not synced. Beyond: if the server dies, a sync of the file is answered EIO.
+    pub unsynced_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -52,6 +54,7 @@ impl Default for Limits {
             tid_span_max: 16_384,
             open_inodes_max: 1 << 20,
             locks_max: 1 << 16,
+            unsynced_bytes_max: 64 << 20,
         }
     }
 }
@@ -75,6 +78,7 @@ impl Limits {
             tid_span_max: 8,
             open_inodes_max: 4,
             locks_max: 8,
+            unsynced_bytes_max: 64 << 10,
         }
     }
 }

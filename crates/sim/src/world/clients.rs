@@ -400,6 +400,9 @@ impl World {
     /// A client says of which files bytes may be lost that were written and not synced: only when the rank has died meanwhile.
     fn bytes_lost(&mut self, client: usize, inos: &[Ino], others: bool) -> Verdict {
         self.coverage.count("files of which bytes may be lost", inos.len() as u64);
+        if let Some(session) = self.clients[client].session() {
+            self.judge.bytes_lost(session, inos);
+        }
         if others || self.lives < 2 {
             return Err(format!(
                 "client {client} says that bytes of {inos:?} are lost, and of others: {others}"
@@ -594,6 +597,9 @@ impl World {
         self.clients[client].kernel.own_request(&busy.request, self.calls);
         if let (Some((session, _)), Ok(_)) = (busy.sent, &outcome) {
             self.judge.sync_heard(session, &busy.request, busy.begun)?;
+            if let Request::Fsync { node, .. } = &busy.request {
+                self.judge.vouches(session, node.ino);
+            }
         }
         if let Some(key) = busy.sent {
             self.no_more(client, key);
