@@ -102,6 +102,13 @@ struct Extent {
     versions: Vec<Version>,
 }
 
+impl Extent {
+    /// Something was written since the last crash.
+    fn is_changed(&self) -> bool {
+        self.versions.iter().any(|version| version.from > 0)
+    }
+}
+
 /// The bytes of one file, from 0 to infinity.
 #[derive(Clone, Debug)]
 pub struct FileBytes {
@@ -300,29 +307,40 @@ impl FileBytes {
         let end = offset + data.len() as u64;
         for (start, extent) in self.range(offset, end) {
             let piece = &data[(start - offset) as usize..(extent.end.min(end) - offset) as usize];
-            let newest: Vec<&Version> =
-                extent.versions.iter().filter(|version| version.newest && version.to == OPEN).collect();
-            check_piece(&newest, start, piece)?;
-            let is = |version: &Version| check_piece(&[version], start, piece).is_ok();
-            if let Some(now) = now
-                && extent.versions.iter().any(|version| version.to == OPEN && is(version))
-            {
-                let others = extent.versions.iter_mut().filter(|version| !is(version));
-                others.for_each(|version| version.to = version.to.min(now));
+            let since = extent.is_changed();
+            let newest = extent.versions.iter().filter(|version| version.newest && (version.from > 0) == since);
+            check_piece(&newest.collect::<Vec<_>>(), start, piece)?;
+            let Some(now) = now else { continue };
+            for version in &mut extent.versions {
+                let is = check_piece(&[version], start, piece).is_ok();
+                version.to = if is { OPEN } else { version.to.min(now) };
             }
         }
         Ok(())
     }
 
     /// A session was told that what it wrote before a crash is on the disk: nothing else is there.
-    pub fn vouched(&mut self, session: SessionId, now: u64) {
-        for extent in self.extents.values_mut() {
-            let own = |version: &Version| version.by == Some(session) && version.from == 0 && version.to == OPEN;
-            if extent.versions.iter().any(own) {
-                let others = extent.versions.iter_mut().filter(|version| !own(version) && version.from == 0);
-                others.for_each(|version| version.to = version.to.min(now));
+    ///
+    /// # Errors
+    /// Something else was found there.
+    pub fn vouched(&mut self, session: SessionId, now: u64) -> Result<(), Mismatch> {
+        for (start, extent) in self.extents.iter_mut().filter(|(_, extent)| !extent.is_changed()) {
+            let Some(own) = extent.versions.iter().position(|version| version.by == Some(session)) else {
+                continue;
+            };
+            let (own, all) = (extent.versions[own].clone(), *start..extent.end);
+            let found = extent.versions.iter().find(|version| version.to == OPEN).filter(|_| own.to != OPEN);
+            if let Some(found) = found
+                && let Some(offset) =
+                    all.into_iter().find(|at| found.source.byte(*at) != own.source.byte(*at))
+            {
+                let allowed = vec![own.source.byte(offset)];
+                return Err(Mismatch { offset, found: found.source.byte(offset), allowed });
             }
+            let others = extent.versions.iter_mut().filter(|version| version.by != Some(session));
+            others.for_each(|version| version.to = version.to.min(now));
         }
+        Ok(())
     }
 
     /// A session was told that it is lost.
@@ -368,8 +386,10 @@ fn same(a: &[Version], b: &[Version]) -> bool {
 /// Which versions may be what was there when the rank ended; and that one's writer, if it is certain.
 fn find_newest(versions: &mut [Version], durable: u64) {
     let hazy = versions.iter().filter(|version| !version.is_certain(durable)).map(|version| version.from).min();
+    let changed = versions.iter().any(|version| version.from > 0 && version.is_certain(durable));
     for version in versions.iter_mut() {
-        version.newest &= version.to == OPEN || hazy.is_some_and(|from| version.to >= from);
+        let valid = version.to == OPEN || hazy.is_some_and(|from| version.to >= from);
+        version.newest &= valid && (version.from > 0 || !changed) || (version.from == 0 && !changed);
     }
     let one = hazy.is_none() && versions.iter().filter(|version| version.newest).count() == 1;
     for version in versions.iter_mut() {
@@ -418,7 +438,9 @@ fn settle(extent: &mut Extent, start: u64, piece: &[u8], now: u64) {
     } else {
         Source::Bytes { data: piece.into(), base: start }
     };
-    extent.versions.push(Version::at_rest(source, false));
+    // What a crash left is not what was there.
+    let newest = extent.is_changed() || !extent.versions.iter().any(|version| version.newest);
+    extent.versions.push(Version { newest, ..Version::at_rest(source, false) });
 }
 
 #[cfg(test)]

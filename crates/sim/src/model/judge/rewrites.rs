@@ -63,11 +63,18 @@ impl Judge {
     }
 
     /// A caller heard that a file is synced: what its session wrote before a crash, and was not told to be lost, is there.
-    pub fn vouches(&mut self, session: SessionId, ino: Ino) {
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn vouches(&mut self, session: SessionId, ino: Ino) -> Verdict {
         let now = self.tick();
-        if let Some(bytes) = self.bytes.get_mut(&ino) {
-            bytes.vouched(session, now);
-        }
+        let Some(bytes) = self.bytes.get_mut(&ino) else { return Ok(()) };
+        bytes.vouched(session, now).map_err(|mismatch| {
+            format!(
+                "session {} is told that inode {} is synced; byte {} is {:#x}, it wrote {:x?}",
+                session.0, ino.0, mismatch.offset, mismatch.found, mismatch.allowed
+            )
+        })
     }
 
     /// A session was told that bytes of these files are lost.
