@@ -337,8 +337,9 @@ impl FileBytes {
                 let allowed = vec![own.source.byte(offset)];
                 return Err(Mismatch { offset, found: found.source.byte(offset), allowed });
             }
-            let others = extent.versions.iter_mut().filter(|version| version.by != Some(session));
-            others.for_each(|version| version.to = version.to.min(now));
+            for version in &mut extent.versions {
+                version.to = if version.by == Some(session) { OPEN } else { version.to.min(now) };
+            }
         }
         Ok(())
     }

@@ -173,7 +173,7 @@ impl World {
             ClientMsg::Performed { tid, floor, cred, told, request } => {
                 self.judge.floor(session, *floor)?;
                 if self.judge.asks_rewrite(session, *tid, request) {
-                    self.coverage.count("bytes written once more", 1);
+                    self.coverage.count("bytes to be written once more", 1);
                     return Ok(());
                 }
                 let asked = asked_by(session, *tid, cred.clone(), request.clone(), (0, 0));

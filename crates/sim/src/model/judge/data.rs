@@ -76,7 +76,8 @@ impl Judge {
     }
 
     fn write(&mut self, file: FileId, offset: u64, data: &[u8], from: u64) -> Verdict {
-        if self.rewrites(file.ino, offset, data)? {
+        let rewrites = self.rewrites(file.ino, offset, data);
+        if rewrites == Ok(true) {
             return Ok(());
         }
         let found = self.pending.iter_mut().find(|(_, pending)| match &pending.asked.request {
@@ -88,7 +89,7 @@ impl Judge {
             }
             _ => false,
         });
-        let Some(((session, _), pending)) = found else { return Ok(()) };
+        let Some(((session, _), pending)) = found else { return rewrites.map(drop) };
         let session = *session;
         let (id, at) = pending.asked.pattern;
         let source = Source::Pattern { id, shift: at.wrapping_sub(offset) };

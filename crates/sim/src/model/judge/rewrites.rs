@@ -39,7 +39,6 @@ impl Judge {
                 && rewriting.data.bytes().starts_with(data)
         });
         let Some(rewriting) = found else { return Ok(false) };
-        rewriting.landed = Some((offset, data.len()));
         let bytes = self.bytes.entry(ino).or_default();
         bytes.rewrite(offset, data, None).map_err(|mismatch| {
             format!(
@@ -47,6 +46,7 @@ impl Judge {
                 mismatch.offset, ino.0, mismatch.found, mismatch.allowed
             )
         })?;
+        rewriting.landed = Some((offset, data.len()));
         Ok(true)
     }
 
@@ -54,7 +54,11 @@ impl Judge {
     pub(super) fn rewritten(&mut self, key: (SessionId, Tid), ok: bool) -> bool {
         let now = self.tick();
         let Some(rewriting) = self.rewriting.remove(&key) else { return false };
+        if !ok {
+            self.late.push("bytes that could not be");
+        }
         if let (Some((offset, len)), true) = (rewriting.landed, ok) {
+            self.late.push("bytes written once more");
             let data = &rewriting.data.bytes()[..len];
             // It was looked at when it landed, and nothing else of the file changed since.
             let _same = self.bytes.entry(rewriting.ino).or_default().rewrite(offset, data, Some(now));
