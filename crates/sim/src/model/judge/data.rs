@@ -76,10 +76,6 @@ impl Judge {
     }
 
     fn write(&mut self, file: FileId, offset: u64, data: &[u8], from: u64) -> Verdict {
-        let rewrites = self.rewrites(file.ino, offset, data);
-        if rewrites == Ok(true) {
-            return Ok(());
-        }
         let found = self.pending.iter_mut().find(|(_, pending)| match &pending.asked.request {
             Request::Write { node, data: asked, .. } => {
                 node.ino == file.ino
@@ -89,7 +85,9 @@ impl Judge {
             }
             _ => false,
         });
-        let Some(((session, _), pending)) = found else { return rewrites.map(drop) };
+        let Some(((session, _), pending)) = found else {
+            return self.rewrites(file.ino, offset, data);
+        };
         let session = *session;
         let (id, at) = pending.asked.pattern;
         let source = Source::Pattern { id, shift: at.wrapping_sub(offset) };

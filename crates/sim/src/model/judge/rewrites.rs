@@ -30,15 +30,15 @@ impl Judge {
         true
     }
 
-    /// The rank hands bytes to the data store. Whether they are some that are written once more.
-    pub(super) fn rewrites(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Verdict<bool> {
+    /// The rank hands bytes to the data store that nobody else has asked for.
+    pub(super) fn rewrites(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Verdict {
         let found = self.rewriting.values_mut().find(|rewriting| {
             rewriting.ino == ino
                 && rewriting.landed.is_none()
                 && rewriting.offset.is_none_or(|at| at == offset)
                 && rewriting.data.bytes().starts_with(data)
         });
-        let Some(rewriting) = found else { return Ok(false) };
+        let Some(rewriting) = found else { return Ok(()) };
         let bytes = self.bytes.entry(ino).or_default();
         bytes.rewrite(offset, data, None).map_err(|mismatch| {
             format!(
@@ -47,7 +47,7 @@ impl Judge {
             )
         })?;
         rewriting.landed = Some((offset, data.len()));
-        Ok(true)
+        Ok(())
     }
 
     /// The rank has answered one. Whether it was one.
