@@ -273,9 +273,8 @@ impl Unsynced {
                 (None, None) => false,
                 _ => true,
             });
-            let late = file.is_some_and(|file| {
-                open.tid < file.hazard || file.pieces.is_crossed(start, end, open.tid)
-            });
+            let late = file
+                .is_some_and(|file| open.tid < file.hazard || file.pieces.is_crossed(start, end, open.tid));
             if overlaps || late {
                 doubted.insert(node.ino);
             }

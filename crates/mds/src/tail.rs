@@ -66,6 +66,7 @@ impl Tail {
 
     /// `follows`: this life of the rank comes right after that in which the bytes were there.
     fn verdict(&self, session: SessionId, ino: Ino, wrote: Tid, follows: bool) -> Verdict {
+        let follows = follows || stdx::mutant!("mds_rewrite_life_ignored");
         let before = if follows { Verdict::There } else { Verdict::Lost };
         match self.files.get(&ino) {
             _ if self.over => Verdict::Lost,
@@ -128,11 +129,13 @@ impl Rank {
 
     /// What comes of a `Rewrite`, if nothing has to be written.
     pub(crate) fn rewrite_outcome(&mut self, op: &mut Op) -> Option<Outcome> {
-        let Request::Rewrite { node, wrote, life, append, offset, data } = &mut op.request else { return None };
+        let Request::Rewrite { node, wrote, life, append, offset, data } = &mut op.request else {
+            return None;
+        };
         if op.told.is_none() {
             return Some(Err(Errno::EINVAL));
         }
-        let follows = life.0 + 1 == self.view.config.incarnation.0 && !stdx::mutant!("mds_rewrite_life_ignored");
+        let follows = life.0.checked_add(1) == Some(self.view.config.incarnation.0);
         match self.view.tail.verdict(op.session, node.ino, *wrote, follows) {
             Verdict::There => return Some(Ok(Reply::Ok)),
             Verdict::Lost => return Some(Err(Errno::EIO)),

@@ -99,10 +99,9 @@ impl Client {
     /// Whether a request changed bytes in a former life of the rank, as far as its answer tells.
     fn is_of_before(&self, request: &Request, outcome: &Outcome) -> bool {
         match (request, outcome) {
-            (
-                Request::Write { .. } | Request::CopyRange { .. },
-                Ok(Reply::Written { count: 1.., attr }),
-            ) => attr.change < self.incarnation.first_change(),
+            (Request::Write { .. } | Request::CopyRange { .. }, Ok(Reply::Written { count: 1.., attr })) => {
+                attr.change < self.incarnation.first_change()
+            }
             (Request::Fallocate { mode, .. }, Ok(_)) => mode & !1 != 0,
             _ => false,
         }
@@ -138,7 +137,7 @@ impl Client {
 
     /// Welcomed again: what was not synced is written once more. `synced`: the rank's life before had nothing that was not.
     pub(super) fn plan_rewrites(&mut self, resumed: bool, lives_on: bool, synced: bool, out: &mut Out) {
-        let may = resumed && self.kept_bytes_max() > 0 && !stdx::mutant!("client_rewrites_nothing");
+        let may = resumed && self.kept_bytes_max() > 0;
         let open = self.window.iter().filter_map(|(tid, pending)| {
             let request = &pending.kept.as_ref()?.1;
             Some(Open { tid, life: pending.life, request })

@@ -135,7 +135,7 @@ impl Pieces {
             self.cost -= piece.cost();
             let (piece_end, from) = (at + piece.len, at.max(start));
             let to = piece_end.min(end);
-            if at < start && !stdx::mutant!("client_rewrite_not_cut") {
+            if at < start {
                 self.insert(at, piece.part(0, start - at));
             }
             if piece_end > end {
@@ -157,7 +157,9 @@ impl Pieces {
     pub(crate) fn put(&mut self, at: u64, mut piece: Piece) {
         let end = at.saturating_add(piece.len);
         let old = self.take(at, end);
-        if old.iter().any(|(_, old)| old.span.until > piece.span.tid) && !stdx::mutant!("client_keeps_crossed") {
+        if old.iter().any(|(_, old)| old.span.until > piece.span.tid)
+            && !stdx::mutant!("client_keeps_crossed")
+        {
             piece.bytes = None;
         }
         self.insert(at, piece);
@@ -223,15 +225,9 @@ mod tests {
         let mut pieces = Pieces::default();
         put(&mut pieces, 10, 6, 1, 2);
         put(&mut pieces, 12, 2, 2, 3);
-        assert_eq!(
-            shown(&pieces),
-            [(10, Some(vec![1, 1])), (12, Some(vec![2, 2])), (14, Some(vec![1, 1]))]
-        );
+        assert_eq!(shown(&pieces), [(10, Some(vec![1, 1])), (12, Some(vec![2, 2])), (14, Some(vec![1, 1]))]);
         put(&mut pieces, 9, 4, 3, 4);
-        assert_eq!(
-            shown(&pieces),
-            [(9, Some(vec![3; 4])), (13, Some(vec![2])), (14, Some(vec![1, 1]))]
-        );
+        assert_eq!(shown(&pieces), [(9, Some(vec![3; 4])), (13, Some(vec![2])), (14, Some(vec![1, 1]))]);
         pieces.synced(Tid(3));
         assert_eq!(shown(&pieces), [(9, Some(vec![3; 4]))]);
         assert_eq!(pieces.cost(), PIECE_COST_MIN);

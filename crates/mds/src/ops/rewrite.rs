@@ -12,7 +12,13 @@ use proto::reply::Reply;
 use proto::storeio::{DataOp, Payload};
 use proto::{Errno, NodeRef};
 
-pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, offset: u64, data: &mut Payload) -> Found<Plan> {
+pub(crate) fn plan(
+    view: &mut View,
+    op: &mut Op,
+    node: NodeRef,
+    offset: u64,
+    data: &mut Payload,
+) -> Found<Plan> {
     let core = match file(view, op, node, perm::WRITE) {
         Ok((_, core)) => core,
         // Nobody can look at them.

@@ -155,13 +155,7 @@ impl FileBytes {
     }
 
     /// The same, with who writes it.
-    pub fn begin_by(
-        &mut self,
-        start: u64,
-        end: u64,
-        source: &Source,
-        (from, by): (u64, Option<SessionId>),
-    ) {
+    pub fn begin_by(&mut self, start: u64, end: u64, source: &Source, (from, by): (u64, Option<SessionId>)) {
         if start >= end {
             return;
         }
@@ -308,12 +302,12 @@ impl FileBytes {
         for (start, extent) in self.range(offset, end) {
             let piece = &data[(start - offset) as usize..(extent.end.min(end) - offset) as usize];
             let since = extent.is_changed();
-            let newest = extent.versions.iter().filter(|version| version.newest && (version.from > 0) == since);
+            let newest =
+                extent.versions.iter().filter(|version| version.newest && (version.from > 0) == since);
             check_piece(&newest.collect::<Vec<_>>(), start, piece)?;
-            let Some(now) = now else { continue };
             for version in &mut extent.versions {
                 let is = check_piece(&[version], start, piece).is_ok();
-                version.to = if is { OPEN } else { version.to.min(now) };
+                version.to = if is { OPEN } else { version.to.min(now.unwrap_or(OPEN)) };
             }
         }
         Ok(())
@@ -386,7 +380,8 @@ fn same(a: &[Version], b: &[Version]) -> bool {
 
 /// Which versions may be what was there when the rank ended; and that one's writer, if it is certain.
 fn find_newest(versions: &mut [Version], durable: u64) {
-    let hazy = versions.iter().filter(|version| !version.is_certain(durable)).map(|version| version.from).min();
+    let hazy =
+        versions.iter().filter(|version| !version.is_certain(durable)).map(|version| version.from).min();
     let changed = versions.iter().any(|version| version.from > 0 && version.is_certain(durable));
     for version in versions.iter_mut() {
         let valid = version.to == OPEN || hazy.is_some_and(|from| version.to >= from);
