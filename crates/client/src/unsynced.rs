@@ -13,6 +13,7 @@ use proto::request::{Request, open_flags};
 use proto::storeio::Payload;
 use proto::{Incarnation, Ino, NodeRef, Tid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use stdx::hash::HashSeed;
 
 /// Files that are remembered one by one.
 const FILES_MAX: usize = 65_536;
@@ -197,7 +198,7 @@ impl Unsynced {
         &mut self,
         life: Incarnation,
         (synced, may): (bool, bool),
-        open: &[Open<'_>],
+        (open, seed): (&[Open<'_>], Option<&HashSeed>),
     ) -> (VecDeque<Rewrite>, Losses) {
         let synced_before = |piece: &Piece| synced && piece.life.0 + 1 == life.0;
         let (mut again, mut losses) = (VecDeque::new(), Losses::default());
@@ -206,7 +207,7 @@ impl Unsynced {
         }
         let mut doubted = BTreeSet::new();
         for open in open.iter().filter(|open| open.life != life) {
-            self.doubts(open, &mut doubted);
+            self.doubts(open, seed, &mut doubted);
         }
         self.crossed(life, open, &mut doubted);
         self.files.retain(|ino, file| {
@@ -240,7 +241,7 @@ impl Unsynced {
     }
 
     /// Files that something without an answer may have cut, or filled with what is not known here.
-    fn doubts(&self, open: &Open<'_>, doubted: &mut BTreeSet<Ino>) {
+    fn doubts(&self, open: &Open<'_>, seed: Option<&HashSeed>, doubted: &mut BTreeSet<Ino>) {
         match open.request {
             Request::SetAttr { node, set } if set.size.is_some() => drop(doubted.insert(node.ino)),
             Request::Open { node, flags } if flags & open_flags::TRUNC != 0 => {
@@ -249,9 +250,13 @@ impl Unsynced {
             Request::Fallocate { node, .. } | Request::CopyRange { target: node, .. } => {
                 doubted.insert(node.ino);
             }
-            // If it was there, its name led to it from this directory.
-            Request::Create { parent, flags, .. } if flags & open_flags::TRUNC != 0 => {
-                let there = self.files.iter().filter(|(_, file)| file.node.parent == parent.ino);
+            // If it was there, this name led to it.
+            Request::Create { parent, name, flags, .. } if flags & open_flags::TRUNC != 0 => {
+                let is = |node: &NodeRef| {
+                    node.parent == parent.ino && seed.is_none_or(|seed| node.hash == name.hash(seed))
+                };
+                let linked = |node: &NodeRef| node.parent == Ino::LINKS;
+                let there = self.files.iter().filter(|(_, file)| is(&file.node) || linked(&file.node));
                 doubted.extend(there.map(|(ino, _)| *ino));
             }
             _ => {}

@@ -143,7 +143,8 @@ impl Client {
             Some(Open { tid, life: pending.life, request })
         });
         let open: Vec<Open<'_>> = open.collect();
-        let (queue, mut losses) = self.unsynced.restarted(self.incarnation, (synced, may), &open);
+        let open = (&open[..], self.numbers.seed());
+        let (queue, mut losses) = self.unsynced.restarted(self.incarnation, (synced, may), open);
         losses.others &= !lives_on;
         self.rewrites.queue = queue;
         if losses != Losses::default() {
