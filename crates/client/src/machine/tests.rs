@@ -19,6 +19,7 @@ mod entrusted;
 mod files;
 mod model;
 mod moved;
+mod rewrite;
 
 const LEASE_MS: u32 = 9_000;
 
