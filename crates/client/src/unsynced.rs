@@ -126,10 +126,8 @@ impl Unsynced {
                 Request::Open { flags, .. } | Request::Create { flags, .. },
                 Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
             ) if flags & open_flags::TRUNC != 0 => self.cut(attr.ino, 0, span),
-            (Request::Fsync { node, .. }, Ok(_)) => {
-                if self.files.contains_key(&node.ino) {
-                    self.with(*node, |file| file.synced(heard.tid));
-                }
+            (Request::Fsync { node, .. }, Ok(_)) if self.files.contains_key(&node.ino) => {
+                self.with(*node, |file| file.synced(heard.tid));
             }
             (Request::SyncFs, Ok(_)) => {
                 self.files.values_mut().for_each(|file| file.synced(heard.tid));

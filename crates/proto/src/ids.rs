@@ -46,7 +46,7 @@ pub struct Rank(pub u16);
 pub struct Incarnation(pub u64);
 
 impl Incarnation {
-    /// How far it is shifted in the change counters that it makes.
+    /// How far it is shifted in change counters: so many changes one life can count before it reaches the next one's numbers.
     pub const CHANGE_BITS: u32 = 32;
 
     /// No change counter of a life before is as high; those of this one are, but for what it made itself.

@@ -7,8 +7,6 @@ use super::table::Table;
 use proto::header::FragHeader;
 use proto::{Incarnation, Ino, Version};
 
-/// Changes one incarnation can count before it reaches the next one's numbers.
-
 /// The header is known.
 pub(crate) const HEADER: u32 = 1;
 /// Every existing name is cached.
