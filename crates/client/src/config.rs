@@ -48,6 +48,8 @@ pub struct Limits {
     pub files_kept_max: usize,
     /// Directories entrusted at once, and files. Beyond, the oldest are offered; the rank's own limit is a little higher.
     pub entrusted_max: usize,
+    /// Bytes kept of what was written and not synced. Beyond: if the server dies, a sync of the file is answered EIO.
+    pub unsynced_bytes_max: usize,
 }
 
 impl Default for Limits {
@@ -63,6 +65,7 @@ impl Default for Limits {
             idle_ns: 60 * SECOND,
             files_kept_max: 1 << 20,
             entrusted_max: 896,
+            unsynced_bytes_max: 64 << 20,
         }
     }
 }
@@ -89,6 +92,7 @@ impl Limits {
             idle_ns: 300 * MS,
             files_kept_max: 3,
             entrusted_max: 2,
+            unsynced_bytes_max: 64 << 10,
         }
     }
 }

@@ -9,6 +9,7 @@ mod early;
 mod idle;
 mod keep;
 mod perform;
+mod rewrite;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Cred, Errno, Incarnation, Ino, NodeRef, SessionId, Tid};
+use rewrite::Rewrites;
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Machine, Mono, Now, Outbox};
 
@@ -106,6 +108,7 @@ pub struct Client {
     syncs: BTreeMap<Tid, CallId>,
     /// Empty without `retry`: the rank dies with its client.
     unsynced: Unsynced,
+    rewrites: Rewrites,
 }
 
 impl Machine for Client {
@@ -132,7 +135,9 @@ impl Machine for Client {
     }
 
     fn deadline(&self) -> Option<Mono> {
-        [self.renew_at, self.leaves.settle_at, self.lease_end, self.idle.at].into_iter().flatten().min()
+        // What is given back follows all that is sent to a rank that a session comes back to.
+        let settle_at = self.leaves.settle_at.filter(|_| self.rewrites.resuming.is_none());
+        [self.renew_at, settle_at, self.lease_end, self.idle.at].into_iter().flatten().min()
     }
 }
 
@@ -164,6 +169,7 @@ impl Client {
             time: RankTime::new(),
             syncs: BTreeMap::new(),
             unsynced: Unsynced::new(),
+            rewrites: Rewrites::new(),
         }
     }
 
@@ -286,8 +292,8 @@ impl Client {
         early: Option<Early<'_>>,
         out: &mut Out,
     ) {
-        if let (Some(kept), true) = (&pending.kept, self.config.retry) {
-            self.unsynced.answered(tid, &kept.1, &outcome, self.window.next());
+        if self.config.retry {
+            self.note_answer(tid, &mut pending, &outcome, out);
         }
         if self.waits_as_sync(tid, &pending, &outcome) {
             self.syncs.extend(pending.call.map(|call| (tid, call)));
@@ -319,7 +325,7 @@ impl Client {
 
     /// Sends what may be sent.
     fn pump(&mut self, now: Mono, out: &mut Out) {
-        if self.link != Link::Up {
+        if self.link != Link::Up || !self.send_rewrites(out) {
             return;
         }
         while self.window.span() < self.config.limits.tid_span() {
@@ -343,7 +349,9 @@ impl Client {
         let keep = self.config.retry || lock_wait;
         let kept = keep.then(|| Box::new((cred.clone(), request.clone())));
         let bytes = request.payload_bytes() + request.answer_bytes_max();
-        let pending = Pending { call, kept, lock_wait, cancelled: false, bytes, asked: now, renewing: false };
+        let life = self.incarnation;
+        let pending =
+            Pending { call, kept, lock_wait, cancelled: false, bytes, asked: now, renewing: false, life };
         if !self.tenures.is_empty() {
             let (tid, unanswered) = (self.window.next(), self.window.unanswered());
             self.tenures.sent(tid, &request, self.numbers.seed(), unanswered);

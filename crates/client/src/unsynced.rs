@@ -1,38 +1,72 @@
-//! Files that were written and have not been synced since. A server that dies before it has written their bytes to its disk loses
-//! them although their writers were told of success, as an operating system that dies does; but there the programs die with it.
-//! Here they go on, and must not be told by an fsync that all is well.
+//! Files that were written and have not been synced since, and their bytes. A server that dies before it has written them to its
+//! disk loses them although their writers were told of success, as an operating system that dies does; but there the programs
+//! die with it. Here they go on: what is kept is written once more (docs/PROTOCOL.md, "Bytes"), and where that cannot be, a sync
+//! must not be told that all is well.
 //!
-//! Absent: the bytes, which nobody keeps here; what was performed and is presented again (`window.rs`).
+//! Absent: sending (`machine/rewrite.rs`); what was performed and is presented again (`window.rs`).
 
+pub(crate) mod pieces;
+
+use pieces::{Bytes, Piece, Pieces, Span};
 use proto::reply::{Outcome, Reply};
-use proto::request::Request;
-use proto::{Ino, Tid};
-use std::collections::BTreeMap;
+use proto::request::{Request, open_flags};
+use proto::storeio::Payload;
+use proto::{Incarnation, Ino, NodeRef, Tid};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use stdx::hash::HashSeed;
 
 /// Files that are remembered one by one.
 const FILES_MAX: usize = 65_536;
+/// Ranges of one file; of one with more nothing is kept.
+const PIECES_MAX: usize = 1 << 16;
 
-/// When a file was written, in tids: the next one when a write was answered.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    /// The request that wrote first.
-    first: Tid,
-    /// A sync that was sent with this tid, or a later one, covers everything.
-    until: Tid,
+/// One file.
+#[derive(Clone, Debug, Default)]
+struct File {
+    node: NodeRef,
+    pieces: Pieces,
+    /// What was sent before this and is answered now came before or after a cut or a sync: nobody can tell.
+    hazard: Tid,
 }
 
-impl Span {
-    fn with(self, later: Span) -> Span {
-        Span { first: self.first, until: self.until.max(later.until) }
-    }
+/// How things are when an answer comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heard {
+    pub(crate) tid: Tid,
+    /// The tid that the next request will have.
+    pub(crate) next: Tid,
+    pub(crate) life: Incarnation,
+    /// The most that may be kept; nothing where nothing could be written once more.
+    pub(crate) bytes_max: usize,
+}
+
+/// Bytes to be written once more.
+#[derive(Clone, Debug)]
+pub(crate) struct Rewrite {
+    pub(crate) node: NodeRef,
+    pub(crate) wrote: Tid,
+    pub(crate) life: Incarnation,
+    pub(crate) append: bool,
+    pub(crate) offset: u64,
+    pub(crate) data: Payload,
+}
+
+/// A request of a former life of the rank that has no answer yet, and may have changed bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Open<'a> {
+    pub(crate) tid: Tid,
+    pub(crate) life: Incarnation,
+    pub(crate) request: &'a Request,
 }
 
 /// The book.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsynced {
-    files: BTreeMap<Ino, Span>,
-    /// Of all those for which there was no room.
-    others: Option<Span>,
+    files: BTreeMap<Ino, File>,
+    /// The last sync that covers all those for which there was no room.
+    others: Option<Tid>,
+    /// What all pieces count for.
+    cost: usize,
 }
 
 /// What a server that died has lost.
@@ -45,104 +79,231 @@ pub(crate) struct Losses {
 
 impl Unsynced {
     pub(crate) const fn new() -> Self {
-        Self { files: BTreeMap::new(), others: None }
+        Self { files: BTreeMap::new(), others: None, cost: 0 }
     }
 
-    /// A request was answered; `next`: the tid that the next one will have.
-    pub(crate) fn answered(&mut self, tid: Tid, request: &Request, outcome: &Outcome, next: Tid) {
+    /// What is kept counts for so much.
+    pub(crate) const fn cost(&self) -> usize {
+        self.cost
+    }
+
+    /// Changes a file's record, and counts what it keeps then.
+    fn with(&mut self, node: NodeRef, change: impl FnOnce(&mut File)) -> bool {
+        let room = self.files.len() < FILES_MAX;
+        let file = match self.files.get_mut(&node.ino) {
+            Some(file) => file,
+            None if room => self.files.entry(node.ino).or_default(),
+            None => return false,
+        };
+        file.node = node;
+        self.cost -= file.pieces.cost();
+        change(file);
+        self.cost += file.pieces.cost();
+        true
+    }
+
+    /// A request was answered. What it carries is its own (`kept::own`).
+    pub(crate) fn answered(&mut self, request: &Request, outcome: &Outcome, heard: &Heard) {
+        let span = Span { tid: heard.tid, until: heard.next };
         match (request, outcome) {
-            (
-                Request::Write { node, .. } | Request::CopyRange { target: node, .. },
-                Ok(Reply::Written { .. }),
-            ) => {
-                self.wrote(node.ino, Span { first: tid, until: next });
+            (Request::Write { node, offset, append, data, .. }, Ok(Reply::Written { count, attr })) => {
+                let at = if *append { attr.size.saturating_sub(*count) } else { *offset };
+                self.wrote(*node, (at, *count), span, Some(data), heard);
             }
-            (Request::Fsync { node, .. }, Ok(_)) => {
-                let ino = node.ino;
-                self.files.extract_if(ino..=ino, |_, span| span.until <= tid).for_each(drop);
+            (Request::CopyRange { target, target_offset, .. }, Ok(Reply::Written { count, .. })) => {
+                self.wrote(*target, (*target_offset, *count), span, None, heard);
+            }
+            // Modes 0 and 1 bring no bytes.
+            (Request::Fallocate { node, mode, offset, len }, Ok(_)) if mode & !1 != 0 => {
+                self.wrote(*node, (*offset, *len), span, None, heard);
+            }
+            (Request::SetAttr { node, set }, Ok(_)) => {
+                if let Some(size) = set.size {
+                    self.cut(node.ino, size, span);
+                }
+            }
+            (
+                Request::Open { flags, .. } | Request::Create { flags, .. },
+                Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
+            ) if flags & open_flags::TRUNC != 0 => self.cut(attr.ino, 0, span),
+            (Request::Fsync { node, .. }, Ok(_)) if self.files.contains_key(&node.ino) => {
+                self.with(*node, |file| file.synced(heard.tid));
             }
             (Request::SyncFs, Ok(_)) => {
-                self.files.retain(|_, span| span.until > tid);
-                self.others = self.others.filter(|span| span.until > tid);
+                self.files.values_mut().for_each(|file| file.synced(heard.tid));
+                self.count();
+                self.others = self.others.filter(|until| *until > heard.tid);
             }
             _ => {}
         }
     }
 
-    fn wrote(&mut self, ino: Ino, span: Span) {
-        if let Some(known) = self.files.get_mut(&ino) {
-            *known = known.with(span);
-        } else if self.files.len() < FILES_MAX {
-            self.files.insert(ino, span);
-        } else {
-            self.others = Some(self.others.map_or(span, |known| known.with(span)));
+    /// Drops records of which nothing is needed: everything below `unanswered` has its answer.
+    pub(crate) fn tidy(&mut self, unanswered: Tid) {
+        self.files.retain(|_, file| !file.pieces.is_empty() || file.hazard > unanswered);
+    }
+
+    fn count(&mut self) {
+        self.cost = self.files.values().map(|file| file.pieces.cost()).sum();
+    }
+
+    fn wrote(
+        &mut self,
+        node: NodeRef,
+        (at, len): (u64, u64),
+        span: Span,
+        data: Option<&Payload>,
+        heard: &Heard,
+    ) {
+        let fits = self.cost.saturating_add(len as usize) < heard.bytes_max;
+        let bytes = data.filter(|data| fits && data.len() >= len).map(|data| Bytes::whole(data.clone()));
+        let len = len.min(u64::MAX - at);
+        let known = self.with(node, |file| {
+            let bytes = bytes.filter(|_| span.tid >= file.hazard);
+            file.pieces.put(at, Piece { len, span, life: heard.life, bytes });
+            if file.pieces.len() > PIECES_MAX {
+                file.pieces.forget();
+            }
+        });
+        if !known {
+            self.others = self.others.max(Some(span.until));
         }
     }
 
-    /// The server died, and what it had not written is lost, but for what is presented again: `again` says whether a request is.
-    pub(crate) fn lose(&mut self, again: impl Fn(Tid) -> bool) -> Losses {
-        let lost = |span: &Span| !again(span.first);
-        let inos = self.files.extract_if(.., |_, span| lost(span)).map(|(ino, _)| ino).collect();
-        Losses { inos, others: self.others.take_if(|span| lost(span)).is_some() }
+    fn cut(&mut self, ino: Ino, size: u64, span: Span) {
+        let Some(node) = self.files.get(&ino).map(|file| file.node) else { return };
+        self.with(node, |file| {
+            file.pieces.cut(size, span);
+            file.hazard = file.hazard.max(span.until);
+        });
     }
 
-    /// Everything up to here is on the disk.
-    pub(crate) fn clear(&mut self) {
-        (self.files, self.others) = (BTreeMap::new(), None);
+    /// Whether a sync would be of use.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cost == 0 && self.others.is_none()
+    }
+
+    /// Nothing can be written once more: the session is gone that had written it.
+    pub(crate) fn forget_bytes(&mut self) {
+        self.files.values_mut().for_each(|file| file.pieces.forget());
+        self.count();
+    }
+
+    /// Welcomed by `life` of the rank: what has to be written once more, in this order, before anything else is sent; and what is
+    /// lost. `synced`: the life before that had written everything to its disk when it ended. `may`: bytes are kept for that.
+    /// `open`: what has no answer yet.
+    pub(crate) fn restarted(
+        &mut self,
+        life: Incarnation,
+        (synced, may): (bool, bool),
+        (open, seed): (&[Open<'_>], Option<&HashSeed>),
+    ) -> (VecDeque<Rewrite>, Losses) {
+        let synced_before = |piece: &Piece| synced && piece.life.0 + 1 == life.0;
+        let (mut again, mut losses) = (VecDeque::new(), Losses::default());
+        for file in self.files.values_mut() {
+            file.pieces.retain(|piece| !synced_before(piece));
+        }
+        let mut doubted = BTreeSet::new();
+        for open in open.iter().filter(|open| open.life != life) {
+            self.doubts(open, seed, &mut doubted);
+        }
+        self.crossed(life, open, &mut doubted);
+        self.files.retain(|ino, file| {
+            let old = file.pieces.iter().any(|(_, piece)| piece.life != life);
+            let all = file.pieces.iter().all(|(_, piece)| piece.life == life || piece.bytes.is_some());
+            let keeps = !old || (may && all && !doubted.contains(ino));
+            if !keeps {
+                losses.inos.push(*ino);
+                return false;
+            }
+            let old = file.pieces.iter().filter(|(_, piece)| piece.life != life);
+            again.extend(old.filter_map(|(offset, piece)| {
+                let (node, wrote, life) = (file.node, piece.span.tid, piece.life);
+                Some(Rewrite { node, wrote, life, append: false, offset, data: piece.payload()? })
+            }));
+            true
+        });
+        self.count();
+        let writes = open.iter().filter(|open| may && open.life != life);
+        again.extend(writes.filter_map(|open| match open.request {
+            Request::Write { node, offset, append, data, .. } if !doubted.contains(&node.ino) => {
+                let (wrote, life, data) = (open.tid, open.life, data.clone());
+                Some(Rewrite { node: *node, wrote, life, append: *append, offset: *offset, data })
+            }
+            _ => None,
+        }));
+        // Which they were nobody knows.
+        let others = self.others.take().is_some();
+        losses.others = others && !synced;
+        (again, losses)
+    }
+
+    /// Files that something without an answer may have cut, or filled with what is not known here.
+    fn doubts(&self, open: &Open<'_>, seed: Option<&HashSeed>, doubted: &mut BTreeSet<Ino>) {
+        match open.request {
+            Request::SetAttr { node, set } if set.size.is_some() => drop(doubted.insert(node.ino)),
+            Request::Open { node, flags } if flags & open_flags::TRUNC != 0 => {
+                doubted.insert(node.ino);
+            }
+            Request::Fallocate { node, .. } | Request::CopyRange { target: node, .. } => {
+                doubted.insert(node.ino);
+            }
+            // If it was there, this name led to it.
+            Request::Create { parent, name, flags, .. } if flags & open_flags::TRUNC != 0 => {
+                let is = |node: &NodeRef| {
+                    node.parent == parent.ino && seed.is_none_or(|seed| node.hash == name.hash(seed))
+                };
+                let linked = |node: &NodeRef| node.parent == Ino::LINKS;
+                let there = self.files.iter().filter(|(_, file)| is(&file.node) || linked(&file.node));
+                doubted.extend(there.map(|(ino, _)| *ino));
+            }
+            _ => {}
+        }
+    }
+
+    /// Files whose writes without an answer cannot be put in order with others.
+    fn crossed(&self, life: Incarnation, open: &[Open<'_>], doubted: &mut BTreeSet<Ino>) {
+        let mut ranges: BTreeMap<Ino, Vec<Option<(u64, u64)>>> = BTreeMap::new();
+        for open in open.iter().filter(|open| open.life != life) {
+            let Request::Write { node, offset, append, data, .. } = open.request else { continue };
+            let range = (!append).then(|| (*offset, offset.saturating_add(data.len())));
+            let (start, end) = range.unwrap_or((0, u64::MAX));
+            let file = self.files.get(&node.ino);
+            let before = ranges.entry(node.ino).or_default();
+            // What is appended is never at the same place.
+            let overlaps = before.iter().any(|before| match (before, range) {
+                (Some((from, to)), Some((start, end))) => *from < end && start < *to,
+                (None, None) => false,
+                _ => true,
+            });
+            let late = file
+                .is_some_and(|file| open.tid < file.hazard || file.pieces.is_crossed(start, end, open.tid));
+            if overlaps || late {
+                doubted.insert(node.ino);
+            }
+            before.push(range);
+        }
+    }
+
+    /// The rank has it again.
+    pub(crate) fn rewritten(&mut self, ino: Ino, offset: u64, wrote: Tid, life: Incarnation) {
+        let piece = self.files.get_mut(&ino).and_then(|file| file.pieces.get_mut(offset));
+        if let Some(piece) = piece.filter(|piece| piece.span.tid == wrote) {
+            piece.life = life;
+        }
+    }
+
+    /// It cannot be written once more.
+    pub(crate) fn lose(&mut self, ino: Ino) {
+        if let Some(file) = self.files.remove(&ino) {
+            self.cost -= file.pieces.cost();
+        }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proto::storeio::Payload;
-    use proto::{Attr, NodeRef};
-
-    fn write(ino: u64) -> Request {
-        let (node, data) = (NodeRef::bare(Ino(ino)), Payload::Owned(vec![1]));
-        Request::Write { node, offset: 0, append: false, kill_suidgid: false, data }
-    }
-
-    const fn fsync(ino: u64) -> Request {
-        Request::Fsync { node: NodeRef::bare(Ino(ino)), data_only: false }
-    }
-
-    fn written() -> Outcome {
-        Ok(Reply::Written { count: 1, attr: Attr::default() })
-    }
-
-    #[test]
-    fn what_was_answered_before_a_sync_was_sent_is_covered_by_it() {
-        let mut book = Unsynced::new();
-        book.answered(Tid(1), &write(7), &written(), Tid(4));
-        book.answered(Tid(2), &fsync(7), &Ok(Reply::Ok), Tid(4));
-        assert_eq!(book.lose(|_| false).inos, [Ino(7)], "it was sent before the write was answered");
-        for (sync, left) in [(fsync(7), vec![Ino(8)]), (Request::SyncFs, vec![])] {
-            for ino in [7, 8] {
-                book.answered(Tid(3), &write(ino), &written(), Tid(4));
-            }
-            book.answered(Tid(4), &sync, &Ok(Reply::Ok), Tid(5));
-            assert_eq!(book.lose(|_| false), Losses { inos: left, others: false });
-        }
-    }
-
-    #[test]
-    fn what_is_presented_again_is_not_lost() {
-        let mut book = Unsynced::new();
-        book.answered(Tid(3), &write(7), &written(), Tid(4));
-        book.answered(Tid(5), &write(8), &written(), Tid(6));
-        assert_eq!(book.lose(|tid| tid >= Tid(5)).inos, [Ino(7)]);
-        assert_eq!(book.lose(|_| false).inos, [Ino(8)], "it is still not synced");
-        assert_eq!(book.lose(|_| false), Losses::default());
-    }
-
-    #[test]
-    fn too_many_are_remembered_as_others() {
-        let mut book = Unsynced::new();
-        for ino in 0..=FILES_MAX as u64 {
-            book.answered(Tid(1), &write(ino), &written(), Tid(2));
-        }
-        let lost = book.lose(|_| false);
-        assert!(lost.others && lost.inos.len() == FILES_MAX);
+impl File {
+    fn synced(&mut self, tid: Tid) {
+        self.pieces.synced(tid);
+        self.hazard = self.hazard.max(tid);
     }
 }

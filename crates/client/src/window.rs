@@ -5,7 +5,7 @@
 use crate::input::{CallId, Waiting};
 use crate::kept::{Kept, KeptBook};
 use proto::request::Request;
-use proto::{Cred, Tid};
+use proto::{Cred, Incarnation, Tid};
 use std::collections::BTreeMap;
 use stdx::Mono;
 
@@ -26,6 +26,8 @@ pub(crate) struct Pending {
     pub(crate) asked: Mono,
     /// Cancelled by the client itself, to wait on under a younger tid.
     pub(crate) renewing: bool,
+    /// The life of the rank that it was first sent to.
+    pub(crate) life: Incarnation,
 }
 
 /// All pending and kept requests and the next tid.

@@ -268,8 +268,10 @@ impl Rank {
             }
             Phase::Data => {
                 let position = self.checkpoint.position;
-                if self.unconfirmed.first_key_value().is_none_or(|(_, at)| *at > position) {
+                let confirmed = self.unconfirmed.first_key_value().is_none_or(|(_, at)| *at > position);
+                if confirmed && !self.awaits_rewrites() {
                     self.checkpoint.phase = Phase::Sync;
+                    self.view.tail.end();
                     self.internal_data(DataOp::SyncAll, Inner::Checkpoint, out);
                 }
             }

@@ -22,7 +22,8 @@ const FULL_NS: u64 = 500 * MS;
 fn is_short(op: &Op, next: &Next, result: &Result<DataDone, StoreError>) -> bool {
     let Ok(DataDone::Count(count)) = result else { return false };
     let short = match (next, &op.request) {
-        (Next::Write { len, .. }, _) | (Next::Copy { .. }, Request::CopyRange { len, .. }) => count < len,
+        (Next::Write { len, .. } | Next::Rewrite { len, .. }, _)
+        | (Next::Copy { .. }, Request::CopyRange { len, .. }) => count < len,
         _ => false,
     };
     short && op.told.is_some()
@@ -56,6 +57,9 @@ impl Rank {
                 let gone = !self.sessions.map.contains_key(&op.session);
                 if gone || result.is_err() {
                     self.change_untold(now, next, out);
+                }
+                if let (Next::Rewrite { ino, .. }, Err(_)) = (next, &result) {
+                    self.view.tail.failed(op.session, ino);
                 }
                 if gone {
                     self.unpin(&op);

@@ -37,6 +37,7 @@ mod recent;
 mod replay;
 mod session;
 pub mod status;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod txn;

@@ -277,6 +277,11 @@ pub(crate) enum Next {
         len: u64,
         cut: Cut,
     },
+    Rewrite {
+        ino: Ino,
+        len: u64,
+        cut: Cut,
+    },
     /// The file is at least `size` long afterwards.
     Zero {
         ino: Ino,
@@ -304,9 +309,10 @@ impl Next {
     /// The inode whose data was changed, and the cut it was changed under.
     pub(crate) const fn changed(self) -> Option<(Ino, Cut)> {
         match self {
-            Self::Write { ino, cut, .. } | Self::Zero { ino, cut, .. } | Self::Copy { ino, cut, .. } => {
-                Some((ino, cut))
-            }
+            Self::Write { ino, cut, .. }
+            | Self::Rewrite { ino, cut, .. }
+            | Self::Zero { ino, cut, .. }
+            | Self::Copy { ino, cut, .. } => Some((ino, cut)),
             _ => None,
         }
     }

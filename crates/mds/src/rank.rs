@@ -21,6 +21,7 @@ use crate::pace::Pace;
 use crate::perm;
 use crate::recent::Recent;
 use crate::session::{Admitted, Conn, Sessions};
+use crate::tail::Tail;
 use crate::txn::Txn;
 use crate::view::{Backptrs, Found, Inos, View};
 use crate::warm::Warm;
@@ -152,6 +153,7 @@ impl Rank {
             full: false,
             disk_full: false,
             reconnecting: false,
+            tail: Tail::default(),
             now: Now::default(),
         };
         Self {
@@ -348,6 +350,9 @@ impl Rank {
         }
         if let Some(needs) = self.entrusted_in_the_way(op).or_else(|| self.alone_in_the_way(op)) {
             return self.park(op, Park::Caps(needs));
+        }
+        if let Some(outcome) = self.rewrite_outcome(op) {
+            return self.answer(op, outcome, false, out);
         }
         match self.told_number(op) {
             Ok(number) => self.view.given = number,
@@ -618,6 +623,9 @@ impl Rank {
         self.fade(now, out);
         if !self.presenting.is_empty() && self.window_limit <= now.mono {
             self.presenting_over(now);
+        }
+        if self.state == State::Active && self.presenting.is_empty() && self.window_limit <= now.mono {
+            self.view.tail.end();
         }
         self.quiet(now, out);
         if self.view.full && self.full_until <= now.mono {

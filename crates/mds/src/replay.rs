@@ -175,6 +175,7 @@ impl Rank {
             if let Payload::Transaction { origin, mutations, .. } = entry.payload {
                 let follow =
                     apply(&mut self.view, &mut self.sessions, mutations, Source::Replay).map_err(fail)?;
+                self.note_tail(origin.as_ref(), mutations, false);
                 if let Some(origin) = &origin {
                     self.replay_used(origin.session, origin.result);
                 }

@@ -10,6 +10,7 @@ use crate::files::{Files, Open};
 use crate::locks::Locks;
 use crate::op::{LoadKey, Op, Park, Probe, Stop, Syncing};
 use crate::recent::Touched;
+use crate::tail::Tail;
 use crate::txn::{Place, Txn};
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
@@ -62,6 +63,7 @@ pub(crate) struct View {
     pub disk_full: bool,
     /// Former sessions may still come back with their opens.
     pub reconnecting: bool,
+    pub tail: Tail,
     pub now: Now,
 }
 

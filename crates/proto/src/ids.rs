@@ -45,6 +45,17 @@ pub struct Rank(pub u16);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
+impl Incarnation {
+    /// How far it is shifted in change counters: so many changes one life can count before it reaches the next one's numbers.
+    pub const CHANGE_BITS: u32 = 32;
+
+    /// No change counter of a life before is as high; those of this one are, but for what it made itself.
+    #[must_use]
+    pub const fn first_change(self) -> u64 {
+        self.0 << Self::CHANGE_BITS
+    }
+}
+
 /// A client session, unique in the life of the file system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);

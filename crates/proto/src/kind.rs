@@ -12,7 +12,7 @@ use crate::request::open_flags::TRUNC;
 pub struct Kind(u8);
 
 /// Ceph's word where it has the operation.
-const NAMES: [&str; 33] = [
+const NAMES: [&str; 34] = [
     "lookup",
     "getattr",
     "setattr",
@@ -46,6 +46,7 @@ const NAMES: [&str; 33] = [
     "release_locks",
     "access",
     "lookupparent",
+    "rewrite",
 ];
 
 impl Kind {
@@ -119,7 +120,9 @@ impl Request {
             | Self::ListXattr { .. }
             | Self::TestLock { .. }
             | Self::Access { .. }
-            | Self::Parent { .. } => Effect::Nothing,
+            | Self::Parent { .. }
+            // What it writes was there before.
+            | Self::Rewrite { .. } => Effect::Nothing,
         }
     }
 
@@ -160,6 +163,7 @@ impl Request {
             Self::ReleaseLocks { .. } => 30,
             Self::Access { .. } => 31,
             Self::Parent { .. } => 32,
+            Self::Rewrite { .. } => 33,
         })
     }
 
@@ -197,7 +201,8 @@ impl Request {
             | Self::SetLock { node, .. }
             | Self::ReleaseLocks { node, .. }
             | Self::Access { node, .. }
-            | Self::Parent { node } => Some((*node, None)),
+            | Self::Parent { node }
+            | Self::Rewrite { node, .. } => Some((*node, None)),
             Self::SyncFs | Self::StatFs => None,
         }
     }
@@ -208,6 +213,7 @@ mod tests {
     use super::*;
     use crate::attr::SetAttr;
     use crate::codec::Writer;
+    use crate::ids::{Incarnation, Tid};
     use crate::request::{LockKind, LockSpec, NewNode, XattrMode};
     use crate::storeio::Payload;
 
@@ -256,6 +262,14 @@ mod tests {
             Request::ReleaseLocks { node, flock: false, owner: 0 },
             Request::Access { node, mask: 0 },
             Request::Parent { node },
+            Request::Rewrite {
+                node,
+                wrote: Tid(1),
+                life: Incarnation(1),
+                append: false,
+                offset: 0,
+                data: Payload::Owned(Vec::new()),
+            },
         ]
     }
 

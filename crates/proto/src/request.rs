@@ -5,7 +5,7 @@
 use crate::attr::SetAttr;
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::frame::FRAME_BYTES_MAX;
-use crate::ids::{Ino, NameHash, NodeRef};
+use crate::ids::{Incarnation, Ino, NameHash, NodeRef, Tid};
 use crate::name::Name;
 use crate::storeio::{Buffer, Payload};
 
@@ -246,6 +246,16 @@ pub enum Request {
     Parent {
         node: NodeRef,
     },
+    /// Bytes that `wrote`, a write of the same session, had put there when the rank that had told so, `life`, ended: nothing
+    /// but these bytes changes. Only as `Performed`. With `append` they were to go to the end as it was then.
+    Rewrite {
+        node: NodeRef,
+        wrote: Tid,
+        life: Incarnation,
+        append: bool,
+        offset: u64,
+        data: Payload,
+    },
 }
 
 impl Request {
@@ -265,7 +275,7 @@ impl Request {
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
         match self {
-            Self::Write { data, .. } => data.bytes().len(),
+            Self::Write { data, .. } | Self::Rewrite { data, .. } => data.bytes().len(),
             Self::SetXattr { value, .. } => value.len(),
             _ => 0,
         }
@@ -394,6 +404,10 @@ impl Request {
                 w.u32(*mask);
             }
             Self::Parent { node } => noded(w, 33, node),
+            Self::Rewrite { node, wrote, life, append, offset, data } => {
+                noded(w, 34, node);
+                w.u64(wrote.0).u64(life.0).bool(*append).u64(*offset).bytes(data.bytes());
+            }
             _ => unreachable!("encoded by `encode` or `encode_file_op`"),
         }
     }
@@ -491,6 +505,14 @@ impl Request {
             31 => Self::ReleaseLocks { node: node(r)?, flock: r.bool()?, owner: r.u64()? },
             32 => Self::Access { node: node(r)?, mask: r.u32()? },
             33 => Self::Parent { node: node(r)? },
+            34 => Self::Rewrite {
+                node: node(r)?,
+                wrote: Tid(r.u64()?),
+                life: Incarnation(r.u64()?),
+                append: r.bool()?,
+                offset: r.u64()?,
+                data: Payload::Owned(r.bytes(IO_BYTES_MAX)?.to_vec()),
+            },
             tag => return Err(DecodeError::UnknownTag { what: "request", tag: u64::from(tag) }),
         })
     }

@@ -87,6 +87,11 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "client",
         "machine::tests::ended::an_answer_from_before_leaves_nothing_of_what_was_removed_meanwhile",
     ),
+    // Who wrote, who wrote after it, and two deaths of the rank at the right moments.
+    ("mds_rewrite_over_others", "mds", "tail::tests::only_who_wrote_last_writes_again"),
+    ("mds_rewrite_life_ignored", "mds", "tail::tests::only_who_wrote_last_writes_again"),
+    ("client_rewrite_not_cut", "client", "unsynced::pieces::tests::a_cut_leaves_what_is_before_it"),
+    ("client_keeps_crossed", "client", "unsynced::pieces::tests::what_was_under_way_together_is_not_kept"),
     // Names are asked for again before they are old in almost all histories.
     ("client_stale_name", "client", "machine::tests::model::each_defect_is_caught"),
     // Two contents of one file that overtake each other on their way to the disk, and a crash.

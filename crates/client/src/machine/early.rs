@@ -106,7 +106,6 @@ impl Client {
         if let Ok(Reply::Written { count, .. }) = outcome {
             kept::shorten(&mut request, *count);
         }
-        kept::own(&mut request);
         let bytes = request.payload_bytes();
         let told = Told { ino: new_inode(&request, outcome), wall: early.wall, heard: true };
         let opened = opened(&request, outcome);
@@ -122,6 +121,9 @@ impl Client {
         position: Option<Position>,
         out: &mut Out,
     ) {
+        if outcome != Err(Errno::ESHUTDOWN) && self.on_rewritten(tid, &outcome, out) {
+            return;
+        }
         match (outcome, position) {
             // The rank stops; its next life hears of it.
             (Err(Errno::ESHUTDOWN), _) if self.life != Life::Over => return,

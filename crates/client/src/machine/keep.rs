@@ -64,7 +64,8 @@ impl Client {
         }
         // By tick, so that a driver that is still dropping file data can hold it back by holding the tick back.
         let at = if stdx::mutant!("client_settled_at_once") { Some(now) } else { self.leaves.settle_at };
-        if self.leaves.settle_at.is_some() && at.is_some_and(|at| at <= now) {
+        let follows = self.rewrites.resuming.is_none();
+        if follows && self.leaves.settle_at.is_some() && at.is_some_and(|at| at <= now) {
             self.leaves.settle(self.window.next());
             out.push(Output::Send(ClientMsg::Settled));
         }

@@ -72,7 +72,7 @@ impl Client {
         kept::own(&mut request);
         let outcome = Ok(reply);
         self.held.on_answer(&request, &outcome);
-        self.unsynced.answered(tid, &request, &outcome, Tid(tid.0 + 1));
+        self.note_unsynced(tid, Tid(tid.0 + 1), &request, &outcome);
         self.performed_in(now, &request, ino);
         let told = Told { ino, wall, heard: false };
         let bytes = request.payload_bytes();

@@ -2,11 +2,11 @@
 //!
 //! Absent: requests and answers (`machine.rs`); what may be kept (`keep.rs`).
 
+use super::rewrite::Resuming;
 use super::{Client, Life, Link, Out, Queued, answer};
 use crate::numbers::Numbers;
 use crate::output::Output;
 use crate::ranktime::RankTime;
-use crate::unsynced::Losses;
 use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
 use proto::{Errno, SessionId};
 use stdx::Mono;
@@ -34,6 +34,7 @@ impl Client {
         self.stop_clocks();
         self.tenures.end_all();
         self.idle.clear();
+        self.drop_rewrites();
         self.window.kept.disconnected();
         if stdx::mutant!("client_retry_under_new_tid") {
             for pending in self.window.take_all().into_values() {
@@ -97,24 +98,12 @@ impl Client {
         if !known {
             self.start_over(out);
         }
-        if former != SessionId(0) && !lives_on {
+        if former != SessionId(0) {
             // Of a life in between nothing is known.
-            self.lose_unsynced(synced && incarnation.0 == life.0 + 1, out);
+            self.plan_rewrites(resumed, lives_on, synced && incarnation.0 == life.0 + 1, out);
         }
         if former != SessionId(0) {
             self.resume(resumed, lives_on, out);
-        }
-    }
-
-    /// The server has been started anew. Unless it had written everything to its disk, what was not synced may be lost, except
-    /// what is about to be presented or asked for again.
-    fn lose_unsynced(&mut self, synced: bool, out: &mut Out) {
-        if synced {
-            return self.unsynced.clear();
-        }
-        let Losses { inos, others } = self.unsynced.lose(|tid| self.window.kept.contains(tid));
-        if !inos.is_empty() || others {
-            out.push(Output::BytesLost { inos, others });
         }
     }
 
@@ -129,18 +118,25 @@ impl Client {
             answer(out, pending.call, outcome);
         }
         self.lose_kept(out);
+        self.forget_bytes();
         self.held.lose_locks();
         (self.numbers, self.time) = (Numbers::new(), RankTime::new());
     }
 
     /// Reclaims first, so that no file is purged and no lock granted to another before retried requests
-    /// run; then what is not durable, as it was executed the first time, and what is unanswered.
+    /// run; then bytes that may be lost; then what is not durable, as it was executed the first time, and what is unanswered.
     fn resume(&mut self, resumed: bool, lives_on: bool, out: &mut Out) {
         let again = self.opens_again();
         if !stdx::mutant!("client_no_reclaim") {
             out.extend(self.held.reclaims(&again).into_iter().map(Output::Send));
         }
         out.push(Output::Send(ClientMsg::Reclaimed));
+        self.rewrites.resuming = Some(Resuming { resumed, lives_on, again });
+        self.send_rewrites(out);
+    }
+
+    /// What comes after the bytes.
+    pub(super) fn go_on(&mut self, Resuming { resumed, lives_on, again }: Resuming, out: &mut Out) {
         self.send_again(out);
         if resumed {
             self.numbers.resumed();
@@ -160,6 +156,10 @@ impl Client {
             self.renewing.push_back((self.renewals, now));
             self.renew_at = Some(now.after(self.renew_every_ns.max(MS)));
             self.look_for_idle(now);
+            if self.link == Link::Up {
+                self.unsynced.tidy(self.window.unanswered());
+                self.sync_behind();
+            }
         }
         self.tick_leaves(now, out);
     }

@@ -20,6 +20,7 @@ mod files;
 mod idle;
 mod model;
 mod moved;
+mod rewrite;
 
 const LEASE_MS: u32 = 9_000;
 

@@ -181,6 +181,14 @@ fn requests() -> Vec<Request> {
         Request::ReleaseLocks { node, flock: true, owner: 5 },
         Request::Access { node, mask: 4 },
         Request::Parent { node },
+        Request::Rewrite {
+            node,
+            wrote: Tid(3),
+            life: Incarnation(1),
+            append: true,
+            offset: 4,
+            data: Payload::Owned(vec![5; 6]),
+        },
     ]
 }
 

@@ -7,9 +7,6 @@ use super::table::Table;
 use proto::header::FragHeader;
 use proto::{Incarnation, Ino, Version};
 
-/// Changes one incarnation can count before it reaches the next one's numbers.
-const INCARNATION_BITS: u32 = 32;
-
 /// The header is known.
 pub(crate) const HEADER: u32 = 1;
 /// Every existing name is cached.
@@ -105,7 +102,7 @@ pub(crate) fn next_number(last: u64, jumped: bool, incarnation: Incarnation) -> 
     if jumped || stdx::mutant!("mds_version_no_jump") {
         return last + 1;
     }
-    (last + Version::INCARNATION_STEP).max(incarnation.0 << INCARNATION_BITS)
+    (last + Version::INCARNATION_STEP).max(incarnation.first_change())
 }
 
 impl Slot for Dir {

@@ -42,6 +42,15 @@ pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Foun
             }
             wrote(view, (ino, cut), offset.saturating_add(count), count, kill)
         }
+        (Next::Rewrite { ino, len, .. }, DataDone::Count(count)) => {
+            // A sync of everything that began meanwhile may have passed it.
+            if count < len || view.tail.is_over() {
+                view.tail.failed(op.session, ino);
+                return Err(Errno::EIO.into());
+            }
+            changed_bytes(view, ino);
+            Plan::reply(Reply::Ok)
+        }
         (Next::Zero { ino, size, .. }, DataDone::Count(_) | DataDone::Done) => {
             wrote(view, (ino, cut), size, 0, op.check && op.cred.uid != 0)?;
             view.cache.flag(ino, node::ALLOCATED, 0);
@@ -76,6 +85,14 @@ fn touch(view: &mut View, ino: Ino) {
     }
 }
 
+/// What was synced is not all any more.
+fn changed_bytes(view: &mut View, ino: Ino) {
+    view.cache.flag(ino, node::WRITTEN, node::DATA_CLEAN);
+    if let Some(file) = view.files.existing(ino) {
+        file.writes = file.writes.wrapping_add(1);
+    }
+}
+
 /// Plans the inode after its data changed up to `end`.
 fn wrote(view: &mut View, (ino, cut): (Ino, Cut), end: u64, count: u64, kill: bool) -> Found<Plan> {
     let slot = view.cache.by_ino(ino).ok_or(Errno::EIO)?;
@@ -97,10 +114,7 @@ fn wrote(view: &mut View, (ino, cut): (Ino, Cut), end: u64, count: u64, kill: bo
     if new_cut && !stdx::mutant!("mds_end_cut_unjournaled") {
         view.txn.cut(&core);
     }
-    view.cache.flag(ino, node::WRITTEN, node::DATA_CLEAN);
-    if let Some(file) = view.files.existing(ino) {
-        file.writes = file.writes.wrapping_add(1);
-    }
+    changed_bytes(view, ino);
     let (parent, hash) = (view.cache.parent_ino(slot), view.cache.node(slot).hash);
     let attr = attr_of(&core, ext.as_ref().or_else(|| view.cache.ext(slot)), parent, hash);
     Plan::commit(Reply::Written { count, attr })

@@ -15,6 +15,7 @@ pub(crate) mod mkdir;
 pub(crate) mod open;
 pub(crate) mod readdir;
 pub(crate) mod rename;
+pub(crate) mod rewrite;
 pub(crate) mod rmdir;
 pub(crate) mod setattr;
 pub(crate) mod symlink;
@@ -64,6 +65,7 @@ fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan>
             let how = write::How { offset: *offset, append: *append };
             write::plan(view, op, *node, how, data)
         }
+        Request::Rewrite { node, offset, data, .. } => rewrite::plan(view, op, *node, *offset, data),
         Request::Fallocate { node, mode, offset, len } => {
             data::fallocate(view, op, *node, *mode, *offset, *len)
         }

@@ -7,6 +7,7 @@
 //!
 //! Absent: sizes; they belong to the tree and are cut with `crash`.
 
+use proto::SessionId;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use stdx::hash::mix64;
@@ -74,12 +75,24 @@ struct Version {
     buried: bool,
     /// Of a cut: where its transaction ends in the journal. A crash that takes the transaction back takes the cut back.
     cut: u64,
+    /// The same of what was written; 0: it has none, or has failed.
+    tx: u64,
+    /// Who wrote it.
+    by: Option<SessionId>,
+    /// Not what a crash only may have left.
+    newest: bool,
 }
 
 impl Version {
     /// Of before everything that is watched.
     const fn at_rest(source: Source, synced: bool) -> Self {
-        Self { source, from: 0, done: 0, to: OPEN, synced, buried: false, cut: 0 }
+        let (by, newest) = (None, true);
+        Self { source, from: 0, done: 0, to: OPEN, synced, buried: false, cut: 0, tx: 0, by, newest }
+    }
+
+    /// It is what was there when the journal ended at `durable`, as far as its transaction tells.
+    const fn is_certain(&self, durable: u64) -> bool {
+        self.done != OPEN && self.tx <= durable && (self.from == 0 || self.tx > 0 || self.cut > 0)
     }
 }
 
@@ -87,6 +100,13 @@ impl Version {
 struct Extent {
     end: u64,
     versions: Vec<Version>,
+}
+
+impl Extent {
+    /// Something was written since the last crash.
+    fn is_changed(&self) -> bool {
+        self.versions.iter().any(|version| version.from > 0)
+    }
 }
 
 /// The bytes of one file, from 0 to infinity.
@@ -131,6 +151,11 @@ impl FileBytes {
 
     /// An operation that puts `source` into the range has begun: its bytes may appear.
     pub fn begin(&mut self, start: u64, end: u64, source: &Source, from: u64) {
+        self.begin_by(start, end, source, (from, None));
+    }
+
+    /// The same, with who writes it.
+    pub fn begin_by(&mut self, start: u64, end: u64, source: &Source, (from, by): (u64, Option<SessionId>)) {
         if start >= end {
             return;
         }
@@ -143,6 +168,9 @@ impl FileBytes {
                 synced: false,
                 buried: false,
                 cut: 0,
+                tx: 0,
+                by,
+                newest: true,
             });
         }
     }
@@ -161,6 +189,12 @@ impl FileBytes {
                 }
             }
         }
+    }
+
+    /// Its transaction ends at `position` of the journal.
+    pub fn committed(&mut self, from: u64, position: u64) {
+        let versions = self.extents.values_mut().flat_map(|extent| &mut extent.versions);
+        versions.filter(|version| version.from == from).for_each(|version| version.tx = position);
     }
 
     /// It has failed: its bytes may or may not be there.
@@ -220,13 +254,14 @@ impl FileBytes {
     pub fn crash(&mut self, size: u64, durable: u64) {
         for extent in self.extents.values_mut() {
             extent.versions.retain(|version| !version.buried && version.cut <= durable);
+            find_newest(&mut extent.versions, durable);
             extent.versions.iter_mut().for_each(|version| version.cut = 0);
             if extent.versions.iter().any(|version| !version.synced) {
                 extent.versions.iter_mut().for_each(|version| version.synced = false);
-                extent.versions.push(Version::at_rest(Source::Zero, false));
+                extent.versions.push(Version { newest: false, ..Version::at_rest(Source::Zero, false) });
             }
             for version in &mut extent.versions {
-                (version.from, version.done, version.to) = (0, 0, OPEN);
+                (version.from, version.done, version.to, version.tx) = (0, 0, OPEN, 0);
             }
             dedup(&mut extent.versions);
         }
@@ -256,6 +291,57 @@ impl FileBytes {
         }
         self.merge();
         Ok(())
+    }
+
+    /// Bytes are put where they were before a crash: nothing newer may be there. With `now` they are in place.
+    ///
+    /// # Errors
+    /// The first byte that was not there.
+    pub fn rewrite(&mut self, offset: u64, data: &[u8], now: Option<u64>) -> Result<(), Mismatch> {
+        let end = offset + data.len() as u64;
+        for (start, extent) in self.range(offset, end) {
+            let piece = &data[(start - offset) as usize..(extent.end.min(end) - offset) as usize];
+            let since = extent.is_changed();
+            let newest =
+                extent.versions.iter().filter(|version| version.newest && (version.from > 0) == since);
+            check_piece(&newest.collect::<Vec<_>>(), start, piece)?;
+            for version in &mut extent.versions {
+                let is = check_piece(&[version], start, piece).is_ok();
+                version.to = if is { OPEN } else { version.to.min(now.unwrap_or(OPEN)) };
+            }
+        }
+        Ok(())
+    }
+
+    /// A session was told that what it wrote before a crash is on the disk: nothing else is there.
+    ///
+    /// # Errors
+    /// Something else was found there.
+    pub fn vouched(&mut self, session: SessionId, now: u64) -> Result<(), Mismatch> {
+        for (start, extent) in self.extents.iter_mut().filter(|(_, extent)| !extent.is_changed()) {
+            let Some(own) = extent.versions.iter().position(|version| version.by == Some(session)) else {
+                continue;
+            };
+            let (own, all) = (extent.versions[own].clone(), *start..extent.end);
+            let found = extent.versions.iter().find(|version| version.to == OPEN).filter(|_| own.to != OPEN);
+            if let Some(found) = found
+                && let Some(offset) =
+                    all.into_iter().find(|at| found.source.byte(*at) != own.source.byte(*at))
+            {
+                let allowed = vec![own.source.byte(offset)];
+                return Err(Mismatch { offset, found: found.source.byte(offset), allowed });
+            }
+            for version in &mut extent.versions {
+                version.to = if version.by == Some(session) { OPEN } else { version.to.min(now) };
+            }
+        }
+        Ok(())
+    }
+
+    /// A session was told that it is lost.
+    pub fn disowned(&mut self, session: SessionId) {
+        let versions = self.extents.values_mut().flat_map(|extent| &mut extent.versions);
+        versions.filter(|version| version.by == Some(session)).for_each(|version| version.by = None);
     }
 
     /// Whether the byte may be zero (`Seek`).
@@ -288,15 +374,34 @@ impl FileBytes {
 }
 
 fn same(a: &[Version], b: &[Version]) -> bool {
-    let key = |v: &Version| (v.from, v.done, v.to, v.synced, v.buried);
+    let key = |v: &Version| (v.from, v.done, v.to, v.synced, v.buried, v.tx, v.by, v.newest);
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| key(a) == key(b) && a.source == b.source)
+}
+
+/// Which versions may be what was there when the rank ended; and that one's writer, if it is certain.
+fn find_newest(versions: &mut [Version], durable: u64) {
+    let hazy =
+        versions.iter().filter(|version| !version.is_certain(durable)).map(|version| version.from).min();
+    let changed = versions.iter().any(|version| version.from > 0 && version.is_certain(durable));
+    for version in versions.iter_mut() {
+        let valid = version.to == OPEN || hazy.is_some_and(|from| version.to >= from);
+        version.newest &= valid && (version.from > 0 || !changed) || (version.from == 0 && !changed);
+    }
+    let one = hazy.is_none() && versions.iter().filter(|version| version.newest).count() == 1;
+    for version in versions.iter_mut() {
+        version.by = version.by.filter(|_| one && version.newest);
+    }
 }
 
 fn dedup(versions: &mut Vec<Version>) {
     let mut kept: Vec<Version> = Vec::new();
     for version in versions.drain(..) {
-        if !kept.iter().any(|k| k.source == version.source) {
-            kept.push(version);
+        match kept.iter_mut().find(|k| k.source == version.source) {
+            Some(same) if version.newest => {
+                (same.newest, same.by) = (true, version.by.filter(|_| !same.newest).or(same.by));
+            }
+            Some(_) => {}
+            None => kept.push(version),
         }
     }
     *versions = kept;
@@ -329,7 +434,9 @@ fn settle(extent: &mut Extent, start: u64, piece: &[u8], now: u64) {
     } else {
         Source::Bytes { data: piece.into(), base: start }
     };
-    extent.versions.push(Version::at_rest(source, false));
+    // What a crash left is not what was there.
+    let newest = extent.is_changed() || !extent.versions.iter().any(|version| version.newest);
+    extent.versions.push(Version { newest, ..Version::at_rest(source, false) });
 }
 
 #[cfg(test)]

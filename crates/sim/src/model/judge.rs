@@ -17,6 +17,7 @@ mod history;
 mod kept;
 mod order;
 mod promise;
+mod rewrites;
 mod seen;
 mod stored;
 
@@ -34,6 +35,7 @@ use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Outcome;
 use proto::request::{Request, open_flags};
 use proto::{Cred, Effect, Ino};
+use rewrites::Rewriting;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
 use stdx::hash::HashSeed;
@@ -121,6 +123,7 @@ pub struct Judge {
     durable: Position,
     end: Position,
     bytes: BTreeMap<Ino, FileBytes>,
+    rewriting: BTreeMap<(SessionId, Tid), Rewriting>,
     pending: BTreeMap<(SessionId, Tid), Pending>,
     /// Answered requests: none of them may ever have an effect again.
     answered: BTreeSet<(SessionId, Tid)>,
@@ -185,6 +188,7 @@ impl Judge {
             durable: start,
             end: start,
             bytes: BTreeMap::new(),
+            rewriting: BTreeMap::new(),
             pending: BTreeMap::new(),
             answered: BTreeSet::new(),
             opens: BTreeMap::new(),

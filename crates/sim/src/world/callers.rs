@@ -147,6 +147,9 @@ impl World {
         self.clients[client].kernel.own_request(&busy.request, self.calls);
         if let (Some((session, _)), Ok(_)) = (busy.sent, &outcome) {
             self.judge.sync_heard(session, &busy.request, busy.begun)?;
+            if let Request::Fsync { node, .. } = &busy.request {
+                self.judge.vouches(session, node.ino)?;
+            }
         }
         if let Some((session, tid)) = busy.sent {
             if self.clients[client].closing && outcome == Err(Errno::EIO) {

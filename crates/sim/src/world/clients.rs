@@ -280,6 +280,9 @@ impl World {
     /// A client says of which files bytes may be lost that were written and not synced: only when the rank has died meanwhile.
     fn bytes_lost(&mut self, client: usize, inos: &[Ino], others: bool) -> Verdict {
         self.coverage.count("files of which bytes may be lost", inos.len() as u64);
+        if let Some(session) = self.clients[client].session() {
+            self.judge.bytes_lost(session, inos);
+        }
         if others || self.lives < 2 {
             return Err(format!(
                 "client {client} says that bytes of {inos:?} are lost, and of others: {others}"

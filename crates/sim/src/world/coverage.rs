@@ -39,7 +39,7 @@ pub(super) const KEEPING: [&str; 26] = [
 ];
 
 /// What happens to early answers, and to what is entrusted to clients.
-pub(super) const EARLY: [&str; 33] = [
+pub(super) const EARLY: [&str; 36] = [
     "answered early",
     "performed: create",
     "performed: mknod",
@@ -73,6 +73,9 @@ pub(super) const EARLY: [&str; 33] = [
     "late errors of ended sessions",
     "late errors that clients report",
     "clients dead with what they were told",
+    "bytes to be written once more",
+    "bytes written once more",
+    "bytes that could not be",
 ];
 
 /// Counts per cell.

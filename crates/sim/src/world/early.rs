@@ -172,6 +172,10 @@ impl World {
             ClientMsg::Request { floor, .. } => self.judge.floor(session, *floor)?,
             ClientMsg::Performed { tid, floor, cred, told, request } => {
                 self.judge.floor(session, *floor)?;
+                if self.judge.asks_rewrite(session, *tid, request) {
+                    self.coverage.count("bytes to be written once more", 1);
+                    return Ok(());
+                }
                 let asked = asked_by(session, *tid, cred.clone(), request.clone(), (0, 0));
                 let moves = matches!(request, Request::Rename { .. });
                 let what = match self

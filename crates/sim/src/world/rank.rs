@@ -52,7 +52,8 @@ impl World {
     pub(super) fn restart(&mut self) -> Verdict {
         self.lives += 1;
         let life = self.lives;
-        let incarnation = Incarnation(life);
+        // A crash counts, too; an incarnation is one start.
+        let incarnation = Incarnation(life.div_ceil(2));
         self.trace.event(self.now, "restart", life, || format!("life {life}"));
         let limits = self.plan.journal();
         let journal = JournalFiles::open(self.disk.clone(), RankId(0), incarnation, limits);

@@ -27,7 +27,7 @@ impl Judge {
     pub fn data_op(&mut self, op: &DataOp) -> Verdict {
         let from = self.tick();
         match op {
-            DataOp::Write { file, offset, data, .. } => self.write(*file, *offset, data.bytes(), from),
+            DataOp::Write { file, offset, data, .. } => self.write(*file, *offset, data.bytes(), from)?,
             DataOp::Zero { file, offset, len, .. } => {
                 let pieces = vec![(*offset, offset.saturating_add(*len), Source::Zero)];
                 // One that only reserves space (modes 0 and 1) brings no bytes.
@@ -75,8 +75,8 @@ impl Judge {
         }
     }
 
-    fn write(&mut self, file: FileId, offset: u64, data: &[u8], from: u64) {
-        let found = self.pending.values_mut().find(|pending| match &pending.asked.request {
+    fn write(&mut self, file: FileId, offset: u64, data: &[u8], from: u64) -> Verdict {
+        let found = self.pending.iter_mut().find(|(_, pending)| match &pending.asked.request {
             Request::Write { node, data: asked, .. } => {
                 node.ino == file.ino
                     && pending.landing.is_none()
@@ -85,7 +85,10 @@ impl Judge {
             }
             _ => false,
         });
-        let Some(pending) = found else { return };
+        let Some(((session, _), pending)) = found else {
+            return self.rewrites(file.ino, offset, data);
+        };
+        let session = *session;
         let (id, at) = pending.asked.pattern;
         let source = Source::Pattern { id, shift: at.wrapping_sub(offset) };
         let end = offset + data.len() as u64;
@@ -96,7 +99,8 @@ impl Judge {
             from,
             copied: None,
         });
-        self.bytes.entry(file.ino).or_default().begin(offset, end, &source, from);
+        self.bytes.entry(file.ino).or_default().begin_by(offset, end, &source, (from, Some(session)));
+        Ok(())
     }
 
     fn land(&mut self, landing: Landing, matches: impl Fn(&Request) -> bool) {
@@ -131,11 +135,13 @@ impl Judge {
                 Reply::Written { count, .. } => landing.start + count,
                 _ => END,
             };
+            let position = self.states.back().map_or(0, |state| state.end.0);
             let bytes = self.bytes.entry(landing.ino).or_default();
             for (start, end, source) in &landing.pieces {
                 bytes.end(*start, (*end).min(done), source, landing.from, now);
             }
             bytes.fail(landing.from, now);
+            bytes.committed(landing.from, position);
         }
         if let Request::Rename { parent, name, new_parent, new_name, flags: 0 | 1 } = &request {
             // A file that replaces another is synced first: a crash leaves one of the two contents.

@@ -247,6 +247,7 @@ impl Shown<'_> {
             // Locks, opens, space and durability are no facts of the journal.
             Request::Release { .. }
             | Request::Fsync { .. }
+            | Request::Rewrite { .. }
             | Request::SyncFs
             | Request::StatFs
             | Request::TestLock { .. }

@@ -408,6 +408,7 @@ impl Judge {
             pending.first = pending.first.min(last);
             pending.need = pending.need.min(end);
         }
+        self.rewriting.clear();
         let tree = self.tree().clone();
         self.bytes.retain(|ino, _| tree.node(*ino).is_some());
         for (ino, bytes) in &mut self.bytes {

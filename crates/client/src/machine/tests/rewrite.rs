@@ -1,0 +1,113 @@
+//! Bytes that are written once more to a rank's next life.
+//!
+//! Absent: which they are (`unsynced.rs`).
+
+use super::early::{done, durable, early, hasty, order};
+use super::*;
+use proto::storeio::Payload;
+
+fn write(ino: u64, offset: u64, byte: u8) -> Request {
+    let data = Payload::Owned(vec![byte; 4]);
+    Request::Write { node: node(ino), offset, append: false, kill_suidgid: false, data }
+}
+
+fn written(change: u64) -> Outcome {
+    Ok(Reply::Written { count: 4, attr: Attr { change, ..Attr::default() } })
+}
+
+fn lost(out: &[Output]) -> Vec<Ino> {
+    let of = |output: &Output| match output {
+        Output::BytesLost { inos, .. } => inos.clone(),
+        _ => Vec::new(),
+    };
+    out.iter().flat_map(of).collect()
+}
+
+/// A session that has numbers has written a file: tid 1, durable.
+fn wrote() -> Bench {
+    let mut bench = hasty(Limits::default());
+    let (first, count, generation, seed) = (Ino(1000), 10, 1, stdx::hash::HashSeed([1; 16]));
+    bench.step(Input::Message(ServerMsg::Numbers { first, count, generation, seed }));
+    bench.call(1, write(7, 0, 1));
+    bench.step(early(1, 10, written(9)));
+    bench.step(durable(10));
+    bench
+}
+
+fn welcomed(bench: &mut Bench, life: u64) -> Vec<Output> {
+    bench.step(Input::Disconnected);
+    bench.step(Input::Connected);
+    bench.step(welcome_in(5, true, life))
+}
+
+fn rewrites(out: &[Output]) -> Vec<(u64, u64, u64)> {
+    let of = |message: ClientMsg| match message {
+        ClientMsg::Performed { tid, request: Request::Rewrite { wrote, life, .. }, .. } => {
+            Some((tid.0, wrote.0, life.0))
+        }
+        _ => None,
+    };
+    sent(out).into_iter().filter_map(of).collect()
+}
+
+#[test]
+fn what_was_written_goes_to_the_next_life_before_all_else() {
+    let mut bench = wrote();
+    bench.call(2, getattr(9));
+    let out = welcomed(&mut bench, 2);
+    assert_eq!((rewrites(&out), lost(&out)), (vec![(3, 1, 1)], vec![]));
+    assert_eq!(order(&sent(&out)), [(3, Some(true)), (2, None)]);
+    // The connection breaks before it is answered: once more, under another number.
+    assert_eq!(rewrites(&welcomed(&mut bench, 2)), [(4, 1, 1)]);
+    // A sync is not answered before.
+    bench.call(3, Request::Fsync { node: node(7), data_only: false });
+    assert!(answers(&bench.step(reply(5, Ok(Reply::Ok)))).is_empty());
+    assert_eq!(answers(&bench.step(done(4, 20))).len(), 1);
+    assert_eq!(rewrites(&welcomed(&mut bench, 3)), [], "it was synced");
+}
+
+#[test]
+fn what_is_there_again_may_be_lost_again() {
+    let mut bench = wrote();
+    assert_eq!(rewrites(&welcomed(&mut bench, 2)), [(2, 1, 1)]);
+    bench.step(done(2, 20));
+    assert_eq!(rewrites(&welcomed(&mut bench, 2)), [], "the rank lives on");
+    assert_eq!(rewrites(&welcomed(&mut bench, 3)), [(3, 1, 2)]);
+    assert_eq!(lost(&bench.step(reply(3, Err(Errno::EIO)))), [Ino(7)]);
+    assert_eq!(rewrites(&welcomed(&mut bench, 4)), []);
+}
+
+#[test]
+fn what_the_former_life_has_carried_out_and_not_answered() {
+    let mut bench = wrote();
+    bench.call(2, write(8, 0, 2));
+    // It is answered from the journal of before, and its bytes are there again.
+    let out = welcomed(&mut bench, 2);
+    assert_eq!(rewrites(&out), [(3, 1, 1), (4, 2, 1)]);
+    bench.step(done(3, 20));
+    bench.step(done(4, 20));
+    assert_eq!(lost(&bench.step(reply(2, written(9)))), []);
+    // Not so here: nobody knows whether it came before the truncation.
+    bench.call(3, write(8, 0, 3));
+    let set = proto::SetAttr { size: Some(0), ..proto::SetAttr::default() };
+    bench.call(4, Request::SetAttr { node: node(8), set });
+    let out = welcomed(&mut bench, 3);
+    assert_eq!((rewrites(&out), lost(&out)), (vec![(7, 1, 2)], vec![Ino(8)]));
+    assert_eq!(lost(&bench.step(reply(5, written(2 << 32)))), [Ino(8)], "carried out before");
+}
+
+#[test]
+fn who_keeps_nothing_is_told() {
+    let mut bench = hasty(Limits::default());
+    bench.call(1, write(7, 0, 1));
+    bench.step(early(1, 10, written(9)));
+    let out = welcomed(&mut bench, 2);
+    assert_eq!((rewrites(&out), lost(&out)), (vec![], vec![Ino(7)]), "the rank has given it no numbers");
+    // Beyond what may be kept.
+    let mut bench = wrote();
+    bench.client.config.limits.unsynced_bytes_max = 1;
+    bench.call(2, write(8, 0, 1));
+    bench.step(early(2, 20, written(9)));
+    let out = welcomed(&mut bench, 2);
+    assert_eq!((rewrites(&out).len(), lost(&out)), (1, vec![Ino(8)]));
+}
