@@ -31,7 +31,8 @@ impl World {
             self.calm_since = self.now;
             return Ok(());
         }
-        let since = self.calm_since.max(self.active_since);
+        // It may have been stopped with everybody in its process, so that nobody looked meanwhile.
+        let since = self.calm_since.max(self.active_since).max(self.hangs.rank_awake_at());
         let bound = if self.plan.slow_returns { BOUND_SLOW } else { BOUND };
         for slot in self.clients.iter().filter(|slot| slot.is_connected() && !self.is_hung(slot.number())) {
             let since = since.max(slot.connected_at);
