@@ -254,6 +254,10 @@ impl FileBytes {
     pub fn crash(&mut self, size: u64, durable: u64) {
         for extent in self.extents.values_mut() {
             extent.versions.retain(|version| !version.buried && version.cut <= durable);
+            if !extent.versions.iter().any(|version| version.newest) {
+                // What a crash had left was synced since: now it is what was there.
+                extent.versions.iter_mut().for_each(|version| version.newest = true);
+            }
             find_newest(&mut extent.versions, durable);
             extent.versions.iter_mut().for_each(|version| version.cut = 0);
             if extent.versions.iter().any(|version| !version.synced) {
@@ -311,6 +315,14 @@ impl FileBytes {
             }
         }
         Ok(())
+    }
+
+    /// Bytes are put over what may be newer, which follows.
+    pub fn may_be(&mut self, offset: u64, data: &[u8]) {
+        for (start, extent) in self.range(offset, offset + data.len() as u64) {
+            let source = Source::Bytes { data: data[(start - offset) as usize..].into(), base: start };
+            extent.versions.push(Version { newest: false, ..Version::at_rest(source, false) });
+        }
     }
 
     /// A session was told that what it wrote before a crash is on the disk: nothing else is there.
@@ -500,6 +512,20 @@ mod tests {
         bytes.end(0, 8, &B, 3, 6);
         assert!(bytes.check(0, &mixed, 7, 8).is_err());
         assert_eq!(bytes.check(0, &pattern(2, 0, 8), 7, 8), Ok(()));
+    }
+
+    #[test]
+    fn what_a_crash_left_and_a_sync_kept_is_what_was_there() {
+        let mut bytes = FileBytes::default();
+        put(&mut bytes, 0..10, &Source::Pattern { id: 7, shift: 0 }, 1, 2);
+        bytes.crash(10, 0);
+        let written = pattern(7, 0, 10);
+        // Read, synced, and lost to the next crash; its author has it still.
+        bytes.check(0, &written, 3, 4).expect("one of what there may be");
+        bytes.synced(5, 5);
+        bytes.crash(10, 0);
+        bytes.rewrite(0, &written, None).expect("that was there");
+        assert!(bytes.rewrite(0, &pattern(8, 0, 10), None).is_err());
     }
 
     #[test]
