@@ -253,6 +253,12 @@ impl FileBytes {
     /// The rank's process died, the journal ends at `durable`, and the file is now `size` bytes long.
     pub fn crash(&mut self, size: u64, durable: u64) {
         for extent in self.extents.values_mut() {
+            // What only a cut had replaced that is lost is there again.
+            let lost = extent.versions.iter().filter(|version| version.cut > durable);
+            if let Some(first) = lost.map(|version| version.from).min() {
+                let replaced = extent.versions.iter_mut().filter(|version| version.to >= first);
+                replaced.for_each(|version| version.to = OPEN);
+            }
             extent.versions.retain(|version| !version.buried && version.cut <= durable);
             if !extent.versions.iter().any(|version| version.newest) {
                 // What a crash had left was synced since: now it is what was there.
@@ -472,6 +478,17 @@ mod tests {
         bytes.crash(8, 99);
         assert!(bytes.check(4, &[0; 4], 9, 9).is_err(), "it was synced and never cut");
         assert!(bytes.check(4, &pattern(1, 4, 4), 9, 9).is_ok());
+    }
+
+    #[test]
+    fn what_a_lost_cut_had_replaced_was_there() {
+        let mut bytes = FileBytes::default();
+        put(&mut bytes, 0..8, &A, 1, 2);
+        bytes.committed(1, 50);
+        bytes.cut(0, 4, 5, 100);
+        bytes.crash(8, 99);
+        bytes.rewrite(0, &pattern(1, 0, 8), None).expect("its author may write it once more");
+        assert!(bytes.rewrite(0, &[0; 8], None).is_err());
     }
 
     #[test]
