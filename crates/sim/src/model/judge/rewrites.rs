@@ -80,12 +80,16 @@ impl Judge {
         true
     }
 
-    /// A caller heard that a file is synced: what its session wrote before a crash, and was not told to be lost, is there.
+    /// A caller heard that a file is synced, which it asked for at `begun`: what its session wrote before a crash that was earlier, and
+    /// was not told to be lost, is there.
     ///
     /// # Errors
     /// It is not.
-    pub fn vouches(&mut self, session: SessionId, ino: Ino) -> Verdict {
+    pub fn vouches(&mut self, session: SessionId, ino: Ino, begun: u64) -> Verdict {
         let now = self.tick();
+        if begun < self.recovered_at {
+            return Ok(());
+        }
         let Some(bytes) = self.bytes.get_mut(&ino) else { return Ok(()) };
         bytes.vouched(session, now).map_err(|mismatch| {
             format!(
