@@ -341,13 +341,19 @@ impl FileBytes {
                 continue;
             };
             let (own, all) = (extent.versions[own].clone(), *start..extent.end);
-            let found = extent.versions.iter().find(|version| version.to == OPEN).filter(|_| own.to != OPEN);
-            if let Some(found) = found
-                && let Some(offset) =
+            let found =
+                extent.versions.iter().position(|version| version.to == OPEN).filter(|_| own.to != OPEN);
+            if let Some(found) = found {
+                let found = &mut extent.versions[found];
+                if let Some(offset) =
                     all.into_iter().find(|at| found.source.byte(*at) != own.source.byte(*at))
-            {
-                let allowed = vec![own.source.byte(offset)];
-                return Err(Mismatch { offset, found: found.source.byte(offset), allowed });
+                {
+                    let allowed = vec![own.source.byte(offset)];
+                    return Err(Mismatch { offset, found: found.source.byte(offset), allowed });
+                }
+                // It was read since: what was found is the same, and may be all that is left.
+                found.newest = true;
+                continue;
             }
             for version in &mut extent.versions {
                 version.to = if version.by == Some(session) { OPEN } else { version.to.min(now) };
