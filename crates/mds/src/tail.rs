@@ -48,6 +48,8 @@ struct Change {
     by: Option<(SessionId, Tid)>,
     /// Bytes that it wrote, if it is of a write or copy.
     count: Option<u64>,
+    /// It was answered with attributes: of bytes it changed none but those that the size tells.
+    attributes: bool,
     /// It is one of this life.
     lives: bool,
 }
@@ -61,7 +63,7 @@ pub(crate) struct Tail {
 
 impl Written {
     /// Bytes changed, and the size and time with them.
-    fn change(&mut self, size: u64, before: Option<(u64, Wall)>, Change { by, count, lives }: Change) {
+    fn change(&mut self, size: u64, before: Option<(u64, Wall)>, Change { by, count, lives, .. }: Change) {
         let session = by.map(|(session, _)| session);
         let appends =
             count.is_some_and(|count| before.is_some_and(|(end, _)| size == end.saturating_add(count)));
@@ -92,7 +94,8 @@ impl Tail {
         let Some(file) = self.files.get_mut(&ino) else { return };
         let before = file.stated.replace((size, mtime));
         // Names, modes and owners are not where bytes are; two changes can have one time.
-        let is_elsewhere = before == Some((size, mtime)) && ctime != mtime;
+        let is_quiet = change.attributes || (before.is_some_and(|(_, at)| at == mtime) && ctime != mtime);
+        let is_elsewhere = is_quiet && before.is_some_and(|(end, _)| end == size);
         if change.count.is_some() || !is_elsewhere {
             file.change(size, before, change);
         }
@@ -136,14 +139,17 @@ impl Rank {
         if tail.over || (lives && tail.files.is_empty()) {
             return;
         }
-        let count = origin.and_then(|origin| match decode_outcome(&mut Reader::new(origin.result)) {
-            Ok(Ok(Reply::Written { count, .. })) => Some(count),
-            _ => None,
-        });
+        let result = origin.map(|origin| decode_outcome(&mut Reader::new(origin.result)));
+        let (count, attributes) = match result {
+            Some(Ok(Ok(Reply::Written { count, .. }))) => (Some(count), false),
+            Some(Ok(Ok(Reply::Attr(_) | Reply::Created { .. }))) => (None, true),
+            _ => (None, false),
+        };
         if tail.files.is_empty() && count.is_none() {
             return;
         }
-        let change = Change { by: origin.map(|origin| (origin.session, origin.tid)), count, lives };
+        let by = origin.map(|origin| (origin.session, origin.tid));
+        let change = Change { by, count, attributes, lives };
         for mutation in Mutations::new(mutations).flatten() {
             if let Mutation::PutDentry { value, .. } = mutation
                 && let Ok(DentryValue::Primary(record)) = DentryValue::decode(value)
@@ -205,7 +211,8 @@ mod tests {
     const FILE: Ino = Ino(7);
 
     fn change(by: Option<(SessionId, u64)>, count: Option<u64>, lives: bool) -> Change {
-        Change { by: by.map(|(session, tid)| (session, Tid(tid))), count, lives }
+        let by = by.map(|(session, tid)| (session, Tid(tid)));
+        Change { by, count, attributes: false, lives }
     }
 
     /// The file is this long, and was changed then, its bytes and all else.
@@ -242,6 +249,9 @@ mod tests {
         write(&mut tail, B, 6, 30);
         // A link, a new mode: the bytes are where they were.
         tail.stated(&core(30, 6, 7), change(Some((B, 7)), None, false));
+        // Other times, as `touch` sets them.
+        let touch = Change { attributes: true, ..change(Some((B, 7)), None, false) };
+        tail.stated(&core(30, 7, 7), touch);
         write(&mut tail, A, 8, 40);
         for (session, tid) in [(A, 5), (B, 6), (A, 8)] {
             assert_eq!(tail.verdict(session, FILE, Tid(tid), true), Verdict::Write, "{session:?} {tid}");
@@ -253,6 +263,9 @@ mod tests {
             tail.stated(&core(40, at, at), change(Some((B, 9)), None, false));
             assert_eq!(tail.verdict(A, FILE, Tid(8), true), Verdict::Lost);
         }
+        let cut = Change { attributes: true, ..change(Some((B, 9)), None, false) };
+        tail.stated(&core(35, 9, 9), cut);
+        assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::Lost);
     }
 
     #[test]
