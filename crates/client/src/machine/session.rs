@@ -8,7 +8,7 @@ use crate::numbers::Numbers;
 use crate::output::Output;
 use crate::ranktime::RankTime;
 use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
-use proto::{Errno, SessionId};
+use proto::{Errno, Incarnation, SessionId};
 use stdx::Mono;
 use stdx::time::MS;
 
@@ -98,13 +98,14 @@ impl Client {
         if !known {
             self.start_over(out);
         }
-        if former != SessionId(0) {
-            // Of a life in between nothing is known.
+        if life != Incarnation(0) {
+            // Of a life in between nothing is known. Also by a session that takes the place of one that was refused.
             self.plan_rewrites(resumed, lives_on, synced && incarnation.0 == life.0 + 1, out);
         }
         if former != SessionId(0) {
             self.resume(resumed, lives_on, out);
         }
+        self.answer_syncs(out);
     }
 
     /// The former session was evicted. What it sent is unknown: executed or not, nobody remembers; the
