@@ -8,7 +8,7 @@ use crate::numbers::Numbers;
 use crate::output::Output;
 use crate::ranktime::RankTime;
 use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
-use proto::{Errno, Incarnation, SessionId};
+use proto::{Errno, SessionId};
 use stdx::Mono;
 use stdx::time::MS;
 
@@ -59,7 +59,7 @@ impl Client {
             Errno::ESHUTDOWN => self.on_disconnected(out),
             Errno::ESTALE if self.config.recover_clean => {
                 self.start_over(out);
-                self.session = SessionId(0);
+                (self.session, self.replaces) = (SessionId(0), true);
                 self.on_disconnected(out);
             }
             _ => self.end(reason, out),
@@ -98,11 +98,10 @@ impl Client {
         if !known {
             self.start_over(out);
         }
-        if life != Incarnation(0) {
-            // Of a life in between nothing is known. Also by a session that takes the place of one that was refused.
+        // What is open, and what was not synced, goes on in a session that takes the place of one that was refused.
+        if former != SessionId(0) || std::mem::take(&mut self.replaces) {
+            // Of a life in between nothing is known.
             self.plan_rewrites(resumed, lives_on, synced && incarnation.0 == life.0 + 1, out);
-        }
-        if former != SessionId(0) {
             self.resume(resumed, lives_on, out);
         }
         self.answer_syncs(out);

@@ -104,6 +104,8 @@ fn with_a_session_that_is_replaced_its_bytes_are_lost() {
     for life in [1, 2] {
         let mut bench = wrote();
         bench.client.config.recover_clean = true;
+        bench.call(2, Request::Open { node: node(9), flags: 0 });
+        bench.step(reply(2, Ok(Reply::Attr(Attr { ino: Ino(9), ..Attr::default() }))));
         bench.step(Input::Disconnected);
         bench.step(Input::Connected);
         let refused = ServerMsg::Refused { errno: Errno::ESTALE.0 as u32, reason: "evicted".to_owned() };
@@ -111,6 +113,9 @@ fn with_a_session_that_is_replaced_its_bytes_are_lost() {
         bench.step(Input::Connected);
         let out = bench.step(welcome_in(6, false, life));
         assert_eq!(lost(&out), if life == 1 { vec![] } else { vec![Ino(7)] });
+        let reclaims =
+            |message: &ClientMsg| matches!(message, ClientMsg::Reclaim { node, .. } if node.ino == Ino(9));
+        assert!(sent(&out).iter().any(reclaims), "what is open still is open for the rank");
     }
 }
 
