@@ -1,32 +1,35 @@
 //! Files whose bytes a crash may have taken: those that the journal's tail says were written. It also says by whom, in which order,
 //! and so who may write them once more: docs/PROTOCOL.md, "Bytes".
 //!
-//! A session keeps what it wrote until it is synced. After a crash its bytes go where they were, unless anybody else has changed
-//! the file since: then old bytes would come over new ones, which may have been synced.
+//! A session keeps what it wrote until it is synced. After a crash its bytes go where they were, unless others may have changed bytes
+//! at the same place since: then old bytes would come over new ones, which may have been synced. What is appended is at no such
+//! place, and in a file that was emptied there is none.
 //!
 //! Absent: the bytes; writing them (`ops/rewrite.rs`). What is before the tail was synced by the checkpoint.
 
 use crate::op::Op;
 use crate::rank::Rank;
 use proto::dentry::DentryValue;
+use proto::inode::InodeCore;
 use proto::journal::{Mutations, TxnOrigin};
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::Request;
 use proto::{Errno, Ino, Reader, SessionId, Tid};
 use std::collections::{BTreeMap, BTreeSet};
+use stdx::Wall;
 
 /// One file.
 #[derive(Debug, Default)]
 struct Written {
-    /// Who changed it last; none: not a session that can say so.
-    owner: Option<SessionId>,
-    /// Its writes since somebody else had changed the file.
-    wrote: BTreeSet<Tid>,
-    /// Their writes came before a change by somebody else, or could not be repeated.
+    /// Size and time of change as they were stated last.
+    stated: Option<(u64, Wall)>,
+    /// What each session wrote, as long as nothing that others did can be at the same place.
+    wrote: BTreeMap<SessionId, BTreeSet<Tid>>,
+    /// Their writes came before such a change, or could not be repeated.
     late: BTreeSet<SessionId>,
-    /// The owner has changed it in this life of the rank: what it had to write once more came before that.
-    goes_on: bool,
+    /// They have changed it in this life of the rank: what they had to write once more came before that.
+    go_on: BTreeSet<SessionId>,
 }
 
 /// What is to become of bytes that are to be written once more.
@@ -38,6 +41,17 @@ pub(crate) enum Verdict {
     Lost,
 }
 
+/// What a transaction that states an inode is of.
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    /// Of the rank itself: none.
+    by: Option<(SessionId, Tid)>,
+    /// Bytes that it wrote, if it is of a write or copy.
+    count: Option<u64>,
+    /// It is one of this life.
+    lives: bool,
+}
+
 /// All files of the tail, until bytes that are lost cannot be told from those that are not.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
@@ -45,36 +59,56 @@ pub(crate) struct Tail {
     over: bool,
 }
 
+impl Written {
+    /// Bytes changed, and the size and time with them.
+    fn change(&mut self, size: u64, before: Option<(u64, Wall)>, Change { by, count, lives }: Change) {
+        let session = by.map(|(session, _)| session);
+        let appends =
+            count.is_some_and(|count| before.is_some_and(|(end, _)| size == end.saturating_add(count)));
+        if size == 0 {
+            // Nothing is left that could be old or new.
+            self.wrote.clear();
+            self.late.clear();
+        } else if !appends && !stdx::mutant!("mds_rewrite_over_others") {
+            let others = self.wrote.extract_if(.., |writer, _| Some(*writer) != session);
+            self.late.extend(others.map(|(writer, _)| writer));
+        }
+        if let (Some(session), true) = (session, lives) {
+            self.go_on.insert(session);
+        }
+        if let (Some((session, tid)), Some(_), false) = (by, count, lives) {
+            self.wrote.entry(session).or_default().insert(tid);
+        }
+    }
+}
+
 impl Tail {
-    /// A transaction states this inode. `wrote`: it is of a write. `lives`: it is one of this life.
-    fn stated(&mut self, ino: Ino, origin: Option<(SessionId, Tid)>, wrote: bool, lives: bool) {
-        if wrote && !lives {
+    /// A transaction states this inode.
+    fn stated(&mut self, core: &InodeCore, change: Change) {
+        let InodeCore { ino, size, mtime, ctime, .. } = *core;
+        if change.count.is_some() && !change.lives {
             self.files.entry(ino).or_default();
         }
         let Some(file) = self.files.get_mut(&ino) else { return };
-        let session = origin.map(|(session, _)| session);
-        if file.owner != session && !stdx::mutant!("mds_rewrite_over_others") {
-            file.late.extend(file.owner.take());
-            (file.owner, file.goes_on) = (session, false);
-            file.wrote.clear();
-        }
-        file.goes_on |= lives;
-        if let Some((_, tid)) = origin.filter(|_| wrote && !lives) {
-            file.wrote.insert(tid);
+        let before = file.stated.replace((size, mtime));
+        // Names, modes and owners are not where bytes are; two changes can have one time.
+        let is_elsewhere = before == Some((size, mtime)) && ctime != mtime;
+        if change.count.is_some() || !is_elsewhere {
+            file.change(size, before, change);
         }
     }
 
     /// `follows`: this life of the rank comes right after that in which the bytes were there.
     fn verdict(&self, session: SessionId, ino: Ino, wrote: Tid, follows: bool) -> Verdict {
-        let follows = follows || stdx::mutant!("mds_rewrite_life_ignored");
         let before = if follows { Verdict::There } else { Verdict::Lost };
         match self.files.get(&ino) {
             _ if self.over => Verdict::Lost,
             None => before,
             Some(file) if file.late.contains(&session) => Verdict::Lost,
-            Some(file) if file.owner != Some(session) => before,
-            Some(file) if file.goes_on => Verdict::There,
-            Some(file) if file.wrote.contains(&wrote) => Verdict::Write,
+            Some(file) if file.go_on.contains(&session) => Verdict::There,
+            Some(file) if file.wrote.get(&session).is_some_and(|tids| tids.contains(&wrote)) => {
+                Verdict::Write
+            }
             Some(_) => before,
         }
     }
@@ -102,18 +136,19 @@ impl Rank {
         if tail.over || (lives && tail.files.is_empty()) {
             return;
         }
-        let wrote = origin.is_some_and(|origin| {
-            matches!(decode_outcome(&mut Reader::new(origin.result)), Ok(Ok(Reply::Written { .. })))
+        let count = origin.and_then(|origin| match decode_outcome(&mut Reader::new(origin.result)) {
+            Ok(Ok(Reply::Written { count, .. })) => Some(count),
+            _ => None,
         });
-        if tail.files.is_empty() && !wrote {
+        if tail.files.is_empty() && count.is_none() {
             return;
         }
-        let origin = origin.map(|origin| (origin.session, origin.tid));
+        let change = Change { by: origin.map(|origin| (origin.session, origin.tid)), count, lives };
         for mutation in Mutations::new(mutations).flatten() {
             if let Mutation::PutDentry { value, .. } = mutation
-                && let Ok(value) = DentryValue::decode(value)
+                && let Ok(DentryValue::Primary(record)) = DentryValue::decode(value)
             {
-                tail.stated(value.ino(), origin, wrote, lives);
+                tail.stated(&record.core, change);
             }
         }
     }
@@ -169,8 +204,19 @@ mod tests {
     const B: SessionId = SessionId(2);
     const FILE: Ino = Ino(7);
 
-    fn write(tail: &mut Tail, session: SessionId, tid: u64) {
-        tail.stated(FILE, Some((session, Tid(tid))), true, false);
+    fn change(by: Option<(SessionId, u64)>, count: Option<u64>, lives: bool) -> Change {
+        Change { by: by.map(|(session, tid)| (session, Tid(tid))), count, lives }
+    }
+
+    /// The file is this long, and was changed then, its bytes and all else.
+    fn core(size: u64, mtime: i64, ctime: i64) -> InodeCore {
+        InodeCore { ino: FILE, size, mtime: Wall(mtime), ctime: Wall(ctime), ..InodeCore::default() }
+    }
+
+    /// A write of ten bytes that leaves the file this long.
+    fn write(tail: &mut Tail, session: SessionId, tid: u64, size: u64) {
+        let at = tid as i64;
+        tail.stated(&core(size, at, at), change(Some((session, tid)), Some(10), false));
     }
 
     #[test]
@@ -178,22 +224,54 @@ mod tests {
         let mut tail = Tail::default();
         assert_eq!(tail.verdict(A, FILE, Tid(1), true), Verdict::There, "a checkpoint has synced it");
         assert_eq!(tail.verdict(A, FILE, Tid(1), false), Verdict::Lost, "in which life is not known");
-        write(&mut tail, A, 5);
+        write(&mut tail, A, 5, 20);
         assert_eq!(tail.verdict(A, FILE, Tid(5), false), Verdict::Write);
         assert_eq!(tail.verdict(A, FILE, Tid(4), true), Verdict::There);
-        write(&mut tail, B, 5);
+        write(&mut tail, B, 6, 20);
         assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::Lost);
-        assert_eq!(tail.verdict(B, FILE, Tid(5), true), Verdict::Write);
+        assert_eq!(tail.verdict(B, FILE, Tid(6), true), Verdict::Write);
         // Whatever it was that the rank did by itself.
-        tail.stated(FILE, None, false, true);
-        assert_eq!(tail.verdict(B, FILE, Tid(5), true), Verdict::Lost);
+        tail.stated(&core(15, 7, 7), change(None, None, true));
+        assert_eq!(tail.verdict(B, FILE, Tid(6), true), Verdict::Lost);
+    }
+
+    #[test]
+    fn what_others_append_or_do_to_the_inode_is_not_in_the_way() {
+        let mut tail = Tail::default();
+        write(&mut tail, A, 5, 20);
+        write(&mut tail, B, 6, 30);
+        // A link, a new mode: the bytes are where they were.
+        tail.stated(&core(30, 6, 7), change(Some((B, 7)), None, false));
+        write(&mut tail, A, 8, 40);
+        for (session, tid) in [(A, 5), (B, 6), (A, 8)] {
+            assert_eq!(tail.verdict(session, FILE, Tid(tid), true), Verdict::Write, "{session:?} {tid}");
+        }
+        // As long as before, but zeroed somewhere, perhaps; within the same moment, even.
+        for at in [9, 8] {
+            let mut tail = Tail::default();
+            write(&mut tail, A, 8, 40);
+            tail.stated(&core(40, at, at), change(Some((B, 9)), None, false));
+            assert_eq!(tail.verdict(A, FILE, Tid(8), true), Verdict::Lost);
+        }
+    }
+
+    #[test]
+    fn of_an_emptied_file_nothing_is_lost() {
+        let mut tail = Tail::default();
+        write(&mut tail, A, 5, 20);
+        write(&mut tail, B, 6, 20);
+        tail.stated(&core(0, 7, 7), change(Some((B, 7)), None, false));
+        write(&mut tail, B, 8, 10);
+        assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::There);
+        assert_eq!(tail.verdict(B, FILE, Tid(6), true), Verdict::There);
+        assert_eq!(tail.verdict(B, FILE, Tid(8), true), Verdict::Write);
     }
 
     #[test]
     fn what_comes_again_after_a_change_of_this_life_is_there() {
         let mut tail = Tail::default();
-        write(&mut tail, A, 5);
-        tail.stated(FILE, Some((A, Tid(9))), true, true);
+        write(&mut tail, A, 5, 20);
+        tail.stated(&core(20, 9, 9), change(Some((A, 9)), Some(10), true));
         assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::There, "it was written before that");
         tail.failed(A, FILE);
         assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::Lost);

@@ -253,7 +253,17 @@ impl FileBytes {
     /// The rank's process died, the journal ends at `durable`, and the file is now `size` bytes long.
     pub fn crash(&mut self, size: u64, durable: u64) {
         for extent in self.extents.values_mut() {
+            // What only a cut had replaced that is lost is there again.
+            let lost = extent.versions.iter().filter(|version| version.cut > durable);
+            if let Some(first) = lost.map(|version| version.from).min() {
+                let replaced = extent.versions.iter_mut().filter(|version| version.to >= first);
+                replaced.for_each(|version| version.to = OPEN);
+            }
             extent.versions.retain(|version| !version.buried && version.cut <= durable);
+            if !extent.versions.iter().any(|version| version.newest) {
+                // What a crash had left was synced since: now it is what was there.
+                extent.versions.iter_mut().for_each(|version| version.newest = true);
+            }
             find_newest(&mut extent.versions, durable);
             extent.versions.iter_mut().for_each(|version| version.cut = 0);
             if extent.versions.iter().any(|version| !version.synced) {
@@ -311,6 +321,14 @@ impl FileBytes {
             }
         }
         Ok(())
+    }
+
+    /// Bytes are put over what may be newer, which follows.
+    pub fn may_be(&mut self, offset: u64, data: &[u8]) {
+        for (start, extent) in self.range(offset, offset + data.len() as u64) {
+            let source = Source::Bytes { data: data[(start - offset) as usize..].into(), base: start };
+            extent.versions.push(Version { newest: false, ..Version::at_rest(source, false) });
+        }
     }
 
     /// A session was told that what it wrote before a crash is on the disk: nothing else is there.
@@ -463,6 +481,17 @@ mod tests {
     }
 
     #[test]
+    fn what_a_lost_cut_had_replaced_was_there() {
+        let mut bytes = FileBytes::default();
+        put(&mut bytes, 0..8, &A, 1, 2);
+        bytes.committed(1, 50);
+        bytes.cut(0, 4, 5, 100);
+        bytes.crash(8, 99);
+        bytes.rewrite(0, &pattern(1, 0, 8), None).expect("its author may write it once more");
+        assert!(bytes.rewrite(0, &[0; 8], None).is_err());
+    }
+
+    #[test]
     fn bytes_found_after_a_crash_are_copied_to_a_lower_offset() {
         let mut bytes = FileBytes::default();
         bytes.begin(8, 12, &A, 1);
@@ -500,6 +529,20 @@ mod tests {
         bytes.end(0, 8, &B, 3, 6);
         assert!(bytes.check(0, &mixed, 7, 8).is_err());
         assert_eq!(bytes.check(0, &pattern(2, 0, 8), 7, 8), Ok(()));
+    }
+
+    #[test]
+    fn what_a_crash_left_and_a_sync_kept_is_what_was_there() {
+        let mut bytes = FileBytes::default();
+        put(&mut bytes, 0..10, &Source::Pattern { id: 7, shift: 0 }, 1, 2);
+        bytes.crash(10, 0);
+        let written = pattern(7, 0, 10);
+        // Read, synced, and lost to the next crash; its author has it still.
+        bytes.check(0, &written, 3, 4).expect("one of what there may be");
+        bytes.synced(5, 5);
+        bytes.crash(10, 0);
+        bytes.rewrite(0, &written, None).expect("that was there");
+        assert!(bytes.rewrite(0, &pattern(8, 0, 10), None).is_err());
     }
 
     #[test]

@@ -124,6 +124,8 @@ pub struct Judge {
     end: Position,
     bytes: BTreeMap<Ino, FileBytes>,
     rewriting: BTreeMap<(SessionId, Tid), Rewriting>,
+    /// When the rank found out last what a crash had left.
+    recovered_at: u64,
     pending: BTreeMap<(SessionId, Tid), Pending>,
     /// Answered requests: none of them may ever have an effect again.
     answered: BTreeSet<(SessionId, Tid)>,
@@ -189,6 +191,7 @@ impl Judge {
             end: start,
             bytes: BTreeMap::new(),
             rewriting: BTreeMap::new(),
+            recovered_at: 0,
             pending: BTreeMap::new(),
             answered: BTreeSet::new(),
             opens: BTreeMap::new(),

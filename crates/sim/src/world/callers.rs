@@ -148,7 +148,7 @@ impl World {
         if let (Some((session, _)), Ok(_)) = (busy.sent, &outcome) {
             self.judge.sync_heard(session, &busy.request, busy.begun)?;
             if let Request::Fsync { node, .. } = &busy.request {
-                self.judge.vouches(session, node.ino)?;
+                self.judge.vouches(session, node.ino, busy.begun)?;
             }
         }
         if let Some((session, tid)) = busy.sent {

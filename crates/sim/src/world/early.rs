@@ -4,6 +4,7 @@
 //! Absent: whether it is right (`model/judge/promise.rs`, `entrusted.rs`).
 
 use super::kernel::Taken;
+use super::slot::Busy;
 use super::{Kind, World};
 use crate::model::judge::{Asked, Presented, Verdict};
 use client::Leave;
@@ -14,8 +15,9 @@ use proto::ids::{Position, SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg, Told};
 use proto::reply::Outcome;
 use proto::request::Request;
-use proto::{Cred, Effect, Errno};
+use proto::{Cred, Effect, Errno, Ino};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// What a client says that it has performed, in the step in which it tells its caller.
 #[derive(Debug)]
@@ -161,6 +163,19 @@ impl World {
         }
     }
 
+    /// Where callers of a client wait for writes.
+    fn open_writes(&self, client: usize, ino: Ino) -> Vec<Range<u64>> {
+        let busy = self.clients[client].busy.values();
+        let range = |busy: &Busy| match &busy.request {
+            Request::Write { node, append: true, .. } if node.ino == ino => Some(0..u64::MAX),
+            Request::Write { node, offset, data, .. } if node.ino == ino => {
+                Some(*offset..offset + data.len())
+            }
+            _ => None,
+        };
+        busy.filter_map(range).collect()
+    }
+
     /// A message of an eager session reaches the rank.
     pub(super) fn heard_by_rank(
         &mut self,
@@ -172,7 +187,9 @@ impl World {
             ClientMsg::Request { floor, .. } => self.judge.floor(session, *floor)?,
             ClientMsg::Performed { tid, floor, cred, told, request } => {
                 self.judge.floor(session, *floor)?;
-                if self.judge.asks_rewrite(session, *tid, request) {
+                if let Request::Rewrite { node, .. } = request {
+                    let open = self.open_writes(client, node.ino);
+                    self.judge.asks_rewrite((session, *tid), request, open);
                     self.coverage.count("bytes to be written once more", 1);
                     return Ok(());
                 }

@@ -152,6 +152,10 @@ pub(super) fn shown(tree: &Tree, request: &Request, outcome: &Outcome) -> BTreeS
 pub(super) fn asked_for(tree: &Tree, request: &Request, outcome: &Outcome) -> BTreeSet<Fact> {
     // What fails for another reason does not tell whether a directory that would go is empty.
     let empties = matches!(outcome, Ok(_) | Err(Errno::ENOTEMPTY));
+    // Whether an attribute is there has nothing to do with what is performed on a file.
+    if matches!(request, Request::SetXattr { .. } | Request::RemoveXattr { .. }) && outcome.is_err() {
+        return BTreeSet::new();
+    }
     let mut shown = Shown { tree, empties, facts: BTreeSet::new() };
     shown.request(request);
     shown.facts

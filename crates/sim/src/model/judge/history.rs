@@ -391,6 +391,7 @@ impl Judge {
         self.recovered_trust(end);
         self.ended_at.retain(|_, at| *at <= end);
         self.synced_at.clear();
+        self.recovered_at = self.tick();
         for position in self.touched.values_mut().chain(self.told.values_mut()) {
             *position = (*position).min(end);
         }

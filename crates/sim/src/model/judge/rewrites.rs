@@ -8,6 +8,7 @@ use proto::Ino;
 use proto::ids::{SessionId, Tid};
 use proto::request::Request;
 use proto::storeio::Payload;
+use std::ops::Range;
 
 /// One of them, at the rank.
 #[derive(Clone, Debug)]
@@ -16,18 +17,24 @@ pub(super) struct Rewriting {
     /// None: where it was appended.
     offset: Option<u64>,
     data: Payload,
+    /// Where its client has writes without an answer: they follow, and the rank may have carried them out before it died.
+    open: Vec<Range<u64>>,
     /// Handed to the data store: where, and how much of it.
     landed: Option<(u64, usize)>,
 }
 
 impl Judge {
-    /// A session asks for bytes to be written once more. Whether it is that.
-    pub fn asks_rewrite(&mut self, session: SessionId, tid: Tid, request: &Request) -> bool {
-        let Request::Rewrite { node, append, offset, data, .. } = request else { return false };
+    /// A session asks for bytes to be written once more, while it waits for the answers to writes at `open`.
+    pub fn asks_rewrite(
+        &mut self,
+        (session, tid): (SessionId, Tid),
+        request: &Request,
+        open: Vec<Range<u64>>,
+    ) {
+        let Request::Rewrite { node, append, offset, data, .. } = request else { return };
         let offset = (!append).then_some(*offset);
-        let rewriting = Rewriting { ino: node.ino, offset, data: data.clone(), landed: None };
+        let rewriting = Rewriting { ino: node.ino, offset, data: data.clone(), open, landed: None };
         self.rewriting.entry((session, tid)).or_insert(rewriting);
-        true
     }
 
     /// The rank hands bytes to the data store that nobody else has asked for.
@@ -40,12 +47,16 @@ impl Judge {
         });
         let Some(rewriting) = found else { return Ok(()) };
         let bytes = self.bytes.entry(ino).or_default();
-        bytes.rewrite(offset, data, None).map_err(|mismatch| {
-            format!(
-                "byte {} of inode {} is written once more as {:#x}; it was {:x?}",
-                mismatch.offset, ino.0, mismatch.found, mismatch.allowed
-            )
-        })?;
+        let (covered, sure) = parts(offset, data, &rewriting.open);
+        covered.into_iter().for_each(|(at, piece)| bytes.may_be(at, piece));
+        for (at, piece) in sure {
+            bytes.rewrite(at, piece, None).map_err(|mismatch| {
+                format!(
+                    "byte {} of inode {} is written once more as {:#x}; it was {:x?}",
+                    mismatch.offset, ino.0, mismatch.found, mismatch.allowed
+                )
+            })?;
+        }
         rewriting.landed = Some((offset, data.len()));
         Ok(())
     }
@@ -60,18 +71,25 @@ impl Judge {
         if let (Some((offset, len)), true) = (rewriting.landed, ok) {
             self.late.push("bytes written once more");
             let data = &rewriting.data.bytes()[..len];
-            // It was looked at when it landed, and nothing else of the file changed since.
-            let _same = self.bytes.entry(rewriting.ino).or_default().rewrite(offset, data, Some(now));
+            let bytes = self.bytes.entry(rewriting.ino).or_default();
+            for (at, piece) in parts(offset, data, &rewriting.open).1 {
+                // It was looked at when it landed, and nothing else of the file changed since.
+                let _same = bytes.rewrite(at, piece, Some(now));
+            }
         }
         true
     }
 
-    /// A caller heard that a file is synced: what its session wrote before a crash, and was not told to be lost, is there.
+    /// A caller heard that a file is synced, which it asked for at `begun`: what its session wrote before a crash that was earlier, and
+    /// was not told to be lost, is there.
     ///
     /// # Errors
     /// It is not.
-    pub fn vouches(&mut self, session: SessionId, ino: Ino) -> Verdict {
+    pub fn vouches(&mut self, session: SessionId, ino: Ino, begun: u64) -> Verdict {
         let now = self.tick();
+        if begun < self.recovered_at {
+            return Ok(());
+        }
         let Some(bytes) = self.bytes.get_mut(&ino) else { return Ok(()) };
         bytes.vouched(session, now).map_err(|mismatch| {
             format!(
@@ -88,5 +106,44 @@ impl Judge {
                 bytes.disowned(session);
             }
         }
+    }
+}
+
+type Parts<'a> = Vec<(u64, &'a [u8])>;
+
+/// The parts of `data`, which begins at `offset`: those that lie in one of the ranges, and the others.
+fn parts<'a>(offset: u64, data: &'a [u8], ranges: &[Range<u64>]) -> (Parts<'a>, Parts<'a>) {
+    let end = offset + data.len() as u64;
+    let mut ranges: Vec<_> =
+        ranges.iter().map(|r| r.start.clamp(offset, end)..r.end.clamp(offset, end)).collect();
+    ranges.push(end..end);
+    ranges.sort_by_key(|range| range.start);
+    let part = |from: u64, to: u64| (from, &data[(from - offset) as usize..(to - offset) as usize]);
+    let (mut at, mut covered, mut sure) = (offset, Vec::new(), Vec::new());
+    for range in ranges {
+        if at < range.start {
+            sure.push(part(at, range.start));
+            at = range.start;
+        }
+        if at < range.end {
+            covered.push(part(at, range.end));
+            at = range.end;
+        }
+    }
+    (covered, sure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_ranges_and_what_is_not() {
+        let parts = |ranges: &[Range<u64>]| parts(10, b"abcdef", ranges);
+        assert_eq!(parts(&[]), (vec![], vec![(10, &b"abcdef"[..])]));
+        let (covered, sure) = parts(&[0..11, 13..14, 12..13]);
+        assert_eq!(covered, [(10, &b"a"[..]), (12, b"c"), (13, b"d")]);
+        assert_eq!(sure, [(11, &b"b"[..]), (14, b"ef")]);
+        assert_eq!(parts(&[15..u64::MAX, 20..30]), (vec![(15, &b"f"[..])], vec![(10, &b"abcde"[..])]));
     }
 }
