@@ -91,6 +91,8 @@ pub struct Client {
     root: Ino,
     /// The life of the rank that welcomed this session last.
     incarnation: Incarnation,
+    /// The session was refused: the next one takes its place.
+    replaces: bool,
     renew_every_ns: u64,
     renew_at: Option<Mono>,
     /// Renewals without an answer, by their numbers, and when they were sent; the greeting is 0.
@@ -156,6 +158,7 @@ impl Client {
             session: SessionId(0),
             root: Ino::ROOT,
             incarnation: Incarnation(0),
+            replaces: false,
             renew_every_ns: 0,
             renew_at: None,
             renewing: VecDeque::new(),

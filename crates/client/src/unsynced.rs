@@ -77,6 +77,20 @@ pub(crate) struct Losses {
     pub(crate) others: bool,
 }
 
+/// The file that a request has cut.
+pub(crate) fn cut_by(request: &Request, outcome: &Outcome) -> Option<NodeRef> {
+    match (request, outcome) {
+        (Request::SetAttr { node, set }, Ok(_)) if set.size.is_some() => Some(*node),
+        (
+            Request::Open { flags, .. } | Request::Create { flags, .. },
+            Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
+        ) if flags & open_flags::TRUNC != 0 => {
+            Some(NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash })
+        }
+        _ => None,
+    }
+}
+
 impl Unsynced {
     pub(crate) const fn new() -> Self {
         Self { files: BTreeMap::new(), others: None, cost: 0 }
@@ -127,10 +141,10 @@ impl Unsynced {
                 Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
             ) if flags & open_flags::TRUNC != 0 => self.cut(attr.ino, 0, span),
             (Request::Fsync { node, .. }, Ok(_)) if self.files.contains_key(&node.ino) => {
-                self.with(*node, |file| file.synced(heard.tid));
+                self.with(*node, |file| file.synced(heard.tid, heard.life));
             }
             (Request::SyncFs, Ok(_)) => {
-                self.files.values_mut().for_each(|file| file.synced(heard.tid));
+                self.files.values_mut().for_each(|file| file.synced(heard.tid, heard.life));
                 self.count();
                 self.others = self.others.filter(|until| *until > heard.tid);
             }
@@ -141,6 +155,11 @@ impl Unsynced {
     /// Drops records of which nothing is needed: everything below `unanswered` has its answer.
     pub(crate) fn tidy(&mut self, unanswered: Tid) {
         self.files.retain(|_, file| !file.pieces.is_empty() || file.hazard > unanswered);
+    }
+
+    /// A write to this file is under way, and a cut was answered before it.
+    pub(crate) fn overtaken(&mut self, node: NodeRef) {
+        self.with(node, |_| {});
     }
 
     fn count(&mut self) {
@@ -161,7 +180,8 @@ impl Unsynced {
         let known = self.with(node, |file| {
             let bytes = bytes.filter(|_| span.tid >= file.hazard);
             file.pieces.put(at, Piece { len, span, life: heard.life, bytes });
-            if file.pieces.len() > PIECES_MAX {
+            // Where nothing is kept, that something is missing is all there is to know.
+            if file.pieces.len() > PIECES_MAX || heard.bytes_max == 0 {
                 file.pieces.forget();
             }
         });
@@ -293,17 +313,18 @@ impl Unsynced {
         }
     }
 
-    /// It cannot be written once more.
+    /// It cannot be written once more. What is under way to the file stays in doubt.
     pub(crate) fn lose(&mut self, ino: Ino) {
-        if let Some(file) = self.files.remove(&ino) {
+        if let Some(file) = self.files.get_mut(&ino) {
             self.cost -= file.pieces.cost();
+            file.pieces = Pieces::default();
         }
     }
 }
 
 impl File {
-    fn synced(&mut self, tid: Tid) {
-        self.pieces.synced(tid);
+    fn synced(&mut self, tid: Tid, life: Incarnation) {
+        self.pieces.synced(tid, life);
         self.hazard = self.hazard.max(tid);
     }
 }

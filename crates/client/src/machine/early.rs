@@ -2,7 +2,7 @@
 //!
 //! Absent: who may be answered so; the rank decides, or `perform.rs` did.
 
-use super::{Client, Life, Out, Queued};
+use super::{Client, Life, Link, Out, Queued};
 use crate::kept::{self, Kept};
 use crate::leave::Leave;
 use crate::output::Output;
@@ -157,14 +157,19 @@ impl Client {
     /// An answer to a sync that has overtaken what comes of an operation before it would say too much: it waits.
     pub(super) fn waits_as_sync(&self, tid: Tid, pending: &Pending, outcome: &Outcome) -> bool {
         let syncs = |request: &Request| matches!(request, Request::Fsync { .. } | Request::SyncFs);
+        let open = self.window.kept.first_open().is_some_and(|open| open < tid);
         outcome.is_ok()
-            && self.window.kept.first_open().is_some_and(|open| open < tid)
+            && (open || self.awaits_rewritten())
             && pending.kept.as_ref().is_some_and(|kept| syncs(&kept.1))
             && !stdx::mutant!("client_sync_overtakes_late")
     }
 
-    /// Answers the syncs before which nothing is open any more.
+    /// Answers the syncs before which nothing is open any more. What has to be written once more has younger tids than some, and
+    /// comes before all of them.
     pub(super) fn answer_syncs(&mut self, out: &mut Out) {
+        if self.link != Link::Up || self.awaits_rewritten() {
+            return;
+        }
         let open = self.window.kept.first_open();
         while let Some(entry) = self.syncs.first_entry()
             && open.is_none_or(|open| *entry.key() < open)

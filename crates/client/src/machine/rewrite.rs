@@ -6,7 +6,7 @@
 use super::{Client, Life, Out, Queued, early};
 use crate::kept::{self, Kept};
 use crate::output::Output;
-use crate::unsynced::{Heard, Losses, Open, Rewrite};
+use crate::unsynced::{Heard, Losses, Open, Rewrite, cut_by};
 use crate::window::Pending;
 use proto::message::{ClientMsg, Told};
 use proto::reply::{Outcome, Reply};
@@ -72,6 +72,15 @@ impl Client {
 
     /// A request was answered.
     pub(super) fn note_unsynced(&mut self, tid: Tid, next: Tid, request: &Request, outcome: &Outcome) {
+        let writes = |pending: &Pending, ino| {
+            let request = pending.kept.as_ref().map(|kept| &kept.1);
+            matches!(request, Some(Request::Write { node, .. }) if node.ino == ino)
+        };
+        if let Some(node) = cut_by(request, outcome)
+            && self.window.iter().any(|(_, pending)| writes(pending, node.ino))
+        {
+            self.unsynced.overtaken(node);
+        }
         let heard = Heard { tid, next, life: self.incarnation, bytes_max: self.kept_bytes_max() };
         self.unsynced.answered(request, outcome, &heard);
         if matches!(request, Request::SyncFs) {
@@ -89,7 +98,9 @@ impl Client {
             kept::own(&mut kept.1);
         }
         self.note_unsynced(tid, self.window.next(), &kept.1, outcome);
-        let there = self.rewrites.there.remove(&tid);
+        // The answer to the Rewrite may be overtaken by this one; if it is none, it is told then.
+        let on_its_way = self.rewrites.sent.values().any(|sent| sent.wrote == tid);
+        let there = self.rewrites.there.remove(&tid) || on_its_way;
         if pending.life != self.incarnation && !there && self.is_of_before(&kept.1, outcome) {
             self.lose_bytes(changed(&kept.1), out);
         }
@@ -176,6 +187,12 @@ impl Client {
             self.go_on(resuming, out);
         }
         true
+    }
+
+    /// Whether some of them are not answered.
+    pub(super) fn awaits_rewritten(&self) -> bool {
+        let Rewrites { queue, sent, resuming, .. } = &self.rewrites;
+        !queue.is_empty() || !sent.is_empty() || resuming.is_some()
     }
 
     /// The rank's answer to one of them. Whether it was one.

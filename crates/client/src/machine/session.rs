@@ -59,7 +59,7 @@ impl Client {
             Errno::ESHUTDOWN => self.on_disconnected(out),
             Errno::ESTALE if self.config.recover_clean => {
                 self.start_over(out);
-                self.session = SessionId(0);
+                (self.session, self.replaces) = (SessionId(0), true);
                 self.on_disconnected(out);
             }
             _ => self.end(reason, out),
@@ -98,13 +98,13 @@ impl Client {
         if !known {
             self.start_over(out);
         }
-        if former != SessionId(0) {
+        // What is open, and what was not synced, goes on in a session that takes the place of one that was refused.
+        if former != SessionId(0) || std::mem::take(&mut self.replaces) {
             // Of a life in between nothing is known.
             self.plan_rewrites(resumed, lives_on, synced && incarnation.0 == life.0 + 1, out);
-        }
-        if former != SessionId(0) {
             self.resume(resumed, lives_on, out);
         }
+        self.answer_syncs(out);
     }
 
     /// The former session was evicted. What it sent is unknown: executed or not, nobody remembers; the

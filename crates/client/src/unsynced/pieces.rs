@@ -177,9 +177,10 @@ impl Pieces {
         }
     }
 
-    /// What was answered before this was sent is on the disk.
-    pub(crate) fn synced(&mut self, tid: Tid) {
-        self.retain(|piece| piece.span.until > tid);
+    /// What was answered before this was sent is on the disk. Of what is not known to be there in this life it says nothing: that
+    /// may have failed before, and not have been heard of yet.
+    pub(crate) fn synced(&mut self, tid: Tid, life: Incarnation) {
+        self.retain(|piece| piece.span.until > tid || piece.life != life);
     }
 
     pub(crate) fn retain(&mut self, keeps: impl Fn(&Piece) -> bool) {
@@ -191,12 +192,12 @@ impl Pieces {
         });
     }
 
-    /// No bytes are kept any more.
+    /// No bytes are kept any more. What is not known to be there in a later life of the rank than others is not there.
     pub(crate) fn forget(&mut self) {
         let last = self.map.values().map(|piece| piece.span.until).max();
-        let first = self.map.values().next().cloned();
+        let oldest = self.map.values().min_by_key(|piece| piece.life).cloned();
         (self.map, self.cost) = (BTreeMap::new(), 0);
-        if let (Some(piece), Some(until)) = (first, last) {
+        if let (Some(piece), Some(until)) = (oldest, last) {
             let span = Span { tid: piece.span.tid, until };
             self.insert(0, Piece { len: u64::MAX, ..piece.gap(span) });
         }
@@ -228,10 +229,12 @@ mod tests {
         assert_eq!(shown(&pieces), [(10, Some(vec![1, 1])), (12, Some(vec![2, 2])), (14, Some(vec![1, 1]))]);
         put(&mut pieces, 9, 4, 3, 4);
         assert_eq!(shown(&pieces), [(9, Some(vec![3; 4])), (13, Some(vec![2])), (14, Some(vec![1, 1]))]);
-        pieces.synced(Tid(3));
+        pieces.synced(Tid(3), LIFE);
         assert_eq!(shown(&pieces), [(9, Some(vec![3; 4]))]);
         assert_eq!(pieces.cost(), PIECE_COST_MIN);
-        pieces.synced(Tid(4));
+        pieces.synced(Tid(4), Incarnation(2));
+        assert!(!pieces.is_empty(), "it is not known to be there in that life");
+        pieces.synced(Tid(4), LIFE);
         assert!(pieces.is_empty() && pieces.cost() == 0);
     }
 
@@ -266,9 +269,15 @@ mod tests {
         put(&mut pieces, 0, 4, 2, 5);
         pieces.forget();
         assert_eq!(shown(&pieces), [(0, None)]);
-        pieces.synced(Tid(4));
+        pieces.synced(Tid(4), LIFE);
         assert!(!pieces.is_empty());
-        pieces.synced(Tid(5));
+        pieces.synced(Tid(5), LIFE);
         assert!(pieces.is_empty());
+        // Some of it was there again, the rest was not yet.
+        put(&mut pieces, 0, 4, 6, 7);
+        put(&mut pieces, 8, 4, 7, 8);
+        pieces.get_mut(0).expect("a piece").life = Incarnation(2);
+        pieces.forget();
+        assert!(pieces.iter().all(|(_, piece)| piece.life == LIFE));
     }
 }
