@@ -131,6 +131,7 @@ impl Machine for Client {
             Input::Close => self.on_close(out),
             Input::GiveUp => self.on_give_up(out),
         }
+        self.sync_at_close();
         self.pump(now.mono, out);
         self.offer(now.mono, out);
         self.finish(out);
@@ -422,10 +423,14 @@ impl Client {
         }
     }
 
+    /// Nothing is unanswered.
+    fn is_idle(&self) -> bool {
+        self.window.is_empty() && self.queued() == 0 && self.syncs.is_empty()
+    }
+
     /// Closing ends when nothing is unanswered.
     fn finish(&mut self, out: &mut Out) {
-        if self.life == Life::Closing && self.window.is_empty() && self.queued() == 0 && self.syncs.is_empty()
-        {
+        if self.life == Life::Closing && self.is_idle() {
             if self.link == Link::Up {
                 out.push(Output::Send(ClientMsg::Goodbye));
             }
@@ -439,6 +444,7 @@ impl Client {
     fn on_give_up(&mut self, out: &mut Out) {
         if self.life == Life::Closing {
             self.fail_all(Errno::EIO, out);
+            self.close_unsynced(out);
         }
     }
 

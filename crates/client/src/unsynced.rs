@@ -203,6 +203,15 @@ impl Unsynced {
         self.cost == 0 && self.others.is_none()
     }
 
+    /// Everything is given up.
+    pub(crate) fn lose_all(&mut self) -> Losses {
+        let files = std::mem::take(&mut self.files);
+        self.cost = 0;
+        let inos =
+            files.into_iter().filter(|(_, file)| !file.pieces.is_empty()).map(|(ino, _)| ino).collect();
+        Losses { inos, others: self.others.take().is_some() }
+    }
+
     /// Nothing can be written once more: the session is gone that had written it.
     pub(crate) fn forget_bytes(&mut self) {
         self.files.values_mut().for_each(|file| file.pieces.forget());

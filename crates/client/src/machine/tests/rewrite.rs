@@ -178,3 +178,35 @@ fn who_keeps_nothing_is_told() {
     let out = welcomed(&mut bench, 2);
     assert_eq!((rewrites(&out).len(), lost(&out)), (1, vec![Ino(8)]));
 }
+
+/// Found by review: what was written and not synced could die with the server a moment after the unmount.
+#[test]
+fn who_leaves_syncs_before() {
+    let goodbye = [Output::Send(ClientMsg::Goodbye), Output::Closed];
+    let syncs = |out: &[Output]| {
+        let of = |message: &ClientMsg| matches!(message, ClientMsg::Request { request: Request::SyncFs, .. });
+        sent(out).iter().filter(|message| of(message)).count()
+    };
+    let mut bench = wrote();
+    assert_eq!(syncs(&bench.step(Input::Close)), 1);
+    assert_eq!(bench.step(reply(2, Ok(Reply::Ok))), goodbye);
+    // It is asked once, whatever comes of it.
+    let mut bench = wrote();
+    bench.step(Input::Close);
+    assert_eq!(bench.step(reply(2, Err(Errno::EIO))), goodbye);
+    // The rank is away: it is waited for, and has the bytes first.
+    let mut bench = wrote();
+    bench.step(Input::Disconnected);
+    assert!(!bench.step(Input::Close).contains(&Output::Closed));
+    bench.step(Input::Connected);
+    let out = bench.step(welcome_in(5, true, 2));
+    let [(tid, ..)] = rewrites(&out)[..] else { panic!("{out:?}") };
+    assert_eq!((syncs(&out), bench.step(done(tid, 20))), (1, vec![]));
+    assert_eq!(bench.step(reply(tid + 1, Ok(Reply::Ok))), goodbye);
+    // Not for ever.
+    let mut bench = wrote();
+    bench.step(Input::Disconnected);
+    bench.step(Input::Close);
+    let out = bench.step(Input::GiveUp);
+    assert_eq!((lost(&out), out.last()), (vec![Ino(7)], Some(&Output::Closed)));
+}
