@@ -223,8 +223,8 @@ impl Rank {
 
     /// One that renews its lease and never gives back would keep others waiting for ever.
     fn must_return(&mut self, id: SessionId) {
-        let end = self.view.now.mono.after(self.view.config.lease_ns);
-        self.sessions.must_return(id, end);
+        let now = self.view.now.mono;
+        self.sessions.must_return(id, now.after(self.view.config.lease_ns), now);
     }
 
     pub(crate) fn returned(&mut self, id: SessionId, list: &[Returned]) {
@@ -232,10 +232,14 @@ impl Rank {
         for returned in list {
             self.view.book.returned(slot, *returned);
         }
-        self.sessions.has_returned(id);
-        // Who answers some has no longer for the others.
-        if let Some(since) = self.view.book.asked_since(slot) {
-            self.sessions.must_return(id, since.after(self.view.config.lease_ns));
+        let since = self.view.book.asked_since(slot);
+        let end = since.map(|since| since.after(self.view.config.lease_ns));
+        // Who answers some has no longer for the others; and what is overdue is not looked at as if it had just become so.
+        if end.is_none_or(|end| end > self.view.now.mono) || stdx::mutant!("mds_returns_begin_anew") {
+            self.sessions.has_returned(id);
+        }
+        if let Some(end) = end {
+            self.sessions.must_return(id, end, self.view.now.mono);
         }
     }
 

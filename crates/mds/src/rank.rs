@@ -2,17 +2,14 @@
 //!
 //! Absent: what operations do (`ops/`), how records change (`apply.rs`).
 
-use crate::cache::{Cache, node};
-use crate::caps::book::{Book, RoomLimits};
+use crate::cache::node;
 use crate::checkpoint::Checkpoint;
 use crate::config::{RankConfig, State};
 use crate::early::{self, Committed};
-use crate::files::Files;
 use crate::hold::{Held, Waiting};
 use crate::input::{ConnId, Input, Tag};
 use crate::journal::Journal;
 use crate::load::Loads;
-use crate::locks::Locks;
 use crate::meter::Meter;
 use crate::op::{Claim, Effects, Next, Op, OpId, Park, Plan, Stop, Syncing, Waits};
 use crate::ops;
@@ -21,9 +18,7 @@ use crate::pace::Pace;
 use crate::perm;
 use crate::recent::Recent;
 use crate::session::{Admitted, Conn, Sessions};
-use crate::tail::Tail;
-use crate::txn::Txn;
-use crate::view::{Backptrs, Found, Inos, View};
+use crate::view::{Found, View};
 use crate::warm::Warm;
 use proto::message::{ClientMsg, Told};
 use proto::reply::Reply;
@@ -133,32 +128,9 @@ impl Rank {
     #[must_use]
     pub fn new(config: RankConfig) -> Self {
         let meter = Meter::new(config.complaint_ns);
-        let view = View {
-            txn: Txn::new(config.incarnation),
-            cache: Cache::new(config.limits.load_entries),
-            files: Files::default(),
-            spent_cuts: BTreeMap::new(),
-            locks: Locks::default(),
-            book: Book::bounded(RoomLimits {
-                least: config.limits.caps_least,
-                asked: config.limits.recall_caps,
-            }),
-            config,
-            inos: Inos::default(),
-            given: None,
-            touched: None,
-            backptrs: Backptrs::new(),
-            backptrs_old: Backptrs::new(),
-            backptrs_writing: Backptrs::new(),
-            full: false,
-            disk_full: false,
-            reconnecting: false,
-            tail: Tail::default(),
-            now: Now::default(),
-        };
         Self {
             state: State::Boot,
-            view,
+            view: View::new(config),
             journal: Journal::default(),
             held: Held::default(),
             loads: Loads::default(),

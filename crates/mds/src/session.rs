@@ -231,15 +231,17 @@ impl Sessions {
         None
     }
 
-    /// Something was recalled; with something recalled already, it has no longer for that.
-    pub(crate) fn must_return(&mut self, id: SessionId, end: Mono) {
+    /// Something was recalled; with something recalled already, it has no longer for that. Where that is over it is looked at now: a
+    /// look that was due long ago would be taken for a pause of the rank's.
+    pub(crate) fn must_return(&mut self, id: SessionId, end: Mono, now: Mono) {
         let Some(session) = self.map.get_mut(&id) else { return };
         if session.return_end.is_none() {
             session.return_doubted = false;
         }
         let end = *session.return_end.get_or_insert(end);
         if !session.embedded {
-            self.next_expiry = Some(self.next_expiry.map_or(end, |next| next.min(end)));
+            let due = end.max(now);
+            self.next_expiry = Some(self.next_expiry.map_or(due, |next| next.min(due)));
         }
     }
 

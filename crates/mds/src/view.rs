@@ -4,7 +4,7 @@
 
 use crate::cache::slab::NONE;
 use crate::cache::{Cache, dir, node};
-use crate::caps::book::Book;
+use crate::caps::book::{Book, RoomLimits};
 use crate::config::RankConfig;
 use crate::files::{Files, Open};
 use crate::locks::Locks;
@@ -78,6 +78,33 @@ pub(crate) fn hex_name(ino: Ino) -> [u8; 16] {
 }
 
 impl View {
+    /// Of a rank that has not booted.
+    pub(crate) fn new(config: RankConfig) -> Self {
+        Self {
+            txn: Txn::new(config.incarnation),
+            cache: Cache::new(config.limits.load_entries),
+            files: Files::default(),
+            spent_cuts: BTreeMap::new(),
+            locks: Locks::default(),
+            book: Book::bounded(RoomLimits {
+                least: config.limits.caps_least,
+                asked: config.limits.recall_caps,
+            }),
+            config,
+            inos: Inos::default(),
+            given: None,
+            touched: None,
+            backptrs: Backptrs::new(),
+            backptrs_old: Backptrs::new(),
+            backptrs_writing: Backptrs::new(),
+            full: false,
+            disk_full: false,
+            reconnecting: false,
+            tail: Tail::default(),
+            now: Now::default(),
+        }
+    }
+
     pub(crate) fn wall(&self) -> Wall {
         self.now.wall
     }

@@ -91,6 +91,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_rewrite_over_others", "mds", "tail::tests::only_who_wrote_last_writes_again"),
     ("mds_rewrite_life_ignored", "mds", "tail::tests::only_who_wrote_last_writes_again"),
     ("client_rewrite_not_cut", "client", "unsynced::pieces::tests::a_cut_leaves_what_is_before_it"),
+    ("mds_returns_begin_anew", "mds", "tests::caps::who_answers_everything_but_one_is_ended_all_the_same"),
     ("client_closes_unsynced", "client", "machine::tests::rewrite::who_leaves_syncs_before"),
     ("client_keeps_crossed", "client", "unsynced::pieces::tests::what_was_under_way_together_is_not_kept"),
     // Names are asked for again before they are old in almost all histories.

@@ -401,7 +401,7 @@ impl Rank {
             if why == LATE && self.is_owed(id, now) {
                 let end = now.mono.after(lease_ns / 4);
                 self.sessions.has_returned(id);
-                self.sessions.must_return(id, end);
+                self.sessions.must_return(id, end, now.mono);
                 continue;
             }
             self.evict_session(now, id, why, out);

@@ -5,6 +5,7 @@
 use super::sessions::{OTHER, REMOTE};
 use super::*;
 use crate::op::Waits;
+use proto::SetAttr;
 use proto::caps::{Grants, Recalled};
 use proto::request::open_flags;
 
@@ -237,6 +238,36 @@ fn what_nobody_answers_for_a_lease_ends_the_session_and_what_it_kept_runs_out() 
     assert_eq!(w.answer(REMOTE, tid), None, "it asked a moment ago, and may keep the answer for a while");
     w.pass(FADES_MS);
     assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
+}
+
+/// Found by the simulator: each answer to something else began the second look anew, and made the rank believe that it had been stopped.
+#[test]
+fn who_answers_everything_but_one_is_ended_all_the_same() {
+    let mut w = two();
+    let [_, node] = ["f", "g"].map(|name| {
+        let (made, _) = granted(&mut w, REMOTE, create(name));
+        assert_eq!(granted(&mut w, OTHER, lookup(name)).1, Bits::ATTRS);
+        node_of(&made)
+    });
+    w.start(REMOTE, Cred::ROOT, unlink("f"));
+    let never = recalls(&mut w, OTHER);
+    for step in 0..60 {
+        w.pass(200);
+        w.say(REMOTE, ClientMsg::Renew { number: 1 });
+        w.say(OTHER, ClientMsg::Renew { number: 1 });
+        if w.rank.sessions(Mono(w.now)).len() == 1 {
+            assert!(step >= 49, "{:?}", w.notes);
+            return;
+        }
+        // Something else is asked for and given back at once.
+        let set = SetAttr { mode: Some(step), ..SetAttr::default() };
+        w.start(REMOTE, Cred::ROOT, Request::SetAttr { node, set });
+        let others = recalls(&mut w, OTHER);
+        assert!(others.iter().all(|asked| !never.contains(asked)));
+        give_back(&mut w, OTHER, &others);
+        w.start(OTHER, Cred::ROOT, lookup("g"));
+    }
+    panic!("it goes on: {:?}", w.notes);
 }
 
 #[test]
