@@ -43,11 +43,17 @@ if [ "$tests" = 1 ]; then
     need rsync rsync
     need xz xz-utils
     need mkfs.ext4 e2fsprogs
+    need_file postgresql /usr/lib/postgresql/*/bin/pgbench
 fi
 
 if [ ${#packages[@]} -gt 0 ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
         say "installing: ${packages[*]}"
+        if [[ " ${packages[*]} " == *" postgresql "* ]]; then
+            # The tests make databases of their own; none is to be started beside them.
+            mkdir -p /etc/postgresql-common/createcluster.d
+            echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.d/no-main-cluster.conf
+        fi
         log=$(mktemp)
         if { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
             "${packages[@]}"; } >"$log" 2>&1; then
