@@ -265,6 +265,9 @@ impl FileBytes {
                 extent.versions.iter_mut().for_each(|version| version.newest = true);
             }
             find_newest(&mut extent.versions, durable);
+            if !extent.versions.iter().any(|version| version.newest) {
+                extent.versions.iter_mut().for_each(|version| version.newest = true);
+            }
             extent.versions.iter_mut().for_each(|version| version.cut = 0);
             if extent.versions.iter().any(|version| !version.synced) {
                 extent.versions.iter_mut().for_each(|version| version.synced = false);
@@ -312,9 +315,18 @@ impl FileBytes {
         for (start, extent) in self.range(offset, end) {
             let piece = &data[(start - offset) as usize..(extent.end.min(end) - offset) as usize];
             let since = extent.is_changed();
-            let newest =
-                extent.versions.iter().filter(|version| version.newest && (version.from > 0) == since);
-            check_piece(&newest.collect::<Vec<_>>(), start, piece)?;
+            let newest: Vec<_> = extent
+                .versions
+                .iter()
+                .filter(|version| version.newest && (version.from > 0) == since)
+                .collect();
+            if !newest.is_empty() {
+                check_piece(&newest, start, piece)?;
+            } else if now.is_none() {
+                // What the crash had left was read and synced since; what had been there only its author knows.
+                let source = Source::Bytes { data: piece.into(), base: start };
+                extent.versions.push(Version::at_rest(source, false));
+            }
             for version in &mut extent.versions {
                 let is = check_piece(&[version], start, piece).is_ok();
                 version.to = if is { OPEN } else { version.to.min(now.unwrap_or(OPEN)) };

@@ -103,6 +103,8 @@ struct Pending {
     since: u64,
     landing: Option<Landing>,
     executed: Option<Executed>,
+    /// When it was executed last, which a crash may have taken back since.
+    first_at: Option<u64>,
     /// The client is dead: nobody looks at the answer.
     gone: bool,
     /// For fsync and syncfs: what must be durable with the answer.
@@ -296,6 +298,7 @@ impl Judge {
             since: now,
             landing: None,
             executed: None,
+            first_at: None,
             gone: false,
             need,
         };

@@ -229,6 +229,7 @@ impl Judge {
                 self.executed_bytes(origin.session, origin.tid, reply, &before, now);
             }
             if let Some(pending) = self.pending.get_mut(&(origin.session, origin.tid)) {
+                pending.first_at = Some(now);
                 pending.executed = Some(Executed { outcome: origin.outcome, end, wall, number, at: now });
             }
         }

@@ -67,7 +67,8 @@ impl Judge {
         let Some(pending) = self.pending.get(&key).filter(|_| !self.promises.contains_key(&key)) else {
             return;
         };
-        let first = pending.executed.as_ref().map(|executed| executed.at);
+        // The answer says at which position that was, and may come when a crash has taken it back.
+        let first = pending.first_at;
         let executed = pending.executed.as_ref().map(|executed| (executed.end, executed.number));
         if executed.is_some_and(|(end, _)| end <= self.durable) {
             return;
