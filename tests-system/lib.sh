@@ -155,6 +155,7 @@ beside() {
 
 # killed DIR: kills the server and starts another until `down`; its number is the last line of WORK/kills.
 killed() {
+    : >"$WORK/kills"
     (
         while [ ! -e "$WORK/enough" ]; do
             sleep "$KILLS"
