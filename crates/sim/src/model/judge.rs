@@ -80,8 +80,6 @@ struct Executed {
     wall: Wall,
     /// The state it made.
     number: u64,
-    /// When, by the judge's clock.
-    at: u64,
 }
 
 /// A change of bytes under way.

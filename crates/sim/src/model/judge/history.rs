@@ -230,7 +230,7 @@ impl Judge {
             }
             if let Some(pending) = self.pending.get_mut(&(origin.session, origin.tid)) {
                 pending.first_at = Some(now);
-                pending.executed = Some(Executed { outcome: origin.outcome, end, wall, number, at: now });
+                pending.executed = Some(Executed { outcome: origin.outcome, end, wall, number });
             }
         }
         if !changed.is_empty() {
