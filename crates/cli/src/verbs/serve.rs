@@ -10,7 +10,11 @@ use runtime::Addr;
 use runtime::process::{self, Endings};
 use serde_json::json;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long a server that was killed is waited for until the system has cleared it away: whoever starts another at once does not
+/// fail for that.
+const CLEARING: Duration = Duration::from_secs(10);
 
 /// Runs the verb.
 ///
@@ -33,7 +37,7 @@ pub fn run(args: &Serve, conf_file: Option<&Path>, out: &Output) -> Verdict {
     }
     let endings = Endings::hold().map_err(|error| Problem::io("signals", &error))?;
     process::raise_file_limit();
-    let served = place::serve(&args.dir, &config, false, &listen, args.insecure, Instant::now())?;
+    let served = place::serve(&args.dir, &config, false, &listen, args.insecure, Instant::now() + CLEARING)?;
     let places: Vec<String> = served.addrs.iter().map(ToString::to_string).collect();
     let text = format!("{} is served at {} (pid {})", served.name, places.join(", "), std::process::id());
     let mut json =
