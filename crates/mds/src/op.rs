@@ -60,17 +60,23 @@ pub(crate) struct Op {
 }
 
 impl Op {
-    /// What is to wait, out of the hands of who runs it: that one is done with it.
-    pub(crate) fn take(&mut self) -> Box<Self> {
-        let spent = Self {
-            id: self.id,
-            session: self.session,
-            tid: self.tid,
-            embedded: self.embedded,
-            place: self.place,
-            check: self.check,
-            cred: Cred::ROOT,
-            request: Request::StatFs,
+    /// One that has come now: nobody has looked at it.
+    pub(crate) const fn new(
+        id: OpId,
+        (session, tid): (SessionId, Tid),
+        cred: Cred,
+        request: Request,
+        since: Mono,
+    ) -> Self {
+        Self {
+            id,
+            session,
+            tid,
+            embedded: false,
+            place: None,
+            check: false,
+            cred,
+            request,
             told: None,
             probe: None,
             hint: None,
@@ -79,9 +85,16 @@ impl Op {
             failed: None,
             woken: false,
             synced: Ino::NONE,
-            since: self.since,
+            since,
             waits: Waits::Turn,
-        };
+        }
+    }
+
+    /// What is to wait, out of the hands of who runs it: that one is done with it.
+    pub(crate) fn take(&mut self) -> Box<Self> {
+        let Self { id, session, tid, since, embedded, place, check, .. } = *self;
+        let nothing = Self::new(id, (session, tid), Cred::ROOT, Request::StatFs, since);
+        let spent = Self { embedded, place, check, ..nothing };
         Box::new(std::mem::replace(self, spent))
     }
 

@@ -241,26 +241,9 @@ impl Rank {
         let crowded =
             session.in_flight > limits.parked_per_session || session.results.len() >= limits.results;
         self.next_op += 1;
-        let mut op = Op {
-            id: self.next_op,
-            session: id,
-            tid,
-            embedded,
-            place,
-            check: check.is_some(),
-            cred: check.unwrap_or(cred),
-            request,
-            told,
-            probe: None,
-            hint: None,
-            scan: None,
-            pins: Vec::new(),
-            failed: None,
-            woken: false,
-            synced: Ino::NONE,
-            since: now.mono,
-            waits: Waits::Turn,
-        };
+        let checked = check.is_some();
+        let new = Op::new(self.next_op, (id, tid), check.unwrap_or(cred), request, now.mono);
+        let mut op = Op { embedded, place, check: checked, told, ..new };
         self.begin(now, conn, &mut op, (crowded, bounded), out);
     }
 

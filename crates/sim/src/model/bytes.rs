@@ -260,14 +260,7 @@ impl FileBytes {
                 replaced.for_each(|version| version.to = OPEN);
             }
             extent.versions.retain(|version| !version.buried && version.cut <= durable);
-            if !extent.versions.iter().any(|version| version.newest) {
-                // What a crash had left was synced since: now it is what was there.
-                extent.versions.iter_mut().for_each(|version| version.newest = true);
-            }
             find_newest(&mut extent.versions, durable);
-            if !extent.versions.iter().any(|version| version.newest) {
-                extent.versions.iter_mut().for_each(|version| version.newest = true);
-            }
             extent.versions.iter_mut().for_each(|version| version.cut = 0);
             if extent.versions.iter().any(|version| !version.synced) {
                 extent.versions.iter_mut().for_each(|version| version.synced = false);
@@ -422,6 +415,10 @@ fn find_newest(versions: &mut [Version], durable: u64) {
     for version in versions.iter_mut() {
         let valid = version.to == OPEN || hazy.is_some_and(|from| version.to >= from);
         version.newest &= valid && (version.from > 0 || !changed) || (version.from == 0 && !changed);
+    }
+    if !versions.iter().any(|version| version.newest) {
+        // What a crash had left was synced since: now it is what was there.
+        versions.iter_mut().for_each(|version| version.newest = true);
     }
     let one = hazy.is_none() && versions.iter().filter(|version| version.newest).count() == 1;
     for version in versions.iter_mut() {
