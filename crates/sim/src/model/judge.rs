@@ -157,6 +157,8 @@ pub struct Judge {
     synced_at: VecDeque<(Position, Ino, u64)>,
     /// Inodes of histories that crashes took back: their data may be left until somebody sweeps.
     lost: BTreeSet<Ino>,
+    /// Inodes that were moved or linked in such a history: who was told of it may look for them at places where they never were.
+    displaced: BTreeSet<Ino>,
     clock: u64,
     /// The rank's time.
     pub wall: Wall,
@@ -211,6 +213,7 @@ impl Judge {
             changes: BTreeMap::new(),
             synced_at: VecDeque::new(),
             lost: BTreeSet::new(),
+            displaced: BTreeSet::new(),
             clock: 1,
             wall,
             late: Vec::new(),

@@ -5,7 +5,7 @@
 
 use proto::attr::FileKind;
 use proto::{Attr, Ino};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use stdx::Wall;
 
@@ -115,6 +115,18 @@ impl Tree {
     /// When it does not: callers have looked it up.
     pub fn change(&mut self, ino: Ino) -> &mut Node {
         Rc::make_mut(self.nodes.get_mut(&ino).expect("the caller looked the node up"))
+    }
+
+    /// Where each inode is named.
+    #[must_use]
+    pub fn names(&self) -> BTreeMap<Ino, BTreeSet<(Ino, Rc<[u8]>)>> {
+        let mut names: BTreeMap<Ino, BTreeSet<(Ino, Rc<[u8]>)>> = BTreeMap::new();
+        for (dir, node) in &self.nodes {
+            for (name, ino) in &node.entries {
+                names.entry(*ino).or_default().insert((*dir, Rc::clone(name)));
+            }
+        }
+        names
     }
 
     /// Subdirectories of a directory.

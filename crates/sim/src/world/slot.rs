@@ -41,6 +41,8 @@ pub(super) struct Slot {
     pub(super) conn: Option<ConnId>,
     /// Since when it has been connected and not stopped.
     pub(super) connected_at: u64,
+    /// When its callers could last call.
+    pub(super) called_at: u64,
     pub(super) ready: bool,
     /// The last session that the client was told is gone: its requests may still take their course.
     pub(super) gone: Option<SessionId>,
@@ -72,6 +74,7 @@ impl Slot {
             birth: 0,
             conn: None,
             connected_at: 0,
+            called_at: 0,
             ready: false,
             gone: None,
             busy: BTreeMap::new(),

@@ -12,7 +12,7 @@ use proto::ids::SessionId;
 use proto::name::name_hash;
 use proto::reply::{DirEntry, Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, Errno, Ino};
+use proto::{Attr, Errno, Ino, NodeRef};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use stdx::Wall;
@@ -161,28 +161,26 @@ impl Judge {
     /// A file without a name that this session does not hold open may be gone at any moment.
     pub(super) fn may_be_gone(&self, asked: &Asked) -> bool {
         let session = asked.session;
-        let nodes = match &asked.request {
-            Request::GetAttr { node }
-            | Request::ReadDir { dir: node, .. }
-            | Request::SetAttr { node, .. }
-            | Request::Link { node, .. }
-            | Request::Open { node, .. }
-            | Request::Read { node, .. }
-            | Request::Write { node, .. }
-            | Request::Fallocate { node, .. }
-            | Request::Seek { node, .. }
-            | Request::Fsync { node, .. }
-            | Request::GetXattr { node, .. }
-            | Request::ListXattr { node }
-            | Request::SetXattr { node, .. }
-            | Request::RemoveXattr { node, .. } => vec![node.ino],
-            Request::CopyRange { source, target, .. } => vec![source.ino, target.ino],
-            _ => Vec::new(),
-        };
-        nodes.into_iter().any(|ino| {
+        nodes_of(&asked.request).into_iter().any(|node| {
+            let ino = node.ino;
             let held = self.opens.get(&(session, ino)).is_some_and(|count| *count > 0);
-            !held && self.tree().node(ino).is_none_or(|node| !node.is_dir() && node.nlink == 0)
+            let nameless = self.tree().node(ino).is_none_or(|node| !node.is_dir() && node.nlink == 0);
+            (!held && nameless) || self.is_misled(node)
         }) || parents(&asked.request).any(|ino| self.was_nameless(session, ino))
+    }
+
+    /// Whether a file is looked for where a crash took it away again. It is found at its places of now, and where it was moved to since.
+    fn is_misled(&self, reference: NodeRef) -> bool {
+        let there = match reference.parent {
+            Ino::LINKS => self.tree().node(reference.ino).is_some_and(|node| node.nlink > 1),
+            parent => self.tree().node(parent).is_some_and(|dir| {
+                let named = |(name, ino): (&Rc<[u8]>, &Ino)| {
+                    *ino == reference.ino && name_hash(&self.seed, name) == reference.hash
+                };
+                dir.entries.iter().any(named)
+            }),
+        };
+        self.displaced.contains(&reference.ino) && !there
     }
 
     /// The same of what is taken for a directory and is none: that the rank has removed it may show at once.
@@ -365,4 +363,26 @@ pub(super) fn same_attr(wanted: &Attr, found: &Attr) -> Verdict {
         return Ok(());
     }
     Err(format!("attributes {found:?} instead of {wanted:?}"))
+}
+
+/// The files that a request names by number, which fails when they are gone.
+fn nodes_of(request: &Request) -> Vec<NodeRef> {
+    match request {
+        Request::GetAttr { node }
+        | Request::ReadDir { dir: node, .. }
+        | Request::SetAttr { node, .. }
+        | Request::Link { node, .. }
+        | Request::Open { node, .. }
+        | Request::Read { node, .. }
+        | Request::Write { node, .. }
+        | Request::Fallocate { node, .. }
+        | Request::Seek { node, .. }
+        | Request::Fsync { node, .. }
+        | Request::GetXattr { node, .. }
+        | Request::ListXattr { node }
+        | Request::SetXattr { node, .. }
+        | Request::RemoveXattr { node, .. } => vec![*node],
+        Request::CopyRange { source, target, .. } => vec![*source, *target],
+        _ => Vec::new(),
+    }
 }

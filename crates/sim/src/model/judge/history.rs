@@ -379,8 +379,13 @@ impl Judge {
             }
         }
         while self.states.len() > 1 && self.states.back().is_some_and(|state| state.end > end) {
-            let gone = self.states.pop_back();
-            self.lost.extend(gone.iter().flat_map(|state| state.tree.nodes.keys()));
+            let Some(gone) = self.states.pop_back() else { break };
+            self.lost.extend(gone.tree.nodes.keys());
+            let kept = self.tree().names();
+            let names = gone.tree.names();
+            self.displaced.extend(
+                names.iter().filter(|(ino, names)| kept.get(ino) != Some(names)).map(|(ino, _)| *ino),
+            );
         }
         while self.log.back().is_some_and(|(_, last, _)| *last > end) {
             self.log.pop_back();
