@@ -29,6 +29,8 @@ const WRITE_BYTES: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Checkpointer {
     pub(super) state: State,
+    /// The last `SyncAll` that succeeded, counted by when they begin.
+    pub(super) synced: u64,
 }
 
 /// Writes a state file; it is durable when this returns.

@@ -44,7 +44,7 @@ use locks::{FileLocks, guard};
 use proto::FileId;
 use proto::storeio::{Buffer, Cut, DataDone, DataOp, IoError, Payload, StoreError};
 use segments::Appender;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use stdx::Mono;
 
@@ -60,6 +60,8 @@ pub struct DataFiles<D: Disk> {
     poisoned: AtomicBool,
     /// What is free is not for data (`room`).
     room_kept: AtomicBool,
+    /// How many `SyncAll` have begun; grows with the checkpointer locked.
+    syncs_begun: AtomicU64,
     checkpointer: Mutex<Checkpointer>,
     compactor: Mutex<Compactor<D::File>>,
     locks: FileLocks,
@@ -102,6 +104,7 @@ impl<D: Disk> DataFiles<D> {
             limits,
             poisoned: AtomicBool::new(false),
             room_kept: AtomicBool::new(false),
+            syncs_begun: AtomicU64::new(0),
             checkpointer: Mutex::new(recovered.checkpointer),
             compactor: Mutex::new(Compactor::new()),
             locks: FileLocks::new(),

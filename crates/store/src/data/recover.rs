@@ -316,7 +316,7 @@ impl<D: Disk> Recovery<'_, D> {
                 }
             }
         }
-        let checkpointer = Checkpointer { state };
+        let checkpointer = Checkpointer { state, synced: 0 };
         Ok(Recovered { central: self.central, checkpointer, damages: self.damages })
     }
 }

@@ -7,6 +7,7 @@ use super::blocks::{
     BLOCK_HEADER_BYTES, HEADER_USED, block_name, encode_copy, folder_name, folder_of, rewrite_order,
 };
 use super::central::{Block, Form};
+use super::checkpoint::Checkpointer;
 use super::handles::HandleKey;
 use super::locks::guard;
 use super::{DataFiles, damaged};
@@ -14,6 +15,7 @@ use crate::disk::{Disk, DiskFile};
 use proto::FileId;
 use proto::storeio::{Cut, DataDone, StoreError};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use stdx::mutant;
 
 /// Blocks synced together; as many files are open at once beside the handles that are kept.
@@ -128,8 +130,27 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// Makes everything durable that was written before the call.
+    ///
+    /// Those who wait for the one under way are answered by the next: it begins after all of them came, so it finds what they
+    /// wrote. A thousand clients that sync in the same second cost two syncs.
     pub(super) fn sync_all(&self) -> Result<(), StoreError> {
+        self.sync_after(self.syncs_begun.load(Ordering::SeqCst))
+    }
+
+    /// Returns when a sync has succeeded before which so many others had begun: those may have looked for what to sync before
+    /// the caller's last write.
+    pub(super) fn sync_after(&self, begun: u64) -> Result<(), StoreError> {
         let mut checkpointer = guard(&self.checkpointer);
+        if checkpointer.synced > begun {
+            return self.check_poison();
+        }
+        let number = self.syncs_begun.fetch_add(1, Ordering::SeqCst) + 1;
+        self.sync_everything(&mut checkpointer)?;
+        checkpointer.synced = number;
+        Ok(())
+    }
+
+    fn sync_everything(&self, checkpointer: &mut Checkpointer) -> Result<(), StoreError> {
         self.flush_all()?;
         let large = self.files_to_sync()?;
         for file in large {
@@ -140,7 +161,7 @@ impl<D: Disk> DataFiles<D> {
         for folder in folders {
             self.disk.sync_folder(&folder_name(folder)).map_err(|error| self.poison(error))?;
         }
-        self.publish(&mut checkpointer)?;
+        self.publish(checkpointer)?;
         // What another thread's failed write took from the queue looks flushed.
         self.check_poison()
     }

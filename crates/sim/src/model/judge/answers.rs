@@ -122,7 +122,9 @@ impl Judge {
                 return Ok(());
             }
         }
-        let opens = matches!(pending.asked.request, Request::Open { .. }) && sent.outcome.is_ok();
+        // Who creates what is there opens it.
+        let opens = matches!(pending.asked.request, Request::Open { .. } | Request::Create { .. })
+            && sent.outcome.is_ok();
         if opens && self.opened.get(&(sent.session, sent.tid)) == Some(&sent.outcome) {
             return Ok(());
         }

@@ -47,6 +47,32 @@ fn a_sync_of_everything_waits_for_a_sync_of_one_file_under_way() {
     assert_eq!(read(&opened(&disk), file(1), 20_000), Ok(vec![7; 20_000]));
 }
 
+/// Who asks while a sync is under way is not answered by it, because it may have passed what was written meanwhile; who asked
+/// before a sync began is answered by that one.
+#[test]
+fn who_waits_for_a_sync_is_answered_by_the_next() {
+    let begun = |store: &DataFiles<SimDisk>| store.syncs_begun.load(SeqCst);
+    let disk = SimDisk::new(3);
+    let store = Arc::new(opened(&disk));
+    write(&store, file(1), 0, &[7; 20_000]).unwrap();
+    let (other, came) = (Arc::clone(&store), Arc::new(AtomicU64::new(0)));
+    let noted = Arc::clone(&came);
+    once(&disk, move || {
+        write(&other, file(2), 0, &[8; 20_000]).unwrap();
+        noted.store(begun(&other), SeqCst);
+    });
+    sync_all(&store);
+    disk.meanwhile(None);
+    let came = came.load(SeqCst);
+    assert_eq!(store.sync_after(came), Ok(()));
+    assert_eq!(begun(&store), came + 1, "the sync under way answered, or more than one began");
+    assert_eq!(store.sync_after(came), Ok(()));
+    assert_eq!(begun(&store), came + 1, "one was answered already");
+    drop(store);
+    disk.crash();
+    assert_eq!(read(&opened(&disk), file(2), 20_000), Ok(vec![8; 20_000]));
+}
+
 /// A sync that failed is not tried again by whoever waited for the file: on Linux the second one succeeds.
 #[test]
 fn a_sync_of_everything_behind_a_failed_sync_of_one_file_fails_too() {
