@@ -63,6 +63,22 @@ print("all seen")
 P
 same "200 rounds: each change is seen by the other at once" "all seen" "$(timeout 120 python3 rounds.py 200 2>&1 | tail -n 1)"
 
+# Names that are absent: who searches the same folders again asks once, and sees at once what another makes.
+lookups() { "$PANDO" perf dump --cluster ./data --format json | grep -o '"req_lookup_latency":{"avgcount":[0-9]*' | grep -o '[0-9]*$'; }
+mkdir -p a/include
+cat >search.py <<'P'
+import os
+for n in range(2000):
+    assert not os.path.exists(f"a/include/absent{n % 20}.h")
+open("b/include/absent7.h", "w").close()
+assert os.path.exists("a/include/absent7.h"), "made by another"
+os.rename("b/include/absent7.h", "b/include/absent8.h")
+assert os.path.exists("a/include/absent8.h") and not os.path.exists("a/include/absent7.h"), "renamed by another"
+P
+before=$(lookups)
+same "what another makes is not absent any more" "" "$(timeout 60 python3 search.py 2>&1 | tail -n 1)"
+check "searching 2,000 times for 20 absent names asks for few of them" [ $(($(lookups) - before)) -lt 500 ]
+
 # Two writers of one page, and a reader of it.
 cat >page.py <<'P'
 import os, sys

@@ -12,6 +12,7 @@ mod leave;
 mod machine;
 mod made;
 mod names;
+mod negatives;
 mod newborns;
 mod numbers;
 pub mod output;

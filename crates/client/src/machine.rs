@@ -18,6 +18,7 @@ use crate::config::ClientConfig;
 use crate::held::Held;
 use crate::input::{CallId, Input, Waiting};
 use crate::leave::{Leave, Leaves};
+use crate::negatives::Negatives;
 use crate::numbers::Numbers;
 use crate::output::Output;
 use crate::ranktime::RankTime;
@@ -104,6 +105,8 @@ pub struct Client {
     leaves: Leaves,
     idle: Idle,
     tenures: Tenures,
+    /// Empty without `retry`: the rank is as near.
+    negatives: Negatives,
     numbers: Numbers,
     time: RankTime,
     /// Syncs that the rank has answered, while it has not said what became of something before them.
@@ -169,6 +172,7 @@ impl Client {
             leaves: Leaves::new(),
             idle: Idle::new(),
             tenures: Tenures::new(),
+            negatives: Negatives::new(),
             numbers: Numbers::new(),
             time: RankTime::new(),
             syncs: BTreeMap::new(),
@@ -308,6 +312,8 @@ impl Client {
             self.may_keep_pages(now, attr.ino, leave.grants.of(0));
         }
         if let (Some(kept), true) = (&pending.kept, self.config.retry) {
+            let next = self.window.next();
+            self.negatives.answered(now, tid, (&kept.0, &kept.1, &outcome), &leave, next);
             self.held.on_answer(&kept.1, &outcome);
             if self.is_entrustable() {
                 let entrusted = early.as_ref().map_or(&[][..], |early| early.entrusted);
@@ -362,6 +368,7 @@ impl Client {
             self.list_entrusted(tid, call, &request);
         }
         let tid = self.window.insert(pending);
+        self.negatives.changed(&request, self.window.next());
         let floor = self.window.floor();
         out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
     }

@@ -33,6 +33,8 @@ pub struct Knowledge {
     pub opens: Vec<NodeRef>,
     /// Places in listings to go on from.
     pub cursors: BTreeMap<Ino, u64>,
+    /// A name that was not there: it is looked for again, as search paths are gone through.
+    pub missed: Option<(NodeRef, Name)>,
     /// Locks asked for and not given back.
     pub locks: Vec<(NodeRef, LockSpec)>,
     /// Who it is, if it works in directories of its own.
@@ -149,7 +151,8 @@ impl Workload {
     fn make(&mut self, kind: &str, known: &mut Knowledge, tree: &Tree) -> Option<Request> {
         match kind {
             "lookup" => {
-                let (parent, name) = self.entry(known, tree, |_| true);
+                let again = known.missed.clone().filter(|_| self.rng.chance(1, 3));
+                let (parent, name) = again.unwrap_or_else(|| self.entry(known, tree, |_| true));
                 Some(Request::Lookup { parent, name })
             }
             "getattr" => Some(Request::GetAttr { node: self.any(known, tree)? }),

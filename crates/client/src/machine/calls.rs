@@ -27,6 +27,12 @@ impl Client {
         if let Some(errno) = self.refusal(&request) {
             return answer(out, Some(call), Err(errno));
         }
+        if let Request::Lookup { parent, name } = &request
+            && self.is_certain(now)
+            && self.negatives.has(now, &cred, parent.ino, name)
+        {
+            return answer(out, Some(call), Err(Errno::ENOENT));
+        }
         if !self.tenures.is_empty() {
             match self.perform(now, call, cred, request, out) {
                 Some(asked) => (cred, request) = asked,
@@ -35,6 +41,11 @@ impl Client {
         }
         let queue = if is_uncredited(&request) { &mut self.lane } else { &mut self.queue };
         queue.push_back(Queued { call: Some(call), cred, request });
+    }
+
+    /// Whether what this client knows of the rank's is so.
+    pub(super) fn is_certain(&self, now: Mono) -> bool {
+        self.link == Link::Up && self.life == Life::Serving && self.lease_end.is_some_and(|end| now < end)
     }
 
     /// Why a call is answered without asking the rank.

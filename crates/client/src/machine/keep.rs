@@ -24,6 +24,9 @@ impl Client {
         }
         let mut returned = Vec::new();
         for item in &list {
+            if !stdx::mutant!("client_keeps_negatives") {
+                self.negatives.remove(item.ino);
+            }
             if !(item.bits.has(Bits::ALONE) && stdx::mutant!("client_keeps_file")) {
                 self.tenures.newborns.remove(item.ino);
             }
@@ -74,6 +77,7 @@ impl Client {
     /// Everything handed out so far is void.
     pub(super) fn lose(&mut self, out: &mut Out) {
         let stamp = self.leaves.lose(self.window.next());
+        self.negatives.clear();
         self.idle.clear();
         out.push(Output::Lost { stamp });
     }

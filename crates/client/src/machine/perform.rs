@@ -5,7 +5,7 @@
 //!
 //! Absent: what is known (`tenures.rs`), and the rules for attributes (`made.rs`).
 
-use super::{Client, Life, Link, Out, early};
+use super::{Client, Out, early};
 use crate::changes::names_of;
 use crate::input::CallId;
 use crate::kept::{self, Kept};
@@ -36,8 +36,7 @@ impl Client {
         mut request: Request,
         out: &mut Out,
     ) -> Option<(Cred, Request)> {
-        let serving = self.link == Link::Up && self.life == Life::Serving;
-        if !serving || self.lease_end.is_none_or(|end| end <= now) {
+        if !self.is_certain(now) {
             return Some((cred, request));
         }
         if let Some((outcome, leave)) = self.known_answer(now, &request) {
@@ -79,6 +78,7 @@ impl Client {
         let kept = Kept { cred, request, told, opened, bytes, position: None };
         let message = early::performed(tid, self.window.floor(), &kept);
         debug_assert_eq!(tid, self.window.next(), "nothing was sent meanwhile");
+        self.negatives.changed(&kept.request, Tid(tid.0 + 1));
         self.window.perform(kept);
         out.push(Output::Send(message));
         out.push(Output::Answer { call, outcome, leave });

@@ -33,6 +33,7 @@ impl Client {
         self.link = Link::Down;
         self.stop_clocks();
         self.tenures.end_all();
+        self.negatives.clear();
         self.idle.clear();
         self.drop_rewrites();
         self.window.kept.disconnected();

@@ -90,14 +90,20 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
     needs.list
 }
 
-/// The inode that had this name as its only one loses it.
+/// What a name leads to changes: listings and absent names that others keep of the directory with it, and what had it as its only one
+/// loses it. The header does not always show that: a rename within a directory may happen in the same moment as the change before.
 fn replaced(view: &mut View, (dir, hash, name): (Ino, NameHash, &[u8]), by: Ino, needs: &mut Needs) {
-    let Some(slot) = view.cache.find_dir(dir).and_then(|dir| view.cache.find(dir, hash, name)) else {
-        return;
+    let Some(slot) = view.cache.find_dir(dir) else { return };
+    let Some(slot) = view.cache.find(slot, hash, name) else {
+        return needs.add(dir, FILE, None);
     };
     let node = view.cache.node(slot);
-    if node.primary() && node.ino() != by {
-        needs.add(node.ino(), LINK, named(dir, name));
+    let (ino, primary) = (node.ino(), node.primary());
+    if ino != by {
+        needs.add(dir, FILE, None);
+        if primary {
+            needs.add(ino, LINK, named(dir, name));
+        }
     }
 }
 

@@ -100,6 +100,30 @@ fn a_change_waits_until_others_have_given_back_what_it_changes() {
     assert_eq!(w.call_as(OTHER, Cred::ROOT, lookup("f")), Err(Errno::ENOENT));
 }
 
+/// Neither the count of a directory's names nor its time tells of a rename in the moment of the change before.
+#[test]
+fn who_keeps_a_directory_is_asked_whatever_its_header_shows() {
+    let mut w = two();
+    granted(&mut w, REMOTE, create("f"));
+    let (Reply::Attr(dir), Bits::ATTRS) = granted(&mut w, OTHER, Request::GetAttr { node: root() }) else {
+        panic!("nothing is granted");
+    };
+    // Nothing has to be loaded for it.
+    w.call_as(REMOTE, Cred::ROOT, lookup("g")).expect_err("absent");
+    w.now = dir.mtime.0 as u64 - STEP_NS;
+    let rename =
+        Request::Rename { parent: root(), name: n("f"), new_parent: root(), new_name: n("g"), flags: 0 };
+    let tid = w.start(REMOTE, Cred::ROOT, rename);
+    assert_eq!(w.answer(REMOTE, tid), None, "it waits");
+    let asked = recalls(&mut w, OTHER);
+    assert_eq!(
+        asked.iter().map(|asked| (asked.ino, asked.bits)).collect::<Vec<_>>(),
+        [(root().ino, Bits::FS)]
+    );
+    give_back(&mut w, OTHER, &asked);
+    assert!(matches!(w.answer(REMOTE, tid), Some(Ok(_))));
+}
+
 /// An offer may cross a grant: what it asks for is recalled like anything else.
 #[test]
 fn a_file_that_is_offered_is_asked_for() {

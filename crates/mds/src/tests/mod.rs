@@ -71,6 +71,9 @@ fn formatted() -> Records {
     records
 }
 
+/// What passes from step to step.
+const STEP_NS: u64 = 1_000;
+
 /// The world around one rank.
 pub(crate) struct World {
     pub rank: Rank,
@@ -227,7 +230,7 @@ impl World {
             };
             steps += 1;
             assert!(steps < 200_000, "the rank does not come to rest");
-            self.now += 1_000;
+            self.now += STEP_NS;
             let now = Now { mono: Mono(self.now), wall: Wall(self.now as i64) };
             self.rank.step(now, input, &mut out);
             let status = self.rank.status();

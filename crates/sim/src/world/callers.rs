@@ -218,6 +218,9 @@ impl World {
             _ => {}
         }
         let known = &mut self.clients[client].known;
+        if let (Request::Lookup { parent, name }, Err(Errno::ENOENT)) = (&busy.request, outcome) {
+            known.missed = Some((*parent, name.clone()));
+        }
         if let (Request::MkDir { .. }, Ok(Reply::Attr(attr)), Some(me)) =
             (&busy.request, outcome, known.homely)
         {

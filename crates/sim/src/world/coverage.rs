@@ -39,7 +39,7 @@ pub(super) const KEEPING: [&str; 26] = [
 ];
 
 /// What happens to early answers, and to what is entrusted to clients.
-pub(super) const EARLY: [&str; 36] = [
+pub(super) const EARLY: [&str; 37] = [
     "answered early",
     "performed: create",
     "performed: mknod",
@@ -57,6 +57,7 @@ pub(super) const EARLY: [&str; 36] = [
     "files recalled from under work",
     "files returned",
     "answers from what was made",
+    "names known to be absent",
     "directories entrusted",
     "directories recalled",
     "directories recalled from under work",

@@ -127,7 +127,9 @@ impl World {
         if own.request.effect() != Effect::Nothing {
             return Err(format!("client {client} answers {:?} to {} by itself", own.outcome, own.kind));
         }
-        self.coverage.count("answers from what was made", 1);
+        let absent = *own.outcome == Err(Errno::ENOENT);
+        self.coverage
+            .count(if absent { "names known to be absent" } else { "answers from what was made" }, 1);
         let asked = asked_by(session, Tid(u64::MAX), Cred::ROOT, own.request.clone(), (0, 0));
         let judged = self.judge.answers_itself(&asked, own.outcome);
         judged.map_err(|error| format!("client {client} {error}"))?;
