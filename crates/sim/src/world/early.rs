@@ -163,12 +163,12 @@ impl World {
         }
     }
 
-    /// Where callers of a client wait for writes.
-    fn open_writes(&self, client: usize, ino: Ino) -> Vec<Range<u64>> {
-        let busy = self.clients[client].busy.values();
+    /// Where callers of a client wait for writes, but for `wrote`: a write without an answer that is written once more lies below
+    /// no other, so it is what was there. Nor is anything below what is appended: where it may be the client keeps nothing.
+    fn open_writes(&self, client: usize, ino: Ino, wrote: (SessionId, Tid)) -> Vec<Range<u64>> {
+        let busy = self.clients[client].busy.values().filter(|busy| busy.sent != Some(wrote));
         let range = |busy: &Busy| match &busy.request {
-            Request::Write { node, append: true, .. } if node.ino == ino => Some(0..u64::MAX),
-            Request::Write { node, offset, data, .. } if node.ino == ino => {
+            Request::Write { node, append: false, offset, data, .. } if node.ino == ino => {
                 Some(*offset..offset + data.len())
             }
             _ => None,
@@ -187,8 +187,8 @@ impl World {
             ClientMsg::Request { floor, .. } => self.judge.floor(session, *floor)?,
             ClientMsg::Performed { tid, floor, cred, told, request } => {
                 self.judge.floor(session, *floor)?;
-                if let Request::Rewrite { node, .. } = request {
-                    let open = self.open_writes(client, node.ino);
+                if let Request::Rewrite { node, wrote, .. } = request {
+                    let open = self.open_writes(client, node.ino, (session, *wrote));
                     self.judge.asks_rewrite((session, *tid), request, open);
                     self.coverage.count("bytes to be written once more", 1);
                     return Ok(());
