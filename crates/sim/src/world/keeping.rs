@@ -9,11 +9,11 @@ use crate::model::judge::{Sent, Verdict};
 use mds::input::ConnId;
 use proto::Ino;
 use proto::caps::{Bits, Grants, Recalled, Returned};
-use proto::ids::SessionId;
+use proto::ids::{SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Reply;
 use proto::request::{Request, open_flags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use stdx::time::{MS, SECOND};
 
 /// A recall that the rank has sent and that has no answer yet.
@@ -379,7 +379,9 @@ impl World {
     /// A file whose pages are asked of a session that cannot give them back, because the rank does not answer it.
     pub(super) fn locked_out(&self, session: SessionId) -> Option<Ino> {
         let slot = self.clients.iter().find(|slot| slot.session() == Some(session))?;
-        self.owed.pages(session).find(|ino| slot.is_locked_at_rank(*ino, session))
+        // Where a client is stopped, or hears late, its answer may have left the rank long ago.
+        let answered: BTreeSet<Tid> = self.on_their_way(slot.number()).collect();
+        self.owed.pages(session).find(|ino| slot.is_locked_at_rank(*ino, session, &answered))
     }
 
     /// Whether the rank may end a session for a recall that has no answer.
