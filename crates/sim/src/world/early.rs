@@ -141,6 +141,10 @@ impl World {
     /// A message reaches a client, before it takes it in.
     pub(super) fn heard_by_client(&mut self, client: usize, message: &ServerMsg) {
         let Some(session) = self.clients[client].session() else { return };
+        if !self.clients[client].ready {
+            // What overtakes a Welcome that waits for the disk is not taken in: it asks again.
+            return;
+        }
         match message {
             ServerMsg::Early { tid, wall, outcome, entrusted, .. } => {
                 self.judge.told_early(session, *tid, *wall, outcome);
