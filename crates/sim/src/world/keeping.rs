@@ -35,41 +35,53 @@ const PATIENCE_LEASES: u64 = 6;
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Owed(BTreeMap<(SessionId, Ino), Debt>);
+pub(super) struct Owed {
+    debts: BTreeMap<(SessionId, Ino), Debt>,
+    /// Sessions that lost a connection and have not said Settled since. What they had runs out 3 s after that, on whatever
+    /// connection it is asked for meanwhile, and nobody waits for it any more.
+    fading: BTreeSet<SessionId>,
+}
 
 impl Owed {
     pub(super) fn forget(&mut self, session: SessionId) {
-        self.0.retain(|(owner, _), _| *owner != session);
+        self.debts.retain(|(owner, _), _| *owner != session);
     }
 
     /// A session lost its connection: what it has runs out, and perhaps nobody waits any more.
     pub(super) fn runs_out(&mut self, session: SessionId) {
-        let of = self.0.iter_mut().filter(|((owner, _), _)| *owner == session);
+        let of = self.debts.iter_mut().filter(|((owner, _), _)| *owner == session);
         of.for_each(|(_, debt)| debt.withholds = false);
+        self.fading.insert(session);
+    }
+
+    /// It uses nothing of before.
+    fn settled(&mut self, session: SessionId) {
+        self.forget(session);
+        self.fading.remove(&session);
     }
 
     /// A session has ended; perhaps it was the one that waited.
     pub(super) fn ended(&mut self, session: SessionId) {
         self.forget(session);
-        self.0.values_mut().for_each(|debt| debt.withholds = false);
+        self.debts.values_mut().for_each(|debt| debt.withholds = false);
     }
 
     /// The session from which something of the inode is recalled for an operation that waits, since before `came`.
     fn withheld(&self, ino: Ino, came: u64) -> Option<SessionId> {
-        let mut all = self.0.iter();
+        let mut all = self.debts.iter();
         let found = all.find(|((_, of), debt)| *of == ino && debt.withholds && debt.clock < came)?;
         Some(found.0.0)
     }
 
     /// Files of which it was asked for pages.
     fn pages(&self, session: SessionId) -> impl Iterator<Item = Ino> {
-        let of = self.0.range((session, Ino(0))..=(session, Ino(u64::MAX)));
+        let of = self.debts.range((session, Ino(0))..=(session, Ino(u64::MAX)));
         of.filter(|(_, debt)| debt.pages).map(|((_, ino), _)| *ino)
     }
 
     /// When the oldest was sent.
     pub(super) fn since(&self, session: SessionId) -> Option<u64> {
-        let of = self.0.range((session, Ino(0))..=(session, Ino(u64::MAX)));
+        let of = self.debts.range((session, Ino(0))..=(session, Ino(u64::MAX)));
         of.map(|(_, debt)| debt.since).min()
     }
 }
@@ -312,14 +324,14 @@ impl World {
 
     /// The rank asks for something back.
     pub(super) fn owe(&mut self, session: SessionId, list: &[Recalled]) {
-        let (since, clock) = (self.now, self.judge.clock());
+        let (since, clock, fades) = (self.now, self.judge.clock(), self.owed.fading.contains(&session));
         for recalled in list {
             let (bits, all) = (recalled.bits, Bits::ATTRS.with(Bits::FC));
             // Whoever holds as much as it may gives back for its own sake what it was granted long ago.
             let room = recalled.name.is_none() && (bits == Bits::FC || bits.has(all));
-            let withholds = !room && !self.own_changes.contains(&(session, recalled.ino));
+            let withholds = !room && !fades && !self.own_changes.contains(&(session, recalled.ino));
             let debt = Debt { sent: 0, since, clock, pages: false, withholds };
-            let debt = self.owed.0.entry((session, recalled.ino)).or_insert(debt);
+            let debt = self.owed.debts.entry((session, recalled.ino)).or_insert(debt);
             debt.sent += 1;
             debt.pages |= recalled.bits.has(Bits::FC);
             let what = if recalled.bits.has(Bits::FC) {
@@ -344,7 +356,7 @@ impl World {
             ClientMsg::Idle { list } => self.coverage.count("offered", list.len() as u64),
             ClientMsg::Settled => {
                 self.coverage.count("settled", 1);
-                self.owed.forget(session);
+                self.owed.settled(session);
             }
             _ => {}
         }
@@ -354,13 +366,13 @@ impl World {
     fn returned(&mut self, client: usize, session: SessionId, returned: Returned) -> Verdict {
         // With a READ or WRITE of its own under way, whoever is asked for file data is given time, and that for all it owes.
         let of = |((owner, _), debt): (&(SessionId, Ino), &Debt)| *owner == session && debt.pages;
-        let patience = if self.owed.0.iter().any(of) { PATIENCE_LEASES } else { 1 };
+        let patience = if self.owed.debts.iter().any(of) { PATIENCE_LEASES } else { 1 };
         let lease = patience * self.lease_ns();
-        let Some(debt) = self.owed.0.get_mut(&(session, returned.ino)) else { return Ok(()) };
+        let Some(debt) = self.owed.debts.get_mut(&(session, returned.ino)) else { return Ok(()) };
         let since = debt.since;
         debt.sent -= 1;
         if debt.sent == 0 {
-            self.owed.0.remove(&(session, returned.ino));
+            self.owed.debts.remove(&(session, returned.ino));
         }
         self.coverage.count("returned", 1);
         // A second for what the rank does by ticks, and a lease more if it was stopped.
