@@ -4,7 +4,6 @@
 //! Absent: whether it is right (`model/judge/promise.rs`, `entrusted.rs`).
 
 use super::kernel::Taken;
-use super::slot::Busy;
 use super::{Kind, World};
 use crate::model::judge::{Asked, Presented, Verdict};
 use client::Leave;
@@ -15,9 +14,8 @@ use proto::ids::{Position, SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg, Told};
 use proto::reply::Outcome;
 use proto::request::Request;
-use proto::{Cred, Effect, Errno, Ino};
+use proto::{Cred, Effect, Errno};
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 /// What a client says that it has performed, in the step in which it tells its caller.
 #[derive(Debug)]
@@ -167,19 +165,6 @@ impl World {
         }
     }
 
-    /// Where callers of a client wait for writes, but for `wrote`: a write without an answer that is written once more lies below
-    /// no other, so it is what was there. Nor is anything below what is appended: where it may be the client keeps nothing.
-    fn open_writes(&self, client: usize, ino: Ino, wrote: (SessionId, Tid)) -> Vec<Range<u64>> {
-        let busy = self.clients[client].busy.values().filter(|busy| busy.sent != Some(wrote));
-        let range = |busy: &Busy| match &busy.request {
-            Request::Write { node, append: false, offset, data, .. } if node.ino == ino => {
-                Some(*offset..offset + data.len())
-            }
-            _ => None,
-        };
-        busy.filter_map(range).collect()
-    }
-
     /// A message of an eager session reaches the rank.
     pub(super) fn heard_by_rank(
         &mut self,
@@ -191,9 +176,8 @@ impl World {
             ClientMsg::Request { floor, .. } => self.judge.floor(session, *floor)?,
             ClientMsg::Performed { tid, floor, cred, told, request } => {
                 self.judge.floor(session, *floor)?;
-                if let Request::Rewrite { node, wrote, .. } = request {
-                    let open = self.open_writes(client, node.ino, (session, *wrote));
-                    self.judge.asks_rewrite((session, *tid), request, open);
+                if matches!(request, Request::Rewrite { .. }) {
+                    self.judge.asks_rewrite((session, *tid), request);
                     self.coverage.count("bytes to be written once more", 1);
                     return Ok(());
                 }
