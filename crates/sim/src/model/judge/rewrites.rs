@@ -32,12 +32,11 @@ impl Judge {
         self.rewriting.entry((session, tid)).or_insert(rewriting);
     }
 
-    /// Where a session has writes that came to the rank and whose answers it has not heard, also those that no caller waits for any
-    /// more; but for `wrote`: a write without an answer that is written once more lies below no other, so it is what was there. Nor
+    /// Where a session has writes that came to the rank and whose answers it still waits for; but for `wrote`: a write without an answer that is written once more lies below no other, so it is what was there. Nor
     /// is anything below what is appended: where something may be, its client writes nothing once more.
     fn open_writes(&self, session: SessionId, ino: Ino, wrote: Tid) -> Vec<Range<u64>> {
         let of = self.pending.range((session, Tid(0))..=(session, Tid(u64::MAX)));
-        let others = of.filter(|((_, tid), _)| *tid != wrote);
+        let others = of.filter(|((_, tid), pending)| *tid != wrote && !pending.gone);
         let range = |request: &Request| match request {
             Request::Write { node, append: false, offset, data, .. } if node.ino == ino => {
                 Some(*offset..*offset + data.len())
