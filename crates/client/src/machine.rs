@@ -465,6 +465,7 @@ impl Client {
         for call in std::mem::take(&mut self.syncs).into_values() {
             answer(out, Some(call), Err(sent));
         }
+        self.give_up_open();
         for pending in self.window.take_all().into_values() {
             answer(out, pending.call, Err(sent));
         }

@@ -218,6 +218,24 @@ impl Unsynced {
         self.count();
     }
 
+    /// What is under way will not be asked for again, and its answers not be heard: whether it came before or after what is kept of
+    /// its files nobody will know, and old bytes must not go over new ones.
+    pub(crate) fn given_up(&mut self, open: &[Open<'_>], seed: Option<&HashSeed>) {
+        let mut doubted = BTreeSet::new();
+        for open in open {
+            self.doubts(open, seed, &mut doubted);
+            if let Request::Write { node, .. } = open.request {
+                doubted.insert(node.ino);
+            }
+        }
+        for ino in doubted {
+            if let Some(file) = self.files.get_mut(&ino) {
+                file.pieces.forget();
+            }
+        }
+        self.count();
+    }
+
     /// Welcomed by `life` of the rank: what has to be written once more, in this order, before anything else is sent; and what is
     /// lost. `synced`: the life before that had written everything to its disk when it ended. `may`: bytes are kept for that.
     /// `open`: what has no answer yet.

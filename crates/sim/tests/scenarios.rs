@@ -68,6 +68,14 @@ const SCENARIOS: &[Scenario] = &[
     // A write that its client had performed found the disk full. What the client asked next was answered early, and showed the
     // file as it was before, while the error waited for the disk.
     Scenario { name: "an error of what was told is not overtaken", seed: 228, operations: 2000, crashes: 5 },
+    // A client that was closed while the rank was away gave up a write that the rank had carried out, and wrote once more what had
+    // been there before.
+    Scenario {
+        name: "nothing is written once more below what was given up",
+        seed: 6_002_794,
+        operations: 2000,
+        crashes: 5,
+    },
 ];
 
 /// A race, with a seed whose run meets it, and what of the coverage table says so.

@@ -7,7 +7,7 @@ use super::{Client, Life, Out, Queued, early};
 use crate::kept::{self, Kept};
 use crate::output::Output;
 use crate::unsynced::{Heard, Losses, Open, Rewrite, cut_by};
-use crate::window::Pending;
+use crate::window::{Pending, Window};
 use proto::message::{ClientMsg, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
@@ -160,6 +160,11 @@ impl Client {
         self.rewrites.syncing = false;
     }
 
+    /// Requests without an answer are given up, while what callers were told goes on. The rank may have carried them out.
+    pub(super) fn give_up_open(&mut self) {
+        self.unsynced.given_up(&under_way(&self.window), self.numbers.seed());
+    }
+
     /// They are looked at again after the next welcome.
     pub(super) fn drop_rewrites(&mut self) {
         for tid in std::mem::take(&mut self.rewrites.sent).into_keys() {
@@ -171,11 +176,7 @@ impl Client {
     /// Welcomed again: what was not synced is written once more. `synced`: the rank's life before had nothing that was not.
     pub(super) fn plan_rewrites(&mut self, resumed: bool, lives_on: bool, synced: bool, out: &mut Out) {
         let may = resumed && self.kept_bytes_max() > 0;
-        let open = self.window.iter().filter_map(|(tid, pending)| {
-            let request = &pending.kept.as_ref()?.1;
-            Some(Open { tid, life: pending.life, request })
-        });
-        let open: Vec<Open<'_>> = open.collect();
+        let open = under_way(&self.window);
         let open = (&open[..], self.numbers.seed());
         let (queue, mut losses) = self.unsynced.restarted(self.incarnation, (synced, may), open);
         losses.others &= !lives_on;
@@ -234,6 +235,15 @@ impl Client {
         self.answer_syncs(out);
         true
     }
+}
+
+/// Requests without an answer.
+fn under_way(window: &Window) -> Vec<Open<'_>> {
+    let open = window.iter().filter_map(|(tid, pending)| {
+        let request = &pending.kept.as_ref()?.1;
+        Some(Open { tid, life: pending.life, request })
+    });
+    open.collect()
 }
 
 /// Whose bytes a request changes.

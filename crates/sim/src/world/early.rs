@@ -4,7 +4,6 @@
 //! Absent: whether it is right (`model/judge/promise.rs`, `entrusted.rs`).
 
 use super::kernel::Taken;
-use super::slot::Busy;
 use super::{Kind, World};
 use crate::model::judge::{Asked, Presented, Verdict};
 use client::Leave;
@@ -15,9 +14,8 @@ use proto::ids::{Position, SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg, Told};
 use proto::reply::Outcome;
 use proto::request::Request;
-use proto::{Cred, Effect, Errno, Ino};
+use proto::{Cred, Effect, Errno};
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 /// What a client says that it has performed, in the step in which it tells its caller.
 #[derive(Debug)]
@@ -143,6 +141,10 @@ impl World {
     /// A message reaches a client, before it takes it in.
     pub(super) fn heard_by_client(&mut self, client: usize, message: &ServerMsg) {
         let Some(session) = self.clients[client].session() else { return };
+        if !self.clients[client].ready {
+            // What overtakes a Welcome that waits for the disk is not taken in: it asks again.
+            return;
+        }
         match message {
             ServerMsg::Early { tid, wall, outcome, entrusted, .. } => {
                 self.judge.told_early(session, *tid, *wall, outcome);
@@ -165,19 +167,6 @@ impl World {
         }
     }
 
-    /// Where callers of a client wait for writes.
-    fn open_writes(&self, client: usize, ino: Ino) -> Vec<Range<u64>> {
-        let busy = self.clients[client].busy.values();
-        let range = |busy: &Busy| match &busy.request {
-            Request::Write { node, append: true, .. } if node.ino == ino => Some(0..u64::MAX),
-            Request::Write { node, offset, data, .. } if node.ino == ino => {
-                Some(*offset..offset + data.len())
-            }
-            _ => None,
-        };
-        busy.filter_map(range).collect()
-    }
-
     /// A message of an eager session reaches the rank.
     pub(super) fn heard_by_rank(
         &mut self,
@@ -189,9 +178,8 @@ impl World {
             ClientMsg::Request { floor, .. } => self.judge.floor(session, *floor)?,
             ClientMsg::Performed { tid, floor, cred, told, request } => {
                 self.judge.floor(session, *floor)?;
-                if let Request::Rewrite { node, .. } = request {
-                    let open = self.open_writes(client, node.ino);
-                    self.judge.asks_rewrite((session, *tid), request, open);
+                if matches!(request, Request::Rewrite { .. }) {
+                    self.judge.asks_rewrite((session, *tid), request);
                     self.coverage.count("bytes to be written once more", 1);
                     return Ok(());
                 }

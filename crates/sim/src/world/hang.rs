@@ -6,7 +6,8 @@
 use super::{Event, Kind, World};
 use crate::model::judge::Verdict;
 use mds::input::ConnId;
-use proto::ids::SessionId;
+use proto::ids::{SessionId, Tid};
+use proto::message::ServerMsg;
 use std::collections::BTreeSet;
 use stdx::time::{MS, SECOND};
 
@@ -54,6 +55,22 @@ impl World {
         let Some(life) = &self.life else { return false };
         let of = |conn| life.conns.get(conn).is_some_and(|(_, of)| *of == Some(session));
         self.hangs.unread.iter().any(of)
+    }
+
+    /// Requests of a client whose answers have left the rank and lie unread.
+    pub(super) fn on_their_way(&self, client: usize) -> impl Iterator<Item = Tid> {
+        let conn = self.clients[client].conn;
+        self.heap.values().filter_map(move |event| match event {
+            Event::ToClient { client: to, conn: on, message } if *to == client && Some(*on) == conn => {
+                match **message {
+                    ServerMsg::Reply { tid, .. }
+                    | ServerMsg::Granted { tid, .. }
+                    | ServerMsg::Early { tid, .. } => Some(tid),
+                    _ => None,
+                }
+            }
+            _ => None,
+        })
     }
 
     pub(super) fn is_hung(&self, client: usize) -> bool {

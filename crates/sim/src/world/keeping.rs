@@ -9,11 +9,11 @@ use crate::model::judge::{Sent, Verdict};
 use mds::input::ConnId;
 use proto::Ino;
 use proto::caps::{Bits, Grants, Recalled, Returned};
-use proto::ids::SessionId;
+use proto::ids::{SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Reply;
 use proto::request::{Request, open_flags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use stdx::time::{MS, SECOND};
 
 /// A recall that the rank has sent and that has no answer yet.
@@ -35,41 +35,53 @@ const PATIENCE_LEASES: u64 = 6;
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct Owed(BTreeMap<(SessionId, Ino), Debt>);
+pub(super) struct Owed {
+    debts: BTreeMap<(SessionId, Ino), Debt>,
+    /// Sessions that lost a connection and have not said Settled since. What they had runs out 3 s after that, on whatever
+    /// connection it is asked for meanwhile, and nobody waits for it any more.
+    fading: BTreeSet<SessionId>,
+}
 
 impl Owed {
     pub(super) fn forget(&mut self, session: SessionId) {
-        self.0.retain(|(owner, _), _| *owner != session);
+        self.debts.retain(|(owner, _), _| *owner != session);
     }
 
     /// A session lost its connection: what it has runs out, and perhaps nobody waits any more.
     pub(super) fn runs_out(&mut self, session: SessionId) {
-        let of = self.0.iter_mut().filter(|((owner, _), _)| *owner == session);
+        let of = self.debts.iter_mut().filter(|((owner, _), _)| *owner == session);
         of.for_each(|(_, debt)| debt.withholds = false);
+        self.fading.insert(session);
+    }
+
+    /// It uses nothing of before.
+    fn settled(&mut self, session: SessionId) {
+        self.forget(session);
+        self.fading.remove(&session);
     }
 
     /// A session has ended; perhaps it was the one that waited.
     pub(super) fn ended(&mut self, session: SessionId) {
         self.forget(session);
-        self.0.values_mut().for_each(|debt| debt.withholds = false);
+        self.debts.values_mut().for_each(|debt| debt.withholds = false);
     }
 
     /// The session from which something of the inode is recalled for an operation that waits, since before `came`.
     fn withheld(&self, ino: Ino, came: u64) -> Option<SessionId> {
-        let mut all = self.0.iter();
+        let mut all = self.debts.iter();
         let found = all.find(|((_, of), debt)| *of == ino && debt.withholds && debt.clock < came)?;
         Some(found.0.0)
     }
 
     /// Files of which it was asked for pages.
     fn pages(&self, session: SessionId) -> impl Iterator<Item = Ino> {
-        let of = self.0.range((session, Ino(0))..=(session, Ino(u64::MAX)));
+        let of = self.debts.range((session, Ino(0))..=(session, Ino(u64::MAX)));
         of.filter(|(_, debt)| debt.pages).map(|((_, ino), _)| *ino)
     }
 
     /// When the oldest was sent.
     pub(super) fn since(&self, session: SessionId) -> Option<u64> {
-        let of = self.0.range((session, Ino(0))..=(session, Ino(u64::MAX)));
+        let of = self.debts.range((session, Ino(0))..=(session, Ino(u64::MAX)));
         of.map(|(_, debt)| debt.since).min()
     }
 }
@@ -312,14 +324,14 @@ impl World {
 
     /// The rank asks for something back.
     pub(super) fn owe(&mut self, session: SessionId, list: &[Recalled]) {
-        let (since, clock) = (self.now, self.judge.clock());
+        let (since, clock, fades) = (self.now, self.judge.clock(), self.owed.fading.contains(&session));
         for recalled in list {
             let (bits, all) = (recalled.bits, Bits::ATTRS.with(Bits::FC));
             // Whoever holds as much as it may gives back for its own sake what it was granted long ago.
             let room = recalled.name.is_none() && (bits == Bits::FC || bits.has(all));
-            let withholds = !room && !self.own_changes.contains(&(session, recalled.ino));
+            let withholds = !room && !fades && !self.own_changes.contains(&(session, recalled.ino));
             let debt = Debt { sent: 0, since, clock, pages: false, withholds };
-            let debt = self.owed.0.entry((session, recalled.ino)).or_insert(debt);
+            let debt = self.owed.debts.entry((session, recalled.ino)).or_insert(debt);
             debt.sent += 1;
             debt.pages |= recalled.bits.has(Bits::FC);
             let what = if recalled.bits.has(Bits::FC) {
@@ -344,7 +356,7 @@ impl World {
             ClientMsg::Idle { list } => self.coverage.count("offered", list.len() as u64),
             ClientMsg::Settled => {
                 self.coverage.count("settled", 1);
-                self.owed.forget(session);
+                self.owed.settled(session);
             }
             _ => {}
         }
@@ -354,13 +366,13 @@ impl World {
     fn returned(&mut self, client: usize, session: SessionId, returned: Returned) -> Verdict {
         // With a READ or WRITE of its own under way, whoever is asked for file data is given time, and that for all it owes.
         let of = |((owner, _), debt): (&(SessionId, Ino), &Debt)| *owner == session && debt.pages;
-        let patience = if self.owed.0.iter().any(of) { PATIENCE_LEASES } else { 1 };
+        let patience = if self.owed.debts.iter().any(of) { PATIENCE_LEASES } else { 1 };
         let lease = patience * self.lease_ns();
-        let Some(debt) = self.owed.0.get_mut(&(session, returned.ino)) else { return Ok(()) };
+        let Some(debt) = self.owed.debts.get_mut(&(session, returned.ino)) else { return Ok(()) };
         let since = debt.since;
         debt.sent -= 1;
         if debt.sent == 0 {
-            self.owed.0.remove(&(session, returned.ino));
+            self.owed.debts.remove(&(session, returned.ino));
         }
         self.coverage.count("returned", 1);
         // A second for what the rank does by ticks, and a lease more if it was stopped.
@@ -379,7 +391,9 @@ impl World {
     /// A file whose pages are asked of a session that cannot give them back, because the rank does not answer it.
     pub(super) fn locked_out(&self, session: SessionId) -> Option<Ino> {
         let slot = self.clients.iter().find(|slot| slot.session() == Some(session))?;
-        self.owed.pages(session).find(|ino| slot.is_locked_at_rank(*ino, session))
+        // Where a client is stopped, or hears late, its answer may have left the rank long ago.
+        let answered: BTreeSet<Tid> = self.on_their_way(slot.number()).collect();
+        self.owed.pages(session).find(|ino| slot.is_locked_at_rank(*ino, session, &answered))
     }
 
     /// Whether the rank may end a session for a recall that has no answer.

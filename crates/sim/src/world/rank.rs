@@ -229,6 +229,10 @@ impl World {
             if !asks_nothing {
                 self.heard.insert(session, (self.now, goodbye));
             }
+            if goodbye {
+                // What it was asked for it has no more, and who waited for that goes on in this very step.
+                self.owed.runs_out(session);
+            }
             self.settle_debts(client, session, &message)?;
             self.heard_by_rank(client, session, &message)?;
         }

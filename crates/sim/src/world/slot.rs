@@ -12,7 +12,7 @@ use mds::input::ConnId;
 use proto::Ino;
 use proto::ids::{SessionId, Tid};
 use proto::request::Request;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A call without an answer.
 pub(super) struct Busy {
@@ -126,9 +126,10 @@ impl Slot {
         self.page_locks(ino).any(|(call, _)| call.0 <= calls)
     }
 
-    /// Whether there is one that was sent under this session, and a connection.
-    pub(super) fn is_locked_at_rank(&self, ino: Ino, session: SessionId) -> bool {
-        let at_rank = |busy: &Busy| busy.sent.is_some_and(|(of, _)| of == session);
+    /// Whether there is one that was sent under this session and that the rank has not answered, and a connection.
+    pub(super) fn is_locked_at_rank(&self, ino: Ino, session: SessionId, answered: &BTreeSet<Tid>) -> bool {
+        let at_rank =
+            |busy: &Busy| busy.sent.is_some_and(|(of, tid)| of == session && !answered.contains(&tid));
         self.conn.is_some() && self.ready && self.page_locks(ino).any(|(_, busy)| at_rank(busy))
     }
 

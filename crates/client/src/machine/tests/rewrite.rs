@@ -210,3 +210,27 @@ fn who_leaves_syncs_before() {
     let out = bench.step(Input::GiveUp);
     assert_eq!((lost(&out), out.last()), (vec![Ino(7)], Some(&Output::Closed)));
 }
+
+/// A client that was closed while the rank was away gave up a write that the rank had carried out, and wrote once more what had been
+/// there before (simulator, seed 6002794).
+#[test]
+fn nothing_is_written_once_more_below_what_was_given_up() {
+    let size = |size| proto::SetAttr { size: Some(size), ..proto::SetAttr::default() };
+    let given_up = [write(7, 2, 2), Request::SetAttr { node: node(7), set: size(2) }];
+    for request in given_up.into_iter().chain([write(8, 0, 2)]) {
+        let crosses = request.subject().is_some_and(|(node, _)| node.ino == Ino(7));
+        let mut bench = wrote();
+        bench.call(2, request);
+        bench.step(Input::Disconnected);
+        assert_eq!(answers(&bench.step(Input::Close)).len(), 1);
+        bench.step(Input::Connected);
+        let out = bench.step(welcome_in(5, true, 2));
+        assert_eq!(lost(&out), if crosses { vec![Ino(7)] } else { vec![] });
+        assert_eq!(rewrites(&out).len(), usize::from(!crosses));
+    }
+    // The rank lives on, and a sync reaches what it has.
+    let mut bench = wrote();
+    bench.call(2, write(7, 2, 2));
+    bench.step(Input::Close);
+    assert_eq!(lost(&welcomed(&mut bench, 1)), []);
+}

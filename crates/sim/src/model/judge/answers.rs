@@ -374,6 +374,7 @@ fn nodes_of(request: &Request) -> Vec<NodeRef> {
         | Request::ReadDir { dir: node, .. }
         | Request::SetAttr { node, .. }
         | Request::Link { node, .. }
+        | Request::ReadLink { node }
         | Request::Open { node, .. }
         | Request::Read { node, .. }
         | Request::Write { node, .. }

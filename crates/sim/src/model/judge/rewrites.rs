@@ -17,24 +17,33 @@ pub(super) struct Rewriting {
     /// None: where it was appended.
     offset: Option<u64>,
     data: Payload,
-    /// Where its client has writes without an answer: they follow, and the rank may have carried them out before it died.
+    /// Where its client has other writes without an answer: they follow, and the rank may have carried them out before it died.
     open: Vec<Range<u64>>,
     /// Handed to the data store: where, and how much of it.
     landed: Option<(u64, usize)>,
 }
 
 impl Judge {
-    /// A session asks for bytes to be written once more, while it waits for the answers to writes at `open`.
-    pub fn asks_rewrite(
-        &mut self,
-        (session, tid): (SessionId, Tid),
-        request: &Request,
-        open: Vec<Range<u64>>,
-    ) {
-        let Request::Rewrite { node, append, offset, data, .. } = request else { return };
-        let offset = (!append).then_some(*offset);
+    /// A session asks for bytes to be written once more.
+    pub fn asks_rewrite(&mut self, (session, tid): (SessionId, Tid), request: &Request) {
+        let Request::Rewrite { node, wrote, append, offset, data, .. } = request else { return };
+        let (offset, open) = ((!append).then_some(*offset), self.open_writes(session, node.ino, *wrote));
         let rewriting = Rewriting { ino: node.ino, offset, data: data.clone(), open, landed: None };
         self.rewriting.entry((session, tid)).or_insert(rewriting);
+    }
+
+    /// Where a session has writes that came to the rank and whose answers it still waits for; but for `wrote`: a write without an answer that is written once more lies below no other, so it is what was there. Nor
+    /// is anything below what is appended: where something may be, its client writes nothing once more.
+    fn open_writes(&self, session: SessionId, ino: Ino, wrote: Tid) -> Vec<Range<u64>> {
+        let of = self.pending.range((session, Tid(0))..=(session, Tid(u64::MAX)));
+        let others = of.filter(|((_, tid), pending)| *tid != wrote && !pending.gone);
+        let range = |request: &Request| match request {
+            Request::Write { node, append: false, offset, data, .. } if node.ino == ino => {
+                Some(*offset..*offset + data.len())
+            }
+            _ => None,
+        };
+        others.filter_map(|(_, pending)| range(&pending.asked.request)).collect()
     }
 
     /// The rank hands bytes to the data store that nobody else has asked for.
