@@ -8,9 +8,9 @@ FILES=${FILES:-5000000} DIRS=${DIRS:-500}
 begin "memory: pando bench memory --files $FILES --dirs $DIRS"
 for ((round = 1; round <= ROUNDS; round++)); do
     rm -rf "$WORK/data"
-    "$PANDO" bench memory "$WORK/data" --files "$FILES" --dirs "$DIRS" | tee "$WORK/out"
+    "$PANDO" bench memory "$WORK/data" --files "$FILES" --dirs "$DIRS" $CAPS | tee "$WORK/out"
     note bytes "$(sed -n 's/.*, \([0-9.]*\) bytes per file/\1/p' "$WORK/out")"
 done
 
 echo
-echo "bytes per file, everything of the process counted: $(of bytes %.1f); wanted: at most 200"
+echo "bytes per file, everything of the process counted: $(of bytes %.1f); wanted: at most ${WANTED:-200}"
