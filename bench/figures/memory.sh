@@ -2,10 +2,12 @@
 # What a cached file costs the rank: growth of the process's anonymous memory over FILES creations with names of 20 bytes.
 #
 #   FILES=5000000 DIRS=500    wanted: at most 200 bytes
+#   CAPS=                     1: one client keeps each of them; wanted: at most 220
 . "$(dirname "$0")/lib.sh"
-FILES=${FILES:-5000000} DIRS=${DIRS:-500}
+FILES=${FILES:-5000000} DIRS=${DIRS:-500} CAPS=${CAPS:+--caps}
+WANTED=${CAPS:+220}
 
-begin "memory: pando bench memory --files $FILES --dirs $DIRS"
+begin "memory: pando bench memory --files $FILES --dirs $DIRS $CAPS"
 for ((round = 1; round <= ROUNDS; round++)); do
     rm -rf "$WORK/data"
     "$PANDO" bench memory "$WORK/data" --files "$FILES" --dirs "$DIRS" $CAPS | tee "$WORK/out"
