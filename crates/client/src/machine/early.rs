@@ -61,7 +61,7 @@ impl Client {
         if !self.tenures.is_empty() {
             self.tenures.answered(tid, request, outcome, leave, (next, unanswered));
             if let Some((dir, after)) = self.tenures.listed(tid, request, outcome) {
-                self.queue.push_back(super::page(dir, after));
+                self.queue.push_back(super::send::page(dir, after));
             }
         }
         for dir in entrusted {
