@@ -1,6 +1,6 @@
 //! What requests change, and what their answers show of names.
 //!
-//! Absent: what follows from it (`tenures.rs`).
+//! Absent: what follows from it (`delegations.rs`).
 
 use crate::names::Known;
 use proto::reply::{Outcome, Reply};

@@ -17,15 +17,15 @@ mod session;
 mod tests;
 
 use crate::config::ClientConfig;
+use crate::delegations::Delegations;
 use crate::held::Held;
 use crate::input::{CallId, Input, Waiting};
-use crate::leave::{Leave, Leaves};
 use crate::numbers::Numbers;
 use crate::output::Output;
 use crate::ranktime::RankTime;
-use crate::tenures::Tenures;
 use crate::unsynced::Unsynced;
-use crate::window::{Pending, Window};
+use crate::validity::{Validities, Validity};
+use crate::window::{Pending, Sent, Window};
 use early::Early;
 use idle::Idle;
 use proto::caps::Grants;
@@ -102,9 +102,9 @@ pub struct Client {
     lease_ns: u64,
     /// Until then the rank keeps the session, as far as this client has heard; none: nothing to lose by it.
     lease_end: Option<Mono>,
-    leaves: Leaves,
+    validities: Validities,
     idle: Idle,
-    tenures: Tenures,
+    delegations: Delegations,
     numbers: Numbers,
     time: RankTime,
     /// Syncs that the rank has answered, while it has not said what became of something before them.
@@ -140,7 +140,7 @@ impl Machine for Client {
 
     fn deadline(&self) -> Option<Mono> {
         // What is given back follows all that is sent to a rank that a session comes back to.
-        let settle_at = self.leaves.settle_at.filter(|_| self.rewrites.resuming.is_none());
+        let settle_at = self.validities.settle_at.filter(|_| self.rewrites.resuming.is_none());
         [self.renew_at, settle_at, self.lease_end, self.idle.at].into_iter().flatten().min()
     }
 }
@@ -167,9 +167,9 @@ impl Client {
             renewals: 0,
             lease_ns: 0,
             lease_end: None,
-            leaves: Leaves::new(),
+            validities: Validities::new(),
             idle: Idle::new(),
-            tenures: Tenures::new(),
+            delegations: Delegations::new(),
             numbers: Numbers::new(),
             time: RankTime::new(),
             syncs: BTreeMap::new(),
@@ -229,7 +229,7 @@ impl Client {
     /// Directories that are entrusted to this client.
     #[must_use]
     pub fn entrusted(&self) -> usize {
-        self.tenures.len()
+        self.delegations.len()
     }
 
     fn on_message(&mut self, now: Now, message: ServerMsg, out: &mut Out) {
@@ -278,9 +278,9 @@ impl Client {
         // Unknown: answered before a reconnect, and answered again because the retry crossed it.
         let Some(pending) = self.window.remove(tid) else { return };
         let renew = pending.renewing && !pending.cancelled && outcome == Err(Errno::EINTR);
-        match pending.kept {
-            Some(kept) if renew && self.life == Life::Serving => {
-                let (cred, request) = *kept;
+        match pending.sent {
+            Some(sent) if renew && self.life == Life::Serving => {
+                let Sent { cred, request } = *sent;
                 self.lane.push_back(Queued { call: pending.call, cred, request });
             }
             _ => self.answer_pending(now, (tid, pending), outcome, grants, None, out),
@@ -304,33 +304,33 @@ impl Client {
             self.syncs.extend(pending.call.map(|call| (tid, call)));
             return;
         }
-        let leave = self.leave(now, tid, pending.asked, grants, &outcome);
+        let validity = self.validity(now, tid, pending.asked, grants, &outcome);
         if let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = &outcome {
-            self.may_keep_pages(now, attr.ino, leave.grants.of(0));
+            self.may_keep_pages(now, attr.ino, validity.grants.of(0));
         }
-        if let (Some(kept), true) = (&pending.kept, self.config.retry) {
-            self.held.on_answer(&kept.1, &outcome);
+        if let (Some(sent), true) = (&pending.sent, self.config.retry) {
+            self.held.on_answer(&sent.request, &outcome);
             if self.is_entrustable() {
                 let entrusted = early.as_ref().map_or(&[][..], |early| early.entrusted);
-                self.learn(now, tid, (&kept.1, &outcome), &leave, entrusted);
+                self.learn(now, tid, (&sent.request, &outcome), &validity, entrusted);
             }
         }
         if let Some(early) = early {
             self.keep(tid, &mut pending, &early, &outcome);
         }
-        if let (Some(kept), None, Life::Serving) = (pending.kept, pending.call, self.life)
+        if let (Some(sent), None, Life::Serving) = (pending.sent, pending.call, self.life)
             && self.config.retry
         {
-            self.give_back(kept.0, &kept.1, &outcome);
+            self.give_back(sent.cred, &sent.request, &outcome);
         }
         if let Some(call) = pending.call {
-            out.push(Output::Answer { call, outcome, leave: leave.for_edge() });
+            out.push(Output::Answer { call, outcome, validity: validity.for_edge() });
         }
     }
 }
 
 fn answer(out: &mut Out, call: Option<CallId>, outcome: Outcome) {
     if let Some(call) = call {
-        out.push(Output::Answer { call, outcome, leave: Leave::default() });
+        out.push(Output::Answer { call, outcome, validity: Validity::default() });
     }
 }

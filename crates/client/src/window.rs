@@ -9,13 +9,20 @@ use proto::{Cred, Incarnation, Tid};
 use std::collections::BTreeMap;
 use stdx::Mono;
 
+/// A request as it was sent, to be sent again.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) cred: Cred,
+    pub(crate) request: Request,
+}
+
 /// A request without an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     /// `None`: nobody waits for the answer.
     pub(crate) call: Option<CallId>,
     /// What to send again; absent where nothing is ever sent again.
-    pub(crate) kept: Option<Box<(Cred, Request)>>,
+    pub(crate) sent: Option<Box<Sent>>,
     /// May wait at the rank for as long as another holds a lock.
     pub(crate) lock_wait: bool,
     /// The caller was interrupted.

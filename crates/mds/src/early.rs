@@ -9,7 +9,7 @@ use crate::op::Op;
 use crate::ops::xattr::is_count;
 use crate::output::Output;
 use crate::rank::Rank;
-use crate::recent::{Thing, Touched};
+use crate::recent::{Resource, Touched};
 use crate::session::Session;
 use crate::view::View;
 use proto::caps::{Bits, Grants};
@@ -175,7 +175,7 @@ impl Rank {
         };
         let mut early =
             (self.sessions.map.get(&op.session).is_some_and(ready) && !partial) || op.told.is_some();
-        if let Some(Touched { things, headers }) = touched {
+        if let Some(Touched { resources, headers }) = touched {
             let source = match &op.request {
                 Request::CopyRange { source: node, .. } | Request::TmpFile { parent: node, .. } => {
                     Some(*node)
@@ -183,12 +183,12 @@ impl Rank {
                 _ => None,
             };
             let read = above(&op.request).into_iter().chain([source]).flatten();
-            let read = things.iter().copied().chain(read.map(|node| Thing::Inode(node.ino)));
+            let read = resources.iter().copied().chain(read.map(|node| Resource::Inode(node.ino)));
             // That a directory does not come below itself depends on where all those above it are.
-            let moved = |thing: &Thing| matches!(thing, Thing::Inode(ino) if is_dir(*ino));
+            let moved = |thing: &Resource| matches!(thing, Resource::Inode(ino) if is_dir(*ino));
             let others = match &op.request {
                 Request::Rename { parent, new_parent, .. }
-                    if parent.ino != new_parent.ino && things.iter().any(moved) =>
+                    if parent.ino != new_parent.ino && resources.iter().any(moved) =>
                 {
                     self.recent.anything_by_others(op.session)
                 }
@@ -197,7 +197,7 @@ impl Rank {
             let free = others <= self.journal.durable;
             early &= free || stdx::mutant!("mds_early_despite_others");
             let author = if early { op.session } else { SessionId(0) };
-            let changed = things.into_iter().chain(headers);
+            let changed = resources.into_iter().chain(headers);
             self.recent.changed(author, changed, position, self.journal.durable);
         }
         self.committed = Some(Committed { early, position, wall });
@@ -211,7 +211,7 @@ impl Rank {
             return false;
         }
         let by_others = match shown(&self.view, &op.request, outcome) {
-            Some(things) => self.recent.by_others(op.session, things.into_iter()),
+            Some(resources) => self.recent.by_others(op.session, resources.into_iter()),
             None => self.recent.anything_by_others(op.session),
         };
         by_others <= self.journal.durable
@@ -236,7 +236,7 @@ impl Rank {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         session.told_early = session.told_early.max(position);
         if position <= self.journal.durable {
-            // Carried out before: on this connection nobody has said how far things are durable.
+            // Carried out before: on this connection nobody has said how far resources are durable.
             self.told_durable = Position(0);
         } else if self.sessions.hearing.is_empty() {
             // Nobody waits to hear of what is durable by now.
@@ -283,10 +283,10 @@ pub(crate) const fn above(request: &Request) -> [Option<NodeRef>; 2] {
 }
 
 /// What an answer without a transaction shows; none: it could be anything.
-fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Thing>> {
-    let mut things = Vec::new();
+fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Resource>> {
+    let mut resources = Vec::new();
     let mut name = |parent: &NodeRef, name: &Name| {
-        things.extend([Thing::Inode(parent.ino), Thing::Name(parent.ino, view.name_hash(name))]);
+        resources.extend([Resource::Inode(parent.ino), Resource::Name(parent.ino, view.name_hash(name))]);
     };
     match request {
         Request::Lookup { parent, name: sought }
@@ -294,7 +294,7 @@ fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Thing>
         | Request::MkDir { parent, name: sought, .. }
         | Request::Symlink { parent, name: sought, .. }
         | Request::Create { parent, name: sought, .. } => name(parent, sought),
-        // Of what does not succeed all sorts of things are the reason.
+        // Of what does not succeed all sorts of resources are the reason.
         Request::Unlink { parent, name: sought } if outcome.is_ok() => name(parent, sought),
         Request::GetAttr { node }
         | Request::SetAttr { node, .. }
@@ -304,29 +304,29 @@ fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Thing>
         | Request::Write { node, .. }
         | Request::GetXattr { node, .. }
         | Request::ListXattr { node }
-        | Request::Access { node, .. } => things.push(Thing::Inode(node.ino)),
+        | Request::Access { node, .. } => resources.push(Resource::Inode(node.ino)),
         Request::Release { .. } => {}
         _ => return None,
     }
     if let Request::GetXattr { node, name } = request
         && is_count(name.as_bytes())
     {
-        things.push(Thing::Header(node.ino));
+        resources.push(Resource::Header(node.ino));
     }
     match outcome {
         Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => {
-            attributes(attr, &mut things);
+            attributes(attr, &mut resources);
         }
         Ok(Reply::Ok | Reply::Target(_) | Reply::Data(_) | Reply::Xattr(_) | Reply::XattrNames(_))
         | Err(_) => {}
         Ok(_) => return None,
     }
-    Some(things)
+    Some(resources)
 }
 
-fn attributes(attr: &Attr, things: &mut Vec<Thing>) {
-    things.push(Thing::Inode(attr.ino));
+fn attributes(attr: &Attr, resources: &mut Vec<Resource>) {
+    resources.push(Resource::Inode(attr.ino));
     if attr.kind() == FileKind::Directory {
-        things.push(Thing::Header(attr.ino));
+        resources.push(Resource::Header(attr.ino));
     }
 }

@@ -61,9 +61,9 @@ pub struct Rank {
     pub(crate) parked: BTreeMap<OpId, Box<Op>>,
     /// Parked operations that may go on.
     pub(crate) runnable: VecDeque<OpId>,
-    /// Waiting for inode numbers; for the end of the reconnect window.
+    /// Waiting for inode numbers; for the end of the reconnect phase.
     pub(crate) ino_waiters: Vec<OpId>,
-    pub(crate) window: Vec<OpId>,
+    pub(crate) reconnect_waiters: Vec<OpId>,
     /// For other clients of the life before to settle.
     pub(crate) settling: Vec<OpId>,
     /// Sessions of the life before that may have been answered early, until each has presented what it was told; and who waits
@@ -84,14 +84,14 @@ pub struct Rank {
     pub(crate) pace: Pace,
     /// Orphans to be ended.
     pub(crate) purges: VecDeque<Ino>,
-    pub(crate) window_end: Option<Mono>,
-    /// The window is not prolonged beyond.
-    pub(crate) window_limit: Mono,
+    pub(crate) reconnect_end: Option<Mono>,
+    /// The reconnect phase is not prolonged beyond.
+    pub(crate) reconnect_limit: Mono,
     /// It was reached, and prolonged once; and the same for those who still present.
-    pub(crate) window_doubted: bool,
+    pub(crate) reconnect_doubted: bool,
     pub(crate) presenting_doubted: bool,
     /// Inodes that an answer of a former life may have opened, until it is known whether its client got it.
-    pub(crate) kept: BTreeMap<(SessionId, Tid), Ino>,
+    pub(crate) former_opens: BTreeMap<(SessionId, Tid), Ino>,
     /// Data operations without an answer, but for removals of the rank's own: those are only unconfirmed.
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// Journaled cuts and removals that the data store has not confirmed: journal end by tag (both grow).
@@ -135,7 +135,7 @@ impl Rank {
             parked: BTreeMap::new(),
             runnable: VecDeque::new(),
             ino_waiters: Vec::new(),
-            window: Vec::new(),
+            reconnect_waiters: Vec::new(),
             settling: Vec::new(),
             presenting: BTreeSet::new(),
             after_presented: Vec::new(),
@@ -147,11 +147,11 @@ impl Rank {
             frozen: false,
             pace: Pace::default(),
             purges: VecDeque::new(),
-            window_end: None,
-            window_limit: Mono(0),
-            window_doubted: false,
+            reconnect_end: None,
+            reconnect_limit: Mono(0),
+            reconnect_doubted: false,
             presenting_doubted: false,
-            kept: BTreeMap::new(),
+            former_opens: BTreeMap::new(),
             pending: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
             boot_tag: None,
@@ -225,14 +225,14 @@ impl Rank {
 
     fn tick(&mut self, now: Now, out: &mut Outbox<Output>) {
         self.expire(now, out);
-        if self.window_end.is_some_and(|end| end <= now.mono) {
-            self.window_over(now, out);
+        if self.reconnect_end.is_some_and(|end| end <= now.mono) {
+            self.reconnect_over(now, out);
         }
         self.fade(now, out);
-        if !self.presenting.is_empty() && self.window_limit <= now.mono {
+        if !self.presenting.is_empty() && self.reconnect_limit <= now.mono {
             self.presenting_over(now);
         }
-        if self.state == State::Active && self.presenting.is_empty() && self.window_limit <= now.mono {
+        if self.state == State::Active && self.presenting.is_empty() && self.reconnect_limit <= now.mono {
             self.view.tail.end();
         }
         self.quiet(now, out);
@@ -362,9 +362,9 @@ impl Machine for Rank {
             busy.then_some(self.last),
             self.journal.mark_due(),
             self.sessions.expiry().filter(|_| self.state.serves()),
-            self.window_end,
+            self.reconnect_end,
             self.sessions.former_end,
-            (!self.presenting.is_empty()).then_some(self.window_limit),
+            (!self.presenting.is_empty()).then_some(self.reconnect_limit),
             self.sessions.quiet_due.filter(|_| self.state == State::Active),
             self.sessions.fading.iter().map(|fading| fading.until).min(),
             full,

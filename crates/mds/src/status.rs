@@ -123,7 +123,7 @@ impl Rank {
             && self.purges.is_empty()
             && !self.sessions.busy_closing()
             && self.ino_waiters.is_empty()
-            && self.window.is_empty()
+            && self.reconnect_waiters.is_empty()
             && self.settling.is_empty()
             && self.after_presented.is_empty()
             && self.sessions.lines.is_empty()

@@ -27,7 +27,7 @@ impl Client {
         if let Some(errno) = self.refusal(&request) {
             return answer(out, Some(call), Err(errno));
         }
-        if !self.tenures.is_empty() {
+        if !self.delegations.is_empty() {
             match self.perform(now, call, cred, request, out) {
                 Some(asked) => (cred, request) = asked,
                 None => return,
@@ -109,7 +109,7 @@ impl Client {
             self.syncs.retain(|_, sync| *sync != call);
             return answer(out, (self.syncs.len() < known).then_some(call), Err(Errno::EINTR));
         };
-        if pending.kept.as_ref().is_some_and(|kept| may_go_unheard(&kept.1)) {
+        if pending.sent.as_ref().is_some_and(|sent| may_go_unheard(&sent.request)) {
             pending.call = None;
             answer(out, Some(call), Err(Errno::EINTR));
         }

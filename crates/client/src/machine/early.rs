@@ -4,9 +4,9 @@
 
 use super::{Client, Life, Link, Out, Queued};
 use crate::kept::{self, Kept};
-use crate::leave::Leave;
 use crate::output::Output;
-use crate::window::Pending;
+use crate::validity::Validity;
+use crate::window::{Pending, Sent};
 use proto::caps::{Bits, Grants};
 use proto::message::{ClientMsg, Entrusted, Told};
 use proto::reply::{Outcome, Reply};
@@ -54,13 +54,13 @@ impl Client {
         now: Mono,
         tid: Tid,
         (request, outcome): (&Request, &Outcome),
-        leave: &Leave,
+        validity: &Validity,
         entrusted: &[Entrusted],
     ) {
         let (next, unanswered) = (self.window.next(), self.window.unanswered());
-        if !self.tenures.is_empty() {
-            self.tenures.answered(tid, request, outcome, leave, (next, unanswered));
-            if let Some((dir, after)) = self.tenures.listed(tid, request, outcome) {
+        if !self.delegations.is_empty() {
+            self.delegations.answered(tid, request, outcome, validity, (next, unanswered));
+            if let Some((dir, after)) = self.delegations.listed(tid, request, outcome) {
                 self.queue.push_back(super::send::page(dir, after));
             }
         }
@@ -68,29 +68,29 @@ impl Client {
             self.entrust(tid, dir);
             self.is_entrusted_now(now, dir.dir.ino);
         }
-        self.entrust_file(now, tid, outcome, leave);
+        self.entrust_file(now, tid, outcome, validity);
         // What it entrusted it shows after its own change.
-        self.tenures.crosses(request, next, unanswered);
+        self.delegations.crosses(request, next, unanswered);
     }
 
     fn entrust(&mut self, tid: Tid, entrusted: &Entrusted) {
-        let void = self.leaves.is_void(tid, entrusted.dir.ino);
-        if void && !stdx::mutant!("client_recall_overtakes_tenure") {
+        let void = self.validities.is_void(tid, entrusted.dir.ino);
+        if void && !stdx::mutant!("client_recall_overtakes_delegation") {
             return;
         }
-        let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.kept.as_ref()?.1)));
-        self.tenures.begin(entrusted, (tid, self.window.next()), self.numbers.seed(), under_way);
+        let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.sent.as_ref()?.request)));
+        self.delegations.begin(entrusted, (tid, self.window.next()), self.numbers.seed(), under_way);
     }
 
     /// A recall that has overtaken the answer leaves nothing of the grant.
-    fn entrust_file(&mut self, now: Mono, tid: Tid, outcome: &Outcome, leave: &Leave) {
+    fn entrust_file(&mut self, now: Mono, tid: Tid, outcome: &Outcome, validity: &Validity) {
         let (Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }), true) =
-            (outcome, leave.grants.of(0).has(Bits::ALONE) && self.time.is_known())
+            (outcome, validity.grants.of(0).has(Bits::ALONE) && self.time.is_known())
         else {
             return;
         };
-        let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.kept.as_ref()?.1)));
-        self.tenures.begin_file(attr, leave, tid, self.numbers.seed(), under_way);
+        let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.sent.as_ref()?.request)));
+        self.delegations.begin_file(attr, validity, tid, self.numbers.seed(), under_way);
         self.is_entrusted_now(now, attr.ino);
     }
 
@@ -99,7 +99,7 @@ impl Client {
         if outcome.is_err() {
             return;
         }
-        let Some((cred, mut request)) = pending.kept.take().map(|kept| *kept) else { return };
+        let Some(Sent { cred, mut request }) = pending.sent.take().map(|sent| *sent) else { return };
         if stdx::mutant!("client_forgets_early") {
             return;
         }
@@ -134,7 +134,7 @@ impl Client {
                 if let Some(node) = kept.opened {
                     self.held.released(node.ino, 1);
                 }
-                self.tenures.doubt(kept.told.ino, self.window.next());
+                self.delegations.doubt(kept.told.ino, self.window.next());
                 late(&kept, errno, out);
             }
         }
@@ -147,7 +147,7 @@ impl Client {
 
     /// What was kept cannot be carried out any more.
     pub(super) fn lose_kept(&mut self, out: &mut Out) {
-        self.tenures.end_all();
+        self.delegations.end_all();
         for kept in self.window.kept.take_all().into_values() {
             late(&kept, Errno::EIO, out);
         }
@@ -160,7 +160,7 @@ impl Client {
         let open = self.window.kept.first_open().is_some_and(|open| open < tid);
         outcome.is_ok()
             && (open || self.awaits_rewritten())
-            && pending.kept.as_ref().is_some_and(|kept| syncs(&kept.1))
+            && pending.sent.as_ref().is_some_and(|sent| syncs(&sent.request))
             && !stdx::mutant!("client_sync_overtakes_late")
     }
 
@@ -175,7 +175,7 @@ impl Client {
             && open.is_none_or(|open| *entry.key() < open)
         {
             let (call, outcome) = (entry.remove(), Ok(Reply::Ok));
-            out.push(Output::Answer { call, outcome, leave: Leave::default() });
+            out.push(Output::Answer { call, outcome, validity: Validity::default() });
         }
     }
 
@@ -193,7 +193,7 @@ impl Client {
         let mut cancels = Vec::new();
         for (at, lowest) in lowest.into_iter().enumerate() {
             while let Some((tid, pending)) = pending.next_if(|(tid, _)| *tid < lowest) {
-                let Some((cred, request)) = pending.kept.as_deref().cloned() else { continue };
+                let Some(Sent { cred, request }) = pending.sent.as_deref().cloned() else { continue };
                 out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
                 if pending.cancelled || pending.renewing {
                     cancels.push(Output::Send(ClientMsg::Cancel { tid }));

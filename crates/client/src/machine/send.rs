@@ -6,7 +6,7 @@ use super::calls::is_lock_wait;
 use super::{Client, LISTING_BYTES, Link, Out, Queued};
 use crate::input::CallId;
 use crate::output::Output;
-use crate::window::Pending;
+use crate::window::{Pending, Sent};
 use proto::message::ClientMsg;
 use proto::request::Request;
 use proto::{Cred, NodeRef, Tid};
@@ -37,14 +37,14 @@ impl Client {
         let Queued { call, cred, request } = queued;
         let lock_wait = is_lock_wait(&request);
         let keep = self.config.retry || lock_wait;
-        let kept = keep.then(|| Box::new((cred.clone(), request.clone())));
+        let sent = keep.then(|| Box::new(Sent { cred: cred.clone(), request: request.clone() }));
         let bytes = request.payload_bytes() + request.answer_bytes_max();
         let life = self.incarnation;
         let pending =
-            Pending { call, kept, lock_wait, cancelled: false, bytes, asked: now, renewing: false, life };
-        if !self.tenures.is_empty() {
+            Pending { call, sent, lock_wait, cancelled: false, bytes, asked: now, renewing: false, life };
+        if !self.delegations.is_empty() {
             let (tid, unanswered) = (self.window.next(), self.window.unanswered());
-            self.tenures.sent(tid, &request, self.numbers.seed(), unanswered);
+            self.delegations.sent(tid, &request, self.numbers.seed(), unanswered);
             self.list_entrusted(tid, call, &request);
         }
         let tid = self.window.insert(pending);
@@ -59,13 +59,13 @@ impl Client {
             Request::Create { parent, .. }
             | Request::MkNod { parent, .. }
             | Request::Unlink { parent, .. }
-                if self.tenures.wants_listing(parent.ino) =>
+                if self.delegations.wants_listing(parent.ino) =>
             {
                 self.queue.push_back(page(*parent, 0));
             }
             // Nobody waits for it: it is one of these.
             Request::ReadDir { dir, after, .. } if call.is_none() => {
-                self.tenures.listing(dir.ino, tid, *after == 0);
+                self.delegations.listing(dir.ino, tid, *after == 0);
             }
             _ => {}
         }

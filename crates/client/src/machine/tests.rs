@@ -302,7 +302,7 @@ fn granted(tid: u64, ino: u64, bits: Bits) -> Input {
 
 fn left(out: &[Output]) -> Vec<Bits> {
     let bits = |o: &Output| match o {
-        Output::Answer { leave, .. } => Some(leave.grants.of(0)),
+        Output::Answer { validity, .. } => Some(validity.grants.of(0)),
         _ => None,
     };
     out.iter().filter_map(bits).collect()

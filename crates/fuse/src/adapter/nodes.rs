@@ -29,7 +29,7 @@ const SHARDS: usize = 64;
 /// Places in a shard that remember recalls: together 4096, so that a recall seldom voids what was granted of another inode.
 const BUCKETS: usize = 64;
 
-/// What is known of one node. Stamps are those of leaves; 0: none.
+/// What is known of one node. Stamps are those of validities; 0: none.
 #[derive(Clone, Debug, Default)]
 struct Node {
     lookups: u64,
@@ -48,7 +48,7 @@ struct Node {
     /// answer may arrive later.
     dressed: bool,
     /// When the first answer about it was given.
-    born: Mono,
+    first_answer: Mono,
     /// Since that stamp Fc is held, and pages are under it.
     pages: u64,
     /// Of a directory: Fs is held without a gap since that stamp, and until then.
@@ -85,7 +85,7 @@ impl Node {
 /// What a recall finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    pub(super) born: Mono,
+    pub(super) first_answer: Mono,
     /// A handle is open, which may put file data into the kernel's pages.
     pub(super) open: bool,
     pub(super) directory: bool,
@@ -96,7 +96,7 @@ pub(super) struct Found {
 pub(super) struct Gone {
     pub(super) node: NodeRef,
     /// The rank has it open for it until now.
-    pub(super) kept: bool,
+    pub(super) open_at_rank: bool,
     /// There may have been pages of it.
     pub(super) pages: bool,
 }
@@ -188,7 +188,7 @@ impl Nodes {
             Way::Found | Way::Linked => {
                 let node = shard.nodes.entry(nodeid).or_insert_with(|| {
                     self.known.fetch_add(1, Ordering::Relaxed);
-                    Node { born: now, ..Node::default() }
+                    Node { first_answer: now, ..Node::default() }
                 });
                 node.lookups += 1;
                 node.used = true;
@@ -260,9 +260,9 @@ impl Nodes {
         }
         let node = shard.nodes.remove(&nodeid)?;
         self.known.fetch_sub(1, Ordering::Relaxed);
-        let kept = node.unopened.is_some_and(|unopened| unopened.kept);
+        let open_at_rank = node.unopened.is_some_and(|unopened| unopened.open_at_rank);
         let place = NodeRef { ino: Ino(nodeid), parent: node.parent, hash: node.hash };
-        Some(Gone { node: place, kept, pages: node.pages != 0 })
+        Some(Gone { node: place, open_at_rank, pages: node.pages != 0 })
     }
 
     /// Takes back: voids what was given under a lower stamp and marks the node, `named` if a name goes. Nothing if the kernel does
@@ -282,7 +282,7 @@ impl Nodes {
             node.granted = 0;
         }
         let open = node.opens > 0 && !node.directory;
-        Some(Found { born: node.born, open, directory: node.directory })
+        Some(Found { first_answer: node.first_answer, open, directory: node.directory })
     }
 
     /// The kernel does not have the name any more that the recall with this stamp took.

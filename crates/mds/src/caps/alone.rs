@@ -12,7 +12,7 @@ use crate::config::State;
 use crate::early::is_eager;
 use crate::op::{Op, Plan};
 use crate::rank::Rank;
-use crate::recent::Thing;
+use crate::recent::Resource;
 use crate::view::Found;
 use proto::caps::Bits;
 use proto::reply::{Outcome, Reply};
@@ -95,7 +95,7 @@ impl Rank {
             || !room
             || !self.may_perform(op.session)
             || !self.is_quiet_but_for(op, ino)
-            || self.recent.by_others(op.session, std::iter::once(Thing::Inode(ino))) > self.journal.durable
+            || self.recent.by_others(op.session, std::iter::once(Resource::Inode(ino))) > self.journal.durable
             || !self.view.book.may_entrust_file(slot, ino, dir, now)
         {
             return Bits::NONE;

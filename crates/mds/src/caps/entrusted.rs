@@ -9,7 +9,7 @@ use crate::early::{above, is_eager};
 use crate::op::{Op, Plan, Stop};
 use crate::ops::xattr::is_count;
 use crate::rank::Rank;
-use crate::recent::Thing;
+use crate::recent::Resource;
 use crate::view::Found;
 use proto::caps::Bits;
 use proto::message::{Entrusted, Told};
@@ -97,7 +97,7 @@ impl Rank {
 
     fn entrust_one(&mut self, session: SessionId, slot: u16, ino: Ino) -> Option<Entrusted> {
         // What others made of it may still be taken back, and its attributes would tell.
-        let shown = [Thing::Inode(ino), Thing::Header(ino)].into_iter();
+        let shown = [Resource::Inode(ino), Resource::Header(ino)].into_iter();
         if self.recent.by_others(session, shown) > self.journal.durable {
             return None;
         }

@@ -66,7 +66,7 @@ impl Rank {
         op.request = request;
         if let Some(needs) = self.entrusted_not_empty(op, &planned).or_else(|| self.alone_shown(op, &planned))
         {
-            return self.settle_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
+            return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
         }
         let needs = match &planned {
             Ok(Plan::Commit(_, effects)) => self.in_the_way(op, effects.open, true),
@@ -76,16 +76,16 @@ impl Rank {
             _ => None,
         };
         if let Some(needs) = needs {
-            return self.settle_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
+            return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
         }
         if matches!(planned, Ok(Plan::Commit(..))) {
             self.own_name_goes(op);
             self.own_files_move(op);
         }
-        self.settle_plan(now, op, planned, out);
+        self.carry_out_plan(now, op, planned, out);
     }
 
-    pub(crate) fn settle_plan(
+    pub(crate) fn carry_out_plan(
         &mut self,
         now: Now,
         op: &mut Op,
@@ -155,7 +155,7 @@ impl Rank {
             Park::Load(key) => self.wait_for_load(id, key),
             Park::File(ino) => self.view.files.get_mut(ino).queue.push_back(id),
             Park::Inos => self.ino_waiters.push(id),
-            Park::Window => self.window.push(id),
+            Park::Reconnect => self.reconnect_waiters.push(id),
             Park::Caps(needs) => self.wait_for_caps(op, &needs),
             Park::Settled => self.settling.push(id),
             Park::Presented => self.after_presented.push(id),
@@ -172,7 +172,7 @@ impl Rank {
             self.view.files.get_mut(ino).truncated = true;
         }
         if let Some(ino) = effects.orphan {
-            self.settle(ino);
+            self.forget_or_purge(ino);
         }
     }
 
@@ -193,7 +193,7 @@ impl Rank {
             }
         }
         self.closed_alone(op, ino);
-        self.settle(ino);
+        self.forget_or_purge(ino);
         self.answer(op, Ok(Reply::Ok), true, out);
     }
 

@@ -81,7 +81,7 @@ impl Rank {
                 "only a session that is answered early and may act for anyone performs requests by itself";
             return self.refuse(conn, Errno::EPROTO, reason, out);
         }
-        if !self.kept.is_empty() {
+        if !self.former_opens.is_empty() {
             self.forget_former(id, floor);
         }
         let Some(session) = self.sessions.map.get_mut(&id) else { return };

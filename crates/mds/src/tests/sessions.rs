@@ -161,7 +161,7 @@ fn users_act_only_as_themselves() {
 }
 
 #[test]
-fn locks_wait_for_the_reconnect_window() {
+fn locks_wait_for_the_end_of_the_reconnect_phase() {
     let mut w = remote();
     let f = {
         let make = Request::MkNod { parent: root(), name: n("f"), new: mode(0o100_644) };
@@ -252,7 +252,7 @@ fn a_rank_whose_journal_failed_answers_nothing_but_errors() {
     assert_eq!(w.call_as(REMOTE, Cred::ROOT, mkdir("later")), Err(Errno::EIO));
 }
 
-/// Found by review: the window's end gave a lock away while its holder was presenting it.
+/// Found by review: the end of the reconnect phase gave a lock away while its holder was presenting it.
 #[test]
 fn a_session_that_came_back_in_time_may_finish_presenting() {
     let mut w = remote();

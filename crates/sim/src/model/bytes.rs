@@ -295,7 +295,7 @@ impl FileBytes {
             check_piece(&valid, start, piece)?;
             let settled = valid.iter().all(|version| version.done < since);
             if settled && valid.len() > 1 {
-                settle(extent, start, piece, now);
+                pin(extent, start, piece, now);
             }
         }
         self.merge();
@@ -461,7 +461,7 @@ fn check_piece(valid: &[&Version], start: u64, piece: &[u8]) -> Result<(), Misma
     Ok(())
 }
 
-fn settle(extent: &mut Extent, start: u64, piece: &[u8], now: u64) {
+fn pin(extent: &mut Extent, start: u64, piece: &[u8], now: u64) {
     for version in &mut extent.versions {
         version.to = version.to.min(now);
     }

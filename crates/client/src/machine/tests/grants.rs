@@ -29,8 +29,8 @@ fn an_answer_that_lay_about_is_kept_for_less_or_not_at_all() {
         bench.call(call, getattr(7));
         bench.wait(late);
         let out = bench.step(granted(call, 7, Bits::ATTRS));
-        let [Output::Answer { leave, .. }] = &out[..] else { panic!("{out:?}") };
-        let kept = leave.until.since(bench.at.mono);
+        let [Output::Answer { validity, .. }] = &out[..] else { panic!("{out:?}") };
+        let kept = validity.until.since(bench.at.mono);
         assert_eq!(kept, (KEEP_MS * MS).min((KEEP_ASKED_MS * MS).saturating_sub(late)));
     }
 }

@@ -56,7 +56,7 @@ fn a_recall_voids_what_was_answered_before_it() {
     assert!(!nodes.look_up(5, 2) && nodes.look_up(5, 3));
     assert_eq!(
         nodes.recall(5, Bits::FS, false, 4),
-        Some(Found { born: Mono(5), open: false, directory: false })
+        Some(Found { first_answer: Mono(5), open: false, directory: false })
     );
     assert!(!nodes.tell(5, 3) && nodes.tell(5, 4));
     assert!(
@@ -75,14 +75,14 @@ fn pages_are_kept_while_nothing_took_them_back() {
     assert_eq!(open(Bits::FC, 1, 0), (true, true));
     assert_eq!(
         nodes.recall(5, Bits::FC, false, 2),
-        Some(Found { born: Mono(5), open: true, directory: false })
+        Some(Found { first_answer: Mono(5), open: true, directory: false })
     );
     assert_eq!(open(Bits::FC, 1, 0), (false, false), "taken back before it was handed out");
     assert_eq!(open(Bits::FC, 2, 0), (true, false), "others may have written");
     assert_eq!(open(Bits::FC, 2, 3), (false, false), "lost before it was handed out");
     assert_eq!(open(Bits::FC, 3, 3), (true, false));
     assert_eq!(open(Bits::ATTRS, 3, 3), (false, false));
-    assert_eq!(open(Bits::FC, 3, 3), (true, false), "an open without leave left none to keep");
+    assert_eq!(open(Bits::FC, 3, 3), (true, false), "an open without validity left none to keep");
     assert_eq!(open(Bits::FC, 3, 3), (true, true));
     assert_eq!(open(Bits::FC, 5, 5), (true, false), "a loss ends it, too");
     assert_eq!(nodes.open(), [5]);
@@ -173,7 +173,7 @@ fn what_nobody_asked_about_is_idle() {
     nodes.opened(151, Given::default(), || 0);
     assert_eq!(round(100), 98);
     assert!(round(1) <= nodes.parts(), "no more of a part than wanted");
-    assert!(nodes.forget(150, 1).is_some_and(|gone| !gone.kept && !gone.pages));
+    assert!(nodes.forget(150, 1).is_some_and(|gone| !gone.open_at_rank && !gone.pages));
     assert_eq!((nodes.known(), round(100)), (99, 98));
 }
 
@@ -186,11 +186,11 @@ fn a_kept_node_is_released_with_its_last_lookup() {
     assert!(nodes.wants_keeping(5) && nodes.keep(5));
     assert!(!nodes.wants_keeping(5) && !nodes.keep(5), "once");
     assert_eq!(nodes.forget(5, 1), None);
-    let gone = |gone: Gone| (gone.node.ino, gone.node.hash, gone.kept, gone.pages);
+    let gone = |gone: Gone| (gone.node.ino, gone.node.hash, gone.open_at_rank, gone.pages);
     assert_eq!(nodes.forget(5, 1).map(gone), Some((Ino(5), NameHash(99), true, false)));
     nodes.look_up(6, 1);
     nodes.opened(6, Given { bits: Bits::FC, stamp: 1, until: Mono(9) }, || 0);
-    assert!(nodes.forget(6, 1).is_some_and(|gone| !gone.kept && gone.pages), "never kept");
+    assert!(nodes.forget(6, 1).is_some_and(|gone| !gone.open_at_rank && gone.pages), "never kept");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use stdx::Wall;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unopened {
     /// It is open at the rank until the kernel forgets it.
-    pub(super) kept: bool,
+    pub(super) open_at_rank: bool,
     /// Its pages are about to be dropped.
     pub(super) dropping: bool,
     /// What the kernel was shown last: change counter, size and mtime.
@@ -20,14 +20,16 @@ pub(super) struct Unopened {
 impl Nodes {
     /// The kernel has the node, and the rank does not have it open for it yet.
     pub(in crate::adapter) fn wants_keeping(&self, nodeid: u64) -> bool {
-        self.with(nodeid, |node| !node.unopened.as_ref().is_some_and(|unopened| unopened.kept))
+        self.with(nodeid, |node| !node.unopened.as_ref().is_some_and(|unopened| unopened.open_at_rank))
             .unwrap_or(false)
     }
 
     /// The rank has it open, until the kernel forgets the node. False: that is not to be, it is forgotten or was kept already.
     pub(in crate::adapter) fn keep(&self, nodeid: u64) -> bool {
-        self.with(nodeid, |node| !std::mem::replace(&mut node.unopened.get_or_insert_default().kept, true))
-            .unwrap_or(false)
+        self.with(nodeid, |node| {
+            !std::mem::replace(&mut node.unopened.get_or_insert_default().open_at_rank, true)
+        })
+        .unwrap_or(false)
     }
 
     /// Takes in what the kernel is shown of a file: whether its bytes may be others than those it was shown before, by what it

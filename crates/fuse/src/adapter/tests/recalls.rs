@@ -58,7 +58,7 @@ fn a_recall_voids_an_answer_on_its_way() {
     kernel.fake.hold();
     let asked = kernel.send(file.nodeid, Operation::GetAttr { fh: None });
     kernel.fake.release_with(&ServerMsg::Recall { list: vec![recalled] });
-    // The attributes are forgotten, and once more where the node is young.
+    // The attributes are forgotten, and once more where the first answer about it may be on its way.
     let answer = loop {
         match kernel.receive() {
             (0, code, _) => assert_eq!(code, abi::NotifyCode::InvalInode as i32),

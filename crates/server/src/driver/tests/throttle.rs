@@ -1,7 +1,7 @@
 //! A journal that is far behind: who waits for it, and who must not.
 
 use super::*;
-use crate::port::Doors;
+use crate::port::RemoteAcceptor;
 use runtime::port::Port;
 use runtime::{Acceptor, SocketPeer};
 use std::sync::OnceLock;
@@ -139,7 +139,7 @@ fn the_journal_thread_never_waits_for_itself() {
     pump.port.get_or_init(|| port.clone());
     slow.fall_behind(&port);
     // A third group, so that too much is pending still when the first is answered.
-    let third = Doors(Arc::downgrade(&slow.server));
+    let third = RemoteAcceptor(Arc::downgrade(&slow.server));
     let third = third.accept(SocketPeer::Trusted, Arc::new(Mailbox::default())).expect("accept");
     let third = send_aside(&third, big(8));
     third.recv_timeout(LIMIT).expect("a socket's thread never waits");
@@ -157,7 +157,7 @@ fn requests_of_this_process_wait_and_nothing_else_does() {
     for message in [ClientMsg::Renew { number: 1 }, ClientMsg::Reclaimed, ClientMsg::Goodbye] {
         send_aside(&port, message).recv_timeout(LIMIT).expect("does not wait");
     }
-    let remote = Doors(Arc::downgrade(&slow.server));
+    let remote = RemoteAcceptor(Arc::downgrade(&slow.server));
     let remote = remote.accept(SocketPeer::Trusted, Arc::new(Mailbox::default())).expect("accept");
     for message in [message(1_000, Request::SyncFs), ClientMsg::Renew { number: 1 }] {
         send_aside(&remote, message).recv_timeout(LIMIT).expect("a socket's thread never waits");

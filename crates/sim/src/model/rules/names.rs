@@ -138,7 +138,7 @@ impl Tree {
         if exchange {
             let other = other.unwrap_or_default();
             self.change(from_dir).entries.insert(from.1.as_bytes().into(), other);
-            self.settle(other, from_dir, op.wall);
+            self.moved_into(other, from_dir, op.wall);
         } else {
             if other.is_some() {
                 self.drop_name(to_dir, to.1.as_bytes(), op.wall);
@@ -146,13 +146,13 @@ impl Tree {
             self.change(from_dir).entries.remove(from.1.as_bytes());
         }
         self.change(to_dir).entries.insert(to.1.as_bytes().into(), moved);
-        self.settle(moved, to_dir, op.wall);
+        self.moved_into(moved, to_dir, op.wall);
         self.touch_dir(from_dir, op.wall);
         self.touch_dir(to_dir, op.wall);
         Ok(Answer::Ok)
     }
 
-    fn settle(&mut self, ino: Ino, dir: Ino, wall: Wall) {
+    fn moved_into(&mut self, ino: Ino, dir: Ino, wall: Wall) {
         let node = self.change(ino);
         node.ctime = node.ctime.max(wall);
         node.parent = dir;

@@ -22,7 +22,7 @@ use stdx::Wall;
 use stdx::hash::HashSeed;
 
 /// Directories at once. Beyond, one that was used long ago is forgotten; the rank may still recall it.
-const TENURES_MAX: usize = 1024;
+const DELEGATIONS_MAX: usize = 1024;
 /// Of so many the one that was used longest ago is forgotten, beyond that.
 const SAMPLE: usize = 16;
 /// Displaced ones that are remembered, to be offered to the rank.
@@ -39,7 +39,7 @@ const CROSSED_MAX: usize = 1024;
 
 /// One directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Tenure {
+pub(crate) struct Delegation {
     pub(crate) attr: Attr,
     pub(crate) names: Names,
     /// Changes of the directory itself that are at the rank.
@@ -60,7 +60,7 @@ pub(crate) struct Tenure {
     listing: Option<Tid>,
 }
 
-impl Tenure {
+impl Delegation {
     /// Its attributes, if they are what the rank will come to.
     pub(crate) fn exact(&self) -> Option<&Attr> {
         (self.exact && self.changing.is_empty() && !self.stale).then_some(&self.attr)
@@ -123,8 +123,8 @@ impl Tenure {
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tenures {
-    dirs: BTreeMap<Ino, Tenure>,
+pub(crate) struct Delegations {
+    dirs: BTreeMap<Ino, Delegation>,
     /// Where the next one that is displaced is looked for.
     hand: Ino,
     displaced: Vec<Ino>,
@@ -139,7 +139,7 @@ pub(crate) struct Tenures {
     all_crossed: Tid,
 }
 
-impl Tenures {
+impl Delegations {
     pub(crate) const fn new() -> Self {
         Self {
             dirs: BTreeMap::new(),
@@ -161,12 +161,12 @@ impl Tenures {
         self.dirs.len()
     }
 
-    pub(crate) fn get(&self, dir: Ino) -> Option<&Tenure> {
+    pub(crate) fn get(&self, dir: Ino) -> Option<&Delegation> {
         self.dirs.get(&dir)
     }
 
     pub(crate) fn known(&self, dir: Ino, name: &Name) -> Known {
-        self.dirs.get(&dir).map_or(Known::Unknown, |tenure| tenure.names.get(name))
+        self.dirs.get(&dir).map_or(Known::Unknown, |delegation| delegation.names.get(name))
     }
 
     pub(crate) fn may_be_linked(&self, ino: Ino) -> bool {
@@ -189,15 +189,15 @@ impl Tenures {
         // Answers may overtake each other: what one changed that came before this one may be missing here.
         let crossed = tid < self.all_crossed || self.crossed.get(&ino).is_some_and(|at| tid < *at);
         let crossed = crossed && !stdx::mutant!("client_entrusted_crossed");
-        let mut tenure = Self::tenure(entrusted.dir, entrusted.empty && !crossed, next);
-        tenure.stale = crossed;
+        let mut delegation = Self::delegation(entrusted.dir, entrusted.empty && !crossed, next);
+        delegation.stale = crossed;
         for (tid, request) in under_way {
-            tenure.note(ino, tid, request, seed);
+            delegation.note(ino, tid, request, seed);
             if let Request::Link { node, .. } = request {
                 self.link(node.ino, next);
             }
         }
-        self.add(ino, tenure);
+        self.add(ino, delegation);
     }
 
     /// A change is answered. Directories that answers still on their way entrust may have changed by it meanwhile.
@@ -216,12 +216,12 @@ impl Tenures {
 
     /// This client made a directory under that tid.
     pub(crate) fn made(&mut self, attr: Attr, tid: Tid) {
-        self.add(attr.ino, Self::tenure(attr, true, Tid(tid.0 + 1)));
+        self.add(attr.ino, Self::delegation(attr, true, Tid(tid.0 + 1)));
     }
 
-    const fn tenure(attr: Attr, empty: bool, next: Tid) -> Tenure {
+    const fn delegation(attr: Attr, empty: bool, next: Tid) -> Delegation {
         let names = Names::new(empty, next);
-        Tenure {
+        Delegation {
             attr,
             names,
             changing: Vec::new(),
@@ -236,18 +236,18 @@ impl Tenures {
         }
     }
 
-    fn add(&mut self, ino: Ino, tenure: Tenure) {
-        if self.dirs.len() >= TENURES_MAX {
-            self.displace(tenure.since);
+    fn add(&mut self, ino: Ino, delegation: Delegation) {
+        if self.dirs.len() >= DELEGATIONS_MAX {
+            self.displace(delegation.since);
         }
-        self.names += tenure.names.len();
-        self.dirs.insert(ino, tenure);
+        self.names += delegation.names.len();
+        self.dirs.insert(ino, delegation);
     }
 
     /// Makes room for one. The rank believes that it is here still.
     fn displace(&mut self, since: Tid) {
         let sample = || self.dirs.range(self.hand..).chain(self.dirs.range(..self.hand)).take(SAMPLE);
-        let Some(oldest) = sample().min_by_key(|(_, tenure)| tenure.used).map(|(ino, _)| *ino) else {
+        let Some(oldest) = sample().min_by_key(|(_, delegation)| delegation.used).map(|(ino, _)| *ino) else {
             return;
         };
         self.hand = sample().last().map_or(Ino::NONE, |(ino, _)| Ino(ino.0.saturating_add(1)));
@@ -266,8 +266,8 @@ impl Tenures {
 
     /// It is entrusted no more, or not used any more.
     pub(crate) fn end(&mut self, dir: Ino) {
-        let Some(tenure) = self.dirs.remove(&dir) else { return };
-        self.names -= tenure.names.len();
+        let Some(delegation) = self.dirs.remove(&dir) else { return };
+        self.names -= delegation.names.len();
         self.newborns.remove_in(dir);
     }
 
@@ -283,37 +283,37 @@ impl Tenures {
             gone.extend(self.dirs.iter().filter(|(_, t)| t.attr.parent == ino).map(|(below, _)| *below));
         }
         self.newborns.clear();
-        for tenure in self.dirs.values_mut() {
-            tenure.names.forget(next);
-            (tenure.stale, tenure.since) = (true, next);
+        for delegation in self.dirs.values_mut() {
+            delegation.names.forget(next);
+            (delegation.stale, delegation.since) = (true, next);
         }
-        self.names = self.dirs.values().map(|tenure| tenure.names.len()).sum();
+        self.names = self.dirs.values().map(|delegation| delegation.names.len()).sum();
     }
 
     /// Changes what is known of one directory's names, within the bound. `unanswered`: below it everything is answered.
     fn with_names(&mut self, dir: Ino, next: Tid, unanswered: Tid, change: impl FnOnce(&mut Names)) {
-        let Some(tenure) = self.dirs.get_mut(&dir) else { return };
-        let before = tenure.names.len();
-        change(&mut tenure.names);
-        self.names = self.names + tenure.names.len() - before;
+        let Some(delegation) = self.dirs.get_mut(&dir) else { return };
+        let before = delegation.names.len();
+        change(&mut delegation.names);
+        self.names = self.names + delegation.names.len() - before;
         if self.names > NAMES_MAX {
             self.shrink(next, unanswered);
         }
     }
 
     fn shrink(&mut self, next: Tid, unanswered: Tid) {
-        self.dirs.values_mut().for_each(|tenure| tenure.names.prune(unanswered));
-        self.names = self.dirs.values().map(|tenure| tenure.names.len()).sum();
+        self.dirs.values_mut().for_each(|delegation| delegation.names.prune(unanswered));
+        self.names = self.dirs.values().map(|delegation| delegation.names.len()).sum();
         // A quarter is left free, so that this is rare.
         while self.names > NAMES_MAX / 4 * 3
-            && let Some(tenure) = self.dirs.values_mut().max_by_key(|tenure| tenure.names.len())
+            && let Some(delegation) = self.dirs.values_mut().max_by_key(|delegation| delegation.names.len())
         {
-            let before = tenure.names.len();
-            tenure.names.forget(next);
-            if tenure.names.len() == before {
+            let before = delegation.names.len();
+            delegation.names.forget(next);
+            if delegation.names.len() == before {
                 break;
             }
-            self.names = self.names + tenure.names.len() - before;
+            self.names = self.names + delegation.names.len() - before;
         }
     }
 
@@ -336,10 +336,10 @@ impl Tenures {
 
     /// The one change of a directory that comes with all that an operation did to its names.
     fn dir_performed(&mut self, dir: Ino, (names, dirs): (i64, i32), wall: Wall, tid: Tid) {
-        if let Some(tenure) = self.dirs.get_mut(&dir) {
+        if let Some(delegation) = self.dirs.get_mut(&dir) {
             // What was asked before shows it as it was.
-            (tenure.used, tenure.since) = (tid, Tid(tid.0 + 1));
-            change_dir(&mut tenure.attr, names, dirs, wall);
+            (delegation.used, delegation.since) = (tid, Tid(tid.0 + 1));
+            change_dir(&mut delegation.attr, names, dirs, wall);
         }
         if let Some(newborn) = self.newborns.get_mut(dir) {
             change_dir(&mut newborn.attr, names, dirs, wall);
@@ -351,8 +351,8 @@ impl Tenures {
         if let Some(newborn) = self.newborns.get_mut(attr.ino) {
             newborn.attr = attr;
         }
-        if let Some(tenure) = self.dirs.get_mut(&attr.ino) {
-            (tenure.attr, tenure.since) = (attr, Tid(tid.0 + 1));
+        if let Some(delegation) = self.dirs.get_mut(&attr.ino) {
+            (delegation.attr, delegation.since) = (attr, Tid(tid.0 + 1));
         }
     }
 
@@ -363,8 +363,8 @@ impl Tenures {
             self.newborns.remove_at(dir, seed.map(|seed| name.hash(seed)));
             self.newborns.remove(dir);
             self.with_names(dir, tid, unanswered, |names| names.change_begins(name));
-            if let Some(tenure) = self.dirs.get_mut(&dir) {
-                (tenure.exact, tenure.asking) = (false, tenure.asking + 1);
+            if let Some(delegation) = self.dirs.get_mut(&dir) {
+                (delegation.exact, delegation.asking) = (false, delegation.asking + 1);
             }
         }
         if let Some(ino) = touched(request) {
@@ -376,16 +376,16 @@ impl Tenures {
         if let Request::Link { node, .. } = request {
             self.link(node.ino, tid);
         }
-        if let Some(tenure) = changed_dir(request).and_then(|dir| self.dirs.get_mut(&dir)) {
-            tenure.changing.push(tid);
+        if let Some(delegation) = changed_dir(request).and_then(|dir| self.dirs.get_mut(&dir)) {
+            delegation.changing.push(tid);
         }
         if may_move_dirs(request) {
             for (dir, name) in names_of(request) {
                 let place = (dir, seed.map(|seed| name.hash(seed)));
                 self.dirs
                     .values_mut()
-                    .filter(|tenure| tenure.may_be_at(place))
-                    .for_each(|tenure| tenure.changing.push(tid));
+                    .filter(|delegation| delegation.may_be_at(place))
+                    .for_each(|delegation| delegation.changing.push(tid));
             }
         }
     }
@@ -393,8 +393,8 @@ impl Tenures {
     fn link(&mut self, ino: Ino, next: Tid) {
         self.linked.insert(ino);
         if self.linked.len() > LINKED_MAX {
-            self.dirs.values_mut().for_each(|tenure| tenure.names.forget(next));
-            self.names = self.dirs.values().map(|tenure| tenure.names.len()).sum();
+            self.dirs.values_mut().for_each(|delegation| delegation.names.forget(next));
+            self.names = self.dirs.values().map(|delegation| delegation.names.len()).sum();
             self.linked = [ino].into();
         }
     }
