@@ -9,6 +9,9 @@ use proto::attr::{SetTime, inherited};
 use proto::name::name_hash;
 use proto::request::{NewNode, Request};
 use proto::{Attr, Cred, FileKind, Ino, Name, NameHash, SetAttr};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use stdx::Wall;
 use stdx::hash::HashSeed;
 
@@ -59,7 +62,17 @@ impl<'a> Making<'a> {
                 }
                 Self { size: target.len() as u64, ..made(parent.ino, name, FileKind::Symlink, 0o777) }
             }
-            _ => return None,
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. } => return None,
         })
     }
 

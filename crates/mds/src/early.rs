@@ -18,6 +18,9 @@ use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, FileKind, Ino, Name, NodeRef, Position, SessionId};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use stdx::time::{MS, SECOND};
 use stdx::{Now, Outbox, Wall};
 
@@ -236,7 +239,7 @@ impl Rank {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         session.told_early = session.told_early.max(position);
         if position <= self.journal.durable {
-            // Carried out before: on this connection nobody has said how far resources are durable.
+            // Carried out before: on this connection nobody has said how far things are durable.
             self.told_durable = Position(0);
         } else if self.sessions.hearing.is_empty() {
             // Nobody waits to hear of what is durable by now.
@@ -278,7 +281,16 @@ pub(crate) const fn above(request: &Request) -> [Option<NodeRef>; 2] {
         | Request::Create { parent, .. } => [Some(*parent), None],
         Request::Rename { parent, new_parent, .. } => [Some(*parent), Some(*new_parent)],
         Request::ReadDir { dir, .. } => [Some(*dir), None],
-        _ => [None, None],
+        looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Read { .. }
+        | Request::Rewrite { .. } => [None, None],
     }
 }
 
@@ -294,7 +306,7 @@ fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Resour
         | Request::MkDir { parent, name: sought, .. }
         | Request::Symlink { parent, name: sought, .. }
         | Request::Create { parent, name: sought, .. } => name(parent, sought),
-        // Of what does not succeed all sorts of resources are the reason.
+        // Of what does not succeed all sorts of things are the reason.
         Request::Unlink { parent, name: sought } if outcome.is_ok() => name(parent, sought),
         Request::GetAttr { node }
         | Request::SetAttr { node, .. }
@@ -306,7 +318,14 @@ fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Resour
         | Request::ListXattr { node }
         | Request::Access { node, .. } => resources.push(Resource::Inode(node.ino)),
         Request::Release { .. } => {}
-        _ => return None,
+        naming_requests!()
+        | looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::TmpFile { .. }
+        | Request::Rewrite { .. } => return None,
     }
     if let Request::GetXattr { node, name } = request
         && is_count(name.as_bytes())

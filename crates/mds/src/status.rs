@@ -203,7 +203,17 @@ impl Rank {
                 ClientMsg::Request { tid, request, .. } | ClientMsg::Performed { tid, request, .. } => {
                     Some((Asked::new(*id, *tid, request, *since), request))
                 }
-                _ => None,
+                ClientMsg::Hello { .. }
+                | ClientMsg::Cancel { .. }
+                | ClientMsg::Renew { .. }
+                | ClientMsg::Reclaim { .. }
+                | ClientMsg::Reclaimed
+                | ClientMsg::Goodbye
+                | ClientMsg::Admin { .. }
+                | ClientMsg::Returned { .. }
+                | ClientMsg::Settled
+                | ClientMsg::Presented
+                | ClientMsg::Idle { .. } => None,
             })
         })
     }

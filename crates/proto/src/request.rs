@@ -2,6 +2,8 @@
 //!
 //! Absent: sessions and flow (`message.rs`), answers (`reply.rs`).
 
+#[macro_use]
+mod groups;
 mod codec;
 
 use crate::attr::SetAttr;
@@ -268,7 +270,22 @@ impl Request {
             Self::ReadDir { bytes_max, .. } => (*bytes_max as usize).min(FRAME_BYTES_MAX),
             Self::ReadLink { .. } => 4096,
             Self::GetXattr { .. } | Self::ListXattr { .. } => 1 << 16,
-            _ => 0,
+            naming_requests!()
+            | Self::Lookup { .. }
+            | Self::GetAttr { .. }
+            | Self::Seek { .. }
+            | Self::StatFs
+            | Self::TestLock { .. }
+            | Self::Access { .. }
+            | Self::Parent { .. }
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Self::Open { .. }
+            | Self::TmpFile { .. }
+            | Self::Release { .. }
+            | Self::Rewrite { .. } => 0,
         }
     }
 
@@ -278,7 +295,18 @@ impl Request {
         match self {
             Self::Write { data, .. } | Self::Rewrite { data, .. } => data.bytes().len(),
             Self::SetXattr { value, .. } => value.len(),
-            _ => 0,
+            naming_requests!()
+            | looking_requests!()
+            | Self::SetAttr { .. }
+            | Self::RemoveXattr { .. }
+            | Self::Fallocate { .. }
+            | Self::CopyRange { .. }
+            | locking_requests!()
+            | syncing_requests!()
+            | Self::Open { .. }
+            | Self::TmpFile { .. }
+            | Self::Release { .. }
+            | Self::Read { .. } => 0,
         }
     }
 

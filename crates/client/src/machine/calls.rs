@@ -9,6 +9,9 @@ use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, LockSpec, Request};
 use proto::{Cred, Effect, Errno, NodeRef};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use stdx::Mono;
 
 impl Client {
@@ -64,7 +67,15 @@ impl Client {
             Request::SetLock { lock, .. } if lock.kind != LockKind::Unlock => {
                 (self.held.locks() >= limits.locks_max).then_some(Errno::ENOLCK)
             }
-            _ => None,
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. } => None,
         }
     }
 
@@ -157,6 +168,14 @@ const fn is_uncredited(request: &Request) -> bool {
     match request {
         Request::Release { .. } | Request::ReleaseLocks { .. } => true,
         Request::SetLock { wait, lock, .. } => *wait || matches!(lock.kind, LockKind::Unlock),
-        _ => false,
+        naming_requests!()
+        | looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Read { .. }
+        | Request::Rewrite { .. } => false,
     }
 }

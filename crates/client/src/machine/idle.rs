@@ -11,6 +11,9 @@ use proto::Ino;
 use proto::caps::Bits;
 use proto::message::ClientMsg;
 use proto::request::Request;
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use stdx::Mono;
 use stdx::time::MS;
 
@@ -83,7 +86,17 @@ impl Client {
             {
                 self.idle.files.used(node.ino, now);
             }
-            _ => {}
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. } => {}
         }
     }
 

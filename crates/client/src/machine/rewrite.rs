@@ -12,6 +12,9 @@ use proto::message::{ClientMsg, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Cred, Ino, NodeRef, Tid};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
 
@@ -117,7 +120,20 @@ impl Client {
                 attr.change < self.incarnation.first_change()
             }
             (Request::Fallocate { mode, .. }, Ok(_)) => mode & !1 != 0,
-            _ => false,
+            (
+                naming_requests!()
+                | looking_requests!()
+                | setting_requests!()
+                | writing_requests!()
+                | locking_requests!()
+                | syncing_requests!()
+                | Request::Open { .. }
+                | Request::TmpFile { .. }
+                | Request::Release { .. }
+                | Request::Read { .. }
+                | Request::Rewrite { .. },
+                _,
+            ) => false,
         }
     }
 
@@ -241,6 +257,15 @@ const fn changed(request: &Request) -> Ino {
     match request {
         Request::Write { node, .. } | Request::Fallocate { node, .. } => node.ino,
         Request::CopyRange { target, .. } => target.ino,
-        _ => Ino::NONE,
+        naming_requests!()
+        | looking_requests!()
+        | setting_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Read { .. }
+        | Request::Rewrite { .. } => Ino::NONE,
     }
 }

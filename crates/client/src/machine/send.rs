@@ -10,6 +10,9 @@ use crate::window::{Pending, Sent};
 use proto::message::ClientMsg;
 use proto::request::Request;
 use proto::{Cred, NodeRef, Tid};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use stdx::Mono;
 
 impl Client {
@@ -67,7 +70,17 @@ impl Client {
             Request::ReadDir { dir, after, .. } if call.is_none() => {
                 self.delegations.listing(dir.ino, tid, *after == 0);
             }
-            _ => {}
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. } => {}
         }
     }
 

@@ -18,6 +18,9 @@ use proto::caps::Bits;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Attr, FileKind, Ino, Name, NodeRef, SessionId};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 
 /// The file that a request shows because its client has it open for writing.
 fn writes<'a>(request: &Request, outcome: &'a Outcome) -> Option<&'a Attr> {
@@ -37,7 +40,15 @@ const fn looks_into(request: &Request) -> Option<NodeRef> {
     match request {
         Request::Open { node, .. } | Request::Read { node, .. } | Request::Seek { node, .. } => Some(*node),
         Request::CopyRange { source, .. } => Some(*source),
-        _ => None,
+        naming_requests!()
+        | looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Rewrite { .. } => None,
     }
 }
 

@@ -229,7 +229,7 @@ impl Rank {
         self.begin_notes(noted);
     }
 
-    /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping resources although it may not hear
+    /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things although it may not hear
     /// that it was given up.
     pub(crate) fn renewed(&mut self, now: Now, id: SessionId, number: u32, out: &mut Outbox<Output>) {
         self.renew(now, id);

@@ -94,7 +94,17 @@ impl Shared {
             ClientMsg::Request { tid, request, .. } => (tid, request.answer_bytes_max()),
             // All there is to say is whether it came to what was told.
             ClientMsg::Performed { tid, .. } => (tid, 0),
-            _ => return,
+            ClientMsg::Hello { .. }
+            | ClientMsg::Cancel { .. }
+            | ClientMsg::Renew { .. }
+            | ClientMsg::Reclaim { .. }
+            | ClientMsg::Reclaimed
+            | ClientMsg::Goodbye
+            | ClientMsg::Admin { .. }
+            | ClientMsg::Returned { .. }
+            | ClientMsg::Settled
+            | ClientMsg::Presented
+            | ClientMsg::Idle { .. } => return,
         };
         let bytes = REQUEST_BYTES + body + answer;
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
