@@ -87,7 +87,7 @@ impl<D: Disk> DataFiles<D> {
     ///
     /// # Errors
     /// `Io`, `Poisoned`.
-    pub fn compact_step(&self, budget_bytes: u64) -> Result<Compacted, StoreError> {
+    pub(crate) fn compact_step(&self, budget_bytes: u64) -> Result<Compacted, StoreError> {
         self.check_poison()?;
         self.rotate_dead_active()?;
         self.rotate_dead_output(&mut guard(&self.compactor))?;
