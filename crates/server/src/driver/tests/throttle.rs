@@ -1,5 +1,6 @@
 //! A journal that is far behind: who waits for it, and who must not.
 
+use super::told_journal::{ToldJournal, serve_on};
 use super::*;
 use crate::port::RemoteAcceptor;
 use runtime::port::Port;
@@ -13,46 +14,6 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Two of these are more than may be pending.
 const BIG: usize = 40 << 20;
 
-/// Says when the first append has come, and lets it end when it is told.
-struct SlowJournal {
-    entered: Sender<()>,
-    go: Mutex<Option<Receiver<()>>>,
-    written: Mutex<u64>,
-}
-
-impl JournalIo for SlowJournal {
-    fn read(&self, _: Position, _: &mut dyn FnMut(Position, &[u8])) -> Result<Position, StoreError> {
-        Ok(Position(0))
-    }
-
-    fn append(&self, _: Position, entries: &[u8]) -> Result<(), StoreError> {
-        let go = self.go.lock().expect("lock").take();
-        if let Some(go) = go {
-            self.entered.send(()).expect("the test runs");
-            // A test that failed is not waited for.
-            let _go_or_over = go.recv();
-        }
-        *self.written.lock().expect("lock") += entries.len() as u64;
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<Position, StoreError> {
-        Ok(Position(*self.written.lock().expect("lock")))
-    }
-
-    fn trim(&self, _: Position) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn prepare(&self) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn bytes(&self) -> u64 {
-        0
-    }
-}
-
 struct Slow {
     server: Arc<Server>,
     entered: Receiver<()>,
@@ -61,17 +22,9 @@ struct Slow {
 
 fn slow() -> Slow {
     let ((entered_in, entered), (go, go_out)) = (channel(), channel());
-    let journal =
-        SlowJournal { entered: entered_in, go: Mutex::new(Some(go_out)), written: Mutex::default() };
-    let parts = Parts {
-        rank: Box::new(Toy::default()),
-        journal: Arc::new(journal),
-        meta: Arc::new(EmptyMeta),
-        data: Arc::new(ToyData::default()),
-        ballast: None,
-    };
-    let server = Server::with_parts(parts, "toy", &ServerOptions::default(), Arc::new(Log::silent()));
-    Slow { server: server.expect("boot"), entered, go }
+    let first_append = Mutex::new(Some((entered_in, go_out)));
+    let server = serve_on(ToldJournal { first_append, ..ToldJournal::default() });
+    Slow { server, entered, go }
 }
 
 impl Slow {
