@@ -247,6 +247,8 @@ pub struct StoreBatch {
     /// `StoreBatch::iter`, written with `put` and `delete`. Sorted by key where the writer can.
     ops: Vec<u8>,
     count: u32,
+    /// A record of another shard is in it: it would go where nobody looks for it.
+    mixed: bool,
 }
 
 /// Most records with their keys fit.
@@ -256,7 +258,7 @@ impl StoreBatch {
     /// An empty batch for `shard`.
     #[must_use]
     pub const fn new(shard: Ino, guard: Option<Version>) -> Self {
-        Self { shard, guard, ops: Vec::new(), count: 0 }
+        Self { shard, guard, ops: Vec::new(), count: 0, mixed: false }
     }
 
     /// Adds a put; `value` appends the value's bytes.
@@ -278,7 +280,7 @@ impl StoreBatch {
     }
 
     fn key(&mut self, key: StoreKey<'_>, present: bool) {
-        debug_assert_eq!(key.shard(), self.shard);
+        self.mixed |= key.shard() != self.shard;
         self.count += 1;
         // Most batches hold one record: without this it would be moved several times while it is written.
         self.ops.reserve(RECORD_BYTES);
@@ -307,6 +309,18 @@ impl StoreBatch {
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.ops.len()
+    }
+
+    /// Refuses what would not be together in any store.
+    ///
+    /// # Errors
+    /// `Damaged` where a record belongs to another shard.
+    pub fn check_shard(&self) -> Result<(), StoreError> {
+        if self.mixed {
+            let at = format!("batch of shard {:#x}", self.shard.0);
+            return Err(StoreError::Damaged { at, what: "a record of another shard".into() });
+        }
+        Ok(())
     }
 
     /// The operations as (table, key bytes, value or `None` for delete), in the order added.

@@ -272,6 +272,7 @@ impl State {
     }
 
     fn apply_batch(&mut self, begun: u64, batch: &StoreBatch) -> Result<(), StoreError> {
+        batch.check_shard()?;
         self.check_guard(batch)?;
         let mut undo = Undo { begun, shard: batch.shard, records: Vec::new() };
         for (table, key, value) in batch.iter() {

@@ -75,3 +75,22 @@ fn after_a_failure_no_group_is_durable_and_the_rank_hears_of_it_once() {
     told.server.stop().expect("stop");
     assert_eq!((told.answered(), told.mailbox.seen.lock().expect("lock").others.len()), (0, 1));
 }
+
+/// Behind a gap nothing could be replayed.
+#[test]
+fn an_append_behind_a_gap_fails_the_journal() {
+    let told = Told::new();
+    told.change(1);
+    assert_eq!(told.syncing.recv_timeout(LIMIT), Ok(ENTRY as u64));
+    told.change(2);
+    assert_eq!(told.appended.recv_timeout(LIMIT), Ok(ENTRY as u64));
+    assert_eq!(told.appended.recv_timeout(LIMIT), Ok(2 * ENTRY as u64));
+    // Both threads are busy: these two are one group.
+    told.change(3);
+    told.server.driver.journal.append(stdx::Mono(0), Position(1 << 40), &[0; 8]);
+    told.ends.send(Ok(())).expect("it waits");
+    told.ends.send(Ok(())).expect("it waits");
+    drop(told.mailbox.wait(|seen| !seen.others.is_empty()));
+    assert!(told.answered() <= 2, "the third is not durable");
+    told.server.stop().expect("stop");
+}
