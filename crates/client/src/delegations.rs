@@ -10,9 +10,10 @@ mod files;
 mod moves;
 
 use crate::changes::{changed_dir, ends_file, may_move_dirs, names_of, touched};
-use crate::made::change_dir;
+use crate::made::{Counts, change_dir};
 use crate::names::{Known, Names};
 use crate::newborns::Newborns;
+use crate::window::Tids;
 use proto::message::Entrusted;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
@@ -201,8 +202,9 @@ impl Delegations {
     }
 
     /// A change is answered. Directories that answers still on their way entrust may have changed by it meanwhile.
-    pub(crate) fn crosses(&mut self, request: &Request, next: Tid, unanswered: Tid) {
-        if unanswered == next {
+    pub(crate) fn crosses(&mut self, request: &Request, tids: Tids) {
+        let next = tids.next;
+        if tids.unanswered == next {
             return self.crossed.clear();
         }
         let dirs =
@@ -290,26 +292,26 @@ impl Delegations {
         self.names = self.dirs.values().map(|delegation| delegation.names.len()).sum();
     }
 
-    /// Changes what is known of one directory's names, within the bound. `unanswered`: below it everything is answered.
-    fn with_names(&mut self, dir: Ino, next: Tid, unanswered: Tid, change: impl FnOnce(&mut Names)) {
+    /// Changes what is known of one directory's names, within the bound.
+    fn with_names(&mut self, dir: Ino, tids: Tids, change: impl FnOnce(&mut Names)) {
         let Some(delegation) = self.dirs.get_mut(&dir) else { return };
         let before = delegation.names.len();
         change(&mut delegation.names);
         self.names = self.names + delegation.names.len() - before;
         if self.names > NAMES_MAX {
-            self.shrink(next, unanswered);
+            self.shrink(tids);
         }
     }
 
-    fn shrink(&mut self, next: Tid, unanswered: Tid) {
-        self.dirs.values_mut().for_each(|delegation| delegation.names.prune(unanswered));
+    fn shrink(&mut self, tids: Tids) {
+        self.dirs.values_mut().for_each(|delegation| delegation.names.prune(tids.unanswered));
         self.names = self.dirs.values().map(|delegation| delegation.names.len()).sum();
         // A quarter is left free, so that this is rare.
         while self.names > NAMES_MAX / 4 * 3
             && let Some(delegation) = self.dirs.values_mut().max_by_key(|delegation| delegation.names.len())
         {
             let before = delegation.names.len();
-            delegation.names.forget(next);
+            delegation.names.forget(tids.next);
             if delegation.names.len() == before {
                 break;
             }
@@ -322,27 +324,27 @@ impl Delegations {
         &mut self,
         (dir, name): (Ino, &Name),
         known: Known,
-        counts: (i64, i32),
+        counts: Counts,
         wall: Wall,
-        at: (Tid, Tid),
+        at: Tids,
     ) {
         self.name_performed((dir, name), known, at);
-        self.dir_performed(dir, counts, wall, at.0);
+        self.dir_performed(dir, counts, wall, at.next);
     }
 
-    fn name_performed(&mut self, (dir, name): (Ino, &Name), known: Known, (tid, unanswered): (Tid, Tid)) {
-        self.with_names(dir, Tid(tid.0 + 1), unanswered, |table| table.performed(name, known, tid));
+    fn name_performed(&mut self, (dir, name): (Ino, &Name), known: Known, at: Tids) {
+        self.with_names(dir, at.later(), |table| table.performed(name, known, at.next));
     }
 
     /// The one change of a directory that comes with all that an operation did to its names.
-    fn dir_performed(&mut self, dir: Ino, (names, dirs): (i64, i32), wall: Wall, tid: Tid) {
+    fn dir_performed(&mut self, dir: Ino, counts: Counts, wall: Wall, tid: Tid) {
         if let Some(delegation) = self.dirs.get_mut(&dir) {
             // What was asked before shows it as it was.
             (delegation.used, delegation.since) = (tid, Tid(tid.0 + 1));
-            change_dir(&mut delegation.attr, names, dirs, wall);
+            change_dir(&mut delegation.attr, counts, wall);
         }
         if let Some(newborn) = self.newborns.get_mut(dir) {
-            change_dir(&mut newborn.attr, names, dirs, wall);
+            change_dir(&mut newborn.attr, counts, wall);
         }
     }
 
@@ -357,12 +359,13 @@ impl Delegations {
     }
 
     /// A request goes to the rank.
-    pub(crate) fn sent(&mut self, tid: Tid, request: &Request, seed: Option<&HashSeed>, unanswered: Tid) {
+    pub(crate) fn sent(&mut self, tids: Tids, request: &Request, seed: Option<&HashSeed>) {
+        let tid = tids.next;
         for (dir, name) in names_of(request) {
             // Whatever becomes of it, that directory's attributes and those behind the name are the rank's from here on.
             self.newborns.remove_at(dir, seed.map(|seed| name.hash(seed)));
             self.newborns.remove(dir);
-            self.with_names(dir, tid, unanswered, |names| names.change_begins(name));
+            self.with_names(dir, tids, |names| names.change_begins(name));
             if let Some(delegation) = self.dirs.get_mut(&dir) {
                 (delegation.exact, delegation.asking) = (false, delegation.asking + 1);
             }

@@ -37,6 +37,22 @@ pub(crate) struct Pending {
     pub(crate) life: Incarnation,
 }
 
+/// Where a client's tids are at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tids {
+    /// The tid of the next request: what is performed now has it.
+    pub(crate) next: Tid,
+    /// Everything below is answered.
+    pub(crate) unanswered: Tid,
+}
+
+impl Tids {
+    /// As they are when the next request is under way.
+    pub(crate) const fn later(self) -> Self {
+        Self { next: Tid(self.next.0 + 1), ..self }
+    }
+}
+
 /// All pending and kept requests and the next tid.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
@@ -51,6 +67,10 @@ impl Window {
     pub(crate) const fn new() -> Self {
         let kept = KeptBook::new();
         Self { pending: BTreeMap::new(), kept, next: Tid(1), lock_waits: 0, bytes: 0 }
+    }
+
+    pub(crate) fn tids(&self) -> Tids {
+        Tids { next: self.next(), unanswered: self.unanswered() }
     }
 
     fn take_tid(&mut self) -> Tid {

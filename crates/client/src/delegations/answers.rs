@@ -6,6 +6,7 @@ use super::{Delegation, Delegations, LIST_AFTER, LIST_MAX};
 use crate::changes::{after_change, changed_dir, may_move_dirs, names_of, of_attr};
 use crate::names::Known;
 use crate::validity::Validity;
+use crate::window::Tids;
 use proto::caps::Bits;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
@@ -19,24 +20,24 @@ impl Delegations {
         request: &Request,
         outcome: &Outcome,
         validity: &Validity,
-        (next, unanswered): (Tid, Tid),
+        tids: Tids,
     ) {
+        let next = tids.next;
         for (dir, name) in names_of(request) {
             let known = after_change(request, dir, outcome);
-            self.with_names(dir, next, unanswered, |names| names.change_ends(name, tid, known, next));
+            self.with_names(dir, tids, |names| names.change_ends(name, tid, known, next));
             if let Some(delegation) = self.dirs.get_mut(&dir) {
                 (delegation.asking, delegation.counted) = (delegation.asking.saturating_sub(1), next);
             }
         }
         self.dir_answered(tid, request, outcome, next);
-        let learned = (next, unanswered);
         match (request, outcome) {
             (Request::Lookup { parent, name }, Ok(Reply::Attr(attr))) => {
-                self.learn_name((parent.ino, name), tid, of_attr(parent.ino, attr), learned);
+                self.learn_name((parent.ino, name), tid, of_attr(parent.ino, attr), tids);
                 self.learn_attr(tid, attr, validity.grants.of(0), validity);
             }
             (Request::Lookup { parent, name }, Err(proto::Errno::ENOENT)) => {
-                self.learn_name((parent.ino, name), tid, Known::Absent, learned);
+                self.learn_name((parent.ino, name), tid, Known::Absent, tids);
             }
             (Request::GetAttr { .. }, Ok(Reply::Attr(attr))) => {
                 self.learn_attr(tid, attr, validity.grants.of(0), validity);
@@ -45,7 +46,7 @@ impl Delegations {
                 for (at, entry) in entries.iter().enumerate() {
                     let Ok(name) = Name::new(&entry.name) else { continue };
                     let known = entry.attr.as_ref().map_or(Known::Unknown, |attr| of_attr(dir.ino, attr));
-                    self.learn_name((dir.ino, &name), tid, known, learned);
+                    self.learn_name((dir.ino, &name), tid, known, tids);
                     if let Some(attr) = &entry.attr {
                         self.learn_attr(tid, attr, validity.grants.of(at), validity);
                     }
@@ -109,14 +110,8 @@ impl Delegations {
         entries.last().map(|entry| (*dir, entry.hash.cookie()))
     }
 
-    fn learn_name(
-        &mut self,
-        (dir, name): (Ino, &Name),
-        tid: Tid,
-        known: Known,
-        (next, unanswered): (Tid, Tid),
-    ) {
-        self.with_names(dir, next, unanswered, |names| names.learn(name, tid, known));
+    fn learn_name(&mut self, (dir, name): (Ino, &Name), tid: Tid, known: Known, tids: Tids) {
+        self.with_names(dir, tids, |names| names.learn(name, tid, known));
     }
 
     fn learn_attr(&mut self, tid: Tid, attr: &Attr, granted: Bits, validity: &Validity) {

@@ -3,9 +3,10 @@
 //! Absent: names that are made and removed (`delegations.rs`).
 
 use super::{Delegation, Delegations};
-use crate::made;
+use crate::made::{self, Counts};
 use crate::names::Known;
-use proto::{Attr, Ino, Name, NameHash, Tid};
+use crate::window::Tids;
+use proto::{Attr, Ino, Name, NameHash};
 use stdx::Wall;
 
 /// A rename as the rank will carry it out.
@@ -79,7 +80,7 @@ impl Delegations {
         from: (Ino, &Name),
         to: (Ino, &Name, NameHash),
         wall: Wall,
-        at: (Tid, Tid),
+        at: Tids,
     ) {
         let Move { ino, is_dir, replaced, .. } = plan;
         if let Some(other) = replaced.filter(|_| !stdx::mutant!("client_replaced_lives_on")) {
@@ -93,28 +94,33 @@ impl Delegations {
         self.name_performed((to.0, to.1), known, at);
         let (gone, dirs) = (i32::from(replaced.is_some()), i32::from(is_dir));
         if from.0 == to.0 {
-            self.dir_performed(from.0, (-i64::from(gone), -gone * dirs), wall, at.0);
+            self.dir_performed(from.0, Counts { names: -i64::from(gone), dirs: -gone * dirs }, wall, at.next);
         } else {
-            self.dir_performed(from.0, (-1, -dirs), wall, at.0);
-            self.dir_performed(to.0, (i64::from(1 - gone), (1 - gone) * dirs), wall, at.0);
+            self.dir_performed(from.0, Counts { names: -1, dirs: -dirs }, wall, at.next);
+            self.dir_performed(
+                to.0,
+                Counts { names: i64::from(1 - gone), dirs: (1 - gone) * dirs },
+                wall,
+                at.next,
+            );
         }
         let place = if stdx::mutant!("client_moved_stays_in_place") { from.0 } else { to.0 };
         let is_newborn = self.newborns.moved(ino, |attr| made::moved(attr, (place, to.2), wall));
         if let Some(delegation) = self.dirs.get_mut(&ino) {
             made::moved(&mut delegation.attr, (to.0, to.2), wall);
             // How the rank counts the first change of what it has not made in this life, nobody here knows.
-            (delegation.exact, delegation.since) = (delegation.exact && is_newborn, Tid(at.0.0 + 1));
+            (delegation.exact, delegation.since) = (delegation.exact && is_newborn, at.later().next);
         }
     }
 
     /// This client has linked a newborn by itself, whose attributes are these from here on. Which of its names goes first, and what
     /// becomes of it then, the rank has to say.
-    pub(crate) fn linked(&mut self, attr: &Attr, to: (Ino, &Name), wall: Wall, at: (Tid, Tid)) {
+    pub(crate) fn linked(&mut self, attr: &Attr, to: (Ino, &Name), wall: Wall, at: Tids) {
         if !stdx::mutant!("client_linked_stays_newborn") {
             self.newborns.remove(attr.ino);
-            self.link(attr.ino, Tid(at.0.0 + 1));
+            self.link(attr.ino, at.later().next);
         }
         self.name_performed(to, Known::Unknown, at);
-        self.dir_performed(to.0, (1, 0), wall, at.0);
+        self.dir_performed(to.0, Counts { names: 1, dirs: 0 }, wall, at.next);
     }
 }

@@ -60,9 +60,9 @@ impl Client {
         validity: &Validity,
         entrusted: &[Entrusted],
     ) {
-        let (next, unanswered) = (self.window.next(), self.window.unanswered());
+        let tids = self.window.tids();
         if !self.delegations.is_empty() {
-            self.delegations.answered(tid, request, outcome, validity, (next, unanswered));
+            self.delegations.answered(tid, request, outcome, validity, tids);
             if let Some((dir, after)) = self.delegations.listed(tid, request, outcome) {
                 self.queue.push_back(super::send::page(dir, after));
             }
@@ -73,7 +73,7 @@ impl Client {
         }
         self.entrust_file(now, tid, outcome, validity);
         // What it entrusted it shows after its own change.
-        self.delegations.crosses(request, next, unanswered);
+        self.delegations.crosses(request, tids);
     }
 
     fn entrust(&mut self, tid: Tid, entrusted: &Entrusted) {

@@ -10,7 +10,7 @@ use crate::changes::names_of;
 use crate::delegations::Delegation;
 use crate::input::CallId;
 use crate::kept::{self, Kept};
-use crate::made::{self, Making};
+use crate::made::{self, Counts, Making};
 use crate::names::Known;
 use crate::newborns::Newborn;
 use crate::output::Output;
@@ -165,10 +165,11 @@ impl Client {
         let numbers = self.numbers.take()?;
         let (ino, wall) = (numbers.0, self.time.tell(now, parent.ctime));
         let attr = making.attr(&parent, numbers, hash, cred, wall);
-        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
+        let tids = self.window.tids();
+        let tid = tids.next;
         let known = if making.is_dir() { Known::Dir(ino) } else { Known::File(ino) };
-        let counts = (1, i32::from(making.is_dir()));
-        self.delegations.performed((making.parent, making.name), known, counts, wall, (tid, unanswered));
+        let counts = Counts { names: 1, dirs: i32::from(making.is_dir()) };
+        self.delegations.performed((making.parent, making.name), known, counts, wall, tids);
         let validity = self.leave_made(now, tid, ino, making.flags);
         self.delegations.newborns.insert(Newborn::new(attr, &validity));
         if making.is_dir() {
@@ -222,9 +223,10 @@ impl Client {
     fn remove(&mut self, now: Mono, dir: Ino, name: &Name, dirs: i32) -> Option<Done> {
         let delegation = self.delegations.get(dir).filter(|delegation| delegation.is_clear())?;
         let wall = self.time.tell(now, delegation.attr.ctime);
-        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
-        self.delegations.performed((dir, name), Known::Absent, (-1, dirs), wall, (tid, unanswered));
-        Some(Done::of(tid, wall, Reply::Ok))
+        let tids = self.window.tids();
+        let counts = Counts { names: -1, dirs };
+        self.delegations.performed((dir, name), Known::Absent, counts, wall, tids);
+        Some(Done::of(tids.next, wall, Reply::Ok))
     }
 
     fn rename(&mut self, now: Mono, from: (Ino, &Name), to: (Ino, &Name), flags: u32) -> Option<Done> {
@@ -234,9 +236,9 @@ impl Client {
         let plan = self.delegations.plan_move(from, to, flags == 0)?;
         let hash = to.1.hash(self.numbers.seed()?);
         let wall = self.time.tell(now, plan.changed);
-        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
-        self.delegations.moved(plan, from, (to.0, to.1, hash), wall, (tid, unanswered));
-        Some(Done::of(tid, wall, Reply::Ok))
+        let tids = self.window.tids();
+        self.delegations.moved(plan, from, (to.0, to.1, hash), wall, tids);
+        Some(Done::of(tids.next, wall, Reply::Ok))
     }
 
     /// Of a file that was there before others may ask who may do what with it, and be refused, without asking for the file.
@@ -257,9 +259,9 @@ impl Client {
         let seed = self.numbers.seed()?;
         let wall = self.time.tell(now, changed);
         let attr = made::linked(&newborn, seed, wall);
-        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
-        self.delegations.linked(&attr, to, wall, (tid, unanswered));
-        Some(Done::of(tid, wall, Reply::Attr(attr)))
+        let tids = self.window.tids();
+        self.delegations.linked(&attr, to, wall, tids);
+        Some(Done::of(tids.next, wall, Reply::Attr(attr)))
     }
 
     /// Changes a newborn. Its edge may keep nothing more of it than before.

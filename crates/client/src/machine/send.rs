@@ -46,9 +46,9 @@ impl Client {
         let pending =
             Pending { call, sent, lock_wait, cancelled: false, bytes, asked: now, renewing: false, life };
         if !self.delegations.is_empty() {
-            let (tid, unanswered) = (self.window.next(), self.window.unanswered());
-            self.delegations.sent(tid, &request, self.numbers.seed(), unanswered);
-            self.list_entrusted(tid, call, &request);
+            let tids = self.window.tids();
+            self.delegations.sent(tids, &request, self.numbers.seed());
+            self.list_entrusted(tids.next, call, &request);
         }
         let tid = self.window.insert(pending);
         let floor = self.window.floor();

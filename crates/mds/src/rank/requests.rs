@@ -14,6 +14,27 @@ use proto::request::{Request, open_flags};
 use proto::{Cred, Errno, Ino, SessionId, Tid};
 use stdx::{Now, Outbox};
 
+/// A request as it came.
+struct Arrived {
+    conn: ConnId,
+    session: SessionId,
+    tid: Tid,
+    floor: Tid,
+    cred: Cred,
+    /// It was performed already: what its caller was told.
+    told: Option<Told>,
+    request: Request,
+}
+
+/// What a session has no room for any more.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Requests that a caller waits for.
+    crowded: bool,
+    /// Results to be remembered.
+    results_full: bool,
+}
+
 impl Rank {
     pub(super) fn message(&mut self, now: Now, conn: ConnId, message: ClientMsg, out: &mut Outbox<Output>) {
         // What was still on its way when the connection ended: nobody is there to be answered.
@@ -36,7 +57,7 @@ impl Rank {
     ) {
         match (message, session) {
             (ClientMsg::Request { tid, floor, cred, request }, Some(id)) => {
-                self.request(now, (conn, id), (tid, floor), (cred, None, request), out);
+                self.request(now, Arrived { conn, session: id, tid, floor, cred, told: None, request }, out);
             }
             (ClientMsg::Hello { protocol, session, info, wants }, _) => {
                 self.hello(now, conn, (protocol, session), (info, wants), out);
@@ -53,21 +74,19 @@ impl Rank {
             (ClientMsg::Idle { list }, Some(id)) => self.idle(id, &list),
             (ClientMsg::Settled, Some(id)) => self.settled(id),
             (ClientMsg::Performed { tid, floor, cred, told, request }, Some(id)) => {
-                self.request(now, (conn, id), (tid, floor), (cred, Some(told), request), out);
+                self.request(
+                    now,
+                    Arrived { conn, session: id, tid, floor, cred, told: Some(told), request },
+                    out,
+                );
             }
             (ClientMsg::Presented, Some(id)) => self.presented(id),
             (ClientMsg::Goodbye, Some(id)) => self.end_session(now, id, out),
         }
     }
 
-    fn request(
-        &mut self,
-        now: Now,
-        (conn, id): (ConnId, SessionId),
-        (tid, floor): (Tid, Tid),
-        (cred, told, mut request): (Cred, Option<Told>, Request),
-        out: &mut Outbox<Output>,
-    ) {
+    fn request(&mut self, now: Now, arrived: Arrived, out: &mut Outbox<Output>) {
+        let Arrived { conn, session: id, tid, floor, cred, told, mut request } = arrived;
         let Some(session) = self.sessions.map.get_mut(&id) else {
             self.refuse(conn, Errno::EPROTO, "no session on this connection", out);
             return;
@@ -111,33 +130,26 @@ impl Rank {
         }
         // Its results go into one record of the store: who never moves its floor is stopped before that grows too large.
         let limits = &self.view.config.limits;
-        let bounded = session.results.len() < limits.results;
-        let crowded =
-            session.in_flight > limits.parked_per_session || session.results.len() >= limits.results;
+        let results_full = session.results.len() >= limits.results;
+        let room =
+            Room { crowded: session.in_flight > limits.parked_per_session || results_full, results_full };
         self.next_op += 1;
         let checked = check.is_some();
         let new = Op::new(self.next_op, (id, tid), check.unwrap_or(cred), request, now.mono);
         let mut op = Op { embedded, place, check: checked, told, ..new };
-        self.begin(now, conn, &mut op, (crowded, bounded), out);
+        self.begin(now, conn, &mut op, room, out);
     }
 
-    /// Runs a new operation, or refuses it. `bounded`: its session has no more results to be remembered than may be.
-    fn begin(
-        &mut self,
-        now: Now,
-        conn: ConnId,
-        op: &mut Op,
-        (crowded, bounded): (bool, bool),
-        out: &mut Outbox<Output>,
-    ) {
+    /// Runs a new operation, or refuses it.
+    fn begin(&mut self, now: Now, conn: ConnId, op: &mut Op, room: Room, out: &mut Outbox<Output>) {
         if !self.state.serves() {
             let errno = if self.state == State::Damaged { Errno::EIO } else { Errno::ESHUTDOWN };
             return self.answer(op, Err(errno), false, out);
         }
-        if crowded && op.told.is_none() {
+        if room.crowded && op.told.is_none() {
             return self.answer(op, Err(Errno::EBUSY), false, out);
         }
-        if op.told.is_some() && !bounded {
+        if op.told.is_some() && room.results_full {
             // They go into one record of the store. An honest client stays far below.
             let reason = "more results are to be remembered than may be";
             return self.refuse(conn, Errno::EPROTO, reason, out);

@@ -94,6 +94,16 @@ pub(super) fn perform(w: &mut World, conn: ConnId, tid: u64, told: Told, request
     w.say(conn, ClientMsg::Performed { tid: Tid(tid), floor, cred: Cred::ROOT, told, request });
 }
 
+/// REMOTE has made a directory, and in it by itself the file `f`: the directory, and what was told of the file.
+fn performed_in_new(w: &mut World) -> (NodeRef, Told) {
+    let (_, made) = early(w, REMOTE, mkdir("new"));
+    let dir = node(&made.attr);
+    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
+    let told = Told { ino: Ino(numbers), wall: Wall(w.now as i64), heard: false };
+    perform(w, REMOTE, 500, told, create(dir, "f"));
+    (dir, told)
+}
+
 pub(super) fn node(attr: &Attr) -> NodeRef {
     NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash }
 }
@@ -279,11 +289,7 @@ fn who_has_nothing_to_present_is_not_waited_for() {
 #[test]
 fn nobody_is_late_for_what_waits_behind_its_own_work() {
     let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let dir = node(&made.attr);
-    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
-    let told = Told { ino: Ino(numbers), wall: Wall(w.now as i64), heard: false };
-    perform(&mut w, REMOTE, 500, told, create(dir, "f"));
+    let (dir, told) = performed_in_new(&mut w);
     w.hold_data = true;
     let data = Payload::Owned(b"bytes".to_vec());
     let write =

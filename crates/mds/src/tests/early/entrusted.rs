@@ -46,11 +46,7 @@ fn a_directory_is_entrusted_to_one_and_recalled_for_others() {
 #[test]
 fn what_gives_a_directory_back_does_not_overtake_what_was_performed_there() {
     let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let dir = node(&made.attr);
-    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
-    let told = Told { ino: Ino(numbers), wall: Wall(w.now as i64), heard: false };
-    perform(&mut w, REMOTE, 500, told, create(dir, "f"));
+    let (dir, told) = performed_in_new(&mut w);
     let file = NodeRef::bare(told.ino);
     w.hold_data = true;
     let data = Payload::Owned(b"bytes".to_vec());

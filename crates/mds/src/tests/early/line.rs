@@ -8,11 +8,7 @@ use super::*;
 #[test]
 fn what_takes_back_a_request_in_the_line_stays_behind_it() {
     let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let dir = node(&made.attr);
-    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
-    let told = Told { ino: Ino(numbers), wall: Wall(w.now as i64), heard: false };
-    perform(&mut w, REMOTE, 500, told, create(dir, "f"));
+    let (_, told) = performed_in_new(&mut w);
     let file = NodeRef::bare(told.ino);
     let lock = |owner| proto::request::LockSpec {
         flock: false,
