@@ -1,11 +1,14 @@
 //! What requests change, and what their answers show of names.
 //!
-//! Absent: what follows from it (`tenures.rs`).
+//! Absent: what follows from it (`delegations.rs`).
 
 use crate::names::Known;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags::TRUNC};
 use proto::{Attr, FileKind, Ino, Name, NodeRef};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 
 /// What a name leads to, seen from its directory.
 pub(crate) fn of_attr(dir: Ino, attr: &Attr) -> Known {
@@ -25,7 +28,20 @@ pub(crate) fn after_change(request: &Request, dir: Ino, outcome: &Outcome) -> Kn
             Request::Create { .. } | Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. },
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
         ) => of_attr(dir, attr),
-        _ => Known::Unknown,
+        (
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. },
+            _,
+        ) => Known::Unknown,
     }
 }
 
@@ -42,7 +58,16 @@ pub(crate) fn names_of(request: &Request) -> impl Iterator<Item = (Ino, &Name)> 
         Request::Rename { parent, name, new_parent, new_name, .. } => {
             (Some((parent.ino, name)), Some((new_parent.ino, new_name)))
         }
-        _ => (None, None),
+        looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Read { .. }
+        | Request::Rewrite { .. } => (None, None),
     };
     first.into_iter().chain(second)
 }
@@ -58,7 +83,16 @@ pub(crate) const fn changed_dir(request: &Request) -> Option<Ino> {
         Request::SetAttr { node, .. }
         | Request::SetXattr { node, .. }
         | Request::RemoveXattr { node, .. } => Some(node.ino),
-        _ => None,
+        naming_requests!()
+        | looking_requests!()
+        | writing_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Read { .. }
+        | Request::Rewrite { .. } => None,
     }
 }
 
@@ -74,7 +108,14 @@ pub(crate) const fn touched(request: &Request) -> Option<Ino> {
         | Request::Fallocate { node, .. } => node,
         Request::CopyRange { target, .. } => target,
         Request::Open { node, flags } if *flags & TRUNC != 0 => node,
-        _ => return None,
+        naming_requests!()
+        | looking_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Rewrite { .. } => return None,
     };
     Some(node.ino)
 }

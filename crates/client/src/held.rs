@@ -8,6 +8,9 @@ use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Attr, Ino, NodeRef};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use std::collections::BTreeMap;
 
 /// One inode's holdings.
@@ -58,7 +61,15 @@ impl Held {
             Request::CopyRange { source, target, .. } => {
                 return self.lost_ino(source.ino) || self.lost_ino(target.ino);
             }
-            _ => return false,
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | Request::SyncFs
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::ReleaseLocks { .. }
+            | Request::Rewrite { .. } => return false,
         };
         self.lost_ino(node.ino)
     }
@@ -82,7 +93,19 @@ impl Held {
             (Request::ReleaseLocks { node, flock, owner }, Ok(_)) => {
                 self.with_locks(*node, |ranges| ranges.release(*flock, *owner));
             }
-            _ => {}
+            (
+                naming_requests!()
+                | looking_requests!()
+                | setting_requests!()
+                | writing_requests!()
+                | locking_requests!()
+                | syncing_requests!()
+                | Request::Open { .. }
+                | Request::TmpFile { .. }
+                | Request::Read { .. }
+                | Request::Rewrite { .. },
+                _,
+            ) => {}
         }
     }
 

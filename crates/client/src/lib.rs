@@ -5,10 +5,10 @@
 
 mod changes;
 mod config;
+mod delegations;
 mod held;
 pub mod input;
 mod kept;
-mod leave;
 mod machine;
 mod made;
 mod names;
@@ -18,13 +18,13 @@ mod numbers;
 pub mod output;
 mod ranges;
 mod ranktime;
-mod tenures;
 mod unsynced;
 mod uses;
+mod validity;
 mod window;
 
 pub use config::{ClientConfig, Limits};
 pub use input::{CallId, Input, Waiting};
-pub use leave::Leave;
 pub use machine::Client;
 pub use output::Output;
+pub use validity::Validity;

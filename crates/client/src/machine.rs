@@ -5,34 +5,35 @@
 //! Absent: caches, which the edge has; choosing among ranks; reconnecting, which the driver does.
 
 mod calls;
+mod close;
 mod early;
 mod idle;
 mod keep;
 mod perform;
 mod rewrite;
+mod send;
 mod session;
 #[cfg(test)]
 mod tests;
 
 use crate::config::ClientConfig;
+use crate::delegations::Delegations;
 use crate::held::Held;
 use crate::input::{CallId, Input, Waiting};
-use crate::leave::{Leave, Leaves};
 use crate::negatives::Negatives;
 use crate::numbers::Numbers;
 use crate::output::Output;
 use crate::ranktime::RankTime;
-use crate::tenures::Tenures;
 use crate::unsynced::Unsynced;
-use crate::window::{Pending, Window};
-use calls::is_lock_wait;
+use crate::validity::{Validities, Validity};
+use crate::window::{Pending, Sent, Window};
 use early::Early;
 use idle::Idle;
 use proto::caps::Grants;
-use proto::message::{ClientMsg, ServerMsg};
+use proto::message::ServerMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Cred, Errno, Incarnation, Ino, NodeRef, SessionId, Tid};
+use proto::{Cred, Errno, Incarnation, Ino, SessionId, Tid};
 use rewrite::Rewrites;
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Machine, Mono, Now, Outbox};
@@ -102,9 +103,9 @@ pub struct Client {
     lease_ns: u64,
     /// Until then the rank keeps the session, as far as this client has heard; none: nothing to lose by it.
     lease_end: Option<Mono>,
-    leaves: Leaves,
+    validities: Validities,
     idle: Idle,
-    tenures: Tenures,
+    delegations: Delegations,
     /// Empty without `retry`: the rank is as near.
     negatives: Negatives,
     numbers: Numbers,
@@ -142,7 +143,7 @@ impl Machine for Client {
 
     fn deadline(&self) -> Option<Mono> {
         // What is given back follows all that is sent to a rank that a session comes back to.
-        let settle_at = self.leaves.settle_at.filter(|_| self.rewrites.resuming.is_none());
+        let settle_at = self.validities.settle_at.filter(|_| self.rewrites.resuming.is_none());
         [self.renew_at, settle_at, self.lease_end, self.idle.at].into_iter().flatten().min()
     }
 }
@@ -169,9 +170,9 @@ impl Client {
             renewals: 0,
             lease_ns: 0,
             lease_end: None,
-            leaves: Leaves::new(),
+            validities: Validities::new(),
             idle: Idle::new(),
-            tenures: Tenures::new(),
+            delegations: Delegations::new(),
             negatives: Negatives::new(),
             numbers: Numbers::new(),
             time: RankTime::new(),
@@ -232,7 +233,7 @@ impl Client {
     /// Directories that are entrusted to this client.
     #[must_use]
     pub fn entrusted(&self) -> usize {
-        self.tenures.len()
+        self.delegations.len()
     }
 
     fn on_message(&mut self, now: Now, message: ServerMsg, out: &mut Out) {
@@ -281,9 +282,9 @@ impl Client {
         // Unknown: answered before a reconnect, and answered again because the retry crossed it.
         let Some(pending) = self.window.remove(tid) else { return };
         let renew = pending.renewing && !pending.cancelled && outcome == Err(Errno::EINTR);
-        match pending.kept {
-            Some(kept) if renew && self.life == Life::Serving => {
-                let (cred, request) = *kept;
+        match pending.sent {
+            Some(sent) if renew && self.life == Life::Serving => {
+                let Sent { cred, request } = *sent;
                 self.lane.push_back(Queued { call: pending.call, cred, request });
             }
             _ => self.answer_pending(now, (tid, pending), outcome, grants, None, out),
@@ -307,196 +308,35 @@ impl Client {
             self.syncs.extend(pending.call.map(|call| (tid, call)));
             return;
         }
-        let leave = self.leave(now, tid, pending.asked, grants, &outcome);
+        let validity = self.validity(now, tid, pending.asked, grants, &outcome);
         if let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = &outcome {
-            self.may_keep_pages(now, attr.ino, leave.grants.of(0));
+            self.may_keep_pages(now, attr.ino, validity.grants.of(0));
         }
-        if let (Some(kept), true) = (&pending.kept, self.config.retry) {
+        if let (Some(sent), true) = (&pending.sent, self.config.retry) {
             let next = self.window.next();
-            self.negatives.answered(now, tid, (&kept.0, &kept.1, &outcome), &leave, next);
-            self.held.on_answer(&kept.1, &outcome);
+            self.negatives.answered(now, tid, (sent, &outcome), &validity, next);
+            self.held.on_answer(&sent.request, &outcome);
             if self.is_entrustable() {
                 let entrusted = early.as_ref().map_or(&[][..], |early| early.entrusted);
-                self.learn(now, tid, (&kept.1, &outcome), &leave, entrusted);
+                self.learn(now, tid, (&sent.request, &outcome), &validity, entrusted);
             }
         }
         if let Some(early) = early {
             self.keep(tid, &mut pending, &early, &outcome);
         }
-        if let (Some(kept), None, Life::Serving) = (pending.kept, pending.call, self.life)
+        if let (Some(sent), None, Life::Serving) = (pending.sent, pending.call, self.life)
             && self.config.retry
         {
-            self.give_back(kept.0, &kept.1, &outcome);
+            self.give_back(sent.cred, &sent.request, &outcome);
         }
         if let Some(call) = pending.call {
-            out.push(Output::Answer { call, outcome, leave: leave.for_edge() });
+            out.push(Output::Answer { call, outcome, validity: validity.for_edge() });
         }
     }
-
-    /// Sends what may be sent.
-    fn pump(&mut self, now: Mono, out: &mut Out) {
-        if self.link != Link::Up || !self.send_rewrites(out) {
-            return;
-        }
-        while self.window.span() < self.config.limits.tid_span() {
-            let limits = &self.config.limits;
-            let credit =
-                self.window.credited() < limits.in_flight_max && self.window.bytes() < limits.bytes_max;
-            let next = match self.lane.pop_front() {
-                Some(queued) => Some(queued),
-                None if credit => self.queue.pop_front(),
-                None => None,
-            };
-            let Some(queued) = next else { return };
-            self.send(now, queued, out);
-        }
-        self.renew_oldest(out);
-    }
-
-    fn send(&mut self, now: Mono, queued: Queued, out: &mut Out) {
-        let Queued { call, cred, request } = queued;
-        let lock_wait = is_lock_wait(&request);
-        let keep = self.config.retry || lock_wait;
-        let kept = keep.then(|| Box::new((cred.clone(), request.clone())));
-        let bytes = request.payload_bytes() + request.answer_bytes_max();
-        let life = self.incarnation;
-        let pending =
-            Pending { call, kept, lock_wait, cancelled: false, bytes, asked: now, renewing: false, life };
-        if !self.tenures.is_empty() {
-            let (tid, unanswered) = (self.window.next(), self.window.unanswered());
-            self.tenures.sent(tid, &request, self.numbers.seed(), unanswered);
-            self.list_entrusted(tid, call, &request);
-        }
-        let tid = self.window.insert(pending);
-        self.negatives.changed(&request, self.window.next());
-        let floor = self.window.floor();
-        out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
-    }
-
-    /// Where changes have to be asked for because names are not known, all names are: who works through a directory, to fill or
-    /// to empty it, goes on without asking.
-    fn list_entrusted(&mut self, tid: Tid, call: Option<CallId>, request: &Request) {
-        match request {
-            Request::Create { parent, .. }
-            | Request::MkNod { parent, .. }
-            | Request::Unlink { parent, .. }
-                if self.tenures.wants_listing(parent.ino) =>
-            {
-                self.queue.push_back(page(*parent, 0));
-            }
-            // Nobody waits for it: it is one of these.
-            Request::ReadDir { dir, after, .. } if call.is_none() => {
-                self.tenures.listing(dir.ino, tid, *after == 0);
-            }
-            _ => {}
-        }
-    }
-
-    /// The window is as wide as it may be. If a wait for a lock holds it open (for hours, perhaps), it
-    /// is cancelled and waits on under a younger tid, so that the rank can forget older results.
-    fn renew_oldest(&mut self, out: &mut Out) {
-        if self.lane.is_empty() && self.queue.is_empty() {
-            return;
-        }
-        if let Some((tid, pending)) = self.window.oldest()
-            && pending.lock_wait
-            && !pending.renewing
-            && !pending.cancelled
-        {
-            pending.renewing = true;
-            out.push(Output::Send(ClientMsg::Cancel { tid }));
-        }
-    }
-
-    fn on_close(&mut self, out: &mut Out) {
-        if self.life != Life::Serving {
-            return;
-        }
-        self.life = Life::Closing;
-        if self.link != Link::Up {
-            // Nobody to say goodbye to; the rank ends the session with its lease. What callers were told still has to come about.
-            return self.fail_calls(Errno::EIO, out);
-        }
-        let (waits, rest) =
-            std::mem::take(&mut self.lane).into_iter().partition(|q| is_lock_wait(&q.request));
-        self.lane = rest;
-        let waits: VecDeque<Queued> = waits;
-        for queued in waits {
-            answer(out, queued.call, Err(Errno::EINTR));
-        }
-        for (tid, pending) in self.window.iter_mut().filter(|(_, p)| p.lock_wait && !p.cancelled) {
-            pending.cancelled = true;
-            out.push(Output::Send(ClientMsg::Cancel { tid }));
-        }
-    }
-
-    /// Nothing is unanswered.
-    fn is_idle(&self) -> bool {
-        self.window.is_empty() && self.queued() == 0 && self.syncs.is_empty()
-    }
-
-    /// Closing ends when nothing is unanswered.
-    fn finish(&mut self, out: &mut Out) {
-        if self.life == Life::Closing && self.is_idle() {
-            if self.link == Link::Up {
-                out.push(Output::Send(ClientMsg::Goodbye));
-            }
-            self.life = Life::Over;
-            self.stop_clocks();
-            out.push(Output::Closed);
-        }
-    }
-
-    /// Closing has taken too long.
-    fn on_give_up(&mut self, out: &mut Out) {
-        if self.life == Life::Closing {
-            self.fail_all(Errno::EIO, out);
-            self.close_unsynced(out);
-        }
-    }
-
-    fn fail_all(&mut self, sent: Errno, out: &mut Out) {
-        self.lose_kept(out);
-        self.fail_calls(sent, out);
-    }
-
-    /// Answers everything that has no answer: what may have been executed with `sent`.
-    fn fail_calls(&mut self, sent: Errno, out: &mut Out) {
-        for call in std::mem::take(&mut self.syncs).into_values() {
-            answer(out, Some(call), Err(sent));
-        }
-        self.give_up_open();
-        for pending in self.window.take_all().into_values() {
-            answer(out, pending.call, Err(sent));
-        }
-        for queued in self.lane.drain(..).chain(self.queue.drain(..)) {
-            answer(out, queued.call, Err(Errno::ESHUTDOWN));
-        }
-    }
-
-    /// There will be no session any more.
-    fn end(&mut self, reason: String, out: &mut Out) {
-        let closing = self.life == Life::Closing;
-        self.life = Life::Over;
-        self.link = Link::Down;
-        self.stop_clocks();
-        self.fail_all(Errno::EIO, out);
-        self.lose(out);
-        out.push(Output::Refused { reason });
-        if closing {
-            out.push(Output::Closed);
-        }
-    }
-}
-
-/// A request for names of an entrusted directory.
-const fn page(dir: NodeRef, after: u64) -> Queued {
-    let request = Request::ReadDir { dir, after, attrs: true, bytes_max: LISTING_BYTES };
-    Queued { call: None, cred: Cred::ROOT, request }
 }
 
 fn answer(out: &mut Out, call: Option<CallId>, outcome: Outcome) {
     if let Some(call) = call {
-        out.push(Output::Answer { call, outcome, leave: Leave::default() });
+        out.push(Output::Answer { call, outcome, validity: Validity::default() });
     }
 }

@@ -9,6 +9,9 @@ use proto::attr::{SetTime, inherited};
 use proto::name::name_hash;
 use proto::request::{NewNode, Request};
 use proto::{Attr, Cred, FileKind, Ino, Name, NameHash, SetAttr};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use stdx::Wall;
 use stdx::hash::HashSeed;
 
@@ -59,7 +62,17 @@ impl<'a> Making<'a> {
                 }
                 Self { size: target.len() as u64, ..made(parent.ino, name, FileKind::Symlink, 0o777) }
             }
-            _ => return None,
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. } => return None,
         })
     }
 
@@ -101,8 +114,16 @@ impl<'a> Making<'a> {
     }
 }
 
+/// By how much an operation changes what a directory counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) names: i64,
+    /// Directories among them.
+    pub(crate) dirs: i32,
+}
+
 /// A directory after a name was made (`names` 1) or removed (-1) in it at `wall`; `dirs` likewise, if that is a directory's.
-pub(crate) fn change_dir(attr: &mut Attr, names: i64, dirs: i32, wall: Wall) {
+pub(crate) fn change_dir(attr: &mut Attr, Counts { names, dirs }: Counts, wall: Wall) {
     attr.size = attr.size.saturating_add_signed(names);
     attr.nlink = attr.nlink.saturating_add_signed(dirs);
     attr.mtime = attr.mtime.max(wall);
@@ -228,9 +249,9 @@ mod tests {
     #[test]
     fn changes_are_those_of_the_rank() {
         let mut dir = ABOVE;
-        change_dir(&mut dir, 1, 1, Wall(9));
+        change_dir(&mut dir, Counts { names: 1, dirs: 1 }, Wall(9));
         assert_eq!((dir.size, dir.nlink, dir.mtime, dir.ctime, dir.change), (1, 3, Wall(9), Wall(9), 3));
-        change_dir(&mut dir, -1, -1, Wall(9));
+        change_dir(&mut dir, Counts { names: -1, dirs: -1 }, Wall(9));
         assert_eq!((dir.size, dir.nlink, dir.change), (0, 2, 4));
         let time = SetAttr { mtime: Some(SetTime::At(Wall(3))), ..SetAttr::default() };
         let set_dir = set(&dir, &time, Wall(11)).expect("times");

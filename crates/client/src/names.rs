@@ -4,7 +4,7 @@
 //! while a change of a name is at the rank nothing is known of that name, and what was asked before the end of its last change
 //! teaches nothing.
 //!
-//! Absent: attributes (`newborns.rs`), and whose directory it is (`tenures.rs`).
+//! Absent: attributes (`newborns.rs`), and whose directory it is (`delegations.rs`).
 
 use proto::{Ino, Name, Tid};
 use std::collections::BTreeMap;

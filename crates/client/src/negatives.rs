@@ -4,10 +4,11 @@
 //! A name is known to be absent while Fs of its directory has been held, without a gap, since before the LOOKUP was sent that did
 //! not find it: whoever makes a name takes Fs from everybody else first. What this client makes by itself it knows.
 //!
-//! Absent: directories entrusted to this client (`tenures.rs`); a mount in the rank's process, which asks as quickly.
+//! Absent: directories entrusted to this client (`delegations.rs`); a mount in the rank's process, which asks as quickly.
 
 use crate::changes::{changed_dir, names_of};
-use crate::leave::Leave;
+use crate::validity::Validity;
+use crate::window::Sent;
 use proto::caps::Bits;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
@@ -61,8 +62,8 @@ impl Negatives {
         &mut self,
         now: Mono,
         tid: Tid,
-        (cred, request, outcome): (&Cred, &Request, &Outcome),
-        leave: &Leave,
+        (Sent { cred, request }, outcome): (&Sent, &Outcome),
+        validity: &Validity,
         next: Tid,
     ) {
         self.changed(request, next);
@@ -70,11 +71,11 @@ impl Negatives {
             (Request::Lookup { parent, name }, Err(Errno::ENOENT)) => {
                 self.missed(now, tid, cred, parent.ino, name);
             }
-            (_, Ok(Reply::Attr(attr))) => self.granted(now, attr, leave, 0, next),
+            (_, Ok(Reply::Attr(attr))) => self.granted(now, attr, validity, 0, next),
             (_, Ok(Reply::Entries { entries, .. })) => {
                 let attrs = entries.iter().map(|entry| entry.attr.as_ref()).enumerate();
                 for (at, attr) in attrs.filter_map(|(at, attr)| Some((at, attr?))) {
-                    self.granted(now, attr, leave, at, next);
+                    self.granted(now, attr, validity, at, next);
                 }
             }
             _ => {}
@@ -98,12 +99,12 @@ impl Negatives {
         }
     }
 
-    fn granted(&mut self, now: Mono, attr: &Attr, leave: &Leave, at: usize, next: Tid) {
-        if attr.kind() != FileKind::Directory || !leave.grants.of(at).has(Bits::FS) {
+    fn granted(&mut self, now: Mono, attr: &Attr, validity: &Validity, at: usize, next: Tid) {
+        if attr.kind() != FileKind::Directory || !validity.grants.of(at).has(Bits::FS) {
             return;
         }
         if let Some(dir) = self.dirs.get_mut(&attr.ino).filter(|dir| now < dir.until) {
-            dir.until = dir.until.max(leave.until);
+            dir.until = dir.until.max(validity.until);
             return;
         }
         self.remove(attr.ino);
@@ -114,7 +115,7 @@ impl Negatives {
         if self.dirs.len() >= DIRS_MAX {
             self.clear();
         }
-        let dir = Dir { until: leave.until, since: next, cred: Cred::ROOT, names: BTreeSet::new() };
+        let dir = Dir { until: validity.until, since: next, cred: Cred::ROOT, names: BTreeSet::new() };
         self.dirs.insert(attr.ino, dir);
     }
 
@@ -157,20 +158,20 @@ mod tests {
         Request::Lookup { parent: NodeRef::bare(DIR), name: name() }
     }
 
-    fn leave(until: u64) -> Leave {
-        Leave { grants: Grants::One(Bits::ATTRS), stamp: 1, until: Mono(until) }
+    fn valid(until: u64) -> Validity {
+        Validity { grants: Grants::One(Bits::ATTRS), stamp: 1, until: Mono(until) }
     }
 
     /// Fs of the directory comes with an answer; the next request has that tid.
     fn held(book: &mut Negatives, now: u64, until: u64, next: u64) {
         let attr = Attr { ino: DIR, mode: 0o040_755, ..Attr::default() };
-        let (request, outcome) = (Request::GetAttr { node: NodeRef::bare(DIR) }, Ok(Reply::Attr(attr)));
-        book.answered(Mono(now), Tid(next - 1), (&Cred::ROOT, &request, &outcome), &leave(until), Tid(next));
+        let sent = Sent { cred: Cred::ROOT, request: Request::GetAttr { node: NodeRef::bare(DIR) } };
+        book.answered(Mono(now), Tid(next - 1), (&sent, &Ok(Reply::Attr(attr))), &valid(until), Tid(next));
     }
 
     fn missed(book: &mut Negatives, now: u64, tid: u64, cred: &Cred) {
-        let outcome = Err(Errno::ENOENT);
-        book.answered(Mono(now), Tid(tid), (cred, &lookup(), &outcome), &Leave::default(), Tid(tid + 1));
+        let sent = Sent { cred: cred.clone(), request: lookup() };
+        book.answered(Mono(now), Tid(tid), (&sent, &Err(Errno::ENOENT)), &Validity::default(), Tid(tid + 1));
     }
 
     fn knows(book: &Negatives, now: u64) -> bool {
@@ -235,7 +236,7 @@ mod tests {
         }
         for ino in 0..2 * DIRS_MAX as u64 {
             let attr = Attr { ino: Ino(5000 + ino), mode: 0o040_755, ..Attr::default() };
-            book.granted(Mono(2), &attr, &leave(10), 0, Tid(3));
+            book.granted(Mono(2), &attr, &valid(10), 0, Tid(3));
             assert!(book.dirs.len() <= DIRS_MAX);
         }
         assert_eq!(book.names, book.dirs.values().map(|dir| dir.names.len()).sum::<usize>());

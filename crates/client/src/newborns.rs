@@ -3,7 +3,7 @@
 //!
 //! Absent: how attributes change (`made.rs`).
 
-use crate::leave::Leave;
+use crate::validity::Validity;
 use proto::caps::{Bits, Grants};
 use proto::{Attr, Ino, NameHash};
 use std::collections::BTreeMap;
@@ -25,27 +25,27 @@ pub(crate) struct Newborn {
 }
 
 impl Newborn {
-    pub(crate) fn new(attr: Attr, leave: &Leave) -> Self {
+    pub(crate) fn new(attr: Attr, validity: &Validity) -> Self {
         let mut newborn = Self { attr, entrusted: false, granted: Bits::NONE, stamp: 0, until: Mono(0) };
-        newborn.granted(leave.grants.of(0), leave);
+        newborn.granted(validity.grants.of(0), validity);
         newborn
     }
 
-    pub(crate) fn entrusted(attr: Attr, leave: &Leave) -> Self {
-        Self { entrusted: true, ..Self::new(attr, leave) }
+    pub(crate) fn entrusted(attr: Attr, validity: &Validity) -> Self {
+        Self { entrusted: true, ..Self::new(attr, validity) }
     }
 
     /// The rank granted it (again).
-    pub(crate) fn granted(&mut self, bits: Bits, leave: &Leave) {
-        (self.granted, self.stamp, self.until) = (bits.and(Bits::ATTRS), leave.stamp, leave.until);
+    pub(crate) fn granted(&mut self, bits: Bits, validity: &Validity) {
+        (self.granted, self.stamp, self.until) = (bits.and(Bits::ATTRS), validity.stamp, validity.until);
     }
 
     /// What is left of the grant: what is told here is told behind the rank's back, and must not last longer than it believes.
-    pub(crate) fn leave(&self, now: Mono) -> Leave {
+    pub(crate) fn validity(&self, now: Mono) -> Validity {
         if now >= self.until || self.granted.is_empty() {
-            return Leave::default();
+            return Validity::default();
         }
-        Leave { grants: Grants::One(self.granted), stamp: self.stamp, until: self.until }
+        Validity { grants: Grants::One(self.granted), stamp: self.stamp, until: self.until }
     }
 
     /// Whether something of it is left to be kept.

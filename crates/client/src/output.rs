@@ -3,7 +3,7 @@
 //! Absent: errno as a system call's result; the edges make it.
 
 use crate::input::CallId;
-use crate::leave::Leave;
+use crate::validity::Validity;
 use proto::caps::Recalled;
 use proto::kind::Kind;
 use proto::message::ClientMsg;
@@ -18,7 +18,7 @@ pub enum Output {
     Answer {
         call: CallId,
         outcome: Outcome,
-        leave: Leave,
+        validity: Validity,
     },
     /// The session stands: calls are served.
     Ready,

@@ -3,7 +3,7 @@
 //!
 //! An entry's place in the order is looked at only when it is the oldest: use moves nothing but a time.
 //!
-//! Absent: who holds what (`leave.rs`, `tenures.rs`); messages (`machine/idle.rs`).
+//! Absent: who holds what (`validity.rs`, `delegations.rs`); messages (`machine/idle.rs`).
 
 use proto::Ino;
 use std::collections::{BTreeMap, BTreeSet};

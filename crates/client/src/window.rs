@@ -9,13 +9,20 @@ use proto::{Cred, Incarnation, Tid};
 use std::collections::BTreeMap;
 use stdx::Mono;
 
+/// A request as it was sent, to be sent again.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) cred: Cred,
+    pub(crate) request: Request,
+}
+
 /// A request without an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     /// `None`: nobody waits for the answer.
     pub(crate) call: Option<CallId>,
     /// What to send again; absent where nothing is ever sent again.
-    pub(crate) kept: Option<Box<(Cred, Request)>>,
+    pub(crate) sent: Option<Box<Sent>>,
     /// May wait at the rank for as long as another holds a lock.
     pub(crate) lock_wait: bool,
     /// The caller was interrupted.
@@ -28,6 +35,22 @@ pub(crate) struct Pending {
     pub(crate) renewing: bool,
     /// The life of the rank that it was first sent to.
     pub(crate) life: Incarnation,
+}
+
+/// Where a client's tids are at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tids {
+    /// The tid of the next request: what is performed now has it.
+    pub(crate) next: Tid,
+    /// Everything below is answered.
+    pub(crate) unanswered: Tid,
+}
+
+impl Tids {
+    /// As they are when the next request is under way.
+    pub(crate) const fn later(self) -> Self {
+        Self { next: Tid(self.next.0 + 1), ..self }
+    }
 }
 
 /// All pending and kept requests and the next tid.
@@ -44,6 +67,10 @@ impl Window {
     pub(crate) const fn new() -> Self {
         let kept = KeptBook::new();
         Self { pending: BTreeMap::new(), kept, next: Tid(1), lock_waits: 0, bytes: 0 }
+    }
+
+    pub(crate) fn tids(&self) -> Tids {
+        Tids { next: self.next(), unanswered: self.unanswered() }
     }
 
     fn take_tid(&mut self) -> Tid {

@@ -11,10 +11,6 @@ pub const MAJOR: u32 = 7;
 pub const MINOR: u32 = 45;
 /// The node id of the root of every mount.
 pub const ROOT_ID: u64 = 1;
-/// Set in the unique id of an INTERRUPT, whose other bits are the id of the request it interrupts.
-pub const UNIQUE_INTERRUPT: u64 = 1;
-/// Set in the unique id of a request that was sent before and is sent again after a RESEND.
-pub const UNIQUE_RESEND: u64 = 1 << 63;
 
 macro_rules! opcodes {
     ($($name:ident = $value:literal,)*) => {

@@ -8,10 +8,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use crate::abi::{
-    INVAL_ENTRY_EXPIRE_ONLY, NotifyCode, NotifyDeleteOut, NotifyInvalEntryOut, NotifyInvalInodeOut,
-    NotifyPruneOut, Plain,
-};
+use crate::abi::{NotifyCode, NotifyInvalEntryOut, NotifyInvalInodeOut, NotifyPruneOut, Plain};
 use crate::transport::device::{Device, header};
 
 /// Sends notifications of one mount, from any thread.
@@ -60,12 +57,9 @@ impl Notifier {
 
     /// Forgets a name and everything below it. Waits while a request changes the directory.
     pub fn inval_entry(&self, parent: u64, name: &[u8]) -> Notified {
-        self.entry(parent, name, 0)
-    }
-
-    /// Ends a name's timeout: it is looked up again at next use, what is below it stays. Waits likewise.
-    pub fn expire_entry(&self, parent: u64, name: &[u8]) -> Notified {
-        self.entry(parent, name, INVAL_ENTRY_EXPIRE_ONLY)
+        let namelen = u32::try_from(name.len()).unwrap_or(u32::MAX);
+        let out = NotifyInvalEntryOut { parent, namelen, flags: 0 };
+        self.send(NotifyCode::InvalEntry, &[out.bytes(), name, &[0]].concat())
     }
 
     /// Forgets the attributes of a node; waits only while the kernel frees it.
@@ -81,13 +75,6 @@ impl Notifier {
         self.inode(nodeid, clamp(offset), clamp(length))
     }
 
-    /// Forgets a name because the node behind it was deleted: watchers are told. Waits likewise.
-    pub fn delete(&self, parent: u64, child: u64, name: &[u8]) -> Notified {
-        let namelen = u32::try_from(name.len()).unwrap_or(u32::MAX);
-        let out = NotifyDeleteOut { parent, child, namelen, padding: 0 };
-        self.send(NotifyCode::Delete, &[out.bytes(), name, &[0]].concat())
-    }
-
     /// Asks the kernel to drop the names of these nodes, as far as they are not in use. May wait for pages of what it frees.
     /// Linux 6.18 and later.
     pub fn prune(&self, nodeids: &[u64]) -> Notified {
@@ -95,17 +82,6 @@ impl Notifier {
         let mut body = NotifyPruneOut { count, padding: 0, spare: 0 }.bytes().to_vec();
         nodeids.iter().for_each(|nodeid| body.extend_from_slice(nodeid.bytes()));
         self.send(NotifyCode::Prune, &body)
-    }
-
-    /// Makes every name cached so far be looked up again at next use; never waits.
-    pub fn inc_epoch(&self) -> Notified {
-        self.send(NotifyCode::IncEpoch, &[])
-    }
-
-    fn entry(&self, parent: u64, name: &[u8], flags: u32) -> Notified {
-        let namelen = u32::try_from(name.len()).unwrap_or(u32::MAX);
-        let out = NotifyInvalEntryOut { parent, namelen, flags };
-        self.send(NotifyCode::InvalEntry, &[out.bytes(), name, &[0]].concat())
     }
 
     fn inode(&self, ino: u64, off: i64, len: i64) -> Notified {

@@ -163,7 +163,7 @@ impl Reply {
     }
 
     /// Answers GETXATTR or LISTXATTR of size 0.
-    pub fn xattr_size(self, size: u32) {
+    fn xattr_size(self, size: u32) {
         self.send(0, abi::GetXattrOut { size, padding: 0 }.bytes());
     }
 

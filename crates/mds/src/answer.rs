@@ -120,7 +120,14 @@ impl Rank {
             ServerMsg::Reply { outcome, .. }
             | ServerMsg::Granted { outcome, .. }
             | ServerMsg::Early { outcome, .. } => outcome,
-            _ => &Ok(Reply::Ok),
+            ServerMsg::Done { .. }
+            | ServerMsg::Welcome { .. }
+            | ServerMsg::Refused { .. }
+            | ServerMsg::Admin { .. }
+            | ServerMsg::Recall { .. }
+            | ServerMsg::Renewed { .. }
+            | ServerMsg::Durable { .. }
+            | ServerMsg::Numbers { .. } => &Ok(Reply::Ok),
         };
         session.traffic.answer(now, outcome);
         self.meter.answered(now, &asked, outcome);

@@ -5,7 +5,7 @@
 
 use crate::cache::dir;
 use crate::cache::{Cache, Source};
-use crate::recent::{Thing, Touched};
+use crate::recent::{Resource, Touched};
 use crate::session::Sessions;
 use crate::view::View;
 use proto::dentry::DentryValue;
@@ -36,7 +36,7 @@ pub(crate) fn apply(
                 let value = DentryValue::decode(value)?;
                 let slot = view.cache.dir_or_new(dir);
                 if let Some(touched) = &mut view.touched {
-                    touched.things.push(Thing::Inode(value.ino()));
+                    touched.resources.push(Resource::Inode(value.ino()));
                     replaced(&mut view.cache, slot, (dir, hash, name), touched);
                 }
                 view.cache.put(slot, hash, name, value, source);
@@ -51,7 +51,7 @@ pub(crate) fn apply(
             }
             Mutation::PutHeader { dir, newborn, header, .. } => {
                 if let Some(touched) = &mut view.touched {
-                    touched.headers.push(Thing::Header(dir));
+                    touched.headers.push(Resource::Header(dir));
                 }
                 let known = before.filter(|(put_in, _)| *put_in == dir).map(|(_, slot)| slot);
                 let slot = known.unwrap_or_else(|| view.cache.dir_or_new(dir));
@@ -90,15 +90,15 @@ pub(crate) fn apply(
 
 /// The name, and what it led to: a directory that goes must have been empty.
 fn replaced(cache: &mut Cache, slot: u32, (dir, hash, name): (Ino, NameHash, &[u8]), touched: &mut Touched) {
-    let touched = &mut touched.things;
-    touched.push(Thing::Name(dir, hash));
+    let touched = &mut touched.resources;
+    touched.push(Resource::Name(dir, hash));
     if let Some(old) = cache.find(slot, hash, name)
         && cache.node(old).positive()
     {
         let node = cache.node(old);
-        touched.push(Thing::Inode(node.ino()));
+        touched.push(Resource::Inode(node.ino()));
         if node.is_dir() {
-            touched.push(Thing::Header(node.ino()));
+            touched.push(Resource::Header(node.ino()));
         }
     }
 }

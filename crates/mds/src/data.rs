@@ -131,7 +131,7 @@ impl Rank {
         self.view.files.release(claim);
         for ino in claimed_inos(claim).into_iter().flatten() {
             self.wake(ino);
-            self.settle(ino);
+            self.forget_or_purge(ino);
         }
     }
 
@@ -173,7 +173,7 @@ impl Rank {
                 let now = self.told_now(now, &op);
                 self.view.now = now;
                 let planned = finish::plan(&mut self.view, &op, next, done);
-                self.settle_plan(now, &mut op, planned, out);
+                self.carry_out_plan(now, &mut op, planned, out);
                 self.view.now.wall = self.wall;
             }
         }
@@ -240,7 +240,7 @@ impl Rank {
                     file.cutting = false;
                 }
                 self.wake(ino);
-                self.settle(ino);
+                self.forget_or_purge(ino);
                 self.confirmed(tag);
             }
             Inner::Remove => {

@@ -9,7 +9,7 @@ use crate::op::Op;
 use crate::ops::xattr::is_count;
 use crate::output::Output;
 use crate::rank::Rank;
-use crate::recent::{Thing, Touched};
+use crate::recent::{Resource, Touched};
 use crate::session::Session;
 use crate::view::View;
 use proto::caps::{Bits, Grants};
@@ -18,6 +18,9 @@ use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, FileKind, Ino, Name, NodeRef, Position, SessionId};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use stdx::time::{MS, SECOND};
 use stdx::{Now, Outbox, Wall};
 
@@ -175,7 +178,7 @@ impl Rank {
         };
         let mut early =
             (self.sessions.map.get(&op.session).is_some_and(ready) && !partial) || op.told.is_some();
-        if let Some(Touched { things, headers }) = touched {
+        if let Some(Touched { resources, headers }) = touched {
             let source = match &op.request {
                 Request::CopyRange { source: node, .. } | Request::TmpFile { parent: node, .. } => {
                     Some(*node)
@@ -183,12 +186,12 @@ impl Rank {
                 _ => None,
             };
             let read = above(&op.request).into_iter().chain([source]).flatten();
-            let read = things.iter().copied().chain(read.map(|node| Thing::Inode(node.ino)));
+            let read = resources.iter().copied().chain(read.map(|node| Resource::Inode(node.ino)));
             // That a directory does not come below itself depends on where all those above it are.
-            let moved = |thing: &Thing| matches!(thing, Thing::Inode(ino) if is_dir(*ino));
+            let moved = |thing: &Resource| matches!(thing, Resource::Inode(ino) if is_dir(*ino));
             let others = match &op.request {
                 Request::Rename { parent, new_parent, .. }
-                    if parent.ino != new_parent.ino && things.iter().any(moved) =>
+                    if parent.ino != new_parent.ino && resources.iter().any(moved) =>
                 {
                     self.recent.anything_by_others(op.session)
                 }
@@ -197,7 +200,7 @@ impl Rank {
             let free = others <= self.journal.durable;
             early &= free || stdx::mutant!("mds_early_despite_others");
             let author = if early { op.session } else { SessionId(0) };
-            let changed = things.into_iter().chain(headers);
+            let changed = resources.into_iter().chain(headers);
             self.recent.changed(author, changed, position, self.journal.durable);
         }
         self.committed = Some(Committed { early, position, wall });
@@ -211,7 +214,7 @@ impl Rank {
             return false;
         }
         let by_others = match shown(&self.view, &op.request, outcome) {
-            Some(things) => self.recent.by_others(op.session, things.into_iter()),
+            Some(resources) => self.recent.by_others(op.session, resources.into_iter()),
             None => self.recent.anything_by_others(op.session),
         };
         by_others <= self.journal.durable
@@ -278,15 +281,24 @@ pub(crate) const fn above(request: &Request) -> [Option<NodeRef>; 2] {
         | Request::Create { parent, .. } => [Some(*parent), None],
         Request::Rename { parent, new_parent, .. } => [Some(*parent), Some(*new_parent)],
         Request::ReadDir { dir, .. } => [Some(*dir), None],
-        _ => [None, None],
+        looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Read { .. }
+        | Request::Rewrite { .. } => [None, None],
     }
 }
 
 /// What an answer without a transaction shows; none: it could be anything.
-fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Thing>> {
-    let mut things = Vec::new();
+fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Resource>> {
+    let mut resources = Vec::new();
     let mut name = |parent: &NodeRef, name: &Name| {
-        things.extend([Thing::Inode(parent.ino), Thing::Name(parent.ino, view.name_hash(name))]);
+        resources.extend([Resource::Inode(parent.ino), Resource::Name(parent.ino, view.name_hash(name))]);
     };
     match request {
         Request::Lookup { parent, name: sought }
@@ -304,29 +316,36 @@ fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Thing>
         | Request::Write { node, .. }
         | Request::GetXattr { node, .. }
         | Request::ListXattr { node }
-        | Request::Access { node, .. } => things.push(Thing::Inode(node.ino)),
+        | Request::Access { node, .. } => resources.push(Resource::Inode(node.ino)),
         Request::Release { .. } => {}
-        _ => return None,
+        naming_requests!()
+        | looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::TmpFile { .. }
+        | Request::Rewrite { .. } => return None,
     }
     if let Request::GetXattr { node, name } = request
         && is_count(name.as_bytes())
     {
-        things.push(Thing::Header(node.ino));
+        resources.push(Resource::Header(node.ino));
     }
     match outcome {
         Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => {
-            attributes(attr, &mut things);
+            attributes(attr, &mut resources);
         }
         Ok(Reply::Ok | Reply::Target(_) | Reply::Data(_) | Reply::Xattr(_) | Reply::XattrNames(_))
         | Err(_) => {}
         Ok(_) => return None,
     }
-    Some(things)
+    Some(resources)
 }
 
-fn attributes(attr: &Attr, things: &mut Vec<Thing>) {
-    things.push(Thing::Inode(attr.ino));
+fn attributes(attr: &Attr, resources: &mut Vec<Resource>) {
+    resources.push(Resource::Inode(attr.ino));
     if attr.kind() == FileKind::Directory {
-        things.push(Thing::Header(attr.ino));
+        resources.push(Resource::Header(attr.ino));
     }
 }

@@ -73,7 +73,7 @@ impl Files {
     }
 
     /// Drops the state if nothing depends on it; true when it is gone.
-    pub(crate) fn settle(&mut self, ino: Ino) -> bool {
+    pub(crate) fn forget_idle(&mut self, ino: Ino) -> bool {
         match self.files.get(&ino) {
             Some(file) if file.idle() => {
                 self.files.remove(&ino);

@@ -31,7 +31,7 @@ impl Rank {
             }
         }
         for (key, ino) in kept {
-            if self.kept.insert(key, ino).is_none() {
+            if self.former_opens.insert(key, ino).is_none() {
                 self.view.files.claim(Claim::User(ino));
                 self.view.cache.flag(ino, node::BUSY, 0);
             }
@@ -40,14 +40,16 @@ impl Rank {
 
     /// The session has all answers below `floor`.
     pub(crate) fn forget_former(&mut self, id: SessionId, floor: Tid) {
-        while let Some(tid) = self.kept.range((id, Tid(0))..(id, floor)).next().map(|((_, tid), _)| *tid) {
+        while let Some(tid) =
+            self.former_opens.range((id, Tid(0))..(id, floor)).next().map(|((_, tid), _)| *tid)
+        {
             self.forget_one(id, tid);
         }
     }
 
     /// The session has this answer, or will never have it.
     fn forget_one(&mut self, id: SessionId, tid: Tid) {
-        if let Some(ino) = self.kept.remove(&(id, tid)) {
+        if let Some(ino) = self.former_opens.remove(&(id, tid)) {
             self.end_claim(Claim::User(ino));
         }
     }

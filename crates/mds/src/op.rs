@@ -157,7 +157,7 @@ impl From<&Park> for Waits {
             Park::Load(_) => Self::Store,
             Park::File(_) => Self::File,
             Park::Inos => Self::Inos,
-            Park::Window | Park::Presented => Self::Reconnect,
+            Park::Reconnect | Park::Presented => Self::Reconnect,
             Park::Caps(_) | Park::Settled => Self::Caps,
             Park::Journal => Self::JournalRoom,
         }
@@ -213,8 +213,8 @@ pub(crate) enum Park {
     File(Ino),
     /// Fresh inode numbers.
     Inos,
-    /// The end of the reconnect window.
-    Window,
+    /// The end of the reconnect phase.
+    Reconnect,
     /// What other clients keep.
     Caps(Vec<Need>),
     /// Other clients of the life before: they may keep anything.

@@ -25,8 +25,8 @@ impl Rank {
     }
 
     /// Something that kept the inode may have ended: forget its state, purge it if it has no name.
-    pub(crate) fn settle(&mut self, ino: Ino) {
-        if !self.view.files.settle(ino) {
+    pub(crate) fn forget_or_purge(&mut self, ino: Ino) {
+        if !self.view.files.forget_idle(ino) {
             return;
         }
         self.view.cache.flag(ino, 0, node::BUSY);
@@ -50,7 +50,7 @@ impl Rank {
             {
                 self.purge(now, slot, out);
             }
-            if self.view.files.settle(ino) {
+            if self.view.files.forget_idle(ino) {
                 self.view.cache.flag(ino, 0, node::BUSY);
             }
         }
@@ -72,7 +72,7 @@ impl Rank {
     pub(crate) fn found_orphans(&mut self, entries: &[StoredDentry], next: Option<NameHash>) {
         for entry in entries {
             if let Ok(DentryValue::Primary(record)) = DentryValue::decode(&entry.value) {
-                self.settle(record.core.ino);
+                self.forget_or_purge(record.core.ino);
             }
         }
         if let Some(next) = next {
@@ -93,7 +93,7 @@ impl Rank {
             true
         });
         for ino in inos {
-            self.settle(ino);
+            self.forget_or_purge(ino);
         }
     }
 }

@@ -17,6 +17,7 @@ use proto::message::{ClientMsg, ServerMsg, Told};
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::{LockKind, Request};
 use proto::{Errno, Ino, Reader, SessionId, Tid};
+use proto::{looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests};
 use stdx::{Now, Outbox};
 
 /// Messages taken from lines in one step.
@@ -29,7 +30,16 @@ fn keeps_line(message: &ClientMsg) -> bool {
             // Who gives a lock back is waited for.
             Request::ReleaseLocks { .. } => false,
             Request::SetLock { lock, .. } => lock.kind != LockKind::Unlock,
-            _ => true,
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | syncing_requests!()
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. } => true,
         },
         ClientMsg::Performed { .. }
         | ClientMsg::Presented

@@ -13,7 +13,7 @@ const SWEEP_AT: usize = 4096;
 
 /// Something that changes and is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Thing {
+pub(crate) enum Resource {
     Inode(Ino),
     /// Entries, counts and times of a directory.
     Header(Ino),
@@ -24,9 +24,9 @@ pub(crate) enum Thing {
 #[derive(Debug, Default)]
 pub(crate) struct Touched {
     /// What it also depends on.
-    pub things: Vec<Thing>,
+    pub resources: Vec<Resource>,
     /// Headers that it changes without an answer's showing them.
-    pub headers: Vec<Thing>,
+    pub headers: Vec<Resource>,
 }
 
 /// The last changes of one thing.
@@ -54,7 +54,7 @@ impl Mark {
 /// The changes of one life of the rank that may not be durable.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    marks: BTreeMap<Thing, Mark>,
+    marks: BTreeMap<Resource, Mark>,
     sweep_at: usize,
     /// Of everything.
     all: Mark,
@@ -69,8 +69,12 @@ impl Recent {
     }
 
     /// Up to where somebody else than `session` changed one of these.
-    pub(crate) fn by_others(&self, session: SessionId, things: impl Iterator<Item = Thing>) -> Position {
-        things
+    pub(crate) fn by_others(
+        &self,
+        session: SessionId,
+        resources: impl Iterator<Item = Resource>,
+    ) -> Position {
+        resources
             .filter_map(|thing| self.marks.get(&thing))
             .map(|mark| mark.by_others(session))
             .max()
@@ -87,7 +91,7 @@ impl Recent {
     pub(crate) fn changed(
         &mut self,
         session: SessionId,
-        things: impl Iterator<Item = Thing>,
+        resources: impl Iterator<Item = Resource>,
         at: Position,
         durable: Position,
     ) {
@@ -95,7 +99,7 @@ impl Recent {
             self.marks.retain(|_, mark| mark.at > durable);
             self.sweep_at = 2 * self.marks.len();
         }
-        for thing in things {
+        for thing in resources {
             self.marks.entry(thing).or_default().changed(session, at);
         }
         self.all.changed(session, at);
@@ -109,7 +113,7 @@ mod tests {
     #[test]
     fn own_changes_count_for_others_only() {
         let (a, b) = (SessionId(1), SessionId(2));
-        let (one, two) = (Thing::Inode(Ino(9)), Thing::Name(Ino(1), NameHash(9)));
+        let (one, two) = (Resource::Inode(Ino(9)), Resource::Name(Ino(1), NameHash(9)));
         let mut recent = Recent::default();
         recent.changed(a, [one].into_iter(), Position(10), Position(0));
         recent.changed(b, [two].into_iter(), Position(20), Position(0));

@@ -21,8 +21,8 @@ use proto::{DecodeError, Errno, Frag, Ino, NameHash, Position, SessionId};
 use stdx::{Now, Outbox};
 use thiserror::Error;
 
-/// The reconnect window is prolonged to at most so many leases.
-const WINDOW_LEASES: u64 = 3;
+/// The reconnect phase is prolonged to at most so many leases.
+const RECONNECT_LEASES: u64 = 3;
 
 /// Why a rank cannot start.
 #[derive(Debug, Error)]
@@ -233,9 +233,9 @@ impl Rank {
         let presents = |(id, s): (&SessionId, &Session)| s.may_present().then_some(*id);
         self.presenting = self.sessions.map.iter().filter_map(presents).collect();
         self.sessions.quiet_due = Some(now.mono);
-        self.window_end = Some(now.mono.after(self.view.config.lease_ns));
-        self.window_limit = now.mono.after(WINDOW_LEASES * self.view.config.lease_ns);
-        self.window_doubted = false;
+        self.reconnect_end = Some(now.mono.after(self.view.config.lease_ns));
+        self.reconnect_limit = now.mono.after(RECONNECT_LEASES * self.view.config.lease_ns);
+        self.reconnect_doubted = false;
         out.push(Output::Active);
         let text = format!(
             "replayed {} transactions, {} sessions to return",
@@ -243,40 +243,40 @@ impl Rank {
             self.sessions.map.len()
         );
         out.push(Output::Note { level: Level::Info, text });
-        self.end_window_if_all_back(out);
+        self.end_reconnect_if_all_back(out);
         self.greet_waiting(now, out);
     }
 
-    pub(crate) fn end_window_if_all_back(&mut self, out: &mut Outbox<Output>) {
+    pub(crate) fn end_reconnect_if_all_back(&mut self, out: &mut Outbox<Output>) {
         if self.state == State::Reconnect && self.sessions.map.values().all(|s| !s.absent) {
-            self.end_window(out);
+            self.end_reconnect(out);
         }
     }
 
-    /// The window's time is up. A session that said hello in time and is still reclaiming its opens and locks, with a lease
+    /// Its time is up. A session that said hello in time and is still reclaiming its opens and locks, with a lease
     /// that runs, keeps it open for a while: its locks must not go to others meanwhile. Who is not done then is evicted.
-    pub(crate) fn window_over(&mut self, now: Now, out: &mut Outbox<Output>) {
+    pub(crate) fn reconnect_over(&mut self, now: Now, out: &mut Outbox<Output>) {
         let reclaiming = |(id, s): (&SessionId, &Session)| (s.absent && !s.embedded).then_some(*id);
         let late: Vec<SessionId> = self.sessions.map.iter().filter_map(reclaiming).collect();
         // As with leases (`expire`): the rank may have stood still, and what they said lies unread.
         let lease_ns = self.view.config.lease_ns;
         let look_ns = lease_ns / LOOK_PART;
-        let hung = self.window_end.is_some_and(|due| now.mono.since(due) > look_ns);
-        let again = now.mono >= self.window_limit && !self.window_doubted;
-        self.window_doubted |= again;
+        let hung = self.reconnect_end.is_some_and(|due| now.mono.since(due) > look_ns);
+        let again = now.mono >= self.reconnect_limit && !self.reconnect_doubted;
+        self.reconnect_doubted |= again;
         if hung || again {
             let more = now.mono.after(if hung { lease_ns } else { look_ns });
-            self.window_limit = self.window_limit.max(more);
+            self.reconnect_limit = self.reconnect_limit.max(more);
         }
-        if !late.is_empty() && now.mono < self.window_limit {
+        if !late.is_empty() && now.mono < self.reconnect_limit {
             let again = now.mono.after(lease_ns / 8);
-            self.window_end = Some(again.min(self.window_limit));
+            self.reconnect_end = Some(again.min(self.reconnect_limit));
             return;
         }
         for id in late {
             self.evict_session(now, id, "it did not reclaim its opens and locks in time", out);
         }
-        self.end_window(out);
+        self.end_reconnect(out);
     }
 
     /// Sessions that live and do not finish presenting are waited for no longer: what they still present comes to what it can. Not at
@@ -284,10 +284,10 @@ impl Rank {
     pub(crate) fn presenting_over(&mut self, now: Now) {
         let lease_ns = self.view.config.lease_ns;
         let look_ns = lease_ns / LOOK_PART;
-        let hung = now.mono.since(self.window_limit) > look_ns;
+        let hung = now.mono.since(self.reconnect_limit) > look_ns;
         if (hung || !self.presenting_doubted) && !stdx::mutant!("mds_own_pause_counts") {
             self.presenting_doubted = !hung;
-            self.window_limit = now.mono.after(if hung { lease_ns } else { look_ns });
+            self.reconnect_limit = now.mono.after(if hung { lease_ns } else { look_ns });
             return;
         }
         for id in self.presenting.clone() {
@@ -295,15 +295,15 @@ impl Rank {
         }
     }
 
-    /// The reconnect window is over: locks are granted, orphans nobody claimed go.
-    pub(crate) fn end_window(&mut self, out: &mut Outbox<Output>) {
+    /// The reconnect phase is over: locks are granted, orphans nobody claimed go.
+    pub(crate) fn end_reconnect(&mut self, out: &mut Outbox<Output>) {
         if self.state != State::Reconnect {
             return;
         }
         self.state = State::Active;
         self.view.reconnecting = false;
-        self.window_end = None;
-        self.runnable.extend(std::mem::take(&mut self.window));
+        self.reconnect_end = None;
+        self.runnable.extend(std::mem::take(&mut self.reconnect_waiters));
         self.keep_former();
         self.settle_cached_orphans();
         self.scan_orphans(NameHash(NameHash::FIRST));

@@ -123,7 +123,7 @@ impl Rank {
             && self.purges.is_empty()
             && !self.sessions.busy_closing()
             && self.ino_waiters.is_empty()
-            && self.window.is_empty()
+            && self.reconnect_waiters.is_empty()
             && self.settling.is_empty()
             && self.after_presented.is_empty()
             && self.sessions.lines.is_empty()
@@ -203,7 +203,17 @@ impl Rank {
                 ClientMsg::Request { tid, request, .. } | ClientMsg::Performed { tid, request, .. } => {
                     Some((Asked::new(*id, *tid, request, *since), request))
                 }
-                _ => None,
+                ClientMsg::Hello { .. }
+                | ClientMsg::Cancel { .. }
+                | ClientMsg::Renew { .. }
+                | ClientMsg::Reclaim { .. }
+                | ClientMsg::Reclaimed
+                | ClientMsg::Goodbye
+                | ClientMsg::Admin { .. }
+                | ClientMsg::Returned { .. }
+                | ClientMsg::Settled
+                | ClientMsg::Presented
+                | ClientMsg::Idle { .. } => None,
             })
         })
     }

@@ -14,7 +14,7 @@ use crate::tail::Tail;
 use crate::txn::{Place, Txn};
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
-use proto::{Attr, Errno, Ino, Name, NameHash, NodeRef, SessionId};
+use proto::{Attr, Errno, Incarnation, Ino, Name, NameHash, NodeRef, SessionId};
 use std::collections::BTreeMap;
 use stdx::{Now, Wall};
 
@@ -75,6 +75,14 @@ pub(crate) fn hex_name(ino: Ino) -> [u8; 16] {
         *byte = b"0123456789abcdef"[digit as usize];
     }
     name
+}
+
+/// Where a node's record is to be put: the version its directory comes to.
+fn place_of(cache: &Cache, slot: u32, incarnation: Incarnation) -> Place<'_> {
+    let node = cache.nodes.get(slot);
+    let entries = cache.dirs.get(node.dir);
+    let version = entries.next_version(incarnation);
+    Place { dir: entries.ino, hash: node.hash, version, name: node.name.as_bytes() }
 }
 
 impl View {
@@ -286,32 +294,18 @@ impl View {
     /// Plans the change of one inode's record: the dentry and its directory's header.
     pub(crate) fn put_inode(&mut self, slot: u32, core: &InodeCore, ext: Option<&InodeExt>) -> Found<()> {
         let dir = self.writable(slot)?;
-        let node = self.cache.nodes.get(slot);
-        let entries = self.cache.dirs.get(dir);
-        let place = Place {
-            dir: entries.ino,
-            hash: node.hash,
-            version: entries.next_version(self.config.incarnation),
-            name: node.name.as_bytes(),
-        };
+        let place = place_of(&self.cache, slot, self.config.incarnation);
         self.txn.primary(place, core, ext);
-        self.txn.header(entries, crate::txn::Delta::default());
+        self.txn.header(self.cache.dirs.get(dir), crate::txn::Delta::default());
         Ok(())
     }
 
     /// The same with the ext that is there.
     pub(crate) fn put_core(&mut self, slot: u32, core: &InodeCore) -> Found<()> {
         let dir = self.writable(slot)?;
-        let node = self.cache.nodes.get(slot);
-        let entries = self.cache.dirs.get(dir);
-        let place = Place {
-            dir: entries.ino,
-            hash: node.hash,
-            version: entries.next_version(self.config.incarnation),
-            name: node.name.as_bytes(),
-        };
+        let place = place_of(&self.cache, slot, self.config.incarnation);
         self.txn.primary(place, core, self.cache.ext(slot));
-        self.txn.header(entries, crate::txn::Delta::default());
+        self.txn.header(self.cache.dirs.get(dir), crate::txn::Delta::default());
         Ok(())
     }
 

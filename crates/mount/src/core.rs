@@ -6,7 +6,7 @@ use crate::calls::Calls;
 use crate::late::{LateError, LateErrors};
 use crate::link::{Dispatch, Link};
 use crate::mount::Done;
-use client::{Client, Input, Leave, Output};
+use client::{Client, Input, Output, Validity};
 use proto::caps::Recalled;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Outcome;
@@ -81,7 +81,7 @@ pub(crate) enum Phase {
 /// What a thread has to do after it let go of the mutex.
 #[derive(Default)]
 pub(crate) struct Turn {
-    pub(crate) done: Vec<(Done, Outcome, Leave)>,
+    pub(crate) done: Vec<(Done, Outcome, Validity)>,
     /// Recalls for the hook, with their stamps.
     pub(crate) recalls: Vec<(u64, Vec<Recalled>)>,
     /// What is to be logged.
@@ -130,9 +130,9 @@ impl Core {
                     self.counts.performed += u64::from(matches!(message, ClientMsg::Performed { .. }));
                     self.messages.push(message);
                 }
-                Output::Answer { call, outcome, leave } => {
+                Output::Answer { call, outcome, validity } => {
                     if let Some(done) = self.calls.take(call) {
-                        turn.done.push((done, outcome, leave));
+                        turn.done.push((done, outcome, validity));
                     }
                 }
                 Output::Ready => {

@@ -18,7 +18,7 @@ mod threads;
 
 pub use crate::core::Counts;
 pub use calls::Asker;
-pub use client::{CallId, Leave, Limits};
+pub use client::{CallId, Limits, Validity};
 pub use error::{MountError, Result};
 pub use fs::Fs;
 pub use late::LateError;

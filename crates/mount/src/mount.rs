@@ -17,7 +17,7 @@ use crate::late::{LateError, LateErrors};
 use crate::link::{Dispatch, Link};
 use crate::settings::Settings;
 use crate::threads;
-use client::{CallId, Client, ClientConfig, Input, Leave};
+use client::{CallId, Client, ClientConfig, Input, Validity};
 use proto::caps::{Recalled, Returned};
 use proto::message::{ClientInfo, ServerMsg};
 use proto::reply::Outcome;
@@ -33,7 +33,7 @@ use stdx::{Mono, Now, Wall};
 
 /// Called with the answer and what of it may be kept, once, on any thread, with no mutex held. May submit, and must not wait for that:
 /// it leaves when whoever was answered together with this one has been called.
-pub type Done = Box<dyn FnOnce(Outcome, Leave) + Send>;
+pub type Done = Box<dyn FnOnce(Outcome, Validity) + Send>;
 pub(crate) type Hook = Arc<dyn Fn(CapsEvent) + Send + Sync>;
 /// Called with what failed after its caller was told of success, on any thread, with no mutex held.
 pub type OnLate = dyn Fn(&[LateError]) + Send + Sync;
@@ -176,12 +176,12 @@ impl Mount {
         }
     }
 
-    /// The time by which `Leave::until` is to be read.
+    /// The time by which `Validity::until` is to be read.
     pub fn now(&self) -> Mono {
         self.shared.clock.mono()
     }
 
-    /// The stamp of the last loss: a leave with a lower one is void. To be read after the answer came, immediately before handing
+    /// The stamp of the last loss: a validity with a lower one is void. To be read after the answer came, immediately before handing
     /// out; the hook hears of the loss after this has it.
     pub fn lost_stamp(&self) -> u64 {
         self.shared.lost_stamp.load(Ordering::SeqCst)
@@ -322,7 +322,7 @@ impl Shared {
             }
             let asked = !turn.done.is_empty()
                 && answering::hand_out(self, || {
-                    turn.done.drain(..).for_each(|(done, outcome, leave)| done(outcome, leave));
+                    turn.done.drain(..).for_each(|(done, outcome, validity)| done(outcome, validity));
                 });
             let dispatch = turn.dispatch.take();
             turn = Turn::default();

@@ -139,7 +139,7 @@ impl InodeRecord {
 }
 
 /// Appends a record from its parts, without building an `InodeRecord`.
-pub fn encode_inode(core: &InodeCore, ext: Option<&InodeExt>, w: &mut Writer) {
+pub(crate) fn encode_inode(core: &InodeCore, ext: Option<&InodeExt>, w: &mut Writer) {
     let mut f = Fixed::<{ 5 + CORE_BYTES }>::new();
     f.u8(SECTION_CORE).u32(CORE_BYTES as u32);
     f.u64(core.ino.0).u32(core.generation).u32(core.mode).u32(core.nlink).u32(core.uid).u32(core.gid);

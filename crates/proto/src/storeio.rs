@@ -2,10 +2,14 @@
 //!
 //! Absent: the stores themselves. The rank never sees one; its driver does.
 
+mod data;
+mod payload;
+
+pub use data::{Cut, DataDone, DataOp, Space};
+pub use payload::{Buffer, FillOnce, Lent, Payload};
+
 use crate::codec::{DecodeError, Reader, Writer};
-use crate::ids::{FileId, Frag, Ino, NameHash, Rank, SessionId, SnapId, Version};
-use std::fmt;
-use std::sync::Arc;
+use crate::ids::{Frag, Ino, NameHash, Rank, SessionId, SnapId, Version};
 use thiserror::Error;
 
 /// Which keyspace of an environment a record lives in.
@@ -243,6 +247,8 @@ pub struct StoreBatch {
     /// `StoreBatch::iter`, written with `put` and `delete`. Sorted by key where the writer can.
     ops: Vec<u8>,
     count: u32,
+    /// A record of another shard is in it: it would go where nobody looks for it.
+    mixed: bool,
 }
 
 /// Most records with their keys fit.
@@ -252,7 +258,7 @@ impl StoreBatch {
     /// An empty batch for `shard`.
     #[must_use]
     pub const fn new(shard: Ino, guard: Option<Version>) -> Self {
-        Self { shard, guard, ops: Vec::new(), count: 0 }
+        Self { shard, guard, ops: Vec::new(), count: 0, mixed: false }
     }
 
     /// Adds a put; `value` appends the value's bytes.
@@ -274,7 +280,7 @@ impl StoreBatch {
     }
 
     fn key(&mut self, key: StoreKey<'_>, present: bool) {
-        debug_assert_eq!(key.shard(), self.shard);
+        self.mixed |= key.shard() != self.shard;
         self.count += 1;
         // Most batches hold one record: without this it would be moved several times while it is written.
         self.ops.reserve(RECORD_BYTES);
@@ -305,6 +311,18 @@ impl StoreBatch {
         self.ops.len()
     }
 
+    /// Refuses what would not be together in any store.
+    ///
+    /// # Errors
+    /// `Damaged` where a record belongs to another shard.
+    pub fn check_shard(&self) -> Result<(), StoreError> {
+        if self.mixed {
+            let at = format!("batch of shard {:#x}", self.shard.0);
+            return Err(StoreError::Damaged { at, what: "a record of another shard".into() });
+        }
+        Ok(())
+    }
+
     /// The operations as (table, key bytes, value or `None` for delete), in the order added.
     pub fn iter(&self) -> impl Iterator<Item = (Table, &[u8], Option<&[u8]>)> {
         let mut r = Reader::new(&self.ops);
@@ -321,248 +339,6 @@ impl StoreBatch {
             Some((table, key, present.then_some(value)))
         })
     }
-}
-
-/// The cut a data operation runs under: a file's last truncation. An object last written under an
-/// older `seq` is first cut to `size`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cut {
-    pub seq: u32,
-    pub size: u64,
-}
-
-/// One operation on file data. Offsets are bytes in the file; the data store splits into blocks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DataOp {
-    Write {
-        file: FileId,
-        cut: Cut,
-        offset: u64,
-        data: Payload,
-    },
-    /// Exactly `len` bytes from `offset`; zeros where never written.
-    Read {
-        file: FileId,
-        cut: Cut,
-        offset: u64,
-        len: u32,
-        /// Filled instead of memory of its own where it is there and long enough.
-        into: Option<Buffer>,
-    },
-    /// Physically drop everything beyond `cut.size`.
-    Truncate {
-        file: FileId,
-        cut: Cut,
-    },
-    /// Zeros in the range; with `punch`, free the space.
-    Zero {
-        file: FileId,
-        cut: Cut,
-        offset: u64,
-        len: u64,
-        punch: bool,
-    },
-    /// Reserve space so that later writes in the range cannot fail with ENOSPC.
-    Allocate {
-        file: FileId,
-        cut: Cut,
-        offset: u64,
-        len: u64,
-    },
-    Copy {
-        source: FileId,
-        source_cut: Cut,
-        source_offset: u64,
-        target: FileId,
-        target_cut: Cut,
-        target_offset: u64,
-        len: u64,
-    },
-    /// The first offset >= `offset` (and < `size`) that is data, or hole.
-    Seek {
-        file: FileId,
-        cut: Cut,
-        offset: u64,
-        size: u64,
-        hole: bool,
-    },
-    /// Make durable what was written. A small file may come back as `Redo` instead: the caller then
-    /// makes it durable in the journal.
-    Sync {
-        file: FileId,
-    },
-    /// Everything written before this operation, of all files.
-    SyncAll,
-    /// At replay: the content of a small file, unless the store already has something newer.
-    Redo {
-        file: FileId,
-        truncate_seq: u32,
-        write_seq: u64,
-        data: Vec<u8>,
-    },
-    Remove {
-        file: FileId,
-    },
-    /// Space and file counts of the store.
-    StatFs,
-}
-
-impl DataOp {
-    /// Whether it frees space or makes data durable: such an operation may use what is kept back for a full disk.
-    #[must_use]
-    pub const fn may_use_ballast(&self) -> bool {
-        matches!(
-            self,
-            Self::Remove { .. }
-                | Self::Truncate { .. }
-                | Self::Sync { .. }
-                | Self::SyncAll
-                | Self::Redo { .. }
-        )
-    }
-}
-
-/// File content on its way.
-#[derive(Clone, Debug)]
-pub enum Payload {
-    Owned(Vec<u8>),
-    /// Bytes that stay where they are, such as in a buffer of the kernel's transport; whoever lent them
-    /// gets them back when the last clone is dropped, and the caller its answer: no clone may outlive the
-    /// request. On the wire they are bytes like others.
-    Lent(Lent),
-}
-
-/// See `Payload::Lent`.
-#[derive(Clone)]
-pub struct Lent(Arc<dyn AsRef<[u8]> + Send + Sync>);
-
-impl Lent {
-    /// Lends what `owner` refers to, the same bytes at each call.
-    pub fn new(owner: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
-        Self(owner)
-    }
-}
-
-impl fmt::Debug for Lent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Lent({} bytes)", (*self.0).as_ref().len())
-    }
-}
-
-/// A buffer of the asker's, such as one of the kernel's transport, that the answer to a read may be put
-/// straight into. It never travels: on the wire a read has none.
-#[derive(Clone)]
-pub struct Buffer(Arc<dyn FillOnce>);
-
-/// What `Buffer` refers to. As bytes it is what was filled, nothing before.
-pub trait FillOnce: AsRef<[u8]> + Send + Sync {
-    /// Lets `fill` write the first `len` bytes, of undefined content, and say whether it did. False, without
-    /// `fill` being called, where the buffer is shorter or `fill` of an earlier call ran.
-    fn fill(&self, len: usize, fill: &mut dyn FnMut(&mut [u8]) -> bool) -> bool;
-}
-
-impl Buffer {
-    pub fn new(owner: Arc<dyn FillOnce>) -> Self {
-        Self(owner)
-    }
-
-    /// Has `fill` write `len` bytes and lends them; `None`, without `fill` having run, where the buffer cannot
-    /// take them.
-    ///
-    /// # Errors
-    /// That of `fill`.
-    pub fn fill<E>(
-        &self,
-        len: usize,
-        mut fill: impl FnMut(&mut [u8]) -> Result<(), E>,
-    ) -> Result<Option<Payload>, E> {
-        let mut result = Ok(());
-        let filled = self.0.fill(len, &mut |bytes| {
-            result = fill(bytes);
-            result.is_ok()
-        });
-        result.map(|()| filled.then(|| Payload::Lent(Lent(self.0.clone()))))
-    }
-}
-
-impl fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Buffer")
-    }
-}
-
-/// Where an answer goes is no part of the question.
-impl PartialEq for Buffer {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Buffer {}
-
-impl From<Vec<u8>> for Payload {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self::Owned(bytes)
-    }
-}
-
-impl Payload {
-    /// The content.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Owned(bytes) => bytes,
-            Self::Lent(lent) => (*lent.0).as_ref(),
-        }
-    }
-
-    /// Bytes of content.
-    #[must_use]
-    pub fn len(&self) -> u64 {
-        self.bytes().len() as u64
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-}
-
-/// Equal content, wherever it is.
-impl PartialEq for Payload {
-    fn eq(&self, other: &Self) -> bool {
-        self.bytes() == other.bytes()
-    }
-}
-
-impl Eq for Payload {}
-
-/// Space of a store in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Space {
-    pub total: u64,
-    pub free: u64,
-    /// What an unprivileged user may still use.
-    pub available: u64,
-}
-
-/// The answer to a `DataOp`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DataDone {
-    /// Bytes written, zeroed, or copied.
-    Count(u64),
-    Bytes(Payload),
-    /// `None`: no such data (ENXIO).
-    Offset(Option<u64>),
-    Done,
-    /// For Sync: journal this content; the store keeps it until the next `SyncAll` has returned.
-    Redo {
-        truncate_seq: u32,
-        write_seq: u64,
-        data: Vec<u8>,
-    },
-    Space(Space),
 }
 
 /// Why a store did not do what was asked. Kinds, not texts; `at` names file and offset.

@@ -19,7 +19,7 @@ pub enum SocketPeer {
 ///
 /// # Errors
 /// Those of `getsockopt`, and `InvalidData` for more groups than a credential carries.
-pub fn of_unix(socket: BorrowedFd<'_>) -> io::Result<SocketPeer> {
+pub(crate) fn of_unix(socket: BorrowedFd<'_>) -> io::Result<SocketPeer> {
     let (uid, gid) = credentials(socket)?;
     if uid == 0 {
         return Ok(SocketPeer::Trusted);

@@ -37,9 +37,9 @@ impl Connector for Embedded {
 }
 
 /// Takes in what arrives on sockets.
-pub(crate) struct Doors(pub(crate) Weak<Server>);
+pub(crate) struct RemoteAcceptor(pub(crate) Weak<Server>);
 
-impl Acceptor for Doors {
+impl Acceptor for RemoteAcceptor {
     fn accept(&self, peer: SocketPeer, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
         let peer = match peer {
             SocketPeer::Trusted => Peer::Trusted,

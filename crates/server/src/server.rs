@@ -6,7 +6,7 @@ use crate::backup::Task;
 use crate::driver::{Driver, Life, Threads};
 use crate::parts::Parts;
 use crate::perf::Baseline;
-use crate::port::{Doors, Embedded};
+use crate::port::{Embedded, RemoteAcceptor};
 use mds::input::Input;
 use proto::Ino;
 use proto::storeio::StoreError;
@@ -142,8 +142,8 @@ impl Server {
     /// # Errors
     /// `ListenError`: TCP without `insecure`, an address in use.
     pub fn listen(self: &Arc<Self>, addrs: &[Addr]) -> Result<Vec<Addr>, ListenError> {
-        let doors = Arc::new(Doors(Arc::downgrade(self)));
-        let listener = Listener::start(addrs, self.insecure, doors, self.log.clone())?;
+        let acceptor = Arc::new(RemoteAcceptor(Arc::downgrade(self)));
+        let listener = Listener::start(addrs, self.insecure, acceptor, self.log.clone())?;
         let bound = listener.addrs().to_vec();
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
         Ok(bound)
@@ -174,7 +174,7 @@ impl Server {
     /// `Damaged` when the last checkpoint could not be written: what was acknowledged is in the
     /// journal and replayed by the next start.
     pub fn stop(&self) -> Result<(), ServerError> {
-        // Before the doors close: who finds them closed reads why, and waits.
+        // Before the listener closes: who finds it closed reads why, and waits.
         if let Some(Err(e)) = self.opened.as_ref().map(|opened| opened.folder.mark_ending()) {
             self.log.warn("server", "the lock does not say that it ends", &[("error", &e)]);
         }

@@ -43,7 +43,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("client_forgets_early", "client", 0),
     ("client_keeps_file", "client", 21),
     ("client_keeps_negatives", "client", 0),
-    ("client_keeps_tenure", "client", 0),
+    ("client_keeps_delegation", "client", 0),
     ("client_linked_stays_newborn", "client", 15),
     ("client_makes_unknown_names", "client", 0),
     ("client_negative_beside_own", "client", 0),
@@ -157,7 +157,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "tests::early::nobody_is_answered_early_before_its_numbers_are_durably_its_own",
     ),
     // A recall that overtakes the answer that entrusts: more than 500 seeds.
-    ("client_recall_overtakes_tenure", "client", "machine::tests::model::each_defect_is_caught"),
+    ("client_recall_overtakes_delegation", "client", "machine::tests::model::each_defect_is_caught"),
     // What is granted too soon is seldom asked for again before it is right: more than 100 seeds, or 400.
     ("mds_grant_under_intent", "mds", "caps::book::tests::what_is_somebody_elses_or_will_be_is_not_granted"),
     (

@@ -46,6 +46,7 @@ fn check_meta(make: &dyn Fn() -> Box<dyn MetaStore>) {
     records_are_kept(&*make());
     system_records(&*make());
     guards(&*make());
+    one_shard(&*make());
     one_hash(&*make());
     scans_against_a_model(&*make());
     sizes(&*make());
@@ -139,6 +140,15 @@ fn guards(meta: &dyn MetaStore) {
     let mut other = StoreBatch::new(Ino(6), Some(Version(1)));
     put(&mut other, 9, b"a", b"x");
     meta.apply(&[other]).expect("another directory's header does not count");
+}
+
+/// A batch is of one shard; a record of another would go where nobody looks for it.
+fn one_shard(meta: &dyn MetaStore) {
+    let mut batch = StoreBatch::new(Ino(5), None);
+    put(&mut batch, 1, b"a", b"1");
+    batch.delete(StoreKey::head(Ino(6), NameHash(1), b"a"));
+    assert!(matches!(meta.apply(&[batch]), Err(StoreError::Damaged { .. })));
+    assert_eq!(value(meta, 5, 1, b"a"), None, "nothing of it");
 }
 
 fn one_hash(meta: &dyn MetaStore) {

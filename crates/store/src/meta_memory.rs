@@ -26,7 +26,7 @@ pub enum MetaFault {
     Apply,
 }
 
-/// An `apply` that has begun: its batches are visible, but not durable until it is settled.
+/// An `apply` that has begun: its batches are visible, but not durable until it is complete.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Begun(u64);
 
@@ -44,8 +44,8 @@ struct State {
     tables: [Records; 3],
     used: u64,
     capacity: u64,
-    /// Batches of applies that are not settled, in the order applied.
-    unsettled: Vec<Undo>,
+    /// Batches of applies that are not complete, in the order applied.
+    incomplete: Vec<Undo>,
     next_begun: u64,
     load_faults: u32,
     apply_faults: u32,
@@ -67,7 +67,7 @@ impl MemoryMeta {
             tables: [const { BTreeMap::new() }; 3],
             used: 0,
             capacity: u64::MAX,
-            unsettled: Vec::new(),
+            incomplete: Vec::new(),
             next_begun: 0,
             load_faults: 0,
             apply_faults: 0,
@@ -78,7 +78,7 @@ impl MemoryMeta {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies the batches as `apply` does, but a `crash` before `settle` may take some back. On an
+    /// Applies the batches as `apply` does, but a `crash` before `complete` may take some back. On an
     /// error the batches before the failing one stay, as if their apply had been a call of its own.
     ///
     /// # Errors
@@ -98,28 +98,28 @@ impl MemoryMeta {
     }
 
     /// The apply is durable from here on, and so is whatever its shards were given before it.
-    pub fn settle(&self, begun: &Begun) {
+    pub fn complete(&self, begun: &Begun) {
         let mut state = self.state();
-        let mut settled = BTreeSet::new();
+        let mut complete = BTreeSet::new();
         let mut kept = Vec::new();
-        for undo in std::mem::take(&mut state.unsettled).into_iter().rev() {
+        for undo in std::mem::take(&mut state.incomplete).into_iter().rev() {
             if undo.begun == begun.0 {
-                settled.insert(undo.shard);
+                complete.insert(undo.shard);
             }
-            if !settled.contains(&undo.shard) {
+            if !complete.contains(&undo.shard) {
                 kept.push(undo);
             }
         }
         kept.reverse();
-        state.unsettled = kept;
+        state.incomplete = kept;
     }
 
-    /// The machine stops and restarts: of the batches not settled each shard keeps a random number of
+    /// The machine stops and restarts: of the batches not complete each shard keeps a random number of
     /// the oldest.
     pub fn crash(&self) {
         let mut state = self.state();
         let state = &mut *state;
-        let undos = std::mem::take(&mut state.unsettled);
+        let undos = std::mem::take(&mut state.incomplete);
         let mut lost: BTreeMap<Ino, (usize, usize)> = BTreeMap::new();
         for undo in &undos {
             lost.entry(undo.shard).or_default().0 += 1;
@@ -203,7 +203,7 @@ impl MetaStore for MemoryMeta {
 
     fn apply(&self, batches: &[StoreBatch]) -> Result<(), StoreError> {
         let begun = self.begin(batches)?;
-        self.settle(&begun);
+        self.complete(&begun);
         Ok(())
     }
 }
@@ -272,6 +272,7 @@ impl State {
     }
 
     fn apply_batch(&mut self, begun: u64, batch: &StoreBatch) -> Result<(), StoreError> {
+        batch.check_shard()?;
         self.check_guard(batch)?;
         let mut undo = Undo { begun, shard: batch.shard, records: Vec::new() };
         for (table, key, value) in batch.iter() {
@@ -295,7 +296,7 @@ impl State {
             }
             return Err(StoreError::NoSpace);
         }
-        self.unsettled.push(undo);
+        self.incomplete.push(undo);
         Ok(())
     }
 
@@ -365,11 +366,11 @@ mod tests {
             let first = meta.begin(&[dentry(5, 2), dentry(6, 2)]).expect("begun");
             let _second = meta.begin(&[dentry(5, 3), dentry(6, 3)]).expect("begun");
             let third = meta.begin(&[dentry(7, 3)]).expect("begun");
-            meta.settle(&third);
+            meta.complete(&third);
             assert_eq!(read(&meta, 5), Some(3));
             meta.crash();
             assert_eq!(read(&meta, 7), Some(3));
-            meta.settle(&first);
+            meta.complete(&first);
             outcomes.insert((read(&meta, 5), read(&meta, 6)));
         }
         let expected: BTreeSet<_> = [Some(1), Some(2), Some(3)]

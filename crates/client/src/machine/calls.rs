@@ -9,6 +9,9 @@ use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, LockSpec, Request};
 use proto::{Cred, Effect, Errno, NodeRef};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use stdx::Mono;
 
 impl Client {
@@ -33,7 +36,7 @@ impl Client {
         {
             return answer(out, Some(call), Err(Errno::ENOENT));
         }
-        if !self.tenures.is_empty() {
+        if !self.delegations.is_empty() {
             match self.perform(now, call, cred, request, out) {
                 Some(asked) => (cred, request) = asked,
                 None => return,
@@ -75,7 +78,15 @@ impl Client {
             Request::SetLock { lock, .. } if lock.kind != LockKind::Unlock => {
                 (self.held.locks() >= limits.locks_max).then_some(Errno::ENOLCK)
             }
-            _ => None,
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. } => None,
         }
     }
 
@@ -120,7 +131,7 @@ impl Client {
             self.syncs.retain(|_, sync| *sync != call);
             return answer(out, (self.syncs.len() < known).then_some(call), Err(Errno::EINTR));
         };
-        if pending.kept.as_ref().is_some_and(|kept| may_go_unheard(&kept.1)) {
+        if pending.sent.as_ref().is_some_and(|sent| may_go_unheard(&sent.request)) {
             pending.call = None;
             answer(out, Some(call), Err(Errno::EINTR));
         }
@@ -168,6 +179,14 @@ const fn is_uncredited(request: &Request) -> bool {
     match request {
         Request::Release { .. } | Request::ReleaseLocks { .. } => true,
         Request::SetLock { wait, lock, .. } => *wait || matches!(lock.kind, LockKind::Unlock),
-        _ => false,
+        naming_requests!()
+        | looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Read { .. }
+        | Request::Rewrite { .. } => false,
     }
 }

@@ -4,14 +4,17 @@
 
 use super::{Client, Life, Link, Out, Queued};
 use crate::kept::{self, Kept};
-use crate::leave::Leave;
 use crate::output::Output;
-use crate::window::Pending;
+use crate::validity::Validity;
+use crate::window::{Pending, Sent};
 use proto::caps::{Bits, Grants};
 use proto::message::{ClientMsg, Entrusted, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, Errno, Ino, NodeRef, Position, Tid};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use std::collections::BTreeMap;
 use stdx::{Mono, Now, Wall};
 
@@ -54,43 +57,43 @@ impl Client {
         now: Mono,
         tid: Tid,
         (request, outcome): (&Request, &Outcome),
-        leave: &Leave,
+        validity: &Validity,
         entrusted: &[Entrusted],
     ) {
-        let (next, unanswered) = (self.window.next(), self.window.unanswered());
-        if !self.tenures.is_empty() {
-            self.tenures.answered(tid, request, outcome, leave, (next, unanswered));
-            if let Some((dir, after)) = self.tenures.listed(tid, request, outcome) {
-                self.queue.push_back(super::page(dir, after));
+        let tids = self.window.tids();
+        if !self.delegations.is_empty() {
+            self.delegations.answered(tid, request, outcome, validity, tids);
+            if let Some((dir, after)) = self.delegations.listed(tid, request, outcome) {
+                self.queue.push_back(super::send::page(dir, after));
             }
         }
         for dir in entrusted {
             self.entrust(tid, dir);
             self.is_entrusted_now(now, dir.dir.ino);
         }
-        self.entrust_file(now, tid, outcome, leave);
+        self.entrust_file(now, tid, outcome, validity);
         // What it entrusted it shows after its own change.
-        self.tenures.crosses(request, next, unanswered);
+        self.delegations.crosses(request, tids);
     }
 
     fn entrust(&mut self, tid: Tid, entrusted: &Entrusted) {
-        let void = self.leaves.is_void(tid, entrusted.dir.ino);
-        if void && !stdx::mutant!("client_recall_overtakes_tenure") {
+        let void = self.validities.is_void(tid, entrusted.dir.ino);
+        if void && !stdx::mutant!("client_recall_overtakes_delegation") {
             return;
         }
-        let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.kept.as_ref()?.1)));
-        self.tenures.begin(entrusted, (tid, self.window.next()), self.numbers.seed(), under_way);
+        let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.sent.as_ref()?.request)));
+        self.delegations.begin(entrusted, (tid, self.window.next()), self.numbers.seed(), under_way);
     }
 
     /// A recall that has overtaken the answer leaves nothing of the grant.
-    fn entrust_file(&mut self, now: Mono, tid: Tid, outcome: &Outcome, leave: &Leave) {
+    fn entrust_file(&mut self, now: Mono, tid: Tid, outcome: &Outcome, validity: &Validity) {
         let (Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }), true) =
-            (outcome, leave.grants.of(0).has(Bits::ALONE) && self.time.is_known())
+            (outcome, validity.grants.of(0).has(Bits::ALONE) && self.time.is_known())
         else {
             return;
         };
-        let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.kept.as_ref()?.1)));
-        self.tenures.begin_file(attr, leave, tid, self.numbers.seed(), under_way);
+        let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.sent.as_ref()?.request)));
+        self.delegations.begin_file(attr, validity, tid, self.numbers.seed(), under_way);
         self.is_entrusted_now(now, attr.ino);
     }
 
@@ -99,7 +102,7 @@ impl Client {
         if outcome.is_err() {
             return;
         }
-        let Some((cred, mut request)) = pending.kept.take().map(|kept| *kept) else { return };
+        let Some(Sent { cred, mut request }) = pending.sent.take().map(|sent| *sent) else { return };
         if stdx::mutant!("client_forgets_early") {
             return;
         }
@@ -134,7 +137,7 @@ impl Client {
                 if let Some(node) = kept.opened {
                     self.held.released(node.ino, 1);
                 }
-                self.tenures.doubt(kept.told.ino, self.window.next());
+                self.delegations.doubt(kept.told.ino, self.window.next());
                 late(&kept, errno, out);
             }
         }
@@ -147,7 +150,7 @@ impl Client {
 
     /// What was kept cannot be carried out any more.
     pub(super) fn lose_kept(&mut self, out: &mut Out) {
-        self.tenures.end_all();
+        self.delegations.end_all();
         for kept in self.window.kept.take_all().into_values() {
             late(&kept, Errno::EIO, out);
         }
@@ -160,7 +163,7 @@ impl Client {
         let open = self.window.kept.first_open().is_some_and(|open| open < tid);
         outcome.is_ok()
             && (open || self.awaits_rewritten())
-            && pending.kept.as_ref().is_some_and(|kept| syncs(&kept.1))
+            && pending.sent.as_ref().is_some_and(|sent| syncs(&sent.request))
             && !stdx::mutant!("client_sync_overtakes_late")
     }
 
@@ -175,7 +178,7 @@ impl Client {
             && open.is_none_or(|open| *entry.key() < open)
         {
             let (call, outcome) = (entry.remove(), Ok(Reply::Ok));
-            out.push(Output::Answer { call, outcome, leave: Leave::default() });
+            out.push(Output::Answer { call, outcome, validity: Validity::default() });
         }
     }
 
@@ -193,7 +196,7 @@ impl Client {
         let mut cancels = Vec::new();
         for (at, lowest) in lowest.into_iter().enumerate() {
             while let Some((tid, pending)) = pending.next_if(|(tid, _)| *tid < lowest) {
-                let Some((cred, request)) = pending.kept.as_deref().cloned() else { continue };
+                let Some(Sent { cred, request }) = pending.sent.as_deref().cloned() else { continue };
                 out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
                 if pending.cancelled || pending.renewing {
                     cancels.push(Output::Send(ClientMsg::Cancel { tid }));
@@ -241,7 +244,17 @@ fn late(kept: &Kept, errno: Errno, out: &mut Out) {
         Request::Rename { new_parent, .. } => inos.push(new_parent.ino),
         Request::Link { node, .. } => inos.push(node.ino),
         Request::CopyRange { target, .. } => inos = vec![target.ino],
-        _ => inos.extend(kept.opened.map(|node| node.ino)),
+        naming_requests!()
+        | looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Read { .. }
+        | Request::Rewrite { .. } => inos.extend(kept.opened.map(|node| node.ino)),
     }
     inos.retain(|ino| *ino != Ino::NONE);
     inos.sort_unstable();
@@ -262,7 +275,20 @@ fn new_inode(request: &Request, outcome: &Outcome) -> Ino {
             Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. } | Request::TmpFile { .. },
             Ok(Reply::Attr(attr)),
         ) => attr.ino,
-        _ => Ino::NONE,
+        (
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. },
+            _,
+        ) => Ino::NONE,
     }
 }
 
@@ -273,6 +299,19 @@ fn opened(request: &Request, outcome: &Outcome) -> Option<NodeRef> {
             Request::Create { .. } | Request::TmpFile { .. } | Request::Open { .. },
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
         ) => Some(node_of(attr)),
-        _ => None,
+        (
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. },
+            _,
+        ) => None,
     }
 }

@@ -11,6 +11,9 @@ use proto::Ino;
 use proto::caps::Bits;
 use proto::message::ClientMsg;
 use proto::request::Request;
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use stdx::Mono;
 use stdx::time::MS;
 
@@ -64,9 +67,9 @@ impl Client {
     }
 
     pub(super) fn is_entrusted_now(&mut self, now: Mono, ino: Ino) {
-        if self.tenures.get(ino).is_some() {
+        if self.delegations.get(ino).is_some() {
             self.idle.dirs.used(ino, now);
-        } else if self.tenures.newborns.is_entrusted(ino) {
+        } else if self.delegations.newborns.is_entrusted(ino) {
             self.idle.files.used(ino, now);
         }
     }
@@ -79,11 +82,21 @@ impl Client {
         match request {
             Request::MkDir { .. } => self.idle.dirs.used(made, now),
             Request::SetAttr { node, .. } | Request::Write { node, .. }
-                if self.tenures.newborns.is_entrusted(node.ino) =>
+                if self.delegations.newborns.is_entrusted(node.ino) =>
             {
                 self.idle.files.used(node.ino, now);
             }
-            _ => {}
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. } => {}
         }
     }
 
@@ -114,7 +127,7 @@ impl Client {
         if !(full || due) {
             return;
         }
-        if self.link != Link::Up || self.life != Life::Serving || !self.leaves.is_settled() {
+        if self.link != Link::Up || self.life != Life::Serving || !self.validities.is_settled() {
             // The next renewal is soon enough.
             self.idle.at = None;
             return;
@@ -122,9 +135,9 @@ impl Client {
         let idle_ns = self.config.limits.idle_ns;
         let bounds = Bounds { idle_ns, most, batch: BATCH };
         let entrusted = |is: bool| if is { State::Idle } else { State::Gone };
-        let tenures = &self.tenures;
-        let mut list = self.idle.dirs.take(now, bounds, |dir| entrusted(tenures.get(dir).is_some()));
-        let is_file = |ino| entrusted(tenures.newborns.is_entrusted(ino));
+        let delegations = &self.delegations;
+        let mut list = self.idle.dirs.take(now, bounds, |dir| entrusted(delegations.get(dir).is_some()));
+        let is_file = |ino| entrusted(delegations.newborns.is_entrusted(ino));
         list.append(&mut self.idle.files.take(now, Bounds { batch: BATCH - list.len(), ..bounds }, is_file));
         if due {
             self.idle.at = None;
@@ -137,7 +150,7 @@ impl Client {
             }
         }
         // Of those that had to make room here the rank does not know it yet.
-        list.append(&mut self.tenures.take_displaced());
+        list.append(&mut self.delegations.take_displaced());
         if !list.is_empty() {
             out.push(Output::Send(ClientMsg::Idle { list }));
         }

@@ -1,10 +1,10 @@
 //! What the edge may keep: recalls, losses, and when the rank may grant again.
 //!
-//! Absent: the book of what is void (`leave.rs`).
+//! Absent: the book of what is void (`validity.rs`).
 
 use super::{Client, Link, Out};
-use crate::leave::{Leave, Leaves};
 use crate::output::Output;
+use crate::validity::{Validities, Validity};
 use proto::caps::{Bits, Grants, Recalled, Returned};
 use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
@@ -12,12 +12,12 @@ use proto::{Ino, Tid};
 use stdx::Mono;
 
 /// What this machine uses by itself.
-const TENURE: Bits = Bits::DS.with(Bits::DX).with(Bits::ALONE);
+const DELEGATED: Bits = Bits::DS.with(Bits::DX).with(Bits::ALONE);
 
 impl Client {
     pub(super) fn on_recall(&mut self, mut list: Vec<Recalled>, out: &mut Out) {
         let inos = list.iter().map(|recalled| recalled.ino);
-        let stamp = self.leaves.recall(inos, self.window.next(), self.window.unanswered());
+        let stamp = self.validities.recall(inos, self.window.next(), self.window.unanswered());
         if self.config.wants == Bits::NONE {
             let list = list.iter().map(|recalled| recalled.returned(recalled.bits)).collect();
             return self.on_returned(stamp, list, out);
@@ -28,18 +28,18 @@ impl Client {
                 self.negatives.remove(item.ino);
             }
             if !(item.bits.has(Bits::ALONE) && stdx::mutant!("client_keeps_file")) {
-                self.tenures.newborns.remove(item.ino);
+                self.delegations.newborns.remove(item.ino);
             }
             if item.bits.has(Bits::FC) {
                 self.keeps_no_pages(item.ino);
             }
-            if !item.bits.and(TENURE).is_empty() && !stdx::mutant!("client_keeps_tenure") {
-                self.tenures.end(item.ino);
+            if !item.bits.and(DELEGATED).is_empty() && !stdx::mutant!("client_keeps_delegation") {
+                self.delegations.end(item.ino);
             }
         }
         list.retain(|item| {
             // Of what is entrusted the edge has nothing.
-            let own = !item.bits.is_empty() && item.bits.without(TENURE).is_empty();
+            let own = !item.bits.is_empty() && item.bits.without(DELEGATED).is_empty();
             if own {
                 returned.push(item.returned(item.bits));
             }
@@ -54,7 +54,7 @@ impl Client {
     /// What was recalled before the connection broke is not owed any more: the rank hears `Settled` instead, and could take the
     /// answer for one to a later recall.
     pub(super) fn on_returned(&mut self, stamp: u64, list: Vec<Returned>, out: &mut Out) {
-        if self.link == Link::Up && self.leaves.stands(stamp) && !list.is_empty() {
+        if self.link == Link::Up && self.validities.stands(stamp) && !list.is_empty() {
             out.push(Output::Send(ClientMsg::Returned { list }));
         }
     }
@@ -66,45 +66,45 @@ impl Client {
             self.lose(out);
         }
         // By tick, so that a driver that is still dropping file data can hold it back by holding the tick back.
-        let at = if stdx::mutant!("client_settled_at_once") { Some(now) } else { self.leaves.settle_at };
+        let at = if stdx::mutant!("client_settled_at_once") { Some(now) } else { self.validities.settle_at };
         let follows = self.rewrites.resuming.is_none();
-        if follows && self.leaves.settle_at.is_some() && at.is_some_and(|at| at <= now) {
-            self.leaves.settle(self.window.next());
+        if follows && self.validities.settle_at.is_some() && at.is_some_and(|at| at <= now) {
+            self.validities.settle(self.window.next());
             out.push(Output::Send(ClientMsg::Settled));
         }
     }
 
     /// Everything handed out so far is void.
     pub(super) fn lose(&mut self, out: &mut Out) {
-        let stamp = self.leaves.lose(self.window.next());
+        let stamp = self.validities.lose(self.window.next());
         self.negatives.clear();
         self.idle.clear();
         out.push(Output::Lost { stamp });
     }
 
-    pub(super) fn leave(
+    pub(super) fn validity(
         &mut self,
         now: Mono,
         tid: Tid,
         asked: Mono,
         grants: Grants,
         outcome: &Outcome,
-    ) -> Leave {
+    ) -> Validity {
         // Of a session that may have been given up nothing is kept.
         let given_up = self.config.retry && self.lease_end.is_none_or(|end| end <= now);
         if grants == Grants::None || given_up {
-            return Leave::default();
+            return Validity::default();
         }
-        let until = Leaves::limit(now, asked, !self.config.retry);
+        let until = Validities::limit(now, asked, !self.config.retry);
         match outcome {
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => {
-                self.leaves.of(tid, grants, std::iter::once(attr.ino), until)
+                self.validities.of(tid, grants, std::iter::once(attr.ino), until)
             }
             Ok(Reply::Entries { entries, .. }) => {
                 let inos = entries.iter().map(|entry| entry.attr.as_ref().map_or(Ino::NONE, |attr| attr.ino));
-                self.leaves.of(tid, grants, inos, until)
+                self.validities.of(tid, grants, inos, until)
             }
-            _ => Leave::default(),
+            _ => Validity::default(),
         }
     }
 }

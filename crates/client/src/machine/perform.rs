@@ -3,24 +3,27 @@
 //!
 //! What is not certain goes to the rank: whatever this client tells must be what the rank will make of it.
 //!
-//! Absent: what is known (`tenures.rs`), and the rules for attributes (`made.rs`).
+//! Absent: what is known (`delegations.rs`), and the rules for attributes (`made.rs`).
 
 use super::{Client, Out, early};
 use crate::changes::names_of;
+use crate::delegations::Delegation;
 use crate::input::CallId;
 use crate::kept::{self, Kept};
-use crate::leave::{Leave, Leaves};
-use crate::made::{self, Making};
+use crate::made::{self, Counts, Making};
 use crate::names::Known;
 use crate::newborns::Newborn;
 use crate::output::Output;
-use crate::tenures::Tenure;
+use crate::validity::{Validities, Validity};
 use proto::caps::{Bits, Grants};
 use proto::message::Told;
 use proto::reply::{Outcome, Reply};
 use proto::request::rename_flags::NOREPLACE;
 use proto::request::{IO_BYTES_MAX, Request, open_flags};
 use proto::{Attr, Cred, Errno, FileKind, Ino, Name, NodeRef, SetAttr, Tid};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use stdx::{Mono, Wall};
 
 /// What the rank has not said anything about yet.
@@ -39,8 +42,8 @@ impl Client {
         if !self.is_certain(now) {
             return Some((cred, request));
         }
-        if let Some((outcome, leave)) = self.known_answer(now, &request) {
-            out.push(Output::Answer { call, outcome, leave });
+        if let Some((outcome, validity)) = self.known_answer(now, &request) {
+            out.push(Output::Answer { call, outcome, validity });
             return None;
         }
         if !self.has_room(&request) {
@@ -65,9 +68,11 @@ impl Client {
             Request::Write { .. } => self.write(now, &mut request),
             _ => None,
         };
-        let Some(Done { tid, ino, wall, reply, leave, opened }) = done else { return Some((cred, request)) };
+        let Some(Done { tid, ino, wall, reply, validity, opened }) = done else {
+            return Some((cred, request));
+        };
         // Their answers may be on the way from before.
-        self.leaves.outdate(concerned.into_iter(), tid, self.window.unanswered());
+        self.validities.outdate(concerned.into_iter(), tid, self.window.unanswered());
         kept::own(&mut request);
         let outcome = Ok(reply);
         self.held.on_answer(&request, &outcome);
@@ -81,7 +86,7 @@ impl Client {
         self.negatives.changed(&kept.request, Tid(tid.0 + 1));
         self.window.perform(kept);
         out.push(Output::Send(message));
-        out.push(Output::Answer { call, outcome, leave });
+        out.push(Output::Answer { call, outcome, validity });
         None
     }
 
@@ -95,7 +100,7 @@ impl Client {
         let mut inos = Vec::new();
         for (dir, name) in names_of(request) {
             inos.push(dir);
-            if let Known::File(ino) | Known::Dir(ino) = self.tenures.known(dir, name) {
+            if let Known::File(ino) | Known::Dir(ino) = self.delegations.known(dir, name) {
                 inos.push(ino);
             }
         }
@@ -115,34 +120,44 @@ impl Client {
     }
 
     /// What needs no operation at all.
-    fn known_answer(&self, now: Mono, request: &Request) -> Option<(Outcome, Leave)> {
+    fn known_answer(&self, now: Mono, request: &Request) -> Option<(Outcome, Validity)> {
         let ino = match request {
-            Request::Lookup { parent, name } => match self.tenures.known(parent.ino, name) {
-                Known::Absent => return Some((Err(Errno::ENOENT), Leave::default())),
+            Request::Lookup { parent, name } => match self.delegations.known(parent.ino, name) {
+                Known::Absent => return Some((Err(Errno::ENOENT), Validity::default())),
                 Known::File(ino) | Known::Dir(ino) => ino,
                 Known::Unknown => return None,
             },
             Request::GetAttr { node } => node.ino,
-            _ => return None,
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. } => return None,
         };
         if let (Some(attr), Request::GetAttr { .. }) =
-            (self.tenures.get(ino).and_then(Tenure::exact), request)
+            (self.delegations.get(ino).and_then(Delegation::exact), request)
         {
             // A kernel asks for them before each change of a name; it must not keep them, because the rank does not know.
-            return Some((Ok(Reply::Attr(*attr)), Leave::default()));
+            return Some((Ok(Reply::Attr(*attr)), Validity::default()));
         }
-        let newborn = self.tenures.newborns.get(ino)?;
+        let newborn = self.delegations.newborns.get(ino)?;
         // Paths lead through directories again and again: one question to the rank, and the kernel may keep them for a while.
-        if self.tenures.get(ino).is_some() && !newborn.is_fresh(now) {
+        if self.delegations.get(ino).is_some() && !newborn.is_fresh(now) {
             return None;
         }
-        Some((Ok(Reply::Attr(newborn.attr)), newborn.leave(now)))
+        Some((Ok(Reply::Attr(newborn.attr)), newborn.validity(now)))
     }
 
     fn make(&mut self, now: Mono, cred: &Cred, request: &Request) -> Option<Done> {
         let making = Making::of(request)?;
-        let tenure = self.tenures.get(making.parent).filter(|tenure| tenure.is_clear())?;
-        let (parent, absent) = (tenure.attr, tenure.names.get(making.name) == Known::Absent);
+        let delegation = self.delegations.get(making.parent).filter(|delegation| delegation.is_clear())?;
+        let (parent, absent) = (delegation.attr, delegation.names.get(making.name) == Known::Absent);
         if !absent && !stdx::mutant!("client_makes_unknown_names") {
             return None;
         }
@@ -150,101 +165,103 @@ impl Client {
         let numbers = self.numbers.take()?;
         let (ino, wall) = (numbers.0, self.time.tell(now, parent.ctime));
         let attr = making.attr(&parent, numbers, hash, cred, wall);
-        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
+        let tids = self.window.tids();
+        let tid = tids.next;
         let known = if making.is_dir() { Known::Dir(ino) } else { Known::File(ino) };
-        let counts = (1, i32::from(making.is_dir()));
-        self.tenures.performed((making.parent, making.name), known, counts, wall, (tid, unanswered));
-        let leave = self.leave_made(now, tid, ino, making.flags);
-        self.tenures.newborns.insert(Newborn::new(attr, &leave));
+        let counts = Counts { names: 1, dirs: i32::from(making.is_dir()) };
+        self.delegations.performed((making.parent, making.name), known, counts, wall, tids);
+        let validity = self.leave_made(now, tid, ino, making.flags);
+        self.delegations.newborns.insert(Newborn::new(attr, &validity));
         if making.is_dir() {
-            self.tenures.made(attr, tid);
+            self.delegations.made(attr, tid);
         }
         let node = NodeRef { ino, parent: making.parent, hash };
         let (reply, opened) = match making.flags {
             Some(_) => (Reply::Created { attr, new: true }, Some(node)),
             None => (Reply::Attr(attr), None),
         };
-        Some(Done { tid, ino, wall, reply, leave, opened })
+        Some(Done { tid, ino, wall, reply, validity, opened })
     }
 
     /// What the rank will grant with it: nobody else can hold anything of a new inode.
-    fn leave_made(&mut self, now: Mono, tid: Tid, ino: Ino, flags: Option<u32>) -> Leave {
+    fn leave_made(&mut self, now: Mono, tid: Tid, ino: Ino, flags: Option<u32>) -> Validity {
         let wants = self.config.wants;
         let mut bits = if wants.has(Bits::ATTRS) { Bits::ATTRS } else { Bits::NONE };
         if flags.is_some_and(|flags| flags & open_flags::ACCMODE != open_flags::WRONLY) {
             bits = bits.with(wants.and(Bits::FC));
         }
         if bits.is_empty() {
-            return Leave::default();
+            return Validity::default();
         }
-        let until = Leaves::limit(now, now, false);
+        let until = Validities::limit(now, now, false);
         self.may_keep_pages(now, ino, bits);
-        self.leaves.of(tid, Grants::One(bits), std::iter::once(ino), until)
+        self.validities.of(tid, Grants::One(bits), std::iter::once(ino), until)
     }
 
     fn unlink(&mut self, now: Mono, parent: NodeRef, name: &Name) -> Option<Done> {
-        let Known::File(ino) = self.tenures.known(parent.ino, name) else { return None };
-        if self.tenures.may_be_linked(ino) {
+        let Known::File(ino) = self.delegations.known(parent.ino, name) else { return None };
+        if self.delegations.may_be_linked(ino) {
             return None;
         }
         let done = self.remove(now, parent.ino, name, 0)?;
-        self.tenures.newborns.remove(ino);
+        self.delegations.newborns.remove(ino);
         self.keeps_no_pages(ino);
         Some(done)
     }
 
     fn rmdir(&mut self, now: Mono, parent: NodeRef, name: &Name) -> Option<Done> {
-        let Known::Dir(ino) = self.tenures.known(parent.ino, name) else { return None };
-        if !self.tenures.is_empty_dir(ino) {
+        let Known::Dir(ino) = self.delegations.known(parent.ino, name) else { return None };
+        if !self.delegations.is_empty_dir(ino) {
             return None;
         }
         let done = self.remove(now, parent.ino, name, -1)?;
-        self.tenures.newborns.remove(ino);
-        self.tenures.end(ino);
+        self.delegations.newborns.remove(ino);
+        self.delegations.end(ino);
         Some(done)
     }
 
     fn remove(&mut self, now: Mono, dir: Ino, name: &Name, dirs: i32) -> Option<Done> {
-        let tenure = self.tenures.get(dir).filter(|tenure| tenure.is_clear())?;
-        let wall = self.time.tell(now, tenure.attr.ctime);
-        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
-        self.tenures.performed((dir, name), Known::Absent, (-1, dirs), wall, (tid, unanswered));
-        Some(Done::of(tid, wall, Reply::Ok))
+        let delegation = self.delegations.get(dir).filter(|delegation| delegation.is_clear())?;
+        let wall = self.time.tell(now, delegation.attr.ctime);
+        let tids = self.window.tids();
+        let counts = Counts { names: -1, dirs };
+        self.delegations.performed((dir, name), Known::Absent, counts, wall, tids);
+        Some(Done::of(tids.next, wall, Reply::Ok))
     }
 
     fn rename(&mut self, now: Mono, from: (Ino, &Name), to: (Ino, &Name), flags: u32) -> Option<Done> {
         if flags & !NOREPLACE != 0 {
             return None;
         }
-        let plan = self.tenures.plan_move(from, to, flags == 0)?;
+        let plan = self.delegations.plan_move(from, to, flags == 0)?;
         let hash = to.1.hash(self.numbers.seed()?);
         let wall = self.time.tell(now, plan.changed);
-        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
-        self.tenures.moved(plan, from, (to.0, to.1, hash), wall, (tid, unanswered));
-        Some(Done::of(tid, wall, Reply::Ok))
+        let tids = self.window.tids();
+        self.delegations.moved(plan, from, (to.0, to.1, hash), wall, tids);
+        Some(Done::of(tids.next, wall, Reply::Ok))
     }
 
     /// Of a file that was there before others may ask who may do what with it, and be refused, without asking for the file.
     fn may_set(&self, ino: Ino, set: &SetAttr) -> bool {
         let rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_suidgid;
-        !rights || !self.tenures.newborns.is_entrusted(ino)
+        !rights || !self.delegations.newborns.is_entrusted(ino)
     }
 
     /// A second name of a newborn: its first may be anywhere.
     fn link(&mut self, now: Mono, ino: Ino, to: (Ino, &Name)) -> Option<Done> {
-        let tenure = self.tenures.get(to.0).filter(|tenure| tenure.is_clear())?;
-        let newborn = self.tenures.newborns.get(ino).filter(|newborn| !newborn.entrusted)?.attr;
+        let delegation = self.delegations.get(to.0).filter(|delegation| delegation.is_clear())?;
+        let newborn = self.delegations.newborns.get(ino).filter(|newborn| !newborn.entrusted)?.attr;
         let certain = newborn.kind() != FileKind::Directory && newborn.nlink == 1;
-        if !certain || tenure.names.get(to.1) != Known::Absent {
+        if !certain || delegation.names.get(to.1) != Known::Absent {
             return None;
         }
-        let changed = tenure.attr.ctime.max(newborn.ctime);
+        let changed = delegation.attr.ctime.max(newborn.ctime);
         let seed = self.numbers.seed()?;
         let wall = self.time.tell(now, changed);
         let attr = made::linked(&newborn, seed, wall);
-        let (tid, unanswered) = (self.window.next(), self.window.unanswered());
-        self.tenures.linked(&attr, to, wall, (tid, unanswered));
-        Some(Done::of(tid, wall, Reply::Attr(attr)))
+        let tids = self.window.tids();
+        self.delegations.linked(&attr, to, wall, tids);
+        Some(Done::of(tids.next, wall, Reply::Attr(attr)))
     }
 
     /// Changes a newborn. Its edge may keep nothing more of it than before.
@@ -254,14 +271,14 @@ impl Client {
         node: NodeRef,
         change: impl FnOnce(&Attr, Wall) -> Option<Attr>,
     ) -> Option<Changed> {
-        let newborn = self.tenures.newborns.get(node.ino)?;
-        if self.tenures.get(node.ino).is_some_and(|tenure| !tenure.is_clear()) {
+        let newborn = self.delegations.newborns.get(node.ino)?;
+        if self.delegations.get(node.ino).is_some_and(|delegation| !delegation.is_clear()) {
             return None;
         }
         let before = newborn.attr;
         let wall = self.time.tell(now, before.ctime);
         let (attr, tid) = (change(&before, wall)?, self.window.next());
-        self.tenures.changed(attr, tid);
+        self.delegations.changed(attr, tid);
         Some(Changed { tid, wall, attr })
     }
 
@@ -269,7 +286,7 @@ impl Client {
     fn write(&mut self, now: Mono, request: &mut Request) -> Option<Done> {
         let Request::Write { node, offset, append, kill_suidgid, data } = request else { return None };
         let (len, kill) = (data.len(), *kill_suidgid);
-        let size = self.tenures.newborns.get(node.ino)?.attr.size;
+        let size = self.delegations.newborns.get(node.ino)?.attr.size;
         if len > IO_BYTES_MAX as u64 {
             return None;
         }
@@ -288,14 +305,14 @@ struct Done {
     ino: Ino,
     wall: Wall,
     reply: Reply,
-    leave: Leave,
+    validity: Validity,
     opened: Option<NodeRef>,
 }
 
 impl Done {
     /// It made no inode, opened none, and leaves nothing to be kept.
     fn of(tid: Tid, wall: Wall, reply: Reply) -> Self {
-        Self { tid, ino: Ino::NONE, wall, reply, leave: Leave::default(), opened: None }
+        Self { tid, ino: Ino::NONE, wall, reply, validity: Validity::default(), opened: None }
     }
 }
 

@@ -12,6 +12,9 @@ use proto::message::{ClientMsg, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Cred, Ino, NodeRef, Tid};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
 
@@ -76,7 +79,7 @@ impl Client {
     /// A request was answered.
     pub(super) fn note_unsynced(&mut self, tid: Tid, next: Tid, request: &Request, outcome: &Outcome) {
         let writes = |pending: &Pending, ino| {
-            let request = pending.kept.as_ref().map(|kept| &kept.1);
+            let request = pending.sent.as_ref().map(|sent| &sent.request);
             matches!(request, Some(Request::Write { node, .. }) if node.ino == ino)
         };
         if let Some(node) = cut_by(request, outcome)
@@ -96,18 +99,18 @@ impl Client {
 
     /// The same of one that was sent.
     pub(super) fn note_answer(&mut self, tid: Tid, pending: &mut Pending, outcome: &Outcome, out: &mut Out) {
-        let Some(mut kept) = pending.kept.take() else { return };
+        let Some(mut sent) = pending.sent.take() else { return };
         if self.is_entrustable() && outcome.is_ok() {
-            kept::own(&mut kept.1);
+            kept::own(&mut sent.request);
         }
-        self.note_unsynced(tid, self.window.next(), &kept.1, outcome);
+        self.note_unsynced(tid, self.window.next(), &sent.request, outcome);
         // The answer to the Rewrite may be overtaken by this one; if it is none, it is told then.
         let on_its_way = self.rewrites.sent.values().any(|sent| sent.wrote == tid);
         let there = self.rewrites.there.remove(&tid) || on_its_way;
-        if pending.life != self.incarnation && !there && self.is_of_before(&kept.1, outcome) {
-            self.lose_bytes(changed(&kept.1), out);
+        if pending.life != self.incarnation && !there && self.is_of_before(&sent.request, outcome) {
+            self.lose_bytes(changed(&sent.request), out);
         }
-        pending.kept = Some(kept);
+        pending.sent = Some(sent);
     }
 
     /// Whether a request changed bytes in a former life of the rank, as far as its answer tells.
@@ -117,7 +120,20 @@ impl Client {
                 attr.change < self.incarnation.first_change()
             }
             (Request::Fallocate { mode, .. }, Ok(_)) => mode & !1 != 0,
-            _ => false,
+            (
+                naming_requests!()
+                | looking_requests!()
+                | setting_requests!()
+                | writing_requests!()
+                | locking_requests!()
+                | syncing_requests!()
+                | Request::Open { .. }
+                | Request::TmpFile { .. }
+                | Request::Release { .. }
+                | Request::Read { .. }
+                | Request::Rewrite { .. },
+                _,
+            ) => false,
         }
     }
 
@@ -240,7 +256,7 @@ impl Client {
 /// Requests without an answer.
 fn under_way(window: &Window) -> Vec<Open<'_>> {
     let open = window.iter().filter_map(|(tid, pending)| {
-        let request = &pending.kept.as_ref()?.1;
+        let request = &pending.sent.as_ref()?.request;
         Some(Open { tid, life: pending.life, request })
     });
     open.collect()
@@ -251,6 +267,15 @@ const fn changed(request: &Request) -> Ino {
     match request {
         Request::Write { node, .. } | Request::Fallocate { node, .. } => node.ino,
         Request::CopyRange { target, .. } => target.ino,
-        _ => Ino::NONE,
+        naming_requests!()
+        | looking_requests!()
+        | setting_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Read { .. }
+        | Request::Rewrite { .. } => Ino::NONE,
     }
 }

@@ -7,6 +7,7 @@ use super::{Client, Life, Link, Out, Queued, answer};
 use crate::numbers::Numbers;
 use crate::output::Output;
 use crate::ranktime::RankTime;
+use crate::window::Sent;
 use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
 use proto::{Errno, SessionId};
 use stdx::Mono;
@@ -32,18 +33,18 @@ impl Client {
         }
         self.link = Link::Down;
         self.stop_clocks();
-        self.tenures.end_all();
+        self.delegations.end_all();
         self.negatives.clear();
         self.idle.clear();
         self.drop_rewrites();
         self.window.kept.disconnected();
         if stdx::mutant!("client_retry_under_new_tid") {
             for pending in self.window.take_all().into_values() {
-                let Some((cred, request)) = pending.kept.map(|kept| *kept) else { continue };
+                let Some(Sent { cred, request }) = pending.sent.map(|sent| *sent) else { continue };
                 self.queue.push_back(Queued { call: pending.call, cred, request });
             }
         }
-        let stamp = self.leaves.disconnected(self.window.next());
+        let stamp = self.validities.disconnected(self.window.next());
         out.push(Output::Lost { stamp });
         if self.life == Life::Closing {
             self.fail_calls(Errno::EIO, out);
@@ -92,9 +93,9 @@ impl Client {
         self.on_renewed(0);
         out.push(Output::Ready);
         if resumed {
-            self.leaves.resume(now)
+            self.validities.resume(now)
         } else {
-            self.leaves.begin()
+            self.validities.begin()
         }
         if !known {
             self.start_over(out);
@@ -113,8 +114,8 @@ impl Client {
     fn start_over(&mut self, out: &mut Out) {
         for pending in self.window.take_all().into_values() {
             let outcome = Err(Errno::EIO);
-            if let Some(kept) = &pending.kept {
-                self.held.on_answer(&kept.1, &outcome);
+            if let Some(sent) = &pending.sent {
+                self.held.on_answer(&sent.request, &outcome);
             }
             answer(out, pending.call, outcome);
         }
@@ -177,6 +178,6 @@ impl Client {
     pub(super) fn stop_clocks(&mut self) {
         (self.renew_at, self.lease_end) = (None, None);
         self.renewing.clear();
-        self.leaves.settle_at = None;
+        self.validities.settle_at = None;
     }
 }

@@ -130,14 +130,11 @@ pub mod fopen {
     pub const DIRECT_IO: u32 = 1 << 0;
     /// Keep cached pages from before this open.
     pub const KEEP_CACHE: u32 = 1 << 1;
-    pub const NONSEEKABLE: u32 = 1 << 2;
     /// Let the kernel cache this directory's listing.
     pub const CACHE_DIR: u32 = 1 << 3;
-    pub const STREAM: u32 = 1 << 4;
     /// Send no FLUSH on close.
     pub const NOFLUSH: u32 = 1 << 5;
     pub const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
-    pub const PASSTHROUGH: u32 = 1 << 7;
 }
 
 pub const GETATTR_FH: u32 = 1 << 0;
@@ -151,11 +148,3 @@ pub const READ_LOCKOWNER: u32 = 1 << 1;
 pub const FSYNC_FDATASYNC: u32 = 1 << 0;
 pub const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
-pub const INVAL_ENTRY_EXPIRE_ONLY: u32 = 1 << 0;
-pub const POLL_SCHEDULE_NOTIFY: u32 = 1 << 0;
-pub const IOCTL_COMPAT: u32 = 1 << 0;
-pub const IOCTL_UNRESTRICTED: u32 = 1 << 1;
-pub const IOCTL_RETRY: u32 = 1 << 2;
-pub const IOCTL_32BIT: u32 = 1 << 3;
-pub const IOCTL_DIR: u32 = 1 << 4;
-pub const IOCTL_COMPAT_X32: u32 = 1 << 5;

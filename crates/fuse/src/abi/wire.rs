@@ -152,7 +152,6 @@ wire! {
     NotifyInvalEntryOut [16] { parent: u64, namelen: u32, flags: u32 }
     /// That many node ids follow.
     NotifyPruneOut [16] { count: u32, padding: u32, spare: u64 }
-    NotifyDeleteOut [24] { parent: u64, child: u64, namelen: u32, padding: u32 }
 
     /// Opens an extension; a security context block uses the same two words for size and count.
     ExtHeader [8] { size: u32, kind: u32 }

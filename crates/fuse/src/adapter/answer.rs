@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ::mount::{Asker, Leave};
+use ::mount::{Asker, Validity};
 use proto::attr::Attr;
 use proto::reply::{Outcome, Reply as Answer};
 use proto::request::Request as Ask;
@@ -36,15 +36,15 @@ impl Shared {
         cred: Cred,
         ask: Ask,
         reply: Reply,
-        then: impl FnOnce(&Arc<Self>, Reply, Answer, Leave) + Send + 'static,
+        then: impl FnOnce(&Arc<Self>, Reply, Answer, Validity) + Send + 'static,
     ) {
         let (shared, asker) = (Arc::clone(self), asker(&reply));
         let changes = ask.effect() != Effect::Nothing;
         let inside =
             matches!(ask, Ask::ReadDir { .. }) || ask.subject().is_some_and(|(_, name)| name.is_some());
-        let done = Box::new(move |outcome: Outcome, leave: Leave| match outcome {
+        let done = Box::new(move |outcome: Outcome, validity: Validity| match outcome {
             // What follows a change is not given up: it may be the half that makes it whole.
-            Ok(answer) => then(&shared, if changes { reply.to(0) } else { reply }, answer, leave),
+            Ok(answer) => then(&shared, if changes { reply.to(0) } else { reply }, answer, validity),
             // The directory is gone, by another mount: there is no name in it, as in one that a process stands in when it goes.
             Err(Errno::ESTALE) if inside => reply.error(libc::ENOENT),
             Err(errno) => reply.error(errno.0),
@@ -65,11 +65,11 @@ impl Shared {
         reply: Reply,
         then: impl FnOnce(&Arc<Self>, Reply, Attr, Given) + Send + 'static,
     ) {
-        self.ask_to_keep(cred, ask, reply, |shared, reply, answer, leave| match answer {
+        self.ask_to_keep(cred, ask, reply, |shared, reply, answer, validity| match answer {
             // The kernel may have that node already, and believes the answer to CREATE whatever came meanwhile.
             Answer::Created { attr, new: false } => then(shared, reply, attr, Given::default()),
             Answer::Attr(attr) | Answer::Created { attr, .. } => {
-                then(shared, reply, attr, Given::of(&leave, 0));
+                then(shared, reply, attr, Given::of(&validity, 0));
             }
             _ => reply.error(libc::EIO),
         });

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ::mount::Leave;
+use ::mount::Validity;
 use proto::reply::{Outcome, Reply as Answer};
 use proto::request::Request as Ask;
 use proto::{Attr, Errno};
@@ -57,8 +57,8 @@ impl Shared {
     ) {
         let About { cred, nodeid, node, .. } = about;
         let (shared, asker) = (Arc::clone(self), asker(&reply));
-        let done = Box::new(move |outcome: Outcome, leave: Leave| match outcome {
-            Ok(Answer::Attr(attr)) => then(&shared, reply, &attr, Given::of(&leave, 0)),
+        let done = Box::new(move |outcome: Outcome, validity: Validity| match outcome {
+            Ok(Answer::Attr(attr)) => then(&shared, reply, &attr, Given::of(&validity, 0)),
             Ok(_) => reply.error(libc::EIO),
             Err(Errno::ESTALE) => match shared.nodes.remains(nodeid) {
                 Some(attr) => then(&shared, reply, &attr, Given::default()),

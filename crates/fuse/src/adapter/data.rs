@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use ::mount::Leave;
+use ::mount::Validity;
 use proto::attr::Attr;
 use proto::name::Name;
 use proto::reply::{Outcome, Reply as Answer};
@@ -109,7 +109,7 @@ impl Shared {
         then: impl FnOnce(&Arc<Self>, Reply) + Send + 'static,
     ) {
         let (shared, caller, asker) = (Arc::clone(self), cred.clone(), asker(&reply));
-        let done = Box::new(move |outcome: Outcome, _: Leave| match outcome {
+        let done = Box::new(move |outcome: Outcome, _: Validity| match outcome {
             Ok(_) => then(&shared, reply),
             Err(errno) => {
                 let release = Ask::Release { node, count: 1 };
@@ -180,7 +180,7 @@ impl Shared {
         // Locks first: a waiter must not see the file gone before it gets its lock.
         let unlock = Ask::ReleaseLocks { node, flock: true, owner: release.lock_owner };
         let (shared, caller) = (Arc::clone(self), cred.clone());
-        let then = Box::new(move |_: Outcome, _: Leave| shared.done(caller, ask, reply));
+        let then = Box::new(move |_: Outcome, _: Validity| shared.done(caller, ask, reply));
         self.mount.submit(cred, unlock, then);
     }
 

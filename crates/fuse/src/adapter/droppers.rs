@@ -1,5 +1,5 @@
 //! The threads that drop what the kernel keeps, where that may wait: one for recalls as they come, one for names,
-//! one for pages, one for young nodes; and one for what is dropped to make room (`prune`).
+//! one for pages, one for nodes whose first answer may be on its way; and one for what is dropped to make room (`prune`).
 //!
 //! Names and pages wait for different things: a name for a host that answers late, which nothing else may be late for. The page
 //! thread waits for READs and for WRITEs, and a WRITE may wait at the rank until another host has given attributes back; so attributes
@@ -56,7 +56,7 @@ impl PageDrop {
 }
 
 /// Nodes whose first answer may be on its way; no more when it is due.
-pub(super) struct Young {
+pub(super) struct SecondDrop {
     pub(super) stamp: u64,
     pub(super) due: Mono,
     pub(super) nodes: Vec<NodeDrop>,
@@ -67,7 +67,7 @@ pub(super) struct Droppers {
     recalls: Sender<Recall>,
     names: Sender<NameDrop>,
     pages: Sender<PageDrop>,
-    young: Sender<Young>,
+    second: Sender<SecondDrop>,
     prunes: Sender<()>,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Queues {
     recalls: Receiver<Recall>,
     names: Receiver<NameDrop>,
     pages: Receiver<PageDrop>,
-    young: Receiver<Young>,
+    second: Receiver<SecondDrop>,
     prunes: Receiver<()>,
 }
 
@@ -85,16 +85,16 @@ impl Droppers {
         let (recalls, recalls_queue) = channel();
         let (names, names_queue) = channel();
         let (pages, pages_queue) = channel();
-        let (young, young_queue) = channel();
+        let (second, seconds_queue) = channel();
         let (prunes, prunes_queue) = channel();
         let queues = Queues {
             recalls: recalls_queue,
             names: names_queue,
             pages: pages_queue,
-            young: young_queue,
+            second: seconds_queue,
             prunes: prunes_queue,
         };
-        (Droppers { recalls, names, pages, young, prunes }, queues)
+        (Droppers { recalls, names, pages, second, prunes }, queues)
     }
 
     // A thread ends only with the adapter: whoever finds it gone has nobody left to tell.
@@ -115,8 +115,8 @@ impl Droppers {
         let _ended = self.prunes.send(());
     }
 
-    pub(super) fn drop_again(&self, young: Young) {
-        let _ended = self.young.send(young);
+    pub(super) fn drop_again(&self, second: SecondDrop) {
+        let _ended = self.second.send(second);
     }
 }
 
@@ -127,9 +127,9 @@ impl Queues {
         serve("pando-names", self.names, shared, |shared, drop| shared.drop_name(&drop))?;
         serve("pando-pages", self.pages, shared, |shared, drop| shared.drop_pages(&drop))?;
         serve("pando-prune", self.prunes, shared, |shared, ()| shared.prune())?;
-        serve("pando-young", self.young, shared, |shared, young| {
-            thread::sleep(Duration::from_nanos(young.due.since(shared.mount.now())));
-            shared.drop_again(young);
+        serve("pando-redrop", self.second, shared, |shared, second| {
+            thread::sleep(Duration::from_nanos(second.due.since(shared.mount.now())));
+            shared.drop_again(second);
         })
     }
 }

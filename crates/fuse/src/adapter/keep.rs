@@ -2,12 +2,12 @@
 //!
 //! Most answers are compared: the kernel ignores their attributes if it has forgotten the node's since it asked. CREATE, MKNOD,
 //! MKDIR, SYMLINK, LINK and, before Linux 6.16, SETATTR are not, they are believed whatever came meanwhile. So of a node that the
-//! kernel may have already, these leave nothing; one that they make is young, which recalls look at.
+//! kernel may have already, these give nothing to keep; one that they make was answered first a moment ago, which recalls look at.
 //! Absent on purpose: absent names, which no grant covers; taking back (`recall`).
 
 use std::time::Duration;
 
-use ::mount::Leave;
+use ::mount::Validity;
 use proto::caps::Bits;
 use proto::{Attr, Ino};
 use stdx::Mono;
@@ -15,7 +15,7 @@ use stdx::Mono;
 use super::{Shared, convert};
 use crate::reply::{Entry, Reply};
 
-/// What an answer leaves of one inode.
+/// What an answer gives to keep of one inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Given {
     pub(super) bits: Bits,
@@ -36,8 +36,8 @@ pub(super) enum Way {
 
 impl Given {
     /// What is left of the `at`th inode of an answer.
-    pub(super) fn of(leave: &Leave, at: usize) -> Given {
-        Given { bits: leave.grants.of(at), stamp: leave.stamp, until: leave.until }
+    pub(super) fn of(validity: &Validity, at: usize) -> Given {
+        Given { bits: validity.grants.of(at), stamp: validity.stamp, until: validity.until }
     }
 
     /// Whether it is in force, given the last recall of the inode and the last loss of everything.

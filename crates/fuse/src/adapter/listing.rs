@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ::mount::Leave;
+use ::mount::Validity;
 use proto::Ino;
 use proto::reply::{DirEntry, Reply as Answer};
 use proto::request::Request as Ask;
@@ -112,29 +112,26 @@ impl Shared {
         }
         let after = if offset <= AFTER_DOTS { 0 } else { offset };
         let ask = Ask::ReadDir { dir: want.about.node, after, attrs: plus, bytes_max: size };
-        self.ask_to_keep(
-            want.about.cred.clone(),
-            ask,
-            reply,
-            move |shared, reply, answer, leave| match answer {
+        self.ask_to_keep(want.about.cred.clone(), ask, reply, move |shared, reply, answer, validity| {
+            match answer {
                 Answer::Entries { entries, end } => {
                     let page = Rest { at: 0, entries: entries.into(), end };
-                    shared.fill(&want, page, Some(&leave), reply);
+                    shared.fill(&want, page, Some(&validity), reply);
                 }
                 _ => reply.error(libc::EIO),
-            },
-        );
+            }
+        });
     }
 
-    /// Writes what fits into the reply and keeps the rest; `fresh`: it came just now, with leave to keep.
-    fn fill(&self, want: &Want, mut page: Rest, fresh: Option<&Leave>, reply: Reply) {
+    /// Writes what fits into the reply and keeps the rest; `fresh`: it came just now, and is valid.
+    fn fill(&self, want: &Want, mut page: Rest, fresh: Option<&Validity>, reply: Reply) {
         reply.directory(|sink| {
             if !self.dots(want, sink) {
                 return Ok(());
             }
             let (mut last, mut at) = (want.offset.max(AFTER_DOTS), 0);
             while let Some(entry) = page.entries.front() {
-                let given = fresh.map(|leave| Given::of(leave, at));
+                let given = fresh.map(|validity| Given::of(validity, at));
                 if !self.put(want.about.node.ino, entry, given, sink) {
                     break;
                 }

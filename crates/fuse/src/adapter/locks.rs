@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ::mount::{CallId, Leave};
+use ::mount::{CallId, Validity};
 use proto::reply::{Outcome, Reply as Answer};
 use proto::request::{LockKind, Request as Ask};
 
@@ -110,7 +110,7 @@ impl Shared {
         }
         self.waits.start(unique);
         let (shared, asker) = (Arc::clone(self), asker(&reply));
-        let done = Box::new(move |outcome: Outcome, _: Leave| {
+        let done = Box::new(move |outcome: Outcome, _: Validity| {
             shared.waits.end(unique);
             match outcome {
                 Ok(_) => reply.ok(),

@@ -4,14 +4,22 @@
 //! numbers, so an unknown one (an NFS handle) still names its inode.
 //! Absent on purpose: attributes of anything but directories; the kernel caches those.
 
+mod census;
+mod hash;
+#[cfg(test)]
+mod tests;
+mod unopened;
+
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use proto::caps::Bits;
 use proto::{Attr, FileKind, Ino, NameHash, NodeRef};
-use stdx::{Mono, Wall};
+use stdx::Mono;
+
+use hash::Mix;
+use unopened::Unopened;
 
 use super::keep::{Given, Way};
 use crate::abi::ROOT_ID;
@@ -21,7 +29,7 @@ const SHARDS: usize = 64;
 /// Places in a shard that remember recalls: together 4096, so that a recall seldom voids what was granted of another inode.
 const BUCKETS: usize = 64;
 
-/// What is known of one node. Stamps are those of leaves; 0: none.
+/// What is known of one node. Stamps are those of validities; 0: none.
 #[derive(Clone, Debug, Default)]
 struct Node {
     lookups: u64,
@@ -40,7 +48,7 @@ struct Node {
     /// answer may arrive later.
     dressed: bool,
     /// When the first answer about it was given.
-    born: Mono,
+    first_answer: Mono,
     /// Since that stamp Fc is held, and pages are under it.
     pages: u64,
     /// Of a directory: Fs is held without a gap since that stamp, and until then.
@@ -60,17 +68,6 @@ struct Node {
     unopened: Option<Box<Unopened>>,
 }
 
-/// Of a file that may be open without anybody having said so.
-#[derive(Clone, Debug, Default)]
-struct Unopened {
-    /// It is open at the rank until the kernel forgets it.
-    kept: bool,
-    /// Its pages are about to be dropped.
-    dropping: bool,
-    /// What the kernel was shown last: change counter, size and mtime.
-    shown: Option<(u64, u64, Wall)>,
-}
-
 impl Node {
     const fn holds(&self, now: Mono, void_below: u64) -> bool {
         self.held != 0 && self.held >= void_below && now.0 < self.held_until.0
@@ -85,22 +82,10 @@ impl Node {
     }
 }
 
-/// How many nodes there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Census {
-    pub(super) known: u64,
-    /// Of these the kernel may keep something at this moment.
-    pub(super) granted: u64,
-    /// Files whose pages it may keep.
-    pub(super) cached: u64,
-    /// Files with open handles.
-    pub(super) open: u64,
-}
-
 /// What a recall finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    pub(super) born: Mono,
+    pub(super) first_answer: Mono,
     /// A handle is open, which may put file data into the kernel's pages.
     pub(super) open: bool,
     pub(super) directory: bool,
@@ -111,36 +96,9 @@ pub(super) struct Found {
 pub(super) struct Gone {
     pub(super) node: NodeRef,
     /// The rank has it open for it until now.
-    pub(super) kept: bool,
+    pub(super) open_at_rank: bool,
     /// There may have been pages of it.
     pub(super) pages: bool,
-}
-
-/// Node ids are mostly consecutive numbers; `mix64` spreads them.
-#[derive(Clone, Copy, Default)]
-struct Mix;
-
-struct Mixed(u64);
-
-impl BuildHasher for Mix {
-    type Hasher = Mixed;
-    fn build_hasher(&self) -> Mixed {
-        Mixed(0)
-    }
-}
-
-impl Hasher for Mixed {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-    fn write_u64(&mut self, value: u64) {
-        self.0 = stdx::hash::mix64(self.0 ^ value);
-    }
 }
 
 /// Nodes, and the highest stamp of a recall of any inode of each bucket, known to the kernel or not: the answer that a recall
@@ -230,7 +188,7 @@ impl Nodes {
             Way::Found | Way::Linked => {
                 let node = shard.nodes.entry(nodeid).or_insert_with(|| {
                     self.known.fetch_add(1, Ordering::Relaxed);
-                    Node { born: now, ..Node::default() }
+                    Node { first_answer: now, ..Node::default() }
                 });
                 node.lookups += 1;
                 node.used = true;
@@ -264,23 +222,6 @@ impl Nodes {
             node.granted_until = given.until;
         }
         good && given.bits.has(Bits::ATTRS) && node.stale == 0
-    }
-
-    /// Counts the nodes, part by part.
-    pub(super) fn census(&self, now: Mono, lost: u64) -> Census {
-        let mut census = Census::default();
-        for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            census.known += shard.nodes.len() as u64;
-            for node in shard.nodes.values() {
-                let pages = node.pages != 0 && node.pages >= lost;
-                let attributes = node.granted != 0 && node.granted >= lost && now < node.granted_until;
-                census.granted += u64::from(pages || attributes);
-                census.cached += u64::from(pages);
-                census.open += u64::from(node.opens > 0 && !node.directory);
-            }
-        }
-        census
     }
 
     /// The attributes of a directory that the rank has no more, without links, as a local file system shows one that was removed
@@ -319,73 +260,9 @@ impl Nodes {
         }
         let node = shard.nodes.remove(&nodeid)?;
         self.known.fetch_sub(1, Ordering::Relaxed);
-        let kept = node.unopened.is_some_and(|unopened| unopened.kept);
+        let open_at_rank = node.unopened.is_some_and(|unopened| unopened.open_at_rank);
         let place = NodeRef { ino: Ino(nodeid), parent: node.parent, hash: node.hash };
-        Some(Gone { node: place, kept, pages: node.pages != 0 })
-    }
-
-    /// How many the kernel knows, but for the root.
-    pub(super) fn known(&self) -> usize {
-        self.known.load(Ordering::Relaxed)
-    }
-
-    /// Parts that the hand of the clock goes over.
-    pub(super) fn parts(&self) -> usize {
-        self.shards.len()
-    }
-
-    /// The hand passes one part: up to so many nodes that nobody has open or has asked about since it passed last.
-    pub(super) fn idle(&self, part: u64, most: usize) -> Vec<u64> {
-        let at = part as usize % self.shards.len();
-        let mut shard = self.shards[at].lock().unwrap_or_else(PoisonError::into_inner);
-        let mut idle = Vec::new();
-        for (nodeid, node) in shard.nodes.iter_mut().filter(|(nodeid, _)| **nodeid != ROOT_ID) {
-            if idle.len() == most {
-                break;
-            }
-            if !std::mem::take(&mut node.used) && node.opens == 0 {
-                idle.push(*nodeid);
-            }
-        }
-        idle
-    }
-
-    /// The kernel has the node, and the rank does not have it open for it yet.
-    pub(super) fn wants_keeping(&self, nodeid: u64) -> bool {
-        self.with(nodeid, |node| !node.unopened.as_ref().is_some_and(|unopened| unopened.kept))
-            .unwrap_or(false)
-    }
-
-    /// The rank has it open, until the kernel forgets the node. False: that is not to be, it is forgotten or was kept already.
-    pub(super) fn keep(&self, nodeid: u64) -> bool {
-        self.with(nodeid, |node| !std::mem::replace(&mut node.unopened.get_or_insert_default().kept, true))
-            .unwrap_or(false)
-    }
-
-    /// Takes in what the kernel is shown of a file: whether its bytes may be others than those it was shown before, by what it
-    /// cannot see. It looks at size and mtime; mtime can be set back, and two changes can have one.
-    pub(super) fn shows_a_hidden_change(&self, nodeid: u64, attr: &Attr) -> bool {
-        let shown = (attr.change, attr.size, attr.mtime);
-        self.with(nodeid, |node| {
-            let before = node.unopened.get_or_insert_default().shown.replace(shown);
-            before.is_some_and(|(change, size, mtime)| {
-                change != attr.change && (size, mtime) == (attr.size, attr.mtime)
-            })
-        })
-        .unwrap_or(false)
-    }
-
-    /// Whether a drop of the node's pages is to be ordered: not if one is waiting already.
-    pub(super) fn begin_drop(&self, nodeid: u64) -> bool {
-        self.with(nodeid, |node| {
-            !std::mem::replace(&mut node.unopened.get_or_insert_default().dropping, true)
-        })
-        .unwrap_or(false)
-    }
-
-    /// That drop begins: what changes from here on needs another.
-    pub(super) fn drop_begins(&self, nodeid: u64) {
-        self.with(nodeid, |node| node.unopened.get_or_insert_default().dropping = false);
+        Some(Gone { node: place, open_at_rank, pages: node.pages != 0 })
     }
 
     /// Takes back: voids what was given under a lower stamp and marks the node, `named` if a name goes. Nothing if the kernel does
@@ -405,7 +282,7 @@ impl Nodes {
             node.granted = 0;
         }
         let open = node.opens > 0 && !node.directory;
-        Some(Found { born: node.born, open, directory: node.directory })
+        Some(Found { first_answer: node.first_answer, open, directory: node.directory })
     }
 
     /// The kernel does not have the name any more that the recall with this stamp took.
@@ -434,22 +311,6 @@ impl Nodes {
         self.with(nodeid, |node| node.opens = node.opens.saturating_sub(1));
     }
 
-    /// Files with open handles.
-    pub(super) fn open(&self) -> Vec<u64> {
-        let mut open = Vec::new();
-        for shard in &self.shards {
-            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            open.extend(
-                shard
-                    .nodes
-                    .iter()
-                    .filter(|(_, node)| node.opens > 0 && !node.directory)
-                    .map(|(nodeid, _)| *nodeid),
-            );
-        }
-        open
-    }
-
     pub(super) fn set_locked(&self, nodeid: u64) {
         self.with(nodeid, |node| node.locked = true);
     }
@@ -474,213 +335,5 @@ impl Nodes {
     #[cfg(test)]
     pub(super) fn lookups(&self, nodeid: u64) -> u64 {
         self.with(nodeid, |node| node.lookups).unwrap_or(0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use stdx::time::SECOND;
-
-    fn attr(ino: u64) -> Attr {
-        Attr { ino: Ino(ino), parent: Ino(1), hash: NameHash(99), ..Attr::default() }
-    }
-
-    fn nodes() -> Nodes {
-        Nodes::new(NodeRef::bare(Ino(7)))
-    }
-
-    /// Granted at `stamp`, for a second.
-    fn given(bits: Bits, stamp: u64) -> Given {
-        Given { bits, stamp, until: Mono(SECOND) }
-    }
-
-    const EVERYTHING: Bits = Bits::ATTRS.with(Bits::FC);
-
-    impl Nodes {
-        /// A LOOKUP answered with everything granted at `stamp`, nothing ever lost.
-        fn look_up(&self, nodeid: u64, stamp: u64) -> bool {
-            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), (Mono(5), Way::Found), || 0)
-        }
-
-        /// A GETATTR likewise.
-        fn tell(&self, nodeid: u64, stamp: u64) -> bool {
-            self.learn(nodeid, &attr(nodeid), given(EVERYTHING, stamp), (Mono(5), Way::Asked), || 0)
-        }
-    }
-
-    #[test]
-    fn a_node_lives_from_its_first_lookup_to_its_last_forget() {
-        let nodes = nodes();
-        assert_eq!(nodes.node(5), NodeRef::bare(Ino(5)));
-        assert!(nodes.look_up(5, 1) && nodes.look_up(5, 1));
-        assert!(!nodes.tell(6, 1), "the kernel has no such node");
-        assert_eq!(nodes.node(5).hash, NameHash(99));
-        assert_eq!(nodes.node(6), NodeRef::bare(Ino(6)));
-        nodes.forget(5, 1);
-        assert_eq!(nodes.lookups(5), 1);
-        nodes.forget(5, 1);
-        assert_eq!((nodes.lookups(5), nodes.node(5)), (0, NodeRef::bare(Ino(5))));
-        nodes.forget(ROOT_ID, 1);
-        assert_eq!((nodes.lookups(ROOT_ID), nodes.node(ROOT_ID).ino), (1, Ino(7)));
-    }
-
-    #[test]
-    fn a_recall_voids_what_was_answered_before_it() {
-        let nodes = nodes();
-        assert_eq!(nodes.recall(5, Bits::FS, false, 3), None, "not known, and yet remembered");
-        assert!(!nodes.look_up(5, 2) && nodes.look_up(5, 3));
-        assert_eq!(
-            nodes.recall(5, Bits::FS, false, 4),
-            Some(Found { born: Mono(5), open: false, directory: false })
-        );
-        assert!(!nodes.tell(5, 3) && nodes.tell(5, 4));
-        assert!(
-            !nodes.learn(5, &attr(5), given(EVERYTHING, 4), (Mono(5), Way::Asked), || 6),
-            "everything was lost at 6"
-        );
-        assert!(!nodes.learn(5, &attr(5), given(Bits::FC, 7), (Mono(5), Way::Asked), || 6), "not granted");
-    }
-
-    #[test]
-    fn pages_are_kept_while_nothing_took_them_back() {
-        let nodes = nodes();
-        nodes.look_up(5, 1);
-        let open = |bits, stamp, lost| nodes.opened(5, given(bits, stamp), || lost);
-        assert_eq!(open(Bits::FC, 1, 0), (true, false), "nothing was cached yet");
-        assert_eq!(open(Bits::FC, 1, 0), (true, true));
-        assert_eq!(
-            nodes.recall(5, Bits::FC, false, 2),
-            Some(Found { born: Mono(5), open: true, directory: false })
-        );
-        assert_eq!(open(Bits::FC, 1, 0), (false, false), "taken back before it was handed out");
-        assert_eq!(open(Bits::FC, 2, 0), (true, false), "others may have written");
-        assert_eq!(open(Bits::FC, 2, 3), (false, false), "lost before it was handed out");
-        assert_eq!(open(Bits::FC, 3, 3), (true, false));
-        assert_eq!(open(Bits::ATTRS, 3, 3), (false, false));
-        assert_eq!(open(Bits::FC, 3, 3), (true, false), "an open without leave left none to keep");
-        assert_eq!(open(Bits::FC, 3, 3), (true, true));
-        assert_eq!(open(Bits::FC, 5, 5), (true, false), "a loss ends it, too");
-        assert_eq!(nodes.open(), [5]);
-    }
-
-    #[test]
-    fn a_stale_node_is_looked_up_again() {
-        let nodes = nodes();
-        nodes.look_up(5, 1);
-        nodes.recall(5, Bits::LS, true, 2);
-        assert!(nodes.place(5).1);
-        assert!(!nodes.tell(5, 2), "the kernel has it by a name that is gone");
-        assert!(nodes.look_up(5, 2) && !nodes.place(5).1);
-        nodes.recall(5, Bits::LS, true, 3);
-        nodes.name_dropped(5, 2);
-        assert!(nodes.place(5).1, "that was the first name");
-        nodes.name_dropped(5, 3);
-        assert!(!nodes.place(5).1);
-        nodes.recall(5, Bits::LS, true, 4);
-        nodes.learn(5, &attr(5), Given::default(), (Mono(5), Way::Linked), || 0);
-        assert!(nodes.place(5).1, "the first name may be there still");
-        nodes.opened(5, Given::default(), || 0);
-        assert!(!nodes.place(5).1, "who has it open needs no name");
-        nodes.closed(5);
-        assert!(nodes.place(5).1);
-        let dir = Attr { mode: FileKind::Directory.mode_bits(), ..attr(6) };
-        nodes.learn(6, &dir, Given::default(), (Mono(5), Way::Found), || 0);
-        assert!(nodes.remains(6).is_some_and(|left| left.nlink == 0 && left.ino == Ino(6)));
-        nodes.recall(6, Bits::LS, true, 5);
-        assert!(!nodes.place(6).1, "names in it are right whatever its own");
-        assert!(nodes.remains(6).is_none(), "who meets it by that name looks again");
-        nodes.listing(6, Mono(5), || 0);
-        assert!(nodes.remains(6).is_some(), "who has it open goes on");
-        nodes.closed(6);
-        assert!(nodes.remains(6).is_none());
-        nodes.name_dropped(6, 5);
-        assert!(nodes.remains(6).is_some() && nodes.remains(5).is_none());
-    }
-
-    #[test]
-    fn a_listing_is_kept_while_nobody_else_could_have_changed_the_directory() {
-        let nodes = nodes();
-        let dir = Attr { mode: libc::S_IFDIR, ..attr(5) };
-        let learn = |stamp, at, until| {
-            let given = Given { bits: Bits::ATTRS, stamp, until: Mono(until) };
-            nodes.learn(5, &dir, given, (Mono(at), Way::Found), || 0)
-        };
-        let listing = |at, lost| nodes.listing(5, Mono(at), || lost);
-        assert_eq!(listing(1, 0), (false, false), "unknown");
-        assert!(learn(3, 10, 20));
-        assert_eq!(listing(11, 0), (true, false), "nothing was kept yet");
-        assert_eq!(listing(12, 0), (true, true));
-        assert!(learn(4, 19, 30));
-        assert_eq!(listing(29, 0), (true, true), "held without a gap");
-        assert_eq!(listing(31, 0), (false, false), "it has run out");
-        assert!(learn(5, 32, 40));
-        assert_eq!(listing(33, 0), (true, false), "there was a gap");
-        nodes.recall(5, Bits::FS, false, 6);
-        assert_eq!(listing(34, 0), (false, false), "recalled");
-        assert!(learn(6, 35, 50));
-        assert_eq!((listing(36, 0), listing(37, 0)), ((true, false), (true, true)));
-        assert_eq!(listing(38, 7), (false, false), "lost");
-    }
-
-    #[test]
-    fn a_change_that_size_and_mtime_hide_is_seen() {
-        let nodes = nodes();
-        let shown = |change, size, mtime| Attr { change, size, mtime: Wall(mtime), ..attr(5) };
-        assert!(!nodes.shows_a_hidden_change(5, &shown(1, 1, 1)), "the kernel does not have it");
-        nodes.look_up(5, 1);
-        assert!(!nodes.shows_a_hidden_change(5, &shown(1, 1, 1)), "the first it is shown");
-        assert!(!nodes.shows_a_hidden_change(5, &shown(1, 1, 1)));
-        assert!(!nodes.shows_a_hidden_change(5, &shown(2, 1, 2)), "the kernel drops them itself");
-        assert!(!nodes.shows_a_hidden_change(5, &shown(3, 2, 2)));
-        assert!(nodes.shows_a_hidden_change(5, &shown(4, 2, 2)));
-        assert!(nodes.begin_drop(5) && !nodes.begin_drop(5), "one is enough while it waits");
-        nodes.drop_begins(5);
-        assert!(nodes.begin_drop(5) && !nodes.begin_drop(6));
-    }
-
-    #[test]
-    fn what_nobody_asked_about_is_idle() {
-        let nodes = nodes();
-        (100..200).for_each(|nodeid| assert!(nodes.look_up(nodeid, 1)));
-        let round = |most| (0..nodes.parts() as u64).flat_map(|part| nodes.idle(part, most)).count();
-        assert_eq!((nodes.known(), round(100)), (100, 0), "each was looked up a moment ago");
-        nodes.place(150);
-        nodes.opened(151, Given::default(), || 0);
-        assert_eq!(round(100), 98);
-        assert!(round(1) <= nodes.parts(), "no more of a part than wanted");
-        assert!(nodes.forget(150, 1).is_some_and(|gone| !gone.kept && !gone.pages));
-        assert_eq!((nodes.known(), round(100)), (99, 98));
-    }
-
-    #[test]
-    fn a_kept_node_is_released_with_its_last_lookup() {
-        let nodes = nodes();
-        assert!(!nodes.wants_keeping(5) && !nodes.keep(5), "the kernel does not have it");
-        nodes.look_up(5, 1);
-        nodes.look_up(5, 1);
-        assert!(nodes.wants_keeping(5) && nodes.keep(5));
-        assert!(!nodes.wants_keeping(5) && !nodes.keep(5), "once");
-        assert_eq!(nodes.forget(5, 1), None);
-        let gone = |gone: Gone| (gone.node.ino, gone.node.hash, gone.kept, gone.pages);
-        assert_eq!(nodes.forget(5, 1).map(gone), Some((Ino(5), NameHash(99), true, false)));
-        nodes.look_up(6, 1);
-        nodes.opened(6, Given { bits: Bits::FC, stamp: 1, until: Mono(9) }, || 0);
-        assert!(nodes.forget(6, 1).is_some_and(|gone| !gone.kept && gone.pages), "never kept");
-    }
-
-    #[test]
-    fn once_dressed_never_bare() {
-        let nodes = nodes();
-        let is_bare = |now, lost| nodes.is_bare(5, Mono(now), || lost);
-        nodes.look_up(5, 1);
-        assert!(is_bare(1, 0) && !is_bare(SECOND, 0) && !is_bare(1, 2));
-        nodes.recall(5, Bits::XS, false, 2);
-        assert!(!is_bare(1, 0));
-        nodes.tell(5, 2);
-        assert!(is_bare(1, 0));
-        nodes.set_dressed(5);
-        nodes.tell(5, 2);
-        assert!(!is_bare(1, 0));
     }
 }

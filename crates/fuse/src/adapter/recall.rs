@@ -3,7 +3,7 @@
 //! Forgetting attributes is enough for a node that the kernel has: it advances the version of the node's attributes, and an
 //! answer to what was asked under an older version is not taken as valid (`fuse_reverse_inval_inode` and
 //! `fuse_change_attributes_i` of Linux). A node that it does not have yet has no version, and the answer that makes it may be on
-//! its way; so of a young node attributes are forgotten once more when that answer must have come.
+//! its way; so where the first answer about a node was given a moment ago attributes are forgotten once more when it must have come.
 //!
 //! Pages of an open cached handle are read into after Fc is gone, too. AUTO_INVAL_DATA is agreed on: each read looks at the
 //! attributes when their time is over, at once where none is granted, and drops the pages if size or mtime have changed. A write of
@@ -17,10 +17,10 @@ use proto::caps::{Bits, Recalled};
 use stdx::time::MS;
 
 use super::Shared;
-use super::droppers::{NameDrop, NodeDrop, PageDrop, Recall, Young};
+use super::droppers::{NameDrop, NodeDrop, PageDrop, Recall, SecondDrop};
 
 /// After that an answer that was given to the kernel has come to whom it is for.
-const YOUNG_NS: u64 = 20 * MS;
+const FIRST_ANSWER_NS: u64 = 20 * MS;
 
 pub(super) fn on_caps(shared: &Weak<Shared>, event: CapsEvent) {
     let Some(shared) = shared.upgrade() else { return };
@@ -50,7 +50,7 @@ impl Shared {
     /// which the thread that received the recall may have to deliver.
     pub(super) fn recalled(&self, Recall { stamp, list }: Recall) {
         let mut dropped = Vec::new();
-        let mut young = Young { stamp, due: self.mount.now(), nodes: Vec::new() };
+        let mut second = SecondDrop { stamp, due: self.mount.now(), nodes: Vec::new() };
         for (item, found) in list {
             let nodeid = self.nodeid(item.ino);
             let returned = item.returned(given_back(item.bits));
@@ -71,18 +71,19 @@ impl Shared {
             let pages = item.bits.has(Bits::FC) && found.open;
             let node = NodeDrop { nodeid, stamp, returned, pages };
             let now = self.mount.now();
-            let grown = if missing { now.after(YOUNG_NS) } else { found.born.after(YOUNG_NS) };
-            if attributes && now < grown {
-                young.due = young.due.max(grown);
-                young.nodes.push(node);
+            let arrived =
+                if missing { now.after(FIRST_ANSWER_NS) } else { found.first_answer.after(FIRST_ANSWER_NS) };
+            if attributes && now < arrived {
+                second.due = second.due.max(arrived);
+                second.nodes.push(node);
             } else if pages {
                 self.droppers.drop_pages(PageDrop::of(node));
             } else {
                 dropped.push(returned);
             }
         }
-        if !young.nodes.is_empty() {
-            self.droppers.drop_again(young);
+        if !second.nodes.is_empty() {
+            self.droppers.drop_again(second);
         }
         if !dropped.is_empty() {
             self.mount.returned(stamp, dropped);
@@ -119,10 +120,10 @@ impl Shared {
         }
     }
 
-    /// On the thread for young nodes, when they have grown.
-    pub(super) fn drop_again(&self, young: Young) {
+    /// On the thread for second drops, when the first answers about the nodes have come.
+    pub(super) fn drop_again(&self, second: SecondDrop) {
         let mut dropped = Vec::new();
-        for node in young.nodes {
+        for node in second.nodes {
             if let Some(notifier) = self.notifier.get() {
                 let _gone = notifier.inval_attributes(node.nodeid);
             }
@@ -133,7 +134,7 @@ impl Shared {
             }
         }
         if !dropped.is_empty() {
-            self.mount.returned(young.stamp, dropped);
+            self.mount.returned(second.stamp, dropped);
         }
     }
 }

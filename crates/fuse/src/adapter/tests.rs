@@ -22,7 +22,9 @@ use crate::request::{Extensions, Lock, Read, Release, SetAttr, Write};
 use crate::transport::device::Device;
 
 mod late;
+mod listings;
 mod prune;
+mod recalls;
 mod stats;
 mod unopened;
 
@@ -230,52 +232,6 @@ fn appending_ignores_the_offset_except_from_a_mapping() {
     assert_eq!(kernel.read(entry.nodeid), Ok(b"aXcd".to_vec()));
 }
 
-#[test]
-fn pages_are_kept_while_fc_is_held() {
-    let kernel = Kernel::new(Behaviour::default());
-    let (entry, _) = kernel.create(b"f", RDWR);
-    let open = |flags| kernel.open(entry.nodeid, flags).open_flags;
-    assert_eq!(open(RDWR), fopen::KEEP_CACHE);
-    kernel.fake.recall(Ino(entry.nodeid), Bits::FC, None);
-    assert_eq!(kernel.notified(), (abi::NotifyCode::InvalInode as i32, entry.nodeid));
-    kernel.fake.wait_returned(1, PATIENCE);
-    assert_eq!(kernel.fake.returned(), [Returned { ino: Ino(entry.nodeid), bits: Bits::FC, number: 0 }]);
-    assert_eq!(open(RDWR), 0, "what came between may have been written");
-    assert_eq!(open(RDWR), fopen::KEEP_CACHE);
-    assert_eq!(open(RDWR | libc::O_APPEND as u32), DIRECT, "the kernel may not know where the end is");
-    kernel.fake.grant(false);
-    assert_eq!(open(RDWR), DIRECT);
-    kernel.fake.grant(true);
-    assert_eq!(open(RDWR), 0);
-}
-
-#[test]
-fn pages_of_what_the_kernel_has_forgotten_are_offered() {
-    let kernel = Kernel::new(Behaviour::default());
-    let (open, _) = kernel.create(b"open", RDWR);
-    let (closed, _) = kernel.create(b"closed", RDWR);
-    kernel.ask(closed.nodeid, release(false)).expect("closed");
-    // A kernel does not forget what is open; if it did, nothing would come of it.
-    for nodeid in [open.nodeid, closed.nodeid] {
-        kernel.send(nodeid, Operation::Forget { nlookup: 1 });
-    }
-    assert_eq!(kernel.fake.wait_offered(1, PATIENCE), [Ino(closed.nodeid)]);
-}
-
-#[test]
-fn a_broken_connection_ends_what_was_granted() {
-    let kernel = Kernel::new(Behaviour::default());
-    let (entry, _) = kernel.create(b"f", RDWR);
-    kernel.fake.cut();
-    assert_eq!(
-        kernel.notified(),
-        (abi::NotifyCode::InvalInode as i32, entry.nodeid),
-        "pages have no timeout"
-    );
-    assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, DIRECT);
-    assert_eq!(kernel.getattr(entry.nodeid).attr_valid, 0, "nothing is granted before Settled");
-}
-
 /// Seconds for which a name and attributes are kept: none, or one and a bit.
 fn kept(entry: &EntryOut) -> (u64, u64) {
     (entry.entry_valid, entry.attr_valid)
@@ -303,91 +259,6 @@ fn a_name_is_kept_where_it_is_the_primary_one_and_attributes_where_they_are_comp
     kernel.fake.grant(false);
     assert_eq!(kept(&kernel.lookup(b"f").expect("there")), (0, 0));
     assert_eq!(kernel.lookup(b"none").err(), Some(libc::ENOENT), "absent names are never kept");
-}
-
-#[test]
-fn each_entry_of_a_listing_is_kept_as_granted() {
-    let kernel = Kernel::new(Behaviour::default());
-    let (file, _) = kernel.create(b"f", RDWR);
-    kernel.ask(1, Operation::Link { target: file.nodeid, name: b"g" }).expect("linked");
-    let list = || {
-        let body = kernel.ask(1, Operation::OpenDir { flags: 0 }).expect("opened");
-        let opened = OpenOut::read(&body).expect("a whole answer");
-        assert_eq!(opened.open_flags, 0, "listings are not cached");
-        let ask = Operation::ReadDirPlus { fh: opened.fh, offset: 0, size: 4096 };
-        let body = kernel.ask(1, ask).expect("a page");
-        let dots = 2 * (size_of::<EntryOut>() + size_of::<DirentHeader>() + 8);
-        EntryOut::read(&body[dots..]).map(|entry| kept(&entry))
-    };
-    assert_eq!(list(), Some((1, 1)));
-    kernel.fake.grant(false);
-    assert_eq!(list(), Some((0, 0)));
-}
-
-#[test]
-fn a_listing_carries_attributes_for_who_looks_them_up() {
-    let kernel = Kernel::new(Behaviour::default());
-    for name in [b"f", b"g", b"h"] {
-        kernel.create(name, RDWR);
-    }
-    let body = kernel.ask(1, Operation::OpenDir { flags: 0 }).expect("opened");
-    let fh = OpenOut::read(&body).expect("a whole answer").fh;
-    let node_of_first = |offset| {
-        let body = kernel.ask(1, Operation::ReadDirPlus { fh, offset, size: 4096 }).expect("a page");
-        EntryOut::read(&body).expect("a whole entry").nodeid
-    };
-    assert_eq!(node_of_first(2), 0, "a name alone");
-    for name in [b"f", b"g"] {
-        kernel.lookup(name).expect("there");
-    }
-    assert_ne!(node_of_first(2), 0);
-}
-
-#[test]
-fn a_recall_voids_an_answer_on_its_way() {
-    let kernel = Kernel::new(Behaviour::default());
-    let (file, _) = kernel.create(b"f", RDWR);
-    let recalled = Recalled { ino: Ino(file.nodeid), bits: Bits::AS, number: 0, name: None };
-    kernel.fake.hold();
-    let asked = kernel.send(file.nodeid, Operation::GetAttr { fh: None });
-    kernel.fake.release_with(&ServerMsg::Recall { list: vec![recalled] });
-    // The attributes are forgotten, and once more where the node is young.
-    let answer = loop {
-        match kernel.receive() {
-            (0, code, _) => assert_eq!(code, abi::NotifyCode::InvalInode as i32),
-            (unique, error, body) => {
-                assert_eq!((unique, error), (asked, 0));
-                break AttrOut::read(&body).expect("a whole answer");
-            }
-        }
-    };
-    assert_eq!((answer.attr_valid, answer.attr_valid_nsec), (0, 0));
-    kernel.fake.wait_returned(1, PATIENCE);
-    let bits = Bits::ATTRS.without(Bits::LS);
-    assert_eq!(kernel.fake.returned(), [Returned { ino: Ino(file.nodeid), bits, number: 0 }]);
-}
-
-#[test]
-fn what_the_kernel_does_not_have_goes_back_at_once() {
-    let kernel = Kernel::new(Behaviour::default());
-    kernel.fake.recall(Ino(4711), Bits::ATTRS.with(Bits::FC), Some((Ino::ROOT, b"f")));
-    kernel.fake.wait_returned(1, PATIENCE);
-    assert!(kernel.ask(1, Operation::GetAttr { fh: None }).is_ok(), "nothing was dropped before this answer");
-}
-
-#[test]
-fn a_name_that_goes_is_dropped_in_its_directory() {
-    let kernel = Kernel::new(Behaviour::default());
-    let (file, _) = kernel.create(b"f", RDWR);
-    kernel.fake.recall(Ino(file.nodeid), Bits::LS, Some((Ino::ROOT, b"f")));
-    let (mut entries, mut nodes) = (0, 0);
-    while entries == 0 || nodes == 0 {
-        match kernel.notified() {
-            (code, 1) if code == abi::NotifyCode::InvalEntry as i32 => entries += 1,
-            (_, nodeid) => nodes += usize::from(nodeid == file.nodeid),
-        }
-    }
-    kernel.fake.wait_returned(1, PATIENCE);
 }
 
 #[test]
@@ -427,63 +298,6 @@ fn an_acl_by_a_stranger_drops_setgid() {
     assert_eq!(AttrOut::read(&body).map(|out| out.attr.mode), Some(0o100_755));
     let kernel = Kernel::new(Behaviour { no_acl: true, ..Behaviour::default() });
     assert_eq!(kernel.ask(1, Operation::GetXattr { name, size: 0 }), Err(libc::EOPNOTSUPP));
-}
-
-/// Lists the root in buffers of `size`, as names with their offsets.
-fn list(kernel: &Kernel, plus: bool, size: u32) -> Vec<Vec<u8>> {
-    let body = kernel.ask(1, Operation::OpenDir { flags: 0 }).expect("opened");
-    let fh = OpenOut::read(&body).expect("a whole answer").fh;
-    let (mut names, mut offset) = (Vec::new(), 0);
-    loop {
-        let operation = match plus {
-            true => Operation::ReadDirPlus { fh, offset, size },
-            false => Operation::ReadDir { fh, offset, size },
-        };
-        let mut body = &kernel.ask(1, operation).expect("a page")[..];
-        if body.is_empty() {
-            let closed = Release { fh, flags: 0, lock_owner: 0, flush: false, flock_unlock: false };
-            kernel.ask(1, Operation::ReleaseDir(closed)).expect("closed");
-            return names;
-        }
-        while !body.is_empty() {
-            let entry_bytes = if plus { size_of::<EntryOut>() } else { 0 };
-            let header = DirentHeader::read(&body[entry_bytes..]).expect("a whole entry");
-            let at = entry_bytes + size_of::<DirentHeader>();
-            names.push(body[at..at + header.namelen as usize].to_vec());
-            offset = header.off;
-            body = &body[(at + header.namelen as usize).next_multiple_of(8)..];
-        }
-    }
-}
-
-#[test]
-fn listings_hold_each_name_once_whatever_the_buffer() {
-    let kernel = Kernel::new(Behaviour::default());
-    assert_eq!(list(&kernel, false, 4096), [b".".to_vec(), b"..".to_vec()]);
-    let mut want: BTreeSet<Vec<u8>> = [b".".to_vec(), b"..".to_vec()].into();
-    for index in 0..300 {
-        let name = format!("name-{index}").into_bytes();
-        kernel.create(&name, RDWR);
-        want.insert(name);
-    }
-    for (plus, size) in
-        [(false, 4096), (false, 256), (true, 4096), (true, 600), (false, 1 << 20), (true, 1 << 20)]
-    {
-        let names = list(&kernel, plus, size);
-        assert_eq!(names.len(), want.len(), "plus {plus} size {size}");
-        assert_eq!(names.into_iter().collect::<BTreeSet<_>>(), want);
-    }
-}
-
-#[test]
-fn each_node_of_a_listing_is_counted_once() {
-    let kernel = Kernel::new(Behaviour::default());
-    let (entry, _) = kernel.create(b"f", RDWR);
-    let before = kernel.adapter.shared.nodes.lookups(entry.nodeid);
-    list(&kernel, true, 4096);
-    assert_eq!(kernel.adapter.shared.nodes.lookups(entry.nodeid), before + 1);
-    list(&kernel, false, 4096);
-    assert_eq!(kernel.adapter.shared.nodes.lookups(entry.nodeid), before + 1);
 }
 
 #[test]

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use ::mount::Leave;
+use ::mount::Validity;
 use ::mount::fs::node_of;
 use proto::name::Name;
 use proto::reply::{Outcome, Reply as Answer};
@@ -32,7 +32,7 @@ impl Shared {
     /// The kernel forgets a node; nobody has it open any more.
     pub(super) fn forget(&self, nodeid: u64, lookups: u64) {
         let Some(gone) = self.nodes.forget(nodeid, lookups) else { return };
-        if gone.kept {
+        if gone.open_at_rank {
             self.release_unopened(gone.node);
         }
         if gone.pages {
@@ -58,7 +58,7 @@ impl Shared {
             return then(self, about, reply);
         }
         let (shared, asker, cred) = (Arc::clone(self), asker(&reply), about.cred.clone());
-        let looked_up = Box::new(move |outcome: Outcome, _: Leave| {
+        let looked_up = Box::new(move |outcome: Outcome, _: Validity| {
             let file = match outcome {
                 Ok(Answer::Attr(attr)) if attr.kind() == FileKind::Regular => attr,
                 _ => return then(&shared, about, reply),
@@ -69,7 +69,7 @@ impl Shared {
             }
             let (node, cred) = (node_of(&file), about.cred.clone());
             let next = Arc::clone(&shared);
-            let opened = Box::new(move |outcome: Outcome, _: Leave| {
+            let opened = Box::new(move |outcome: Outcome, _: Validity| {
                 // Forgotten meanwhile, or another request was faster: one open is enough.
                 if outcome.is_ok() && !next.nodes.keep(nodeid) {
                     next.release_unopened(node);
@@ -95,11 +95,11 @@ impl Shared {
         let (parent, cred) = (about.node, about.cred.clone());
         let ask = Ask::MkNod { parent, name: name.clone(), new: new.clone() };
         let (shared, asker) = (Arc::clone(self), asker(&reply));
-        let done = Box::new(move |outcome: Outcome, leave: Leave| match outcome {
+        let done = Box::new(move |outcome: Outcome, validity: Validity| match outcome {
             Ok(Answer::Attr(attr)) => {
                 // What follows a change is not given up: it may be the half that makes it whole.
                 shared.after_names(about.cred, parent, reply.to(0), move |shared, reply| {
-                    let entry = shared.entry(&attr, Some(parent.ino), Given::of(&leave, 0));
+                    let entry = shared.entry(&attr, Some(parent.ino), Given::of(&validity, 0));
                     reply.create(&entry, unopened(flags));
                 });
             }

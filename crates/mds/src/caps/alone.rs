@@ -12,12 +12,15 @@ use crate::config::State;
 use crate::early::is_eager;
 use crate::op::{Op, Plan};
 use crate::rank::Rank;
-use crate::recent::Thing;
+use crate::recent::Resource;
 use crate::view::Found;
 use proto::caps::Bits;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Attr, FileKind, Ino, Name, NodeRef, SessionId};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 
 /// The file that a request shows because its client has it open for writing.
 fn writes<'a>(request: &Request, outcome: &'a Outcome) -> Option<&'a Attr> {
@@ -37,7 +40,15 @@ const fn looks_into(request: &Request) -> Option<NodeRef> {
     match request {
         Request::Open { node, .. } | Request::Read { node, .. } | Request::Seek { node, .. } => Some(*node),
         Request::CopyRange { source, .. } => Some(*source),
-        _ => None,
+        naming_requests!()
+        | looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Rewrite { .. } => None,
     }
 }
 
@@ -95,7 +106,7 @@ impl Rank {
             || !room
             || !self.may_perform(op.session)
             || !self.is_quiet_but_for(op, ino)
-            || self.recent.by_others(op.session, std::iter::once(Thing::Inode(ino))) > self.journal.durable
+            || self.recent.by_others(op.session, std::iter::once(Resource::Inode(ino))) > self.journal.durable
             || !self.view.book.may_entrust_file(slot, ino, dir, now)
         {
             return Bits::NONE;

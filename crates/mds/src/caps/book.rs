@@ -41,7 +41,7 @@ pub(crate) struct Need {
 #[derive(Debug)]
 struct Place {
     session: SessionId,
-    epoch: u32,
+    serial: u32,
     /// Records.
     count: u64,
     /// Of the last recall.
@@ -155,7 +155,7 @@ impl Book {
         let asked = VecDeque::new();
         self.places.push(Place {
             session,
-            epoch: 1,
+            serial: 1,
             count: 0,
             number: 0,
             asked,
@@ -182,7 +182,7 @@ impl Book {
         let entrusted = &self.entrusted;
         let is_entrusted = |ino: &Ino| entrusted.get(ino).is_some_and(|trust| trust.slot == slot);
         let place = &mut self.places[usize::from(slot)];
-        place.epoch = place.epoch.wrapping_add(1);
+        place.serial = place.serial.wrapping_add(1);
         place.asked.retain(|(_, ino)| is_entrusted(ino));
         self.total -= std::mem::take(&mut place.count);
         let recalls = self.recalls.range((slot, Ino(0))..=(slot, Ino(u64::MAX)));
@@ -244,8 +244,8 @@ impl Book {
     /// Notes a grant.
     pub(crate) fn grant(&mut self, slot: u16, ino: Ino, bits: Bits, now: Mono) {
         let places = &mut self.places;
-        let holder = Holder { slot, epoch: places[usize::from(slot)].epoch };
-        let is_live = |holder: Holder| places[usize::from(holder.slot)].epoch == holder.epoch;
+        let holder = Holder { slot, serial: places[usize::from(slot)].serial };
+        let is_live = |holder: Holder| places[usize::from(holder.slot)].serial == holder.serial;
         if self.records.add(ino, holder, (bits, now), &is_live) {
             places[usize::from(slot)].count += 1;
             self.total += 1;
@@ -254,7 +254,7 @@ impl Book {
 
     /// Whether it has something of an inode already.
     pub(crate) fn has(&self, slot: u16, ino: Ino) -> bool {
-        let holder = Holder { slot, epoch: self.places[usize::from(slot)].epoch };
+        let holder = Holder { slot, serial: self.places[usize::from(slot)].serial };
         !self.records.of(ino, holder).is_empty()
     }
 
@@ -262,7 +262,7 @@ impl Book {
     fn in_the_way(&self, slot: Option<u16>, need: &Need) -> Vec<(u16, Bits)> {
         let mut found = Vec::new();
         for (holder, held) in self.records.holders(need.ino) {
-            let live = self.places[usize::from(holder.slot)].epoch == holder.epoch;
+            let live = self.places[usize::from(holder.slot)].serial == holder.serial;
             let bits = held.and(need.bits);
             if live && Some(holder.slot) != slot && !bits.is_empty() {
                 found.push((holder.slot, bits));
@@ -340,7 +340,7 @@ impl Book {
     ) {
         let place = &mut self.places[usize::from(slot)];
         let held = self.records.holders(ino);
-        if held.iter().any(|(holder, _)| *holder == (Holder { slot, epoch: place.epoch })) {
+        if held.iter().any(|(holder, _)| *holder == (Holder { slot, serial: place.serial })) {
             let recall = open(&mut self.recalls, place, (slot, ino), now);
             recall.bits = recall.bits.with(bits);
             recall.sent += 1;
@@ -386,7 +386,7 @@ impl Book {
         }
         let bits = bits.with(recall.bits);
         let place = &mut self.places[usize::from(slot)];
-        let holder = Holder { slot, epoch: place.epoch };
+        let holder = Holder { slot, serial: place.serial };
         if self.records.take(ino, holder, bits) {
             place.count -= 1;
             self.total -= 1;
@@ -453,7 +453,7 @@ impl Book {
         let total = &mut self.total;
         self.records.end(ino, |holder| {
             let place = &mut places[usize::from(holder.slot)];
-            if place.epoch == holder.epoch {
+            if place.serial == holder.serial {
                 place.count -= 1;
                 *total -= 1;
             }

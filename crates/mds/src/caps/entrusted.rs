@@ -9,13 +9,16 @@ use crate::early::{above, is_eager};
 use crate::op::{Op, Plan, Stop};
 use crate::ops::xattr::is_count;
 use crate::rank::Rank;
-use crate::recent::Thing;
+use crate::recent::Resource;
 use crate::view::Found;
 use proto::caps::Bits;
 use proto::message::{Entrusted, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Errno, Ino, SessionId};
+use proto::{
+    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+};
 
 /// The directory in which a request changed a name, if it is one after which others of the kind often follow.
 const fn worked_in(request: &Request) -> Option<Ino> {
@@ -26,7 +29,18 @@ const fn worked_in(request: &Request) -> Option<Ino> {
         | Request::Unlink { parent, .. }
         | Request::RmDir { parent, .. }
         | Request::Create { parent, .. } => Some(parent.ino),
-        _ => None,
+        Request::Link { .. }
+        | Request::Rename { .. }
+        | looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Read { .. }
+        | Request::Rewrite { .. } => None,
     }
 }
 
@@ -61,7 +75,17 @@ impl Rank {
         let (dir, name) = match &op.request {
             Request::RmDir { parent, name } => (parent.ino, name),
             Request::Rename { new_parent, new_name, .. } => (new_parent.ino, new_name),
-            _ => return None,
+            naming_requests!()
+            | looking_requests!()
+            | setting_requests!()
+            | writing_requests!()
+            | locking_requests!()
+            | syncing_requests!()
+            | Request::Open { .. }
+            | Request::TmpFile { .. }
+            | Request::Release { .. }
+            | Request::Read { .. }
+            | Request::Rewrite { .. } => return None,
         };
         let hash = self.view.name_hash(name);
         let slot = self.view.cache.find_dir(dir)?;
@@ -97,7 +121,7 @@ impl Rank {
 
     fn entrust_one(&mut self, session: SessionId, slot: u16, ino: Ino) -> Option<Entrusted> {
         // What others made of it may still be taken back, and its attributes would tell.
-        let shown = [Thing::Inode(ino), Thing::Header(ino)].into_iter();
+        let shown = [Resource::Inode(ino), Resource::Header(ino)].into_iter();
         if self.recent.by_others(session, shown) > self.journal.durable {
             return None;
         }

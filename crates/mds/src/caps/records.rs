@@ -31,19 +31,19 @@ const fn seconds(now: Mono) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Holder {
     pub slot: u16,
-    pub epoch: u32,
+    pub serial: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Record {
     /// `Ino::NONE`: free.
     ino: Ino,
-    epoch: u32,
+    serial: u32,
     slot: u16,
     bits: Bits,
 }
 
-const FREE: Record = Record { ino: Ino::NONE, epoch: 0, slot: 0, bits: Bits::NONE };
+const FREE: Record = Record { ino: Ino::NONE, serial: 0, slot: 0, bits: Bits::NONE };
 
 impl Record {
     const fn held(self) -> Bits {
@@ -51,7 +51,7 @@ impl Record {
     }
 
     const fn holder(self) -> Holder {
-        Holder { slot: self.slot, epoch: self.epoch }
+        Holder { slot: self.slot, serial: self.serial }
     }
 }
 
@@ -216,7 +216,7 @@ impl Records {
         if count >= HOLDERS_MAX {
             self.crowd(ino, (holder, bits, seconds(now)), is_live);
         } else {
-            part.insert(hash, Record { ino, epoch: holder.epoch, slot: holder.slot, bits });
+            part.insert(hash, Record { ino, serial: holder.serial, slot: holder.slot, bits });
         }
         true
     }
@@ -363,7 +363,7 @@ mod tests {
     const LIVE: fn(Holder) -> bool = |_| true;
 
     fn holder(slot: u16) -> Holder {
-        Holder { slot, epoch: 1 }
+        Holder { slot, serial: 1 }
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub(crate) fn set(view: &mut View, op: &mut Op, node: NodeRef, lock: &LockSpec, 
         return Ok(Plan::Answer(Ok(Reply::Ok), effects));
     }
     if view.reconnecting && !stdx::mutant!("mds_lock_in_reconnect") {
-        return Err(Stop::Park(Park::Window));
+        return Err(Stop::Park(Park::Reconnect));
     }
     let max = view.config.limits.locks_per_file;
     match view.locks.set(node.ino, op.session, op.id, lock, wait, max) {

@@ -29,6 +29,7 @@ use crate::op::{Op, Plan};
 use crate::txn::Delta;
 use crate::view::{Found, View};
 use proto::request::Request;
+use proto::{locking_requests, looking_requests, naming_requests, syncing_requests, writing_requests};
 use stdx::Wall;
 
 /// Plans any request.
@@ -54,7 +55,20 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, request: &mut Request) -> Found
         Request::ReadDir { dir, after, attrs, bytes_max } => {
             readdir::plan(view, op, *dir, *after, *attrs, *bytes_max)
         }
-        other => plan_data(view, op, other),
+        other @ (writing_requests!()
+        | locking_requests!()
+        | syncing_requests!()
+        | Request::Read { .. }
+        | Request::Rewrite { .. }
+        | Request::Seek { .. }
+        | Request::StatFs
+        | Request::GetXattr { .. }
+        | Request::ListXattr { .. }
+        | Request::SetXattr { .. }
+        | Request::RemoveXattr { .. }
+        | Request::TestLock { .. }
+        | Request::Access { .. }
+        | Request::Parent { .. }) => plan_data(view, op, other),
     }
 }
 
@@ -89,7 +103,13 @@ fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan>
         }
         Request::Access { node, mask } => getattr::access(view, op, *node, *mask),
         Request::Parent { node } => getattr::parent(view, op, *node),
-        _ => Err(proto::Errno::ENOSYS.into()),
+        // Planned above.
+        naming_requests!()
+        | looking_requests!()
+        | Request::SetAttr { .. }
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Release { .. } => Err(proto::Errno::ENOSYS.into()),
     }
 }
 

@@ -302,7 +302,7 @@ impl Rank {
             (session.absent, session.fresh) = (false, false);
             session.reclaims = 0;
         }
-        self.end_window_if_all_back(out);
+        self.end_reconnect_if_all_back(out);
     }
 
     pub(crate) fn disconnected(&mut self, now: Now, conn: ConnId, out: &mut Outbox<Output>) {
@@ -342,7 +342,7 @@ impl Rank {
             }
         }
         self.sessions.closing.push((id, Ino::NONE));
-        self.end_window_if_all_back(out);
+        self.end_reconnect_if_all_back(out);
     }
 
     /// Drops a slice of the opens of ended sessions.
@@ -351,7 +351,7 @@ impl Rank {
         let (inos, next) = self.view.files.opened_by(id, after, CLOSE_SLICE);
         for ino in inos {
             self.view.files.close(ino, id, u32::MAX);
-            self.settle(ino);
+            self.forget_or_purge(ino);
         }
         if let Some(next) = next {
             self.sessions.closing.push((id, next));
@@ -453,9 +453,9 @@ impl Rank {
                 }
             });
         let Some((op, ino)) = found else { return };
-        // Wherever it is (in line for the lock, for a load, for the window), nothing was granted yet.
+        // Wherever it is (in line for the lock, for a load, for the end of the reconnect phase), nothing was granted yet.
         self.view.locks.cancel(ino, op);
-        self.window.retain(|waiter| *waiter != op);
+        self.reconnect_waiters.retain(|waiter| *waiter != op);
         if let Some(op) = self.parked.remove(&op) {
             self.answer(&op, Err(Errno::EINTR), false, out);
         }

@@ -2,6 +2,9 @@
 //!
 //! Absent: what clients do with them (`client`, `sim`).
 
+mod limits;
+mod silent;
+
 use super::sessions::{OTHER, REMOTE};
 use super::*;
 use crate::op::Waits;
@@ -240,138 +243,6 @@ fn two_changes_that_need_the_same_inodes_both_get_done() {
     assert_eq!(w.rank.status().recalls, 0);
 }
 
-#[test]
-fn what_nobody_answers_for_a_lease_ends_the_session_and_what_it_kept_runs_out() {
-    let mut w = two();
-    granted(&mut w, REMOTE, create("f"));
-    assert_eq!(granted(&mut w, OTHER, lookup("f")).1, Bits::ATTRS);
-    let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
-    for _ in 0..9 {
-        w.pass(1_000);
-        w.say(REMOTE, ClientMsg::Renew { number: 1 });
-        w.say(OTHER, ClientMsg::Renew { number: 1 });
-    }
-    let renewed = |w: &World, conn| {
-        w.sent.iter().filter(|(c, m)| *c == conn && matches!(m, ServerMsg::Renewed { .. })).count()
-    };
-    assert_eq!(renewed(&w, REMOTE), 9);
-    assert!(renewed(&w, OTHER) < 6, "half a lease late: it hears no more of its lease");
-    assert_eq!(w.answer(REMOTE, tid), None);
-    w.pass(1_500);
-    assert_eq!(w.rank.sessions(Mono(w.now)).len(), 1, "{:?}", w.notes);
-    assert_eq!(w.answer(REMOTE, tid), None, "it asked a moment ago, and may keep the answer for a while");
-    w.pass(FADES_MS);
-    assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
-}
-
-/// Found by the simulator: each answer to something else began the second look anew, and made the rank believe that it had been stopped.
-#[test]
-fn who_answers_everything_but_one_is_ended_all_the_same() {
-    let mut w = two();
-    let [_, node] = ["f", "g"].map(|name| {
-        let (made, _) = granted(&mut w, REMOTE, create(name));
-        assert_eq!(granted(&mut w, OTHER, lookup(name)).1, Bits::ATTRS);
-        node_of(&made)
-    });
-    w.start(REMOTE, Cred::ROOT, unlink("f"));
-    let never = recalls(&mut w, OTHER);
-    for step in 0..60 {
-        w.pass(200);
-        w.say(REMOTE, ClientMsg::Renew { number: 1 });
-        w.say(OTHER, ClientMsg::Renew { number: 1 });
-        if w.rank.sessions(Mono(w.now)).len() == 1 {
-            assert!(step >= 49, "{:?}", w.notes);
-            return;
-        }
-        // Something else is asked for and given back at once.
-        let set = SetAttr { mode: Some(step), ..SetAttr::default() };
-        w.start(REMOTE, Cred::ROOT, Request::SetAttr { node, set });
-        let others = recalls(&mut w, OTHER);
-        assert!(others.iter().all(|asked| !never.contains(asked)));
-        give_back(&mut w, OTHER, &others);
-        w.start(OTHER, Cred::ROOT, lookup("g"));
-    }
-    panic!("it goes on: {:?}", w.notes);
-}
-
-#[test]
-fn a_session_without_a_connection_delays_others_until_what_it_keeps_has_run_out() {
-    let mut w = two();
-    granted(&mut w, REMOTE, create("f"));
-    granted(&mut w, OTHER, lookup("f"));
-    w.inject(Input::Disconnected { conn: OTHER });
-    let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
-    w.pass(FADES_MS - 100);
-    assert_eq!(w.answer(REMOTE, tid), None);
-    w.pass(200);
-    assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
-}
-
-#[test]
-fn who_resumes_is_granted_nothing_before_it_has_settled() {
-    let mut w = two();
-    granted(&mut w, REMOTE, create("f"));
-    granted(&mut w, OTHER, lookup("f"));
-    let session = w.sessions[&OTHER];
-    w.inject(Input::Disconnected { conn: OTHER });
-    let again = ConnId(7);
-    w.hello(again, Peer::Trusted, session);
-    w.say(again, ClientMsg::Reclaimed);
-    assert_eq!(granted(&mut w, again, lookup("f")).1, Bits::NONE);
-    let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
-    assert_eq!(w.answer(REMOTE, tid), None, "it may still keep what it had");
-    w.say(again, ClientMsg::Settled);
-    assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
-    assert_eq!(granted(&mut w, again, Request::GetAttr { node: root() }).1, Bits::ATTRS);
-}
-
-#[test]
-fn after_a_restart_changes_wait_for_the_others_to_settle_and_reads_do_not() {
-    for settles in [true, false] {
-        let mut w = two();
-        granted(&mut w, REMOTE, create("f"));
-        let sessions = [w.sessions[&REMOTE], w.sessions[&OTHER]];
-        w.wants = ALL;
-        w.crash();
-        w.say(EMBEDDED, ClientMsg::Goodbye);
-        for (conn, session) in [REMOTE, OTHER].into_iter().zip(sessions) {
-            w.hello(conn, Peer::Trusted, session);
-            w.say(conn, ClientMsg::Reclaimed);
-        }
-        w.say(REMOTE, ClientMsg::Settled);
-        assert!(w.call_as(OTHER, Cred::ROOT, lookup("f")).is_ok());
-        let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
-        assert_eq!(w.answer(REMOTE, tid), None, "the other may keep it");
-        if settles {
-            w.say(OTHER, ClientMsg::Settled);
-        } else {
-            w.pass(FADES_MS + 100);
-        }
-        assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
-    }
-}
-
-/// Found by the simulator: the session was gone from the journal, so the rank that lived again waited for nobody.
-#[test]
-fn who_was_evicted_just_before_a_crash_is_waited_for_after_it() {
-    let mut w = two();
-    granted(&mut w, REMOTE, create("f"));
-    granted(&mut w, OTHER, lookup("f"));
-    let sessions = [w.sessions[&REMOTE], w.sessions[&OTHER]];
-    w.inject(Input::Evict { session: sessions[1] });
-    assert_eq!(w.rank.status().sessions, 1, "it is nobody's any more");
-    w.wants = ALL;
-    w.crash();
-    w.say(EMBEDDED, ClientMsg::Goodbye);
-    w.hello(REMOTE, Peer::Trusted, sessions[0]);
-    w.say(REMOTE, ClientMsg::Reclaimed);
-    w.say(REMOTE, ClientMsg::Settled);
-    let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
-    assert_eq!(w.answer(REMOTE, tid), None, "the other may keep it");
-    w.pass(FADES_MS + 100);
-    assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
-}
-
 /// Found by thinking it through: the name that a second link makes remote is nobody's to keep, and whoever unlinks it later
 /// recalls nothing.
 #[test]
@@ -384,69 +255,6 @@ fn a_link_takes_the_first_name_from_its_own_session_too() {
     assert_eq!(asked[0].name, Some((root().ino, n("f"))));
     give_back(&mut w, REMOTE, &asked);
     assert_eq!(w.rank.status().recalls, 0);
-}
-
-#[test]
-fn an_inode_that_ends_leaves_no_record_and_a_session_no_more_than_its_limit() {
-    let mut w = two();
-    w.say(OTHER, ClientMsg::Goodbye);
-    let most = w.config.limits.caps_per_client;
-    for i in 0..most + 9 {
-        let request = Request::MkNod { parent: root(), name: n(&format!("f{i}")), new: mode(0o100_644) };
-        granted(&mut w, REMOTE, request);
-    }
-    assert_eq!(w.rank.status().caps, most);
-    for i in 0..most + 9 {
-        w.call_as(REMOTE, Cred::ROOT, unlink(&format!("f{i}"))).expect("gone");
-    }
-    assert_eq!(w.rank.status().caps, 0);
-}
-
-/// At its limit a session is granted what is new to it in the place of what its kernel does not keep any more.
-#[test]
-fn what_was_granted_long_ago_makes_room() {
-    let mut w = two();
-    w.say(OTHER, ClientMsg::Goodbye);
-    let most = w.config.limits.caps_per_client;
-    w.wants = Bits::NONE;
-    w.hello(OTHER, Peer::Trusted, SessionId(0));
-    let all = most + 600;
-    for i in 0..all {
-        let new = mode(0o100_644);
-        let request = Request::MkNod { parent: root(), name: n(&format!("f{i}")), new };
-        w.call_as(OTHER, Cred::ROOT, request).expect("made");
-    }
-    let fill = |w: &mut World, names: std::ops::Range<u64>| {
-        names.filter(|i| !granted(w, REMOTE, lookup(&format!("f{i}"))).1.is_empty()).count() as u64
-    };
-    assert_eq!(fill(&mut w, 0..most + 300), most, "all of it may be kept still");
-    assert_eq!(fill(&mut w, 0..9), 9, "what it has it is granted again");
-    for _ in 0..30 {
-        w.pass(1_000);
-        w.say(REMOTE, ClientMsg::Renew { number: 1 });
-    }
-    assert!(
-        fill(&mut w, most + 300..all) >= most / 2,
-        "what was granted half a minute ago is kept by nobody"
-    );
-    assert!(w.rank.status().caps <= most);
-    assert_eq!(recalls(&mut w, REMOTE), []);
-}
-
-/// `caps_max`: it holds for one session, over a new connection too.
-#[test]
-fn a_session_keeps_no_more_than_it_asked_for() {
-    let mut w = two();
-    w.caps_max = 3;
-    w.hello(EMBEDDED, Peer::Trusted, SessionId(0));
-    for i in 0..9 {
-        let request = Request::MkNod { parent: root(), name: n(&format!("f{i}")), new: mode(0o100_644) };
-        granted(&mut w, REMOTE, request);
-    }
-    let of = |w: &mut World, conn| {
-        (0..9).filter(|i| !granted(w, conn, lookup(&format!("f{i}"))).1.is_empty()).count()
-    };
-    assert_eq!((of(&mut w, EMBEDDED), of(&mut w, OTHER)), (3, 9));
 }
 
 #[test]
@@ -491,54 +299,6 @@ fn an_answer_that_settled_overtakes_is_no_answer_to_the_next_recall() {
     assert_eq!(w.answer(REMOTE, two), None, "that was for the first one");
     give_back(&mut w, again, &second);
     assert!(w.answer(REMOTE, two).is_some_and(|outcome| outcome.is_ok()));
-}
-
-/// Found by review: each new session left an entry in the list of an inode with many holders.
-#[test]
-fn what_many_hold_forgets_those_who_are_gone() {
-    let mut w = World::new();
-    w.wants = ALL;
-    for conn in 10..16 {
-        w.hello(ConnId(conn), Peer::Trusted, SessionId(0));
-        assert_eq!(granted(&mut w, ConnId(conn), Request::GetAttr { node: root() }).1, Bits::ATTRS);
-    }
-    let before = w.rank.status().caps_bytes;
-    for conn in 100..1_100 {
-        w.hello(ConnId(conn), Peer::Trusted, SessionId(0));
-        granted(&mut w, ConnId(conn), Request::GetAttr { node: root() });
-        w.say(ConnId(conn), ClientMsg::Goodbye);
-    }
-    assert_eq!(w.rank.status().caps, 6);
-    assert!(w.rank.status().caps_bytes < before + 1_000, "{} of {before}", w.rank.status().caps_bytes);
-}
-
-/// A kernel gives no page back while a READ of them has no answer: the rank may not blame its client for its own slow store.
-#[test]
-fn who_waits_for_its_own_reads_is_not_late() {
-    let mut w = two();
-    let node = node_of(&granted(&mut w, REMOTE, create("f")).0);
-    let data = Payload::Owned(vec![7; 100]);
-    let write = Request::Write { node, offset: 0, append: false, kill_suidgid: false, data };
-    w.call_as(REMOTE, Cred::ROOT, write).expect("written");
-    w.call_as(REMOTE, Cred::ROOT, Request::Release { node, count: 1 }).expect("closed");
-    w.pass(1_500);
-    assert_eq!(granted(&mut w, OTHER, Request::Open { node, flags: 0 }).1, ALL);
-    w.hold_data = true;
-    w.start(OTHER, Cred::ROOT, Request::Read { node, offset: 0, len: 100, into: None });
-    let open = w.start(REMOTE, Cred::ROOT, Request::Open { node, flags: open_flags::RDWR });
-    let pass = |w: &mut World, seconds| {
-        for _ in 0..seconds {
-            w.pass(1_000);
-            w.say(REMOTE, ClientMsg::Renew { number: 1 });
-            w.say(OTHER, ClientMsg::Renew { number: 1 });
-        }
-    };
-    pass(&mut w, 20);
-    assert_eq!(w.rank.sessions(Mono(w.now)).len(), 2, "{:?}", w.notes);
-    let asked = recalls(&mut w, OTHER);
-    w.let_go();
-    give_back(&mut w, OTHER, &asked);
-    assert!(w.answer(REMOTE, open).is_some_and(|outcome| outcome.is_ok()));
 }
 
 /// Found by the simulator's author: a client that went on in a new session presented its opens, and nobody counted them.

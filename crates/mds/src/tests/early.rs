@@ -2,6 +2,9 @@
 //!
 //! Absent: what clients decide by themselves (`client`), random histories (`sim`).
 
+mod entrusted;
+mod line;
+
 use super::sessions::{OTHER, REMOTE};
 use super::*;
 use proto::caps::Returned;
@@ -89,6 +92,16 @@ pub(super) fn answer(w: &World, conn: ConnId, tid: Tid) -> Option<&ServerMsg> {
 pub(super) fn perform(w: &mut World, conn: ConnId, tid: u64, told: Told, request: Request) {
     let floor = Tid(1);
     w.say(conn, ClientMsg::Performed { tid: Tid(tid), floor, cred: Cred::ROOT, told, request });
+}
+
+/// REMOTE has made a directory, and in it by itself the file `f`: the directory, and what was told of the file.
+fn performed_in_new(w: &mut World) -> (NodeRef, Told) {
+    let (_, made) = early(w, REMOTE, mkdir("new"));
+    let dir = node(&made.attr);
+    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
+    let told = Told { ino: Ino(numbers), wall: Wall(w.now as i64), heard: false };
+    perform(w, REMOTE, 500, told, create(dir, "f"));
+    (dir, told)
 }
 
 pub(super) fn node(attr: &Attr) -> NodeRef {
@@ -213,45 +226,6 @@ fn who_does_not_come_back_is_waited_for_no_longer_than_its_lease() {
     assert!(answer(&w, late, waits).is_some());
 }
 
-#[test]
-fn a_directory_is_entrusted_to_one_and_recalled_for_others() {
-    let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let dir = made.attr;
-    assert!(made.entrusted.iter().any(|e| e.dir.ino == dir.ino && e.empty), "{:?}", made.entrusted);
-    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
-    let told = |at| Told { ino: Ino(numbers + at), wall: Wall(w.now as i64), heard: false };
-    let (one, two) = (told(0), told(2));
-    perform(&mut w, REMOTE, 500, one, create(node(&dir), "f"));
-    assert!(matches!(answer(&w, REMOTE, Tid(500)), Some(ServerMsg::Done { .. })), "{:?}", w.sent);
-    // A number below one that was used is refused.
-    perform(&mut w, REMOTE, 501, Told { ino: Ino(numbers + 1), ..two }, create(node(&dir), "g"));
-    perform(&mut w, REMOTE, 502, two, create(node(&dir), "h"));
-    perform(&mut w, REMOTE, 503, Told { ino: Ino(numbers + 1), ..two }, create(node(&dir), "i"));
-    assert!(matches!(answer(&w, REMOTE, Tid(501)), Some(ServerMsg::Done { .. })));
-    assert!(matches!(answer(&w, REMOTE, Tid(502)), Some(ServerMsg::Done { .. })));
-    assert!(matches!(
-        answer(&w, REMOTE, Tid(503)),
-        Some(ServerMsg::Reply { outcome: Err(Errno::EINVAL), .. })
-    ));
-    // Another looks in.
-    let look = w.start(OTHER, Cred::ROOT, lookup(node(&dir), "f"));
-    assert!(answer(&w, OTHER, look).is_none());
-    let stat = w.start(OTHER, Cred::ROOT, Request::GetAttr { node: node(&dir) });
-    assert!(answer(&w, OTHER, stat).is_none());
-    give_back(&mut w, REMOTE);
-    let Some(ServerMsg::Granted { outcome: Ok(Reply::Attr(found)), .. }) = answer(&w, OTHER, look) else {
-        panic!("{:?}", w.sent)
-    };
-    assert_eq!((found.ino, found.uid), (one.ino, 0));
-    assert!(answer(&w, OTHER, stat).is_some());
-    // Somebody wanted it lately: no more of that for a while.
-    let tid = w.start(REMOTE, Cred::ROOT, create(node(&dir), "j"));
-    give_back(&mut w, OTHER);
-    let Some(ServerMsg::Early { entrusted, .. }) = answer(&w, REMOTE, tid) else { panic!("{:?}", w.sent) };
-    assert!(entrusted.is_empty());
-}
-
 /// A crash would take the session's record back, which says that it has something to present.
 #[test]
 fn nobody_is_answered_early_before_its_numbers_are_durably_its_own() {
@@ -271,104 +245,6 @@ fn nobody_is_answered_early_before_its_numbers_are_durably_its_own() {
         assert!(answer(&w, REMOTE, tid).is_some(), "{:?}", w.sent);
     }
     early(&mut w, REMOTE, mkdir("third"));
-}
-
-#[test]
-fn what_gives_a_directory_back_does_not_overtake_what_was_performed_there() {
-    let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let dir = node(&made.attr);
-    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
-    let told = Told { ino: Ino(numbers), wall: Wall(w.now as i64), heard: false };
-    perform(&mut w, REMOTE, 500, told, create(dir, "f"));
-    let file = NodeRef::bare(told.ino);
-    w.hold_data = true;
-    let data = Payload::Owned(b"bytes".to_vec());
-    let write = Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data };
-    perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
-    let look = w.start(OTHER, Cred::ROOT, lookup(dir, "f"));
-    give_back(&mut w, REMOTE);
-    assert!(answer(&w, OTHER, look).is_none(), "the write is under way");
-    w.let_go();
-    let Some(ServerMsg::Granted { outcome: Ok(Reply::Attr(found)), .. }) = answer(&w, OTHER, look) else {
-        panic!("{:?}", w.sent)
-    };
-    assert_eq!(found.size, 5);
-}
-
-/// Found by review: counts of a directory are attributes by another name, and where a directory lies its holder may have changed.
-#[test]
-fn counts_and_the_parent_of_an_entrusted_directory_wait_for_it() {
-    for ask in [
-        |node| Request::GetXattr { node, name: n("ceph.dir.entries") },
-        |node| Request::GetXattr { node, name: n("pando.dir.files") },
-        |node| Request::Parent { node },
-    ] {
-        let mut w = two();
-        let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-        let tid = w.start(OTHER, Cred::ROOT, ask(node(&made.attr)));
-        assert!(answer(&w, OTHER, tid).is_none(), "{:?}", w.sent);
-        give_back(&mut w, REMOTE);
-        assert!(answer(&w, OTHER, tid).is_some());
-    }
-}
-
-/// Found by review.
-#[test]
-fn counts_that_others_changed_wait_for_the_disk() {
-    let mut w = two();
-    w.auto_durable = false;
-    early(&mut w, REMOTE, create(root(), "a"));
-    give_back_all(&mut w);
-    let count = Request::GetXattr { node: root(), name: n("ceph.dir.entries") };
-    let tid = w.start(OTHER, Cred::ROOT, count);
-    give_back_all(&mut w);
-    assert!(answer(&w, OTHER, tid).is_none(), "{:?}", w.sent);
-    w.sync();
-    assert!(matches!(answer(&w, OTHER, tid), Some(ServerMsg::Reply { outcome: Ok(Reply::Xattr(_)), .. })));
-}
-
-/// Found by the simulator: one that sets nothing changes nothing, but it is answered with the attributes.
-#[test]
-fn a_setattr_of_an_entrusted_directory_waits_for_it_whatever_it_sets() {
-    let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let set = Request::SetAttr { node: node(&made.attr), set: proto::SetAttr::default() };
-    let tid = w.start(OTHER, Cred::ROOT, set);
-    assert!(answer(&w, OTHER, tid).is_none(), "{:?}", w.sent);
-    give_back(&mut w, REMOTE);
-    assert!(answer(&w, OTHER, tid).is_some());
-}
-
-#[test]
-fn what_is_entrusted_outlives_the_connection_and_ends_with_settled_or_the_lease() {
-    let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let dir = node(&made.attr);
-    let session = w.sessions[&REMOTE];
-    w.inject(Input::Disconnected { conn: REMOTE });
-    let look = w.start(OTHER, Cred::ROOT, lookup(dir, "f"));
-    w.pass(4_000);
-    w.say(OTHER, ClientMsg::Renew { number: 1 });
-    w.pass(1_000);
-    assert!(answer(&w, OTHER, look).is_none(), "its client may have more to present");
-    let conn = ConnId(20);
-    w.hello(conn, Peer::Trusted, session);
-    for message in [ClientMsg::Reclaimed, ClientMsg::Presented] {
-        w.say(conn, message);
-    }
-    assert!(answer(&w, OTHER, look).is_none());
-    w.say(conn, ClientMsg::Settled);
-    assert!(answer(&w, OTHER, look).is_some());
-
-    let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    w.inject(Input::Disconnected { conn: REMOTE });
-    w.pass(6_000);
-    w.say(OTHER, ClientMsg::Renew { number: 1 });
-    let look = w.start(OTHER, Cred::ROOT, lookup(node(&made.attr), "f"));
-    w.pass(4_600);
-    assert!(answer(&w, OTHER, look).is_some(), "{:?}", w.notes);
 }
 
 #[test]
@@ -413,11 +289,7 @@ fn who_has_nothing_to_present_is_not_waited_for() {
 #[test]
 fn nobody_is_late_for_what_waits_behind_its_own_work() {
     let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let dir = node(&made.attr);
-    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
-    let told = Told { ino: Ino(numbers), wall: Wall(w.now as i64), heard: false };
-    perform(&mut w, REMOTE, 500, told, create(dir, "f"));
+    let (dir, told) = performed_in_new(&mut w);
     w.hold_data = true;
     let data = Payload::Owned(b"bytes".to_vec());
     let write =
@@ -472,103 +344,6 @@ fn numbers_are_lent_once_whatever_says_so() {
     assert_eq!(sessions.map[&id].lent.len(), 2);
 }
 
-/// Found by review: what was interrupted while it stood in line waited on.
-#[test]
-fn what_takes_back_a_request_in_the_line_stays_behind_it() {
-    let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let dir = node(&made.attr);
-    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
-    let told = Told { ino: Ino(numbers), wall: Wall(w.now as i64), heard: false };
-    perform(&mut w, REMOTE, 500, told, create(dir, "f"));
-    let file = NodeRef::bare(told.ino);
-    let lock = |owner| proto::request::LockSpec {
-        flock: false,
-        owner,
-        kind: proto::request::LockKind::Write,
-        start: 0,
-        end: 9,
-        pid: 1,
-    };
-    w.start(REMOTE, Cred::ROOT, Request::SetLock { node: file, lock: lock(1), wait: false });
-    w.hold_data = true;
-    let data = Payload::Owned(b"bytes".to_vec());
-    let write = Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data };
-    perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
-    let waits = w.start(REMOTE, Cred::ROOT, Request::SetLock { node: file, lock: lock(2), wait: true });
-    w.say(REMOTE, ClientMsg::Cancel { tid: waits });
-    assert!(answer(&w, REMOTE, waits).is_none());
-    w.let_go();
-    let outcome = answer(&w, REMOTE, waits);
-    assert!(matches!(outcome, Some(ServerMsg::Reply { outcome: Err(Errno::EINTR), .. })), "{outcome:?}");
-}
-
-/// One session whose next message stands in line: a write that it performed is under way.
-fn busy() -> World {
-    let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let told =
-        Told { ino: Ino(w.rank.session_lent(w.sessions[&REMOTE])), wall: Wall(w.now as i64), heard: false };
-    perform(&mut w, REMOTE, 500, told, create(node(&made.attr), "f"));
-    w.hold_data = true;
-    let (node, data) = (NodeRef::bare(told.ino), Payload::Owned(b"bytes".to_vec()));
-    let write = Request::Write { node, offset: 0, append: false, kill_suidgid: false, data };
-    perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
-    w.sent.clear();
-    w
-}
-
-/// Found by review: what gives directories back stood in line without a bound.
-#[test]
-fn a_line_does_not_grow_without_end() {
-    let mut w = busy();
-    let item = |number| Returned { ino: Ino(7), bits: Bits::DX, number };
-    let refused = |w: &World| w.sent.iter().any(|(_, m)| matches!(m, ServerMsg::Refused { .. }));
-    let most = w.config.limits.results as u32;
-    for at in 0..9 {
-        w.say(REMOTE, ClientMsg::Returned { list: (0..most / 10).map(|n| item(at * most + n)).collect() });
-        assert!(!refused(&w), "{at}");
-    }
-    w.say(REMOTE, ClientMsg::Returned { list: (0..most / 5).map(item).collect() });
-    assert!(refused(&w));
-}
-
-#[test]
-fn what_waits_in_a_line_is_seen_and_what_is_offered_keeps_its_place() {
-    let mut w = busy();
-    assert_eq!(w.rank.status().lined_up, 0, "one is being carried out");
-    w.pass(10);
-    let later = w.start(REMOTE, Cred::ROOT, mkdir("later"));
-    w.say(REMOTE, ClientMsg::Idle { list: vec![Ino::ROOT] });
-    assert!(recalled(&mut w, REMOTE).is_empty());
-    w.pass(5);
-    let (shown, count) = w.rank.operations(Mono(w.now), 9);
-    let waits: Vec<_> = shown.iter().map(|op| op.waits).collect();
-    assert_eq!((count, waits), (2, vec![Some(crate::Waits::Data), Some(crate::Waits::Line)]));
-    assert_eq!((shown[1].path.as_str(), shown[1].age_ns >= 5 * MS, w.rank.in_flight()), ("/later", true, 2));
-    assert_eq!((w.rank.status().lined_up, w.rank.blocked(Mono(w.now)).count), (1, 0));
-    assert_eq!(w.rank.blocked(Mono(w.now + 60_000 * MS)).count, 2);
-    w.let_go();
-    assert!(answer(&w, REMOTE, later).is_some());
-    assert_eq!(recalled(&mut w, REMOTE)[0].bits, Bits::DX, "now it is asked for");
-}
-
-/// Found by review: the line went on with what came over the connection before, and the new one's behind it.
-#[test]
-fn a_line_ends_with_its_connection_however_the_rank_learns_of_it() {
-    let mut w = busy();
-    w.say(REMOTE, ClientMsg::Settled);
-    let later = w.start(REMOTE, Cred::ROOT, mkdir("later"));
-    let (again, session) = (ConnId(20), w.sessions[&REMOTE]);
-    w.hello(again, Peer::Trusted, session);
-    w.let_go();
-    assert!(answer(&w, again, later).is_none(), "it is asked for again");
-    let request = mkdir("later");
-    w.retry(again, later, Cred::ROOT, request);
-    assert!(answer(&w, again, later).is_some());
-    assert!(!w.rank.sessions.map[&session].settled, "it has not said so on this connection");
-}
-
 /// The number of an inode that is made once more may have data of the life that a crash took back.
 #[test]
 fn what_is_made_once_more_begins_without_the_data_of_the_life_before() {
@@ -604,70 +379,6 @@ fn what_is_made_once_more_begins_without_the_data_of_the_life_before() {
         other => panic!("{other:?}"),
     };
     assert_eq!(*found, Ok(Reply::Data(Payload::Owned(vec![0; 4]))));
-}
-
-/// Found by the simulator: a stretch of the store's listing had come, its request waited for the directory, and showed names that
-/// went meanwhile.
-#[test]
-fn a_listing_that_waited_is_not_an_old_one() {
-    let mut w = two();
-    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let dir = node(&made.attr);
-    for name in ["a", "b"] {
-        w.start(
-            REMOTE,
-            Cred::ROOT,
-            Request::Symlink { parent: dir, name: n(name), target: b"t".as_slice().into() },
-        );
-    }
-    w.start(OTHER, Cred::ROOT, lookup(dir, "x"));
-    give_back(&mut w, REMOTE);
-    w.checkpoint();
-    w.drop_cache();
-    w.hold_loads = true;
-    let list = w.start(OTHER, Cred::ROOT, Request::ReadDir { dir, after: 0, attrs: false, bytes_max: 4096 });
-    // Whatever it needs before is there; the listing is on its way when the directory is entrusted to another.
-    while !format!("{:?}", w.held.front()).contains("Dentries") {
-        let loaded = w.held.pop_front().expect("it loads");
-        w.inject(loaded);
-    }
-    let slot = w.rank.sessions.map[&w.sessions[&REMOTE]].place.expect("a place");
-    w.rank.view.book.entrust(slot, dir.ino, None);
-    w.let_go();
-    assert!(answer(&w, OTHER, list).is_none());
-    w.start(REMOTE, Cred::ROOT, Request::Unlink { parent: dir, name: n("a") });
-    w.checkpoint();
-    w.drop_cache();
-    give_back(&mut w, REMOTE);
-    let found = match answer(&w, OTHER, list) {
-        Some(
-            ServerMsg::Reply { outcome: Ok(Reply::Entries { entries, .. }), .. }
-            | ServerMsg::Granted { outcome: Ok(Reply::Entries { entries, .. }), .. },
-        ) => entries.iter().map(|entry| entry.name.to_vec()).collect::<Vec<_>>(),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(found, [b"b"]);
-}
-
-/// Defects that random histories hardly ever show.
-#[cfg(feature = "mutants")]
-#[test]
-fn defects_of_what_is_entrusted_are_caught() {
-    let defects: [(&str, fn()); 7] = [
-        ("mds_lookup_despite_dx", counts_and_the_parent_of_an_entrusted_directory_wait_for_it),
-        ("mds_old_stretch", a_listing_that_waited_is_not_an_old_one),
-        ("mds_dx_returned_overtakes", what_gives_a_directory_back_does_not_overtake_what_was_performed_there),
-        ("mds_early_before_lent", nobody_is_answered_early_before_its_numbers_are_durably_its_own),
-        ("mds_dx_fades", what_is_entrusted_outlives_the_connection_and_ends_with_settled_or_the_lease),
-        ("mds_number_used_again", a_directory_is_entrusted_to_one_and_recalled_for_others),
-        ("mds_redo_end_clean", what_is_made_once_more_begins_without_the_data_of_the_life_before),
-    ];
-    for (defect, test) in defects {
-        stdx::mutant::activate(Some(defect));
-        let verdict = std::panic::catch_unwind(test);
-        stdx::mutant::activate(None);
-        assert!(verdict.is_err(), "{defect}");
-    }
 }
 
 /// The told time for the directories, and for what moves unless that changed later; what is replaced goes to `//orphans` while

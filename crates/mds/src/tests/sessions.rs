@@ -2,6 +2,9 @@
 //!
 //! Absent: who may keep what (`caps.rs`).
 
+mod again;
+mod ended;
+
 use super::*;
 use proto::request::{LockKind, LockSpec, open_flags};
 
@@ -18,6 +21,11 @@ pub(super) fn remote() -> World {
     w.say(EMBEDDED, ClientMsg::Goodbye);
     w.hello(REMOTE, Peer::Trusted, SessionId(0));
     w
+}
+
+fn write_at(node: NodeRef, offset: u64) -> Request {
+    let data = Payload::Owned(b"GONE".to_vec());
+    Request::Write { node, offset, append: false, kill_suidgid: false, data }
 }
 
 fn mkdir(name: &str) -> Request {
@@ -44,56 +52,6 @@ fn only_the_embedded_session_is_answered_early() {
     assert!(matches!(w.answer(REMOTE, look), Some(Ok(_))));
     assert_eq!(w.answer(REMOTE, none), Some(Err(Errno::ENOENT)));
     assert!(matches!(w.answer(REMOTE, make), Some(Ok(_))));
-}
-
-#[test]
-fn a_retried_request_has_one_effect_and_one_answer() {
-    let mut w = remote();
-    let tid = w.start(REMOTE, Cred::ROOT, mkdir("a"));
-    let first = w.answer(REMOTE, tid).expect("answer");
-    w.retry(REMOTE, tid, Cred::ROOT, mkdir("a"));
-    assert_eq!(w.answer(REMOTE, tid), Some(first.clone()));
-    let session = w.sessions[&REMOTE];
-    for round in 0..2 {
-        w.crash();
-        w.say(EMBEDDED, ClientMsg::Goodbye);
-        let welcome = w.hello(REMOTE, Peer::Trusted, session);
-        assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
-        w.say(REMOTE, ClientMsg::Reclaimed);
-        w.retry(REMOTE, tid, Cred::ROOT, mkdir("a"));
-        assert_eq!(w.answer(REMOTE, tid), Some(first.clone()), "round {round}");
-        w.checkpoint();
-    }
-    let floor = Tid(tid.0 + 1);
-    w.say(
-        REMOTE,
-        ClientMsg::Request { tid: Tid(tid.0 + 5), floor, cred: Cred::ROOT, request: Request::StatFs },
-    );
-    w.retry(REMOTE, tid, Cred::ROOT, mkdir("a"));
-    assert_eq!(w.answer(REMOTE, tid), None, "below the floor nothing is answered");
-}
-
-#[test]
-fn an_open_is_counted_once_and_again_after_a_restart() {
-    let mut w = remote();
-    let request = Request::Create { parent: root(), name: n("f"), new: mode(0o644), flags: 2 };
-    let tid = w.start(REMOTE, Cred::ROOT, request.clone());
-    w.answer(REMOTE, tid).expect("answer").expect("created");
-    w.retry(REMOTE, tid, Cred::ROOT, request.clone());
-    let f =
-        w.rank.view.cache.by_ino(Ino(4096)).map(|s| w.rank.view.cache.node(s).ino()).expect("first number");
-    let opens = |w: &World| w.rank.view.files.get(f).map(|s| s.opens.clone()).unwrap_or_default();
-    let opens = |w: &World| opens(w).iter().map(|o| (o.session, o.count)).collect::<Vec<_>>();
-    let session = w.sessions[&REMOTE];
-    assert_eq!(opens(&w), vec![(session, 1)]);
-    w.crash();
-    assert!(opens(&w).is_empty());
-    w.say(EMBEDDED, ClientMsg::Goodbye);
-    w.hello(REMOTE, Peer::Trusted, session);
-    w.say(REMOTE, ClientMsg::Reclaimed);
-    w.retry(REMOTE, tid, Cred::ROOT, request.clone());
-    w.retry(REMOTE, tid, Cred::ROOT, request);
-    assert_eq!(opens(&w), vec![(session, 1)]);
 }
 
 #[test]
@@ -203,7 +161,7 @@ fn users_act_only_as_themselves() {
 }
 
 #[test]
-fn locks_wait_for_the_reconnect_window() {
+fn locks_wait_for_the_end_of_the_reconnect_phase() {
     let mut w = remote();
     let f = {
         let make = Request::MkNod { parent: root(), name: n("f"), new: mode(0o100_644) };
@@ -294,7 +252,7 @@ fn a_rank_whose_journal_failed_answers_nothing_but_errors() {
     assert_eq!(w.call_as(REMOTE, Cred::ROOT, mkdir("later")), Err(Errno::EIO));
 }
 
-/// Found by review: the window's end gave a lock away while its holder was presenting it.
+/// Found by review: the end of the reconnect phase gave a lock away while its holder was presenting it.
 #[test]
 fn a_session_that_came_back_in_time_may_finish_presenting() {
     let mut w = remote();
@@ -346,16 +304,6 @@ fn a_session_that_reclaims_without_end_is_refused() {
     assert!(w.sent.iter().any(|(c, m)| *c == OTHER && matches!(m, ServerMsg::Refused { .. })));
 }
 
-/// Found by review: a session that never said what it has got made its record grow beyond what the store takes back.
-#[test]
-fn results_of_a_session_that_never_moves_its_floor_are_bounded() {
-    let mut w = World::with(|config| config.limits.results = 10);
-    w.say(EMBEDDED, ClientMsg::Goodbye);
-    w.hello(REMOTE, Peer::Trusted, SessionId(0));
-    let made = (0..20).filter(|i| w.call_as(REMOTE, Cred::ROOT, mkdir(&format!("d{i}"))).is_ok()).count();
-    assert_eq!(made, 10);
-}
-
 #[cfg(feature = "mutants")]
 #[test]
 fn a_rank_that_takes_its_own_pause_for_silence_is_caught() {
@@ -375,28 +323,6 @@ fn a_damaged_rank_that_says_yes_is_caught() {
 }
 
 #[test]
-fn what_was_refused_is_not_executed_when_it_is_asked_again() {
-    let mut w = remote();
-    w.call_as(REMOTE, Cred::ROOT, mkdir("d")).expect("made");
-    let tid = w.start(REMOTE, Cred::ROOT, mkdir("d"));
-    assert_eq!(w.answer(REMOTE, tid), Some(Err(Errno::EEXIST)));
-    w.call_as(REMOTE, Cred::ROOT, Request::RmDir { parent: root(), name: n("d") }).expect("removed");
-    w.retry(REMOTE, tid, Cred::ROOT, mkdir("d"));
-    assert_eq!(w.answer(REMOTE, tid), Some(Err(Errno::EEXIST)));
-    let look = Request::Lookup { parent: root(), name: n("d") };
-    assert_eq!(w.call_as(REMOTE, Cred::ROOT, look), Err(Errno::ENOENT));
-}
-
-#[cfg(feature = "mutants")]
-#[test]
-fn a_refusal_that_is_forgotten_is_caught() {
-    stdx::mutant::activate(Some("mds_refusal_forgotten"));
-    let verdict = std::panic::catch_unwind(what_was_refused_is_not_executed_when_it_is_asked_again);
-    stdx::mutant::activate(None);
-    assert!(verdict.is_err());
-}
-
-#[test]
 fn the_process_of_a_client_with_a_long_place_is_known() {
     let mut w = World::new();
     let conn = ConnId(77);
@@ -407,95 +333,6 @@ fn the_process_of_a_client_with_a_long_place_is_known() {
     let shown: Vec<String> =
         w.rank.sessions(Mono(w.now)).into_iter().map(|session| session.client.to_string()).collect();
     assert!(shown.iter().any(|client| client.ends_with("mmm... pid 4711")), "{shown:?}");
-}
-
-/// The embedded session and a remote one.
-fn two() -> World {
-    let mut w = World::new();
-    w.hello(REMOTE, Peer::Trusted, SessionId(0));
-    w.welcomed(REMOTE);
-    assert!(w.sessions.contains_key(&REMOTE));
-    w
-}
-
-fn write_at(node: NodeRef, offset: u64) -> Request {
-    let data = Payload::Owned(b"GONE".to_vec());
-    Request::Write { node, offset, append: false, kill_suidgid: false, data }
-}
-
-/// A write of the remote session reaches the data, and the session ends before the rank hears of it.
-fn write_and_leave(w: &mut World, node: NodeRef, offset: u64) {
-    w.hold_data = true;
-    w.start(REMOTE, Cred::ROOT, write_at(node, offset));
-    w.say(REMOTE, ClientMsg::Goodbye);
-    w.let_go();
-}
-
-/// Found by review: fsync answered at once for a file that was clean before the write of a session that ended meanwhile.
-#[test]
-fn bytes_of_a_session_that_ended_are_synced_by_who_read_them() {
-    let mut w = two();
-    let f = w.create(root(), "f");
-    w.write(f, 0, b"data").expect("write");
-    let fsync = || Request::Fsync { node: f, data_only: false };
-    w.call(fsync()).expect("fsync");
-    write_and_leave(&mut w, f, 0);
-    assert_eq!(w.read(f), b"GONE");
-    w.data_ops.clear();
-    w.call(fsync()).expect("fsync");
-    assert!(w.data_ops.iter().any(|op| matches!(op, DataOp::Sync { .. })), "{:?}", w.data_ops);
-}
-
-/// Found by review: the number of the cut that such a write ran under was in the cache only, and was given out again.
-#[test]
-fn a_cut_number_used_by_a_session_that_ended_is_not_given_out_again() {
-    for crash in [false, true] {
-        let mut w = two();
-        let f = w.create(root(), "f");
-        w.write(f, 0, b"ab").expect("write");
-        w.checkpoint();
-        w.drop_cache();
-        write_and_leave(&mut w, f, 4);
-        if crash {
-            w.crash();
-        } else {
-            w.checkpoint();
-            w.drop_cache();
-        }
-        let f = w.path("/f").expect("lookup");
-        assert_eq!(w.attr(Request::GetAttr { node: f }).map(|a| a.size), Ok(2));
-        let set = proto::SetAttr { size: Some(8), ..Default::default() };
-        w.attr(Request::SetAttr { node: f, set }).expect("longer");
-        assert_eq!(w.read(f), b"ab\0\0\0\0\0\0", "crash {crash}");
-    }
-}
-
-/// Found by review: what was presented on a connection that broke was counted again on the next one.
-#[test]
-fn an_open_that_is_presented_twice_counts_once() {
-    let mut w = remote();
-    let request = Request::Create { parent: root(), name: n("f"), new: mode(0o644), flags: 2 };
-    let tid = w.start(REMOTE, Cred::ROOT, request);
-    let Some(Ok(Reply::Created { attr, .. })) = w.answer(REMOTE, tid) else { panic!("create") };
-    let f = node(&attr);
-    w.call_as(REMOTE, Cred::ROOT, write_at(f, 0)).expect("write");
-    let session = w.sessions[&REMOTE];
-    w.crash();
-    w.say(EMBEDDED, ClientMsg::Goodbye);
-    w.hello(REMOTE, Peer::Trusted, session);
-    w.say(REMOTE, ClientMsg::Reclaim { node: f, count: 1, writes: false, locks: vec![] });
-    w.inject(Input::Disconnected { conn: REMOTE });
-    w.hello(OTHER, Peer::Trusted, session);
-    w.say(OTHER, ClientMsg::Reclaim { node: f, count: 1, writes: false, locks: vec![] });
-    w.say(OTHER, ClientMsg::Reclaimed);
-    w.call_as(OTHER, Cred::ROOT, Request::Unlink { parent: root(), name: n("f") }).expect("unlink");
-    assert_eq!(w.data.len(), 1);
-    let tid = w.next_tid();
-    let (cred, request) = (Cred::ROOT, Request::StatFs);
-    w.say(OTHER, ClientMsg::Request { tid, floor: tid, cred, request });
-    assert_eq!(w.data.len(), 1, "it has the answer of its create, and the file open");
-    w.call_as(OTHER, Cred::ROOT, Request::Release { node: f, count: 1 }).expect("release");
-    assert_eq!(w.data.len(), 0);
 }
 
 /// Found by review: each refused connection was remembered for ever.

@@ -115,7 +115,7 @@ impl State {
         let outcome = match known.results.get(&tid).cloned() {
             Some(outcome) => outcome,
             None => {
-                self.early.performed.push((super::kept(request), told.heard));
+                self.early.performed.push((super::rank::kept(request), told.heard));
                 let fails = self.early.fails.and_then(|fails| fails(request));
                 let outcome = fails.map_or_else(|| self.tree.perform(request, told.ino), Err);
                 if let Some(session) = self.sessions.get_mut(&session) {

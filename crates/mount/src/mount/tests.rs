@@ -48,7 +48,7 @@ fn a_callback_may_submit() {
     let mount = open(&Fake::new());
     let (tx, rx) = channel();
     let again = Arc::downgrade(&mount);
-    let first = Box::new(move |_: Outcome, _: Leave| {
+    let first = Box::new(move |_: Outcome, _: Validity| {
         let Some(mount) = again.upgrade() else { return };
         mount.submit(Cred::ROOT, getattr(), Box::new(move |outcome, _| drop(tx.send(outcome))));
     });
@@ -64,7 +64,7 @@ fn what_callers_ask_who_are_answered_together_leaves_together() {
     let (tx, rx) = channel();
     for _ in 0..5 {
         let (tx, again) = (tx.clone(), Arc::downgrade(&mount));
-        let first = Box::new(move |_: Outcome, _: Leave| {
+        let first = Box::new(move |_: Outcome, _: Validity| {
             let Some(mount) = again.upgrade() else { return };
             mount.submit(Cred::ROOT, getattr(), Box::new(move |outcome, _| drop(tx.send(outcome))));
         });
@@ -161,10 +161,10 @@ fn open_keeping(fake: &Fake) -> Arc<Mount> {
     Mount::open_with(fake.connector(), ClientInfo::default(), settings).expect("the fake welcomes anyone")
 }
 
-/// The leave that comes with attributes.
-fn leave_of_root(mount: &Mount) -> Leave {
+/// The validity that comes with attributes.
+fn leave_of_root(mount: &Mount) -> Validity {
     let (tx, rx) = channel();
-    let done = Box::new(move |_: Outcome, leave| drop(tx.send(leave)));
+    let done = Box::new(move |_: Outcome, validity| drop(tx.send(validity)));
     mount.submit(Cred::ROOT, getattr(), done);
     rx.recv_timeout(PATIENCE).expect("an answer")
 }
@@ -173,11 +173,11 @@ fn leave_of_root(mount: &Mount) -> Leave {
 fn what_may_be_kept_comes_with_the_answer() {
     let fake = Fake::new();
     let mount = open_keeping(&fake);
-    let leave = leave_of_root(&mount);
-    assert_eq!(leave.grants.of(0), Bits::ATTRS);
-    assert!(leave.until > mount.now() && leave.stamp >= mount.lost_stamp());
+    let validity = leave_of_root(&mount);
+    assert_eq!(validity.grants.of(0), Bits::ATTRS);
+    assert!(validity.until > mount.now() && validity.stamp >= mount.lost_stamp());
     fake.cut();
-    assert!(leave.stamp < mount.lost_stamp(), "in force before anybody asks again");
+    assert!(validity.stamp < mount.lost_stamp(), "in force before anybody asks again");
     let mount = open(&fake);
     assert_eq!(leave_of_root(&mount).grants.of(0), Bits::NONE, "it wants nothing");
 }

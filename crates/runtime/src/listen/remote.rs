@@ -87,14 +87,24 @@ impl Shared {
     }
 
     /// Counts a request of `body` bytes until it is answered: so long the rank may keep its payload
-    /// (it waits for its file, for the end of the reconnect window, for a backup). A number used twice
+    /// (it waits for its file, for the end of the reconnect phase, for a backup). A number used twice
     /// counts twice: both may be kept.
     fn owe(&self, message: &ClientMsg, body: usize) {
         let (tid, answer) = match message {
             ClientMsg::Request { tid, request, .. } => (tid, request.answer_bytes_max()),
             // All there is to say is whether it came to what was told.
             ClientMsg::Performed { tid, .. } => (tid, 0),
-            _ => return,
+            ClientMsg::Hello { .. }
+            | ClientMsg::Cancel { .. }
+            | ClientMsg::Renew { .. }
+            | ClientMsg::Reclaim { .. }
+            | ClientMsg::Reclaimed
+            | ClientMsg::Goodbye
+            | ClientMsg::Admin { .. }
+            | ClientMsg::Returned { .. }
+            | ClientMsg::Settled
+            | ClientMsg::Presented
+            | ClientMsg::Idle { .. } => return,
         };
         let bytes = REQUEST_BYTES + body + answer;
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +112,7 @@ impl Shared {
         self.owed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn settle(&self, batch: &[ServerMsg]) {
+    fn count_answered(&self, batch: &[ServerMsg]) {
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
         for message in batch {
             if let ServerMsg::Reply { tid, .. }
@@ -117,7 +127,7 @@ impl Shared {
     }
 
     fn send(&self, batch: &[ServerMsg]) {
-        self.settle(batch);
+        self.count_answered(batch);
         // A connection that broke is found by the loop: its socket was shut down.
         let _gone = self.pipe.send(batch, ServerMsg::encode);
         if self.paused.load(Ordering::Acquire) && self.held() < HELD_BYTES_MAX / 2 {

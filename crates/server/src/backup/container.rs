@@ -63,7 +63,11 @@ impl<W: Write> ChunkWriter<W> {
     }
 
     pub(super) fn put(&mut self, kind: Kind, body: &[u8]) -> Result<(), BackupError> {
-        debug_assert!(body.len() <= CHUNK_BYTES_MAX);
+        if body.len() > CHUNK_BYTES_MAX {
+            // No restore would take it.
+            let what = format!("a chunk of {} bytes is longer than any reader takes", body.len());
+            return Err(BackupError::Damaged { at: self.bytes, what });
+        }
         let mut head = Writer::new();
         head.u8(kind as u8).u32(body.len() as u32).u32(checksum(self.number, kind as u8, body));
         self.to.write_all(&head.0)?;
@@ -180,6 +184,15 @@ mod tests {
         }
         w.put(Kind::Trailer, b"t").expect("put");
         w.end()
+    }
+
+    #[test]
+    fn a_chunk_that_no_reader_takes_is_not_written() {
+        let mut w = ChunkWriter::begin(Vec::new()).expect("begin");
+        let before = w.bytes();
+        assert!(w.put(Kind::Records, &vec![0; CHUNK_BYTES_MAX]).is_ok());
+        assert!(w.put(Kind::Records, &vec![0; CHUNK_BYTES_MAX + 1]).is_err());
+        assert_eq!(w.bytes(), before + (HEADER_BYTES + CHUNK_BYTES_MAX) as u64);
     }
 
     fn read(bytes: &[u8]) -> Result<Vec<Vec<u8>>, BackupError> {

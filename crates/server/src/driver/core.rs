@@ -196,7 +196,7 @@ impl Core {
     /// Ends deliveries whose outbox stayed empty, continues the others.
     pub(super) fn settle_deliveries(&mut self, turn: &mut Turn<'_>) {
         for conn in std::mem::take(&mut turn.delivered) {
-            self.conns.settle(conn, turn);
+            self.conns.delivered(conn, turn);
         }
     }
 }

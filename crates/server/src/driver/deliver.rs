@@ -90,7 +90,7 @@ impl Conns {
     }
 
     /// After a delivery: go on with what was added meanwhile, or let the next thread begin.
-    pub(super) fn settle(&mut self, conn: ConnId, turn: &mut Turn<'_>) {
+    pub(super) fn delivered(&mut self, conn: ConnId, turn: &mut Turn<'_>) {
         let Some(slot) = self.slots.get_mut(&conn) else { return };
         slot.busy = false;
         if !slot.outbox.is_empty() || slot.close {

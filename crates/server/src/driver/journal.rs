@@ -55,6 +55,8 @@ struct State {
     led: bool,
     /// Of who leads.
     sleep: Sleep,
+    /// What came did not follow what there was.
+    gap: bool,
     /// Nothing more is ever durable: the rank was told.
     failed: bool,
     /// Senders that wait for room.
@@ -119,7 +121,8 @@ impl Queue {
             state.start = position;
             state.since = now;
         }
-        debug_assert_eq!(state.start.0 + state.bytes.len() as u64, position.0);
+        // Behind a gap nothing can be replayed: it is refused as a failed write is, before any of it counts as durable.
+        state.gap |= state.start.0 + state.bytes.len() as u64 != position.0;
         state.bytes.extend_from_slice(bytes);
         self.pending.fetch_add(bytes.len(), Ordering::Relaxed);
         let is_big = state.bytes.len() >= COMMIT_BYTES;
@@ -277,7 +280,17 @@ fn commit(driver: &Driver, start: Position, bytes: Vec<u8>) {
     let queue = &driver.journal;
     Counters::add(&driver.counters.commits, 1);
     Counters::add(&driver.counters.journal_bytes, bytes.len() as u64);
-    let written = if queue.lock().failed { Ok(false) } else { append(driver, start, &bytes).map(|()| true) };
+    let (failed, gap) = {
+        let state = queue.lock();
+        (state.failed, state.gap)
+    };
+    let written = match (failed, gap) {
+        (true, _) => Ok(false),
+        (false, true) => {
+            Err(StoreError::Damaged { at: "journal".into(), what: "a gap between appends".into() })
+        }
+        (false, false) => append(driver, start, &bytes).map(|()| true),
+    };
     let works = written.unwrap_or_else(|error| fail(driver, error));
     queue.pass_on();
     let durable = works.then(|| driver.journal_io.sync());

@@ -3,6 +3,7 @@
 mod commits;
 mod space;
 mod throttle;
+mod told_journal;
 mod turns;
 
 use crate::machine::RankMachine;

@@ -8,7 +8,7 @@ use super::slot::Busy;
 use super::{Event, Kind, Phase, Plan, World, fold};
 use crate::model::judge::Verdict;
 use crate::workload::Knowledge;
-use client::{CallId, Input as ClientInput, Leave};
+use client::{CallId, Input as ClientInput, Validity};
 use mds::input::Input;
 use proto::reply::{Outcome, Reply, encode_outcome};
 use proto::request::{LockKind, LockSpec, Request, open_flags};
@@ -136,7 +136,13 @@ impl World {
     }
 
     /// A caller has its answer.
-    pub(super) fn finish(&mut self, client: usize, call: CallId, outcome: Outcome, leave: Leave) -> Verdict {
+    pub(super) fn finish(
+        &mut self,
+        client: usize,
+        call: CallId,
+        outcome: Outcome,
+        validity: Validity,
+    ) -> Verdict {
         let slot = &mut self.clients[client];
         let Some(busy) = slot.busy.remove(&call) else {
             return Err(format!("client {client} answers call {} that is not open", call.0));
@@ -170,8 +176,8 @@ impl World {
         }
         if busy.sent.is_none() {
             let (kind, request, pattern) = (busy.kind, &busy.request, busy.pattern);
-            let (outcome, leave) = (&outcome, &leave);
-            self.own_answer(client, &OwnAnswer { kind, call: call.0, request, outcome, leave, pattern })?;
+            let (outcome, validity) = (&outcome, &validity);
+            self.own_answer(client, &OwnAnswer { kind, call: call.0, request, outcome, validity, pattern })?;
         }
         self.learn(client, &busy, &outcome)?;
         if let Some((session, tid)) = busy.sent {
@@ -179,7 +185,7 @@ impl World {
             let (call, newest, life) = (call.0, 0, 0);
             self.hand_over(
                 client,
-                Taken { session, tid, request, outcome, leave, begun, call, newest, life },
+                Taken { session, tid, request, outcome, validity, begun, call, newest, life },
             );
         }
         Ok(())

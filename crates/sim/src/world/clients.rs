@@ -20,7 +20,7 @@ use stdx::time::{MS, SECOND};
 use stdx::{Machine, Mono};
 
 impl World {
-    pub(super) fn born(&mut self, client: usize) -> Verdict {
+    pub(super) fn client_starts(&mut self, client: usize) -> Verdict {
         let slot = &mut self.clients[client];
         if slot.machine.is_some() || (self.phase > Phase::Faults && slot.closed) {
             return Ok(());
@@ -227,9 +227,9 @@ impl World {
     fn client_output(&mut self, client: usize, output: ClientOutput) -> Verdict {
         match output {
             ClientOutput::Send(message) => self.send_to_rank(client, message),
-            ClientOutput::Answer { call, outcome, mut leave } => {
-                leave.until = Mono(self.clients[client].clock.when(leave.until));
-                return self.finish(client, call, outcome, leave);
+            ClientOutput::Answer { call, outcome, mut validity } => {
+                validity.until = Mono(self.clients[client].clock.when(validity.until));
+                return self.finish(client, call, outcome, validity);
             }
             ClientOutput::Ready => self.clients[client].ready = true,
             ClientOutput::Recalled { stamp, list } => self.recalled(client, stamp, list),
@@ -271,7 +271,7 @@ impl World {
             self.at(at, Event::Rank { life: self.lives, input });
         }
         if self.phase == Phase::Faults {
-            self.after(SECOND, Event::Born { client });
+            self.after(SECOND, Event::ClientStarts { client });
         } else {
             self.clients[client].closed = true;
         }

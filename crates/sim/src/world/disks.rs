@@ -199,7 +199,7 @@ impl World {
         }
         match begun {
             Ok(begun) => {
-                self.after(self.plan.disk_ns, Event::Settle { life: self.lives, tag, begun });
+                self.after(self.plan.disk_ns, Event::StoreComplete { life: self.lives, tag, begun });
                 Ok(())
             }
             Err(error @ StoreError::Guard { .. }) => Err(format!("store refused a batch: {error}")),
@@ -207,8 +207,8 @@ impl World {
         }
     }
 
-    pub(super) fn settle(&mut self, tag: Tag, begun: &Begun) -> Verdict {
-        self.meta.settle(begun);
+    pub(super) fn store_complete(&mut self, tag: Tag, begun: &Begun) -> Verdict {
+        self.meta.complete(begun);
         self.store_done(tag, Ok(()))
     }
 

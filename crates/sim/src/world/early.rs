@@ -6,7 +6,7 @@
 use super::kernel::Taken;
 use super::{Kind, World};
 use crate::model::judge::{Asked, Presented, Verdict};
-use client::Leave;
+use client::Validity;
 use mds::input::ConnId;
 use mds::output::Output;
 use proto::caps::{Bits, Recalled};
@@ -32,7 +32,7 @@ pub(super) struct OwnAnswer<'a> {
     pub(super) call: u64,
     pub(super) request: &'a Request,
     pub(super) outcome: &'a Outcome,
-    pub(super) leave: &'a Leave,
+    pub(super) validity: &'a Validity,
     pub(super) pattern: u64,
 }
 
@@ -112,9 +112,9 @@ impl World {
         let changed = judged.map_err(|error| format!("client {client} {error}"))?;
         let sight = self.judge.sight(Some(session));
         self.clients[client].kernel.changes(&changed, Some(session), &sight);
-        let (request, outcome, leave) = (own.request.clone(), own.outcome.clone(), own.leave.clone());
+        let (request, outcome, validity) = (own.request.clone(), own.outcome.clone(), own.validity.clone());
         let (begun, call, newest, life) = (self.judge.clock(), own.call, 0, 0);
-        self.hand_over(client, Taken { session, tid, request, outcome, leave, begun, call, newest, life });
+        self.hand_over(client, Taken { session, tid, request, outcome, validity, begun, call, newest, life });
         Ok(())
     }
 
@@ -131,10 +131,10 @@ impl World {
         let asked = asked_by(session, Tid(u64::MAX), Cred::ROOT, own.request.clone(), (0, 0));
         let judged = self.judge.answers_itself(&asked, own.outcome);
         judged.map_err(|error| format!("client {client} {error}"))?;
-        let (request, outcome, leave) = (own.request.clone(), own.outcome.clone(), own.leave.clone());
+        let (request, outcome, validity) = (own.request.clone(), own.outcome.clone(), own.validity.clone());
         let (begun, call, newest, life) = (self.judge.clock(), own.call, 0, 0);
         let tid = Tid(u64::MAX);
-        self.hand_over(client, Taken { session, tid, request, outcome, leave, begun, call, newest, life });
+        self.hand_over(client, Taken { session, tid, request, outcome, validity, begun, call, newest, life });
         Ok(())
     }
 

@@ -198,7 +198,7 @@ impl World {
                     self.judge.embedded_died(session);
                 }
                 self.end_client(client);
-                self.at(self.now + 1, Event::Born { client });
+                self.at(self.now + 1, Event::ClientStarts { client });
             } else if power && self.plan.kill_clients && self.rng.chance(1, 16) {
                 // Its host goes with the rank's.
                 dead.push(client);
@@ -289,7 +289,7 @@ impl World {
             self.after(SECOND, Event::Rank { life: self.lives, input });
         }
         let pause = [10 * MS, 12 * SECOND][self.rng.index(2)];
-        self.after(pause, Event::Born { client });
+        self.after(pause, Event::ClientStarts { client });
     }
 
     pub(super) fn full_disk(&mut self, on: bool) {

@@ -109,7 +109,7 @@ impl World {
             | Event::Commit { life: of }
             | Event::Load { life: of, .. }
             | Event::Store { life: of, .. }
-            | Event::Settle { life: of, .. }
+            | Event::StoreComplete { life: of, .. }
             | Event::Data { life: of, .. }
             | Event::RankTick { life: of }
             | Event::Background { life: of }

@@ -4,7 +4,7 @@
 //! Absent: when answers and recalls reach it, and whether what it keeps is right (`keeping.rs`).
 
 use crate::model::judge::{Changed, Judge, Sight, Verdict};
-use client::Leave;
+use client::Validity;
 use proto::caps::{Bits, KEEP_MARGIN_MS, Recalled};
 use proto::ids::{SessionId, Tid};
 use proto::reply::{Outcome, Reply};
@@ -24,7 +24,7 @@ pub(super) struct Taken {
     pub(super) tid: Tid,
     pub(super) request: Request,
     pub(super) outcome: Outcome,
-    pub(super) leave: Leave,
+    pub(super) validity: Validity,
     /// When the call began by the judge's clock, the number of the call, and of the newest one.
     pub(super) begun: u64,
     pub(super) call: u64,
@@ -55,7 +55,7 @@ struct Kept<T> {
 struct Pages {
     life: u64,
     session: SessionId,
-    /// Calls up to this one began before the leave came: what they read is not kept.
+    /// Calls up to this one began before the validity came: what they read is not kept.
     call: u64,
     /// Where, how much was asked for, and what was read.
     ranges: Vec<(u64, u32, Vec<u8>)>,
@@ -88,11 +88,11 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    fn until(leave: &Leave, rng: &mut Prng) -> u64 {
-        leave.until.0 + rng.below(KEEP_MARGIN_MS * MS)
+    fn until(validity: &Validity, rng: &mut Prng) -> u64 {
+        validity.until.0 + rng.below(KEEP_MARGIN_MS * MS)
     }
 
-    /// Whether the leave of an answer was taken back before the answer came.
+    /// Whether the validity of an answer was taken back before the answer came.
     fn is_void(&self, ino: Ino, stamp: u64) -> bool {
         self.lost > stamp || self.recalled.get(&ino).is_some_and(|last| *last > stamp)
     }
@@ -112,11 +112,11 @@ impl Kernel {
     ) -> Took {
         let mut took = Took::default();
         for (at, attr, name) in carried(&taken.request, &taken.outcome) {
-            let bits = taken.leave.grants.of(at);
+            let bits = taken.validity.grants.of(at);
             if bits.is_empty() {
                 continue;
             }
-            if self.is_void(attr.ino, taken.leave.stamp) {
+            if self.is_void(attr.ino, taken.validity.stamp) {
                 took.voided += 1;
                 continue;
             }
@@ -125,7 +125,7 @@ impl Kernel {
                 self.pages.insert(attr.ino, Pages { life, session, call, ranges: Vec::new() });
                 took.files += 1;
             }
-            let until = Self::until(&taken.leave, rng);
+            let until = Self::until(&taken.validity, rng);
             if !bits.has(Bits::ATTRS) || until <= now || self.is_outdated(attr.ino, taken) {
                 continue;
             }

@@ -102,7 +102,7 @@ enum Event {
         tag: Tag,
         batch: Box<StoreBatch>,
     },
-    Settle {
+    StoreComplete {
         life: u64,
         tag: Tag,
         begun: Begun,
@@ -149,7 +149,7 @@ enum Event {
         calls: u64,
         list: Vec<Recalled>,
     },
-    Born {
+    ClientStarts {
         client: usize,
     },
     Background {
@@ -330,7 +330,7 @@ impl World {
         self.judge = Judge::new(self.plan.hash_seed, self.dump()?, Wall(WALL_START));
         self.restart()?;
         for client in 0..self.clients.len() {
-            self.at(self.now, Event::Born { client });
+            self.at(self.now, Event::ClientStarts { client });
         }
         if self.plan.hostile {
             self.hostile_soon();
@@ -387,7 +387,9 @@ impl World {
             Event::Commit { life } if self.lives == life => self.commit(),
             Event::Load { life, tag, requests } if self.lives == life => self.load(tag, &requests),
             Event::Store { life, tag, batch } if self.lives == life => self.store(tag, &batch),
-            Event::Settle { life, tag, begun } if self.lives == life => self.settle(tag, &begun),
+            Event::StoreComplete { life, tag, begun } if self.lives == life => {
+                self.store_complete(tag, &begun)
+            }
             Event::Data { life, tag, op } if self.lives == life => self.data(tag, &op),
             Event::RankTick { life } if self.lives == life => self.rank_tick(),
             Event::ClientTick { client, birth } => self.client_tick(client, birth),
@@ -398,7 +400,7 @@ impl World {
             Event::Drop { client, birth, stamp, calls, list } => {
                 self.dropped(client, birth, (stamp, calls), list)
             }
-            Event::Born { client } => self.born(client),
+            Event::ClientStarts { client } => self.client_starts(client),
             Event::Background { life } if self.lives == life => self.background(),
             Event::Restart { life } if self.lives == life => self.restart(),
             Event::Hostile => self.hostile(),

@@ -164,7 +164,7 @@ impl World {
         self.judge.excuses.io = true;
         self.readers = Some(&READERS);
         self.clients[0] = super::slot::Slot::new(0, Kind::Trusted);
-        self.at(self.now, Event::Born { client: 0 });
+        self.at(self.now, Event::ClientStarts { client: 0 });
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use super::DataFiles;
 use super::index::{Entry, TABLES};
 use super::locks::guard;
 use super::record::segment_name;
-use super::room::Leave;
+use super::room::Reserve;
 use super::state::{
     CHUNK_ENTRIES, ENTRY_BYTES, INDEX_HEADER_BYTES, STATE_NAME, STATE_TEMPORARY, SegmentMark, State,
     encode_chunk, encode_index_header, index_name,
@@ -115,7 +115,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// Writes the whole index and lets go of dead segments.
     pub(super) fn checkpoint(&self, checkpointer: &mut Checkpointer) -> Result<(), StoreError> {
-        self.leave_room(self.index_bytes(), Leave::Little)?;
+        self.leave_room(self.index_bytes(), Reserve::Little)?;
         let (covered, dead) = {
             // No move in flight: a copy of a record whose tombstone lies below C must not land beyond C.
             let _compactor = guard(&self.compactor);

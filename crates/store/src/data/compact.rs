@@ -16,7 +16,7 @@ use super::central::Segment;
 use super::index::{Entry, Place};
 use super::locks::guard;
 use super::record::{RecordHeader, SEGMENT_HEADER_BYTES, record_bytes};
-use super::room::Leave;
+use super::room::Reserve;
 use super::segments::Output;
 use super::verify::{Walked, walk};
 use crate::disk::{Disk, DiskFile};
@@ -87,7 +87,7 @@ impl<D: Disk> DataFiles<D> {
     ///
     /// # Errors
     /// `Io`, `Poisoned`.
-    pub fn compact_step(&self, budget_bytes: u64) -> Result<Compacted, StoreError> {
+    pub(crate) fn compact_step(&self, budget_bytes: u64) -> Result<Compacted, StoreError> {
         self.check_poison()?;
         self.rotate_dead_active()?;
         self.rotate_dead_output(&mut guard(&self.compactor))?;
@@ -242,7 +242,7 @@ impl<D: Disk> DataFiles<D> {
         };
         done.read_bytes += (stop - from).max(1);
         if !output.reserved {
-            self.leave_room(bytes.len() as u64, Leave::Moving)?;
+            self.leave_room(bytes.len() as u64, Reserve::Moving)?;
         }
         self.write_moved(output, &bytes, &moved)?;
         done.moved_bytes += bytes.len() as u64;

@@ -123,7 +123,7 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// Whether a write or sync failed: everything that changes data is refused until reopened.
-    pub fn is_poisoned(&self) -> bool {
+    pub(crate) fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
     }
 

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 /// What must stay free beyond what is about to be taken, as parts of a segment: less for the later steps of giving space back,
 /// so that none is begun that the next cannot end.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Leave {
+pub(super) enum Reserve {
     /// When compaction chooses a segment.
     BeforeMove = 4,
     /// When it writes.
@@ -40,28 +40,28 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// `NoSpace` where room is kept and taking `bytes` would not leave enough.
-    pub(super) fn leave_room(&self, bytes: u64, leave: Leave) -> Result<(), StoreError> {
-        if bytes > self.free_to_take(leave)? { Err(StoreError::NoSpace) } else { Ok(()) }
+    pub(super) fn leave_room(&self, bytes: u64, reserve: Reserve) -> Result<(), StoreError> {
+        if bytes > self.free_to_take(reserve)? { Err(StoreError::NoSpace) } else { Ok(()) }
     }
 
     /// `NoSpace` where taking `bytes` would leave no room for an index, which is what lets go of dead segments.
     pub(super) fn leave_index(&self, bytes: u64) -> Result<(), StoreError> {
         const PAGE: u64 = 4096;
-        let little = (self.limits.segment_bytes / Leave::Little as u64).max(PAGE);
+        let little = (self.limits.segment_bytes / Reserve::Little as u64).max(PAGE);
         let needed = bytes + self.index_bytes().next_multiple_of(PAGE) + little;
         if self.disk.space()?.available < needed { Err(StoreError::NoSpace) } else { Ok(()) }
     }
 
     /// Bytes of live records that compaction may copy before an index that lets go of the originals is written.
     pub(super) fn movable_bytes(&self) -> u64 {
-        self.free_to_take(Leave::BeforeMove).map_or(0, |bytes| bytes.saturating_sub(self.index_bytes()))
+        self.free_to_take(Reserve::BeforeMove).map_or(0, |bytes| bytes.saturating_sub(self.index_bytes()))
     }
 
-    fn free_to_take(&self, leave: Leave) -> Result<u64, StoreError> {
+    fn free_to_take(&self, reserve: Reserve) -> Result<u64, StoreError> {
         if !self.is_room_kept() {
             return Ok(u64::MAX);
         }
-        let left = self.limits.segment_bytes / leave as u64;
+        let left = self.limits.segment_bytes / reserve as u64;
         Ok(self.disk.space()?.available.saturating_sub(left))
     }
 }

@@ -8,7 +8,7 @@ use super::central::{Batch, Item, Shortage};
 use super::handles::HandleKey;
 use super::locks::guard;
 use super::record::{RecordHeader, SEGMENT_HEADER_BYTES, encode_segment_header, record_bytes, segment_name};
-use super::room::Leave;
+use super::room::Reserve;
 use crate::disk::{Disk, DiskFile};
 use proto::storeio::{IoError, StoreError};
 use std::collections::VecDeque;
@@ -58,7 +58,7 @@ impl<D: Disk> DataFiles<D> {
 
     /// Makes a segment with its space reserved; while room is kept, one that takes its space as it goes.
     pub(super) fn create_segment(&self) -> Result<Output<D::File>, StoreError> {
-        self.leave_room(self.limits.flush_bytes, Leave::Little)?;
+        self.leave_room(self.limits.flush_bytes, Reserve::Little)?;
         if self.is_room_kept() {
             return self.create_segment_of(None);
         }
@@ -220,7 +220,7 @@ impl<D: Disk> DataFiles<D> {
                 None => appender.active.insert(self.create_segment()?),
             };
             if !output.reserved {
-                self.leave_room(self.limits.flush_bytes, Leave::Little)?;
+                self.leave_room(self.limits.flush_bytes, Reserve::Little)?;
             }
             let room = output.limit - output.end;
             let batch = guard(&self.central).take_batch(output.end, room, self.limits.flush_bytes);

@@ -33,10 +33,10 @@ pub(super) fn walk<F: DiskFile>(
     to: u64,
     visit: &mut dyn FnMut(u64, Walked<'_>) -> bool,
 ) -> Result<u64, StoreError> {
-    let mut window = Window { file, to, bytes: Vec::new(), start: from };
+    let mut range = BufferedRange { file, to, bytes: Vec::new(), start: from };
     let (mut at, mut lost) = (from, false);
     while at < to {
-        let header = RecordHeader::decode(window.at(at, RECORD_HEADER_BYTES)?).ok();
+        let header = RecordHeader::decode(range.at(at, RECORD_HEADER_BYTES)?).ok();
         let header = header.filter(|header| header.is_at(segment, at) && at + record_bytes(header.len) <= to);
         let Some(header) = header else {
             // Only the first place of a bad stretch is told; records start at multiples of 8.
@@ -49,7 +49,7 @@ pub(super) fn walk<F: DiskFile>(
         };
         lost = false;
         let bytes = record_bytes(header.len);
-        let record = window.at(at, bytes)?;
+        let record = range.at(at, bytes)?;
         let padded = record.get(RECORD_HEADER_BYTES as usize..).unwrap_or_default();
         let intact = header.has_body(padded);
         let body = padded.get(..header.len as usize).unwrap_or_default();
@@ -62,14 +62,14 @@ pub(super) fn walk<F: DiskFile>(
 }
 
 /// A piece of a file that moves on.
-struct Window<'a, F> {
+struct BufferedRange<'a, F> {
     file: &'a F,
     to: u64,
     bytes: Vec<u8>,
     start: u64,
 }
 
-impl<F: DiskFile> Window<'_, F> {
+impl<F: DiskFile> BufferedRange<'_, F> {
     /// Up to `len` bytes at `at`; fewer at the end.
     fn at(&mut self, at: u64, len: u64) -> Result<&[u8], StoreError> {
         let end = (at + len).min(self.to);

@@ -198,6 +198,7 @@ impl Environment {
     pub(super) fn apply(&self, batches: &[&StoreBatch]) -> Result<(), StoreError> {
         let mut writes = Vec::with_capacity(batches.iter().map(|batch| batch.len() as usize).sum());
         for batch in batches {
+            batch.check_shard()?;
             writes.extend(batch.iter().map(|(table, key, value)| Write { table, key, value }));
         }
         // Neighbours share pages; a stable sort keeps the last word on a key last.

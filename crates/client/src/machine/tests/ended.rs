@@ -144,7 +144,7 @@ fn so_much_at_once_and_no_more() {
     }
     bench.step(durable(52));
     // Of so many directories those are forgotten that were used longest ago; the rank may recall them all the same.
-    assert!(bench.client.tenures.get(Ino(1000)).is_none());
+    assert!(bench.client.delegations.get(Ino(1000)).is_none());
     let returned = bench.step(recall_bits(1000, Bits::DX));
     assert!(matches!(returned[..], [Output::Send(ClientMsg::Returned { .. })]));
     here(&bench.call(2002, mkdir(DIR, "z")));
@@ -176,17 +176,17 @@ fn an_error_that_comes_late_is_told_and_everything_is_asked_for_again() {
 fn what_is_told_again_is_kept_no_longer_than_the_rank_believes() {
     let mut bench = trusted(true);
     let out = bench.call(2, create(DIR, "a"));
-    let Output::Answer { leave: first, .. } = &out[1] else { panic!("{out:?}") };
+    let Output::Answer { validity: first, .. } = &out[1] else { panic!("{out:?}") };
     let until = first.until;
     bench.wait(SECOND);
-    let leave = |out: &[Output]| match out {
-        [Output::Answer { leave, .. }] => leave.clone(),
+    let validity = |out: &[Output]| match out {
+        [Output::Answer { validity, .. }] => validity.clone(),
         other => panic!("{other:?}"),
     };
-    let second = leave(&bench.call(3, getattr(1000)));
+    let second = validity(&bench.call(3, getattr(1000)));
     assert_eq!((second.until, second.grants.of(0)), (until, Bits::ATTRS));
     bench.wait(SECOND);
-    assert_eq!(leave(&bench.call(4, getattr(1000))), crate::leave::Leave::default());
+    assert_eq!(validity(&bench.call(4, getattr(1000))), crate::validity::Validity::default());
     // A directory is asked for then: the kernel walks through it again and again.
     here(&bench.call(5, mkdir(DIR, "d")));
     bench.wait(2 * SECOND);
@@ -195,7 +195,7 @@ fn what_is_told_again_is_kept_no_longer_than_the_rank_believes() {
     let outcome = Ok(Reply::Attr(dir));
     let granted = ServerMsg::Granted { tid: Tid(look), outcome, grants: Grants::One(Bits::ATTRS) };
     bench.step(Input::Message(granted));
-    assert_eq!(leave(&bench.call(7, lookup(DIR, "d"))).grants.of(0), Bits::ATTRS);
+    assert_eq!(validity(&bench.call(7, lookup(DIR, "d"))).grants.of(0), Bits::ATTRS);
 }
 
 /// Where a rank that lives again carries it out, the names of what its life before gave are the same.
@@ -224,7 +224,7 @@ fn who_does_not_want_it_has_none_of_it() {
     bench.call(1, create(1, "first"));
     bench.step(early_with(1, 10, created(7), entrusted(DIR, true)));
     asked(&bench.call(2, create(DIR, "a")));
-    assert!(bench.client.tenures.is_empty() && bench.client.numbers.seed().is_none());
+    assert!(bench.client.delegations.is_empty() && bench.client.numbers.seed().is_none());
 }
 
 /// Another thread delivers it: the file was removed here while the answer was on its way.

@@ -134,9 +134,9 @@ fn in_an_empty_directory_names_are_made_at_once() {
     assert_eq!(*told, Told { ino: Ino(1000), wall: made.mtime, heard: false });
     // By the rank's clock as heard with the answer, counted on, and never ahead of it.
     assert!(made.mtime.0 > 1_010 + 4 * MS as i64 && made.mtime.0 <= 1_010 + 5 * MS as i64);
-    let Output::Answer { leave, .. } = &out[1] else { panic!("{out:?}") };
-    assert_eq!(leave.grants.of(0), Bits::ATTRS.with(Bits::FC));
-    assert_eq!(leave.until, bench.at.mono.after(KEEP_MS * MS));
+    let Output::Answer { validity, .. } = &out[1] else { panic!("{out:?}") };
+    assert_eq!(validity.grants.of(0), Bits::ATTRS.with(Bits::FC));
+    assert_eq!(validity.until, bench.at.mono.after(KEEP_MS * MS));
     assert_eq!((bench.client.opens(Ino(1000)), bench.client.kept()), (1, 1));
     // What it knows it says: attributes, and that there is no such name.
     assert_eq!(answers(&bench.call(3, getattr(1000))), [(3, Ok(Reply::Attr(made)))]);
@@ -347,7 +347,11 @@ fn a_directory_that_is_changing_is_left_alone_until_it_is_known_again() {
         assert_eq!(performed, known);
     }
     // Moved, or removed: by its place.
-    let place = bench.client.tenures.get(Ino(DIR)).map(|tenure| (tenure.attr.parent, tenure.attr.hash));
+    let place = bench
+        .client
+        .delegations
+        .get(Ino(DIR))
+        .map(|delegation| (delegation.attr.parent, delegation.attr.hash));
     assert_eq!(place, Some((Ino(1), NameHash(DIR))));
     let mut bench = trusted(true);
     here(&bench.call(2, mkdir(DIR, "sub")));
@@ -420,7 +424,10 @@ fn whoever_wakes_up_after_its_lease_performs_nothing_and_keeps_nothing() {
     let granted =
         ServerMsg::Granted { tid: Tid(2), outcome: attr(9), grants: Grants::One(Bits::ATTRS.with(Bits::FC)) };
     let out = bench.step(Input::Message(granted));
-    assert!(matches!(&out[..], [Output::Answer { leave, .. }] if leave.grants == Grants::None), "{out:?}");
+    assert!(
+        matches!(&out[..], [Output::Answer { validity, .. }] if validity.grants == Grants::None),
+        "{out:?}"
+    );
     for message in [None, Some(ServerMsg::Renewed { number: 1 })] {
         if let Some(message) = message {
             bench.step(Input::Message(message));

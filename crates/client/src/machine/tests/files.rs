@@ -44,8 +44,8 @@ pub(super) fn holding() -> Bench {
     bench.step(early(1, 10, wrote(10)));
     let tid = asked(&bench.call(2, open(FILE)));
     let out = bench.step(granted(tid, shown(10)));
-    let Some(Output::Answer { leave, .. }) = out.last() else { panic!("{out:?}") };
-    assert_eq!(leave.grants.of(0), Bits::ATTRS, "the rest is not for the edge");
+    let Some(Output::Answer { validity, .. }) = out.last() else { panic!("{out:?}") };
+    assert_eq!(validity.grants.of(0), Bits::ATTRS, "the rest is not for the edge");
     bench
 }
 

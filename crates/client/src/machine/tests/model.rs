@@ -1,7 +1,7 @@
 //! A client that works in entrusted directories against a small rank that computes by itself: what callers were told must be what
 //! comes of it there, whatever is overtaken, recalled, lost or taken back by a crash.
 //!
-//! Absent: content, permissions, and leaves to the kernel; the simulator has these.
+//! Absent: content, permissions, and what the kernel may keep; the simulator has these.
 
 mod rank;
 
@@ -298,8 +298,8 @@ fn what_callers_were_told_survives_crashes() {
 #[test]
 fn each_defect_is_caught() {
     for defect in [
-        "client_recall_overtakes_tenure",
-        "client_keeps_tenure",
+        "client_recall_overtakes_delegation",
+        "client_keeps_delegation",
         "client_stale_name",
         "client_makes_unknown_names",
         "client_forgets_early",

@@ -104,7 +104,7 @@ fn pages_go_after_the_rank_was_told() {
     let kernel = unopened();
     let (file, _) = kernel.create(b"f", RDWR);
     kernel.fake.recall(Ino(file.nodeid), Bits::FS, None);
-    // The node is young: its attributes are forgotten twice, and its pages on another thread.
+    // The first answer about the node was given a moment ago: its attributes are forgotten twice, and its pages on another thread.
     let mut told = [(); 3].map(|()| notified_pages(&kernel));
     told.sort_unstable();
     assert_eq!(told, [(file.nodeid, false), (file.nodeid, false), (file.nodeid, true)]);

@@ -89,7 +89,7 @@ impl Book {
         let mut old = Vec::new();
         let places = &self.places;
         self.records.pass(now, AGE_NS, |ino, holder, bits| {
-            if places[usize::from(holder.slot)].epoch == holder.epoch {
+            if places[usize::from(holder.slot)].serial == holder.serial {
                 old.push((ino, holder, bits));
             }
         });
@@ -146,7 +146,7 @@ impl Book {
         if self.recalls.contains_key(&(slot, ino)) {
             return true;
         }
-        let holder = Holder { slot, epoch: place.epoch };
+        let holder = Holder { slot, serial: place.serial };
         if self.entrusted_to(ino) == Some(slot) {
             self.recall_one_entrusted(slot, ino, now);
         } else if self.records.of(ino, holder).has(Bits::FC) {

@@ -1,5 +1,6 @@
 //! Two groups of the journal at a time.
 
+use super::told_journal::{ToldJournal, ToldSyncs, serve_on};
 use super::*;
 use runtime::port::Port;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -7,48 +8,6 @@ use std::time::Duration;
 
 /// Long enough for a loaded machine; only a failing test takes it.
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// Says what is written and what is about to be synced, and lets each sync end as it is told.
-struct ToldJournal {
-    written: Mutex<u64>,
-    appended: Sender<u64>,
-    syncing: Sender<u64>,
-    ends: Mutex<Receiver<Result<(), StoreError>>>,
-}
-
-impl JournalIo for ToldJournal {
-    fn read(&self, _: Position, _: &mut dyn FnMut(Position, &[u8])) -> Result<Position, StoreError> {
-        Ok(Position(0))
-    }
-
-    fn append(&self, position: Position, entries: &[u8]) -> Result<(), StoreError> {
-        let mut written = self.written.lock().expect("lock");
-        assert_eq!(position.0, *written, "one after the other");
-        *written += entries.len() as u64;
-        // A test that is over listens no more.
-        let _listens = self.appended.send(*written);
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<Position, StoreError> {
-        let ends = self.ends.lock().expect("lock");
-        let end = *self.written.lock().expect("lock");
-        let _listens = self.syncing.send(end);
-        ends.recv().unwrap_or(Ok(())).map(|()| Position(end))
-    }
-
-    fn trim(&self, _: Position) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn prepare(&self) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn bytes(&self) -> u64 {
-        0
-    }
-}
 
 struct Told {
     server: Arc<Server>,
@@ -64,20 +23,11 @@ impl Told {
         let ((tell_appended, appended), (tell_syncing, syncing), (ends, told)) =
             (channel(), channel(), channel());
         let journal = ToldJournal {
-            written: Mutex::new(0),
-            appended: tell_appended,
-            syncing: tell_syncing,
-            ends: Mutex::new(told),
+            appended: Some(tell_appended),
+            syncs: Some(Mutex::new(ToldSyncs { begun: tell_syncing, ends: told })),
+            ..ToldJournal::default()
         };
-        let parts = Parts {
-            rank: Box::new(Toy::default()),
-            journal: Arc::new(journal),
-            meta: Arc::new(EmptyMeta),
-            data: Arc::new(ToyData::default()),
-            ballast: None,
-        };
-        let server = Server::with_parts(parts, "toy", &ServerOptions::default(), Arc::new(Log::silent()));
-        let server = server.expect("boot");
+        let server = serve_on(journal);
         let mailbox = Arc::new(Mailbox::default());
         let port = server.embedded().connect(mailbox.clone()).expect("connect");
         Self { server, port, mailbox, appended, syncing, ends }
@@ -124,4 +74,23 @@ fn after_a_failure_no_group_is_durable_and_the_rank_hears_of_it_once() {
     told.change(4);
     told.server.stop().expect("stop");
     assert_eq!((told.answered(), told.mailbox.seen.lock().expect("lock").others.len()), (0, 1));
+}
+
+/// Behind a gap nothing could be replayed.
+#[test]
+fn an_append_behind_a_gap_fails_the_journal() {
+    let told = Told::new();
+    told.change(1);
+    assert_eq!(told.syncing.recv_timeout(LIMIT), Ok(ENTRY as u64));
+    told.change(2);
+    assert_eq!(told.appended.recv_timeout(LIMIT), Ok(ENTRY as u64));
+    assert_eq!(told.appended.recv_timeout(LIMIT), Ok(2 * ENTRY as u64));
+    // Both threads are busy: these two are one group.
+    told.change(3);
+    told.server.driver.journal.append(stdx::Mono(0), Position(1 << 40), &[0; 8]);
+    told.ends.send(Ok(())).expect("it waits");
+    told.ends.send(Ok(())).expect("it waits");
+    drop(told.mailbox.wait(|seen| !seen.others.is_empty()));
+    assert!(told.answered() <= 2, "the third is not durable");
+    told.server.stop().expect("stop");
 }

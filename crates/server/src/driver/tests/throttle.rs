@@ -1,7 +1,8 @@
 //! A journal that is far behind: who waits for it, and who must not.
 
+use super::told_journal::{ToldJournal, serve_on};
 use super::*;
-use crate::port::Doors;
+use crate::port::RemoteAcceptor;
 use runtime::port::Port;
 use runtime::{Acceptor, SocketPeer};
 use std::sync::OnceLock;
@@ -13,46 +14,6 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Two of these are more than may be pending.
 const BIG: usize = 40 << 20;
 
-/// Says when the first append has come, and lets it end when it is told.
-struct SlowJournal {
-    entered: Sender<()>,
-    go: Mutex<Option<Receiver<()>>>,
-    written: Mutex<u64>,
-}
-
-impl JournalIo for SlowJournal {
-    fn read(&self, _: Position, _: &mut dyn FnMut(Position, &[u8])) -> Result<Position, StoreError> {
-        Ok(Position(0))
-    }
-
-    fn append(&self, _: Position, entries: &[u8]) -> Result<(), StoreError> {
-        let go = self.go.lock().expect("lock").take();
-        if let Some(go) = go {
-            self.entered.send(()).expect("the test runs");
-            // A test that failed is not waited for.
-            let _go_or_over = go.recv();
-        }
-        *self.written.lock().expect("lock") += entries.len() as u64;
-        Ok(())
-    }
-
-    fn sync(&self) -> Result<Position, StoreError> {
-        Ok(Position(*self.written.lock().expect("lock")))
-    }
-
-    fn trim(&self, _: Position) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn prepare(&self) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn bytes(&self) -> u64 {
-        0
-    }
-}
-
 struct Slow {
     server: Arc<Server>,
     entered: Receiver<()>,
@@ -61,17 +22,9 @@ struct Slow {
 
 fn slow() -> Slow {
     let ((entered_in, entered), (go, go_out)) = (channel(), channel());
-    let journal =
-        SlowJournal { entered: entered_in, go: Mutex::new(Some(go_out)), written: Mutex::default() };
-    let parts = Parts {
-        rank: Box::new(Toy::default()),
-        journal: Arc::new(journal),
-        meta: Arc::new(EmptyMeta),
-        data: Arc::new(ToyData::default()),
-        ballast: None,
-    };
-    let server = Server::with_parts(parts, "toy", &ServerOptions::default(), Arc::new(Log::silent()));
-    Slow { server: server.expect("boot"), entered, go }
+    let first_append = Mutex::new(Some((entered_in, go_out)));
+    let server = serve_on(ToldJournal { first_append, ..ToldJournal::default() });
+    Slow { server, entered, go }
 }
 
 impl Slow {
@@ -139,7 +92,7 @@ fn the_journal_thread_never_waits_for_itself() {
     pump.port.get_or_init(|| port.clone());
     slow.fall_behind(&port);
     // A third group, so that too much is pending still when the first is answered.
-    let third = Doors(Arc::downgrade(&slow.server));
+    let third = RemoteAcceptor(Arc::downgrade(&slow.server));
     let third = third.accept(SocketPeer::Trusted, Arc::new(Mailbox::default())).expect("accept");
     let third = send_aside(&third, big(8));
     third.recv_timeout(LIMIT).expect("a socket's thread never waits");
@@ -157,7 +110,7 @@ fn requests_of_this_process_wait_and_nothing_else_does() {
     for message in [ClientMsg::Renew { number: 1 }, ClientMsg::Reclaimed, ClientMsg::Goodbye] {
         send_aside(&port, message).recv_timeout(LIMIT).expect("does not wait");
     }
-    let remote = Doors(Arc::downgrade(&slow.server));
+    let remote = RemoteAcceptor(Arc::downgrade(&slow.server));
     let remote = remote.accept(SocketPeer::Trusted, Arc::new(Mailbox::default())).expect("accept");
     for message in [message(1_000, Request::SyncFs), ClientMsg::Renew { number: 1 }] {
         send_aside(&remote, message).recv_timeout(LIMIT).expect("a socket's thread never waits");

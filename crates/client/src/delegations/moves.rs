@@ -1,11 +1,12 @@
 //! Names that move between entrusted directories, and second names of newborns: what is certain, and what is known afterwards.
 //!
-//! Absent: names that are made and removed (`tenures.rs`).
+//! Absent: names that are made and removed (`delegations.rs`).
 
-use super::{Tenure, Tenures};
-use crate::made;
+use super::{Delegation, Delegations};
+use crate::made::{self, Counts};
 use crate::names::Known;
-use proto::{Attr, Ino, Name, NameHash, Tid};
+use crate::window::Tids;
+use proto::{Attr, Ino, Name, NameHash};
 use stdx::Wall;
 
 /// A rename as the rank will carry it out.
@@ -18,7 +19,7 @@ pub(crate) struct Move {
     pub(crate) changed: Wall,
 }
 
-impl Tenures {
+impl Delegations {
     /// What a rename comes to. `None`: the rank has to say. `replaces`: the new name may lead to something.
     pub(crate) fn plan_move(&self, from: (Ino, &Name), to: (Ino, &Name), replaces: bool) -> Option<Move> {
         let (old, new) = (self.clear(from.0)?, self.clear(to.0)?);
@@ -35,19 +36,19 @@ impl Tenures {
             Known::Dir(other) if is_dir && self.is_empty_dir(other) => Some(other),
             _ => return None,
         };
-        let moved = self.get(ino).map(|tenure| &tenure.attr);
+        let moved = self.get(ino).map(|delegation| &delegation.attr);
         let moved = moved.or_else(|| self.newborns.get(ino).map(|newborn| &newborn.attr));
         let moved = moved.map_or(Wall(i64::MIN), |attr| attr.ctime);
         let changed = old.attr.ctime.max(new.attr.ctime).max(moved);
         Some(Move { ino, is_dir, replaced, changed })
     }
 
-    fn clear(&self, dir: Ino) -> Option<&Tenure> {
-        self.get(dir).filter(|tenure| tenure.is_clear())
+    fn clear(&self, dir: Ino) -> Option<&Delegation> {
+        self.get(dir).filter(|delegation| delegation.is_clear())
     }
 
     pub(crate) fn is_empty_dir(&self, dir: Ino) -> bool {
-        self.clear(dir).is_some_and(|tenure| tenure.names.is_empty())
+        self.clear(dir).is_some_and(|delegation| delegation.names.is_empty())
     }
 
     /// Whether a directory may go from one to another. If it were another session's, the line of this one would wait for what
@@ -63,8 +64,8 @@ impl Tenures {
     fn leads_up(&self, low: Ino, high: Ino, moved: Ino) -> bool {
         let mut at = low;
         for _ in 0..self.dirs.len() {
-            let Some(tenure) = self.clear(at).filter(|_| at != moved) else { return false };
-            at = tenure.attr.parent;
+            let Some(delegation) = self.clear(at).filter(|_| at != moved) else { return false };
+            at = delegation.attr.parent;
             if at == high {
                 return true;
             }
@@ -79,7 +80,7 @@ impl Tenures {
         from: (Ino, &Name),
         to: (Ino, &Name, NameHash),
         wall: Wall,
-        at: (Tid, Tid),
+        at: Tids,
     ) {
         let Move { ino, is_dir, replaced, .. } = plan;
         if let Some(other) = replaced.filter(|_| !stdx::mutant!("client_replaced_lives_on")) {
@@ -93,28 +94,33 @@ impl Tenures {
         self.name_performed((to.0, to.1), known, at);
         let (gone, dirs) = (i32::from(replaced.is_some()), i32::from(is_dir));
         if from.0 == to.0 {
-            self.dir_performed(from.0, (-i64::from(gone), -gone * dirs), wall, at.0);
+            self.dir_performed(from.0, Counts { names: -i64::from(gone), dirs: -gone * dirs }, wall, at.next);
         } else {
-            self.dir_performed(from.0, (-1, -dirs), wall, at.0);
-            self.dir_performed(to.0, (i64::from(1 - gone), (1 - gone) * dirs), wall, at.0);
+            self.dir_performed(from.0, Counts { names: -1, dirs: -dirs }, wall, at.next);
+            self.dir_performed(
+                to.0,
+                Counts { names: i64::from(1 - gone), dirs: (1 - gone) * dirs },
+                wall,
+                at.next,
+            );
         }
         let place = if stdx::mutant!("client_moved_stays_in_place") { from.0 } else { to.0 };
         let is_newborn = self.newborns.moved(ino, |attr| made::moved(attr, (place, to.2), wall));
-        if let Some(tenure) = self.dirs.get_mut(&ino) {
-            made::moved(&mut tenure.attr, (to.0, to.2), wall);
+        if let Some(delegation) = self.dirs.get_mut(&ino) {
+            made::moved(&mut delegation.attr, (to.0, to.2), wall);
             // How the rank counts the first change of what it has not made in this life, nobody here knows.
-            (tenure.exact, tenure.since) = (tenure.exact && is_newborn, Tid(at.0.0 + 1));
+            (delegation.exact, delegation.since) = (delegation.exact && is_newborn, at.later().next);
         }
     }
 
     /// This client has linked a newborn by itself, whose attributes are these from here on. Which of its names goes first, and what
     /// becomes of it then, the rank has to say.
-    pub(crate) fn linked(&mut self, attr: &Attr, to: (Ino, &Name), wall: Wall, at: (Tid, Tid)) {
+    pub(crate) fn linked(&mut self, attr: &Attr, to: (Ino, &Name), wall: Wall, at: Tids) {
         if !stdx::mutant!("client_linked_stays_newborn") {
             self.newborns.remove(attr.ino);
-            self.link(attr.ino, Tid(at.0.0 + 1));
+            self.link(attr.ino, at.later().next);
         }
         self.name_performed(to, Known::Unknown, at);
-        self.dir_performed(to.0, (1, 0), wall, at.0);
+        self.dir_performed(to.0, Counts { names: 1, dirs: 0 }, wall, at.next);
     }
 }

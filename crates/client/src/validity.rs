@@ -17,9 +17,9 @@ use stdx::time::MS;
 /// Recalled inodes remembered one by one; beyond, everything asked for is void.
 const RECALLED_MAX: usize = 4096;
 
-/// What an answer leaves to its edge.
+/// What an edge may keep of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Leave {
+pub struct Validity {
     pub grants: Grants,
     /// Void once a recall of the inode, or a loss of everything, has a higher one.
     pub stamp: u64,
@@ -27,7 +27,7 @@ pub struct Leave {
     pub until: Mono,
 }
 
-impl Leave {
+impl Validity {
     /// What the machine uses by itself is nothing to its edge.
     pub(crate) fn for_edge(mut self) -> Self {
         if let Grants::One(bits) = &mut self.grants {
@@ -39,7 +39,7 @@ impl Leave {
 
 /// The machine's book of what is void.
 #[derive(Clone, Debug)]
-pub(crate) struct Leaves {
+pub(crate) struct Validities {
     /// Moves with each recall and each loss.
     stamp: u64,
     /// The stamp when the connection broke last.
@@ -56,7 +56,7 @@ pub(crate) struct Leaves {
     pub(crate) settle_at: Option<Mono>,
 }
 
-impl Leaves {
+impl Validities {
     pub(crate) const fn new() -> Self {
         Self {
             stamp: 1,
@@ -150,7 +150,7 @@ impl Leaves {
         mut grants: Grants,
         inos: impl Iterator<Item = Ino>,
         until: Mono,
-    ) -> Leave {
+    ) -> Validity {
         if !self.settled || tid < self.void_below {
             grants = Grants::None;
         }
@@ -168,7 +168,7 @@ impl Leaves {
         if grants != Grants::None {
             self.kept_until = self.kept_until.max(until);
         }
-        Leave { grants, stamp: self.stamp, until }
+        Validity { grants, stamp: self.stamp, until }
     }
 
     /// Until when an answer that came now may be kept at most. `embedded`: the rank is in this process.

@@ -5,25 +5,25 @@
 //!
 //! Absent: performing (`machine/perform.rs`).
 
+mod answers;
 mod files;
 mod moves;
 
-use crate::changes::{after_change, changed_dir, ends_file, may_move_dirs, names_of, of_attr, touched};
-use crate::leave::Leave;
-use crate::made::change_dir;
+use crate::changes::{changed_dir, ends_file, may_move_dirs, names_of, touched};
+use crate::made::{Counts, change_dir};
 use crate::names::{Known, Names};
 use crate::newborns::Newborns;
-use proto::caps::Bits;
+use crate::window::Tids;
 use proto::message::Entrusted;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, FileKind, Ino, Name, NameHash, NodeRef, Tid};
+use proto::{Attr, FileKind, Ino, Name, NameHash, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
 use stdx::hash::HashSeed;
 
 /// Directories at once. Beyond, one that was used long ago is forgotten; the rank may still recall it.
-const TENURES_MAX: usize = 1024;
+const DELEGATIONS_MAX: usize = 1024;
 /// Of so many the one that was used longest ago is forgotten, beyond that.
 const SAMPLE: usize = 16;
 /// Displaced ones that are remembered, to be offered to the rank.
@@ -40,7 +40,7 @@ const CROSSED_MAX: usize = 1024;
 
 /// One directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Tenure {
+pub(crate) struct Delegation {
     pub(crate) attr: Attr,
     pub(crate) names: Names,
     /// Changes of the directory itself that are at the rank.
@@ -61,7 +61,7 @@ pub(crate) struct Tenure {
     listing: Option<Tid>,
 }
 
-impl Tenure {
+impl Delegation {
     /// Its attributes, if they are what the rank will come to.
     pub(crate) fn exact(&self) -> Option<&Attr> {
         (self.exact && self.changing.is_empty() && !self.stale).then_some(&self.attr)
@@ -124,8 +124,8 @@ impl Tenure {
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tenures {
-    dirs: BTreeMap<Ino, Tenure>,
+pub(crate) struct Delegations {
+    dirs: BTreeMap<Ino, Delegation>,
     /// Where the next one that is displaced is looked for.
     hand: Ino,
     displaced: Vec<Ino>,
@@ -140,7 +140,7 @@ pub(crate) struct Tenures {
     all_crossed: Tid,
 }
 
-impl Tenures {
+impl Delegations {
     pub(crate) const fn new() -> Self {
         Self {
             dirs: BTreeMap::new(),
@@ -162,12 +162,12 @@ impl Tenures {
         self.dirs.len()
     }
 
-    pub(crate) fn get(&self, dir: Ino) -> Option<&Tenure> {
+    pub(crate) fn get(&self, dir: Ino) -> Option<&Delegation> {
         self.dirs.get(&dir)
     }
 
     pub(crate) fn known(&self, dir: Ino, name: &Name) -> Known {
-        self.dirs.get(&dir).map_or(Known::Unknown, |tenure| tenure.names.get(name))
+        self.dirs.get(&dir).map_or(Known::Unknown, |delegation| delegation.names.get(name))
     }
 
     pub(crate) fn may_be_linked(&self, ino: Ino) -> bool {
@@ -190,20 +190,21 @@ impl Tenures {
         // Answers may overtake each other: what one changed that came before this one may be missing here.
         let crossed = tid < self.all_crossed || self.crossed.get(&ino).is_some_and(|at| tid < *at);
         let crossed = crossed && !stdx::mutant!("client_entrusted_crossed");
-        let mut tenure = Self::tenure(entrusted.dir, entrusted.empty && !crossed, next);
-        tenure.stale = crossed;
+        let mut delegation = Self::delegation(entrusted.dir, entrusted.empty && !crossed, next);
+        delegation.stale = crossed;
         for (tid, request) in under_way {
-            tenure.note(ino, tid, request, seed);
+            delegation.note(ino, tid, request, seed);
             if let Request::Link { node, .. } = request {
                 self.link(node.ino, next);
             }
         }
-        self.add(ino, tenure);
+        self.add(ino, delegation);
     }
 
     /// A change is answered. Directories that answers still on their way entrust may have changed by it meanwhile.
-    pub(crate) fn crosses(&mut self, request: &Request, next: Tid, unanswered: Tid) {
-        if unanswered == next {
+    pub(crate) fn crosses(&mut self, request: &Request, tids: Tids) {
+        let next = tids.next;
+        if tids.unanswered == next {
             return self.crossed.clear();
         }
         let dirs =
@@ -217,12 +218,12 @@ impl Tenures {
 
     /// This client made a directory under that tid.
     pub(crate) fn made(&mut self, attr: Attr, tid: Tid) {
-        self.add(attr.ino, Self::tenure(attr, true, Tid(tid.0 + 1)));
+        self.add(attr.ino, Self::delegation(attr, true, Tid(tid.0 + 1)));
     }
 
-    const fn tenure(attr: Attr, empty: bool, next: Tid) -> Tenure {
+    const fn delegation(attr: Attr, empty: bool, next: Tid) -> Delegation {
         let names = Names::new(empty, next);
-        Tenure {
+        Delegation {
             attr,
             names,
             changing: Vec::new(),
@@ -237,18 +238,18 @@ impl Tenures {
         }
     }
 
-    fn add(&mut self, ino: Ino, tenure: Tenure) {
-        if self.dirs.len() >= TENURES_MAX {
-            self.displace(tenure.since);
+    fn add(&mut self, ino: Ino, delegation: Delegation) {
+        if self.dirs.len() >= DELEGATIONS_MAX {
+            self.displace(delegation.since);
         }
-        self.names += tenure.names.len();
-        self.dirs.insert(ino, tenure);
+        self.names += delegation.names.len();
+        self.dirs.insert(ino, delegation);
     }
 
     /// Makes room for one. The rank believes that it is here still.
     fn displace(&mut self, since: Tid) {
         let sample = || self.dirs.range(self.hand..).chain(self.dirs.range(..self.hand)).take(SAMPLE);
-        let Some(oldest) = sample().min_by_key(|(_, tenure)| tenure.used).map(|(ino, _)| *ino) else {
+        let Some(oldest) = sample().min_by_key(|(_, delegation)| delegation.used).map(|(ino, _)| *ino) else {
             return;
         };
         self.hand = sample().last().map_or(Ino::NONE, |(ino, _)| Ino(ino.0.saturating_add(1)));
@@ -267,8 +268,8 @@ impl Tenures {
 
     /// It is entrusted no more, or not used any more.
     pub(crate) fn end(&mut self, dir: Ino) {
-        let Some(tenure) = self.dirs.remove(&dir) else { return };
-        self.names -= tenure.names.len();
+        let Some(delegation) = self.dirs.remove(&dir) else { return };
+        self.names -= delegation.names.len();
         self.newborns.remove_in(dir);
     }
 
@@ -284,37 +285,37 @@ impl Tenures {
             gone.extend(self.dirs.iter().filter(|(_, t)| t.attr.parent == ino).map(|(below, _)| *below));
         }
         self.newborns.clear();
-        for tenure in self.dirs.values_mut() {
-            tenure.names.forget(next);
-            (tenure.stale, tenure.since) = (true, next);
+        for delegation in self.dirs.values_mut() {
+            delegation.names.forget(next);
+            (delegation.stale, delegation.since) = (true, next);
         }
-        self.names = self.dirs.values().map(|tenure| tenure.names.len()).sum();
+        self.names = self.dirs.values().map(|delegation| delegation.names.len()).sum();
     }
 
-    /// Changes what is known of one directory's names, within the bound. `unanswered`: below it everything is answered.
-    fn with_names(&mut self, dir: Ino, next: Tid, unanswered: Tid, change: impl FnOnce(&mut Names)) {
-        let Some(tenure) = self.dirs.get_mut(&dir) else { return };
-        let before = tenure.names.len();
-        change(&mut tenure.names);
-        self.names = self.names + tenure.names.len() - before;
+    /// Changes what is known of one directory's names, within the bound.
+    fn with_names(&mut self, dir: Ino, tids: Tids, change: impl FnOnce(&mut Names)) {
+        let Some(delegation) = self.dirs.get_mut(&dir) else { return };
+        let before = delegation.names.len();
+        change(&mut delegation.names);
+        self.names = self.names + delegation.names.len() - before;
         if self.names > NAMES_MAX {
-            self.shrink(next, unanswered);
+            self.shrink(tids);
         }
     }
 
-    fn shrink(&mut self, next: Tid, unanswered: Tid) {
-        self.dirs.values_mut().for_each(|tenure| tenure.names.prune(unanswered));
-        self.names = self.dirs.values().map(|tenure| tenure.names.len()).sum();
+    fn shrink(&mut self, tids: Tids) {
+        self.dirs.values_mut().for_each(|delegation| delegation.names.prune(tids.unanswered));
+        self.names = self.dirs.values().map(|delegation| delegation.names.len()).sum();
         // A quarter is left free, so that this is rare.
         while self.names > NAMES_MAX / 4 * 3
-            && let Some(tenure) = self.dirs.values_mut().max_by_key(|tenure| tenure.names.len())
+            && let Some(delegation) = self.dirs.values_mut().max_by_key(|delegation| delegation.names.len())
         {
-            let before = tenure.names.len();
-            tenure.names.forget(next);
-            if tenure.names.len() == before {
+            let before = delegation.names.len();
+            delegation.names.forget(tids.next);
+            if delegation.names.len() == before {
                 break;
             }
-            self.names = self.names + tenure.names.len() - before;
+            self.names = self.names + delegation.names.len() - before;
         }
     }
 
@@ -323,27 +324,27 @@ impl Tenures {
         &mut self,
         (dir, name): (Ino, &Name),
         known: Known,
-        counts: (i64, i32),
+        counts: Counts,
         wall: Wall,
-        at: (Tid, Tid),
+        at: Tids,
     ) {
         self.name_performed((dir, name), known, at);
-        self.dir_performed(dir, counts, wall, at.0);
+        self.dir_performed(dir, counts, wall, at.next);
     }
 
-    fn name_performed(&mut self, (dir, name): (Ino, &Name), known: Known, (tid, unanswered): (Tid, Tid)) {
-        self.with_names(dir, Tid(tid.0 + 1), unanswered, |table| table.performed(name, known, tid));
+    fn name_performed(&mut self, (dir, name): (Ino, &Name), known: Known, at: Tids) {
+        self.with_names(dir, at.later(), |table| table.performed(name, known, at.next));
     }
 
     /// The one change of a directory that comes with all that an operation did to its names.
-    fn dir_performed(&mut self, dir: Ino, (names, dirs): (i64, i32), wall: Wall, tid: Tid) {
-        if let Some(tenure) = self.dirs.get_mut(&dir) {
+    fn dir_performed(&mut self, dir: Ino, counts: Counts, wall: Wall, tid: Tid) {
+        if let Some(delegation) = self.dirs.get_mut(&dir) {
             // What was asked before shows it as it was.
-            (tenure.used, tenure.since) = (tid, Tid(tid.0 + 1));
-            change_dir(&mut tenure.attr, names, dirs, wall);
+            (delegation.used, delegation.since) = (tid, Tid(tid.0 + 1));
+            change_dir(&mut delegation.attr, counts, wall);
         }
         if let Some(newborn) = self.newborns.get_mut(dir) {
-            change_dir(&mut newborn.attr, names, dirs, wall);
+            change_dir(&mut newborn.attr, counts, wall);
         }
     }
 
@@ -352,20 +353,21 @@ impl Tenures {
         if let Some(newborn) = self.newborns.get_mut(attr.ino) {
             newborn.attr = attr;
         }
-        if let Some(tenure) = self.dirs.get_mut(&attr.ino) {
-            (tenure.attr, tenure.since) = (attr, Tid(tid.0 + 1));
+        if let Some(delegation) = self.dirs.get_mut(&attr.ino) {
+            (delegation.attr, delegation.since) = (attr, Tid(tid.0 + 1));
         }
     }
 
     /// A request goes to the rank.
-    pub(crate) fn sent(&mut self, tid: Tid, request: &Request, seed: Option<&HashSeed>, unanswered: Tid) {
+    pub(crate) fn sent(&mut self, tids: Tids, request: &Request, seed: Option<&HashSeed>) {
+        let tid = tids.next;
         for (dir, name) in names_of(request) {
             // Whatever becomes of it, that directory's attributes and those behind the name are the rank's from here on.
             self.newborns.remove_at(dir, seed.map(|seed| name.hash(seed)));
             self.newborns.remove(dir);
-            self.with_names(dir, tid, unanswered, |names| names.change_begins(name));
-            if let Some(tenure) = self.dirs.get_mut(&dir) {
-                (tenure.exact, tenure.asking) = (false, tenure.asking + 1);
+            self.with_names(dir, tids, |names| names.change_begins(name));
+            if let Some(delegation) = self.dirs.get_mut(&dir) {
+                (delegation.exact, delegation.asking) = (false, delegation.asking + 1);
             }
         }
         if let Some(ino) = touched(request) {
@@ -377,16 +379,16 @@ impl Tenures {
         if let Request::Link { node, .. } = request {
             self.link(node.ino, tid);
         }
-        if let Some(tenure) = changed_dir(request).and_then(|dir| self.dirs.get_mut(&dir)) {
-            tenure.changing.push(tid);
+        if let Some(delegation) = changed_dir(request).and_then(|dir| self.dirs.get_mut(&dir)) {
+            delegation.changing.push(tid);
         }
         if may_move_dirs(request) {
             for (dir, name) in names_of(request) {
                 let place = (dir, seed.map(|seed| name.hash(seed)));
                 self.dirs
                     .values_mut()
-                    .filter(|tenure| tenure.may_be_at(place))
-                    .for_each(|tenure| tenure.changing.push(tid));
+                    .filter(|delegation| delegation.may_be_at(place))
+                    .for_each(|delegation| delegation.changing.push(tid));
             }
         }
     }
@@ -394,132 +396,9 @@ impl Tenures {
     fn link(&mut self, ino: Ino, next: Tid) {
         self.linked.insert(ino);
         if self.linked.len() > LINKED_MAX {
-            self.dirs.values_mut().for_each(|tenure| tenure.names.forget(next));
-            self.names = self.dirs.values().map(|tenure| tenure.names.len()).sum();
+            self.dirs.values_mut().for_each(|delegation| delegation.names.forget(next));
+            self.names = self.dirs.values().map(|delegation| delegation.names.len()).sum();
             self.linked = [ino].into();
-        }
-    }
-
-    /// The answer to a request that went to the rank. `leave`: what it left to the edge.
-    pub(crate) fn answered(
-        &mut self,
-        tid: Tid,
-        request: &Request,
-        outcome: &Outcome,
-        leave: &Leave,
-        (next, unanswered): (Tid, Tid),
-    ) {
-        for (dir, name) in names_of(request) {
-            let known = after_change(request, dir, outcome);
-            self.with_names(dir, next, unanswered, |names| names.change_ends(name, tid, known, next));
-            if let Some(tenure) = self.dirs.get_mut(&dir) {
-                (tenure.asking, tenure.counted) = (tenure.asking.saturating_sub(1), next);
-            }
-        }
-        self.dir_answered(tid, request, outcome, next);
-        let learned = (next, unanswered);
-        match (request, outcome) {
-            (Request::Lookup { parent, name }, Ok(Reply::Attr(attr))) => {
-                self.learn_name((parent.ino, name), tid, of_attr(parent.ino, attr), learned);
-                self.learn_attr(tid, attr, leave.grants.of(0), leave);
-            }
-            (Request::Lookup { parent, name }, Err(proto::Errno::ENOENT)) => {
-                self.learn_name((parent.ino, name), tid, Known::Absent, learned);
-            }
-            (Request::GetAttr { .. }, Ok(Reply::Attr(attr))) => {
-                self.learn_attr(tid, attr, leave.grants.of(0), leave);
-            }
-            (Request::ReadDir { dir, .. }, Ok(Reply::Entries { entries, .. })) => {
-                for (at, entry) in entries.iter().enumerate() {
-                    let Ok(name) = Name::new(&entry.name) else { continue };
-                    let known = entry.attr.as_ref().map_or(Known::Unknown, |attr| of_attr(dir.ino, attr));
-                    self.learn_name((dir.ino, &name), tid, known, learned);
-                    if let Some(attr) = &entry.attr {
-                        self.learn_attr(tid, attr, leave.grants.of(at), leave);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// The same for a change of a directory itself.
-    fn dir_answered(&mut self, tid: Tid, request: &Request, outcome: &Outcome, next: Tid) {
-        if may_move_dirs(request) {
-            let concerned = |(_, tenure): &(&Ino, &Tenure)| tenure.changing.contains(&tid);
-            let concerned: Vec<Ino> = self.dirs.iter().filter(concerned).map(|(ino, _)| *ino).collect();
-            for ino in concerned {
-                match (request, outcome) {
-                    (Request::RmDir { .. }, Ok(_))
-                        if self.get(ino).is_some_and(Tenure::is_only_changed_once) =>
-                    {
-                        self.end(ino)
-                    }
-                    _ => self.dirs.get_mut(&ino).into_iter().for_each(|t| t.change_ended(tid, outcome, next)),
-                }
-            }
-        } else if let Some(tenure) = changed_dir(request).and_then(|dir| self.dirs.get_mut(&dir)) {
-            tenure.change_ended(tid, outcome, next);
-        }
-    }
-
-    /// A change of a name in that directory goes to the rank. Whether it is worth while to ask for all names there.
-    pub(crate) fn wants_listing(&mut self, dir: Ino) -> bool {
-        let Some(tenure) = self.dirs.get_mut(&dir) else { return false };
-        tenure.asked += 1;
-        tenure.asked == LIST_AFTER && !tenure.names.is_complete() && tenure.attr.size <= LIST_MAX
-    }
-
-    /// A page of its names is asked for under that tid. `first`: from the beginning.
-    pub(crate) fn listing(&mut self, dir: Ino, tid: Tid, first: bool) {
-        let Some(tenure) = self.dirs.get_mut(&dir) else { return };
-        if first {
-            tenure.names.listing_begins();
-        }
-        tenure.listing = Some(tid);
-    }
-
-    /// A page is learned. Where the next one begins, if it was one of these and not the last.
-    pub(crate) fn listed(
-        &mut self,
-        tid: Tid,
-        request: &Request,
-        outcome: &Outcome,
-    ) -> Option<(NodeRef, u64)> {
-        let Request::ReadDir { dir, .. } = request else { return None };
-        let tenure = self.dirs.get_mut(&dir.ino).filter(|tenure| tenure.listing == Some(tid))?;
-        tenure.listing = None;
-        let Ok(Reply::Entries { entries, end }) = outcome else { return None };
-        if *end {
-            tenure.names.listing_ends();
-            return None;
-        }
-        entries.last().map(|entry| (*dir, entry.hash.cookie()))
-    }
-
-    fn learn_name(
-        &mut self,
-        (dir, name): (Ino, &Name),
-        tid: Tid,
-        known: Known,
-        (next, unanswered): (Tid, Tid),
-    ) {
-        self.with_names(dir, next, unanswered, |names| names.learn(name, tid, known));
-    }
-
-    fn learn_attr(&mut self, tid: Tid, attr: &Attr, granted: Bits, leave: &Leave) {
-        if granted.has(Bits::ATTRS)
-            && let Some(newborn) = self.newborns.get_mut(attr.ino)
-        {
-            newborn.granted(granted, leave);
-        }
-        let Some(tenure) = self.dirs.get_mut(&attr.ino) else { return };
-        if tid >= tenure.since && tenure.changing.is_empty() {
-            let counts = tenure.asking == 0 && tid >= tenure.counted && tid > tenure.used;
-            match counts {
-                true => (tenure.attr, tenure.stale, tenure.exact) = (*attr, false, true),
-                false => tenure.learn(attr),
-            }
         }
     }
 }

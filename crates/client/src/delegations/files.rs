@@ -3,21 +3,21 @@
 //!
 //! Absent: what it changes (`machine/perform.rs`).
 
-use super::Tenures;
+use super::Delegations;
 use crate::changes::{ends_file, names_of};
-use crate::leave::Leave;
 use crate::newborns::Newborn;
+use crate::validity::Validity;
 use proto::request::Request;
 use proto::{Attr, FileKind, Tid};
 use stdx::hash::HashSeed;
 
-impl Tenures {
+impl Delegations {
     /// The rank entrusts a file, with the answer to that request. `under_way`: the requests that are there. If one of them changes
     /// it, or one that is answered may have done so since, the attributes are old: the next answer will do.
     pub(crate) fn begin_file<'a>(
         &mut self,
         attr: &Attr,
-        leave: &Leave,
+        validity: &Validity,
         tid: Tid,
         seed: Option<&HashSeed>,
         mut under_way: impl Iterator<Item = (Tid, &'a Request)>,
@@ -39,6 +39,6 @@ impl Tenures {
         if under_way.any(|(_, request)| changes(request)) && !stdx::mutant!("client_file_under_change") {
             return;
         }
-        self.newborns.insert(Newborn::entrusted(*attr, leave));
+        self.newborns.insert(Newborn::entrusted(*attr, validity));
     }
 }

@@ -1,0 +1,98 @@
+//! What the kernel may keep, and what takes it back.
+//!
+//! Absent: files that may be open unsaid (`unopened.rs`).
+
+use super::*;
+
+#[test]
+fn pages_are_kept_while_fc_is_held() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (entry, _) = kernel.create(b"f", RDWR);
+    let open = |flags| kernel.open(entry.nodeid, flags).open_flags;
+    assert_eq!(open(RDWR), fopen::KEEP_CACHE);
+    kernel.fake.recall(Ino(entry.nodeid), Bits::FC, None);
+    assert_eq!(kernel.notified(), (abi::NotifyCode::InvalInode as i32, entry.nodeid));
+    kernel.fake.wait_returned(1, PATIENCE);
+    assert_eq!(kernel.fake.returned(), [Returned { ino: Ino(entry.nodeid), bits: Bits::FC, number: 0 }]);
+    assert_eq!(open(RDWR), 0, "what came between may have been written");
+    assert_eq!(open(RDWR), fopen::KEEP_CACHE);
+    assert_eq!(open(RDWR | libc::O_APPEND as u32), DIRECT, "the kernel may not know where the end is");
+    kernel.fake.grant(false);
+    assert_eq!(open(RDWR), DIRECT);
+    kernel.fake.grant(true);
+    assert_eq!(open(RDWR), 0);
+}
+
+#[test]
+fn pages_of_what_the_kernel_has_forgotten_are_offered() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (open, _) = kernel.create(b"open", RDWR);
+    let (closed, _) = kernel.create(b"closed", RDWR);
+    kernel.ask(closed.nodeid, release(false)).expect("closed");
+    // A kernel does not forget what is open; if it did, nothing would come of it.
+    for nodeid in [open.nodeid, closed.nodeid] {
+        kernel.send(nodeid, Operation::Forget { nlookup: 1 });
+    }
+    assert_eq!(kernel.fake.wait_offered(1, PATIENCE), [Ino(closed.nodeid)]);
+}
+
+#[test]
+fn a_broken_connection_ends_what_was_granted() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (entry, _) = kernel.create(b"f", RDWR);
+    kernel.fake.cut();
+    assert_eq!(
+        kernel.notified(),
+        (abi::NotifyCode::InvalInode as i32, entry.nodeid),
+        "pages have no timeout"
+    );
+    assert_eq!(kernel.open(entry.nodeid, RDWR).open_flags, DIRECT);
+    assert_eq!(kernel.getattr(entry.nodeid).attr_valid, 0, "nothing is granted before Settled");
+}
+
+#[test]
+fn a_recall_voids_an_answer_on_its_way() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (file, _) = kernel.create(b"f", RDWR);
+    let recalled = Recalled { ino: Ino(file.nodeid), bits: Bits::AS, number: 0, name: None };
+    kernel.fake.hold();
+    let asked = kernel.send(file.nodeid, Operation::GetAttr { fh: None });
+    kernel.fake.release_with(&ServerMsg::Recall { list: vec![recalled] });
+    // The attributes are forgotten, and once more where the first answer about it may be on its way.
+    let answer = loop {
+        match kernel.receive() {
+            (0, code, _) => assert_eq!(code, abi::NotifyCode::InvalInode as i32),
+            (unique, error, body) => {
+                assert_eq!((unique, error), (asked, 0));
+                break AttrOut::read(&body).expect("a whole answer");
+            }
+        }
+    };
+    assert_eq!((answer.attr_valid, answer.attr_valid_nsec), (0, 0));
+    kernel.fake.wait_returned(1, PATIENCE);
+    let bits = Bits::ATTRS.without(Bits::LS);
+    assert_eq!(kernel.fake.returned(), [Returned { ino: Ino(file.nodeid), bits, number: 0 }]);
+}
+
+#[test]
+fn what_the_kernel_does_not_have_goes_back_at_once() {
+    let kernel = Kernel::new(Behaviour::default());
+    kernel.fake.recall(Ino(4711), Bits::ATTRS.with(Bits::FC), Some((Ino::ROOT, b"f")));
+    kernel.fake.wait_returned(1, PATIENCE);
+    assert!(kernel.ask(1, Operation::GetAttr { fh: None }).is_ok(), "nothing was dropped before this answer");
+}
+
+#[test]
+fn a_name_that_goes_is_dropped_in_its_directory() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (file, _) = kernel.create(b"f", RDWR);
+    kernel.fake.recall(Ino(file.nodeid), Bits::LS, Some((Ino::ROOT, b"f")));
+    let (mut entries, mut nodes) = (0, 0);
+    while entries == 0 || nodes == 0 {
+        match kernel.notified() {
+            (code, 1) if code == abi::NotifyCode::InvalEntry as i32 => entries += 1,
+            (_, nodeid) => nodes += usize::from(nodeid == file.nodeid),
+        }
+    }
+    kernel.fake.wait_returned(1, PATIENCE);
+}

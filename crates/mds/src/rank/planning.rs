@@ -1,0 +1,236 @@
+//! An operation's way: planned against the cache, parked while something is missing, planned again, carried out.
+//!
+//! Absent: what each operation does (`ops/`); who wakes whom (`load.rs`, `files.rs`, `caps.rs`, `pace.rs`).
+
+use crate::cache::node;
+use crate::hold::Waiting;
+use crate::input::Tag;
+use crate::op::{Claim, Effects, Next, Op, OpId, Park, Plan, Stop, Waits};
+use crate::ops;
+use crate::output::Output;
+use crate::perm;
+use crate::rank::{Inner, Pending, Rank};
+use crate::view::Found;
+use proto::reply::Reply;
+use proto::request::Request;
+use proto::storeio::DataOp;
+use proto::{Errno, Ino, SessionId};
+use stdx::{Now, Outbox};
+
+/// Parked operations run per step.
+const RUN_MAX: usize = 256;
+
+impl Rank {
+    /// Plans an operation and does what planning came to.
+    pub(super) fn run(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
+        if op.place.is_none() {
+            // It came before its session had a place.
+            op.place = self.sessions.map.get(&op.session).and_then(|session| session.place);
+        }
+        if let Some(errno) = op.failed.take() {
+            return self.answer(op, Err(errno), false, out);
+        }
+        if let Request::Release { node, count } = &op.request {
+            let (ino, count) = (node.ino, *count);
+            return self.release(op, ino, count, out);
+        }
+        if self.must_wait_for_presented(op) {
+            return self.park(op, Park::Presented);
+        }
+        if self.must_wait(op.id, &op.request) {
+            return self.park(op, Park::Journal);
+        }
+        if self.must_settle(op) {
+            return self.park(op, Park::Settled);
+        }
+        if let Some(needs) = self.entrusted_in_the_way(op).or_else(|| self.alone_in_the_way(op)) {
+            return self.park(op, Park::Caps(needs));
+        }
+        if let Some(outcome) = self.rewrite_outcome(op) {
+            return self.answer(op, outcome, false, out);
+        }
+        match self.told_number(op) {
+            Ok(number) => self.view.given = number,
+            Err(errno) => return self.answer(op, Err(errno), false, out),
+        }
+        let now = self.told_now(now, op);
+        self.plan_now(now, op, out);
+        self.view.given = None;
+        self.view.now.wall = self.wall;
+    }
+
+    fn plan_now(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
+        self.view.now = now;
+        let mut request = std::mem::replace(&mut op.request, Request::StatFs);
+        let planned = ops::plan(&mut self.view, op, &mut request);
+        op.request = request;
+        if let Some(needs) = self.entrusted_not_empty(op, &planned).or_else(|| self.alone_shown(op, &planned))
+        {
+            return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
+        }
+        let needs = match &planned {
+            Ok(Plan::Commit(_, effects)) => self.in_the_way(op, effects.open, true),
+            Ok(Plan::Answer(Ok(_), effects)) if effects.open.is_some() => {
+                self.in_the_way(op, effects.open, false)
+            }
+            _ => None,
+        };
+        if let Some(needs) = needs {
+            return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
+        }
+        if matches!(planned, Ok(Plan::Commit(..))) {
+            self.own_name_goes(op);
+            self.own_files_move(op);
+        }
+        self.carry_out_plan(now, op, planned, out);
+    }
+
+    pub(crate) fn carry_out_plan(
+        &mut self,
+        now: Now,
+        op: &mut Op,
+        planned: Found<Plan>,
+        out: &mut Outbox<Output>,
+    ) {
+        match planned {
+            Ok(Plan::Answer(outcome, effects)) => {
+                self.effects(op, effects);
+                self.answer(op, outcome, effects.remember, out);
+            }
+            Ok(Plan::Commit(reply, effects)) => {
+                let outcome = Ok(reply);
+                self.commit_for(now, op, &outcome, out);
+                self.effects(op, effects);
+                self.answer(op, outcome, false, out);
+                self.committed = None;
+            }
+            Ok(Plan::Data(data, claim, next)) => {
+                self.view.files.claim(claim);
+                for ino in claimed_inos(claim).into_iter().flatten() {
+                    self.view.cache.flag(ino, node::BUSY, 0);
+                }
+                let tag = self.new_tag();
+                op.waits = Waits::Data;
+                self.pending.insert(tag, Pending::Op(op.take(), claim, next));
+                // What changes bytes carries the file's cut out, and that may be of a transaction just made: a crash that
+                // takes it back must not find the bytes gone.
+                let cutting = next.changed().is_some_and(|(ino, _)| {
+                    self.view.files.get(ino).is_some_and(|file| file.cutting)
+                        && !stdx::mutant!("mds_write_before_cut")
+                });
+                if cutting || matches!(next, Next::CutDone { .. }) {
+                    self.hold(Waiting::Data { op: data, tag });
+                } else {
+                    out.push(Output::Data { tag: Tag(tag), op: data });
+                }
+            }
+            Ok(Plan::Durable(reply)) => self.answer_durable(op, Ok(reply), out),
+            Ok(Plan::Queued) => {
+                self.parks += 1;
+                op.waits = Waits::Lock;
+                self.parked.insert(op.id, op.take());
+            }
+            Err(Stop::Fail(errno)) => {
+                self.view.txn.clear();
+                self.answer(op, Err(errno), false, out);
+            }
+            Err(Stop::Park(park)) => {
+                self.view.txn.clear();
+                self.park(op, park);
+            }
+        }
+    }
+
+    fn park(&mut self, op: &mut Op, park: Park) {
+        self.parks += 1;
+        op.waits = Waits::from(&park);
+        // Who waits for the journal or for capabilities has claimed nothing: it keeps its place at the file.
+        op.woken &= matches!(park, Park::Journal | Park::Caps(_));
+        // A stretch of a listing is right with what the cache knew when it came: names that go later it does not remember for long.
+        if !stdx::mutant!("mds_old_stretch") {
+            op.scan = None;
+        }
+        let id = op.id;
+        match park {
+            Park::Load(key) => self.wait_for_load(id, key),
+            Park::File(ino) => self.view.files.get_mut(ino).queue.push_back(id),
+            Park::Inos => self.ino_waiters.push(id),
+            Park::Reconnect => self.reconnect_waiters.push(id),
+            Park::Caps(needs) => self.wait_for_caps(op, &needs),
+            Park::Settled => self.settling.push(id),
+            Park::Presented => self.after_presented.push(id),
+            Park::Journal => drop(self.pace.waiting.insert(id)),
+        }
+        self.parked.insert(id, op.take());
+    }
+
+    fn effects(&mut self, op: &Op, effects: Effects) {
+        if let Some((ino, rights)) = effects.open {
+            self.count_open(ino, op.session, rights);
+        }
+        if let Some(ino) = effects.truncated {
+            self.view.files.get_mut(ino).truncated = true;
+        }
+        if let Some(ino) = effects.orphan {
+            self.forget_or_purge(ino);
+        }
+    }
+
+    pub(crate) fn count_open(&mut self, ino: Ino, session: SessionId, rights: u32) {
+        self.view.files.open(ino, session, 1, rights, rights & perm::WRITE != 0);
+        self.view.cache.flag(ino, node::BUSY, 0);
+    }
+
+    fn release(&mut self, op: &Op, ino: Ino, count: u32, out: &mut Outbox<Output>) {
+        let open = self.view.files.close(ino, op.session, count);
+        if !open && let Some(file) = self.view.files.existing(ino) {
+            let written = std::mem::take(&mut file.truncated);
+            let slot = self.view.cache.by_ino(ino).filter(|_| written);
+            if let Some(found) = slot.map(|s| self.view.cache.node(s)).filter(|n| n.has(node::WRITTEN)) {
+                let (file, syncing) = (crate::txn::file_id(&found.core), self.view.syncing(&found.core));
+                self.view.files.claim(Claim::User(ino));
+                self.internal_data(DataOp::Sync { file }, Inner::CloseSync(syncing), out);
+            }
+        }
+        self.closed_alone(op, ino);
+        self.forget_or_purge(ino);
+        self.answer(op, Ok(Reply::Ok), true, out);
+    }
+
+    #[inline]
+    pub(super) fn answer_granted(&mut self, out: &mut Outbox<Output>) {
+        while let Some(id) = self.view.locks.granted.pop() {
+            if let Some(op) = self.parked.remove(&id) {
+                self.answer(&op, Ok(Reply::Ok), true, out);
+            }
+        }
+    }
+
+    pub(super) fn run_parked(&mut self, now: Now, out: &mut Outbox<Output>) {
+        for _ in 0..RUN_MAX {
+            let Some(id) = self.runnable.pop_front() else { return };
+            self.plan_again(now, id, out);
+        }
+    }
+
+    /// Plans a parked operation again.
+    pub(crate) fn plan_again(&mut self, now: Now, id: OpId, out: &mut Outbox<Output>) {
+        let Some(mut op) = self.parked.remove(&id) else { return };
+        if self.sessions.map.get(&op.session).is_none_or(|session| session.evicted) {
+            self.unpin(&op);
+        } else if self.state.serves() {
+            self.run(now, &mut op, out);
+        } else {
+            self.answer(&op, Err(Errno::ESHUTDOWN), false, out);
+        }
+    }
+}
+
+/// The inodes of a claim.
+pub(crate) fn claimed_inos(claim: Claim) -> [Option<Ino>; 2] {
+    match claim {
+        Claim::None => [None, None],
+        Claim::User(ino) | Claim::Shared(ino) | Claim::Exclusive(ino) => [Some(ino), None],
+        Claim::Copy { source, target } => [Some(source), Some(target)],
+    }
+}

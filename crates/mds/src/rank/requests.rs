@@ -1,0 +1,164 @@
+//! What a client says: its messages, and its requests until they begin.
+//!
+//! Absent: planning (`planning.rs`); sessions and their greetings (`session/`).
+
+use crate::config::State;
+use crate::early::{self};
+use crate::input::ConnId;
+use crate::op::Op;
+use crate::output::Output;
+use crate::rank::Rank;
+use crate::session::Admitted;
+use proto::message::{ClientMsg, Told};
+use proto::request::{Request, open_flags};
+use proto::{Cred, Errno, Ino, SessionId, Tid};
+use stdx::{Now, Outbox};
+
+/// A request as it came.
+struct Arrived {
+    conn: ConnId,
+    session: SessionId,
+    tid: Tid,
+    floor: Tid,
+    cred: Cred,
+    /// It was performed already: what its caller was told.
+    told: Option<Told>,
+    request: Request,
+}
+
+/// What a session has no room for any more.
+#[derive(Clone, Copy)]
+struct Room {
+    /// Requests that a caller waits for.
+    crowded: bool,
+    /// Results to be remembered.
+    results_full: bool,
+}
+
+impl Rank {
+    pub(super) fn message(&mut self, now: Now, conn: ConnId, message: ClientMsg, out: &mut Outbox<Output>) {
+        // What was still on its way when the connection ended: nobody is there to be answered.
+        let Some(session) = self.sessions.conns.get(&conn).map(|c| c.session) else { return };
+        let Some(id) = session else { return self.handle(now, (conn, None), message, out) };
+        // Who says anything is there, also who stands in line.
+        self.renew(now, id);
+        if self.sessions.map.get(&id).is_some_and(|session| session.is_in_line()) {
+            return self.in_line(now, (conn, id), message, out);
+        }
+        self.handle(now, (conn, Some(id)), message, out);
+    }
+
+    pub(crate) fn handle(
+        &mut self,
+        now: Now,
+        (conn, session): (ConnId, Option<SessionId>),
+        message: ClientMsg,
+        out: &mut Outbox<Output>,
+    ) {
+        match (message, session) {
+            (ClientMsg::Request { tid, floor, cred, request }, Some(id)) => {
+                self.request(now, Arrived { conn, session: id, tid, floor, cred, told: None, request }, out);
+            }
+            (ClientMsg::Hello { protocol, session, info, wants }, _) => {
+                self.hello(now, conn, (protocol, session), (info, wants), out);
+            }
+            (ClientMsg::Admin { .. }, _) => {}
+            (_, None) => self.refuse(conn, Errno::EPROTO, "no session on this connection", out),
+            (ClientMsg::Cancel { tid }, Some(id)) => self.cancel(id, tid, out),
+            (ClientMsg::Renew { number }, Some(id)) => self.renewed(now, id, number, out),
+            (ClientMsg::Reclaim { node, count, writes, locks }, Some(id)) => {
+                self.reclaim(id, node, (count, writes), &locks, out);
+            }
+            (ClientMsg::Reclaimed, Some(id)) => self.reclaimed(id, out),
+            (ClientMsg::Returned { list }, Some(id)) => self.returned(id, &list),
+            (ClientMsg::Idle { list }, Some(id)) => self.idle(id, &list),
+            (ClientMsg::Settled, Some(id)) => self.settled(id),
+            (ClientMsg::Performed { tid, floor, cred, told, request }, Some(id)) => {
+                self.request(
+                    now,
+                    Arrived { conn, session: id, tid, floor, cred, told: Some(told), request },
+                    out,
+                );
+            }
+            (ClientMsg::Presented, Some(id)) => self.presented(id),
+            (ClientMsg::Goodbye, Some(id)) => self.end_session(now, id, out),
+        }
+    }
+
+    fn request(&mut self, now: Now, arrived: Arrived, out: &mut Outbox<Output>) {
+        let Arrived { conn, session: id, tid, floor, cred, told, mut request } = arrived;
+        let Some(session) = self.sessions.map.get_mut(&id) else {
+            self.refuse(conn, Errno::EPROTO, "no session on this connection", out);
+            return;
+        };
+        // Nobody waits for the answer below its own floor: what it has at the rank would be forgotten under its hands.
+        if floor > tid {
+            return self.refuse(conn, Errno::EPROTO, "a floor above the request that says it", out);
+        }
+        if told.is_some() && !early::is_eager(session) {
+            let reason =
+                "only a session that is answered early and may act for anyone performs requests by itself";
+            return self.refuse(conn, Errno::EPROTO, reason, out);
+        }
+        if !self.former_opens.is_empty() {
+            self.forget_former(id, floor);
+        }
+        let Some(session) = self.sessions.map.get_mut(&id) else { return };
+        let (embedded, place, check) = (session.embedded, session.place, session.check.clone());
+        (session.fresh, session.asked) = (false, now.mono);
+        session.traffic.request(now.mono);
+        self.meter.traffic.request(now.mono);
+        if !embedded && !stdx::mutant!("mds_retry_runs_twice") {
+            // What was granted in a former life and never heard of was not presented: it is held no more.
+            if matches!(request, Request::SetLock { .. })
+                && session.results.get(tid).is_some_and(|r| r.former)
+            {
+                session.results.remove(tid);
+            }
+            match session.admit(tid, floor) {
+                Admitted::New => {}
+                Admitted::Known => return,
+                Admitted::Done(result) => return self.answer_again(id, tid, (told, &request), result, out),
+            }
+        }
+        session.in_flight += 1;
+        // It was told that it made something: what is there already is not that.
+        if let (Request::Create { flags, .. }, Some(told)) = (&mut request, told)
+            && told.ino != Ino::NONE
+        {
+            *flags |= open_flags::EXCL;
+        }
+        // Its results go into one record of the store: who never moves its floor is stopped before that grows too large.
+        let limits = &self.view.config.limits;
+        let results_full = session.results.len() >= limits.results;
+        let room =
+            Room { crowded: session.in_flight > limits.parked_per_session || results_full, results_full };
+        self.next_op += 1;
+        let checked = check.is_some();
+        let new = Op::new(self.next_op, (id, tid), check.unwrap_or(cred), request, now.mono);
+        let mut op = Op { embedded, place, check: checked, told, ..new };
+        self.begin(now, conn, &mut op, room, out);
+    }
+
+    /// Runs a new operation, or refuses it.
+    fn begin(&mut self, now: Now, conn: ConnId, op: &mut Op, room: Room, out: &mut Outbox<Output>) {
+        if !self.state.serves() {
+            let errno = if self.state == State::Damaged { Errno::EIO } else { Errno::ESHUTDOWN };
+            return self.answer(op, Err(errno), false, out);
+        }
+        if room.crowded && op.told.is_none() {
+            return self.answer(op, Err(Errno::EBUSY), false, out);
+        }
+        if op.told.is_some() && room.results_full {
+            // They go into one record of the store. An honest client stays far below.
+            let reason = "more results are to be remembered than may be";
+            return self.refuse(conn, Errno::EPROTO, reason, out);
+        }
+        if op.told.is_some()
+            && let Some(session) = self.sessions.map.get_mut(&op.session)
+        {
+            session.performing = Some(op.id);
+        }
+        self.run(now, op, out);
+    }
+}

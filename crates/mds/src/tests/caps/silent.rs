@@ -1,0 +1,166 @@
+//! Holders that do not answer a recall: silent, cut off, or of the life before.
+//!
+//! Absent: those that do (`caps.rs`).
+
+use super::*;
+
+#[test]
+fn what_nobody_answers_for_a_lease_ends_the_session_and_what_it_kept_runs_out() {
+    let mut w = two();
+    granted(&mut w, REMOTE, create("f"));
+    assert_eq!(granted(&mut w, OTHER, lookup("f")).1, Bits::ATTRS);
+    let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
+    for _ in 0..9 {
+        w.pass(1_000);
+        w.say(REMOTE, ClientMsg::Renew { number: 1 });
+        w.say(OTHER, ClientMsg::Renew { number: 1 });
+    }
+    let renewed = |w: &World, conn| {
+        w.sent.iter().filter(|(c, m)| *c == conn && matches!(m, ServerMsg::Renewed { .. })).count()
+    };
+    assert_eq!(renewed(&w, REMOTE), 9);
+    assert!(renewed(&w, OTHER) < 6, "half a lease late: it hears no more of its lease");
+    assert_eq!(w.answer(REMOTE, tid), None);
+    w.pass(1_500);
+    assert_eq!(w.rank.sessions(Mono(w.now)).len(), 1, "{:?}", w.notes);
+    assert_eq!(w.answer(REMOTE, tid), None, "it asked a moment ago, and may keep the answer for a while");
+    w.pass(FADES_MS);
+    assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
+}
+
+/// Found by the simulator: each answer to something else began the second look anew, and made the rank believe that it had been stopped.
+#[test]
+fn who_answers_everything_but_one_is_ended_all_the_same() {
+    let mut w = two();
+    let [_, node] = ["f", "g"].map(|name| {
+        let (made, _) = granted(&mut w, REMOTE, create(name));
+        assert_eq!(granted(&mut w, OTHER, lookup(name)).1, Bits::ATTRS);
+        node_of(&made)
+    });
+    w.start(REMOTE, Cred::ROOT, unlink("f"));
+    let never = recalls(&mut w, OTHER);
+    for step in 0..60 {
+        w.pass(200);
+        w.say(REMOTE, ClientMsg::Renew { number: 1 });
+        w.say(OTHER, ClientMsg::Renew { number: 1 });
+        if w.rank.sessions(Mono(w.now)).len() == 1 {
+            assert!(step >= 49, "{:?}", w.notes);
+            return;
+        }
+        // Something else is asked for and given back at once.
+        let set = SetAttr { mode: Some(step), ..SetAttr::default() };
+        w.start(REMOTE, Cred::ROOT, Request::SetAttr { node, set });
+        let others = recalls(&mut w, OTHER);
+        assert!(others.iter().all(|asked| !never.contains(asked)));
+        give_back(&mut w, OTHER, &others);
+        w.start(OTHER, Cred::ROOT, lookup("g"));
+    }
+    panic!("it goes on: {:?}", w.notes);
+}
+
+#[test]
+fn a_session_without_a_connection_delays_others_until_what_it_keeps_has_run_out() {
+    let mut w = two();
+    granted(&mut w, REMOTE, create("f"));
+    granted(&mut w, OTHER, lookup("f"));
+    w.inject(Input::Disconnected { conn: OTHER });
+    let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
+    w.pass(FADES_MS - 100);
+    assert_eq!(w.answer(REMOTE, tid), None);
+    w.pass(200);
+    assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
+}
+
+#[test]
+fn who_resumes_is_granted_nothing_before_it_has_settled() {
+    let mut w = two();
+    granted(&mut w, REMOTE, create("f"));
+    granted(&mut w, OTHER, lookup("f"));
+    let session = w.sessions[&OTHER];
+    w.inject(Input::Disconnected { conn: OTHER });
+    let again = ConnId(7);
+    w.hello(again, Peer::Trusted, session);
+    w.say(again, ClientMsg::Reclaimed);
+    assert_eq!(granted(&mut w, again, lookup("f")).1, Bits::NONE);
+    let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
+    assert_eq!(w.answer(REMOTE, tid), None, "it may still keep what it had");
+    w.say(again, ClientMsg::Settled);
+    assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
+    assert_eq!(granted(&mut w, again, Request::GetAttr { node: root() }).1, Bits::ATTRS);
+}
+
+#[test]
+fn after_a_restart_changes_wait_for_the_others_to_settle_and_reads_do_not() {
+    for settles in [true, false] {
+        let mut w = two();
+        granted(&mut w, REMOTE, create("f"));
+        let sessions = [w.sessions[&REMOTE], w.sessions[&OTHER]];
+        w.wants = ALL;
+        w.crash();
+        w.say(EMBEDDED, ClientMsg::Goodbye);
+        for (conn, session) in [REMOTE, OTHER].into_iter().zip(sessions) {
+            w.hello(conn, Peer::Trusted, session);
+            w.say(conn, ClientMsg::Reclaimed);
+        }
+        w.say(REMOTE, ClientMsg::Settled);
+        assert!(w.call_as(OTHER, Cred::ROOT, lookup("f")).is_ok());
+        let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
+        assert_eq!(w.answer(REMOTE, tid), None, "the other may keep it");
+        if settles {
+            w.say(OTHER, ClientMsg::Settled);
+        } else {
+            w.pass(FADES_MS + 100);
+        }
+        assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
+    }
+}
+
+/// Found by the simulator: the session was gone from the journal, so the rank that lived again waited for nobody.
+#[test]
+fn who_was_evicted_just_before_a_crash_is_waited_for_after_it() {
+    let mut w = two();
+    granted(&mut w, REMOTE, create("f"));
+    granted(&mut w, OTHER, lookup("f"));
+    let sessions = [w.sessions[&REMOTE], w.sessions[&OTHER]];
+    w.inject(Input::Evict { session: sessions[1] });
+    assert_eq!(w.rank.status().sessions, 1, "it is nobody's any more");
+    w.wants = ALL;
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.hello(REMOTE, Peer::Trusted, sessions[0]);
+    w.say(REMOTE, ClientMsg::Reclaimed);
+    w.say(REMOTE, ClientMsg::Settled);
+    let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
+    assert_eq!(w.answer(REMOTE, tid), None, "the other may keep it");
+    w.pass(FADES_MS + 100);
+    assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
+}
+
+/// A kernel gives no page back while a READ of them has no answer: the rank may not blame its client for its own slow store.
+#[test]
+fn who_waits_for_its_own_reads_is_not_late() {
+    let mut w = two();
+    let node = node_of(&granted(&mut w, REMOTE, create("f")).0);
+    let data = Payload::Owned(vec![7; 100]);
+    let write = Request::Write { node, offset: 0, append: false, kill_suidgid: false, data };
+    w.call_as(REMOTE, Cred::ROOT, write).expect("written");
+    w.call_as(REMOTE, Cred::ROOT, Request::Release { node, count: 1 }).expect("closed");
+    w.pass(1_500);
+    assert_eq!(granted(&mut w, OTHER, Request::Open { node, flags: 0 }).1, ALL);
+    w.hold_data = true;
+    w.start(OTHER, Cred::ROOT, Request::Read { node, offset: 0, len: 100, into: None });
+    let open = w.start(REMOTE, Cred::ROOT, Request::Open { node, flags: open_flags::RDWR });
+    let pass = |w: &mut World, seconds| {
+        for _ in 0..seconds {
+            w.pass(1_000);
+            w.say(REMOTE, ClientMsg::Renew { number: 1 });
+            w.say(OTHER, ClientMsg::Renew { number: 1 });
+        }
+    };
+    pass(&mut w, 20);
+    assert_eq!(w.rank.sessions(Mono(w.now)).len(), 2, "{:?}", w.notes);
+    let asked = recalls(&mut w, OTHER);
+    w.let_go();
+    give_back(&mut w, OTHER, &asked);
+    assert!(w.answer(REMOTE, open).is_some_and(|outcome| outcome.is_ok()));
+}

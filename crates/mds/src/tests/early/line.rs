@@ -1,0 +1,98 @@
+//! The line: what a session sent behind something performed that is still being carried out.
+//!
+//! Absent: what is performed (`early.rs`).
+
+use super::*;
+
+/// Found by review: what was interrupted while it stood in line waited on.
+#[test]
+fn what_takes_back_a_request_in_the_line_stays_behind_it() {
+    let mut w = two();
+    let (_, told) = performed_in_new(&mut w);
+    let file = NodeRef::bare(told.ino);
+    let lock = |owner| proto::request::LockSpec {
+        flock: false,
+        owner,
+        kind: proto::request::LockKind::Write,
+        start: 0,
+        end: 9,
+        pid: 1,
+    };
+    w.start(REMOTE, Cred::ROOT, Request::SetLock { node: file, lock: lock(1), wait: false });
+    w.hold_data = true;
+    let data = Payload::Owned(b"bytes".to_vec());
+    let write = Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data };
+    perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
+    let waits = w.start(REMOTE, Cred::ROOT, Request::SetLock { node: file, lock: lock(2), wait: true });
+    w.say(REMOTE, ClientMsg::Cancel { tid: waits });
+    assert!(answer(&w, REMOTE, waits).is_none());
+    w.let_go();
+    let outcome = answer(&w, REMOTE, waits);
+    assert!(matches!(outcome, Some(ServerMsg::Reply { outcome: Err(Errno::EINTR), .. })), "{outcome:?}");
+}
+
+/// One session whose next message stands in line: a write that it performed is under way.
+fn busy() -> World {
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+    let told =
+        Told { ino: Ino(w.rank.session_lent(w.sessions[&REMOTE])), wall: Wall(w.now as i64), heard: false };
+    perform(&mut w, REMOTE, 500, told, create(node(&made.attr), "f"));
+    w.hold_data = true;
+    let (node, data) = (NodeRef::bare(told.ino), Payload::Owned(b"bytes".to_vec()));
+    let write = Request::Write { node, offset: 0, append: false, kill_suidgid: false, data };
+    perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
+    w.sent.clear();
+    w
+}
+
+/// Found by review: what gives directories back stood in line without a bound.
+#[test]
+fn a_line_does_not_grow_without_end() {
+    let mut w = busy();
+    let item = |number| Returned { ino: Ino(7), bits: Bits::DX, number };
+    let refused = |w: &World| w.sent.iter().any(|(_, m)| matches!(m, ServerMsg::Refused { .. }));
+    let most = w.config.limits.results as u32;
+    for at in 0..9 {
+        w.say(REMOTE, ClientMsg::Returned { list: (0..most / 10).map(|n| item(at * most + n)).collect() });
+        assert!(!refused(&w), "{at}");
+    }
+    w.say(REMOTE, ClientMsg::Returned { list: (0..most / 5).map(item).collect() });
+    assert!(refused(&w));
+}
+
+#[test]
+fn what_waits_in_a_line_is_seen_and_what_is_offered_keeps_its_place() {
+    let mut w = busy();
+    assert_eq!(w.rank.status().lined_up, 0, "one is being carried out");
+    w.pass(10);
+    let later = w.start(REMOTE, Cred::ROOT, mkdir("later"));
+    w.say(REMOTE, ClientMsg::Idle { list: vec![Ino::ROOT] });
+    assert!(recalled(&mut w, REMOTE).is_empty());
+    w.pass(5);
+    let (shown, count) = w.rank.operations(Mono(w.now), 9);
+    let waits: Vec<_> = shown.iter().map(|op| op.waits).collect();
+    assert_eq!((count, waits), (2, vec![Some(crate::Waits::Data), Some(crate::Waits::Line)]));
+    assert_eq!((shown[1].path.as_str(), shown[1].age_ns >= 5 * MS, w.rank.in_flight()), ("/later", true, 2));
+    assert_eq!((w.rank.status().lined_up, w.rank.blocked(Mono(w.now)).count), (1, 0));
+    assert_eq!(w.rank.blocked(Mono(w.now + 60_000 * MS)).count, 2);
+    w.let_go();
+    assert!(answer(&w, REMOTE, later).is_some());
+    assert_eq!(recalled(&mut w, REMOTE)[0].bits, Bits::DX, "now it is asked for");
+}
+
+/// Found by review: the line went on with what came over the connection before, and the new one's behind it.
+#[test]
+fn a_line_ends_with_its_connection_however_the_rank_learns_of_it() {
+    let mut w = busy();
+    w.say(REMOTE, ClientMsg::Settled);
+    let later = w.start(REMOTE, Cred::ROOT, mkdir("later"));
+    let (again, session) = (ConnId(20), w.sessions[&REMOTE]);
+    w.hello(again, Peer::Trusted, session);
+    w.let_go();
+    assert!(answer(&w, again, later).is_none(), "it is asked for again");
+    let request = mkdir("later");
+    w.retry(again, later, Cred::ROOT, request);
+    assert!(answer(&w, again, later).is_some());
+    assert!(!w.rank.sessions.map[&session].settled, "it has not said so on this connection");
+}

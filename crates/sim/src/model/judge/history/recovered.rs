@@ -1,0 +1,124 @@
+//! What a crash took back, and what of a record the rules leave open.
+//!
+//! Absent: transactions as they are made (`history.rs`).
+
+use crate::model::judge::{Judge, Verdict};
+use crate::model::records::{Records, Undo};
+use crate::model::tree::{ACL_PREFIX, Tree};
+use proto::dentry::DentryValue;
+use proto::ids::{Position, SessionId};
+use proto::inode::InodeRecord;
+use std::rc::Rc;
+use stdx::Wall;
+
+impl Judge {
+    /// The rank restarts on a journal that ends at `end`: what lies behind never happened.
+    ///
+    /// # Errors
+    /// A durable position lies behind the end.
+    pub fn recovered(&mut self, end: Position) -> Verdict {
+        // A flipped bit may hit the last mark, which nothing vouches for.
+        let marks = self.excuses.io && self.log.back().is_none_or(|(_, last, _)| *last <= end);
+        if end < self.durable && !marks && !self.excuses.at_rest {
+            return Err(format!("the journal ends at {} but {} was durable", end.0, self.durable.0));
+        }
+        while self.undo.back().is_some_and(|(position, _)| *position > end) {
+            if let Some((_, undo)) = self.undo.pop_back() {
+                self.records.revert(undo);
+            }
+        }
+        while self.states.len() > 1 && self.states.back().is_some_and(|state| state.end > end) {
+            let Some(gone) = self.states.pop_back() else { break };
+            self.lost.extend(gone.tree.nodes.keys());
+            let kept = self.tree().names();
+            let names = gone.tree.names();
+            self.displaced.extend(
+                names.iter().filter(|(ino, names)| kept.get(ino) != Some(names)).map(|(ino, _)| *ino),
+            );
+        }
+        while self.log.back().is_some_and(|(_, last, _)| *last > end) {
+            self.log.pop_back();
+        }
+        self.end = end;
+        self.durable = self.durable.min(end);
+        self.durable(end);
+        self.recovered_promises(end);
+        self.recovered_trust(end);
+        self.ended_at.retain(|_, at| *at <= end);
+        self.synced_at.clear();
+        self.recovered_at = self.tick();
+        for position in self.touched.values_mut().chain(self.told.values_mut()) {
+            *position = (*position).min(end);
+        }
+        // A copy under way has read its source at some moment until now.
+        let landings: Vec<_> =
+            self.pending.values_mut().filter_map(|pending| pending.landing.take()).collect();
+        for mut landing in landings {
+            self.copied_meanwhile(&mut landing);
+        }
+        let last = self.last();
+        for pending in self.pending.values_mut() {
+            if pending.executed.as_ref().is_some_and(|executed| executed.end > end) {
+                pending.executed = None;
+            }
+            pending.first = pending.first.min(last);
+            pending.need = pending.need.min(end);
+        }
+        self.rewriting.clear();
+        let tree = self.tree().clone();
+        self.bytes.retain(|ino, _| tree.node(*ino).is_some());
+        for (ino, bytes) in &mut self.bytes {
+            bytes.crash(tree.node(*ino).map_or(0, |node| node.size), end.0);
+        }
+        Ok(())
+    }
+
+    /// The requests of the embedded client die with the rank.
+    pub fn embedded_died(&mut self, session: SessionId) {
+        self.pending.retain(|(owner, _), _| *owner != session);
+        self.session_over(session);
+    }
+}
+
+/// Takes from the records what the rules leave open: generations, ACLs and the mode they decide, the
+/// times of an operation that need not change them.
+pub(super) fn adopt(tree: &mut Tree, records: &Records, undo: &Undo, times: Option<Wall>) {
+    for (key, _) in undo {
+        let Some(DentryValue::Primary(inode)) =
+            records.0.get(key).and_then(|record| record.dentry.as_deref())
+        else {
+            continue;
+        };
+        adopt_inode(tree, inode, times);
+    }
+}
+
+fn adopt_inode(tree: &mut Tree, inode: &InodeRecord, times: Option<Wall>) {
+    let core = &inode.core;
+    let Some(node) = tree.node(core.ino) else { return };
+    let inherits = tree.node(node.parent).is_some_and(|dir| dir.has_acl());
+    let node = tree.change(core.ino);
+    node.generation = core.generation;
+    node.atime = core.atime;
+    node.cuts = core.truncate_seq;
+    let acls = |name: &[u8]| name.starts_with(ACL_PREFIX);
+    node.xattrs.retain(|name, _| !acls(name));
+    for (name, value) in inode.ext.as_deref().map_or(&[][..], |ext| &ext.xattrs) {
+        if acls(name) {
+            node.xattrs.insert(Rc::from(&name[..]), Rc::from(&value[..]));
+        }
+    }
+    let differs = node.mode ^ core.mode;
+    // Dropping setuid and setgid more often than needed is allowed; setting them is not.
+    if node.has_acl() || inherits || (differs & !0o6000 == 0 && core.mode & differs == 0) {
+        node.mode = core.mode;
+    }
+    if let Some(wall) = times {
+        if core.mtime == wall {
+            node.mtime = wall;
+        }
+        if core.ctime == wall {
+            node.ctime = wall;
+        }
+    }
+}
