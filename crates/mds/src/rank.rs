@@ -242,8 +242,8 @@ impl Rank {
             session.in_flight > limits.parked_per_session || session.results.len() >= limits.results;
         self.next_op += 1;
         let checked = check.is_some();
-        let new = Op::new(self.next_op, (id, tid), check.unwrap_or(cred), request, now.mono);
-        let mut op = Op { embedded, place, check: checked, told, ..new };
+        let mut op = Op::new(self.next_op, (id, tid), check.unwrap_or(cred), request, now.mono);
+        (op.embedded, op.place, op.check, op.told) = (embedded, place, checked, told);
         self.begin(now, conn, &mut op, (crowded, bounded), out);
     }
 
@@ -283,9 +283,11 @@ impl Rank {
 
     /// Plans an operation and does what planning came to.
     fn run(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
-        if op.place.is_none() {
-            // It came before its session had a place.
-            op.place = self.sessions.map.get(&op.session).and_then(|session| session.place);
+        // It may have come before its session had a place.
+        if op.place.is_none()
+            && let Some(session) = self.sessions.map.get(&op.session)
+        {
+            op.place = session.place;
         }
         if let Some(errno) = op.failed.take() {
             return self.answer(op, Err(errno), false, out);
@@ -454,6 +456,7 @@ impl Rank {
 
     // ---- the turn
 
+    #[inline]
     fn message(&mut self, now: Now, conn: ConnId, message: ClientMsg, out: &mut Outbox<Output>) {
         // What was still on its way when the connection ended: nobody is there to be answered.
         let Some(session) = self.sessions.conns.get(&conn).map(|c| c.session) else { return };
@@ -466,6 +469,7 @@ impl Rank {
         self.handle(now, (conn, Some(id)), message, out);
     }
 
+    #[inline]
     pub(crate) fn handle(
         &mut self,
         now: Now,
@@ -499,7 +503,7 @@ impl Rank {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn answer_granted(&mut self, out: &mut Outbox<Output>) {
         while let Some(id) = self.view.locks.granted.pop() {
             if let Some(op) = self.parked.remove(&id) {

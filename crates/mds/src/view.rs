@@ -11,7 +11,7 @@ use crate::locks::Locks;
 use crate::op::{LoadKey, Op, Park, Probe, Stop, Syncing};
 use crate::recent::Touched;
 use crate::tail::Tail;
-use crate::txn::{Place, Txn};
+use crate::txn::{Delta, Place, Txn};
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
 use proto::{Attr, Errno, Ino, Name, NameHash, NodeRef, SessionId};
@@ -295,7 +295,7 @@ impl View {
             name: node.name.as_bytes(),
         };
         self.txn.primary(place, core, ext);
-        self.txn.header(entries, crate::txn::Delta::default());
+        self.txn.header(entries, Delta::default());
         Ok(())
     }
 
@@ -311,8 +311,14 @@ impl View {
             name: node.name.as_bytes(),
         };
         self.txn.primary(place, core, self.cache.ext(slot));
-        self.txn.header(entries, crate::txn::Delta::default());
+        self.txn.header(entries, Delta::default());
         Ok(())
+    }
+
+    /// Plans the change of the one directory in which names come or go.
+    pub(crate) fn put_listing(&mut self, dir: u32, entries: i64, subdirs: i64) {
+        let delta = Delta { entries, subdirs, mtime: Some(self.now.wall) };
+        self.txn.header(self.cache.dirs.get(dir), delta);
     }
 
     /// A fresh inode number for this transaction.
