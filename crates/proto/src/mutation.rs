@@ -115,14 +115,18 @@ impl<'a> Mutation<'a> {
     pub fn encode(&self, w: &mut Writer) {
         match *self {
             Self::PutDentry { dir, hash, version, name, value } => {
-                put_dentry(w, (dir, hash, version, name), |w| drop(w.raw(value)));
+                put_dentry(w, (dir, hash, version, name), |w| {
+                    w.raw(value);
+                });
             }
             Self::DelDentry { dir, hash, version, name } => {
                 let mut f = Fixed::<25>::new();
                 w.fixed(f.u8(DEL_DENTRY).u64(dir.0).u64(hash.0).u64(version.0)).name(name);
             }
             Self::PutHeader { dir, frag, version, newborn, header } => {
-                put_header(w, (dir, frag, version, newborn), |w| drop(w.raw(header)));
+                put_header(w, (dir, frag, version, newborn), |w| {
+                    w.raw(header);
+                });
             }
             Self::PutBackptr { ino, version, parent, hash, name } => {
                 w.u8(PUT_BACKPTR).u64(ino.0).u64(version).u64(parent.0).u64(hash.0).name(name);
