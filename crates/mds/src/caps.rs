@@ -185,7 +185,7 @@ impl Rank {
     }
 
     /// Recalls leave, each session's in one message; who waits for nobody any more goes on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn caps_turn(&mut self, out: &mut Outbox<Output>) {
         if self.view.book.takes_back() {
             self.view.book.recall_all_entrusted(self.view.now.mono, TAKE_BACK_SLICE);

@@ -249,7 +249,7 @@ impl Rank {
     }
 
     /// What was answered early has become durable.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn tell_durable(&mut self, out: &mut Outbox<Output>) {
         if !self.sessions.hearing.is_empty() && self.told_durable < self.journal.durable {
             self.tell_hearing(out);

@@ -4,8 +4,9 @@
 
 use crate::cache::dir::{Dir, JUMPED, next_number};
 use proto::dentry::{encode_primary, encode_remote};
+use proto::header::FragHeader;
 use proto::inode::{InodeCore, InodeExt};
-use proto::mutation::Mutation;
+use proto::mutation::{Mutation, put_dentry, put_header};
 use proto::{FileId, FileKind, Frag, Incarnation, Ino, NameHash, Version, Writer};
 use stdx::Wall;
 
@@ -13,7 +14,6 @@ use stdx::Wall;
 #[derive(Debug, Default)]
 pub(crate) struct Txn {
     pub muts: Writer,
-    value: Writer,
     /// Inode numbers taken from the counter.
     pub inos: u64,
     /// Which life of the rank the versions belong to.
@@ -52,22 +52,16 @@ impl Txn {
 
     /// The name leads to this inode.
     pub(crate) fn primary(&mut self, place: Place<'_>, core: &InodeCore, ext: Option<&InodeExt>) {
-        self.value.0.clear();
-        encode_primary(core, ext, &mut self.value);
-        self.put(place);
+        self.put(place, |w| encode_primary(core, ext, w));
     }
 
     /// The name leads to an inode in `//links`.
     pub(crate) fn remote(&mut self, place: Place<'_>, ino: Ino, kind: FileKind) {
-        self.value.0.clear();
-        encode_remote(ino, kind, &mut self.value);
-        self.put(place);
+        self.put(place, |w| encode_remote(ino, kind, w));
     }
 
-    fn put(&mut self, place: Place<'_>) {
-        let Place { dir, hash, version, name } = place;
-        let value = &self.value.0;
-        Mutation::PutDentry { dir, hash, version, name, value }.encode(&mut self.muts);
+    fn put(&mut self, Place { dir, hash, version, name }: Place<'_>, value: impl FnOnce(&mut Writer)) {
+        put_dentry(&mut self.muts, (dir, hash, version, name), value);
     }
 
     /// The name is gone.
@@ -86,30 +80,22 @@ impl Txn {
             header.mtime = mtime;
             header.change = next_number(header.change, dir.has(JUMPED), self.incarnation);
         }
-        self.value.0.clear();
-        header.encode(&mut self.value);
-        self.put_header(dir.ino, header.version, false);
+        self.put_header(dir.ino, &header, false);
     }
 
     /// The first header of a directory made by this transaction.
     pub(crate) fn newborn(&mut self, dir: Ino, now: Wall) {
-        let header =
-            proto::header::FragHeader { version: Version(1), mtime: now, change: 1, ..Default::default() };
-        self.value.0.clear();
-        header.encode(&mut self.value);
-        self.put_header(dir, header.version, true);
+        let header = FragHeader { version: Version(1), mtime: now, change: 1, ..Default::default() };
+        self.put_header(dir, &header, true);
     }
 
     /// A header given in full.
-    pub(crate) fn whole_header(&mut self, dir: Ino, header: &proto::header::FragHeader) {
-        self.value.0.clear();
-        header.encode(&mut self.value);
-        self.put_header(dir, header.version, false);
+    pub(crate) fn whole_header(&mut self, dir: Ino, header: &FragHeader) {
+        self.put_header(dir, header, false);
     }
 
-    fn put_header(&mut self, dir: Ino, version: Version, newborn: bool) {
-        let header = &self.value.0;
-        Mutation::PutHeader { dir, frag: Frag::WHOLE, version, newborn, header }.encode(&mut self.muts);
+    fn put_header(&mut self, dir: Ino, header: &FragHeader, newborn: bool) {
+        put_header(&mut self.muts, (dir, Frag::WHOLE, header.version, newborn), |w| header.encode(w));
     }
 
     /// Where the inode's primary dentry is.

@@ -11,7 +11,7 @@ use crate::locks::Locks;
 use crate::op::{LoadKey, Op, Park, Probe, Stop, Syncing};
 use crate::recent::Touched;
 use crate::tail::Tail;
-use crate::txn::{Place, Txn};
+use crate::txn::{Delta, Place, Txn};
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
 use proto::{Attr, Errno, Incarnation, Ino, Name, NameHash, NodeRef, SessionId};
@@ -296,7 +296,7 @@ impl View {
         let dir = self.writable(slot)?;
         let place = place_of(&self.cache, slot, self.config.incarnation);
         self.txn.primary(place, core, ext);
-        self.txn.header(self.cache.dirs.get(dir), crate::txn::Delta::default());
+        self.txn.header(self.cache.dirs.get(dir), Delta::default());
         Ok(())
     }
 
@@ -305,8 +305,14 @@ impl View {
         let dir = self.writable(slot)?;
         let place = place_of(&self.cache, slot, self.config.incarnation);
         self.txn.primary(place, core, self.cache.ext(slot));
-        self.txn.header(self.cache.dirs.get(dir), crate::txn::Delta::default());
+        self.txn.header(self.cache.dirs.get(dir), Delta::default());
         Ok(())
+    }
+
+    /// Plans the change of the one directory in which names come or go.
+    pub(crate) fn put_listing(&mut self, dir: u32, entries: i64, subdirs: i64) {
+        let delta = Delta { entries, subdirs, mtime: Some(self.now.wall) };
+        self.txn.header(self.cache.dirs.get(dir), delta);
     }
 
     /// A fresh inode number for this transaction.

@@ -66,6 +66,15 @@ impl Writer {
         self.u32(bytes.len() as u32).raw(bytes)
     }
 
+    /// Appends a `u32` length and the bytes that `body` appends.
+    #[inline]
+    pub fn sized(&mut self, body: impl FnOnce(&mut Self)) -> &mut Self {
+        let start = self.u32(0).len();
+        body(self);
+        self.patch_u32(start - 4, (self.len() - start) as u32);
+        self
+    }
+
     /// Appends a one-byte length and at most 255 bytes: a name.
     ///
     /// # Panics

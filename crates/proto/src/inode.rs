@@ -174,11 +174,7 @@ pub(crate) fn encode_inode(core: &InodeCore, ext: Option<&InodeExt>, w: &mut Wri
 }
 
 fn section(w: &mut Writer, tag: u8, body: impl FnOnce(&mut Writer)) {
-    w.u8(tag).u32(0);
-    let start = w.len();
-    body(w);
-    let len = w.len() - start;
-    w.patch_u32(start - 4, len as u32);
+    w.u8(tag).sized(body);
 }
 
 fn decode_core(bytes: &[u8; CORE_BYTES]) -> Result<InodeCore, DecodeError> {

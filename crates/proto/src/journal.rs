@@ -178,6 +178,7 @@ impl<'a> Mutations<'a> {
 impl<'a> Iterator for Mutations<'a> {
     type Item = Result<Mutation<'a>, DecodeError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
             return None;

@@ -115,17 +115,18 @@ impl<'a> Mutation<'a> {
     pub fn encode(&self, w: &mut Writer) {
         match *self {
             Self::PutDentry { dir, hash, version, name, value } => {
-                let mut f = Fixed::<25>::new();
-                w.fixed(f.u8(PUT_DENTRY).u64(dir.0).u64(hash.0).u64(version.0)).name(name).bytes(value);
+                put_dentry(w, (dir, hash, version, name), |w| {
+                    w.raw(value);
+                });
             }
             Self::DelDentry { dir, hash, version, name } => {
                 let mut f = Fixed::<25>::new();
                 w.fixed(f.u8(DEL_DENTRY).u64(dir.0).u64(hash.0).u64(version.0)).name(name);
             }
             Self::PutHeader { dir, frag, version, newborn, header } => {
-                let mut f = Fixed::<27>::new();
-                f.u8(PUT_HEADER).u64(dir.0).u64(frag.prefix).u8(frag.depth).u64(version.0).bool(newborn);
-                w.fixed(&f).bytes(header);
+                put_header(w, (dir, frag, version, newborn), |w| {
+                    w.raw(header);
+                });
             }
             Self::PutBackptr { ino, version, parent, hash, name } => {
                 w.u8(PUT_BACKPTR).u64(ino.0).u64(version).u64(parent.0).u64(hash.0).name(name);
@@ -169,6 +170,7 @@ impl<'a> Mutation<'a> {
     ///
     /// # Errors
     /// `DecodeError` for an unknown ordinal or a cut body.
+    #[inline]
     pub fn decode(r: &mut Reader<'a>) -> Result<Self, DecodeError> {
         Ok(match r.u8()? {
             PUT_DENTRY => {
@@ -214,6 +216,27 @@ impl<'a> Mutation<'a> {
             tag => return Err(DecodeError::UnknownTag { what: "mutation", tag: u64::from(tag) }),
         })
     }
+}
+
+/// Appends a `PutDentry` whose value is encoded in its place.
+pub fn put_dentry(
+    w: &mut Writer,
+    (dir, hash, version, name): (Ino, NameHash, Version, &[u8]),
+    value: impl FnOnce(&mut Writer),
+) {
+    let mut f = Fixed::<25>::new();
+    w.fixed(f.u8(PUT_DENTRY).u64(dir.0).u64(hash.0).u64(version.0)).name(name).sized(value);
+}
+
+/// Appends a `PutHeader` whose header is encoded in its place.
+pub fn put_header(
+    w: &mut Writer,
+    (dir, frag, version, newborn): (Ino, Frag, Version, bool),
+    header: impl FnOnce(&mut Writer),
+) {
+    let mut f = Fixed::<27>::new();
+    f.u8(PUT_HEADER).u64(dir.0).u64(frag.prefix).u8(frag.depth).u64(version.0).bool(newborn);
+    w.fixed(&f).sized(header);
 }
 
 fn take_place(r: &mut Reader<'_>) -> Result<(Ino, NameHash, Version), DecodeError> {

@@ -14,9 +14,10 @@ pub(crate) mod worth;
 
 use dir::Dir;
 use index::Index;
-use node::{Node, ShortName};
+use node::Node;
 use proto::dentry::DentryValue;
 use proto::inode::{InodeCore, InodeExt};
+use proto::name::NameBytes;
 use proto::{Attr, FileKind, Ino, NameHash};
 use slab::{NONE, Slab, Slot};
 use std::collections::VecDeque;
@@ -210,7 +211,7 @@ impl Cache {
 
     /// Makes a node for a name that has none: known absent, on no list.
     fn add(&mut self, dir: u32, hash: NameHash, name: &[u8], spot: Spot) -> u32 {
-        let name = ShortName::new(name);
+        let name = NameBytes::new(name);
         self.heap += name.heap();
         let slot = self.nodes.insert(Node { hash, name, dir, ..Node::empty() });
         self.dirs.get_mut(dir).table.insert(slot, spot, &self.nodes);

@@ -4,42 +4,8 @@
 
 use super::slab::{NONE, Slot};
 use proto::inode::InodeCore;
+use proto::name::NameBytes;
 use proto::{FileKind, Ino, NameHash};
-
-/// A name of at most 22 bytes in place, a longer one on the heap.
-#[derive(Clone, Debug)]
-pub(crate) enum ShortName {
-    Inline(u8, [u8; 22]),
-    Heap(Box<[u8]>),
-}
-
-impl ShortName {
-    pub(crate) fn new(name: &[u8]) -> Self {
-        if name.len() <= 22 {
-            let mut bytes = [0; 22];
-            bytes[..name.len()].copy_from_slice(name);
-            Self::Inline(name.len() as u8, bytes)
-        } else {
-            Self::Heap(name.into())
-        }
-    }
-
-    #[inline]
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        match self {
-            Self::Inline(len, bytes) => &bytes[..usize::from(*len)],
-            Self::Heap(bytes) => bytes,
-        }
-    }
-
-    /// Heap bytes.
-    pub(crate) fn heap(&self) -> u64 {
-        match self {
-            Self::Inline(..) => 0,
-            Self::Heap(bytes) => bytes.len() as u64 + 16,
-        }
-    }
-}
 
 /// The inode is embedded.
 pub(crate) const PRIMARY: u32 = 1;
@@ -86,7 +52,7 @@ pub(crate) struct Node {
     /// Of a remote: number and type bits only.
     pub core: InodeCore,
     pub hash: NameHash,
-    pub name: ShortName,
+    pub name: NameBytes,
     /// Slot of the directory it is in.
     pub dir: u32,
     /// Clean: neighbours on the eviction list. Dirty: neighbours on the directory's dirty list.
@@ -104,7 +70,7 @@ impl Node {
         Self {
             core: InodeCore::default(),
             hash: NameHash(0),
-            name: ShortName::Inline(0, [0; 22]),
+            name: NameBytes::new(&[]),
             dir: NONE,
             prev: NONE,
             next: NONE,

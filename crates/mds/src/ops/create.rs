@@ -5,7 +5,7 @@
 use crate::acl::{self, Acl};
 use crate::cache::attr_of;
 use crate::op::{Effects, Op, Plan};
-use crate::ops::{Headers, open};
+use crate::ops::open;
 use crate::perm;
 use crate::view::{Found, View};
 use proto::inode::{InodeCore, InodeExt};
@@ -154,9 +154,7 @@ fn make(
     let place = view.place_in(free.dir, free.hash, name.as_bytes());
     let attr = attr_of(&core, ext.as_deref(), place.dir, place.hash);
     view.txn.primary(place, &core, ext.as_deref());
-    let mut headers = Headers::new();
-    headers.add(free.dir, 1, 0, Some(view.wall()));
-    headers.emit(view);
+    view.put_listing(free.dir, 1, 0);
     if let Some(rights) = rights {
         let effects = Effects { open: Some((ino, rights)), ..Default::default() };
         return Ok(Plan::Commit(Reply::Created { attr, new: true }, effects));

@@ -4,7 +4,6 @@
 
 use crate::cache::attr_of;
 use crate::op::{Op, Plan};
-use crate::ops::Headers;
 use crate::ops::create::{free_name, new_inode};
 use crate::view::{Found, View};
 use proto::reply::Reply;
@@ -26,8 +25,6 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name, n
     view.txn.primary(place, &core, ext.as_deref());
     view.txn.newborn(ino, now);
     view.txn.backptr(ino, core.change, place);
-    let mut headers = Headers::new();
-    headers.add(free.dir, 1, 1, Some(now));
-    headers.emit(view);
+    view.put_listing(free.dir, 1, 1);
     Plan::commit(Reply::Attr(attr))
 }

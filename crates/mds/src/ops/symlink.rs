@@ -4,7 +4,6 @@
 
 use crate::cache::attr_of;
 use crate::op::{Op, Plan};
-use crate::ops::Headers;
 use crate::ops::create::{free_name, new_inode};
 use crate::view::{Found, View};
 use proto::inode::{InodeExt, SYMLINK_BYTES_MAX};
@@ -28,9 +27,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name, t
     let place = view.place_in(free.dir, free.hash, name.as_bytes());
     let attr = attr_of(&core, Some(&ext), place.dir, place.hash);
     view.txn.primary(place, &core, Some(&ext));
-    let mut headers = Headers::new();
-    headers.add(free.dir, 1, 0, Some(view.wall()));
-    headers.emit(view);
+    view.put_listing(free.dir, 1, 0);
     Plan::commit(Reply::Attr(attr))
 }
 

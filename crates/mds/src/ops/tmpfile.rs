@@ -4,7 +4,6 @@
 
 use crate::cache::attr_of;
 use crate::op::{Effects, Op, Plan};
-use crate::ops::Headers;
 use crate::ops::create::new_inode;
 use crate::ops::open::rights;
 use crate::perm;
@@ -27,9 +26,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, new: &NewNode,
     let place = view.place_in(orphans, view.hash(&name), &name);
     let attr = attr_of(&core, ext.as_deref(), place.dir, place.hash);
     view.txn.primary(place, &core, ext.as_deref());
-    let mut headers = Headers::new();
-    headers.add(orphans, 1, 0, Some(view.wall()));
-    headers.emit(view);
+    view.put_listing(orphans, 1, 0);
     let effects = Effects { open: Some((ino, rights(flags))), ..Default::default() };
     Ok(Plan::Commit(Reply::Created { attr, new: true }, effects))
 }

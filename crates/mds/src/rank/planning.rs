@@ -23,9 +23,11 @@ const RUN_MAX: usize = 256;
 impl Rank {
     /// Plans an operation and does what planning came to.
     pub(super) fn run(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
-        if op.place.is_none() {
-            // It came before its session had a place.
-            op.place = self.sessions.map.get(&op.session).and_then(|session| session.place);
+        // It may have come before its session had a place.
+        if op.place.is_none()
+            && let Some(session) = self.sessions.map.get(&op.session)
+        {
+            op.place = session.place;
         }
         if let Some(errno) = op.failed.take() {
             return self.answer(op, Err(errno), false, out);
@@ -197,7 +199,7 @@ impl Rank {
         self.answer(op, Ok(Reply::Ok), true, out);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn answer_granted(&mut self, out: &mut Outbox<Output>) {
         while let Some(id) = self.view.locks.granted.pop() {
             if let Some(op) = self.parked.remove(&id) {

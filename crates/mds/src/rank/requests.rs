@@ -36,6 +36,7 @@ struct Room {
 }
 
 impl Rank {
+    #[inline]
     pub(super) fn message(&mut self, now: Now, conn: ConnId, message: ClientMsg, out: &mut Outbox<Output>) {
         // What was still on its way when the connection ended: nobody is there to be answered.
         let Some(session) = self.sessions.conns.get(&conn).map(|c| c.session) else { return };
@@ -48,6 +49,7 @@ impl Rank {
         self.handle(now, (conn, Some(id)), message, out);
     }
 
+    #[inline]
     pub(crate) fn handle(
         &mut self,
         now: Now,
@@ -135,8 +137,8 @@ impl Rank {
             Room { crowded: session.in_flight > limits.parked_per_session || results_full, results_full };
         self.next_op += 1;
         let checked = check.is_some();
-        let new = Op::new(self.next_op, (id, tid), check.unwrap_or(cred), request, now.mono);
-        let mut op = Op { embedded, place, check: checked, told, ..new };
+        let mut op = Op::new(self.next_op, (id, tid), check.unwrap_or(cred), request, now.mono);
+        (op.embedded, op.place, op.check, op.told) = (embedded, place, checked, told);
         self.begin(now, conn, &mut op, room, out);
     }
 
