@@ -175,8 +175,11 @@ impl World {
         if slot.birth() != birth || !slot.is_alive() {
             return Ok(());
         }
-        let is_locked =
-            |recalled: &Recalled| recalled.bits.has(Bits::FC) && slot.locks_pages(recalled.ino, calls);
+        let judge = &self.judge;
+        let writes = |ino| slot.session().is_some_and(|session| judge.is_writer(session, ino));
+        let is_locked = |recalled: &Recalled| {
+            recalled.bits.has(Bits::FC) && slot.locks_pages(recalled.ino, writes(recalled.ino), calls)
+        };
         let (locked, list): (Vec<_>, Vec<_>) = list.into_iter().partition(is_locked);
         if !locked.is_empty() {
             self.coverage.count("pages locked by a request", 1);
@@ -393,7 +396,11 @@ impl World {
         let slot = self.clients.iter().find(|slot| slot.session() == Some(session))?;
         // Where a client is stopped, or hears late, its answer may have left the rank long ago.
         let answered: BTreeSet<Tid> = self.on_their_way(slot.number()).collect();
-        self.owed.pages(session).find(|ino| slot.is_locked_at_rank(*ino, session, &answered))
+        let locked = |ino: &Ino| {
+            let writes = self.judge.is_writer(session, *ino);
+            slot.is_locked_at_rank((*ino, writes), session, &answered)
+        };
+        self.owed.pages(session).find(locked)
     }
 
     /// Whether the rank may end a session for a recall that has no answer.

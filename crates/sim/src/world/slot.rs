@@ -112,25 +112,33 @@ impl Slot {
         (&mut self.kernel, self.busy.values().map(|busy| &busy.request))
     }
 
-    /// Requests without an answer for which a kernel keeps pages of that file locked.
-    pub(super) fn page_locks(&self, ino: Ino) -> impl Iterator<Item = (CallId, &Busy)> {
+    /// Requests without an answer for which a kernel keeps pages of that file locked; `writes`: it has the file open for writing. Who
+    /// writes a file without that is a caller that has no pages, for no kernel does: two of them, each granted pages, would wait for
+    /// each other.
+    pub(super) fn page_locks(&self, ino: Ino, writes: bool) -> impl Iterator<Item = (CallId, &Busy)> {
         let moves = move |request: &Request| match request {
-            Request::Read { node, .. } | Request::Write { node, .. } => node.ino == ino,
+            Request::Read { node, .. } => node.ino == ino,
+            Request::Write { node, .. } => writes && node.ino == ino,
             _ => false,
         };
         self.busy.iter().filter(move |(_, busy)| moves(&busy.request)).map(|(call, busy)| (*call, busy))
     }
 
     /// Whether there is one among the calls up to that one.
-    pub(super) fn locks_pages(&self, ino: Ino, calls: u64) -> bool {
-        self.page_locks(ino).any(|(call, _)| call.0 <= calls)
+    pub(super) fn locks_pages(&self, ino: Ino, writes: bool, calls: u64) -> bool {
+        self.page_locks(ino, writes).any(|(call, _)| call.0 <= calls)
     }
 
     /// Whether there is one that was sent under this session and that the rank has not answered, and a connection.
-    pub(super) fn is_locked_at_rank(&self, ino: Ino, session: SessionId, answered: &BTreeSet<Tid>) -> bool {
+    pub(super) fn is_locked_at_rank(
+        &self,
+        (ino, writes): (Ino, bool),
+        session: SessionId,
+        answered: &BTreeSet<Tid>,
+    ) -> bool {
         let at_rank =
             |busy: &Busy| busy.sent.is_some_and(|(of, tid)| of == session && !answered.contains(&tid));
-        self.conn.is_some() && self.ready && self.page_locks(ino).any(|(_, busy)| at_rank(busy))
+        self.conn.is_some() && self.ready && self.page_locks(ino, writes).any(|(_, busy)| at_rank(busy))
     }
 
     pub(super) fn session(&self) -> Option<SessionId> {

@@ -127,4 +127,10 @@ impl Judge {
         let other = |(owner, at): &&(SessionId, Ino)| *at == ino && *owner != session;
         self.writers.iter().find(other).map(|(owner, _)| *owner)
     }
+
+    /// Whether a session has a file open for writing.
+    #[must_use]
+    pub fn is_writer(&self, session: SessionId, ino: Ino) -> bool {
+        self.writers.contains(&(session, ino))
+    }
 }
