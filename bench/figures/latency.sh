@@ -2,11 +2,16 @@
 # What one operation takes of one process: create with 4 KiB written and the close, stat, unlink, through a mount and through the null responder on the
 # same transport of FUSE, in turn: io_uring, and /dev/fuse (`classic`). The null responder keeps nothing.
 #
-#   ITEMS=20000 WRITE_BYTES=4096 TRANSPORTS="uring classic"    wanted: 1.3 of the null responder
+#   ITEMS=20000 WRITE_BYTES=4096 TRANSPORTS="uring classic" LOAD_CPU=    wanted: 1.3 of the null responder
+#
+# With LOAD_CPU=N the load stays on CPU N. Else the scheduler may move it to another CPU with each answer, which costs both sides more
+# than the answer (docs/PERFORMANCE.md, "Where the time goes").
 . "$(dirname "$0")/lib.sh"
-ITEMS=${ITEMS:-20000} WRITE_BYTES=${WRITE_BYTES:-4096} TRANSPORTS=${TRANSPORTS:-uring classic}
+ITEMS=${ITEMS:-20000} WRITE_BYTES=${WRITE_BYTES:-4096} TRANSPORTS=${TRANSPORTS:-uring classic} LOAD_CPU=${LOAD_CPU:-}
 
-begin "latency: pando bench mdtest -F -C -T -r -n $ITEMS -w $WRITE_BYTES -u --np 1, PandoFS and the null responder, transports: $TRANSPORTS" "$NULL"
+begin "latency: pando bench mdtest -F -C -T -r -n $ITEMS -w $WRITE_BYTES -u --np 1, PandoFS and the null responder, transports: $TRANSPORTS${LOAD_CPU:+, load on CPU $LOAD_CPU}" "$NULL"
+load=("$PANDO")
+[ -z "$LOAD_CPU" ] || load=(taskset -c "$LOAD_CPU" "$PANDO")
 
 # start SIDE TRANSPORT: mounts it at WORK/mnt; SERVER is its process.
 start() {
@@ -28,7 +33,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
     for transport in $TRANSPORTS; do
         for side in $(sides $round pando null); do
             start "$side" "$transport"
-            "$PANDO" bench mdtest -F -C -T -r -n "$ITEMS" -w "$WRITE_BYTES" -u --np 1 -d "$WORK/mnt/mdtest" --watch-pid "$SERVER" --json >"$WORK/out"
+            "${load[@]}" bench mdtest -F -C -T -r -n "$ITEMS" -w "$WRITE_BYTES" -u --np 1 -d "$WORK/mnt/mdtest" --watch-pid "$SERVER" --json >"$WORK/out"
             for name in create stat remove; do
                 for each in p50 p99; do note "$each.$transport.$side.$name" "$(field file-$name ${each}_us <"$WORK/out")"; done
                 note "cpu.$transport.$side.$name" "$(field file-$name server_cpu_seconds <"$WORK/out")"

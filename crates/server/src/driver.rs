@@ -38,6 +38,7 @@ use std::time::Instant;
 use stdx::Mono;
 use store::meta::MetaStore;
 
+pub(crate) use self::core::TurnCounts;
 pub(crate) use gate::FreezeError;
 pub(crate) use life::{Life, LifeCell};
 pub(crate) use threads::Threads;
@@ -54,11 +55,6 @@ const TURN_AIM_NS: u64 = stdx::time::MS;
 /// Counters of the driver, for `perf dump`.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    pub(crate) turns: AtomicU64,
-    /// Time of the turns, under the rank's mutex; the longest one.
-    pub(crate) turn_nanos: AtomicU64,
-    pub(crate) turn_nanos_max: AtomicU64,
-    pub(crate) turns_over_5ms: AtomicU64,
     /// Times that a thread found the rank busy, and how long it waited.
     pub(crate) waits: AtomicU64,
     pub(crate) wait_nanos: AtomicU64,
@@ -68,7 +64,6 @@ pub(crate) struct Counters {
     pub(crate) queue_nanos: AtomicU64,
     pub(crate) queue_nanos_max: AtomicU64,
     pub(crate) queue_over_5ms: AtomicU64,
-    pub(crate) inputs: AtomicU64,
     pub(crate) commits: AtomicU64,
     pub(crate) journal_bytes: AtomicU64,
     pub(crate) loads: AtomicU64,
@@ -243,13 +238,7 @@ impl Driver {
             }
         };
         turn.wake_timer = core.new_deadline();
-        drop(core);
-        let took = self.clock.mono().since(now.mono);
-        Counters::add(&self.counters.turn_nanos, took);
-        Counters::add(&self.counters.turns_over_5ms, u64::from(took > TURN_MAX_NS));
-        self.counters.turn_nanos_max.fetch_max(took, Ordering::Relaxed);
-        Counters::add(&self.counters.turns, 1);
-        Counters::add(&self.counters.inputs, count);
+        core.turns.add(count, self.clock.mono().since(now.mono));
         more
     }
 
@@ -324,6 +313,16 @@ impl Driver {
         if !deliver::in_sink() {
             self.journal.wait_for_room();
         }
+    }
+
+    /// What was counted of turns so far.
+    pub(crate) fn turns(&self) -> TurnCounts {
+        self.core().turns
+    }
+
+    /// The longest turn is the longest from now on.
+    pub(crate) fn forget_longest_turn(&self) {
+        self.core().turns.nanos_max = 0;
     }
 
     /// Asks the rank between two steps.

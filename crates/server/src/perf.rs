@@ -19,7 +19,7 @@ impl Baseline {
     /// Counts from now.
     pub(crate) fn reset(&self, driver: &Driver) {
         // The longest ones are no counts: they begin anew.
-        driver.counters.turn_nanos_max.store(0, Ordering::Relaxed);
+        driver.forget_longest_turn();
         driver.counters.queue_nanos_max.store(0, Ordering::Relaxed);
         let (counters, _) = counted(driver);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = counters;
@@ -54,10 +54,6 @@ fn of_driver(driver: &Driver) -> Value {
     let mut put = |name: &str, counter: &AtomicU64| {
         map.insert(name.to_owned(), json!(counter.load(Ordering::Relaxed)));
     };
-    put("turns", &c.turns);
-    put("turn_nanos", &c.turn_nanos);
-    put("turn_nanos_max", &c.turn_nanos_max);
-    put("turns_over_5ms", &c.turns_over_5ms);
     put("waits", &c.waits);
     put("wait_nanos", &c.wait_nanos);
     put("waits_over_5ms", &c.waits_over_5ms);
@@ -65,13 +61,19 @@ fn of_driver(driver: &Driver) -> Value {
     put("queue_nanos", &c.queue_nanos);
     put("queue_nanos_max", &c.queue_nanos_max);
     put("queue_over_5ms", &c.queue_over_5ms);
-    put("inputs", &c.inputs);
     put("journal_commits", &c.commits);
     put("journal_bytes", &c.journal_bytes);
     put("loads", &c.loads);
     put("store_batches", &c.store_batches);
     put("data_inline", &c.data_inline);
     put("data_queued", &c.data_queued);
+    let turns = driver.turns();
+    let mut put = |name: &str, count: u64| map.insert(name.to_owned(), json!(count));
+    put("turns", turns.turns);
+    put("turn_nanos", turns.nanos);
+    put("turn_nanos_max", turns.nanos_max);
+    put("turns_over_5ms", turns.over_5ms);
+    put("inputs", turns.inputs);
     Value::Object(map)
 }
 

@@ -6,7 +6,7 @@ use super::ages::Ages;
 use super::deliver::{Conns, Delivery};
 use super::gate::Gate;
 use super::life::Life;
-use super::{Counters, Driver};
+use super::{Counters, Driver, TURN_MAX_NS};
 use crate::machine::RankMachine;
 use mds::input::{ConnId, Input, Tag};
 use mds::order::DataOrder;
@@ -58,6 +58,28 @@ impl<'a> Turn<'a> {
     }
 }
 
+/// Counters of the turns. Behind the rank's mutex: on a line of their own, beside it, they would travel between the CPUs once more
+/// with each turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TurnCounts {
+    pub(crate) turns: u64,
+    pub(crate) inputs: u64,
+    /// Their time; that of the longest one.
+    pub(crate) nanos: u64,
+    pub(crate) nanos_max: u64,
+    pub(crate) over_5ms: u64,
+}
+
+impl TurnCounts {
+    pub(super) fn add(&mut self, inputs: u64, nanos: u64) {
+        self.turns += 1;
+        self.inputs += inputs;
+        self.nanos += nanos;
+        self.nanos_max = self.nanos_max.max(nanos);
+        self.over_5ms += u64::from(nanos > TURN_MAX_NS);
+    }
+}
+
 /// Everything behind the rank's mutex.
 pub(super) struct Core {
     rank: Box<dyn RankMachine>,
@@ -66,6 +88,7 @@ pub(super) struct Core {
     pub(super) ages: Ages,
     order: DataOrder,
     pub(super) gate: Gate,
+    pub(super) turns: TurnCounts,
     /// Questions to stores that are not answered.
     pub(super) in_flight: usize,
     /// End of what was appended to the journal.
@@ -85,6 +108,7 @@ impl Core {
             ages: Ages::default(),
             order: DataOrder::default(),
             gate: Gate::default(),
+            turns: TurnCounts::default(),
             in_flight: 0,
             appended: Position(0),
             trimmed: Position(0),

@@ -192,12 +192,10 @@ impl<D: Disk> DataFiles<D> {
         if bytes.is_empty() {
             return Ok(0);
         }
-        let is_large = self.is_large(file);
-        if !is_large && end <= u64::from(self.small_file_bytes) {
-            self.write_small(file, cut, offset as usize, bytes)?;
+        if end <= u64::from(self.small_file_bytes) && self.write_small(file, cut, offset as usize, bytes)? {
             return Ok(bytes.len() as u64);
         }
-        if !is_large {
+        if !self.is_large(file) {
             self.grow_to_blocks(file, cut)?;
         }
         self.write_large(file, cut, offset, bytes)

@@ -43,11 +43,12 @@ pub(super) fn seek(content: &[u8], offset: u64, hole: bool) -> Option<u64> {
 }
 
 fn splice(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
-    let end = offset + bytes.len();
-    if content.len() < end {
-        content.resize(end, 0);
+    if content.len() < offset {
+        content.resize(offset, 0);
     }
-    content[offset..end].copy_from_slice(bytes);
+    let within = bytes.len().min(content.len() - offset);
+    content[offset..offset + within].copy_from_slice(&bytes[..within]);
+    content.extend_from_slice(&bytes[within..]);
 }
 
 impl<D: Disk> DataFiles<D> {
@@ -134,21 +135,24 @@ impl<D: Disk> DataFiles<D> {
         Ok(false)
     }
 
+    /// Writes into a packed file; `false`: it is in blocks.
     pub(super) fn write_small(
         &self,
         file: FileId,
         cut: Cut,
         offset: usize,
         bytes: &[u8],
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let end = offset + bytes.len();
         let mut base: Option<(Seqs, Arc<Vec<u8>>)> = None;
         loop {
             let mut central = guard(&self.central);
             let form = central.form(file);
             let held = match form {
+                Form::Large => return Ok(false),
+                Form::Absent => 0,
                 Form::Packed(entry) => cut_len(&entry, cut) as usize,
-                _ => central.buffer(file).map_or(0, |buffer| buffer.data.len()),
+                Form::Buffered => central.buffer(file).map_or(0, |buffer| buffer.data.len()),
             };
             if central.shortage(held.max(end) as u64).is_some() {
                 drop(central);
@@ -172,16 +176,17 @@ impl<D: Disk> DataFiles<D> {
                 }
                 content.truncate(held);
             }
-            let edited = central.edit_buffer(file, cut.seq, |seqs, content| {
+            let edit = |seqs, content: &mut Vec<u8>| {
                 content.truncate(cut_len_of(content.len() as u64, seqs, cut) as usize);
                 splice(content, offset, bytes);
-            });
+            };
+            let edited = form == Form::Buffered && central.edit_buffer(file, cut.seq, edit);
             if !edited {
                 splice(&mut content, offset, bytes);
                 let seqs = Seqs { truncate, write: central.take_write_seq() };
                 central.put_buffer(file, content, seqs, false);
             }
-            return Ok(());
+            return Ok(true);
         }
     }
 
