@@ -94,6 +94,9 @@ pub struct Tree {
     pub nodes: BTreeMap<Ino, Rc<Node>>,
 }
 
+/// Where an inode is named: directories, and the names in them.
+pub type Places = BTreeSet<(Ino, Rc<[u8]>)>;
+
 impl Tree {
     /// The tree of a file system made at `wall`.
     #[must_use]
@@ -119,8 +122,8 @@ impl Tree {
 
     /// Where each inode is named.
     #[must_use]
-    pub fn names(&self) -> BTreeMap<Ino, BTreeSet<(Ino, Rc<[u8]>)>> {
-        let mut names: BTreeMap<Ino, BTreeSet<(Ino, Rc<[u8]>)>> = BTreeMap::new();
+    pub fn names(&self) -> BTreeMap<Ino, Places> {
+        let mut names: BTreeMap<Ino, Places> = BTreeMap::new();
         for (dir, node) in &self.nodes {
             for (name, ino) in &node.entries {
                 names.entry(*ino).or_default().insert((*dir, Rc::clone(name)));
