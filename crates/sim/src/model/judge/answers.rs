@@ -135,29 +135,55 @@ impl Judge {
             }
         }
         let skip = pending.first.max(self.shows_own(pending)).saturating_sub(self.first) as usize;
-        let mut why = String::from("no state to compare with");
-        let mut fits = None;
-        let (request, landed) =
-            (&pending.asked.request, pending.landing.as_ref().map(|landing| landing.start));
-        for state in self.states.iter().skip(skip).rev() {
-            let durable = sent.embedded || state.end <= self.durable;
-            if !durable && !self.may_show(sent.session, state, request, &sent.outcome) {
-                why = "only fits what is not durable".into();
-                continue;
-            }
-            match self.fits(state, &pending.asked, &sent.outcome, landed) {
-                Ok(()) => {
-                    fits = Some(state.tree.clone());
-                    break;
-                }
-                Err(error) => why = error,
-            }
-        }
-        let Some(tree) = fits else { return Err(why) };
+        let tree = self.state_of(&pending.asked, pending, sent, skip).or_else(|why| {
+            let behind = self.listed_behind(pending, sent, skip).ok_or(why)?;
+            self.state_of(&behind, pending, sent, skip)
+        })?;
         if opens {
             self.opened.insert((sent.session, sent.tid), sent.outcome.clone());
         }
         self.check_bytes(pending, sent, &tree)
+    }
+
+    /// The tree of a state that the answer fits.
+    fn state_of(&self, asked: &Asked, pending: &Pending, sent: &Sent, skip: usize) -> Verdict<Tree> {
+        let mut why = String::from("no state to compare with");
+        let landed = pending.landing.as_ref().map(|landing| landing.start);
+        for state in self.states.iter().skip(skip).rev() {
+            let durable = sent.embedded || state.end <= self.durable;
+            if !durable && !self.may_show(sent.session, state, &asked.request, &sent.outcome) {
+                why = "only fits what is not durable".into();
+                continue;
+            }
+            match self.fits(state, asked, &sent.outcome, landed) {
+                Ok(()) => return Ok(state.tree.clone()),
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    /// The rank goes through a directory in stretches, and on behind one of which all names were removed while it was loaded. What
+    /// was made there since a page does not show, as POSIX allows: what it lists is a page of what is behind. Not if a name was
+    /// there all the time.
+    fn listed_behind(&self, pending: &Pending, sent: &Sent, skip: usize) -> Option<Asked> {
+        let (Request::ReadDir { dir, after, .. }, Ok(Reply::Entries { entries, .. })) =
+            (&pending.asked.request, &sent.outcome)
+        else {
+            return None;
+        };
+        let last = entries.first().map_or(u64::MAX >> 1, |entry| entry.hash.cookie() - 1);
+        let between = |state: &State| -> BTreeSet<Rc<[u8]>> {
+            let names = state.tree.node(dir.ino).into_iter().flat_map(|node| node.entries.keys());
+            let cookie = |name: &Rc<[u8]>| name_hash(&self.seed, name).cookie();
+            names.filter(|name| (after + 1..=last).contains(&cookie(name))).cloned().collect()
+        };
+        let stayed = self.states.iter().skip(skip).map(between).reduce(|all, more| &all & &more)?;
+        let mut asked = pending.asked.clone();
+        if let Request::ReadDir { after, .. } = &mut asked.request {
+            *after = last;
+        }
+        stayed.is_empty().then_some(asked)
     }
 
     /// A file without a name that this session does not hold open may be gone at any moment.
