@@ -313,8 +313,7 @@ impl Client {
             self.may_keep_pages(now, attr.ino, validity.grants.of(0));
         }
         if let (Some(sent), true) = (&pending.sent, self.config.retry) {
-            let next = self.window.next();
-            self.negatives.answered(now, tid, (sent, &outcome), &validity, next);
+            self.note_negatives(now, tid, (sent, &outcome), &validity);
             self.held.on_answer(&sent.request, &outcome);
             if self.is_entrustable() {
                 let entrusted = early.as_ref().map_or(&[][..], |early| early.entrusted);

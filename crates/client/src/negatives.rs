@@ -2,7 +2,8 @@
 //! each `#include`, would ask the rank again.
 //!
 //! A name is known to be absent while Fs of its directory has been held, without a gap, since before the LOOKUP was sent that did
-//! not find it: whoever makes a name takes Fs from everybody else first. What this client makes by itself it knows.
+//! not find it: whoever makes a name takes Fs from everybody else first. What this client makes itself it knows; while it waits for the
+//! answer, nothing is known of the name: the rank may have made it, and others may have seen it.
 //!
 //! Absent: directories entrusted to this client (`delegations.rs`); a mount in the rank's process, which asks as quickly.
 
@@ -20,6 +21,12 @@ use stdx::Mono;
 const DIRS_MAX: usize = 4096;
 /// Names of all of them; beyond, all go.
 const NAMES_MAX: usize = 16_384;
+
+/// Whether what a LOOKUP finds may change by this request.
+pub(crate) fn may_change(request: &Request, lookup: &Request) -> bool {
+    let Request::Lookup { parent, name } = lookup else { return false };
+    changed_dir(request) == Some(parent.ino) || names_of(request).any(|of| of == (parent.ino, name))
+}
 
 /// A directory whose Fs is held.
 #[derive(Clone, Debug)]
@@ -57,18 +64,19 @@ impl Negatives {
         }
     }
 
-    /// An answer came. `next`: the tid that the next request will have.
+    /// An answer came. `next`: the tid that the next request will have. `changing`: a request of this client that may change what a
+    /// LOOKUP finds has no answer yet.
     pub(crate) fn answered(
         &mut self,
         now: Mono,
         tid: Tid,
         (Sent { cred, request }, outcome): (&Sent, &Outcome),
         validity: &Validity,
-        next: Tid,
+        (next, changing): (Tid, impl FnOnce(&Request) -> bool),
     ) {
         self.changed(request, next);
         match (request, outcome) {
-            (Request::Lookup { parent, name }, Err(Errno::ENOENT)) => {
+            (Request::Lookup { parent, name }, Err(Errno::ENOENT)) if !changing(request) => {
                 self.missed(now, tid, cred, parent.ino, name);
             }
             (_, Ok(Reply::Attr(attr))) => self.granted(now, attr, validity, 0, next),
@@ -111,9 +119,10 @@ impl Negatives {
         if self.dirs.len() >= DIRS_MAX {
             self.dirs.retain(|_, dir| now < dir.until);
             self.names = self.dirs.values().map(|dir| dir.names.len()).sum();
-        }
-        if self.dirs.len() >= DIRS_MAX {
-            self.clear();
+            // Not for a few: each look at all of them makes room for many.
+            if self.dirs.len() >= DIRS_MAX / 4 * 3 {
+                self.clear();
+            }
         }
         let dir = Dir { until: validity.until, since: next, cred: Cred::ROOT, names: BTreeSet::new() };
         self.dirs.insert(attr.ino, dir);
@@ -124,9 +133,10 @@ impl Negatives {
             self.dirs.values_mut().for_each(|dir| dir.names.clear());
             self.names = 0;
         }
-        let Some(dir) = self.dirs.get_mut(&ino).filter(|dir| now < dir.until && tid >= dir.since) else {
+        let Some(dir) = self.dirs.get_mut(&ino).filter(|dir| now < dir.until) else { return };
+        if tid < dir.since && !stdx::mutant!("client_negative_from_before") {
             return;
-        };
+        }
         if dir.cred != *cred {
             self.names -= dir.names.len();
             dir.names.clear();
@@ -166,12 +176,24 @@ mod tests {
     fn held(book: &mut Negatives, now: u64, until: u64, next: u64) {
         let attr = Attr { ino: DIR, mode: 0o040_755, ..Attr::default() };
         let sent = Sent { cred: Cred::ROOT, request: Request::GetAttr { node: NodeRef::bare(DIR) } };
-        book.answered(Mono(now), Tid(next - 1), (&sent, &Ok(Reply::Attr(attr))), &valid(until), Tid(next));
+        book.answered(
+            Mono(now),
+            Tid(next - 1),
+            (&sent, &Ok(Reply::Attr(attr))),
+            &valid(until),
+            (Tid(next), |_| false),
+        );
     }
 
     fn missed(book: &mut Negatives, now: u64, tid: u64, cred: &Cred) {
         let sent = Sent { cred: cred.clone(), request: lookup() };
-        book.answered(Mono(now), Tid(tid), (&sent, &Err(Errno::ENOENT)), &Validity::default(), Tid(tid + 1));
+        book.answered(
+            Mono(now),
+            Tid(tid),
+            (&sent, &Err(Errno::ENOENT)),
+            &Validity::default(),
+            (Tid(tid + 1), |_| false),
+        );
     }
 
     fn knows(book: &Negatives, now: u64) -> bool {
@@ -240,5 +262,16 @@ mod tests {
             assert!(book.dirs.len() <= DIRS_MAX);
         }
         assert_eq!(book.names, book.dirs.values().map(|dir| dir.names.len()).sum::<usize>());
+    }
+
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn what_is_asked_too_soon_is_caught() {
+        stdx::mutant::activate(Some("client_negative_from_before"));
+        let held = a_name_is_absent_as_long_as_its_directory_is_held_without_a_gap;
+        let verdicts =
+            [held, what_this_client_makes_is_there].map(|test| std::panic::catch_unwind(test).is_err());
+        stdx::mutant::activate(None);
+        assert_eq!(verdicts, [true, true]);
     }
 }

@@ -1,6 +1,6 @@
 //! The file system as Rust calls on paths: what tests, benchmarks and tools use.
 //!
-//! Every component of a path is looked up at the rank each time; nothing is cached.
+//! Every component of a path is looked up each time: at the rank, but for names that the client knows to be absent.
 //!
 //! Absent: a working directory (paths start at the root, a leading slash is optional), and permission
 //! checks, which the rank does for sessions of ordinary users.

@@ -89,6 +89,15 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "client",
         "machine::tests::ended::an_answer_from_before_leaves_nothing_of_what_was_removed_meanwhile",
     ),
+    // Two changes of one directory in the same nanosecond.
+    ("mds_names_by_header", "mds", "tests::caps::a_rename_that_the_header_does_not_show_is_caught"),
+    // Several threads of one client that look for a name while one of them makes it, and another client that sees it first.
+    ("client_negative_from_before", "client", "negatives::tests::what_is_asked_too_soon_is_caught"),
+    (
+        "client_negative_while_made",
+        "client",
+        "machine::tests::grants::a_name_that_is_absent_while_it_is_made_is_caught",
+    ),
     // Who wrote, who wrote after it, and two deaths of the rank at the right moments.
     ("mds_rewrite_over_others", "mds", "tail::tests::only_who_wrote_last_writes_again"),
     ("mds_rewrite_life_ignored", "mds", "tail::tests::only_who_wrote_last_writes_again"),

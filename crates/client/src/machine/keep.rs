@@ -1,13 +1,16 @@
-//! What the edge may keep: recalls, losses, and when the rank may grant again.
+//! What the edge may keep: recalls, losses, and when the rank may grant again; and which names the machine knows to be absent.
 //!
-//! Absent: the book of what is void (`validity.rs`).
+//! Absent: the books of what is void (`validity.rs`) and of absent names (`negatives.rs`).
 
 use super::{Client, Link, Out};
+use crate::negatives::may_change;
 use crate::output::Output;
 use crate::validity::{Validities, Validity};
+use crate::window::Sent;
 use proto::caps::{Bits, Grants, Recalled, Returned};
 use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
+use proto::request::Request;
 use proto::{Ino, Tid};
 use stdx::Mono;
 
@@ -72,6 +75,21 @@ impl Client {
             self.validities.settle(self.window.next());
             out.push(Output::Send(ClientMsg::Settled));
         }
+    }
+
+    pub(super) fn note_negatives(
+        &mut self,
+        now: Mono,
+        tid: Tid,
+        answered: (&Sent, &Outcome),
+        validity: &Validity,
+    ) {
+        let changing = |lookup: &Request| {
+            let mut under_way = self.window.iter().filter_map(|(_, pending)| pending.sent.as_ref());
+            under_way.any(|sent| may_change(&sent.request, lookup))
+                && !stdx::mutant!("client_negative_while_made")
+        };
+        self.negatives.answered(now, tid, answered, validity, (self.window.next(), changing));
     }
 
     /// Everything handed out so far is void.

@@ -94,13 +94,14 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
 /// loses it. The header does not always show that: a rename within a directory may happen in the same moment as the change before.
 fn replaced(view: &mut View, (dir, hash, name): (Ino, NameHash, &[u8]), by: Ino, needs: &mut Needs) {
     let Some(slot) = view.cache.find_dir(dir) else { return };
+    let listed = if stdx::mutant!("mds_names_by_header") { Bits::NONE } else { FILE };
     let Some(slot) = view.cache.find(slot, hash, name) else {
-        return needs.add(dir, FILE, None);
+        return needs.add(dir, listed, None);
     };
     let node = view.cache.node(slot);
     let (ino, primary) = (node.ino(), node.primary());
     if ino != by {
-        needs.add(dir, FILE, None);
+        needs.add(dir, listed, None);
         if primary {
             needs.add(ino, LINK, named(dir, name));
         }

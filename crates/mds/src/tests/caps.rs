@@ -127,6 +127,15 @@ fn who_keeps_a_directory_is_asked_whatever_its_header_shows() {
     assert!(matches!(w.answer(REMOTE, tid), Some(Ok(_))));
 }
 
+#[cfg(feature = "mutants")]
+#[test]
+fn a_rename_that_the_header_does_not_show_is_caught() {
+    stdx::mutant::activate(Some("mds_names_by_header"));
+    let verdict = std::panic::catch_unwind(who_keeps_a_directory_is_asked_whatever_its_header_shows);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// An offer may cross a grant: what it asks for is recalled like anything else.
 #[test]
 fn a_file_that_is_offered_is_asked_for() {

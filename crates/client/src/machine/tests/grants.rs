@@ -120,3 +120,40 @@ fn without_a_lease_nothing_is_kept() {
     bench.call(3, getattr(7));
     assert_eq!(left(&bench.step(granted(3, 7, Bits::ATTRS))), [Bits::ATTRS]);
 }
+
+/// The rank may have made it, and others may have seen it, before its answer arrives.
+#[test]
+fn a_name_is_not_known_to_be_absent_while_the_rank_is_asked_to_make_it() {
+    let mut bench = caching();
+    let name = Name::new(b"n").expect("a name");
+    let lookup = || Request::Lookup { parent: node(7), name: name.clone() };
+    bench.call(1, getattr(7));
+    let dir = Attr { ino: Ino(7), mode: 0o040_755, ..Attr::default() };
+    let (outcome, grants) = (Ok(Reply::Attr(dir)), Grants::One(Bits::ATTRS));
+    bench.step(Input::Message(ServerMsg::Granted { tid: Tid(1), outcome, grants }));
+    assert_eq!(tids(&bench.call(2, lookup())), [2]);
+    bench.step(reply(2, Err(Errno::ENOENT)));
+    let out = bench.call(3, lookup());
+    assert_eq!((answers(&out), tids(&out)), (vec![(3, Err(Errno::ENOENT))], vec![]));
+    let new = NewNode { mode: 0o100_644, umask: 0, rdev: 0 };
+    let make = Request::MkNod { parent: node(7), name: name.clone(), new };
+    assert_eq!(tids(&bench.call(4, make)), [3]);
+    assert_eq!(tids(&bench.call(5, lookup())), [4]);
+    bench.step(reply(4, Err(Errno::ENOENT)));
+    assert_eq!(tids(&bench.call(6, lookup())), [5], "another may see it by now");
+    bench.step(reply(5, Err(Errno::ENOENT)));
+    bench.step(reply(3, Err(Errno::ENOSPC)));
+    assert_eq!(tids(&bench.call(7, lookup())), [6]);
+    bench.step(reply(6, Err(Errno::ENOENT)));
+    assert_eq!(tids(&bench.call(8, lookup())), [], "nobody makes it any more");
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_name_that_is_absent_while_it_is_made_is_caught() {
+    stdx::mutant::activate(Some("client_negative_while_made"));
+    let verdict =
+        std::panic::catch_unwind(a_name_is_not_known_to_be_absent_while_the_rank_is_asked_to_make_it);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

@@ -14,7 +14,7 @@ use proto::message::Told;
 use proto::name::name_hash;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, Ino, Name, NodeRef};
+use proto::{Attr, Errno, Ino, Name, NodeRef};
 use std::borrow::Cow;
 
 impl Judge {
@@ -98,6 +98,9 @@ impl Judge {
         let running =
             of.filter(|(key, pending)| pending.executed.is_some() && !self.promises.contains_key(key));
         let first = running.map(|(_, pending)| pending.first).min().unwrap_or(u64::MAX).min(self.last());
+        // Nothing is known of a name that the session itself has asked to change.
+        let absent = matches!(asked.request, Request::Lookup { .. }) && *outcome == Err(Errno::ENOENT);
+        let first = if absent { self.last() } else { first };
         let mut why = String::new();
         for number in (first.max(self.first)..=self.last()).rev() {
             let state = &self.states[(number - self.first) as usize];
