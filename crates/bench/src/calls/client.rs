@@ -8,7 +8,8 @@ use crate::crew::Share;
 use crate::report::histogram;
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
-use mount::{Fs, Mount};
+use mount::{Fs, Mount, Settings};
+use proto::caps::Bits;
 use proto::message::ClientInfo;
 use proto::request::{NewNode, Request};
 use proto::{Attr, Cred, Name, NodeRef};
@@ -47,7 +48,9 @@ impl Client {
     pub(super) fn open(connector: Arc<dyn Connector>, calls: &Calls, task: u32) -> Result<Self> {
         let info =
             ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id(), caps_max: 0 };
-        let fs = Fs::new(Mount::open(connector, info)?, Cred::ROOT);
+        let wants = if calls.nowsync { Bits::DX.with(Bits::ALONE) } else { Bits::NONE };
+        let settings = Settings { wants, ..Settings::default() };
+        let fs = Fs::new(Mount::open_with(connector, info, settings)?, Cred::ROOT);
         let workers = (0..calls.threads)
             .map(|thread| {
                 let path = format!("{}.{task}.{thread}", calls.prefix);

@@ -29,6 +29,8 @@ pub struct Calls {
     pub files: u64,
     /// By path with `mount::Fs`, which looks every component up, instead of by reference.
     pub paths: bool,
+    /// Changes are answered before they are durable, and made again if a crash takes them back.
+    pub nowsync: bool,
     /// In this order: create, lookup, getattr, unlink.
     pub tests: Vec<String>,
     pub prefix: String,

@@ -48,6 +48,9 @@ pub struct BenchCalls {
     /// By path, each component looked up, instead of by reference
     #[arg(long)]
     pub paths: bool,
+    /// Changes are answered as to a mount by root: before they are on the disk; without it when they are
+    #[arg(long)]
+    pub nowsync: bool,
     /// In this order: create, lookup, getattr, unlink
     #[arg(long, value_delimiter = ',', default_value = "create,lookup,getattr,unlink")]
     pub tests: Vec<String>,

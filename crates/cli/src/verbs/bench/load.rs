@@ -60,6 +60,7 @@ pub(super) fn calls(args: &BenchCalls, conf: Option<&Path>, out: &Output) -> Ver
             depth: args.depth,
             files: args.files,
             paths: args.paths,
+            nowsync: args.nowsync,
             tests: args.tests.clone(),
             prefix: args.prefix.clone(),
             watch_pid: args.watch_pid,
