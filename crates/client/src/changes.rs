@@ -7,7 +7,8 @@ use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags::TRUNC};
 use proto::{Attr, FileKind, Ino, Name, NodeRef};
 use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+    every_request, locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests,
+    writing_requests,
 };
 
 /// What a name leads to, seen from its directory.
@@ -28,20 +29,7 @@ pub(crate) fn after_change(request: &Request, dir: Ino, outcome: &Outcome) -> Kn
             Request::Create { .. } | Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. },
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
         ) => of_attr(dir, attr),
-        (
-            naming_requests!()
-            | looking_requests!()
-            | setting_requests!()
-            | writing_requests!()
-            | locking_requests!()
-            | syncing_requests!()
-            | Request::Open { .. }
-            | Request::TmpFile { .. }
-            | Request::Release { .. }
-            | Request::Read { .. }
-            | Request::Rewrite { .. },
-            _,
-        ) => Known::Unknown,
+        (every_request!(), _) => Known::Unknown,
     }
 }
 

@@ -3,13 +3,11 @@
 //!
 //! Absent: requests without an answer (`window.rs`).
 
+use proto::every_request;
 use proto::message::Told;
 use proto::request::Request;
 use proto::storeio::{Lent, Payload};
 use proto::{Cred, NodeRef, Position, Tid};
-use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
-};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -186,17 +184,7 @@ pub(crate) fn shorten(request: &mut Request, count: u64) {
             *data = Payload::Owned(data.bytes()[..count as usize].to_vec());
         }
         Request::CopyRange { len, .. } => *len = count,
-        naming_requests!()
-        | looking_requests!()
-        | setting_requests!()
-        | writing_requests!()
-        | locking_requests!()
-        | syncing_requests!()
-        | Request::Open { .. }
-        | Request::TmpFile { .. }
-        | Request::Release { .. }
-        | Request::Read { .. }
-        | Request::Rewrite { .. } => {}
+        every_request!() => {}
     }
 }
 

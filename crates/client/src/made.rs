@@ -6,12 +6,10 @@
 //! Absent: whether it may be performed here (`machine/perform.rs`).
 
 use proto::attr::{SetTime, inherited};
+use proto::every_request;
 use proto::name::name_hash;
 use proto::request::{NewNode, Request};
 use proto::{Attr, Cred, FileKind, Ino, Name, NameHash, SetAttr};
-use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
-};
 use stdx::Wall;
 use stdx::hash::HashSeed;
 
@@ -62,17 +60,7 @@ impl<'a> Making<'a> {
                 }
                 Self { size: target.len() as u64, ..made(parent.ino, name, FileKind::Symlink, 0o777) }
             }
-            naming_requests!()
-            | looking_requests!()
-            | setting_requests!()
-            | writing_requests!()
-            | locking_requests!()
-            | syncing_requests!()
-            | Request::Open { .. }
-            | Request::TmpFile { .. }
-            | Request::Release { .. }
-            | Request::Read { .. }
-            | Request::Rewrite { .. } => return None,
+            every_request!() => return None,
         })
     }
 

@@ -8,13 +8,11 @@
 pub(crate) mod pieces;
 
 use pieces::{Bytes, Piece, Pieces, Span};
+use proto::every_request;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::storeio::Payload;
 use proto::{Incarnation, Ino, NodeRef, Tid};
-use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
-};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::hash::HashSeed;
 
@@ -90,20 +88,7 @@ pub(crate) fn cut_by(request: &Request, outcome: &Outcome) -> Option<NodeRef> {
         ) if flags & open_flags::TRUNC != 0 => {
             Some(NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash })
         }
-        (
-            naming_requests!()
-            | looking_requests!()
-            | setting_requests!()
-            | writing_requests!()
-            | locking_requests!()
-            | syncing_requests!()
-            | Request::Open { .. }
-            | Request::TmpFile { .. }
-            | Request::Release { .. }
-            | Request::Read { .. }
-            | Request::Rewrite { .. },
-            _,
-        ) => None,
+        (every_request!(), _) => None,
     }
 }
 
@@ -164,20 +149,7 @@ impl Unsynced {
                 self.count();
                 self.others = self.others.filter(|until| *until > heard.tid);
             }
-            (
-                naming_requests!()
-                | looking_requests!()
-                | setting_requests!()
-                | writing_requests!()
-                | locking_requests!()
-                | syncing_requests!()
-                | Request::Open { .. }
-                | Request::TmpFile { .. }
-                | Request::Release { .. }
-                | Request::Read { .. }
-                | Request::Rewrite { .. },
-                _,
-            ) => {}
+            (every_request!(), _) => {}
         }
     }
 

@@ -8,13 +8,11 @@ use crate::output::Output;
 use crate::validity::Validity;
 use crate::window::{Pending, Sent};
 use proto::caps::{Bits, Grants};
+use proto::every_request;
 use proto::message::{ClientMsg, Entrusted, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, Errno, Ino, NodeRef, Position, Tid};
-use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
-};
 use std::collections::BTreeMap;
 use stdx::{Mono, Now, Wall};
 
@@ -244,17 +242,7 @@ fn late(kept: &Kept, errno: Errno, out: &mut Out) {
         Request::Rename { new_parent, .. } => inos.push(new_parent.ino),
         Request::Link { node, .. } => inos.push(node.ino),
         Request::CopyRange { target, .. } => inos = vec![target.ino],
-        naming_requests!()
-        | looking_requests!()
-        | setting_requests!()
-        | writing_requests!()
-        | locking_requests!()
-        | syncing_requests!()
-        | Request::Open { .. }
-        | Request::TmpFile { .. }
-        | Request::Release { .. }
-        | Request::Read { .. }
-        | Request::Rewrite { .. } => inos.extend(kept.opened.map(|node| node.ino)),
+        every_request!() => inos.extend(kept.opened.map(|node| node.ino)),
     }
     inos.retain(|ino| *ino != Ino::NONE);
     inos.sort_unstable();
@@ -275,20 +263,7 @@ fn new_inode(request: &Request, outcome: &Outcome) -> Ino {
             Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. } | Request::TmpFile { .. },
             Ok(Reply::Attr(attr)),
         ) => attr.ino,
-        (
-            naming_requests!()
-            | looking_requests!()
-            | setting_requests!()
-            | writing_requests!()
-            | locking_requests!()
-            | syncing_requests!()
-            | Request::Open { .. }
-            | Request::TmpFile { .. }
-            | Request::Release { .. }
-            | Request::Read { .. }
-            | Request::Rewrite { .. },
-            _,
-        ) => Ino::NONE,
+        (every_request!(), _) => Ino::NONE,
     }
 }
 
@@ -299,19 +274,6 @@ fn opened(request: &Request, outcome: &Outcome) -> Option<NodeRef> {
             Request::Create { .. } | Request::TmpFile { .. } | Request::Open { .. },
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
         ) => Some(node_of(attr)),
-        (
-            naming_requests!()
-            | looking_requests!()
-            | setting_requests!()
-            | writing_requests!()
-            | locking_requests!()
-            | syncing_requests!()
-            | Request::Open { .. }
-            | Request::TmpFile { .. }
-            | Request::Release { .. }
-            | Request::Read { .. }
-            | Request::Rewrite { .. },
-            _,
-        ) => None,
+        (every_request!(), _) => None,
     }
 }

@@ -9,11 +9,9 @@ use crate::output::Output;
 use crate::uses::{Bounds, State, Uses};
 use proto::Ino;
 use proto::caps::Bits;
+use proto::every_request;
 use proto::message::ClientMsg;
 use proto::request::Request;
-use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
-};
 use stdx::Mono;
 use stdx::time::MS;
 
@@ -86,17 +84,7 @@ impl Client {
             {
                 self.idle.files.used(node.ino, now);
             }
-            naming_requests!()
-            | looking_requests!()
-            | setting_requests!()
-            | writing_requests!()
-            | locking_requests!()
-            | syncing_requests!()
-            | Request::Open { .. }
-            | Request::TmpFile { .. }
-            | Request::Release { .. }
-            | Request::Read { .. }
-            | Request::Rewrite { .. } => {}
+            every_request!() => {}
         }
     }
 

@@ -16,14 +16,12 @@ use crate::newborns::Newborn;
 use crate::output::Output;
 use crate::validity::{Validities, Validity};
 use proto::caps::{Bits, Grants};
+use proto::every_request;
 use proto::message::Told;
 use proto::reply::{Outcome, Reply};
 use proto::request::rename_flags::NOREPLACE;
 use proto::request::{IO_BYTES_MAX, Request, open_flags};
 use proto::{Attr, Cred, Errno, FileKind, Ino, Name, NodeRef, SetAttr, Tid};
-use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
-};
 use stdx::{Mono, Wall};
 
 /// What the rank has not said anything about yet.
@@ -128,17 +126,7 @@ impl Client {
                 Known::Unknown => return None,
             },
             Request::GetAttr { node } => node.ino,
-            naming_requests!()
-            | looking_requests!()
-            | setting_requests!()
-            | writing_requests!()
-            | locking_requests!()
-            | syncing_requests!()
-            | Request::Open { .. }
-            | Request::TmpFile { .. }
-            | Request::Release { .. }
-            | Request::Read { .. }
-            | Request::Rewrite { .. } => return None,
+            every_request!() => return None,
         };
         if let (Some(attr), Request::GetAttr { .. }) =
             (self.delegations.get(ino).and_then(Delegation::exact), request)

@@ -13,7 +13,7 @@ use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Cred, Ino, NodeRef, Tid};
 use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+    every_request, locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
@@ -120,20 +120,7 @@ impl Client {
                 attr.change < self.incarnation.first_change()
             }
             (Request::Fallocate { mode, .. }, Ok(_)) => mode & !1 != 0,
-            (
-                naming_requests!()
-                | looking_requests!()
-                | setting_requests!()
-                | writing_requests!()
-                | locking_requests!()
-                | syncing_requests!()
-                | Request::Open { .. }
-                | Request::TmpFile { .. }
-                | Request::Release { .. }
-                | Request::Read { .. }
-                | Request::Rewrite { .. },
-                _,
-            ) => false,
+            (every_request!(), _) => false,
         }
     }
 

@@ -7,12 +7,10 @@ use super::{Client, LISTING_BYTES, Link, Out, Queued};
 use crate::input::CallId;
 use crate::output::Output;
 use crate::window::{Pending, Sent};
+use proto::every_request;
 use proto::message::ClientMsg;
 use proto::request::Request;
 use proto::{Cred, NodeRef, Tid};
-use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
-};
 use stdx::Mono;
 
 impl Client {
@@ -71,17 +69,7 @@ impl Client {
             Request::ReadDir { dir, after, .. } if call.is_none() => {
                 self.delegations.listing(dir.ino, tid, *after == 0);
             }
-            naming_requests!()
-            | looking_requests!()
-            | setting_requests!()
-            | writing_requests!()
-            | locking_requests!()
-            | syncing_requests!()
-            | Request::Open { .. }
-            | Request::TmpFile { .. }
-            | Request::Release { .. }
-            | Request::Read { .. }
-            | Request::Rewrite { .. } => {}
+            every_request!() => {}
         }
     }
 

@@ -17,7 +17,7 @@ use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Errno, Ino, SessionId};
 use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+    every_request, locking_requests, looking_requests, setting_requests, syncing_requests, writing_requests,
 };
 
 /// The directory in which a request changed a name, if it is one after which others of the kind often follow.
@@ -75,17 +75,7 @@ impl Rank {
         let (dir, name) = match &op.request {
             Request::RmDir { parent, name } => (parent.ino, name),
             Request::Rename { new_parent, new_name, .. } => (new_parent.ino, new_name),
-            naming_requests!()
-            | looking_requests!()
-            | setting_requests!()
-            | writing_requests!()
-            | locking_requests!()
-            | syncing_requests!()
-            | Request::Open { .. }
-            | Request::TmpFile { .. }
-            | Request::Release { .. }
-            | Request::Read { .. }
-            | Request::Rewrite { .. } => return None,
+            every_request!() => return None,
         };
         let hash = self.view.name_hash(name);
         let slot = self.view.cache.find_dir(dir)?;

@@ -74,6 +74,25 @@ macro_rules! syncing_requests {
     };
 }
 
+/// Every request there is: the last arm of a match that is about a few. A new request that is in no group is added here when those
+/// matches, which this name finds, have been looked through.
+#[macro_export]
+macro_rules! every_request {
+    () => {
+        $crate::naming_requests!()
+            | $crate::looking_requests!()
+            | $crate::setting_requests!()
+            | $crate::writing_requests!()
+            | $crate::locking_requests!()
+            | $crate::syncing_requests!()
+            | $crate::request::Request::Open { .. }
+            | $crate::request::Request::TmpFile { .. }
+            | $crate::request::Request::Release { .. }
+            | $crate::request::Request::Read { .. }
+            | $crate::request::Request::Rewrite { .. }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use crate::request::Request;
