@@ -194,13 +194,14 @@ impl FileBytes {
         }
     }
 
-    /// Its transaction ends at `position` of the journal.
+    /// The transaction of what has ended is at `position` of the journal. It says nothing of what a full disk cut off.
     pub fn committed(&mut self, from: u64, position: u64) {
         let versions = self.extents.values_mut().flat_map(|extent| &mut extent.versions);
-        versions.filter(|version| version.from == from).for_each(|version| version.tx = position);
+        let ended = versions.filter(|version| version.from == from && version.done != OPEN);
+        ended.for_each(|version| version.tx = position);
     }
 
-    /// It has failed: its bytes may or may not be there.
+    /// It has failed, or what has not ended of it: its bytes may or may not be there.
     pub fn fail(&mut self, from: u64, now: u64) {
         for extent in self.extents.values_mut() {
             for version in &mut extent.versions {

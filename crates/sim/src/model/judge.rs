@@ -124,6 +124,8 @@ pub struct Judge {
     end: Position,
     bytes: BTreeMap<Ino, FileBytes>,
     rewriting: BTreeMap<(SessionId, Tid), Rewriting>,
+    /// When a session was told last that bytes of a file are lost.
+    told_lost: BTreeMap<(SessionId, Ino), u64>,
     /// When the rank found out last what a crash had left.
     recovered_at: u64,
     pending: BTreeMap<(SessionId, Tid), Pending>,
@@ -193,6 +195,7 @@ impl Judge {
             end: start,
             bytes: BTreeMap::new(),
             rewriting: BTreeMap::new(),
+            told_lost: BTreeMap::new(),
             recovered_at: 0,
             pending: BTreeMap::new(),
             answered: BTreeSet::new(),

@@ -123,3 +123,19 @@ fn beyond_the_recovered_size_there_is_nothing() {
     assert_eq!(bytes.check(3, &[0; 5], 5, 6), Ok(()));
     assert!(bytes.check(3, &pattern(1, 3, 5), 5, 6).is_err());
 }
+
+#[test]
+fn what_a_full_disk_cut_off_is_nobodys() {
+    let writer = SessionId(1);
+    let mut bytes = FileBytes::default();
+    bytes.begin_by(0, 8, &A, (1, Some(writer)));
+    bytes.end(0, 4, &A, 1, 2);
+    bytes.committed(1, 50);
+    bytes.fail(1, 2);
+    bytes.crash(8, 50);
+    let mut found = pattern(1, 0, 4);
+    found.extend([0; 4]);
+    assert_eq!(bytes.check(0, &found, 3, 4), Ok(()));
+    assert_eq!(bytes.vouched(writer, 5), Ok(()), "it was told of four bytes");
+    assert!(bytes.check(0, &[0; 8], 6, 7).is_err());
+}

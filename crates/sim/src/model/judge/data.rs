@@ -85,10 +85,10 @@ impl Judge {
             }
             _ => false,
         });
-        let Some(((session, _), pending)) = found else {
+        let Some((key, pending)) = found else {
             return self.rewrites(file.ino, offset, data);
         };
-        let session = *session;
+        let key = *key;
         let (id, at) = pending.asked.pattern;
         let source = Source::Pattern { id, shift: at.wrapping_sub(offset) };
         let end = offset + data.len() as u64;
@@ -99,7 +99,8 @@ impl Judge {
             from,
             copied: None,
         });
-        self.bytes.entry(file.ino).or_default().begin_by(offset, end, &source, (from, Some(session)));
+        let by = (!self.was_told_lost(key, file.ino)).then_some(key.0);
+        self.bytes.entry(file.ino).or_default().begin_by(offset, end, &source, (from, by));
         Ok(())
     }
 
@@ -140,8 +141,8 @@ impl Judge {
             for (start, end, source) in &landing.pieces {
                 bytes.end(*start, (*end).min(done), source, landing.from, now);
             }
-            bytes.fail(landing.from, now);
             bytes.committed(landing.from, position);
+            bytes.fail(landing.from, now);
         }
         if let Request::Rename { parent, name, new_parent, new_name, flags: 0 | 1 } = &request {
             // A file that replaces another is synced first: a crash leaves one of the two contents.

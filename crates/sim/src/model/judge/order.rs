@@ -6,10 +6,10 @@
 use super::depends::{Fact, asked_for};
 use super::promise::Promise;
 use super::{Judge, Pending, Verdict};
-use proto::Ino;
 use proto::ids::{Position, SessionId, Tid};
-use proto::reply::Outcome;
+use proto::reply::{Outcome, Reply};
 use proto::request::Request;
+use proto::{Errno, Ino};
 use std::collections::BTreeSet;
 
 impl Judge {
@@ -85,7 +85,7 @@ impl Judge {
                     tid.0, owner.0
                 ));
             }
-            if promise.clock > pending.since {
+            if promise.clock > pending.since || is_without_xattr(&asked.request, outcome) {
                 continue;
             }
             // What a name or a listing tells of a directory besides is kept by nobody: who wants it asks for it.
@@ -211,6 +211,17 @@ pub(super) fn parents(request: &Request) -> impl Iterator<Item = Ino> {
     one.into_iter().chain(two)
 }
 
+/// Whether an answer says nothing of a file but that an attribute is not there, or none. That is as true after whatever its client
+/// performed on it: WRITE and SETATTR bring no attribute, so the rank answers without asking for the file back. One that is there is
+/// another matter: a write takes a file capability away, so a file with attributes is entrusted to nobody.
+fn is_without_xattr(request: &Request, outcome: &Outcome) -> bool {
+    match (request, outcome) {
+        (Request::GetXattr { .. }, Err(errno)) => *errno == Errno::ENODATA,
+        (Request::ListXattr { .. }, Ok(Reply::XattrNames(names))) => names.is_empty(),
+        _ => false,
+    }
+}
+
 /// What others must not be told of before a request that was performed.
 fn performs(request: &Request) -> Vec<Fact> {
     let node = match request {
@@ -224,4 +235,22 @@ fn performs(request: &Request) -> Vec<Fact> {
 fn overlaps(seen: &BTreeSet<Fact>, fact: &Fact) -> bool {
     let Fact::Names(dir) = fact else { return seen.contains(fact) };
     seen.contains(fact) || seen.iter().any(|seen| matches!(seen, Fact::Name(of, _) if of == dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::{Name, NodeRef};
+
+    #[test]
+    fn only_that_nothing_is_there_says_nothing() {
+        let get =
+            Request::GetXattr { node: NodeRef::default(), name: Name::new(b"security.d").expect("a name") };
+        assert!(is_without_xattr(&get, &Err(Errno::ENODATA)));
+        assert!(!is_without_xattr(&get, &Err(Errno::EACCES)));
+        assert!(!is_without_xattr(&get, &Ok(Reply::Xattr(b"v"[..].into()))));
+        let list = Request::ListXattr { node: NodeRef::default() };
+        assert!(is_without_xattr(&list, &Ok(Reply::XattrNames(b""[..].into()))));
+        assert!(!is_without_xattr(&list, &Ok(Reply::XattrNames(b"user.a\0"[..].into()))));
+    }
 }

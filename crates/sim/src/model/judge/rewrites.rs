@@ -110,11 +110,22 @@ impl Judge {
 
     /// A session was told that bytes of these files are lost.
     pub fn bytes_lost(&mut self, session: SessionId, inos: &[Ino]) {
+        let now = self.tick();
         for ino in inos {
+            self.told_lost.insert((session, *ino), now);
             if let Some(bytes) = self.bytes.get_mut(ino) {
                 bytes.disowned(session);
             }
         }
+    }
+
+    /// Whether a write comes again whose caller was told that bytes of the file are lost after it was told of the write: that counts
+    /// for this write, too, because its client forgets with it all that was written before (PROTOCOL.md, "Bytes": what it does not
+    /// keep is lost: EIO, once). It may come nevertheless, as what was told does; nobody is told again if another crash takes it.
+    /// A write that has no answer yet is no such one, nor is what the caller was told of later.
+    pub(super) fn was_told_lost(&self, key: (SessionId, Tid), ino: Ino) -> bool {
+        let lost = self.told_lost.get(&(key.0, ino));
+        lost.is_some_and(|lost| self.promises.get(&key).is_some_and(|promise| promise.clock < *lost))
     }
 }
 
@@ -144,7 +155,41 @@ fn parts<'a>(offset: u64, data: &'a [u8], ranges: &[Range<u64>]) -> (Parts<'a>, 
 
 #[cfg(test)]
 mod tests {
+    use super::super::promise::Promise;
+    use super::super::{Asked, HashSeed, Records};
     use super::*;
+    use proto::Cred;
+    use proto::message::Told;
+    use proto::reply::Reply;
+    use stdx::Wall;
+
+    const WRITER: SessionId = SessionId(1);
+    const FILE: Ino = Ino(7);
+
+    /// Told now.
+    fn promise(judge: &mut Judge, tid: Tid) {
+        let (cred, request, pattern) = (Cred::ROOT, Request::SyncFs, (0, 0));
+        let asked = Asked { session: WRITER, tid, cred, request, embedded: false, checked: false, pattern };
+        let told = Told { ino: Ino::NONE, wall: Wall(0), heard: true };
+        let (outcome, clock, executed, first) = (Ok(Reply::Ok), judge.tick(), None, None);
+        let (lost, excused, failed) = (true, false, false);
+        let promise = Promise { asked, told, outcome, clock, executed, first, lost, excused, failed };
+        judge.promises.insert((WRITER, tid), promise);
+    }
+
+    #[test]
+    fn a_loss_counts_for_what_was_told_before_it() {
+        let mut judge = Judge::new(HashSeed([0; 16]), Records::default(), Wall(0));
+        promise(&mut judge, Tid(1));
+        assert!(!judge.was_told_lost((WRITER, Tid(1)), FILE));
+        judge.bytes_lost(WRITER, &[FILE]);
+        promise(&mut judge, Tid(2));
+        let lost = |tid, ino| judge.was_told_lost((WRITER, Tid(tid)), ino);
+        assert!(lost(1, FILE));
+        assert!(!lost(1, Ino(8)) && !lost(2, FILE), "another file, and a later write");
+        assert!(!lost(3, FILE), "nobody was told that this one was done");
+        assert!(!judge.was_told_lost((SessionId(2), Tid(1)), FILE));
+    }
 
     #[test]
     fn what_is_in_ranges_and_what_is_not() {
