@@ -233,6 +233,7 @@ impl Client {
                     self.rewrites.there.insert(wrote);
                 }
             }
+            Err(_) if stdx::mutant!("client_loss_untold") => self.unsynced.lose(ino),
             Err(_) => self.lose_bytes(ino, out),
         }
         self.answer_syncs(out);
