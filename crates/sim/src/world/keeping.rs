@@ -111,11 +111,13 @@ impl World {
     }
 
     pub(super) fn take(&mut self, client: usize, birth: u64, mut taken: Taken) -> Verdict {
+        // A client that was stopped may hand out an answer of long ago before it hears that its connection is gone.
+        let live = self.live(client);
         let slot = &mut self.clients[client];
         if slot.birth() != birth || !slot.is_alive() {
             return Ok(());
         }
-        (taken.newest, taken.life) = (self.calls, self.lives);
+        (taken.newest, taken.life) = (self.calls, live.unwrap_or(0));
         let (kernel, busy) = slot.kernel_and_requests();
         let took = kernel.take(&taken, self.now, &mut self.rng, busy);
         for (what, count) in [
@@ -126,7 +128,7 @@ impl World {
         ] {
             self.coverage.count(what, count);
         }
-        if took.files == 0 {
+        if took.files == 0 || live.is_none() {
             return Ok(());
         }
         let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = &taken.outcome else { return Ok(()) };

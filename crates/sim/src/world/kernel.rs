@@ -29,7 +29,7 @@ pub(super) struct Taken {
     pub(super) begun: u64,
     pub(super) call: u64,
     pub(super) newest: u64,
-    /// The rank's life that granted it.
+    /// The rank's life in which it is taken in; 0: the client had no connection then.
     pub(super) life: u64,
 }
 
