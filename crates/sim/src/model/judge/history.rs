@@ -18,7 +18,7 @@ use proto::journal::{Mutations, Payload, read_entry};
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::{Request, open_flags};
-use proto::{FileKind, Ino, Name, Reader, SetAttr};
+use proto::{FileKind, Ino, Name, Reader, SetAttr, every_request};
 use recovered::adopt;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
@@ -174,7 +174,7 @@ impl Judge {
             | Request::Fallocate { .. }
             | Request::SetXattr { .. }
             | Request::RemoveXattr { .. } => true,
-            _ => false,
+            every_request!() => false,
         }
     }
 
@@ -395,7 +395,7 @@ const fn is_making(request: &Request, reply: &Reply) -> bool {
             true
         }
         Request::Create { .. } => matches!(reply, Reply::Created { new: true, .. }),
-        _ => false,
+        every_request!() => false,
     }
 }
 

@@ -7,6 +7,7 @@ use super::depends::{Fact, asked_for};
 use super::promise::Promise;
 use super::{Judge, Pending, Verdict};
 use proto::Ino;
+use proto::every_request;
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Outcome;
 use proto::request::Request;
@@ -122,7 +123,7 @@ impl Judge {
         let of = match request {
             Request::SyncFs => None,
             Request::Fsync { node, .. } => Some(node.ino),
-            _ => return Ok(()),
+            every_request!() => return Ok(()),
         };
         let concerns = |promise: &Promise| {
             let node = promise.asked.request.subject().map_or(Ino::NONE, |(node, _)| node.ino);
@@ -206,7 +207,7 @@ pub(super) fn parents(request: &Request) -> impl Iterator<Item = Ino> {
         | Request::RmDir { parent, .. }
         | Request::Create { parent, .. } => (Some(parent.ino), None),
         Request::Rename { parent, new_parent, .. } => (Some(parent.ino), Some(new_parent.ino)),
-        _ => (None, None),
+        every_request!() => (None, None),
     };
     one.into_iter().chain(two)
 }
@@ -215,7 +216,7 @@ pub(super) fn parents(request: &Request) -> impl Iterator<Item = Ino> {
 fn performs(request: &Request) -> Vec<Fact> {
     let node = match request {
         Request::SetAttr { node, .. } | Request::Write { node, .. } => Some(Fact::Inode(node.ino)),
-        _ => None,
+        every_request!() => None,
     };
     parents(request).map(Fact::Names).chain(node).collect()
 }

@@ -14,7 +14,7 @@ use proto::message::Told;
 use proto::name::name_hash;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, Errno, Ino, Name, NodeRef};
+use proto::{Attr, Errno, Ino, Name, NodeRef, every_request};
 use std::borrow::Cow;
 
 const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
@@ -216,7 +216,7 @@ const fn named(request: &Request) -> Option<(NodeRef, &Name)> {
         | Request::MkDir { parent, name, .. }
         | Request::Symlink { parent, name, .. }
         | Request::Create { parent, name, .. } => Some((*parent, name)),
-        _ => None,
+        every_request!() => None,
     }
 }
 
