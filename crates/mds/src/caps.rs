@@ -9,6 +9,7 @@ mod alone;
 pub(crate) mod book;
 mod entrusted;
 pub(crate) mod needs;
+mod own_names;
 mod records;
 
 use crate::op::{Op, Park, Stop};
@@ -22,7 +23,7 @@ use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, Recalled, Returne
 use proto::message::ServerMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
-use proto::{Attr, Effect, FileKind, Ino, Kind, Name, SessionId};
+use proto::{Attr, Effect, FileKind, Ino, Kind, SessionId};
 use std::collections::BTreeMap;
 use stdx::time::MS;
 use stdx::{Mono, Now, Outbox};
@@ -161,22 +162,6 @@ impl Rank {
             view.book.grant(slot, attr.ino, bits, now);
         }
         bits
-    }
-
-    /// A file that gets a second name has no primary one any more, and others may take the first away without asking anybody: the
-    /// session that links must not keep it either. Nobody waits for that: what it keeps is right until then.
-    pub(crate) fn own_name_goes(&mut self, op: &Op) {
-        let (Request::Link { node, .. }, Some(slot)) = (&op.request, op.place) else { return };
-        let Some(home) = self.view.cache.by_ino(node.ino) else { return };
-        let dir = self.view.cache.parent_ino(home);
-        if let Ok(name) = Name::new(self.view.cache.node(home).name.as_bytes())
-            && !dir.is_system()
-            && !stdx::mutant!("mds_own_name_kept")
-        {
-            let name = Some((dir, name));
-            let now = self.view.now.mono;
-            self.view.book.recall_unawaited(slot, node.ino, (Bits::ATTRS, name), now);
-        }
     }
 
     /// The operation waits for what it needs.

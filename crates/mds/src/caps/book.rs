@@ -422,6 +422,11 @@ impl Book {
         self.places[usize::from(slot)].asked.front().map(|(since, _)| *since)
     }
 
+    /// Whether something of an inode is recalled from that place.
+    pub(crate) fn is_recalled(&self, slot: u16, ino: Ino) -> bool {
+        self.recalls.contains_key(&(slot, ino))
+    }
+
     /// Since when file data of an inode is recalled from that place.
     pub(crate) fn pages_asked_at(&self, slot: u16, ino: Ino) -> Option<Mono> {
         self.recalls.get(&(slot, ino)).filter(|recall| recall.bits.has(Bits::FC)).map(|recall| recall.since)

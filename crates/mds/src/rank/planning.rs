@@ -81,7 +81,7 @@ impl Rank {
             return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
         }
         if matches!(planned, Ok(Plan::Commit(..))) {
-            self.own_name_goes(op);
+            self.own_names_change(op);
             self.own_files_move(op);
         }
         self.carry_out_plan(now, op, planned, out);

@@ -266,6 +266,36 @@ fn a_link_takes_the_first_name_from_its_own_session_too() {
     assert_eq!(w.rank.status().recalls, 0);
 }
 
+/// Its kernel keeps the directory locked until the rename is answered: what it is asked for has another name then.
+#[test]
+fn what_a_session_renames_while_it_is_recalled_is_asked_for_by_its_new_name() {
+    let mut w = two();
+    granted(&mut w, REMOTE, create("f"));
+    let removal = w.start(OTHER, Cred::ROOT, unlink("f"));
+    let mut asked = recalls(&mut w, REMOTE);
+    assert_eq!(asked[0].name, Some((root().ino, n("f"))));
+    let (name, new_name) = (n("f"), n("g"));
+    let rename = Request::Rename { parent: root(), name, new_parent: root(), new_name, flags: 0 };
+    w.call_as(REMOTE, Cred::ROOT, rename).expect("its own name");
+    let again = recalls(&mut w, REMOTE);
+    assert_eq!(again.len(), 1, "its kernel has the new name");
+    assert_eq!(again[0].name, Some((root().ino, n("g"))));
+    asked.extend(again);
+    give_back(&mut w, REMOTE, &asked);
+    assert_eq!(w.answer(OTHER, removal), Some(Err(Errno::ENOENT)));
+    assert_eq!(w.rank.status().recalls, 0);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_name_that_escapes_its_recall_is_caught() {
+    stdx::mutant::activate(Some("mds_own_rename_escapes"));
+    let verdict =
+        std::panic::catch_unwind(what_a_session_renames_while_it_is_recalled_is_asked_for_by_its_new_name);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn a_listing_grants_each_of_its_inodes() {
     let mut w = two();

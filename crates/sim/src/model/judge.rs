@@ -34,7 +34,7 @@ use promise::Promise;
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Outcome;
 use proto::request::{Request, open_flags};
-use proto::{Cred, Effect, Ino};
+use proto::{Cred, Effect, Ino, every_request};
 use rewrites::Rewriting;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
@@ -294,7 +294,7 @@ impl Judge {
         let need = match &asked.request {
             Request::Fsync { node, .. } => self.touched.get(&node.ino).copied().unwrap_or_default(),
             Request::SyncFs => self.told.get(&asked.session).copied().unwrap_or_default(),
-            _ => Position(0),
+            every_request!() => Position(0),
         };
         let pending = Pending {
             asked,

@@ -11,7 +11,7 @@ use crate::model::tree::{Node, Tree};
 use proto::attr::{FileKind, SetAttr, SetTime};
 use proto::reply::Reply;
 use proto::request::{NewNode, Request, XattrMode, open_flags};
-use proto::{Cred, Errno, Ino, Name, NodeRef};
+use proto::{Cred, Errno, Ino, Name, NodeRef, every_request};
 use std::rc::Rc;
 use stdx::Wall;
 
@@ -110,7 +110,7 @@ impl Tree {
                 self.live(*node)?;
                 Ok(Answer::Ok)
             }
-            _ => self.run_file(op),
+            every_request!() => self.run_file(op),
         }
     }
 
@@ -167,7 +167,7 @@ impl Tree {
                 self.live(*node)?;
                 Ok(Answer::Ok)
             }
-            _ => self.run_xattr(op),
+            every_request!() => self.run_xattr(op),
         }
     }
 
@@ -192,7 +192,7 @@ impl Tree {
                 node.ctime = op.wall;
                 Ok(Answer::Ok)
             }
-            _ => Ok(Answer::Elsewhere),
+            every_request!() => Ok(Answer::Elsewhere),
         }
     }
 
@@ -365,7 +365,7 @@ pub fn given(request: &Request, reply: &Reply, offset: Option<u64>) -> (Ino, u64
     let at = match request {
         Request::Write { offset: asked, append, .. } if !append => *asked,
         Request::CopyRange { target_offset, .. } => *target_offset,
-        _ => offset.unwrap_or(0),
+        every_request!() => offset.unwrap_or(0),
     };
     (made, at, count)
 }

@@ -12,7 +12,7 @@ use client::{CallId, Input as ClientInput, Validity};
 use mds::input::Input;
 use proto::reply::{Outcome, Reply, encode_outcome};
 use proto::request::{LockKind, LockSpec, Request, open_flags};
-use proto::{Attr, Errno, Ino, NodeRef, Writer};
+use proto::{Attr, Errno, Ino, NodeRef, Writer, every_request};
 use stdx::time::SECOND;
 
 /// Callers that wait look at what their kernel keeps this seldom at most, the more seldom the longer they have waited: some runs last a
@@ -313,7 +313,7 @@ const fn lock_owner(request: &Request) -> Option<(Ino, bool, u64)> {
     match request {
         Request::SetLock { node, lock, .. } => Some((node.ino, lock.flock, lock.owner)),
         Request::ReleaseLocks { node, flock, owner } => Some((node.ino, *flock, *owner)),
-        _ => None,
+        every_request!() => None,
     }
 }
 

@@ -14,7 +14,7 @@ use proto::ids::{Position, SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg, Told};
 use proto::reply::Outcome;
 use proto::request::Request;
-use proto::{Cred, Effect, Errno};
+use proto::{Cred, Effect, Errno, every_request};
 use std::collections::BTreeMap;
 
 /// What a client says that it has performed, in the step in which it tells its caller.
@@ -57,7 +57,7 @@ pub(super) const fn performed_kind(request: &Request) -> &'static str {
         Request::SetAttr { set, .. } if set.size.is_some() => "performed: truncate",
         Request::SetAttr { .. } => "performed: setattr",
         Request::Write { .. } => "performed: write",
-        _ => "performed: others",
+        every_request!() => "performed: others",
     }
 }
 
@@ -101,7 +101,7 @@ impl World {
         };
         let pattern = match own.request {
             Request::Write { offset, .. } => (own.pattern, *offset),
-            _ => (0, 0),
+            every_request!() => (0, 0),
         };
         let asked = asked_by(session, tid, cred, request, pattern);
         self.coverage.count(performed_kind(&asked.request), 1);

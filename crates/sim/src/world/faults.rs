@@ -3,7 +3,7 @@
 //!
 //! Absent: bit rot (its own scenario), errors of a healthy disk.
 
-use super::keeping::Owed;
+use super::owed::Owed;
 use super::{Event, Kind, Phase, Plan, World};
 use crate::model::judge::Verdict;
 use mds::input::Input;

@@ -9,7 +9,7 @@ use proto::caps::{Bits, KEEP_MARGIN_MS, Recalled};
 use proto::ids::{SessionId, Tid};
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
-use proto::{Attr, Ino};
+use proto::{Attr, Ino, every_request};
 use std::collections::BTreeMap;
 use stdx::Prng;
 use stdx::time::MS;
@@ -29,7 +29,7 @@ pub(super) struct Taken {
     pub(super) begun: u64,
     pub(super) call: u64,
     pub(super) newest: u64,
-    /// The rank's life that granted it.
+    /// The rank's life in which it is taken in; 0: the client had no connection then.
     pub(super) life: u64,
 }
 
@@ -300,7 +300,7 @@ impl Kernel {
                 let range = pages.ranges.iter().find(|(start, long, _)| (start, long) == (offset, len))?;
                 Some(Hit::Bytes(node.ino, *offset, *len, &range.2))
             }
-            _ => None,
+            every_request!() => None,
         }
     }
 
@@ -368,7 +368,7 @@ fn carried(request: &Request, outcome: &Outcome) -> Vec<(usize, Attr, Option<Pla
         | Request::MkDir { parent, name, .. }
         | Request::Symlink { parent, name, .. }
         | Request::Create { parent, name, .. } => Some((parent.ino, name.as_bytes().into())),
-        _ => None,
+        every_request!() => None,
     };
     match (outcome, request) {
         (Ok(Reply::Attr(attr) | Reply::Created { attr, .. }), _) => vec![(0, *attr, name)],
@@ -389,6 +389,6 @@ const fn writes(request: &Request) -> Writes {
         Request::CopyRange { target, .. } => Writes::One(target.ino),
         Request::Open { node, flags } if *flags & open_flags::TRUNC != 0 => Writes::One(node.ino),
         Request::Create { flags, .. } if *flags & open_flags::TRUNC != 0 => Writes::Any,
-        _ => Writes::Nothing,
+        every_request!() => Writes::Nothing,
     }
 }

@@ -12,12 +12,14 @@ mod data;
 mod disks;
 mod early;
 mod endings;
+mod event;
 mod faults;
 mod hang;
 mod hostile;
 mod keeping;
 mod kernel;
 mod liveness;
+mod owed;
 mod plan;
 mod rank;
 mod rot;
@@ -35,17 +37,15 @@ use crate::model::records::Records;
 use crate::workload::Workload;
 
 use early::Positions;
+use event::Event;
 use faults::Faults;
 use hang::Hangs;
 use hostile::Hostile;
-use keeping::Owed;
-use kernel::Taken;
-use mds::input::{ConnId, Input, Tag};
+use mds::input::ConnId;
+use owed::Owed;
 use proto::Ino;
-use proto::caps::Recalled;
 use proto::ids::{SessionId, Tid};
-use proto::message::{ClientMsg, ServerMsg};
-use proto::storeio::{DataOp, LoadRequest, StoreBatch, Table};
+use proto::storeio::Table;
 use rank::Life;
 use slot::Slot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,7 +53,7 @@ use stdx::time::SECOND;
 use stdx::{Mono, Now, Prng, Wall};
 use store::SimDisk;
 use store::meta::MetaStore;
-use store::meta_memory::{Begun, MemoryMeta};
+use store::meta_memory::MemoryMeta;
 use trace::{Trace, fold};
 
 /// Virtual time in which everything must be answered once faults stop.
@@ -62,113 +62,6 @@ const PROGRESS_NS: u64 = 120 * SECOND;
 const WALL_START: i64 = 1_767_225_600 * SECOND as i64;
 /// More events than any healthy run has.
 const EVENTS_MAX: u64 = 400_000;
-
-/// What can happen next.
-enum Event {
-    /// An input of the rank in one of its lives.
-    Rank {
-        life: u64,
-        input: Box<Input>,
-    },
-    ToRank {
-        life: u64,
-        conn: ConnId,
-        message: Box<ClientMsg>,
-    },
-    ToClient {
-        client: usize,
-        conn: ConnId,
-        message: Box<ServerMsg>,
-    },
-    /// A connection breaks, as the client sees it.
-    Broken {
-        client: usize,
-        conn: ConnId,
-    },
-    Connect {
-        client: usize,
-        birth: u64,
-    },
-    Commit {
-        life: u64,
-    },
-    Load {
-        life: u64,
-        tag: Tag,
-        requests: Vec<LoadRequest>,
-    },
-    Store {
-        life: u64,
-        tag: Tag,
-        batch: Box<StoreBatch>,
-    },
-    StoreComplete {
-        life: u64,
-        tag: Tag,
-        begun: Begun,
-    },
-    Data {
-        life: u64,
-        tag: Tag,
-        op: Box<DataOp>,
-    },
-    RankTick {
-        life: u64,
-    },
-    ClientTick {
-        client: usize,
-        birth: u64,
-    },
-    Call {
-        client: usize,
-        birth: u64,
-    },
-    Interrupt {
-        client: usize,
-        birth: u64,
-        call: u64,
-    },
-    /// The caller is killed.
-    Killed {
-        client: usize,
-        birth: u64,
-        call: u64,
-    },
-    /// A kernel takes an answer in.
-    Take {
-        client: usize,
-        birth: u64,
-        taken: Box<Taken>,
-    },
-    /// A kernel drops what was recalled.
-    Drop {
-        client: usize,
-        birth: u64,
-        stamp: u64,
-        /// The newest call when the recall came.
-        calls: u64,
-        list: Vec<Recalled>,
-    },
-    ClientStarts {
-        client: usize,
-    },
-    Background {
-        life: u64,
-    },
-    /// The hostile peer says something.
-    Hostile,
-    /// Something goes wrong soon after the rank has become active.
-    Again {
-        life: u64,
-        evicts: bool,
-    },
-    Restart {
-        life: u64,
-    },
-    FullDisk {
-        on: bool,
-    },
-}
 
 /// What one run came to.
 pub struct Outcome {

@@ -10,6 +10,7 @@ use crate::workload::Knowledge;
 use client::{CallId, Client};
 use mds::input::ConnId;
 use proto::Ino;
+use proto::every_request;
 use proto::ids::{SessionId, Tid};
 use proto::request::Request;
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +120,7 @@ impl Slot {
         let moves = move |request: &Request| match request {
             Request::Read { node, .. } => node.ino == ino,
             Request::Write { node, .. } => writes && node.ino == ino,
-            _ => false,
+            every_request!() => false,
         };
         self.busy.iter().filter(move |(_, busy)| moves(&busy.request)).map(|(call, busy)| (*call, busy))
     }

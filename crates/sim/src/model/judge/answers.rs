@@ -12,7 +12,7 @@ use proto::ids::SessionId;
 use proto::name::name_hash;
 use proto::reply::{DirEntry, Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, Errno, Ino, NodeRef};
+use proto::{Attr, Errno, Ino, NodeRef, every_request};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use stdx::Wall;
@@ -90,7 +90,7 @@ impl Judge {
     fn sync_answered(&mut self, pending: &Pending) -> Verdict {
         let ino = match &pending.asked.request {
             Request::Fsync { node, .. } => Some(node.ino),
-            _ => None,
+            every_request!() => None,
         };
         let need = pending.need.max(self.sync_needs(pending, ino));
         if need > self.durable {
@@ -369,7 +369,7 @@ fn is_harmless(request: &Request, reply: &Reply) -> bool {
     match request {
         Request::Fallocate { .. } => true,
         Request::CopyRange { .. } | Request::Write { .. } => Judge::written(reply) == 0,
-        _ => false,
+        every_request!() => false,
     }
 }
 
@@ -412,6 +412,6 @@ fn nodes_of(request: &Request) -> Vec<NodeRef> {
         | Request::SetXattr { node, .. }
         | Request::RemoveXattr { node, .. } => vec![*node],
         Request::CopyRange { source, target, .. } => vec![*source, *target],
-        _ => Vec::new(),
+        every_request!() => Vec::new(),
     }
 }

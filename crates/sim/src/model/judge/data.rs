@@ -9,7 +9,7 @@ use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Reply;
 use proto::request::Request;
 use proto::storeio::DataOp;
-use proto::{FileId, FileKind, Ino, Name};
+use proto::{FileId, FileKind, Ino, Name, every_request};
 
 const END: u64 = u64::MAX;
 
@@ -83,7 +83,7 @@ impl Judge {
                     && pending.executed.is_none()
                     && asked.bytes() == data
             }
-            _ => false,
+            every_request!() => false,
         });
         let Some((key, pending)) = found else {
             return self.rewrites(file.ino, offset, data);
@@ -156,7 +156,7 @@ impl Judge {
             Request::SetAttr { node, set } => set.size.map(|_| node.ino),
             Request::Open { node, .. } => Some(node.ino),
             Request::Create { parent, name, .. } => child(before, parent.ino, name),
-            _ => None,
+            every_request!() => None,
         };
         let Some(ino) = cut else { return };
         let size = |tree: &Tree| tree.node(ino).map_or(0, |node| node.size);

@@ -18,7 +18,7 @@ use proto::journal::{Mutations, Payload, read_entry};
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::{Request, open_flags};
-use proto::{FileKind, Ino, Reader, SetAttr};
+use proto::{FileKind, Ino, Name, Reader, SetAttr, every_request};
 use recovered::adopt;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
@@ -115,7 +115,7 @@ impl Judge {
             let landed = pending.landing.as_ref().map(|landing| landing.start);
             let (made, offset, count) = given(request, reply, landed);
             let op = Op { request, cred: &pending.asked.cred, wall, made, offset, count };
-            if self.journals(&op, reply) {
+            if self.journals(&op, reply) && renames(request, mutations) {
                 return Ok(Some(Origin {
                     session: sent.session,
                     tid: sent.tid,
@@ -149,7 +149,7 @@ impl Judge {
         cut && unseen
     }
 
-    /// Whether a request that succeeded with this answer has a transaction.
+    /// Whether a request that succeeded with this answer has a transaction, in the state before this one.
     fn journals(&self, op: &Op<'_>, reply: &Reply) -> bool {
         let is_file = |ino: Ino| self.tree().node(ino).is_some_and(|node| node.kind() == FileKind::Regular);
         match op.request {
@@ -174,7 +174,7 @@ impl Judge {
             | Request::Fallocate { .. }
             | Request::SetXattr { .. }
             | Request::RemoveXattr { .. } => true,
-            _ => false,
+            every_request!() => false,
         }
     }
 
@@ -374,13 +374,28 @@ fn is_users(mutations: &[u8]) -> bool {
     })
 }
 
+/// Whether a transaction may be what this request did, if it is a rename: then it changes both names. One name of an inode over
+/// another does nothing; an unlink of one of them in the same step, later, would make it look as if it did.
+fn renames(request: &Request, mutations: &[u8]) -> bool {
+    let Request::Rename { parent, name, new_parent, new_name, .. } = request else { return true };
+    let changes = |parent: Ino, named: &Name| {
+        Mutations::new(mutations).flatten().any(|mutation| match mutation {
+            Mutation::PutDentry { dir, name, .. } | Mutation::DelDentry { dir, name, .. } => {
+                dir == parent && *name == *named.as_bytes()
+            }
+            _ => false,
+        })
+    };
+    changes(parent.ino, name) && changes(new_parent.ino, new_name)
+}
+
 const fn is_making(request: &Request, reply: &Reply) -> bool {
     match request {
         Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. } | Request::TmpFile { .. } => {
             true
         }
         Request::Create { .. } => matches!(reply, Reply::Created { new: true, .. }),
-        _ => false,
+        every_request!() => false,
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Judge, Pending, Verdict};
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Errno, Ino};
+use proto::{Errno, Ino, every_request};
 use std::collections::BTreeSet;
 
 impl Judge {
@@ -122,7 +122,7 @@ impl Judge {
         let of = match request {
             Request::SyncFs => None,
             Request::Fsync { node, .. } => Some(node.ino),
-            _ => return Ok(()),
+            every_request!() => return Ok(()),
         };
         let concerns = |promise: &Promise| {
             let node = promise.asked.request.subject().map_or(Ino::NONE, |(node, _)| node.ino);
@@ -206,7 +206,7 @@ pub(super) fn parents(request: &Request) -> impl Iterator<Item = Ino> {
         | Request::RmDir { parent, .. }
         | Request::Create { parent, .. } => (Some(parent.ino), None),
         Request::Rename { parent, new_parent, .. } => (Some(parent.ino), Some(new_parent.ino)),
-        _ => (None, None),
+        every_request!() => (None, None),
     };
     one.into_iter().chain(two)
 }
@@ -218,7 +218,7 @@ fn is_without_xattr(request: &Request, outcome: &Outcome) -> bool {
     match (request, outcome) {
         (Request::GetXattr { .. }, Err(errno)) => *errno == Errno::ENODATA,
         (Request::ListXattr { .. }, Ok(Reply::XattrNames(names))) => names.is_empty(),
-        _ => false,
+        (every_request!(), _) => false,
     }
 }
 
@@ -226,7 +226,7 @@ fn is_without_xattr(request: &Request, outcome: &Outcome) -> bool {
 fn performs(request: &Request) -> Vec<Fact> {
     let node = match request {
         Request::SetAttr { node, .. } | Request::Write { node, .. } => Some(Fact::Inode(node.ino)),
-        _ => None,
+        every_request!() => None,
     };
     parents(request).map(Fact::Names).chain(node).collect()
 }

@@ -5,6 +5,7 @@
 
 use super::{Judge, Verdict};
 use proto::Ino;
+use proto::every_request;
 use proto::ids::{SessionId, Tid};
 use proto::request::Request;
 use proto::storeio::Payload;
@@ -41,7 +42,7 @@ impl Judge {
             Request::Write { node, append: false, offset, data, .. } if node.ino == ino => {
                 Some(*offset..*offset + data.len())
             }
-            _ => None,
+            every_request!() => None,
         };
         others.filter_map(|(_, pending)| range(&pending.asked.request)).collect()
     }

@@ -14,8 +14,10 @@ use proto::message::Told;
 use proto::name::name_hash;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, Errno, Ino, Name, NodeRef};
+use proto::{Attr, Errno, Ino, Name, NodeRef, every_request};
 use std::borrow::Cow;
+
+const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
 
 impl Judge {
     /// A client has performed a request by itself and told its caller so.
@@ -147,6 +149,14 @@ impl Judge {
     }
 }
 
+/// The permissions that an access ACL in the kernel's form stands for: its owner's, its mask's or else its group's, all others'.
+fn acl_mode(value: &[u8]) -> Option<u32> {
+    let entries = || value.get(4..).unwrap_or_default().chunks_exact(8);
+    let of = |tag: u8| entries().find(|entry| entry[0] == tag).map(|entry| u32::from(entry[2] & 7));
+    let (owner, group, other) = (of(0x01)?, of(0x10).or(of(0x04))?, of(0x20)?);
+    Some(owner << 6 | group << 3 | other)
+}
+
 /// Executes what was told on a tree: with its number, its time, and what else POSIX leaves open.
 fn run_told(tree: &mut Tree, asked: &Asked, told: &Told, reply: &Reply) -> Verdict {
     let request = &asked.request;
@@ -168,6 +178,14 @@ fn run_told(tree: &mut Tree, asked: &Asked, told: &Told, reply: &Reply) -> Verdi
         let node = tree.change(node.ino);
         (node.mtime, node.ctime) = (told.wall, told.wall);
     }
+    if let Request::SetXattr { node, name, value, .. } = request
+        && name.as_bytes() == ACL_ACCESS
+        && let Some(bits) = acl_mode(value)
+    {
+        // The mode follows it; its answer does not say so.
+        let node = tree.change(node.ino);
+        node.mode = node.mode & !0o777 | bits;
+    }
     if let Some(attr) = attr_of(reply)
         && tree.node(attr.ino).is_some()
     {
@@ -180,7 +198,7 @@ fn run_told(tree: &mut Tree, asked: &Asked, told: &Told, reply: &Reply) -> Verdi
         }
         if attr.has_xattrs && node.xattrs.is_empty() {
             // It took after its directory's default ACL, which the model does not compute.
-            node.xattrs.insert(b"system.posix_acl_access"[..].into(), b""[..].into());
+            node.xattrs.insert(ACL_ACCESS.into(), b""[..].into());
             node.mode = attr.mode;
         }
         let differs = node.mode ^ attr.mode;
@@ -198,7 +216,7 @@ const fn named(request: &Request) -> Option<(NodeRef, &Name)> {
         | Request::MkDir { parent, name, .. }
         | Request::Symlink { parent, name, .. }
         | Request::Create { parent, name, .. } => Some((*parent, name)),
-        _ => None,
+        every_request!() => None,
     }
 }
 

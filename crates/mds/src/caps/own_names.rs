@@ -1,0 +1,56 @@
+//! Names that a session changes itself: no operation asks it for them, and its kernel moves or keeps what it has.
+//!
+//! Absent: names that others change (`needs.rs`); files and directories that are entrusted (`entrusted.rs`, `alone.rs`).
+
+use crate::op::Op;
+use crate::rank::Rank;
+use proto::caps::Bits;
+use proto::request::{Request, rename_flags};
+use proto::{Ino, Name, NodeRef, every_request};
+
+impl Rank {
+    /// What the session of a planned change gives up by it.
+    pub(crate) fn own_names_change(&mut self, op: &Op) {
+        match &op.request {
+            Request::Link { .. } => self.own_name_goes(op),
+            Request::Rename { parent, name, new_parent, new_name, flags } => {
+                self.own_name_moves(op, (*parent, name), (new_parent.ino, new_name));
+                if flags & rename_flags::EXCHANGE != 0 {
+                    self.own_name_moves(op, (*new_parent, new_name), (parent.ino, name));
+                }
+            }
+            every_request!() => {}
+        }
+    }
+
+    /// A file that gets a second name has no primary one any more, and others may take the first away without asking anybody: the
+    /// session that links must not keep it either. Nobody waits for that: what it keeps is right until then.
+    fn own_name_goes(&mut self, op: &Op) {
+        let (Request::Link { node, .. }, Some(slot)) = (&op.request, op.place) else { return };
+        let Some(home) = self.view.cache.by_ino(node.ino) else { return };
+        let dir = self.view.cache.parent_ino(home);
+        if let Ok(name) = Name::new(self.view.cache.node(home).name.as_bytes())
+            && !dir.is_system()
+            && !stdx::mutant!("mds_own_name_kept")
+        {
+            let name = Some((dir, name));
+            let now = self.view.now.mono;
+            self.view.book.recall_unawaited(slot, node.ino, (Bits::ATTRS, name), now);
+        }
+    }
+
+    /// A session renames what is being recalled from it by its old name. Its kernel keeps the directory locked until the rename is
+    /// answered, finds nothing of the old name then and goes on with the new one, of which the rank would know nothing once the
+    /// recall is answered: so it is asked for that name, too.
+    fn own_name_moves(&mut self, op: &Op, (parent, name): (NodeRef, &Name), (dir, new_name): (Ino, &Name)) {
+        let Some(slot) = op.place.filter(|slot| self.view.book.asked_since(*slot).is_some()) else { return };
+        let hash = self.view.name_hash(name);
+        let Some(old_dir) = self.view.cache.find_dir(parent.ino) else { return };
+        let Some(found) = self.view.cache.find(old_dir, hash, name.as_bytes()) else { return };
+        let ino = self.view.cache.node(found).ino();
+        if self.view.book.is_recalled(slot, ino) && !stdx::mutant!("mds_own_rename_escapes") {
+            let (name, now) = (Some((dir, new_name.clone())), self.view.now.mono);
+            self.view.book.recall_unawaited(slot, ino, (Bits::ATTRS, name), now);
+        }
+    }
+}
