@@ -48,8 +48,8 @@ pub(crate) enum Source {
     Replay,
 }
 
-/// What belongs to an inode and is on no record; carried while a transaction moves it.
-struct Limbo {
+/// An inode that a transaction took from its node and has not put elsewhere yet: what belongs to it and is on no record.
+struct Displaced {
     ino: Ino,
     flags: u32,
 }
@@ -77,7 +77,7 @@ pub(crate) struct Cache {
     pub worth: Worth,
     /// Names loaded in this step: so many may have to go.
     pub brought: u32,
-    limbo: Vec<Limbo>,
+    displaced: Vec<Displaced>,
 }
 
 impl Cache {
@@ -100,7 +100,7 @@ impl Cache {
             forgotten: Vec::new(),
             worth: Worth::new(burst),
             brought: 0,
-            limbo: Vec::new(),
+            displaced: Vec::new(),
         }
     }
 
@@ -237,7 +237,7 @@ impl Cache {
         self.nodes.get_mut(slot).ext = new;
     }
 
-    /// Takes the inode out of a node; what is on no record waits in limbo for its new place.
+    /// Takes the inode out of a node; what is on no record waits in `displaced` for its new place.
     fn displace(&mut self, slot: u32) {
         let node = self.nodes.get(slot);
         if node.primary() {
@@ -246,7 +246,7 @@ impl Cache {
             if own != NONE {
                 self.dirs.get_mut(own).node = NONE;
             }
-            self.limbo.push(Limbo { ino, flags });
+            self.displaced.push(Displaced { ino, flags });
         }
         self.set_ext(slot, None);
         let node = self.nodes.get_mut(slot);
@@ -275,8 +275,8 @@ impl Cache {
                 node.core = record.core;
                 node.own = own;
                 node.flags |= node::PRIMARY;
-                if let Some(at) = self.limbo.iter().position(|l| l.ino == ino) {
-                    node.flags |= self.limbo.swap_remove(at).flags;
+                if let Some(at) = self.displaced.iter().position(|inode| inode.ino == ino) {
+                    node.flags |= self.displaced.swap_remove(at).flags;
                 }
                 if own != NONE {
                     self.dirs.get_mut(own).node = slot;
@@ -323,7 +323,7 @@ impl Cache {
                 self.gone(old, source);
             }
             if source == Source::Live {
-                let new = !self.limbo.iter().any(|l| l.ino == ino);
+                let new = !self.displaced.iter().any(|inode| inode.ino == ino);
                 flags = if new { node::BUMPED | node::END_CLEAN } else { node::BUMPED };
             }
         }
@@ -368,7 +368,7 @@ impl Cache {
 
     /// The end of a transaction: inodes that found no new place are gone.
     pub(crate) fn end_transaction(&mut self, mut gone: impl FnMut(Ino)) {
-        self.limbo.drain(..).for_each(|limbo| gone(limbo.ino));
+        self.displaced.drain(..).for_each(|inode| gone(inode.ino));
     }
 
     /// A record read from the store; what is cached already is newer. `flags`: of the new node.
