@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 
 /// Stack of a worker: LMDB cursors, a step of the rank, a sink; no recursion.
 const SMALL_STACK: usize = 1 << 20;
+
 /// The running threads.
 pub(crate) struct Threads {
     handles: Vec<JoinHandle<()>>,
