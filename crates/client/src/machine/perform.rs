@@ -64,7 +64,7 @@ impl Client {
                 self.change(now, *node, change).map(|done| done.with(Reply::Attr))
             }
             Request::Write { .. } => self.write(now, &mut request),
-            _ => None,
+            every_request!() => None,
         };
         let Some(Done { tid, ino, wall, reply, validity, opened }) = done else {
             return Some((cred, request));

@@ -80,7 +80,17 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
                 replaced(view, (dir, hash, name), Ino::NONE, &mut needs);
             }
             Mutation::PutHeader { dir, header, .. } => listing(view, dir, header, &mut needs),
-            _ => {}
+            // Nothing that clients keep. Where an inode is, its dentry has said.
+            Mutation::PutBackptr { .. }
+            | Mutation::DelBackptr { .. }
+            | Mutation::Session { .. }
+            | Mutation::SessionFloor { .. }
+            | Mutation::InoCounter { .. }
+            | Mutation::DataCut { .. }
+            | Mutation::DataRedo { .. }
+            | Mutation::DataRemove { .. }
+            | Mutation::Lend { .. }
+            | Mutation::SessionFlags { .. } => {}
         }
     }
     view.txn.muts = muts;
