@@ -10,6 +10,7 @@ use proto::{Attr, Ino, NameHash};
 
 impl Cache {
     /// What a client sees of a primary node. `None` for a directory whose header is not known.
+    #[inline]
     pub(crate) fn attr(&self, slot: u32) -> Option<Attr> {
         let node = self.nodes.get(slot);
         let ext = self.ext(slot);
@@ -26,6 +27,7 @@ impl Cache {
 }
 
 /// The attributes of an inode that is no directory.
+#[inline]
 pub(crate) fn attr_of(core: &InodeCore, ext: Option<&InodeExt>, parent: Ino, hash: NameHash) -> Attr {
     let symlink = ext.and_then(|e| e.symlink.as_ref()).map_or(0, |s| s.len() as u64);
     Attr {

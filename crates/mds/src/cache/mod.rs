@@ -48,6 +48,14 @@ struct Displaced {
     flags: u32,
 }
 
+/// A name in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DentryKey<'a> {
+    pub dir: Ino,
+    pub hash: NameHash,
+    pub name: &'a [u8],
+}
+
 /// The cache.
 pub(crate) struct Cache {
     pub nodes: Slab<Node>,
