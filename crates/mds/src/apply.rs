@@ -13,7 +13,7 @@ use proto::header::FragHeader;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::storeio::{Backptr, Cut, DataOp};
-use proto::{DecodeError, Ino, NameHash};
+use proto::{DecodeError, Ino};
 
 /// Work for the data store that follows a transaction.
 pub(crate) type Followups = Vec<(DataOp, Option<Ino>)>;

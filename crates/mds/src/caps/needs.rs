@@ -12,7 +12,7 @@ use proto::header::FragHeader;
 use proto::inode::InodeRecord;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
-use proto::{Ino, Name, NameHash};
+use proto::{Ino, Name};
 
 // Whoever is entrusted with a directory goes by its mode, owner and ACLs, and by its being there.
 const AUTH: Bits = Bits(Bits::AS.0 | Bits::AX.0 | Bits::DX.0);
