@@ -5,7 +5,6 @@
 
 pub mod calls;
 pub mod cold;
-pub mod crew;
 pub mod crowd;
 pub mod link;
 pub mod list;
@@ -17,6 +16,7 @@ pub mod rm;
 pub mod sessions;
 pub mod step;
 pub mod survey;
+pub mod workers;
 
 /// What runs fail with.
 pub use anyhow::Error;

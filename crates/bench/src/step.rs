@@ -49,12 +49,12 @@ pub struct Step {
 #[derive(Clone, Debug, Serialize)]
 pub struct Stepped {
     pub phases: Vec<Phase>,
-    pub circumstances: Vec<Circumstances>,
+    pub circumstances: Vec<PhaseCounters>,
 }
 
 /// What belongs to one phase's rate.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Circumstances {
+pub struct PhaseCounters {
     pub name: String,
     pub steps: u64,
     pub replies: u64,
@@ -83,7 +83,7 @@ pub fn run(step: &Step) -> Result<Stepped> {
         let cpu = cpu_seconds(std::process::id()).zip(cpu).map(|(after, before)| after - before);
         let mut phase = Phase::new(test, &latencies, elapsed, cpu);
         phase.checkpoints = Some(world.rank.status().checkpoints - checkpoints);
-        circumstances.push(Circumstances {
+        circumstances.push(PhaseCounters {
             name: test.clone(),
             steps: world.count.steps - before.steps,
             replies: world.count.replies - before.replies,

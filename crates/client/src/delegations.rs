@@ -9,6 +9,8 @@ mod answers;
 mod files;
 mod moves;
 
+pub(crate) use moves::MovedTo;
+
 use crate::changes::{changed_dir, ends_file, may_move_dirs, names_of, touched};
 use crate::made::{Counts, change_dir};
 use crate::names::{Known, Names};

@@ -255,7 +255,8 @@ impl Client {
                 self.on_reply(now.mono, tid, outcome, grants, out);
             }
             (ServerMsg::Early { tid, position, wall, outcome, grants, entrusted }, Link::Up) => {
-                self.on_early(now, (tid, position, wall), (outcome, grants), &entrusted, out);
+                let early = Early { position, wall, entrusted: &entrusted };
+                self.on_early(now, tid, (outcome, grants), early, out);
             }
             (ServerMsg::Recall { list }, Link::Up) => self.on_recall(list, out),
             (ServerMsg::Renewed { number }, Link::Up) => self.on_renewed(number),

@@ -278,7 +278,7 @@ impl Unsynced {
                 let (wrote, life, data) = (open.tid, open.life, data.clone());
                 Some(Rewrite { node: *node, wrote, life, append: *append, offset: *offset, data })
             }
-            _ => None,
+            every_request!() => None,
         }));
         // Which they were nobody knows.
         let others = self.others.take().is_some();
@@ -305,7 +305,7 @@ impl Unsynced {
                 let there = self.files.iter().filter(|(_, file)| is(&file.node) || linked(&file.node));
                 doubted.extend(there.map(|(ino, _)| *ino));
             }
-            _ => {}
+            every_request!() => {}
         }
     }
 

@@ -4,7 +4,7 @@
 //! Absent: planning; anything a mutation does not say.
 
 use crate::cache::dir;
-use crate::cache::{Cache, Source};
+use crate::cache::{Cache, DentryKey, Source};
 use crate::recent::{Resource, Touched};
 use crate::session::Sessions;
 use crate::view::View;
@@ -13,7 +13,7 @@ use proto::header::FragHeader;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::storeio::{Backptr, Cut, DataOp};
-use proto::{DecodeError, Ino, NameHash};
+use proto::{DecodeError, Ino};
 
 /// Work for the data store that follows a transaction.
 pub(crate) type Followups = Vec<(DataOp, Option<Ino>)>;
@@ -37,7 +37,7 @@ pub(crate) fn apply(
                 let slot = view.cache.dir_or_new(dir);
                 if let Some(touched) = &mut view.touched {
                     touched.resources.push(Resource::Inode(value.ino()));
-                    replaced(&mut view.cache, slot, (dir, hash, name), touched);
+                    replaced(&mut view.cache, slot, DentryKey { dir, hash, name }, touched);
                 }
                 view.cache.put(slot, hash, name, value, source);
                 put_in = Some((dir, slot));
@@ -45,7 +45,7 @@ pub(crate) fn apply(
             Mutation::DelDentry { dir, hash, name, .. } => {
                 let slot = view.cache.dir_or_new(dir);
                 if let Some(touched) = &mut view.touched {
-                    replaced(&mut view.cache, slot, (dir, hash, name), touched);
+                    replaced(&mut view.cache, slot, DentryKey { dir, hash, name }, touched);
                 }
                 view.cache.delete(slot, hash, name, source);
             }
@@ -89,10 +89,10 @@ pub(crate) fn apply(
 }
 
 /// The name, and what it led to: a directory that goes must have been empty.
-fn replaced(cache: &mut Cache, slot: u32, (dir, hash, name): (Ino, NameHash, &[u8]), touched: &mut Touched) {
+fn replaced(cache: &mut Cache, slot: u32, at: DentryKey<'_>, touched: &mut Touched) {
     let touched = &mut touched.resources;
-    touched.push(Resource::Name(dir, hash));
-    if let Some(old) = cache.find(slot, hash, name)
+    touched.push(Resource::Name(at.dir, at.hash));
+    if let Some(old) = cache.find(slot, at.hash, at.name)
         && cache.node(old).positive()
     {
         let node = cache.node(old);

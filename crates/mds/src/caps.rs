@@ -24,6 +24,7 @@ use proto::message::ServerMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Attr, Effect, FileKind, Ino, Kind, SessionId};
+use proto::{every_request, plain_replies};
 use std::collections::BTreeMap;
 use stdx::time::MS;
 use stdx::{Mono, Now, Outbox};
@@ -109,7 +110,7 @@ impl Rank {
                     Request::Open { flags, .. }
                     | Request::Create { flags, .. }
                     | Request::TmpFile { flags, .. } => flags & open_flags::ACCMODE != open_flags::WRONLY,
-                    _ => false,
+                    every_request!() => false,
                 };
                 let wants = if reads { wants } else { wants.without(Bits::FC) };
                 match self.grant(op.session, slot, attr, wants).with(alone) {
@@ -124,7 +125,7 @@ impl Rank {
                     entries.iter().map(|entry| entry.attr.as_ref().map_or(Bits::NONE, &mut each)).collect();
                 if all.iter().all(|bits| bits.is_empty()) { Grants::None } else { Grants::Each(all) }
             }
-            _ => Grants::None,
+            Ok(Reply::Entries { .. } | Reply::Written { .. } | plain_replies!()) | Err(_) => Grants::None,
         }
     }
 

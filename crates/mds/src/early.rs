@@ -13,6 +13,7 @@ use crate::recent::{Resource, Touched};
 use crate::session::Session;
 use crate::view::View;
 use proto::caps::{Bits, Grants};
+use proto::every_request;
 use proto::message::ServerMsg;
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply};
@@ -174,7 +175,7 @@ impl Rank {
         let partial = match &op.request {
             Request::CopyRange { .. } => true,
             Request::SetAttr { node, .. } => is_dir(node.ino),
-            _ => false,
+            every_request!() => false,
         };
         let mut early =
             (self.sessions.map.get(&op.session).is_some_and(ready) && !partial) || op.told.is_some();
@@ -183,7 +184,7 @@ impl Rank {
                 Request::CopyRange { source: node, .. } | Request::TmpFile { parent: node, .. } => {
                     Some(*node)
                 }
-                _ => None,
+                every_request!() => None,
             };
             let read = above(&op.request).into_iter().chain([source]).flatten();
             let read = resources.iter().copied().chain(read.map(|node| Resource::Inode(node.ino)));
@@ -195,7 +196,7 @@ impl Rank {
                 {
                     self.recent.anything_by_others(op.session)
                 }
-                _ => self.recent.by_others(op.session, read),
+                every_request!() => self.recent.by_others(op.session, read),
             };
             let free = others <= self.journal.durable;
             early &= free || stdx::mutant!("mds_early_despite_others");

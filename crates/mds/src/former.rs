@@ -11,6 +11,7 @@ use crate::rank::Rank;
 use crate::session::StoredResult;
 use proto::caps::Grants;
 use proto::codec::Reader;
+use proto::every_request;
 use proto::message::Told;
 use proto::reply::{Reply, decode_outcome};
 use proto::request::Request;
@@ -69,7 +70,7 @@ impl Rank {
             Request::Create { flags, .. } | Request::TmpFile { flags, .. } | Request::Open { flags, .. } => {
                 Some(*flags)
             }
-            _ => None,
+            every_request!() => None,
         };
         if let Some(flags) = opens.filter(|_| former) {
             if let Ok(Reply::Created { attr, .. } | Reply::Attr(attr)) = &outcome {

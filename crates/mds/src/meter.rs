@@ -2,6 +2,7 @@
 //!
 //! Absent: time outside the rank (queues of sockets, the kernel); percentiles.
 
+use proto::every_reply;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Ino, Kind, SessionId, Tid};
@@ -128,7 +129,7 @@ impl Traffic {
                 self.written_bytes += count;
                 self.write_rate.add(now, *count);
             }
-            _ => {}
+            Ok(every_reply!()) | Err(_) => {}
         }
     }
 

@@ -13,6 +13,7 @@ use crate::output::{Level, Output};
 use crate::rank::Rank;
 use crate::session::Session;
 use proto::caps::{Bits, Grants, Returned};
+use proto::every_request;
 use proto::message::{ClientMsg, ServerMsg, Told};
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::{LockKind, Request};
@@ -218,7 +219,7 @@ impl Rank {
             Request::SetAttr { node, .. } | Request::Write { node, .. } | Request::Link { node, .. } => {
                 self.view.cache.by_ino(node.ino)
             }
-            _ => None,
+            every_request!() => None,
         };
         let own = node.and_then(|node| self.view.cache.attr(node)).map(|attr| attr.ctime);
         let changed = changed.chain(own).max();

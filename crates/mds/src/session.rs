@@ -1,8 +1,9 @@
 //! The tables of sessions and connections; whether a request is new, so that a retried one has one effect and one answer.
 //!
-//! Absent: the outcomes that are remembered for that (`results.rs`); how sessions come, stay and go (`life.rs`); who may keep
+//! Absent: the outcomes that are remembered for that (`results.rs`); how sessions come (`greeting.rs`), stay and go (`life.rs`); who may keep
 //! what (`caps.rs`); the wire.
 
+mod greeting;
 pub(crate) mod life;
 mod results;
 

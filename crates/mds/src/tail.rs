@@ -10,6 +10,7 @@
 use crate::op::Op;
 use crate::rank::Rank;
 use proto::dentry::DentryValue;
+use proto::every_reply;
 use proto::inode::InodeCore;
 use proto::journal::{Mutations, TxnOrigin};
 use proto::mutation::Mutation;
@@ -144,7 +145,7 @@ impl Rank {
         let (count, attributes) = match result {
             Some(Ok(Ok(Reply::Written { count, .. }))) => (Some(count), false),
             Some(Ok(Ok(Reply::Attr(_) | Reply::Created { .. }))) => (None, true),
-            _ => (None, false),
+            Some(Ok(Ok(every_reply!()) | Err(_)) | Err(_)) | None => (None, false),
         };
         if tail.files.is_empty() && count.is_none() {
             return;

@@ -2,6 +2,8 @@
 //!
 //! Absent: routing outcomes; they are messages of their own (`message.rs`).
 
+mod groups;
+
 use crate::attr::{Attr, FileKind};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::errno::Errno;

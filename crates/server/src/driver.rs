@@ -8,7 +8,7 @@
 //! Absent: I/O under the rank's mutex.
 
 mod ages;
-mod chores;
+mod background;
 mod core;
 mod data;
 mod deliver;
@@ -97,8 +97,8 @@ pub(crate) struct Driver {
     data: data::Queue,
     inbox: inbox::Inbox,
     timer: timer::Timer,
-    chores: chores::Chores,
-    data_chores: chores::Chores,
+    background: background::Background,
+    data_background: background::Background,
     pub(crate) journal_io: Arc<dyn JournalIo>,
     pub(crate) meta: Arc<dyn MetaStore>,
     pub(crate) data_io: Arc<dyn DataIo>,
@@ -128,8 +128,8 @@ impl Driver {
             data: data::Queue::default(),
             inbox: inbox::Inbox::default(),
             timer: timer::Timer::default(),
-            chores: chores::Chores::default(),
-            data_chores: chores::Chores::default(),
+            background: background::Background::default(),
+            data_background: background::Background::default(),
             journal_io: journal,
             meta,
             data_io: data,

@@ -9,6 +9,7 @@
 
 mod copy;
 mod environment;
+mod live;
 
 use crate::checked::damaged;
 use crate::disk_real::{failed, space_of, sync_path};

@@ -55,7 +55,13 @@ struct Undo {
     begun: u64,
     shard: Ino,
     /// What each key held before, newest first when undone.
-    records: Vec<(Table, Vec<u8>, Option<Vec<u8>>)>,
+    records: Vec<Before>,
+}
+
+struct Before {
+    table: Table,
+    key: Vec<u8>,
+    stored: Option<Vec<u8>>,
 }
 
 impl MemoryMeta {
@@ -133,8 +139,8 @@ impl MemoryMeta {
                 continue;
             }
             *lose -= 1;
-            for (table, key, before) in undo.records.into_iter().rev() {
-                state.set(table, key, before);
+            for Before { table, key, stored } in undo.records.into_iter().rev() {
+                state.set(table, key, stored);
             }
         }
     }
@@ -281,18 +287,18 @@ impl State {
                 seal(key, value, &mut stored);
                 stored
             });
-            let before = self.set(table, key.to_vec(), stored);
-            undo.records.push((table, key.to_vec(), before));
+            let stored = self.set(table, key.to_vec(), stored);
+            undo.records.push(Before { table, key: key.to_vec(), stored });
         }
         // Only growth can lack space: a batch that frees is always taken.
-        let grew = undo.records.iter().map(|(_, key, before)| cost(key, before.as_ref())).sum::<u64>()
+        let grew = undo.records.iter().map(|before| cost(&before.key, before.stored.as_ref())).sum::<u64>()
             < batch
                 .iter()
                 .map(|(_, key, value)| value.map_or(0, |v| cost_of(key, v.len() + CRC_BYTES)))
                 .sum();
         if self.used > self.capacity && grew {
-            for (table, key, before) in undo.records.into_iter().rev() {
-                self.set(table, key, before);
+            for Before { table, key, stored } in undo.records.into_iter().rev() {
+                self.set(table, key, stored);
             }
             return Err(StoreError::NoSpace);
         }

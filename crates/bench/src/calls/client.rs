@@ -4,8 +4,8 @@
 
 use super::Calls;
 use super::window::Window;
-use crate::crew::Share;
 use crate::report::histogram;
+use crate::workers::Measured;
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use mount::{Fs, Mount, Settings};
@@ -62,7 +62,7 @@ impl Client {
     }
 
     /// All threads carry out one test.
-    pub(super) fn phase(&mut self, test: &str) -> Result<Share> {
+    pub(super) fn phase(&mut self, test: &str) -> Result<Measured> {
         let barrier = Barrier::new(self.workers.len());
         let (fs, calls) = (&self.fs, &self.calls);
         let parts: Vec<Result<Part>> = std::thread::scope(|scope| {
@@ -94,7 +94,7 @@ impl Client {
             }
         }
         let elapsed = last.zip(first).map_or(Duration::ZERO, |(last, first)| last - first);
-        Ok(Share { latencies, elapsed })
+        Ok(Measured { latencies, elapsed })
     }
 }
 

@@ -6,8 +6,8 @@
 mod client;
 mod window;
 
-use crate::crew::{self, Crew};
 use crate::report::{Phase, cpu_seconds};
+use crate::workers::{self, WorkerPool};
 use anyhow::{Context, Result, ensure};
 use client::Client;
 use runtime::port::Connector;
@@ -59,37 +59,37 @@ pub fn run(connector: Arc<dyn Connector>, calls: &Calls, worker: impl Fn(u32) ->
     let mut callers = if calls.procs == 1 {
         Callers::Here(Box::new(Client::open(connector, calls, 0)?))
     } else {
-        Callers::Crew(Crew::spawn(calls.procs, calls, worker)?)
+        Callers::Pool(WorkerPool::spawn(calls.procs, calls, worker)?)
     };
     let (mut phases, mut client_cpu_seconds) = (Vec::new(), Vec::new());
     for test in &calls.tests {
         let before = (callers.cpu_seconds(), calls.watch_pid.and_then(cpu_seconds));
-        let share = match &mut callers {
+        let measured = match &mut callers {
             Callers::Here(client) => client.phase(test)?,
-            Callers::Crew(crew) => crew.order(test)?,
+            Callers::Pool(pool) => pool.run(test)?,
         };
         let after = (callers.cpu_seconds(), calls.watch_pid.and_then(cpu_seconds));
         let used =
             |pair: (Option<f64>, Option<f64>)| pair.0.zip(pair.1).map(|(after, before)| after - before);
-        phases.push(Phase::new(test, &share.latencies, share.elapsed, used((after.1, before.1))));
+        phases.push(Phase::new(test, &measured.latencies, measured.elapsed, used((after.1, before.1))));
         client_cpu_seconds.push(used((after.0, before.0)));
     }
-    if let Callers::Crew(crew) = callers {
-        crew.finish()?;
+    if let Callers::Pool(pool) = callers {
+        pool.finish()?;
     }
     Ok(Called { phases, client_cpu_seconds })
 }
 
 enum Callers {
     Here(Box<Client>),
-    Crew(Crew),
+    Pool(WorkerPool),
 }
 
 impl Callers {
     fn cpu_seconds(&self) -> Option<f64> {
         match self {
             Self::Here(_) => cpu_seconds(std::process::id()),
-            Self::Crew(crew) => crew.cpu_seconds(),
+            Self::Pool(pool) => pool.cpu_seconds(),
         }
     }
 }
@@ -103,5 +103,5 @@ pub fn serve_task(task: u32) -> Result<()> {
         let at = Addr::parse(calls.at.as_deref().context("no server to connect to")?)?;
         Client::open(Arc::new(SocketConnector::new(at)), &calls, task)
     };
-    crew::serve(begin, |client, test, latencies| Ok(latencies.add(client.phase(test)?.latencies)?))
+    workers::serve(begin, |client, test, latencies| Ok(latencies.add(client.phase(test)?.latencies)?))
 }

@@ -1,11 +1,11 @@
-//! The parent: orders the phases of all tasks, gathers rates.
+//! The parent: commands the phases of all tasks, gathers rates.
 //!
 //! Absent: file-system work of its own, except making and removing the top directory.
 
 use super::options::Options;
 use super::tree;
-use crate::crew::{Crew, Share};
 use crate::report::{Phase, cpu_seconds};
+use crate::workers::{Measured, WorkerPool};
 use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 use std::fs;
@@ -28,16 +28,16 @@ pub fn run(options: &Options, worker: impl Fn(u32) -> Command) -> Result<Summary
     ensure!(!(options.files_only && options.dirs_only), "-F and -D exclude each other");
     ensure!(options.items_per_dir > 0 || options.items > 0, "give -I or -n");
     ensure!(options.branch > 0, "-b must be at least 1");
-    let mut crew = Crew::spawn(options.np, options, worker)?;
+    let mut pool = WorkerPool::spawn(options.np, options, worker)?;
     let mut iterations = Vec::new();
     for iteration in 0..options.iterations {
-        iterations.push(iterate(options, iteration, &mut crew)?);
+        iterations.push(iterate(options, iteration, &mut pool)?);
     }
-    crew.finish()?;
+    pool.finish()?;
     Ok(Summary { options: options.clone(), iterations })
 }
 
-fn iterate(options: &Options, iteration: u32, crew: &mut Crew) -> Result<Vec<Phase>> {
+fn iterate(options: &Options, iteration: u32, pool: &mut WorkerPool) -> Result<Vec<Phase>> {
     let top = tree::top(options, iteration);
     let creates = options.wants(options.create);
     if creates {
@@ -47,7 +47,7 @@ fn iterate(options: &Options, iteration: u32, crew: &mut Crew) -> Result<Vec<Pha
     let mut phases = Vec::new();
     for (name, wanted) in plan(options, creates, removes) {
         if wanted {
-            let phase = ordered(options, crew, name, iteration)?;
+            let phase = measured(options, pool, name, iteration)?;
             if name != "tree-create" && name != "tree-remove" || options.time_unique {
                 phases.push(phase);
             }
@@ -75,9 +75,9 @@ fn plan(options: &Options, creates: bool, removes: bool) -> [(&'static str, bool
     ]
 }
 
-fn ordered(options: &Options, crew: &mut Crew, phase: &str, iteration: u32) -> Result<Phase> {
+fn measured(options: &Options, pool: &mut WorkerPool, phase: &str, iteration: u32) -> Result<Phase> {
     let cpu_before = options.watch_pid.and_then(cpu_seconds);
-    let Share { latencies, elapsed } = crew.order(&format!("{phase} {iteration}"))?;
+    let Measured { latencies, elapsed } = pool.run(&format!("{phase} {iteration}"))?;
     let cpu = options.watch_pid.and_then(cpu_seconds).zip(cpu_before).map(|(after, before)| after - before);
     Ok(Phase::new(phase, &latencies, elapsed, cpu))
 }

@@ -1,10 +1,10 @@
-//! One task: executes phases as the parent orders them.
+//! One task: executes phases as the parent commands them.
 //!
-//! An order is `PHASE iteration`. Absent: any timing decision.
+//! A command is `PHASE iteration`. Absent: any timing decision.
 
 use super::options::Options;
 use super::tree;
-use crate::crew;
+use crate::workers;
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use std::fs::{self, File, OpenOptions};
@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// When a file operation fails; the message names the path.
 pub fn serve_task(task: u32) -> Result<()> {
     let begin = |options| Ok(Task { options, task, made: None, buffer: Vec::new() });
-    crew::serve(begin, |state: &mut Task, order, latencies| {
-        let (phase, iteration) = order.split_once(' ').context("malformed order")?;
+    workers::serve(begin, |state: &mut Task, command, latencies| {
+        let (phase, iteration) = command.split_once(' ').context("malformed command")?;
         state.phase(phase, iteration.parse()?, latencies)
     })
 }

@@ -11,6 +11,7 @@ use proto::caps::Bits;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, Ino, Name, NodeRef, Tid};
+use proto::{every_reply, every_request};
 
 impl Delegations {
     /// The answer to a request that went to the rank. `validity`: what the edge may keep of it.
@@ -52,7 +53,7 @@ impl Delegations {
                     }
                 }
             }
-            _ => {}
+            (every_request!(), Ok(every_reply!()) | Err(_)) => {}
         }
     }
 

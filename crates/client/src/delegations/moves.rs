@@ -19,6 +19,14 @@ pub(crate) struct Move {
     pub(crate) changed: Wall,
 }
 
+/// The name that something is moved to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MovedTo<'a> {
+    pub dir: Ino,
+    pub name: &'a Name,
+    pub hash: NameHash,
+}
+
 impl Delegations {
     /// What a rename comes to. `None`: the rank has to say. `replaces`: the new name may lead to something.
     pub(crate) fn plan_move(&self, from: (Ino, &Name), to: (Ino, &Name), replaces: bool) -> Option<Move> {
@@ -73,15 +81,8 @@ impl Delegations {
         false
     }
 
-    /// This client has renamed by itself: `hash` is the new name's.
-    pub(crate) fn moved(
-        &mut self,
-        plan: Move,
-        from: (Ino, &Name),
-        to: (Ino, &Name, NameHash),
-        wall: Wall,
-        at: Tids,
-    ) {
+    /// This client has renamed by itself.
+    pub(crate) fn moved(&mut self, plan: Move, from: (Ino, &Name), to: MovedTo<'_>, wall: Wall, at: Tids) {
         let Move { ino, is_dir, replaced, .. } = plan;
         if let Some(other) = replaced.filter(|_| !stdx::mutant!("client_replaced_lives_on")) {
             self.newborns.remove(other);
@@ -91,23 +92,23 @@ impl Delegations {
         }
         let known = if is_dir { Known::Dir(ino) } else { Known::File(ino) };
         self.name_performed(from, Known::Absent, at);
-        self.name_performed((to.0, to.1), known, at);
+        self.name_performed((to.dir, to.name), known, at);
         let (gone, dirs) = (i32::from(replaced.is_some()), i32::from(is_dir));
-        if from.0 == to.0 {
+        if from.0 == to.dir {
             self.dir_performed(from.0, Counts { names: -i64::from(gone), dirs: -gone * dirs }, wall, at.next);
         } else {
             self.dir_performed(from.0, Counts { names: -1, dirs: -dirs }, wall, at.next);
             self.dir_performed(
-                to.0,
+                to.dir,
                 Counts { names: i64::from(1 - gone), dirs: (1 - gone) * dirs },
                 wall,
                 at.next,
             );
         }
-        let place = if stdx::mutant!("client_moved_stays_in_place") { from.0 } else { to.0 };
-        let is_newborn = self.newborns.moved(ino, |attr| made::moved(attr, (place, to.2), wall));
+        let place = if stdx::mutant!("client_moved_stays_in_place") { from.0 } else { to.dir };
+        let is_newborn = self.newborns.moved(ino, |attr| made::moved(attr, (place, to.hash), wall));
         if let Some(delegation) = self.dirs.get_mut(&ino) {
-            made::moved(&mut delegation.attr, (to.0, to.2), wall);
+            made::moved(&mut delegation.attr, (to.dir, to.hash), wall);
             // How the rank counts the first change of what it has not made in this life, nobody here knows.
             (delegation.exact, delegation.since) = (delegation.exact && is_newborn, at.later().next);
         }

@@ -9,6 +9,7 @@ use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, LockSpec, Request};
 use proto::{Cred, Effect, Errno, NodeRef};
+use proto::{every_reply, every_request};
 use proto::{
     locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
 };
@@ -149,7 +150,7 @@ impl Client {
                 let lock = LockSpec { kind: LockKind::Unlock, ..*lock };
                 Request::SetLock { node: *node, lock, wait: false }
             }
-            _ => return,
+            (every_request!(), Ok(every_reply!()) | Err(_)) => return,
         };
         self.lane.push_back(Queued { call: None, cred, request });
     }

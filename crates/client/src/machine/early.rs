@@ -18,8 +18,8 @@ use stdx::{Mono, Now, Wall};
 
 /// What an early answer says besides the answer.
 pub(super) struct Early<'a> {
-    position: Position,
-    wall: Wall,
+    pub(super) position: Position,
+    pub(super) wall: Wall,
     pub(super) entrusted: &'a [Entrusted],
 }
 
@@ -32,20 +32,19 @@ impl Client {
     pub(super) fn on_early(
         &mut self,
         now: Now,
-        (tid, position, wall): (Tid, Position, Wall),
+        tid: Tid,
         (outcome, grants): (Outcome, Grants),
-        entrusted: &[Entrusted],
+        early: Early<'_>,
         out: &mut Out,
     ) {
         if !self.is_entrustable() {
             return self.on_reply(now.mono, tid, outcome, grants, out);
         }
-        self.time.heard(wall, now.mono);
+        self.time.heard(early.wall, now.mono);
         if self.window.kept.contains(tid) {
-            return self.on_reply_to_kept(tid, outcome, Some(position), out);
+            return self.on_reply_to_kept(tid, outcome, Some(early.position), out);
         }
         let Some(pending) = self.window.remove(tid) else { return };
-        let early = Early { position, wall, entrusted };
         self.answer_pending(now.mono, (tid, pending), outcome, grants, Some(early), out);
     }
 

@@ -9,6 +9,7 @@ use crate::validity::{Validities, Validity};
 use crate::window::Sent;
 use proto::caps::{Bits, Grants, Recalled, Returned};
 use proto::message::ClientMsg;
+use proto::plain_replies;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Ino, Tid};
@@ -122,7 +123,7 @@ impl Client {
                 let inos = entries.iter().map(|entry| entry.attr.as_ref().map_or(Ino::NONE, |attr| attr.ino));
                 self.validities.of(tid, grants, inos, until)
             }
-            _ => Validity::default(),
+            Ok(plain_replies!()) | Err(_) => Validity::default(),
         }
     }
 }

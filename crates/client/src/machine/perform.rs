@@ -7,7 +7,7 @@
 
 use super::{Client, Out, early};
 use crate::changes::names_of;
-use crate::delegations::Delegation;
+use crate::delegations::{Delegation, MovedTo};
 use crate::input::CallId;
 use crate::kept::{self, Kept};
 use crate::made::{self, Counts, Making};
@@ -64,7 +64,7 @@ impl Client {
                 self.change(now, *node, change).map(|done| done.with(Reply::Attr))
             }
             Request::Write { .. } => self.write(now, &mut request),
-            _ => None,
+            every_request!() => None,
         };
         let Some(Done { tid, ino, wall, reply, validity, opened }) = done else {
             return Some((cred, request));
@@ -222,10 +222,10 @@ impl Client {
             return None;
         }
         let plan = self.delegations.plan_move(from, to, flags == 0)?;
-        let hash = to.1.hash(self.numbers.seed()?);
+        let target = MovedTo { dir: to.0, name: to.1, hash: to.1.hash(self.numbers.seed()?) };
         let wall = self.time.tell(now, plan.changed);
         let tids = self.window.tids();
-        self.delegations.moved(plan, from, (to.0, to.1, hash), wall, tids);
+        self.delegations.moved(plan, from, target, wall, tids);
         Some(Done::of(tids.next, wall, Reply::Ok))
     }
 

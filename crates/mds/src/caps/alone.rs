@@ -18,6 +18,7 @@ use proto::caps::Bits;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Attr, FileKind, Ino, Name, NodeRef, SessionId};
+use proto::{every_reply, every_request, plain_replies};
 use proto::{
     locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
 };
@@ -30,7 +31,7 @@ fn writes<'a>(request: &Request, outcome: &'a Outcome) -> Option<&'a Attr> {
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
         ) if open_flags::writes(*flags) => Some(attr),
         (Request::Write { .. }, Ok(Reply::Written { attr, .. })) => Some(attr),
-        _ => None,
+        (every_request!(), Ok(every_reply!()) | Err(_)) => None,
     }
 }
 
@@ -62,7 +63,7 @@ impl Rank {
         let need = match &op.request {
             // All at once: who opens it for writing needs the pages of others as well.
             Request::Open { flags, .. } if open_flags::writes(*flags) => needs::opening(node.ino),
-            _ => needs::looking(node.ino),
+            every_request!() => needs::looking(node.ino),
         };
         self.is_anothers(op, node.ino).then(|| vec![need])
     }
@@ -81,7 +82,7 @@ impl Rank {
                 let shown = entries.iter().filter_map(|entry| Some(entry.attr.as_ref()?.ino));
                 shown.filter(|ino| self.is_anothers(op, *ino)).map(needs::looking).collect()
             }
-            _ => return None,
+            plain_replies!() => return None,
         };
         (!list.is_empty()).then_some(list)
     }
@@ -157,7 +158,7 @@ impl Rank {
                 [Some((parent.ino, name, new_parent.ino)), Some((new_parent.ino, new_name, parent.ino))]
             }
             Request::Unlink { parent, name } => [Some((parent.ino, name, parent.ino)), None],
-            _ => return,
+            every_request!() => return,
         };
         for (dir, name, to) in to.into_iter().flatten() {
             if let Some(ino) = self.file_at(dir, name) {

@@ -16,6 +16,7 @@ use proto::message::{Entrusted, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Errno, Ino, SessionId};
+use proto::{every_reply, plain_replies};
 use proto::{
     every_request, locking_requests, looking_requests, setting_requests, syncing_requests, writing_requests,
 };
@@ -101,7 +102,7 @@ impl Rank {
         }
         let made = match (&op.request, reply) {
             (Request::MkDir { .. }, Reply::Attr(attr)) => Some(attr.ino),
-            _ => None,
+            (every_request!(), every_reply!()) => None,
         };
         for ino in [Some(dir), made].into_iter().flatten() {
             list.extend(self.entrust_one(op.session, slot, ino));
@@ -141,7 +142,7 @@ impl Rank {
                 (attr, flags & open_flags::ACCMODE != open_flags::WRONLY)
             }
             (Reply::Attr(attr) | Reply::Created { attr, .. }, _) => (attr, false),
-            _ => return,
+            (Reply::Entries { .. } | Reply::Written { .. } | plain_replies!(), _) => return,
         };
         let pages = if reads { Bits::FC } else { Bits::NONE };
         let now = self.view.now.mono;

@@ -4,6 +4,7 @@
 //! Absent: bytes, which change before their transaction is planned (`bytes`); what the rank does on its own, which shows nothing.
 
 use super::book::Need;
+use crate::cache::DentryKey;
 use crate::view::View;
 use proto::caps::Bits;
 use proto::dentry::DentryValue;
@@ -11,7 +12,7 @@ use proto::header::FragHeader;
 use proto::inode::InodeRecord;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
-use proto::{Ino, Name, NameHash};
+use proto::{Ino, Name};
 
 // Whoever is entrusted with a directory goes by its mode, owner and ACLs, and by its being there.
 const AUTH: Bits = Bits(Bits::AS.0 | Bits::AX.0 | Bits::DX.0);
@@ -71,16 +72,27 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
         match mutation {
             Mutation::PutDentry { dir, hash, name, value, .. } => {
                 let Ok(value) = DentryValue::decode(value) else { continue };
-                replaced(view, (dir, hash, name), value.ino(), &mut needs);
+                let at = DentryKey { dir, hash, name };
+                replaced(view, at, value.ino(), &mut needs);
                 if let DentryValue::Primary(record) = value {
-                    changed(view, &record, (dir, hash, name), &mut needs);
+                    changed(view, &record, at, &mut needs);
                 }
             }
             Mutation::DelDentry { dir, hash, name, .. } => {
-                replaced(view, (dir, hash, name), Ino::NONE, &mut needs);
+                replaced(view, DentryKey { dir, hash, name }, Ino::NONE, &mut needs);
             }
             Mutation::PutHeader { dir, header, .. } => listing(view, dir, header, &mut needs),
-            _ => {}
+            // Nothing that clients keep. Where an inode is, its dentry has said.
+            Mutation::PutBackptr { .. }
+            | Mutation::DelBackptr { .. }
+            | Mutation::Session { .. }
+            | Mutation::SessionFloor { .. }
+            | Mutation::InoCounter { .. }
+            | Mutation::DataCut { .. }
+            | Mutation::DataRedo { .. }
+            | Mutation::DataRemove { .. }
+            | Mutation::Lend { .. }
+            | Mutation::SessionFlags { .. } => {}
         }
     }
     view.txn.muts = muts;
@@ -92,7 +104,8 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
 
 /// What a name leads to changes: listings and absent names that others keep of the directory with it, and what had it as its only one
 /// loses it. The header does not always show that: a rename within a directory may happen in the same moment as the change before.
-fn replaced(view: &mut View, (dir, hash, name): (Ino, NameHash, &[u8]), by: Ino, needs: &mut Needs) {
+fn replaced(view: &mut View, at: DentryKey<'_>, by: Ino, needs: &mut Needs) {
+    let DentryKey { dir, hash, name } = at;
     let Some(slot) = view.cache.find_dir(dir) else { return };
     let listed = if stdx::mutant!("mds_names_by_header") { Bits::NONE } else { FILE };
     let Some(slot) = view.cache.find(slot, hash, name) else {
@@ -114,7 +127,7 @@ fn named(dir: Ino, name: &[u8]) -> Option<(Ino, Name)> {
     (!stdx::mutant!("mds_name_not_recalled")).then_some((dir, name))
 }
 
-fn changed(view: &View, record: &InodeRecord, (dir, hash, name): (Ino, NameHash, &[u8]), needs: &mut Needs) {
+fn changed(view: &View, record: &InodeRecord, at: DentryKey<'_>, needs: &mut Needs) {
     let new = &record.core;
     let Some(slot) = view.cache.by_ino(new.ino) else { return };
     let node = view.cache.node(slot);
@@ -135,7 +148,7 @@ fn changed(view: &View, record: &InodeRecord, (dir, hash, name): (Ino, NameHash,
     }
     let mut gone = None;
     let here = view.cache.parent_ino(slot);
-    if (here, node.hash, node.name.as_bytes()) != (dir, hash, name) {
+    if at != (DentryKey { dir: here, hash: node.hash, name: node.name.as_bytes() }) {
         bits = bits.with(LINK);
         gone = named(here, node.name.as_bytes());
     }

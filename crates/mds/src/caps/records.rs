@@ -2,21 +2,19 @@
 //!
 //! An inode with many holders has a list of its own; equal keys would make the table slow for their neighbours.
 //!
-//! Absent: what may be held together (`proto::caps`), sessions (`book.rs`).
+//! Absent: how a part is searched (`part`), what may be held together (`proto::caps`), sessions (`book.rs`).
 
+mod part;
+
+use part::{OLD, Part, Record, SLOTS_MIN, hash_of};
 use proto::Ino;
 use proto::caps::Bits;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use stdx::Mono;
-use stdx::hash::mix64;
 use stdx::time::SECOND;
 
 pub(super) const PARTS: usize = 256;
-/// In a record's bits: not granted again since the hand passed.
-const OLD: u16 = 1 << 15;
-/// Slots a part begins with.
-const SLOTS_MIN: usize = 8;
 /// Holders of one inode in the table; beyond, it has a list.
 const HOLDERS_MAX: usize = 4;
 
@@ -34,34 +32,13 @@ pub(crate) struct Holder {
     pub serial: u32,
 }
 
+/// One holder of an inode that has many.
 #[derive(Clone, Copy, Debug)]
-struct Record {
-    /// `Ino::NONE`: free.
-    ino: Ino,
-    serial: u32,
-    slot: u16,
+struct Crowded {
+    holder: Holder,
     bits: Bits,
-}
-
-const FREE: Record = Record { ino: Ino::NONE, serial: 0, slot: 0, bits: Bits::NONE };
-
-impl Record {
-    const fn held(self) -> Bits {
-        Bits(self.bits.0 & !OLD)
-    }
-
-    const fn holder(self) -> Holder {
-        Holder { slot: self.slot, serial: self.serial }
-    }
-}
-
-/// Open addressing with linear probing; a removal closes the gap.
-#[derive(Debug, Default)]
-struct Part {
-    slots: Vec<Record>,
-    used: usize,
-    /// When the hand passed.
-    passed: Mono,
+    /// The second of the last grant.
+    granted: u32,
 }
 
 /// The table.
@@ -69,8 +46,8 @@ struct Part {
 pub(crate) struct Records {
     parts: Vec<Part>,
     hand: usize,
-    /// With the second of the last grant.
-    crowds: BTreeMap<Ino, Vec<(Holder, Bits, u32)>>,
+    /// Lists of inodes with many holders, in the order of holders.
+    crowds: BTreeMap<Ino, Vec<Crowded>>,
     crowd_hand: Ino,
 }
 
@@ -81,86 +58,6 @@ impl Default for Records {
             hand: 0,
             crowds: BTreeMap::new(),
             crowd_hand: Ino::NONE,
-        }
-    }
-}
-
-fn hash_of(ino: Ino) -> u64 {
-    mix64(ino.0)
-}
-
-impl Part {
-    /// Where probing begins: the hash's share of the slots, of which there may be any number.
-    fn home(&self, hash: u64) -> usize {
-        (((hash & 0xFFFF_FFFF) * self.slots.len() as u64) >> 32) as usize
-    }
-
-    const fn next(&self, at: usize) -> usize {
-        if at + 1 == self.slots.len() { 0 } else { at + 1 }
-    }
-
-    /// How many steps after `from` a place is.
-    const fn steps(&self, from: usize, at: usize) -> usize {
-        if at >= from { at - from } else { at + self.slots.len() - from }
-    }
-
-    /// The places of an inode's records.
-    fn places(&self, ino: Ino, hash: u64) -> impl Iterator<Item = usize> + '_ {
-        let mut at = self.home(hash);
-        std::iter::from_fn(move || {
-            loop {
-                let record = self.slots.get(at).filter(|record| record.ino != Ino::NONE)?;
-                let here = at;
-                at = self.next(at);
-                if record.ino == ino {
-                    return Some(here);
-                }
-            }
-        })
-    }
-
-    fn insert(&mut self, hash: u64, record: Record) {
-        let mut at = self.home(hash);
-        while self.slots[at].ino != Ino::NONE {
-            at = self.next(at);
-        }
-        self.slots[at] = record;
-        self.used += 1;
-    }
-
-    /// Frees a place and moves up what probed over it.
-    fn remove(&mut self, mut at: usize) {
-        let mut next = self.next(at);
-        while self.slots[next].ino != Ino::NONE {
-            let home = self.home(hash_of(self.slots[next].ino));
-            // It may stay where it is unless its way there leads over the gap.
-            if self.steps(home, next) >= self.steps(at, next) {
-                self.slots[at] = self.slots[next];
-                at = next;
-            }
-            next = self.next(next);
-        }
-        self.slots[at] = FREE;
-        self.used -= 1;
-    }
-
-    /// Makes room for one more, without the records of those who are gone.
-    fn reserve(&mut self, is_live: &impl Fn(Holder) -> bool) {
-        if (self.used + 1) * 20 > self.slots.len() * 17 {
-            self.resize(is_live);
-        }
-    }
-
-    fn resize(&mut self, is_live: impl Fn(Holder) -> bool) {
-        let old = std::mem::take(&mut self.slots);
-        let live: Vec<Record> =
-            old.into_iter().filter(|record| record.ino != Ino::NONE && is_live(record.holder())).collect();
-        // Between 71 and 85 of 100 are used, so that a record takes 19 to 23 bytes.
-        let size = ((live.len() + 1) * 24 / 17).max(SLOTS_MIN);
-        self.slots = vec![FREE; size];
-        self.used = 0;
-        for record in live {
-            self.insert(hash_of(record.ino), record);
         }
     }
 }
@@ -182,18 +79,18 @@ impl Records {
         if !self.crowds.is_empty()
             && let Some(crowd) = self.crowds.get_mut(&ino)
         {
-            return match crowd.binary_search_by_key(&holder, |(held, ..)| *held) {
+            return match crowd.binary_search_by_key(&holder, |one| one.holder) {
                 Ok(at) => {
-                    (crowd[at].1, crowd[at].2) = (crowd[at].1.with(bits), seconds(now));
+                    (crowd[at].bits, crowd[at].granted) = (crowd[at].bits.with(bits), seconds(now));
                     false
                 }
                 Err(_) => {
                     // Those who are gone leave when the list would double.
                     if crowd.len().is_power_of_two() {
-                        crowd.retain(|(held, ..)| is_live(*held));
+                        crowd.retain(|one| is_live(one.holder));
                     }
-                    let at = crowd.partition_point(|(held, ..)| *held < holder);
-                    crowd.insert(at, (holder, bits, seconds(now)));
+                    let at = crowd.partition_point(|one| one.holder < holder);
+                    crowd.insert(at, Crowded { holder, bits, granted: seconds(now) });
                     true
                 }
             };
@@ -214,7 +111,7 @@ impl Records {
             return false;
         }
         if count >= HOLDERS_MAX {
-            self.crowd(ino, (holder, bits, seconds(now)), is_live);
+            self.crowd(ino, Crowded { holder, bits, granted: seconds(now) }, is_live);
         } else {
             part.insert(hash, Record { ino, serial: holder.serial, slot: holder.slot, bits });
         }
@@ -222,26 +119,26 @@ impl Records {
     }
 
     /// Gives an inode a list of its own.
-    fn crowd(&mut self, ino: Ino, one: (Holder, Bits, u32), is_live: &impl Fn(Holder) -> bool) {
+    fn crowd(&mut self, ino: Ino, one: Crowded, is_live: &impl Fn(Holder) -> bool) {
         let (part, hash) = Self::part(ino);
         let part = &mut self.parts[part];
         let mut crowd = vec![one];
         while let Some(at) = { part.places(ino, hash).next() } {
             let record = part.slots[at];
             if is_live(record.holder()) {
-                crowd.push((record.holder(), record.held(), one.2));
+                crowd.push(Crowded { holder: record.holder(), bits: record.held(), ..one });
             }
             part.remove(at);
         }
-        crowd.sort_unstable_by_key(|(holder, ..)| *holder);
+        crowd.sort_unstable_by_key(|one| one.holder);
         self.crowds.insert(ino, crowd);
     }
 
     /// What `holder` has of an inode.
     pub(crate) fn of(&self, ino: Ino, holder: Holder) -> Bits {
         if let Some(crowd) = self.crowds.get(&ino) {
-            let found = crowd.binary_search_by_key(&holder, |(held, ..)| *held);
-            return found.map_or(Bits::NONE, |at| crowd[at].1);
+            let found = crowd.binary_search_by_key(&holder, |one| one.holder);
+            return found.map_or(Bits::NONE, |at| crowd[at].bits);
         }
         let (part, hash) = Self::part(ino);
         let part = &self.parts[part];
@@ -254,7 +151,7 @@ impl Records {
         if !self.crowds.is_empty()
             && let Some(crowd) = self.crowds.get(&ino)
         {
-            return crowd.iter().map(|(holder, bits, _)| (*holder, *bits)).collect();
+            return crowd.iter().map(|one| (one.holder, one.bits)).collect();
         }
         let (part, hash) = Self::part(ino);
         let part = &self.parts[part];
@@ -264,9 +161,9 @@ impl Records {
     /// Takes from what `holder` holds of `ino`; whether it holds nothing any more and did before.
     pub(crate) fn take(&mut self, ino: Ino, holder: Holder, bits: Bits) -> bool {
         if let Some(crowd) = self.crowds.get_mut(&ino) {
-            let Ok(at) = crowd.binary_search_by_key(&holder, |(held, ..)| *held) else { return false };
-            crowd[at].1 = crowd[at].1.without(bits);
-            let gone = crowd[at].1.is_empty();
+            let Ok(at) = crowd.binary_search_by_key(&holder, |one| one.holder) else { return false };
+            crowd[at].bits = crowd[at].bits.without(bits);
+            let gone = crowd[at].bits.is_empty();
             if gone {
                 crowd.remove(at);
             }
@@ -294,7 +191,7 @@ impl Records {
         if !self.crowds.is_empty()
             && let Some(crowd) = self.crowds.remove(&ino)
         {
-            return crowd.into_iter().for_each(|(holder, ..)| each(holder));
+            return crowd.into_iter().for_each(|one| each(one.holder));
         }
         let (part, hash) = Self::part(ino);
         let part = &mut self.parts[part];
@@ -337,10 +234,10 @@ impl Records {
         let mut last = Ino::NONE;
         for (ino, crowd) in &mut slice {
             last = *ino;
-            for (holder, bits, at) in crowd {
+            for one in crowd {
                 // Rounded down when it was noted, so a second longer.
-                if u64::from(seconds(now).wrapping_sub(*at)) * SECOND > wait_ns + SECOND {
-                    old(*ino, *holder, *bits);
+                if u64::from(seconds(now).wrapping_sub(one.granted)) * SECOND > wait_ns + SECOND {
+                    old(*ino, one.holder, one.bits);
                 }
             }
         }
@@ -351,7 +248,7 @@ impl Records {
     pub(crate) fn bytes(&self) -> u64 {
         let slots: usize = self.parts.iter().map(|part| part.slots.capacity()).sum();
         let crowded: usize = self.crowds.values().map(Vec::capacity).sum();
-        (slots * size_of::<Record>() + crowded * size_of::<(Holder, Bits, u32)>()) as u64
+        (slots * size_of::<Record>() + crowded * size_of::<Crowded>()) as u64
     }
 }
 

@@ -7,6 +7,7 @@ use crate::op::{Next, Op, Plan};
 use crate::ops::setattr::{adopt_cut, without_capability};
 use crate::perm;
 use crate::view::{Found, View};
+use proto::every_request;
 use proto::reply::{Reply, StatFs};
 use proto::request::Request;
 use proto::storeio::{Cut, DataDone, StoreError};
@@ -35,7 +36,7 @@ pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Foun
         (Next::Write { ino, offset, .. }, DataDone::Count(count)) => {
             let kill = match &op.request {
                 Request::Write { kill_suidgid, .. } => *kill_suidgid || (op.check && op.cred.uid != 0),
-                _ => false,
+                every_request!() => false,
             };
             if count == 0 {
                 return Err(Errno::EIO.into());

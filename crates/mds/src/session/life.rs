@@ -1,234 +1,28 @@
-//! The life of a session: hello, resume, reclaiming what it had, lease, eviction, end.
+//! The life of a session: lease, reclaiming what it had, eviction, end.
 //!
-//! Absent: the tables, stored results (`session.rs`); who may keep what (`caps.rs`); the wire.
+//! Absent: how it begins and comes back (`greeting.rs`); the tables (`session.rs`); who may keep what (`caps.rs`); the wire.
 
-use super::{Conn, Session, WaitingHello};
+use super::{Conn, Session};
 use crate::cache::node;
 use crate::caps::{FADES_NS, needs};
-use crate::early::is_eager;
-use crate::hold::Waiting;
-use crate::input::{ConnId, Peer};
+use crate::input::ConnId;
 use crate::op::OpId;
 use crate::output::{Level, Output};
 use crate::rank::Rank;
-use proto::caps::Bits;
-use proto::message::{ClientInfo, PROTOCOL, ServerMsg};
+use proto::message::ServerMsg;
 use proto::mutation::Mutation;
 use proto::request::LockSpec;
-use proto::system::session_flags;
 use proto::{Errno, Ino, NodeRef, SessionId, Tid};
 use stdx::{Mono, Now, Outbox};
 
-/// The client's description in a `Session` mutation.
-const CLIENT_BYTES_MAX: usize = 240;
-/// It is encoded as a name.
-const _: () = assert!(CLIENT_BYTES_MAX <= 255);
 /// Why a session that does not give back is evicted.
 const LATE: &str = "it has not given back what was recalled";
-/// Where the end of a long place is left out.
-const LEFT_OUT: &[u8] = b"...";
 /// What part of a lease passes between the two looks at a session that is silent.
 pub(crate) const LOOK_PART: u64 = 20;
 /// Inodes looked at per step when a dead session's opens end.
 const CLOSE_SLICE: usize = 1024;
 
-fn describe(peer: &Peer, info: &ClientInfo) -> Box<[u8]> {
-    let uid = if let Peer::User(cred) = peer { cred.uid } else { 0 };
-    let pid = format!(" pid {}", info.pid).into_bytes();
-    let mut text = format!("uid={uid} {}:{}", info.host, info.mount).into_bytes();
-    // The process is what others look for; of a long place its beginning will do.
-    if text.len() + pid.len() > CLIENT_BYTES_MAX {
-        text.truncate(CLIENT_BYTES_MAX - pid.len() - LEFT_OUT.len());
-        text.extend(LEFT_OUT);
-    }
-    text.extend(pid);
-    text.into()
-}
-
-/// Whether the peer may take up this session again: its user must be the same.
-fn may_resume(peer: &Peer, client: &[u8]) -> bool {
-    match peer {
-        Peer::Embedded => false,
-        Peer::Trusted => true,
-        Peer::User(cred) => client.starts_with(format!("uid={} ", cred.uid).as_bytes()),
-    }
-}
-
 impl Rank {
-    pub(crate) fn refuse(&mut self, conn: ConnId, errno: Errno, reason: &str, out: &mut Outbox<Output>) {
-        let message = ServerMsg::Refused { errno: errno.0 as u32, reason: reason.to_owned() };
-        out.push(Output::Send { conn, message });
-        self.close_conn(conn, out);
-    }
-
-    /// Ends a connection; nobody tells the rank of its end once more.
-    fn close_conn(&mut self, conn: ConnId, out: &mut Outbox<Output>) {
-        self.disconnected(self.view.now, conn, out);
-        out.push(Output::Close { conn });
-    }
-
-    pub(crate) fn hello(
-        &mut self,
-        now: Now,
-        conn: ConnId,
-        (protocol, session): (u16, SessionId),
-        (info, wants): (ClientInfo, Bits),
-        out: &mut Outbox<Output>,
-    ) {
-        let Some(known) = self.sessions.conns.get(&conn) else { return };
-        if known.session.is_some() {
-            return self.refuse(conn, Errno::EPROTO, "this connection has a session already", out);
-        }
-        if protocol != PROTOCOL {
-            let reason = format!("protocol {protocol} is not spoken here (this is {PROTOCOL})");
-            return self.refuse(conn, Errno::EPROTO, &reason, out);
-        }
-        match self.state {
-            crate::config::State::Boot | crate::config::State::Replay => {
-                // Said once on a connection.
-                self.sessions.greeting.retain(|hello| hello.conn != conn);
-                self.sessions.greeting.push(WaitingHello { conn, session, info, wants });
-            }
-            state if !state.serves() => {
-                self.refuse(conn, Errno::ESHUTDOWN, &format!("the rank is {}", state.name()), out);
-            }
-            _ if session == SessionId(0) => self.new_session(now, conn, (&info, wants), out),
-            _ => self.resume(now, conn, session, (&info, wants), out),
-        }
-    }
-
-    /// Answers the greetings that came before the rank could.
-    pub(crate) fn greet_waiting(&mut self, now: Now, out: &mut Outbox<Output>) {
-        for hello in std::mem::take(&mut self.sessions.greeting) {
-            self.hello(now, hello.conn, (PROTOCOL, hello.session), (hello.info, hello.wants), out);
-        }
-    }
-
-    fn new_session(
-        &mut self,
-        now: Now,
-        conn: ConnId,
-        (info, wants): (&ClientInfo, Bits),
-        out: &mut Outbox<Output>,
-    ) {
-        let Some(id) = self.sessions.number(self.view.config.incarnation.0) else {
-            let reason = "all session numbers are used up: the server must be restarted";
-            return self.refuse(conn, Errno::EAGAIN, reason, out);
-        };
-        let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
-        known.session = Some(id);
-        let embedded = known.peer == Peer::Embedded;
-        let check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
-        let client = describe(&known.peer, info);
-        let keeps_nothing = wants.is_empty();
-        if !embedded {
-            Mutation::Session { id, open: true, client: &client }.encode(&mut self.view.txn.muts);
-            if keeps_nothing {
-                let flags = session_flags::KEEPS_NOTHING;
-                Mutation::SessionFlags { id, flags }.encode(&mut self.view.txn.muts);
-            }
-            self.commit(now, None, out);
-        }
-        let place = if wants.is_empty() { None } else { self.view.book.enter(id) };
-        if let Some(slot) = place {
-            self.view.book.ask_for(slot, info.caps_max);
-        }
-        let session = Session {
-            conn: Some(conn),
-            embedded,
-            check,
-            client,
-            keeps_nothing,
-            wants,
-            place,
-            settled: true,
-            fresh: true,
-            ..Default::default()
-        };
-        let noted = self.notes().is_some();
-        self.sessions.insert(id, session);
-        self.sessions.count_eager();
-        self.begin_notes(noted);
-        self.sessions.lease(id, now, self.view.config.lease_ns);
-        self.welcome(id, false, out);
-    }
-
-    fn resume(
-        &mut self,
-        now: Now,
-        conn: ConnId,
-        id: SessionId,
-        (info, wants): (&ClientInfo, Bits),
-        out: &mut Outbox<Output>,
-    ) {
-        let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
-        let session = self.sessions.map.get_mut(&id);
-        let may = |s: &&mut Session| !s.embedded && !s.evicted && may_resume(&known.peer, &s.client);
-        let Some(session) = session.filter(may) else {
-            self.refuse(conn, Errno::ESTALE, "the session is unknown or was evicted", out);
-            return;
-        };
-        known.session = Some(id);
-        session.check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
-        let old = session.conn.replace(conn);
-        if let Some(old) = old {
-            self.close_conn(old, out);
-            self.drop_line(id);
-        }
-        self.fade_later(id, now);
-        self.take_place(id, info, wants);
-        if let Some(session) = self.sessions.map.get_mut(&id) {
-            session.asked = now.mono;
-        }
-        self.sessions.lease(id, now, self.view.config.lease_ns);
-        self.welcome(id, true, out);
-        self.numbers_again(id);
-        if self.sessions.map.get(&id).is_some_and(|session| !is_eager(session)) {
-            self.presented(id);
-        }
-    }
-
-    /// Says welcome, when everything the session's existence depends on is durable.
-    pub(crate) fn welcome(&mut self, id: SessionId, resumed: bool, out: &mut Outbox<Output>) {
-        let Some(session) = self.sessions.map.get_mut(&id) else { return };
-        let Some(conn) = session.conn else { return };
-        let embedded = session.embedded;
-        let message = ServerMsg::Welcome {
-            protocol: PROTOCOL,
-            session: id,
-            incarnation: self.view.config.incarnation,
-            fsid: self.view.config.fsid,
-            resumed,
-            lease_ms: (self.view.config.lease_ns / stdx::time::MS) as u32,
-            root: Ino::ROOT,
-            // A checkpoint syncs data, and a write is a transaction that states the inode: without one behind the last
-            // checkpoint nothing was left to sync.
-            synced: !self.replayed_files,
-        };
-        if embedded {
-            out.push(Output::Send { conn, message });
-        } else {
-            self.hold(Waiting::Message { conn, message });
-        }
-    }
-
-    /// What a session that comes back has a use for now.
-    fn take_place(&mut self, id: SessionId, info: &ClientInfo, wants: Bits) {
-        let Some(session) = self.sessions.map.get_mut(&id) else { return };
-        // After a restart nobody waits for one whose record says that it keeps nothing.
-        session.wants = if session.keeps_nothing { Bits::NONE } else { wants };
-        let wants = session.wants;
-        if !wants.is_empty() && session.place.is_none() {
-            session.place = self.view.book.enter(id);
-        }
-        if let Some(slot) = session.place {
-            self.view.book.ask_for(slot, info.caps_max);
-        }
-        let noted = self.notes().is_some();
-        self.sessions.count_eager();
-        self.begin_notes(noted);
-    }
-
     /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things although it may not hear
     /// that it was given up.
     pub(crate) fn renewed(&mut self, now: Now, id: SessionId, number: u32, out: &mut Outbox<Output>) {

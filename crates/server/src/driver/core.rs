@@ -173,7 +173,7 @@ impl Core {
             Output::ReadJournal { from } => turn.wake_journal |= driver.journal.read(from),
             Output::Trim { before } => {
                 self.trimmed = before;
-                driver.chores.trim(before);
+                driver.background.trim(before);
             }
             Output::Load { tag, requests } => {
                 self.in_flight += 1;

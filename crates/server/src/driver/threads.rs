@@ -2,13 +2,14 @@
 //!
 //! Absent: what they do.
 
-use super::{Driver, chores, data, journal, life, loads, stores, timer};
+use super::{Driver, background, data, journal, life, loads, stores, timer};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 /// Stack of a worker: LMDB cursors, a step of the rank, a sink; no recursion.
 const SMALL_STACK: usize = 1 << 20;
+
 /// The running threads.
 pub(crate) struct Threads {
     handles: Vec<JoinHandle<()>>,
@@ -38,8 +39,8 @@ impl Threads {
         for n in 0..data::WORKERS {
             self.spawn(driver, format!("data-{n}"), data::run)?;
         }
-        self.spawn(driver, "chores".into(), chores::run)?;
-        self.spawn(driver, "data-chores".into(), chores::run_data)
+        self.spawn(driver, "background".into(), background::run)?;
+        self.spawn(driver, "data-background".into(), background::run_data)
     }
 
     fn spawn(
@@ -66,8 +67,8 @@ impl Threads {
         driver.stores.stop();
         driver.data.stop();
         driver.timer.stop();
-        driver.chores.stop();
-        driver.data_chores.stop();
+        driver.background.stop();
+        driver.data_background.stop();
         for handle in self.handles.drain(..) {
             // The last user of a server may be one of its own threads, in a sink.
             if handle.thread().id() != thread::current().id() {

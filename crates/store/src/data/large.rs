@@ -33,8 +33,14 @@ pub(super) struct OpenBlock<F> {
     pub(super) len: u64,
 }
 
-/// A block's file, the truncation it has seen, the bytes of its data.
-type Known<F> = (Arc<F>, u32, u64);
+/// A block whose header was read.
+struct KnownBlock<F> {
+    file: Arc<F>,
+    /// The truncation it has seen.
+    seq: u32,
+    /// Bytes of its data.
+    len: u64,
+}
 
 fn update<F>(central: &mut Central<F>, file: FileId, block: u64, change: impl FnOnce(&mut Block)) {
     if let Some(block) = central.large.get_mut(&file).and_then(|large| large.blocks.get_mut(&block)) {
@@ -82,11 +88,11 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// Opens a block and makes sure that its header was read; `None` when there is none or it is blank.
-    fn open_block(&self, file: FileId, block: u64) -> Result<Option<Known<D::File>>, StoreError> {
+    fn open_block(&self, file: FileId, block: u64) -> Result<Option<KnownBlock<D::File>>, StoreError> {
         let Some(state) = self.block(file, block) else { return Ok(None) };
         let open = self.block_file(file, block)?;
         if let Some(seq) = state.seq {
-            return Ok(Some((open, seq, state.len)));
+            return Ok(Some(KnownBlock { file: open, seq, len: state.len }));
         }
         let mut header = [0; HEADER_USED];
         open.read_at(&mut header, 0)?;
@@ -98,7 +104,7 @@ impl<D: Disk> DataFiles<D> {
                 update(&mut guard(&self.central), file, block, |state| {
                     (state.seq, state.len) = (Some(truncate_seq), len);
                 });
-                Ok(Some((open, truncate_seq, len)))
+                Ok(Some(KnownBlock { file: open, seq: truncate_seq, len }))
             }
         }
     }
@@ -110,9 +116,9 @@ impl<D: Disk> DataFiles<D> {
         block: u64,
         cut: Cut,
     ) -> Result<Option<OpenBlock<D::File>>, StoreError> {
-        let Some((open, seq, len)) = self.open_block(file, block)? else { return Ok(None) };
-        let len = if seq < cut.seq { len.min(self.kept(block, cut)) } else { len };
-        Ok(Some(OpenBlock { file: open, len }))
+        let Some(known) = self.open_block(file, block)? else { return Ok(None) };
+        let len = if known.seq < cut.seq { known.len.min(self.kept(block, cut)) } else { known.len };
+        Ok(Some(OpenBlock { file: known.file, len }))
     }
 
     /// A block for writing: made if absent, cut if it has not seen the cut.
@@ -124,11 +130,11 @@ impl<D: Disk> DataFiles<D> {
     ) -> Result<OpenBlock<D::File>, StoreError> {
         let open = match self.open_block(file, block)? {
             None => return self.create_block(file, block, cut.seq),
-            Some((open, seq, len)) if seq < cut.seq => {
-                let len = self.cut_block(file, block, cut, &open, len)?;
-                OpenBlock { file: open, len }
+            Some(known) if known.seq < cut.seq => {
+                let len = self.cut_block(file, block, cut, &known.file, known.len)?;
+                OpenBlock { file: known.file, len }
             }
-            Some((open, _, len)) => OpenBlock { file: open, len },
+            Some(known) => OpenBlock { file: known.file, len: known.len },
         };
         self.mark_dirty(file, block);
         Ok(open)
@@ -244,7 +250,7 @@ impl<D: Disk> DataFiles<D> {
             None => return Ok(false),
         };
         for block in blocks {
-            if self.open_block(file, block)?.is_some_and(|(_, block_seq, _)| block_seq >= seq) {
+            if self.open_block(file, block)?.is_some_and(|known| known.seq >= seq) {
                 return Ok(true);
             }
         }

@@ -35,8 +35,24 @@ impl<D: Disk> DataFiles<D> {
 
     /// Refuses new data while room is kept: of writes under way when the ballast went, a few would take all of it.
     pub(super) fn admit(&self, op: &DataOp) -> Result<(), StoreError> {
-        let takes = matches!(op, DataOp::Write { .. } | DataOp::Allocate { .. } | DataOp::Copy { .. });
-        if takes && self.is_room_kept() { Err(StoreError::NoSpace) } else { Ok(()) }
+        match op {
+            DataOp::Write { .. } | DataOp::Allocate { .. } | DataOp::Copy { .. } => {
+                if self.is_room_kept() {
+                    Err(StoreError::NoSpace)
+                } else {
+                    Ok(())
+                }
+            }
+            DataOp::Read { .. }
+            | DataOp::Truncate { .. }
+            | DataOp::Zero { .. }
+            | DataOp::Seek { .. }
+            | DataOp::Sync { .. }
+            | DataOp::SyncAll
+            | DataOp::Redo { .. }
+            | DataOp::Remove { .. }
+            | DataOp::StatFs => Ok(()),
+        }
     }
 
     /// `NoSpace` where room is kept and taking `bytes` would not leave enough.

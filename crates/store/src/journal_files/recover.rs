@@ -8,7 +8,8 @@
 //! Absent: repair.
 
 use super::header::{HEADER_BYTES, Segment, SegmentHeader};
-use super::{JournalFiles, Spare, State};
+use super::spares::Spare;
+use super::{JournalFiles, State};
 use crate::disk::{Disk, DiskFile};
 use proto::codec::DecodeError;
 use proto::ids::Position;

@@ -2,7 +2,8 @@
 //!
 //! Absent: backups, which read records (`LmdbMeta::each`).
 
-use super::environment::{Environment, Live};
+use super::environment::Environment;
+use super::live::Live;
 use super::{LmdbMeta, PAGE_BYTES};
 use crate::disk_real::{failed, no_space, sync_path};
 use heed::CompactionOption;

@@ -1,31 +1,25 @@
-//! One LMDB environment: its tables, transactions and errors.
+//! One LMDB environment: its transactions and errors.
 //!
-//! Absent: which shard lies here.
+//! Absent: which shard lies here; how the file is opened (`live`).
 
-use super::{EnvironmentStats, PAGE_BYTES, Visit, bad_record};
+use super::live::Live;
+use super::{EnvironmentStats, Visit, bad_record};
 use crate::checked::{
     Found, Page, damaged, dentry_bound, dentry_page, first_session, header_range, header_version, seal,
     sessions, unseal,
 };
 use crate::disk_real::{failed, space_of};
-use heed::types::Bytes;
-use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, RoTxn, RwTxn, WithoutTls};
+use heed::{MdbError, RoTxn, RwTxn, WithoutTls};
 use proto::ids::{Ino, NameHash, SnapId};
 use proto::storeio::{IoError, LoadRequest, Loaded, StoreBatch, StoreError, StoreKey, Table};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-const READERS_MAX: u32 = 512;
-const TABLES: [(Table, &str); 3] =
-    [(Table::Dentry, "dentry"), (Table::Backptr, "backptr"), (Table::System, "system")];
-/// Zeros behind the last page: a damaged page's offsets then lead to zeros, not past the file's end,
-/// where a mapped read kills the process.
-const TAIL_BYTES: u64 = 128 << 10;
 /// Records visited under one snapshot.
 const VISIT_RECORDS: usize = 4096;
 /// Reads that tell whether the leaves of a transaction are in memory, and how slow they are when not.
@@ -36,8 +30,6 @@ const PREFAULT_THREADS: usize = 16;
 const FULL_BYTES: u64 = 4 << 20;
 /// Threads are not worth it for fewer keys.
 const PREFAULT_KEYS: usize = 64;
-
-type Records = Database<'static, Bytes, Bytes>;
 
 /// One environment.
 pub(super) struct Environment {
@@ -50,12 +42,6 @@ pub(super) struct Environment {
     /// LMDB has such a lock too; this one is also held while the file is copied and replaced.
     pub(super) writer: Mutex<()>,
     poisoned: AtomicBool,
-}
-
-/// An open environment.
-pub(super) struct Live {
-    pub(super) env: Env<WithoutTls>,
-    tables: [Records; 3],
 }
 
 /// A snapshot of one environment, for a few reads.
@@ -348,55 +334,6 @@ impl Environment {
     }
 }
 
-impl Live {
-    pub(super) fn open(place: &str, path: &Path, map_bytes: u64, create: bool) -> Result<Self, StoreError> {
-        let bad = |error: &heed::Error| store_error(place, error);
-        let mut options = EnvOpenOptions::new().read_txn_without_tls();
-        options.max_readers(READERS_MAX).max_dbs(TABLES.len() as u32);
-        options.map_size(usize::try_from(map_bytes).unwrap_or(usize::MAX));
-        // SAFETY: none of these flags weakens durability or isolation.
-        unsafe { options.flags(EnvFlags::NO_SUB_DIR | EnvFlags::NO_READ_AHEAD) };
-        // SAFETY: the folder's lock keeps other processes away from the file, which only LMDB writes;
-        // heed refuses to open it twice in this one.
-        let env = unsafe { options.open(path) }.map_err(|error| bad(&error))?;
-        pad(&env).map_err(|error| bad(&error))?;
-        let tables = if create {
-            let txn = env.write_txn().map_err(|error| bad(&error))?;
-            env.create_databases_and_commit(txn, |opener, txn| {
-                let mut make = |name| opener.create_database::<Bytes, Bytes>(txn, Some(name));
-                let [a, b, c] = TABLES;
-                let made = [make(a.1)?, make(b.1)?, make(c.1)?];
-                Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(made.map(Some)))
-            })
-        } else {
-            let txn = env.read_txn().map_err(|error| bad(&error))?;
-            env.open_databases_and_commit(txn, |opener, txn| {
-                let open = |name| opener.open_database::<Bytes, Bytes>(txn, Some(name));
-                let [a, b, c] = TABLES;
-                Ok(CommitOrAbort::<_, ()>::Commit([open(a.1)?, open(b.1)?, open(c.1)?]))
-            })
-        };
-        match tables.map_err(|error| bad(&error))?.commit() {
-            Some([Some(dentry), Some(backptr), Some(system)]) => {
-                Ok(Self { env, tables: [dentry, backptr, system] })
-            }
-            _ => Err(StoreError::Damaged { at: place.into(), what: "a table is missing".into() }),
-        }
-    }
-}
-
-/// Lengthens the file, sparsely, to past its last page: LMDB may have left pages at the end unwritten,
-/// and a file that was cut must read as damaged pages instead of killing the process.
-fn pad(env: &Env<WithoutTls>) -> heed::Result<()> {
-    let pages = env.info().last_page_number as u64 + 1;
-    let wanted = pages * PAGE_BYTES + TAIL_BYTES;
-    if env.real_disk_size()? < wanted {
-        let file = std::fs::OpenOptions::new().write(true).open(env.path())?;
-        file.set_len(wanted)?;
-    }
-    Ok(())
-}
-
 const fn slot(table: Table) -> usize {
     table as usize - 1
 }
@@ -406,7 +343,7 @@ fn is_header(key: &[u8]) -> bool {
     key.get(8..16) == Some(&[0; 8])
 }
 
-fn store_error(place: &str, error: &heed::Error) -> StoreError {
+pub(super) fn store_error(place: &str, error: &heed::Error) -> StoreError {
     let io = |errno| StoreError::Io { at: place.into(), source: IoError(errno) };
     match error {
         heed::Error::Io(error) => match error.raw_os_error() {

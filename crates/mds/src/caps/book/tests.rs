@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::caps::records::PARTS;
-use proto::caps::KEEP_MS;
+use proto::caps::{KEEP_MS, Returned};
 
 const HELD: Bits = Bits::ATTRS;
 

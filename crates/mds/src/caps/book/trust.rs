@@ -2,7 +2,8 @@
 //!
 //! Absent: when something is entrusted (`caps/entrusted.rs`, `caps/alone.rs`).
 
-use super::{Book, Need, open};
+use super::recalls::open;
+use super::{Book, Need};
 use proto::Ino;
 use proto::caps::{Bits, Recalled};
 use stdx::Mono;

@@ -94,9 +94,9 @@ impl<D: Disk> DataFiles<D> {
         };
         for block in blocks {
             match self.open_block(file, block)? {
-                Some((_, seq, _)) if seq >= cut.seq => {}
-                Some((open, _, len)) if self.kept(block, cut) > 0 => {
-                    self.cut_block(file, block, cut, &open, len)?;
+                Some(known) if known.seq >= cut.seq => {}
+                Some(known) if self.kept(block, cut) > 0 => {
+                    self.cut_block(file, block, cut, &known.file, known.len)?;
                 }
                 _ => self.forget_block(file, block)?,
             }

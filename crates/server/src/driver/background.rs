@@ -1,4 +1,4 @@
-//! Housekeeping: trimming the journal, spare segments, the ballast; flushing data ahead and
+//! Background work: trimming the journal, spare segments, the ballast; flushing data ahead and
 //! compacting it. Nobody waits for these two threads.
 //!
 //! Absent: anything a client could be waiting for.
@@ -25,14 +25,14 @@ struct State {
     stop: bool,
 }
 
-/// What was asked of the housekeeping thread.
+/// What was asked of a background thread.
 #[derive(Debug, Default)]
-pub(super) struct Chores {
+pub(super) struct Background {
     state: Mutex<State>,
     wake: Condvar,
 }
 
-impl Chores {
+impl Background {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,7 +62,7 @@ impl Chores {
 /// The thread that trims and prepares the journal and looks after the ballast.
 pub(super) fn run(driver: &Driver) {
     let mut rest = Duration::ZERO;
-    while let Some(trim) = driver.chores.rest(rest) {
+    while let Some(trim) = driver.background.rest(rest) {
         if let Some(before) = trim {
             told(driver, "trim of the journal", driver.journal_io.trim(before));
         }
@@ -77,7 +77,7 @@ pub(super) fn run(driver: &Driver) {
 pub(super) fn run_data(driver: &Driver) {
     let (mut rest, mut seen, mut flushed) = (Duration::ZERO, 0, Instant::now());
     let mut failed = None;
-    while driver.data_chores.rest(rest).is_some() {
+    while driver.data_background.rest(rest).is_some() {
         if flushed.elapsed() >= AGE {
             told(driver, "flush of data", driver.data_io.flush_aged());
             flushed = Instant::now();
@@ -111,7 +111,7 @@ fn told<T>(driver: &Driver, what: &str, result: Result<T, StoreError>) -> Option
         Ok(value) => Some(value),
         Err(StoreError::NoSpace) => None,
         Err(e) => {
-            driver.log.error("server", "housekeeping failed", &[("what", &what), ("error", &e)]);
+            driver.log.error("server", "background work failed", &[("what", &what), ("error", &e)]);
             None
         }
     }

@@ -1,7 +1,7 @@
-//! Load generators as processes of their own, and the orders they obey at the same time.
+//! A pool of worker processes that generate load, and the commands they carry out at the same time.
 //!
-//! Protocol, one line each: the parent sends the options as JSON, then orders; a task answers `start_ns end_ns` on the system's
-//! clock, then the latencies as `nanos:count` pairs, then `.`. That each answers is the barrier. Absent: what an order means.
+//! Protocol, one line each: the parent sends the options as JSON, then commands; a worker answers `start_ns end_ns` on the system's
+//! clock, then the latencies as `nanos:count` pairs, then `.`. That each answers is the barrier. Absent: what a command means.
 
 use crate::report::{cpu_seconds, histogram};
 use anyhow::{Context, Result, ensure};
@@ -13,24 +13,24 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The processes, as their parent has them.
-pub struct Crew {
+pub struct WorkerPool {
     workers: Vec<Worker>,
 }
 
 struct Worker {
     child: Child,
-    orders: ChildStdin,
+    commands: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
-/// What all of them did for one order.
-pub struct Share {
+/// What one command took, over all workers.
+pub struct Measured {
     pub latencies: Histogram<u64>,
     /// From the first one's start to the last one's end.
     pub elapsed: Duration,
 }
 
-impl Crew {
+impl WorkerPool {
     /// Starts `count` processes. `worker` makes the command that runs `serve` for a number.
     ///
     /// # Errors
@@ -44,33 +44,33 @@ impl Crew {
                 .stdout(Stdio::piped())
                 .spawn()
                 .with_context(|| format!("cannot start task {task}"))?;
-            let mut orders = child.stdin.take().context("task without standard input")?;
+            let mut commands = child.stdin.take().context("task without standard input")?;
             let answers = BufReader::new(child.stdout.take().context("task without standard output")?);
-            writeln!(orders, "{json}")?;
-            workers.push(Worker { child, orders, answers });
+            writeln!(commands, "{json}")?;
+            workers.push(Worker { child, commands, answers });
         }
         Ok(Self { workers })
     }
 
-    /// Gives an order to all and waits until all have carried it out.
+    /// Gives a command to all and waits until all have carried it out.
     ///
     /// # Errors
     /// When a task failed.
-    pub fn order(&mut self, order: &str) -> Result<Share> {
+    pub fn run(&mut self, command: &str) -> Result<Measured> {
         for worker in &mut self.workers {
-            writeln!(worker.orders, "{order}")?;
-            worker.orders.flush()?;
+            writeln!(worker.commands, "{command}")?;
+            worker.commands.flush()?;
         }
         let mut latencies = histogram();
         let (mut first, mut last) = (u128::MAX, 0);
         for (task, worker) in self.workers.iter_mut().enumerate() {
             let (start, end) =
-                answer(worker, &mut latencies).with_context(|| format!("task {task} failed in {order}"))?;
+                answer(worker, &mut latencies).with_context(|| format!("task {task} failed in {command}"))?;
             first = first.min(start);
             last = last.max(end);
         }
         let nanos = u64::try_from(last.saturating_sub(first)).unwrap_or(u64::MAX);
-        Ok(Share { latencies, elapsed: Duration::from_nanos(nanos) })
+        Ok(Measured { latencies, elapsed: Duration::from_nanos(nanos) })
     }
 
     /// User and system time of all of them.
@@ -85,7 +85,7 @@ impl Crew {
     /// When one ended with an error.
     pub fn finish(self) -> Result<()> {
         for mut worker in self.workers {
-            drop(worker.orders);
+            drop(worker.commands);
             let status = worker.child.wait()?;
             ensure!(status.success(), "a task ended with {status}");
         }
@@ -110,13 +110,13 @@ fn answer(worker: &mut Worker, latencies: &mut Histogram<u64>) -> Result<(u128, 
     Ok(times)
 }
 
-/// One of the processes: reads its options, then obeys until the parent closes standard input.
+/// One of the processes: reads its options, then carries out commands until the parent closes standard input.
 ///
 /// # Errors
-/// What `begin` and `obey` say.
+/// What `begin` and `execute` say.
 pub fn serve<O: DeserializeOwned, T>(
     begin: impl FnOnce(O) -> Result<T>,
-    mut obey: impl FnMut(&mut T, &str, &mut Histogram<u64>) -> Result<()>,
+    mut execute: impl FnMut(&mut T, &str, &mut Histogram<u64>) -> Result<()>,
 ) -> Result<()> {
     let mut lines = std::io::stdin().lock().lines();
     let mut task = begin(serde_json::from_str(&lines.next().context("no options")??)?)?;
@@ -124,7 +124,7 @@ pub fn serve<O: DeserializeOwned, T>(
     for line in lines {
         let mut latencies = histogram();
         let start = clock();
-        obey(&mut task, &line?, &mut latencies)?;
+        execute(&mut task, &line?, &mut latencies)?;
         writeln!(out, "{} {}", start, clock())?;
         for value in latencies.iter_recorded() {
             write!(out, "{}:{} ", value.value_iterated_to(), value.count_at_value())?;

@@ -1,0 +1,230 @@
+//! Recalls: taking back what stands in the way of an operation, and operations that wait for the answers.
+//!
+//! Absent: recalls to make room (`room.rs`) and of what is entrusted (`trust.rs`); when an answer is late (`caps.rs`).
+
+use super::{Book, Need, Place};
+use crate::caps::records::Holder;
+use crate::op::OpId;
+use proto::caps::{Bits, Recalled, Returned};
+use proto::{Ino, Name, SessionId};
+use std::collections::BTreeMap;
+use stdx::Mono;
+
+/// An operation that waits, or waited, for others to give something back.
+#[derive(Debug)]
+pub(super) struct Intent {
+    pub(super) inos: Vec<Ino>,
+    /// Recalls without an answer.
+    pub(super) waits: usize,
+}
+
+/// A recall without an answer.
+#[derive(Debug)]
+pub(super) struct Recall {
+    pub(super) bits: Bits,
+    /// The number of the first message. Answers to earlier ones, of before everything was forgotten, may still come.
+    pub(super) first: u32,
+    /// Messages without an answer, and when the first was sent.
+    pub(super) sent: u32,
+    pub(super) since: Mono,
+    pub(super) waiters: Vec<OpId>,
+    /// It began to make room.
+    pub(super) room: bool,
+}
+
+/// The recall of an inode, which begins now if none is under way.
+pub(super) fn open<'a>(
+    recalls: &'a mut BTreeMap<(u16, Ino), Recall>,
+    place: &mut Place,
+    key: (u16, Ino),
+    now: Mono,
+) -> &'a mut Recall {
+    recalls.entry(key).or_insert_with(|| {
+        place.asked.push_back((now, key.1));
+        let first = place.number.wrapping_add(1);
+        Recall { bits: Bits::NONE, first, sent: 0, since: now, waiters: Vec::new(), room: false }
+    })
+}
+
+impl Book {
+    /// Recalls without an answer.
+    pub(crate) fn recalls(&self) -> usize {
+        self.recalls.len()
+    }
+
+    /// What others than `slot` hold of what a need excludes.
+    fn in_the_way(&self, slot: Option<u16>, need: &Need) -> Vec<(u16, Bits)> {
+        let mut found = Vec::new();
+        for (holder, held) in self.records.holders(need.ino) {
+            let live = self.places[usize::from(holder.slot)].serial == holder.serial;
+            let bits = held.and(need.bits);
+            if live && Some(holder.slot) != slot && !bits.is_empty() {
+                found.push((holder.slot, bits));
+            }
+        }
+        let trust = self.entrusted.get(&need.ino).filter(|trust| Some(trust.slot) != slot);
+        if let Some(trust) = trust.filter(|trust| trust.blocks(need.bits)) {
+            match found.iter_mut().find(|(at, _)| *at == trust.slot) {
+                Some((_, bits)) => *bits = bits.with(trust.bits()),
+                None => found.push((trust.slot, trust.bits())),
+            }
+        }
+        found
+    }
+
+    /// Whether others hold what a need excludes.
+    pub(crate) fn is_blocked(&self, slot: Option<u16>, need: &Need) -> bool {
+        !self.in_the_way(slot, need).is_empty()
+    }
+
+    /// Recalls everything that an operation needs. It waits until `woken` has it.
+    pub(crate) fn wait(
+        &mut self,
+        op: OpId,
+        (session, slot): (SessionId, Option<u16>),
+        needs: &[Need],
+        now: Mono,
+    ) {
+        let mut waits = 0;
+        for need in needs {
+            let blockers = self.in_the_way(slot, need);
+            let contested = Bits(Bits::FS.0 | Bits::DX.0 | Bits::FX.0);
+            if !blockers.is_empty() && !need.bits.and(contested).is_empty() {
+                self.contest(need.ino, session, now);
+            }
+            for (holder, bits) in blockers {
+                waits += 1;
+                self.recall(holder, need, bits, (op, now));
+            }
+        }
+        let intent = self.intents.entry(op).or_insert(Intent { inos: Vec::new(), waits: 0 });
+        intent.waits += waits;
+        for need in needs {
+            if !intent.inos.contains(&need.ino) {
+                intent.inos.push(need.ino);
+                self.withheld.entry(need.ino).or_default().push((op, session));
+            }
+        }
+        if self.intents.get(&op).is_some_and(|intent| intent.waits == 0) {
+            self.woken.push(op);
+        }
+    }
+
+    fn recall(&mut self, slot: u16, need: &Need, bits: Bits, (op, now): (OpId, Mono)) {
+        let recall = open(&mut self.recalls, &mut self.places[usize::from(slot)], (slot, need.ino), now);
+        recall.waiters.push(op);
+        if recall.sent > 0 && recall.bits.has(bits) && need.name.is_none() {
+            return;
+        }
+        recall.bits = recall.bits.with(bits);
+        recall.sent += 1;
+        let place = &mut self.places[usize::from(slot)];
+        let number = place.next_number();
+        let message = Recalled { ino: need.ino, bits, number, name: need.name.clone() };
+        self.outbox.push((place.session, message));
+    }
+
+    /// Takes something back that no operation waits for.
+    pub(crate) fn recall_unawaited(
+        &mut self,
+        slot: u16,
+        ino: Ino,
+        (bits, name): (Bits, Option<(Ino, Name)>),
+        now: Mono,
+    ) {
+        let place = &mut self.places[usize::from(slot)];
+        let held = self.records.holders(ino);
+        if held.iter().any(|(holder, _)| *holder == (Holder { slot, serial: place.serial })) {
+            let recall = open(&mut self.recalls, place, (slot, ino), now);
+            recall.bits = recall.bits.with(bits);
+            recall.sent += 1;
+            let number = place.next_number();
+            self.outbox.push((place.session, Recalled { ino, bits, number, name }));
+        }
+    }
+
+    /// Takes back what others hold in the way of what has happened already.
+    pub(crate) fn recall_others(&mut self, slot: Option<u16>, need: &Need, now: Mono) {
+        for (holder, bits) in self.in_the_way(slot, need) {
+            self.recall_unawaited(holder, need.ino, (bits, None), now);
+        }
+    }
+
+    /// A session gives back what was recalled from it, and perhaps more, because attributes go together. Of an inode that is not
+    /// being recalled nothing is taken: it could have been granted meanwhile. Nor is it by the answer to a recall of before
+    /// everything of the session was forgotten.
+    pub(crate) fn returned(&mut self, slot: u16, Returned { ino, bits, number }: Returned) {
+        let last = self.places[usize::from(slot)].number;
+        let Some(recall) = self.recalls.get_mut(&(slot, ino)) else { return };
+        let older = number.wrapping_sub(recall.first) > last.wrapping_sub(recall.first);
+        if older && !stdx::mutant!("mds_old_return_counts") {
+            return;
+        }
+        recall.sent -= 1;
+        if recall.sent > 0 {
+            return;
+        }
+        let bits = bits.with(recall.bits);
+        let place = &mut self.places[usize::from(slot)];
+        let holder = Holder { slot, serial: place.serial };
+        if self.records.take(ino, holder, bits) {
+            place.count -= 1;
+            self.total -= 1;
+        }
+        if self.entrusted.get(&ino).is_some_and(|trust| trust.slot == slot && bits.has(trust.bits())) {
+            self.end_trust(ino);
+        }
+        self.answered(slot, ino);
+    }
+
+    pub(super) fn answered(&mut self, slot: u16, ino: Ino) {
+        let Some(recall) = self.recalls.remove(&(slot, ino)) else { return };
+        let place = &mut self.places[usize::from(slot)];
+        place.rooms -= usize::from(recall.room);
+        let asked = &mut place.asked;
+        let stands = |(since, ino): &(Mono, Ino)| {
+            self.recalls.get(&(slot, *ino)).is_some_and(|recall| recall.since == *since)
+        };
+        while asked.front().is_some_and(|first| !stands(first)) {
+            asked.pop_front();
+        }
+        for op in recall.waiters {
+            let Some(intent) = self.intents.get_mut(&op) else { continue };
+            intent.waits -= 1;
+            if intent.waits == 0 {
+                self.woken.push(op);
+            }
+        }
+    }
+
+    /// Since when something is recalled from that place.
+    pub(crate) fn asked_since(&self, slot: u16) -> Option<Mono> {
+        self.places[usize::from(slot)].asked.front().map(|(since, _)| *since)
+    }
+
+    /// Whether something of an inode is recalled from that place.
+    pub(crate) fn is_recalled(&self, slot: u16, ino: Ino) -> bool {
+        self.recalls.contains_key(&(slot, ino))
+    }
+
+    /// Since when file data of an inode is recalled from that place.
+    pub(crate) fn pages_asked_at(&self, slot: u16, ino: Ino) -> Option<Mono> {
+        self.recalls.get(&(slot, ino)).filter(|recall| recall.bits.has(Bits::FC)).map(|recall| recall.since)
+    }
+
+    /// An operation is over: what it withheld may be granted.
+    pub(crate) fn over(&mut self, op: OpId) {
+        if self.intents.is_empty() {
+            return;
+        }
+        let Some(intent) = self.intents.remove(&op) else { return };
+        for ino in intent.inos {
+            if let Some(ops) = self.withheld.get_mut(&ino) {
+                ops.retain(|(other, _)| *other != op);
+                if ops.is_empty() {
+                    self.withheld.remove(&ino);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Executing a `DataOp`: which call answers it, and which of them only touch memory, so that nobody need wait for a worker.
+//!
+//! Absent: what the calls do.
+
+use super::central::Form;
+use super::locks::guard;
+use super::{DataFiles, copy, small};
+use crate::disk::Disk;
+use proto::FileId;
+use proto::storeio::{DataDone, DataOp, StoreError};
+
+impl<D: Disk> DataFiles<D> {
+    /// Executes one operation, blocking.
+    ///
+    /// # Errors
+    /// `NoSpace` (nothing changed), `Damaged`, `Io`, `Poisoned`.
+    pub fn run(&self, op: &DataOp) -> Result<DataDone, StoreError> {
+        if !only_reads(op) {
+            self.check_poison()?;
+            self.admit(op)?;
+        }
+        match op {
+            DataOp::Write { file, cut, offset, data } => {
+                Ok(DataDone::Count(self.write(*file, *cut, *offset, data.bytes())?))
+            }
+            DataOp::Truncate { file, cut } => self.truncate(*file, *cut).map(|()| DataDone::Done),
+            DataOp::Zero { file, cut, offset, len, punch } => {
+                self.zero(*file, *cut, *offset, *len, *punch)?;
+                Ok(DataDone::Count(*len))
+            }
+            DataOp::Allocate { file, cut, offset, len } => {
+                self.allocate(*file, *cut, *offset, *len).map(|()| DataDone::Done)
+            }
+            DataOp::Copy { source, source_cut, source_offset, target, target_cut, target_offset, len } => {
+                let from = copy::Side { file: *source, cut: *source_cut, offset: *source_offset };
+                let to = copy::Side { file: *target, cut: *target_cut, offset: *target_offset };
+                Ok(DataDone::Count(self.copy(from, to, *len)?))
+            }
+            DataOp::Sync { file } => self.sync_file(*file),
+            DataOp::SyncAll => self.sync_all().map(|()| DataDone::Done),
+            DataOp::Redo { file, truncate_seq, write_seq, data } => {
+                self.redo(*file, *truncate_seq, *write_seq, data).map(|()| DataDone::Done)
+            }
+            DataOp::Remove { file } => self.remove(*file).map(|()| DataDone::Done),
+            DataOp::Read { file, cut, offset, len, into } => {
+                Ok(DataDone::Bytes(self.read(*file, *cut, *offset, *len as usize, into.as_ref())?))
+            }
+            DataOp::Seek { file, cut, offset, size, hole } => {
+                Ok(DataDone::Offset(self.seek(*file, *cut, *offset, *size, *hole)?))
+            }
+            DataOp::StatFs => Ok(DataDone::Space(self.disk.space()?)),
+        }
+    }
+
+    /// Runs the operation if that only touches memory.
+    pub fn run_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>> {
+        if let DataOp::Remove { file } = *op {
+            // A tree's removal is one of these after another: its look and the deed are one.
+            return self.remove_quick(file).map(|done| done.map(|()| DataDone::Done));
+        }
+        self.is_quick(op).then(|| self.run(op))
+    }
+
+    fn remove_quick(&self, file: FileId) -> Option<Result<(), StoreError>> {
+        if let Err(error) = self.check_poison() {
+            return Some(Err(error));
+        }
+        let _guard = self.locks.try_lock(file)?;
+        let mut central = guard(&self.central);
+        if central.wants_flush() || central.large.contains_key(&file) {
+            return None;
+        }
+        central.drop_buffer(file);
+        central.bury(file);
+        Some(Ok(()))
+    }
+
+    /// Whether `run` will only touch memory. True answers hold until another operation runs. A removal finds that out itself.
+    pub(super) fn is_quick(&self, op: &DataOp) -> bool {
+        let file = match *op {
+            DataOp::Write { file, .. }
+            | DataOp::Read { file, .. }
+            | DataOp::Truncate { file, .. }
+            | DataOp::Zero { file, .. }
+            | DataOp::Seek { file, .. }
+            | DataOp::Sync { file }
+            | DataOp::Redo { file, .. } => file,
+            DataOp::Allocate { .. }
+            | DataOp::Copy { .. }
+            | DataOp::Remove { .. }
+            | DataOp::SyncAll
+            | DataOp::StatFs => return false,
+        };
+        if self.locks.is_busy(file) {
+            return false;
+        }
+        let central = guard(&self.central);
+        let form = central.form(file);
+        let in_memory = matches!(form, Form::Absent | Form::Buffered);
+        let small = u64::from(self.small_file_bytes);
+        match op {
+            DataOp::Write { offset, data, cut, .. } => {
+                let Some(end) = offset.checked_add(data.len()) else { return false };
+                let replaces = match form {
+                    Form::Packed(entry) => *offset == 0 && end >= small::cut_len(&entry, *cut),
+                    Form::Absent | Form::Buffered => true,
+                    Form::Large => false,
+                };
+                let held = central.buffer(file).map_or(0, |buffer| buffer.data.len() as u64);
+                end <= small && replaces && central.shortage(end.max(held)).is_none()
+            }
+            DataOp::Read { .. } | DataOp::Seek { .. } => in_memory,
+            DataOp::Zero { .. } => form == Form::Absent,
+            DataOp::Truncate { cut, .. } => match form {
+                Form::Large => false,
+                Form::Absent | Form::Buffered => true,
+                Form::Packed(entry) => cut.size == 0 || cut.size >= u64::from(entry.place.len),
+            },
+            DataOp::Sync { .. } => in_memory,
+            DataOp::Redo { data, .. } => in_memory && central.shortage(data.len() as u64).is_none(),
+            DataOp::Allocate { .. }
+            | DataOp::Copy { .. }
+            | DataOp::Remove { .. }
+            | DataOp::SyncAll
+            | DataOp::StatFs => false,
+        }
+    }
+}
+
+/// Whether it leaves everything as it is: that goes on after a failed write or sync, and takes no space.
+const fn only_reads(op: &DataOp) -> bool {
+    match op {
+        DataOp::Read { .. } | DataOp::Seek { .. } | DataOp::StatFs => true,
+        DataOp::Write { .. }
+        | DataOp::Truncate { .. }
+        | DataOp::Zero { .. }
+        | DataOp::Allocate { .. }
+        | DataOp::Copy { .. }
+        | DataOp::Sync { .. }
+        | DataOp::SyncAll
+        | DataOp::Redo { .. }
+        | DataOp::Remove { .. } => false,
+    }
+}
