@@ -49,7 +49,7 @@ pub struct Step {
 #[derive(Clone, Debug, Serialize)]
 pub struct Stepped {
     pub phases: Vec<Phase>,
-    pub circumstances: Vec<PhaseCounters>,
+    pub counters: Vec<PhaseCounters>,
 }
 
 /// What belongs to one phase's rate.
@@ -74,7 +74,7 @@ pub fn run(step: &Step) -> Result<Stepped> {
     let mut world = World::boot(step.held)?;
     let dirs = world.directories(step.dirs)?;
     let mut nodes = Vec::new();
-    let (mut phases, mut circumstances) = (Vec::new(), Vec::new());
+    let (mut phases, mut counters) = (Vec::new(), Vec::new());
     for test in &step.tests {
         let before = world.count.clone();
         let checkpoints = world.rank.status().checkpoints;
@@ -83,7 +83,7 @@ pub fn run(step: &Step) -> Result<Stepped> {
         let cpu = cpu_seconds(std::process::id()).zip(cpu).map(|(after, before)| after - before);
         let mut phase = Phase::new(test, &latencies, elapsed, cpu);
         phase.checkpoints = Some(world.rank.status().checkpoints - checkpoints);
-        circumstances.push(PhaseCounters {
+        counters.push(PhaseCounters {
             name: test.clone(),
             steps: world.count.steps - before.steps,
             replies: world.count.replies - before.replies,
@@ -93,7 +93,7 @@ pub fn run(step: &Step) -> Result<Stepped> {
         });
         phases.push(phase);
     }
-    Ok(Stepped { phases, circumstances })
+    Ok(Stepped { phases, counters })
 }
 
 fn phase(
@@ -357,7 +357,7 @@ mod tests {
     fn every_request_is_answered_and_changes_are_journalled() {
         for held in [false, true] {
             let stepped = run(&plan(held, "create,lookup,getattr,unlink")).expect("a run");
-            for (phase, around) in stepped.phases.iter().zip(&stepped.circumstances) {
+            for (phase, around) in stepped.phases.iter().zip(&stepped.counters) {
                 assert_eq!((phase.ops, around.replies), (1_000, 1_000), "{}", phase.name);
                 let changes = matches!(phase.name.as_str(), "create" | "unlink");
                 assert_eq!(around.journal_bytes > 0, changes, "{}", phase.name);

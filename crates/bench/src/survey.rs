@@ -70,7 +70,7 @@ pub fn line(survey: &Survey, phases: &[Phase]) -> String {
 
 /// What makes the rates count: how often the journal was emptied meanwhile, and the process's memory.
 #[must_use]
-pub fn circumstances(phases: &[Phase]) -> String {
+pub fn counters(phases: &[Phase]) -> String {
     let counts: Vec<String> = phases
         .iter()
         .map(|phase| format!("{} {}", phase.name, phase.checkpoints.unwrap_or_default()))

@@ -104,7 +104,7 @@ fn survey_run(args: &BenchSurvey, rank: &dyn Connector, out: &Output) -> Verdict
         .map_err(|error| failed_on(&args.folder, step, error.downcast_ref(), &error))?;
     let line = survey::line(&plan, &phases);
     out.result(
-        &format!("{line}\n{}{}\n", table(&phases), survey::circumstances(&phases)),
+        &format!("{line}\n{}{}\n", table(&phases), survey::counters(&phases)),
         json!({ "phases": phases, "memory_peak": memory_peak() }),
     );
     Ok(0)

@@ -29,7 +29,7 @@ pub(super) fn step(args: &BenchStep, out: &Output) -> Verdict {
     };
     let stepped = step::run(&plan).map_err(|error| failed(&error))?;
     let mut text = table(&stepped.phases);
-    for around in &stepped.circumstances {
+    for around in &stepped.counters {
         text += &format!(
             "{}: {} steps, {} replies, {} bytes of journal, {} checkpoints, {:.2} s in the store beside\n",
             around.name,
