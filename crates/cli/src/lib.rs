@@ -11,6 +11,7 @@ pub mod daemon;
 pub mod discover;
 pub mod helper;
 pub mod later;
+pub mod mount_log;
 pub mod mount_words;
 pub mod mounts;
 pub mod output;

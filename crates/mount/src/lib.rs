@@ -14,6 +14,8 @@ mod late;
 mod link;
 mod mount;
 mod settings;
+mod shared;
+mod story;
 mod threads;
 
 pub use crate::core::Counts;
@@ -22,5 +24,6 @@ pub use client::{CallId, Limits, Validity};
 pub use error::{MountError, Result};
 pub use fs::Fs;
 pub use late::LateError;
-pub use mount::{CapsEvent, Done, Mount, OnLate};
+pub use mount::{CapsEvent, Done, Mount, OnLate, OnSession};
 pub use settings::Settings;
+pub use story::{SessionEvent, SessionState, Standing};
