@@ -434,9 +434,17 @@ pub enum Client {
     /// List the clients
     Ls,
     /// End a client's session: its mount gets errors from then on
-    Evict { id: u64 },
+    Evict {
+        /// Its number, as `client ls` has it; or client<ID>, as its mount's pando.client_id and the logs have it
+        #[arg(value_parser = crate::verbs::client::number)]
+        id: u64,
+    },
     /// Everything known of one client
-    Info { id: u64 },
+    Info {
+        /// As for `evict`
+        #[arg(value_parser = crate::verbs::client::number)]
+        id: u64,
+    },
 }
 
 /// `completion`.

@@ -66,8 +66,10 @@ fn session_event(log: &Log, at: &str, session: SessionId, event: &SessionEvent) 
 fn late(log: &Log, at: &str, session: SessionId, errors: &[LateError]) {
     let who = client(session);
     for error in errors.iter().take(LATE_MAX) {
-        let name = error.name.as_ref().map_or_else(String::new, |name| name.as_bytes().escape_ascii().to_string());
-        let mut inos: Vec<String> = error.inos.iter().take(INODES_SHOWN).map(|ino| ino.0.to_string()).collect();
+        let name =
+            error.name.as_ref().map_or_else(String::new, |name| name.as_bytes().escape_ascii().to_string());
+        let mut inos: Vec<String> =
+            error.inos.iter().take(INODES_SHOWN).map(|ino| ino.0.to_string()).collect();
         if error.inos.len() > INODES_SHOWN {
             inos.push(format!("and {} more", error.inos.len() - INODES_SHOWN));
         }
@@ -97,7 +99,8 @@ mod tests {
     fn every_line_names_the_mount_and_its_client() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("log");
-        let log = Log::open(LogOptions { file: Some(file.clone()), ..LogOptions::default() }).expect("opened");
+        let log =
+            Log::open(LogOptions { file: Some(file.clone()), ..LogOptions::default() }).expect("opened");
         let (why, time) = ("evicted: it is late".to_owned(), Duration::from_millis(1500));
         let events = [
             SessionEvent::Lost { why: None },
@@ -125,6 +128,9 @@ mod tests {
             text.lines().filter_map(|line| line.split_once(" level=")).map(|(_, rest)| rest).collect();
         assert!(lines[4].starts_with(r#"info target=mount msg="mds.0 reconnect success""#), "{}", lines[4]);
         assert!(lines[4].ends_with(" away_ms=1500") && lines[6].ends_with(" former=client4"), "{text}");
-        assert!(lines[7].starts_with("error ") && lines[7].ends_with(r#" why="evicted: it is late""#), "{text}");
+        assert!(
+            lines[7].starts_with("error ") && lines[7].ends_with(r#" why="evicted: it is late""#),
+            "{text}"
+        );
     }
 }

@@ -267,7 +267,7 @@ fn explain_listen(error: &ListenError) -> Problem {
 #[must_use]
 pub fn insecure(at: &str) -> Problem {
     Problem::new(Exit::Refused, format!("{at}: refusing to listen without TLS"))
-        .do_this("`--tls-cert`/`--tls-key`, or `--insecure` on a trusted network (any TCP, loopback too)")
+        .do_this("`--insecure` on a trusted network (any TCP, loopback too); TLS is not in this version")
 }
 
 /// The first digits of a whole id, for people.

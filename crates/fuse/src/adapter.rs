@@ -47,7 +47,7 @@ use killed::Watch;
 use listing::Listings;
 use locks::Waits;
 use nodes::Nodes;
-pub use options::{OPTION_LINES, OptionLine, Options, OptionsError};
+pub use options::{OPTION_LINES, OptionLine, Options, OptionsError, stays_inside};
 use plus::Listers;
 use prune::Pruning;
 

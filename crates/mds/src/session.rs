@@ -290,7 +290,7 @@ impl Lent {
 impl Session {
     /// What a line of the log adds: its client's user, host, mount point and process.
     pub(crate) fn named(&self) -> String {
-        format!(" ({})", String::from_utf8_lossy(&self.client).escape_debug())
+        format!(" ({})", String::from_utf8_lossy(&self.client))
     }
 
     /// A line of the log about its life.

@@ -50,7 +50,8 @@ impl Calls {
 
     /// All whose thread is known.
     pub(crate) fn all(&self) -> Vec<(CallId, Asker)> {
-        let waited_for = self.slots.iter().enumerate().filter(|(_, slot)| slot.done.is_some() && slot.asker.pid != 0);
+        let waited_for =
+            self.slots.iter().enumerate().filter(|(_, slot)| slot.done.is_some() && slot.asker.pid != 0);
         waited_for.map(|(at, slot)| (CallId(u64::from(slot.turn) << 32 | at as u64), slot.asker)).collect()
     }
 

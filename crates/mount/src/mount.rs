@@ -258,4 +258,3 @@ impl Drop for Mount {
         self.close();
     }
 }
-

@@ -285,7 +285,11 @@ fn serve_until_end(standing: Standing) -> Verdict {
     let ended = kernel_mount.wait();
     let client = mount_log::client(mount.session());
     if let Err(error) = &ended {
-        log.error("mount", "the kernel's connection failed", &[("at", &at), ("client", &client), ("why", error)]);
+        log.error(
+            "mount",
+            "the kernel's connection failed",
+            &[("at", &at), ("client", &client), ("why", error)],
+        );
     }
     mount.close();
     log.info("mount", "unmounted", &[("at", &at), ("client", &client)]);

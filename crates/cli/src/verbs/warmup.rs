@@ -72,6 +72,13 @@ pub fn run(args: &Warmup, source: Result<Source, Problem>, out: &Output) -> Verd
     Ok(code)
 }
 
+/// `--cluster` names another server than that of the path, or the same once more.
+#[must_use]
+pub fn no_cluster() -> Problem {
+    Problem::new(Exit::Usage, "--cluster: the server is that of the mount in which PATH is")
+        .do_this("`pando warmup PATH`, on a host that has it mounted")
+}
+
 /// Has the server load all names below an inode; returns when it has.
 fn names(source: &Source, ino: u64) -> Result<Value, Problem> {
     let failed = |exit, why: &str| Problem::new(exit, format!("{source}: {why}"));
