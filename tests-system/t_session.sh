@@ -41,6 +41,28 @@ text=$("$PANDO" warmup ./a/d --cluster ./data 2>&1)
 same "warmup asks the path's own server" "2 pando warmup: --cluster: the server is that of the mount in which PATH is" \
     "$? $(head -n 1 <<<"$text")"
 
+# A request that waits for what another mount keeps is seen, with what it waits for.
+holder=$("$PANDO" client info "$ID" --cluster ./data | sed -n 's/^pid: //p')
+first=$ID
+mount e
+mkdir a/own && for n in $(seq 30); do echo "$n" >a/own/$n; done
+kill -STOP "$holder"
+touch e/own/new &
+waits=$!
+pids+=($waits)
+for n in $(seq 100); do
+    "$PANDO" ops --cluster ./data >ops 2>&1
+    grep -q capabilities ops && break
+    sleep 0.05
+done
+kill -CONT "$holder"
+check "ops shows who waits for another client's capability" grep -q "${ID#client} .*/own.* capabilities" ops
+wait $waits
+same "and what slow means" "those that took longer than 30 s (mds_op_complaint_time)" \
+    "$("$PANDO" ops --slow --cluster ./data 2>&1 >/dev/null)"
+check "unmounted" "$PANDO" umount ./e
+ID=$first
+
 # Killed and started again.
 kill9 $SERVER
 check "the connection's end is logged" logged a 'mds.0 socket closed'
@@ -71,30 +93,8 @@ ID=$(getfattr --only-values -n pando.client_id ./b)
 check "in a new session" [ "$ID" != "$former" ]
 check "which is logged with the former one" logged b 'mds.0 new session after an eviction'
 same "by its number" 1 "$(grep -c "new session.*former=$former$" b.log)"
-down_b() { "$PANDO" umount ./b; }
-check "unmounted" down_b
+check "unmounted" "$PANDO" umount ./b
 check "by the server's log, too" served "session ${ID#client} closed by its client (uid=0 $(hostname):$WORK/b pid "
-
-# A change that waits for what another mount keeps is seen, with what it waits for.
-mount c
-mount e
-mkdir c/own && for n in $(seq 30); do echo "$n" >c/own/$n; done
-holder=$("$PANDO" client info "$(getfattr --only-values -n pando.client_id ./c)" --cluster ./data | sed -n 's/^pid: //p')
-kill -STOP "$holder"
-touch e/own/new 2>/dev/null &
-waits=$!
-pids+=($waits)
-for n in $(seq 100); do
-    "$PANDO" ops --cluster ./data >out 2>&1
-    grep -q capabilities out && break
-    sleep 0.05
-done
-check "ops shows who waits for another client's capability" grep -q "${ID#client} .*capabilities" out
-kill -CONT "$holder"
-wait $waits
-"$PANDO" ops --slow --cluster ./data >/dev/null 2>err
-same "and what slow means" "those that took longer than 30 s (mds_op_complaint_time)" "$(cat err)"
-"$PANDO" umount ./c && "$PANDO" umount ./e || fail "umount"
 
 # Killed at the very moment that the kernel hands the request over, which it then tells nobody of: others would wait behind it for the
 # file's lock, where no signal reaches them.
@@ -118,4 +118,3 @@ done
 kill -TERM $SERVER
 wait $SERVER
 check "fsck" clean ./data
-finish
