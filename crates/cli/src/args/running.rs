@@ -91,10 +91,10 @@ impl By {
 /// `ops`.
 #[derive(Debug, Args)]
 pub struct Ops {
-    /// Instead those of late that took longer than `mds_op_complaint_time` and are over
+    /// Instead those of late that took longer than `mds_op_complaint_time` (30 s unless set) and are over
     #[arg(long, conflicts_with = "blocked")]
     pub slow: bool,
-    /// Only those under way for longer than `mds_op_complaint_time`
+    /// Only those under way for longer than `mds_op_complaint_time`, and not for a file lock
     #[arg(long)]
     pub blocked: bool,
 }
