@@ -293,7 +293,7 @@ impl Rank {
                     // Wanted by a person: whether it pays is not for the counters of loads that nobody asked for.
                     let before = self.view.cache.nodes.len();
                     self.keep(*dir, entries.clone(), 0)?;
-                    self.warm_loaded(self.view.cache.nodes.len() - before);
+                    self.warm_loaded(self.view.cache.nodes.len().saturating_sub(before));
                     self.warm_page(&entries)?;
                 } else {
                     self.loads.ahead += entries.len() as u64;

@@ -120,7 +120,8 @@ fn a_warmed_tree_needs_no_loads_any_more() {
     assert_eq!((status.state, status.waiting), (WarmState::Done, 0), "{status:?}");
     // The root and `under` besides.
     assert_eq!((status.dirs, status.names), (DIRS + 2, DIRS * NAMES + DIRS + 2), "{status:?}");
-    assert_eq!(status.loaded, status.names, "{status:?}");
+    // What is in use is cached already.
+    assert!((DIRS * NAMES..=status.names).contains(&status.loaded), "{status:?}");
     let loads = w.rank.status().loads;
     ask(&mut w, &dirs, 1_000);
     for dir in &dirs {
