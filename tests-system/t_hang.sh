@@ -7,7 +7,7 @@ cd "$WORK" || exit 1
 
 "$PANDO" format ./data >/dev/null || die "format"
 serve ./data
-"$PANDO" mount unix:./data/pando.sock ./a >/dev/null || die "mount"
+"$PANDO" mount unix:./data/pando.sock ./a -o "log=$WORK/a.log" >/dev/null || die "mount"
 mkdir a/d
 for n in $(seq 20); do echo "$n" >a/d/$n; done
 sync a/d/*
@@ -98,6 +98,8 @@ kill -STOP $SERVER
 sleep 12
 kill -CONT $SERVER
 check "stopped for more than a lease: the mount goes on" timeout 30 bash -c 'echo more >>a/d/6 && sync a/d/6'
+check "stopped for more than a lease: which is logged" grep -q "mds.0 hung.* at=\"$WORK/a\" client=client[0-9]*$" a.log
+check "stopped for more than a lease: and its end" grep -q "mds.0 came back.* client=client[0-9]* silent_ms=[0-9]*$" a.log
 check "stopped for more than a lease: and later" timeout 30 bash -c 'sleep 4; ls -l a/d >/dev/null && sync a/d/6'
 
 # Unmounted while the server is being restarted: what programs were told was done is done.

@@ -5,9 +5,13 @@
 
 mod bench;
 mod bench_load;
+mod running;
+mod trial;
 
 pub use bench::{Bench, BenchCold, BenchFolder, BenchList, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
 pub use bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};
+pub use running::{By, Cache, Client, Health, Ops, Perf, Stats, Status, Top, Warmup};
+pub use trial::{Demo, Load, LoadPhase, LoadWrite, Phase};
 
 use crate::output::Format;
 use clap::{Args, Parser, Subcommand, ValueHint};
@@ -213,139 +217,6 @@ pub struct Serve {
     pub tls_ca: Option<PathBuf>,
 }
 
-/// `status`.
-#[derive(Debug, Args)]
-pub struct Status {
-    /// A path inside a mount: asks that mount's server
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub path: Option<PathBuf>,
-}
-
-/// `health`.
-#[derive(Debug, Args)]
-pub struct Health {
-    /// Each check with what it found
-    #[arg(value_parser = ["detail"])]
-    pub detail: Option<String>,
-    /// Exit with 0 for HEALTH_OK, 1 for HEALTH_WARN, 2 for HEALTH_ERR
-    #[arg(long)]
-    pub check: bool,
-}
-
-/// `top`.
-#[derive(Debug, Args)]
-pub struct Top {
-    /// What the lines are
-    #[arg(long, value_enum, default_value_t = By::Client)]
-    pub by: By,
-    /// Seconds between two looks, at least 0.5
-    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = delay)]
-    pub delay: u64,
-    /// Look so many times (default: until interrupted on a terminal, else once)
-    #[arg(short = 'n', long, value_name = "N")]
-    pub iterations: Option<u64>,
-}
-
-/// `stats`.
-#[derive(Debug, Args)]
-pub struct Stats {
-    /// The mount, or a path in it
-    #[arg(value_name = "MNT")]
-    pub mountpoint: PathBuf,
-    /// Seconds between two lines, at least 0.1
-    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
-    pub interval: u64,
-    /// Stop after so many lines (default: when interrupted)
-    #[arg(long, value_name = "N")]
-    pub count: Option<u64>,
-}
-
-/// Milliseconds.
-fn interval(text: &str) -> Result<u64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok((seconds * 1000.0) as u64),
-        _ => Err("not between 0.1 and 3600".into()),
-    }
-}
-
-/// Milliseconds.
-fn delay(text: &str) -> Result<u64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.5..=3600.0).contains(&seconds) => Ok((seconds * 1000.0) as u64),
-        _ => Err("not between 0.5 and 3600".into()),
-    }
-}
-
-/// What the lines of `top` are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum By {
-    Client,
-    User,
-    Rank,
-}
-
-impl By {
-    /// As it is written.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::User => "user",
-            Self::Rank => "rank",
-        }
-    }
-}
-
-/// `ops`.
-#[derive(Debug, Args)]
-pub struct Ops {
-    /// Instead those of late that took longer than `mds_op_complaint_time` and are over
-    #[arg(long, conflicts_with = "blocked")]
-    pub slow: bool,
-    /// Only those under way for longer than `mds_op_complaint_time`
-    #[arg(long)]
-    pub blocked: bool,
-}
-
-/// `perf`.
-#[derive(Debug, Subcommand)]
-pub enum Perf {
-    /// Every counter, under Ceph's name where Ceph has it
-    Dump,
-    /// Count from zero; the metrics page goes on as it was
-    Reset,
-}
-
-/// `cache`.
-#[derive(Debug, Subcommand)]
-pub enum Cache {
-    /// How much is cached
-    Status,
-    /// Forget what the store has
-    Drop,
-}
-
-/// `warmup`.
-#[derive(Debug, Args)]
-pub struct Warmup {
-    /// A directory or file inside a mount
-    #[arg(value_hint = ValueHint::AnyPath)]
-    pub path: PathBuf,
-    /// Names and attributes only, no file data
-    #[arg(long)]
-    pub metadata: bool,
-    /// Files read at once
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = threads)]
-    pub threads: usize,
-}
-
-fn threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(threads) if (1..=256).contains(&threads) => Ok(threads),
-        _ => Err("not between 1 and 256".into()),
-    }
-}
-
 /// `fsck`.
 #[derive(Debug, Args)]
 pub struct Fsck {
@@ -428,17 +299,6 @@ pub enum Config {
     Help { key: Option<String> },
 }
 
-/// `client`.
-#[derive(Debug, Subcommand)]
-pub enum Client {
-    /// List the clients
-    Ls,
-    /// End a client's session: its mount gets errors from then on
-    Evict { id: u64 },
-    /// Everything known of one client
-    Info { id: u64 },
-}
-
 /// `completion`.
 #[derive(Debug, Args)]
 pub struct Completion {
@@ -450,63 +310,4 @@ pub struct Completion {
 pub struct Man {
     #[arg(value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
-}
-
-/// `demo`.
-#[derive(Debug, Args)]
-pub struct Demo {
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub dir: PathBuf,
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub mountpoint: PathBuf,
-    /// Files to make
-    #[arg(long, default_value_t = 20_000)]
-    pub files: u64,
-    /// Processes that work at once
-    #[arg(long, default_value_t = 4)]
-    pub processes: u64,
-}
-
-/// `load`.
-#[derive(Debug, Subcommand)]
-pub enum Load {
-    /// Write files one after the other, fsync each, and note each in ACK once it is durable
-    Write(LoadWrite),
-    /// Check that every noted file is there with its content
-    Verify { folder: PathBuf, ack: PathBuf },
-    /// Do one thing to each of a row of files; prints the nanoseconds each took
-    Phase(LoadPhase),
-}
-
-/// `load phase`.
-#[derive(Debug, Args)]
-pub struct LoadPhase {
-    #[arg(value_enum)]
-    pub phase: Phase,
-    pub folder: PathBuf,
-    pub first: u64,
-    pub count: u64,
-}
-
-/// What is done to every file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Phase {
-    Create,
-    Stat,
-    Read,
-    List,
-}
-
-/// `load write`.
-#[derive(Debug, Args)]
-pub struct LoadWrite {
-    pub folder: PathBuf,
-    /// Where to note the number of each durable file; on another file system
-    pub ack: PathBuf,
-    #[arg(long, default_value_t = 0)]
-    pub first: u64,
-    #[arg(long, default_value_t = u64::MAX)]
-    pub count: u64,
-    #[arg(long, default_value = "4K", value_parser = stdx::size::parse)]
-    pub bytes: u64,
 }

@@ -32,7 +32,7 @@ pub fn find(hints: &Hints<'_>) -> Result<Source, Problem> {
         Source::parse(text).map_err(|why| Problem::new(Exit::Usage, why).do_this("`pando --help`"))
     };
     if let Some(text) = hints.cluster {
-        return parse(text);
+        return parse(text).and_then(no_mount);
     }
     if let Some(path) = hints.path {
         let mount = mounts::containing(path).ok_or_else(|| outside(path))?;
@@ -49,6 +49,14 @@ pub fn find(hints: &Hints<'_>) -> Result<Source, Problem> {
         return parse(&text);
     }
     only_socket(&socket_folders(), hints.conf)
+}
+
+/// A mount is no SOURCE: nobody listens in it.
+fn no_mount(source: Source) -> Result<Source, Problem> {
+    let Source::Folder(dir) = &source else { return Ok(source) };
+    let Some(mount) = mounts::at(dir) else { return Ok(source) };
+    let what = format!("--cluster {}: is a mount; its server is {}", dir.display(), mount.source);
+    Err(Problem::new(Exit::Usage, what).do_this(format!("`--cluster {}`", mount.source)))
 }
 
 /// No mount: perhaps the data folder was meant.

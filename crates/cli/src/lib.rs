@@ -11,6 +11,8 @@ pub mod daemon;
 pub mod discover;
 pub mod helper;
 pub mod later;
+pub mod mount_log;
+pub mod mount_status;
 pub mod mount_words;
 pub mod mounts;
 pub mod output;
@@ -21,8 +23,8 @@ pub mod source;
 pub mod verbs;
 
 use args::{Cli, Global, Verb};
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use discover::Hints;
 use output::{Format, Output};
 use problem::{Exit, Problem, Verdict};
@@ -93,18 +95,25 @@ fn usage(args: &[OsString], error: &clap::Error) -> u8 {
             let what = text.strip_prefix("error: ").unwrap_or(&text);
             let what = what.split("\n\nUsage:").next().unwrap_or(what);
             let what = what.split("\n\nFor more").next().unwrap_or(what).trim_end();
-            let help = match verb {
-                Some(verb) if error.kind() != ErrorKind::InvalidSubcommand => {
-                    format!("`pando {verb} --help`")
-                }
-                _ => "`pando --help`".into(),
-            };
+            let help = format!("`{} --help`", deepest(args).join(" "));
             let code = if verb == Some("fsck") { 16 } else { Exit::Usage as u8 };
             let problem = Problem { code, what: what.into(), step: Some(help) };
             tell(&problem, verb.unwrap_or_default(), wanted_format(args));
             code
         }
     }
+}
+
+/// The command, as far as its words are known: its help says what is wanted of the rest.
+fn deepest(args: &[OsString]) -> Vec<String> {
+    let mut words = args.iter().skip(1).filter_map(|arg| arg.to_str());
+    let mut path = vec!["pando".to_owned()];
+    let mut command = Cli::command();
+    while let Some(below) = later::first_verb(&mut words).and_then(|word| command.find_subcommand(word)) {
+        path.push(below.get_name().to_owned());
+        command = below.clone();
+    }
+    path
 }
 
 fn dispatch(cli: &Cli, out: &Output) -> Verdict {
@@ -116,15 +125,16 @@ fn dispatch(cli: &Cli, out: &Output) -> Verdict {
         Verb::Mount(args) => verbs::mount::run(args, conf, out),
         Verb::Umount(args) => verbs::umount::run(args, out),
         Verb::Serve(args) => verbs::serve::run(args, conf, out),
-        Verb::Status(args) => verbs::status::run(server(args.path.as_deref()), out),
+        Verb::Status(args) => verbs::status::run(args.path.as_deref(), server(args.path.as_deref()), out),
         Verb::Health(args) => verbs::health::run(args, server(None), out),
         Verb::Top(args) => verbs::top::run(args, server(None), out),
         Verb::Stats(args) => verbs::stats::run(args, out),
         Verb::Ops(args) => verbs::ops::run(args, server(None), out),
         Verb::Perf(verb) => verbs::perf::run(verb, server(None), out),
         Verb::Cache(verb) => verbs::cache::run(verb, server(None), out),
+        // The numbers of inodes are those of the mount that the path is in, and of no other server.
+        Verb::Warmup(_) if cli.global.cluster.is_some() => Err(verbs::warmup::no_cluster()),
         Verb::Warmup(args) => {
-            // The numbers of inodes are those of the mount that the path is in, whatever server is named.
             let hints = Hints { path: Some(&args.path), ..Hints::default() };
             verbs::warmup::run(args, discover::find(&hints), out)
         }

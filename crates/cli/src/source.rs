@@ -50,6 +50,9 @@ impl Source {
             Some(at) => (&text[..at], Some(text[at + 1..].to_string())),
             None => (text, None),
         };
+        if subdir.as_deref().is_some_and(|path| !fuse::adapter::stays_inside(path)) {
+            return Err(format!("{text}: a subdirectory without `..` is wanted"));
+        }
         let hosts = hosts.split(',').map(host_and_port).collect::<Result<Vec<_>, _>>()?;
         Ok(Self::Tcp { hosts, subdir: subdir.filter(|path| path != "/") })
     }
@@ -237,7 +240,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_named() {
-        for text in ["", "unix:", "h:0", "h:99999", "h:port", "[::1", ",h", "a b"] {
+        for text in ["", "unix:", "h:0", "h:/../x", "h:99999", "h:port", "[::1", ",h", "a b"] {
             assert!(Source::parse(text).is_err(), "{text}");
         }
     }

@@ -47,7 +47,7 @@ use killed::Watch;
 use listing::Listings;
 use locks::Waits;
 use nodes::Nodes;
-pub use options::{OPTION_LINES, OptionLine, Options, OptionsError};
+pub use options::{OPTION_LINES, OptionLine, Options, OptionsError, stays_inside};
 use plus::Listers;
 use prune::Pruning;
 
@@ -123,6 +123,12 @@ impl Adapter {
         });
         let weak = Arc::downgrade(&shared);
         queues.serve(&weak).map_err(|error| error.raw_os_error().map_or(Errno::EAGAIN, Errno))?;
+        let looks = weak.clone();
+        shared.mount.on_session(Box::new(move |event, _| {
+            if let Some(shared) = looks.upgrade() {
+                shared.on_session(event);
+            }
+        }));
         shared.mount.on_caps(Box::new(move |event| recall::on_caps(&weak, event)));
         Ok(Arc::new(Adapter { shared }))
     }

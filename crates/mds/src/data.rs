@@ -147,7 +147,11 @@ impl Rank {
             Ok(done) => done,
             Err(error) => {
                 if error != StoreError::NoSpace {
-                    let text = format!("data of a request by session {}: {error}", op.session.0);
+                    let text = format!(
+                        "data of a request by session {}: {error}{}",
+                        op.session.0,
+                        self.sessions.named(op.session)
+                    );
                     out.push(Output::Note { level: Level::Error, text });
                 }
                 return self.answer(&op, Err(finish::errno_of(&error)), false, out);

@@ -249,7 +249,9 @@ impl Rank {
             (LoadKey::Scan { dir, op: WHOLE, .. }, Loaded::Dentries { entries, next }) => {
                 if self.warm.is_active(*dir, WHOLE) {
                     // Wanted by a person: whether it pays is not for the counters of loads that nobody asked for.
+                    let before = self.view.cache.nodes.len();
                     self.keep(*dir, entries.clone(), 0)?;
+                    self.warm_loaded(self.view.cache.nodes.len().saturating_sub(before));
                     self.warm_page(&entries)?;
                 } else {
                     self.loads.ahead += entries.len() as u64;

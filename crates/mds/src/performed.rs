@@ -103,7 +103,8 @@ impl Rank {
         if session.line.len() >= results || session.line_items >= results {
             let conn = session.conn;
             let text = format!("session {} sends more than it may before it has answers", id.0);
-            out.push(Output::Note { level: Level::Warn, text: text.clone() });
+            let note = format!("{text}{}", session.named());
+            out.push(Output::Note { level: Level::Warn, text: note });
             if let Some(conn) = conn {
                 self.refuse(conn, Errno::EPROTO, &text, out);
             }
@@ -175,8 +176,9 @@ impl Rank {
                 // A rank that ends refuses it: its client presents it to the next life.
                 if *errno != Errno::ESHUTDOWN {
                     let what = op.request.kind().name();
+                    let client = self.sessions.named(op.session);
                     let text = format!(
-                        "{what} of session {}, whose caller was told that it succeeded: {errno}",
+                        "{what} of session {}, whose caller was told that it succeeded: {errno}{client}",
                         op.session.0
                     );
                     out.push(Output::Note { level: Level::Warn, text });

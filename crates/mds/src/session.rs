@@ -15,6 +15,7 @@ use crate::early::is_eager;
 use crate::input::{ConnId, Peer};
 use crate::meter::Traffic;
 use crate::op::OpId;
+use crate::output::{Level, Output};
 use proto::caps::Bits;
 use proto::message::{ClientInfo, ClientMsg};
 use proto::system::{SessionRecord, session_flags};
@@ -253,6 +254,11 @@ impl Sessions {
         }
     }
 
+    /// What a line of the log adds about a session.
+    pub(crate) fn named(&self, id: SessionId) -> String {
+        self.map.get(&id).map(Session::named).unwrap_or_default()
+    }
+
     pub(crate) fn busy_closing(&self) -> bool {
         !self.closing.is_empty()
     }
@@ -283,6 +289,16 @@ impl Lent {
 }
 
 impl Session {
+    /// What a line of the log adds: its client's user, host, mount point and process.
+    pub(crate) fn named(&self) -> String {
+        format!(" ({})", String::from_utf8_lossy(&self.client))
+    }
+
+    /// A line of the log about its life.
+    pub(crate) fn note(&self, id: SessionId, what: &str) -> Output {
+        Output::Note { level: Level::Info, text: format!("session {} {what}{}", id.0, self.named()) }
+    }
+
     /// What the journal says of it, with it quiet or not.
     pub(crate) const fn flags(&self, quiet: bool) -> u8 {
         let keeps_nothing = if self.keeps_nothing { session_flags::KEEPS_NOTHING } else { 0 };

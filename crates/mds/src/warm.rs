@@ -58,9 +58,10 @@ pub struct WarmStatus {
     /// Counts them.
     pub run: u64,
     pub state: WarmState,
-    /// Directories whose names were all looked at, and these names.
+    /// Directories whose names were all looked at, and these names; those of them that were not in the cache before.
     pub dirs: u64,
     pub names: u64,
+    pub loaded: u64,
     /// Directories known and not yet begun; left out: too many, not readable, forgotten while they were loaded.
     pub waiting: u64,
     pub left_out: u64,
@@ -170,6 +171,11 @@ impl Rank {
         } else {
             self.begin_whole_load(ino);
         }
+    }
+
+    /// A page brought so many names into the cache.
+    pub(crate) fn warm_loaded(&mut self, count: u32) {
+        self.warm.status.loaded += u64::from(count);
     }
 
     /// A page of a directory that is being warmed is in the cache.

@@ -3,7 +3,7 @@
 //!
 //! Absent: what leaves; it waits in the mount's core, and whoever sends earlier takes it along.
 
-use crate::mount::Shared;
+use crate::shared::Shared;
 use std::cell::Cell;
 use std::ptr;
 

@@ -48,6 +48,13 @@ impl Calls {
         Some((CallId(u64::from(slot.turn) << 32 | at as u64), slot.asker))
     }
 
+    /// All whose thread is known.
+    pub(crate) fn all(&self) -> Vec<(CallId, Asker)> {
+        let waited_for =
+            self.slots.iter().enumerate().filter(|(_, slot)| slot.done.is_some() && slot.asker.pid != 0);
+        waited_for.map(|(at, slot)| (CallId(u64::from(slot.turn) << 32 | at as u64), slot.asker)).collect()
+    }
+
     pub(crate) fn take(&mut self, call: CallId) -> Option<Done> {
         let at = call.0 as u32;
         let slot = self.slots.get_mut(at as usize).filter(|slot| slot.turn == (call.0 >> 32) as u32)?;
@@ -67,10 +74,11 @@ mod tests {
         let mut calls = Calls::default();
         let asker = Asker { unique: 7, pid: 1 };
         let first = calls.insert(asker, Box::new(|_, _| ()));
-        assert_eq!(calls.of(7), Some((first, asker)));
+        assert_eq!((calls.of(7), calls.all()), (Some((first, asker)), vec![(first, asker)]));
         assert!(calls.take(first).is_some() && calls.of(7).is_none());
         let second = calls.insert(Asker::default(), Box::new(|_, _| ()));
         assert_ne!(first, second);
+        assert_eq!(calls.all(), [], "nobody is known to wait for it");
         assert!(calls.take(first).is_none());
         assert!(calls.take(second).is_some());
     }

@@ -6,11 +6,12 @@ use crate::calls::Calls;
 use crate::late::{LateError, LateErrors};
 use crate::link::{Dispatch, Link};
 use crate::mount::Done;
+use crate::session::{SessionEvent, SessionTracker};
 use client::{Client, Input, Output, Validity};
 use proto::caps::Recalled;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Outcome;
-use proto::{Errno, Kind};
+use proto::{Errno, Kind, SessionId, Tid};
 use runtime::port::Port;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,11 @@ pub(crate) struct Core {
     /// The newest connection that broke.
     pub(crate) broken: u64,
     pub(crate) phase: Phase,
+    pub(crate) tracker: SessionTracker,
+    /// What the rank said when it ended the connection.
+    said: Option<String>,
+    /// The newest request that was counted.
+    counted: Tid,
     /// The stamp of the newest loss, in force from here on; read without the mutex.
     pub(crate) lost_stamp: Arc<AtomicU64>,
     /// A loss that the hook has not seen. A newer one says all that an older one does.
@@ -86,6 +92,8 @@ pub(crate) struct Turn {
     pub(crate) recalls: Vec<(u64, Vec<Recalled>)>,
     /// What is to be logged.
     pub(crate) late: Vec<LateError>,
+    /// What became of the session.
+    pub(crate) events: Vec<(SessionEvent, SessionId)>,
     pub(crate) dispatch: Option<Dispatch>,
     /// A connection nobody uses any more.
     pub(crate) close: Option<Arc<dyn Port>>,
@@ -97,6 +105,30 @@ pub(crate) struct Turn {
     pub(crate) wake_link: bool,
 }
 
+impl Turn {
+    fn tell(&mut self, event: Option<SessionEvent>, session: SessionId) {
+        self.events.extend(event.map(|event| (event, session)));
+    }
+}
+
+impl Counts {
+    /// Counts what leaves. What was performed is presented again to each new life of the rank, and what it had said early, too: that is
+    /// nothing new.
+    fn count(&mut self, message: &ClientMsg, counted: &mut Tid) {
+        match message {
+            ClientMsg::Request { tid, .. } => {
+                self.asked += 1;
+                *counted = (*counted).max(*tid);
+            }
+            ClientMsg::Performed { tid, .. } if *tid > *counted => {
+                self.performed += 1;
+                *counted = *tid;
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Core {
     pub(crate) fn new(client: Client) -> Self {
         Self {
@@ -106,6 +138,9 @@ impl Core {
             generation: 0,
             broken: 0,
             phase: Phase::Opening,
+            tracker: SessionTracker::default(),
+            said: None,
+            counted: Tid(0),
             lost_stamp: Arc::default(),
             loss: None,
             coalesce_until: None,
@@ -122,12 +157,12 @@ impl Core {
     /// One input. `settle` must follow before the mutex is let go.
     pub(crate) fn step(&mut self, now: Now, input: Input, turn: &mut Turn) {
         self.now = now.mono;
+        let (mut welcomed, mut lost) = (false, false);
         self.client.step(now, input, &mut self.out);
         for output in self.out.drain(..) {
             match output {
                 Output::Send(message) => {
-                    self.counts.asked += u64::from(matches!(message, ClientMsg::Request { .. }));
-                    self.counts.performed += u64::from(matches!(message, ClientMsg::Performed { .. }));
+                    self.counts.count(&message, &mut self.counted);
                     self.messages.push(message);
                 }
                 Output::Answer { call, outcome, validity } => {
@@ -137,6 +172,7 @@ impl Core {
                 }
                 Output::Ready => {
                     self.phase = Phase::Ready;
+                    welcomed = true;
                     turn.phase_changed = true;
                 }
                 Output::Recalled { stamp, list } => {
@@ -148,6 +184,7 @@ impl Core {
                     self.lost_stamp.fetch_max(stamp, Ordering::SeqCst);
                     self.loss = Some(stamp);
                     self.counts.losses += 1;
+                    lost = true;
                 }
                 Output::Late { kind, name, inos, errno } => {
                     let late = LateError { kind, name, inos, errno };
@@ -165,6 +202,8 @@ impl Core {
                     turn.late.push(late);
                 }
                 Output::Refused { reason } => {
+                    let ended = self.tracker.ended(reason.clone(), now.mono);
+                    turn.tell(ended, self.client.session());
                     self.phase = Phase::Refused(reason);
                     turn.phase_changed = true;
                 }
@@ -174,6 +213,14 @@ impl Core {
                 }
             }
         }
+        let session = self.client.session();
+        if welcomed {
+            turn.tell(self.tracker.welcomed(session, now.mono), session);
+        }
+        // What was kept is void although the connection stands: the lease ran out.
+        if lost && self.client.is_linked() {
+            turn.tell(self.tracker.hung(now.mono), session);
+        }
     }
 
     /// Messages of connection `generation`; those of an older one are void.
@@ -182,7 +229,26 @@ impl Core {
             if self.link.as_ref().is_none_or(|link| link.generation != generation) {
                 return;
             }
+            turn.tell(self.tracker.heard(now.mono), self.client.session());
+            let refused = match &message {
+                ServerMsg::Refused { errno, reason } => Some((Errno(*errno as i32), reason.clone())),
+                _ => None,
+            };
+            let session = self.client.session();
             self.step(now, Input::Message(message), turn);
+            let Some((errno, why)) = refused.filter(|_| !self.is_ended()) else { continue };
+            if errno == Errno::ESTALE {
+                turn.tell(Some(SessionEvent::Rejected { why: why.clone() }), session);
+            }
+            self.said = Some(why);
+        }
+    }
+
+    /// The connection is gone, and the session is not over by that.
+    fn tell_lost(&mut self, session: SessionId, turn: &mut Turn) {
+        let said = self.said.take();
+        if self.phase == Phase::Ready {
+            turn.tell(self.tracker.lost(said, self.now), session);
         }
     }
 
@@ -192,6 +258,7 @@ impl Core {
         if self.link.as_ref().is_some_and(|link| link.generation == generation) {
             self.link = None;
             self.step(now, Input::Disconnected, turn);
+            self.tell_lost(self.client.session(), turn);
             turn.wake_link = true;
         }
     }
@@ -205,6 +272,7 @@ impl Core {
             self.broken = self.broken.max(link.generation);
             turn.close = Some(Arc::clone(link.port()));
             turn.wake_link = true;
+            self.tell_lost(self.tracker.state().session, turn);
         }
         // Without a link they are void: the machine repeats them after the next Hello.
         turn.dispatch = self.link.as_mut().and_then(|link| link.plan(messages));

@@ -9,7 +9,7 @@ mod early;
 mod rank;
 mod tree;
 
-use crate::mount::lock;
+use crate::shared::lock;
 use early::Early;
 use proto::caps::{Bits, Recalled, Returned};
 use proto::message::{ClientMsg, ServerMsg};

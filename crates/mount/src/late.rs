@@ -5,7 +5,7 @@
 //!
 //! Absent: the operation itself; it is logged (`Mount::on_late`).
 
-use crate::mount::lock;
+use crate::shared::lock;
 use proto::{Errno, Ino, Kind, Name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;

@@ -13,7 +13,9 @@ pub mod fs;
 mod late;
 mod link;
 mod mount;
+mod session;
 mod settings;
+mod shared;
 mod threads;
 
 pub use crate::core::Counts;
@@ -22,5 +24,6 @@ pub use client::{CallId, Limits, Validity};
 pub use error::{MountError, Result};
 pub use fs::Fs;
 pub use late::LateError;
-pub use mount::{CapsEvent, Done, Mount, OnLate};
+pub use mount::{CapsEvent, Done, Mount, OnLate, OnSession};
+pub use session::{SessionEvent, SessionState, SessionStatus};
 pub use settings::Settings;

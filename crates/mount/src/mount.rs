@@ -1,35 +1,30 @@
 //! One session of this process with one rank: calls in, answers out.
 //!
-//! A call steps the machine under a mutex, sends without it, and runs callbacks without it. In one
-//! process the rank is stepped by the same thread inside the send, so most calls are answered before
-//! `submit` returns.
-//!
-//! Absent: threads that carry calls; only the timer and the link have one each (`threads.rs`).
+//! Absent: how a call travels (`shared.rs`); threads that carry calls: only the timer and the link have one each (`threads.rs`).
 
 #[cfg(test)]
 mod tests;
 
-use crate::answering;
 use crate::calls::Asker;
-use crate::core::{Core, Counts, Phase, Turn};
+use crate::core::{Core, Counts, Turn};
 use crate::error::MountError;
-use crate::late::{LateError, LateErrors};
-use crate::link::{Dispatch, Link};
+use crate::late::LateError;
+use crate::session::{SessionEvent, SessionState};
 use crate::settings::Settings;
+use crate::shared::{Shared, lock};
 use crate::threads;
 use client::{CallId, Client, ClientConfig, Input, Validity};
 use proto::caps::{Recalled, Returned};
-use proto::message::{ClientInfo, ServerMsg};
+use proto::message::ClientInfo;
 use proto::reply::Outcome;
 use proto::request::Request;
 use proto::{Cred, Errno, Ino, SessionId};
-use runtime::port::{Connector, PortError, Sink};
+use runtime::port::Connector;
 use runtime::{Alarm, Clock};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
-use stdx::{Mono, Now, Wall};
+use stdx::Mono;
 
 /// Called with the answer and what of it may be kept, once, on any thread, with no mutex held. May submit, and must not wait for that:
 /// it leaves when whoever was answered together with this one has been called.
@@ -37,6 +32,9 @@ pub type Done = Box<dyn FnOnce(Outcome, Validity) + Send>;
 pub(crate) type Hook = Arc<dyn Fn(CapsEvent) + Send + Sync>;
 /// Called with what failed after its caller was told of success, on any thread, with no mutex held.
 pub type OnLate = dyn Fn(&[LateError]) + Send + Sync;
+/// Called with what became of the session and its number now, on any thread, with no mutex held. Two that come at the same time may
+/// be told in either order.
+pub type OnSession = dyn Fn(&SessionEvent, SessionId) + Send + Sync;
 
 /// What whoever keeps something of answers is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,20 +51,6 @@ pub enum CapsEvent {
 pub struct Mount {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-}
-
-pub(crate) struct Shared {
-    pub(crate) clock: Clock,
-    pub(crate) connector: Arc<dyn Connector>,
-    pub(crate) settings: Settings,
-    core: Mutex<Core>,
-    pub(crate) timer: Alarm,
-    pub(crate) linker: Condvar,
-    phase: Condvar,
-    lost_stamp: Arc<AtomicU64>,
-    late: Arc<LateErrors>,
-    pub(crate) hook: Mutex<Option<Hook>>,
-    late_hook: Mutex<Option<Arc<OnLate>>>,
 }
 
 impl Mount {
@@ -94,21 +78,10 @@ impl Mount {
             recover_clean: settings.recover_clean,
             limits: settings.limits.clone(),
         };
-        let core = Core::new(Client::new(config));
         let clock = Clock::new();
-        let shared = Arc::new(Shared {
-            clock,
-            connector,
-            settings,
-            lost_stamp: Arc::clone(&core.lost_stamp),
-            late: Arc::clone(&core.late),
-            core: Mutex::new(core),
-            timer: Alarm::new(clock).map_err(MountError::Threads)?,
-            linker: Condvar::new(),
-            phase: Condvar::new(),
-            hook: Mutex::new(None),
-            late_hook: Mutex::new(None),
-        });
+        let alarm = Alarm::new(clock).map_err(MountError::Threads)?;
+        let core = Core::new(Client::new(config));
+        let shared = Arc::new(Shared::new((clock, alarm), connector, settings, core));
         let at = shared.connector.describe();
         shared.connect().map_err(|source| MountError::Unreachable { at, source })?;
         // From here on dropping ends the session.
@@ -143,6 +116,11 @@ impl Mount {
     /// The call under way for the edge's `unique`, and for whom. Rarely asked: it looks at all calls.
     pub fn call_of(&self, unique: u64) -> Option<(CallId, Asker)> {
         self.shared.core().calls.of(unique)
+    }
+
+    /// All calls under way that somebody is known to wait for.
+    pub fn calls(&self) -> Vec<(CallId, Asker)> {
+        self.shared.core().calls.all()
     }
 
     /// The caller of `call` is being killed: EINTR at once if the rank is another process, unless a change was sent.
@@ -210,6 +188,16 @@ impl Mount {
         *lock(&self.shared.late_hook) = Some(Arc::from(hook));
     }
 
+    /// Adds something to do when the session is lost, goes on, or ends.
+    pub fn on_session(&self, hook: Box<OnSession>) {
+        lock(&self.shared.session_hooks).push(Arc::from(hook));
+    }
+
+    /// How the session is.
+    pub fn state(&self) -> SessionState {
+        self.shared.core().tracker.state().clone()
+    }
+
     /// A number for a handle that is being opened, for `late_error`; never 0, never given twice.
     pub fn handle(&self) -> u64 {
         self.shared.late.handle()
@@ -269,204 +257,4 @@ impl Drop for Mount {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-impl Shared {
-    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
-        lock(&self.core)
-    }
-
-    /// The time for a step. This host's wall clock means nothing to the client's machine, and a read less counts here.
-    pub(crate) fn step_time(&self) -> Now {
-        Now { mono: self.clock.mono(), wall: Wall::default() }
-    }
-
-    pub(crate) fn input(&self, input: Input) {
-        let mut turn = Turn::default();
-        let now = self.step_time();
-        let mut core = self.core();
-        core.step(now, input, &mut turn);
-        self.end_turn(core, turn);
-    }
-
-    /// Lets go of the mutex and does what the turn left to do.
-    pub(crate) fn end_turn(&self, mut core: MutexGuard<'_, Core>, mut turn: Turn) {
-        if !answering::sends_later(self) {
-            core.settle(&mut turn);
-        }
-        drop(core);
-        self.run(turn);
-    }
-
-    /// Does what a turn left to do: wakes, answers, sends; then what the sends' answers leave to do.
-    pub(crate) fn run(&self, mut turn: Turn) {
-        loop {
-            if turn.wake_timer {
-                self.timer.ring();
-            }
-            if turn.wake_link {
-                self.linker.notify_one();
-            }
-            if turn.phase_changed {
-                self.phase.notify_all();
-            }
-            if let Some(port) = turn.close.take() {
-                port.close();
-            }
-            // Before the answers: somebody waits for these. In which order they come makes no difference, stamps tell.
-            for (stamp, list) in turn.recalls.drain(..) {
-                self.recalled(stamp, list);
-            }
-            if !turn.late.is_empty() {
-                self.tell_late(&turn.late);
-            }
-            let asked = !turn.done.is_empty()
-                && answering::hand_out(self, || {
-                    turn.done.drain(..).for_each(|(done, outcome, validity)| done(outcome, validity));
-                });
-            let dispatch = turn.dispatch.take();
-            turn = Turn::default();
-            let mut core = match dispatch {
-                Some(dispatch) => self.send(dispatch, &mut turn),
-                None if asked => self.core(),
-                None => return,
-            };
-            core.settle(&mut turn);
-            // Whoever closes waits for the goodbye to have left.
-            turn.phase_changed |= core.is_ended();
-        }
-    }
-
-    /// Sends, and takes in what is answered at once. `settle` must follow.
-    fn send(&self, mut dispatch: Dispatch, turn: &mut Turn) -> MutexGuard<'_, Core> {
-        let mut answers = Vec::new();
-        let messages = std::mem::take(&mut dispatch.messages);
-        let sent = dispatch.port.send(messages, &mut answers);
-        let now = self.step_time();
-        let mut core = self.core();
-        if let Some(link) = core.link.as_mut().filter(|link| link.generation == dispatch.generation) {
-            link.sent(&dispatch);
-        }
-        core.receive(now, dispatch.generation, answers, turn);
-        if sent.is_err() {
-            core.lost(now, dispatch.generation, turn);
-        }
-        core
-    }
-
-    fn recalled(&self, stamp: u64, list: Vec<Recalled>) {
-        let hook = lock(&self.hook).clone();
-        match hook {
-            Some(hook) => hook(CapsEvent::Recalled { stamp, list }),
-            None => {
-                let all = list.iter().map(|recalled| recalled.returned(recalled.bits));
-                self.input(Input::Returned { stamp, list: all.collect() });
-            }
-        }
-    }
-
-    fn tell_late(&self, late: &[LateError]) {
-        let hook = lock(&self.late_hook).clone();
-        if let Some(hook) = hook {
-            hook(late);
-        }
-    }
-
-    /// Makes a connection and says Hello.
-    pub(crate) fn connect(self: &Arc<Self>) -> Result<(), PortError> {
-        let generation = {
-            let mut core = self.core();
-            core.generation += 1;
-            core.generation
-        };
-        let sink = LinkSink { shared: Arc::downgrade(self), generation };
-        let port = self.connector.connect(Arc::new(sink))?;
-        let mut turn = Turn::default();
-        let now = self.step_time();
-        let mut core = self.core();
-        if core.stop || core.broken >= generation {
-            drop(core);
-            port.close();
-            return Err(PortError::Lost);
-        }
-        core.link = Some(Link::new(port, generation));
-        core.step(now, Input::Connected, &mut turn);
-        self.end_turn(core, turn);
-        Ok(())
-    }
-
-    fn wait_ready(&self) -> Result<(), MountError> {
-        let limit = self.settings.open_timeout;
-        let until = Instant::now() + limit;
-        let mut core = self.core();
-        loop {
-            let at = self.connector.describe();
-            match &core.phase {
-                Phase::Ready => return Ok(()),
-                Phase::Refused(reason) => return Err(MountError::Refused { at, reason: reason.clone() }),
-                Phase::Closed => return Err(MountError::Refused { at, reason: "closed".to_owned() }),
-                Phase::Opening => {}
-            }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(MountError::TimedOut { at, seconds: limit.as_secs() });
-            }
-            core = self.phase.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Waits for the end of a closing session, ends it by force after the limit, and stops the threads.
-    fn wait_closed(self: &Arc<Self>) {
-        let until = Instant::now() + self.settings.close_timeout;
-        let mut core = self.core();
-        while !(core.is_ended() && core.link.as_ref().is_none_or(Link::is_idle)) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            core = self.phase.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        core.stop = true;
-        let mut turn = Turn { wake_timer: true, wake_link: true, ..Turn::default() };
-        let port = core.link.as_ref().map(|link| Arc::clone(link.port()));
-        let generation = core.generation;
-        let now = self.step_time();
-        // Answers whatever is still open; a session that ended in order ignores it.
-        core.lost(now, generation, &mut turn);
-        core.step(now, Input::GiveUp, &mut turn);
-        self.end_turn(core, turn);
-        if let Some(port) = port {
-            port.close();
-        }
-    }
-}
-
-struct LinkSink {
-    shared: std::sync::Weak<Shared>,
-    generation: u64,
-}
-
-impl Sink for LinkSink {
-    fn messages(&self, batch: Vec<ServerMsg>) {
-        let Some(shared) = self.shared.upgrade() else { return };
-        let mut turn = Turn::default();
-        let now = shared.step_time();
-        let mut core = shared.core();
-        core.receive(now, self.generation, batch, &mut turn);
-        shared.end_turn(core, turn);
-    }
-
-    fn disconnected(&self) {
-        let Some(shared) = self.shared.upgrade() else { return };
-        let mut turn = Turn::default();
-        let now = shared.step_time();
-        let mut core = shared.core();
-        core.lost(now, self.generation, &mut turn);
-        shared.end_turn(core, turn);
-    }
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panicking callback runs without locks, so what they guard is whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

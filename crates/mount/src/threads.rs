@@ -3,7 +3,8 @@
 //! Absent: calls; their callers' threads carry them.
 
 use crate::core::{Core, Turn};
-use crate::mount::{CapsEvent, Shared, lock};
+use crate::mount::CapsEvent;
+use crate::shared::{Shared, lock};
 use client::Input;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};

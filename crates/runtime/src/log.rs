@@ -224,7 +224,8 @@ fn json(level: LogLevel, target: &str, msg: &str, fields: &[(&str, &dyn Display)
 }
 
 /// RFC 3339 in UTC with milliseconds.
-struct Timestamp(SystemTime);
+#[derive(Clone, Copy, Debug)]
+pub struct Timestamp(pub SystemTime);
 
 impl Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -155,6 +155,7 @@ fn warmth(rank: &Rank) -> Value {
         "rank": rank.state().name(),
         "dirs": s.dirs,
         "names": s.names,
+        "loaded": s.loaded,
         "waiting": s.waiting,
         "left_out": s.left_out,
     })

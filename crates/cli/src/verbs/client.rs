@@ -11,6 +11,18 @@ use serde_json::{Value, json};
 
 const COLUMNS: [&str; 9] = ["ID", "HOST", "MOUNT", "USER", "CAPS", "DIRTY", "OPS/s", "LATE", "AGE"];
 
+/// A client's number: `4305`, or as `pando.client_id` and logs have it, `client4305`; as Ceph writes it, `client.4305`.
+///
+/// # Errors
+/// A sentence for a person.
+pub fn number(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("client").map_or(text, |rest| rest.strip_prefix('.').unwrap_or(rest));
+    let digits = Some(digits).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+    digits
+        .and_then(|digits| digits.parse().ok())
+        .ok_or_else(|| "not a client's number (use 4305 or client4305)".into())
+}
+
 /// What shows which clients there are.
 const LIST: &str = "`pando client ls`";
 
@@ -96,6 +108,16 @@ mod tests {
     impl Sink for Deaf {
         fn messages(&self, _: Vec<ServerMsg>) {}
         fn disconnected(&self) {}
+    }
+
+    #[test]
+    fn a_client_is_named_by_number_or_as_its_mount_says() {
+        for text in ["4305", "client4305", "client.4305"] {
+            assert_eq!(number(text), Ok(4305), "{text}");
+        }
+        for text in ["", "client", "client-5", "+5", "client..5", "mount4305", "99999999999999999999"] {
+            assert!(number(text).is_err(), "{text}");
+        }
     }
 
     /// Against what a real server reports: a column that it does not fill, or fills under another name, is found here.

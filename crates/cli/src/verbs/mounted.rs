@@ -7,7 +7,7 @@ use crate::output::Output;
 use crate::problem::{Exit, Problem, Verdict, chain, plain};
 use crate::source::Source;
 use crate::verbs::mount::{self, Plan};
-use crate::{admin, daemon, mounts, place};
+use crate::{admin, daemon, mount_log, mounts, place};
 use ::mount::{Mount, MountError, Settings};
 use fuse::Unmount;
 use fuse::adapter::Adapter;
@@ -31,15 +31,14 @@ const NAME_TIME: Duration = Duration::from_secs(2);
 /// How long a server may take to open a session before we look whether it is still there.
 const FIRST_TRY: Duration = Duration::from_secs(2);
 
-/// Of so many errors at once that came too late each is logged.
-const LATE_MAX: usize = 20;
-
 /// A mount that stands.
-struct Standing {
+struct LiveMount {
     kernel_mount: Arc<fuse::KernelMount>,
     mount: Arc<Mount>,
     served: Option<place::Served>,
     log: Arc<Log>,
+    /// Where it is.
+    at: String,
     /// What the person is told.
     word: Value,
 }
@@ -52,9 +51,9 @@ pub fn as_daemon(plan: &Plan, conf_file: Option<&Path>) -> Verdict {
     // Fails only if this process leads a group already, and then it has no terminal to leave.
     let _led_already = process::leave_terminal();
     match stand(plan, conf_file) {
-        Ok(standing) => {
-            daemon::stands(&standing.word);
-            serve_until_end(standing)
+        Ok(live) => {
+            daemon::stands(&live.word);
+            serve_until_end(live)
         }
         Err(problem) => {
             daemon::fails(&problem);
@@ -68,12 +67,12 @@ pub fn as_daemon(plan: &Plan, conf_file: Option<&Path>) -> Verdict {
 /// # Errors
 /// Those of `mount`.
 pub fn in_foreground(plan: &Plan, conf_file: Option<&Path>, out: &Output) -> Verdict {
-    let standing = stand(plan, conf_file)?;
-    mount::report(plan, &standing.word, out);
-    serve_until_end(standing)
+    let live = stand(plan, conf_file)?;
+    mount::report(plan, &live.word, out);
+    serve_until_end(live)
 }
 
-fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<Standing, Problem> {
+fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<LiveMount, Problem> {
     // Before any thread starts: threads inherit what is held back.
     let endings = Endings::hold().map_err(|error| Problem::io("signals", &error))?;
     process::raise_file_limit();
@@ -100,10 +99,11 @@ fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<Standing, Problem> {
         .map_err(|error| explain_fuse(plan, &error))?;
     adapter.comes_over(kernel_mount.transport());
     let kernel_mount = Arc::new(kernel_mount);
-    end_on_signal(endings, Arc::clone(&kernel_mount), Arc::clone(&log));
-    log.info("mount", "mounted", &[("at", &mountpoint.display()), ("source", &source)]);
+    end_on_signal(endings, Arc::clone(&kernel_mount), (Arc::clone(&log), info.mount.clone()));
+    let client = mount_log::client(mount.session());
+    log.info("mount", "mounted", &[("at", &info.mount), ("client", &client), ("source", &source)]);
     let word = word(served.as_ref(), &source);
-    Ok(Standing { kernel_mount, mount, served, log, word })
+    Ok(LiveMount { kernel_mount, mount, served, log, at: info.mount, word })
 }
 
 /// What the person is told. The name of a file system that another process serves is its server's to tell.
@@ -194,48 +194,8 @@ fn open_session(
         Settings { recover_clean: plan.options.recover_clean, open_timeout, wants, ..Settings::default() };
     let mount =
         Mount::open_with(connector, info.clone(), settings).map_err(|error| explain_mount(plan, &error))?;
-    log_late(&mount, &log);
+    mount_log::follow(&mount, &log, &info.mount);
     Ok(Reached { mount, source: source.clone().absolute(), served, log })
-}
-
-/// Inodes named in one line of the log.
-const INODES_SHOWN: usize = 16;
-
-/// Logs what failed after its caller was told of success. Of many at once, as after an eviction, a few and how many.
-fn log_late(mount: &Mount, log: &Arc<Log>) {
-    let log = Arc::clone(log);
-    mount.on_late(Box::new(move |late| {
-        for error in late.iter().take(LATE_MAX) {
-            let name = error
-                .name
-                .as_ref()
-                .map_or_else(String::new, |name| name.as_bytes().escape_ascii().to_string());
-            let mut inos: Vec<String> =
-                error.inos.iter().take(INODES_SHOWN).map(|ino| ino.0.to_string()).collect();
-            if error.inos.len() > INODES_SHOWN {
-                inos.push(format!("and {} more", error.inos.len() - INODES_SHOWN));
-            }
-            let operation = error.kind.name();
-            log.warn(
-                "mount",
-                "an operation failed after its caller was told of success",
-                &[
-                    ("operation", &operation),
-                    ("name", &name),
-                    ("inodes", &inos.join(" ")),
-                    ("error", &error.errno),
-                ],
-            );
-        }
-        if late.len() > LATE_MAX {
-            let more = late.len() - LATE_MAX;
-            log.warn(
-                "mount",
-                "more operations failed after their callers were told of success",
-                &[("more", &more)],
-            );
-        }
-    }));
 }
 
 type Connected = (Arc<dyn Connector>, Option<place::Served>, Arc<Log>);
@@ -258,7 +218,8 @@ fn connect(plan: &Plan, source: &Source, until: Instant, config: &Config) -> Res
         Source::Tcp { hosts, .. } => first_that_answers(hosts),
     };
     let log = open_log(plan, config)?;
-    log.info("mount", "connecting", &[("to", &addr)]);
+    let at = mounts::resolve(&plan.mountpoint);
+    log.info("mount", "connecting", &[("at", &mounts::shown(&at)), ("to", &addr)]);
     Ok((Arc::new(SocketConnector::new(addr)), None, log))
 }
 
@@ -307,10 +268,10 @@ fn explain_fuse(plan: &Plan, error: &fuse::MountError) -> Problem {
 }
 
 /// SIGTERM takes the mount away; the main thread sees it go and ends everything in order.
-fn end_on_signal(endings: Endings, kernel_mount: Arc<fuse::KernelMount>, log: Arc<Log>) {
+fn end_on_signal(endings: Endings, kernel_mount: Arc<fuse::KernelMount>, (log, at): (Arc<Log>, String)) {
     std::thread::spawn(move || {
         while let Ok(signal) = endings.wait() {
-            log.info("mount", "ending", &[("signal", &signal)]);
+            log.info("mount", "ending", &[("at", &at), ("signal", &signal)]);
             // Busy: out of the tree now, gone when the last file is closed. A second signal does not wait.
             if kernel_mount.unmount(Unmount::Plain).is_err() && kernel_mount.unmount(Unmount::Lazy).is_err() {
                 let _gone = kernel_mount.unmount(Unmount::Force);
@@ -319,14 +280,19 @@ fn end_on_signal(endings: Endings, kernel_mount: Arc<fuse::KernelMount>, log: Ar
     });
 }
 
-fn serve_until_end(standing: Standing) -> Verdict {
-    let Standing { kernel_mount, mount, served, log, .. } = standing;
+fn serve_until_end(live: LiveMount) -> Verdict {
+    let LiveMount { kernel_mount, mount, served, log, at, .. } = live;
     let ended = kernel_mount.wait();
+    let client = mount_log::client(mount.session());
     if let Err(error) = &ended {
-        log.error("mount", "the kernel's connection failed", &[("why", error)]);
+        log.error(
+            "mount",
+            "the kernel's connection failed",
+            &[("at", &at), ("client", &client), ("why", error)],
+        );
     }
     mount.close();
-    log.info("mount", "unmounted", &[]);
+    log.info("mount", "unmounted", &[("at", &at), ("client", &client)]);
     if let Some(served) = served {
         served.end_with_last_client();
         wait_for_guests(&served);

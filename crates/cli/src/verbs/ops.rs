@@ -25,7 +25,12 @@ pub fn run(args: &Ops, source: Result<Source, Problem>, out: &Output) -> Verdict
     if held_back > 0 {
         out.say(&format!("{} more wait for the end of a backup", grouped(held_back)));
     }
-    let json = json!({"ops": chosen, "num_ops": count, "held_back": held_back});
+    let limit = answer["complaint_s"].as_u64().unwrap_or(0);
+    if args.slow || args.blocked {
+        let which = if args.slow { "took" } else { "have waited" };
+        out.say(&format!("those that {which} longer than {limit} s (mds_op_complaint_time)"));
+    }
+    let json = json!({"ops": chosen, "num_ops": count, "held_back": held_back, "complaint_s": limit});
     out.result(&listing(&chosen), json);
     Ok(0)
 }

@@ -4,15 +4,11 @@
 //! Absent: what the server knows of this client (`pando client info`), and of all (`pando top`).
 
 use crate::args::Stats;
-use crate::mounts;
 use crate::output::{Format, Output, bytes, grouped};
 use crate::problem::{Exit, Problem, Verdict};
+use crate::{mount_status, mounts};
 use serde_json::{Value, json};
-use std::io::ErrorKind;
-use std::path::Path;
 use std::time::Duration;
-
-const XATTR: &str = "pando.stats";
 
 /// The header comes again after so many lines.
 const HEADER_EVERY: u64 = 20;
@@ -45,11 +41,11 @@ pub fn run(args: &Stats, out: &Output) -> Verdict {
         let what = format!("{place}: not in a PandoFS mount");
         return Err(Problem::new(Exit::State, what).do_this("`pando mount SOURCE MNT`"));
     };
-    let mut before = look(&mount.path, &place)?;
+    let mut before = mount_status::look(&mount.path, &place)?;
     let mut lines = 0;
     while args.count.is_none_or(|count| lines < count) {
         std::thread::sleep(Duration::from_millis(args.interval));
-        let now = look(&mount.path, &place)?;
+        let now = mount_status::look(&mount.path, &place)?;
         let line = between(&before, &now);
         let header = lines % HEADER_EVERY == 0 && !out.quiet && out.format == Format::Plain;
         let text = if header { format!("{}{}", header_of(&now), shown(&line)) } else { shown(&line) };
@@ -58,24 +54,6 @@ pub fn run(args: &Stats, out: &Output) -> Verdict {
         lines += 1;
     }
     Ok(0)
-}
-
-/// The mount's numbers as they are.
-fn look(mount: &Path, place: &str) -> Result<Value, Problem> {
-    let text = runtime::process::xattr(mount, XATTR).map_err(|error| {
-        match (error.kind(), error.raw_os_error()) {
-            (ErrorKind::PermissionDenied, _) => {
-                Problem::new(Exit::Refused, format!("{place}: only root and whoever mounted it may look"))
-            }
-            (ErrorKind::InvalidInput, _) => Problem::new(
-                Exit::State,
-                format!("{place}: its daemon is of an earlier version and does not tell"),
-            )
-            .do_this("unmount and mount it again"),
-            _ => Problem::io(place, &error),
-        }
-    })?;
-    serde_json::from_slice(&text).map_err(|_| Problem::failed(place, "its daemon tells no numbers"))
 }
 
 fn number(value: &Value, key: &str) -> u64 {

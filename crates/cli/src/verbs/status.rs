@@ -5,17 +5,43 @@
 use crate::output::{Output, bytes, grouped};
 use crate::problem::{Problem, Verdict};
 use crate::source::Source;
-use crate::{ANSWER_TIME, admin, place};
+use crate::{ANSWER_TIME, admin, mount_status, mounts, place};
 use serde_json::{Value, json};
+use std::path::Path;
 
-/// Runs the verb.
+/// Runs the verb. Of a path in a mount: also how that mount is, which first of all does not depend on its server.
 ///
 /// # Errors
-/// No server, no answer.
-pub fn run(source: Result<Source, Problem>, out: &Output) -> Verdict {
-    let answer = admin::ask(&source?, &json!({"cmd": "status"}), ANSWER_TIME)?;
-    out.result(&text(&answer), answer);
-    Ok(0)
+/// No server, no answer, no such path; a mount whose session has ended (exit 5).
+pub fn run(path: Option<&Path>, source: Result<Source, Problem>, out: &Output) -> Verdict {
+    let source = source?;
+    let mount = path.and_then(|path| Some((path, mounts::containing(path)?)));
+    // Of another user's mount nothing is told.
+    let numbers = mount.as_ref().and_then(|(path, mount)| {
+        mount_status::look(&mount.path, &mounts::shown(path)).ok().map(|numbers| (mount, numbers))
+    });
+    let ended = numbers
+        .as_ref()
+        .and_then(|(mount, numbers)| mount_status::ended(numbers, &mounts::shown(&mount.path)));
+    let answer = admin::ask(&source, &json!({"cmd": "status"}), ANSWER_TIME);
+    // Asked of the mount itself, which would wait for a server that is gone.
+    let asks = path.filter(|_| ended.is_none() && answer.is_ok());
+    let is_root = |path: &Path| mount.as_ref().is_some_and(|(_, mount)| mounts::resolve(path) == mount.path);
+    if let Some(path) = asks.filter(|path| !is_root(path)) {
+        std::fs::symlink_metadata(path).map_err(|error| Problem::io(path.display(), &error))?;
+    }
+    let mut answer = match (answer, ended.clone()) {
+        (Err(_), Some(ended)) => return Err(ended),
+        (answer, _) => answer?,
+    };
+    let mut shown = text(&answer);
+    if let Some((mount, numbers)) = &numbers {
+        let (text, json) = mount_status::told(numbers, &mounts::shown(&mount.path));
+        shown = text + &shown;
+        answer["mount"] = json;
+    }
+    out.result(&shown, answer);
+    ended.map_or(Ok(0), Err)
 }
 
 /// As `ceph -s`: cluster, services, data; then the journal. What the server does not say is left out.

@@ -45,7 +45,7 @@ pub fn run(args: &Warmup, source: Result<Source, Problem>, out: &Output) -> Verd
     let names = if dir.is_some() {
         names(&source, found.ino())?
     } else {
-        json!({"state": "done", "dirs": 0, "names": 1})
+        json!({"state": "done", "dirs": 0, "names": 1, "loaded": 0})
     };
     let mut text = told(&names, begin.elapsed());
     let mut result = json!({"metadata": names});
@@ -70,6 +70,13 @@ pub fn run(args: &Warmup, source: Result<Source, Problem>, out: &Output) -> Verd
     result["seconds"] = json!(begin.elapsed().as_secs_f64());
     out.result(&text, result);
     Ok(code)
+}
+
+/// `--cluster` names another server than that of the path, or the same once more.
+#[must_use]
+pub fn no_cluster() -> Problem {
+    Problem::new(Exit::Usage, "--cluster: the server is that of the mount in which PATH is")
+        .do_this("`pando warmup PATH`, on a host that has it mounted")
 }
 
 /// Has the server load all names below an inode; returns when it has.
@@ -103,10 +110,11 @@ fn names(source: &Source, ino: u64) -> Result<Value, Problem> {
 fn told(status: &Value, took: Duration) -> String {
     let number = |key: &str| grouped(status[key].as_u64().unwrap_or(0));
     let mut text = format!(
-        "warmed {} names in {} directories in {:.1} s\n",
+        "warmed {} names in {} directories in {:.1} s; {} were loaded, the others in the cache before\n",
         number("names"),
         number("dirs"),
-        took.as_secs_f64()
+        took.as_secs_f64(),
+        number("loaded")
     );
     if status["state"] == "full" {
         text.push_str("the cache is full: the rest stays cold (mds_cache_memory_limit)\n");
@@ -208,8 +216,8 @@ mod tests {
 
     #[test]
     fn what_stays_cold_is_told() {
-        let status = json!({"state": "full", "dirs": 12, "names": 120_000, "left_out": 3});
-        let expected = "warmed 120,000 names in 12 directories in 1.5 s\n\
+        let status = json!({"state": "full", "dirs": 12, "names": 120_000, "loaded": 90_000, "left_out": 3});
+        let expected = "warmed 120,000 names in 12 directories in 1.5 s; 90,000 were loaded, the others in the cache before\n\
             the cache is full: the rest stays cold (mds_cache_memory_limit)\n\
             3 directories were left out: warm them by themselves\n";
         assert_eq!(told(&status, Duration::from_millis(1500)), expected);

@@ -5,7 +5,7 @@
 
 mod words;
 
-pub use words::{OPTION_LINES, OptionLine};
+pub use words::{OPTION_LINES, OptionLine, stays_inside};
 
 use std::fmt;
 
@@ -29,6 +29,7 @@ pub enum OptionsError {
     BadValue {
         name: String,
         value: String,
+        wanted: &'static str,
     },
     /// `noopen` without `locks=local`.
     NoOpenNeedsLocalLocks,
@@ -41,7 +42,9 @@ impl fmt::Display for OptionsError {
             OptionsError::NotInThisVersion(name) => write!(f, "mount option {name}: not in this version"),
             OptionsError::NoValueWanted(name) => write!(f, "mount option {name}: takes no value"),
             OptionsError::ValueWanted(shown) => write!(f, "mount option {shown}: the value is missing"),
-            OptionsError::BadValue { name, value } => write!(f, "mount option {name}={value}: no such value"),
+            OptionsError::BadValue { name, value, wanted } => {
+                write!(f, "mount option {name}={value}: not {wanted}")
+            }
             OptionsError::NoOpenNeedsLocalLocks => f.write_str("mount option noopen: only with locks=local"),
         }
     }
@@ -127,18 +130,16 @@ impl Options {
             match (meaning, value) {
                 (Meaning::Switch(set), None) => set(&mut options),
                 (Meaning::Nothing, None) => {}
-                (Meaning::Value(set), Some(value)) => {
+                (Meaning::Value(set, wanted), Some(value)) => {
                     if !set(&mut options, value) {
-                        return Err(OptionsError::BadValue {
-                            name: name.to_owned(),
-                            value: value.to_owned(),
-                        });
+                        let (name, value) = (name.to_owned(), value.to_owned());
+                        return Err(OptionsError::BadValue { name, value, wanted });
                     }
                 }
                 (Meaning::Switch(_) | Meaning::Nothing, Some(_)) => {
                     return Err(OptionsError::NoValueWanted(name.to_owned()));
                 }
-                (Meaning::Value(_), None) => return Err(OptionsError::ValueWanted(line.shown)),
+                (Meaning::Value(..), None) => return Err(OptionsError::ValueWanted(line.shown)),
                 (Meaning::Later, _) => return Err(OptionsError::NotInThisVersion(name.to_owned())),
             }
         }
@@ -234,16 +235,27 @@ mod tests {
         assert_eq!(text("allow_other=yes"), "mount option allow_other: takes no value");
         assert_eq!(text("async=1"), "mount option async: takes no value");
         assert_eq!(text("subdir"), "mount option subdir=PATH: the value is missing");
-        assert_eq!(text("subdir="), "mount option subdir=: no such value");
-        assert_eq!(text("caps_max=many"), "mount option caps_max=many: no such value");
+        assert_eq!(text("subdir="), "mount option subdir=: not a path in the file system, without `..`");
+        assert_eq!(
+            text("caps_max=many"),
+            "mount option caps_max=many: not a whole number, at most 4294967295"
+        );
         assert_eq!(parse("caps_max=5").map(|options| options.caps_max), Ok(5));
-        assert_eq!(text("client_cache_size=-1"), "mount option client_cache_size=-1: no such value");
+        assert_eq!(text("client_cache_size=-1"), "mount option client_cache_size=-1: not a whole number");
         assert_eq!(parse("client_cache_size=5").map(|options| options.behaviour().nodes_max), Ok(5));
-        assert_eq!(text("rbytes"), "mount option rbytes: not in this version");
-        assert_eq!(text("io_uring=maybe"), "mount option io_uring=maybe: no such value");
-        assert_eq!(text("mount_timeout=x"), "mount option mount_timeout=x: no such value");
-        assert_eq!(text("rasize=5KK"), "mount option rasize=5KK: no such value");
-        assert_eq!(text("rasize=4G"), "mount option rasize=4G: no such value");
+        for later in ["rbytes", "id=x", "snapdirname=.s", "mds_namespace=a", "name=admin", "secret=x"] {
+            let name = later.split('=').next().unwrap_or_default();
+            assert_eq!(text(later), format!("mount option {name}: not in this version"));
+        }
+        for (path, inside) in
+            [("../..", false), ("/a/../..", false), ("a/..", false), ("/a/..b", true), ("a", true)]
+        {
+            assert_eq!(text(&format!("subdir={path}")).is_empty(), inside, "{path}");
+        }
+        assert_eq!(text("io_uring=maybe"), "mount option io_uring=maybe: not auto, on or off");
+        assert_eq!(text("mount_timeout=x"), "mount option mount_timeout=x: not a whole number of seconds");
+        assert_eq!(text("rasize=5KK"), "mount option rasize=5KK: not a size below 4G, as 4096, 64K or 1M");
+        assert_eq!(text("rasize=4G"), "mount option rasize=4G: not a size below 4G, as 4096, 64K or 1M");
         assert_eq!(text("noopen"), "mount option noopen: only with locks=local");
         assert_eq!(text("locks=local,noopen,locks=cluster"), "mount option noopen: only with locks=local");
         assert_eq!(text("noopen,locks=local"), "");

@@ -8,12 +8,14 @@ use crate::abi::ROOT_ID;
 use crate::reply::Reply;
 use crate::transport::Transport;
 
-pub(super) const NAME: &[u8] = b"pando.stats";
+/// For the second the kernel asks nothing else about the root before, as attributes that have run out: it is answered also while the
+/// server is away, and when the session has ended.
+const NAMES: [&[u8]; 2] = [b"pando.stats", b"system.pando.stats"];
 
 impl Shared {
     /// Whether a request for an extended attribute is about these.
     pub(super) fn is_about_stats(&self, about: &About, name: &[u8]) -> bool {
-        about.nodeid == ROOT_ID && name == NAME
+        about.nodeid == ROOT_ID && NAMES.contains(&name)
     }
 
     /// Tells root and whoever mounted.
@@ -33,7 +35,9 @@ impl Shared {
             true => "io_uring",
             false => "classic",
         };
+        let state = self.mount.state();
         let numbers = [
+            ("session_ms", self.mount.now().since(state.since) / stdx::time::MS),
             ("ms", self.began.elapsed().as_millis().try_into().unwrap_or(u64::MAX)),
             ("requests", totals.requests),
             ("request_ns", totals.nanos),
@@ -54,13 +58,26 @@ impl Shared {
             ("open_files", nodes.open),
             ("cached_files", nodes.cached),
         ];
-        let mut text = format!(r#"{{"schema":1,"transport":"{transport}""#);
+        let mut text = format!(
+            r#"{{"schema":1,"transport":"{transport}","client":"client{}","session":"{}""#,
+            state.session.0,
+            state.status.name()
+        );
+        if let Some(why) = &state.why {
+            text.push_str(&format!(r#","why":"{}""#, plain(why)));
+        }
         for (key, value) in numbers {
             text.push_str(&format!(r#","{key}":{value}"#));
         }
         text.push('}');
         text
     }
+}
+
+/// What the server said, as it may stand in JSON without escapes.
+fn plain(text: &str) -> String {
+    let safe = |c: char| matches!(c, ' '..='~') && !matches!(c, '"' | '\\');
+    text.chars().map(|c| if safe(c) { c } else { '?' }).collect()
 }
 
 impl super::Adapter {

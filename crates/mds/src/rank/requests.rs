@@ -83,7 +83,12 @@ impl Rank {
                 );
             }
             (ClientMsg::Presented, Some(id)) => self.presented(id),
-            (ClientMsg::Goodbye, Some(id)) => self.end_session(now, id, out),
+            (ClientMsg::Goodbye, Some(id)) => {
+                out.extend(
+                    self.sessions.map.get(&id).map(|session| session.note(id, "closed by its client")),
+                );
+                self.end_session(now, id, out);
+            }
         }
     }
 

@@ -137,6 +137,7 @@ impl Rank {
             ..Default::default()
         };
         let noted = self.notes().is_some();
+        out.push(session.note(id, "opened"));
         self.sessions.insert(id, session);
         self.sessions.count_eager();
         self.begin_notes(noted);
@@ -160,6 +161,7 @@ impl Rank {
             return;
         };
         known.session = Some(id);
+        out.push(session.note(id, "resumed"));
         session.check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
         let old = session.conn.replace(conn);
         if let Some(old) = old {

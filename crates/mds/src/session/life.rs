@@ -61,7 +61,8 @@ impl Rank {
             if session.reclaims > most {
                 let conn = session.conn;
                 let text = format!("session {} reclaims more than {most} files", id.0);
-                out.push(Output::Note { level: Level::Warn, text: text.clone() });
+                let note = format!("{text}{}", session.named());
+                out.push(Output::Note { level: Level::Warn, text: note });
                 if let Some(conn) = conn {
                     self.refuse(conn, Errno::EPROTO, &text, out);
                 }
@@ -83,7 +84,8 @@ impl Rank {
             self.view.cache.flag(node.ino, node::BUSY, 0);
         }
         if locks.len() > self.view.config.limits.locks_per_file {
-            let text = format!("session {} reclaims {} locks on one file", id.0, locks.len());
+            let client = self.sessions.named(id);
+            let text = format!("session {} reclaims {} locks on one file{client}", id.0, locks.len());
             out.push(Output::Note { level: Level::Warn, text });
         }
         for lock in locks.iter().take(self.view.config.limits.locks_per_file) {
@@ -216,7 +218,7 @@ impl Rank {
         // Who was not heard of for a lease asked nothing for as long.
         let silent =
             !session.embedded && session.lease_end <= now.mono && self.view.config.lease_ns >= FADES_NS;
-        let text = format!("session {} evicted: {why}", id.0);
+        let text = format!("session {} evicted: {why}{}", id.0, session.named());
         out.push(Output::Note { level: Level::Warn, text });
         if silent || !self.evict_later(id, now) {
             self.end_session(now, id, out);

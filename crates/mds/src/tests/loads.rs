@@ -120,6 +120,8 @@ fn a_warmed_tree_needs_no_loads_any_more() {
     assert_eq!((status.state, status.waiting), (WarmState::Done, 0), "{status:?}");
     // The root and `under` besides.
     assert_eq!((status.dirs, status.names), (DIRS + 2, DIRS * NAMES + DIRS + 2), "{status:?}");
+    // What is in use is cached already.
+    assert!((DIRS * NAMES..=status.names).contains(&status.loaded), "{status:?}");
     let loads = w.rank.status().loads;
     ask(&mut w, &dirs, 1_000);
     for dir in &dirs {
@@ -134,6 +136,7 @@ fn a_warmed_tree_needs_no_loads_any_more() {
     w.inject(Input::Warmup { dir: Some(Ino::ROOT) });
     let status = w.rank.warm_status();
     assert_eq!((status.state, status.dirs), (WarmState::Done, DIRS + 1), "{status:?}");
+    assert!(status.names > DIRS * NAMES && status.loaded == 0, "nothing was missing: {status:?}");
     assert!(w.notes.iter().all(|note| !note.contains("load")), "{:?}", w.notes);
 }
 

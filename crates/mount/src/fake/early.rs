@@ -3,7 +3,7 @@
 //! Absent: recalls of what it entrusted, which tests make (`Fake::recall`), and crashes: it forgets nothing.
 
 use super::{Fake, Posts, State};
-use crate::mount::lock;
+use crate::shared::lock;
 use proto::caps::{Bits, Grants};
 use proto::message::{Entrusted, ServerMsg, Told};
 use proto::reply::{Outcome, Reply};

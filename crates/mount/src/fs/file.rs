@@ -4,7 +4,7 @@
 
 use super::{Fs, attr, node_of};
 use crate::error::Result;
-use crate::mount::lock;
+use crate::shared::lock;
 use proto::reply::Reply;
 use proto::request::{IO_BYTES_MAX, Request, open_flags};
 use proto::storeio::Payload;

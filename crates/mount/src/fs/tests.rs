@@ -139,9 +139,12 @@ fn a_break_sends_again_what_is_not_durable() {
     let (fake, fs) = early_fs();
     let file = fs.create("/d/f").expect("made here");
     file.write(b"abc").expect("written here");
+    let performed = fs.mount().counts().performed;
+    assert!(performed >= 2);
     fake.cut();
     fs.stat("/d/f").expect("after the resume");
     assert_eq!(fake.presented(), 1);
+    assert_eq!(fs.mount().counts().performed, performed, "presented again is not performed again");
     assert_eq!(fake.performed().len(), 2, "each once");
     assert_eq!(fake.opens(file.node().ino), 1);
     file.close().expect("released");

@@ -4,7 +4,9 @@
 
 use super::*;
 use crate::fake::Fake;
+use crate::session::SessionStatus;
 use proto::caps::Bits;
+use proto::message::ServerMsg;
 use proto::request::{LockKind, LockSpec};
 use proto::{Errno, Ino, NodeRef};
 use std::sync::mpsc::{Receiver, channel};
@@ -232,6 +234,9 @@ fn an_evicted_mount_starts_over_or_ends() {
         let settings = Settings { recover_clean, ..Settings::default() };
         let mount = Mount::open_with(fake.connector(), ClientInfo::default(), settings).expect("welcome");
         let session = mount.session();
+        let (told, events) = channel();
+        mount.on_session(Box::new(move |event, session| drop(told.send((event.clone(), session)))));
+        assert_eq!((mount.state().status, mount.state().session), (SessionStatus::Open, session));
         fake.hold();
         let (_, answer) = later(&mount, getattr());
         fake.evict();
@@ -240,5 +245,36 @@ fn an_evicted_mount_starts_over_or_ends() {
         assert_eq!(answer.recv_timeout(PATIENCE), Ok(Err(Errno::EIO)));
         assert_eq!(mount.call(Cred::ROOT, getattr()).is_ok(), recover_clean);
         assert_eq!(mount.session() != session, recover_clean);
+        let next = || events.recv_timeout(PATIENCE).expect("an event");
+        assert_eq!(next(), (SessionEvent::Lost { why: None }, session));
+        match next() {
+            (SessionEvent::Rejected { .. }, rejected) if recover_clean => {
+                assert_eq!(rejected, session);
+                assert_eq!(next(), (SessionEvent::Replaced { former: session }, mount.session()));
+            }
+            (SessionEvent::Ended { why }, ended) if !recover_clean => {
+                assert_eq!(ended, session);
+                let state = mount.state();
+                assert_eq!((state.status, state.why), (SessionStatus::Ended, Some(why)));
+            }
+            other => panic!("{other:?} with recover_clean={recover_clean}"),
+        }
+        mount.close();
+        assert!(events.try_recv().is_err(), "an unmount is no event");
     }
+}
+
+#[test]
+fn a_connection_that_broke_is_told_with_how_long_it_was_away() {
+    let fake = Fake::new();
+    let mount = open(&fake);
+    let (told, events) = channel();
+    mount.on_session(Box::new(move |event, _| drop(told.send(event.clone()))));
+    for _ in 0..3 {
+        fake.cut();
+        assert!(mount.call(Cred::ROOT, getattr()).is_ok());
+        assert_eq!(events.recv_timeout(PATIENCE), Ok(SessionEvent::Lost { why: None }));
+        assert!(matches!(events.recv_timeout(PATIENCE), Ok(SessionEvent::Resumed { .. })));
+    }
+    assert!(events.try_recv().is_err());
 }

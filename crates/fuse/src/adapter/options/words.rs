@@ -10,8 +10,8 @@ use crate::transport::Transport;
 pub(super) enum Meaning {
     /// Stands alone.
     Switch(fn(&mut Options)),
-    /// Wants a value; false when it is none of its values.
-    Value(fn(&mut Options, &str) -> bool),
+    /// Wants a value; false when it is none of its values, which are these.
+    Value(fn(&mut Options, &str) -> bool, &'static str),
     /// Accepted, without a meaning here: mount(8)'s own, and what this version always does.
     Nothing,
     /// Promised for later versions.
@@ -99,7 +99,7 @@ pub static OPTION_LINES: &[OptionLine] = &[
     OptionLine {
         shown: "locks=cluster|local",
         help: "file locks are seen by all mounts (default), or by this one only",
-        words: &[("locks", Value(locks))],
+        words: &[("locks", Value(locks, "cluster or local"))],
     },
     OptionLine {
         shown: "noopen",
@@ -109,7 +109,7 @@ pub static OPTION_LINES: &[OptionLine] = &[
     OptionLine {
         shown: "subdir=PATH",
         help: "mount this directory of the file system as the root",
-        words: &[("subdir", Value(|o, value| text(&mut o.subdir, value)))],
+        words: &[("subdir", Value(subdir, "a path in the file system, without `..`"))],
     },
     OptionLine {
         shown: "nocreate",
@@ -119,52 +119,52 @@ pub static OPTION_LINES: &[OptionLine] = &[
     OptionLine {
         shown: "conf=FILE",
         help: "configuration file of this mount",
-        words: &[("conf", Value(|o, value| text(&mut o.conf, value)))],
+        words: &[("conf", Value(|o, value| text(&mut o.conf, value), "a file"))],
     },
     OptionLine {
         shown: "log=FILE",
         help: "where this mount logs",
-        words: &[("log", Value(|o, value| text(&mut o.log, value)))],
+        words: &[("log", Value(|o, value| text(&mut o.log, value), "a file"))],
     },
     OptionLine {
         shown: "mount_timeout=SECONDS",
         help: "as --timeout",
-        words: &[("mount_timeout", Value(mount_timeout))],
+        words: &[("mount_timeout", Value(mount_timeout, "a whole number of seconds"))],
     },
     OptionLine {
         shown: "metrics=HOST[:PORT]",
         help: "serve the metrics page for Prometheus there; of a mount with its server in it",
-        words: &[("metrics", Value(|o, value| text(&mut o.metrics, value)))],
+        words: &[("metrics", Value(|o, value| text(&mut o.metrics, value), "HOST or HOST:PORT"))],
     },
     OptionLine {
         shown: "rasize=SIZE",
         help: "what the kernel reads ahead; K, M, G and T may follow",
-        words: &[("rasize", Value(rasize))],
+        words: &[("rasize", Value(rasize, "a size below 4G, as 4096, 64K or 1M"))],
     },
     OptionLine {
         shown: "data_cache=SIZE",
         help: "file data the server may keep in the page cache",
-        words: &[("data_cache", Value(data_cache))],
+        words: &[("data_cache", Value(data_cache, "a size, as 64K, 512M or 2G"))],
     },
     OptionLine {
         shown: "caps_max=N",
         help: "keep something of at most so many inodes (default: 0, as the server likes)",
-        words: &[("caps_max", Value(caps_max))],
+        words: &[("caps_max", Value(caps_max, "a whole number, at most 4294967295"))],
     },
     OptionLine {
         shown: "client_cache_size=N",
         help: "the kernel is to know at most so many inodes (default: 0, no limit)",
-        words: &[("client_cache_size", Value(client_cache_size))],
+        words: &[("client_cache_size", Value(client_cache_size, "a whole number"))],
     },
     OptionLine {
         shown: "recover_session=no|clean",
         help: "after an eviction fail (default), or begin a new session",
-        words: &[("recover_session", Value(recover_session))],
+        words: &[("recover_session", Value(recover_session, "no or clean"))],
     },
     OptionLine {
         shown: "io_uring=auto|on|off",
         help: "how requests come from the kernel (default: auto)",
-        words: &[("io_uring", Value(io_uring))],
+        words: &[("io_uring", Value(io_uring, "auto, on or off"))],
     },
     OptionLine {
         shown: "async, _netdev, nofail, defaults, user, users, nouser, owner, group, auto, noauto, norbytes, x-*",
@@ -196,6 +196,23 @@ pub static OPTION_LINES: &[OptionLine] = &[
             ("rbytes", Later),
         ],
     },
+    // CephFS's, of a cluster with identities or several file systems: a runbook has them.
+    OptionLine {
+        shown: "name, secret, secretfile, keyring, fs, mds_namespace, client_mds_namespace, fsid, mon_addr, ms_mode",
+        help: "",
+        words: &[
+            ("name", Later),
+            ("secret", Later),
+            ("secretfile", Later),
+            ("keyring", Later),
+            ("fs", Later),
+            ("mds_namespace", Later),
+            ("client_mds_namespace", Later),
+            ("fsid", Later),
+            ("mon_addr", Later),
+            ("ms_mode", Later),
+        ],
+    },
 ];
 
 /// The word's line and meaning.
@@ -209,6 +226,16 @@ pub(super) fn find(name: &str) -> Option<(&'static OptionLine, &'static Meaning)
 fn text(to: &mut Option<String>, value: &str) -> bool {
     *to = Some(value.to_owned());
     !value.is_empty()
+}
+
+/// Whether a path stays below where it begins.
+#[must_use]
+pub fn stays_inside(path: &str) -> bool {
+    path.split('/').all(|part| part != "..")
+}
+
+fn subdir(options: &mut Options, value: &str) -> bool {
+    text(&mut options.subdir, value) && stays_inside(value)
 }
 
 fn locks(options: &mut Options, value: &str) -> bool {

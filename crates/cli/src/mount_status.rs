@@ -1,0 +1,114 @@
+//! How a mount is, as it tells by itself: `pando.stats` of its root, asked so that nothing else of the mount is asked before. So it is
+//! answered also while the server is away, and after the session's end.
+//!
+//! Absent: what its server knows of it (`pando client info`).
+
+use crate::problem::{Exit, Problem};
+use runtime::log::Timestamp;
+use serde_json::{Value, json};
+use std::io::{Error, ErrorKind};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+/// For this name the kernel looks at no permissions, for which it might have to ask for attributes.
+const XATTR: &str = "system.pando.stats";
+const EINVAL: i32 = 22;
+const ENODATA: i32 = 61;
+const EOPNOTSUPP: i32 = 95;
+const ENOTCONN: i32 = 107;
+
+/// The mount's numbers as they are. `place`: as the person named it.
+///
+/// # Errors
+/// Somebody else's mount, one of an earlier version, one whose daemon died.
+pub fn look(mount: &Path, place: &str) -> Result<Value, Problem> {
+    let text = runtime::process::xattr(mount, XATTR).map_err(|error| explain(place, &error))?;
+    serde_json::from_slice(&text).map_err(|_| {
+        Problem::failed(place, "its daemon tells no numbers").do_this("unmount and mount it again")
+    })
+}
+
+fn explain(place: &str, error: &Error) -> Problem {
+    match (error.kind(), error.raw_os_error()) {
+        (ErrorKind::PermissionDenied, _) => {
+            Problem::new(Exit::Refused, format!("{place}: only root and whoever mounted it may look"))
+                .do_this("run it as root, or as whoever mounted it")
+        }
+        (_, Some(EINVAL | ENODATA | EOPNOTSUPP)) => Problem::new(
+            Exit::State,
+            format!("{place}: its daemon is of an earlier version and does not tell"),
+        )
+        .do_this("unmount and mount it again"),
+        (_, Some(ENOTCONN)) => crate::verbs::mount::dead(Path::new(place)),
+        _ => Problem::io(place, error).do_this(format!("`pando status {place}`")),
+    }
+}
+
+/// What `status` says of a mount: the part of its text, and of its JSON.
+#[must_use]
+pub fn told(numbers: &Value, at: &str) -> (String, Value) {
+    let word = |key: &str| numbers[key].as_str().unwrap_or("-");
+    let mut state = word("session").to_owned();
+    if state != "open" {
+        state.push_str(&format!(" since {}", since(numbers)));
+    }
+    let text =
+        format!("  mount:\n    at:       {at}\n    client:   {}\n    session:  {state}\n\n", word("client"));
+    let mut json = json!({"at": at});
+    for key in ["client", "session", "session_ms", "why"] {
+        json[key] = numbers[key].clone();
+    }
+    (text, json)
+}
+
+/// What is wrong with the mount, if its session has ended.
+#[must_use]
+pub fn ended(numbers: &Value, place: &str) -> Option<Problem> {
+    if numbers["session"] != "ended" {
+        return None;
+    }
+    let why = numbers["why"].as_str().unwrap_or("the server ended its session");
+    let what = format!("{place}: its session ended {}: {why}: everything in it fails", since(numbers));
+    let step = format!(
+        "`pando umount {place}` and mount it again; with `-o recover_session=clean` a mount goes on by itself"
+    );
+    Some(Problem::new(Exit::State, what).do_this(step))
+}
+
+/// Since when it is as it is.
+fn since(numbers: &Value) -> String {
+    let age = Duration::from_millis(numbers["session_ms"].as_u64().unwrap_or(0));
+    let at = SystemTime::now().checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+    format!("{} ({} s ago)", Timestamp(at), age.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_that_was_evicted_is_no_healthy_mount() {
+        let numbers = json!({
+            "client": "client7", "session": "ended", "session_ms": 12_400, "why": "evicted: an operator ended it"
+        });
+        let problem = ended(&numbers, "./mnt").expect("a problem");
+        assert_eq!(problem.code, Exit::State as u8);
+        assert!(problem.what.starts_with("./mnt: its session ended 2"), "{}", problem.what);
+        let end = "(12 s ago): evicted: an operator ended it: everything in it fails";
+        assert!(problem.what.ends_with(end), "{}", problem.what);
+        assert!(problem.step.is_some_and(|step| step.starts_with("`pando umount ./mnt`")));
+        let open = json!({"client": "client7", "session": "open", "session_ms": 5});
+        assert_eq!(ended(&open, "./mnt"), None);
+        let expected = "  mount:\n    at:       /mnt\n    client:   client7\n    session:  open\n\n";
+        assert_eq!(told(&open, "/mnt").0, expected);
+        assert!(told(&numbers, "/mnt").0.contains("    session:  ended since 2"));
+    }
+
+    #[test]
+    fn every_error_says_what_to_do() {
+        for errno in [1, 2, 5, 13, EINVAL, ENODATA, EOPNOTSUPP, ENOTCONN, 108] {
+            let problem = explain("./mnt", &Error::from_raw_os_error(errno));
+            assert!(problem.step.is_some(), "{errno}: {}", problem.what);
+        }
+    }
+}
