@@ -3,7 +3,7 @@
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
 //! `journal`, `hold`, `recent`, `early`, `load`, `warm`, `session`, `performed`, `caps`, `checkpoint`, `replay`, `pace`,
-//! `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order` is for drivers.
+//! `tail`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order` is for drivers.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
 

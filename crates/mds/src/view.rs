@@ -1,6 +1,6 @@
 //! What a plan may look at, and how it finds inodes and names; whatever is not cached parks it.
 //!
-//! Absent: changes. A plan only fills the transaction buffer.
+//! Absent: changes. A plan fills the transaction buffer (`ops/mod.rs` has the exceptions).
 
 use crate::cache::slab::NONE;
 use crate::cache::{Cache, dir, node};

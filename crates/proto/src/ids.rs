@@ -37,7 +37,7 @@ impl Ino {
     }
 }
 
-/// A metadata rank (trunk), 0 to 32,767.
+/// The number of a metadata rank, 0 to 32,767.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rank(pub u16);
 

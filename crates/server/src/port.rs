@@ -47,8 +47,8 @@ impl Acceptor for RemoteAcceptor {
         };
         let server = self.0.upgrade().ok_or(PortError::Lost)?;
         // One thread reads all sockets: waiting there would keep every client's renewals from the rank.
-        // It need not wait, because a remote answer is held until it is durable, and the listener
-        // bounds what a connection has unanswered.
+        // The listener bounds what a connection has unanswered. What was answered early or performed (Early, Done) and is not
+        // durable is bounded by the client alone: 24 MiB without an answer, 16,384 tids from its floor, which does not pass what it keeps.
         open(&server, peer, false, sink).ok_or(PortError::Lost)
     }
 }

@@ -235,6 +235,19 @@ fn nothing_of_a_workplace_is_in_the_repository() {
 }
 
 #[test]
+fn no_document_is_cited_that_is_not_here() {
+    // What was designed before it was written is no part of the repository. Spelled in parts, as above.
+    let word = concat!("DES", "IGN");
+    let mut wrong = Vec::new();
+    for path in repo::files() {
+        let Some(text) = repo::text(&path) else { continue };
+        let lines = text.lines().enumerate().filter(|(_, line)| line.contains(word));
+        wrong.extend(lines.map(|(number, _)| format!("{}:{}: {word}", path.display(), number + 1)));
+    }
+    report("citations of a document that is not in the repository", &wrong);
+}
+
+#[test]
 fn the_disk_format_is_little_endian_where_it_is_not_a_key() {
     // Only keys, whose bytes are compared, are big-endian; host order is nowhere.
     let mut wrong = Vec::new();

@@ -1,5 +1,6 @@
-//! One file per operation: `plan(view, op, ...) -> Found<Plan>`. A plan has no effects but the
-//! transaction it writes into the view's buffer; what is missing parks it and it plans again.
+//! One file per operation: `plan(view, op, ...) -> Found<Plan>`. What is missing parks it, and it plans again from
+//! its beginning: until it can neither park nor fail it changes nothing but the view's transaction buffer, which is emptied then.
+//! What it does besides is its last act: a lock request changes the lock table, a data operation takes payload or buffer along.
 //!
 //! Absent: sessions, durability, answers (`rank.rs`, `session.rs`, `hold.rs`).
 

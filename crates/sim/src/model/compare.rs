@@ -1,5 +1,5 @@
 //! The simulator's own fsck: the records against the reference tree. Each name leads to its node, each
-//! inode is at exactly one place, counts and link lists recount (invariant 8).
+//! inode is at exactly one place (invariant 5, one place), counts and link lists recount (invariant 11, counts agree).
 //!
 //! Absent: repair; order of events.
 

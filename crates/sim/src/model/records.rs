@@ -203,7 +203,7 @@ impl Records {
         }
     }
 
-    /// A frag's version never goes back while the rank runs (invariant 3).
+    /// A frag's version never goes back while the rank runs (invariant 10, rising versions).
     fn check_version(&self, dir: Ino, version: Version, strict: bool) -> Result<(), String> {
         let header = self.0.get(&Key::Header { dir }).and_then(|record| record.header.as_ref());
         match header {

@@ -267,7 +267,7 @@ impl Judge {
     }
 
     /// A version or change counter that was used before, even in a history that a crash took back, would
-    /// name two contents (invariant 3).
+    /// name two contents (invariant 10, rising versions).
     fn fresh_versions(&mut self, mutations: &[u8]) -> Verdict {
         let (mut versions, mut changes) = (BTreeMap::new(), BTreeMap::new());
         for mutation in Mutations::new(mutations).flatten() {

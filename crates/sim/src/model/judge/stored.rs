@@ -1,5 +1,5 @@
-//! The metadata store: nothing reaches it before it is durable, and with the journal's tail it is
-//! always the whole truth (invariants 3 and 4).
+//! The metadata store: nothing reaches it before it is durable in the journal (invariant 2, journal before store), and
+//! with the journal's tail it is always the whole truth (invariant 1, durability).
 //!
 //! Absent: the rank's own replay; the tree after a restart is compared through answers.
 
@@ -87,7 +87,7 @@ impl Judge {
     }
 
     /// A stored header says: everything of this directory up to my version is in the store, unless a later
-    /// entry of the journal says it anew (invariant 3).
+    /// entry of the journal says it anew (invariant 1, durability).
     fn check_headers(&self, stored: &Records) -> Verdict {
         let mut seen = Records::default();
         // What each name was made by the last entry its directory's stored header covers.
