@@ -1,6 +1,6 @@
 //! Files that were written and have not been synced since, and their bytes. A server that dies before it has written them to its
 //! disk loses them although their writers were told of success, as an operating system that dies does; but there the programs
-//! die with it. Here they go on: what is kept is written once more (docs/PROTOCOL.md, "Bytes"), and where that cannot be, a sync
+//! die with it. Here they go on: what is kept is rewritten (docs/PROTOCOL.md, "Bytes"), and where that cannot be, a sync
 //! must not be told that all is well.
 //!
 //! Absent: sending (`machine/rewrite.rs`); what was performed and is presented again (`window.rs`).
@@ -37,11 +37,11 @@ pub(crate) struct Heard {
     /// The tid that the next request will have.
     pub(crate) next: Tid,
     pub(crate) life: Incarnation,
-    /// The most that may be kept; nothing where nothing could be written once more.
+    /// The most that may be kept; nothing where nothing could be rewritten.
     pub(crate) bytes_max: usize,
 }
 
-/// Bytes to be written once more.
+/// Bytes to be rewritten.
 #[derive(Clone, Debug)]
 pub(crate) struct Rewrite {
     pub(crate) node: NodeRef,
@@ -213,7 +213,7 @@ impl Unsynced {
         Losses { inos, others: self.others.take().is_some() }
     }
 
-    /// Nothing can be written once more: the session is gone that had written it.
+    /// Nothing can be rewritten: the session is gone that had written it.
     pub(crate) fn forget_bytes(&mut self) {
         self.files.values_mut().for_each(|file| file.pieces.forget());
         self.count();
@@ -237,7 +237,7 @@ impl Unsynced {
         self.count();
     }
 
-    /// Welcomed by `life` of the rank: what has to be written once more, in this order, before anything else is sent; and what is
+    /// Welcomed by `life` of the rank: what has to be rewritten, in this order, before anything else is sent; and what is
     /// lost. `synced`: the life before that had written everything to its disk when it ended. `may`: bytes are kept for that.
     /// `open`: what has no answer yet.
     pub(crate) fn restarted(
@@ -341,7 +341,7 @@ impl Unsynced {
         }
     }
 
-    /// It cannot be written once more. What is under way to the file stays in doubt.
+    /// It cannot be rewritten. What is under way to the file stays in doubt.
     pub(crate) fn lose(&mut self, ino: Ino) {
         if let Some(file) = self.files.get_mut(&ino) {
             self.cost -= file.pieces.cost();

@@ -1,5 +1,5 @@
 //! Files whose bytes a crash may have taken: those that the journal's tail says were written. It also says by whom, in which order,
-//! and so who may write them once more: docs/PROTOCOL.md, "Bytes".
+//! and so who may rewrite them: docs/PROTOCOL.md, "Bytes".
 //!
 //! A session keeps what it wrote until it is synced. After a crash its bytes go where they were, unless others may have changed bytes
 //! at the same place since: then old bytes would come over new ones, which may have been synced. What is appended is at no such
@@ -29,11 +29,11 @@ struct Written {
     wrote: BTreeMap<SessionId, BTreeSet<Tid>>,
     /// Their writes came before such a change, or could not be repeated.
     late: BTreeSet<SessionId>,
-    /// They have changed it in this life of the rank: what they had to write once more came before that.
+    /// They have changed it in this life of the rank: what they had to rewrite came before that.
     go_on: BTreeSet<SessionId>,
 }
 
-/// What is to become of bytes that are to be written once more.
+/// What is to become of bytes that are to be rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Write,
@@ -118,7 +118,7 @@ impl Tail {
         }
     }
 
-    /// Bytes of a session could not be written once more.
+    /// Bytes of a session could not be rewritten.
     pub(crate) fn failed(&mut self, session: SessionId, ino: Ino) {
         self.files.entry(ino).or_default().late.insert(session);
     }
@@ -161,7 +161,7 @@ impl Rank {
         }
     }
 
-    /// Whether bytes may still be written once more, so that a checkpoint that syncs all has to come after them. Not while somebody
+    /// Whether bytes may still be rewritten, so that a checkpoint that syncs all has to come after them. Not while somebody
     /// waits for the room that it makes in the journal.
     pub(crate) fn awaits_rewrites(&self) -> bool {
         !self.presenting.is_empty()

@@ -164,7 +164,7 @@ impl Client {
             && !stdx::mutant!("client_sync_overtakes_late")
     }
 
-    /// Answers the syncs before which nothing is open any more. What has to be written once more has younger tids than some, and
+    /// Answers the syncs before which nothing is open any more. What has to be rewritten has younger tids than some, and
     /// comes before all of them.
     pub(super) fn answer_syncs(&mut self, out: &mut Out) {
         if self.link != Link::Up || self.awaits_rewritten() {

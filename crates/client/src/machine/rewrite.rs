@@ -1,4 +1,4 @@
-//! Bytes that a rank that died may not have written to its disk: kept until a sync covers them, and written once more to the rank's
+//! Bytes that a rank that died may not have written to its disk: kept until a sync covers them, and rewritten to the rank's
 //! next life, before anything else is sent to it. What cannot be written is told as lost.
 //!
 //! Absent: what is kept of them (`unsynced.rs`); whether they may be written, which the rank knows.
@@ -22,7 +22,7 @@ use stdx::Wall;
 const UNANSWERED_MAX: usize = 1024;
 const UNANSWERED_BYTES: usize = 16 << 20;
 
-/// What is left of a resume when bytes are to be written once more.
+/// What is left of a resume when bytes are to be rewritten.
 #[derive(Clone, Debug)]
 pub(super) struct Resuming {
     pub(super) resumed: bool,
@@ -176,7 +176,7 @@ impl Client {
         self.rewrites = Rewrites { syncing: self.rewrites.syncing, ..Rewrites::new() };
     }
 
-    /// Welcomed again: what was not synced is written once more. `synced`: the rank's life before had nothing that was not.
+    /// Welcomed again: what was not synced is rewritten. `synced`: the rank's life before had nothing that was not.
     pub(super) fn plan_rewrites(&mut self, resumed: bool, lives_on: bool, synced: bool, out: &mut Out) {
         let may = resumed && self.kept_bytes_max() > 0;
         let open = under_way(&self.window);

@@ -1,4 +1,4 @@
-//! Bytes that were written before the rank ended, once more: within the file as it is, and nothing else of it changes.
+//! Rewrite: bytes that were written before the rank ended, again: within the file as it is, and nothing else of it changes.
 //!
 //! Absent: whether they may be written (`tail.rs`).
 

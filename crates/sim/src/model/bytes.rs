@@ -3,7 +3,7 @@
 //! A file is a list of ranges; each range has versions: what was written there, from when until when.
 //! A read must return, byte by byte, a version that was valid at some moment between its request and
 //! its answer. An fsync forgets what ended before it began. A crash makes every version since the last
-//! fsync possible again, and zeros where anything was not synced (docs/OPERATIONS.md, "After a crash").
+//! fsync possible again, and zeros where anything was not synced (docs/OPERATIONS.md, "What survives what").
 //!
 //! Absent: sizes; they belong to the tree and are cut with `crash`.
 

@@ -1,4 +1,4 @@
-//! Bytes that are written once more to a rank's next life.
+//! Bytes that are rewritten to a rank's next life.
 //!
 //! Absent: which they are (`unsynced.rs`).
 
@@ -69,7 +69,7 @@ fn what_was_written_goes_to_the_next_life_before_all_else() {
     assert_eq!(rewrites(&welcomed(&mut bench, 3)), [], "it was synced");
 }
 
-/// Found by review: a sync of the former life has a lower number than what is written once more before it, and was told of success
+/// Found by review: a sync of the former life has a lower number than what is rewritten before it, and was told of success
 /// when its answer was first.
 #[test]
 fn no_sync_is_answered_before_what_was_written_once_more() {

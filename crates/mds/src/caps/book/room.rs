@@ -9,7 +9,7 @@ use proto::Ino;
 use proto::caps::Bits;
 use stdx::Mono;
 
-/// How long the hand takes for one part if it goes round as fast as records grow old.
+/// How long the hand takes for one part if it advances as fast as records grow old.
 const PART_NS: u64 = AGE_NS / PARTS as u64;
 
 /// How recalls that make room are bounded.
@@ -74,7 +74,7 @@ impl Book {
         }
     }
 
-    /// The hand goes round by itself, as fast as records grow old: what no kernel keeps any more is not to be asked for when
+    /// The hand advances by itself, as fast as records grow old: what no kernel keeps any more is not to be asked for when
     /// somebody changes it.
     pub(crate) fn age(&mut self, limit: u64, now: Mono) {
         if self.total > 0 && now.since(self.aged) >= PART_NS {

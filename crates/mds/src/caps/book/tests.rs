@@ -258,7 +258,7 @@ fn what_is_taken_without_being_asked_for_is_caught() {
     assert!(verdict.is_err());
 }
 
-/// It wants little, so it is at its limit always: it must not make the hand go round for nothing.
+/// It wants little, so it is at its limit always: it must not make the hand advance for nothing.
 #[test]
 fn who_wants_few_records_has_few_and_costs_little() {
     let mut book = book(2);

@@ -1,4 +1,4 @@
-//! Bytes that clients write once more after a crash: only what was there, and nothing over what is newer; and what a session is
+//! Bytes that clients rewrite after a crash: only what was there, and nothing over what is newer; and what a session is
 //! told about what it wrote before.
 //!
 //! Absent: who may do so, and when; what comes of it shows.
@@ -25,7 +25,7 @@ pub(super) struct Rewriting {
 }
 
 impl Judge {
-    /// A session asks for bytes to be written once more.
+    /// A session asks for bytes to be rewritten.
     pub fn asks_rewrite(&mut self, (session, tid): (SessionId, Tid), request: &Request) {
         let Request::Rewrite { node, wrote, append, offset, data, .. } = request else { return };
         let (offset, open) = ((!append).then_some(*offset), self.open_writes(session, node.ino, *wrote));
@@ -33,8 +33,8 @@ impl Judge {
         self.rewriting.entry((session, tid)).or_insert(rewriting);
     }
 
-    /// Where a session has writes that came to the rank and whose answers it still waits for; but for `wrote`: a write without an answer that is written once more lies below no other, so it is what was there. Nor
-    /// is anything below what is appended: where something may be, its client writes nothing once more.
+    /// Where a session has writes that came to the rank and whose answers it still waits for; but for `wrote`: a write without an answer that is rewritten lies below no other, so it is what was there. Nor
+    /// is anything below what is appended: where something may be, its client rewrites nothing.
     fn open_writes(&self, session: SessionId, ino: Ino, wrote: Tid) -> Vec<Range<u64>> {
         let of = self.pending.range((session, Tid(0))..=(session, Tid(u64::MAX)));
         let others = of.filter(|((_, tid), pending)| *tid != wrote && !pending.gone);
