@@ -24,6 +24,7 @@ mod journal;
 mod load;
 mod locks;
 mod meter;
+mod moved;
 mod op;
 mod ops;
 pub mod order;
