@@ -39,6 +39,9 @@ pub(crate) fn apply(
                     touched.resources.push(Resource::Inode(value.ino()));
                     replaced(&mut view.cache, slot, DentryKey { dir, hash, name }, touched);
                 }
+                if dir == Ino::LINKS || dir == view.orphans() {
+                    view.moved.note(value.ino());
+                }
                 view.cache.put(slot, hash, name, value, source);
                 put_in = Some((dir, slot));
             }
@@ -58,6 +61,7 @@ pub(crate) fn apply(
                 put_header(view, slot, FragHeader::decode(header)?, newborn, source);
             }
             Mutation::PutBackptr { ino, version, parent, hash, name } => {
+                view.moved.note(ino);
                 let newer = view.backptrs.get(&ino).is_none_or(|(known, _)| *known <= version);
                 if newer {
                     let place = Backptr { version, parent, hash, name: name.into() };

@@ -2,7 +2,7 @@
 //! cache; what is dirty reaches the store by checkpoints; what others see is durable first.
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
-//! `journal`, `hold`, `recent`, `early`, `load`, `warm`, `session`, `performed`, `caps`, `checkpoint`, `replay`, `pace`,
+//! `journal`, `hold`, `recent`, `early`, `load`, `moved`, `warm`, `session`, `performed`, `caps`, `checkpoint`, `replay`, `pace`,
 //! `tail`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order` is for drivers.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
@@ -24,6 +24,7 @@ mod journal;
 mod load;
 mod locks;
 mod meter;
+mod moved;
 mod op;
 mod ops;
 pub mod order;

@@ -45,6 +45,8 @@ pub(crate) struct Op {
     pub probe: Option<(Ino, Probe)>,
     /// Where a backptr said the inode is.
     pub hint: Option<(Ino, NameHash)>,
+    /// Moves of inodes when the search began.
+    pub moves: u64,
     pub scan: Option<Box<ScanPage>>,
     /// Nodes that were loaded for it.
     pub pins: Vec<u32>,
@@ -80,6 +82,7 @@ impl Op {
             told: None,
             probe: None,
             hint: None,
+            moves: 0,
             scan: None,
             pins: Vec::new(),
             failed: None,

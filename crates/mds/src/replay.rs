@@ -10,7 +10,7 @@ use crate::hold::Waiting;
 use crate::input::Tag;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Pending, Rank};
-use crate::session::life::LOOK_PART;
+use crate::session::LOOK_PART;
 use crate::session::{Session, StoredResult};
 use proto::caps::Grants;
 use proto::journal::{Mutations, Payload, read_entry};

@@ -5,8 +5,10 @@
 
 mod greeting;
 pub(crate) mod life;
+mod looks;
 mod results;
 
+pub(crate) use looks::LOOK_PART;
 pub(crate) use results::{Results, StoredResult};
 
 use crate::cache::Source;
@@ -16,6 +18,7 @@ use crate::input::{ConnId, Peer};
 use crate::meter::Traffic;
 use crate::op::OpId;
 use crate::output::{Level, Output};
+use looks::Looks;
 use proto::caps::Bits;
 use proto::message::{ClientInfo, ClientMsg};
 use proto::system::{SessionRecord, session_flags};
@@ -53,11 +56,11 @@ pub(crate) struct Session {
     pub running: BTreeSet<Tid>,
     pub in_flight: usize,
     lease_end: Mono,
-    /// Its lease ran out, and is prolonged once: what it said may lie unread.
-    doubted: bool,
-    /// What was recalled must be given back before; that is prolonged once, too.
+    /// Looks at a lease that has run out.
+    looks: Looks,
+    /// What was recalled must be given back before; and looks at that when it is over.
     pub return_end: Option<Mono>,
-    return_doubted: bool,
+    return_looks: Looks,
     /// What it has a use for, and its place in the book of capabilities.
     pub wants: Bits,
     pub place: Option<u16>,
@@ -238,7 +241,7 @@ impl Sessions {
     pub(crate) fn must_return(&mut self, id: SessionId, end: Mono, now: Mono) {
         let Some(session) = self.map.get_mut(&id) else { return };
         if session.return_end.is_none() {
-            session.return_doubted = false;
+            session.return_looks = Looks::default();
         }
         let end = *session.return_end.get_or_insert(end);
         if !session.embedded {
@@ -272,7 +275,7 @@ impl Sessions {
         if let Some(session) = self.map.get_mut(&id)
             && !session.embedded
         {
-            (session.lease_end, session.doubted) = (end, false);
+            (session.lease_end, session.looks) = (end, Looks::default());
             self.next_expiry = Some(self.next_expiry.map_or(end, |next| next.min(end)));
         }
     }

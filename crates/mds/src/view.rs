@@ -8,6 +8,7 @@ use crate::caps::book::{Book, RoomLimits};
 use crate::config::RankConfig;
 use crate::files::{Files, Open};
 use crate::locks::Locks;
+use crate::moved::Moved;
 use crate::op::{LoadKey, Op, Park, Probe, Stop, Syncing};
 use crate::recent::Touched;
 use crate::tail::Tail;
@@ -64,6 +65,7 @@ pub(crate) struct View {
     /// Former sessions may still come back with their opens.
     pub reconnecting: bool,
     pub tail: Tail,
+    pub moved: Moved,
     pub now: Now,
 }
 
@@ -109,6 +111,7 @@ impl View {
             disk_full: false,
             reconnecting: false,
             tail: Tail::default(),
+            moved: Moved::default(),
             now: Now::default(),
         }
     }
@@ -143,7 +146,7 @@ impl View {
         let mut probe = match op.probe {
             Some((sought, probe)) if sought == ino => probe,
             _ => {
-                op.hint = None;
+                (op.hint, op.moves) = (None, self.moved.count());
                 Probe::Seen
             }
         };
@@ -153,6 +156,10 @@ impl View {
             match (asked, next) {
                 (Some(key), _) => return park(key),
                 (None, Some(next)) => probe = next,
+                // It was where this search had looked already, and perhaps is in neither place's load.
+                (None, None) if self.moved.has(ino, op.moves) && !stdx::mutant!("mds_moved_is_gone") => {
+                    (op.hint, op.moves, probe) = (None, self.moved.count(), Probe::Seen);
+                }
                 (None, None) => return Err(Errno::ESTALE.into()),
             }
         }

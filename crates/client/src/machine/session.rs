@@ -133,6 +133,10 @@ impl Client {
             out.extend(self.held.reclaims(&again).into_iter().map(Output::Send));
         }
         out.push(Output::Send(ClientMsg::Reclaimed));
+        if resumed {
+            // The rank says them again right behind its Welcome, however long the bytes take.
+            self.numbers.resumed();
+        }
         self.rewrites.resuming = Some(Resuming { resumed, lives_on, again });
         self.send_rewrites(out);
     }
@@ -140,9 +144,6 @@ impl Client {
     /// What comes after the bytes.
     pub(super) fn go_on(&mut self, Resuming { resumed, lives_on, again }: Resuming, out: &mut Out) {
         self.send_again(out);
-        if resumed {
-            self.numbers.resumed();
-        }
         if resumed && self.is_entrustable() {
             out.push(Output::Send(ClientMsg::Presented));
         }

@@ -2,6 +2,7 @@
 //!
 //! Absent: how it begins and comes back (`greeting.rs`); the tables (`session.rs`); who may keep what (`caps.rs`); the wire.
 
+use super::looks::LOOK_PART;
 use super::{Conn, Session};
 use crate::cache::node;
 use crate::caps::{FADES_NS, needs};
@@ -17,8 +18,6 @@ use stdx::{Mono, Now, Outbox};
 
 /// Why a session that does not give back is evicted.
 const LATE: &str = "it has not given back what was recalled";
-/// What part of a lease passes between the two looks at a session that is silent.
-pub(crate) const LOOK_PART: u64 = 20;
 /// Inodes looked at per step when a dead session's opens end.
 const CLOSE_SLICE: usize = 1024;
 
@@ -124,6 +123,8 @@ impl Rank {
         self.sessions.count_eager();
         self.forget_former(id, Tid(u64::MAX));
         if !session.embedded {
+            // What it had under way goes on, and whoever comes next is another.
+            self.sessions.many = true;
             Mutation::Session { id, open: false, client: b"" }.encode(&mut self.view.txn.muts);
             self.commit(now, None, out);
         }
@@ -154,32 +155,31 @@ impl Rank {
         }
     }
 
-    /// Evicts sessions whose lease has run out, at the second look: what came while this process did not run (it was stopped, its
+    /// Evicts sessions whose lease has run out, at the third look: what came while this process did not run (it was stopped, its
     /// host hung) lies unread, and it is not the client that was silent then.
     pub(crate) fn expire(&mut self, now: Now, out: &mut Outbox<Output>) {
         let due = self.sessions.next_expiry.filter(|due| *due <= now.mono && self.state.serves());
         let Some(due) = due else { return };
         let lease_ns = self.view.config.lease_ns;
         let look_ns = lease_ns / LOOK_PART;
+        let late_ns = now.mono.since(due);
         // Nobody was heard for so long: who sends again after a pause of the rank's may need a while for it.
-        let hung = now.mono.since(due) > look_ns && !stdx::mutant!("mds_own_pause_counts");
-        let grace = now.mono.after(if hung { lease_ns } else { look_ns });
+        let hung = late_ns > look_ns && !stdx::mutant!("mds_own_pause_counts");
         let mut dead = Vec::new();
         let mut next: Option<Mono> = None;
         for (id, session) in self.sessions.map.iter_mut().filter(|(_, s)| !s.embedded && !s.evicted) {
             // One without a connection may have greeted on a new one.
-            let again = hung || !session.doubted;
-            if session.lease_end <= now.mono && again && !stdx::mutant!("mds_own_pause_counts") {
-                (session.doubted, session.lease_end) = (!hung, grace);
+            if session.lease_end <= now.mono
+                && let Some(grace_ns) = session.looks.next(late_ns, lease_ns)
+            {
+                session.lease_end = now.mono.after(grace_ns);
             }
             let over = !self.frozen && session.return_end.is_some_and(|end| end <= now.mono);
-            let again = over && !session.return_doubted;
-            if (hung || again)
-                && !stdx::mutant!("mds_own_pause_counts")
+            if (hung || over)
                 && let Some(end) = session.return_end.as_mut()
+                && let Some(grace_ns) = session.return_looks.next(late_ns, lease_ns)
             {
-                *end = grace.max(*end);
-                session.return_doubted = !hung;
+                *end = now.mono.after(grace_ns).max(*end);
             }
             let returns = self.frozen || session.return_end.is_none_or(|end| end > now.mono);
             if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {

@@ -152,3 +152,38 @@ fn warming_stops_before_the_cache_is_full() {
     assert_eq!(w.rank.warm_status().state, WarmState::Nowhere);
     ask(&mut w, &dirs, 100);
 }
+
+/// A search looks at one place after the other; each was right when its load began.
+#[test]
+fn who_moves_behind_a_search_and_is_forgotten_again_is_found() {
+    let mut w = World::new();
+    let first = w.create(root(), "a");
+    w.rename((root(), "a"), (root(), "b"), 0).expect("free");
+    w.checkpoint();
+    w.drop_cache();
+    w.hold_loads = true;
+    let tid = w.start(EMBEDDED, Cred::ROOT, Request::GetAttr { node: first });
+    for _ in 0..2 {
+        // It is not `a` any more; the backpointer says `b`.
+        let answer = w.held.pop_front().expect("a place to look at");
+        w.inject(answer);
+    }
+    w.hold_loads = false;
+    let late = std::mem::take(&mut w.held);
+    assert_eq!(late.len(), 1, "`b` as the store had it");
+    w.rename((root(), "b"), (root(), "c"), 0).expect("free");
+    w.checkpoint();
+    w.drop_cache();
+    late.into_iter().for_each(|answer| w.inject(answer));
+    let found = w.answer(EMBEDDED, tid);
+    assert!(matches!(found, Some(Ok(Reply::Attr(attr))) if attr.ino == first.ino), "{found:?}");
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_search_that_gives_up_too_soon_is_caught() {
+    stdx::mutant::activate(Some("mds_moved_is_gone"));
+    let verdict = std::panic::catch_unwind(who_moves_behind_a_search_and_is_forgotten_again_is_found);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

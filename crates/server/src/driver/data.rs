@@ -1,4 +1,5 @@
-//! Data workers: operations on file data that need the disk.
+//! Data workers: operations on file data that need the disk. Syncs of everything are done by one of them at a time, for all who
+//! wait.
 //!
 //! Absent: order (`order.rs`), layouts (room `store`).
 
@@ -16,7 +17,18 @@ const SHORT: usize = 256;
 #[derive(Default)]
 struct State {
     jobs: VecDeque<(Tag, DataOp)>,
+    /// Who waits for a sync of everything, and whether one is under way. One worker does it for all of them: were each an
+    /// operation like others, as many clients that sync as there are workers would keep everybody's reads waiting.
+    syncs: Vec<Tag>,
+    syncing: bool,
     stop: bool,
+}
+
+/// What a worker does next.
+enum Job {
+    One(Tag, DataOp),
+    /// A sync of everything, for all who asked for one by now.
+    Sync(Vec<Tag>),
 }
 
 /// Operations on their way to the workers.
@@ -33,7 +45,12 @@ impl Queue {
     }
 
     pub(super) fn push(&self, tag: Tag, op: DataOp) {
-        self.lock().jobs.push_back((tag, op));
+        let mut state = self.lock();
+        match op {
+            DataOp::SyncAll => state.syncs.push(tag),
+            op => state.jobs.push_back((tag, op)),
+        }
+        drop(state);
         self.wake.notify_one();
     }
 
@@ -51,29 +68,54 @@ impl Queue {
         }
     }
 
-    fn take(&self) -> Option<(Tag, DataOp)> {
+    fn take(&self) -> Option<Job> {
         let mut state = self.lock();
-        while state.jobs.is_empty() && !state.stop {
+        loop {
+            if state.stop {
+                return None;
+            }
+            if !state.syncing && !state.syncs.is_empty() {
+                state.syncing = true;
+                return Some(Job::Sync(std::mem::take(&mut state.syncs)));
+            }
+            if state.jobs.len() == SHORT {
+                self.short.notify_all();
+            }
+            if let Some((tag, op)) = state.jobs.pop_front() {
+                return Some(Job::One(tag, op));
+            }
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if state.stop {
-            return None;
+    }
+
+    /// The sync under way is over: whoever asked meanwhile waits for the next.
+    fn synced(&self) {
+        let mut state = self.lock();
+        state.syncing = false;
+        if !state.syncs.is_empty() {
+            self.wake.notify_one();
         }
-        if state.jobs.len() == SHORT {
-            self.short.notify_all();
-        }
-        state.jobs.pop_front()
     }
 }
 
 /// A data worker.
 pub(super) fn run(driver: &Driver) {
     runtime::process::go_behind_others();
-    while let Some((tag, op)) = driver.data.take() {
-        let result = driver.run_data(&op);
-        // Lent content goes back first: its owner may wait for it to be answered.
-        drop(op);
-        driver.bring([Input::DataDone { tag, result }]);
+    while let Some(job) = driver.data.take() {
+        match job {
+            Job::One(tag, op) => {
+                let result = driver.run_data(&op);
+                // Lent content goes back first: its owner may wait for it to be answered.
+                drop(op);
+                driver.bring([Input::DataDone { tag, result }]);
+            }
+            Job::Sync(tags) => {
+                let result = driver.run_data(&DataOp::SyncAll).map(|_| ());
+                driver.data.synced();
+                let done = |tag| Input::DataDone { tag, result: result.clone().map(|()| DataDone::Done) };
+                driver.bring(tags.into_iter().map(done));
+            }
+        }
     }
 }
 
@@ -160,5 +202,28 @@ impl Driver {
     /// Whether space may be taken ahead of need: not what the ballast left behind, nor what it waits for.
     pub(super) fn has_spare_room(&self) -> bool {
         self.ballast.as_ref().is_none_or(|ballast| ballast.is_held())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_syncs_take_one_worker_and_others_go_on() {
+        let queue = Queue::default();
+        let read = || DataOp::Remove { file: proto::FileId { ino: proto::Ino(7), generation: 1 } };
+        (1..=20).for_each(|tag| queue.push(Tag(tag), DataOp::SyncAll));
+        queue.push(Tag(100), read());
+        assert!(matches!(queue.take(), Some(Job::Sync(tags)) if tags.len() == 20));
+        queue.push(Tag(21), DataOp::SyncAll);
+        queue.push(Tag(101), read());
+        for tag in [100, 101] {
+            assert!(matches!(queue.take(), Some(Job::One(found, _)) if found == Tag(tag)), "beside the sync");
+        }
+        queue.synced();
+        assert!(matches!(queue.take(), Some(Job::Sync(tags)) if tags == [Tag(21)]));
+        queue.stop();
+        assert!(queue.take().is_none());
     }
 }

@@ -136,6 +136,8 @@ pub struct Judge {
     writers: BTreeSet<(SessionId, Ino)>,
     /// Sessions that have ended, whatever they are still told; and where in the journal.
     over: BTreeSet<SessionId>,
+    /// Those that the rank has given up and that have not ended: they may keep names for a while.
+    given_up: BTreeSet<SessionId>,
     ended_at: BTreeMap<SessionId, Position>,
     /// Transactions above the durable mark: whose they are, and what they changed.
     undurable: VecDeque<Undurable>,
@@ -202,6 +204,7 @@ impl Judge {
             opens: BTreeMap::new(),
             writers: BTreeSet::new(),
             over: BTreeSet::new(),
+            given_up: BTreeSet::new(),
             ended_at: BTreeMap::new(),
             undurable: VecDeque::new(),
             eager: BTreeSet::new(),

@@ -229,7 +229,7 @@ impl World {
     /// The rank has given a session up: it serves it no more, and takes nothing of it.
     pub(super) fn given_up(&mut self, session: SessionId) {
         self.judge.has_all_back(session);
-        self.judge.excuse(session);
+        self.judge.gives_up(session);
     }
 
     /// Sessions that the rank gives up in a step.

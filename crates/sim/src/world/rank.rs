@@ -3,7 +3,7 @@
 //!
 //! Absent: clients (`clients.rs`), the disks (`disks.rs`), deaths (`faults.rs`).
 
-use super::brief::{brief, brief_message};
+use super::brief::{brief, brief_entries, brief_message};
 use super::{Event, Kind, World, fold};
 use crate::model::judge::{Manner, Sent, Verdict};
 use mds::Rank;
@@ -131,7 +131,10 @@ impl World {
         let mut sent = Vec::new();
         for output in out {
             match output {
-                Output::Append { position, bytes, .. } => appends.push((*position, &bytes[..])),
+                Output::Append { position, bytes, .. } => {
+                    self.trace.explain(self.now, "commit", || brief_entries(*position, bytes));
+                    appends.push((*position, &bytes[..]));
+                }
                 Output::Send { conn, message } => {
                     let Some((client, Some(session))) = life.conns.get(conn) else { continue };
                     let Some(mut one) = answer_of(*session, message) else { continue };

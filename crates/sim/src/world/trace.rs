@@ -29,6 +29,13 @@ impl Trace {
         }
     }
 
+    /// Lines that explain an event and are no events themselves.
+    pub(super) fn explain(&mut self, at: u64, kind: &'static str, lines: impl FnOnce() -> Vec<String>) {
+        if let Some(sink) = &mut self.sink {
+            lines().iter().for_each(|line| sink(&format!("{:>14.6} {kind:<9} {line}", at as f64 / 1e6)));
+        }
+    }
+
     /// The hash so far.
     pub(super) const fn hash(&self) -> u64 {
         self.hash

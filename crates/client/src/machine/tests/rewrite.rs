@@ -234,3 +234,25 @@ fn nothing_is_written_once_more_below_what_was_given_up() {
     bench.step(Input::Close);
     assert_eq!(lost(&welcomed(&mut bench, 1)), []);
 }
+
+/// Found by review: the numbers that the rank said again were thrown away when the last of many bytes had gone.
+#[test]
+fn numbers_that_come_before_the_bytes_are_through_are_used() {
+    const PIECES: u64 = 1100;
+    let mut bench = wrote();
+    for tid in 2..=PIECES {
+        bench.call(tid, write(7, 8 * tid, 1));
+        bench.step(early(tid, 10, written(9)));
+    }
+    bench.step(durable(10));
+    let first = rewrites(&welcomed(&mut bench, 2));
+    assert!(first.len() < PIECES as usize, "not all at once");
+    let (count, generation, seed) = (10, 1, stdx::hash::HashSeed([1; 16]));
+    bench.step(Input::Message(ServerMsg::Numbers { first: Ino(1000), count, generation, seed }));
+    let mut open = first;
+    while let Some((tid, ..)) = open.pop() {
+        open.extend(rewrites(&bench.step(done(tid, 20))));
+    }
+    assert!(!bench.client.awaits_rewritten());
+    assert_eq!(bench.client.numbers.take().map(|(ino, _)| ino), Some(Ino(1000)));
+}

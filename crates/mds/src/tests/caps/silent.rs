@@ -21,7 +21,7 @@ fn what_nobody_answers_for_a_lease_ends_the_session_and_what_it_kept_runs_out() 
     assert_eq!(renewed(&w, REMOTE), 9);
     assert!(renewed(&w, OTHER) < 6, "half a lease late: it hears no more of its lease");
     assert_eq!(w.answer(REMOTE, tid), None);
-    w.pass(1_500);
+    w.pass(1_520);
     assert_eq!(w.rank.sessions(Mono(w.now)).len(), 1, "{:?}", w.notes);
     assert_eq!(w.answer(REMOTE, tid), None, "it asked a moment ago, and may keep the answer for a while");
     w.pass(FADES_MS);

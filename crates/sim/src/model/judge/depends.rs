@@ -157,7 +157,11 @@ pub(super) fn asked_for(tree: &Tree, request: &Request, outcome: &Outcome) -> BT
         return BTreeSet::new();
     }
     let mut shown = Shown { tree, empties, facts: BTreeSet::new() };
-    shown.request(request);
+    match (request, outcome) {
+        // That the name is taken says nothing of the file that was to have it.
+        (Request::Link { parent, name, .. }, Err(Errno::EEXIST)) => shown.name(*parent, name),
+        _ => shown.request(request),
+    }
     shown.facts
 }
 

@@ -85,7 +85,7 @@ impl Judge {
             executed,
             first,
             lost: executed.is_none(),
-            excused: pending.gone || self.over.contains(&session),
+            excused: pending.gone || self.is_given_up(session),
             failed: false,
         };
         self.clock += 1;
@@ -299,6 +299,17 @@ impl Judge {
         }
         let of = self.promises.range_mut((session, Tid(0))..=(session, Tid(u64::MAX)));
         of.for_each(|(_, promise)| promise.excused = true);
+    }
+
+    /// The rank has given a session up. What its client hears of from before is no promise either.
+    pub fn gives_up(&mut self, session: SessionId) {
+        self.given_up.insert(session);
+        self.excuse(session);
+    }
+
+    /// Whether nobody waits for what a session is told.
+    pub(super) fn is_given_up(&self, session: SessionId) -> bool {
+        self.over.contains(&session) || self.given_up.contains(&session)
     }
 
     /// A client has been told that its session is gone: what it was told before is lost, or is not. Returns whether anything was

@@ -52,7 +52,7 @@ impl Judge {
             executed: None,
             first: None,
             lost: false,
-            excused: self.over.contains(&session),
+            excused: self.is_given_up(session),
             failed: false,
         };
         self.promises.insert((session, tid), promise);

@@ -1,0 +1,59 @@
+//! Inodes that moved lately. To find an inode takes several loads, one place after the other; one that moves behind the search, is
+//! stored there and leaves the cache before the next look would be found nowhere.
+//!
+//! Absent: where inodes are (`View::resolve`).
+
+use proto::Ino;
+
+/// Moves remembered: more than can happen during the few loads of one search.
+const REMEMBERED: usize = 4096;
+
+/// The last moves, counted.
+#[derive(Debug, Default)]
+pub(crate) struct Moved {
+    last: Vec<Ino>,
+    count: u64,
+}
+
+impl Moved {
+    /// An inode has another place.
+    pub(crate) fn note(&mut self, ino: Ino) {
+        let at = (self.count % REMEMBERED as u64) as usize;
+        match self.last.get_mut(at) {
+            Some(old) => *old = ino,
+            None => self.last.push(ino),
+        }
+        self.count += 1;
+    }
+
+    /// Moves so far.
+    pub(crate) const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether an inode may have moved since there were `count` moves.
+    pub(crate) fn has(&self, ino: Ino, count: u64) -> bool {
+        let newer = self.count - count;
+        newer > REMEMBERED as u64
+            || (count..self.count).any(|at| self.last[(at % REMEMBERED as u64) as usize] == ino)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moves_are_remembered_for_a_while() {
+        let mut moved = Moved::default();
+        moved.note(Ino(1));
+        let count = moved.count();
+        assert!(moved.has(Ino(1), 0) && !moved.has(Ino(2), 0) && !moved.has(Ino(1), count));
+        for ino in 10..10 + REMEMBERED as u64 {
+            moved.note(Ino(ino));
+        }
+        assert!(moved.has(Ino(10), count) && !moved.has(Ino(1), count));
+        moved.note(Ino(9));
+        assert!(moved.has(Ino(1), count), "too long ago to tell");
+    }
+}
