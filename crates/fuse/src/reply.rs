@@ -152,9 +152,9 @@ impl Reply {
 
     /// Bytes copied by a copy_file_range; the old form of the request counts no further than u32.
     pub fn copied(self, bytes: u64) {
-        match self.opcode {
-            Opcode::CopyFileRange64 => self.send(0, bytes.bytes()),
-            _ => self.write(u32::try_from(bytes).unwrap_or(u32::MAX)),
+        match matches!(self.opcode, Opcode::CopyFileRange64) {
+            true => self.send(0, bytes.bytes()),
+            false => self.write(u32::try_from(bytes).unwrap_or(u32::MAX)),
         }
     }
 

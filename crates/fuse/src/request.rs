@@ -1,6 +1,8 @@
 //! One request of the kernel as a typed value borrowed from the buffer it arrived in.
 //! Absent on purpose: INIT (the kernel mount speaks it alone), DAX and CUSE, and any judgement of permissions.
 
+mod classes;
+pub(crate) mod groups;
 mod parse;
 #[cfg(test)]
 mod tests;

@@ -14,6 +14,7 @@ use crate::kernel_mount::Handler;
 use crate::reply::Reply;
 use crate::reply::channel::Channel;
 use crate::request::Parts;
+use crate::request::groups::{attribute_operations, lock_operations, mount_operations};
 use crate::request::{Operation, ParseError, Request};
 use interrupts::Interrupts;
 
@@ -107,7 +108,31 @@ fn room(operation: &Operation<'_>) -> u32 {
         | Operation::GetXattr { size, .. }
         | Operation::ListXattr { size } => *size,
         Operation::ReadLink => 4095,
-        _ => 0,
+        Operation::Lookup { .. }
+        | Operation::Symlink { .. }
+        | Operation::MkNod { .. }
+        | Operation::MkDir { .. }
+        | Operation::Unlink { .. }
+        | Operation::RmDir { .. }
+        | Operation::Rename { .. }
+        | Operation::Link { .. }
+        | Operation::Open { .. }
+        | Operation::Create { .. }
+        | Operation::TmpFile { .. }
+        | Operation::Write(_)
+        | Operation::FSync { .. }
+        | Operation::Release(_)
+        | Operation::Fallocate { .. }
+        | Operation::Lseek { .. }
+        | Operation::CopyFileRange(_)
+        | Operation::SetXattr { .. }
+        | Operation::RemoveXattr { .. }
+        | Operation::OpenDir { .. }
+        | Operation::FSyncDir { .. }
+        | Operation::ReleaseDir(_)
+        | attribute_operations!()
+        | lock_operations!()
+        | mount_operations!() => 0,
     }
 }
 

@@ -65,13 +65,17 @@ impl Shared {
         reply: Reply,
         then: impl FnOnce(&Arc<Self>, Reply, Attr, Given) + Send + 'static,
     ) {
-        self.ask_to_keep(cred, ask, reply, |shared, reply, answer, validity| match answer {
+        self.ask_to_keep(cred, ask, reply, |shared, reply, answer, validity| {
+            let there = matches!(answer, Answer::Created { new: false, .. });
+            let (Answer::Attr(attr) | Answer::Created { attr, .. }) = answer else {
+                return reply.error(libc::EIO);
+            };
             // The kernel may have that node already, and believes the answer to CREATE whatever came meanwhile.
-            Answer::Created { attr, new: false } => then(shared, reply, attr, Given::default()),
-            Answer::Attr(attr) | Answer::Created { attr, .. } => {
-                then(shared, reply, attr, Given::of(&validity, 0));
-            }
-            _ => reply.error(libc::EIO),
+            let given = match there {
+                true => Given::default(),
+                false => Given::of(&validity, 0),
+            };
+            then(shared, reply, attr, given);
         });
     }
 
@@ -125,9 +129,9 @@ impl Shared {
     }
 
     pub(super) fn statfs(self: &Arc<Self>, about: About, reply: Reply) {
-        self.ask(about.cred, Ask::StatFs, reply, |_, reply, answer| match answer {
-            Answer::StatFs(stat) => reply.statfs(&convert::statfs(&stat)),
-            _ => reply.error(libc::EIO),
+        self.ask(about.cred, Ask::StatFs, reply, |_, reply, answer| {
+            let Answer::StatFs(stat) = answer else { return reply.error(libc::EIO) };
+            reply.statfs(&convert::statfs(&stat));
         });
     }
 }

@@ -13,6 +13,9 @@ use super::keep::{Given, Way};
 use super::{About, Shared, convert};
 use crate::reply::Reply;
 use crate::request::Operation;
+use crate::request::groups::{
+    data_operations, listing_operations, lock_operations, mount_operations, name_operations, xattr_operations,
+};
 
 impl Shared {
     pub(super) fn attribute_operation(
@@ -41,9 +44,16 @@ impl Shared {
                 let timeout = shared.learn(nodeid, attr, given, Way::Asked);
                 reply.statx(timeout, &convert::statx(attr));
             }),
-            _ => self.stat(about, reply, move |shared, reply, attr, given| {
+            Operation::GetAttr { .. } => self.stat(about, reply, move |shared, reply, attr, given| {
                 shared.answer_attr(reply, nodeid, attr, given);
             }),
+            // `Adapter::handle` sends these elsewhere.
+            name_operations!()
+            | xattr_operations!()
+            | listing_operations!()
+            | lock_operations!()
+            | data_operations!()
+            | mount_operations!() => reply.error(libc::EIO),
         }
     }
 

@@ -18,6 +18,10 @@ use super::{About, Shared};
 use crate::abi::fopen;
 use crate::reply::{DirSink, Opened, Reply};
 use crate::request::Operation;
+use crate::request::groups::{
+    attribute_operations, data_operations, lock_operations, mount_operations, name_operations,
+    xattr_operations,
+};
 
 /// Offsets after "." and "..": below every cookie.
 const AFTER_DOT: u64 = 1;
@@ -89,7 +93,13 @@ impl Shared {
                 reply.ok();
             }
             Operation::FSyncDir { fh, data_only } => self.sync(about, fh, data_only, reply),
-            _ => reply.error(libc::EIO),
+            // `Adapter::handle` sends these elsewhere.
+            name_operations!()
+            | attribute_operations!()
+            | xattr_operations!()
+            | lock_operations!()
+            | data_operations!()
+            | mount_operations!() => reply.error(libc::EIO),
         }
     }
 
@@ -113,13 +123,9 @@ impl Shared {
         let after = if offset <= AFTER_DOTS { 0 } else { offset };
         let ask = Ask::ReadDir { dir: want.about.node, after, attrs: plus, bytes_max: size };
         self.ask_to_keep(want.about.cred.clone(), ask, reply, move |shared, reply, answer, validity| {
-            match answer {
-                Answer::Entries { entries, end } => {
-                    let page = Rest { at: 0, entries: entries.into(), end };
-                    shared.fill(&want, page, Some(&validity), reply);
-                }
-                _ => reply.error(libc::EIO),
-            }
+            let Answer::Entries { entries, end } = answer else { return reply.error(libc::EIO) };
+            let page = Rest { at: 0, entries: entries.into(), end };
+            shared.fill(&want, page, Some(&validity), reply);
         });
     }
 

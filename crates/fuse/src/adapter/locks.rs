@@ -12,6 +12,10 @@ use super::answer::asker;
 use super::{About, Shared, convert};
 use crate::caller;
 use crate::reply::Reply;
+use crate::request::groups::{
+    attribute_operations, data_operations, listing_operations, mount_operations, name_operations,
+    xattr_operations,
+};
 use crate::request::{Lock, Operation, Request};
 
 /// How far a wait for a lock is.
@@ -79,7 +83,13 @@ impl Shared {
                 self.ask(about.cred, ask, reply, move |shared, reply, _| shared.ok_or_late(ino, fh, reply));
                 self.watch(unique, true);
             }
-            _ => reply.error(libc::EIO),
+            // `Adapter::handle` sends these elsewhere.
+            name_operations!()
+            | attribute_operations!()
+            | xattr_operations!()
+            | listing_operations!()
+            | data_operations!()
+            | mount_operations!() => reply.error(libc::EIO),
         }
     }
 
@@ -89,9 +99,9 @@ impl Shared {
             Err(errno) => return reply.error(errno.0),
         };
         let ask = Ask::TestLock { node: about.node, lock };
-        self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
-            Answer::Lock(found) => reply.lock(&convert::file_lock(found.as_ref())),
-            _ => reply.error(libc::EIO),
+        self.ask(about.cred, ask, reply, |_, reply, answer| {
+            let Answer::Lock(found) = answer else { return reply.error(libc::EIO) };
+            reply.lock(&convert::file_lock(found.as_ref()));
         });
     }
 

@@ -10,6 +10,10 @@ use proto::{Errno, Ino, NodeRef};
 
 use super::{About, Shared};
 use crate::reply::Reply;
+use crate::request::groups::{
+    attribute_operations, data_operations, listing_operations, lock_operations, mount_operations,
+    xattr_operations,
+};
 use crate::request::{Operation, Request};
 
 impl Shared {
@@ -82,7 +86,14 @@ impl Shared {
                     shared.change(about, new_parent, ask, reply);
                 });
             }
-            _ => self.readlink(about, reply),
+            Operation::ReadLink => self.readlink(about, reply),
+            // `Adapter::handle` sends these elsewhere.
+            attribute_operations!()
+            | xattr_operations!()
+            | listing_operations!()
+            | lock_operations!()
+            | data_operations!()
+            | mount_operations!() => reply.error(libc::EIO),
         }
         Ok(())
     }
@@ -115,9 +126,9 @@ impl Shared {
 
     fn readlink(self: &Arc<Self>, about: About, reply: Reply) {
         let ask = Ask::ReadLink { node: about.node };
-        self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
-            Answer::Target(target) => reply.bytes(&target),
-            _ => reply.error(libc::EIO),
+        self.ask(about.cred, ask, reply, |_, reply, answer| {
+            let Answer::Target(target) = answer else { return reply.error(libc::EIO) };
+            reply.bytes(&target);
         });
     }
 
@@ -131,9 +142,9 @@ impl Shared {
             return self.lookup_self(about, root, reply);
         }
         let ask = Ask::Parent { node: about.node };
-        self.ask(about.cred.clone(), ask, reply, move |shared, reply, answer| match answer {
-            Answer::Node(node) => shared.lookup_self(about, node, reply),
-            _ => reply.error(libc::EIO),
+        self.ask(about.cred.clone(), ask, reply, move |shared, reply, answer| {
+            let Answer::Node(node) = answer else { return reply.error(libc::EIO) };
+            shared.lookup_self(about, node, reply);
         });
     }
 }

@@ -11,53 +11,76 @@ use proto::{Errno, NodeRef, SetAttr};
 use super::{About, Shared};
 use crate::reply::Reply;
 use crate::request::Operation;
+use crate::request::groups::{
+    attribute_operations, data_operations, listing_operations, lock_operations, mount_operations,
+    name_operations,
+};
 
 const SETGID: u32 = 0o2000;
 
 impl Shared {
     pub(super) fn xattr_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
-        let name = match *operation {
+        let About { nodeid, node, .. } = about;
+        match *operation {
             Operation::GetXattr { name, .. } if self.is_about_stats(&about, name) => {
-                return self.answer_stats(&about, reply);
+                self.answer_stats(&about, reply);
             }
             Operation::SetXattr { name, .. } | Operation::RemoveXattr { name }
                 if self.is_about_stats(&about, name) =>
             {
-                return reply.error(libc::EPERM);
+                reply.error(libc::EPERM);
             }
-            Operation::SetXattr { name, .. }
-            | Operation::GetXattr { name, .. }
-            | Operation::RemoveXattr { name } => match self.xattr_name(name) {
-                Ok(name) => name,
-                Err(errno) => return reply.error(errno.0),
+            Operation::GetXattr { name, .. } => match self.xattr_name(name) {
+                Ok(name) => self.get_xattr(about.cred, nodeid, node, name, reply),
+                Err(errno) => reply.error(errno.0),
             },
-            _ => return self.list_xattrs(about.cred, about.nodeid, about.node, reply),
-        };
-        let About { cred, nodeid, node, .. } = about;
-        match *operation {
-            Operation::GetXattr { .. } => self.get_xattr(cred, nodeid, node, name, reply),
-            Operation::SetXattr { value, flags, acl_kill_sgid, .. } => {
-                let mode = match flags as i32 {
-                    0 => XattrMode::Either,
-                    libc::XATTR_CREATE => XattrMode::Create,
-                    libc::XATTR_REPLACE => XattrMode::Replace,
-                    _ => return reply.error(libc::EINVAL),
-                };
-                // Before the rank knows: no answer about attributes may call it bare from here on.
-                self.nodes.set_dressed(nodeid);
-                let ask = Ask::SetXattr { node, name, value: value.into(), mode };
-                self.ask(cred.clone(), ask, reply, move |shared, reply, _| match acl_kill_sgid {
-                    true => shared.drop_setgid(cred, node, reply),
-                    false => shared.xattr_done(cred, node, reply),
-                });
-            }
-            _ => {
-                let ask = Ask::RemoveXattr { node, name };
-                self.ask(cred.clone(), ask, reply, move |shared, reply, _| {
-                    shared.xattr_done(cred, node, reply);
-                });
-            }
+            Operation::SetXattr { name, value, flags, acl_kill_sgid } => match self.xattr_name(name) {
+                Ok(name) => self.set_xattr(about, name, value, flags, acl_kill_sgid, reply),
+                Err(errno) => reply.error(errno.0),
+            },
+            Operation::RemoveXattr { name } => match self.xattr_name(name) {
+                Ok(name) => self.remove_xattr(about.cred, node, name, reply),
+                Err(errno) => reply.error(errno.0),
+            },
+            Operation::ListXattr { .. } => self.list_xattrs(about.cred, nodeid, node, reply),
+            // `Adapter::handle` sends these elsewhere.
+            name_operations!()
+            | attribute_operations!()
+            | listing_operations!()
+            | lock_operations!()
+            | data_operations!()
+            | mount_operations!() => reply.error(libc::EIO),
         }
+    }
+
+    fn set_xattr(
+        self: &Arc<Self>,
+        about: About,
+        name: Name,
+        value: &[u8],
+        flags: u32,
+        kills_sgid: bool,
+        reply: Reply,
+    ) {
+        let About { cred, nodeid, node, .. } = about;
+        let mode = match flags as i32 {
+            0 => XattrMode::Either,
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => return reply.error(libc::EINVAL),
+        };
+        // Before the rank knows: no answer about attributes may call it bare from here on.
+        self.nodes.set_dressed(nodeid);
+        let ask = Ask::SetXattr { node, name, value: value.into(), mode };
+        self.ask(cred.clone(), ask, reply, move |shared, reply, _| match kills_sgid {
+            true => shared.drop_setgid(cred, node, reply),
+            false => shared.xattr_done(cred, node, reply),
+        });
+    }
+
+    fn remove_xattr(self: &Arc<Self>, cred: proto::Cred, node: NodeRef, name: Name, reply: Reply) {
+        let ask = Ask::RemoveXattr { node, name };
+        self.ask(cred.clone(), ask, reply, move |shared, reply, _| shared.xattr_done(cred, node, reply));
     }
 
     fn xattr_name(&self, name: &[u8]) -> Result<Name, Errno> {
@@ -79,9 +102,9 @@ impl Shared {
         if stored && self.is_bare(nodeid) {
             return reply.error(libc::ENODATA);
         }
-        self.ask(cred, Ask::GetXattr { node, name }, reply, |_, reply, answer| match answer {
-            Answer::Xattr(value) => reply.xattr(&value),
-            _ => reply.error(libc::EIO),
+        self.ask(cred, Ask::GetXattr { node, name }, reply, |_, reply, answer| {
+            let Answer::Xattr(value) = answer else { return reply.error(libc::EIO) };
+            reply.xattr(&value);
         });
     }
 
@@ -89,9 +112,9 @@ impl Shared {
         if self.is_bare(nodeid) {
             return reply.xattr(&[]);
         }
-        self.ask(cred, Ask::ListXattr { node }, reply, |_, reply, answer| match answer {
-            Answer::XattrNames(names) => reply.xattr(&names),
-            _ => reply.error(libc::EIO),
+        self.ask(cred, Ask::ListXattr { node }, reply, |_, reply, answer| {
+            let Answer::XattrNames(names) = answer else { return reply.error(libc::EIO) };
+            reply.xattr(&names);
         });
     }
 
