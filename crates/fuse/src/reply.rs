@@ -3,6 +3,8 @@
 
 pub(crate) mod channel;
 mod dir;
+#[cfg(feature = "null")]
+pub(crate) mod held;
 
 use std::time::Duration;
 
@@ -209,11 +211,6 @@ impl Reply {
         });
     }
 
-    /// Keeps the data of a WRITE readable, uncopied, until the answer; of other requests nothing is kept.
-    pub fn hold(self) -> Held {
-        Held { reply: self }
-    }
-
     /// Lends the data of a WRITE, uncopied. The kernel gets the answer only when the last clone of the loan
     /// is dropped: until then it lets the caller wait, and leaves the bytes alone.
     pub fn lend(&mut self) -> Loan {
@@ -242,22 +239,3 @@ impl Drop for Reply {
 
 /// Data of a WRITE where the transport has them; see [`Reply::lend`].
 pub type Loan = Arc<dyn AsRef<[u8]> + Send + Sync>;
-
-/// A reply together with the data of its WRITE request.
-#[derive(Debug)]
-#[must_use = "a dropped reply answers EIO"]
-pub struct Held {
-    reply: Reply,
-}
-
-impl Held {
-    /// What the caller wrote.
-    pub fn data(&self) -> &[u8] {
-        self.reply.channel.data()
-    }
-
-    /// Gives the data up, to answer.
-    pub fn into_reply(self) -> Reply {
-        self.reply
-    }
-}
