@@ -5,6 +5,7 @@
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
+pub mod admin;
 pub mod attr;
 pub mod caps;
 pub mod codec;
