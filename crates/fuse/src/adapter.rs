@@ -44,12 +44,12 @@ use crate::init::Negotiated;
 use crate::kernel_mount::Handler;
 use crate::meter::Meter;
 use crate::notify::Notifier;
-use crate::reply::Reply;
+use crate::reply::KernelReply;
 use crate::request::groups::{
     attribute_operations, data_operations, listing_operations, lock_operations, name_operations,
     xattr_operations,
 };
-use crate::request::{Operation, Request};
+use crate::request::{KernelRequest, Operation};
 use droppers::Droppers;
 use killed::Watch;
 use listing::Listings;
@@ -148,7 +148,7 @@ impl Handler for Adapter {
         let _first = self.shared.notifier.set(notifier.clone());
     }
 
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: KernelRequest<'_>, reply: KernelReply) {
         let shared = &self.shared;
         let reply = match request.operation.is_waited_for() {
             true => reply.measured(shared.meter.measure()),
@@ -203,7 +203,7 @@ struct About {
 }
 
 impl About {
-    fn of(shared: &Shared, request: &Request<'_>) -> About {
+    fn of(shared: &Shared, request: &KernelRequest<'_>) -> About {
         // The kernel checks permissions; of the caller's groups only the one that a new inode may
         // inherit matters here, and that one it sends.
         let groups = request.extensions.supplementary_group.into_iter().collect();

@@ -1,7 +1,7 @@
 //! The FUSE transport of PandoFS: the kernel's protocol, typed requests and replies, and two ways to carry
 //! them, /dev/fuse and io_uring.
 //!
-//! A [`Handler`] gets each [`Request`] with a [`Reply`] that it answers at once or later, from any thread.
+//! A [`Handler`] gets each [`KernelRequest`] with a [`KernelReply`] that it answers at once or later, from any thread.
 //! [`mount`] puts a handler on a directory and returns the [`KernelMount`].
 //!
 //! [`adapter`] is PandoFS's handler; it alone knows other rooms. `null`, behind a feature of its name, is a
@@ -34,9 +34,9 @@ pub use mountpoint::{Atime, MountOptions, Mounter, Unmount, unmount};
 pub use notify::{Notifier, NotifyError};
 #[cfg(feature = "null")]
 pub use reply::held::Held;
-pub use reply::{DirSink, Entry, Loan, Opened, Reply};
+pub use reply::{DirSink, Entry, KernelReply, Loan, Opened};
 pub use request::{
-    CopyFileRange, Extensions, Forgets, Lock, Operation, ParseError, Read, Release, Request, SecurityContext,
-    SetAttr, SetTime, Time, Write,
+    CopyFileRange, Extensions, Forgets, KernelRequest, Lock, Operation, ParseError, Read, Release,
+    SecurityContext, SetAttr, SetTime, Time, Write,
 };
 pub use transport::Transport;

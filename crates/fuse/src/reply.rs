@@ -21,7 +21,7 @@ pub use dir::DirSink;
 /// Requests nobody waits for (FORGET, BATCH_FORGET, NOTIFY_REPLY) come with one too; answering does nothing.
 #[derive(Debug)]
 #[must_use = "a dropped reply answers EIO"]
-pub struct Reply {
+pub struct KernelReply {
     channel: Channel,
     unique: u64,
     /// The thread that waits; 0: not known.
@@ -69,19 +69,19 @@ impl Opened {
     }
 }
 
-impl Reply {
-    pub(crate) fn new(channel: Channel, unique: u64, opcode: Opcode, room: u32) -> Reply {
-        Reply { channel, unique, pid: 0, opcode, room, measure: None }
+impl KernelReply {
+    pub(crate) fn new(channel: Channel, unique: u64, opcode: Opcode, room: u32) -> KernelReply {
+        KernelReply { channel, unique, pid: 0, opcode, room, measure: None }
     }
 
     /// The same for a caller that is known.
-    pub(crate) fn to(mut self, pid: u32) -> Reply {
+    pub(crate) fn to(mut self, pid: u32) -> KernelReply {
         self.pid = pid;
         self
     }
 
     /// The same, measured until its answer.
-    pub(crate) fn measured(mut self, measure: Measure) -> Reply {
+    pub(crate) fn measured(mut self, measure: Measure) -> KernelReply {
         self.measure = Some(measure);
         self
     }
@@ -218,7 +218,7 @@ impl Reply {
     }
 
     /// Lends room for as many bytes as the kernel asked for, where the transport has it. Filled there they need
-    /// no copy when given to [`Reply::bytes`]. As with [`Reply::lend`] the kernel gets the answer when the last
+    /// no copy when given to [`KernelReply::bytes`]. As with [`KernelReply::lend`] the kernel gets the answer when the last
     /// clone is dropped.
     pub fn lend_room(&mut self) -> Option<Arc<dyn FillOnce>> {
         self.channel.lend_room(usize::try_from(self.room).unwrap_or(0))
@@ -230,12 +230,12 @@ impl Reply {
     }
 }
 
-impl Drop for Reply {
+impl Drop for KernelReply {
     fn drop(&mut self) {
         self.channel.take().send(self.unique, libc::EIO, &[]);
         self.end_measure(libc::EIO);
     }
 }
 
-/// Data of a WRITE where the transport has them; see [`Reply::lend`].
+/// Data of a WRITE where the transport has them; see [`KernelReply::lend`].
 pub type Loan = Arc<dyn AsRef<[u8]> + Send + Sync>;

@@ -1,9 +1,9 @@
 //! A reply that keeps the data of its WRITE request, for handlers that answer without a session: the null responder, tests.
-//! Absent on purpose: data that outlives the reply ([`Reply::lend`]).
+//! Absent on purpose: data that outlives the reply ([`KernelReply::lend`]).
 
-use super::Reply;
+use super::KernelReply;
 
-impl Reply {
+impl KernelReply {
     /// Keeps the data of a WRITE readable, uncopied, until the answer; of other requests nothing is kept.
     pub fn hold(self) -> Held {
         Held { reply: self }
@@ -14,7 +14,7 @@ impl Reply {
 #[derive(Debug)]
 #[must_use = "a dropped reply answers EIO"]
 pub struct Held {
-    reply: Reply,
+    reply: KernelReply,
 }
 
 impl Held {
@@ -24,7 +24,7 @@ impl Held {
     }
 
     /// Gives the data up, to answer.
-    pub fn into_reply(self) -> Reply {
+    pub fn into_reply(self) -> KernelReply {
         self.reply
     }
 }

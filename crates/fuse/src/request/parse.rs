@@ -1,4 +1,4 @@
-//! Turns the bytes of a request into a [`Request`] without copying names or data.
+//! Turns the bytes of a request into a [`KernelRequest`] without copying names or data.
 //! Absent on purpose: any panic or allocation, whatever the bytes are.
 
 use std::fmt;
@@ -56,18 +56,18 @@ impl<'a> Parts<'a> {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> KernelRequest<'a> {
     /// Parses a whole message as read from /dev/fuse.
-    pub fn parse(message: &'a [u8], dialect: Dialect) -> Result<Request<'a>> {
-        Request::of_parts(Parts::of_message(message, dialect)?, dialect)
+    pub fn parse(message: &'a [u8], dialect: Dialect) -> Result<KernelRequest<'a>> {
+        KernelRequest::of_parts(Parts::of_message(message, dialect)?, dialect)
     }
 
-    pub(crate) fn of_parts(parts: Parts<'a>, dialect: Dialect) -> Result<Request<'a>> {
+    pub(crate) fn of_parts(parts: Parts<'a>, dialect: Dialect) -> Result<KernelRequest<'a>> {
         let header = parts.header;
         let extension_bytes = usize::from(header.total_extlen) * 8;
         let payload_bytes = parts.payload.len().checked_sub(extension_bytes).ok_or(ParseError::Truncated)?;
         let (payload, extensions) = parts.payload.split_at(payload_bytes);
-        Ok(Request {
+        Ok(KernelRequest {
             unique: header.unique,
             nodeid: header.nodeid,
             uid: header.uid,
