@@ -5,6 +5,7 @@
 use crate::problem::{Exit, Problem, plain};
 use crate::source::Source;
 use proto::Writer;
+use proto::admin::Refusal;
 use proto::frame::{FRAME_BYTES_MAX, FRAME_HEADER_BYTES, put_frame, take_frame};
 use proto::message::{ClientMsg, ServerMsg};
 use serde_json::Value;
@@ -46,8 +47,13 @@ fn unwrap(source: &Source, mut answer: Value) -> Result<Value, Problem> {
         return Ok(answer["result"].take());
     }
     let text = answer["error"].as_str().unwrap_or("an answer without meaning");
-    let code = answer["code"].as_u64().and_then(|code| u8::try_from(code).ok());
-    Err(Problem { code: code.unwrap_or(Exit::Failed as u8), what: format!("{source}: {text}"), step: None })
+    let exit = match answer["code"].as_u64().and_then(Refusal::of_code) {
+        Some(Refusal::Usage) => Exit::Usage,
+        Some(Refusal::Denied) => Exit::Refused,
+        Some(Refusal::State) => Exit::State,
+        None => Exit::Failed,
+    };
+    Err(Problem::new(exit, format!("{source}: {text}")))
 }
 
 trait Stream: Read + Write {}

@@ -14,9 +14,20 @@ use proto::{
 /// What a name leads to, seen from its directory.
 pub(crate) fn of_attr(dir: Ino, attr: &Attr) -> Known {
     match attr.kind() {
-        FileKind::Directory if attr.parent == dir => Known::Dir(attr.ino),
-        _ if attr.parent == dir && attr.nlink == 1 => Known::File(attr.ino),
-        _ => Known::Unknown,
+        _ if attr.parent != dir => Known::Unknown,
+        FileKind::Directory => Known::Dir(attr.ino),
+        FileKind::Regular
+        | FileKind::Symlink
+        | FileKind::Fifo
+        | FileKind::Socket
+        | FileKind::Character
+        | FileKind::Block => {
+            if attr.nlink == 1 {
+                Known::File(attr.ino)
+            } else {
+                Known::Unknown
+            }
+        }
     }
 }
 
@@ -112,6 +123,6 @@ pub(crate) const fn touched(request: &Request) -> Option<Ino> {
 pub(crate) fn ends_file(request: &Request) -> Option<Ino> {
     match request {
         Request::Release { node, .. } if !stdx::mutant!("client_closed_stays_entrusted") => Some(node.ino),
-        _ => touched(request),
+        every_request!() => touched(request),
     }
 }

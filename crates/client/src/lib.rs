@@ -3,6 +3,8 @@
 //!
 //! Absent on purpose: I/O, clocks, threads.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 mod changes;
 mod config;
 mod delegations;

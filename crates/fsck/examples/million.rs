@@ -7,7 +7,7 @@ use proto::header::FragHeader;
 use proto::inode::InodeCore;
 use proto::name::name_hash;
 use proto::storeio::{Backptr, StoreBatch, StoreKey};
-use proto::{Frag, Ino, Rank, Version};
+use proto::{Frag, Ino, RankId, Version};
 use std::error::Error;
 use std::time::Instant;
 use stdx::Wall;
@@ -104,7 +104,7 @@ fn generate(path: &std::path::Path, files: u64) -> Result<(), Box<dyn Error>> {
         header(directories, directories).encode(w);
     });
     let mut system = StoreBatch::new(Ino::SYSTEM, None);
-    system.put(StoreKey::Counter { rank: Rank(0) }, |w| {
+    system.put(StoreKey::Counter { rank: RankId(0) }, |w| {
         w.u64(ino);
     });
     Ok(meta.apply(&[root, system])?)

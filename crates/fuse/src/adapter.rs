@@ -10,6 +10,10 @@
 mod answer;
 mod attributes;
 mod convert;
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "an operation or answer that is not this room's ends in an error"
+)]
 mod data;
 mod droppers;
 mod keep;
@@ -40,8 +44,12 @@ use crate::init::Negotiated;
 use crate::kernel_mount::Handler;
 use crate::meter::Meter;
 use crate::notify::Notifier;
-use crate::reply::Reply;
-use crate::request::{Operation, Request};
+use crate::reply::KernelReply;
+use crate::request::groups::{
+    attribute_operations, data_operations, listing_operations, lock_operations, name_operations,
+    xattr_operations,
+};
+use crate::request::{KernelRequest, Operation};
 use droppers::Droppers;
 use killed::Watch;
 use listing::Listings;
@@ -140,17 +148,17 @@ impl Handler for Adapter {
         let _first = self.shared.notifier.set(notifier.clone());
     }
 
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: KernelRequest<'_>, reply: KernelReply) {
         let shared = &self.shared;
-        let reply = match is_waited_for(&request.operation) {
+        let reply = match request.operation.is_waited_for() {
             true => reply.measured(shared.meter.measure()),
             false => reply,
         };
-        if shared.behaviour.read_only && changes(&request.operation) {
+        if shared.behaviour.read_only && request.operation.changes() {
             return reply.error(libc::EROFS);
         }
         let about = About::of(shared, &request);
-        if about.stale && is_by_name(&request.operation) {
+        if about.stale && request.operation.is_by_name() {
             return reply.error(libc::ESTALE);
         }
         match request.operation {
@@ -173,31 +181,12 @@ impl Handler for Adapter {
             | Operation::Ioctl { .. }
             | Operation::Poll { .. } => reply.error(libc::ENOSYS),
             Operation::NotifyReply { .. } | Operation::Destroy => reply.ok(),
-            Operation::Lookup { .. }
-            | Operation::MkNod { .. }
-            | Operation::MkDir { .. }
-            | Operation::Symlink { .. }
-            | Operation::Link { .. }
-            | Operation::Unlink { .. }
-            | Operation::RmDir { .. }
-            | Operation::Rename { .. }
-            | Operation::ReadLink => shared.name_operation(about, &request, reply),
-            Operation::GetAttr { .. } | Operation::Statx { .. } | Operation::SetAttr(_) => {
-                shared.attribute_operation(about, &request.operation, reply);
-            }
-            Operation::SetXattr { .. }
-            | Operation::GetXattr { .. }
-            | Operation::ListXattr { .. }
-            | Operation::RemoveXattr { .. } => shared.xattr_operation(about, &request.operation, reply),
-            Operation::OpenDir { .. }
-            | Operation::ReadDir { .. }
-            | Operation::ReadDirPlus { .. }
-            | Operation::ReleaseDir(_)
-            | Operation::FSyncDir { .. } => shared.listing_operation(about, &request.operation, reply),
-            Operation::GetLk(_) | Operation::SetLk { .. } | Operation::Flush { .. } => {
-                shared.lock_operation(about, &request, reply);
-            }
-            _ => shared.data_operation(about, &request, reply),
+            name_operations!() => shared.name_operation(about, &request, reply),
+            attribute_operations!() => shared.attribute_operation(about, &request.operation, reply),
+            xattr_operations!() => shared.xattr_operation(about, &request.operation, reply),
+            listing_operations!() => shared.listing_operation(about, &request.operation, reply),
+            lock_operations!() => shared.lock_operation(about, &request, reply),
+            data_operations!() => shared.data_operation(about, &request, reply),
         }
     }
 }
@@ -214,65 +203,13 @@ struct About {
 }
 
 impl About {
-    fn of(shared: &Shared, request: &Request<'_>) -> About {
+    fn of(shared: &Shared, request: &KernelRequest<'_>) -> About {
         // The kernel checks permissions; of the caller's groups only the one that a new inode may
         // inherit matters here, and that one it sends.
         let groups = request.extensions.supplementary_group.into_iter().collect();
         let cred = Cred { uid: request.uid, gid: request.gid, groups };
         let (node, stale) = shared.nodes.place(request.nodeid);
         About { cred, pid: request.pid, nodeid: request.nodeid, node, stale }
-    }
-}
-
-/// Whether somebody waits for the answer, and for no other program but us.
-fn is_waited_for(operation: &Operation<'_>) -> bool {
-    !matches!(
-        operation,
-        Operation::Forget { .. }
-            | Operation::BatchForget { .. }
-            | Operation::Interrupt { .. }
-            | Operation::NotifyReply { .. }
-            | Operation::Destroy
-            | Operation::SetLk { sleep: true, .. }
-    )
-}
-
-/// Whether an operation would change the file system.
-fn changes(operation: &Operation<'_>) -> bool {
-    const WRITING: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_TRUNC) as u32;
-    match operation {
-        Operation::Open { flags, .. } => flags & WRITING != 0,
-        Operation::SetAttr(_)
-        | Operation::MkNod { .. }
-        | Operation::MkDir { .. }
-        | Operation::Symlink { .. }
-        | Operation::Link { .. }
-        | Operation::Unlink { .. }
-        | Operation::RmDir { .. }
-        | Operation::Rename { .. }
-        | Operation::Create { .. }
-        | Operation::TmpFile { .. }
-        | Operation::Write(_)
-        | Operation::SetXattr { .. }
-        | Operation::RemoveXattr { .. }
-        | Operation::Fallocate { .. }
-        | Operation::CopyFileRange(_) => true,
-        _ => false,
-    }
-}
-
-/// Whether the kernel asks it of a node that it came to by a name. Upon ESTALE it walks the path again, looking up each name.
-fn is_by_name(operation: &Operation<'_>) -> bool {
-    match operation {
-        Operation::GetAttr { fh } | Operation::Statx { fh, .. } => fh.is_none(),
-        Operation::SetAttr(set) => set.fh.is_none(),
-        Operation::Open { .. }
-        | Operation::ReadLink
-        | Operation::SetXattr { .. }
-        | Operation::GetXattr { .. }
-        | Operation::ListXattr { .. }
-        | Operation::RemoveXattr { .. } => true,
-        _ => false,
     }
 }
 

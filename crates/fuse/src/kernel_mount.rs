@@ -11,8 +11,8 @@ use crate::error::{MountError, UnmountError};
 use crate::init::{self, Negotiated};
 use crate::mountpoint::{self, MountOptions, Mounter, Unmount};
 use crate::notify::Notifier;
-use crate::reply::Reply;
-use crate::request::Request;
+use crate::reply::KernelReply;
+use crate::request::KernelRequest;
 use crate::transport::classic::{self, Duty};
 use crate::transport::device::Device;
 use crate::transport::uring::parameter::Enabled;
@@ -26,7 +26,7 @@ pub trait Handler: Send + Sync + 'static {
     fn init(&self, negotiated: &Negotiated, notifier: &Notifier);
 
     /// One request; `reply` may be kept and answered later from any thread.
-    fn handle(&self, request: Request<'_>, reply: Reply);
+    fn handle(&self, request: KernelRequest<'_>, reply: KernelReply);
 }
 
 /// How to mount and serve. The default suits PandoFS on one machine.

@@ -16,8 +16,9 @@ use crate::abi::{self, Attr, fopen};
 use crate::init::Negotiated;
 use crate::kernel_mount::Handler;
 use crate::notify::Notifier;
-use crate::reply::{DirSink, Entry, Held, Opened, Reply};
-use crate::request::{Lock, Operation, Read, Release, Request, SetAttr};
+use crate::reply::held::Held;
+use crate::reply::{DirSink, Entry, KernelReply, Opened};
+use crate::request::{KernelRequest, Lock, Operation, Read, Release, SetAttr};
 use contents::Contents;
 use locks::Locks;
 use tree::{NewNode, Tree};
@@ -93,12 +94,12 @@ impl Null {
         Ok(Opened { fh, flags: flush | direct | kept })
     }
 
-    fn add(&self, request: &Request<'_>, name: &[u8], mode: u32, rdev: u32) -> Result<Attr, i32> {
+    fn add(&self, request: &KernelRequest<'_>, name: &[u8], mode: u32, rdev: u32) -> Result<Attr, i32> {
         let node = NewNode { mode, rdev, uid: request.uid, gid: request.gid, target: &[] };
         self.tree.add(request.nodeid, name, node)
     }
 
-    fn names(&self, request: &Request<'_>, operation: Operation<'_>, reply: Reply) {
+    fn names(&self, request: &KernelRequest<'_>, operation: Operation<'_>, reply: KernelReply) {
         let parent = request.nodeid;
         let entry = match operation {
             Operation::Lookup { name } => self.tree.lookup(parent, name),
@@ -125,7 +126,7 @@ impl Null {
         }
     }
 
-    fn create(&self, request: &Request<'_>, name: &[u8], mode: u32, reply: Reply) {
+    fn create(&self, request: &KernelRequest<'_>, name: &[u8], mode: u32, reply: KernelReply) {
         let created = self.add(request, name, libc::S_IFREG | (mode & 0o7777), 0);
         match created.and_then(|attr| Ok((attr, self.opened(attr.ino, true)?))) {
             Ok((attr, opened)) => reply.create(&self.entry(attr), opened),
@@ -133,7 +134,7 @@ impl Null {
         }
     }
 
-    fn set_attr(&self, nodeid: u64, set: &SetAttr, reply: Reply) {
+    fn set_attr(&self, nodeid: u64, set: &SetAttr, reply: KernelReply) {
         let resized = match (&self.contents, set.size) {
             (Some(contents), Some(size)) => contents.resize(nodeid, size),
             _ => Ok(()),
@@ -144,7 +145,7 @@ impl Null {
         }
     }
 
-    fn read(&self, nodeid: u64, read: Read, reply: Reply) {
+    fn read(&self, nodeid: u64, read: Read, reply: KernelReply) {
         if let Some(contents) = &self.contents {
             return reply.data_with(|buffer| contents.read(read.fh, read.offset, buffer));
         }
@@ -169,7 +170,7 @@ impl Null {
         }
     }
 
-    fn list(&self, nodeid: u64, offset: u64, reply: Reply) {
+    fn list(&self, nodeid: u64, offset: u64, reply: KernelReply) {
         reply.directory(|sink| self.fill(nodeid, offset, sink));
     }
 
@@ -193,7 +194,7 @@ impl Null {
         Ok(())
     }
 
-    fn release(&self, nodeid: u64, release: Release, reply: Reply) {
+    fn release(&self, nodeid: u64, release: Release, reply: KernelReply) {
         if let Some(contents) = &self.contents {
             contents.close(release.fh);
         }
@@ -204,11 +205,11 @@ impl Null {
         reply.ok();
     }
 
-    fn lock(&self, nodeid: u64, lock: Lock, sleep: bool, reply: Reply) {
+    fn lock(&self, nodeid: u64, lock: Lock, sleep: bool, reply: KernelReply) {
         self.locks.set(nodeid, lock, sleep, reply);
     }
 
-    fn on_handle(&self, nodeid: u64, operation: Operation<'_>, reply: Reply) {
+    fn on_handle(&self, nodeid: u64, operation: Operation<'_>, reply: KernelReply) {
         match operation {
             Operation::Open { .. } => match self.opened(nodeid, false) {
                 Ok(opened) => reply.open(opened),
@@ -241,7 +242,7 @@ impl Null {
 impl Handler for Null {
     fn init(&self, _negotiated: &Negotiated, _notifier: &Notifier) {}
 
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: KernelRequest<'_>, reply: KernelReply) {
         let nodeid = request.nodeid;
         match request.operation {
             Operation::Lookup { .. }
@@ -291,7 +292,7 @@ impl Handler for Null {
     }
 }
 
-fn finish(reply: Reply, outcome: Result<(), i32>) {
+fn finish(reply: KernelReply, outcome: Result<(), i32>) {
     match outcome {
         Ok(()) => reply.ok(),
         Err(errno) => reply.error(errno),

@@ -3,6 +3,8 @@
 
 pub(crate) mod channel;
 mod dir;
+#[cfg(feature = "null")]
+pub(crate) mod held;
 
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ pub use dir::DirSink;
 /// Requests nobody waits for (FORGET, BATCH_FORGET, NOTIFY_REPLY) come with one too; answering does nothing.
 #[derive(Debug)]
 #[must_use = "a dropped reply answers EIO"]
-pub struct Reply {
+pub struct KernelReply {
     channel: Channel,
     unique: u64,
     /// The thread that waits; 0: not known.
@@ -67,19 +69,19 @@ impl Opened {
     }
 }
 
-impl Reply {
-    pub(crate) fn new(channel: Channel, unique: u64, opcode: Opcode, room: u32) -> Reply {
-        Reply { channel, unique, pid: 0, opcode, room, measure: None }
+impl KernelReply {
+    pub(crate) fn new(channel: Channel, unique: u64, opcode: Opcode, room: u32) -> KernelReply {
+        KernelReply { channel, unique, pid: 0, opcode, room, measure: None }
     }
 
     /// The same for a caller that is known.
-    pub(crate) fn to(mut self, pid: u32) -> Reply {
+    pub(crate) fn to(mut self, pid: u32) -> KernelReply {
         self.pid = pid;
         self
     }
 
     /// The same, measured until its answer.
-    pub(crate) fn measured(mut self, measure: Measure) -> Reply {
+    pub(crate) fn measured(mut self, measure: Measure) -> KernelReply {
         self.measure = Some(measure);
         self
     }
@@ -152,9 +154,9 @@ impl Reply {
 
     /// Bytes copied by a copy_file_range; the old form of the request counts no further than u32.
     pub fn copied(self, bytes: u64) {
-        match self.opcode {
-            Opcode::CopyFileRange64 => self.send(0, bytes.bytes()),
-            _ => self.write(u32::try_from(bytes).unwrap_or(u32::MAX)),
+        match matches!(self.opcode, Opcode::CopyFileRange64) {
+            true => self.send(0, bytes.bytes()),
+            false => self.write(u32::try_from(bytes).unwrap_or(u32::MAX)),
         }
     }
 
@@ -209,11 +211,6 @@ impl Reply {
         });
     }
 
-    /// Keeps the data of a WRITE readable, uncopied, until the answer; of other requests nothing is kept.
-    pub fn hold(self) -> Held {
-        Held { reply: self }
-    }
-
     /// Lends the data of a WRITE, uncopied. The kernel gets the answer only when the last clone of the loan
     /// is dropped: until then it lets the caller wait, and leaves the bytes alone.
     pub fn lend(&mut self) -> Loan {
@@ -221,7 +218,7 @@ impl Reply {
     }
 
     /// Lends room for as many bytes as the kernel asked for, where the transport has it. Filled there they need
-    /// no copy when given to [`Reply::bytes`]. As with [`Reply::lend`] the kernel gets the answer when the last
+    /// no copy when given to [`KernelReply::bytes`]. As with [`KernelReply::lend`] the kernel gets the answer when the last
     /// clone is dropped.
     pub fn lend_room(&mut self) -> Option<Arc<dyn FillOnce>> {
         self.channel.lend_room(usize::try_from(self.room).unwrap_or(0))
@@ -233,31 +230,12 @@ impl Reply {
     }
 }
 
-impl Drop for Reply {
+impl Drop for KernelReply {
     fn drop(&mut self) {
         self.channel.take().send(self.unique, libc::EIO, &[]);
         self.end_measure(libc::EIO);
     }
 }
 
-/// Data of a WRITE where the transport has them; see [`Reply::lend`].
+/// Data of a WRITE where the transport has them; see [`KernelReply::lend`].
 pub type Loan = Arc<dyn AsRef<[u8]> + Send + Sync>;
-
-/// A reply together with the data of its WRITE request.
-#[derive(Debug)]
-#[must_use = "a dropped reply answers EIO"]
-pub struct Held {
-    reply: Reply,
-}
-
-impl Held {
-    /// What the caller wrote.
-    pub fn data(&self) -> &[u8] {
-        self.reply.channel.data()
-    }
-
-    /// Gives the data up, to answer.
-    pub fn into_reply(self) -> Reply {
-        self.reply
-    }
-}

@@ -1,6 +1,8 @@
 //! One request of the kernel as a typed value borrowed from the buffer it arrived in.
 //! Absent on purpose: INIT (the kernel mount speaks it alone), DAX and CUSE, and any judgement of permissions.
 
+mod classes;
+pub(crate) mod groups;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -12,7 +14,7 @@ pub(crate) use parse::Parts;
 
 /// A request: who asks, about which node, for what.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct KernelRequest<'a> {
     /// Names the request in a later [`Operation::Interrupt`].
     pub unique: u64,
     pub nodeid: u64,
@@ -91,7 +93,7 @@ pub enum Operation<'a> {
         new_name: &'a [u8],
         flags: u32,
     },
-    /// Gives `target` the name `name` in the directory `Request::nodeid`.
+    /// Gives `target` the name `name` in the directory `KernelRequest::nodeid`.
     Link {
         target: u64,
         name: &'a [u8],

@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::abi::{Dialect, InHeader, Opcode};
 use crate::kernel_mount::Handler;
-use crate::reply::Reply;
+use crate::reply::KernelReply;
 use crate::reply::channel::Channel;
 use crate::request::Parts;
-use crate::request::{Operation, ParseError, Request};
+use crate::request::groups::{attribute_operations, lock_operations, mount_operations};
+use crate::request::{KernelRequest, Operation, ParseError};
 use interrupts::Interrupts;
 
 /// Which way requests travel.
@@ -63,7 +64,7 @@ impl Core {
 
     /// Hands one request to the handler.
     pub(crate) fn dispatch(&self, parts: Parts<'_>, channel: Channel) {
-        let request = match Request::of_parts(parts, self.dialect) {
+        let request = match KernelRequest::of_parts(parts, self.dialect) {
             Ok(request) => request,
             Err(error) if wants_answer(parts.opcode) => return self.refuse(&parts.header, error, channel),
             Err(_) => return,
@@ -73,20 +74,21 @@ impl Core {
             return self.interrupt(request, target);
         }
         let channel = if wants_answer(opcode) { channel } else { Channel::Closed };
-        let reply = Reply::new(channel, request.unique, opcode, room(&request.operation)).to(request.pid);
+        let reply =
+            KernelReply::new(channel, request.unique, opcode, room(&request.operation)).to(request.pid);
         self.handler.handle(request, reply);
         if self.interrupts.take(request.unique) {
             let unique = request.unique;
-            self.interrupt(Request { operation: Operation::Interrupt { unique }, ..request }, unique);
+            self.interrupt(KernelRequest { operation: Operation::Interrupt { unique }, ..request }, unique);
         }
     }
 
     /// Delivers an interrupt; one the handler cannot place is noted and then delivered once more, because the
     /// request may have been handled between the handler's look and the note.
-    fn interrupt(&self, request: Request<'_>, target: u64) {
+    fn interrupt(&self, request: KernelRequest<'_>, target: u64) {
         for _ in 0..2 {
             let channel = Channel::Interrupt(Arc::clone(&self.interrupts), target);
-            self.handler.handle(request, Reply::new(channel, request.unique, Opcode::Interrupt, 0));
+            self.handler.handle(request, KernelReply::new(channel, request.unique, Opcode::Interrupt, 0));
             if !self.interrupts.holds(target) {
                 return;
             }
@@ -107,7 +109,31 @@ fn room(operation: &Operation<'_>) -> u32 {
         | Operation::GetXattr { size, .. }
         | Operation::ListXattr { size } => *size,
         Operation::ReadLink => 4095,
-        _ => 0,
+        Operation::Lookup { .. }
+        | Operation::Symlink { .. }
+        | Operation::MkNod { .. }
+        | Operation::MkDir { .. }
+        | Operation::Unlink { .. }
+        | Operation::RmDir { .. }
+        | Operation::Rename { .. }
+        | Operation::Link { .. }
+        | Operation::Open { .. }
+        | Operation::Create { .. }
+        | Operation::TmpFile { .. }
+        | Operation::Write(_)
+        | Operation::FSync { .. }
+        | Operation::Release(_)
+        | Operation::Fallocate { .. }
+        | Operation::Lseek { .. }
+        | Operation::CopyFileRange(_)
+        | Operation::SetXattr { .. }
+        | Operation::RemoveXattr { .. }
+        | Operation::OpenDir { .. }
+        | Operation::FSyncDir { .. }
+        | Operation::ReleaseDir(_)
+        | attribute_operations!()
+        | lock_operations!()
+        | mount_operations!() => 0,
     }
 }
 

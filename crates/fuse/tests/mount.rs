@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use fuse::null::{Null, NullOptions};
 use fuse::{
-    Config, Handler, KernelMount, MountError, Mounter, Negotiated, Notifier, Operation, Reply, Request,
-    Transport, Unmount, UnmountError, mount,
+    Config, Handler, KernelMount, KernelReply, KernelRequest, MountError, Mounter, Negotiated, Notifier,
+    Operation, Transport, Unmount, UnmountError, mount,
 };
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
@@ -229,7 +229,7 @@ impl Handler for Watched {
         self.inner.init(negotiated, notifier);
     }
 
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: KernelRequest<'_>, reply: KernelReply) {
         let waits = matches!(request.operation, Operation::SetLk { sleep: true, .. });
         self.inner.handle(request, reply);
         if waits {
@@ -324,7 +324,7 @@ impl Handler for Late {
         self.inner.init(negotiated, notifier);
     }
 
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: KernelRequest<'_>, reply: KernelReply) {
         match request.operation {
             Operation::Write(write) => {
                 let expected = write.data.to_vec();

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use fuse::adapter::{Adapter, Options};
-use fuse::{Handler, KernelMount, Negotiated, Notifier, Operation, Reply, Request, Unmount};
+use fuse::{Handler, KernelMount, KernelReply, KernelRequest, Negotiated, Notifier, Operation, Unmount};
 use mount::fake::Fake;
 use mount::{Mount, Settings};
 use proto::caps::Bits;
@@ -50,7 +50,7 @@ impl Handler for Counting {
         self.inner.init(negotiated, notifier);
     }
 
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: KernelRequest<'_>, reply: KernelReply) {
         if let Some(name) = name(&request.operation) {
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).push(name);
             self.came.notify_all();

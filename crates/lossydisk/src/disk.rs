@@ -5,7 +5,9 @@
 use crate::ledger::{Cut, Ledger, Undo};
 use crate::nodes::{Handle, Nodes};
 use fuse::abi::{self, Attr};
-use fuse::{DirSink, Entry, Handler, Negotiated, Notifier, Opened, Operation, Reply, Request, SetAttr};
+use fuse::{
+    DirSink, Entry, Handler, KernelReply, KernelRequest, Negotiated, Notifier, Opened, Operation, SetAttr,
+};
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -94,7 +96,7 @@ impl LossyDisk {
 impl Handler for LossyDisk {
     fn init(&self, _negotiated: &Negotiated, _notifier: &Notifier) {}
 
-    fn handle(&self, request: Request<'_>, reply: Reply) {
+    fn handle(&self, request: KernelRequest<'_>, reply: KernelReply) {
         let mut state = self.lock();
         if state.off {
             // The end of the process answers it.
@@ -121,7 +123,7 @@ impl Handler for LossyDisk {
             Operation::SetAttr(set) => {
                 finish(reply, state.set_attr(node, &set), |reply, attr| reply.attr(TTL, &attr));
             }
-            Operation::Open { flags, .. } => finish(reply, state.open(node, flags), Reply::open),
+            Operation::Open { flags, .. } => finish(reply, state.open(node, flags), KernelReply::open),
             Operation::OpenDir { .. } => reply.open(Opened { fh: 0, flags: 0 }),
             Operation::Create { name, flags, mode, umask, .. } => {
                 let made = state.create(node, name, flags, mode & !umask);
@@ -129,14 +131,14 @@ impl Handler for LossyDisk {
             }
             Operation::Write(write) => {
                 let written = state.write(write.fh, write.offset, write.data);
-                finish(reply, written, Reply::write);
+                finish(reply, written, KernelReply::write);
             }
             operation => state.change(node, operation, reply),
         }
     }
 }
 
-fn finish<T>(reply: Reply, answer: Answer<T>, send: impl FnOnce(Reply, T)) {
+fn finish<T>(reply: KernelReply, answer: Answer<T>, send: impl FnOnce(KernelReply, T)) {
     match answer {
         Ok(value) => send(reply, value),
         Err(errno) => reply.error(errno),
@@ -144,7 +146,7 @@ fn finish<T>(reply: Reply, answer: Answer<T>, send: impl FnOnce(Reply, T)) {
 }
 
 impl State {
-    fn change(&mut self, node: u64, operation: Operation<'_>, reply: Reply) {
+    fn change(&mut self, node: u64, operation: Operation<'_>, reply: KernelReply) {
         match operation {
             Operation::Lookup { name } => {
                 let found = self.child(node, name).and_then(|path| self.entry(&path));

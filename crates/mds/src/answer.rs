@@ -104,10 +104,9 @@ impl Rank {
     /// An answer goes to whatever connection its session has now.
     fn reply_leaves(&mut self, asked: Asked, outcome: Outcome, grants: Grants, out: &mut Outbox<Output>) {
         let tid = asked.tid;
-        let message = match grants {
-            Grants::None => ServerMsg::Reply { tid, outcome },
-            grants if outcome.is_ok() => ServerMsg::Granted { tid, outcome, grants },
-            _ => ServerMsg::Reply { tid, outcome },
+        let message = match matches!(grants, Grants::None) || outcome.is_err() {
+            true => ServerMsg::Reply { tid, outcome },
+            false => ServerMsg::Granted { tid, outcome, grants },
         };
         self.leaves(asked, message, out);
     }

@@ -51,7 +51,7 @@ pub(crate) const fn waits_for_settled(request: &Request) -> bool {
     match request {
         Request::Fsync { .. } => false,
         Request::Open { flags, .. } => open_flags::writes(*flags),
-        other => matches!(other.effect(), Effect::Journal),
+        every_request!() => matches!(request.effect(), Effect::Journal),
     }
 }
 

@@ -115,7 +115,7 @@ impl Rank {
             Phase::Entries | Phase::Headers => {
                 (self.store_has_room() && self.has_slices()).then_some(c.slice_at)
             }
-            _ => None,
+            Phase::Idle | Phase::Data | Phase::Sync | Phase::Record => None,
         }
     }
 
@@ -155,7 +155,7 @@ impl Rank {
             match self.checkpoint.phase {
                 Phase::Entries => self.entries_slice(now),
                 Phase::Headers => self.headers_slice(now),
-                _ => {}
+                Phase::Idle | Phase::Data | Phase::Sync | Phase::Record => {}
             }
         }
         self.advance(now, out);

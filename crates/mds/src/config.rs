@@ -2,7 +2,7 @@
 //!
 //! Absent: anything that changes while it runs.
 
-use proto::{Incarnation, Rank as RankId};
+use proto::{Incarnation, RankId};
 use stdx::hash::HashSeed;
 use stdx::time::SECOND;
 

@@ -24,7 +24,18 @@ fn is_short(op: &Op, next: &Next, result: &Result<DataDone, StoreError>) -> bool
     let short = match (next, &op.request) {
         (Next::Write { len, .. } | Next::Rewrite { len, .. }, _)
         | (Next::Copy { .. }, Request::CopyRange { len, .. }) => count < len,
-        _ => false,
+        (
+            Next::Read
+            | Next::Zero { .. }
+            | Next::Copy { .. }
+            | Next::Seek
+            | Next::Fsync(_)
+            | Next::Synced(_)
+            | Next::CutDone { .. }
+            | Next::SyncFs
+            | Next::StatFs,
+            _,
+        ) => false,
     };
     short && op.told.is_some()
 }
@@ -173,7 +184,15 @@ impl Rank {
                 op.woken = true;
                 self.again(op);
             }
-            _ => {
+            Next::Read
+            | Next::Write { .. }
+            | Next::Rewrite { .. }
+            | Next::Zero { .. }
+            | Next::Copy { .. }
+            | Next::Seek
+            | Next::Fsync(_)
+            | Next::SyncFs
+            | Next::StatFs => {
                 let now = self.told_now(now, &op);
                 self.view.now = now;
                 let planned = finish::plan(&mut self.view, &op, next, done);

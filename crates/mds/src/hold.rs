@@ -79,7 +79,11 @@ impl Held {
     pub(crate) fn asked(&self) -> impl Iterator<Item = &Asked> {
         self.queue.iter().filter_map(|(_, waiting)| match waiting {
             Waiting::Reply { asked, .. } => Some(asked),
-            _ => None,
+            Waiting::Message { .. }
+            | Waiting::Data { .. }
+            | Waiting::Batches { .. }
+            | Waiting::Inos { .. }
+            | Waiting::Boot => None,
         })
     }
 }

@@ -7,6 +7,8 @@
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 mod acl;
 mod answer;
 mod apply;

@@ -79,7 +79,9 @@ impl Loads {
 fn outdated(flight: &Flight, loaded: &Loaded) -> bool {
     match loaded {
         Loaded::Dentries { next: Some(next), .. } => flight.forgotten.iter().any(|hash| hash < next),
-        _ => !flight.forgotten.is_empty(),
+        Loaded::Dentries { next: None, .. } | Loaded::Value(_) | Loaded::Sessions(_) => {
+            !flight.forgotten.is_empty()
+        }
     }
 }
 
@@ -187,7 +189,11 @@ impl Rank {
             match &key {
                 LoadKey::Scan { dir, op: WHOLE, .. } => self.end_whole_load(*dir, false),
                 LoadKey::Scan { dir, op: WARM, .. } => self.warm_dir_over(*dir, WARM, false),
-                _ => {}
+                LoadKey::Scan { .. }
+                | LoadKey::Dentry { .. }
+                | LoadKey::ByHash { .. }
+                | LoadKey::Header { .. }
+                | LoadKey::Backptr { .. } => {}
             }
         }
         for id in flight.waiters {

@@ -329,7 +329,13 @@ impl Next {
             | Self::Rewrite { ino, cut, .. }
             | Self::Zero { ino, cut, .. }
             | Self::Copy { ino, cut, .. } => Some((ino, cut)),
-            _ => None,
+            Self::Read
+            | Self::Seek
+            | Self::Fsync(_)
+            | Self::Synced(_)
+            | Self::CutDone { .. }
+            | Self::SyncFs
+            | Self::StatFs => None,
         }
     }
 }

@@ -12,58 +12,19 @@ use crate::op::{Op, OpId};
 use crate::output::{Level, Output};
 use crate::rank::Rank;
 use crate::session::Session;
-use proto::caps::{Bits, Grants, Returned};
+use proto::caps::{Grants, Returned};
 use proto::every_request;
-use proto::message::{ClientMsg, ServerMsg, Told};
+use proto::message::{Behind, ClientMsg, ServerMsg, Told};
 use proto::reply::{Outcome, Reply, decode_outcome};
-use proto::request::{LockKind, Request};
+use proto::request::Request;
 use proto::{Errno, Ino, Reader, SessionId, Tid};
-use proto::{looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests};
 use stdx::{Now, Outbox};
 
 /// Messages taken from lines in one step.
 const LINE_SLICE: usize = 256;
 
-/// Whether a message keeps its place behind what its session performed.
-fn keeps_line(message: &ClientMsg) -> bool {
-    match message {
-        ClientMsg::Request { request, .. } => match request {
-            // Who gives a lock back is waited for.
-            Request::ReleaseLocks { .. } => false,
-            Request::SetLock { lock, .. } => lock.kind != LockKind::Unlock,
-            naming_requests!()
-            | looking_requests!()
-            | setting_requests!()
-            | writing_requests!()
-            | syncing_requests!()
-            | Request::Open { .. }
-            | Request::TmpFile { .. }
-            | Request::Release { .. }
-            | Request::Read { .. }
-            | Request::Rewrite { .. } => true,
-        },
-        ClientMsg::Performed { .. }
-        | ClientMsg::Presented
-        | ClientMsg::Settled
-        | ClientMsg::Idle { .. }
-        | ClientMsg::Goodbye => true,
-        ClientMsg::Hello { .. }
-        | ClientMsg::Cancel { .. }
-        | ClientMsg::Renew { .. }
-        | ClientMsg::Reclaim { .. }
-        | ClientMsg::Reclaimed
-        | ClientMsg::Admin { .. }
-        | ClientMsg::Returned { .. } => false,
-    }
-}
-
 fn is_request(message: &ClientMsg, wanted: Tid) -> bool {
     matches!(message, ClientMsg::Request { tid, .. } if *tid == wanted)
-}
-
-/// Whether what is given back was used without asking: what came of that is in the line.
-const fn is_entrusted(returned: &Returned) -> bool {
-    !returned.bits.and(Bits(Bits::DS.0 | Bits::DX.0 | Bits::ALONE.0)).is_empty()
 }
 
 impl Rank {
@@ -74,9 +35,11 @@ impl Rank {
         if !session.is_in_line() || stdx::mutant!("mds_performed_out_of_order") {
             return Some(message);
         }
-        let message = match message {
-            ClientMsg::Returned { list } if !stdx::mutant!("mds_dx_returned_overtakes") => {
-                let (later, list): (Vec<_>, Vec<_>) = list.into_iter().partition(is_entrusted);
+        let message = match (message.class().behind, message) {
+            (Behind::PerformedIfEntrusted, ClientMsg::Returned { list })
+                if !stdx::mutant!("mds_dx_returned_overtakes") =>
+            {
+                let (later, list): (Vec<_>, Vec<_>) = list.into_iter().partition(Returned::is_entrusted);
                 if later.is_empty() {
                     return Some(ClientMsg::Returned { list });
                 }
@@ -88,17 +51,21 @@ impl Rank {
                 ClientMsg::Returned { list: later }
             }
             // A wish, for which there is no room.
-            ClientMsg::Idle { list } if session.line_items + list.len() >= results => return None,
-            ClientMsg::Idle { list } => {
+            (Behind::Performed, ClientMsg::Idle { list }) if session.line_items + list.len() >= results => {
+                return None;
+            }
+            (Behind::Performed, ClientMsg::Idle { list }) => {
                 session.line_items += list.len();
                 ClientMsg::Idle { list }
             }
             // What it takes back is in the line.
-            ClientMsg::Cancel { tid } if session.line.iter().any(|(_, m)| is_request(m, tid)) => {
-                ClientMsg::Cancel { tid }
+            (Behind::Request(tid), message) if session.line.iter().any(|(_, m)| is_request(m, tid)) => {
+                message
             }
-            other if keeps_line(&other) => other,
-            other => return Some(other),
+            (Behind::Performed, message) => message,
+            (Behind::Nothing | Behind::PerformedIfEntrusted | Behind::Request(_), message) => {
+                return Some(message);
+            }
         };
         if session.line.len() >= results || session.line_items >= results {
             let conn = session.conn;

@@ -9,7 +9,6 @@ use crate::op::{Op, Waits};
 use crate::rank::{Pending, Rank};
 use crate::session::Session;
 use crate::warm::WarmStatus;
-use proto::message::ClientMsg;
 use proto::request::Request;
 use proto::{Ino, Kind, Name, Position, SessionId};
 use std::collections::BTreeMap;
@@ -199,21 +198,9 @@ impl Rank {
     /// Requests that wait behind what their session performed.
     fn in_lines(&self) -> impl Iterator<Item = (Asked, &Request)> {
         self.sessions.map.iter().flat_map(|(id, session)| {
-            session.line.iter().filter_map(|(since, message)| match message {
-                ClientMsg::Request { tid, request, .. } | ClientMsg::Performed { tid, request, .. } => {
-                    Some((Asked::new(*id, *tid, request, *since), request))
-                }
-                ClientMsg::Hello { .. }
-                | ClientMsg::Cancel { .. }
-                | ClientMsg::Renew { .. }
-                | ClientMsg::Reclaim { .. }
-                | ClientMsg::Reclaimed
-                | ClientMsg::Goodbye
-                | ClientMsg::Admin { .. }
-                | ClientMsg::Returned { .. }
-                | ClientMsg::Settled
-                | ClientMsg::Presented
-                | ClientMsg::Idle { .. } => None,
+            session.line.iter().filter_map(|(since, message)| {
+                let (tid, request) = message.asked()?;
+                Some((Asked::new(*id, tid, request, *since), request))
             })
         })
     }

@@ -115,17 +115,13 @@ impl Counts {
     /// Counts what leaves. What was performed is presented again to each new life of the rank, and what it had said early, too: that is
     /// nothing new.
     fn count(&mut self, message: &ClientMsg, counted: &mut Tid) {
-        match message {
-            ClientMsg::Request { tid, .. } => {
-                self.asked += 1;
-                *counted = (*counted).max(*tid);
-            }
-            ClientMsg::Performed { tid, .. } if *tid > *counted => {
-                self.performed += 1;
-                *counted = *tid;
-            }
-            _ => {}
+        let Some((tid, _)) = message.asked() else { return };
+        if !message.is_performed() {
+            self.asked += 1;
+        } else if tid > *counted {
+            self.performed += 1;
         }
+        *counted = (*counted).max(tid);
     }
 }
 
@@ -283,12 +279,11 @@ impl Core {
     /// Whether what is to be sent is kept a moment longer. Nobody waits for what was performed, and more of it that leaves with the
     /// same call wakes both sides once.
     fn coalesces(&mut self) -> bool {
-        let performed = |message: &ClientMsg| matches!(message, ClientMsg::Performed { .. });
         let alone = !self.messages.is_empty()
             && self.messages.len() < COALESCE_MAX
             && self.link.is_some()
             && self.client.is_linked()
-            && self.messages.iter().all(performed);
+            && self.messages.iter().all(ClientMsg::is_performed);
         if !alone {
             self.coalesce_until = None;
             return false;

@@ -35,7 +35,10 @@ impl Link {
 
     /// What the caller must send now, given that `messages` are to leave.
     pub(crate) fn plan(&mut self, mut messages: Vec<ClientMsg>) -> Option<Dispatch> {
-        if !self.in_order && self.backlog.is_empty() && messages.iter().all(is_plain) {
+        if !self.in_order
+            && self.backlog.is_empty()
+            && messages.iter().all(|message| message.class().overtakes)
+        {
             if messages.is_empty() {
                 return None;
             }
@@ -74,13 +77,6 @@ impl Link {
     }
 }
 
-/// Whether a message may overtake others and be overtaken. Not `Performed`: its caller has its result, and whoever asks next must
-/// find it so. Not `Returned`: which of two answers to recalls of one inode came first, and whether before `Settled`, the rank
-/// must see.
-const fn is_plain(message: &ClientMsg) -> bool {
-    matches!(message, ClientMsg::Request { .. } | ClientMsg::Renew { .. })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,17 +90,6 @@ mod tests {
             Err(PortError::Lost)
         }
         fn close(&self) {}
-    }
-
-    #[test]
-    fn what_goes_back_keeps_its_order() {
-        assert!(is_plain(&ClientMsg::Renew { number: 1 }));
-        assert!(!is_plain(&ClientMsg::Returned { list: Vec::new() }));
-        assert!(!is_plain(&ClientMsg::Settled));
-        let (tid, cred, told) = (Tid(1), proto::Cred::ROOT, proto::message::Told::default());
-        let request = proto::request::Request::SyncFs;
-        assert!(!is_plain(&ClientMsg::Performed { tid, floor: tid, cred, told, request }));
-        assert!(!is_plain(&ClientMsg::Presented));
     }
 
     #[test]

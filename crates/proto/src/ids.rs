@@ -20,13 +20,13 @@ impl Ino {
 
     /// `//orphans/<rank>`: unlinked but open inodes and trees that wait for purge.
     #[must_use]
-    pub const fn orphans(rank: Rank) -> Self {
+    pub const fn orphans(rank: RankId) -> Self {
         Self(0x100 + rank.0 as u64)
     }
 
     /// The number `counter` of `rank`'s allocator.
     #[must_use]
-    pub const fn of_rank(rank: Rank, counter: u64) -> Self {
+    pub const fn of_rank(rank: RankId, counter: u64) -> Self {
         Self(((rank.0 as u64) << 48) | (counter & 0xFFFF_FFFF_FFFF))
     }
 
@@ -39,7 +39,7 @@ impl Ino {
 
 /// The number of a metadata rank, 0 to 32,767.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rank(pub u16);
+pub struct RankId(pub u16);
 
 /// One life of a rank: grows by one with each start; older ones are fenced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn numbers_carry_their_rank_and_stay_positive() {
-        assert_eq!(Ino::of_rank(Rank(0), 4096), Ino(4096));
-        assert_eq!(Ino::of_rank(Rank(0x7FFF), (1 << 48) - 1).0, i64::MAX as u64);
-        assert!(!Ino::ROOT.is_system() && Ino::LINKS.is_system() && Ino::orphans(Rank(9)).is_system());
+        assert_eq!(Ino::of_rank(RankId(0), 4096), Ino(4096));
+        assert_eq!(Ino::of_rank(RankId(0x7FFF), (1 << 48) - 1).0, i64::MAX as u64);
+        assert!(!Ino::ROOT.is_system() && Ino::LINKS.is_system() && Ino::orphans(RankId(9)).is_system());
     }
 
     #[test]

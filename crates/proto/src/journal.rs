@@ -194,7 +194,7 @@ impl<'a> Iterator for Mutations<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::Rank;
+    use crate::ids::RankId;
 
     fn stream() -> (Vec<u8>, Vec<usize>) {
         let mut w = Writer::new();
@@ -203,7 +203,7 @@ mod tests {
             let position = Position(1000 + w.len() as u64);
             let start = begin_entry(&mut w, position, Position(1000));
             put_transaction(&mut w, Wall(5), None, TxnCluster::default());
-            Mutation::InoCounter { rank: Rank(0), next: i }.encode(&mut w);
+            Mutation::InoCounter { rank: RankId(0), next: i }.encode(&mut w);
             end_entry(&mut w, start);
             starts.push(start);
         }

@@ -3,6 +3,9 @@
 //!
 //! Absent on purpose: behaviour. Nothing here decides anything or does I/O.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
+pub mod admin;
 pub mod attr;
 pub mod caps;
 pub mod codec;

@@ -3,6 +3,10 @@
 //! Absent: framing on a socket (`frame.rs`). Ordinals 3 and 4 of the rank's messages and 7 of the
 //! clients' belonged to version 1.
 
+mod classes;
+
+pub use classes::{Behind, Class};
+
 use crate::attr::{Attr, Cred};
 use crate::caps::{Bits, Grants, IDLE_MAX, Recalled, Returned};
 use crate::codec::{DecodeError, Reader, Writer};

@@ -5,7 +5,7 @@
 //! are reserved for prepared and committed transactions, seals, link lists and orphan states.
 
 use crate::codec::{DecodeError, Fixed, Reader, Writer};
-use crate::ids::{FileId, Frag, Ino, NameHash, Rank, SessionId, Tid, Version};
+use crate::ids::{FileId, Frag, Ino, NameHash, RankId, SessionId, Tid, Version};
 
 /// The most bytes one file's content may have inside a journal record.
 pub const REDO_BYTES_MAX: usize = 65_536;
@@ -63,7 +63,7 @@ pub enum Mutation<'a> {
     },
     /// Inode numbers of the rank below `next` may have been given out.
     InoCounter {
-        rank: Rank,
+        rank: RankId,
         next: u64,
     },
     /// The file's data beyond `size` is cut, as its `truncate_seq`-th cut.
@@ -202,7 +202,7 @@ impl<'a> Mutation<'a> {
             DEL_BACKPTR => Self::DelBackptr { ino: Ino(r.u64()?), version: r.u64()? },
             SESSION => Self::Session { id: SessionId(r.u64()?), open: r.bool()?, client: r.name()? },
             SESSION_FLOOR => Self::SessionFloor { id: SessionId(r.u64()?), floor: Tid(r.u64()?) },
-            INO_COUNTER => Self::InoCounter { rank: Rank(r.u16()?), next: r.u64()? },
+            INO_COUNTER => Self::InoCounter { rank: RankId(r.u16()?), next: r.u64()? },
             DATA_CUT => Self::DataCut { file: take_file(r)?, size: r.u64()?, truncate_seq: r.u32()? },
             DATA_REDO => Self::DataRedo {
                 file: take_file(r)?,
@@ -268,7 +268,7 @@ mod tests {
             Mutation::DelBackptr { ino: Ino(4097), version: 4 },
             Mutation::Session { id: SessionId(1), open: true, client: b"host" },
             Mutation::SessionFloor { id: SessionId(1), floor: Tid(7) },
-            Mutation::InoCounter { rank: Rank(0), next: 70_000 },
+            Mutation::InoCounter { rank: RankId(0), next: 70_000 },
             Mutation::DataCut { file, size: 10, truncate_seq: 1 },
             Mutation::DataRedo { file, truncate_seq: 1, write_seq: 8, data: b"content" },
             Mutation::DataRemove { file },

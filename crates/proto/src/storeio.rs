@@ -9,7 +9,7 @@ pub use data::{Cut, DataDone, DataOp, Space};
 pub use payload::{Buffer, FillOnce, Lent, Payload};
 
 use crate::codec::{DecodeError, Reader, Writer};
-use crate::ids::{Frag, Ino, NameHash, Rank, SessionId, SnapId, Version};
+use crate::ids::{Frag, Ino, NameHash, RankId, SessionId, SnapId, Version};
 use thiserror::Error;
 
 /// Which keyspace of an environment a record lives in.
@@ -31,8 +31,8 @@ pub enum StoreKey<'a> {
     Header { dir: Ino, frag: Frag },
     Backptr { ino: Ino },
     Session { id: SessionId },
-    Counter { rank: Rank },
-    Checkpoint { rank: Rank },
+    Counter { rank: RankId },
+    Checkpoint { rank: RankId },
 }
 
 const SYSTEM_SESSION: u8 = 1;
@@ -105,7 +105,7 @@ impl<'a> StoreKey<'a> {
             Table::System => {
                 let (tag, rest) = rest.split_first().ok_or(DecodeError::Truncated { need: 9, have: 0 })?;
                 let (id, rest) = split_be(rest)?;
-                match (*tag, u16::try_from(id).map(Rank), rest.is_empty()) {
+                match (*tag, u16::try_from(id).map(RankId), rest.is_empty()) {
                     (SYSTEM_SESSION, _, true) => Ok(Self::Session { id: SessionId(id) }),
                     (SYSTEM_COUNTER, Ok(rank), true) => Ok(Self::Counter { rank }),
                     (SYSTEM_CHECKPOINT, Ok(rank), true) => Ok(Self::Checkpoint { rank }),
@@ -174,10 +174,10 @@ pub enum LoadRequest {
     /// Every session record (only at boot).
     Sessions,
     Counter {
-        rank: Rank,
+        rank: RankId,
     },
     Checkpoint {
-        rank: Rank,
+        rank: RankId,
     },
 }
 
@@ -378,8 +378,8 @@ mod tests {
             dentry,
             StoreKey::Backptr { ino: Ino(7) },
             StoreKey::Session { id: SessionId(1) },
-            StoreKey::Counter { rank: Rank(2) },
-            StoreKey::Checkpoint { rank: Rank(2) },
+            StoreKey::Counter { rank: RankId(2) },
+            StoreKey::Checkpoint { rank: RankId(2) },
         ];
         for key in keys {
             let mut bytes = Vec::new();

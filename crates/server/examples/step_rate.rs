@@ -15,7 +15,7 @@ use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::Reply;
 use proto::request::{NewNode, Request};
 use proto::storeio::{DataDone, DataOp, LoadRequest, Loaded, StoreBatch, StoreError};
-use proto::{Cred, Incarnation, Ino, Name, NodeRef, Position, Rank, SessionId, Tid, Writer};
+use proto::{Cred, Incarnation, Ino, Name, NodeRef, Position, RankId, SessionId, Tid, Writer};
 use runtime::Log;
 use runtime::port::{Port, Sink};
 use server::machine::RankMachine;
@@ -140,7 +140,7 @@ fn null_server(journal: Option<&Path>) -> Result<Arc<Server>, Box<dyn Error>> {
         None => store.clone(),
         Some(dir) => {
             let disk = RealDisk::new(dir);
-            Arc::new(JournalFiles::open(disk, Rank(0), Incarnation(1), JournalLimits::default())?)
+            Arc::new(JournalFiles::open(disk, RankId(0), Incarnation(1), JournalLimits::default())?)
         }
     };
     let parts = Parts {

@@ -1,5 +1,5 @@
-//! An operator's commands: JSON in, JSON out. Every answer has `ok`; a refusal has `code` (the exit
-//! code of the command line) and `error`.
+//! An operator's commands: JSON in, JSON out. Every answer has `ok`; a refusal has `code`
+//! (`proto::admin`) and `error`.
 //!
 //! Nothing here waits: what takes long is started and seen in `status`.
 //!
@@ -9,6 +9,7 @@ use crate::driver::{Driver, Life};
 use crate::server::Server;
 use crate::{backup, health, perf};
 use mds::input::Input;
+use proto::admin::Refusal;
 use proto::storeio::{DataDone, DataOp};
 use proto::{Ino, SessionId};
 use serde_json::{Value, json};
@@ -16,13 +17,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Exit codes of the command line.
-const USAGE: u8 = 2;
-const REFUSED: u8 = 4;
-const STATE: u8 = 5;
-
-pub(crate) fn refusal(code: u8, error: &str) -> Value {
-    json!({ "schema": 1, "ok": false, "code": code, "error": error })
+pub(crate) fn refusal(why: Refusal, error: &str) -> Value {
+    json!({ "schema": 1, "ok": false, "code": why.code(), "error": error })
 }
 
 fn done(result: Value) -> Value {
@@ -32,7 +28,7 @@ fn done(result: Value) -> Value {
 /// Answers one command. `may_change`: the asker is root or this process.
 pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) -> Value {
     let Some(cmd) = command.get("cmd").and_then(Value::as_str) else {
-        return refusal(USAGE, "no `cmd`");
+        return refusal(Refusal::Usage, "no `cmd`");
     };
     let driver = &server.driver;
     match cmd {
@@ -45,7 +41,7 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
         _ => {}
     }
     if !may_change {
-        return refusal(REFUSED, "permission denied: only root may do this");
+        return refusal(Refusal::Denied, "permission denied: only root may do this");
     }
     match cmd {
         "checkpoint" => {
@@ -61,8 +57,8 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
             done(json!({ "reset": true }))
         }
         "warmup start" => match command.get("ino").and_then(Value::as_u64) {
-            None => refusal(USAGE, "no `ino`"),
-            Some(_) if driver.is_frozen() => refusal(STATE, "a backup is under way"),
+            None => refusal(Refusal::Usage, "no `ino`"),
+            Some(_) if driver.is_frozen() => refusal(Refusal::State, "a backup is under way"),
             Some(ino) => {
                 driver.feed([Input::Warmup { dir: Some(Ino(ino)) }]);
                 report(driver, &json!({ "cmd": "warmup status" }))
@@ -75,10 +71,10 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
         }
         "client evict" => evict(driver, command),
         "backup create" => match command.get("path").and_then(Value::as_str) {
-            None => refusal(USAGE, "no `path`"),
+            None => refusal(Refusal::Usage, "no `path`"),
             Some(path) => match backup::start(server, PathBuf::from(path)) {
                 Ok(()) => done(json!({ "started": true })),
-                Err(e) => refusal(STATE, &e.to_string()),
+                Err(e) => refusal(Refusal::State, &e.to_string()),
             },
         },
         _ => report(driver, command),
@@ -87,14 +83,14 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
 
 fn evict(driver: &Driver, command: &Value) -> Value {
     let Some(id) = command.get("id").and_then(Value::as_u64) else {
-        return refusal(USAGE, "no `id`");
+        return refusal(Refusal::Usage, "no `id`");
     };
     let clients = driver.report(&json!({ "cmd": "client ls" }));
     let known = clients.is_some_and(|clients| {
         clients["clients"].as_array().is_some_and(|all| all.iter().any(|client| client["id"] == id))
     });
     if !known {
-        return refusal(STATE, &format!("no client {id}"));
+        return refusal(Refusal::State, &format!("no client {id}"));
     }
     driver.feed([Input::Evict { session: SessionId(id) }]);
     done(json!({ "evicted": id }))
@@ -115,7 +111,7 @@ fn clients(driver: &Driver, command: &Value) -> Value {
 fn report(driver: &Driver, command: &Value) -> Value {
     match driver.report(command) {
         Some(result) => done(result),
-        None => refusal(USAGE, "unknown command"),
+        None => refusal(Refusal::Usage, "unknown command"),
     }
 }
 

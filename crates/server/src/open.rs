@@ -7,7 +7,7 @@ use crate::server::{Opened, Server, ServerError, ServerOptions};
 use crate::stores::FolderBallast;
 use mds::Rank;
 use mds::config::{Prefetch, RankConfig};
-use proto::Rank as RankId;
+use proto::RankId;
 use runtime::Config;
 use runtime::config::DirPrefetch;
 use std::path::Path;

@@ -114,8 +114,7 @@ impl RankPort {
             messages = self.answer_admin(&server, messages, answers);
         }
         // Only requests make the journal longer; what keeps or ends a session never waits for it.
-        let asks = |m: &ClientMsg| matches!(m, ClientMsg::Request { .. } | ClientMsg::Performed { .. });
-        if self.may_wait && messages.iter().any(asks) {
+        if self.may_wait && messages.iter().any(|message| message.asked().is_some()) {
             server.driver.throttle();
         }
         let conn = self.conn;

@@ -158,7 +158,7 @@ impl Server {
     pub(crate) fn admin_text(self: &Arc<Self>, command: &str, may_change: bool) -> String {
         match serde_json::from_str(command) {
             Ok(command) => crate::admin::answer(self, &command, may_change),
-            Err(e) => crate::admin::refusal(2, &format!("no JSON: {e}")),
+            Err(e) => crate::admin::refusal(proto::admin::Refusal::Usage, &format!("no JSON: {e}")),
         }
         .to_string()
     }

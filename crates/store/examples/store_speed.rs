@@ -3,7 +3,7 @@
 //! Absent: percentiles, cold caches; the bench room measures whole operations.
 
 use proto::codec::Writer;
-use proto::ids::{Incarnation, Ino, NameHash, Position, Rank};
+use proto::ids::{Incarnation, Ino, NameHash, Position, RankId};
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_transaction};
 use proto::mutation::Mutation;
 use proto::storeio::{LoadRequest, StoreBatch, StoreError, StoreKey};
@@ -58,8 +58,12 @@ fn entries(base: u64, count: u64) -> Vec<u8> {
 
 fn journal(place: &Path) -> Result<(), StoreError> {
     let disk = RealDisk::new(place);
-    let journal =
-        JournalFiles::open(disk, Rank(0), Incarnation(std::process::id().into()), JournalLimits::default())?;
+    let journal = JournalFiles::open(
+        disk,
+        RankId(0),
+        Incarnation(std::process::id().into()),
+        JournalLimits::default(),
+    )?;
     let began = Instant::now();
     while journal.prepare()? {}
     println!("prepared in {:?}", began.elapsed());

@@ -6,7 +6,7 @@
 use crate::disk::{Disk, DiskFile};
 use crate::meta::MetaStore;
 use proto::header::FragHeader;
-use proto::ids::{Frag, Ino, NameHash, Rank, SessionId, SnapId, Version};
+use proto::ids::{Frag, Ino, NameHash, RankId, SessionId, SnapId, Version};
 use proto::storeio::{LoadRequest, Loaded, StoreBatch, StoreError, StoreKey, StoredDentry};
 use std::collections::BTreeMap;
 use stdx::Prng;
@@ -93,10 +93,10 @@ fn system_records(meta: &dyn MetaStore) {
             w.u64(id);
         });
     }
-    system.put(StoreKey::Counter { rank: Rank(0) }, |w| {
+    system.put(StoreKey::Counter { rank: RankId(0) }, |w| {
         w.u8(1);
     });
-    system.put(StoreKey::Checkpoint { rank: Rank(0) }, |w| {
+    system.put(StoreKey::Checkpoint { rank: RankId(0) }, |w| {
         w.u8(2);
     });
     let mut backptr = StoreBatch::new(Ino(77), None);
@@ -109,10 +109,10 @@ fn system_records(meta: &dyn MetaStore) {
     assert_eq!(ids, [1, 3, 1 << 60]);
     assert_eq!(*sessions[1].1, 3_u64.to_le_bytes());
     let one = |byte: u8| Loaded::Value(Some([byte][..].into()));
-    assert_eq!(load(meta, LoadRequest::Counter { rank: Rank(0) }), one(1));
-    assert_eq!(load(meta, LoadRequest::Checkpoint { rank: Rank(0) }), one(2));
+    assert_eq!(load(meta, LoadRequest::Counter { rank: RankId(0) }), one(1));
+    assert_eq!(load(meta, LoadRequest::Checkpoint { rank: RankId(0) }), one(2));
     assert_eq!(load(meta, LoadRequest::Backptr { ino: Ino(77) }), one(3));
-    assert_eq!(load(meta, LoadRequest::Checkpoint { rank: Rank(1) }), Loaded::Value(None));
+    assert_eq!(load(meta, LoadRequest::Checkpoint { rank: RankId(1) }), Loaded::Value(None));
     assert_eq!(load(meta, LoadRequest::Backptr { ino: Ino(78) }), Loaded::Value(None));
     assert!(matches!(
         load(meta, LoadRequest::Header { dir: Ino::SYSTEM, frag: Frag::WHOLE }),

@@ -72,7 +72,9 @@ impl Folder {
         let lock = Lock::take(dir)?;
         let record = match inspect(dir)? {
             Found::Complete(record) => record,
-            other => return Err(Self::not_complete(dir, other)),
+            found @ (Found::Empty | Found::Half(_) | Found::HalfRestored) => {
+                return Err(Self::not_complete(dir, found));
+            }
         };
         let mut folder = Self { root: dir.into(), record, incarnation: Incarnation(0), lock };
         for (part, place) in folder.parts_elsewhere() {

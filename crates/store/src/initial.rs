@@ -6,7 +6,7 @@
 
 use proto::dentry::encode_primary;
 use proto::header::FragHeader;
-use proto::ids::{Frag, Ino, Rank, Version};
+use proto::ids::{Frag, Ino, RankId, Version};
 use proto::inode::InodeCore;
 use proto::name::name_hash;
 use proto::storeio::{Backptr, StoreBatch, StoreKey};
@@ -19,7 +19,7 @@ const DIRECTORY: u32 = 0o040_000;
 const DIRECTORIES: [(&[u8], Ino, u32); 3] = [
     (b"root", Ino::ROOT, 0o755),
     (b"links", Ino::LINKS, 0o700),
-    (b"orphans-0", Ino::orphans(Rank(0)), 0o700),
+    (b"orphans-0", Ino::orphans(RankId(0)), 0o700),
 ];
 
 /// The batches that make an empty store a new file system.

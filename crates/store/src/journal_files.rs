@@ -21,7 +21,7 @@ pub use header::{HEADER_BYTES, SegmentHeader};
 
 use crate::disk::{DIRECT_BYTES, Disk, DiskFile};
 use header::Segment;
-use proto::ids::{Incarnation, Position, Rank};
+use proto::ids::{Incarnation, Position, RankId};
 use proto::journal::{ENTRY_BYTES_MAX, ENTRY_HEADER_BYTES};
 use proto::storeio::StoreError;
 use spares::Spare;
@@ -55,7 +55,7 @@ pub struct SegmentInfo {
 pub struct JournalFiles<D: Disk> {
     disk: D,
     folder: String,
-    rank: Rank,
+    rank: RankId,
     incarnation: Incarnation,
     limits: JournalLimits,
     state: Mutex<State<D::File>>,
@@ -89,7 +89,7 @@ impl<D: Disk> JournalFiles<D> {
     /// `Damaged` for a header that is not what was written, `Io`.
     pub fn open(
         disk: D,
-        rank: Rank,
+        rank: RankId,
         incarnation: Incarnation,
         limits: JournalLimits,
     ) -> Result<Self, StoreError> {

@@ -4,6 +4,8 @@
 //!
 //! Absent: meaning. A store never decodes a record's value; it keeps keys, values and checksums.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 pub mod data;
 pub mod disk;
 #[cfg(feature = "embedded")]

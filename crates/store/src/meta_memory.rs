@@ -337,11 +337,11 @@ const fn cost_of(key: &[u8], value_bytes: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proto::ids::Rank;
+    use proto::ids::RankId;
 
     fn counter(rank: u16, value: u64) -> StoreBatch {
         let mut batch = StoreBatch::new(Ino::SYSTEM, None);
-        batch.put(StoreKey::Counter { rank: Rank(rank) }, |w| {
+        batch.put(StoreKey::Counter { rank: RankId(rank) }, |w| {
             w.u64(value);
         });
         batch
@@ -393,7 +393,7 @@ mod tests {
         assert!(meta.apply(&[counter(0, 1)]).is_err());
         meta.apply(&[counter(0, 1)]).expect("applied");
         meta.inject(MetaFault::Load, 1);
-        let request = LoadRequest::Counter { rank: Rank(0) };
+        let request = LoadRequest::Counter { rank: RankId(0) };
         let results = meta.load(&[request.clone(), request]);
         assert!(results[0].is_err() && results[1].is_ok());
     }

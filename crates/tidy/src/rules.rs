@@ -56,8 +56,8 @@ pub const ROOMS: &[Room] = &[
     )
     .tests(&["tempfile"]),
     room("mount", &["client", "runtime", "proto", "stdx"], &["thiserror"]),
-    // mount(2), /dev/fuse, io_uring. Its tests switch on the fake rank that `mount` has for them.
-    with_unsafe(room("fuse", &["mount", "proto", "stdx"], &["io-uring", "libc"])).tests(&["mount"]),
+    // mount(2), /dev/fuse, io_uring. Its tests switch on the fake rank that `mount` has for them, and its own null responder.
+    with_unsafe(room("fuse", &["mount", "proto", "stdx"], &["io-uring", "libc"])).tests(&["fuse", "mount"]),
     // An independent reader of the format: it shares checksums and hashes, never a record decoder.
     // Opening an LMDB environment is an unsafe call: nobody else may write the files meanwhile.
     // Its tests make folders with the real thing.

@@ -12,7 +12,7 @@ use looking::Looking;
 use proto::journal::{Entry, Mutations, Payload, read_entry};
 use proto::mutation::Mutation;
 use proto::storeio::StoreError;
-use proto::{Incarnation, Position, Rank};
+use proto::{Incarnation, Position, RankId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -49,7 +49,7 @@ fn inspect(verb: &Journal, out: &Output) -> Result<(Listing, Option<Problem>), P
         Problem::new(Exit::Refused, chain(&error)).do_this(format!("`pando fsck {}`", dir.display()))
     };
     // The highest incarnation may look at every segment.
-    let files = JournalFiles::open(disk, Rank(*rank), Incarnation(u64::MAX), JournalLimits::default())
+    let files = JournalFiles::open(disk, RankId(*rank), Incarnation(u64::MAX), JournalLimits::default())
         .map_err(damaged)?;
     let mut list = Listing { limit: limit.unwrap_or(u64::MAX), out: *out, ..Listing::default() };
     for segment in files.segments() {

@@ -34,7 +34,7 @@ impl Delegations {
         let (ino, is_dir) = match self.known(from.0, from.1) {
             Known::File(ino) if !self.may_be_linked(ino) => (ino, false),
             Known::Dir(ino) if self.may_move(ino, from.0, to.0) => (ino, true),
-            _ => return None,
+            Known::File(_) | Known::Dir(_) | Known::Absent | Known::Unknown => return None,
         };
         let replaced = match self.known(to.0, to.1) {
             Known::Absent => None,
@@ -42,7 +42,7 @@ impl Delegations {
             Known::File(other) | Known::Dir(other) if other == ino || !replaces => return None,
             Known::File(other) if !is_dir && !self.may_be_linked(other) => Some(other),
             Known::Dir(other) if is_dir && self.is_empty_dir(other) => Some(other),
-            _ => return None,
+            Known::File(_) | Known::Dir(_) | Known::Unknown => return None,
         };
         let moved = self.get(ino).map(|delegation| &delegation.attr);
         let moved = moved.or_else(|| self.newborns.get(ino).map(|newborn| &newborn.attr));

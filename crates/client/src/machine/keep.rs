@@ -15,9 +15,6 @@ use proto::request::Request;
 use proto::{Ino, Tid};
 use stdx::Mono;
 
-/// What this machine uses by itself.
-const DELEGATED: Bits = Bits::DS.with(Bits::DX).with(Bits::ALONE);
-
 impl Client {
     pub(super) fn on_recall(&mut self, mut list: Vec<Recalled>, out: &mut Out) {
         let inos = list.iter().map(|recalled| recalled.ino);
@@ -37,13 +34,13 @@ impl Client {
             if item.bits.has(Bits::FC) {
                 self.keeps_no_pages(item.ino);
             }
-            if !item.bits.and(DELEGATED).is_empty() && !stdx::mutant!("client_keeps_delegation") {
+            if !item.bits.and(Bits::ENTRUSTED).is_empty() && !stdx::mutant!("client_keeps_delegation") {
                 self.delegations.end(item.ino);
             }
         }
         list.retain(|item| {
             // Of what is entrusted the edge has nothing.
-            let own = !item.bits.is_empty() && item.bits.without(DELEGATED).is_empty();
+            let own = !item.bits.is_empty() && item.bits.without(Bits::ENTRUSTED).is_empty();
             if own {
                 returned.push(item.returned(item.bits));
             }

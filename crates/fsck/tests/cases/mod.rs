@@ -8,7 +8,7 @@ use proto::dentry::DentryValue;
 use proto::inode::InodeExt;
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_transaction, read_entry};
 use proto::storeio::{DataOp, StoreKey, Table};
-use proto::{FileKind, Frag, Ino, NameHash, Position, Rank, SessionId, SnapId, Writer};
+use proto::{FileKind, Frag, Ino, NameHash, Position, RankId, SessionId, SnapId, Writer};
 use std::fs;
 use std::path::{Path, PathBuf};
 use stdx::Wall;
@@ -167,7 +167,7 @@ fn folder_and_journal() -> Vec<Case> {
             after: After::Cut,
             ..case(Kind::JournalBeforeCheckpoint, |dir| {
                 with_meta(dir, |meta| {
-                    let key = StoreKey::Checkpoint { rank: Rank(0) };
+                    let key = StoreKey::Checkpoint { rank: RankId(0) };
                     let next = u64::from_le_bytes(meta.value(key)[8..].try_into().expect("8 bytes"));
                     meta.put(key, &[(1_u64 << 20).to_le_bytes(), next.to_le_bytes()].concat());
                 });
@@ -179,7 +179,7 @@ fn folder_and_journal() -> Vec<Case> {
         // The tables hold what the bad entry says, and the entries behind it lead to the checkpoint.
         case(Kind::JournalBeforeCheckpoint, |dir| flip(&dir.join("journal/00000001"), 4200, 2)),
         case(Kind::CheckpointUnreadable, |dir| {
-            with_meta(dir, |meta| meta.put(StoreKey::Checkpoint { rank: Rank(0) }, b"no"));
+            with_meta(dir, |meta| meta.put(StoreKey::Checkpoint { rank: RankId(0) }, b"no"));
         }),
     ]
 }
@@ -391,14 +391,14 @@ fn system() -> Vec<Case> {
     vec![
         case(Kind::CounterBehind, |dir| {
             with_meta(dir, |meta| {
-                meta.put(StoreKey::Counter { rank: Rank(0) }, &4097_u64.to_le_bytes());
-                let key = StoreKey::Checkpoint { rank: Rank(0) };
+                meta.put(StoreKey::Counter { rank: RankId(0) }, &4097_u64.to_le_bytes());
+                let key = StoreKey::Checkpoint { rank: RankId(0) };
                 let position = meta.value(key)[..8].to_vec();
                 meta.put(key, &[&position[..], &4097_u64.to_le_bytes()].concat());
             });
         }),
         case(Kind::CounterUnreadable, |dir| {
-            with_meta(dir, |meta| meta.put(StoreKey::Counter { rank: Rank(0) }, b"no"));
+            with_meta(dir, |meta| meta.put(StoreKey::Counter { rank: RankId(0) }, b"no"));
         }),
         case(Kind::SystemDirectoryMissing, |dir| {
             with_meta(dir, |meta| {

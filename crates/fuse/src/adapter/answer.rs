@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use ::mount::{Asker, Validity};
 use proto::attr::Attr;
-use proto::reply::{Outcome, Reply as Answer};
-use proto::request::Request as Ask;
+use proto::reply::{Outcome, Reply};
+use proto::request::Request;
 use proto::{Cred, Effect, Errno, Ino, NodeRef};
 
 use super::keep::Given;
 use super::{About, Shared, convert};
-use crate::reply::Reply;
+use crate::reply::KernelReply;
 
 /// For whom a reply is.
-pub(super) fn asker(reply: &Reply) -> Asker {
+pub(super) fn asker(reply: &KernelReply) -> Asker {
     Asker { unique: reply.unique(), pid: reply.pid() }
 }
 
@@ -23,9 +23,9 @@ impl Shared {
     pub(super) fn ask(
         self: &Arc<Self>,
         cred: Cred,
-        ask: Ask,
-        reply: Reply,
-        then: impl FnOnce(&Arc<Self>, Reply, Answer) + Send + 'static,
+        ask: Request,
+        reply: KernelReply,
+        then: impl FnOnce(&Arc<Self>, KernelReply, Reply) + Send + 'static,
     ) {
         self.ask_to_keep(cred, ask, reply, |shared, reply, answer, _| then(shared, reply, answer));
     }
@@ -34,14 +34,14 @@ impl Shared {
     pub(super) fn ask_to_keep(
         self: &Arc<Self>,
         cred: Cred,
-        ask: Ask,
-        reply: Reply,
-        then: impl FnOnce(&Arc<Self>, Reply, Answer, Validity) + Send + 'static,
+        ask: Request,
+        reply: KernelReply,
+        then: impl FnOnce(&Arc<Self>, KernelReply, Reply, Validity) + Send + 'static,
     ) {
         let (shared, asker) = (Arc::clone(self), asker(&reply));
         let changes = ask.effect() != Effect::Nothing;
         let inside =
-            matches!(ask, Ask::ReadDir { .. }) || ask.subject().is_some_and(|(_, name)| name.is_some());
+            matches!(ask, Request::ReadDir { .. }) || ask.subject().is_some_and(|(_, name)| name.is_some());
         let done = Box::new(move |outcome: Outcome, validity: Validity| match outcome {
             // What follows a change is not given up: it may be the half that makes it whole.
             Ok(answer) => then(&shared, if changes { reply.to(0) } else { reply }, answer, validity),
@@ -53,7 +53,7 @@ impl Shared {
     }
 
     /// Asks for something whose success is all there is to say.
-    pub(super) fn done(self: &Arc<Self>, cred: Cred, ask: Ask, reply: Reply) {
+    pub(super) fn done(self: &Arc<Self>, cred: Cred, ask: Request, reply: KernelReply) {
         self.ask(cred, ask, reply, |_, reply, _| reply.ok());
     }
 
@@ -61,29 +61,33 @@ impl Shared {
     pub(super) fn ask_attr(
         self: &Arc<Self>,
         cred: Cred,
-        ask: Ask,
-        reply: Reply,
-        then: impl FnOnce(&Arc<Self>, Reply, Attr, Given) + Send + 'static,
+        ask: Request,
+        reply: KernelReply,
+        then: impl FnOnce(&Arc<Self>, KernelReply, Attr, Given) + Send + 'static,
     ) {
-        self.ask_to_keep(cred, ask, reply, |shared, reply, answer, validity| match answer {
+        self.ask_to_keep(cred, ask, reply, |shared, reply, answer, validity| {
+            let there = matches!(answer, Reply::Created { new: false, .. });
+            let (Reply::Attr(attr) | Reply::Created { attr, .. }) = answer else {
+                return reply.error(libc::EIO);
+            };
             // The kernel may have that node already, and believes the answer to CREATE whatever came meanwhile.
-            Answer::Created { attr, new: false } => then(shared, reply, attr, Given::default()),
-            Answer::Attr(attr) | Answer::Created { attr, .. } => {
-                then(shared, reply, attr, Given::of(&validity, 0));
-            }
-            _ => reply.error(libc::EIO),
+            let given = match there {
+                true => Given::default(),
+                false => Given::of(&validity, 0),
+            };
+            then(shared, reply, attr, given);
         });
     }
 
     /// Answers when what was answered so far is durable, with what of it came to nothing, if this handle has not heard of that.
-    pub(super) fn sync(self: &Arc<Self>, about: About, fh: u64, data_only: bool, reply: Reply) {
+    pub(super) fn sync(self: &Arc<Self>, about: About, fh: u64, data_only: bool, reply: KernelReply) {
         let node = about.node;
-        let ask = Ask::Fsync { node, data_only };
+        let ask = Request::Fsync { node, data_only };
         self.ask(about.cred, ask, reply, move |shared, reply, _| shared.ok_or_late(node.ino, fh, reply));
     }
 
     /// The end of a sync or a close.
-    pub(super) fn ok_or_late(&self, ino: Ino, fh: u64, reply: Reply) {
+    pub(super) fn ok_or_late(&self, ino: Ino, fh: u64, reply: KernelReply) {
         match self.mount.late_error(ino, fh) {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(errno.0),
@@ -91,8 +95,8 @@ impl Shared {
     }
 
     /// The same for everything.
-    pub(super) fn sync_all(self: &Arc<Self>, cred: Cred, reply: Reply) {
-        self.ask(cred, Ask::SyncFs, reply, |shared, reply, _| match shared.mount.late_error_of_all() {
+    pub(super) fn sync_all(self: &Arc<Self>, cred: Cred, reply: KernelReply) {
+        self.ask(cred, Request::SyncFs, reply, |shared, reply, _| match shared.mount.late_error_of_all() {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(errno.0),
         });
@@ -103,10 +107,10 @@ impl Shared {
         self: &Arc<Self>,
         cred: Cred,
         node: NodeRef,
-        reply: Reply,
-        then: impl FnOnce(&Arc<Self>, Reply) + Send + 'static,
+        reply: KernelReply,
+        then: impl FnOnce(&Arc<Self>, KernelReply) + Send + 'static,
     ) {
-        let ask = Ask::Fsync { node, data_only: false };
+        let ask = Request::Fsync { node, data_only: false };
         self.ask(cred, ask, reply, |shared, reply, _| then(shared, reply));
     }
 
@@ -115,8 +119,8 @@ impl Shared {
         self: &Arc<Self>,
         cred: Cred,
         dir: NodeRef,
-        reply: Reply,
-        then: impl FnOnce(&Arc<Self>, Reply) + Send + 'static,
+        reply: KernelReply,
+        then: impl FnOnce(&Arc<Self>, KernelReply) + Send + 'static,
     ) {
         match self.behaviour.sync_names || self.behaviour.sync_all {
             true => self.after_sync(cred, dir, reply, then),
@@ -124,10 +128,10 @@ impl Shared {
         }
     }
 
-    pub(super) fn statfs(self: &Arc<Self>, about: About, reply: Reply) {
-        self.ask(about.cred, Ask::StatFs, reply, |_, reply, answer| match answer {
-            Answer::StatFs(stat) => reply.statfs(&convert::statfs(&stat)),
-            _ => reply.error(libc::EIO),
+    pub(super) fn statfs(self: &Arc<Self>, about: About, reply: KernelReply) {
+        self.ask(about.cred, Request::StatFs, reply, |_, reply, answer| {
+            let Reply::StatFs(stat) = answer else { return reply.error(libc::EIO) };
+            reply.statfs(&convert::statfs(&stat));
         });
     }
 }

@@ -4,28 +4,31 @@
 use std::sync::Arc;
 
 use ::mount::Validity;
-use proto::reply::{Outcome, Reply as Answer};
-use proto::request::Request as Ask;
+use proto::reply::{Outcome, Reply};
+use proto::request::Request;
 use proto::{Attr, Errno};
 
 use super::answer::asker;
 use super::keep::{Given, Way};
 use super::{About, Shared, convert};
-use crate::reply::Reply;
+use crate::reply::KernelReply;
 use crate::request::Operation;
+use crate::request::groups::{
+    data_operations, listing_operations, lock_operations, mount_operations, name_operations, xattr_operations,
+};
 
 impl Shared {
     pub(super) fn attribute_operation(
         self: &Arc<Self>,
         about: About,
         operation: &Operation<'_>,
-        reply: Reply,
+        reply: KernelReply,
     ) {
         let About { nodeid, node, .. } = about;
         match operation {
             Operation::SetAttr(set) => {
                 let cred = about.cred;
-                let ask = Ask::SetAttr { node, set: convert::set_attr(set) };
+                let ask = Request::SetAttr { node, set: convert::set_attr(set) };
                 self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr, _| {
                     // The kernel believes this answer whatever it was told meanwhile: nothing of it is kept.
                     let given = Given::default();
@@ -41,9 +44,16 @@ impl Shared {
                 let timeout = shared.learn(nodeid, attr, given, Way::Asked);
                 reply.statx(timeout, &convert::statx(attr));
             }),
-            _ => self.stat(about, reply, move |shared, reply, attr, given| {
+            Operation::GetAttr { .. } => self.stat(about, reply, move |shared, reply, attr, given| {
                 shared.answer_attr(reply, nodeid, attr, given);
             }),
+            // `Adapter::handle` sends these elsewhere.
+            name_operations!()
+            | xattr_operations!()
+            | listing_operations!()
+            | lock_operations!()
+            | data_operations!()
+            | mount_operations!() => reply.error(libc::EIO),
         }
     }
 
@@ -52,13 +62,13 @@ impl Shared {
     fn stat(
         self: &Arc<Self>,
         about: About,
-        reply: Reply,
-        then: impl FnOnce(&Arc<Self>, Reply, &Attr, Given) + Send + 'static,
+        reply: KernelReply,
+        then: impl FnOnce(&Arc<Self>, KernelReply, &Attr, Given) + Send + 'static,
     ) {
         let About { cred, nodeid, node, .. } = about;
         let (shared, asker) = (Arc::clone(self), asker(&reply));
         let done = Box::new(move |outcome: Outcome, validity: Validity| match outcome {
-            Ok(Answer::Attr(attr)) => then(&shared, reply, &attr, Given::of(&validity, 0)),
+            Ok(Reply::Attr(attr)) => then(&shared, reply, &attr, Given::of(&validity, 0)),
             Ok(_) => reply.error(libc::EIO),
             Err(Errno::ESTALE) => match shared.nodes.remains(nodeid) {
                 Some(attr) => then(&shared, reply, &attr, Given::default()),
@@ -66,6 +76,6 @@ impl Shared {
             },
             Err(errno) => reply.error(errno.0),
         });
-        self.mount.submit_for(asker, cred, Ask::GetAttr { node }, done);
+        self.mount.submit_for(asker, cred, Request::GetAttr { node }, done);
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use ::mount::Validity;
 use proto::attr::Attr;
 use proto::name::Name;
-use proto::reply::{Outcome, Reply as Answer};
-use proto::request::{IO_BYTES_MAX, NewNode, Request as Ask};
+use proto::reply::{Outcome, Reply};
+use proto::request::{IO_BYTES_MAX, NewNode, Request};
 use proto::storeio::{Buffer, Lent, Payload};
 use proto::{Cred, FileKind, NodeRef};
 
@@ -18,11 +18,16 @@ use super::answer::asker;
 use super::keep::{Given, Way};
 use super::{About, Shared};
 use crate::abi::fopen;
-use crate::reply::{Opened, Reply};
-use crate::request::{CopyFileRange, Operation, Read, Release, Request, Write};
+use crate::reply::{KernelReply, Opened};
+use crate::request::{CopyFileRange, KernelRequest, Operation, Read, Release, Write};
 
 impl Shared {
-    pub(super) fn data_operation(self: &Arc<Self>, about: About, request: &Request<'_>, reply: Reply) {
+    pub(super) fn data_operation(
+        self: &Arc<Self>,
+        about: About,
+        request: &KernelRequest<'_>,
+        reply: KernelReply,
+    ) {
         let node = about.node;
         match request.operation {
             Operation::Open { .. } if self.behaviour.no_open => reply.error(libc::ENOSYS),
@@ -35,12 +40,14 @@ impl Shared {
                 let new = regular(mode, umask);
                 match self.behaviour.no_open {
                     true => self.create_unopened(about, name, new, flags, reply),
-                    false => self.create(about, Ask::Create { parent: node, name, new, flags }, flags, reply),
+                    false => {
+                        self.create(about, Request::Create { parent: node, name, new, flags }, flags, reply)
+                    }
                 }
             }
             Operation::TmpFile { flags, mode, umask } => {
                 let new = regular(mode, umask);
-                self.create(about, Ask::TmpFile { parent: node, new, flags }, flags, reply);
+                self.create(about, Request::TmpFile { parent: node, new, flags }, flags, reply);
             }
             Operation::Read(read) => self.read(about, read, reply),
             Operation::Write(write) => self.write(about, &write, reply),
@@ -49,7 +56,7 @@ impl Shared {
             Operation::Release(release) => self.release(about, release, reply),
             Operation::FSync { fh, data_only } => self.sync(about, fh, data_only, reply),
             Operation::Fallocate { offset, length, mode, .. } => {
-                let ask = Ask::Fallocate { node, mode, offset, len: length };
+                let ask = Request::Fallocate { node, mode, offset, len: length };
                 self.done_or_synced(about.cred, node, ask, reply);
             }
             Operation::Lseek { offset, whence, .. } => self.seek(about, offset, whence, reply),
@@ -69,19 +76,19 @@ impl Shared {
         Opened { fh, flags: if keep { fopen::KEEP_CACHE } else { 0 } }
     }
 
-    fn open(self: &Arc<Self>, about: About, flags: u32, reply: Reply) {
+    fn open(self: &Arc<Self>, about: About, flags: u32, reply: KernelReply) {
         let About { cred, nodeid, node, .. } = about;
-        self.ask_attr(cred, Ask::Open { node, flags }, reply, move |shared, reply, attr, given| {
+        self.ask_attr(cred, Request::Open { node, flags }, reply, move |shared, reply, attr, given| {
             // OPEN tells the kernel no attributes.
             let _timeout = shared.learn(nodeid, &attr, given, Way::Asked);
             reply.open(shared.handle(nodeid, flags, given));
         });
     }
 
-    pub(super) fn create(self: &Arc<Self>, about: About, ask: Ask, flags: u32, reply: Reply) {
+    pub(super) fn create(self: &Arc<Self>, about: About, ask: Request, flags: u32, reply: KernelReply) {
         let About { cred, node: parent, .. } = about;
         self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr: Attr, given| {
-            let finish = move |shared: &Arc<Shared>, reply: Reply| {
+            let finish = move |shared: &Arc<Shared>, reply: KernelReply| {
                 let entry = shared.entry(&attr, Some(parent.ino), given);
                 let opened = match shared.behaviour.no_open {
                     true => shared.unopened_handle(&attr, entry.nodeid, flags),
@@ -93,7 +100,7 @@ impl Shared {
                 return finish(shared, reply);
             }
             let node = ::mount::fs::node_of(&attr);
-            let ask = Ask::Fsync { node: parent, data_only: false };
+            let ask = Request::Fsync { node: parent, data_only: false };
             shared.after_open(cred, node, ask, reply, finish);
         });
     }
@@ -104,15 +111,15 @@ impl Shared {
         self: &Arc<Self>,
         cred: Cred,
         node: NodeRef,
-        ask: Ask,
-        reply: Reply,
-        then: impl FnOnce(&Arc<Self>, Reply) + Send + 'static,
+        ask: Request,
+        reply: KernelReply,
+        then: impl FnOnce(&Arc<Self>, KernelReply) + Send + 'static,
     ) {
         let (shared, caller, asker) = (Arc::clone(self), cred.clone(), asker(&reply));
         let done = Box::new(move |outcome: Outcome, _: Validity| match outcome {
             Ok(_) => then(&shared, reply),
             Err(errno) => {
-                let release = Ask::Release { node, count: 1 };
+                let release = Request::Release { node, count: 1 };
                 shared.mount.submit(caller, release, Box::new(|_, _| ()));
                 reply.error(errno.0);
             }
@@ -120,12 +127,12 @@ impl Shared {
         self.mount.submit_for(asker, cred, ask, done);
     }
 
-    fn read(self: &Arc<Self>, about: About, read: Read, mut reply: Reply) {
+    fn read(self: &Arc<Self>, about: About, read: Read, mut reply: KernelReply) {
         let len = read.size.min(IO_BYTES_MAX as u32);
         let into = reply.lend_room().map(Buffer::new);
-        let ask = Ask::Read { node: about.node, offset: read.offset, len, into };
+        let ask = Request::Read { node: about.node, offset: read.offset, len, into };
         self.ask(about.cred, ask, reply, |shared, reply, answer| match answer {
-            Answer::Data(bytes) => {
+            Reply::Data(bytes) => {
                 shared.meter.read(bytes.bytes().len());
                 reply.bytes(bytes.bytes());
             }
@@ -133,11 +140,11 @@ impl Shared {
         });
     }
 
-    fn write(self: &Arc<Self>, about: About, write: &Write<'_>, mut reply: Reply) {
+    fn write(self: &Arc<Self>, about: About, write: &Write<'_>, mut reply: KernelReply) {
         let About { cred, node, .. } = about;
         // What comes from a shared mapping has its place already.
         let append = write.flags & libc::O_APPEND as u32 != 0 && !write.cached;
-        let ask = Ask::Write {
+        let ask = Request::Write {
             node,
             offset: write.offset,
             append,
@@ -147,7 +154,7 @@ impl Shared {
         let synced = self.behaviour.sync_all || write.flags & libc::O_DSYNC as u32 != 0;
         let fh = write.fh;
         self.ask(cred.clone(), ask, reply, move |shared, reply, answer| {
-            let Answer::Written { count, .. } = answer else { return reply.error(libc::EIO) };
+            let Reply::Written { count, .. } = answer else { return reply.error(libc::EIO) };
             shared.meter.written(count);
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             match synced {
@@ -162,49 +169,49 @@ impl Shared {
         });
     }
 
-    fn done_or_synced(self: &Arc<Self>, cred: Cred, node: NodeRef, ask: Ask, reply: Reply) {
+    fn done_or_synced(self: &Arc<Self>, cred: Cred, node: NodeRef, ask: Request, reply: KernelReply) {
         self.ask(cred.clone(), ask, reply, move |shared, reply, _| match shared.behaviour.sync_all {
             true => shared.after_sync(cred, node, reply, |_, reply| reply.ok()),
             false => reply.ok(),
         });
     }
 
-    fn release(self: &Arc<Self>, about: About, release: Release, reply: Reply) {
+    fn release(self: &Arc<Self>, about: About, release: Release, reply: KernelReply) {
         let About { cred, nodeid, node, .. } = about;
         self.nodes.closed(nodeid);
         self.mount.handle_closed(node.ino, release.fh);
-        let ask = Ask::Release { node, count: 1 };
+        let ask = Request::Release { node, count: 1 };
         if !release.flock_unlock {
             return self.done(cred, ask, reply);
         }
         // Locks first: a waiter must not see the file gone before it gets its lock.
-        let unlock = Ask::ReleaseLocks { node, flock: true, owner: release.lock_owner };
+        let unlock = Request::ReleaseLocks { node, flock: true, owner: release.lock_owner };
         let (shared, caller) = (Arc::clone(self), cred.clone());
         let then = Box::new(move |_: Outcome, _: Validity| shared.done(caller, ask, reply));
         self.mount.submit(cred, unlock, then);
     }
 
-    fn seek(self: &Arc<Self>, about: About, offset: u64, whence: u32, reply: Reply) {
+    fn seek(self: &Arc<Self>, about: About, offset: u64, whence: u32, reply: KernelReply) {
         let hole = match whence as i32 {
             libc::SEEK_DATA => false,
             libc::SEEK_HOLE => true,
             // The kernel does the others itself.
             _ => return reply.error(libc::EINVAL),
         };
-        let ask = Ask::Seek { node: about.node, offset, hole };
+        let ask = Request::Seek { node: about.node, offset, hole };
         self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
-            Answer::Offset(offset) => reply.lseek(offset),
+            Reply::Offset(offset) => reply.lseek(offset),
             _ => reply.error(libc::EIO),
         });
     }
 
-    fn copy(self: &Arc<Self>, about: About, copy: CopyFileRange, reply: Reply) {
+    fn copy(self: &Arc<Self>, about: About, copy: CopyFileRange, reply: KernelReply) {
         if copy.flags != 0 {
             return reply.error(libc::EINVAL);
         }
         let cred = about.cred;
         let target = self.nodes.node(copy.nodeid_out);
-        let ask = Ask::CopyRange {
+        let ask = Request::CopyRange {
             source: about.node,
             source_offset: copy.offset_in,
             target,
@@ -212,7 +219,7 @@ impl Shared {
             len: copy.length,
         };
         self.ask(cred.clone(), ask, reply, move |shared, reply, answer| {
-            let Answer::Written { count, .. } = answer else { return reply.error(libc::EIO) };
+            let Reply::Written { count, .. } = answer else { return reply.error(libc::EIO) };
             match shared.behaviour.sync_all {
                 true => shared.after_sync(cred, target, reply, move |_, reply| reply.copied(count)),
                 false => reply.copied(count),

@@ -13,7 +13,7 @@ use proto::{Attr, Ino};
 use stdx::Mono;
 
 use super::{Shared, convert};
-use crate::reply::{Entry, Reply};
+use crate::reply::{Entry, KernelReply};
 
 /// What an answer gives to keep of one inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Shared {
         Entry { nodeid, generation, entry_timeout: Duration::ZERO, attr_timeout: Duration::ZERO, attr }
     }
 
-    pub(super) fn answer_attr(&self, reply: Reply, nodeid: u64, attr: &Attr, given: Given) {
+    pub(super) fn answer_attr(&self, reply: KernelReply, nodeid: u64, attr: &Attr, given: Given) {
         let timeout = self.learn(nodeid, attr, given, Way::Asked);
         reply.attr(timeout, &convert::attr(attr));
     }

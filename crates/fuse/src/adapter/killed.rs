@@ -24,7 +24,7 @@ pub(super) struct Watch(Mutex<Watched>);
 
 #[derive(Default)]
 struct Watched {
-    requests: Vec<Request>,
+    requests: Vec<KernelRequest>,
     /// Threads that have waited: they close one file after the other.
     waited: Vec<u32>,
     /// A thread looks at them.
@@ -32,7 +32,7 @@ struct Watched {
 }
 
 #[derive(Clone, Copy)]
-struct Request {
+struct KernelRequest {
     unique: u64,
     since: Instant,
     /// It closes a file: its caller may be ending.
@@ -43,7 +43,7 @@ impl Shared {
     /// Looks at the caller of a request now and then until it has its answer.
     pub(super) fn watch(self: &Arc<Self>, unique: u64, closes: bool) {
         if self.mount.outlives_rank() {
-            self.begin_to_look(Some(Request { unique, since: Instant::now(), closes }));
+            self.begin_to_look(Some(KernelRequest { unique, since: Instant::now(), closes }));
         }
     }
 
@@ -54,7 +54,7 @@ impl Shared {
         }
     }
 
-    fn begin_to_look(self: &Arc<Self>, request: Option<Request>) {
+    fn begin_to_look(self: &Arc<Self>, request: Option<KernelRequest>) {
         let mut watched = self.watch.0.lock().unwrap_or_else(PoisonError::into_inner);
         watched.requests.extend(request);
         if watched.running {
@@ -110,7 +110,7 @@ impl Shared {
     }
 
     /// Gives up the call of a request whose caller is gone. Whether it is still without an answer.
-    fn still_waits(&self, request: &Request, waited: &mut Vec<u32>) -> bool {
+    fn still_waits(&self, request: &KernelRequest, waited: &mut Vec<u32>) -> bool {
         let Some((call, Asker { pid, .. })) = self.mount.call_of(request.unique) else { return false };
         let in_time = request.since.elapsed() < CLOSE_TIME && !waited.contains(&pid);
         let closes = request.closes && !in_time && caller::is_ending(pid);

@@ -10,14 +10,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::mount::Validity;
 use proto::Ino;
-use proto::reply::{DirEntry, Reply as Answer};
-use proto::request::Request as Ask;
+use proto::reply::{DirEntry, Reply};
+use proto::request::Request;
 
 use super::keep::Given;
 use super::{About, Shared};
 use crate::abi::fopen;
-use crate::reply::{DirSink, Opened, Reply};
+use crate::reply::{DirSink, KernelReply, Opened};
 use crate::request::Operation;
+use crate::request::groups::{
+    attribute_operations, data_operations, lock_operations, mount_operations, name_operations,
+    xattr_operations,
+};
 
 /// Offsets after "." and "..": below every cookie.
 const AFTER_DOT: u64 = 1;
@@ -66,7 +70,12 @@ struct Want {
 }
 
 impl Shared {
-    pub(super) fn listing_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
+    pub(super) fn listing_operation(
+        self: &Arc<Self>,
+        about: About,
+        operation: &Operation<'_>,
+        reply: KernelReply,
+    ) {
         match *operation {
             Operation::OpenDir { .. } => {
                 let (now, nodeid) = (self.mount.now(), about.nodeid);
@@ -89,11 +98,17 @@ impl Shared {
                 reply.ok();
             }
             Operation::FSyncDir { fh, data_only } => self.sync(about, fh, data_only, reply),
-            _ => reply.error(libc::EIO),
+            // `Adapter::handle` sends these elsewhere.
+            name_operations!()
+            | attribute_operations!()
+            | xattr_operations!()
+            | lock_operations!()
+            | data_operations!()
+            | mount_operations!() => reply.error(libc::EIO),
         }
     }
 
-    fn list(self: &Arc<Self>, about: About, fh: u64, offset: u64, size: u32, plus: bool, reply: Reply) {
+    fn list(self: &Arc<Self>, about: About, fh: u64, offset: u64, size: u32, plus: bool, reply: KernelReply) {
         let Some(rest) = self.listings.rest(fh) else { return reply.error(libc::EBADF) };
         let kept = {
             let mut rest = lock(&rest);
@@ -111,20 +126,16 @@ impl Shared {
             return self.fill(&want, kept, None, reply);
         }
         let after = if offset <= AFTER_DOTS { 0 } else { offset };
-        let ask = Ask::ReadDir { dir: want.about.node, after, attrs: plus, bytes_max: size };
+        let ask = Request::ReadDir { dir: want.about.node, after, attrs: plus, bytes_max: size };
         self.ask_to_keep(want.about.cred.clone(), ask, reply, move |shared, reply, answer, validity| {
-            match answer {
-                Answer::Entries { entries, end } => {
-                    let page = Rest { at: 0, entries: entries.into(), end };
-                    shared.fill(&want, page, Some(&validity), reply);
-                }
-                _ => reply.error(libc::EIO),
-            }
+            let Reply::Entries { entries, end } = answer else { return reply.error(libc::EIO) };
+            let page = Rest { at: 0, entries: entries.into(), end };
+            shared.fill(&want, page, Some(&validity), reply);
         });
     }
 
     /// Writes what fits into the reply and keeps the rest; `fresh`: it came just now, and is valid.
-    fn fill(&self, want: &Want, mut page: Rest, fresh: Option<&Validity>, reply: Reply) {
+    fn fill(&self, want: &Want, mut page: Rest, fresh: Option<&Validity>, reply: KernelReply) {
         reply.directory(|sink| {
             if !self.dots(want, sink) {
                 return Ok(());

@@ -5,14 +5,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::mount::{CallId, Validity};
-use proto::reply::{Outcome, Reply as Answer};
-use proto::request::{LockKind, Request as Ask};
+use proto::reply::{Outcome, Reply};
+use proto::request::{LockKind, Request};
 
 use super::answer::asker;
 use super::{About, Shared, convert};
 use crate::caller;
-use crate::reply::Reply;
-use crate::request::{Lock, Operation, Request};
+use crate::reply::KernelReply;
+use crate::request::groups::{
+    attribute_operations, data_operations, listing_operations, mount_operations, name_operations,
+    xattr_operations,
+};
+use crate::request::{KernelRequest, Lock, Operation};
 
 /// How far a wait for a lock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +67,12 @@ impl Waits {
 }
 
 impl Shared {
-    pub(super) fn lock_operation(self: &Arc<Self>, about: About, request: &Request<'_>, reply: Reply) {
+    pub(super) fn lock_operation(
+        self: &Arc<Self>,
+        about: About,
+        request: &KernelRequest<'_>,
+        reply: KernelReply,
+    ) {
         match &request.operation {
             Operation::GetLk(lock) => self.test_lock(about, lock, reply),
             Operation::SetLk { lock, sleep } => self.set_lock(about, lock, *sleep, request.unique, reply),
@@ -73,29 +82,35 @@ impl Shared {
                 if !self.nodes.may_be_locked(about.nodeid) {
                     return self.ok_or_late(ino, fh, reply);
                 }
-                let ask = Ask::ReleaseLocks { node: about.node, flock: false, owner: *lock_owner };
+                let ask = Request::ReleaseLocks { node: about.node, flock: false, owner: *lock_owner };
                 // A process that was killed closes its files, too, and waits here where no signal reaches it.
                 let unique = reply.unique();
                 self.ask(about.cred, ask, reply, move |shared, reply, _| shared.ok_or_late(ino, fh, reply));
                 self.watch(unique, true);
             }
-            _ => reply.error(libc::EIO),
+            // `Adapter::handle` sends these elsewhere.
+            name_operations!()
+            | attribute_operations!()
+            | xattr_operations!()
+            | listing_operations!()
+            | data_operations!()
+            | mount_operations!() => reply.error(libc::EIO),
         }
     }
 
-    fn test_lock(self: &Arc<Self>, about: About, lock: &Lock, reply: Reply) {
+    fn test_lock(self: &Arc<Self>, about: About, lock: &Lock, reply: KernelReply) {
         let lock = match convert::lock(lock) {
             Ok(lock) => lock,
             Err(errno) => return reply.error(errno.0),
         };
-        let ask = Ask::TestLock { node: about.node, lock };
-        self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
-            Answer::Lock(found) => reply.lock(&convert::file_lock(found.as_ref())),
-            _ => reply.error(libc::EIO),
+        let ask = Request::TestLock { node: about.node, lock };
+        self.ask(about.cred, ask, reply, |_, reply, answer| {
+            let Reply::Lock(found) = answer else { return reply.error(libc::EIO) };
+            reply.lock(&convert::file_lock(found.as_ref()));
         });
     }
 
-    fn set_lock(self: &Arc<Self>, about: About, lock: &Lock, sleep: bool, unique: u64, reply: Reply) {
+    fn set_lock(self: &Arc<Self>, about: About, lock: &Lock, sleep: bool, unique: u64, reply: KernelReply) {
         let lock = match convert::lock(lock) {
             Ok(lock) => lock,
             Err(errno) => return reply.error(errno.0),
@@ -104,7 +119,7 @@ impl Shared {
             self.nodes.set_locked(about.nodeid);
         }
         let wait = sleep && lock.kind != LockKind::Unlock;
-        let ask = Ask::SetLock { node: about.node, lock, wait };
+        let ask = Request::SetLock { node: about.node, lock, wait };
         if !wait {
             return self.done(about.cred, ask, reply);
         }
@@ -125,7 +140,7 @@ impl Shared {
 
     /// A signal for the caller of request `unique`. Waits for locks give up. Anything else is answered when it is done, as
     /// programs expect of a disk; but who is being killed, now or by a later signal, does not wait for a server that is gone.
-    pub(super) fn interrupt(self: &Arc<Self>, unique: u64, reply: Reply) {
+    pub(super) fn interrupt(self: &Arc<Self>, unique: u64, reply: KernelReply) {
         let waits = self.waits.interrupt(unique);
         if let Ok(Some(call)) = waits {
             self.mount.interrupt(call);

@@ -4,16 +4,25 @@
 use std::sync::Arc;
 
 use proto::name::Name;
-use proto::reply::Reply as Answer;
-use proto::request::{NewNode, Request as Ask};
+use proto::reply::Reply;
+use proto::request::{NewNode, Request};
 use proto::{Errno, Ino, NodeRef};
 
 use super::{About, Shared};
-use crate::reply::Reply;
-use crate::request::{Operation, Request};
+use crate::reply::KernelReply;
+use crate::request::groups::{
+    attribute_operations, data_operations, listing_operations, lock_operations, mount_operations,
+    xattr_operations,
+};
+use crate::request::{KernelRequest, Operation};
 
 impl Shared {
-    pub(super) fn name_operation(self: &Arc<Self>, about: About, request: &Request<'_>, reply: Reply) {
+    pub(super) fn name_operation(
+        self: &Arc<Self>,
+        about: About,
+        request: &KernelRequest<'_>,
+        reply: KernelReply,
+    ) {
         if let Err((errno, reply)) = self.try_name_operation(about, request, reply) {
             reply.error(errno.0);
         }
@@ -22,9 +31,9 @@ impl Shared {
     fn try_name_operation(
         self: &Arc<Self>,
         about: About,
-        request: &Request<'_>,
-        reply: Reply,
-    ) -> Result<(), (Errno, Reply)> {
+        request: &KernelRequest<'_>,
+        reply: KernelReply,
+    ) -> Result<(), (Errno, KernelReply)> {
         macro_rules! name {
             ($bytes:expr) => {
                 match Name::new($bytes) {
@@ -40,20 +49,20 @@ impl Shared {
             Operation::Lookup { name: b".." } => self.lookup_parent(about, reply),
             Operation::Lookup { name } => {
                 self.listers.looks_up(about.pid, about.nodeid);
-                let ask = Ask::Lookup { parent, name: name!(name) };
+                let ask = Request::Lookup { parent, name: name!(name) };
                 self.answer_entry(about, Some(parent.ino), ask, reply);
             }
             Operation::MkNod { name, mode, rdev, umask } => {
-                let ask = Ask::MkNod { parent, name: name!(name), new: NewNode { mode, umask, rdev } };
+                let ask = Request::MkNod { parent, name: name!(name), new: NewNode { mode, umask, rdev } };
                 self.make(about, ask, reply);
             }
             Operation::MkDir { name, mode, umask } => {
                 let mode = (mode & 0o7777) | libc::S_IFDIR;
-                let ask = Ask::MkDir { parent, name: name!(name), new: NewNode { mode, umask, rdev: 0 } };
+                let ask = Request::MkDir { parent, name: name!(name), new: NewNode { mode, umask, rdev: 0 } };
                 self.make(about, ask, reply);
             }
             Operation::Symlink { name, target } => {
-                let ask = Ask::Symlink { parent, name: name!(name), target: target.into() };
+                let ask = Request::Symlink { parent, name: name!(name), target: target.into() };
                 self.make(about, ask, reply);
             }
             Operation::Link { target, name } => {
@@ -61,42 +70,49 @@ impl Shared {
                 if stale {
                     return Err((Errno::ESTALE, reply));
                 }
-                let ask = Ask::Link { node, parent, name: name!(name) };
+                let ask = Request::Link { node, parent, name: name!(name) };
                 self.make(about, ask, reply);
             }
             Operation::Unlink { name } => {
                 let name = name!(name);
-                let ask = Ask::Unlink { parent, name: name.clone() };
+                let ask = Request::Unlink { parent, name: name.clone() };
                 self.keeping(about, parent, name, reply, move |shared, about, reply| {
                     shared.change(about, parent, ask, reply);
                 });
             }
             Operation::RmDir { name } => {
-                self.change(about, parent, Ask::RmDir { parent, name: name!(name) }, reply);
+                self.change(about, parent, Request::RmDir { parent, name: name!(name) }, reply);
             }
             Operation::Rename { name, new_parent, new_name, flags } => {
                 let (name, new_name) = (name!(name), name!(new_name));
                 let new_parent = self.nodes.node(new_parent);
-                let ask = Ask::Rename { parent, name, new_parent, new_name: new_name.clone(), flags };
+                let ask = Request::Rename { parent, name, new_parent, new_name: new_name.clone(), flags };
                 self.keeping(about, new_parent, new_name, reply, move |shared, about, reply| {
                     shared.change(about, new_parent, ask, reply);
                 });
             }
-            _ => self.readlink(about, reply),
+            Operation::ReadLink => self.readlink(about, reply),
+            // `Adapter::handle` sends these elsewhere.
+            attribute_operations!()
+            | xattr_operations!()
+            | listing_operations!()
+            | lock_operations!()
+            | data_operations!()
+            | mount_operations!() => reply.error(libc::EIO),
         }
         Ok(())
     }
 
-    fn answer_entry(self: &Arc<Self>, about: About, dir: Option<Ino>, ask: Ask, reply: Reply) {
+    fn answer_entry(self: &Arc<Self>, about: About, dir: Option<Ino>, ask: Request, reply: KernelReply) {
         self.ask_attr(about.cred, ask, reply, move |shared, reply, attr, given| {
             reply.entry(&shared.entry(&attr, dir, given));
         });
     }
 
     /// A change that ends in a new name.
-    fn make(self: &Arc<Self>, about: About, ask: Ask, reply: Reply) {
+    fn make(self: &Arc<Self>, about: About, ask: Request, reply: KernelReply) {
         let About { cred, node: parent, .. } = about;
-        let links = matches!(ask, Ask::Link { .. });
+        let links = matches!(ask, Request::Link { .. });
         self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr, given| {
             shared.after_names(cred, parent, reply, move |shared, reply| {
                 let found = || shared.entry(&attr, Some(parent.ino), given);
@@ -106,34 +122,34 @@ impl Shared {
     }
 
     /// A change whose success is all there is to say.
-    fn change(self: &Arc<Self>, about: About, dir: NodeRef, ask: Ask, reply: Reply) {
+    fn change(self: &Arc<Self>, about: About, dir: NodeRef, ask: Request, reply: KernelReply) {
         let cred = about.cred;
         self.ask(cred.clone(), ask, reply, move |shared, reply, _| {
             shared.after_names(cred, dir, reply, |_, reply| reply.ok());
         });
     }
 
-    fn readlink(self: &Arc<Self>, about: About, reply: Reply) {
-        let ask = Ask::ReadLink { node: about.node };
-        self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
-            Answer::Target(target) => reply.bytes(&target),
-            _ => reply.error(libc::EIO),
+    fn readlink(self: &Arc<Self>, about: About, reply: KernelReply) {
+        let ask = Request::ReadLink { node: about.node };
+        self.ask(about.cred, ask, reply, |_, reply, answer| {
+            let Reply::Target(target) = answer else { return reply.error(libc::EIO) };
+            reply.bytes(&target);
         });
     }
 
-    fn lookup_self(self: &Arc<Self>, about: About, node: NodeRef, reply: Reply) {
-        self.answer_entry(about, None, Ask::GetAttr { node }, reply);
+    fn lookup_self(self: &Arc<Self>, about: About, node: NodeRef, reply: KernelReply) {
+        self.answer_entry(about, None, Request::GetAttr { node }, reply);
     }
 
-    fn lookup_parent(self: &Arc<Self>, about: About, reply: Reply) {
+    fn lookup_parent(self: &Arc<Self>, about: About, reply: KernelReply) {
         if about.node.ino == self.root.ino {
             let root = self.root;
             return self.lookup_self(about, root, reply);
         }
-        let ask = Ask::Parent { node: about.node };
-        self.ask(about.cred.clone(), ask, reply, move |shared, reply, answer| match answer {
-            Answer::Node(node) => shared.lookup_self(about, node, reply),
-            _ => reply.error(libc::EIO),
+        let ask = Request::Parent { node: about.node };
+        self.ask(about.cred.clone(), ask, reply, move |shared, reply, answer| {
+            let Reply::Node(node) = answer else { return reply.error(libc::EIO) };
+            shared.lookup_self(about, node, reply);
         });
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::{About, Shared};
 use crate::abi::ROOT_ID;
-use crate::reply::Reply;
+use crate::reply::KernelReply;
 use crate::transport::Transport;
 
 /// For the second the kernel asks nothing else about the root before, as attributes that have run out: it is answered also while the
@@ -19,7 +19,7 @@ impl Shared {
     }
 
     /// Tells root and whoever mounted.
-    pub(super) fn answer_stats(&self, about: &About, reply: Reply) {
+    pub(super) fn answer_stats(&self, about: &About, reply: KernelReply) {
         if about.cred.uid != 0 && about.cred.uid != crate::caller::own_uid() {
             return reply.error(libc::EPERM);
         }

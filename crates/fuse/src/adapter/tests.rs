@@ -11,7 +11,7 @@ use ::mount::fake::Fake;
 use proto::Ino;
 use proto::caps::{Bits, Recalled, Returned};
 use proto::message::{ClientInfo, ServerMsg};
-use proto::request::Request as Ask;
+use proto::request::Request;
 
 use super::*;
 use crate::abi::{
@@ -42,7 +42,7 @@ struct Kernel {
     unique: AtomicU64,
 }
 
-type Answer = Result<Vec<u8>, i32>;
+type Reply = Result<Vec<u8>, i32>;
 
 const RDWR: u32 = libc::O_RDWR as u32;
 
@@ -104,7 +104,7 @@ impl Kernel {
             }
             _ => Channel::Device(DeviceChannel::new(Arc::clone(&self.device), None)),
         };
-        let request = Request {
+        let request = KernelRequest {
             unique,
             nodeid,
             uid: 10,
@@ -113,7 +113,7 @@ impl Kernel {
             extensions: Extensions::default(),
             operation,
         };
-        self.adapter.handle(request, Reply::new(channel, unique, opcode, room));
+        self.adapter.handle(request, KernelReply::new(channel, unique, opcode, room));
         unique
     }
 
@@ -128,7 +128,7 @@ impl Kernel {
         (header.unique, header.error, buffer.split_off(size_of::<OutHeader>()))
     }
 
-    fn ask(&self, nodeid: u64, operation: Operation<'_>) -> Answer {
+    fn ask(&self, nodeid: u64, operation: Operation<'_>) -> Reply {
         let sent = self.send(nodeid, operation);
         let (unique, error, body) = self.receive();
         assert_eq!(unique, sent);
@@ -167,12 +167,12 @@ impl Kernel {
         OpenOut::read(&body).expect("a whole answer")
     }
 
-    fn write(&self, nodeid: u64, offset: u64, data: &[u8], flags: u32, cached: bool) -> Answer {
+    fn write(&self, nodeid: u64, offset: u64, data: &[u8], flags: u32, cached: bool) -> Reply {
         let write = Write { fh: 1, offset, data, flags, lock_owner: None, cached, kill_suidgid: false };
         self.ask(nodeid, Operation::Write(write))
     }
 
-    fn read(&self, nodeid: u64) -> Answer {
+    fn read(&self, nodeid: u64) -> Reply {
         self.ask(nodeid, Operation::Read(Read { fh: 1, offset: 0, size: 4096, flags: 0, lock_owner: None }))
     }
 }
@@ -216,7 +216,7 @@ fn the_place_of_a_node_goes_with_its_number() {
     kernel.fake.clear_seen();
     kernel.ask(entry.nodeid, Operation::GetAttr { fh: None }).expect("attributes");
     let seen = kernel.fake.seen();
-    let Some(Ask::GetAttr { node }) = seen.first() else { panic!("not asked for attributes") };
+    let Some(Request::GetAttr { node }) = seen.first() else { panic!("not asked for attributes") };
     assert_eq!((node.parent, node.hash != proto::NameHash(0)), (proto::Ino::ROOT, true));
 }
 
@@ -346,7 +346,7 @@ fn a_read_only_mount_changes_nothing() {
     assert_eq!(kernel.ask(1, mkdir), Err(libc::EROFS));
     assert_eq!(kernel.ask(1, Operation::Open { flags: RDWR, kill_suidgid: false }), Err(libc::EROFS));
     assert!(kernel.ask(1, Operation::GetAttr { fh: None }).is_ok());
-    let touched = kernel.fake.seen().iter().any(|ask| !matches!(ask, Ask::GetAttr { .. }));
+    let touched = kernel.fake.seen().iter().any(|ask| !matches!(ask, Request::GetAttr { .. }));
     assert!(!touched);
 }
 
@@ -355,12 +355,12 @@ fn what_must_be_durable_is_synced_before_the_answer() {
     let kernel = Kernel::new(Behaviour { sync_names: true, ..Behaviour::default() });
     let mkdir = Operation::MkDir { name: b"d", mode: 0o755, umask: 0 };
     kernel.ask(1, mkdir).expect("made");
-    assert!(matches!(kernel.fake.seen()[..], [Ask::MkDir { .. }, Ask::Fsync { .. }]));
+    assert!(matches!(kernel.fake.seen()[..], [Request::MkDir { .. }, Request::Fsync { .. }]));
     let kernel = Kernel::new(Behaviour::default());
     let (entry, _) = kernel.create(b"f", RDWR);
     kernel.fake.clear_seen();
     kernel.write(entry.nodeid, 0, b"a", RDWR | libc::O_DSYNC as u32, false).expect("written");
-    assert!(matches!(kernel.fake.seen()[..], [Ask::Write { .. }, Ask::Fsync { .. }]));
+    assert!(matches!(kernel.fake.seen()[..], [Request::Write { .. }, Request::Fsync { .. }]));
 }
 
 #[test]

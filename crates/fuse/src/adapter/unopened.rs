@@ -16,8 +16,8 @@ use std::sync::Arc;
 use ::mount::Validity;
 use ::mount::fs::node_of;
 use proto::name::Name;
-use proto::reply::{Outcome, Reply as Answer};
-use proto::request::{NewNode, Request as Ask};
+use proto::reply::{Outcome, Reply};
+use proto::request::{NewNode, Request};
 use proto::{Attr, Cred, Errno, FileKind, NodeRef};
 
 use super::answer::asker;
@@ -26,7 +26,7 @@ use super::droppers::PageDrop;
 use super::keep::Given;
 use super::{About, Shared};
 use crate::abi::fopen;
-use crate::reply::{Opened, Reply};
+use crate::reply::{KernelReply, Opened};
 
 impl Shared {
     /// The kernel forgets a node; nobody has it open any more.
@@ -41,7 +41,7 @@ impl Shared {
     }
 
     fn release_unopened(&self, node: NodeRef) {
-        self.mount.submit(Cred::ROOT, Ask::Release { node, count: 1 }, Box::new(|_, _| ()));
+        self.mount.submit(Cred::ROOT, Request::Release { node, count: 1 }, Box::new(|_, _| ()));
     }
 
     /// Goes on to take a name away when the file behind it lives for whoever may have it open here. If it cannot be opened, it is
@@ -51,8 +51,8 @@ impl Shared {
         about: About,
         parent: NodeRef,
         name: Name,
-        reply: Reply,
-        then: impl FnOnce(&Arc<Self>, About, Reply) + Send + 'static,
+        reply: KernelReply,
+        then: impl FnOnce(&Arc<Self>, About, KernelReply) + Send + 'static,
     ) {
         if !self.behaviour.no_open {
             return then(self, about, reply);
@@ -60,7 +60,7 @@ impl Shared {
         let (shared, asker, cred) = (Arc::clone(self), asker(&reply), about.cred.clone());
         let looked_up = Box::new(move |outcome: Outcome, _: Validity| {
             let file = match outcome {
-                Ok(Answer::Attr(attr)) if attr.kind() == FileKind::Regular => attr,
+                Ok(Reply::Attr(attr)) if attr.kind() == FileKind::Regular => attr,
                 _ => return then(&shared, about, reply),
             };
             let nodeid = shared.nodeid(file.ino);
@@ -76,10 +76,10 @@ impl Shared {
                 }
                 then(&next, about, reply);
             });
-            let ask = Ask::Open { node, flags: libc::O_RDONLY as u32 };
+            let ask = Request::Open { node, flags: libc::O_RDONLY as u32 };
             shared.mount.submit_for(asker, cred, ask, opened);
         });
-        self.mount.submit_for(asker, cred, Ask::Lookup { parent, name }, looked_up);
+        self.mount.submit_for(asker, cred, Request::Lookup { parent, name }, looked_up);
     }
 
     /// CREATE of a name that is most likely absent: nothing is opened. If somebody has made it meanwhile, and it need not be new,
@@ -90,13 +90,13 @@ impl Shared {
         name: Name,
         new: NewNode,
         flags: u32,
-        reply: Reply,
+        reply: KernelReply,
     ) {
         let (parent, cred) = (about.node, about.cred.clone());
-        let ask = Ask::MkNod { parent, name: name.clone(), new: new.clone() };
+        let ask = Request::MkNod { parent, name: name.clone(), new: new.clone() };
         let (shared, asker) = (Arc::clone(self), asker(&reply));
         let done = Box::new(move |outcome: Outcome, validity: Validity| match outcome {
-            Ok(Answer::Attr(attr)) => {
+            Ok(Reply::Attr(attr)) => {
                 // What follows a change is not given up: it may be the half that makes it whole.
                 shared.after_names(about.cred, parent, reply.to(0), move |shared, reply| {
                     let entry = shared.entry(&attr, Some(parent.ino), Given::of(&validity, 0));
@@ -104,7 +104,7 @@ impl Shared {
                 });
             }
             Err(Errno::EEXIST) if flags & libc::O_EXCL as u32 == 0 => {
-                shared.create(about, Ask::Create { parent, name, new, flags }, flags, reply);
+                shared.create(about, Request::Create { parent, name, new, flags }, flags, reply);
             }
             // The directory is gone: there is no name in it.
             Err(Errno::ESTALE) => reply.error(libc::ENOENT),

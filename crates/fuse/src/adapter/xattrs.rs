@@ -4,60 +4,88 @@
 use std::sync::Arc;
 
 use proto::name::Name;
-use proto::reply::Reply as Answer;
-use proto::request::{Request as Ask, XattrMode};
+use proto::reply::Reply;
+use proto::request::{Request, XattrMode};
 use proto::{Errno, NodeRef, SetAttr};
 
 use super::{About, Shared};
-use crate::reply::Reply;
+use crate::reply::KernelReply;
 use crate::request::Operation;
+use crate::request::groups::{
+    attribute_operations, data_operations, listing_operations, lock_operations, mount_operations,
+    name_operations,
+};
 
 const SETGID: u32 = 0o2000;
 
 impl Shared {
-    pub(super) fn xattr_operation(self: &Arc<Self>, about: About, operation: &Operation<'_>, reply: Reply) {
-        let name = match *operation {
+    pub(super) fn xattr_operation(
+        self: &Arc<Self>,
+        about: About,
+        operation: &Operation<'_>,
+        reply: KernelReply,
+    ) {
+        let About { nodeid, node, .. } = about;
+        match *operation {
             Operation::GetXattr { name, .. } if self.is_about_stats(&about, name) => {
-                return self.answer_stats(&about, reply);
+                self.answer_stats(&about, reply);
             }
             Operation::SetXattr { name, .. } | Operation::RemoveXattr { name }
                 if self.is_about_stats(&about, name) =>
             {
-                return reply.error(libc::EPERM);
+                reply.error(libc::EPERM);
             }
-            Operation::SetXattr { name, .. }
-            | Operation::GetXattr { name, .. }
-            | Operation::RemoveXattr { name } => match self.xattr_name(name) {
-                Ok(name) => name,
-                Err(errno) => return reply.error(errno.0),
+            Operation::GetXattr { name, .. } => match self.xattr_name(name) {
+                Ok(name) => self.get_xattr(about.cred, nodeid, node, name, reply),
+                Err(errno) => reply.error(errno.0),
             },
-            _ => return self.list_xattrs(about.cred, about.nodeid, about.node, reply),
-        };
-        let About { cred, nodeid, node, .. } = about;
-        match *operation {
-            Operation::GetXattr { .. } => self.get_xattr(cred, nodeid, node, name, reply),
-            Operation::SetXattr { value, flags, acl_kill_sgid, .. } => {
-                let mode = match flags as i32 {
-                    0 => XattrMode::Either,
-                    libc::XATTR_CREATE => XattrMode::Create,
-                    libc::XATTR_REPLACE => XattrMode::Replace,
-                    _ => return reply.error(libc::EINVAL),
-                };
-                // Before the rank knows: no answer about attributes may call it bare from here on.
-                self.nodes.set_dressed(nodeid);
-                let ask = Ask::SetXattr { node, name, value: value.into(), mode };
-                self.ask(cred.clone(), ask, reply, move |shared, reply, _| match acl_kill_sgid {
-                    true => shared.drop_setgid(cred, node, reply),
-                    false => shared.xattr_done(cred, node, reply),
-                });
-            }
-            _ => {
-                let ask = Ask::RemoveXattr { node, name };
-                self.ask(cred.clone(), ask, reply, move |shared, reply, _| {
-                    shared.xattr_done(cred, node, reply);
-                });
-            }
+            Operation::SetXattr { name, value, flags, acl_kill_sgid } => match self.xattr_name(name) {
+                Ok(name) => self.set_xattr(about, name, value, flags, acl_kill_sgid, reply),
+                Err(errno) => reply.error(errno.0),
+            },
+            Operation::RemoveXattr { name } => match self.xattr_name(name) {
+                Ok(name) => self.remove_xattr(about.cred, node, name, reply),
+                Err(errno) => reply.error(errno.0),
+            },
+            Operation::ListXattr { .. } => self.list_xattrs(about.cred, nodeid, node, reply),
+            // `Adapter::handle` sends these elsewhere.
+            name_operations!()
+            | attribute_operations!()
+            | listing_operations!()
+            | lock_operations!()
+            | data_operations!()
+            | mount_operations!() => reply.error(libc::EIO),
         }
+    }
+
+    fn set_xattr(
+        self: &Arc<Self>,
+        about: About,
+        name: Name,
+        value: &[u8],
+        flags: u32,
+        kills_sgid: bool,
+        reply: KernelReply,
+    ) {
+        let About { cred, nodeid, node, .. } = about;
+        let mode = match flags as i32 {
+            0 => XattrMode::Either,
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => return reply.error(libc::EINVAL),
+        };
+        // Before the rank knows: no answer about attributes may call it bare from here on.
+        self.nodes.set_dressed(nodeid);
+        let ask = Request::SetXattr { node, name, value: value.into(), mode };
+        self.ask(cred.clone(), ask, reply, move |shared, reply, _| match kills_sgid {
+            true => shared.drop_setgid(cred, node, reply),
+            false => shared.xattr_done(cred, node, reply),
+        });
+    }
+
+    fn remove_xattr(self: &Arc<Self>, cred: proto::Cred, node: NodeRef, name: Name, reply: KernelReply) {
+        let ask = Request::RemoveXattr { node, name };
+        self.ask(cred.clone(), ask, reply, move |shared, reply, _| shared.xattr_done(cred, node, reply));
     }
 
     fn xattr_name(&self, name: &[u8]) -> Result<Name, Errno> {
@@ -71,7 +99,14 @@ impl Shared {
         }
     }
 
-    fn get_xattr(self: &Arc<Self>, cred: proto::Cred, nodeid: u64, node: NodeRef, name: Name, reply: Reply) {
+    fn get_xattr(
+        self: &Arc<Self>,
+        cred: proto::Cred,
+        nodeid: u64,
+        node: NodeRef,
+        name: Name,
+        reply: KernelReply,
+    ) {
         // Before each first write the kernel asks for security.capability, at each access for ACLs.
         let stored = [&b"security."[..], b"system.", b"user.", b"trusted."]
             .iter()
@@ -79,37 +114,37 @@ impl Shared {
         if stored && self.is_bare(nodeid) {
             return reply.error(libc::ENODATA);
         }
-        self.ask(cred, Ask::GetXattr { node, name }, reply, |_, reply, answer| match answer {
-            Answer::Xattr(value) => reply.xattr(&value),
-            _ => reply.error(libc::EIO),
+        self.ask(cred, Request::GetXattr { node, name }, reply, |_, reply, answer| {
+            let Reply::Xattr(value) = answer else { return reply.error(libc::EIO) };
+            reply.xattr(&value);
         });
     }
 
-    fn list_xattrs(self: &Arc<Self>, cred: proto::Cred, nodeid: u64, node: NodeRef, reply: Reply) {
+    fn list_xattrs(self: &Arc<Self>, cred: proto::Cred, nodeid: u64, node: NodeRef, reply: KernelReply) {
         if self.is_bare(nodeid) {
             return reply.xattr(&[]);
         }
-        self.ask(cred, Ask::ListXattr { node }, reply, |_, reply, answer| match answer {
-            Answer::XattrNames(names) => reply.xattr(&names),
-            _ => reply.error(libc::EIO),
+        self.ask(cred, Request::ListXattr { node }, reply, |_, reply, answer| {
+            let Reply::XattrNames(names) = answer else { return reply.error(libc::EIO) };
+            reply.xattr(&names);
         });
     }
 
     /// An ACL was set by someone outside the file's group: the set-group-ID bit goes. The kernel holds the
     /// inode's lock meanwhile, so no chmod of this client comes between the two steps.
-    fn drop_setgid(self: &Arc<Self>, cred: proto::Cred, node: NodeRef, reply: Reply) {
-        self.ask_attr(cred.clone(), Ask::GetAttr { node }, reply, move |shared, reply, attr, _| {
+    fn drop_setgid(self: &Arc<Self>, cred: proto::Cred, node: NodeRef, reply: KernelReply) {
+        self.ask_attr(cred.clone(), Request::GetAttr { node }, reply, move |shared, reply, attr, _| {
             if attr.mode & SETGID == 0 {
                 return shared.xattr_done(cred, node, reply);
             }
             let set = SetAttr { mode: Some(attr.mode & 0o7777 & !SETGID), ..SetAttr::default() };
-            shared.ask(cred.clone(), Ask::SetAttr { node, set }, reply, move |shared, reply, _| {
+            shared.ask(cred.clone(), Request::SetAttr { node, set }, reply, move |shared, reply, _| {
                 shared.xattr_done(cred, node, reply);
             });
         });
     }
 
-    fn xattr_done(self: &Arc<Self>, cred: proto::Cred, node: NodeRef, reply: Reply) {
+    fn xattr_done(self: &Arc<Self>, cred: proto::Cred, node: NodeRef, reply: KernelReply) {
         match self.behaviour.sync_all {
             true => self.after_sync(cred, node, reply, |_, reply| reply.ok()),
             false => reply.ok(),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::abi::FileLock;
-use crate::reply::Reply;
+use crate::reply::KernelReply;
 use crate::request::Lock;
 
 const READ: u32 = libc::F_RDLCK as u32;
@@ -20,7 +20,7 @@ pub(super) struct Locks {
 struct NodeLocks {
     held: Vec<Lock>,
     /// In the order they came.
-    waiting: Vec<(Lock, Reply)>,
+    waiting: Vec<(Lock, KernelReply)>,
 }
 
 fn conflict(one: &Lock, other: &Lock) -> bool {
@@ -80,7 +80,7 @@ impl Locks {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set(&self, nodeid: u64, lock: Lock, sleep: bool, reply: Reply) {
+    pub(super) fn set(&self, nodeid: u64, lock: Lock, sleep: bool, reply: KernelReply) {
         let mut nodes = self.nodes();
         let node = nodes.entry(nodeid).or_default();
         if lock.range.kind != UNLOCKED && node.obstacle(&lock).is_some() {

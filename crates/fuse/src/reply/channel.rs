@@ -109,6 +109,7 @@ impl Channel {
     }
 
     /// The data of the WRITE request this answers.
+    #[cfg(feature = "null")]
     pub(crate) fn data(&self) -> &[u8] {
         match self {
             Channel::Device(DeviceChannel { data: Some((buffer, range)), .. }) => {

@@ -1,4 +1,4 @@
-//! Turns the bytes of a request into a [`Request`] without copying names or data.
+//! Turns the bytes of a request into a [`KernelRequest`] without copying names or data.
 //! Absent on purpose: any panic or allocation, whatever the bytes are.
 
 use std::fmt;
@@ -56,18 +56,18 @@ impl<'a> Parts<'a> {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> KernelRequest<'a> {
     /// Parses a whole message as read from /dev/fuse.
-    pub fn parse(message: &'a [u8], dialect: Dialect) -> Result<Request<'a>> {
-        Request::of_parts(Parts::of_message(message, dialect)?, dialect)
+    pub fn parse(message: &'a [u8], dialect: Dialect) -> Result<KernelRequest<'a>> {
+        KernelRequest::of_parts(Parts::of_message(message, dialect)?, dialect)
     }
 
-    pub(crate) fn of_parts(parts: Parts<'a>, dialect: Dialect) -> Result<Request<'a>> {
+    pub(crate) fn of_parts(parts: Parts<'a>, dialect: Dialect) -> Result<KernelRequest<'a>> {
         let header = parts.header;
         let extension_bytes = usize::from(header.total_extlen) * 8;
         let payload_bytes = parts.payload.len().checked_sub(extension_bytes).ok_or(ParseError::Truncated)?;
         let (payload, extensions) = parts.payload.split_at(payload_bytes);
-        Ok(Request {
+        Ok(KernelRequest {
             unique: header.unique,
             nodeid: header.nodeid,
             uid: header.uid,
@@ -121,8 +121,8 @@ fn parse_operation<'a>(
             Operation::BatchForget { items: Forgets { bytes: payload.data(size)? } }
         }
         Opcode::GetAttr => {
-            let input: abi::GetAttrIn = body(bytes)?;
-            Operation::GetAttr { fh: flag(input.flags, abi::GETATTR_FH).then_some(input.fh) }
+            let abi::GetAttrIn { flags, fh, .. } = body(bytes)?;
+            Operation::GetAttr { fh: flag(flags, abi::GETATTR_FH).then_some(fh) }
         }
         Opcode::Statx => {
             let input: abi::StatxIn = body(bytes)?;
@@ -158,18 +158,33 @@ fn parse_operation<'a>(
         Opcode::SetLk => Operation::SetLk { lock: lock(bytes)?, sleep: false },
         Opcode::SetLkW => Operation::SetLk { lock: lock(bytes)?, sleep: true },
         Opcode::Interrupt => Operation::Interrupt { unique: body::<abi::InterruptIn>(bytes)?.unique },
-        Opcode::BMap => {
-            let input: abi::BMapIn = body(bytes)?;
-            Operation::BMap { block: input.block, blocksize: input.blocksize }
-        }
         Opcode::Destroy => Operation::Destroy,
         // INIT is spoken before any transport runs; a second one is not a request.
         Opcode::Init => return Err(ParseError::UnknownOpcode(Opcode::Init as u32)),
-        _ => parse_on_handle(opcode, bytes, payload)?,
+        Opcode::Open
+        | Opcode::OpenDir
+        | Opcode::Read
+        | Opcode::ReadDir
+        | Opcode::ReadDirPlus
+        | Opcode::Write
+        | Opcode::Release
+        | Opcode::ReleaseDir
+        | Opcode::FSync
+        | Opcode::FSyncDir
+        | Opcode::Flush
+        | Opcode::Fallocate
+        | Opcode::Lseek
+        | Opcode::CopyFileRange
+        | Opcode::CopyFileRange64
+        | Opcode::BMap
+        | Opcode::Ioctl
+        | Opcode::Poll
+        | Opcode::NotifyReply => parse_on_handle(opcode, bytes, payload)?,
     })
 }
 
-/// Requests on an open file or directory.
+/// Requests on an open file or directory, and what PandoFS has none of.
+#[expect(clippy::wildcard_enum_match_arm, reason = "what its caller sends here by mistake is refused")]
 fn parse_on_handle<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) -> Result<Operation<'a>> {
     Ok(match opcode {
         Opcode::Open => {
@@ -183,13 +198,13 @@ fn parse_on_handle<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) -
         }
         Opcode::Release => Operation::Release(release(bytes)?),
         Opcode::ReleaseDir => Operation::ReleaseDir(release(bytes)?),
-        Opcode::FSync | Opcode::FSyncDir => {
-            let input: abi::FSyncIn = body(bytes)?;
-            let data_only = flag(input.fsync_flags, abi::FSYNC_FDATASYNC);
-            match opcode {
-                Opcode::FSync => Operation::FSync { fh: input.fh, data_only },
-                _ => Operation::FSyncDir { fh: input.fh, data_only },
-            }
+        Opcode::FSync => {
+            let (fh, data_only) = synced(bytes)?;
+            Operation::FSync { fh, data_only }
+        }
+        Opcode::FSyncDir => {
+            let (fh, data_only) = synced(bytes)?;
+            Operation::FSyncDir { fh, data_only }
         }
         Opcode::Flush => {
             let input: abi::FlushIn = body(bytes)?;
@@ -215,6 +230,10 @@ fn parse_on_handle<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) -
                 flags: input.flags,
             })
         }
+        Opcode::BMap => {
+            let abi::BMapIn { block, blocksize, .. } = body(bytes)?;
+            Operation::BMap { block, blocksize }
+        }
         Opcode::Ioctl => {
             let abi::IoctlIn { fh, flags, cmd, arg, in_size, out_size } = body(bytes)?;
             Operation::Ioctl { fh, flags, cmd, arg, data: payload.data(in_size)?, out_size }
@@ -231,6 +250,7 @@ fn parse_on_handle<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) -
     })
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "what its caller sends here by mistake is refused")]
 fn parse_transfer<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) -> Result<Operation<'a>> {
     Ok(match opcode {
         Opcode::Read => {
@@ -247,7 +267,7 @@ fn parse_transfer<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) ->
             let abi::ReadIn { fh, offset, size, .. } = body(bytes)?;
             Operation::ReadDirPlus { fh, offset, size }
         }
-        _ => {
+        Opcode::Write => {
             let abi::WriteIn { fh, offset, size, write_flags, lock_owner, flags, .. } = body(bytes)?;
             Operation::Write(Write {
                 fh,
@@ -259,9 +279,11 @@ fn parse_transfer<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) ->
                 kill_suidgid: flag(write_flags, abi::WRITE_KILL_SUIDGID),
             })
         }
+        other => return Err(ParseError::UnknownOpcode(other as u32)),
     })
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "what its caller sends here by mistake is refused")]
 fn parse_creation<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) -> Result<Operation<'a>> {
     Ok(match opcode {
         Opcode::Symlink => Operation::Symlink { name: payload.name()?, target: payload.name()? },
@@ -278,14 +300,16 @@ fn parse_creation<'a>(opcode: Opcode, bytes: &[u8], mut payload: Payload<'a>) ->
             let abi::CreateIn { flags, mode, umask, .. } = body(bytes)?;
             Operation::TmpFile { flags, mode, umask }
         }
-        _ => {
+        Opcode::Create => {
             let abi::CreateIn { flags, mode, umask, open_flags } = body(bytes)?;
             let kill_suidgid = flag(open_flags, abi::OPEN_KILL_SUIDGID);
             Operation::Create { name: payload.name()?, flags, mode, umask, kill_suidgid }
         }
+        other => return Err(ParseError::UnknownOpcode(other as u32)),
     })
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "what its caller sends here by mistake is refused")]
 fn parse_xattr<'a>(
     opcode: Opcode,
     bytes: &[u8],
@@ -310,7 +334,8 @@ fn parse_xattr<'a>(
             Operation::GetXattr { name: payload.name()?, size: body::<abi::GetXattrIn>(bytes)?.size }
         }
         Opcode::ListXattr => Operation::ListXattr { size: body::<abi::GetXattrIn>(bytes)?.size },
-        _ => Operation::RemoveXattr { name: payload.name()? },
+        Opcode::RemoveXattr => Operation::RemoveXattr { name: payload.name()? },
+        other => return Err(ParseError::UnknownOpcode(other as u32)),
     })
 }
 
@@ -335,6 +360,12 @@ fn set_attr(input: &abi::SetAttrIn) -> SetAttr {
         kill_suidgid: has(fattr::KILL_SUIDGID),
         valid: input.valid,
     }
+}
+
+/// The handle and whether its attributes may wait.
+fn synced(bytes: &[u8]) -> Result<(u64, bool)> {
+    let input: abi::FSyncIn = body(bytes)?;
+    Ok((input.fh, flag(input.fsync_flags, abi::FSYNC_FDATASYNC)))
 }
 
 fn release(bytes: &[u8]) -> Result<Release> {

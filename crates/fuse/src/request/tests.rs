@@ -31,7 +31,7 @@ fn plausible(opcode: Opcode) -> Vec<u8> {
 fn every_opcode_parses() {
     for &opcode in Opcode::ALL {
         let bytes = plausible(opcode);
-        let parsed = Request::parse(&bytes, DIALECT);
+        let parsed = KernelRequest::parse(&bytes, DIALECT);
         match opcode {
             Opcode::Init => assert_eq!(parsed.err(), Some(ParseError::UnknownOpcode(26))),
             _ => assert!(parsed.is_ok(), "{opcode:?}: {parsed:?}"),
@@ -45,7 +45,7 @@ fn no_length_panics() {
         let whole = plausible(opcode);
         let needed = size_of::<InHeader>() + opcode.body_size(DIALECT);
         for length in 0..whole.len() {
-            let parsed = Request::parse(&whole[..length], DIALECT);
+            let parsed = KernelRequest::parse(&whole[..length], DIALECT);
             if length < needed {
                 assert!(parsed.is_err(), "{opcode:?} of {length} bytes: {parsed:?}");
             }
@@ -65,8 +65,8 @@ fn no_bytes_panic() {
         if let Some(opcode) = bytes.get_mut(4..8) {
             opcode.copy_from_slice(&u32::from(next() % 56).to_ne_bytes());
         }
-        if let Ok(Request { operation: Operation::BatchForget { items }, .. }) =
-            Request::parse(&bytes, DIALECT)
+        if let Ok(KernelRequest { operation: Operation::BatchForget { items }, .. }) =
+            KernelRequest::parse(&bytes, DIALECT)
         {
             assert_eq!(items.iter().count(), items.len());
         }
@@ -77,7 +77,7 @@ fn no_bytes_panic() {
 fn names_are_split_and_never_empty() {
     let bytes =
         message(Opcode::Rename2, abi::Rename2In { newdir: 9, flags: 1, padding: 0 }.bytes(), b"a\0bc\0", &[]);
-    let request = Request::parse(&bytes, DIALECT).expect("a valid rename");
+    let request = KernelRequest::parse(&bytes, DIALECT).expect("a valid rename");
     assert!(matches!(
         request.operation,
         Operation::Rename { name: b"a", new_parent: 9, new_name: b"bc", flags: 1 }
@@ -87,9 +87,9 @@ fn names_are_split_and_never_empty() {
         (8, 1, 1000, 100, 42)
     );
     let empty = message(Opcode::Lookup, &[], b"\0", &[]);
-    assert_eq!(Request::parse(&empty, DIALECT).err(), Some(ParseError::Malformed));
+    assert_eq!(KernelRequest::parse(&empty, DIALECT).err(), Some(ParseError::Malformed));
     let open_ended = message(Opcode::Lookup, &[], b"abc", &[]);
-    assert_eq!(Request::parse(&open_ended, DIALECT).err(), Some(ParseError::Truncated));
+    assert_eq!(KernelRequest::parse(&open_ended, DIALECT).err(), Some(ParseError::Truncated));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn locks_tell_flock_from_fcntl() {
     for (lk_flags, flock) in [(abi::LK_FLOCK, true), (0, false)] {
         let body = abi::LkIn { fh: 3, owner: 5, lk: range, lk_flags, padding: 0 };
         let bytes = message(Opcode::SetLkW, body.bytes(), &[], &[]);
-        let request = Request::parse(&bytes, DIALECT).expect("a valid lock");
+        let request = KernelRequest::parse(&bytes, DIALECT).expect("a valid lock");
         let Operation::SetLk { lock, sleep: true } = request.operation else {
             panic!("not a sleeping lock: {request:?}");
         };
@@ -117,7 +117,8 @@ fn setattr_gives_only_valid_fields() {
         ..Default::default()
     };
     let bytes = message(Opcode::SetAttr, body.bytes(), &[], &[]);
-    let Ok(Request { operation: Operation::SetAttr(set), .. }) = Request::parse(&bytes, DIALECT) else {
+    let Ok(KernelRequest { operation: Operation::SetAttr(set), .. }) = KernelRequest::parse(&bytes, DIALECT)
+    else {
         panic!("not a setattr");
     };
     let expected = SetAttr {
@@ -134,14 +135,15 @@ fn setattr_gives_only_valid_fields() {
 fn setxattr_follows_the_dialect() {
     let long = abi::SetXattrIn { size: 2, flags: 1, setxattr_flags: 1, padding: 0 };
     let bytes = message(Opcode::SetXattr, long.bytes(), b"user.a\0vw", &[]);
-    let request = Request::parse(&bytes, DIALECT).expect("a valid long setxattr");
+    let request = KernelRequest::parse(&bytes, DIALECT).expect("a valid long setxattr");
     assert!(matches!(
         request.operation,
         Operation::SetXattr { name: b"user.a", value: b"vw", flags: 1, acl_kill_sgid: true }
     ));
     let short = abi::SetXattrShortIn { size: 2, flags: 1 };
     let bytes = message(Opcode::SetXattr, short.bytes(), b"user.a\0vw", &[]);
-    let request = Request::parse(&bytes, Dialect { setxattr_ext: false }).expect("a valid short setxattr");
+    let request =
+        KernelRequest::parse(&bytes, Dialect { setxattr_ext: false }).expect("a valid short setxattr");
     assert!(matches!(request.operation, Operation::SetXattr { name: b"user.a", acl_kill_sgid: false, .. }));
 }
 
@@ -155,13 +157,13 @@ fn extensions_are_read_and_bounded() {
     let both = [security, extension].concat();
     let body = abi::MkDirIn { mode: 0o755, umask: 0o22 };
     let bytes = message(Opcode::MkDir, body.bytes(), b"d\0", &both);
-    let request = Request::parse(&bytes, DIALECT).expect("a valid mkdir");
+    let request = KernelRequest::parse(&bytes, DIALECT).expect("a valid mkdir");
     assert_eq!(request.extensions.supplementary_group, Some(4242));
     assert_eq!(request.extensions.security, Some(SecurityContext { name: b"sec", value: b"lab" }));
     for (position, value) in [(0, 4_u32), (0, 1000)] {
         let mut broken = both.clone();
         broken[position..position + 4].copy_from_slice(value.bytes());
         let bytes = message(Opcode::MkDir, body.bytes(), b"d\0", &broken);
-        assert!(Request::parse(&bytes, DIALECT).is_err());
+        assert!(KernelRequest::parse(&bytes, DIALECT).is_err());
     }
 }

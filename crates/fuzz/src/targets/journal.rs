@@ -11,7 +11,7 @@ use proto::journal::{
     put_mark, put_transaction, read_entry,
 };
 use proto::mutation::Mutation;
-use proto::{FileId, Frag, Ino, NameHash, Position, Rank, SessionId, Tid, Version};
+use proto::{FileId, Frag, Ino, NameHash, Position, RankId, SessionId, Tid, Version};
 use stdx::Wall;
 
 pub(super) const MUTATION: Target =
@@ -113,7 +113,7 @@ fn samples() -> Vec<Mutation<'static>> {
         Mutation::DelBackptr { ino: Ino(4097), version: 4 },
         Mutation::Session { id: SessionId(1), open: true, client: b"host" },
         Mutation::SessionFloor { id: SessionId(1), floor: Tid(7) },
-        Mutation::InoCounter { rank: Rank(0), next: 70_000 },
+        Mutation::InoCounter { rank: RankId(0), next: 70_000 },
         Mutation::DataCut { file, size: 10, truncate_seq: 1 },
         Mutation::DataRedo { file, truncate_seq: 1, write_seq: 8, data: b"content" },
         Mutation::DataRemove { file },

@@ -11,7 +11,7 @@ use proto::codec::Writer;
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_mark, put_transaction, read_entry};
 use proto::mutation::Mutation;
 use proto::storeio::StoreError;
-use proto::{FileId, Incarnation, Ino, Position, Rank};
+use proto::{FileId, Incarnation, Ino, Position, RankId};
 use std::sync::OnceLock;
 use stdx::Wall;
 use store::SimDisk;
@@ -69,7 +69,7 @@ fn append(journal: &Journal, stream: &mut Vec<u8>, base: u64, sizes: &[usize]) -
 }
 
 fn open(disk: &SimDisk, life: u64) -> Result<Journal, StoreError> {
-    JournalFiles::open(disk.clone(), Rank(0), Incarnation(life), LIMITS)
+    JournalFiles::open(disk.clone(), RankId(0), Incarnation(life), LIMITS)
 }
 
 fn build() -> Result<Template, StoreError> {

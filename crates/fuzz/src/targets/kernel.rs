@@ -5,7 +5,7 @@
 use crate::class::class;
 use crate::target::{Target, Verdict};
 use fuse::abi::{self, Dialect, InHeader, Opcode, Plain};
-use fuse::{Operation, Request};
+use fuse::{KernelRequest, Operation};
 
 pub(super) const REQUEST: Target =
     Target { name: "fuse-request", execute: request, repair: Some(lengths), seeds };
@@ -21,7 +21,7 @@ fn lengths(bytes: &mut [u8]) {
 fn request(input: &[u8]) -> Verdict {
     let mut text = String::new();
     for setxattr_ext in [true, false] {
-        text = match Request::parse(input, Dialect { setxattr_ext }) {
+        text = match KernelRequest::parse(input, Dialect { setxattr_ext }) {
             Err(error) => class("refused", &error),
             Ok(request) => {
                 check(&request, input)?;
@@ -33,7 +33,7 @@ fn request(input: &[u8]) -> Verdict {
 }
 
 /// Names are names, and everything borrowed lies inside the message.
-fn check(request: &Request<'_>, input: &[u8]) -> Result<(), String> {
+fn check(request: &KernelRequest<'_>, input: &[u8]) -> Result<(), String> {
     let (names, data): (Vec<&[u8]>, &[u8]) = match request.operation {
         Operation::Lookup { name }
         | Operation::MkNod { name, .. }

@@ -12,7 +12,7 @@ use proto::header::FragHeader;
 use proto::inode::{InodeCore, InodeExt, InodeRecord};
 use proto::storeio::{Backptr, StoreKey, Table};
 use proto::system::{CheckpointRecord, SessionRecord, decode_counter};
-use proto::{FileKind, Frag, Ino, NameHash, Position, Rank, SessionId, SnapId, Tid, Version};
+use proto::{FileKind, Frag, Ino, NameHash, Position, RankId, SessionId, SnapId, Tid, Version};
 use stdx::hash::HashSeed;
 
 pub(super) const INODE: Target = Target { name: "inode", execute: inode, repair: None, seeds: inode_seeds };
@@ -183,8 +183,8 @@ fn store_key_seeds() -> Vec<(String, Vec<u8>)> {
         StoreKey::Header { dir: Ino(5), frag: Frag::WHOLE },
         StoreKey::Backptr { ino: Ino(4097) },
         StoreKey::Session { id: SessionId(1) },
-        StoreKey::Counter { rank: Rank(2) },
-        StoreKey::Checkpoint { rank: Rank(0) },
+        StoreKey::Counter { rank: RankId(2) },
+        StoreKey::Checkpoint { rank: RankId(0) },
     ];
     named(keys, |key| {
         let mut bytes = vec![key.table() as u8 - 1];

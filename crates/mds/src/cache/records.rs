@@ -122,7 +122,7 @@ impl Cache {
                 self.changed(slot, source);
                 return;
             }
-            other => other,
+            value @ (DentryValue::Primary(_) | DentryValue::Remote { .. }) => value,
         };
         if !is_new {
             self.displace(slot);

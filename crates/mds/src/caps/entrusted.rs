@@ -58,7 +58,7 @@ impl Rank {
                 [Some(*node), None]
             }
             Request::GetXattr { node, name } if is_count(name.as_bytes()) => [Some(*node), None],
-            request => above(request),
+            every_request!() => above(&op.request),
         };
         let others = |ino: Ino| self.view.book.entrusted_to(ino).is_some_and(|slot| Some(slot) != op.place);
         let list: Vec<Need> =

@@ -52,9 +52,9 @@ pub(crate) fn new_inode(
     let mut mode = new.mode & 0o7777;
     // Most have none.
     let mut ext = None::<Box<InodeExt>>;
-    let default = match kind {
-        FileKind::Symlink => None,
-        _ => view.cache.ext(parent).and_then(|ext| acl::stored(ext, acl::DEFAULT)),
+    let default = match kind == FileKind::Symlink {
+        true => None,
+        false => view.cache.ext(parent).and_then(|ext| acl::stored(ext, acl::DEFAULT)),
     };
     match default {
         Some(default) => mode = (mode & !0o777) | inherit(default, kind, mode, ext.get_or_insert_default()),

@@ -47,7 +47,8 @@ pub(crate) fn check_claim(view: &View, op: &Op, claim: Claim) -> Found<()> {
         Claim::Shared(ino) | Claim::Exclusive(ino) | Claim::Copy { target: ino, .. } => {
             check_bytes(view, op, ino)
         }
-        _ => Ok(()),
+        // Reading shows what is there, whoever changes it meanwhile.
+        Claim::None | Claim::User(_) => Ok(()),
     }
 }
 
@@ -105,7 +106,9 @@ pub(crate) fn fallocate(
         FileKind::Regular => {}
         FileKind::Directory => return Err(Errno::EISDIR.into()),
         FileKind::Fifo => return Err(Errno::ESPIPE.into()),
-        _ => return Err(Errno::ENODEV.into()),
+        FileKind::Character | FileKind::Block | FileKind::Symlink | FileKind::Socket => {
+            return Err(Errno::ENODEV.into());
+        }
     }
     let (_, mut core) = file(view, op, node, perm::WRITE)?;
     let end = end_of(offset, len)?;

@@ -16,10 +16,7 @@ use stdx::time::SECOND;
 
 /// The errno a data store's failure becomes.
 pub(crate) const fn errno_of(error: &StoreError) -> Errno {
-    match error {
-        StoreError::NoSpace => Errno::ENOSPC,
-        _ => Errno::EIO,
-    }
+    if matches!(error, StoreError::NoSpace) { Errno::ENOSPC } else { Errno::EIO }
 }
 
 /// Plans what follows. Never parks: the first half made sure that everything is at hand, and the
@@ -71,7 +68,21 @@ pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Foun
             let files = view.inos.next.saturating_sub(Ino::FIRST_COUNTER);
             Plan::reply(Reply::StatFs(StatFs { space, files }))
         }
-        _ => Err(Errno::EIO.into()),
+        // An answer to another question; and what is planned again has no second half.
+        (
+            Next::Read
+            | Next::Write { .. }
+            | Next::Rewrite { .. }
+            | Next::Zero { .. }
+            | Next::Copy { .. }
+            | Next::Seek
+            | Next::Fsync(_)
+            | Next::Synced(_)
+            | Next::CutDone { .. }
+            | Next::SyncFs
+            | Next::StatFs,
+            _,
+        ) => Err(Errno::EIO.into()),
     }
 }
 

@@ -31,7 +31,12 @@ pub(crate) fn existing(view: &mut View, op: &mut Op, slot: u32, how: u32, create
     match kind {
         FileKind::Symlink => return Err(Errno::ELOOP.into()),
         FileKind::Directory if writes || create => return Err(Errno::EISDIR.into()),
-        _ => {}
+        FileKind::Directory
+        | FileKind::Regular
+        | FileKind::Fifo
+        | FileKind::Character
+        | FileKind::Block
+        | FileKind::Socket => {}
     }
     perm::access(view, op, slot, mask)?;
     let ino = view.cache.node(slot).ino();

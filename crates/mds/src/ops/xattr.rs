@@ -117,7 +117,7 @@ pub(crate) fn set(
     match mode {
         XattrMode::Create if exists => return Err(Errno::EEXIST.into()),
         XattrMode::Replace if !exists => return Err(Errno::ENODATA.into()),
-        _ => {}
+        XattrMode::Create | XattrMode::Replace | XattrMode::Either => {}
     }
     view.space()?;
     if space == Space::Acl {

@@ -80,11 +80,13 @@ impl Rank {
                 self.sessions.greeting.retain(|hello| hello.conn != conn);
                 self.sessions.greeting.push(WaitingHello { conn, session, info, wants });
             }
-            state if !state.serves() => {
+            state @ (State::Stopping | State::Stopped | State::Damaged) => {
                 self.refuse(conn, Errno::ESHUTDOWN, &format!("the rank is {}", state.name()), out);
             }
-            _ if session == SessionId(0) => self.new_session(now, conn, (&info, wants), out),
-            _ => self.resume(now, conn, session, (&info, wants), out),
+            State::Reconnect | State::Active if session == SessionId(0) => {
+                self.new_session(now, conn, (&info, wants), out);
+            }
+            State::Reconnect | State::Active => self.resume(now, conn, session, (&info, wants), out),
         }
     }
 

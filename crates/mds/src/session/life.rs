@@ -245,7 +245,8 @@ impl Rank {
             self.parked.values().filter(|op| op.session == id && op.tid == tid).find_map(|op| {
                 match &op.request {
                     proto::request::Request::SetLock { node, .. } => Some((op.id, node.ino)),
-                    _ => None,
+                    // Nothing else waits for what may never come.
+                    proto::every_request!() => None,
                 }
             });
         let Some((op, ino)) = found else { return };

@@ -90,25 +90,12 @@ impl Shared {
     /// (it waits for its file, for the end of the reconnect phase, for a backup). A number used twice
     /// counts twice: both may be kept.
     fn owe(&self, message: &ClientMsg, body: usize) {
-        let (tid, answer) = match message {
-            ClientMsg::Request { tid, request, .. } => (tid, request.answer_bytes_max()),
-            // All there is to say is whether it came to what was told.
-            ClientMsg::Performed { tid, .. } => (tid, 0),
-            ClientMsg::Hello { .. }
-            | ClientMsg::Cancel { .. }
-            | ClientMsg::Renew { .. }
-            | ClientMsg::Reclaim { .. }
-            | ClientMsg::Reclaimed
-            | ClientMsg::Goodbye
-            | ClientMsg::Admin { .. }
-            | ClientMsg::Returned { .. }
-            | ClientMsg::Settled
-            | ClientMsg::Presented
-            | ClientMsg::Idle { .. } => return,
-        };
+        let Some((tid, request)) = message.asked() else { return };
+        // Of what was performed all there is to say is whether it came to what was told.
+        let answer = if message.is_performed() { 0 } else { request.answer_bytes_max() };
         let bytes = REQUEST_BYTES + body + answer;
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
-        *owed.entry(*tid).or_insert(0) += bytes;
+        *owed.entry(tid).or_insert(0) += bytes;
         self.owed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 

@@ -11,7 +11,7 @@ use super::{BackupError, Summary};
 use proto::fsrecord::FsRecord;
 use proto::storeio::{DataOp, Payload, StoreBatch, StoreKey};
 use proto::system::{CheckpointRecord, decode_counter};
-use proto::{Ino, Rank, Reader};
+use proto::{Ino, RankId, Reader};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;
@@ -141,7 +141,7 @@ struct Filler<'a> {
     data: DataFiles<RealDisk>,
     batches: BTreeMap<Ino, StoreBatch>,
     bytes: usize,
-    counters: BTreeMap<Rank, u64>,
+    counters: BTreeMap<RankId, u64>,
 }
 
 impl Target for Filler<'_> {
@@ -181,7 +181,7 @@ impl Target for Filler<'_> {
 
 impl Filler<'_> {
     /// Numbers given out after the backup are not given out again.
-    fn skip_numbers(&mut self, rank: Rank, next: u64) {
+    fn skip_numbers(&mut self, rank: RankId, next: u64) {
         let next = next.saturating_add(NUMBERS_SKIPPED);
         let known = self.counters.entry(rank).or_insert(next);
         *known = next.max(*known);

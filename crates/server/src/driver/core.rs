@@ -134,7 +134,20 @@ impl Core {
             Input::Loaded { .. } | Input::Stored { .. } => self.in_flight -= 1,
             Input::ReplayEnd { end } => self.appended = *end,
             Input::Tick => self.timer_at = None,
-            _ => {}
+            Input::Boot
+            | Input::Replay { .. }
+            | Input::ReplayFailed(_)
+            | Input::Connected { .. }
+            | Input::Message { .. }
+            | Input::Durable(_)
+            | Input::JournalFailed(_)
+            | Input::Checkpoint
+            | Input::Warmup { .. }
+            | Input::DropCache
+            | Input::Space { .. }
+            | Input::Frozen(_)
+            | Input::Evict { .. }
+            | Input::Stop => {}
         }
         self.rank.step(now, input, &mut self.out);
         let mut out = std::mem::take(&mut self.out);

@@ -7,8 +7,7 @@
 use super::Driver;
 use mds::input::{ConnId, Input};
 use proto::Tid;
-use proto::caps::Bits;
-use proto::message::ClientMsg;
+use proto::message::{Behind, ClientMsg};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -50,23 +49,19 @@ impl Gate {
     /// performed was sent stays behind that, as in its stream.
     fn is_held_back(&self, input: &Input) -> bool {
         let Input::Message { conn, message } = input else { return false };
-        match message {
-            // Nobody waits for what is offered, and recalls are unrest.
-            ClientMsg::Request { .. } | ClientMsg::Performed { .. } | ClientMsg::Idle { .. } => true,
-            ClientMsg::Cancel { tid } => self.holds(*conn, *tid),
-            ClientMsg::Presented | ClientMsg::Settled | ClientMsg::Goodbye => self.holds_performed(*conn),
-            ClientMsg::Returned { list } => {
-                let entrusted = Bits::DX.with(Bits::ALONE);
-                list.iter().any(|returned| !returned.bits.and(entrusted).is_empty())
-                    && self.holds_performed(*conn)
-            }
-            _ => false,
-        }
+        let class = message.class();
+        let stays_behind = || match class.behind {
+            Behind::Nothing => false,
+            Behind::Request(tid) => self.holds(*conn, tid),
+            Behind::Performed => self.holds_performed(*conn),
+            Behind::PerformedIfEntrusted => message.gives_back_entrusted() && self.holds_performed(*conn),
+        };
+        class.held_back || stays_behind()
     }
 
     fn holds_performed(&self, wanted: ConnId) -> bool {
         let performed = |held: &Input| match held {
-            Input::Message { conn, message: ClientMsg::Performed { .. } } => *conn == wanted,
+            Input::Message { conn, message } => *conn == wanted && message.is_performed(),
             _ => false,
         };
         self.held.iter().any(performed)
@@ -107,8 +102,7 @@ impl Gate {
 
 /// Whether it asks for something to be done.
 pub(super) fn is_request(input: &Input) -> bool {
-    let asks = |m: &ClientMsg| matches!(m, ClientMsg::Request { .. } | ClientMsg::Performed { .. });
-    matches!(input, Input::Message { message, .. } if asks(message))
+    matches!(input, Input::Message { message, .. } if message.asked().is_some())
 }
 
 /// The closed gate; opens when dropped.
@@ -184,6 +178,7 @@ impl Driver {
 mod tests {
     use super::*;
     use proto::Cred;
+    use proto::caps::Bits;
     use proto::request::Request;
 
     fn says(conn: u64, message: ClientMsg) -> Input {
@@ -229,7 +224,9 @@ mod tests {
         };
         assert!(gate.pass(says(1, performed)).is_none());
         assert!(gate.pass(returned(Bits::FC)).is_some());
-        assert!(gate.pass(returned(Bits::DX)).is_none());
+        for bits in [Bits::DX, Bits::DS, Bits::FX, Bits::FB] {
+            assert!(gate.pass(returned(bits)).is_none(), "{bits:?}");
+        }
         assert!(gate.pass(says(1, ClientMsg::Goodbye)).is_none());
         assert!(gate.pass(says(2, ClientMsg::Goodbye)).is_some());
     }

@@ -15,7 +15,7 @@ use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Reply;
 use proto::request::Request;
 use proto::storeio::{DataDone, DataOp, LoadRequest, Loaded, StoreBatch, StoreError, StoreKey};
-use proto::{Cred, FileId, Ino, NodeRef, Position, Rank, Tid};
+use proto::{Cred, FileId, Ino, NodeRef, Position, RankId, Tid};
 use runtime::Log;
 use runtime::port::Sink;
 use std::collections::BTreeMap;
@@ -66,7 +66,7 @@ impl Toy {
                 out.push(Output::Commit);
             }
             Request::GetAttr { .. } => {
-                let requests = vec![LoadRequest::Counter { rank: Rank(tid.0 as u16) }];
+                let requests = vec![LoadRequest::Counter { rank: RankId(tid.0 as u16) }];
                 out.push(Output::Load { tag: self.ask(conn, tid), requests });
             }
             Request::Read { offset, .. } => {
@@ -75,7 +75,7 @@ impl Toy {
             }
             Request::StatFs => {
                 let mut batch = StoreBatch::new(Ino::SYSTEM, None);
-                batch.put(StoreKey::Counter { rank: Rank(1) }, |w| {
+                batch.put(StoreKey::Counter { rank: RankId(1) }, |w| {
                     w.u64(tid.0);
                 });
                 out.push(Output::Store { tag: self.ask(conn, tid), batches: vec![batch] });

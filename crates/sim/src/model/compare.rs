@@ -8,7 +8,7 @@ use crate::model::tree::{Node, Tree};
 use proto::Ino;
 use proto::dentry::DentryValue;
 use proto::header::FragHeader;
-use proto::ids::{NameHash, Rank};
+use proto::ids::{NameHash, RankId};
 use proto::inode::InodeRecord;
 use proto::name::name_hash;
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,7 @@ impl Walk<'_> {
             }
             self.inode(node, inode, self.records.header(ino))?;
         }
-        if dir == Ino::LINKS || dir == Ino::orphans(Rank(0)) {
+        if dir == Ino::LINKS || dir == Ino::orphans(RankId(0)) {
             let wanted = format!("{:016x}", ino.0);
             return if name == wanted.as_bytes() {
                 Ok(())
@@ -134,7 +134,7 @@ impl Walk<'_> {
             if names.len() != node.nlink as usize {
                 return Err(format!("inode {} has {} names and nlink {}", ino.0, names.len(), node.nlink));
             }
-            if (home == Ino::orphans(Rank(0))) != (node.nlink == 0) {
+            if (home == Ino::orphans(RankId(0))) != (node.nlink == 0) {
                 return Err(format!("inode {} with nlink {} has its home in {}", ino.0, node.nlink, home.0));
             }
             if node.nlink > 1 && home != Ino::LINKS {

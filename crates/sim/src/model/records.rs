@@ -7,7 +7,7 @@
 use proto::attr::FileKind;
 use proto::dentry::DentryValue;
 use proto::header::FragHeader;
-use proto::ids::{NameHash, Rank, SessionId, Version};
+use proto::ids::{NameHash, RankId, SessionId, Version};
 use proto::inode::flags;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
@@ -23,8 +23,8 @@ pub enum Key {
     Header { dir: Ino },
     Backptr { ino: Ino },
     Session { id: SessionId },
-    Counter { rank: Rank },
-    Checkpoint { rank: Rank },
+    Counter { rank: RankId },
+    Checkpoint { rank: RankId },
 }
 
 impl Key {

@@ -11,7 +11,7 @@ use mds::input::{ConnId, Input, Tag};
 use mds::order::DataOrder;
 use mds::output::Output;
 use proto::caps::Bits;
-use proto::ids::{Incarnation, Position, Rank as RankId, SessionId};
+use proto::ids::{Incarnation, Position, RankId, SessionId};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Reply;
 use proto::storeio::StoreError;

@@ -217,7 +217,9 @@ impl<D: Disk> DataFiles<D> {
                     Walked::Record { header, intact: true, .. } => {
                         verified.record_bytes += record_bytes(header.len);
                     }
-                    _ => report(segment_name(id), offset, "checksum mismatch", &mut verified),
+                    Walked::Record { .. } | Walked::Bad => {
+                        report(segment_name(id), offset, "checksum mismatch", &mut verified);
+                    }
                 }
                 true
             })?;

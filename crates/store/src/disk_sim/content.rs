@@ -223,7 +223,7 @@ pub(super) fn after_crash(durable: &Content, steps: &[Step], prng: &mut Prng) ->
         match step {
             _ if index >= metadata => {}
             Step::Write { offset, bytes } => after.len = after.len.max(offset + bytes.len() as u64),
-            other => after.apply(other),
+            Step::Len { .. } | Step::Allocate { .. } | Step::Punch { .. } => after.apply(step),
         }
     }
     let len = after.len;
@@ -277,8 +277,8 @@ fn sector_after(
             }
             Step::Write { .. } => {}
             // A cut that did not survive: what was written behind it went to blocks nobody names.
-            _ if *index >= metadata => break,
-            _ => bytes[part].fill(0),
+            Step::Len { .. } | Step::Allocate { .. } | Step::Punch { .. } if *index >= metadata => break,
+            Step::Len { .. } | Step::Allocate { .. } | Step::Punch { .. } => bytes[part].fill(0),
         }
     }
     bytes

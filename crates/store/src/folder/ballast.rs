@@ -67,9 +67,12 @@ impl Ballast {
             }
             if let Err(error) = fill(path) {
                 let removed = fs::remove_file(path);
-                return match no_space(NAME, &error) {
-                    StoreError::NoSpace => removed.map(|()| false).map_err(|error| no_space(NAME, &error)),
-                    other => Err(other),
+                let error = no_space(NAME, &error);
+                let full = matches!(error, StoreError::NoSpace);
+                return if full {
+                    removed.map(|()| false).map_err(|error| no_space(NAME, &error))
+                } else {
+                    Err(error)
                 };
             }
         }

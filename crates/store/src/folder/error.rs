@@ -76,6 +76,7 @@ impl FolderError {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "the errors of a system: those that we know a remedy for")]
 const fn io_remedy(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::PermissionDenied => Some("run it as the user who owns the folder, or as root"),

@@ -3,7 +3,7 @@
 //! Absent: the file itself.
 
 use proto::codec::{DecodeError, Reader, Writer};
-use proto::ids::{Incarnation, Position, Rank};
+use proto::ids::{Incarnation, Position, RankId};
 use stdx::crc32c;
 
 /// Bytes before the first entry.
@@ -14,7 +14,7 @@ const FORMAT: u32 = 1;
 /// What a segment says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
-    pub rank: Rank,
+    pub rank: RankId,
     pub incarnation: Incarnation,
     /// Consecutive, from 1; also the file's name.
     pub sequence: u64,
@@ -57,7 +57,7 @@ impl SegmentHeader {
             return Err(DecodeError::Checksum);
         }
         Ok(Self {
-            rank: Rank(r.u16()?),
+            rank: RankId(r.u16()?),
             incarnation: Incarnation(r.u64()?),
             sequence: r.u64()?,
             start: Position(r.u64()?),
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn any_flipped_bit_is_found() {
         let header = SegmentHeader {
-            rank: Rank(3),
+            rank: RankId(3),
             incarnation: Incarnation(4),
             sequence: 5,
             start: Position(6),

@@ -252,11 +252,7 @@ impl<D: Disk> JournalFiles<D> {
             }
         }
         let operations = if lost == 1 { "operation" } else { "operations" };
-        let why = match error {
-            DecodeError::Checksum => "checksum mismatch".to_owned(),
-            other => other.to_string(),
-        };
-        let what = format!("{why} ({lost} {operations} after seq {} unreadable)", position.0);
+        let what = format!("{error} ({lost} {operations} after seq {} unreadable)", position.0);
         bad(&self.path(&segment.name), segment.offset_of(position), &what)
     }
 }

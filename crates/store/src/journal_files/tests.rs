@@ -10,7 +10,7 @@ use stdx::{Prng, Wall};
 const LIMITS: JournalLimits = JournalLimits { segment_bytes: 16 << 10, journal_bytes: 96 << 10 };
 
 fn open(disk: &SimDisk, life: u64) -> Result<JournalFiles<SimDisk>, StoreError> {
-    JournalFiles::open(disk.clone(), Rank(0), Incarnation(life), LIMITS)
+    JournalFiles::open(disk.clone(), RankId(0), Incarnation(life), LIMITS)
 }
 
 /// One entry at `at` with about `bytes` of content.
@@ -159,7 +159,7 @@ fn the_same_on_a_real_disk() {
     let (mut stream, mut trimmed) = (Vec::new(), Position(0));
     for life in 1..6 {
         let disk = crate::disk_real::RealDisk::new(place.path());
-        let journal = JournalFiles::open(disk, Rank(0), Incarnation(life), LIMITS).expect("opens");
+        let journal = JournalFiles::open(disk, RankId(0), Incarnation(life), LIMITS).expect("opens");
         let mut bytes = Vec::new();
         let end = journal.read(trimmed, &mut |_, piece| bytes.extend_from_slice(piece)).expect("reads");
         assert_eq!(bytes, stream[trimmed.0 as usize..]);

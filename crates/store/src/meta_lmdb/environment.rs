@@ -237,7 +237,7 @@ impl Environment {
             if many {
                 let headers = batch.iter().filter_map(|(table, key, value)| match table {
                     Table::Dentry if is_header(key) => header_version(value?),
-                    _ => None,
+                    Table::Dentry | Table::Backptr | Table::System => None,
                 });
                 if let Some(version) = headers.max() {
                     let highest = put.entry(batch.shard).or_default();

@@ -37,7 +37,7 @@ struct World {
 }
 
 fn is_plain(message: &ClientMsg) -> bool {
-    matches!(message, ClientMsg::Request { .. } | ClientMsg::Renew { .. })
+    message.class().overtakes
 }
 
 impl World {

@@ -21,7 +21,7 @@ fn create(kernel: &Kernel, dir: u64, name: &[u8]) -> (u64, u64) {
     (out.entry.nodeid, out.open.fh)
 }
 
-fn write(kernel: &Kernel, nodeid: u64, fh: u64, flags: u32) -> Answer {
+fn write(kernel: &Kernel, nodeid: u64, fh: u64, flags: u32) -> Reply {
     let (data, lock_owner) = (&b"abc"[..], None);
     let write = Write { fh, offset: 0, data, flags, lock_owner, cached: false, kill_suidgid: false };
     kernel.ask(nodeid, Operation::Write(write))
@@ -31,8 +31,8 @@ fn closed(fh: u64) -> Operation<'static> {
     Operation::Release(Release { fh, flags: 0, lock_owner: 0, flush: false, flock_unlock: false })
 }
 
-fn no_space(request: &Ask) -> Option<Errno> {
-    matches!(request, Ask::Write { .. }).then_some(Errno::ENOSPC)
+fn no_space(request: &Request) -> Option<Errno> {
+    matches!(request, Request::Write { .. }).then_some(Errno::ENOSPC)
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn create_at_rank(kernel: &Kernel, dir: u64, name: &[u8]) -> (u64, u64) {
 #[test]
 fn a_directory_tells_whoever_syncs_it() {
     let (kernel, dir) = early();
-    kernel.fake.fail_performed(|request| matches!(request, Ask::Create { .. }).then_some(Errno::EDQUOT));
+    kernel.fake.fail_performed(|request| matches!(request, Request::Create { .. }).then_some(Errno::EDQUOT));
     let (_, fh) = create(&kernel, dir, b"f");
     let opened = kernel.ask(dir, Operation::OpenDir { flags: 0 }).expect("opened");
     let dir_fh = OpenOut::read(&opened).expect("a whole answer").fh;

@@ -20,7 +20,7 @@ fn stats(kernel: &Kernel) -> String {
     let about =
         About { cred: Cred::ROOT, pid: 1, nodeid: ROOT_ID, node: kernel.adapter.shared.root, stale: false };
     let channel = Channel::Device(DeviceChannel::new(Arc::clone(&kernel.device), None));
-    kernel.adapter.shared.answer_stats(&about, Reply::new(channel, 1, Opcode::GetXattr, 65_536));
+    kernel.adapter.shared.answer_stats(&about, KernelReply::new(channel, 1, Opcode::GetXattr, 65_536));
     String::from_utf8(kernel.receive().2).expect("text")
 }
 

@@ -227,6 +227,7 @@ impl EntryHandle {
         }
     }
 
+    #[cfg(feature = "null")]
     pub(crate) fn data(&self) -> &[u8] {
         let length = self.data_bytes.map_or(0, |bytes| bytes as usize).min(self.queue.memory.payload_bytes());
         // SAFETY: inside the payload area. Until this handle answers, the kernel does not touch the entry, and

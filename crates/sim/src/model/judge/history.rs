@@ -13,7 +13,7 @@ use crate::model::records::{Key, Undo};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::Tree;
 use proto::dentry::DentryValue;
-use proto::ids::{Position, Rank, SessionId, Tid};
+use proto::ids::{Position, RankId, SessionId, Tid};
 use proto::journal::{Mutations, Payload, read_entry};
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, decode_outcome};
@@ -339,7 +339,7 @@ impl Judge {
             .filter(|node| !node.is_dir() && node.nlink == 0)
             .map(|node| node.ino)
             .collect();
-        let orphans = Ino::orphans(Rank(0));
+        let orphans = Ino::orphans(RankId(0));
         for ino in nameless {
             if self.records.dentries().any(|(dir, _, _, value)| dir == orphans && value.ino() == ino) {
                 continue;
@@ -369,7 +369,7 @@ impl Judge {
 fn is_users(mutations: &[u8]) -> bool {
     Mutations::new(mutations).flatten().any(|mutation| match mutation {
         Mutation::PutDentry { .. } => true,
-        Mutation::DelDentry { dir, .. } => dir != Ino::orphans(Rank(0)),
+        Mutation::DelDentry { dir, .. } => dir != Ino::orphans(RankId(0)),
         _ => false,
     })
 }

@@ -6,7 +6,7 @@
 use super::{Judge, Verdict};
 use crate::model::records::{Key, Record, Records};
 use proto::dentry::DentryValue;
-use proto::ids::{Position, Rank};
+use proto::ids::{Position, RankId};
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::storeio::{Cut, StoreBatch, StoreKey};
@@ -202,7 +202,7 @@ fn checkpoint_position(value: &[u8]) -> Verdict<Position> {
 }
 
 fn stored_checkpoint(stored: &Records) -> Verdict<Position> {
-    match stored.0.get(&Key::Checkpoint { rank: Rank(0) }) {
+    match stored.0.get(&Key::Checkpoint { rank: RankId(0) }) {
         Some(record) => checkpoint_position(&record.bytes),
         None => Ok(Position(0)),
     }

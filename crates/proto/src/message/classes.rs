@@ -1,0 +1,180 @@
+//! How each message of a client is treated on its way to the rank: one table for everyone who holds messages back, lets them pass
+//! each other or counts them. docs/PROTOCOL.md, "Early answers" and "Entrusted directories".
+//!
+//! Absent: who does so: the mount's link, the listener, the driver's gate, the session's line in the rank.
+
+use super::ClientMsg;
+use crate::caps::Returned;
+use crate::ids::Tid;
+use crate::request::{LockKind, Request};
+use crate::{looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests};
+
+/// A message's row in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class {
+    /// On its connection it may overtake messages like it, and be overtaken by them: no caller can tell.
+    pub overtakes: bool,
+    /// What of its session, before it in the stream, it may not overtake.
+    pub behind: Behind,
+    /// While a backup copies the driver holds it back, whatever is before it.
+    pub held_back: bool,
+}
+
+/// What a message keeps its place behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    Nothing,
+    /// What the session performed: it may build on that, or says that it is over.
+    Performed,
+    /// The same, for those of its items that are entrusted: what came of that was performed.
+    PerformedIfEntrusted,
+    /// The request that it takes back: before that the rank would not know what it is about.
+    Request(Tid),
+}
+
+const fn class(overtakes: bool, behind: Behind, held_back: bool) -> Class {
+    Class { overtakes, behind, held_back }
+}
+
+impl ClientMsg {
+    /// Its row in the table.
+    ///
+    /// `Performed` overtakes nothing: its caller has its result, and whoever asks next must find it so. Nor does `Returned`: which
+    /// of two answers to recalls of one inode came first, and whether before `Settled`, the rank must see. `Idle` is held back as
+    /// requests are: nobody waits for what is offered, and recalls are unrest.
+    #[inline]
+    #[must_use]
+    pub const fn class(&self) -> Class {
+        match self {
+            //                                     overtakes, behind, held back
+            Self::Request { request, .. } => class(true, behind_of(request), true),
+            Self::Performed { .. } => class(false, Behind::Performed, true),
+            Self::Idle { .. } => class(false, Behind::Performed, true),
+            Self::Presented => class(false, Behind::Performed, false),
+            Self::Settled => class(false, Behind::Performed, false),
+            Self::Goodbye => class(false, Behind::Performed, false),
+            Self::Returned { .. } => class(false, Behind::PerformedIfEntrusted, false),
+            Self::Cancel { tid } => class(false, Behind::Request(*tid), false),
+            Self::Renew { .. } => class(true, Behind::Nothing, false),
+            Self::Hello { .. } => class(false, Behind::Nothing, false),
+            Self::Reclaim { .. } => class(false, Behind::Nothing, false),
+            Self::Reclaimed => class(false, Behind::Nothing, false),
+            Self::Admin { .. } => class(false, Behind::Nothing, false),
+        }
+    }
+
+    /// What it asks to be done, under which number: it may make the journal longer, and counts until it is answered.
+    #[inline]
+    #[must_use]
+    pub const fn asked(&self) -> Option<(Tid, &Request)> {
+        match self {
+            Self::Request { tid, request, .. } | Self::Performed { tid, request, .. } => {
+                Some((*tid, request))
+            }
+            Self::Hello { .. }
+            | Self::Cancel { .. }
+            | Self::Renew { .. }
+            | Self::Reclaim { .. }
+            | Self::Reclaimed
+            | Self::Goodbye
+            | Self::Admin { .. }
+            | Self::Returned { .. }
+            | Self::Settled
+            | Self::Presented
+            | Self::Idle { .. } => None,
+        }
+    }
+
+    /// Whether it gives back something that was used without asking.
+    #[must_use]
+    pub fn gives_back_entrusted(&self) -> bool {
+        matches!(self, Self::Returned { list } if list.iter().any(Returned::is_entrusted))
+    }
+
+    /// Whether its caller has its result already.
+    #[inline]
+    #[must_use]
+    pub const fn is_performed(&self) -> bool {
+        matches!(self, Self::Performed { .. })
+    }
+}
+
+#[inline]
+const fn behind_of(request: &Request) -> Behind {
+    match request {
+        // Who gives a lock back is waited for.
+        Request::ReleaseLocks { .. } => Behind::Nothing,
+        Request::SetLock { lock, .. } => match lock.kind {
+            LockKind::Unlock => Behind::Nothing,
+            LockKind::Read | LockKind::Write => Behind::Performed,
+        },
+        naming_requests!()
+        | looking_requests!()
+        | setting_requests!()
+        | writing_requests!()
+        | syncing_requests!()
+        | Request::Open { .. }
+        | Request::TmpFile { .. }
+        | Request::Release { .. }
+        | Request::Read { .. }
+        | Request::Rewrite { .. } => Behind::Performed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::Cred;
+    use crate::ids::{Ino, NodeRef};
+    use crate::message::Told;
+    use crate::request::LockSpec;
+
+    fn asks(request: Request) -> ClientMsg {
+        ClientMsg::Request { tid: Tid(7), floor: Tid(1), cred: Cred::ROOT, request }
+    }
+
+    fn performed() -> ClientMsg {
+        let (tid, cred, told) = (Tid(8), Cred::ROOT, Told::default());
+        ClientMsg::Performed { tid, floor: tid, cred, told, request: Request::SyncFs }
+    }
+
+    #[test]
+    fn only_requests_and_renewals_pass_each_other() {
+        let ordered = [
+            performed(),
+            ClientMsg::Cancel { tid: Tid(7) },
+            ClientMsg::Returned { list: Vec::new() },
+            ClientMsg::Idle { list: Vec::new() },
+            ClientMsg::Settled,
+            ClientMsg::Presented,
+            ClientMsg::Reclaimed,
+            ClientMsg::Goodbye,
+        ];
+        assert!(ordered.iter().all(|message| !message.class().overtakes));
+        assert!(asks(Request::SyncFs).class().overtakes && ClientMsg::Renew { number: 1 }.class().overtakes);
+    }
+
+    /// Else who waits for a lock would wait for what its holder performed, and that perhaps for the one who waits.
+    #[test]
+    fn a_lock_that_is_given_back_waits_behind_nothing() {
+        let node = NodeRef { ino: Ino(7), ..NodeRef::default() };
+        let lock = |kind| {
+            let lock = LockSpec { flock: false, owner: 1, kind, start: 0, end: 9, pid: 1 };
+            asks(Request::SetLock { node, lock, wait: false }).class().behind
+        };
+        assert_eq!(lock(LockKind::Unlock), Behind::Nothing);
+        assert_eq!(lock(LockKind::Write), Behind::Performed);
+        assert_eq!(
+            asks(Request::ReleaseLocks { node, flock: false, owner: 1 }).class().behind,
+            Behind::Nothing
+        );
+    }
+
+    #[test]
+    fn what_asks_for_something_is_held_back_and_counted() {
+        for message in [asks(Request::SyncFs), performed()] {
+            assert!(message.class().held_back && message.asked().is_some(), "{message:?}");
+        }
+        assert!(ClientMsg::Goodbye.asked().is_none() && !ClientMsg::Goodbye.class().held_back);
+    }
+}
