@@ -19,11 +19,46 @@ pub(crate) struct Open {
     pub writes: bool,
 }
 
+/// The opens of one inode per session; a session appears once. Most files are one session's, which needs no memory of its own.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Opens {
+    /// None: there is nobody in `more` either.
+    first: Option<Open>,
+    more: Vec<Open>,
+}
+
+impl Opens {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Open> {
+        self.first.iter().chain(&self.more)
+    }
+
+    fn of(&mut self, session: SessionId) -> Option<&mut Open> {
+        self.first.iter_mut().chain(&mut self.more).find(|open| open.session == session)
+    }
+
+    fn push(&mut self, open: Open) {
+        match self.first {
+            None => self.first = Some(open),
+            Some(_) => self.more.push(open),
+        }
+    }
+
+    fn remove(&mut self, session: SessionId) {
+        if self.first.is_some_and(|open| open.session == session) {
+            self.first = self.more.pop();
+        }
+        self.more.retain(|open| open.session != session);
+    }
+}
+
 /// One inode's state.
 #[derive(Debug, Default)]
 pub(crate) struct FileState {
-    /// Opens per session (a session appears once).
-    pub opens: Vec<Open>,
+    pub opens: Opens,
     /// Data operations under way that may run beside each other.
     pub shared: u32,
     /// One that runs alone is under way.
@@ -86,7 +121,7 @@ impl Files {
 
     pub(crate) fn open(&mut self, ino: Ino, session: SessionId, count: u32, rights: u32, writes: bool) {
         let file = self.get_mut(ino);
-        match file.opens.iter_mut().find(|open| open.session == session) {
+        match file.opens.of(session) {
             Some(open) => {
                 open.count = open.count.saturating_add(count);
                 open.rights |= rights;
@@ -99,10 +134,10 @@ impl Files {
     /// Ends opens of a session (at most those it has). Returns whether any open is left.
     pub(crate) fn close(&mut self, ino: Ino, session: SessionId, count: u32) -> bool {
         let Some(file) = self.files.get_mut(&ino) else { return false };
-        if let Some(at) = file.opens.iter().position(|open| open.session == session) {
-            file.opens[at].count = file.opens[at].count.saturating_sub(count);
-            if file.opens[at].count == 0 {
-                file.opens.swap_remove(at);
+        if let Some(open) = file.opens.of(session) {
+            open.count = open.count.saturating_sub(count);
+            if open.count == 0 {
+                file.opens.remove(session);
             }
         }
         !file.opens.is_empty()
@@ -183,5 +218,34 @@ impl Files {
 
     pub(crate) fn len(&self) -> usize {
         self.files.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_that_closes_leaves_the_opens_of_the_others_in_any_order() {
+        let (ino, all) = (Ino(4096), [1, 2, 3].map(SessionId));
+        let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+        for order in orders {
+            let mut files = Files::default();
+            all.iter().for_each(|session| files.open(ino, *session, 2, 0, false));
+            let mut left = all.to_vec();
+            for at in order {
+                assert!(files.close(ino, all[at], 1), "one of two is left");
+                left.retain(|session| *session != all[at]);
+                assert_eq!(files.close(ino, all[at], 1), !left.is_empty());
+                let mut open: Vec<_> = files
+                    .get(ino)
+                    .into_iter()
+                    .flat_map(|file| file.opens.iter())
+                    .map(|o| o.session)
+                    .collect();
+                open.sort_unstable();
+                assert_eq!(open, left);
+            }
+        }
     }
 }

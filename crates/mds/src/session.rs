@@ -270,14 +270,15 @@ impl Sessions {
         self.next_expiry
     }
 
-    fn lease(&mut self, id: SessionId, now: Now, lease_ns: u64) {
+    /// Its client was heard.
+    pub(crate) fn lease(&mut self, id: SessionId, now: Now, lease_ns: u64) -> Option<&Session> {
         let end = now.mono.after(lease_ns);
-        if let Some(session) = self.map.get_mut(&id)
-            && !session.embedded
-        {
+        let session = self.map.get_mut(&id)?;
+        if !session.embedded {
             (session.lease_end, session.looks) = (end, Looks::default());
             self.next_expiry = Some(self.next_expiry.map_or(end, |next| next.min(end)));
         }
+        Some(session)
     }
 }
 

@@ -29,8 +29,10 @@ pub(crate) enum ReadEnd {
 /// Bytes that arrived and were not taken yet: never more than one frame and one read.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
+    /// Memory: what arrived is `start..filled`. What lies behind that is cleared once, not before every read.
     bytes: Vec<u8>,
     start: usize,
+    filled: usize,
     /// How much the next read asks for: twice what the last one brought.
     ask: usize,
 }
@@ -41,20 +43,23 @@ impl Inbox {
     /// # Errors
     /// Those of the source, except `WouldBlock` and `Interrupted`.
     pub(crate) fn fill(&mut self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<ReadEnd> {
-        if self.start == self.bytes.len() {
-            self.bytes.clear();
-            self.bytes.shrink_to((2 * self.ask).min(KEEP_BYTES));
-            self.start = 0;
-        } else if self.start > READ_BYTES {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
-        let at = self.bytes.len();
         let ask = self.ask.clamp(READ_BYTES_MIN, READ_BYTES);
-        self.bytes.resize(at + ask, 0);
-        let result = read(&mut self.bytes[at..]);
+        if self.start == self.filled {
+            (self.start, self.filled) = (0, 0);
+            let keep = (2 * self.ask.max(READ_BYTES_MIN)).min(KEEP_BYTES);
+            self.bytes.truncate(keep);
+            self.bytes.shrink_to(keep);
+        } else if self.start > READ_BYTES {
+            self.bytes.copy_within(self.start..self.filled, 0);
+            (self.start, self.filled) = (0, self.filled - self.start);
+        }
+        let end = self.filled + ask;
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        let result = read(&mut self.bytes[self.filled..end]);
         let got = *result.as_ref().unwrap_or(&0);
-        self.bytes.truncate(at + got);
+        self.filled += got;
         // Slowly down: a stream pauses between two bursts, too.
         self.ask = (2 * got).max(ask / 2);
         match result {
@@ -72,7 +77,7 @@ impl Inbox {
     /// # Errors
     /// An oversized or damaged frame: the connection must be closed.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, DecodeError> {
-        match take_frame(&self.bytes[self.start..])? {
+        match take_frame(&self.bytes[self.start..self.filled])? {
             None => Ok(None),
             Some((body, len)) => {
                 self.start += len;
@@ -179,6 +184,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_an_earlier_read_left_is_not_taken_for_what_arrived() {
+        let (long, short) = (framed(&[&[9; 1000]]), framed(&[&[9; 900]]));
+        let mut inbox = Inbox::default();
+        let mut bring = |bytes: &[u8]| {
+            let filled = inbox.fill(|buf| {
+                buf[..bytes.len()].copy_from_slice(bytes);
+                Ok(bytes.len())
+            });
+            assert_eq!(filled.ok(), Some(ReadEnd::Short));
+            inbox.next().expect("sound").map(<[u8]>::len)
+        };
+        assert_eq!(bring(&long), Some(1000));
+        assert_eq!(bring(&short[..100]), None);
+        assert_eq!(bring(&short[100..]), Some(900));
+    }
+
     /// Found by measuring: each of thousands of idle connections kept 64 KiB.
     #[test]
     fn a_connection_that_says_little_keeps_little() {
@@ -186,7 +208,7 @@ mod tests {
         let mut bring = |bytes: usize| {
             let filled = inbox.fill(|buf| Ok(bytes.min(buf.len())));
             assert!(filled.is_ok());
-            inbox.start = inbox.bytes.len();
+            inbox.start = inbox.filled;
             inbox.bytes.capacity()
         };
         assert!(bring(100) <= 2 * READ_BYTES_MIN);

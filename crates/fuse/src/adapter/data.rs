@@ -129,7 +129,8 @@ impl Shared {
 
     fn read(self: &Arc<Self>, about: About, read: Read, mut reply: KernelReply) {
         let len = read.size.min(IO_BYTES_MAX as u32);
-        let into = reply.lend_room().map(Buffer::new);
+        // What comes from a socket is not put there: it is copied when it is answered.
+        let into = if self.mount.outlives_rank() { None } else { reply.lend_room().map(Buffer::new) };
         let ask = Request::Read { node: about.node, offset: read.offset, len, into };
         self.ask(about.cred, ask, reply, |shared, reply, answer| match answer {
             Reply::Data(bytes) => {

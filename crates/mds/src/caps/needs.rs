@@ -9,10 +9,10 @@ use crate::view::View;
 use proto::caps::Bits;
 use proto::dentry::DentryValue;
 use proto::header::FragHeader;
-use proto::inode::InodeRecord;
+use proto::inode::{InodeExt, InodeRecord, Xattr};
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
-use proto::{Ino, Name};
+use proto::{Ino, Name, NameHash};
 
 // Whoever is entrusted with a directory goes by its mode, owner and ACLs, and by its being there.
 const AUTH: Bits = Bits(Bits::AS.0 | Bits::AX.0 | Bits::DX.0);
@@ -136,7 +136,6 @@ fn changed(view: &View, record: &InodeRecord, at: DentryKey<'_>, needs: &mut Nee
     if (new.mode, new.uid, new.gid) != (old.mode, old.uid, old.gid) {
         bits = bits.with(AUTH);
     }
-    let xattrs = |ext: Option<&proto::inode::InodeExt>| ext.map(|ext| ext.xattrs.clone()).unwrap_or_default();
     if xattrs(record.ext.as_deref()) != xattrs(ext) {
         // An ACL is one of them.
         bits = bits.with(XATTR).with(AUTH);
@@ -152,7 +151,6 @@ fn changed(view: &View, record: &InodeRecord, at: DentryKey<'_>, needs: &mut Nee
         bits = bits.with(LINK);
         gone = named(here, node.name.as_bytes());
     }
-    let links = |ext: Option<&proto::inode::InodeExt>| ext.map(|ext| ext.links.clone()).unwrap_or_default();
     if new.nlink != old.nlink || links(record.ext.as_deref()) != links(ext) {
         bits = bits.with(LINK);
     }
@@ -161,6 +159,14 @@ fn changed(view: &View, record: &InodeRecord, at: DentryKey<'_>, needs: &mut Nee
         bits = AUTH;
     }
     needs.add(new.ino, bits, gone);
+}
+
+fn xattrs(ext: Option<&InodeExt>) -> &[Xattr] {
+    ext.map_or(&[], |ext| &ext.xattrs)
+}
+
+fn links(ext: Option<&InodeExt>) -> &[(Ino, NameHash)] {
+    ext.map_or(&[], |ext| &ext.links)
 }
 
 /// A write raises its directory's version: that shows nothing.

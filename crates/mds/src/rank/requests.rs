@@ -42,8 +42,8 @@ impl Rank {
         let Some(session) = self.sessions.conns.get(&conn).map(|c| c.session) else { return };
         let Some(id) = session else { return self.handle(now, (conn, None), message, out) };
         // Who says anything is there, also who stands in line.
-        self.renew(now, id);
-        if self.sessions.map.get(&id).is_some_and(|session| session.is_in_line()) {
+        let said = self.sessions.lease(id, now, self.view.config.lease_ns);
+        if said.is_some_and(|session| session.is_in_line()) {
             return self.in_line(now, (conn, id), message, out);
         }
         self.handle(now, (conn, Some(id)), message, out);
@@ -93,8 +93,8 @@ impl Rank {
     }
 
     fn request(&mut self, now: Now, arrived: Arrived, out: &mut Outbox<Output>) {
-        let Arrived { conn, session: id, tid, floor, cred, told, mut request } = arrived;
-        let Some(session) = self.sessions.map.get_mut(&id) else {
+        let Arrived { conn, session: id, tid, floor, mut cred, told, mut request } = arrived;
+        let Some(mut session) = self.sessions.map.get_mut(&id) else {
             self.refuse(conn, Errno::EPROTO, "no session on this connection", out);
             return;
         };
@@ -109,9 +109,15 @@ impl Rank {
         }
         if !self.former_opens.is_empty() {
             self.forget_former(id, floor);
+            let Some(again) = self.sessions.map.get_mut(&id) else { return };
+            session = again;
         }
-        let Some(session) = self.sessions.map.get_mut(&id) else { return };
-        let (embedded, place, check) = (session.embedded, session.place, session.check.clone());
+        let (embedded, place, checked) = (session.embedded, session.place, session.check.is_some());
+        if let Some(check) = &session.check {
+            // Into the memory that came with the request: a list of groups is long.
+            (cred.uid, cred.gid) = (check.uid, check.gid);
+            cred.groups.clone_from(&check.groups);
+        }
         (session.fresh, session.asked) = (false, now.mono);
         session.traffic.request(now.mono);
         self.meter.traffic.request(now.mono);
@@ -141,8 +147,7 @@ impl Rank {
         let room =
             Room { crowded: session.in_flight > limits.parked_per_session || results_full, results_full };
         self.next_op += 1;
-        let checked = check.is_some();
-        let mut op = Op::new(self.next_op, (id, tid), check.unwrap_or(cred), request, now.mono);
+        let mut op = Op::new(self.next_op, (id, tid), cred, request, now.mono);
         (op.embedded, op.place, op.check, op.told) = (embedded, place, checked, told);
         self.begin(now, conn, &mut op, room, out);
     }

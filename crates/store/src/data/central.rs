@@ -3,6 +3,7 @@
 //!
 //! One mutex guards all of it and is held for memory work only. Absent: I/O.
 
+mod buffers;
 mod queue;
 
 pub(super) use queue::{Batch, Item};
@@ -14,7 +15,6 @@ use super::index::{Entry, Index, Place};
 use super::limits::Limits;
 use super::record::{RECORD_HEADER_BYTES, SEGMENT_ID_MAX, Seqs, record_bytes};
 use proto::FileId;
-use proto::storeio::Cut;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use stdx::{Mono, mutant};
@@ -258,72 +258,6 @@ impl<F> Central<F> {
 
     pub(super) const fn buffered_bytes(&self) -> u64 {
         self.buffered_bytes
-    }
-
-    /// Sets a file's content.
-    pub(super) fn put_buffer(&mut self, file: FileId, data: Vec<u8>, seqs: Seqs, journaled: bool) {
-        let old = self.drop_buffer(file);
-        let journaled = journaled || old.as_ref().is_some_and(|old| old.journaled);
-        let (stamp, queued) = old.map_or((0, false), |old| (old.stamp, old.queued));
-        self.enqueue(file, Buffer { data: Arc::new(data), seqs, stamp, queued, journaled });
-    }
-
-    /// Changes a buffered content (given with its sequences) under a new write sequence. Whether there
-    /// was one.
-    pub(super) fn edit_buffer(
-        &mut self,
-        file: FileId,
-        truncate: u32,
-        edit: impl FnOnce(Seqs, &mut Vec<u8>),
-    ) -> bool {
-        let Some(mut buffer) = self.drop_buffer(file) else { return false };
-        edit(buffer.seqs, Arc::make_mut(&mut buffer.data));
-        buffer.seqs = Seqs { truncate: buffer.seqs.truncate.max(truncate), write: self.take_write_seq() };
-        self.enqueue(file, buffer);
-        true
-    }
-
-    /// Cuts a buffered content. It keeps its write sequence: a replay cuts what it finds and then redoes a content of the
-    /// same cut that the life before wrote, under a lower write sequence than any of this life; the redo must win. Whether
-    /// there was a buffer.
-    pub(super) fn cut_buffer(&mut self, file: FileId, cut: Cut) -> bool {
-        let Some(mut buffer) = self.drop_buffer(file) else { return false };
-        Arc::make_mut(&mut buffer.data).truncate(cut.size as usize);
-        buffer.seqs.truncate = buffer.seqs.truncate.max(cut.seq);
-        self.enqueue(file, buffer);
-        true
-    }
-
-    /// Marks a buffered content as journaled and returns it.
-    pub(super) fn journal_buffer(&mut self, file: FileId) -> Option<(Seqs, Arc<Vec<u8>>)> {
-        let buffer = self.buffers.get_mut(&file)?;
-        buffer.journaled = true;
-        Some((buffer.seqs, Arc::clone(&buffer.data)))
-    }
-
-    /// Puts a buffer at its place if it was queued, else at the end: what a flush in flight took of it is safe, or comes
-    /// back by `untake`.
-    fn enqueue(&mut self, file: FileId, mut buffer: Buffer) {
-        if !buffer.queued || mutant!("data_edit_moves_back") {
-            self.next_stamp += 1;
-            buffer.stamp = self.next_stamp;
-        }
-        buffer.queued = true;
-        self.queue.insert(buffer.stamp, file);
-        self.buffered_bytes += buffer.data.len() as u64 + BUFFER_OVERHEAD;
-        self.queued_bytes += record_bytes(buffer.data.len() as u32);
-        self.buffers.insert(file, buffer);
-    }
-
-    /// Forgets a buffered content; what a flush in flight writes of it is buried when it lands.
-    pub(super) fn drop_buffer(&mut self, file: FileId) -> Option<Buffer> {
-        let buffer = self.buffers.remove(&file)?;
-        self.buffered_bytes -= buffer.data.len() as u64 + BUFFER_OVERHEAD;
-        if buffer.queued {
-            self.queue.remove(&buffer.stamp);
-            self.queued_bytes -= record_bytes(buffer.data.len() as u32);
-        }
-        Some(buffer)
     }
 
     /// Declares a file's packed record dead, if it has one.

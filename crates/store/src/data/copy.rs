@@ -51,7 +51,7 @@ impl<D: Disk> DataFiles<D> {
         let found = if self.is_large(from.file) {
             self.seek_large(from.file, from.cut, at, end, hole)?
         } else {
-            small::seek(&self.small_content(from.file, from.cut)?, at, hole)
+            small::seek(self.small_content(from.file, from.cut)?.bytes(), at, hole)
         };
         Ok(found.map_or(end, |found| found.min(end)))
     }

@@ -4,10 +4,10 @@
 
 use super::central::Form;
 use super::locks::guard;
-use super::{DataFiles, copy, small};
+use super::{DataFiles, copy, fill};
 use crate::disk::Disk;
 use proto::FileId;
-use proto::storeio::{DataDone, DataOp, StoreError};
+use proto::storeio::{Buffer, Cut, DataDone, DataOp, StoreError};
 
 impl<D: Disk> DataFiles<D> {
     /// Executes one operation, blocking.
@@ -43,7 +43,8 @@ impl<D: Disk> DataFiles<D> {
             }
             DataOp::Remove { file } => self.remove(*file).map(|()| DataDone::Done),
             DataOp::Read { file, cut, offset, len, into } => {
-                Ok(DataDone::Bytes(self.read(*file, *cut, *offset, *len as usize, into.as_ref())?))
+                let read = |out: &mut [u8]| self.read_into(*file, *cut, *offset, out);
+                fill(*len as usize, into.as_ref(), read).map(DataDone::Bytes)
             }
             DataOp::Seek { file, cut, offset, size, hole } => {
                 Ok(DataDone::Offset(self.seek(*file, *cut, *offset, *size, *hole)?))
@@ -54,14 +55,59 @@ impl<D: Disk> DataFiles<D> {
 
     /// Runs the operation if that only touches memory.
     pub fn run_quick(&self, op: &DataOp) -> Option<Result<DataDone, StoreError>> {
-        if let DataOp::Remove { file } = *op {
-            // A tree's removal is one of these after another: its look and the deed are one.
-            return self.remove_quick(file).map(|done| done.map(|()| DataDone::Done));
+        // What comes one after another, the removal of a tree or what is done to many small files: the look and the deed are one.
+        match op {
+            DataOp::Remove { file } => self.remove_quick(*file),
+            DataOp::Read { file, cut, offset, len, into } => {
+                self.read_quick((*file, *cut), *offset, *len, into.as_ref())
+            }
+            DataOp::Write { file, cut, offset, data } => {
+                self.write_quick(op, (*file, *cut), *offset, data.bytes())
+            }
+            _ => self.is_quick(op).then(|| self.run(op)),
         }
-        self.is_quick(op).then(|| self.run(op))
     }
 
-    fn remove_quick(&self, file: FileId) -> Option<Result<(), StoreError>> {
+    fn read_quick(
+        &self,
+        (file, cut): (FileId, Cut),
+        offset: u64,
+        len: u32,
+        into: Option<&Buffer>,
+    ) -> Option<Result<DataDone, StoreError>> {
+        // Held while the bytes are copied out: a write meanwhile would have to copy the content first.
+        let _guard = self.locks.try_lock(file)?;
+        let content = guard(&self.central).content_in_memory(file)?.cut(cut);
+        let read = |out: &mut [u8]| content.read(offset, out);
+        Some(fill(len as usize, into, read).map(DataDone::Bytes))
+    }
+
+    fn write_quick(
+        &self,
+        op: &DataOp,
+        (file, cut): (FileId, Cut),
+        offset: u64,
+        bytes: &[u8],
+    ) -> Option<Result<DataDone, StoreError>> {
+        let end = offset.checked_add(bytes.len() as u64)?;
+        if end > u64::from(self.small_file_bytes) || bytes.is_empty() {
+            return None;
+        }
+        let _guard = self.locks.try_lock(file)?;
+        let mut central = guard(&self.central);
+        let (form, held) = central.small_form(file, cut)?;
+        let replaces = !matches!(form, Form::Packed(_)) || (offset == 0 && end >= held);
+        if !replaces || central.shortage(end.max(held)).is_some() {
+            return None;
+        }
+        if let Err(error) = self.check_poison().and_then(|()| self.admit(op)) {
+            return Some(Err(error));
+        }
+        central.write_content((file, form), cut, offset as usize, bytes, Vec::new());
+        Some(Ok(DataDone::Count(bytes.len() as u64)))
+    }
+
+    fn remove_quick(&self, file: FileId) -> Option<Result<DataDone, StoreError>> {
         if let Err(error) = self.check_poison() {
             return Some(Err(error));
         }
@@ -72,20 +118,21 @@ impl<D: Disk> DataFiles<D> {
         }
         central.drop_buffer(file);
         central.bury(file);
-        Some(Ok(()))
+        Some(Ok(DataDone::Done))
     }
 
-    /// Whether `run` will only touch memory. True answers hold until another operation runs. A removal finds that out itself.
-    pub(super) fn is_quick(&self, op: &DataOp) -> bool {
+    /// Whether `run` will only touch memory. True answers hold until another operation runs. What looks and does in one finds
+    /// that out itself.
+    fn is_quick(&self, op: &DataOp) -> bool {
         let file = match *op {
-            DataOp::Write { file, .. }
-            | DataOp::Read { file, .. }
-            | DataOp::Truncate { file, .. }
+            DataOp::Truncate { file, .. }
             | DataOp::Zero { file, .. }
             | DataOp::Seek { file, .. }
             | DataOp::Sync { file }
             | DataOp::Redo { file, .. } => file,
-            DataOp::Allocate { .. }
+            DataOp::Write { .. }
+            | DataOp::Read { .. }
+            | DataOp::Allocate { .. }
             | DataOp::Copy { .. }
             | DataOp::Remove { .. }
             | DataOp::SyncAll
@@ -97,28 +144,18 @@ impl<D: Disk> DataFiles<D> {
         let central = guard(&self.central);
         let form = central.form(file);
         let in_memory = matches!(form, Form::Absent | Form::Buffered);
-        let small = u64::from(self.small_file_bytes);
         match op {
-            DataOp::Write { offset, data, cut, .. } => {
-                let Some(end) = offset.checked_add(data.len()) else { return false };
-                let replaces = match form {
-                    Form::Packed(entry) => *offset == 0 && end >= small::cut_len(&entry, *cut),
-                    Form::Absent | Form::Buffered => true,
-                    Form::Large => false,
-                };
-                let held = central.buffer(file).map_or(0, |buffer| buffer.data.len() as u64);
-                end <= small && replaces && central.shortage(end.max(held)).is_none()
-            }
-            DataOp::Read { .. } | DataOp::Seek { .. } => in_memory,
+            DataOp::Seek { .. } | DataOp::Sync { .. } => in_memory,
             DataOp::Zero { .. } => form == Form::Absent,
             DataOp::Truncate { cut, .. } => match form {
                 Form::Large => false,
                 Form::Absent | Form::Buffered => true,
                 Form::Packed(entry) => cut.size == 0 || cut.size >= u64::from(entry.place.len),
             },
-            DataOp::Sync { .. } => in_memory,
             DataOp::Redo { data, .. } => in_memory && central.shortage(data.len() as u64).is_none(),
-            DataOp::Allocate { .. }
+            DataOp::Write { .. }
+            | DataOp::Read { .. }
+            | DataOp::Allocate { .. }
             | DataOp::Copy { .. }
             | DataOp::Remove { .. }
             | DataOp::SyncAll

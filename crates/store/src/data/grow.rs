@@ -30,12 +30,13 @@ impl<D: Disk> DataFiles<D> {
             }
         };
         let content = self.small_content(file, cut)?;
+        let content = content.bytes();
         let held = guard(&self.central).packed_seqs(file).map_or(0, |seqs| seqs.truncate);
         let seq = held.max(cut.seq);
         if durable && !mutant!("data_grow_unsynced") {
-            self.create_durable_block(file, seq, &content)?;
+            self.create_durable_block(file, seq, content)?;
         } else if !content.is_empty() {
-            self.create_volatile_block(file, seq, &content)?;
+            self.create_volatile_block(file, seq, content)?;
         }
         self.bury_packed(file);
         Ok(())

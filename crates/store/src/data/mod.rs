@@ -156,25 +156,6 @@ impl<D: Disk> DataFiles<D> {
         self.write_large(file, cut, offset, bytes)
     }
 
-    fn read(
-        &self,
-        file: FileId,
-        cut: Cut,
-        offset: u64,
-        len: usize,
-        into: Option<&Buffer>,
-    ) -> Result<Payload, StoreError> {
-        let read = |out: &mut [u8]| self.read_into(file, cut, offset, out);
-        if let Some(buffer) = into
-            && let Some(filled) = buffer.fill(len, read)?
-        {
-            return Ok(filled);
-        }
-        let mut bytes = vec![0; len];
-        read(&mut bytes)?;
-        Ok(bytes.into())
-    }
-
     /// Fills `out` with the file's bytes from `offset` on, zeros where never written.
     ///
     /// # Errors
@@ -189,12 +170,7 @@ impl<D: Disk> DataFiles<D> {
         if self.is_large(file) {
             return self.read_large(file, cut, offset, out);
         }
-        let content = self.small_content(file, cut)?;
-        let from = usize::try_from(offset).map_or(content.len(), |from| from.min(content.len()));
-        let count = (content.len() - from).min(out.len());
-        out[..count].copy_from_slice(&content[from..from + count]);
-        out[count..].fill(0);
-        Ok(())
+        self.small_content(file, cut)?.read(offset, out)
     }
 
     fn truncate(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
@@ -248,7 +224,7 @@ impl<D: Disk> DataFiles<D> {
         let found = if self.is_large(file) {
             self.seek_large(file, cut, offset, size, hole)?
         } else {
-            small::seek(&self.small_content(file, cut)?, offset, hole)
+            small::seek(self.small_content(file, cut)?.bytes(), offset, hole)
         };
         Ok(match found {
             Some(at) if at < size => Some(at),
@@ -313,6 +289,22 @@ impl<D: Disk> DataFiles<D> {
         self.poisoned.store(true, Ordering::Release);
         error
     }
+}
+
+/// `len` bytes that `read` writes, where the asker wants them.
+fn fill(
+    len: usize,
+    into: Option<&Buffer>,
+    read: impl Fn(&mut [u8]) -> Result<(), StoreError>,
+) -> Result<Payload, StoreError> {
+    if let Some(buffer) = into
+        && let Some(filled) = buffer.fill(len, &read)?
+    {
+        return Ok(filled);
+    }
+    let mut bytes = vec![0; len];
+    read(&mut bytes)?;
+    Ok(bytes.into())
 }
 
 /// The end of a range; beyond what a file may have it is EFBIG.

@@ -3,12 +3,12 @@
 //! The caller holds the file's mutex, so a file's form changes under nobody's hands; only compaction
 //! may move its record. Absent: block files.
 
-use super::central::Form;
+use super::central::{Buffer, Central, Form};
 use super::handles::HandleKey;
 use super::index::Entry;
 use super::locks::guard;
 use super::record::{RECORD_HEADER_BYTES, RecordHeader, Seqs, record_bytes, segment_name};
-use super::{DataFiles, damaged};
+use super::{DataFiles, damaged, end_of};
 use crate::disk::{Disk, DiskFile};
 use proto::FileId;
 use proto::storeio::{Cut, StoreError};
@@ -18,8 +18,52 @@ use stdx::mutant;
 /// Holes of a small file are whole pages of zeros.
 const HOLE_BYTES: usize = 4096;
 
+/// A small file's content where it was found, in a buffer or as part of a record: reading it moves no byte.
+#[derive(Default)]
+pub(super) struct Content {
+    bytes: Arc<Vec<u8>>,
+    /// What comes before it is the record's header.
+    from: usize,
+    len: usize,
+    seqs: Seqs,
+}
+
+impl Content {
+    fn of_buffer(buffer: &Buffer) -> Self {
+        Self { bytes: Arc::clone(&buffer.data), from: 0, len: buffer.data.len(), seqs: buffer.seqs }
+    }
+
+    /// What a cut leaves of it.
+    pub(super) fn cut(mut self, cut: Cut) -> Self {
+        self.len = cut_len_of(self.len as u64, self.seqs, cut) as usize;
+        self
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.from..self.from + self.len]
+    }
+
+    /// Fills `out` from `offset` on, with zeros past the end.
+    pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        end_of(offset, out.len() as u64)?;
+        let from = usize::try_from(offset).map_or(self.len, |from| from.min(self.len));
+        let count = (self.len - from).min(out.len());
+        out[..count].copy_from_slice(&self.bytes()[from..from + count]);
+        out[count..].fill(0);
+        Ok(())
+    }
+
+    /// To be changed, or kept.
+    pub(super) fn into_vec(self) -> Vec<u8> {
+        let mut bytes = Arc::unwrap_or_clone(self.bytes);
+        bytes.truncate(self.from + self.len);
+        bytes.drain(..self.from);
+        bytes
+    }
+}
+
 /// The length of a record's content under a cut.
-pub(super) fn cut_len(entry: &Entry, cut: Cut) -> u64 {
+fn cut_len(entry: &Entry, cut: Cut) -> u64 {
     cut_len_of(u64::from(entry.place.len), entry.seqs, cut)
 }
 
@@ -51,6 +95,54 @@ fn splice(content: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     content.extend_from_slice(&bytes[within..]);
 }
 
+impl<F> Central<F> {
+    /// The content of a file of which nothing is on the disk; `None` where something is.
+    pub(super) fn content_in_memory(&self, file: FileId) -> Option<Content> {
+        match self.buffer(file) {
+            Some(buffer) => Some(Content::of_buffer(buffer)),
+            None => (self.form(file) == Form::Absent).then(Content::default),
+        }
+    }
+
+    /// The form of a file that is not in blocks, and the length that a write of it starts from, under the cut where that is
+    /// looked at before.
+    pub(super) fn small_form(&self, file: FileId, cut: Cut) -> Option<(Form, u64)> {
+        let form = self.form(file);
+        let held = match form {
+            Form::Large => return None,
+            Form::Absent => 0,
+            Form::Packed(entry) => cut_len(&entry, cut),
+            Form::Buffered => self.buffer(file).map_or(0, |buffer| buffer.data.len() as u64),
+        };
+        Some((form, held))
+    }
+
+    /// Writes into the buffered content, or into `content`, what there is to be kept of another one. There is room.
+    pub(super) fn write_content(
+        &mut self,
+        (file, form): (FileId, Form),
+        cut: Cut,
+        offset: usize,
+        bytes: &[u8],
+        mut content: Vec<u8>,
+    ) {
+        let edit = |seqs, content: &mut Vec<u8>| {
+            content.truncate(cut_len_of(content.len() as u64, seqs, cut) as usize);
+            splice(content, offset, bytes);
+        };
+        if form == Form::Buffered && self.edit_buffer(file, cut.seq, edit) {
+            return;
+        }
+        splice(&mut content, offset, bytes);
+        let truncate = match form {
+            Form::Packed(entry) => cut.seq.max(entry.seqs.truncate),
+            Form::Absent | Form::Buffered | Form::Large => cut.seq,
+        };
+        let seqs = Seqs { truncate, write: self.take_write_seq() };
+        self.put_buffer(file, content, seqs, false);
+    }
+}
+
 impl<D: Disk> DataFiles<D> {
     pub(super) fn segment_file(&self, id: u32) -> Result<Option<Arc<D::File>>, StoreError> {
         let cached = guard(&self.central).handles.get(HandleKey::Segment(id));
@@ -65,29 +157,24 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// The content of a file in packed form, under the cut; empty when there is none.
-    pub(super) fn small_content(&self, file: FileId, cut: Cut) -> Result<Arc<Vec<u8>>, StoreError> {
-        let (mut content, seqs) = self.newest_small(file)?;
-        let len = cut_len_of(content.len() as u64, seqs, cut) as usize;
-        if len < content.len() {
-            Arc::make_mut(&mut content).truncate(len);
-        }
-        Ok(content)
+    pub(super) fn small_content(&self, file: FileId, cut: Cut) -> Result<Content, StoreError> {
+        Ok(self.newest_small(file)?.cut(cut))
     }
 
-    fn newest_small(&self, file: FileId) -> Result<(Arc<Vec<u8>>, Seqs), StoreError> {
+    fn newest_small(&self, file: FileId) -> Result<Content, StoreError> {
         let mut central = guard(&self.central);
         loop {
             if let Some(buffer) = central.buffer(file) {
-                return Ok((Arc::clone(&buffer.data), buffer.seqs));
+                return Ok(Content::of_buffer(buffer));
             }
             let Some(entry) = central.index.get(file) else {
-                return Ok((Arc::default(), Seqs::default()));
+                return Ok(Content::default());
             };
             drop(central);
             let read = self.read_record(&entry);
             central = guard(&self.central);
             match read {
-                Ok(bytes) => return Ok((Arc::new(bytes), entry.seqs)),
+                Ok(content) => return Ok(content),
                 // Compaction moved it meanwhile; otherwise the record is what it seems.
                 Err(_) if central.index.get(file) != Some(entry) => {}
                 Err(error) => return Err(error),
@@ -96,34 +183,29 @@ impl<D: Disk> DataFiles<D> {
     }
 
     /// Reads a record and checks that it is the one the index means.
-    pub(super) fn read_record(&self, entry: &Entry) -> Result<Vec<u8>, StoreError> {
+    fn read_record(&self, entry: &Entry) -> Result<Content, StoreError> {
         let place = entry.place;
-        let name = segment_name(place.segment);
         let at = u64::from(place.offset);
-        let Some(file) = self.segment_file(place.segment)? else {
-            return Err(damaged(&name, at, "segment is missing"));
-        };
+        let wrong = |what| Err(damaged(&segment_name(place.segment), at, what));
+        let Some(file) = self.segment_file(place.segment)? else { return wrong("segment is missing") };
         let mut bytes = vec![0; record_bytes(place.len) as usize];
         if file.read_at(&mut bytes, at)? < bytes.len() {
-            return Err(damaged(&name, at, "record is missing"));
+            return wrong("record is missing");
         }
-        let Ok(header) = RecordHeader::decode(&bytes) else {
-            return Err(damaged(&name, at, "checksum mismatch"));
-        };
+        let Ok(header) = RecordHeader::decode(&bytes) else { return wrong("checksum mismatch") };
         let same = header.is_at(place.segment, at)
             && header.file == entry.file
             && header.seqs == entry.seqs
             && header.len == place.len
             && !header.tombstone;
         if !same {
-            return Err(damaged(&name, at, "record of another object"));
+            return wrong("record of another object");
         }
-        bytes.drain(..RECORD_HEADER_BYTES as usize);
-        if !header.has_body(&bytes) {
-            return Err(damaged(&name, at, "checksum mismatch"));
+        let from = RECORD_HEADER_BYTES as usize;
+        if !header.has_body(&bytes[from..]) {
+            return wrong("checksum mismatch");
         }
-        bytes.truncate(place.len as usize);
-        Ok(bytes)
+        Ok(Content { bytes: Arc::new(bytes), from, len: place.len as usize, seqs: entry.seqs })
     }
 
     /// Makes sure that a buffer of `len` bytes may be put.
@@ -144,48 +226,32 @@ impl<D: Disk> DataFiles<D> {
         bytes: &[u8],
     ) -> Result<bool, StoreError> {
         let end = offset + bytes.len();
-        let mut base: Option<(Seqs, Arc<Vec<u8>>)> = None;
+        let mut base: Option<Content> = None;
         loop {
             let mut central = guard(&self.central);
-            let form = central.form(file);
-            let held = match form {
-                Form::Large => return Ok(false),
-                Form::Absent => 0,
-                Form::Packed(entry) => cut_len(&entry, cut) as usize,
-                Form::Buffered => central.buffer(file).map_or(0, |buffer| buffer.data.len()),
-            };
-            if central.shortage(held.max(end) as u64).is_some() {
+            let Some((form, held)) = central.small_form(file, cut) else { return Ok(false) };
+            let len = held.max(end as u64);
+            if central.shortage(len).is_some() {
                 drop(central);
-                self.make_room(held.max(end) as u64)?;
+                self.make_room(len)?;
                 continue;
             }
             // A flush may turn a buffer into a record at any time the central mutex is not held.
-            let mut truncate = cut.seq;
             let mut content = Vec::new();
-            if let Form::Packed(entry) = form {
-                truncate = truncate.max(entry.seqs.truncate);
-                let partial = offset > 0 || end < held;
+            if let Form::Packed(entry) = form
+                && (offset > 0 || (end as u64) < held)
+            {
                 match base.take() {
-                    Some((seqs, old)) if partial && seqs == entry.seqs => content = Arc::unwrap_or_clone(old),
-                    _ if partial => {
+                    Some(old) if old.seqs == entry.seqs => content = old.into_vec(),
+                    _ => {
                         drop(central);
-                        base = Some(self.newest_small(file)?).map(|(old, seqs)| (seqs, old));
+                        base = Some(self.newest_small(file)?);
                         continue;
                     }
-                    _ => {}
                 }
-                content.truncate(held);
+                content.truncate(held as usize);
             }
-            let edit = |seqs, content: &mut Vec<u8>| {
-                content.truncate(cut_len_of(content.len() as u64, seqs, cut) as usize);
-                splice(content, offset, bytes);
-            };
-            let edited = form == Form::Buffered && central.edit_buffer(file, cut.seq, edit);
-            if !edited {
-                splice(&mut content, offset, bytes);
-                let seqs = Seqs { truncate, write: central.take_write_seq() };
-                central.put_buffer(file, content, seqs, false);
-            }
+            central.write_content((file, form), cut, offset, bytes, content);
             return Ok(true);
         }
     }
@@ -222,23 +288,23 @@ impl<D: Disk> DataFiles<D> {
     /// records there are bound what is buffered beyond the limit.
     fn cut_record(&self, file: FileId, cut: Cut) -> Result<(), StoreError> {
         loop {
-            let (content, seqs) = self.newest_small(file)?;
+            let content = self.newest_small(file)?;
             match self.has_room(cut.size) {
                 // It may have been moved while room was made.
                 Ok(false) => continue,
                 Ok(true) | Err(StoreError::NoSpace) => {}
                 Err(error) => return Err(error),
             }
-            let mut content = Arc::unwrap_or_clone(content);
+            let seqs = Seqs { truncate: content.seqs.truncate.max(cut.seq), write: content.seqs.write };
+            let mut content = content.into_vec();
             content.truncate(cut.size as usize);
-            let seqs = Seqs { truncate: seqs.truncate.max(cut.seq), write: seqs.write };
             guard(&self.central).put_buffer(file, content, seqs, false);
             return Ok(());
         }
     }
 
     pub(super) fn zero_small(&self, file: FileId, cut: Cut, offset: u64, len: u64) -> Result<(), StoreError> {
-        let held = self.small_content(file, cut)?.len() as u64;
+        let held = self.small_content(file, cut)?.len as u64;
         if offset >= held || len == 0 {
             return Ok(());
         }
@@ -256,15 +322,15 @@ impl<D: Disk> DataFiles<D> {
     /// Replaces a file's content by a changed one of at most its length.
     fn rewrite_small(&self, file: FileId, cut: Cut, change: impl Fn(&mut Vec<u8>)) -> Result<(), StoreError> {
         loop {
-            let (content, seqs) = self.newest_small(file)?;
-            if !self.has_room(content.len() as u64)? {
+            let content = self.newest_small(file)?;
+            if !self.has_room(content.len as u64)? {
                 continue;
             }
-            let mut content = Arc::unwrap_or_clone(content);
-            content.truncate(cut_len_of(content.len() as u64, seqs, cut) as usize);
+            let truncate = content.seqs.truncate.max(cut.seq);
+            let mut content = content.cut(cut).into_vec();
             change(&mut content);
             let mut central = guard(&self.central);
-            let seqs = Seqs { truncate: seqs.truncate.max(cut.seq), write: central.take_write_seq() };
+            let seqs = Seqs { truncate, write: central.take_write_seq() };
             central.put_buffer(file, content, seqs, false);
             return Ok(());
         }

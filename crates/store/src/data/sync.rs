@@ -42,7 +42,7 @@ impl<D: Disk> DataFiles<D> {
                     return Ok(DataDone::Done);
                 }
                 // Cheaper than syncing a whole segment, and just as durable.
-                let data = Arc::unwrap_or_clone(self.small_content(file, Cut::default())?);
+                let data = self.small_content(file, Cut::default())?.into_vec();
                 let seqs = entry.seqs;
                 Ok(DataDone::Redo { truncate_seq: seqs.truncate, write_seq: seqs.write, data })
             }
