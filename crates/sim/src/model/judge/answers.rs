@@ -155,7 +155,7 @@ impl Judge {
                 why = "only fits what is not durable".into();
                 continue;
             }
-            match self.fits(state, asked, &sent.outcome, landed) {
+            match self.fits(state, asked, &sent.outcome, landed, Teller::Rank) {
                 Ok(()) => return Ok(state.tree.clone()),
                 Err(error) => why = error,
             }
@@ -237,6 +237,7 @@ impl Judge {
         asked: &Asked,
         outcome: &Outcome,
         landed: Option<u64>,
+        teller: Teller,
     ) -> Verdict {
         let mut tree = state.tree.clone();
         let (made, offset, count) = match outcome {
@@ -252,8 +253,8 @@ impl Judge {
                 if !is_harmless(&asked.request, reply) && tree != state.tree {
                     return Err("answers without a transaction".into());
                 }
-                self.check_reply(&state.tree, &answer, reply)?;
-                self.check_listing(&state.tree, &asked.request, reply)
+                check_reply(&state.tree, &answer, reply, teller)?;
+                self.check_listing(&state.tree, &asked.request, reply, teller)
             }
         }
     }
@@ -261,40 +262,13 @@ impl Judge {
     /// The answer that is part of a transaction, against the state after it.
     pub(super) fn check_executed(&self, outcome: &Outcome, answer: &Answer) -> Verdict {
         match outcome {
-            Ok(reply) => self.check_reply(self.tree(), answer, reply),
+            Ok(reply) => check_reply(self.tree(), answer, reply, Teller::Rank),
             Err(errno) => Err(format!("executed and failed with {errno}")),
         }
     }
 
-    fn check_reply(&self, tree: &Tree, answer: &Answer, reply: &Reply) -> Verdict {
-        let attr_of = |ino: &Ino, attr: &Attr| match tree.node(*ino) {
-            Some(node) => same_attr(&tree.attr(node), attr),
-            None => Err(format!("inode {} is gone", ino.0)),
-        };
-        match (answer, reply) {
-            (Answer::Ok, _) | (Answer::Elsewhere, _) => Ok(()),
-            (Answer::Attr(ino), Reply::Attr(attr)) => attr_of(ino, attr),
-            // A file without a name may be told of either way.
-            (Answer::Attr(ino), Reply::Created { attr, new: true }) => attr_of(ino, attr),
-            (Answer::Created { ino, new }, Reply::Created { attr, new: found }) if new == found => {
-                attr_of(ino, attr)
-            }
-            (Answer::Target(target), Reply::Target(found)) if target[..] == found[..] => Ok(()),
-            (Answer::Written { ino, .. }, Reply::Written { attr, .. }) => attr_of(ino, attr),
-            (Answer::Xattr(value), Reply::Xattr(found)) if value[..] == found[..] => Ok(()),
-            (Answer::Names(names), Reply::XattrNames(found)) => {
-                let found: BTreeSet<&[u8]> =
-                    found.split(|b| *b == 0).filter(|name| !name.is_empty()).collect();
-                let names: BTreeSet<&[u8]> = names.iter().map(|name| &name[..]).collect();
-                if names == found { Ok(()) } else { Err("xattr names differ".into()) }
-            }
-            (Answer::Node { parent }, Reply::Node(node)) if node.ino == *parent => Ok(()),
-            _ => Err(format!("must answer {answer:?}")),
-        }
-    }
-
     /// A page of a listing holds every name from its start to its end, once.
-    fn check_listing(&self, tree: &Tree, request: &Request, reply: &Reply) -> Verdict {
+    fn check_listing(&self, tree: &Tree, request: &Request, reply: &Reply, teller: Teller) -> Verdict {
         let (Request::ReadDir { dir, after, .. }, Reply::Entries { entries, end }) = (request, reply) else {
             return Ok(());
         };
@@ -322,7 +296,7 @@ impl Judge {
                     name.escape_ascii()
                 ));
             }
-            check_entry(tree, entry)?;
+            check_entry(tree, entry, teller)?;
         }
         Ok(())
     }
@@ -364,6 +338,45 @@ impl Judge {
     }
 }
 
+fn check_reply(tree: &Tree, answer: &Answer, reply: &Reply, teller: Teller) -> Verdict {
+    let attr_of = |ino: &Ino, attr: &Attr| match tree.node(*ino) {
+        Some(node) => teller.same(&tree.attr(node), attr),
+        None => Err(format!("inode {} is gone", ino.0)),
+    };
+    match (answer, reply) {
+        (Answer::Ok, Reply::Ok)
+        | (Answer::Rewritten, Reply::Ok | Reply::Written { .. })
+        | (Answer::Data, Reply::Data(_))
+        | (Answer::Entries, Reply::Entries { .. })
+        | (Answer::Offset, Reply::Offset(_))
+        | (Answer::Lock, Reply::Lock(_))
+        | (Answer::StatFs, Reply::StatFs(_)) => Ok(()),
+        (Answer::Attr(ino), Reply::Attr(attr)) => attr_of(ino, attr),
+        // A file without a name may be told of either way.
+        (Answer::Attr(ino), Reply::Created { attr, new: true }) => attr_of(ino, attr),
+        (Answer::Created { ino, new }, Reply::Created { attr, new: found }) if new == found => {
+            attr_of(ino, attr)
+        }
+        (Answer::Target(target), Reply::Target(found)) if target[..] == found[..] => Ok(()),
+        (Answer::Written { ino, count }, Reply::Written { attr, count: found }) if count == found => {
+            attr_of(ino, attr)
+        }
+        (Answer::Xattr(value), Reply::Xattr(found)) if value[..] == found[..] => Ok(()),
+        (Answer::Names(names), Reply::XattrNames(found)) => {
+            let found: BTreeSet<&[u8]> = found.split(|b| *b == 0).filter(|name| !name.is_empty()).collect();
+            let names: BTreeSet<&[u8]> = names.iter().map(|name| &name[..]).collect();
+            if names == found { Ok(()) } else { Err("xattr names differ".into()) }
+        }
+        (Answer::Node { parent }, Reply::Node(node)) if node.ino == *parent => match tree.node(*parent) {
+            Some(dir) if teller == Teller::Rank && (node.parent, node.hash) != dir.home => {
+                Err(format!("parent at {node:?} instead of {:?}", dir.home))
+            }
+            _ => Ok(()),
+        },
+        _ => Err(format!("must answer {answer:?}")),
+    }
+}
+
 /// Requests that succeed without a transaction although the model changes something by them.
 fn is_harmless(request: &Request, reply: &Reply) -> bool {
     match request {
@@ -373,19 +386,46 @@ fn is_harmless(request: &Request, reply: &Reply) -> bool {
     }
 }
 
-fn check_entry(tree: &Tree, entry: &DirEntry) -> Verdict {
+fn check_entry(tree: &Tree, entry: &DirEntry, teller: Teller) -> Verdict {
     let Some(node) = tree.node(entry.ino) else { return Err("lists an inode that is gone".into()) };
     if node.kind() != entry.kind {
         return Err(format!("lists {} as {:?}", entry.name.escape_ascii(), entry.kind));
     }
     match &entry.attr {
-        Some(attr) => same_attr(&tree.attr(node), attr),
+        Some(attr) => teller.same(&tree.attr(node), attr),
         None => Ok(()),
     }
 }
 
+/// Who tells of attributes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Teller {
+    Rank,
+    /// It knows no counters, and no places of what it did not move.
+    Client,
+}
+
+impl Teller {
+    fn same(self, wanted: &Attr, found: &Attr) -> Verdict {
+        match self {
+            Self::Rank => rank_attr(wanted, found),
+            Self::Client => same_attr(wanted, found),
+        }
+    }
+}
+
+/// What the rank tells, all but the time of the last access: that changes in the rank's memory only, whenever a read is carried out.
+pub(super) fn rank_attr(wanted: &Attr, found: &Attr) -> Verdict {
+    same_attr(wanted, found)?;
+    let rest = |a: &Attr| (a.parent, a.hash, a.change);
+    if rest(wanted) == rest(found) {
+        return Ok(());
+    }
+    Err(format!("place or change of {found:?} instead of {wanted:?}"))
+}
+
 pub(super) fn same_attr(wanted: &Attr, found: &Attr) -> Verdict {
-    let key = |a: &Attr| (a.ino, a.generation, a.mode, a.nlink, a.uid, a.gid, a.rdev, a.size);
+    let key = |a: &Attr| (a.ino, a.generation, a.mode, a.nlink, a.uid, a.gid, a.rdev, a.size, a.blocks);
     let times = |a: &Attr| (a.mtime, a.ctime, a.btime, a.has_xattrs);
     if key(wanted) == key(found) && times(wanted) == times(found) {
         return Ok(());
