@@ -17,6 +17,7 @@ mod history;
 mod kept;
 mod order;
 mod promise;
+mod replies;
 mod rewrites;
 mod seen;
 mod stored;

@@ -50,7 +50,7 @@ pub enum Answer {
     /// Bytes (`judge/data.rs`), and places of them.
     Data,
     Offset,
-    /// `judge/answers.rs`.
+    /// `judge/replies.rs`.
     Entries,
     /// `locks.rs`, `world/callers.rs`.
     Lock,

@@ -275,18 +275,14 @@ impl World {
         }
         match event {
             Event::Rank { input, .. } => self.step_rank(*input),
-            Event::ToRank { conn, message, .. } => {
-                self.message_to_rank(conn, *message)
-            }
+            Event::ToRank { conn, message, .. } => self.message_to_rank(conn, *message),
             Event::ToClient { client, conn, message } => self.message_to_client(client, conn, *message),
             Event::Broken { client, conn } => self.broken(client, conn),
             Event::Connect { client, birth } => self.connect(client, birth),
             Event::Commit { .. } => self.commit(),
             Event::Load { tag, requests, .. } => self.load(tag, &requests),
             Event::Store { tag, batch, .. } => self.store(tag, &batch),
-            Event::StoreComplete { tag, begun, .. } => {
-                self.store_complete(tag, &begun)
-            }
+            Event::StoreComplete { tag, begun, .. } => self.store_complete(tag, &begun),
             Event::Data { tag, op, .. } => self.data(tag, &op),
             Event::RankTick { .. } => self.rank_tick(),
             Event::ClientTick { client, birth } => self.client_tick(client, birth),

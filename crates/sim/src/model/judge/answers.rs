@@ -5,14 +5,15 @@
 use super::depends::asked_for;
 use super::history::{Manner, Sent};
 use super::order::parents;
+use super::replies::{Teller, check_listing, check_reply};
 use super::{Asked, Executed, Judge, Pending, State, Verdict};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::Tree;
 use proto::ids::SessionId;
 use proto::name::name_hash;
-use proto::reply::{DirEntry, Outcome, Reply};
+use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, Errno, Ino, NodeRef, every_request};
+use proto::{Errno, Ino, NodeRef, every_request};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use stdx::Wall;
@@ -155,7 +156,7 @@ impl Judge {
                 why = "only fits what is not durable".into();
                 continue;
             }
-            match self.fits(state, asked, &sent.outcome, landed, Teller::Rank) {
+            match self.fits(state, asked, &sent.outcome, landed, Teller::Rank(self.wall)) {
                 Ok(()) => return Ok(state.tree.clone()),
                 Err(error) => why = error,
             }
@@ -254,7 +255,7 @@ impl Judge {
                     return Err("answers without a transaction".into());
                 }
                 check_reply(&state.tree, &answer, reply, teller)?;
-                self.check_listing(&state.tree, &asked.request, reply, teller)
+                check_listing(&self.seed, &state.tree, &asked.request, reply, teller)
             }
         }
     }
@@ -262,43 +263,9 @@ impl Judge {
     /// The answer that is part of a transaction, against the state after it.
     pub(super) fn check_executed(&self, outcome: &Outcome, answer: &Answer) -> Verdict {
         match outcome {
-            Ok(reply) => check_reply(self.tree(), answer, reply, Teller::Rank),
+            Ok(reply) => check_reply(self.tree(), answer, reply, Teller::Rank(self.wall)),
             Err(errno) => Err(format!("executed and failed with {errno}")),
         }
-    }
-
-    /// A page of a listing holds every name from its start to its end, once.
-    fn check_listing(&self, tree: &Tree, request: &Request, reply: &Reply, teller: Teller) -> Verdict {
-        let (Request::ReadDir { dir, after, .. }, Reply::Entries { entries, end }) = (request, reply) else {
-            return Ok(());
-        };
-        let Some(node) = tree.node(dir.ino) else { return Err("lists a directory that is gone".into()) };
-        let mut all: Vec<(u64, Rc<[u8]>, Ino)> = node
-            .entries
-            .iter()
-            .map(|(name, ino)| (name_hash(&self.seed, name).0, name.clone(), *ino))
-            .collect();
-        all.sort();
-        let last = entries.last().map_or(*after, |entry| entry.hash.cookie());
-        let expected = all.iter().filter(|(hash, ..)| hash >> 1 > *after && (*end || hash >> 1 <= last));
-        let expected: Vec<_> = expected.collect();
-        if entries.is_empty() && !*end {
-            return Err("an empty page that is not the last".into());
-        }
-        if expected.len() != entries.len() {
-            return Err(format!("a page of {} names instead of {}", entries.len(), expected.len()));
-        }
-        for ((hash, name, ino), entry) in expected.into_iter().zip(entries) {
-            if (*hash, &name[..], *ino) != (entry.hash.0, &entry.name[..], entry.ino) {
-                return Err(format!(
-                    "lists {} instead of {}",
-                    entry.name.escape_ascii(),
-                    name.escape_ascii()
-                ));
-            }
-            check_entry(tree, entry, teller)?;
-        }
-        Ok(())
     }
 
     /// The bytes a read or seek answers.
@@ -338,45 +305,6 @@ impl Judge {
     }
 }
 
-fn check_reply(tree: &Tree, answer: &Answer, reply: &Reply, teller: Teller) -> Verdict {
-    let attr_of = |ino: &Ino, attr: &Attr| match tree.node(*ino) {
-        Some(node) => teller.same(&tree.attr(node), attr),
-        None => Err(format!("inode {} is gone", ino.0)),
-    };
-    match (answer, reply) {
-        (Answer::Ok, Reply::Ok)
-        | (Answer::Rewritten, Reply::Ok | Reply::Written { .. })
-        | (Answer::Data, Reply::Data(_))
-        | (Answer::Entries, Reply::Entries { .. })
-        | (Answer::Offset, Reply::Offset(_))
-        | (Answer::Lock, Reply::Lock(_))
-        | (Answer::StatFs, Reply::StatFs(_)) => Ok(()),
-        (Answer::Attr(ino), Reply::Attr(attr)) => attr_of(ino, attr),
-        // A file without a name may be told of either way.
-        (Answer::Attr(ino), Reply::Created { attr, new: true }) => attr_of(ino, attr),
-        (Answer::Created { ino, new }, Reply::Created { attr, new: found }) if new == found => {
-            attr_of(ino, attr)
-        }
-        (Answer::Target(target), Reply::Target(found)) if target[..] == found[..] => Ok(()),
-        (Answer::Written { ino, count }, Reply::Written { attr, count: found }) if count == found => {
-            attr_of(ino, attr)
-        }
-        (Answer::Xattr(value), Reply::Xattr(found)) if value[..] == found[..] => Ok(()),
-        (Answer::Names(names), Reply::XattrNames(found)) => {
-            let found: BTreeSet<&[u8]> = found.split(|b| *b == 0).filter(|name| !name.is_empty()).collect();
-            let names: BTreeSet<&[u8]> = names.iter().map(|name| &name[..]).collect();
-            if names == found { Ok(()) } else { Err("xattr names differ".into()) }
-        }
-        (Answer::Node { parent }, Reply::Node(node)) if node.ino == *parent => match tree.node(*parent) {
-            Some(dir) if teller == Teller::Rank && (node.parent, node.hash) != dir.home => {
-                Err(format!("parent at {node:?} instead of {:?}", dir.home))
-            }
-            _ => Ok(()),
-        },
-        _ => Err(format!("must answer {answer:?}")),
-    }
-}
-
 /// Requests that succeed without a transaction although the model changes something by them.
 fn is_harmless(request: &Request, reply: &Reply) -> bool {
     match request {
@@ -384,53 +312,6 @@ fn is_harmless(request: &Request, reply: &Reply) -> bool {
         Request::CopyRange { .. } | Request::Write { .. } => Judge::written(reply) == 0,
         every_request!() => false,
     }
-}
-
-fn check_entry(tree: &Tree, entry: &DirEntry, teller: Teller) -> Verdict {
-    let Some(node) = tree.node(entry.ino) else { return Err("lists an inode that is gone".into()) };
-    if node.kind() != entry.kind {
-        return Err(format!("lists {} as {:?}", entry.name.escape_ascii(), entry.kind));
-    }
-    match &entry.attr {
-        Some(attr) => teller.same(&tree.attr(node), attr),
-        None => Ok(()),
-    }
-}
-
-/// Who tells of attributes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Teller {
-    Rank,
-    /// It knows no counters, and no places of what it did not move.
-    Client,
-}
-
-impl Teller {
-    fn same(self, wanted: &Attr, found: &Attr) -> Verdict {
-        match self {
-            Self::Rank => rank_attr(wanted, found),
-            Self::Client => same_attr(wanted, found),
-        }
-    }
-}
-
-/// What the rank tells, all but the time of the last access: that changes in the rank's memory only, whenever a read is carried out.
-pub(super) fn rank_attr(wanted: &Attr, found: &Attr) -> Verdict {
-    same_attr(wanted, found)?;
-    let rest = |a: &Attr| (a.parent, a.hash, a.change);
-    if rest(wanted) == rest(found) {
-        return Ok(());
-    }
-    Err(format!("place or change of {found:?} instead of {wanted:?}"))
-}
-
-pub(super) fn same_attr(wanted: &Attr, found: &Attr) -> Verdict {
-    let key = |a: &Attr| (a.ino, a.generation, a.mode, a.nlink, a.uid, a.gid, a.rdev, a.size, a.blocks);
-    let times = |a: &Attr| (a.mtime, a.ctime, a.btime, a.has_xattrs);
-    if key(wanted) == key(found) && times(wanted) == times(found) {
-        return Ok(());
-    }
-    Err(format!("attributes {found:?} instead of {wanted:?}"))
 }
 
 /// The files that a request names by number, which fails when they are gone.

@@ -3,9 +3,9 @@
 //!
 //! Absent: whether it comes (`promise.rs`).
 
-use super::answers::{Teller, same_attr};
 use super::kept::differing;
 use super::promise::{Promise, attr_of};
+use super::replies::{Teller, same_attr};
 use super::{Asked, Changed, Judge, Verdict};
 use crate::model::rules::{Op, given};
 use crate::model::tree::Tree;
