@@ -336,3 +336,39 @@ fn nodes_of(request: &Request) -> Vec<NodeRef> {
         every_request!() => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::records::Records;
+    use proto::ids::Tid;
+    use proto::{Attr, Cred, NameHash};
+    use stdx::hash::HashSeed;
+
+    /// Each would send its client to where the file is not, or have it take old pages for new ones.
+    #[test]
+    fn what_the_rank_tells_wrongly_of_places_and_counters_is_noticed() {
+        let mut judge = Judge::new(HashSeed([1; 16]), Records::default(), Wall(1));
+        let (session, tid, node) = (SessionId(1), Tid(1), NodeRef::bare(Ino::ROOT));
+        let asked = |request| {
+            let (cred, pattern) = (Cred::ROOT, (0, 0));
+            Asked { session, tid, cred, request, embedded: true, checked: false, pattern }
+        };
+        judge.asked(asked(Request::GetAttr { node }));
+        let right = judge.tree().attr(judge.tree().node(Ino::ROOT).expect("it is there"));
+        let mut answers = |reply| {
+            let sent = Sent { session, tid, outcome: Ok(reply), embedded: true, manner: Manner::Plain };
+            judge.step(&[], &[sent])
+        };
+        assert_eq!(answers(Reply::Attr(right)), Ok(()));
+        for wrong in [
+            Attr { change: right.change + 1, ..right },
+            Attr { hash: NameHash(right.hash.0 + 1), ..right },
+            Attr { parent: Ino(77), ..right },
+            Attr { blocks: 1, ..right },
+        ] {
+            assert!(answers(Reply::Attr(wrong)).is_err(), "{wrong:?}");
+        }
+        assert!(answers(Reply::Ok).is_err(), "it is no answer to that");
+    }
+}

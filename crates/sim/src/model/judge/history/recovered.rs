@@ -5,6 +5,7 @@
 use crate::model::judge::{Judge, Verdict};
 use crate::model::records::{Key, Record, Records, Undo};
 use crate::model::tree::{ACL_PREFIX, Tree};
+use proto::Ino;
 use proto::dentry::DentryValue;
 use proto::ids::{Position, SessionId};
 use proto::inode::InodeRecord;
@@ -95,18 +96,13 @@ pub(super) fn adopt(tree: &mut Tree, records: &Records, undo: &Undo, times: Opti
 /// Where an inode's record is, and the counters: what the rank tells of them is compared with its own records, and that these are
 /// where they belong and never go back is looked at elsewhere (`compare.rs`, `fresh_versions`).
 pub(in crate::model::judge) fn adopt_place(tree: &mut Tree, key: &Key, record: &Record) {
+    let known = |ino: Ino| tree.node(ino).is_some();
     match (key, record.dentry.as_deref(), &record.header) {
-        (Key::Dentry { dir, hash, .. }, Some(DentryValue::Primary(inode)), _) => {
-            if tree.node(inode.core.ino).is_some() {
-                let node = tree.change(inode.core.ino);
-                (node.home, node.change) = ((*dir, *hash), inode.core.change);
-            }
+        (Key::Dentry { dir, hash, .. }, Some(DentryValue::Primary(inode)), _) if known(inode.core.ino) => {
+            let node = tree.change(inode.core.ino);
+            (node.home, node.change) = ((*dir, *hash), inode.core.change);
         }
-        (Key::Header { dir }, _, Some(header)) => {
-            if tree.node(*dir).is_some() {
-                tree.change(*dir).listing = header.change;
-            }
-        }
+        (Key::Header { dir }, _, Some(header)) if known(*dir) => tree.change(*dir).listing = header.change,
         _ => {}
     }
 }
