@@ -52,10 +52,20 @@ stage() {
     rows+=("$(printf '%-12s %-7s %4d:%02d %8d %8d' "$name" $verdict $((end / 60)) $((end % 60)) "$passed" "$failed")")
 }
 
-# The defects seeded in the simulated rooms are all found: by the simulator, a few by tests of their room.
+# The defects seeded in the simulated rooms are all found: by the simulator, the others by tests of their room. Each test that the
+# simulator's list names has run and passed, however it is called.
 mutants() {
-    cargo run --release --locked -p sim --features mutants -- mutants --seeds 500 &&
-        cargo test --release --locked -p mds -p client -p store --features mds/mutants,client/mutants,store/mutants -- caught does_not_conform
+    local caught=$LOGS/caught.log needed status room test missing=0
+    local simulator=(cargo run --release --locked -p sim --features mutants --)
+    "${simulator[@]}" mutants --seeds 500 && needed=$("${simulator[@]}" elsewhere) && [ -n "$needed" ] || return 1
+    cargo test --release --locked -p mds -p client -p store --features mds/mutants,client/mutants,store/mutants -- \
+        caught does_not_conform >"$caught" 2>&1
+    status=$?
+    cat "$caught"
+    while read -r room test; do
+        grep -qxF "test $test ... ok" "$caught" || { echo "error: $room: $test did not run or failed" && missing=1; }
+    done <<<"$needed"
+    [ $status = 0 ] && [ $missing = 0 ]
 }
 
 system() {

@@ -23,21 +23,26 @@ gone() {
     done
     return 1
 }
-# held NAME SIGNALS COMMAND...: the command waits on the mount, and the last of the signals ends it.
+# lives PID: it is there, and not as one whose end nobody has asked for yet.
+lives() { ! grep -q '^State:[[:space:]]*[ZX]' "/proc/$1/status" 2>/dev/null && [ -d "/proc/$1" ]; }
+# held NAME SIGNALS COMMAND...: the command waits on the mount, and the last of the signals ends it, those before do not.
 held() {
-    local name=$1 signals=$2 pid signal
+    local name=$1 pid signal last signals
+    read -ra signals <<<"$2"
+    last=${signals[-1]}
+    unset 'signals[-1]'
     shift 2
     "$@" >/dev/null 2>&1 &
     pid=$!
     pids+=($pid)
     sleep 0.5
     [ -d "/proc/$pid" ] || { fail "$name" "it did not wait"; return; }
-    for signal in $signals; do
-        gone_early=$([ -d "/proc/$pid" ] || echo yes)
+    for signal in "${signals[@]}"; do
         kill "-$signal" $pid
         sleep 0.3
+        check "$name: not by $signal alone" lives $pid
     done
-    same "$name: not by the first signal alone" "" "$gone_early"
+    kill "-$last" $pid
     check "$name" gone $pid
     [ -d "/proc/$pid" ] && kill -9 $pid
     wait $pid 2>/dev/null

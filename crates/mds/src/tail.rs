@@ -244,6 +244,17 @@ mod tests {
         assert_eq!(tail.verdict(B, FILE, Tid(6), true), Verdict::Lost);
     }
 
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn bytes_of_others_or_of_an_unknown_life_are_caught() {
+        for defect in ["mds_rewrite_over_others", "mds_rewrite_life_ignored"] {
+            stdx::mutant::activate(Some(defect));
+            let verdict = std::panic::catch_unwind(only_who_wrote_last_writes_again);
+            stdx::mutant::activate(None);
+            assert!(verdict.is_err(), "{defect}");
+        }
+    }
+
     #[test]
     fn what_others_append_or_do_to_the_inode_is_not_in_the_way() {
         let mut tail = Tail::default();

@@ -5,8 +5,9 @@
 // The rules of a pure room end where the binary begins.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use sim::mutants::MUTANTS;
+use sim::mutants::{ELSEWHERE, MUTANTS};
 use sim::world::{Coverage, Outcome, Sink, bit_rot, run};
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -16,9 +17,11 @@ const USAGE: &str = "usage:
   sim sweep [--seeds N] [--start S] [--jobs J] [--ops N] [--crashes N] [--once] [--mutant NAME]
   sim replay --seed S [--trace] [--rot] [--ops N] [--crashes N] [--mutant NAME]
   sim mutants [--seeds N] [--jobs J] [--only NAME]
+  sim elsewhere
   sim coverage [--seeds N]
 
---rot replays the flipped bit of that seed.
+--rot replays the flipped bit of that seed. elsewhere: the tests that show the defects which mutants does
+not, one a line.
 A seed is a run of at least 2,000 operations and 5 crashes. A sweep runs each seed twice and compares
 the trace hashes (--once: one run); from 500 seeds on an operation that never met a fault fails it.";
 
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         "sweep" | "coverage" => sweep(&options),
         "replay" => replay(&options),
         "mutants" => mutants(&options),
+        "elsewhere" => elsewhere(),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
@@ -320,6 +324,13 @@ fn replay(options: &Options) -> bool {
             false
         }
     }
+}
+
+/// The room and the name of each test that shows a defect which `mutants` does not, once.
+fn elsewhere() -> bool {
+    let tests: BTreeSet<(&str, &str)> = ELSEWHERE.iter().map(|(_, room, test)| (*room, *test)).collect();
+    tests.iter().for_each(|(room, test)| println!("{room} {test}"));
+    true
 }
 
 fn mutants(options: &Options) -> bool {

@@ -262,6 +262,21 @@ mod tests {
         assert_eq!(shown(&pieces)[1..], [(20, Some(vec![5; 2])), (22, None)], "it may have come before");
     }
 
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn bytes_that_are_not_there_any_more_are_caught() {
+        let defects: [(&str, fn()); 2] = [
+            ("client_keeps_crossed", what_was_under_way_together_is_not_kept),
+            ("client_rewrite_not_cut", a_cut_leaves_what_is_before_it),
+        ];
+        for (defect, test) in defects {
+            stdx::mutant::activate(Some(defect));
+            let verdict = std::panic::catch_unwind(test);
+            stdx::mutant::activate(None);
+            assert!(verdict.is_err(), "{defect}");
+        }
+    }
+
     #[test]
     fn what_is_forgotten_is_known_to_be_missing() {
         let mut pieces = Pieces::default();

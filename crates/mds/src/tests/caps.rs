@@ -340,6 +340,15 @@ fn an_answer_that_settled_overtakes_is_no_answer_to_the_next_recall() {
     assert!(w.answer(REMOTE, two).is_some_and(|outcome| outcome.is_ok()));
 }
 
+#[cfg(feature = "mutants")]
+#[test]
+fn an_old_answer_that_counts_is_caught() {
+    stdx::mutant::activate(Some("mds_old_return_counts"));
+    let verdict = std::panic::catch_unwind(an_answer_that_settled_overtakes_is_no_answer_to_the_next_recall);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// Found by the simulator's author: a client that went on in a new session presented its opens, and nobody counted them.
 #[test]
 fn what_a_new_session_presents_first_is_open() {

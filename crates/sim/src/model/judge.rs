@@ -17,6 +17,7 @@ mod history;
 mod kept;
 mod order;
 mod promise;
+mod replies;
 mod rewrites;
 mod seen;
 mod stored;
@@ -30,6 +31,7 @@ use crate::model::records::{Records, Undo};
 use crate::model::tree::Tree;
 use depends::Undurable;
 use entrusted::Trust;
+use history::adopt_place;
 use promise::Promise;
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Outcome;
@@ -186,9 +188,11 @@ impl Judge {
     #[must_use]
     pub fn new(seed: HashSeed, records: Records, wall: Wall) -> Self {
         let start = Position(0);
+        let mut tree = Tree::fresh(wall);
+        records.0.iter().for_each(|(key, record)| adopt_place(&mut tree, key, record));
         Self {
             seed,
-            states: VecDeque::from([State { tree: Tree::fresh(wall), end: start }]),
+            states: VecDeque::from([State { tree, end: start }]),
             first: 0,
             records,
             undo: VecDeque::new(),

@@ -4,7 +4,7 @@
 //! Absent: file bytes (`bytes.rs`), the rules of operations (`rules.rs`), everything PandoFS-specific.
 
 use proto::attr::FileKind;
-use proto::{Attr, Ino};
+use proto::{Attr, Ino, NameHash};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use stdx::Wall;
@@ -37,6 +37,10 @@ pub struct Node {
     pub cuts: u32,
     /// Of a directory: the modification time last set by hand, which later changes never go below.
     pub floor: Wall,
+    /// From the records: where the inode's is, its change counter, and that of a directory's listing.
+    pub home: (Ino, NameHash),
+    pub change: u64,
+    pub listing: u64,
 }
 
 impl Node {
@@ -81,6 +85,9 @@ impl Node {
             tmpfile: false,
             cuts: 0,
             floor: Wall(i64::MIN),
+            home: (Ino::NONE, NameHash(0)),
+            change: 0,
+            listing: 0,
         }
     }
 }
@@ -141,10 +148,10 @@ impl Tree {
     /// What `stat` shows, as far as a model knows it.
     #[must_use]
     pub fn attr(&self, node: &Node) -> Attr {
-        let (nlink, size) = if node.is_dir() {
-            (2 + self.subdirs(node), node.entries.len() as u64)
+        let (nlink, size, blocks) = if node.is_dir() {
+            (2 + self.subdirs(node), node.entries.len() as u64, 0)
         } else {
-            (node.nlink, node.size)
+            (node.nlink, node.size, node.size.div_ceil(512))
         };
         Attr {
             ino: node.ino,
@@ -155,12 +162,15 @@ impl Tree {
             gid: node.gid,
             rdev: node.rdev,
             size,
+            blocks,
             atime: node.atime,
             mtime: node.mtime,
             ctime: node.ctime,
             btime: node.btime,
+            change: node.change.wrapping_add(node.listing),
+            parent: node.home.0,
+            hash: node.home.1,
             has_xattrs: !node.xattrs.is_empty(),
-            ..Attr::default()
         }
     }
 

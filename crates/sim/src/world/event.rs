@@ -115,3 +115,34 @@ pub(super) enum Event {
         on: bool,
     },
 }
+
+impl Event {
+    /// The life of the rank that it is of; `None`: what happens to clients and their hosts.
+    pub(super) const fn life(&self) -> Option<u64> {
+        match self {
+            Self::Rank { life, .. }
+            | Self::ToRank { life, .. }
+            | Self::Commit { life }
+            | Self::Load { life, .. }
+            | Self::Store { life, .. }
+            | Self::StoreComplete { life, .. }
+            | Self::Data { life, .. }
+            | Self::RankTick { life }
+            | Self::Background { life }
+            | Self::Restart { life }
+            | Self::Again { life, .. } => Some(*life),
+            Self::ToClient { .. }
+            | Self::Broken { .. }
+            | Self::Connect { .. }
+            | Self::ClientTick { .. }
+            | Self::Call { .. }
+            | Self::Interrupt { .. }
+            | Self::Killed { .. }
+            | Self::Take { .. }
+            | Self::Drop { .. }
+            | Self::ClientStarts { .. }
+            | Self::Hostile
+            | Self::FullDisk { .. } => None,
+        }
+    }
+}

@@ -269,22 +269,22 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) -> Verdict {
+        // Of a life that is over.
+        if event.life().is_some_and(|life| life != self.lives) {
+            return Ok(());
+        }
         match event {
-            Event::Rank { life, input } if self.lives == life => self.step_rank(*input),
-            Event::ToRank { life, conn, message } if self.lives == life => {
-                self.message_to_rank(conn, *message)
-            }
+            Event::Rank { input, .. } => self.step_rank(*input),
+            Event::ToRank { conn, message, .. } => self.message_to_rank(conn, *message),
             Event::ToClient { client, conn, message } => self.message_to_client(client, conn, *message),
             Event::Broken { client, conn } => self.broken(client, conn),
             Event::Connect { client, birth } => self.connect(client, birth),
-            Event::Commit { life } if self.lives == life => self.commit(),
-            Event::Load { life, tag, requests } if self.lives == life => self.load(tag, &requests),
-            Event::Store { life, tag, batch } if self.lives == life => self.store(tag, &batch),
-            Event::StoreComplete { life, tag, begun } if self.lives == life => {
-                self.store_complete(tag, &begun)
-            }
-            Event::Data { life, tag, op } if self.lives == life => self.data(tag, &op),
-            Event::RankTick { life } if self.lives == life => self.rank_tick(),
+            Event::Commit { .. } => self.commit(),
+            Event::Load { tag, requests, .. } => self.load(tag, &requests),
+            Event::Store { tag, batch, .. } => self.store(tag, &batch),
+            Event::StoreComplete { tag, begun, .. } => self.store_complete(tag, &begun),
+            Event::Data { tag, op, .. } => self.data(tag, &op),
+            Event::RankTick { .. } => self.rank_tick(),
             Event::ClientTick { client, birth } => self.client_tick(client, birth),
             Event::Call { client, birth } => self.call(client, birth),
             Event::Interrupt { client, birth, call } => self.interrupt(client, birth, call),
@@ -294,16 +294,14 @@ impl World {
                 self.dropped(client, birth, (stamp, calls), list)
             }
             Event::ClientStarts { client } => self.client_starts(client),
-            Event::Background { life } if self.lives == life => self.background(),
-            Event::Restart { life } if self.lives == life => self.restart(),
+            Event::Background { .. } => self.background(),
+            Event::Restart { .. } => self.restart(),
             Event::Hostile => self.hostile(),
-            Event::Again { life, evicts } if self.lives == life => self.again(evicts),
+            Event::Again { evicts, .. } => self.again(evicts),
             Event::FullDisk { on } => {
                 self.full_disk(on);
                 Ok(())
             }
-            // Of a life that is over.
-            _ => Ok(()),
         }
     }
 

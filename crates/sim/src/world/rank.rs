@@ -295,7 +295,13 @@ fn answer_of(session: SessionId, message: &ServerMsg) -> Option<Sent> {
         }
         ServerMsg::Early { tid, wall, outcome, .. } => (*tid, outcome.clone(), Manner::Early { wall: *wall }),
         ServerMsg::Done { tid, .. } => (*tid, Ok(Reply::Ok), Manner::Done),
-        _ => return None,
+        ServerMsg::Welcome { .. }
+        | ServerMsg::Refused { .. }
+        | ServerMsg::Admin { .. }
+        | ServerMsg::Recall { .. }
+        | ServerMsg::Renewed { .. }
+        | ServerMsg::Durable { .. }
+        | ServerMsg::Numbers { .. } => return None,
     };
     Some(Sent { session, tid, outcome, embedded: false, manner })
 }

@@ -111,6 +111,15 @@ fn what_is_sent_again_keeps_the_order_in_which_it_was_carried_out() {
     assert_eq!(order(&again(&mut bench)), [(2, heard), (4, heard), (1, heard), (3, None)]);
 }
 
+#[cfg(feature = "mutants")]
+#[test]
+fn an_order_by_number_is_caught() {
+    stdx::mutant::activate(Some("client_redo_in_tid_order"));
+    let verdict = std::panic::catch_unwind(what_is_sent_again_keeps_the_order_in_which_it_was_carried_out);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn an_early_answer_is_kept_until_it_is_durable() {
     let mut bench = hasty(Limits::default());
@@ -266,10 +275,11 @@ fn opens_that_come_with_what_is_sent_again_are_not_claimed() {
 /// The test above can fail.
 #[cfg(feature = "mutants")]
 #[test]
-#[should_panic(expected = "left == right")]
-fn a_surplus_told_to_a_rank_that_lived_on_is_noticed() {
+fn a_surplus_told_to_a_rank_that_lived_on_is_caught() {
     stdx::mutant::activate(Some("client_releases_twice"));
-    opens_that_come_with_what_is_sent_again_are_not_claimed();
+    let verdict = std::panic::catch_unwind(opens_that_come_with_what_is_sent_again_are_not_claimed);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
 }
 
 #[test]

@@ -211,6 +211,15 @@ fn who_leaves_syncs_before() {
     assert_eq!((lost(&out), out.last()), (vec![Ino(7)], Some(&Output::Closed)));
 }
 
+#[cfg(feature = "mutants")]
+#[test]
+fn who_leaves_without_a_sync_is_caught() {
+    stdx::mutant::activate(Some("client_closes_unsynced"));
+    let verdict = std::panic::catch_unwind(who_leaves_syncs_before);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 /// A client that was closed while the rank was away gave up a write that the rank had carried out, and wrote once more what had been
 /// there before (simulator, seed 6002794).
 #[test]

@@ -58,6 +58,15 @@ fn who_answers_everything_but_one_is_ended_all_the_same() {
     panic!("it goes on: {:?}", w.notes);
 }
 
+#[cfg(feature = "mutants")]
+#[test]
+fn a_deadline_that_begins_anew_is_caught() {
+    stdx::mutant::activate(Some("mds_returns_begin_anew"));
+    let verdict = std::panic::catch_unwind(who_answers_everything_but_one_is_ended_all_the_same);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn a_session_without_a_connection_delays_others_until_what_it_keeps_has_run_out() {
     let mut w = two();

@@ -5,14 +5,15 @@
 use super::depends::asked_for;
 use super::history::{Manner, Sent};
 use super::order::parents;
+use super::replies::{Teller, check_listing, check_reply};
 use super::{Asked, Executed, Judge, Pending, State, Verdict};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::Tree;
 use proto::ids::SessionId;
 use proto::name::name_hash;
-use proto::reply::{DirEntry, Outcome, Reply};
+use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, Errno, Ino, NodeRef, every_request};
+use proto::{Errno, Ino, NodeRef, every_request};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use stdx::Wall;
@@ -155,7 +156,7 @@ impl Judge {
                 why = "only fits what is not durable".into();
                 continue;
             }
-            match self.fits(state, asked, &sent.outcome, landed) {
+            match self.fits(state, asked, &sent.outcome, landed, Teller::Rank(self.wall)) {
                 Ok(()) => return Ok(state.tree.clone()),
                 Err(error) => why = error,
             }
@@ -237,6 +238,7 @@ impl Judge {
         asked: &Asked,
         outcome: &Outcome,
         landed: Option<u64>,
+        teller: Teller,
     ) -> Verdict {
         let mut tree = state.tree.clone();
         let (made, offset, count) = match outcome {
@@ -252,8 +254,8 @@ impl Judge {
                 if !is_harmless(&asked.request, reply) && tree != state.tree {
                     return Err("answers without a transaction".into());
                 }
-                self.check_reply(&state.tree, &answer, reply)?;
-                self.check_listing(&state.tree, &asked.request, reply)
+                check_reply(&state.tree, &answer, reply, teller)?;
+                check_listing(&self.seed, &state.tree, &asked.request, reply, teller)
             }
         }
     }
@@ -261,70 +263,9 @@ impl Judge {
     /// The answer that is part of a transaction, against the state after it.
     pub(super) fn check_executed(&self, outcome: &Outcome, answer: &Answer) -> Verdict {
         match outcome {
-            Ok(reply) => self.check_reply(self.tree(), answer, reply),
+            Ok(reply) => check_reply(self.tree(), answer, reply, Teller::Rank(self.wall)),
             Err(errno) => Err(format!("executed and failed with {errno}")),
         }
-    }
-
-    fn check_reply(&self, tree: &Tree, answer: &Answer, reply: &Reply) -> Verdict {
-        let attr_of = |ino: &Ino, attr: &Attr| match tree.node(*ino) {
-            Some(node) => same_attr(&tree.attr(node), attr),
-            None => Err(format!("inode {} is gone", ino.0)),
-        };
-        match (answer, reply) {
-            (Answer::Ok, _) | (Answer::Elsewhere, _) => Ok(()),
-            (Answer::Attr(ino), Reply::Attr(attr)) => attr_of(ino, attr),
-            // A file without a name may be told of either way.
-            (Answer::Attr(ino), Reply::Created { attr, new: true }) => attr_of(ino, attr),
-            (Answer::Created { ino, new }, Reply::Created { attr, new: found }) if new == found => {
-                attr_of(ino, attr)
-            }
-            (Answer::Target(target), Reply::Target(found)) if target[..] == found[..] => Ok(()),
-            (Answer::Written { ino, .. }, Reply::Written { attr, .. }) => attr_of(ino, attr),
-            (Answer::Xattr(value), Reply::Xattr(found)) if value[..] == found[..] => Ok(()),
-            (Answer::Names(names), Reply::XattrNames(found)) => {
-                let found: BTreeSet<&[u8]> =
-                    found.split(|b| *b == 0).filter(|name| !name.is_empty()).collect();
-                let names: BTreeSet<&[u8]> = names.iter().map(|name| &name[..]).collect();
-                if names == found { Ok(()) } else { Err("xattr names differ".into()) }
-            }
-            (Answer::Node { parent }, Reply::Node(node)) if node.ino == *parent => Ok(()),
-            _ => Err(format!("must answer {answer:?}")),
-        }
-    }
-
-    /// A page of a listing holds every name from its start to its end, once.
-    fn check_listing(&self, tree: &Tree, request: &Request, reply: &Reply) -> Verdict {
-        let (Request::ReadDir { dir, after, .. }, Reply::Entries { entries, end }) = (request, reply) else {
-            return Ok(());
-        };
-        let Some(node) = tree.node(dir.ino) else { return Err("lists a directory that is gone".into()) };
-        let mut all: Vec<(u64, Rc<[u8]>, Ino)> = node
-            .entries
-            .iter()
-            .map(|(name, ino)| (name_hash(&self.seed, name).0, name.clone(), *ino))
-            .collect();
-        all.sort();
-        let last = entries.last().map_or(*after, |entry| entry.hash.cookie());
-        let expected = all.iter().filter(|(hash, ..)| hash >> 1 > *after && (*end || hash >> 1 <= last));
-        let expected: Vec<_> = expected.collect();
-        if entries.is_empty() && !*end {
-            return Err("an empty page that is not the last".into());
-        }
-        if expected.len() != entries.len() {
-            return Err(format!("a page of {} names instead of {}", entries.len(), expected.len()));
-        }
-        for ((hash, name, ino), entry) in expected.into_iter().zip(entries) {
-            if (*hash, &name[..], *ino) != (entry.hash.0, &entry.name[..], entry.ino) {
-                return Err(format!(
-                    "lists {} instead of {}",
-                    entry.name.escape_ascii(),
-                    name.escape_ascii()
-                ));
-            }
-            check_entry(tree, entry)?;
-        }
-        Ok(())
     }
 
     /// The bytes a read or seek answers.
@@ -373,26 +314,6 @@ fn is_harmless(request: &Request, reply: &Reply) -> bool {
     }
 }
 
-fn check_entry(tree: &Tree, entry: &DirEntry) -> Verdict {
-    let Some(node) = tree.node(entry.ino) else { return Err("lists an inode that is gone".into()) };
-    if node.kind() != entry.kind {
-        return Err(format!("lists {} as {:?}", entry.name.escape_ascii(), entry.kind));
-    }
-    match &entry.attr {
-        Some(attr) => same_attr(&tree.attr(node), attr),
-        None => Ok(()),
-    }
-}
-
-pub(super) fn same_attr(wanted: &Attr, found: &Attr) -> Verdict {
-    let key = |a: &Attr| (a.ino, a.generation, a.mode, a.nlink, a.uid, a.gid, a.rdev, a.size);
-    let times = |a: &Attr| (a.mtime, a.ctime, a.btime, a.has_xattrs);
-    if key(wanted) == key(found) && times(wanted) == times(found) {
-        return Ok(());
-    }
-    Err(format!("attributes {found:?} instead of {wanted:?}"))
-}
-
 /// The files that a request names by number, which fails when they are gone.
 fn nodes_of(request: &Request) -> Vec<NodeRef> {
     match request {
@@ -413,5 +334,41 @@ fn nodes_of(request: &Request) -> Vec<NodeRef> {
         | Request::RemoveXattr { node, .. } => vec![*node],
         Request::CopyRange { source, target, .. } => vec![*source, *target],
         every_request!() => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::records::Records;
+    use proto::ids::Tid;
+    use proto::{Attr, Cred, NameHash};
+    use stdx::hash::HashSeed;
+
+    /// Each would send its client to where the file is not, or have it take old pages for new ones.
+    #[test]
+    fn what_the_rank_tells_wrongly_of_places_and_counters_is_noticed() {
+        let mut judge = Judge::new(HashSeed([1; 16]), Records::default(), Wall(1));
+        let (session, tid, node) = (SessionId(1), Tid(1), NodeRef::bare(Ino::ROOT));
+        let asked = |request| {
+            let (cred, pattern) = (Cred::ROOT, (0, 0));
+            Asked { session, tid, cred, request, embedded: true, checked: false, pattern }
+        };
+        judge.asked(asked(Request::GetAttr { node }));
+        let right = judge.tree().attr(judge.tree().node(Ino::ROOT).expect("it is there"));
+        let mut answers = |reply| {
+            let sent = Sent { session, tid, outcome: Ok(reply), embedded: true, manner: Manner::Plain };
+            judge.step(&[], &[sent])
+        };
+        assert_eq!(answers(Reply::Attr(right)), Ok(()));
+        for wrong in [
+            Attr { change: right.change + 1, ..right },
+            Attr { hash: NameHash(right.hash.0 + 1), ..right },
+            Attr { parent: Ino(77), ..right },
+            Attr { blocks: 1, ..right },
+        ] {
+            assert!(answers(Reply::Attr(wrong)).is_err(), "{wrong:?}");
+        }
+        assert!(answers(Reply::Ok).is_err(), "it is no answer to that");
     }
 }

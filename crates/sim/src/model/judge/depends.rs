@@ -117,8 +117,9 @@ fn changed(old: &Node, new: &Node, facts: &mut BTreeSet<Fact>) {
     let moved = names.filter(|name| old.entries.get(*name) != new.entries.get(*name));
     facts.extend(moved.map(|name| Fact::Name(ino, name.clone())));
     if !old.is_dir() {
-        // A cut whose number a failed operation used up is nobody's to see, nor is when somebody has read it.
-        let seen = |node: &Node| Node { cuts: 0, atime: Wall(0), ..node.clone() };
+        // A cut whose number a failed operation used up is nobody's to see, nor is when somebody has read it. It counts as a change
+        // of the inode, which may be told before it is durable: a counter that a crash takes back is never used again.
+        let seen = |node: &Node| Node { cuts: 0, change: 0, atime: Wall(0), ..node.clone() };
         if seen(old) != seen(new) {
             facts.insert(Fact::Inode(ino));
         }

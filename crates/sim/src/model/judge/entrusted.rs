@@ -6,7 +6,7 @@ use super::depends::Fact;
 use super::order::parents;
 use super::promise::made;
 use super::{Asked, Judge, Verdict};
-use crate::model::judge::answers::same_attr;
+use crate::model::judge::replies::rank_attr;
 use crate::model::tree::Tree;
 use proto::ids::{Position, SessionId, Tid};
 use proto::message::{Entrusted, Told};
@@ -61,7 +61,7 @@ impl Judge {
         let Some(node) = tree.node(dir).filter(|node| node.is_dir()) else {
             return Err(format!("entrusts {}, which is no directory", dir.0));
         };
-        same_attr(&tree.attr(node), &entrusted.dir)
+        rank_attr(&tree.attr(node), &entrusted.dir, self.wall)
             .map_err(|error| format!("entrusts a directory: {error}"))?;
         if entrusted.empty && !node.entries.is_empty() {
             return Err(format!("entrusts directory {} as empty", dir.0));

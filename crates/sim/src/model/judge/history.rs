@@ -20,6 +20,7 @@ use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::{Request, open_flags};
 use proto::{FileKind, Ino, Name, Reader, SetAttr, every_request};
 use recovered::adopt;
+pub(super) use recovered::adopt_place;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
 

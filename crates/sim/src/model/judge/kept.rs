@@ -2,7 +2,7 @@
 //!
 //! Absent: who keeps what, and until when (`world/kernel.rs`).
 
-use super::answers::same_attr;
+use super::replies::same_attr;
 use super::{Judge, Verdict};
 use crate::model::tree::Tree;
 use proto::ids::{SessionId, Tid};

@@ -4,8 +4,8 @@
 //! Absent: directories that are entrusted (`entrusted.rs`), what answers may show (`depends.rs`), in which order (`order.rs`), and
 //! how it looks meanwhile (`seen.rs`).
 
-use super::answers::same_attr;
 use super::order::parents;
+use super::replies::same_attr;
 use super::{Asked, Judge, Verdict};
 use crate::model::tree::Tree;
 use proto::ids::{Position, SessionId, Tid};

@@ -3,9 +3,9 @@
 //!
 //! Absent: whether it comes (`promise.rs`).
 
-use super::answers::same_attr;
 use super::kept::differing;
 use super::promise::{Promise, attr_of};
+use super::replies::{Teller, same_attr};
 use super::{Asked, Changed, Judge, Verdict};
 use crate::model::rules::{Op, given};
 use crate::model::tree::Tree;
@@ -114,7 +114,7 @@ impl Judge {
             {
                 *attr = self.as_cut(attr, &seen.tree.attr(node));
             }
-            match self.fits(&seen, asked, &outcome, None) {
+            match self.fits(&seen, asked, &outcome, None, Teller::Client) {
                 Ok(()) => return Ok(()),
                 Err(error) => why = error,
             }

@@ -3,8 +3,9 @@
 //! Absent: transactions as they are made (`history.rs`).
 
 use crate::model::judge::{Judge, Verdict};
-use crate::model::records::{Records, Undo};
+use crate::model::records::{Key, Record, Records, Undo};
 use crate::model::tree::{ACL_PREFIX, Tree};
+use proto::Ino;
 use proto::dentry::DentryValue;
 use proto::ids::{Position, SessionId};
 use proto::inode::InodeRecord;
@@ -84,12 +85,25 @@ impl Judge {
 /// times of an operation that need not change them.
 pub(super) fn adopt(tree: &mut Tree, records: &Records, undo: &Undo, times: Option<Wall>) {
     for (key, _) in undo {
-        let Some(DentryValue::Primary(inode)) =
-            records.0.get(key).and_then(|record| record.dentry.as_deref())
-        else {
-            continue;
-        };
-        adopt_inode(tree, inode, times);
+        let Some(record) = records.0.get(key) else { continue };
+        if let Some(DentryValue::Primary(inode)) = record.dentry.as_deref() {
+            adopt_inode(tree, inode, times);
+        }
+        adopt_place(tree, key, record);
+    }
+}
+
+/// Where an inode's record is, and the counters: what the rank tells of them is compared with its own records, and that these are
+/// where they belong and never go back is looked at elsewhere (`compare.rs`, `fresh_versions`).
+pub(in crate::model::judge) fn adopt_place(tree: &mut Tree, key: &Key, record: &Record) {
+    let known = |ino: Ino| tree.node(ino).is_some();
+    match (key, record.dentry.as_deref(), &record.header) {
+        (Key::Dentry { dir, hash, .. }, Some(DentryValue::Primary(inode)), _) if known(inode.core.ino) => {
+            let node = tree.change(inode.core.ino);
+            (node.home, node.change) = ((*dir, *hash), inode.core.change);
+        }
+        (Key::Header { dir }, _, Some(header)) if known(*dir) => tree.change(*dir).listing = header.change,
+        _ => {}
     }
 }
 
