@@ -64,7 +64,15 @@ impl<D: Disk> DataFiles<D> {
             DataOp::Write { file, cut, offset, data } => {
                 self.write_quick(op, (*file, *cut), *offset, data.bytes())
             }
-            _ => self.is_quick(op).then(|| self.run(op)),
+            DataOp::Truncate { .. }
+            | DataOp::Zero { .. }
+            | DataOp::Allocate { .. }
+            | DataOp::Copy { .. }
+            | DataOp::Seek { .. }
+            | DataOp::Sync { .. }
+            | DataOp::SyncAll
+            | DataOp::Redo { .. }
+            | DataOp::StatFs => self.is_quick(op).then(|| self.run(op)),
         }
     }
 
