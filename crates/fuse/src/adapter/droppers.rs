@@ -10,7 +10,6 @@ use std::io;
 use std::sync::Weak;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
 
 use proto::Name;
 use proto::caps::{Recalled, Returned};
@@ -18,6 +17,7 @@ use stdx::Mono;
 
 use super::Shared;
 use super::nodes::Found;
+use crate::transport::uring::Given;
 
 /// What the rank recalls, and what the kernel may have of it.
 pub(super) struct Recall {
@@ -55,10 +55,11 @@ impl PageDrop {
     }
 }
 
-/// Nodes whose first answer may be on its way; no more when it is due.
+/// Nodes whose first answer may be on its way; no more when it is due and the kernel has what was given.
 pub(super) struct SecondDrop {
     pub(super) stamp: u64,
     pub(super) due: Mono,
+    pub(super) given: Given,
     pub(super) nodes: Vec<NodeDrop>,
 }
 
@@ -128,7 +129,7 @@ impl Queues {
         serve("pando-pages", self.pages, shared, |shared, drop| shared.drop_pages(&drop))?;
         serve("pando-prune", self.prunes, shared, |shared, ()| shared.prune())?;
         serve("pando-redrop", self.second, shared, |shared, second| {
-            thread::sleep(Duration::from_nanos(second.due.since(shared.mount.now())));
+            shared.await_first_answers(&second);
             shared.drop_again(second);
         })
     }

@@ -3,7 +3,8 @@
 //! Forgetting attributes is enough for a node that the kernel has: it advances the version of the node's attributes, and an
 //! answer to what was asked under an older version is not taken as valid (`fuse_reverse_inval_inode` and
 //! `fuse_change_attributes_i` of Linux). A node that it does not have yet has no version, and the answer that makes it may be on
-//! its way; so where the first answer about a node was given a moment ago attributes are forgotten once more when it must have come.
+//! its way; so where the first answer about a node was given a moment ago attributes are forgotten once more when it must have come:
+//! when the rings have none left that was given by then, and whoever asked has had the time to take it in.
 //!
 //! Pages of an open cached handle are read into after Fc is gone, too. AUTO_INVAL_DATA is agreed on: each read looks at the
 //! attributes when their time is over, at once where none is granted, and drops the pages if size or mtime have changed. A write of
@@ -11,15 +12,20 @@
 //! Absent on purpose: waiting; what may wait has threads of its own (`droppers`).
 
 use std::sync::Weak;
+use std::thread;
+use std::time::Duration;
 
 use ::mount::CapsEvent;
 use proto::caps::{Bits, Recalled};
+use stdx::Mono;
 use stdx::time::MS;
 
 use super::Shared;
 use super::droppers::{NameDrop, NodeDrop, PageDrop, Recall, SecondDrop};
+use crate::notify::Notifier;
+use crate::transport::uring::Given;
 
-/// After that an answer that was given to the kernel has come to whom it is for.
+/// After that an answer that the kernel has has come to whom it is for.
 const FIRST_ANSWER_NS: u64 = 20 * MS;
 
 pub(super) fn on_caps(shared: &Weak<Shared>, event: CapsEvent) {
@@ -50,7 +56,8 @@ impl Shared {
     /// which the thread that received the recall may have to deliver.
     pub(super) fn recalled(&self, Recall { stamp, list }: Recall) {
         let mut dropped = Vec::new();
-        let mut second = SecondDrop { stamp, due: self.mount.now(), nodes: Vec::new() };
+        let mut second =
+            SecondDrop { stamp, due: self.mount.now(), given: Given::default(), nodes: Vec::new() };
         for (item, found) in list {
             let nodeid = self.nodeid(item.ino);
             let returned = item.returned(given_back(item.bits));
@@ -83,6 +90,7 @@ impl Shared {
             }
         }
         if !second.nodes.is_empty() {
+            second.given = self.notifier.get().map(Notifier::answers_given).unwrap_or_default();
             self.droppers.drop_again(second);
         }
         if !dropped.is_empty() {
@@ -120,7 +128,19 @@ impl Shared {
         }
     }
 
-    /// On the thread for second drops, when the first answers about the nodes have come.
+    /// On the thread for second drops. An answer that was given may lie with its ring thread, which handles other requests first or
+    /// has no CPU: the kernel must have had it for as long as any other.
+    pub(super) fn await_first_answers(&self, second: &SecondDrop) {
+        let pause = |until: Mono| thread::sleep(Duration::from_nanos(until.since(self.mount.now())));
+        pause(second.due);
+        if let Some(notifier) = self.notifier.get()
+            && notifier.wait_for_answers(&second.given)
+        {
+            pause(self.mount.now().after(FIRST_ANSWER_NS));
+        }
+    }
+
+    /// When the first answers about the nodes have come.
     pub(super) fn drop_again(&self, second: SecondDrop) {
         let mut dropped = Vec::new();
         for node in second.nodes {

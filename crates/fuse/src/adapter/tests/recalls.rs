@@ -96,3 +96,25 @@ fn a_name_that_goes_is_dropped_in_its_directory() {
     }
     kernel.fake.wait_returned(1, PATIENCE);
 }
+
+/// Found by review: the answer that makes a node lay with a ring thread that handled other requests first, for longer than it was
+/// waited for; the kernel took it in when what it said had been changed.
+#[test]
+fn attributes_go_back_when_the_ring_that_was_given_the_first_answer_is_rid_of_it() {
+    let kernel = Kernel::new(Behaviour::default());
+    let (ring, outgoing) = Ring::new();
+    kernel.notifier.rings_started(outgoing);
+    kernel.fake.recall(Ino(4711), Bits::ATTRS, None);
+    kernel.fake.wait_returned(1, PATIENCE);
+    let (file, _) = kernel.create(b"f", RDWR);
+    ring.answer();
+    kernel.fake.recall(Ino(file.nodeid), Bits::AS, None);
+    let forgotten = || assert_eq!(kernel.notified(), (abi::NotifyCode::InvalInode as i32, file.nodeid));
+    forgotten();
+    // The test's patience: an answer that is not waited for is back long before.
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(kernel.fake.returned().len(), 1, "the kernel may not have it yet");
+    ring.commit();
+    forgotten();
+    kernel.fake.wait_returned(2, PATIENCE);
+}
