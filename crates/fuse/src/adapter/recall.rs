@@ -21,7 +21,8 @@ use stdx::Mono;
 use stdx::time::MS;
 
 use super::Shared;
-use super::droppers::{NameDrop, NodeDrop, PageDrop, Recall, SecondDrop};
+use super::droppers::{Item, NodeDrop, PageDrop, Recall, SecondDrop};
+use super::name_drops::{DropId, NameDrop};
 use crate::notify::Notifier;
 use crate::transport::uring::Given;
 
@@ -46,8 +47,14 @@ impl Shared {
     /// Marks what is recalled before anything is dropped: what is answered from here on is answered accordingly. Never waits.
     fn recall(&self, stamp: u64, list: Vec<Recalled>) {
         let mark = |item: Recalled| {
-            let found = self.nodes.recall(self.nodeid(item.ino), item.bits, item.name.is_some(), stamp);
-            (item, found)
+            let nodeid = self.nodeid(item.ino);
+            let found = self.nodes.recall(nodeid, item.bits, item.name.is_some(), stamp);
+            // Of a node that the kernel does not have, too: under that name it may have another.
+            let name = item.name.as_ref().map(|(dir, name)| {
+                let drop = NameDrop { parent: self.nodeid(*dir), name: name.clone(), nodeid, stamp };
+                self.droppers.names.announce(drop)
+            });
+            Item { recalled: item, found, name }
         };
         self.droppers.drop_all(Recall { stamp, list: list.into_iter().map(mark).collect() });
     }
@@ -58,19 +65,18 @@ impl Shared {
         let mut dropped = Vec::new();
         let mut second =
             SecondDrop { stamp, due: self.mount.now(), given: Given::default(), nodes: Vec::new() };
-        for (item, found) in list {
+        for Item { recalled: item, found, name } in list {
             let nodeid = self.nodeid(item.ino);
             let returned = item.returned(given_back(item.bits));
             let (Some(found), Some(notifier)) = (found, self.notifier.get()) else {
+                self.begin_name(name);
                 dropped.push(returned);
                 continue;
             };
             let attributes = !item.bits.and(Bits::ATTRS).is_empty();
             // If it does not have the node, an answer that makes it is on its way, or a FORGET.
             let missing = attributes && matches!(notifier.inval_attributes(nodeid), Ok(false));
-            if let Some((dir, name)) = item.name {
-                self.droppers.drop_name(NameDrop { parent: self.nodeid(dir), name, nodeid, stamp });
-            }
+            self.begin_name(name);
             if item.bits.has(Bits::FS) && !found.directory {
                 self.unopened_may_change(nodeid);
             }
@@ -107,12 +113,17 @@ impl Shared {
         }
     }
 
-    /// On the name thread. Waits while the kernel waits for an answer about a name in that directory.
+    fn begin_name(&self, name: Option<DropId>) {
+        if let Some(id) = name {
+            self.droppers.names.begin(id);
+        }
+    }
+
+    /// On a name thread. Waits while the kernel waits for an answer about a name in that directory.
     pub(super) fn drop_name(&self, drop: &NameDrop) {
         if let Some(notifier) = self.notifier.get() {
             let _gone = notifier.inval_entry(drop.parent, drop.name.as_bytes());
         }
-        self.nodes.name_dropped(drop.nodeid, drop.stamp);
     }
 
     /// On the page thread. Waits while a READ is unanswered, or a page being written.
