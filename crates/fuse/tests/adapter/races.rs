@@ -1,0 +1,78 @@
+//! What is taken back while the kernel is in the middle of something.
+//! Absent on purpose: what a socket pair in the kernel's place shows as well (`src/adapter/tests`).
+
+use super::*;
+
+/// While a mount moves d/n to e/m another one gives its name to another file.
+fn moved_meanwhile(name: &str, flags: u32) {
+    let place = Place::new(name, "");
+    for dir in ["d", "e"] {
+        fs::create_dir(place.at(dir)).expect("made");
+    }
+    let ino = |name: &str| {
+        fs::write(place.at(name), name).expect("written");
+        Ino(fs::metadata(place.at(name)).expect("attributes").ino())
+    };
+    let (before, after, other_end) = (ino("d/n"), ino("d/next"), ino("e/m"));
+    let dir = Ino(fs::metadata(place.at("d")).expect("attributes").ino());
+    // The kernel goes by the name that it has, and has both directories locked until it is answered.
+    place.fake.hold_only(|request| match request {
+        Request::Rename { new_name, .. } => new_name.as_bytes() == b"m",
+        _ => false,
+    });
+    let path = |name| CString::new(place.at(name).as_os_str().as_bytes()).expect("no NUL");
+    let (from, to) = (path("d/n"), path("e/m"));
+    let mover = thread::spawn(move || {
+        // SAFETY: both paths are NUL-terminated and outlive the call.
+        let result =
+            unsafe { libc::renameat2(libc::AT_FDCWD, from.as_ptr(), libc::AT_FDCWD, to.as_ptr(), flags) };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    });
+    wait_until(|| place.fake.held() > 0);
+    place.fake.recall(before, Bits::ATTRS, Some((dir, b"n")));
+    place.fake.wait_returned(1, PATIENCE);
+    // What another mount did before: the rename of this one moves what has the name by then.
+    let other = place.other();
+    other.rename("/d/n", "/kept").expect("moved by the other");
+    other.rename("/d/next", "/d/n").expect("moved by the other");
+    place.fake.release();
+    mover.join().expect("no panic").expect("renamed");
+    let ino_of = |name| Ino(fs::metadata(place.at(name)).expect("attributes").ino());
+    assert_eq!(ino_of("e/m"), after, "not what the kernel had under the name");
+    assert_eq!(fs::read(place.at("e/m")).expect("read"), b"d/next");
+    assert_eq!(ino_of("kept"), before);
+    if flags == libc::RENAME_EXCHANGE {
+        assert_eq!(ino_of("d/n"), other_end);
+    }
+}
+
+/// Found by review: the drop of the old name waited for the rename, found nothing under it any more, and the kernel had the wrong
+/// inode under the new one until its time was over.
+#[test]
+fn a_name_that_was_taken_back_is_not_believed_where_it_was_moved_to() {
+    moved_meanwhile("follow", 0);
+    moved_meanwhile("exchange", libc::RENAME_EXCHANGE);
+}
+
+/// Found by review: the thread that renews the lease waited for the page, and the page for an answer that waited for another mount.
+#[test]
+fn a_read_that_outlives_its_connection_costs_no_lease() {
+    let place = Place::new("lease", "");
+    let path = place.at("f");
+    fs::write(&path, b"content").expect("written");
+    let held = File::open(&path).expect("open");
+    place.fake.lease(200);
+    place.fake.hold_only(|request| matches!(request, Request::Read { .. }));
+    let reader = thread::spawn(move || {
+        let mut content = [0; 7];
+        held.read_exact_at(&mut content, 0).map(|()| content)
+    });
+    wait_until(|| place.fake.held() > 0);
+    place.fake.cut();
+    wait_until(|| place.fake.held() > 0);
+    place.fake.wait_renewed(6, PATIENCE);
+    assert_eq!(place.fake.settled(), 0, "the page is in use");
+    place.fake.release();
+    assert_eq!(&reader.join().expect("no panic").expect("read"), b"content");
+    place.fake.wait_settled(1, PATIENCE);
+}
