@@ -10,8 +10,10 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use stdx::Mono;
 
+type Duty = fn(&Arc<Shared>);
+
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let duties: [(&str, fn(&Arc<Shared>)); 3] =
+    let duties: [(&str, Duty); 3] =
         [("mount-timer", keep_time), ("mount-link", keep_link), ("mount-losses", tell_losses)];
     let mut threads = Vec::new();
     for (name, duty) in duties {
