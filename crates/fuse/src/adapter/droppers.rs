@@ -15,7 +15,7 @@ use proto::caps::{Recalled, Returned};
 use stdx::Mono;
 
 use super::Shared;
-use super::name_drops::{DropId, NameDrops};
+use super::name_drops::{DropId, NameDrops, Owed};
 use super::nodes::Found;
 use crate::transport::uring::Given;
 
@@ -60,6 +60,18 @@ pub(super) struct SecondDrop {
     pub(super) due: Mono,
     pub(super) given: Given,
     pub(super) nodes: Vec<NodeDrop>,
+    /// What is told then about names that are not dropped by then.
+    pub(super) names: Vec<Arc<Owed>>,
+}
+
+impl SecondDrop {
+    pub(super) fn new(stamp: u64, due: Mono) -> SecondDrop {
+        SecondDrop { stamp, due, given: Given::default(), nodes: Vec::new(), names: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.names.is_empty()
+    }
 }
 
 /// The adapter's ends of the queues.
@@ -132,9 +144,9 @@ impl Queues {
                 shared.drop_name(drop);
             }
         };
-        let dropped = move |nodeid, stamp| {
+        let dropped = move |over| {
             if let Some(shared) = marks.upgrade() {
-                shared.nodes.name_dropped(nodeid, stamp);
+                shared.name_dropped(over);
             }
         };
         self.names.serve(drop_name, dropped)?;

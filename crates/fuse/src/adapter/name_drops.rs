@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 use proto::Name;
+use proto::caps::Returned;
 
 /// Directories that are waited for at the same time.
 const THREADS_MAX: usize = 16;
@@ -27,6 +28,30 @@ pub(super) struct NameDrop {
     pub(super) stamp: u64,
 }
 
+/// What the rank is told when a name is dropped, or, if that takes too long, before: by whoever takes it.
+pub(super) struct Owed {
+    pub(super) stamp: u64,
+    returned: Mutex<Option<Returned>>,
+}
+
+impl Owed {
+    pub(super) fn new(stamp: u64, returned: Returned) -> Arc<Owed> {
+        Arc::new(Owed { stamp, returned: Mutex::new(Some(returned)) })
+    }
+
+    pub(super) fn take(&self) -> Option<Returned> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// What a drop that is over leaves to do.
+#[derive(Default)]
+pub(super) struct Over {
+    /// The node and the recall of which no drop is left.
+    pub(super) of: Option<(u64, u64)>,
+    pub(super) owed: Option<Arc<Owed>>,
+}
+
 /// Finds a drop that was announced.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DropId {
@@ -34,10 +59,10 @@ pub(super) struct DropId {
     number: u64,
 }
 
-/// What the threads do, with no lock held: drop a name; and when it was the last of its node and recall, say so.
+/// What the threads do, with no lock held: drop a name, and what that leaves to do.
 struct Duty {
     drop: Box<dyn Fn(&NameDrop) + Send + Sync>,
-    dropped: Box<dyn Fn(u64, u64) + Send + Sync>,
+    dropped: Box<dyn Fn(Over) + Send + Sync>,
 }
 
 #[derive(Default)]
@@ -71,6 +96,7 @@ struct Dir {
 struct Entry {
     drop: NameDrop,
     step: Step,
+    owed: Option<Arc<Owed>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,15 +112,15 @@ impl Book {
         let id = DropId { parent: drop.parent, number: self.numbers };
         *self.left.entry((drop.nodeid, drop.stamp)).or_default() += 1;
         let dir = self.dirs.entry(drop.parent).or_default();
-        dir.drops.insert(id.number, Entry { drop, step: Step::Announced });
+        dir.drops.insert(id.number, Entry { drop, step: Step::Announced, owed: None });
         id
     }
 
     /// Whether a thread is needed that is not there.
-    fn begin(&mut self, id: DropId) -> bool {
+    fn begin(&mut self, id: DropId, owed: Option<Arc<Owed>>) -> bool {
         let Some(dir) = self.dirs.get_mut(&id.parent) else { return false };
         let Some(entry) = dir.drops.get_mut(&id.number) else { return false };
-        entry.step = Step::Waiting;
+        (entry.step, entry.owed) = (Step::Waiting, owed);
         if !dir.served {
             dir.served = true;
             self.ready.push_back(id.parent);
@@ -113,10 +139,10 @@ impl Book {
         Some((DropId { parent, number: *number }, entry.drop.clone()))
     }
 
-    /// It is dropped. Its node and recall, if nothing of them is left.
-    fn finish(&mut self, id: DropId) -> Option<(u64, u64)> {
-        let dir = self.dirs.get_mut(&id.parent)?;
-        let entry = dir.drops.remove(&id.number)?;
+    /// It is dropped.
+    fn finish(&mut self, id: DropId) -> Over {
+        let Some(dir) = self.dirs.get_mut(&id.parent) else { return Over::default() };
+        let Some(entry) = dir.drops.remove(&id.number) else { return Over::default() };
         dir.served = dir.drops.values().any(|entry| entry.step == Step::Waiting);
         if dir.served {
             self.ready.push_back(id.parent);
@@ -124,13 +150,13 @@ impl Book {
             self.dirs.remove(&id.parent);
         }
         let of = (entry.drop.nodeid, entry.drop.stamp);
-        let left = self.left.get_mut(&of)?;
-        *left -= 1;
-        if *left > 0 {
-            return None;
+        let left = self.left.entry(of).or_default();
+        *left = left.saturating_sub(1);
+        let last = *left == 0;
+        if last {
+            self.left.remove(&of);
         }
-        self.left.remove(&of);
-        Some(of)
+        Over { of: last.then_some(of), owed: entry.owed }
     }
 
     /// The drops that follow a name to its new place.
@@ -153,7 +179,7 @@ impl NameDrops {
     pub(super) fn serve(
         self: &Arc<Self>,
         drop: impl Fn(&NameDrop) + Send + Sync + 'static,
-        dropped: impl Fn(u64, u64) + Send + Sync + 'static,
+        dropped: impl Fn(Over) + Send + Sync + 'static,
     ) -> io::Result<()> {
         // Once.
         let _first = self.duty.set(Duty { drop: Box::new(drop), dropped: Box::new(dropped) });
@@ -183,8 +209,9 @@ impl NameDrops {
         self.book().add(drop)
     }
 
-    pub(super) fn begin(self: &Arc<Self>, id: DropId) {
-        let needed = self.book().begin(id);
+    /// `owed`: what the rank is told then.
+    pub(super) fn begin(self: &Arc<Self>, id: DropId, owed: Option<Arc<Owed>>) {
+        let needed = self.book().begin(id, owed);
         self.wake(needed);
     }
 
@@ -208,7 +235,7 @@ impl NameDrops {
         let mut needed = Vec::new();
         for drop in drops {
             let id = book.add(drop);
-            needed.push(book.begin(id));
+            needed.push(book.begin(id, None));
         }
         std::mem::drop(book);
         needed.into_iter().for_each(|needed| self.wake(needed));
@@ -226,10 +253,8 @@ impl NameDrops {
             };
             std::mem::drop(book);
             (duty.drop)(&drop);
-            let of = self.book().finish(id);
-            if let Some((nodeid, stamp)) = of {
-                (duty.dropped)(nodeid, stamp);
-            }
+            let over = self.book().finish(id);
+            (duty.dropped)(over);
             book = self.book();
         }
     }
@@ -271,8 +296,10 @@ mod tests {
                     let _go = gone.lock().expect("no panic").recv();
                 }
             };
-            let dropped = move |nodeid, stamp| {
-                let _heard = say.send(Said::Over(nodeid, stamp));
+            let dropped = move |over: Over| {
+                if let Some((nodeid, stamp)) = over.of {
+                    let _heard = say.send(Said::Over(nodeid, stamp));
+                }
             };
             drops.serve(drop, dropped).expect("a thread");
             Bench { drops, said, go }
@@ -280,7 +307,7 @@ mod tests {
 
         fn drop(&self, parent: u64, text: &[u8], nodeid: u64) {
             let id = self.drops.announce(NameDrop { parent, name: name(text), nodeid, stamp: 7 });
-            self.drops.begin(id);
+            self.drops.begin(id, None);
         }
 
         fn said(&self) -> Said {
@@ -359,7 +386,7 @@ mod tests {
         for _ in 0..9 {
             bench.drops.moved((LOCKED, &a), (LOCKED, &b), true);
         }
-        bench.drops.begin(announced);
+        bench.drops.begin(announced, None);
         let mut left: Vec<_> = {
             let book = bench.drops.book();
             let drops = book.dirs[&LOCKED].drops.values();

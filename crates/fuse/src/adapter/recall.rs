@@ -9,9 +9,12 @@
 //! Pages of an open cached handle are read into after Fc is gone, too. AUTO_INVAL_DATA is agreed on: each read looks at the
 //! attributes when their time is over, at once where none is granted, and drops the pages if size or mtime have changed. A write of
 //! others needs Fs back first, so that is enough.
+//!
+//! Of a stale node nothing is told to who comes by its name, but that does not go for directories: the rank hears that the name of one
+//! is given back when it is dropped, or after 20 ms where its parent is locked meanwhile.
 //! Absent on purpose: waiting; what may wait has threads of its own (`droppers`).
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -22,12 +25,14 @@ use stdx::time::MS;
 
 use super::Shared;
 use super::droppers::{Item, NodeDrop, PageDrop, Recall, SecondDrop};
-use super::name_drops::{DropId, NameDrop};
+use super::name_drops::{DropId, NameDrop, Over, Owed};
 use crate::notify::Notifier;
-use crate::transport::uring::Given;
 
 /// After that an answer that the kernel has has come to whom it is for.
 const FIRST_ANSWER_NS: u64 = 20 * MS;
+
+/// So long the rank waits for the name of a directory to be dropped, which its old name leads to until then.
+const DIRECTORY_NAME_NS: u64 = 20 * MS;
 
 pub(super) fn on_caps(shared: &Weak<Shared>, event: CapsEvent) {
     let Some(shared) = shared.upgrade() else { return };
@@ -63,20 +68,18 @@ impl Shared {
     /// which the thread that received the recall may have to deliver.
     pub(super) fn recalled(&self, Recall { stamp, list }: Recall) {
         let mut dropped = Vec::new();
-        let mut second =
-            SecondDrop { stamp, due: self.mount.now(), given: Given::default(), nodes: Vec::new() };
+        let mut second = SecondDrop::new(stamp, self.mount.now());
         for Item { recalled: item, found, name } in list {
             let nodeid = self.nodeid(item.ino);
             let returned = item.returned(given_back(item.bits));
             let (Some(found), Some(notifier)) = (found, self.notifier.get()) else {
-                self.begin_name(name);
+                self.begin_name(name, None);
                 dropped.push(returned);
                 continue;
             };
             let attributes = !item.bits.and(Bits::ATTRS).is_empty();
             // If it does not have the node, an answer that makes it is on its way, or a FORGET.
             let missing = attributes && matches!(notifier.inval_attributes(nodeid), Ok(false));
-            self.begin_name(name);
             if item.bits.has(Bits::FS) && !found.directory {
                 self.unopened_may_change(nodeid);
             }
@@ -86,17 +89,26 @@ impl Shared {
             let now = self.mount.now();
             let arrived =
                 if missing { now.after(FIRST_ANSWER_NS) } else { found.first_answer.after(FIRST_ANSWER_NS) };
+            let mut owed = None;
             if attributes && now < arrived {
                 second.due = second.due.max(arrived);
                 second.nodes.push(node);
             } else if pages {
                 self.droppers.drop_pages(PageDrop::of(node));
+            } else if found.directory && name.is_some() {
+                second.due = second.due.max(now.after(DIRECTORY_NAME_NS));
+                let name = Owed::new(stamp, returned);
+                second.names.push(Arc::clone(&name));
+                owed = Some(name);
             } else {
                 dropped.push(returned);
             }
+            self.begin_name(name, owed);
         }
         if !second.nodes.is_empty() {
             second.given = self.notifier.get().map(Notifier::answers_given).unwrap_or_default();
+        }
+        if !second.is_empty() {
             self.droppers.drop_again(second);
         }
         if !dropped.is_empty() {
@@ -113,9 +125,9 @@ impl Shared {
         }
     }
 
-    fn begin_name(&self, name: Option<DropId>) {
+    fn begin_name(&self, name: Option<DropId>, owed: Option<Arc<Owed>>) {
         if let Some(id) = name {
-            self.droppers.names.begin(id);
+            self.droppers.names.begin(id, owed);
         }
     }
 
@@ -123,6 +135,17 @@ impl Shared {
     pub(super) fn drop_name(&self, drop: &NameDrop) {
         if let Some(notifier) = self.notifier.get() {
             let _gone = notifier.inval_entry(drop.parent, drop.name.as_bytes());
+        }
+    }
+
+    pub(super) fn name_dropped(&self, Over { of, owed }: Over) {
+        if let Some((nodeid, stamp)) = of {
+            self.nodes.name_dropped(nodeid, stamp);
+        }
+        if let Some(owed) = owed
+            && let Some(returned) = owed.take()
+        {
+            self.mount.returned(owed.stamp, vec![returned]);
         }
     }
 
@@ -153,7 +176,7 @@ impl Shared {
 
     /// When the first answers about the nodes have come.
     pub(super) fn drop_again(&self, second: SecondDrop) {
-        let mut dropped = Vec::new();
+        let mut dropped: Vec<_> = second.names.iter().filter_map(|owed| owed.take()).collect();
         for node in second.nodes {
             if let Some(notifier) = self.notifier.get() {
                 let _gone = notifier.inval_attributes(node.nodeid);

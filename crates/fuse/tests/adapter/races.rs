@@ -76,3 +76,37 @@ fn a_read_that_outlives_its_connection_costs_no_lease() {
     assert_eq!(&reader.join().expect("no panic").expect("read"), b"content");
     place.fake.wait_settled(1, PATIENCE);
 }
+
+/// Found by review: until it is dropped the old name of a directory leads to it, and that waited for any other directory, too.
+#[test]
+fn a_directory_that_others_move_is_gone_by_its_old_name_although_another_is_locked() {
+    let place = Place::new("directories", "");
+    for dir in ["locked", "d", "d/sub"] {
+        fs::create_dir(place.at(dir)).expect("made");
+    }
+    fs::write(place.at("locked/f"), b"").expect("written");
+    let ino = |name: &str| Ino(fs::metadata(place.at(name)).expect("attributes").ino());
+    let (locked, file, dir, sub) = (ino("locked"), ino("locked/f"), ino("d"), ino("d/sub"));
+    place.fake.hold_only(|request| match request {
+        Request::Lookup { name, .. } => name.as_bytes() == b"slow",
+        _ => false,
+    });
+    let slow = place.at("locked/slow");
+    let slow = thread::spawn(move || fs::metadata(slow).map(drop));
+    wait_until(|| place.fake.held() > 0);
+    // More than there are threads for one by one: all in the directory that is locked.
+    for times in 1..=40 {
+        place.fake.recall(file, Bits::ATTRS, Some((locked, b"f")));
+        place.fake.wait_returned(times, PATIENCE);
+    }
+    place.fake.recall(sub, Bits::ATTRS, Some((dir, b"sub")));
+    place.fake.wait_returned(41, PATIENCE);
+    let other = place.other();
+    other.rename("/d/sub", "/d/moved").expect("moved by the other");
+    let gone = fs::metadata(place.at("d/sub/f")).expect_err("moved away");
+    assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+    fs::write(place.at("d/sub"), b"").expect("nothing is there");
+    place.fake.release();
+    slow.join().expect("no panic").expect_err("never was");
+    assert!(fs::metadata(place.at("d/moved")).expect("its new name").is_dir());
+}

@@ -122,3 +122,16 @@ fn attributes_go_back_when_the_ring_that_was_given_the_first_answer_is_rid_of_it
     forgotten();
     kernel.fake.wait_returned(2, PATIENCE);
 }
+
+#[test]
+fn the_name_of_a_directory_goes_back_when_it_is_dropped() {
+    let kernel = Kernel::new(Behaviour::default());
+    let made = kernel.ask(1, Operation::MkDir { name: b"d", mode: 0o755, umask: 0 }).expect("made");
+    let dir = EntryOut::read(&made).expect("an entry").nodeid;
+    // Its first answer has come.
+    std::thread::sleep(Duration::from_millis(30));
+    kernel.fake.recall(Ino(dir), Bits::LS, Some((Ino::ROOT, b"d")));
+    kernel.fake.wait_returned(1, PATIENCE);
+    let told = [kernel.notified(), kernel.notified()];
+    assert!(told.contains(&(abi::NotifyCode::InvalEntry as i32, 1)), "{told:?}");
+}
