@@ -263,6 +263,8 @@ impl NameDrops {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proto::Ino;
+    use proto::caps::Bits;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
 
@@ -273,6 +275,7 @@ mod tests {
     enum Said {
         Begun(u64, Vec<u8>),
         Over(u64, u64),
+        Owed(u64),
     }
 
     /// Drops in `LOCKED` wait until they are let go, one by one.
@@ -299,6 +302,9 @@ mod tests {
             let dropped = move |over: Over| {
                 if let Some((nodeid, stamp)) = over.of {
                     let _heard = say.send(Said::Over(nodeid, stamp));
+                }
+                if let Some(returned) = over.owed.and_then(|owed| owed.take()) {
+                    let _heard = say.send(Said::Owed(returned.ino.0));
                 }
             };
             drops.serve(drop, dropped).expect("a thread");
@@ -346,6 +352,29 @@ mod tests {
         assert_eq!(said, [Said::Begun(LOCKED, b"second".to_vec()), Said::Over(10, 7)]);
         bench.go.send(()).expect("it waits");
         assert_eq!(bench.said(), Said::Over(11, 7));
+    }
+
+    #[test]
+    fn what_is_owed_for_a_name_is_told_once_when_it_is_dropped_or_before() {
+        let bench = Bench::new();
+        let owed = |ino| Owed::new(7, Returned { ino: Ino(ino), bits: Bits::LS, number: 0 });
+        let in_time = owed(11);
+        for (owed, nodeid) in [(owed(10), 10), (Arc::clone(&in_time), 11)] {
+            let drop = NameDrop { parent: LOCKED, name: name(b"d"), nodeid, stamp: 7 };
+            bench.drops.begin(bench.drops.announce(drop), Some(owed));
+        }
+        bench.begun(LOCKED, b"d");
+        assert!(bench.said.try_recv().is_err(), "it is not dropped yet");
+        assert!(in_time.take().is_some(), "whoever waits no longer");
+        for nodeid in [10, 11] {
+            bench.go.send(()).expect("it waits");
+            assert_eq!(bench.said(), Said::Over(nodeid, 7));
+            if nodeid == 10 {
+                assert_eq!(bench.said(), Said::Owed(10));
+                bench.begun(LOCKED, b"d");
+            }
+        }
+        assert!(bench.said.try_recv().is_err());
     }
 
     #[test]

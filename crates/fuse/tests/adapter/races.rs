@@ -81,12 +81,13 @@ fn a_read_that_outlives_its_connection_costs_no_lease() {
 #[test]
 fn a_directory_that_others_move_is_gone_by_its_old_name_although_another_is_locked() {
     let place = Place::new("directories", "");
-    for dir in ["locked", "d", "d/sub"] {
+    for dir in ["locked", "locked/dir", "d", "d/sub"] {
         fs::create_dir(place.at(dir)).expect("made");
     }
     fs::write(place.at("locked/f"), b"").expect("written");
     let ino = |name: &str| Ino(fs::metadata(place.at(name)).expect("attributes").ino());
     let (locked, file, dir, sub) = (ino("locked"), ino("locked/f"), ino("d"), ino("d/sub"));
+    let inside = ino("locked/dir");
     place.fake.hold_only(|request| match request {
         Request::Lookup { name, .. } => name.as_bytes() == b"slow",
         _ => false,
@@ -99,8 +100,10 @@ fn a_directory_that_others_move_is_gone_by_its_old_name_although_another_is_lock
         place.fake.recall(file, Bits::ATTRS, Some((locked, b"f")));
         place.fake.wait_returned(times, PATIENCE);
     }
-    place.fake.recall(sub, Bits::ATTRS, Some((dir, b"sub")));
+    place.fake.recall(inside, Bits::ATTRS, Some((locked, b"dir")));
     place.fake.wait_returned(41, PATIENCE);
+    place.fake.recall(sub, Bits::ATTRS, Some((dir, b"sub")));
+    place.fake.wait_returned(42, PATIENCE);
     let other = place.other();
     other.rename("/d/sub", "/d/moved").expect("moved by the other");
     let gone = fs::metadata(place.at("d/sub/f")).expect_err("moved away");

@@ -115,8 +115,7 @@ fn attributes_go_back_when_the_ring_that_was_given_the_first_answer_is_rid_of_it
     kernel.fake.recall(Ino(file.nodeid), Bits::AS, None);
     let forgotten = || assert_eq!(kernel.notified(), (abi::NotifyCode::InvalInode as i32, file.nodeid));
     forgotten();
-    // The test's patience: an answer that is not waited for is back long before.
-    std::thread::sleep(Duration::from_millis(100));
+    ring.wait_awaited(PATIENCE);
     assert_eq!(kernel.fake.returned().len(), 1, "the kernel may not have it yet");
     ring.commit();
     forgotten();
@@ -128,10 +127,13 @@ fn the_name_of_a_directory_goes_back_when_it_is_dropped() {
     let kernel = Kernel::new(Behaviour::default());
     let made = kernel.ask(1, Operation::MkDir { name: b"d", mode: 0o755, umask: 0 }).expect("made");
     let dir = EntryOut::read(&made).expect("an entry").nodeid;
-    // Its first answer has come.
-    std::thread::sleep(Duration::from_millis(30));
-    kernel.fake.recall(Ino(dir), Bits::LS, Some((Ino::ROOT, b"d")));
+    kernel.fake.recall(Ino(dir), Bits::AS, None);
     kernel.fake.wait_returned(1, PATIENCE);
+    // That was when its first answer had come.
+    let forgotten = (abi::NotifyCode::InvalInode as i32, dir);
+    assert_eq!([kernel.notified(), kernel.notified()], [forgotten, forgotten]);
+    kernel.fake.recall(Ino(dir), Bits::LS, Some((Ino::ROOT, b"d")));
+    kernel.fake.wait_returned(2, PATIENCE);
     let told = [kernel.notified(), kernel.notified()];
     assert!(told.contains(&(abi::NotifyCode::InvalEntry as i32, 1)), "{told:?}");
 }

@@ -50,8 +50,12 @@ impl Progress {
         self.wake();
     }
 
+    pub(super) fn is_awaited(&self) -> bool {
+        self.waiters.load(Ordering::SeqCst) > 0
+    }
+
     pub(super) fn wake(&self) {
-        if self.waiters.load(Ordering::SeqCst) > 0 {
+        if self.is_awaited() {
             let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
             self.went.notify_all();
         }

@@ -2,6 +2,8 @@
 //! Absent on purpose: requests.
 
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::queue::{EntryHandle, Queue};
 use super::{Outgoing, Shape};
@@ -18,6 +20,15 @@ impl Ring {
     /// An answer is given to it.
     pub(crate) fn answer(&self) {
         EntryHandle::new(Arc::clone(&self.0), 0, None).answer(0, &[]);
+    }
+
+    /// Returns when somebody waits for the answers.
+    pub(crate) fn wait_awaited(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        while !self.0.progress.is_awaited() {
+            assert!(Instant::now() < until, "nobody waits");
+            thread::yield_now();
+        }
     }
 
     /// The kernel gets all that was given.
