@@ -39,6 +39,10 @@ pub enum Input {
         stamp: u64,
         list: Vec<Returned>,
     },
+    /// The file data that `Output::Lost` with this stamp, or a lower one, made void are dropped.
+    Dropped {
+        stamp: u64,
+    },
     /// The kernel does not know an inode any more, of which it may have kept pages. A hint: it may be asked for again meanwhile.
     Forgotten {
         ino: Ino,

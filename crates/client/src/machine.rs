@@ -125,6 +125,7 @@ impl Machine for Client {
         match input {
             Input::Call { call, cred, request } => self.on_call(now.mono, call, cred, request, out),
             Input::Returned { stamp, list } => self.on_returned(stamp, list, out),
+            Input::Dropped { stamp } => self.validities.dropped(stamp),
             Input::Forgotten { ino } => self.on_forgotten(now.mono, ino),
             Input::Interrupt { call } => self.on_interrupt(call, out),
             Input::Abandon { call } => self.on_abandon(call, out),
@@ -143,7 +144,7 @@ impl Machine for Client {
 
     fn deadline(&self) -> Option<Mono> {
         // What is given back follows all that is sent to a rank that a session comes back to.
-        let settle_at = self.validities.settle_at.filter(|_| self.rewrites.resuming.is_none());
+        let settle_at = self.validities.settles_at().filter(|_| self.rewrites.resuming.is_none());
         [self.renew_at, settle_at, self.lease_end, self.idle.at].into_iter().flatten().min()
     }
 }

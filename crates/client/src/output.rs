@@ -28,8 +28,8 @@ pub enum Output {
         stamp: u64,
         list: Vec<Recalled>,
     },
-    /// Nothing handed out under a lower stamp is good any more. The edge drops file data before the next tick; names and
-    /// attributes run out by themselves.
+    /// Nothing handed out under a lower stamp is good any more. The edge drops file data and says so with `Input::Dropped`;
+    /// names and attributes run out by themselves. Dropping may wait for an answer of this client's.
     Lost {
         stamp: u64,
     },

@@ -52,8 +52,10 @@ pub(crate) struct Validities {
     recalled: BTreeMap<Ino, Tid>,
     /// Nothing handed out is kept after it.
     kept_until: Mono,
-    /// When to say `Settled`.
+    /// When to say `Settled`, if file data are dropped by then.
     pub(crate) settle_at: Option<Mono>,
+    /// The stamp of the last loss, while the edge drops file data because of it; 0: it does not.
+    dropping: u64,
 }
 
 impl Validities {
@@ -66,6 +68,7 @@ impl Validities {
             recalled: BTreeMap::new(),
             kept_until: Mono(0),
             settle_at: None,
+            dropping: 0,
         }
     }
 
@@ -96,7 +99,21 @@ impl Validities {
     pub(crate) fn lose(&mut self, next: Tid) -> u64 {
         self.stamp += 1;
         self.void(next);
+        self.dropping = self.stamp;
         self.stamp
+    }
+
+    /// The edge has dropped the file data that the loss with this stamp made void. Later losses have answers of their own.
+    pub(crate) fn dropped(&mut self, stamp: u64) {
+        if stamp >= self.dropping {
+            self.dropping = 0;
+        }
+    }
+
+    /// When to say `Settled`. Not while file data are being dropped: they are in use until then, and that may take as long as a
+    /// READ that waits for its answer over the new connection.
+    pub(crate) fn settles_at(&self) -> Option<Mono> {
+        self.settle_at.filter(|_| self.dropping == 0)
     }
 
     /// The connection is gone. Returns the stamp of the loss.

@@ -20,6 +20,7 @@ mod keep;
 mod killed;
 mod listing;
 mod locks;
+mod name_drops;
 mod names;
 mod nodes;
 pub mod options;

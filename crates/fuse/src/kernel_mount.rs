@@ -104,7 +104,7 @@ pub struct KernelMount {
     path: PathBuf,
     mounter: Mounter,
     core: Arc<Core>,
-    device: Arc<Device>,
+    notifier: Notifier,
     transport: Transport,
     negotiated: Negotiated,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -129,11 +129,11 @@ pub fn mount<H: Handler>(path: &Path, config: &Config, handler: Arc<H>) -> Resul
         mountpoint::set_readahead(&path, config.max_readahead);
     }
     opened
-        .map(|(negotiated, core, transport, threads)| KernelMount {
+        .map(|(negotiated, core, notifier, transport, threads)| KernelMount {
             path: path.clone(),
             mounter,
             core,
-            device,
+            notifier,
             transport,
             negotiated,
             threads: Mutex::new(threads),
@@ -144,7 +144,7 @@ pub fn mount<H: Handler>(path: &Path, config: &Config, handler: Arc<H>) -> Resul
         })
 }
 
-type Opened = (Negotiated, Arc<Core>, Transport, Vec<JoinHandle<()>>);
+type Opened = (Negotiated, Arc<Core>, Notifier, Transport, Vec<JoinHandle<()>>);
 
 /// INIT, then the threads of whichever transport came out of it.
 fn open_connection<H: Handler>(
@@ -158,7 +158,8 @@ fn open_connection<H: Handler>(
     if decline.is_none() {
         negotiated.flags = negotiated.flags.without(InitFlags::OVER_IO_URING);
     }
-    handler.init(&negotiated, &Notifier::new(Arc::clone(device)));
+    let notifier = Notifier::new(Arc::clone(device));
+    handler.init(&negotiated, &notifier);
     let core = Arc::new(Core::new(handler, negotiated.dialect()));
     init::answer(device, unique, &negotiated);
     let shape = Shape { depth: config.ring_depth, payload_bytes: init::payload_bytes(config) };
@@ -168,6 +169,7 @@ fn open_connection<H: Handler>(
     };
     let (transport, readers, on_end, mut threads) = match rings {
         Ok(rings) => {
+            notifier.rings_started(rings.outgoing());
             let on_end: Arc<dyn Fn() + Send + Sync> = Arc::new(rings.stopper());
             (Transport::Uring, (1, Duty::BesideRings), on_end, rings.into_threads())
         }
@@ -182,7 +184,7 @@ fn open_connection<H: Handler>(
     };
     let started = classic::start(&core, device, readers, &on_end).inspect_err(|_| on_end());
     threads.extend(started.map_err(|source| MountError::system("start threads", source))?);
-    Ok((negotiated, core, transport, threads))
+    Ok((negotiated, core, notifier, transport, threads))
 }
 
 /// More readers than CPUs make everything slower.
@@ -204,7 +206,7 @@ impl KernelMount {
     }
 
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(Arc::clone(&self.device))
+        self.notifier.clone()
     }
 
     /// Asks the kernel to unmount; see [`KernelMount::wait`] for the end.

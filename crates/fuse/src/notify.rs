@@ -6,15 +6,24 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::abi::{NotifyCode, NotifyInvalEntryOut, NotifyInvalInodeOut, NotifyPruneOut, Plain};
 use crate::transport::device::{Device, header};
+use crate::transport::uring::{Given, Outgoing};
 
 /// Sends notifications of one mount, from any thread.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Notifier {
     device: Arc<Device>,
+    /// Answers over rings, which notifications overtake.
+    rings: Arc<OnceLock<Outgoing>>,
+}
+
+impl fmt::Debug for Notifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notifier").field("device", &self.device).finish_non_exhaustive()
+    }
 }
 
 /// The kernel did not take a notification.
@@ -52,7 +61,23 @@ type Notified = Result<bool, NotifyError>;
 
 impl Notifier {
     pub(crate) fn new(device: Arc<Device>) -> Notifier {
-        Notifier { device }
+        Notifier { device, rings: Arc::default() }
+    }
+
+    /// Requests come over rings from here on.
+    pub(crate) fn rings_started(&self, outgoing: Outgoing) {
+        // Once.
+        let _first = self.rings.set(outgoing);
+    }
+
+    /// Which answers were given by now; without rings the kernel has each when its caller goes on.
+    pub(crate) fn answers_given(&self) -> Given {
+        self.rings.get().map(Outgoing::given).unwrap_or_default()
+    }
+
+    /// Waits until the kernel has these; whether it had to. On no thread that answers requests.
+    pub(crate) fn wait_for_answers(&self, given: &Given) -> bool {
+        self.rings.get().is_some_and(|outgoing| outgoing.wait(given))
     }
 
     /// Forgets a name and everything below it. Waits while a request changes the directory.

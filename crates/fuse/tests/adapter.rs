@@ -21,6 +21,9 @@ use proto::message::ClientInfo;
 use proto::request::Request;
 use proto::{Cred, Ino};
 
+#[path = "adapter/races.rs"]
+mod races;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A mounted fake file system, unmounted in the end, also when a test fails.

@@ -19,6 +19,9 @@ use fuse::{
     Operation, Transport, Unmount, UnmountError, mount,
 };
 
+#[path = "mount/batches.rs"]
+mod batches;
+
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// A directory that is unmounted and removed in the end, also when a test fails.

@@ -99,8 +99,10 @@ pub(crate) struct Turn {
     pub(crate) close: Option<Arc<dyn Port>>,
     /// Some waiter may go on.
     pub(crate) phase_changed: bool,
-    /// The timer thread waits for too long or has a hook to run.
+    /// The timer thread waits for too long.
     pub(crate) wake_timer: bool,
+    /// The hook is to hear of a loss.
+    pub(crate) wake_loser: bool,
     /// The link thread has to connect.
     pub(crate) wake_link: bool,
 }
@@ -273,7 +275,8 @@ impl Core {
         // Without a link they are void: the machine repeats them after the next Hello.
         turn.dispatch = self.link.as_mut().and_then(|link| link.plan(messages));
         let early = self.deadline().is_some_and(|at| at < self.timer_wakes);
-        turn.wake_timer |= early || self.loss.is_some();
+        turn.wake_timer |= early;
+        turn.wake_loser |= self.loss.is_some();
     }
 
     /// Whether what is to be sent is kept a moment longer. Nobody waits for what was performed, and more of it that leaves with the

@@ -51,6 +51,7 @@ struct State {
     returned: Vec<Returned>,
     offered: Vec<Ino>,
     settled: u32,
+    renewed: u32,
     early: Early,
 }
 
@@ -255,6 +256,20 @@ impl Fake {
     /// When they do not in time.
     pub fn wait_settled(&self, times: u32, patience: Duration) {
         self.wait(patience, |state| state.settled >= times);
+    }
+
+    /// How long the leases of those are who connect from here on.
+    pub fn lease(&self, lease_ms: u32) {
+        lock(&self.state).lease_ms = lease_ms;
+    }
+
+    /// Waits until sessions have renewed their leases so many times more.
+    ///
+    /// # Panics
+    /// When they do not in time.
+    pub fn wait_renewed(&self, times: u32, patience: Duration) {
+        let before = lock(&self.state).renewed;
+        self.wait(patience, |state| state.renewed >= before + times);
     }
 
     fn wait(&self, patience: Duration, what: impl Fn(&State) -> bool) {

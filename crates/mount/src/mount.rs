@@ -1,6 +1,6 @@
 //! One session of this process with one rank: calls in, answers out.
 //!
-//! Absent: how a call travels (`shared.rs`); threads that carry calls: only the timer and the link have one each (`threads.rs`).
+//! Absent: how a call travels (`shared.rs`); threads that carry calls: only the timer, the link and losses have one each (`threads.rs`).
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +43,7 @@ pub enum CapsEvent {
     /// under a lower stamp is void. On whatever thread received it, which must not be kept waiting.
     Recalled { stamp: u64, list: Vec<Recalled> },
     /// Nothing that was handed out under a lower stamp is good any more. File data is dropped before this returns; names and
-    /// attributes run out by themselves. On a thread that may wait.
+    /// attributes run out by themselves. On a thread that may wait, for answers of this mount, too.
     Lost { stamp: u64 },
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct Shared {
     core: Mutex<Core>,
     pub(crate) timer: Alarm,
     pub(crate) linker: Condvar,
+    pub(crate) loser: Condvar,
     phase: Condvar,
     pub(crate) lost_stamp: Arc<AtomicU64>,
     pub(crate) late: Arc<LateErrors>,
@@ -56,6 +57,7 @@ impl Shared {
             core: Mutex::new(core),
             timer,
             linker: Condvar::new(),
+            loser: Condvar::new(),
             phase: Condvar::new(),
             hook: Mutex::new(None),
             late_hook: Mutex::new(None),
@@ -98,6 +100,9 @@ impl Shared {
             }
             if turn.wake_timer {
                 self.timer.ring();
+            }
+            if turn.wake_loser {
+                self.loser.notify_one();
             }
             if turn.wake_link {
                 self.linker.notify_one();
@@ -229,7 +234,7 @@ impl Shared {
             core = self.phase.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         core.stop = true;
-        let mut turn = Turn { wake_timer: true, wake_link: true, ..Turn::default() };
+        let mut turn = Turn { wake_timer: true, wake_loser: true, wake_link: true, ..Turn::default() };
         let port = core.link.as_ref().map(|link| Arc::clone(link.port()));
         let generation = core.generation;
         let now = self.step_time();

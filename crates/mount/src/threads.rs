@@ -1,4 +1,4 @@
-//! The mount's two threads: one keeps time and runs the hook, one reconnects.
+//! The mount's three threads: one keeps time, one reconnects, one tells of losses.
 //!
 //! Absent: calls; their callers' threads carry them.
 
@@ -10,35 +10,58 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use stdx::Mono;
 
+type Duty = fn(&Arc<Shared>);
+
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let (timed, linked) = (Arc::clone(shared), Arc::clone(shared));
-    let timer = Builder::new().name("mount-timer".to_owned()).spawn(move || keep_time(&timed))?;
-    match Builder::new().name("mount-link".to_owned()).spawn(move || keep_link(&linked)) {
-        Ok(link) => Ok(vec![timer, link]),
-        Err(error) => {
-            shared.core().stop = true;
-            shared.timer.ring();
-            // The error of the spawn is what counts.
-            let _ended = timer.join();
-            Err(error)
+    let duties: [(&str, Duty); 3] =
+        [("mount-timer", keep_time), ("mount-link", keep_link), ("mount-losses", tell_losses)];
+    let mut threads = Vec::new();
+    for (name, duty) in duties {
+        let own = Arc::clone(shared);
+        match Builder::new().name(name.to_owned()).spawn(move || duty(&own)) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                stop(shared);
+                // The error of the spawn is what counts.
+                threads.into_iter().for_each(|thread| drop(thread.join()));
+                return Err(error);
+            }
         }
+    }
+    Ok(threads)
+}
+
+fn stop(shared: &Shared) {
+    shared.core().stop = true;
+    shared.timer.ring();
+    shared.linker.notify_one();
+    shared.loser.notify_one();
+}
+
+/// Tells the hook of losses, and the machine when the file data of each are dropped: the rank lets others write only then. A thread
+/// of its own, because the kernel does not drop a page while a READ into it is unanswered. That READ may be answered over the next
+/// connection only, and wait there for another mount; meanwhile the lease goes on being renewed.
+fn tell_losses(shared: &Arc<Shared>) {
+    let mut core = shared.core();
+    while !core.stop {
+        let Some(stamp) = core.loss.take() else {
+            core = shared.loser.wait(core).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        drop(core);
+        let hook = lock(&shared.hook).clone();
+        if let Some(hook) = hook {
+            hook(CapsEvent::Lost { stamp });
+        }
+        shared.input(Input::Dropped { stamp });
+        core = shared.core();
     }
 }
 
-/// Ticks the machine when it asks for it. Losses are told here, so that no tick (and with it no `Settled`) can overtake them: the
-/// rank lets others write only when the file data that was kept under its grants is gone.
+/// Ticks the machine when it asks for it.
 fn keep_time(shared: &Arc<Shared>) {
     let mut core = shared.core();
     while !core.stop {
-        if let Some(stamp) = core.loss.take() {
-            drop(core);
-            let hook = lock(&shared.hook).clone();
-            if let Some(hook) = hook {
-                hook(CapsEvent::Lost { stamp });
-            }
-            core = shared.core();
-            continue;
-        }
         let now = shared.step_time();
         match core.deadline() {
             Some(at) if at <= now.mono => {

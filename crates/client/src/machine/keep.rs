@@ -66,10 +66,10 @@ impl Client {
             self.lease_end = None;
             self.lose(out);
         }
-        // By tick, so that a driver that is still dropping file data can hold it back by holding the tick back.
-        let at = if stdx::mutant!("client_settled_at_once") { Some(now) } else { self.validities.settle_at };
+        let settles_at = self.validities.settles_at();
+        let at = if stdx::mutant!("client_settled_at_once") { Some(now) } else { settles_at };
         let follows = self.rewrites.resuming.is_none();
-        if follows && self.validities.settle_at.is_some() && at.is_some_and(|at| at <= now) {
+        if follows && settles_at.is_some() && at.is_some_and(|at| at <= now) {
             self.validities.settle(self.window.next());
             out.push(Output::Send(ClientMsg::Settled));
         }

@@ -90,7 +90,18 @@ impl Bench {
         bench
     }
 
+    /// One step; file data that it makes void are dropped at once.
     fn step(&mut self, input: Input) -> Vec<Output> {
+        let out = self.step_undropped(input);
+        for output in &out {
+            if let Output::Lost { stamp } = *output {
+                assert!(self.step_undropped(Input::Dropped { stamp }).is_empty());
+            }
+        }
+        out
+    }
+
+    fn step_undropped(&mut self, input: Input) -> Vec<Output> {
         let mut out = Vec::new();
         self.client.step(self.at, input, &mut out);
         out

@@ -1,4 +1,4 @@
-//! The threads that drop what the kernel keeps, where that may wait: one for recalls as they come, one for names,
+//! The threads that drop what the kernel keeps, where that may wait: one for recalls as they come, some for names (`name_drops`),
 //! one for pages, one for nodes whose first answer may be on its way; and one for what is dropped to make room (`prune`).
 //!
 //! Names and pages wait for different things: a name for a host that answers late, which nothing else may be late for. The page
@@ -7,30 +7,29 @@
 //! Absent on purpose: bounds. A queue is no longer than what was granted and is being recalled, or than the files that the kernel knows.
 
 use std::io;
-use std::sync::Weak;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
 
-use proto::Name;
 use proto::caps::{Recalled, Returned};
 use stdx::Mono;
 
 use super::Shared;
+use super::name_drops::{DropId, NameDrops, Owed};
 use super::nodes::Found;
+use crate::transport::uring::Given;
 
 /// What the rank recalls, and what the kernel may have of it.
 pub(super) struct Recall {
     pub(super) stamp: u64,
-    pub(super) list: Vec<(Recalled, Option<Found>)>,
+    pub(super) list: Vec<Item>,
 }
 
-/// A name to be dropped; afterwards the node is not stale any more.
-pub(super) struct NameDrop {
-    pub(super) parent: u64,
-    pub(super) name: Name,
-    pub(super) nodeid: u64,
-    pub(super) stamp: u64,
+pub(super) struct Item {
+    pub(super) recalled: Recalled,
+    pub(super) found: Option<Found>,
+    /// Of the name that goes.
+    pub(super) name: Option<DropId>,
 }
 
 /// A node of which something is to be dropped; afterwards the rank is told.
@@ -55,17 +54,30 @@ impl PageDrop {
     }
 }
 
-/// Nodes whose first answer may be on its way; no more when it is due.
+/// Nodes whose first answer may be on its way; no more when it is due and the kernel has what was given.
 pub(super) struct SecondDrop {
     pub(super) stamp: u64,
     pub(super) due: Mono,
+    pub(super) given: Given,
     pub(super) nodes: Vec<NodeDrop>,
+    /// What is told then about names that are not dropped by then.
+    pub(super) names: Vec<Arc<Owed>>,
+}
+
+impl SecondDrop {
+    pub(super) fn new(stamp: u64, due: Mono) -> SecondDrop {
+        SecondDrop { stamp, due, given: Given::default(), nodes: Vec::new(), names: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.names.is_empty()
+    }
 }
 
 /// The adapter's ends of the queues.
 pub(super) struct Droppers {
     recalls: Sender<Recall>,
-    names: Sender<NameDrop>,
+    pub(super) names: Arc<NameDrops>,
     pages: Sender<PageDrop>,
     second: Sender<SecondDrop>,
     prunes: Sender<()>,
@@ -74,7 +86,7 @@ pub(super) struct Droppers {
 /// The threads' ends.
 pub(super) struct Queues {
     recalls: Receiver<Recall>,
-    names: Receiver<NameDrop>,
+    names: Arc<NameDrops>,
     pages: Receiver<PageDrop>,
     second: Receiver<SecondDrop>,
     prunes: Receiver<()>,
@@ -83,13 +95,13 @@ pub(super) struct Queues {
 impl Droppers {
     pub(super) fn new() -> (Droppers, Queues) {
         let (recalls, recalls_queue) = channel();
-        let (names, names_queue) = channel();
+        let names = Arc::new(NameDrops::default());
         let (pages, pages_queue) = channel();
         let (second, seconds_queue) = channel();
         let (prunes, prunes_queue) = channel();
         let queues = Queues {
             recalls: recalls_queue,
-            names: names_queue,
+            names: Arc::clone(&names),
             pages: pages_queue,
             second: seconds_queue,
             prunes: prunes_queue,
@@ -101,10 +113,6 @@ impl Droppers {
 
     pub(super) fn drop_all(&self, recall: Recall) {
         let _ended = self.recalls.send(recall);
-    }
-
-    pub(super) fn drop_name(&self, drop: NameDrop) {
-        let _ended = self.names.send(drop);
     }
 
     pub(super) fn drop_pages(&self, drop: PageDrop) {
@@ -120,15 +128,32 @@ impl Droppers {
     }
 }
 
+impl Drop for Droppers {
+    fn drop(&mut self) {
+        self.names.end();
+    }
+}
+
 impl Queues {
     /// Starts the threads.
     pub(super) fn serve(self, shared: &Weak<Shared>) -> io::Result<()> {
         serve("pando-recalls", self.recalls, shared, |shared, recall| shared.recalled(recall))?;
-        serve("pando-names", self.names, shared, |shared, drop| shared.drop_name(&drop))?;
+        let (drops, marks) = (Weak::clone(shared), Weak::clone(shared));
+        let drop_name = move |drop: &_| {
+            if let Some(shared) = drops.upgrade() {
+                shared.drop_name(drop);
+            }
+        };
+        let dropped = move |over| {
+            if let Some(shared) = marks.upgrade() {
+                shared.name_dropped(over);
+            }
+        };
+        self.names.serve(drop_name, dropped)?;
         serve("pando-pages", self.pages, shared, |shared, drop| shared.drop_pages(&drop))?;
         serve("pando-prune", self.prunes, shared, |shared, ()| shared.prune())?;
         serve("pando-redrop", self.second, shared, |shared, second| {
-            thread::sleep(Duration::from_nanos(second.due.since(shared.mount.now())));
+            shared.await_first_answers(&second);
             shared.drop_again(second);
         })
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proto::name::Name;
 use proto::reply::Reply;
-use proto::request::{NewNode, Request};
+use proto::request::{NewNode, Request, rename_flags};
 use proto::{Errno, Ino, NodeRef};
 
 use super::{About, Shared};
@@ -77,18 +77,23 @@ impl Shared {
                 let name = name!(name);
                 let ask = Request::Unlink { parent, name: name.clone() };
                 self.keeping(about, parent, name, reply, move |shared, about, reply| {
-                    shared.change(about, parent, ask, reply);
+                    shared.change(about, parent, ask, reply, |_| ());
                 });
             }
             Operation::RmDir { name } => {
-                self.change(about, parent, Request::RmDir { parent, name: name!(name) }, reply);
+                self.change(about, parent, Request::RmDir { parent, name: name!(name) }, reply, |_| ());
             }
             Operation::Rename { name, new_parent, new_name, flags } => {
                 let (name, new_name) = (name!(name), name!(new_name));
+                let exchange = flags & rename_flags::EXCHANGE != 0;
+                let places = ((about.nodeid, name.clone()), (new_parent, new_name.clone()));
                 let new_parent = self.nodes.node(new_parent);
                 let ask = Request::Rename { parent, name, new_parent, new_name: new_name.clone(), flags };
                 self.keeping(about, new_parent, new_name, reply, move |shared, about, reply| {
-                    shared.change(about, new_parent, ask, reply);
+                    shared.change(about, new_parent, ask, reply, move |shared| {
+                        let ((dir, name), (new_dir, new_name)) = &places;
+                        shared.droppers.names.moved((*dir, name), (*new_dir, new_name), exchange);
+                    });
                 });
             }
             Operation::ReadLink => self.readlink(about, reply),
@@ -121,11 +126,21 @@ impl Shared {
         });
     }
 
-    /// A change whose success is all there is to say.
-    fn change(self: &Arc<Self>, about: About, dir: NodeRef, ask: Request, reply: KernelReply) {
+    /// A change whose success is all there is to say; `before` that is said, something is done.
+    fn change(
+        self: &Arc<Self>,
+        about: About,
+        dir: NodeRef,
+        ask: Request,
+        reply: KernelReply,
+        before: impl FnOnce(&Shared) + Send + 'static,
+    ) {
         let cred = about.cred;
         self.ask(cred.clone(), ask, reply, move |shared, reply, _| {
-            shared.after_names(cred, dir, reply, |_, reply| reply.ok());
+            shared.after_names(cred, dir, reply, |shared, reply| {
+                before(shared);
+                reply.ok();
+            });
         });
     }
 

@@ -3,24 +3,36 @@
 //! Forgetting attributes is enough for a node that the kernel has: it advances the version of the node's attributes, and an
 //! answer to what was asked under an older version is not taken as valid (`fuse_reverse_inval_inode` and
 //! `fuse_change_attributes_i` of Linux). A node that it does not have yet has no version, and the answer that makes it may be on
-//! its way; so where the first answer about a node was given a moment ago attributes are forgotten once more when it must have come.
+//! its way; so where the first answer about a node was given a moment ago attributes are forgotten once more when it must have come:
+//! when the rings have none left that was given by then, and whoever asked has had the time to take it in.
 //!
 //! Pages of an open cached handle are read into after Fc is gone, too. AUTO_INVAL_DATA is agreed on: each read looks at the
 //! attributes when their time is over, at once where none is granted, and drops the pages if size or mtime have changed. A write of
 //! others needs Fs back first, so that is enough.
+//!
+//! Of a stale node nothing is told to who comes by its name, but that does not go for directories: the rank hears that the name of one
+//! is given back when it is dropped, or after 20 ms where its parent is locked meanwhile.
 //! Absent on purpose: waiting; what may wait has threads of its own (`droppers`).
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
 
 use ::mount::CapsEvent;
 use proto::caps::{Bits, Recalled};
+use stdx::Mono;
 use stdx::time::MS;
 
 use super::Shared;
-use super::droppers::{NameDrop, NodeDrop, PageDrop, Recall, SecondDrop};
+use super::droppers::{Item, NodeDrop, PageDrop, Recall, SecondDrop};
+use super::name_drops::{DropId, NameDrop, Over, Owed};
+use crate::notify::Notifier;
 
-/// After that an answer that was given to the kernel has come to whom it is for.
+/// After that an answer that the kernel has has come to whom it is for.
 const FIRST_ANSWER_NS: u64 = 20 * MS;
+
+/// So long the rank waits for the name of a directory to be dropped, which its old name leads to until then.
+const DIRECTORY_NAME_NS: u64 = 20 * MS;
 
 pub(super) fn on_caps(shared: &Weak<Shared>, event: CapsEvent) {
     let Some(shared) = shared.upgrade() else { return };
@@ -40,8 +52,14 @@ impl Shared {
     /// Marks what is recalled before anything is dropped: what is answered from here on is answered accordingly. Never waits.
     fn recall(&self, stamp: u64, list: Vec<Recalled>) {
         let mark = |item: Recalled| {
-            let found = self.nodes.recall(self.nodeid(item.ino), item.bits, item.name.is_some(), stamp);
-            (item, found)
+            let nodeid = self.nodeid(item.ino);
+            let found = self.nodes.recall(nodeid, item.bits, item.name.is_some(), stamp);
+            // Of a node that the kernel does not have, too: under that name it may have another.
+            let name = item.name.as_ref().map(|(dir, name)| {
+                let drop = NameDrop { parent: self.nodeid(*dir), name: name.clone(), nodeid, stamp };
+                self.droppers.names.announce(drop)
+            });
+            Item { recalled: item, found, name }
         };
         self.droppers.drop_all(Recall { stamp, list: list.into_iter().map(mark).collect() });
     }
@@ -50,20 +68,18 @@ impl Shared {
     /// which the thread that received the recall may have to deliver.
     pub(super) fn recalled(&self, Recall { stamp, list }: Recall) {
         let mut dropped = Vec::new();
-        let mut second = SecondDrop { stamp, due: self.mount.now(), nodes: Vec::new() };
-        for (item, found) in list {
+        let mut second = SecondDrop::new(stamp, self.mount.now());
+        for Item { recalled: item, found, name } in list {
             let nodeid = self.nodeid(item.ino);
             let returned = item.returned(given_back(item.bits));
             let (Some(found), Some(notifier)) = (found, self.notifier.get()) else {
+                self.begin_name(name, None);
                 dropped.push(returned);
                 continue;
             };
             let attributes = !item.bits.and(Bits::ATTRS).is_empty();
             // If it does not have the node, an answer that makes it is on its way, or a FORGET.
             let missing = attributes && matches!(notifier.inval_attributes(nodeid), Ok(false));
-            if let Some((dir, name)) = item.name {
-                self.droppers.drop_name(NameDrop { parent: self.nodeid(dir), name, nodeid, stamp });
-            }
             if item.bits.has(Bits::FS) && !found.directory {
                 self.unopened_may_change(nodeid);
             }
@@ -73,16 +89,26 @@ impl Shared {
             let now = self.mount.now();
             let arrived =
                 if missing { now.after(FIRST_ANSWER_NS) } else { found.first_answer.after(FIRST_ANSWER_NS) };
+            let mut owed = None;
             if attributes && now < arrived {
                 second.due = second.due.max(arrived);
                 second.nodes.push(node);
             } else if pages {
                 self.droppers.drop_pages(PageDrop::of(node));
+            } else if found.directory && name.is_some() {
+                second.due = second.due.max(now.after(DIRECTORY_NAME_NS));
+                let name = Owed::new(stamp, returned);
+                second.names.push(Arc::clone(&name));
+                owed = Some(name);
             } else {
                 dropped.push(returned);
             }
+            self.begin_name(name, owed);
         }
         if !second.nodes.is_empty() {
+            second.given = self.notifier.get().map(Notifier::answers_given).unwrap_or_default();
+        }
+        if !second.is_empty() {
             self.droppers.drop_again(second);
         }
         if !dropped.is_empty() {
@@ -99,12 +125,28 @@ impl Shared {
         }
     }
 
-    /// On the name thread. Waits while the kernel waits for an answer about a name in that directory.
+    fn begin_name(&self, name: Option<DropId>, owed: Option<Arc<Owed>>) {
+        if let Some(id) = name {
+            self.droppers.names.begin(id, owed);
+        }
+    }
+
+    /// On a name thread. Waits while the kernel waits for an answer about a name in that directory.
     pub(super) fn drop_name(&self, drop: &NameDrop) {
         if let Some(notifier) = self.notifier.get() {
             let _gone = notifier.inval_entry(drop.parent, drop.name.as_bytes());
         }
-        self.nodes.name_dropped(drop.nodeid, drop.stamp);
+    }
+
+    pub(super) fn name_dropped(&self, Over { of, owed }: Over) {
+        if let Some((nodeid, stamp)) = of {
+            self.nodes.name_dropped(nodeid, stamp);
+        }
+        if let Some(owed) = owed
+            && let Some(returned) = owed.take()
+        {
+            self.mount.returned(owed.stamp, vec![returned]);
+        }
     }
 
     /// On the page thread. Waits while a READ is unanswered, or a page being written.
@@ -120,9 +162,21 @@ impl Shared {
         }
     }
 
-    /// On the thread for second drops, when the first answers about the nodes have come.
+    /// On the thread for second drops. An answer that was given may lie with its ring thread, which handles other requests first or
+    /// has no CPU: the kernel must have had it for as long as any other.
+    pub(super) fn await_first_answers(&self, second: &SecondDrop) {
+        let pause = |until: Mono| thread::sleep(Duration::from_nanos(until.since(self.mount.now())));
+        pause(second.due);
+        if let Some(notifier) = self.notifier.get()
+            && notifier.wait_for_answers(&second.given)
+        {
+            pause(self.mount.now().after(FIRST_ANSWER_NS));
+        }
+    }
+
+    /// When the first answers about the nodes have come.
     pub(super) fn drop_again(&self, second: SecondDrop) {
-        let mut dropped = Vec::new();
+        let mut dropped: Vec<_> = second.names.iter().filter_map(|owed| owed.take()).collect();
         for node in second.nodes {
             if let Some(notifier) = self.notifier.get() {
                 let _gone = notifier.inval_attributes(node.nodeid);

@@ -20,6 +20,7 @@ use crate::abi::{
 use crate::reply::channel::{Channel, DeviceChannel};
 use crate::request::{Extensions, Lock, Read, Release, SetAttr, Write};
 use crate::transport::device::Device;
+use crate::transport::uring::test_ring::Ring;
 
 mod late;
 mod listings;
@@ -38,6 +39,7 @@ struct Kernel {
     /// Outlives the adapter.
     _mount: Arc<Mount>,
     device: Arc<Device>,
+    notifier: Notifier,
     socket: OwnedFd,
     unique: AtomicU64,
 }
@@ -79,9 +81,10 @@ impl Kernel {
             congestion_threshold: 1,
             time_gran: 1,
         };
-        adapter.init(&negotiated, &Notifier::new(Arc::clone(&device)));
+        let notifier = Notifier::new(Arc::clone(&device));
+        adapter.init(&negotiated, &notifier);
         fake.clear_seen();
-        Kernel { fake, adapter, _mount: mount, device, socket: ours, unique: AtomicU64::new(2) }
+        Kernel { fake, adapter, _mount: mount, device, notifier, socket: ours, unique: AtomicU64::new(2) }
     }
 
     fn send(&self, nodeid: u64, operation: Operation<'_>) -> u64 {

@@ -6,7 +6,10 @@
 mod decline;
 mod memory;
 pub(crate) mod parameter;
+mod progress;
 mod queue;
+#[cfg(test)]
+pub(crate) mod test_ring;
 mod worker;
 
 use std::io;
@@ -108,8 +111,42 @@ impl Rings {
         }
     }
 
+    pub(crate) fn outgoing(&self) -> Outgoing {
+        Outgoing(self.queues.clone())
+    }
+
     pub(crate) fn into_threads(self) -> Vec<JoinHandle<()>> {
         self.threads
+    }
+}
+
+/// The answers of all rings that are on their way to the kernel.
+pub(crate) struct Outgoing(Vec<Arc<Queue>>);
+
+/// How many answers each ring had been given at some time.
+#[derive(Debug, Default)]
+pub(crate) struct Given(Vec<u64>);
+
+impl Outgoing {
+    /// What was given by now. A ring thread that waits for requests is made to look whether the kernel has it, so that who asks a
+    /// moment later need not wait to be told.
+    pub(crate) fn given(&self) -> Given {
+        let given = |queue: &Arc<Queue>| {
+            let given = queue.progress.given();
+            if !queue.progress.has(given) {
+                queue.ring_bell();
+            }
+            given
+        };
+        Given(self.0.iter().map(given).collect())
+    }
+
+    /// Waits until the kernel has what was given by then, or the mount ends; whether it had to. On no ring thread.
+    pub(crate) fn wait(&self, given: &Given) -> bool {
+        let waits = |(queue, given): (&Arc<Queue>, &u64)| {
+            queue.progress.wait(*given, || queue.ring_bell(), || queue.is_stopping())
+        };
+        self.0.iter().zip(&given.0).map(waits).fold(false, |any, waited| any | waited)
     }
 }
 

@@ -58,7 +58,10 @@ impl State {
                 self.settled += 1;
                 Vec::new()
             }
-            ClientMsg::Renew { number } => vec![(conn, ServerMsg::Renewed { number })],
+            ClientMsg::Renew { number } => {
+                self.renewed += 1;
+                vec![(conn, ServerMsg::Renewed { number })]
+            }
             ClientMsg::Performed { tid, floor, told, request, .. } => {
                 self.performed(conn, session, (tid, floor), told, &request)
             }

@@ -187,6 +187,11 @@ impl World {
         }
         let given_up = lost || refused || self.phase > Phase::Faults;
         self.judge_late(client, given_up, &out)?;
+        let losses = out.iter().filter_map(|output| match output {
+            ClientOutput::Lost { stamp } => Some(*stamp),
+            _ => None,
+        });
+        let loss = losses.max();
         for output in out {
             self.client_output(client, output)?;
         }
@@ -195,7 +200,8 @@ impl World {
         }
         self.settle_orphaned(client);
         self.plan_client_tick(client);
-        Ok(())
+        // The kernel drops in no time here.
+        loss.map_or(Ok(()), |stamp| self.step_client(client, ClientInput::Dropped { stamp }))
     }
 
     /// Answers that nobody waited for have come.

@@ -60,6 +60,40 @@ fn after_a_break_nothing_is_kept_before_settled_and_settled_waits_for_what_was()
     assert!(bench.client.deadline().is_some_and(|at| at > bench.at.mono));
 }
 
+/// Found by review: a READ locked its page until it was answered over the next connection, and waited there for another mount; its
+/// own mount waited for the page, sent no renewals, and was given up.
+#[test]
+fn settled_waits_for_pages_and_the_lease_does_not() {
+    let mut bench = caching();
+    let lost = |out: &[Output]| {
+        let [Output::Lost { stamp }] = out else { panic!("{out:?}") };
+        *stamp
+    };
+    let first = lost(&bench.step_undropped(Input::Disconnected));
+    for input in [Input::Connected, welcome(5, true)] {
+        bench.step(input);
+    }
+    let third = u64::from(LEASE_MS) * MS / 3;
+    for number in 1..=4 {
+        bench.wait(third);
+        assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Renew { number }]);
+        assert!(
+            bench.client.deadline().is_some_and(|at| at > bench.at.mono),
+            "nothing is left to be ticked for"
+        );
+        bench.step(Input::Message(ServerMsg::Renewed { number }));
+    }
+    let second = lost(&bench.step_undropped(Input::Disconnected));
+    for input in [Input::Connected, welcome(5, true), Input::Dropped { stamp: first }] {
+        bench.step(input);
+    }
+    bench.wait(1);
+    assert!(sent(&bench.step(Input::Tick)).is_empty(), "that was the loss before");
+    bench.step(Input::Dropped { stamp: second });
+    assert_eq!(bench.client.deadline().map(|at| at <= bench.at.mono), Some(true));
+    assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Settled]);
+}
+
 #[test]
 fn a_lease_that_nobody_confirms_runs_out_here_first() {
     let mut bench = caching();

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Shape;
 use super::memory::Memory;
+use super::progress::Progress;
 use crate::reply::Loan;
 use proto::storeio::FillOnce;
 
@@ -36,6 +37,7 @@ pub(super) struct Answer {
 pub(crate) struct Queue {
     pub(super) memory: Memory,
     late: Mutex<Vec<Answer>>,
+    pub(super) progress: Progress,
     /// The ring thread is about to wait, or waits, and needs the bell.
     sleeping: AtomicBool,
     stopping: AtomicBool,
@@ -52,6 +54,7 @@ impl Queue {
         Ok(Queue {
             memory: Memory::new(shape)?,
             late: Mutex::default(),
+            progress: Progress::default(),
             sleeping: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             // SAFETY: just opened, owned by nobody else.
@@ -67,6 +70,7 @@ impl Queue {
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.ring_bell();
+        self.progress.wake();
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -105,15 +109,20 @@ impl Queue {
 
     fn push(&self, answer: Answer) {
         if std::ptr::eq(OWN_QUEUE.get(), self) {
+            self.progress.own_given();
             return OWN_ANSWERS.with_borrow_mut(|own| own.push(answer));
         }
-        self.late.lock().unwrap_or_else(PoisonError::into_inner).push(answer);
+        {
+            let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+            self.progress.late_given();
+            late.push(answer);
+        }
         if self.sleeping.swap(false, Ordering::SeqCst) {
             self.ring_bell();
         }
     }
 
-    fn ring_bell(&self) {
+    pub(super) fn ring_bell(&self) {
         let one = 1_u64.to_ne_bytes();
         // SAFETY: an eventfd write reads 8 bytes. It can only fail when the count is full: it rings already.
         let _full = unsafe { libc::write(self.bell_fd(), one.as_ptr().cast(), one.len()) };

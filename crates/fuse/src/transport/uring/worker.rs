@@ -17,6 +17,9 @@ use crate::request::{ParseError, Parts};
 
 /// Marks the completion of the bell's poll; entries are numbered from 0.
 const BELL: u64 = u64::MAX;
+/// Answers that may wait while the thread handles the rest of what came at once: each of the rest may take as long as a turn of the
+/// rank, and what an answer says may be kept is not to be old when it comes.
+const HANDLED_MAX: usize = 16;
 /// Submissions queued before one call; more only means another call.
 const SUBMISSIONS: u32 = 128;
 /// Where an SQE has the field that the kernel wants to be the length of the address list.
@@ -34,6 +37,8 @@ pub(super) struct Worker {
     idle: usize,
     completions: Vec<(u64, i32)>,
     answers: Vec<Answer>,
+    /// Answers queued for the kernel so far.
+    collected: u64,
     /// Names and small data of the request being handled, so that an answer may overwrite the payload area.
     scratch: Vec<u8>,
 }
@@ -62,6 +67,7 @@ impl Worker {
             idle: 0,
             completions: Vec::new(),
             answers: Vec::new(),
+            collected: 0,
             scratch: Vec::new(),
         };
         worker.queue.adopt();
@@ -101,7 +107,11 @@ impl Worker {
 
     fn handle_completions(&mut self) {
         let mut completions = std::mem::take(&mut self.completions);
-        for (id, result) in completions.drain(..) {
+        for (at, (id, result)) in completions.drain(..).enumerate() {
+            if at % HANDLED_MAX == HANDLED_MAX - 1 {
+                self.commit();
+                self.submit(0);
+            }
             if id == BELL {
                 self.queue.hush();
                 self.watch_bell();
@@ -158,6 +168,7 @@ impl Worker {
     fn commit(&mut self) {
         let mut answers = std::mem::take(&mut self.answers);
         self.queue.collect(&mut answers);
+        self.collected += answers.len() as u64;
         for answer in answers.drain(..) {
             let Some(commit_id) = self.commit_ids.get_mut(usize::from(answer.entry)) else { continue };
             let unique = std::mem::take(commit_id);
@@ -210,6 +221,12 @@ impl Worker {
             // A signal, or completions to be taken first: the loop does both.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
             Err(error) => panic!("io_uring_enter on a ring of our own failed: {error}"),
+        }
+        // It carries a commit out when it takes it.
+        if self.ring.submission().is_empty() {
+            self.queue.progress.taken(self.collected);
+        } else {
+            self.queue.progress.wake();
         }
     }
 }
