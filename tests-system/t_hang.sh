@@ -118,9 +118,10 @@ mkdir a/told
 works=$!
 pids+=($works)
 until [ "$(wc -l <told 2>/dev/null || echo 0)" -gt 300 ]; do sleep 0.02; done
-kill9 $SERVER
+# The program first: a create that has reached the server is answered by it alone, also to whoever is killed.
 kill -9 $works
 wait $works 2>/dev/null
+kill9 $SERVER
 "$PANDO" umount ./a >umount.out 2>&1 &
 leaves=$!
 sleep 0.5
