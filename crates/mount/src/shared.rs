@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     core: Mutex<Core>,
     pub(crate) timer: Alarm,
     pub(crate) linker: Condvar,
-    pub(crate) loser: Condvar,
+    pub(crate) losses: Condvar,
     phase: Condvar,
     pub(crate) lost_stamp: Arc<AtomicU64>,
     pub(crate) late: Arc<LateErrors>,
@@ -57,7 +57,7 @@ impl Shared {
             core: Mutex::new(core),
             timer,
             linker: Condvar::new(),
-            loser: Condvar::new(),
+            losses: Condvar::new(),
             phase: Condvar::new(),
             hook: Mutex::new(None),
             late_hook: Mutex::new(None),
@@ -102,7 +102,7 @@ impl Shared {
                 self.timer.ring();
             }
             if turn.wake_loser {
-                self.loser.notify_one();
+                self.losses.notify_one();
             }
             if turn.wake_link {
                 self.linker.notify_one();

@@ -10,15 +10,15 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use stdx::Mono;
 
-type Duty = fn(&Arc<Shared>);
+type ThreadBody = fn(&Arc<Shared>);
 
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<JoinHandle<()>>> {
-    let duties: [(&str, Duty); 3] =
+    let bodies: [(&str, ThreadBody); 3] =
         [("mount-timer", keep_time), ("mount-link", keep_link), ("mount-losses", tell_losses)];
     let mut threads = Vec::new();
-    for (name, duty) in duties {
+    for (name, body) in bodies {
         let own = Arc::clone(shared);
-        match Builder::new().name(name.to_owned()).spawn(move || duty(&own)) {
+        match Builder::new().name(name.to_owned()).spawn(move || body(&own)) {
             Ok(thread) => threads.push(thread),
             Err(error) => {
                 stop(shared);
@@ -35,7 +35,7 @@ fn stop(shared: &Shared) {
     shared.core().stop = true;
     shared.timer.ring();
     shared.linker.notify_one();
-    shared.loser.notify_one();
+    shared.losses.notify_one();
 }
 
 /// Tells the hook of losses, and the machine when the file data of each are dropped: the rank lets others write only then. A thread
@@ -45,7 +45,7 @@ fn tell_losses(shared: &Arc<Shared>) {
     let mut core = shared.core();
     while !core.stop {
         let Some(stamp) = core.loss.take() else {
-            core = shared.loser.wait(core).unwrap_or_else(PoisonError::into_inner);
+            core = shared.losses.wait(core).unwrap_or_else(PoisonError::into_inner);
             continue;
         };
         drop(core);

@@ -60,7 +60,7 @@ pub(super) struct DropId {
 }
 
 /// What the threads do, with no lock held: drop a name, and what that leaves to do.
-struct Duty {
+struct Callbacks {
     drop: Box<dyn Fn(&NameDrop) + Send + Sync>,
     dropped: Box<dyn Fn(Over) + Send + Sync>,
 }
@@ -69,7 +69,7 @@ struct Duty {
 pub(super) struct NameDrops {
     book: Mutex<Book>,
     work: Condvar,
-    duty: OnceLock<Duty>,
+    callbacks: OnceLock<Callbacks>,
 }
 
 #[derive(Default)]
@@ -182,7 +182,7 @@ impl NameDrops {
         dropped: impl Fn(Over) + Send + Sync + 'static,
     ) -> io::Result<()> {
         // Once.
-        let _first = self.duty.set(Duty { drop: Box::new(drop), dropped: Box::new(dropped) });
+        let _first = self.callbacks.set(Callbacks { drop: Box::new(drop), dropped: Box::new(dropped) });
         self.book().threads += 1;
         self.spawn()
     }
@@ -242,7 +242,7 @@ impl NameDrops {
     }
 
     fn run(&self) {
-        let Some(duty) = self.duty.get() else { return };
+        let Some(callbacks) = self.callbacks.get() else { return };
         let mut book = self.book();
         while !book.over {
             let Some((id, drop)) = book.take() else {
@@ -252,9 +252,9 @@ impl NameDrops {
                 continue;
             };
             std::mem::drop(book);
-            (duty.drop)(&drop);
+            (callbacks.drop)(&drop);
             let over = self.book().finish(id);
-            (duty.dropped)(over);
+            (callbacks.dropped)(over);
             book = self.book();
         }
     }

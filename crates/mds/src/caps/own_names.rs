@@ -12,7 +12,7 @@ impl Rank {
     /// What the session of a planned change gives up by it.
     pub(crate) fn own_names_change(&mut self, op: &Op) {
         match &op.request {
-            Request::Link { .. } => self.own_name_goes(op),
+            Request::Link { node, .. } => self.own_name_goes(op, *node),
             Request::Rename { parent, name, new_parent, new_name, flags } => {
                 self.own_name_moves(op, (*parent, name), (new_parent.ino, new_name));
                 if flags & rename_flags::EXCHANGE != 0 {
@@ -25,8 +25,8 @@ impl Rank {
 
     /// A file that gets a second name has no primary one any more, and others may take the first away without asking anybody: the
     /// session that links must not keep it either. Nobody waits for that: what it keeps is right until then.
-    fn own_name_goes(&mut self, op: &Op) {
-        let (Request::Link { node, .. }, Some(slot)) = (&op.request, op.place) else { return };
+    fn own_name_goes(&mut self, op: &Op, node: NodeRef) {
+        let Some(slot) = op.place else { return };
         let Some(home) = self.view.cache.by_ino(node.ino) else { return };
         let dir = self.view.cache.parent_ino(home);
         if let Ok(name) = Name::new(self.view.cache.node(home).name.as_bytes())
