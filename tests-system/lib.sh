@@ -88,7 +88,7 @@ require() {
 }
 
 # up DIR MNT [ARGS...]: mounts; SERVER is the process that serves. With VIA=socket that is another process than the mount's, and with
-# BESIDE=1 a second mount of it looks at everything over and over, so that what the first one is entrusted with is taken back all the time;
+# BESIDE=1 a second mount of it looks at everything over and over, so that what is delegated to the first one is taken back all the time;
 # with KILLS=SECONDS it is killed and started again whenever so many have passed.
 up() {
     local dir=$1 mnt=$2 word

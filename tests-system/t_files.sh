@@ -22,7 +22,7 @@ for n in range(int(sys.argv[1])):
     os.sync()
     f = os.open(f"a/{name}", os.O_RDWR)
     model = bytearray(b"before")
-    # The first goes to the server, which entrusts the file with the answer.
+    # The first goes to the server, which delegates the file with the answer.
     for k in range(rng.randrange(3, 40)):
         at, size = rng.randrange(0, 9000), rng.randrange(1, 4096)
         what = rng.randrange(12)

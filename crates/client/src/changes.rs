@@ -119,10 +119,10 @@ pub(crate) const fn touched(request: &Request) -> Option<Ino> {
     Some(node.ino)
 }
 
-/// The file that is entrusted no more once a request has gone to the rank: who closes it may have closed it for the last time.
+/// The file that is delegated no more once a request has gone to the rank: who closes it may have closed it for the last time.
 pub(crate) fn ends_file(request: &Request) -> Option<Ino> {
     match request {
-        Request::Release { node, .. } if !stdx::mutant!("client_closed_stays_entrusted") => Some(node.ino),
+        Request::Release { node, .. } if !stdx::mutant!("client_closed_stays_delegated") => Some(node.ino),
         every_request!() => touched(request),
     }
 }

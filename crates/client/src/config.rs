@@ -10,8 +10,8 @@ use stdx::time::{MS, SECOND};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientConfig {
     pub info: ClientInfo,
-    /// What the edge keeps: `Bits::ATTRS`, and `Bits::FC` if file data; `Bits::DX` to be answered early and entrusted with
-    /// directories. Nothing: it is never recalled anything.
+    /// What the edge keeps: `Bits::ATTRS`, and `Bits::FC` if file data; `Bits::DX` to be answered early and to have
+    /// directories delegated. Nothing: it is never recalled anything.
     pub wants: Bits,
     /// Keep unanswered requests, to send them again after a reconnect. Off where the connection lasts
     /// exactly as long as the rank (one process): nothing could be resumed, and payloads need no copy.
@@ -46,8 +46,8 @@ pub struct Limits {
     pub idle_ns: u64,
     /// Files of which pages may be kept. Beyond, the oldest that are closed are offered.
     pub files_kept_max: usize,
-    /// Directories entrusted at once, and files. Beyond, the oldest are offered; the rank's own limit is a little higher.
-    pub entrusted_max: usize,
+    /// Directories delegated at once, and files. Beyond, the oldest are offered; the rank's own limit is a little higher.
+    pub delegated_max: usize,
     /// Bytes kept of what was written and not synced. Beyond: if the server dies, a sync of the file is answered EIO.
     pub unsynced_bytes_max: usize,
 }
@@ -64,7 +64,7 @@ impl Default for Limits {
             locks_max: 1 << 16,
             idle_ns: 60 * SECOND,
             files_kept_max: 1 << 20,
-            entrusted_max: 896,
+            delegated_max: 896,
             unsynced_bytes_max: 64 << 20,
         }
     }
@@ -91,7 +91,7 @@ impl Limits {
             locks_max: 8,
             idle_ns: 300 * MS,
             files_kept_max: 3,
-            entrusted_max: 2,
+            delegated_max: 2,
             unsynced_bytes_max: 64 << 10,
         }
     }

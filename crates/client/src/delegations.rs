@@ -1,4 +1,4 @@
-//! The directories and files that are entrusted to this session (Dx, Fx), and what it knows about them and in them.
+//! The directories and files that are delegated to this session (Dx, Fx), and what it knows about them and in them.
 //!
 //! A request that goes to the rank to change something here makes what it concerns unknown until its answer is there, and ends
 //! the newborn status of what it changes: the answer of the rank counts from there on.
@@ -16,7 +16,7 @@ use crate::made::{Counts, change_dir};
 use crate::names::{Known, Names};
 use crate::newborns::Newborns;
 use crate::window::Tids;
-use proto::message::Entrusted;
+use proto::message::Delegated;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, FileKind, Ino, Name, NameHash, Tid};
@@ -176,23 +176,23 @@ impl Delegations {
         self.linked.contains(&ino)
     }
 
-    /// The rank entrusts a directory, with the answer to that request. `under_way`: the requests that are there; those of them
+    /// The rank delegates a directory, with the answer to that request. `under_way`: the requests that are there; those of them
     /// that concern it cross.
     pub(crate) fn begin<'a>(
         &mut self,
-        entrusted: &Entrusted,
+        delegated: &Delegated,
         (tid, next): (Tid, Tid),
         seed: Option<&HashSeed>,
         under_way: impl Iterator<Item = (Tid, &'a Request)>,
     ) {
-        let ino = entrusted.dir.ino;
-        if entrusted.dir.kind() != FileKind::Directory || self.dirs.contains_key(&ino) {
+        let ino = delegated.dir.ino;
+        if delegated.dir.kind() != FileKind::Directory || self.dirs.contains_key(&ino) {
             return;
         }
         // Answers may overtake each other: what one changed that came before this one may be missing here.
         let crossed = tid < self.all_crossed || self.crossed.get(&ino).is_some_and(|at| tid < *at);
-        let crossed = crossed && !stdx::mutant!("client_entrusted_crossed");
-        let mut delegation = Self::delegation(entrusted.dir, entrusted.empty && !crossed, next);
+        let crossed = crossed && !stdx::mutant!("client_delegated_crossed");
+        let mut delegation = Self::delegation(delegated.dir, delegated.empty && !crossed, next);
         delegation.stale = crossed;
         for (tid, request) in under_way {
             delegation.note(ino, tid, request, seed);
@@ -203,7 +203,7 @@ impl Delegations {
         self.add(ino, delegation);
     }
 
-    /// A change is answered. Directories that answers still on their way entrust may have changed by it meanwhile.
+    /// A change is answered. Directories that answers still on their way delegate may have changed by it meanwhile.
     pub(crate) fn crosses(&mut self, request: &Request, tids: Tids) {
         let next = tids.next;
         if tids.unanswered == next {
@@ -268,7 +268,7 @@ impl Delegations {
         std::mem::take(&mut self.displaced)
     }
 
-    /// It is entrusted no more, or not used any more.
+    /// It is delegated no more, or not used any more.
     pub(crate) fn end(&mut self, dir: Ino) {
         let Some(delegation) = self.dirs.remove(&dir) else { return };
         self.names -= delegation.names.len();
@@ -375,7 +375,7 @@ impl Delegations {
         if let Some(ino) = touched(request) {
             self.newborns.remove(ino);
         }
-        if let Some(ino) = ends_file(request).filter(|ino| self.newborns.is_entrusted(*ino)) {
+        if let Some(ino) = ends_file(request).filter(|ino| self.newborns.is_delegated(*ino)) {
             self.newborns.remove(ino);
         }
         if let Request::Link { node, .. } = request {

@@ -231,9 +231,9 @@ impl Client {
         self.window.kept.iter().count()
     }
 
-    /// Directories that are entrusted to this client.
+    /// Directories that are delegated to this client.
     #[must_use]
-    pub fn entrusted(&self) -> usize {
+    pub fn delegated(&self) -> usize {
         self.delegations.len()
     }
 
@@ -255,8 +255,8 @@ impl Client {
             (ServerMsg::Granted { tid, outcome, grants }, Link::Up) => {
                 self.on_reply(now.mono, tid, outcome, grants, out);
             }
-            (ServerMsg::Early { tid, position, wall, outcome, grants, entrusted }, Link::Up) => {
-                let early = Early { position, wall, entrusted: &entrusted };
+            (ServerMsg::Early { tid, position, wall, outcome, grants, delegated }, Link::Up) => {
+                let early = Early { position, wall, delegated: &delegated };
                 self.on_early(now, tid, (outcome, grants), early, out);
             }
             (ServerMsg::Recall { list }, Link::Up) => self.on_recall(list, out),
@@ -266,7 +266,7 @@ impl Client {
             }
             (ServerMsg::Durable { position }, Link::Up) => self.on_durable(position),
             (ServerMsg::Numbers { first, count, generation, seed }, Link::Up) => {
-                if self.is_entrustable() {
+                if self.is_delegable() {
                     self.numbers.add(first, count, generation, seed);
                 }
             }
@@ -317,9 +317,9 @@ impl Client {
         if let (Some(sent), true) = (&pending.sent, self.config.retry) {
             self.note_negatives(now, tid, (sent, &outcome), &validity);
             self.held.on_answer(&sent.request, &outcome);
-            if self.is_entrustable() {
-                let entrusted = early.as_ref().map_or(&[][..], |early| early.entrusted);
-                self.learn(now, tid, (&sent.request, &outcome), &validity, entrusted);
+            if self.is_delegable() {
+                let delegated = early.as_ref().map_or(&[][..], |early| early.delegated);
+                self.learn(now, tid, (&sent.request, &outcome), &validity, delegated);
             }
         }
         if let Some(early) = early {

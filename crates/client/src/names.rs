@@ -1,4 +1,4 @@
-//! What is known of the names in one entrusted directory.
+//! What is known of the names in one delegated directory.
 //!
 //! Answers and changes cross: one thread's LOOKUP may be carried out before another thread's UNLINK and be heard after it. So
 //! while a change of a name is at the rank nothing is known of that name, and what was asked before the end of its last change
@@ -157,7 +157,7 @@ mod tests {
         let (mut names, a) = (Names::new(false, Tid(5)), name("a"));
         assert_eq!(names.get(&a), Known::Unknown);
         names.learn(&a, Tid(4), Known::Absent);
-        assert_eq!(names.get(&a), Known::Unknown, "asked before the directory was entrusted");
+        assert_eq!(names.get(&a), Known::Unknown, "asked before the directory was delegated");
         names.learn(&a, Tid(5), Known::Absent);
         assert_eq!(names.get(&a), Known::Absent);
         names.performed(&a, Known::File(Ino(9)), Tid(8));

@@ -5,7 +5,7 @@
 //! not find it: whoever makes a name takes Fs from everybody else first. What this client makes itself it knows; while it waits for the
 //! answer, nothing is known of the name: the rank may have made it, and others may have seen it.
 //!
-//! Absent: directories entrusted to this client (`delegations.rs`); a mount in the rank's process, which asks as quickly.
+//! Absent: directories delegated to this client (`delegations.rs`); a mount in the rank's process, which asks as quickly.
 
 use crate::changes::{changed_dir, names_of};
 use crate::validity::Validity;

@@ -1,5 +1,5 @@
-//! Inodes that this client made by itself in directories entrusted to it, of which nobody else has heard, and files that are
-//! entrusted to it: it knows their attributes, and changes them, without the rank.
+//! Inodes that this client made by itself in directories delegated to it, of which nobody else has heard, and files that are
+//! delegated to it: it knows their attributes, and changes them, without the rank.
 //!
 //! Absent: how attributes change (`made.rs`).
 
@@ -16,8 +16,8 @@ const NEWBORNS_MAX: usize = 65_536;
 #[derive(Clone, Debug)]
 pub(crate) struct Newborn {
     pub(crate) attr: Attr,
-    /// It was there before, and is entrusted for itself: where its name is does not matter.
-    pub(crate) entrusted: bool,
+    /// It was there before, and is delegated for itself: where its name is does not matter.
+    pub(crate) delegated: bool,
     /// What its last answer left to the edge, and the rank's books say.
     granted: Bits,
     stamp: u64,
@@ -26,13 +26,13 @@ pub(crate) struct Newborn {
 
 impl Newborn {
     pub(crate) fn new(attr: Attr, validity: &Validity) -> Self {
-        let mut newborn = Self { attr, entrusted: false, granted: Bits::NONE, stamp: 0, until: Mono(0) };
+        let mut newborn = Self { attr, delegated: false, granted: Bits::NONE, stamp: 0, until: Mono(0) };
         newborn.granted(validity.grants.of(0), validity);
         newborn
     }
 
-    pub(crate) fn entrusted(attr: Attr, validity: &Validity) -> Self {
-        Self { entrusted: true, ..Self::new(attr, validity) }
+    pub(crate) fn delegated(attr: Attr, validity: &Validity) -> Self {
+        Self { delegated: true, ..Self::new(attr, validity) }
     }
 
     /// The rank granted it (again).
@@ -74,9 +74,9 @@ impl Newborns {
         self.inodes.is_empty()
     }
 
-    /// Whether it is a file that is entrusted for itself.
-    pub(crate) fn is_entrusted(&self, ino: Ino) -> bool {
-        self.inodes.get(&ino).is_some_and(|newborn| newborn.entrusted)
+    /// Whether it is a file that is delegated for itself.
+    pub(crate) fn is_delegated(&self, ino: Ino) -> bool {
+        self.inodes.get(&ino).is_some_and(|newborn| newborn.delegated)
     }
 
     pub(crate) fn get_mut(&mut self, ino: Ino) -> Option<&mut Newborn> {
@@ -97,11 +97,11 @@ impl Newborns {
         }
     }
 
-    /// It has another place from here on. Returns whether it is one of these still: what is entrusted for itself ends with its name.
+    /// It has another place from here on. Returns whether it is one of these still: what is delegated for itself ends with its name.
     pub(crate) fn moved(&mut self, ino: Ino, change: impl FnOnce(&mut Attr)) -> bool {
         let Some(mut newborn) = self.inodes.remove(&ino) else { return false };
         self.places.remove(&(newborn.attr.parent, newborn.attr.hash));
-        if newborn.entrusted && !stdx::mutant!("client_moved_stays_entrusted") {
+        if newborn.delegated && !stdx::mutant!("client_moved_stays_delegated") {
             return false;
         }
         change(&mut newborn.attr);

@@ -15,7 +15,7 @@ use thiserror::Error;
 const RECORD: &str = "pando.fs";
 const LOCK: &str = "pando.lock";
 const INCARNATION: &str = "pando.incarnation";
-/// Incompatible feature: flags of sessions, and numbers lent to them.
+/// Incompatible feature: flags of sessions, and numbers delegated to them.
 const INCOMPAT_SESSIONS: u64 = 1;
 const MEMBER: &str = "pando.member";
 const RESTORE: &str = "pando.restore";

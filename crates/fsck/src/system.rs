@@ -41,10 +41,10 @@ impl Session {
             session.results.insert(b.u64()?, b.bytes()?.into());
         }
         if !b.is_empty() {
-            // Flags, and numbers lent to it; a repair leaves it neither.
+            // Flags, and numbers delegated to it; a repair leaves it neither.
             b.u8()?;
-            let lent = b.u32()?;
-            b.take((lent as usize).checked_mul(8 + 4)?)?;
+            let delegated = b.u32()?;
+            b.take((delegated as usize).checked_mul(8 + 4)?)?;
         }
         b.is_empty().then_some(session)
     }

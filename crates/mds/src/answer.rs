@@ -156,7 +156,7 @@ impl Rank {
             self.commit(now, None, out);
             return self.committed_by(op, now.wall);
         }
-        let lends = self.lend(op.session);
+        let delegates = self.delegate_inos(op.session);
         let mut result = std::mem::take(&mut self.result);
         result.0.clear();
         encode_outcome(outcome, &mut result);
@@ -170,9 +170,9 @@ impl Rank {
         let origin = TxnOrigin { session: op.session, tid: op.tid, result: &result.0 };
         self.commit(now, Some(&origin), out);
         self.result = result;
-        if lends {
+        if delegates {
             self.sessions.quiet_due.get_or_insert(now.mono);
-            self.lent(op.session);
+            self.tell_delegated_inos(op.session);
         }
         self.committed_by(op, now.wall);
         if let Some(ino) = self.view.given {

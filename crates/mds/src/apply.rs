@@ -83,7 +83,7 @@ pub(crate) fn apply(
                 }
             }
             Mutation::DataRemove { file } => follow.push((DataOp::Remove { file }, None)),
-            Mutation::Lend { id, first, count } => sessions.lend(id, first, count),
+            Mutation::DelegateInos { id, first, count } => sessions.delegate_inos(id, first, count),
             Mutation::SessionFlags { id, flags } => sessions.set_flags(id, flags),
         }
     }

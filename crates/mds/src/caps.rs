@@ -7,7 +7,7 @@
 
 mod alone;
 pub(crate) mod book;
-mod entrusted;
+mod delegated;
 pub(crate) mod needs;
 mod own_names;
 mod records;
@@ -34,7 +34,7 @@ pub(crate) const FADES_NS: u64 = (KEEP_ASKED_MS + KEEP_MARGIN_MS) * MS;
 
 /// Items of one message.
 const RECALLED_MAX: usize = 2_000;
-/// Of what is entrusted to all, taken back in one step where there is no space.
+/// Of what is delegated to all, taken back in one step where there is no space.
 const TAKE_BACK_SLICE: usize = 1_024;
 /// For how many leases a session is not evicted for what it owes while the rank owes it file data, which may be why.
 const OWED_LEASES: u64 = 6;
@@ -174,7 +174,7 @@ impl Rank {
     #[inline(always)]
     pub(crate) fn caps_turn(&mut self, out: &mut Outbox<Output>) {
         if self.view.book.takes_back() {
-            self.view.book.recall_all_entrusted(self.view.now.mono, TAKE_BACK_SLICE);
+            self.view.book.recall_all_delegated(self.view.now.mono, TAKE_BACK_SLICE);
         }
         if !self.view.book.outbox.is_empty() || !self.view.book.woken.is_empty() {
             self.tell_caps(out);
@@ -264,7 +264,7 @@ impl Rank {
         session.settled = true;
         let place = session.place;
         if let Some(slot) = place {
-            self.view.book.end_entrusted(slot);
+            self.view.book.end_delegated(slot);
             self.view.book.forget(slot);
             self.sessions.fading.retain(|fading| fading.session != id);
         }

@@ -60,8 +60,8 @@ pub struct Limits {
     pub recall_caps: usize,
     /// Cached entries given up in one step.
     pub evict: u32,
-    /// Directories entrusted to one session at a time.
-    pub entrusted_per_session: usize,
+    /// Directories delegated to one session at a time.
+    pub delegated_per_session: usize,
 }
 
 /// A rank's configuration.
@@ -81,8 +81,8 @@ pub struct RankConfig {
     /// `mds_op_complaint_time`: a request is slow from then on.
     pub complaint_ns: u64,
     pub prefetch: Prefetch,
-    /// How many numbers for new inodes are lent to a session at a time, in per cent of an eighth of `ino_block`
-    /// (`mds_client_delegate_inos_pct`); 0: no directory is entrusted to anybody.
+    /// How many numbers for new inodes are delegated to a session at a time, in per cent of an eighth of `ino_block`
+    /// (`mds_client_delegate_inos_pct`); 0: no directory is delegated to anybody.
     pub delegate_pct: u64,
     pub limits: Limits,
 }
@@ -121,7 +121,7 @@ impl RankConfig {
                 caps_least: 100,
                 recall_caps: 1_024,
                 evict: 256,
-                entrusted_per_session: 1_024,
+                delegated_per_session: 1_024,
             },
         }
     }
@@ -150,7 +150,7 @@ impl RankConfig {
             caps_least: 4,
             recall_caps: 8,
             evict: 16,
-            entrusted_per_session: 3,
+            delegated_per_session: 3,
         };
         config
     }

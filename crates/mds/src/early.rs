@@ -26,7 +26,7 @@ use stdx::time::{MS, SECOND};
 use stdx::{Now, Outbox, Wall};
 
 /// What `ino_block` is divided by for one session's numbers.
-const LEND_PART: u64 = 8;
+const DELEGATED_PART: u64 = 8;
 /// Directories taken back and sessions noted, together, in one look at who has gone quiet; and when it goes on after that many.
 const QUIET_SLICE: usize = 1_024;
 const QUIET_PAUSE_NS: u64 = 10 * MS;
@@ -52,40 +52,40 @@ impl Rank {
     /// Lends numbers to an eager session that has few left, with the transaction at hand. That a session has any says in the
     /// journal, too, that it may have been answered early: after a crash the rank waits for what it presents. Returns whether
     /// it did.
-    pub(crate) fn lend(&mut self, id: SessionId) -> bool {
-        let share = self.view.config.limits.ino_block / LEND_PART;
+    pub(crate) fn delegate_inos(&mut self, id: SessionId) -> bool {
+        let share = self.view.config.limits.ino_block / DELEGATED_PART;
         let count = (share * self.view.config.delegate_pct / 100).max(1);
         let Some(session) = self.sessions.map.get(&id).filter(|session| is_eager(session)) else {
             return false;
         };
-        let left: u64 = session.lent.iter().map(|lent| lent.end - lent.next).sum();
+        let left: u64 = session.delegated.iter().map(|range| range.end - range.next).sum();
         let first = self.view.inos.next + self.view.txn.inos;
         if session.quiet {
             Mutation::SessionFlags { id, flags: session.flags(false) }.encode(&mut self.view.txn.muts);
             return true;
         }
-        let few = session.lent.is_empty() || (self.view.config.delegate_pct > 0 && left <= count / 2);
+        let few = session.delegated.is_empty() || (self.view.config.delegate_pct > 0 && left <= count / 2);
         if !few || first + count > self.view.inos.usable {
             return false;
         }
         self.view.txn.inos += count;
         let first = Ino::of_rank(self.view.config.rank, first);
-        Mutation::Lend { id, first, count: count as u32 }.encode(&mut self.view.txn.muts);
+        Mutation::DelegateInos { id, first, count: count as u32 }.encode(&mut self.view.txn.muts);
         true
     }
 
-    /// The numbers lent with the transaction that was made: the client hears of them when they are durably its own.
-    pub(crate) fn lent(&mut self, id: SessionId) {
+    /// The numbers delegated with the transaction that was made: the client hears of them when they are durably its own.
+    pub(crate) fn tell_delegated_inos(&mut self, id: SessionId) {
         let end = self.journal.end;
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
-        let Some(lent) = session.lent.last().copied() else { return };
+        let Some(range) = session.delegated.last().copied() else { return };
         if std::mem::take(&mut session.was_quiet) {
             session.early_from = Some(end);
             return;
         }
         session.early_from.get_or_insert(end);
         if let Some(conn) = session.conn {
-            let message = self.numbers(lent);
+            let message = self.numbers(range);
             self.hold(crate::hold::Waiting::Message { conn, message });
         }
     }
@@ -94,22 +94,22 @@ impl Rank {
     pub(crate) fn numbers_again(&mut self, id: SessionId) {
         let Some(session) = self.sessions.map.get(&id).filter(|session| is_eager(session)) else { return };
         let Some(conn) = session.conn else { return };
-        for lent in session.lent.clone() {
-            let message = self.numbers(lent);
+        for range in session.delegated.clone() {
+            let message = self.numbers(range);
             self.hold(crate::hold::Waiting::Message { conn, message });
         }
     }
 
-    fn numbers(&self, lent: crate::session::Lent) -> ServerMsg {
+    fn numbers(&self, range: crate::session::InoRange) -> ServerMsg {
         ServerMsg::Numbers {
-            first: Ino(lent.next),
-            count: (lent.end - lent.next) as u32,
+            first: Ino(range.next),
+            count: (range.end - range.next) as u32,
             generation: self.view.config.fs_epoch,
             seed: self.view.config.hash_seed,
         }
     }
 
-    /// Sessions that have asked for nothing for a while give back the directories entrusted to them; then the journal says that a
+    /// Sessions that have asked for nothing for a while give back the directories delegated to them; then the journal says that a
     /// rank that lives again need not wait for what they present, for there is nothing.
     pub(crate) fn quiet(&mut self, now: Now, out: &mut Outbox<Output>) {
         if self.sessions.quiet_due.is_none_or(|due| due > now.mono)
@@ -131,8 +131,8 @@ impl Rank {
                 self.sessions.quiet_due = Some(now.mono.after(QUIET_PAUSE_NS));
                 return;
             }
-            if let Some(slot) = place.filter(|slot| self.view.book.entrusted(*slot) > 0) {
-                left -= self.view.book.recall_entrusted(slot, now.mono, left);
+            if let Some(slot) = place.filter(|slot| self.view.book.delegated(*slot) > 0) {
+                left -= self.view.book.recall_delegated(slot, now.mono, left);
                 continue;
             }
             let session = &self.sessions.map[&id];
@@ -164,8 +164,8 @@ impl Rank {
         let touched = self.view.touched.take();
         let position = self.journal.end;
         let ready = |session: &Session| {
-            let lent = session.early_from.is_some_and(|from| from <= self.journal.durable);
-            is_eager(session) && (lent || stdx::mutant!("mds_early_before_lent"))
+            let delegated = session.early_from.is_some_and(|from| from <= self.journal.durable);
+            is_eager(session) && (delegated || stdx::mutant!("mds_early_before_delegated"))
         };
         let is_dir = |ino: proto::Ino| {
             self.view.cache.by_ino(ino).is_some_and(|slot| self.view.cache.node(slot).is_dir())
@@ -221,7 +221,7 @@ impl Rank {
         by_others <= self.journal.durable
     }
 
-    /// Answers before durability, or what is durable by chance: either way the client hears what is entrusted to it.
+    /// Answers before durability, or what is durable by chance: either way the client hears what is delegated to it.
     pub(crate) fn send_early(
         &mut self,
         op: &Op,
@@ -229,10 +229,10 @@ impl Rank {
         (outcome, grants): (Outcome, Grants),
         out: &mut Outbox<Output>,
     ) {
-        let entrusted = self.entrust(op, &outcome);
+        let delegated = self.delegate(op, &outcome);
         self.told_early(op.session, position);
         let tid = op.tid;
-        let message = ServerMsg::Early { tid, position, wall, outcome, grants, entrusted };
+        let message = ServerMsg::Early { tid, position, wall, outcome, grants, delegated };
         self.leaves(op.asked(), message, out);
     }
 

@@ -1,11 +1,11 @@
 //! Requests whose callers were told the result already: carried out in the order of their session, with the number and the time
-//! they were told of. docs/PROTOCOL.md, "Early answers" and "Entrusted directories".
+//! they were told of. docs/PROTOCOL.md, "Early answers" and "Delegated directories".
 //!
 //! A session's stream is a line while one of these waits: what comes after it may build on it, and what gives a directory back
 //! may not overtake it. Nothing that it waits for comes from behind it in the same line: others give back names and attributes
 //! without waiting, and no directory that it works in is another's.
 //!
-//! Absent: what leaves early (`early.rs`); who is entrusted with what (`caps/entrusted.rs`).
+//! Absent: what leaves early (`early.rs`); what is delegated to whom (`caps/delegated.rs`).
 
 use crate::input::ConnId;
 use crate::op::{Op, OpId};
@@ -36,10 +36,10 @@ impl Rank {
             return Some(message);
         }
         let message = match (message.class().behind, message) {
-            (Behind::PerformedIfEntrusted, ClientMsg::Returned { list })
+            (Behind::PerformedIfDelegated, ClientMsg::Returned { list })
                 if !stdx::mutant!("mds_dx_returned_overtakes") =>
             {
-                let (later, list): (Vec<_>, Vec<_>) = list.into_iter().partition(Returned::is_entrusted);
+                let (later, list): (Vec<_>, Vec<_>) = list.into_iter().partition(Returned::is_delegated);
                 if later.is_empty() {
                     return Some(ClientMsg::Returned { list });
                 }
@@ -63,7 +63,7 @@ impl Rank {
                 message
             }
             (Behind::Performed, message) => message,
-            (Behind::Nothing | Behind::PerformedIfEntrusted | Behind::Request(_), message) => {
+            (Behind::Nothing | Behind::PerformedIfDelegated | Behind::Request(_), message) => {
                 return Some(message);
             }
         };
@@ -202,8 +202,8 @@ impl Rank {
         if stdx::mutant!("mds_redo_new_number") || told.ino == Ino::NONE {
             return Ok(None);
         }
-        let lends = |session: &Session| session.lends(told.ino);
-        if self.sessions.map.get(&op.session).is_some_and(lends) {
+        let has_it = |session: &Session| session.has_delegated(told.ino);
+        if self.sessions.map.get(&op.session).is_some_and(has_it) {
             return Ok(Some(told.ino));
         }
         let first = Ino::of_rank(self.view.config.rank, Ino::FIRST_COUNTER);
@@ -214,7 +214,7 @@ impl Rank {
         let is_taken = || {
             self.view.cache.by_ino(told.ino).is_some()
                 || self.presented_inos.contains(&told.ino)
-                || self.sessions.map.values().any(lends)
+                || self.sessions.map.values().any(has_it)
         };
         if told.heard && former && presents && !is_taken() {
             return Ok(Some(told.ino));
@@ -237,7 +237,8 @@ impl Rank {
 
     /// A transaction of the tail: the numbers of its session that it used.
     pub(crate) fn replay_used(&mut self, id: SessionId, result: &[u8]) {
-        let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.lent.is_empty()) else {
+        let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.delegated.is_empty())
+        else {
             return;
         };
         if let Ok(Ok(Reply::Attr(attr) | Reply::Created { attr, new: true })) =
@@ -256,7 +257,7 @@ impl Rank {
         out: &mut Outbox<Output>,
     ) {
         // What it kept of the life before it has dropped, whatever it performed there: others that present theirs wait for that, and
-        // it perhaps for them. What is entrusted to it in this life ends in its place in the line.
+        // it perhaps for them. What is delegated to it in this life ends in its place in the line.
         if message == ClientMsg::Settled && !stdx::mutant!("mds_settled_waits_in_line") {
             self.former_settled(id);
         }

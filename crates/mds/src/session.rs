@@ -76,8 +76,8 @@ pub(crate) struct Session {
     pub reclaims: u32,
     pub traffic: Traffic,
     /// Inode numbers that are its own to give out, unused ones only.
-    pub lent: Vec<Lent>,
-    /// It may be answered early when everything up to there is durable; none: it was lent nothing yet.
+    pub delegated: Vec<InoRange>,
+    /// It may be answered early when everything up to there is durable; none: nothing was delegated to it yet.
     pub early_from: Option<Position>,
     /// It is granted no capabilities: a rank that lives again need not wait for it.
     pub keeps_nothing: bool,
@@ -97,7 +97,7 @@ pub(crate) struct Session {
 
 /// A run of inode numbers that a session gives out in ascending order: `next` to below `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lent {
+pub(crate) struct InoRange {
     pub next: u64,
     pub end: u64,
 }
@@ -181,18 +181,18 @@ impl Sessions {
             absent: true,
             keeps_nothing: record.flags & session_flags::KEEPS_NOTHING != 0,
             quiet: record.flags & session_flags::QUIET != 0,
-            lent: record.lent.iter().map(|(first, count)| Lent::new(*first, *count)).collect(),
-            early_from: (!record.lent.is_empty()).then_some(Position(0)),
+            delegated: record.delegated.iter().map(|(first, count)| InoRange::new(*first, *count)).collect(),
+            early_from: (!record.delegated.is_empty()).then_some(Position(0)),
             ..Default::default()
         };
         self.insert(id, session);
     }
 
-    pub(crate) fn lend(&mut self, id: SessionId, first: Ino, count: u32) {
+    pub(crate) fn delegate_inos(&mut self, id: SessionId, first: Ino, count: u32) {
         let Some(session) = self.map.get_mut(&id) else { return };
-        if session.lent.last().is_none_or(|last| last.end <= first.0) {
+        if session.delegated.last().is_none_or(|last| last.end <= first.0) {
             // Else a record of the checkpoint that the tail begins in has it already.
-            session.lent.push(Lent::new(first, count));
+            session.delegated.push(InoRange::new(first, count));
         }
         if session.absent {
             session.early_from = Some(Position(0));
@@ -282,7 +282,7 @@ impl Sessions {
     }
 }
 
-impl Lent {
+impl InoRange {
     pub(crate) const fn has(&self, ino: Ino) -> bool {
         self.next <= ino.0 && ino.0 < self.end
     }
@@ -311,12 +311,12 @@ impl Session {
 
     /// Whether it may have been answered early, or have performed something, that a crash takes back.
     pub(crate) const fn may_present(&self) -> bool {
-        !self.lent.is_empty() && !self.quiet
+        !self.delegated.is_empty() && !self.quiet
     }
 
     /// Whether that number is its own to give out.
-    pub(crate) fn lends(&self, ino: Ino) -> bool {
-        self.lent.iter().any(|lent| lent.has(ino))
+    pub(crate) fn has_delegated(&self, ino: Ino) -> bool {
+        self.delegated.iter().any(|range| range.has(ino))
     }
 
     /// Whether something it performed is being carried out, or waits to be.
@@ -326,19 +326,19 @@ impl Session {
 
     /// A number is given out. Those before it will not be: its client gives them out in order.
     pub(crate) fn used(&mut self, ino: Ino) {
-        let Some(at) = self.lent.iter().position(|lent| lent.has(ino)) else { return };
-        self.lent.drain(..at);
+        let Some(at) = self.delegated.iter().position(|range| range.has(ino)) else { return };
+        self.delegated.drain(..at);
         if !stdx::mutant!("mds_number_used_again") {
-            self.lent[0].next = ino.0 + 1;
+            self.delegated[0].next = ino.0 + 1;
         }
     }
 
     /// The record a checkpoint stores.
     pub(crate) fn record(&self) -> SessionRecord {
         let results = self.results.iter().map(|(tid, result)| (tid, result.bytes.clone())).collect();
-        let left = |lent: &Lent| (Ino(lent.next), (lent.end - lent.next) as u32);
-        let (flags, lent) = (self.flags(self.quiet), self.lent.iter().map(left).collect());
-        SessionRecord { client: self.client.clone(), floor: self.floor, results, flags, lent }
+        let left = |range: &InoRange| (Ino(range.next), (range.end - range.next) as u32);
+        let (flags, delegated) = (self.flags(self.quiet), self.delegated.iter().map(left).collect());
+        SessionRecord { client: self.client.clone(), floor: self.floor, results, flags, delegated }
     }
 
     fn raise_floor(&mut self, floor: Tid) {

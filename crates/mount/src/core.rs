@@ -71,8 +71,8 @@ pub struct Counts {
     pub waiting: u64,
     /// Now: requests that are answered, and kept because a crash of the rank may take them back.
     pub kept: u64,
-    /// Now: directories that are entrusted to this session.
-    pub entrusted: u64,
+    /// Now: directories that are delegated to this session.
+    pub delegated: u64,
 }
 
 /// How far the session is.
@@ -304,7 +304,7 @@ impl Core {
         Counts {
             waiting: (waiting + queued) as u64,
             kept: self.client.kept() as u64,
-            entrusted: self.client.entrusted() as u64,
+            delegated: self.client.delegated() as u64,
             ..self.counts
         }
     }

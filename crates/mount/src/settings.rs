@@ -20,7 +20,7 @@ pub struct Settings {
     pub backoff: (Duration, Duration),
     pub limits: Limits,
     /// What is kept of answers, by whoever sets `Mount::on_caps`; with `Bits::DX` changes are answered before they are durable,
-    /// and the session may be entrusted with directories. Nothing: the rank grants nothing, and recalls nothing.
+    /// and directories may be delegated to the session. Nothing: the rank grants nothing, and recalls nothing.
     pub wants: Bits,
 }
 

@@ -33,11 +33,11 @@ impl Bits {
     /// Of a directory: what names are there is known; with `x` names are made and removed before the rank has heard of it.
     pub const DS: Self = Self(1 << 12);
     pub const DX: Self = Self(1 << 13);
-    /// What a session is entrusted with of a file: it writes it by itself. As Ls Xs come with it, and do not run out before it.
+    /// A file delegated to a session, which writes it by itself. As Ls Xs come with it, and do not run out before it.
     pub const ALONE: Self = Self(Self::FX.0 | Self::FB.0);
     /// What a session that has it uses by itself, without asking the rank: what came of that is `Performed`, and goes before it when
     /// it is given back.
-    pub const ENTRUSTED: Self = Self(Self::DS.0 | Self::DX.0 | Self::ALONE.0);
+    pub const DELEGATED: Self = Self(Self::DS.0 | Self::DX.0 | Self::ALONE.0);
     /// What a kernel's one timeout for all attributes needs.
     pub const ATTRS: Self = Self(Self::AS.0 | Self::LS.0 | Self::XS.0 | Self::FS.0);
     const KNOWN: Self = Self((1 << 14) - 1);
@@ -225,8 +225,8 @@ pub struct Returned {
 impl Returned {
     /// Whether something of it was used without asking.
     #[must_use]
-    pub const fn is_entrusted(&self) -> bool {
-        !self.bits.and(Bits::ENTRUSTED).is_empty()
+    pub const fn is_delegated(&self) -> bool {
+        !self.bits.and(Bits::DELEGATED).is_empty()
     }
 
     pub(crate) fn encode(self, w: &mut Writer) {

@@ -15,7 +15,7 @@ pub const FORMAT: u32 = 1;
 pub const HASH_SIPHASH_1_3: u8 = 1;
 /// `compat`: the folder `data/` carries the file system's mark, so that one that is gone is not taken for an empty one.
 pub const COMPAT_DATA_MARKED: u64 = 1;
-/// Incompatible feature: sessions may have flags and numbers lent to them (FORMAT.md, mutations 32 and 33).
+/// Incompatible feature: sessions may have flags and numbers delegated to them (FORMAT.md, mutations 32 and 33).
 pub const INCOMPAT_SESSIONS: u64 = 1;
 
 /// What a data folder says about itself.

@@ -55,7 +55,7 @@ pub enum ClientMsg {
     /// After a resume: nothing that was granted before is in use any more.
     Settled,
     /// A request whose caller has its result already: the rank said it early in a life that a crash took back, or the client
-    /// performed it in a directory that is entrusted to it.
+    /// performed it in a directory that is delegated to it.
     Performed { tid: Tid, floor: Tid, cred: Cred, told: Told, request: Request },
     /// After a resume: every `Performed` of before was sent.
     Presented,
@@ -74,9 +74,9 @@ pub struct Told {
     pub heard: bool,
 }
 
-/// A directory that is entrusted to a session: Dx on it.
+/// A directory that is delegated to a session: Dx on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entrusted {
+pub struct Delegated {
     pub dir: Attr,
     /// There is no name in it.
     pub empty: bool,
@@ -132,7 +132,7 @@ pub enum ServerMsg {
         wall: Wall,
         outcome: Outcome,
         grants: Grants,
-        entrusted: Vec<Entrusted>,
+        delegated: Vec<Delegated>,
     },
     /// A `Performed` came to what was told; durable up to `position`.
     Done {
@@ -313,14 +313,14 @@ impl ServerMsg {
                 encode_outcome(outcome, w);
                 grants.encode(w);
             }
-            Self::Early { tid, position, wall, outcome, grants, entrusted } => {
+            Self::Early { tid, position, wall, outcome, grants, delegated } => {
                 w.u8(67).u64(tid.0).u64(position.0).i64(wall.0);
                 encode_outcome(outcome, w);
                 grants.encode(w);
-                w.u8(entrusted.len() as u8);
-                for entrusted in entrusted {
-                    entrusted.dir.encode(w);
-                    w.bool(entrusted.empty);
+                w.u8(delegated.len() as u8);
+                for delegated in delegated {
+                    delegated.dir.encode(w);
+                    w.bool(delegated.empty);
                 }
             }
             Self::Done { tid, position } => {
@@ -371,10 +371,10 @@ impl ServerMsg {
                 let (tid, position, wall) = (Tid(r.u64()?), Position(r.u64()?), Wall(r.i64()?));
                 let outcome = decode_outcome(&mut r)?;
                 let grants = Grants::decode(&mut r, matches!(outcome, Ok(Reply::Entries { .. })))?;
-                let entrusted = (0..r.u8()?)
-                    .map(|_| Ok(Entrusted { dir: Attr::decode(&mut r)?, empty: r.bool()? }))
+                let delegated = (0..r.u8()?)
+                    .map(|_| Ok(Delegated { dir: Attr::decode(&mut r)?, empty: r.bool()? }))
                     .collect::<Result<_, DecodeError>>()?;
-                Self::Early { tid, position, wall, outcome, grants, entrusted }
+                Self::Early { tid, position, wall, outcome, grants, delegated }
             }
             68 => Self::Done { tid: Tid(r.u64()?), position: Position(r.u64()?) },
             69 => Self::Durable { position: Position(r.u64()?) },

@@ -84,7 +84,7 @@ pub enum Mutation<'a> {
         file: FileId,
     },
     /// Inode numbers `first` and the `count - 1` after it are the session's to give out.
-    Lend {
+    DelegateInos {
         id: SessionId,
         first: Ino,
         count: u32,
@@ -107,7 +107,7 @@ const INO_COUNTER: u8 = 8;
 const DATA_CUT: u8 = 9;
 const DATA_REDO: u8 = 10;
 const DATA_REMOVE: u8 = 11;
-const LEND: u8 = 32;
+const DELEGATE_INOS: u8 = 32;
 const SESSION_FLAGS: u8 = 33;
 
 impl<'a> Mutation<'a> {
@@ -157,8 +157,8 @@ impl<'a> Mutation<'a> {
                 w.u8(DATA_REMOVE);
                 put_file(w, file);
             }
-            Self::Lend { id, first, count } => {
-                w.u8(LEND).u64(id.0).u64(first.0).u32(count);
+            Self::DelegateInos { id, first, count } => {
+                w.u8(DELEGATE_INOS).u64(id.0).u64(first.0).u32(count);
             }
             Self::SessionFlags { id, flags } => {
                 w.u8(SESSION_FLAGS).u64(id.0).u8(flags);
@@ -211,7 +211,9 @@ impl<'a> Mutation<'a> {
                 data: r.bytes(REDO_BYTES_MAX)?,
             },
             DATA_REMOVE => Self::DataRemove { file: take_file(r)? },
-            LEND => Self::Lend { id: SessionId(r.u64()?), first: Ino(r.u64()?), count: r.u32()? },
+            DELEGATE_INOS => {
+                Self::DelegateInos { id: SessionId(r.u64()?), first: Ino(r.u64()?), count: r.u32()? }
+            }
             SESSION_FLAGS => Self::SessionFlags { id: SessionId(r.u64()?), flags: r.u8()? },
             tag => return Err(DecodeError::UnknownTag { what: "mutation", tag: u64::from(tag) }),
         })
@@ -272,7 +274,7 @@ mod tests {
             Mutation::DataCut { file, size: 10, truncate_seq: 1 },
             Mutation::DataRedo { file, truncate_seq: 1, write_seq: 8, data: b"content" },
             Mutation::DataRemove { file },
-            Mutation::Lend { id: SessionId(1), first: Ino(8192), count: 4096 },
+            Mutation::DelegateInos { id: SessionId(1), first: Ino(8192), count: 4096 },
             Mutation::SessionFlags { id: SessionId(1), flags: 2 },
         ]
     }

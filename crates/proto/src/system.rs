@@ -28,7 +28,7 @@ pub struct SessionRecord {
     /// `session_flags`.
     pub flags: u8,
     /// Inode numbers that are the session's to give out and of which it has used none: first and count.
-    pub lent: Vec<(Ino, u32)>,
+    pub delegated: Vec<(Ino, u32)>,
 }
 
 impl SessionRecord {
@@ -39,9 +39,9 @@ impl SessionRecord {
             w.u64(tid.0).bytes(result);
         }
         // Where there is nothing to say the record is that of version 0.1.0.
-        if self.flags != 0 || !self.lent.is_empty() {
-            w.u8(self.flags).u32(self.lent.len() as u32);
-            for (first, count) in &self.lent {
+        if self.flags != 0 || !self.delegated.is_empty() {
+            w.u8(self.flags).u32(self.delegated.len() as u32);
+            for (first, count) in &self.delegated {
                 w.u64(first.0).u32(*count);
             }
         }
@@ -59,17 +59,18 @@ impl SessionRecord {
         let results = (0..count)
             .map(|_| Ok((Tid(r.u64()?), r.bytes(RESULT_BYTES_MAX)?.into())))
             .collect::<Result<_, DecodeError>>()?;
-        let (mut flags, mut lent) = (0, Vec::new());
+        let (mut flags, mut delegated) = (0, Vec::new());
         if !r.is_empty() {
             flags = r.u8()?;
             let count = r.u32()?;
-            lent = (0..count).map(|_| Ok((Ino(r.u64()?), r.u32()?))).collect::<Result<_, DecodeError>>()?;
-            if flags == 0 && lent.is_empty() {
+            delegated =
+                (0..count).map(|_| Ok((Ino(r.u64()?), r.u32()?))).collect::<Result<_, DecodeError>>()?;
+            if flags == 0 && delegated.is_empty() {
                 return Err(DecodeError::Invalid { what: "flags of a session" });
             }
         }
         r.finish()?;
-        Ok(Self { client, floor, results, flags, lent })
+        Ok(Self { client, floor, results, flags, delegated })
     }
 }
 
@@ -121,9 +122,9 @@ mod tests {
             floor: Tid(3),
             results: vec![(Tid(4), b"r"[..].into())],
             flags: session_flags::QUIET,
-            lent: vec![(Ino(8192), 4096)],
+            delegated: vec![(Ino(8192), 4096)],
         };
-        let plain = SessionRecord { flags: 0, lent: Vec::new(), ..session.clone() };
+        let plain = SessionRecord { flags: 0, delegated: Vec::new(), ..session.clone() };
         let checkpoint = CheckpointRecord { position: Position(9), next_ino: 4096 };
         let (mut a, mut b) = (Writer::new(), Writer::new());
         session.encode(&mut a);

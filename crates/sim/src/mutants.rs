@@ -67,8 +67,8 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
 /// Defects that one rank on one thread cannot show, or hardly ever: name, room, and the test there that switches them on and sees
 /// another test fail. `scripts/test.sh mutants` demands that each of these ran and passed.
 pub const ELSEWHERE: &[(&str, &str, &str)] = &[
-    // An answer that entrusts overtaken by one to a later change of the same directory: more than 500 seeds.
-    ("client_entrusted_crossed", "client", "machine::tests::model::each_defect_is_caught"),
+    // An answer that delegates overtaken by one to a later change of the same directory: more than 500 seeds.
+    ("client_delegated_crossed", "client", "machine::tests::model::each_defect_is_caught"),
     // Two requests of one session that the rank carries out in the other order, and one crash that takes both back.
     ("client_redo_in_tid_order", "client", "machine::tests::early::an_order_by_number_is_caught"),
     // A file whose open is counted twice over, closed once, and a break that the rank outlives.
@@ -116,9 +116,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // Two contents of one file that overtake each other on their way to the disk, and a crash.
     ("data_older_wins", "store", "data::tests::model::every_seeded_defect_is_caught"),
     // It takes somebody who waits to change a directory whose holder is gone.
-    ("mds_entrusts_under_intent", "mds", "caps::book::tests::a_directory_of_two_is_caught"),
+    ("mds_delegates_under_intent", "mds", "caps::book::tests::a_directory_of_two_is_caught"),
     // A listing that waits for a directory between its load and its plan: some thousand seeds.
-    ("mds_old_stretch", "mds", "tests::early::entrusted::defects_of_what_is_entrusted_are_caught"),
+    ("mds_old_stretch", "mds", "tests::early::delegated::defects_of_what_is_delegated_are_caught"),
     // An open whose request is sent again, of a file that is removed and closed later: some thousand seeds.
     ("client_claims_twice", "client", "machine::tests::model::each_defect_is_caught"),
     // A sync of an early client whose answer overtakes a failure.
@@ -131,33 +131,33 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // Two sessions that each remove a file of the other in a directory of their own.
     ("mds_dx_over_files_of_others", "mds", "caps::book::tests::a_directory_of_two_is_caught"),
     // Opened twice and closed once, with a change by others in between.
-    ("client_closed_stays_entrusted", "client", "machine::tests::files::defects_of_files_are_caught"),
-    ("client_moved_stays_entrusted", "client", "machine::tests::files::defects_of_files_are_caught"),
-    // An answer that entrusts overtaken by one to a later change of the same file.
+    ("client_closed_stays_delegated", "client", "machine::tests::files::defects_of_files_are_caught"),
+    ("client_moved_stays_delegated", "client", "machine::tests::files::defects_of_files_are_caught"),
+    // An answer that delegates overtaken by one to a later change of the same file.
     ("client_file_under_change", "client", "machine::tests::files::defects_of_files_are_caught"),
     // The simulator's clients give out no number twice.
-    ("mds_number_used_again", "mds", "tests::early::entrusted::defects_of_what_is_entrusted_are_caught"),
+    ("mds_number_used_again", "mds", "tests::early::delegated::defects_of_what_is_delegated_are_caught"),
     // Whoever makes a file once more writes the same into it once more.
-    ("mds_redo_end_clean", "mds", "tests::early::entrusted::defects_of_what_is_entrusted_are_caught"),
+    ("mds_redo_end_clean", "mds", "tests::early::delegated::defects_of_what_is_delegated_are_caught"),
     // What another thread does in the middle of a `SyncAll`.
     ("data_edit_moves_back", "store", "data::tests::a_changed_content_that_moves_back_is_caught"),
     // A client that gives back what was recalled before it settled, and another change of the same inode by then.
     ("mds_old_return_counts", "mds", "tests::caps::an_old_answer_that_counts_is_caught"),
     // What gives a directory back right behind what was performed there, while others wait for it: more than 500 seeds.
-    ("mds_dx_returned_overtakes", "mds", "tests::early::entrusted::defects_of_what_is_entrusted_are_caught"),
+    ("mds_dx_returned_overtakes", "mds", "tests::early::delegated::defects_of_what_is_delegated_are_caught"),
     // A crash within the milliseconds of a session's first answer: more than 500 seeds.
-    ("mds_early_before_lent", "mds", "tests::early::entrusted::defects_of_what_is_entrusted_are_caught"),
-    // A recall that overtakes the answer that entrusts: more than 500 seeds.
+    ("mds_early_before_delegated", "mds", "tests::early::delegated::defects_of_what_is_delegated_are_caught"),
+    // A recall that overtakes the answer that delegates: more than 500 seeds.
     ("client_recall_overtakes_delegation", "client", "machine::tests::model::each_defect_is_caught"),
     // What is granted too soon is seldom asked for again before it is right: more than 100 seeds, or 400.
     ("mds_grant_under_intent", "mds", "caps::book::tests::what_is_granted_too_soon_is_caught"),
     ("mds_grant_while_recalled", "mds", "caps::book::tests::what_is_granted_too_soon_is_caught"),
-    ("mds_grants_what_is_entrusted", "mds", "caps::book::tests::what_is_granted_too_soon_is_caught"),
+    ("mds_grants_what_is_delegated", "mds", "caps::book::tests::what_is_granted_too_soon_is_caught"),
     // A directory of more than one slice and a crash between two of them: some 500 seeds.
     ("mds_header_before_entries", "mds", "tests::crash::a_header_before_its_entries_is_caught"),
     // A client that is away for just so long.
-    ("mds_dx_fades", "mds", "tests::early::entrusted::defects_of_what_is_entrusted_are_caught"),
-    // Renames of what is entrusted are few among all that clients do.
+    ("mds_dx_fades", "mds", "tests::early::delegated::defects_of_what_is_delegated_are_caught"),
+    // Renames of what is delegated are few among all that clients do.
     ("client_moved_stays_in_place", "client", "machine::tests::model::each_defect_is_caught"),
     ("client_replaced_lives_on", "client", "machine::tests::model::each_defect_is_caught"),
     // It takes a rank that is stopped for about as long as a lease, and whose clock ticks before it reads.
@@ -165,7 +165,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // It costs three seconds at most, which is no fault: two clients that performed something must come back at once.
     ("mds_settled_waits_in_line", "mds", "tests::restart::defects_of_a_restart_are_caught"),
     // Most of what it would show is looked at once more when it is planned.
-    ("mds_lookup_despite_dx", "mds", "tests::early::entrusted::defects_of_what_is_entrusted_are_caught"),
+    ("mds_lookup_despite_dx", "mds", "tests::early::delegated::defects_of_what_is_delegated_are_caught"),
     // A failed journal ends a life of the simulator at once.
     ("mds_damaged_says_yes", "mds", "tests::sessions::a_damaged_rank_that_says_yes_is_caught"),
     // A sync, a cut and a power cut within a millisecond.

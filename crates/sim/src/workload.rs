@@ -1,5 +1,5 @@
 //! Random requests on a small name space, so that clients collide: six names, a handful of
-//! directories, few files. Clients that want directories entrusted to them have some of their own besides
+//! directories, few files. Clients that want directories delegated to them have some of their own besides
 //! (`workload/home.rs`), into which others look seldom, and work on one file for a while (`workload/bursts.rs`).
 //!
 //! Absent: who asks and when (`world/`), what the answer must be (`model/`).

@@ -49,7 +49,7 @@ const SCENARIOS: &[Scenario] = &[
         operations: 2000,
         crashes: 5,
     },
-    // A stretch of a listing was there, its request waited for a directory that was entrusted to somebody, and showed names that
+    // A stretch of a listing was there, its request waited for a directory that was delegated to somebody, and showed names that
     // had gone meanwhile.
     Scenario { name: "a listing that waited is not an old one", seed: 3641, operations: 2000, crashes: 5 },
     // A write was answered after the unlink that another thread asked for later, and done again before it.
@@ -109,7 +109,7 @@ const RACES: &[Race] = &[
     Race {
         name: "two clients work in one directory by turns",
         seed: 70,
-        meets: &["directories entrusted", "directories recalled", "directories returned"],
+        meets: &["directories delegated", "directories recalled", "directories returned"],
     },
     Race {
         name: "a client dies with the rank, and what it was told with it",

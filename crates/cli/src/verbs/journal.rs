@@ -189,7 +189,7 @@ fn text(mutation: &Mutation<'_>) -> String {
         }
         Mutation::DataRedo { file, data, .. } => format!("redo {:#x} {} bytes", file.ino.0, data.len()),
         Mutation::DataRemove { file } => format!("remove {:#x}", file.ino.0),
-        Mutation::Lend { id, first, count } => {
+        Mutation::DelegateInos { id, first, count } => {
             format!("session {} gets {count} numbers from {:#x}", id.0, first.0)
         }
         Mutation::SessionFlags { id, flags } => format!("session {} flags {flags:#x}", id.0),

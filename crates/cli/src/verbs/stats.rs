@@ -83,7 +83,7 @@ fn between(before: &Value, now: &Value) -> Value {
         "errors": more("errors") + more("late"),
         "losses": more("losses"),
     });
-    for key in ["kept", "waiting", "entrusted", "nodes", "caps", "open_files", "cached_files"] {
+    for key in ["kept", "waiting", "delegated", "nodes", "caps", "open_files", "cached_files"] {
         line[key] = number(now, key).into();
     }
     line

@@ -1,4 +1,4 @@
-//! What answers of the rank show of directories that are entrusted.
+//! What answers of the rank show of directories that are delegated.
 //!
 //! Absent: what callers are told (`machine.rs`).
 

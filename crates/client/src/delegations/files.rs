@@ -1,5 +1,5 @@
-//! Files that are entrusted to this session (Fx, Fb): they were there before, and nobody else looks at them. What it knows of one
-//! are the attributes of the answer that entrusted it, with what it changed by itself since.
+//! Files that are delegated to this session (Fx, Fb): they were there before, and nobody else looks at them. What it knows of one
+//! are the attributes of the answer that delegated it, with what it changed by itself since.
 //!
 //! Absent: what it changes (`machine/perform.rs`).
 
@@ -12,7 +12,7 @@ use proto::{Attr, FileKind, Tid};
 use stdx::hash::HashSeed;
 
 impl Delegations {
-    /// The rank entrusts a file, with the answer to that request. `under_way`: the requests that are there. If one of them changes
+    /// The rank delegates a file, with the answer to that request. `under_way`: the requests that are there. If one of them changes
     /// it, or one that is answered may have done so since, the attributes are old: the next answer will do.
     pub(crate) fn begin_file<'a>(
         &mut self,
@@ -39,6 +39,6 @@ impl Delegations {
         if under_way.any(|(_, request)| changes(request)) && !stdx::mutant!("client_file_under_change") {
             return;
         }
-        self.newborns.insert(Newborn::entrusted(*attr, validity));
+        self.newborns.insert(Newborn::delegated(*attr, validity));
     }
 }

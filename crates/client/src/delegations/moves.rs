@@ -1,4 +1,4 @@
-//! Names that move between entrusted directories, and second names of newborns: what is certain, and what is known afterwards.
+//! Names that move between delegated directories, and second names of newborns: what is certain, and what is known afterwards.
 //!
 //! Absent: names that are made and removed (`delegations.rs`).
 

@@ -9,7 +9,7 @@ use crate::validity::Validity;
 use crate::window::{Pending, Sent};
 use proto::caps::{Bits, Grants};
 use proto::every_request;
-use proto::message::{ClientMsg, Entrusted, Told};
+use proto::message::{ClientMsg, Delegated, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, Errno, Ino, NodeRef, Position, Tid};
@@ -20,12 +20,12 @@ use stdx::{Mono, Now, Wall};
 pub(super) struct Early<'a> {
     pub(super) position: Position,
     pub(super) wall: Wall,
-    pub(super) entrusted: &'a [Entrusted],
+    pub(super) delegated: &'a [Delegated],
 }
 
 impl Client {
     /// Whether anything of this file, and of `perform.rs`, is of concern.
-    pub(super) const fn is_entrustable(&self) -> bool {
+    pub(super) const fn is_delegable(&self) -> bool {
         self.config.retry && self.config.wants.has(Bits::DX)
     }
 
@@ -37,7 +37,7 @@ impl Client {
         early: Early<'_>,
         out: &mut Out,
     ) {
-        if !self.is_entrustable() {
+        if !self.is_delegable() {
             return self.on_reply(now.mono, tid, outcome, grants, out);
         }
         self.time.heard(early.wall, now.mono);
@@ -48,14 +48,14 @@ impl Client {
         self.answer_pending(now.mono, (tid, pending), outcome, grants, Some(early), out);
     }
 
-    /// What an answer teaches, and entrusts.
+    /// What an answer teaches, and delegates.
     pub(super) fn learn(
         &mut self,
         now: Mono,
         tid: Tid,
         (request, outcome): (&Request, &Outcome),
         validity: &Validity,
-        entrusted: &[Entrusted],
+        delegated: &[Delegated],
     ) {
         let tids = self.window.tids();
         if !self.delegations.is_empty() {
@@ -64,26 +64,26 @@ impl Client {
                 self.queue.push_back(super::send::page(dir, after));
             }
         }
-        for dir in entrusted {
-            self.entrust(tid, dir);
-            self.is_entrusted_now(now, dir.dir.ino);
+        for dir in delegated {
+            self.delegate(tid, dir);
+            self.is_delegated_now(now, dir.dir.ino);
         }
-        self.entrust_file(now, tid, outcome, validity);
-        // What it entrusted it shows after its own change.
+        self.delegate_file(now, tid, outcome, validity);
+        // What it delegated it shows after its own change.
         self.delegations.crosses(request, tids);
     }
 
-    fn entrust(&mut self, tid: Tid, entrusted: &Entrusted) {
-        let void = self.validities.is_void(tid, entrusted.dir.ino);
+    fn delegate(&mut self, tid: Tid, delegated: &Delegated) {
+        let void = self.validities.is_void(tid, delegated.dir.ino);
         if void && !stdx::mutant!("client_recall_overtakes_delegation") {
             return;
         }
         let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.sent.as_ref()?.request)));
-        self.delegations.begin(entrusted, (tid, self.window.next()), self.numbers.seed(), under_way);
+        self.delegations.begin(delegated, (tid, self.window.next()), self.numbers.seed(), under_way);
     }
 
     /// A recall that has overtaken the answer leaves nothing of the grant.
-    fn entrust_file(&mut self, now: Mono, tid: Tid, outcome: &Outcome, validity: &Validity) {
+    fn delegate_file(&mut self, now: Mono, tid: Tid, outcome: &Outcome, validity: &Validity) {
         let (Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }), true) =
             (outcome, validity.grants.of(0).has(Bits::ALONE) && self.time.is_known())
         else {
@@ -91,7 +91,7 @@ impl Client {
         };
         let under_way = self.window.iter().filter_map(|(tid, p)| Some((tid, &p.sent.as_ref()?.request)));
         self.delegations.begin_file(attr, validity, tid, self.numbers.seed(), under_way);
-        self.is_entrusted_now(now, attr.ino);
+        self.is_delegated_now(now, attr.ino);
     }
 
     /// The caller has its answer; the request stays until that is durable.

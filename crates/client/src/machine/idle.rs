@@ -1,5 +1,5 @@
 //! What this client does not use any more it offers to the rank, many inodes in one message: files of which pages may be kept,
-//! directories and files that are entrusted. The rank asks for them by recalls like any other, so nothing that is on its way can
+//! directories and files that are delegated. The rank asks for them by recalls like any other, so nothing that is on its way can
 //! be given back by mistake. docs/PROTOCOL.md, "Idle".
 //!
 //! Absent: names and attributes, which run out by themselves; the mount in the server's process, where the rank's own clock does.
@@ -64,10 +64,10 @@ impl Client {
         }
     }
 
-    pub(super) fn is_entrusted_now(&mut self, now: Mono, ino: Ino) {
+    pub(super) fn is_delegated_now(&mut self, now: Mono, ino: Ino) {
         if self.delegations.get(ino).is_some() {
             self.idle.dirs.used(ino, now);
-        } else if self.delegations.newborns.is_entrusted(ino) {
+        } else if self.delegations.newborns.is_delegated(ino) {
             self.idle.files.used(ino, now);
         }
     }
@@ -80,7 +80,7 @@ impl Client {
         match request {
             Request::MkDir { .. } => self.idle.dirs.used(made, now),
             Request::SetAttr { node, .. } | Request::Write { node, .. }
-                if self.delegations.newborns.is_entrusted(node.ino) =>
+                if self.delegations.newborns.is_delegated(node.ino) =>
             {
                 self.idle.files.used(node.ino, now);
             }
@@ -107,7 +107,7 @@ impl Client {
 
     /// Offers what is idle or too much.
     pub(super) fn offer(&mut self, now: Mono, out: &mut Out) {
-        let most = self.config.limits.entrusted_max;
+        let most = self.config.limits.delegated_max;
         // One who fills directory after directory does so faster than any clock: some more than there may be are soon too many.
         let many = most + most / 16;
         let full = self.idle.dirs.len() > many || self.idle.files.len() > many;
@@ -122,10 +122,10 @@ impl Client {
         }
         let idle_ns = self.config.limits.idle_ns;
         let bounds = Bounds { idle_ns, most, batch: BATCH };
-        let entrusted = |is: bool| if is { State::Idle } else { State::Gone };
+        let delegated = |is: bool| if is { State::Idle } else { State::Gone };
         let delegations = &self.delegations;
-        let mut list = self.idle.dirs.take(now, bounds, |dir| entrusted(delegations.get(dir).is_some()));
-        let is_file = |ino| entrusted(delegations.newborns.is_entrusted(ino));
+        let mut list = self.idle.dirs.take(now, bounds, |dir| delegated(delegations.get(dir).is_some()));
+        let is_file = |ino| delegated(delegations.newborns.is_delegated(ino));
         list.append(&mut self.idle.files.take(now, Bounds { batch: BATCH - list.len(), ..bounds }, is_file));
         if due {
             self.idle.at = None;

@@ -34,13 +34,13 @@ impl Client {
             if item.bits.has(Bits::FC) {
                 self.keeps_no_pages(item.ino);
             }
-            if !item.bits.and(Bits::ENTRUSTED).is_empty() && !stdx::mutant!("client_keeps_delegation") {
+            if !item.bits.and(Bits::DELEGATED).is_empty() && !stdx::mutant!("client_keeps_delegation") {
                 self.delegations.end(item.ino);
             }
         }
         list.retain(|item| {
-            // Of what is entrusted the edge has nothing.
-            let own = !item.bits.is_empty() && item.bits.without(Bits::ENTRUSTED).is_empty();
+            // Of what is delegated the edge has nothing.
+            let own = !item.bits.is_empty() && item.bits.without(Bits::DELEGATED).is_empty();
             if own {
                 returned.push(item.returned(item.bits));
             }

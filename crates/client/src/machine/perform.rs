@@ -1,5 +1,5 @@
-//! Operations that this client performs by itself: in directories entrusted to it, on names and inodes that it knows, and on
-//! files entrusted to it. The caller is answered at once, the rank hears of it in the stream, before anything that is sent later.
+//! Operations that this client performs by itself: in directories delegated to it, on names and inodes that it knows, and on
+//! files delegated to it. The caller is answered at once, the rank hears of it in the stream, before anything that is sent later.
 //!
 //! What is not certain goes to the rank: whatever this client tells must be what the rank will make of it.
 //!
@@ -232,13 +232,13 @@ impl Client {
     /// Of a file that was there before others may ask who may do what with it, and be refused, without asking for the file.
     fn may_set(&self, ino: Ino, set: &SetAttr) -> bool {
         let rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_suidgid;
-        !rights || !self.delegations.newborns.is_entrusted(ino)
+        !rights || !self.delegations.newborns.is_delegated(ino)
     }
 
     /// A second name of a newborn: its first may be anywhere.
     fn link(&mut self, now: Mono, ino: Ino, to: (Ino, &Name)) -> Option<Done> {
         let delegation = self.delegations.get(to.0).filter(|delegation| delegation.is_clear())?;
-        let newborn = self.delegations.newborns.get(ino).filter(|newborn| !newborn.entrusted)?.attr;
+        let newborn = self.delegations.newborns.get(ino).filter(|newborn| !newborn.delegated)?.attr;
         let certain = newborn.kind() != FileKind::Directory && newborn.nlink == 1;
         if !certain || delegation.names.get(to.1) != Known::Absent {
             return None;

@@ -72,7 +72,7 @@ impl Rewrites {
 impl Client {
     /// What may be kept: nothing by a session that the rank has given no numbers, for it performs nothing.
     fn kept_bytes_max(&self) -> usize {
-        let may = self.is_entrustable() && self.numbers.seed().is_some();
+        let may = self.is_delegable() && self.numbers.seed().is_some();
         if may { self.config.limits.unsynced_bytes_max } else { 0 }
     }
 
@@ -100,7 +100,7 @@ impl Client {
     /// The same of one that was sent.
     pub(super) fn note_answer(&mut self, tid: Tid, pending: &mut Pending, outcome: &Outcome, out: &mut Out) {
         let Some(mut sent) = pending.sent.take() else { return };
-        if self.is_entrustable() && outcome.is_ok() {
+        if self.is_delegable() && outcome.is_ok() {
             kept::own(&mut sent.request);
         }
         self.note_unsynced(tid, self.window.next(), &sent.request, outcome);

@@ -46,7 +46,7 @@ impl Client {
         if !self.delegations.is_empty() {
             let tids = self.window.tids();
             self.delegations.sent(tids, &request, self.numbers.seed());
-            self.list_entrusted(tids.next, call, &request);
+            self.list_delegated(tids.next, call, &request);
         }
         let tid = self.window.insert(pending);
         self.negatives.changed(&request, self.window.next());
@@ -56,7 +56,7 @@ impl Client {
 
     /// Where changes have to be asked for because names are not known, all names are: who works through a directory, to fill or
     /// to empty it, goes on without asking.
-    fn list_entrusted(&mut self, tid: Tid, call: Option<CallId>, request: &Request) {
+    fn list_delegated(&mut self, tid: Tid, call: Option<CallId>, request: &Request) {
         match request {
             Request::Create { parent, .. }
             | Request::MkNod { parent, .. }
@@ -90,7 +90,7 @@ impl Client {
     }
 }
 
-/// A request for names of an entrusted directory.
+/// A request for names of an delegated directory.
 pub(super) const fn page(dir: NodeRef, after: u64) -> Queued {
     let request = Request::ReadDir { dir, after, attrs: true, bytes_max: LISTING_BYTES };
     Queued { call: None, cred: Cred::ROOT, request }

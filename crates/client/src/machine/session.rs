@@ -144,7 +144,7 @@ impl Client {
     /// What comes after the bytes.
     pub(super) fn go_on(&mut self, Resuming { resumed, lives_on, again }: Resuming, out: &mut Out) {
         self.send_again(out);
-        if resumed && self.is_entrustable() {
+        if resumed && self.is_delegable() {
             out.push(Output::Send(ClientMsg::Presented));
         }
         if !(resumed && lives_on) || stdx::mutant!("client_releases_twice") {

@@ -15,9 +15,9 @@ use stdx::time::{MS, SECOND};
 
 mod breaks;
 mod calls;
+mod delegated;
 mod early;
 mod ended;
-mod entrusted;
 mod files;
 mod grants;
 mod idle;

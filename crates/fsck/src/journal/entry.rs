@@ -114,7 +114,7 @@ enum Mutation<'a> {
         ino: u64,
         generation: u32,
     },
-    /// Numbers lent to a session, or its flags: only the rank has a use for them.
+    /// Numbers delegated to a session, or its flags: only the rank has a use for them.
     OfSession,
 }
 
@@ -218,8 +218,8 @@ impl Overlay {
                 }
             }
             Mutation::Counter { rank: 0, next } => self.system.counter = self.system.counter.max(Some(next)),
-            // A cut is in the inode's record, too, and every access goes by that. Which of the numbers lent to a session are
-            // used only the rank tells: after a repair none are lent.
+            // A cut is in the inode's record, too, and every access goes by that. Which of the numbers delegated to a session are
+            // used only the rank tells: after a repair none are delegated.
             Mutation::Counter { .. } | Mutation::Cut | Mutation::OfSession => {}
             Mutation::Redo { ino, generation, truncate, write, data } => {
                 let known = self.redo.get(&(ino, generation)).map(|redo| (redo.truncate, redo.write));

@@ -49,7 +49,7 @@ impl Shared {
             ("performed", counts.performed),
             ("kept", counts.kept),
             ("waiting", counts.waiting),
-            ("entrusted", counts.entrusted),
+            ("delegated", counts.delegated),
             ("recalls", counts.recalls),
             ("losses", counts.losses),
             ("late", counts.late),

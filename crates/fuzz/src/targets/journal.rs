@@ -117,7 +117,7 @@ fn samples() -> Vec<Mutation<'static>> {
         Mutation::DataCut { file, size: 10, truncate_seq: 1 },
         Mutation::DataRedo { file, truncate_seq: 1, write_seq: 8, data: b"content" },
         Mutation::DataRemove { file },
-        Mutation::Lend { id: SessionId(1), first: Ino(8192), count: 4096 },
+        Mutation::DelegateInos { id: SessionId(1), first: Ino(8192), count: 4096 },
         Mutation::SessionFlags { id: SessionId(1), flags: 3 },
     ]
 }

@@ -8,7 +8,7 @@ use crate::target::{Exact, Target, Verdict, check_size, round_trip};
 use proto::caps::{Bits, Grants, Recalled, Returned};
 use proto::codec::Writer;
 use proto::frame::{FRAME_HEADER_BYTES, put_frame, take_frame};
-use proto::message::{ClientInfo, ClientMsg, Entrusted, PROTOCOL, ServerMsg, Told};
+use proto::message::{ClientInfo, ClientMsg, Delegated, PROTOCOL, ServerMsg, Told};
 use proto::reply::{DirEntry, Reply, StatFs};
 use proto::request::{LockKind, LockSpec, NewNode, Request, XattrMode};
 use proto::storeio::{Payload, Space};
@@ -72,17 +72,17 @@ fn server(input: &[u8]) -> Verdict {
                     let names: usize = entries.iter().map(|entry| entry.name.len()).sum();
                     entries.capacity() * size_of::<DirEntry>() + names
                 }
-                ServerMsg::Early { outcome: Ok(Reply::Entries { entries, .. }), entrusted, .. } => {
+                ServerMsg::Early { outcome: Ok(Reply::Entries { entries, .. }), delegated, .. } => {
                     let names: usize = entries.iter().map(|entry| entry.name.len()).sum();
                     entries.capacity() * size_of::<DirEntry>()
                         + names
-                        + entrusted.capacity() * size_of::<Entrusted>()
+                        + delegated.capacity() * size_of::<Delegated>()
                 }
                 ServerMsg::Reply { outcome: Ok(Reply::Data(Payload::Owned(bytes))), .. } => bytes.capacity(),
-                ServerMsg::Early { outcome: Ok(Reply::Data(Payload::Owned(bytes))), entrusted, .. } => {
-                    bytes.capacity() + entrusted.capacity() * size_of::<Entrusted>()
+                ServerMsg::Early { outcome: Ok(Reply::Data(Payload::Owned(bytes))), delegated, .. } => {
+                    bytes.capacity() + delegated.capacity() * size_of::<Delegated>()
                 }
-                ServerMsg::Early { entrusted, .. } => entrusted.capacity() * size_of::<Entrusted>(),
+                ServerMsg::Early { delegated, .. } => delegated.capacity() * size_of::<Delegated>(),
                 ServerMsg::Admin { answer, .. } => answer.capacity(),
                 ServerMsg::Recall { list } => {
                     let name = |recalled: &Recalled| {
@@ -285,7 +285,7 @@ fn server_messages() -> Vec<ServerMsg> {
         wall: Wall(3),
         outcome: Ok(reply),
         grants: Grants::None,
-        entrusted: vec![Entrusted { dir: Attr::default(), empty: true }; 2],
+        delegated: vec![Delegated { dir: Attr::default(), empty: true }; 2],
     };
     messages.extend(replies().into_iter().map(early));
     let seed = HashSeed([7; 16]);

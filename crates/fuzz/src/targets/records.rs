@@ -109,8 +109,8 @@ fn system(input: &[u8]) -> Verdict {
         0 => {
             let weigh = |session: &SessionRecord| {
                 let results: usize = session.results.iter().map(|(_, result)| result.len() + 24).sum();
-                let lent = session.lent.capacity() * size_of::<(Ino, u32)>();
-                size_of::<SessionRecord>() + session.client.len() + results + lent
+                let delegated = session.delegated.capacity() * size_of::<(Ino, u32)>();
+                size_of::<SessionRecord>() + session.client.len() + results + delegated
             };
             round_trip(bytes, Exact::Bytes, SessionRecord::decode, encoded!(), weigh)
         }
@@ -206,7 +206,7 @@ fn system_seeds() -> Vec<(String, Vec<u8>)> {
         floor: Tid(3),
         results,
         flags: 2,
-        lent: vec![(Ino(8192), 9)],
+        delegated: vec![(Ino(8192), 9)],
     };
     let checkpoint = CheckpointRecord { position: Position(9), next_ino: 4096 };
     let (mut a, mut b) = (Writer::new(), Writer::new());

@@ -1,6 +1,6 @@
-//! Files entrusted to a session (Fx and Fb): its client writes them by itself, and the rank hears of it later.
+//! Files delegated to a session (Fx and Fb): its client writes them by itself, and the rank hears of it later.
 //!
-//! A file is entrusted with an answer that shows it to a session that alone has it open, one of the opens for writing. It ends
+//! A file is delegated with an answer that shows it to a session that alone has it open, one of the opens for writing. It ends
 //! when it is recalled, when that session closes the file or changes its name, and with what ends Dx.
 //!
 //! Absent: what the rank hears (`performed.rs`); the book (`book.rs`); who may look at a file and change it (`needs.rs`).
@@ -36,7 +36,7 @@ fn writes<'a>(request: &Request, outcome: &'a Outcome) -> Option<&'a Attr> {
 }
 
 /// The file that a request looks into, before it is planned: what comes of it, an error too, depends on it. Attributes are asked
-/// for as those of directories are (`entrusted.rs`).
+/// for as those of directories are (`delegated.rs`).
 const fn looks_into(request: &Request) -> Option<NodeRef> {
     match request {
         Request::Open { node, .. } | Request::Read { node, .. } | Request::Seek { node, .. } => Some(*node),
@@ -54,9 +54,9 @@ const fn looks_into(request: &Request) -> Option<NodeRef> {
 }
 
 impl Rank {
-    /// What is entrusted to others of the files that an operation looks into.
+    /// What is delegated to others of the files that an operation looks into.
     pub(crate) fn alone_in_the_way(&self, op: &Op) -> Option<Vec<Need>> {
-        if !self.view.book.is_entrusted_to_others(op.place) || stdx::mutant!("mds_read_despite_fx") {
+        if !self.view.book.is_delegated_to_others(op.place) || stdx::mutant!("mds_read_despite_fx") {
             return None;
         }
         let node = looks_into(&op.request)?;
@@ -70,7 +70,7 @@ impl Rank {
 
     /// The same of what a planned answer shows besides.
     pub(crate) fn alone_shown(&self, op: &Op, planned: &Found<Plan>) -> Option<Vec<Need>> {
-        if !self.view.book.is_entrusted_to_others(op.place) || stdx::mutant!("mds_lookup_despite_fx") {
+        if !self.view.book.is_delegated_to_others(op.place) || stdx::mutant!("mds_lookup_despite_fx") {
             return None;
         }
         let Ok(Plan::Answer(Ok(reply), _)) = planned else { return None };
@@ -88,10 +88,10 @@ impl Rank {
     }
 
     fn is_anothers(&self, op: &Op, ino: Ino) -> bool {
-        self.view.book.entrusted_to(ino).is_some_and(|slot| Some(slot) != op.place)
+        self.view.book.delegated_to(ino).is_some_and(|slot| Some(slot) != op.place)
     }
 
-    /// Whether an answer entrusts the file that it shows.
+    /// Whether an answer delegates the file that it shows.
     pub(crate) fn grant_alone(&mut self, op: &Op, slot: u16, outcome: &Outcome) -> Bits {
         let Some(attr) = writes(&op.request, outcome) else { return Bits::NONE };
         let (ino, dir, now) = (attr.ino, attr.parent, self.view.now.mono);
@@ -101,18 +101,18 @@ impl Rank {
             && !attr.has_xattrs
             && !dir.is_system();
         let book = &self.view.book;
-        let room = book.entrusted_to(ino) == Some(slot)
-            || book.files(slot) < self.view.config.limits.entrusted_per_session;
+        let room = book.delegated_to(ino) == Some(slot)
+            || book.files(slot) < self.view.config.limits.delegated_per_session;
         if !plain
             || !room
             || !self.may_perform(op.session)
             || !self.is_quiet_but_for(op, ino)
             || self.recent.by_others(op.session, std::iter::once(Resource::Inode(ino))) > self.journal.durable
-            || !self.view.book.may_entrust_file(slot, ino, dir, now)
+            || !self.view.book.may_delegate_file(slot, ino, dir, now)
         {
             return Bits::NONE;
         }
-        self.view.book.entrust(slot, ino, Some(dir));
+        self.view.book.delegate(slot, ino, Some(dir));
         Bits::ALONE
     }
 
@@ -146,8 +146,8 @@ impl Rank {
             && counted
     }
 
-    /// A session changes names of files that are entrusted to it: from here on its client asks. Where the files then are is
-    /// the rank's to know, because of who is entrusted with that directory.
+    /// A session changes names of files that are delegated to it: from here on its client asks. Where the files then are is
+    /// the rank's to know, because of whom that directory is delegated to.
     pub(crate) fn own_files_move(&mut self, op: &Op) {
         let Some(slot) = op.place.filter(|slot| self.view.book.files(*slot) > 0) else { return };
         if let Request::Link { node, .. } = &op.request {

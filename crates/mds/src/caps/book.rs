@@ -51,8 +51,8 @@ struct Place {
     asked: VecDeque<(Mono, Ino)>,
     /// How many of these were recalled to make room.
     rooms: usize,
-    /// Directories and files entrusted to it, and how many of them are files.
-    entrusted: usize,
+    /// Directories and files delegated to it, and how many of them are files.
+    delegated: usize,
     files: usize,
     /// It wants no more records than that.
     wants_max: u64,
@@ -86,7 +86,7 @@ pub(crate) struct Book {
     contests: BTreeMap<Ino, Contest>,
     /// Directories on which one session holds Dx, and files on which one holds Fx and Fb. Not among the records: nothing of it
     /// runs out by itself.
-    entrusted: BTreeMap<Ino, Trust>,
+    delegated: BTreeMap<Ino, Trust>,
     /// The same by place.
     trusts: BTreeSet<(u16, Ino)>,
     /// How far it is taken back from everybody; none: it is not.
@@ -125,7 +125,7 @@ impl Book {
             number: 0,
             asked,
             rooms: 0,
-            entrusted: 0,
+            delegated: 0,
             files: 0,
             wants_max: u64::MAX,
         });
@@ -139,19 +139,19 @@ impl Book {
     }
 
     /// Everything the session of that place holds is gone, and what was recalled from it is as good as returned; not so what is
-    /// entrusted to it.
+    /// delegated to it.
     pub(crate) fn forget(&mut self, slot: u16) {
         if stdx::mutant!("mds_dx_fades") {
-            self.end_entrusted(slot);
+            self.end_delegated(slot);
         }
-        let entrusted = &self.entrusted;
-        let is_entrusted = |ino: &Ino| entrusted.get(ino).is_some_and(|trust| trust.slot == slot);
+        let delegated = &self.delegated;
+        let is_delegated = |ino: &Ino| delegated.get(ino).is_some_and(|trust| trust.slot == slot);
         let place = &mut self.places[usize::from(slot)];
         place.serial = place.serial.wrapping_add(1);
-        place.asked.retain(|(_, ino)| is_entrusted(ino));
+        place.asked.retain(|(_, ino)| is_delegated(ino));
         self.total -= std::mem::take(&mut place.count);
         let recalls = self.recalls.range((slot, Ino(0))..=(slot, Ino(u64::MAX)));
-        let inos: Vec<Ino> = recalls.map(|((_, ino), _)| *ino).filter(|ino| !is_entrusted(ino)).collect();
+        let inos: Vec<Ino> = recalls.map(|((_, ino), _)| *ino).filter(|ino| !is_delegated(ino)).collect();
         for ino in inos {
             self.answered(slot, ino);
         }
@@ -159,7 +159,7 @@ impl Book {
 
     /// The session is gone and its place another's.
     pub(crate) fn leave(&mut self, slot: u16) {
-        self.end_entrusted(slot);
+        self.end_delegated(slot);
         self.forget(slot);
         self.free.push(slot);
     }
@@ -180,7 +180,7 @@ impl Book {
 
     /// Whether nobody but that place has anything.
     pub(crate) fn is_alone(&self, slot: Option<u16>) -> bool {
-        self.total == slot.map_or(0, |slot| self.count(slot)) && !self.is_entrusted_to_others(slot)
+        self.total == slot.map_or(0, |slot| self.count(slot)) && !self.is_delegated_to_others(slot)
     }
 
     /// Whether a session may be granted anything of an inode now.
@@ -195,10 +195,10 @@ impl Book {
         let contested = !self.contests.is_empty()
             && self.contests.get(&ino).is_some_and(|c| c.session != session && c.until > now);
         // Its times and counts are somebody else's to change.
-        let entrusted = !self.entrusted.is_empty()
-            && self.entrusted.get(&ino).is_some_and(|trust| trust.slot != slot)
-            && !stdx::mutant!("mds_grants_what_is_entrusted");
-        !withheld && !recalled && !contested && !entrusted
+        let delegated = !self.delegated.is_empty()
+            && self.delegated.get(&ino).is_some_and(|trust| trust.slot != slot)
+            && !stdx::mutant!("mds_grants_what_is_delegated");
+        !withheld && !recalled && !contested && !delegated
     }
 
     /// Notes a grant.

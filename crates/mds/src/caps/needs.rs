@@ -14,7 +14,7 @@ use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::{Ino, Name, NameHash};
 
-// Whoever is entrusted with a directory goes by its mode, owner and ACLs, and by its being there.
+// Whoever a directory is delegated to goes by its mode, owner and ACLs, and by its being there.
 const AUTH: Bits = Bits(Bits::AS.0 | Bits::AX.0 | Bits::DX.0);
 const LINK: Bits = Bits(Bits::LS.0 | Bits::LX.0 | Bits::DX.0);
 const XATTR: Bits = Bits(Bits::XS.0 | Bits::XX.0 | Bits::DX.0);
@@ -91,7 +91,7 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
             | Mutation::DataCut { .. }
             | Mutation::DataRedo { .. }
             | Mutation::DataRemove { .. }
-            | Mutation::Lend { .. }
+            | Mutation::DelegateInos { .. }
             | Mutation::SessionFlags { .. } => {}
         }
     }

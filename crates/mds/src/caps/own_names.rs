@@ -1,6 +1,6 @@
 //! Names that a session changes itself: no operation asks it for them, and its kernel moves or keeps what it has.
 //!
-//! Absent: names that others change (`needs.rs`); files and directories that are entrusted (`entrusted.rs`, `alone.rs`).
+//! Absent: names that others change (`needs.rs`); files and directories that are delegated (`delegated.rs`, `alone.rs`).
 
 use crate::op::Op;
 use crate::rank::Rank;

@@ -45,7 +45,7 @@ impl Rank {
         if self.must_settle(op) {
             return self.park(op, Park::Settled);
         }
-        if let Some(needs) = self.entrusted_in_the_way(op).or_else(|| self.alone_in_the_way(op)) {
+        if let Some(needs) = self.delegated_in_the_way(op).or_else(|| self.alone_in_the_way(op)) {
             return self.park(op, Park::Caps(needs));
         }
         if let Some(outcome) = self.rewrite_outcome(op) {
@@ -66,7 +66,7 @@ impl Rank {
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);
         let planned = ops::plan(&mut self.view, op, &mut request);
         op.request = request;
-        if let Some(needs) = self.entrusted_not_empty(op, &planned).or_else(|| self.alone_shown(op, &planned))
+        if let Some(needs) = self.delegated_not_empty(op, &planned).or_else(|| self.alone_shown(op, &planned))
         {
             return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
         }

@@ -211,7 +211,7 @@ impl Rank {
         self.drop_line(id);
         // Its client performs nothing any more: its lease has run out by its own clock, or it hears of this.
         if let Some(slot) = place {
-            self.view.book.end_entrusted(slot);
+            self.view.book.end_delegated(slot);
         }
         self.presented(id);
         let Some(session) = self.sessions.map.get_mut(&id) else { return };

@@ -1,4 +1,4 @@
-//! Files that are entrusted to one session: when, to whom, and who takes them back.
+//! Files that are delegated to one session: when, to whom, and who takes them back.
 //!
 //! Absent: what its client makes of it (`client`), random histories (`sim`).
 
@@ -32,7 +32,7 @@ fn granted(w: &mut World, conn: ConnId, request: Request) -> (Bits, Attr) {
     }
 }
 
-/// The first session has made a file in the root and has it open for writing: it is entrusted with it.
+/// The first session has made a file in the root and has it open for writing: the file is delegated to it.
 fn held() -> (World, NodeRef) {
     let mut w = two_that_want(WANTS.with(Bits::ALONE));
     let (bits, attr) = granted(&mut w, REMOTE, create(root(), "f"));
@@ -55,8 +55,8 @@ fn whoever_looks_at_a_file_takes_it_back() {
         let (mut w, file) = held();
         let slot = w.rank.sessions.map[&w.sessions[&REMOTE]].place.expect("a place");
         // Of the directory the first one keeps more than the file: what is asked for here is the file.
-        w.rank.view.book.end_entrusted(slot);
-        w.rank.view.book.entrust(slot, file.ino, Some(Ino::ROOT));
+        w.rank.view.book.end_delegated(slot);
+        w.rank.view.book.delegate(slot, file.ino, Some(Ino::ROOT));
         let tid = w.start(OTHER, Cred::ROOT, look(file));
         assert!(answer(&w, OTHER, tid).is_none(), "{:?} is answered", look(file));
         let asked = recalled(&mut w, REMOTE);
@@ -91,7 +91,7 @@ fn whoever_looks_at_a_file_takes_it_back() {
 }
 
 #[test]
-fn a_file_is_entrusted_to_who_alone_has_it_open_for_writing() {
+fn a_file_is_delegated_to_who_alone_has_it_open_for_writing() {
     let (mut w, file) = held();
     let slot = w.rank.sessions.map[&w.sessions[&REMOTE]].place.expect("a place");
     assert_eq!(w.rank.view.book.files(slot), 1);

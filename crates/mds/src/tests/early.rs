@@ -1,19 +1,19 @@
-//! Early answers, entrusted directories, requests that were performed already.
+//! Early answers, delegated directories, requests that were performed already.
 //!
 //! Absent: what clients decide by themselves (`client`), random histories (`sim`).
 
-mod entrusted;
+mod delegated;
 mod line;
 
 use super::sessions::{OTHER, REMOTE};
 use super::*;
 use proto::caps::Returned;
-use proto::message::{Entrusted, Told};
+use proto::message::{Delegated, Told};
 use proto::request::open_flags;
 
 pub(super) const WANTS: Bits = Bits(Bits::ATTRS.0 | Bits::FC.0 | Bits::DX.0);
 
-/// Two remote sessions that are answered early; the first has made a directory and been lent numbers.
+/// Two remote sessions that are answered early; the first has made a directory and been given numbers.
 fn two() -> World {
     two_that_want(WANTS)
 }
@@ -34,8 +34,8 @@ pub(super) fn two_that_want(wants: Bits) -> World {
 
 impl Rank {
     /// The next number of a session's own.
-    pub(super) fn session_lent(&self, id: SessionId) -> u64 {
-        self.sessions.map[&id].lent[0].next
+    pub(super) fn session_delegated(&self, id: SessionId) -> u64 {
+        self.sessions.map[&id].delegated[0].next
     }
 }
 
@@ -55,7 +55,7 @@ struct Early {
     position: Position,
     wall: Wall,
     attr: Attr,
-    entrusted: Vec<Entrusted>,
+    delegated: Vec<Delegated>,
 }
 
 /// The early answer to a request, taken out of what was sent.
@@ -66,12 +66,12 @@ fn early(w: &mut World, conn: ConnId, request: Request) -> (Tid, Early) {
         .iter()
         .position(|(c, m)| *c == conn && matches!(m, ServerMsg::Early { tid: t, .. } if *t == tid));
     match at.map(|at| w.sent.remove(at).1) {
-        Some(ServerMsg::Early { position, wall, outcome, entrusted, .. }) => {
+        Some(ServerMsg::Early { position, wall, outcome, delegated, .. }) => {
             let attr = match outcome {
                 Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) => attr,
                 _ => Attr::default(),
             };
-            (tid, Early { position, wall, attr, entrusted })
+            (tid, Early { position, wall, attr, delegated })
         }
         _ => panic!("not answered early: {:?}", w.sent),
     }
@@ -98,7 +98,7 @@ pub(super) fn perform(w: &mut World, conn: ConnId, tid: u64, told: Told, request
 fn performed_in_new(w: &mut World) -> (NodeRef, Told) {
     let (_, made) = early(w, REMOTE, mkdir("new"));
     let dir = node(&made.attr);
-    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
+    let numbers = w.rank.session_delegated(w.sessions[&REMOTE]);
     let told = Told { ino: Ino(numbers), wall: Wall(w.now as i64), heard: false };
     perform(w, REMOTE, 500, told, create(dir, "f"));
     (dir, told)
@@ -334,14 +334,14 @@ fn who_never_finishes_presenting_is_waited_for_no_longer_than_three_leases() {
 
 /// Found by review: a range of numbers that lay in the checkpoint's record and in the tail was the session's twice.
 #[test]
-fn numbers_are_lent_once_whatever_says_so() {
+fn numbers_are_delegated_once_whatever_says_so() {
     let mut sessions = crate::session::Sessions::default();
     let id = SessionId(7);
     sessions.insert(id, crate::session::Session::default());
-    sessions.lend(id, Ino(8192), 8);
-    sessions.lend(id, Ino(8192), 8);
-    sessions.lend(id, Ino(8200), 8);
-    assert_eq!(sessions.map[&id].lent.len(), 2);
+    sessions.delegate_inos(id, Ino(8192), 8);
+    sessions.delegate_inos(id, Ino(8192), 8);
+    sessions.delegate_inos(id, Ino(8200), 8);
+    assert_eq!(sessions.map[&id].delegated.len(), 2);
 }
 
 /// The number of an inode that is made once more may have data of the life that a crash took back.
@@ -352,7 +352,7 @@ fn what_is_made_once_more_begins_without_the_data_of_the_life_before() {
     let (dir, session) = (node(&made.attr), w.sessions[&REMOTE]);
     let other = w.sessions[&OTHER];
     w.auto_durable = false;
-    let told = Told { ino: Ino(w.rank.session_lent(session)), wall: Wall(w.now as i64), heard: false };
+    let told = Told { ino: Ino(w.rank.session_delegated(session)), wall: Wall(w.now as i64), heard: false };
     perform(&mut w, REMOTE, 500, told, create(dir, "f"));
     let file = NodeRef::bare(told.ino);
     let data = Payload::Owned(b"LOST".to_vec());
@@ -389,7 +389,7 @@ fn a_performed_rename_takes_place_when_it_was_told() {
     let (_, one) = early(&mut w, REMOTE, mkdir("one"));
     let (_, two) = early(&mut w, REMOTE, mkdir("two"));
     let (one, two) = (node(&one.attr), node(&two.attr));
-    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
+    let numbers = w.rank.session_delegated(w.sessions[&REMOTE]);
     let told = |at, wall| Told { ino: Ino(numbers + at), wall, heard: false };
     let before = Wall(w.now as i64);
     perform(&mut w, REMOTE, 500, told(0, before), create(one, "f"));

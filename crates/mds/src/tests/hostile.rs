@@ -44,18 +44,18 @@ fn floors_and_tids_at_the_end_of_their_range_end_nothing_but_their_session() {
     assert_eq!(w.tree().len(), 3, "{:?}", w.tree());
 }
 
-/// A session that comes back could present the number that another was lent, or one twice: two files with one number.
+/// A session that comes back could present the number that was delegated to another, or one twice: two files with one number.
 #[test]
 fn numbers_of_others_cannot_be_presented() {
     let (mut w, both) = back();
-    let [(conn, id, own, dir), (other, _, lent, _)] = both;
+    let [(conn, id, own, dir), (other, _, delegated, _)] = both;
     let told = |ino| Told { ino, wall: Wall(1), heard: true };
     let errno = |w: &World, tid| match answer(w, conn, Tid(tid)) {
         Some(ServerMsg::Reply { outcome, .. }) => outcome.clone().err(),
         Some(ServerMsg::Done { .. }) => None,
         message => panic!("{message:?}"),
     };
-    perform(&mut w, conn, 900, told(lent), create(dir, "theirs"));
+    perform(&mut w, conn, 900, told(delegated), create(dir, "theirs"));
     assert_eq!(errno(&w, 900), Some(Errno::EINVAL));
     // One that the rank gave out in the life before, as far as anybody can tell: once.
     let free = Ino(w.rank.view.inos.former.0 - 1);
@@ -66,7 +66,7 @@ fn numbers_of_others_cannot_be_presented() {
     assert_eq!(errno(&w, 902), Some(Errno::EINVAL));
     // Its own it gives out once, too.
     perform(&mut w, conn, 903, told(own), create(dir, "own"));
-    assert_eq!((errno(&w, 903), w.rank.session_lent(id) > own.0), (None, true));
+    assert_eq!((errno(&w, 903), w.rank.session_delegated(id) > own.0), (None, true));
     w.drop_cache();
     perform(&mut w, conn, 904, told(own), create(dir, "own again"));
     assert_eq!(errno(&w, 904), Some(Errno::EINVAL));
@@ -76,7 +76,7 @@ fn numbers_of_others_cannot_be_presented() {
         assert_eq!(errno(&w, tid), Some(Errno::EINVAL), "{ino:?}");
     }
     w.say(conn, ClientMsg::Presented);
-    perform(&mut w, other, 900, Told { heard: false, ..told(lent) }, create(both[1].3, "late"));
+    perform(&mut w, other, 900, Told { heard: false, ..told(delegated) }, create(both[1].3, "late"));
     w.say(other, ClientMsg::Presented);
     for conn in [conn, other] {
         w.say(conn, ClientMsg::Settled);

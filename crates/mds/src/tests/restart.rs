@@ -18,7 +18,7 @@ pub(super) fn back() -> (World, [(ConnId, SessionId, Ino, NodeRef); 2]) {
             other => panic!("{other:?}"),
         };
         let id = w.sessions[&old];
-        (conn, id, Ino(w.rank.session_lent(id)), dir)
+        (conn, id, Ino(w.rank.session_delegated(id)), dir)
     });
     w.sync();
     w.crash();

@@ -1,11 +1,11 @@
-//! The fake rank's early answers: it entrusts directories, carries out what clients performed, and is durable when a test says so.
+//! The fake rank's early answers: it delegates directories, carries out what clients performed, and is durable when a test says so.
 //!
-//! Absent: recalls of what it entrusted, which tests make (`Fake::recall`), and crashes: it forgets nothing.
+//! Absent: recalls of what it delegated, which tests make (`Fake::recall`), and crashes: it forgets nothing.
 
 use super::{Fake, Posts, State};
 use crate::shared::lock;
 use proto::caps::{Bits, Grants};
-use proto::message::{Entrusted, ServerMsg, Told};
+use proto::message::{Delegated, ServerMsg, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Effect, Errno, Ino, Position, SessionId, Tid};
@@ -31,7 +31,7 @@ pub(super) struct Early {
 }
 
 impl Fake {
-    /// Changes are answered early, to sessions that want it, and their directories entrusted; nothing is durable until `durable`.
+    /// Changes are answered early, to sessions that want it, and their directories delegated; nothing is durable until `durable`.
     #[must_use]
     pub fn early(self) -> Self {
         lock(&self.state).early.on = true;
@@ -91,14 +91,14 @@ impl State {
         self.early.position += 1;
         let dirs = [request.subject().map(|(node, _)| node.ino), made_dir(outcome)];
         let dirs = dirs.into_iter().flatten().filter_map(|dir| self.tree.directory(dir));
-        let entrusted = dirs.map(|dir| Entrusted { empty: dir.size == 0, dir }).collect();
+        let delegated = dirs.map(|dir| Delegated { empty: dir.size == 0, dir }).collect();
         Some(ServerMsg::Early {
             tid,
             position: Position(self.early.position),
             wall: Wall(self.tree.clock()),
             outcome: outcome.clone(),
             grants: grants.clone(),
-            entrusted,
+            delegated,
         })
     }
 

@@ -93,7 +93,7 @@ fn attributes_links_and_xattrs() {
     fs.syncfs().expect("nothing to do");
 }
 
-/// A client of an early rank, alone; directories of which it makes are entrusted to it.
+/// A client of an early rank, alone; directories of which it makes are delegated to it.
 fn early_fs() -> (Fake, Fs) {
     let fake = Fake::new().early();
     let settings = crate::Settings {
@@ -103,7 +103,7 @@ fn early_fs() -> (Fake, Fs) {
     };
     let mount = Mount::open_with(fake.connector(), ClientInfo::default(), settings).expect("welcome");
     let fs = Fs::new(mount, Cred::ROOT);
-    fs.mkdir("/d", 0o755).expect("a directory, which is entrusted with the answer");
+    fs.mkdir("/d", 0o755).expect("a directory, which is delegated with the answer");
     fake.clear_seen();
     (fake, fs)
 }

@@ -1,5 +1,5 @@
 //! How each message of a client is treated on its way to the rank: one table for everyone who holds messages back, lets them pass
-//! each other or counts them. docs/PROTOCOL.md, "Early answers" and "Entrusted directories".
+//! each other or counts them. docs/PROTOCOL.md, "Early answers" and "Delegated directories".
 //!
 //! Absent: who does so: the mount's link, the listener, the driver's gate, the session's line in the rank.
 
@@ -26,8 +26,8 @@ pub enum Behind {
     Nothing,
     /// What the session performed: it may build on that, or says that it is over.
     Performed,
-    /// The same, for those of its items that are entrusted: what came of that was performed.
-    PerformedIfEntrusted,
+    /// The same, for those of its items that are delegated: what came of that was performed.
+    PerformedIfDelegated,
     /// The request that it takes back: before that the rank would not know what it is about.
     Request(Tid),
 }
@@ -53,7 +53,7 @@ impl ClientMsg {
             Self::Presented => class(false, Behind::Performed, false),
             Self::Settled => class(false, Behind::Performed, false),
             Self::Goodbye => class(false, Behind::Performed, false),
-            Self::Returned { .. } => class(false, Behind::PerformedIfEntrusted, false),
+            Self::Returned { .. } => class(false, Behind::PerformedIfDelegated, false),
             Self::Cancel { tid } => class(false, Behind::Request(*tid), false),
             Self::Renew { .. } => class(true, Behind::Nothing, false),
             Self::Hello { .. } => class(false, Behind::Nothing, false),
@@ -87,8 +87,8 @@ impl ClientMsg {
 
     /// Whether it gives back something that was used without asking.
     #[must_use]
-    pub fn gives_back_entrusted(&self) -> bool {
-        matches!(self, Self::Returned { list } if list.iter().any(Returned::is_entrusted))
+    pub fn gives_back_delegated(&self) -> bool {
+        matches!(self, Self::Returned { list } if list.iter().any(Returned::is_delegated))
     }
 
     /// Whether its caller has its result already.

@@ -54,7 +54,7 @@ impl Gate {
             Behind::Nothing => false,
             Behind::Request(tid) => self.holds(*conn, tid),
             Behind::Performed => self.holds_performed(*conn),
-            Behind::PerformedIfEntrusted => message.gives_back_entrusted() && self.holds_performed(*conn),
+            Behind::PerformedIfDelegated => message.gives_back_delegated() && self.holds_performed(*conn),
         };
         class.held_back || stays_behind()
     }
@@ -205,7 +205,7 @@ mod tests {
         assert!(!gate.lets_go());
     }
 
-    /// Else the rank would entrust others with a directory in which something was made that it has not heard of.
+    /// Else the rank would delegate others with a directory in which something was made that it has not heard of.
     #[test]
     fn what_gives_a_directory_back_stays_behind_what_was_performed() {
         let mut gate = Gate { closed: true, held: VecDeque::new() };

@@ -11,8 +11,8 @@
 
 mod answers;
 mod data;
+mod delegated;
 mod depends;
-mod entrusted;
 mod history;
 mod kept;
 mod order;
@@ -29,8 +29,8 @@ pub use promise::Presented;
 use crate::model::bytes::{FileBytes, Source};
 use crate::model::records::{Records, Undo};
 use crate::model::tree::Tree;
+use delegated::Trust;
 use depends::Undurable;
-use entrusted::Trust;
 use history::adopt_place;
 use promise::Promise;
 use proto::ids::{Position, SessionId, Tid};

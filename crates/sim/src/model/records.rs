@@ -199,12 +199,12 @@ impl Records {
                 }
             }
             Mutation::InoCounter { rank, next } => self.put(Key::Counter { rank }, &next.to_le_bytes(), undo),
-            // Bytes (`judge/data.rs`), and what a session may do (`judge/entrusted.rs`): in no record that is looked at here.
+            // Bytes (`judge/data.rs`), and what a session may do (`judge/delegated.rs`): in no record that is looked at here.
             Mutation::DataCut { .. }
             | Mutation::DataRedo { .. }
             | Mutation::DataRemove { .. }
             | Mutation::SessionFloor { .. }
-            | Mutation::Lend { .. }
+            | Mutation::DelegateInos { .. }
             | Mutation::SessionFlags { .. } => Ok(()),
         }
     }

@@ -38,7 +38,7 @@ pub(super) const KEEPING: [&str; 26] = [
     "faults while clients come back",
 ];
 
-/// What happens to early answers, and to what is entrusted to clients.
+/// What happens to early answers, and to what is delegated to clients.
 pub(super) const EARLY: [&str; 37] = [
     "answered early",
     "performed: create",
@@ -52,13 +52,13 @@ pub(super) const EARLY: [&str; 37] = [
     "performed: setattr",
     "performed: truncate",
     "performed: write",
-    "files entrusted",
+    "files delegated",
     "files recalled",
     "files recalled from under work",
     "files returned",
     "answers from what was made",
     "names known to be absent",
-    "directories entrusted",
+    "directories delegated",
     "directories recalled",
     "directories recalled from under work",
     "directories recalled from under a rename",

@@ -1,7 +1,7 @@
-//! Early answers and entrusted directories in the world: what clients perform by themselves, what they present after a crash, and
+//! Early answers and delegated directories in the world: what clients perform by themselves, what they present after a crash, and
 //! what they hear of it; each shown to the judge when it happens.
 //!
-//! Absent: whether it is right (`model/judge/promise.rs`, `entrusted.rs`).
+//! Absent: whether it is right (`model/judge/promise.rs`, `delegated.rs`).
 
 use super::kernel::Taken;
 use super::{Kind, World};
@@ -146,10 +146,10 @@ impl World {
             return;
         }
         match message {
-            ServerMsg::Early { tid, wall, outcome, entrusted, .. } => {
+            ServerMsg::Early { tid, wall, outcome, delegated, .. } => {
                 self.judge.told_early(session, *tid, *wall, outcome);
-                for entrusted in entrusted {
-                    self.judge.believes(session, entrusted.dir.ino);
+                for delegated in delegated {
+                    self.judge.believes(session, delegated.dir.ino);
                 }
             }
             ServerMsg::Reply { tid, outcome: Err(errno) } if *errno != Errno::ESHUTDOWN => {
@@ -257,12 +257,12 @@ impl World {
             let Some(life) = &self.life else { return Ok(()) };
             let Some((client, Some(session))) = life.conns.get(conn).copied() else { continue };
             match message {
-                ServerMsg::Early { tid, position, entrusted, .. } => {
+                ServerMsg::Early { tid, position, delegated, .. } => {
                     self.coverage.count("answered early", 1);
                     self.names_position(*conn, (session, *tid), *position)?;
-                    for entrusted in entrusted {
-                        self.coverage.count("directories entrusted", 1);
-                        self.judge.entrusts(session, *tid, entrusted)?;
+                    for delegated in delegated {
+                        self.coverage.count("directories delegated", 1);
+                        self.judge.delegates(session, *tid, delegated)?;
                     }
                 }
                 ServerMsg::Done { tid, position } => {

@@ -163,8 +163,9 @@ impl World {
 
     /// Whether the rank may end a session for a recall that has no answer.
     pub(super) fn is_late(&self, session: SessionId) -> bool {
-        // What it said while the rank was stopped must have been read.
-        let heard = self.now >= self.hangs.rank_awake_at() + self.lease_ns() / 25;
+        // A rank that was stopped looks once more after a thousandth of a lease, when its sockets have been read; that nothing lies
+        // unread then is judged by itself (`is_unread`).
+        let heard = self.now >= self.hangs.rank_awake_at() + self.lease_ns() / 1000;
         let since = self.owed.since(session);
         since.is_some_and(|since| self.now >= since + self.lease_ns() / 100 * 99) && heard
     }

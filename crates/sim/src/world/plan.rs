@@ -182,7 +182,7 @@ impl Plan {
         if !(self.hash_seed.0[8] >> (number % 4)).is_multiple_of(4) {
             let tiny = client::Limits::tiny();
             (limits.idle_ns, limits.files_kept_max) = (tiny.idle_ns, 1 + number);
-            limits.entrusted_max = tiny.entrusted_max;
+            limits.delegated_max = tiny.delegated_max;
         }
         ClientConfig {
             info: ClientInfo {
@@ -199,7 +199,7 @@ impl Plan {
     }
 
     /// What a client's kernel keeps: most of them all that there is, some no pages, some nothing. Of those that may act for anyone
-    /// most want directories entrusted to them.
+    /// most want directories delegated to them.
     #[must_use]
     pub fn wants(&self, number: usize) -> Bits {
         let keeps = match (self.hash_seed.0[3] >> (number % 4)) % 16 {

@@ -124,7 +124,7 @@ impl World {
     /// Shows the judge what the step did, before any of it is carried out.
     fn judge_step(&mut self, out: &[Output]) -> Verdict {
         let refused = self.refused(out);
-        // What was entrusted to them ends at once, and with that perhaps what waited.
+        // What was delegated to them ends at once, and with that perhaps what waited.
         refused.iter().for_each(|session| self.owed.runs_out(*session));
         let Some(life) = &self.life else { return Ok(()) };
         let mut appends = Vec::new();
@@ -142,7 +142,7 @@ impl World {
                     if let ServerMsg::Granted { grants, .. } | ServerMsg::Early { grants, .. } = message {
                         self.judge_grants(&one, *client, grants)?;
                         let files = u64::from(grants.of(0).has(Bits::ALONE));
-                        self.coverage.count("files entrusted", files);
+                        self.coverage.count("files delegated", files);
                     }
                     self.judge_open(&one)?;
                     sent.push(one);

@@ -1,6 +1,6 @@
 //! Early answers: what is kept, for how long, and how it is sent again.
 //!
-//! Absent: what the client performs by itself (`entrusted.rs`).
+//! Absent: what the client performs by itself (`delegated.rs`).
 
 use super::*;
 use proto::Position;
@@ -31,7 +31,7 @@ pub(super) fn early_with(
     tid: u64,
     position: u64,
     outcome: Outcome,
-    entrusted: Vec<proto::message::Entrusted>,
+    delegated: Vec<proto::message::Delegated>,
 ) -> Input {
     Input::Message(ServerMsg::Early {
         tid: Tid(tid),
@@ -39,7 +39,7 @@ pub(super) fn early_with(
         wall: Wall(1_000 + position as i64),
         outcome,
         grants: Grants::None,
-        entrusted,
+        delegated,
     })
 }
 

@@ -1,9 +1,9 @@
-//! How it ends that a directory is entrusted: recalls, breaks, bounds, errors that come late.
+//! How it ends that a directory is delegated: recalls, breaks, bounds, errors that come late.
 //!
-//! Absent: what is performed in one (`entrusted.rs`).
+//! Absent: what is performed in one (`delegated.rs`).
 
+use super::delegated::*;
 use super::early::{again, create, created, done, durable, early, early_with, hasty, late, order, unlink};
-use super::entrusted::*;
 use super::*;
 use proto::Position;
 use stdx::Wall;
@@ -38,21 +38,21 @@ fn a_recall_ends_it_and_is_answered_behind_everything() {
 }
 
 #[test]
-fn a_recall_that_overtakes_what_entrusts_makes_it_void() {
+fn a_recall_that_overtakes_what_delegates_makes_it_void() {
     let mut bench = hasty(Limits::default());
     bench.step(numbers(1000, 10));
     bench.call(1, create(1, "first"));
     bench.step(recall_bits(DIR, Bits::DX));
-    bench.step(early_with(1, 10, created(7), entrusted(DIR, true)));
+    bench.step(early_with(1, 10, created(7), delegated(DIR, true)));
     let second = asked(&bench.call(2, create(DIR, "a")));
-    bench.step(early_with(second, 11, created(8), entrusted(DIR, false)));
+    bench.step(early_with(second, 11, created(8), delegated(DIR, false)));
     let look = asked(&bench.call(3, lookup(DIR, "b")));
     bench.step(reply(look, Err(Errno::ENOENT)));
     here(&bench.call(4, create(DIR, "b")));
     // Nor before everything of an earlier connection is settled.
     again(&mut bench);
     let third = tids(&bench.call(5, create(1, "c")))[0];
-    bench.step(early_with(third, 12, created(9), entrusted(DIR, true)));
+    bench.step(early_with(third, 12, created(9), delegated(DIR, true)));
     asked(&bench.call(6, create(DIR, "d")));
 }
 
@@ -81,7 +81,7 @@ fn a_break_ends_it_and_what_was_performed_is_sent_again() {
     bench.step(Input::Tick);
     bench.step(numbers(1000, 10));
     let out = bench.call(8, create(1, "second"));
-    bench.step(early_with(tids(&out)[0], 41, created(70), entrusted(DIR, true)));
+    bench.step(early_with(tids(&out)[0], 41, created(70), delegated(DIR, true)));
     assert_eq!(here(&bench.call(9, create(DIR, "g"))).ino, Ino(1002));
 }
 
@@ -131,7 +131,7 @@ fn so_much_at_once_and_no_more() {
             _ => None,
         }));
     }
-    // The rank does not entrust more than 1,024: those that were used longest ago go before.
+    // The rank does not delegate more than 1,024: those that were used longest ago go before.
     let lengths: Vec<usize> = offered.iter().map(Vec::len).collect();
     assert_eq!((lengths, offered[0][0], offered[0].contains(&Ino(DIR))), (vec![57, 57], Ino(1000), false));
     let asked_for = asked(&bench.call(2000, mkdir(DIR, "x")));
@@ -212,7 +212,7 @@ fn time_never_goes_back_for_a_caller() {
         wall: Wall(20),
         outcome: Ok(Reply::Ok),
         grants: Grants::None,
-        entrusted: Vec::new(),
+        delegated: Vec::new(),
     }));
     assert_eq!(here(&bench.call(4, create(DIR, "b"))).mtime, first);
 }
@@ -222,7 +222,7 @@ fn who_does_not_want_it_has_none_of_it() {
     let mut bench = caching();
     bench.step(numbers(1000, 10));
     bench.call(1, create(1, "first"));
-    bench.step(early_with(1, 10, created(7), entrusted(DIR, true)));
+    bench.step(early_with(1, 10, created(7), delegated(DIR, true)));
     asked(&bench.call(2, create(DIR, "a")));
     assert!(bench.client.delegations.is_empty() && bench.client.numbers.seed().is_none());
 }

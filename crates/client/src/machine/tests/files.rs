@@ -1,9 +1,9 @@
-//! Files that are entrusted to the client: what it performs on them by itself, and when that ends.
+//! Files that are delegated to the client: what it performs on them by itself, and when that ends.
 //!
-//! Absent: directories (`entrusted.rs`).
+//! Absent: directories (`delegated.rs`).
 
+use super::delegated::*;
 use super::early::{again, done, early, hasty, name, order, unlink};
-use super::entrusted::*;
 use super::*;
 use proto::attr::SetTime;
 use proto::{FileKind, Position, SetAttr};
@@ -35,7 +35,7 @@ fn wrote(size: u64) -> Outcome {
     Ok(Reply::Written { count: 1, attr: file_attr(size) })
 }
 
-/// A client that has heard of the rank's time and has a file open that is entrusted to it.
+/// A client that has heard of the rank's time and has a file open that is delegated to it.
 pub(super) fn holding() -> Bench {
     let mut bench = hasty(Limits::default());
     bench.client.config.wants = bench.client.config.wants.with(Bits::ALONE);
@@ -101,7 +101,7 @@ fn a_close_and_another_name_end_it() {
     let mut bench = holding();
     asked(&bench.call(3, Request::Link { node: node(FILE), parent: node(1), name: name("g") }));
     asked(&bench.call(4, getattr(FILE)));
-    // Moved by the client itself, too: it was entrusted at its old place.
+    // Moved by the client itself, too: it was delegated at its old place.
     let mut bench = trusted(true);
     bench.client.config.wants = bench.client.config.wants.with(Bits::ALONE);
     let tid = asked(&bench.call(2, rename(1, "f", "x")));
@@ -166,8 +166,8 @@ fn a_break_ends_it_and_what_was_performed_is_sent_again() {
 #[test]
 fn defects_of_files_are_caught() {
     let defects: [(&str, fn()); 4] = [
-        ("client_moved_stays_entrusted", a_close_and_another_name_end_it),
-        ("client_closed_stays_entrusted", a_close_and_another_name_end_it),
+        ("client_moved_stays_delegated", a_close_and_another_name_end_it),
+        ("client_closed_stays_delegated", a_close_and_another_name_end_it),
         ("client_file_under_change", attributes_that_may_be_old_begin_nothing),
         ("client_keeps_file", a_recall_is_answered_behind_what_was_performed),
     ];

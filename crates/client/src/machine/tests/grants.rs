@@ -1,6 +1,6 @@
 //! What may be kept of an answer, and for how long: recalls that overtake it, breaks, leases.
 //!
-//! Absent: directories and files that are entrusted (`entrusted.rs`, `files.rs`).
+//! Absent: directories and files that are delegated (`delegated.rs`, `files.rs`).
 
 use super::*;
 

@@ -2,7 +2,7 @@
 //!
 //! Absent: the order in which (`uses.rs`), what the rank makes of it (`mds`).
 
-use super::entrusted::*;
+use super::delegated::*;
 use super::files::{FILE, holding, shown};
 use super::*;
 

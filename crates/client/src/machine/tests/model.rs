@@ -1,4 +1,4 @@
-//! A client that works in entrusted directories against a small rank that computes by itself: what callers were told must be what
+//! A client that works in delegated directories against a small rank that computes by itself: what callers were told must be what
 //! comes of it there, whatever is overtaken, recalled, lost or taken back by a crash.
 //!
 //! Absent: content, permissions, and what the kernel may keep; the simulator has these.
@@ -304,7 +304,7 @@ fn each_defect_is_caught() {
         "client_makes_unknown_names",
         "client_forgets_early",
         "client_claims_twice",
-        "client_entrusted_crossed",
+        "client_delegated_crossed",
         "client_linked_stays_newborn",
         "client_moved_stays_in_place",
         "client_replaced_lives_on",

@@ -2,10 +2,10 @@
 //!
 //! Absent: random ones (`model.rs`).
 
-use super::early::{create, name, unlink};
-use super::entrusted::{
+use super::delegated::{
     DIR, SEED, asked, here, lookup, mkdir, recall_bits, rename, rename_how, rename_to, rmdir, trusted, write,
 };
+use super::early::{create, name, unlink};
 use super::*;
 use proto::request::rename_flags::{EXCHANGE, NOREPLACE, WHITEOUT};
 use proto::{NameHash, name::name_hash};

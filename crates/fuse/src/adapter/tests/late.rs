@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// A kernel whose session works in `/d`, which is entrusted to it.
+/// A kernel whose session works in `/d`, which is delegated to it.
 fn early() -> (Kernel, u64) {
     let wants = Bits::ATTRS.with(Bits::FC).with(Bits::DX);
     let kernel = Kernel::with(Fake::new().early(), None, Behaviour::default(), wants);

@@ -1,6 +1,6 @@
 //! Recalls: taking back what stands in the way of an operation, and operations that wait for the answers.
 //!
-//! Absent: recalls to make room (`room.rs`) and of what is entrusted (`trust.rs`); when an answer is late (`caps.rs`).
+//! Absent: recalls to make room (`room.rs`) and of what is delegated (`trust.rs`); when an answer is late (`caps.rs`).
 
 use super::{Book, Need, Place};
 use crate::caps::records::Holder;
@@ -62,7 +62,7 @@ impl Book {
                 found.push((holder.slot, bits));
             }
         }
-        let trust = self.entrusted.get(&need.ino).filter(|trust| Some(trust.slot) != slot);
+        let trust = self.delegated.get(&need.ino).filter(|trust| Some(trust.slot) != slot);
         if let Some(trust) = trust.filter(|trust| trust.blocks(need.bits)) {
             match found.iter_mut().find(|(at, _)| *at == trust.slot) {
                 Some((_, bits)) => *bits = bits.with(trust.bits()),
@@ -171,7 +171,7 @@ impl Book {
             place.count -= 1;
             self.total -= 1;
         }
-        if self.entrusted.get(&ino).is_some_and(|trust| trust.slot == slot && bits.has(trust.bits())) {
+        if self.delegated.get(&ino).is_some_and(|trust| trust.slot == slot && bits.has(trust.bits())) {
             self.end_trust(ino);
         }
         self.answered(slot, ino);

@@ -147,8 +147,8 @@ impl Book {
             return true;
         }
         let holder = Holder { slot, serial: place.serial };
-        if self.entrusted_to(ino) == Some(slot) {
-            self.recall_one_entrusted(slot, ino, now);
+        if self.delegated_to(ino) == Some(slot) {
+            self.recall_one_delegated(slot, ino, now);
         } else if self.records.of(ino, holder).has(Bits::FC) {
             if stdx::mutant!("mds_idle_taken_at_once") {
                 if self.records.take(ino, holder, Bits::ATTRS.with(Bits::FC)) {

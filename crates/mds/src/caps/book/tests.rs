@@ -39,18 +39,18 @@ fn numbers_of_recalls_may_wrap() {
 #[test]
 fn a_directory_of_which_others_keep_something_is_nobodys() {
     let mut book = book(2);
-    assert!(book.may_entrust(0, Ino(7), Mono(0)));
+    assert!(book.may_delegate(0, Ino(7), Mono(0)));
     book.grant(0, Ino(7), HELD, Mono(0));
-    assert!(book.may_entrust(0, Ino(7), Mono(0)), "its own");
+    assert!(book.may_delegate(0, Ino(7), Mono(0)), "its own");
     let need = Need { ino: Ino(8), bits: Bits::AS, name: None };
     book.grant(1, Ino(8), HELD, Mono(0));
     book.wait(1, (SessionId(1), Some(0)), &[need], Mono(0));
     book.forget(1);
-    assert!(!book.may_entrust(0, Ino(8), Mono(0)), "somebody waits to change it");
+    assert!(!book.may_delegate(0, Ino(8), Mono(0)), "somebody waits to change it");
     book.over(1);
-    assert!(book.may_entrust(0, Ino(8), Mono(0)));
+    assert!(book.may_delegate(0, Ino(8), Mono(0)));
     book.grant(1, Ino(7), HELD, Mono(0));
-    assert!(!book.may_entrust(0, Ino(7), Mono(0)));
+    assert!(!book.may_delegate(0, Ino(7), Mono(0)));
 }
 
 /// What is on its way back, what somebody waits for, and what is in a directory of another.
@@ -69,7 +69,7 @@ fn what_is_somebody_elses_or_will_be_is_not_granted() {
     let (_, recalled) = book.outbox.pop().expect("recalled");
     book.returned(1, recalled.returned(HELD));
     assert!(book.may_grant(1, Ino(7), late));
-    book.entrust(0, Ino(7), None);
+    book.delegate(0, Ino(7), None);
     assert!(!book.may_grant(1, Ino(7), late), "a directory of another");
     assert!(book.may_grant(0, Ino(7), late));
 }
@@ -77,7 +77,7 @@ fn what_is_somebody_elses_or_will_be_is_not_granted() {
 #[cfg(feature = "mutants")]
 #[test]
 fn what_is_granted_too_soon_is_caught() {
-    for defect in ["mds_grant_under_intent", "mds_grant_while_recalled", "mds_grants_what_is_entrusted"] {
+    for defect in ["mds_grant_under_intent", "mds_grant_while_recalled", "mds_grants_what_is_delegated"] {
         stdx::mutant::activate(Some(defect));
         let verdict = std::panic::catch_unwind(what_is_somebody_elses_or_will_be_is_not_granted);
         stdx::mutant::activate(None);
@@ -90,29 +90,29 @@ fn what_is_granted_too_soon_is_caught() {
 fn a_directory_with_files_of_others_is_nobodys() {
     let (dir, file, other) = (Ino(7), Ino(8), Ino(9));
     let mut book = book(2);
-    assert!(book.may_entrust_file(0, file, dir, Mono(0)));
-    book.entrust(0, file, Some(dir));
-    assert!(book.may_entrust_file(0, file, dir, Mono(0)), "once more");
-    assert!(!book.may_entrust_file(1, file, dir, Mono(0)));
-    assert!(book.may_entrust(0, dir, Mono(0)) && !book.may_entrust(1, dir, Mono(0)));
+    assert!(book.may_delegate_file(0, file, dir, Mono(0)));
+    book.delegate(0, file, Some(dir));
+    assert!(book.may_delegate_file(0, file, dir, Mono(0)), "once more");
+    assert!(!book.may_delegate_file(1, file, dir, Mono(0)));
+    assert!(book.may_delegate(0, dir, Mono(0)) && !book.may_delegate(1, dir, Mono(0)));
     book.gives_up(1, file, None);
-    assert!(!book.may_entrust(1, dir, Mono(0)), "it is not that one's");
+    assert!(!book.may_delegate(1, dir, Mono(0)), "it is not that one's");
     book.gives_up(0, file, Some(other));
-    assert!(book.may_entrust(1, dir, Mono(0)) && book.may_entrust(1, other, Mono(0)));
-    book.entrust(1, dir, None);
-    assert!(!book.may_entrust_file(0, file, dir, Mono(0)) && book.may_entrust_file(1, file, dir, Mono(0)));
+    assert!(book.may_delegate(1, dir, Mono(0)) && book.may_delegate(1, other, Mono(0)));
+    book.delegate(1, dir, None);
+    assert!(!book.may_delegate_file(0, file, dir, Mono(0)) && book.may_delegate_file(1, file, dir, Mono(0)));
     // Under a recall it goes where its name does, until it is given back.
-    book.entrust(0, file, Some(other));
-    book.recall_entrusted(0, Mono(0), 9);
+    book.delegate(0, file, Some(other));
+    book.recall_delegated(0, Mono(0), 9);
     book.gives_up(0, file, Some(Ino(10)));
-    assert!(book.may_entrust(1, other, Mono(0)) && !book.may_entrust(1, Ino(10), Mono(0)));
+    assert!(book.may_delegate(1, other, Mono(0)) && !book.may_delegate(1, Ino(10), Mono(0)));
     let (_, recalled) = book.outbox.pop().expect("recalled");
     book.returned(0, recalled.returned(recalled.bits));
-    assert!(book.may_entrust(1, Ino(10), Mono(0)) && book.files_in.is_empty());
-    assert_eq!((book.entrusted(0), book.files(0), book.entrusted(1)), (0, 0, 1));
-    book.entrust(0, file, Some(other));
-    book.end_entrusted(0);
-    assert!(book.files_in.is_empty() && book.entrusted_to(file).is_none());
+    assert!(book.may_delegate(1, Ino(10), Mono(0)) && book.files_in.is_empty());
+    assert_eq!((book.delegated(0), book.files(0), book.delegated(1)), (0, 0, 1));
+    book.delegate(0, file, Some(other));
+    book.end_delegated(0);
+    assert!(book.files_in.is_empty() && book.delegated_to(file).is_none());
 }
 
 #[cfg(feature = "mutants")]
@@ -120,7 +120,7 @@ fn a_directory_with_files_of_others_is_nobodys() {
 fn a_directory_of_two_is_caught() {
     let all: [(&str, fn()); 3] = [
         ("mds_dx_two_holders", a_directory_of_which_others_keep_something_is_nobodys),
-        ("mds_entrusts_under_intent", a_directory_of_which_others_keep_something_is_nobodys),
+        ("mds_delegates_under_intent", a_directory_of_which_others_keep_something_is_nobodys),
         ("mds_dx_over_files_of_others", a_directory_with_files_of_others_is_nobodys),
     ];
     for (defect, test) in all {
@@ -223,30 +223,30 @@ fn what_is_offered_is_asked_for_and_not_taken() {
     assert_eq!(book.owes_since(0), (None, Some(Mono(0))));
     book.wait(7, (SessionId(2), Some(1)), &[writing], Mono(5));
     assert_eq!(book.owes_since(0), (Some(Mono(0)), None), "now somebody waits");
-    book.entrust(0, Ino(50), None);
+    book.delegate(0, Ino(50), None);
     assert!(book.recall_idle(0, Ino(50), Mono(0)) && book.recall_idle(0, Ino(2), Mono(0)));
     assert_eq!(book.outbox[1].1.bits, Bits::DX);
     assert!(!book.recall_idle(0, Ino(3), Mono(0)), "enough");
     answers(&mut book);
     assert_eq!((book.woken.pop(), book.places[0].rooms), (Some(7), 0));
-    assert_eq!((book.entrusted(0), book.count(0)), (0, 9), "the attributes run out by themselves");
+    assert_eq!((book.delegated(0), book.count(0)), (0, 9), "the attributes run out by themselves");
 }
 
 #[test]
-fn what_is_entrusted_to_all_is_taken_back_in_slices() {
+fn what_is_delegated_to_all_is_taken_back_in_slices() {
     let mut book = book(3);
     for ino in 1..=20 {
-        book.entrust((ino % 3) as u16, Ino(ino), None);
+        book.delegate((ino % 3) as u16, Ino(ino), None);
     }
-    assert!(!book.recall_all_entrusted(Mono(0), 8));
+    assert!(!book.recall_all_delegated(Mono(0), 8));
     book.take_back();
-    assert!(book.recall_all_entrusted(Mono(0), 8) && book.recalls() == 8);
-    assert!(book.recall_all_entrusted(Mono(0), 8) && book.takes_back());
-    assert!(!book.recall_all_entrusted(Mono(0), 8) && book.recalls() == 20);
+    assert!(book.recall_all_delegated(Mono(0), 8) && book.recalls() == 8);
+    assert!(book.recall_all_delegated(Mono(0), 8) && book.takes_back());
+    assert!(!book.recall_all_delegated(Mono(0), 8) && book.recalls() == 20);
     answers(&mut book);
-    assert!(book.trusts.is_empty() && book.entrusted.is_empty());
-    (1..=5).for_each(|ino| book.entrust(1, Ino(ino), None));
-    assert_eq!((book.recall_entrusted(1, Mono(0), 3), book.recall_entrusted(1, Mono(0), 9)), (3, 2));
+    assert!(book.trusts.is_empty() && book.delegated.is_empty());
+    (1..=5).for_each(|ino| book.delegate(1, Ino(ino), None));
+    assert_eq!((book.recall_delegated(1, Mono(0), 3), book.recall_delegated(1, Mono(0), 9)), (3, 2));
 }
 
 #[cfg(feature = "mutants")]

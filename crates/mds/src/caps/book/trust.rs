@@ -1,6 +1,6 @@
-//! What is entrusted to sessions: directories (Dx) and files (Fx, Fb). It is no record, because nothing of it runs out by itself.
+//! What is delegated to sessions: directories (Dx) and files (Fx, Fb). It is no record, because nothing of it runs out by itself.
 //!
-//! Absent: when something is entrusted (`caps/entrusted.rs`, `caps/alone.rs`).
+//! Absent: when something is delegated (`caps/delegated.rs`, `caps/alone.rs`).
 
 use super::recalls::open;
 use super::{Book, Need};
@@ -8,7 +8,7 @@ use proto::Ino;
 use proto::caps::{Bits, Recalled};
 use stdx::Mono;
 
-/// Something that is entrusted to one session: a directory, or a file that is in one.
+/// Something that is delegated to one session: a directory, or a file that is in one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trust {
     pub(super) slot: u16,
@@ -30,13 +30,13 @@ impl Trust {
 }
 
 impl Book {
-    /// Entrusts a directory to the session of that place, or a file that is in one.
-    pub(crate) fn entrust(&mut self, slot: u16, ino: Ino, file_in: Option<Ino>) {
+    /// Delegates a directory to the session of that place, or a file that is in one.
+    pub(crate) fn delegate(&mut self, slot: u16, ino: Ino, file_in: Option<Ino>) {
         self.end_trust(ino);
-        self.entrusted.insert(ino, Trust { slot, file_in });
+        self.delegated.insert(ino, Trust { slot, file_in });
         self.trusts.insert((slot, ino));
         let place = &mut self.places[usize::from(slot)];
-        place.entrusted += 1;
+        place.delegated += 1;
         if let Some(dir) = file_in {
             place.files += 1;
             *self.files_in.entry((dir, slot)).or_default() += 1;
@@ -45,10 +45,10 @@ impl Book {
 
     /// It is nobody's any more.
     pub(super) fn end_trust(&mut self, ino: Ino) {
-        let Some(Trust { slot, file_in }) = self.entrusted.remove(&ino) else { return };
+        let Some(Trust { slot, file_in }) = self.delegated.remove(&ino) else { return };
         self.trusts.remove(&(slot, ino));
         let place = &mut self.places[usize::from(slot)];
-        place.entrusted -= 1;
+        place.delegated -= 1;
         let Some(dir) = file_in else { return };
         place.files -= 1;
         if let Some(count) = self.files_in.get_mut(&(dir, slot)) {
@@ -59,37 +59,37 @@ impl Book {
         }
     }
 
-    /// A session has closed a file that is entrusted to it, or moves it to directory `to`: its client does nothing by itself with
+    /// A session has closed a file that is delegated to it, or moves it to directory `to`: its client does nothing by itself with
     /// it from there on. What is being recalled ends with the answer to that.
     pub(crate) fn gives_up(&mut self, slot: u16, ino: Ino, to: Option<Ino>) {
-        let Some(trust) = self.entrusted.get(&ino).filter(|trust| trust.slot == slot) else { return };
+        let Some(trust) = self.delegated.get(&ino).filter(|trust| trust.slot == slot) else { return };
         if trust.file_in.is_none() {
             return;
         }
         self.end_trust(ino);
         if let Some(dir) = to.filter(|_| self.recalls.contains_key(&(slot, ino))) {
-            self.entrust(slot, ino, Some(dir));
+            self.delegate(slot, ino, Some(dir));
         }
     }
 
     /// Whose it is.
-    pub(crate) fn entrusted_to(&self, ino: Ino) -> Option<u16> {
-        self.entrusted.get(&ino).map(|trust| trust.slot)
+    pub(crate) fn delegated_to(&self, ino: Ino) -> Option<u16> {
+        self.delegated.get(&ino).map(|trust| trust.slot)
     }
 
-    pub(crate) fn is_entrusted_to_others(&self, slot: Option<u16>) -> bool {
-        self.entrusted.len() > slot.map_or(0, |slot| self.places[usize::from(slot)].entrusted)
+    pub(crate) fn is_delegated_to_others(&self, slot: Option<u16>) -> bool {
+        self.delegated.len() > slot.map_or(0, |slot| self.places[usize::from(slot)].delegated)
     }
 
-    /// How many directories and files are entrusted to it.
-    pub(crate) fn entrusted(&self, slot: u16) -> usize {
-        self.places[usize::from(slot)].entrusted
+    /// How many directories and files are delegated to it.
+    pub(crate) fn delegated(&self, slot: u16) -> usize {
+        self.places[usize::from(slot)].delegated
     }
 
     /// How many directories.
     pub(crate) fn directories(&self, slot: u16) -> usize {
         let place = &self.places[usize::from(slot)];
-        place.entrusted - place.files
+        place.delegated - place.files
     }
 
     /// How many files.
@@ -97,23 +97,23 @@ impl Book {
         self.places[usize::from(slot)].files
     }
 
-    /// What is entrusted to that place, in the order of numbers.
+    /// What is delegated to that place, in the order of numbers.
     fn trusts_of(&self, slot: u16) -> impl Iterator<Item = Ino> {
         self.trusts.range((slot, Ino(0))..=(slot, Ino(u64::MAX))).map(|(_, ino)| *ino)
     }
 
-    /// Takes back whatever is entrusted to a session, `most` at a time; nobody waits for it. Returns how many that were.
-    pub(crate) fn recall_entrusted(&mut self, slot: u16, now: Mono, most: usize) -> usize {
+    /// Takes back whatever is delegated to a session, `most` at a time; nobody waits for it. Returns how many that were.
+    pub(crate) fn recall_delegated(&mut self, slot: u16, now: Mono, most: usize) -> usize {
         let wanted = |ino: &Ino| !self.recalls.contains_key(&(slot, *ino));
         let inos: Vec<Ino> = self.trusts_of(slot).filter(wanted).take(most).collect();
         for ino in &inos {
-            self.recall_one_entrusted(slot, *ino, now);
+            self.recall_one_delegated(slot, *ino, now);
         }
         inos.len()
     }
 
-    /// Takes back whatever is entrusted to anybody, `most` at a time, in the order of places. Whether there may be more.
-    pub(crate) fn recall_all_entrusted(&mut self, now: Mono, most: usize) -> bool {
+    /// Takes back whatever is delegated to anybody, `most` at a time, in the order of places. Whether there may be more.
+    pub(crate) fn recall_all_delegated(&mut self, now: Mono, most: usize) -> bool {
         let Some(from) = self.taking_back else { return false };
         let list: Vec<(u16, Ino)> = self.trusts.range(from..).take(most).copied().collect();
         self.taking_back = list
@@ -121,12 +121,12 @@ impl Book {
             .filter(|_| list.len() == most)
             .map(|(slot, ino)| (*slot, Ino(ino.0.saturating_add(1))));
         for (slot, ino) in list {
-            self.recall_one_entrusted(slot, ino, now);
+            self.recall_one_delegated(slot, ino, now);
         }
         self.taking_back.is_some()
     }
 
-    /// From here on all that is entrusted is taken back, once.
+    /// From here on all that is delegated is taken back, once.
     pub(crate) const fn take_back(&mut self) {
         self.taking_back = Some((0, Ino(0)));
     }
@@ -137,8 +137,8 @@ impl Book {
     }
 
     /// The same of one of these.
-    pub(crate) fn recall_one_entrusted(&mut self, slot: u16, ino: Ino, now: Mono) {
-        let Some(bits) = self.entrusted.get(&ino).map(|trust| trust.bits()) else { return };
+    pub(crate) fn recall_one_delegated(&mut self, slot: u16, ino: Ino, now: Mono) {
+        let Some(bits) = self.delegated.get(&ino).map(|trust| trust.bits()) else { return };
         if self.recalls.contains_key(&(slot, ino)) {
             return;
         }
@@ -149,9 +149,9 @@ impl Book {
         self.outbox.push((place.session, message));
     }
 
-    /// Nothing is entrusted to that place any more.
-    pub(crate) fn end_entrusted(&mut self, slot: u16) {
-        if self.places[usize::from(slot)].entrusted == 0 {
+    /// Nothing is delegated to that place any more.
+    pub(crate) fn end_delegated(&mut self, slot: u16) {
+        if self.places[usize::from(slot)].delegated == 0 {
             return;
         }
         let mine: Vec<Ino> = self.trusts_of(slot).collect();
@@ -161,23 +161,23 @@ impl Book {
         }
     }
 
-    /// Whether a directory may be entrusted to the session of that place: nobody else keeps anything of its listing or has files
-    /// there entrusted to it, waits for it, or wanted it lately.
-    pub(crate) fn may_entrust(&self, slot: u16, ino: Ino, now: Mono) -> bool {
+    /// Whether a directory may be delegated to the session of that place: nobody else keeps anything of its listing or has files
+    /// there delegated to it, waits for it, or wanted it lately.
+    pub(crate) fn may_delegate(&self, slot: u16, ino: Ino, now: Mono) -> bool {
         // Who removes names by itself must not wait for what others give back behind what they performed.
         let files = self.files_in.range((ino, 0)..=(ino, u16::MAX)).any(|((_, at), _)| *at != slot);
         (!files || stdx::mutant!("mds_dx_over_files_of_others")) && self.is_free(slot, ino, Bits::DX, now)
     }
 
     /// The same for a file in directory `dir`.
-    pub(crate) fn may_entrust_file(&self, slot: u16, ino: Ino, dir: Ino, now: Mono) -> bool {
-        let others = self.entrusted_to(dir).is_some_and(|at| at != slot);
+    pub(crate) fn may_delegate_file(&self, slot: u16, ino: Ino, dir: Ino, now: Mono) -> bool {
+        let others = self.delegated_to(dir).is_some_and(|at| at != slot);
         !others && self.is_free(slot, ino, Bits::ALONE, now)
     }
 
     fn is_free(&self, slot: u16, ino: Ino, bits: Bits, now: Mono) -> bool {
         let need = Need { ino, bits: bits.excludes(), name: None };
-        let withheld = self.withheld.contains_key(&ino) && !stdx::mutant!("mds_entrusts_under_intent");
+        let withheld = self.withheld.contains_key(&ino) && !stdx::mutant!("mds_delegates_under_intent");
         let contested = self.contests.get(&ino).is_some_and(|contest| contest.until > now);
         let recalled = self.recalls.contains_key(&(slot, ino));
         !withheld

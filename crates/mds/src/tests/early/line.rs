@@ -35,8 +35,11 @@ fn what_takes_back_a_request_in_the_line_stays_behind_it() {
 fn busy() -> World {
     let mut w = two();
     let (_, made) = early(&mut w, REMOTE, mkdir("new"));
-    let told =
-        Told { ino: Ino(w.rank.session_lent(w.sessions[&REMOTE])), wall: Wall(w.now as i64), heard: false };
+    let told = Told {
+        ino: Ino(w.rank.session_delegated(w.sessions[&REMOTE])),
+        wall: Wall(w.now as i64),
+        heard: false,
+    };
     perform(&mut w, REMOTE, 500, told, create(node(&made.attr), "f"));
     w.hold_data = true;
     let (node, data) = (NodeRef::bare(told.ino), Payload::Owned(b"bytes".to_vec()));

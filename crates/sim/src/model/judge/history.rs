@@ -242,7 +242,7 @@ impl Judge {
         Ok(())
     }
 
-    /// Sessions that end, and numbers that they are lent.
+    /// Sessions that end, and numbers that are delegated to them.
     fn sessions_of(&mut self, mutations: &[u8], end: Position) -> Verdict {
         for mutation in Mutations::new(mutations).flatten() {
             match mutation {
@@ -252,7 +252,7 @@ impl Judge {
                     self.session_over(id);
                     self.has_all_back(id);
                 }
-                Mutation::Lend { id, first, count } => self.lends(id, first, count, end)?,
+                Mutation::DelegateInos { id, first, count } => self.delegates_inos(id, first, count, end)?,
                 _ => {}
             }
         }

@@ -213,7 +213,7 @@ pub(super) fn parents(request: &Request) -> impl Iterator<Item = Ino> {
 
 /// Whether an answer says nothing of a file but that an attribute is not there, or none. That is as true after whatever its client
 /// performed on it: WRITE and SETATTR bring no attribute, so the rank answers without asking for the file back. One that is there is
-/// another matter: a write takes a file capability away, so a file with attributes is entrusted to nobody.
+/// another matter: a write takes a file capability away, so a file with attributes is delegated to nobody.
 fn is_without_xattr(request: &Request, outcome: &Outcome) -> bool {
     match (request, outcome) {
         (Request::GetXattr { .. }, Err(errno)) => *errno == Errno::ENODATA,

@@ -1,7 +1,7 @@
 //! Promises: what callers were told before it is durable, or before the rank has heard of it. Each comes to what was told,
 //! exactly once, in the order of its session, whatever crashes; or somebody says why not.
 //!
-//! Absent: directories that are entrusted (`entrusted.rs`), what answers may show (`depends.rs`), in which order (`order.rs`), and
+//! Absent: directories that are delegated (`delegated.rs`), what answers may show (`depends.rs`), in which order (`order.rs`), and
 //! how it looks meanwhile (`seen.rs`).
 
 use super::order::parents;
@@ -200,8 +200,13 @@ impl Judge {
     /// Attributes that a client tells, with the times that the rank did not take as told, where that explains those
     /// that are.
     pub(super) fn as_cut(&self, told: &Attr, is: &Attr) -> Attr {
+        // What the rank raised once is later than what the client tells of its next changes, too, until the rank has heard of them.
+        let raised = |told: Wall, is: Wall| {
+            told < is && self.cut_walls.range(..=told).any(|(_, raised)| *raised == is)
+        };
         let time = |told: Wall, is: Wall| match self.cut_walls.get(&told) {
             Some(cut) if *cut == is => is,
+            _ if raised(told, is) => is,
             _ => told,
         };
         Attr {

@@ -138,10 +138,15 @@ impl Judge {
 
     /// Carries out on a tree what a session was told and the state of that number does not have.
     fn keep_promises(&self, session: SessionId, number: u64, tree: &mut Tree) {
-        for (_, promise) in self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX))) {
-            if promise.executed.is_none_or(|(_, at)| at > number)
-                && let Ok(reply) = &promise.outcome
-            {
+        let of = self.promises.range((session, Tid(0))..=(session, Tid(u64::MAX)));
+        let mut missing: Vec<_> = of
+            .map(|(_, promise)| promise)
+            .filter(|promise| promise.executed.is_none_or(|(_, at)| at > number))
+            .collect();
+        // What was answered early comes back in the order in which it was executed, what was performed after what was told before it.
+        missing.sort_by_key(|promise| promise.first.unwrap_or(promise.clock));
+        for promise in missing {
+            if let Ok(reply) = &promise.outcome {
                 // What does not work any more ends in a late error.
                 let _ = run_told(tree, &promise.asked, &promise.told, reply);
             }

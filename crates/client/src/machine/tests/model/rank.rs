@@ -4,7 +4,7 @@
 
 use super::*;
 use proto::caps::Recalled;
-use proto::message::Entrusted;
+use proto::message::Delegated;
 use proto::reply::DirEntry;
 use proto::{NodeRef, Position};
 use stdx::hash::HashSeed;
@@ -35,14 +35,14 @@ pub(super) struct Rank {
     absent: bool,
     former: BTreeSet<Tid>,
     opens: BTreeMap<Ino, u32>,
-    entrusted: BTreeSet<Ino>,
+    delegated: BTreeSet<Ino>,
     /// The session keeps nothing of an earlier connection.
     settled: bool,
     /// Where somebody else waits to change a name, and which.
     foreign: Option<(Ino, Name)>,
     number: u32,
     numbers: u64,
-    /// Does not entrust every time.
+    /// Does not delegate every time.
     toggle: u64,
 }
 
@@ -72,7 +72,7 @@ impl Rank {
         self.absent = true;
         self.former = self.disk.results.keys().copied().collect();
         self.opens.clear();
-        self.entrusted.clear();
+        self.delegated.clear();
     }
 
     pub(super) fn sync(&mut self) -> Option<ServerMsg> {
@@ -88,7 +88,7 @@ impl Rank {
         let dirs: Vec<Ino> = self.inodes().into_iter().filter(|(_, dir)| *dir).map(|(ino, _)| ino).collect();
         let dir = dirs[prng.index(dirs.len())];
         self.foreign = Some((dir, name(NAMES[prng.index(NAMES.len())])));
-        if !self.entrusted.contains(&dir) {
+        if !self.delegated.contains(&dir) {
             self.end_foreign();
             return None;
         }
@@ -120,7 +120,7 @@ impl Rank {
             ClientMsg::Renew { number } => vec![ServerMsg::Renewed { number }],
             ClientMsg::Settled => {
                 self.settled = true;
-                self.entrusted.clear();
+                self.delegated.clear();
                 Vec::new()
             }
             ClientMsg::Reclaim { node, count, .. } => {
@@ -135,7 +135,7 @@ impl Rank {
             }
             ClientMsg::Returned { list } => {
                 for item in list {
-                    self.entrusted.remove(&item.ino);
+                    self.delegated.remove(&item.ino);
                     if self.foreign.as_ref().is_some_and(|(dir, _)| *dir == item.ino) {
                         self.end_foreign();
                     }
@@ -209,15 +209,15 @@ impl Rank {
         let busy = self.foreign.as_ref().map(|(dir, _)| *dir);
         let wanted = |dir: &Ino| self.settled && !self.toggle.is_multiple_of(4) && busy != Some(*dir);
         let dirs: Vec<Ino> = made.into_iter().chain(parent).filter(wanted).collect();
-        let mut entrusted = Vec::new();
+        let mut delegated = Vec::new();
         for dir in dirs {
             let Some(attr) = self.disk.inodes.get(&dir).copied() else { continue };
-            if attr.kind() == FileKind::Directory && self.entrusted.insert(dir) {
-                entrusted.push(Entrusted { dir: attr, empty: attr.size == 0 });
+            if attr.kind() == FileKind::Directory && self.delegated.insert(dir) {
+                delegated.push(Delegated { dir: attr, empty: attr.size == 0 });
             }
         }
         let position = Position(self.position);
-        ServerMsg::Early { tid, position, wall, outcome, grants: Grants::None, entrusted }
+        ServerMsg::Early { tid, position, wall, outcome, grants: Grants::None, delegated }
     }
 
     /// The same must come of it as its caller was told.
@@ -241,7 +241,7 @@ impl Rank {
             && self.settled
             && let Ok(Reply::Attr(attr)) = &outcome
         {
-            self.entrusted.insert(attr.ino);
+            self.delegated.insert(attr.ino);
         }
         match outcome {
             Ok(_) => ServerMsg::Done { tid, position: Position(self.position) },
@@ -414,7 +414,7 @@ impl Rank {
         let attr = self.change(ino, wall)?;
         if attr.kind() == FileKind::Directory || attr.nlink == 1 {
             self.disk.inodes.remove(&ino);
-            self.entrusted.remove(&ino);
+            self.delegated.remove(&ino);
         } else {
             attr.nlink -= 1;
         }

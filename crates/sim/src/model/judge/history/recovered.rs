@@ -51,12 +51,7 @@ impl Judge {
         for position in self.touched.values_mut().chain(self.told.values_mut()) {
             *position = (*position).min(end);
         }
-        // A copy under way has read its source at some moment until now.
-        let landings: Vec<_> =
-            self.pending.values_mut().filter_map(|pending| pending.landing.take()).collect();
-        for mut landing in landings {
-            self.copied_meanwhile(&mut landing);
-        }
+        self.copies_end(|_| true);
         let last = self.last();
         for pending in self.pending.values_mut() {
             if pending.executed.as_ref().is_some_and(|executed| executed.end > end) {
@@ -74,8 +69,18 @@ impl Judge {
         Ok(())
     }
 
+    /// A copy under way has read its source at some moment until now.
+    fn copies_end(&mut self, of: impl Fn(SessionId) -> bool) {
+        let theirs = self.pending.iter_mut().filter(|((owner, _), _)| of(*owner));
+        let landings: Vec<_> = theirs.filter_map(|(_, pending)| pending.landing.take()).collect();
+        for mut landing in landings {
+            self.copied_meanwhile(&mut landing);
+        }
+    }
+
     /// The requests of the embedded client die with the rank.
     pub fn embedded_died(&mut self, session: SessionId) {
+        self.copies_end(|owner| owner == session);
         self.pending.retain(|(owner, _), _| *owner != session);
         self.session_over(session);
     }

@@ -1,4 +1,4 @@
-//! Directories entrusted to sessions, and inode numbers lent to them: no two hold one, and nobody performs where it may not.
+//! Directories delegated to sessions, and inode numbers delegated to them: no two hold one, and nobody performs where it may not.
 //!
 //! Absent: what was performed there (`promise.rs`).
 
@@ -9,7 +9,7 @@ use super::{Asked, Judge, Verdict};
 use crate::model::judge::replies::rank_attr;
 use crate::model::tree::Tree;
 use proto::ids::{Position, SessionId, Tid};
-use proto::message::{Entrusted, Told};
+use proto::message::{Delegated, Told};
 use proto::reply::Reply;
 use proto::request::Request;
 use proto::{Ino, Name, NodeRef};
@@ -17,14 +17,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Inode numbers of a session.
 #[derive(Clone, Copy, Debug)]
-struct Lent {
+struct InoRange {
     session: SessionId,
     first: Ino,
     count: u32,
     end: Position,
 }
 
-impl Lent {
+impl InoRange {
     fn has(&self, ino: Ino) -> bool {
         ino >= self.first && ino.0 - self.first.0 < u64::from(self.count)
     }
@@ -37,21 +37,21 @@ pub(super) struct Trust {
     holders: BTreeMap<Ino, SessionId>,
     /// What clients believe that they hold.
     believed: BTreeSet<(SessionId, Ino)>,
-    lent: Vec<Lent>,
+    delegated: Vec<InoRange>,
     /// Who made an inode, in lost histories too.
     makers: BTreeMap<Ino, (SessionId, Tid)>,
 }
 
 impl Judge {
-    /// An early answer entrusts a directory.
+    /// An early answer delegates a directory.
     ///
     /// # Errors
     /// Another session holds it, or what is said of it is wrong or not to be said yet.
-    pub fn entrusts(&mut self, session: SessionId, tid: Tid, entrusted: &Entrusted) -> Verdict {
-        let dir = entrusted.dir.ino;
+    pub fn delegates(&mut self, session: SessionId, tid: Tid, delegated: &Delegated) -> Verdict {
+        let dir = delegated.dir.ino;
         if let Some(holder) = self.trust.holders.insert(dir, session).filter(|holder| *holder != session) {
             return Err(format!(
-                "directory {} is entrusted to session {} while session {} holds it",
+                "directory {} is delegated to session {} while session {} holds it",
                 dir.0, session.0, holder.0
             ));
         }
@@ -59,12 +59,12 @@ impl Judge {
         let state = self.states.iter().find(|state| Some(state.end) == at);
         let (tree, end) = state.map_or((self.tree(), self.end), |state| (&state.tree, state.end));
         let Some(node) = tree.node(dir).filter(|node| node.is_dir()) else {
-            return Err(format!("entrusts {}, which is no directory", dir.0));
+            return Err(format!("delegates {}, which is no directory", dir.0));
         };
-        rank_attr(&tree.attr(node), &entrusted.dir, self.wall)
-            .map_err(|error| format!("entrusts a directory: {error}"))?;
-        if entrusted.empty && !node.entries.is_empty() {
-            return Err(format!("entrusts directory {} as empty", dir.0));
+        rank_attr(&tree.attr(node), &delegated.dir, self.wall)
+            .map_err(|error| format!("delegates a directory: {error}"))?;
+        if delegated.empty && !node.entries.is_empty() {
+            return Err(format!("delegates directory {} as empty", dir.0));
         }
         let needs = self.by_others(session, &BTreeSet::from([Fact::Inode(dir), Fact::Names(dir)]), end);
         if needs > self.durable {
@@ -86,7 +86,7 @@ impl Judge {
         self.trust.believed.remove(&(session, dir));
     }
 
-    /// The client has lost its connection, and with it everything that was entrusted to it.
+    /// The client has lost its connection, and with it everything that was delegated to it.
     pub fn believes_nothing(&mut self, session: SessionId) {
         self.trust.believed.retain(|(owner, _)| *owner != session);
     }
@@ -112,7 +112,7 @@ impl Judge {
     /// The directories that others than this session believe to hold.
     pub(super) fn recovered_trust(&mut self, end: Position) {
         self.trust.holders.clear();
-        self.trust.lent.retain(|lent| lent.end <= end);
+        self.trust.delegated.retain(|range| range.end <= end);
     }
 
     /// Whether a client may perform a request by itself.
@@ -121,7 +121,7 @@ impl Judge {
         for dir in parents(request) {
             if !self.trust.believed.contains(&(session, dir)) {
                 return Err(format!(
-                    "performs in directory {}, which is not entrusted to it: {request:?}",
+                    "performs in directory {}, which is not delegated to it: {request:?}",
                     dir.0
                 ));
             }
@@ -133,7 +133,7 @@ impl Judge {
         if ino == Ino::NONE {
             return Ok(());
         }
-        if !self.trust.lent.iter().any(|lent| lent.session == session && lent.has(ino)) {
+        if !self.trust.delegated.iter().any(|range| range.session == session && range.has(ino)) {
             return Err(format!("performs with number {}, which is not its own: {request:?}", ino.0));
         }
         if matches!(request, Request::MkDir { .. }) {
@@ -152,7 +152,7 @@ impl Judge {
         let moved = behind(parent, name).into_iter().chain(behind(new_parent, new_name));
         let mut dirs = moved.filter(|ino| tree.node(*ino).is_some_and(|node| node.is_dir()));
         match dirs.find(|dir| !self.trust.believed.contains(&(asked.session, *dir))) {
-            Some(dir) => Err(format!("moves directory {}, which is not entrusted to it", dir.0)),
+            Some(dir) => Err(format!("moves directory {}, which is not delegated to it", dir.0)),
             None => Ok(()),
         }
     }
@@ -168,17 +168,23 @@ impl Judge {
         }
     }
 
-    pub(super) fn lends(&mut self, session: SessionId, first: Ino, count: u32, end: Position) -> Verdict {
-        let new = Lent { session, first, count, end };
+    pub(super) fn delegates_inos(
+        &mut self,
+        session: SessionId,
+        first: Ino,
+        count: u32,
+        end: Position,
+    ) -> Verdict {
+        let new = InoRange { session, first, count, end };
         let last = Ino(first.0 + u64::from(count) - 1);
-        let meets = |old: &&Lent| old.has(first) || old.has(last) || new.has(old.first);
-        if let Some(old) = self.trust.lent.iter().find(meets) {
+        let meets = |old: &&InoRange| old.has(first) || old.has(last) || new.has(old.first);
+        if let Some(old) = self.trust.delegated.iter().find(meets) {
             return Err(format!(
-                "numbers from {} are lent to sessions {} and {}",
+                "numbers from {} are delegated to sessions {} and {}",
                 first.0, old.session.0, session.0
             ));
         }
-        self.trust.lent.push(new);
+        self.trust.delegated.push(new);
         Ok(())
     }
 
@@ -188,13 +194,13 @@ impl Judge {
     /// They are not, or not durably.
     pub fn numbers(&self, session: SessionId, first: Ino, count: u32) -> Verdict {
         let last = Ino(first.0 + u64::from(count).saturating_sub(1));
-        let mut all = self.trust.lent.iter();
-        match all.find(|lent| lent.session == session && lent.has(first) && lent.has(last)) {
-            Some(lent) if lent.end > self.durable => {
-                Err(format!("session {} hears of its numbers before {} is durable", session.0, lent.end.0))
+        let mut all = self.trust.delegated.iter();
+        match all.find(|range| range.session == session && range.has(first) && range.has(last)) {
+            Some(range) if range.end > self.durable => {
+                Err(format!("session {} hears of its numbers before {} is durable", session.0, range.end.0))
             }
             None if count > 0 => {
-                Err(format!("session {} hears of numbers that are not lent to it", session.0))
+                Err(format!("session {} hears of numbers that are not delegated to it", session.0))
             }
             _ => Ok(()),
         }

@@ -1,16 +1,16 @@
-//! Directories that are entrusted to one session: what waits for it, and when it ends.
+//! Directories that are delegated to one session: what waits for it, and when it ends.
 //!
 //! Absent: files that are (`alone.rs`).
 
 use super::*;
 
 #[test]
-fn a_directory_is_entrusted_to_one_and_recalled_for_others() {
+fn a_directory_is_delegated_to_one_and_recalled_for_others() {
     let mut w = two();
     let (_, made) = early(&mut w, REMOTE, mkdir("new"));
     let dir = made.attr;
-    assert!(made.entrusted.iter().any(|e| e.dir.ino == dir.ino && e.empty), "{:?}", made.entrusted);
-    let numbers = w.rank.session_lent(w.sessions[&REMOTE]);
+    assert!(made.delegated.iter().any(|e| e.dir.ino == dir.ino && e.empty), "{:?}", made.delegated);
+    let numbers = w.rank.session_delegated(w.sessions[&REMOTE]);
     let told = |at| Told { ino: Ino(numbers + at), wall: Wall(w.now as i64), heard: false };
     let (one, two) = (told(0), told(2));
     perform(&mut w, REMOTE, 500, one, create(node(&dir), "f"));
@@ -39,8 +39,8 @@ fn a_directory_is_entrusted_to_one_and_recalled_for_others() {
     // Somebody wanted it lately: no more of that for a while.
     let tid = w.start(REMOTE, Cred::ROOT, create(node(&dir), "j"));
     give_back(&mut w, OTHER);
-    let Some(ServerMsg::Early { entrusted, .. }) = answer(&w, REMOTE, tid) else { panic!("{:?}", w.sent) };
-    assert!(entrusted.is_empty());
+    let Some(ServerMsg::Early { delegated, .. }) = answer(&w, REMOTE, tid) else { panic!("{:?}", w.sent) };
+    assert!(delegated.is_empty());
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn what_gives_a_directory_back_does_not_overtake_what_was_performed_there() {
 
 /// Found by review: counts of a directory are attributes by another name, and where a directory lies its holder may have changed.
 #[test]
-fn counts_and_the_parent_of_an_entrusted_directory_wait_for_it() {
+fn counts_and_the_parent_of_an_delegated_directory_wait_for_it() {
     for ask in [
         |node| Request::GetXattr { node, name: n("ceph.dir.entries") },
         |node| Request::GetXattr { node, name: n("pando.dir.files") },
@@ -96,7 +96,7 @@ fn counts_that_others_changed_wait_for_the_disk() {
 
 /// Found by the simulator: one that sets nothing changes nothing, but it is answered with the attributes.
 #[test]
-fn a_setattr_of_an_entrusted_directory_waits_for_it_whatever_it_sets() {
+fn a_setattr_of_an_delegated_directory_waits_for_it_whatever_it_sets() {
     let mut w = two();
     let (_, made) = early(&mut w, REMOTE, mkdir("new"));
     let set = Request::SetAttr { node: node(&made.attr), set: proto::SetAttr::default() };
@@ -107,7 +107,7 @@ fn a_setattr_of_an_entrusted_directory_waits_for_it_whatever_it_sets() {
 }
 
 #[test]
-fn what_is_entrusted_outlives_the_connection_and_ends_with_settled_or_the_lease() {
+fn what_is_delegated_outlives_the_connection_and_ends_with_settled_or_the_lease() {
     let mut w = two();
     let (_, made) = early(&mut w, REMOTE, mkdir("new"));
     let dir = node(&made.attr);
@@ -157,13 +157,13 @@ fn a_listing_that_waited_is_not_an_old_one() {
     w.drop_cache();
     w.hold_loads = true;
     let list = w.start(OTHER, Cred::ROOT, Request::ReadDir { dir, after: 0, attrs: false, bytes_max: 4096 });
-    // Whatever it needs before is there; the listing is on its way when the directory is entrusted to another.
+    // Whatever it needs before is there; the listing is on its way when the directory is delegated to another.
     while !format!("{:?}", w.held.front()).contains("Dentries") {
         let loaded = w.held.pop_front().expect("it loads");
         w.inject(loaded);
     }
     let slot = w.rank.sessions.map[&w.sessions[&REMOTE]].place.expect("a place");
-    w.rank.view.book.entrust(slot, dir.ino, None);
+    w.rank.view.book.delegate(slot, dir.ino, None);
     w.let_go();
     assert!(answer(&w, OTHER, list).is_none());
     w.start(REMOTE, Cred::ROOT, Request::Unlink { parent: dir, name: n("a") });
@@ -183,14 +183,14 @@ fn a_listing_that_waited_is_not_an_old_one() {
 /// Defects that random histories hardly ever show.
 #[cfg(feature = "mutants")]
 #[test]
-fn defects_of_what_is_entrusted_are_caught() {
+fn defects_of_what_is_delegated_are_caught() {
     let defects: [(&str, fn()); 7] = [
-        ("mds_lookup_despite_dx", counts_and_the_parent_of_an_entrusted_directory_wait_for_it),
+        ("mds_lookup_despite_dx", counts_and_the_parent_of_an_delegated_directory_wait_for_it),
         ("mds_old_stretch", a_listing_that_waited_is_not_an_old_one),
         ("mds_dx_returned_overtakes", what_gives_a_directory_back_does_not_overtake_what_was_performed_there),
-        ("mds_early_before_lent", nobody_is_answered_early_before_its_numbers_are_durably_its_own),
-        ("mds_dx_fades", what_is_entrusted_outlives_the_connection_and_ends_with_settled_or_the_lease),
-        ("mds_number_used_again", a_directory_is_entrusted_to_one_and_recalled_for_others),
+        ("mds_early_before_delegated", nobody_is_answered_early_before_its_numbers_are_durably_its_own),
+        ("mds_dx_fades", what_is_delegated_outlives_the_connection_and_ends_with_settled_or_the_lease),
+        ("mds_number_used_again", a_directory_is_delegated_to_one_and_recalled_for_others),
         ("mds_redo_end_clean", what_is_made_once_more_begins_without_the_data_of_the_life_before),
     ];
     for (defect, test) in defects {

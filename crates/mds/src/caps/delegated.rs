@@ -1,4 +1,4 @@
-//! Directories entrusted to a session (Dx): its client makes and removes names there, and the rank hears of it later.
+//! Directories delegated to a session (Dx): its client makes and removes names there, and the rank hears of it later.
 //!
 //! Absent: files (`alone.rs`); what it hears (`performed.rs`); the book (`book.rs`).
 
@@ -12,7 +12,7 @@ use crate::rank::Rank;
 use crate::recent::Resource;
 use crate::view::Found;
 use proto::caps::Bits;
-use proto::message::{Entrusted, Told};
+use proto::message::{Delegated, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Errno, Ino, SessionId};
@@ -46,10 +46,10 @@ const fn worked_in(request: &Request) -> Option<Ino> {
 }
 
 impl Rank {
-    /// What is entrusted to others of the directories that an operation looks into, and of what it asks the attributes of, before
+    /// What is delegated to others of the directories that an operation looks into, and of what it asks the attributes of, before
     /// it does.
-    pub(crate) fn entrusted_in_the_way(&self, op: &Op) -> Option<Vec<Need>> {
-        if !self.view.book.is_entrusted_to_others(op.place) || stdx::mutant!("mds_lookup_despite_dx") {
+    pub(crate) fn delegated_in_the_way(&self, op: &Op) -> Option<Vec<Need>> {
+        if !self.view.book.is_delegated_to_others(op.place) || stdx::mutant!("mds_lookup_despite_dx") {
             return None;
         }
         let asked = match &op.request {
@@ -60,16 +60,16 @@ impl Rank {
             Request::GetXattr { node, name } if is_count(name.as_bytes()) => [Some(*node), None],
             every_request!() => above(&op.request),
         };
-        let others = |ino: Ino| self.view.book.entrusted_to(ino).is_some_and(|slot| Some(slot) != op.place);
+        let others = |ino: Ino| self.view.book.delegated_to(ino).is_some_and(|slot| Some(slot) != op.place);
         let list: Vec<Need> =
             asked.into_iter().flatten().filter(|dir| others(dir.ino)).map(|dir| looking(dir.ino)).collect();
         (!list.is_empty()).then_some(list)
     }
 
-    /// A directory that is not empty for the rank, and entrusted to somebody who may have emptied it.
-    pub(crate) fn entrusted_not_empty(&mut self, op: &Op, planned: &Found<Plan>) -> Option<Vec<Need>> {
+    /// A directory that is not empty for the rank, and delegated to somebody who may have emptied it.
+    pub(crate) fn delegated_not_empty(&mut self, op: &Op, planned: &Found<Plan>) -> Option<Vec<Need>> {
         if !matches!(planned, Err(Stop::Fail(Errno::ENOTEMPTY)))
-            || !self.view.book.is_entrusted_to_others(op.place)
+            || !self.view.book.is_delegated_to_others(op.place)
         {
             return None;
         }
@@ -82,12 +82,12 @@ impl Rank {
         let slot = self.view.cache.find_dir(dir)?;
         let target = self.view.cache.find(slot, hash, name.as_bytes())?;
         let ino = self.view.cache.node(target).ino();
-        let holder = self.view.book.entrusted_to(ino).filter(|slot| Some(*slot) != op.place);
+        let holder = self.view.book.delegated_to(ino).filter(|slot| Some(*slot) != op.place);
         holder.map(|_| vec![looking(ino)])
     }
 
-    /// What the session of an operation that was answered early is entrusted with by it.
-    pub(crate) fn entrust(&mut self, op: &Op, outcome: &Outcome) -> Vec<Entrusted> {
+    /// What is delegated to the session of an operation that was answered early, with its answer.
+    pub(crate) fn delegate(&mut self, op: &Op, outcome: &Outcome) -> Vec<Delegated> {
         let mut list = Vec::new();
         let (Some(slot), Ok(reply), Some(dir)) = (op.place, outcome, worked_in(&op.request)) else {
             return list;
@@ -105,31 +105,31 @@ impl Rank {
             (every_request!(), every_reply!()) => None,
         };
         for ino in [Some(dir), made].into_iter().flatten() {
-            list.extend(self.entrust_one(op.session, slot, ino));
+            list.extend(self.delegate_one(op.session, slot, ino));
         }
         list
     }
 
-    fn entrust_one(&mut self, session: SessionId, slot: u16, ino: Ino) -> Option<Entrusted> {
+    fn delegate_one(&mut self, session: SessionId, slot: u16, ino: Ino) -> Option<Delegated> {
         // What others made of it may still be taken back, and its attributes would tell.
         let shown = [Resource::Inode(ino), Resource::Header(ino)].into_iter();
         if self.recent.by_others(session, shown) > self.journal.durable {
             return None;
         }
         let view = &mut self.view;
-        let most = view.config.limits.entrusted_per_session;
-        if ino.is_system() || view.book.entrusted_to(ino).is_some() || view.book.directories(slot) >= most {
+        let most = view.config.limits.delegated_per_session;
+        if ino.is_system() || view.book.delegated_to(ino).is_some() || view.book.directories(slot) >= most {
             return None;
         }
         let node = view.cache.by_ino(ino)?;
         let dir = view.cache.attr(node)?;
         // What is made there would take after them.
-        if dir.has_xattrs || !view.book.may_entrust(slot, ino, view.now.mono) {
+        if dir.has_xattrs || !view.book.may_delegate(slot, ino, view.now.mono) {
             return None;
         }
         let empty = view.cache.dir(view.entries_of(node).ok()?).header.entries == 0;
-        view.book.entrust(slot, ino, None);
-        Some(Entrusted { dir, empty })
+        view.book.delegate(slot, ino, None);
+        Some(Delegated { dir, empty })
     }
 
     /// What the client has handed out with the result of something it performed.
@@ -149,15 +149,15 @@ impl Rank {
         self.view.book.grant(slot, attr.ino, wants.and(Bits::ATTRS.with(pages)), now);
         // What was presented once more the client does not take for its own.
         if matches!(op.request, Request::MkDir { .. }) && settled {
-            self.view.book.entrust(slot, attr.ino, None);
+            self.view.book.delegate(slot, attr.ino, None);
             // The client forgets one for it; this one will do.
-            if self.view.book.directories(slot) > self.view.config.limits.entrusted_per_session {
-                self.view.book.recall_one_entrusted(slot, attr.ino, now);
+            if self.view.book.directories(slot) > self.view.config.limits.delegated_per_session {
+                self.view.book.recall_one_delegated(slot, attr.ino, now);
             }
         }
     }
 
-    /// A number that was lent is given out. A record that it may have in the data store is of a life that a crash took back.
+    /// A number that was delegated is given out. A record that it may have in the data store is of a life that a crash took back.
     pub(crate) fn number_given(&mut self, id: SessionId, ino: Ino) {
         if let Some(session) = self.sessions.map.get_mut(&id) {
             session.used(ino);

@@ -1,11 +1,11 @@
-//! Directories entrusted to the client: what it performs by itself, what it must not, and when it ends.
+//! Directories delegated to the client: what it performs by itself, what it must not, and when it ends.
 //!
 //! Absent: the table of names and the rules for attributes, which have tests of their own.
 
 use super::early::{create, created, done, durable, early, early_with, hasty, name, unlink};
 use super::*;
 use proto::attr::SetTime;
-use proto::message::{Entrusted, Told};
+use proto::message::{Delegated, Told};
 use proto::request::rename_flags::EXCHANGE;
 use proto::request::{NewNode, XattrMode};
 use proto::storeio::Payload;
@@ -30,22 +30,22 @@ pub(super) fn dir_attr(ino: u64) -> Attr {
     }
 }
 
-pub(super) fn entrusted(ino: u64, empty: bool) -> Vec<Entrusted> {
+pub(super) fn delegated(ino: u64, empty: bool) -> Vec<Delegated> {
     // One with names has so many that nobody asks for all of them.
     let size = if empty { 0 } else { 1 << 30 };
-    vec![Entrusted { dir: Attr { size, ..dir_attr(ino) }, empty }]
+    vec![Delegated { dir: Attr { size, ..dir_attr(ino) }, empty }]
 }
 
 pub(super) fn numbers(first: u64, count: u32) -> Input {
     Input::Message(ServerMsg::Numbers { first: Ino(first), count, generation: 4, seed: SEED })
 }
 
-/// Directory 50 is entrusted with the answer to tid 1, durable already; numbers 1000 to 1009 are given.
+/// Directory 50 is delegated with the answer to tid 1, durable already; numbers 1000 to 1009 are given.
 pub(super) fn trusted_with(limits: Limits, empty: bool) -> Bench {
     let mut bench = hasty(limits);
     bench.step(numbers(1000, 10));
     bench.call(1, create(1, "first"));
-    bench.step(early_with(1, 10, created(7), entrusted(DIR, empty)));
+    bench.step(early_with(1, 10, created(7), delegated(DIR, empty)));
     bench.step(durable(10));
     bench
 }
@@ -190,7 +190,7 @@ fn a_listing_teaches_the_names_in_it() {
 }
 
 #[test]
-fn a_directory_that_is_made_here_is_entrusted_with_it() {
+fn a_directory_that_is_made_here_is_delegated_with_it() {
     let mut bench = trusted(true);
     let dir = here(&bench.call(2, mkdir(DIR, "d")));
     assert_eq!((dir.nlink, dir.change, dir.ino), (2, 2, Ino(1000)));
@@ -275,13 +275,13 @@ fn while_a_change_of_a_name_is_at_the_rank_nothing_is_known_of_it() {
 }
 
 #[test]
-fn what_was_on_its_way_when_a_directory_was_entrusted_crosses_it() {
+fn what_was_on_its_way_when_a_directory_was_delegated_crosses_it() {
     let mut bench = hasty(Limits::default());
     bench.step(numbers(1000, 10));
     bench.call(1, create(1, "first"));
     bench.call(2, create(DIR, "a"));
     bench.call(3, Request::SetAttr { node: node(61), set: SetAttr { mode: Some(0), ..SetAttr::default() } });
-    let both = [entrusted(DIR, true), entrusted(61, true)].concat();
+    let both = [delegated(DIR, true), delegated(61, true)].concat();
     bench.step(early_with(1, 10, created(7), both));
     asked(&bench.call(4, create(DIR, "a")));
     asked(&bench.call(5, create(61, "a")));
@@ -304,7 +304,7 @@ fn what_was_on_its_way_when_a_directory_was_entrusted_crosses_it() {
 
 /// Another thread delivers it: it was given before what is known already.
 #[test]
-fn what_entrusts_may_be_older_than_what_is_known() {
+fn what_delegates_may_be_older_than_what_is_known() {
     let mut bench = hasty(Limits::default());
     bench.step(numbers(1000, 10));
     bench.call(1, create(1, "first"));
@@ -312,7 +312,7 @@ fn what_entrusts_may_be_older_than_what_is_known() {
     bench.call(3, Request::SetAttr { node: node(61), set: SetAttr { gid: Some(3), ..SetAttr::default() } });
     bench.step(early(2, 11, created(8)));
     bench.step(early(3, 12, Ok(Reply::Attr(Attr { gid: 3, ..dir_attr(61) }))));
-    let all = [entrusted(DIR, true), entrusted(61, true), entrusted(62, true)].concat();
+    let all = [delegated(DIR, true), delegated(61, true), delegated(62, true)].concat();
     bench.step(early_with(1, 10, created(7), all));
     asked(&bench.call(4, create(DIR, "a")));
     asked(&bench.call(5, lookup(DIR, "b")));
@@ -324,7 +324,7 @@ fn what_entrusts_may_be_older_than_what_is_known() {
     bench.call(1, create(1, "first"));
     bench.call(2, rename(1, "x", "y"));
     bench.step(early(2, 11, Ok(Reply::Ok)));
-    bench.step(early_with(1, 10, created(7), entrusted(DIR, true)));
+    bench.step(early_with(1, 10, created(7), delegated(DIR, true)));
     asked(&bench.call(3, create(DIR, "a")));
 }
 
@@ -367,7 +367,7 @@ fn who_works_through_a_directory_asks_for_all_its_names() {
     bench.step(numbers(1000, 10));
     bench.call(1, create(1, "first"));
     let few = Attr { size: 3, ..dir_attr(DIR) };
-    bench.step(early_with(1, 10, created(7), vec![Entrusted { dir: few, empty: false }]));
+    bench.step(early_with(1, 10, created(7), vec![Delegated { dir: few, empty: false }]));
     bench.step(durable(10));
     let one = asked(&bench.call(2, unlink(DIR, "a")));
     let out = bench.call(3, unlink(DIR, "b"));
