@@ -131,7 +131,9 @@ impl Judge {
         }
         if !matches!(sent.outcome, Err(Errno::ESHUTDOWN | Errno::EBUSY)) {
             self.in_order(pending)?;
-            if !asked_for(self.tree(), &pending.asked.request, &sent.outcome).is_empty() {
+            // An open that a former life carried out, and whose answer was not heard, is remembered and not carried out again.
+            let remembered = opens && pending.since < self.recovered_at;
+            if !remembered && !asked_for(self.tree(), &pending.asked.request, &sent.outcome).is_empty() {
                 self.after_others(pending, &sent.outcome)?;
             }
         }
