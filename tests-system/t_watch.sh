@@ -103,6 +103,31 @@ same "file data, too" "read 200 files" "$(sed -n 's/^\(read 200 files\),.*/\1/p'
 text=$("$PANDO" warmup /tmp 2>&1)
 same "elsewhere is refused" 3 $?
 down ./a
+
+# What the system has not cleared away yet holds the page's place, as it holds the folder.
+for n in $(seq 5); do
+    kill -9 $SERVER
+    serve ./data --metrics 127.0.0.1:$port
+done
+same "a server that follows one that was killed has its page" 1 "$(page /metrics | grep -c '^pando_mds_loads_total ')"
 kill -TERM $SERVER
 wait $SERVER
 check "fsck" clean ./data
+
+# A file system that a user makes and serves is his own.
+mkdir user
+chown 1234:1234 user
+PANDO=$WORK/as-user
+printf '#!/bin/sh\nexec setpriv --reuid 1234 --regid 1234 --clear-groups "%s" "$@"\n' "$WORK/pando" >"$PANDO"
+chmod 755 "$PANDO"
+check "a user's format" "$PANDO" format user/fs
+serve ./user/fs
+check "he may ask his server" "$PANDO" ops --cluster ./user/fs
+check "and have it do things" "$PANDO" cache drop --cluster ./user/fs
+mkdir u
+check "a mount of it" "$WORK/pando" mount unix:./user/fs/pando.sock ./u
+same "he owns its root" 1234:1234 "$(stat -c %u:%g u)"
+PANDO=$WORK/pando
+down ./u
+kill -TERM $SERVER
+wait $SERVER

@@ -184,7 +184,7 @@ impl World {
     fn boot(held: bool) -> Result<Self> {
         let meta = MemoryMeta::new(1);
         let clock = Clock::new();
-        meta.apply(&initial_batches(&SEED, clock.now().wall))?;
+        meta.apply(&initial_batches(&SEED, clock.now().wall, (0, 0)))?;
         let config = RankConfig::new([1; 16], SEED, Incarnation(1));
         let mut world = Self {
             rank: Rank::new(config),

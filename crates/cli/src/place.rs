@@ -51,7 +51,9 @@ pub fn format(dir: &Path, options: &FormatOptions) -> Result<(String, String), P
 #[must_use]
 pub fn format_options() -> FormatOptions {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    FormatOptions::new(Wall(i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)))
+    // Whoever makes a file system can use it.
+    let owner = runtime::process::effective_ids();
+    FormatOptions { owner, ..FormatOptions::new(Wall(i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))) }
 }
 
 /// Opens a folder and serves it at its own socket and at `listen`. With `may_create` an empty or absent
@@ -70,9 +72,12 @@ pub fn serve(
     let found = folder::inspect(dir).map_err(|error| explain(&error))?;
     // Before a file system is made that would not be served.
     let mut page = config.metrics.as_ref().map(|at| listen_for_metrics(at));
-    let no_page = page.take_if(|page| page.is_err() && !config.metrics_must);
-    let page = page.transpose()?;
-    let created = may_create && !matches!(found, Found::Complete(_));
+    // A server of this folder that was killed may have the place until the system has cleared it away, as it may have the folder.
+    let complete = matches!(found, Found::Complete(_));
+    let retried = page.take_if(|page| complete && page.is_err());
+    let mut no_page = page.take_if(|page| page.is_err() && !config.metrics_must);
+    let mut page = page.transpose()?;
+    let created = may_create && !complete;
     if created {
         format(dir, &format_options())?;
     }
@@ -96,6 +101,16 @@ pub fn serve(
             opened => break opened.map_err(|error| explain_server(named, error))?,
         }
     };
+    if let (Some(_), Some(at)) = (retried, &config.metrics) {
+        match listen_for_metrics(at) {
+            Ok(listener) => page = Some(listener),
+            Err(problem) if config.metrics_must => {
+                server.stop().map_err(|error| Problem::new(Exit::Failed, chain(&error)))?;
+                return Err(problem);
+            }
+            failed => no_page = Some(failed),
+        }
+    }
     let own = Addr::Unix(dir.join(folder::SOCKET));
     let wanted: Vec<Addr> = std::iter::once(own).chain(listen.iter().cloned()).collect();
     let addrs = server.listen(&wanted).map_err(|error| explain_listen(&error))?;

@@ -200,8 +200,14 @@ fn parse_usage(stat: &str, status: &str) -> Option<Usage> {
 /// Whether this process may do what root may.
 #[must_use]
 pub fn is_root() -> bool {
-    // SAFETY: takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    effective_ids().0 == 0
+}
+
+/// Effective user and group of this process.
+#[must_use]
+pub fn effective_ids() -> (u32, u32) {
+    // SAFETY: both take nothing and cannot fail.
+    unsafe { (libc::geteuid(), libc::getegid()) }
 }
 
 /// The host's name, for people.

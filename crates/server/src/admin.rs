@@ -25,7 +25,7 @@ fn done(result: Value) -> Value {
     json!({ "schema": 1, "ok": true, "result": result })
 }
 
-/// Answers one command. `may_change`: the asker is root or this process.
+/// Answers one command. `may_change`: the asker is root, who runs the server, or this process.
 pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) -> Value {
     let Some(cmd) = command.get("cmd").and_then(Value::as_str) else {
         return refusal(Refusal::Usage, "no `cmd`");
@@ -41,7 +41,7 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
         _ => {}
     }
     if !may_change {
-        return refusal(Refusal::Denied, "permission denied: only root may do this");
+        return refusal(Refusal::Denied, "permission denied: only root may do this, and who runs the server");
     }
     match cmd {
         "checkpoint" => {

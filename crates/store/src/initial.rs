@@ -22,16 +22,19 @@ const DIRECTORIES: [(&[u8], Ino, u32); 3] = [
     (b"orphans-0", Ino::orphans(RankId(0)), 0o700),
 ];
 
-/// The batches that make an empty store a new file system.
+/// The batches that make an empty store a new file system, whose root directory belongs to `owner`, a user and a group.
 #[must_use]
-pub fn initial_batches(seed: &HashSeed, now: Wall) -> Vec<StoreBatch> {
+pub fn initial_batches(seed: &HashSeed, now: Wall, owner: (u32, u32)) -> Vec<StoreBatch> {
     let mut system = StoreBatch::new(Ino::SYSTEM, None);
     let mut batches = Vec::new();
     for (name, ino, mode) in DIRECTORIES {
         let hash = name_hash(seed, name);
+        let (uid, gid) = if ino == Ino::ROOT { owner } else { (0, 0) };
         let core = InodeCore {
             ino,
             mode: DIRECTORY | mode,
+            uid,
+            gid,
             nlink: 2,
             atime: now,
             mtime: now,
@@ -76,7 +79,7 @@ mod tests {
     #[test]
     fn the_system_directory_lists_three_directories_with_headers() {
         let meta = MemoryMeta::new(1);
-        meta.apply(&initial_batches(&HashSeed([1; 16]), Wall(5))).expect("applied");
+        meta.apply(&initial_batches(&HashSeed([1; 16]), Wall(5), (1000, 100))).expect("applied");
         let scan = LoadRequest::Scan { dir: Ino::SYSTEM, from: NameHash(0), entries_max: 10 };
         let Ok(Loaded::Dentries { entries, next: None }) = meta.load(&[scan]).remove(0) else {
             panic!("no listing")

@@ -48,8 +48,9 @@ pub fn run(verb: &Client, source: Result<Source, Problem>, out: &Output) -> Verd
         Client::Info { id } => {
             let answer = admin::ask(&source, &json!({"cmd": "client ls"}), ANSWER_TIME)?;
             let client = clients(&answer).iter().find(|client| client["id"] == *id).cloned();
-            let client =
-                client.ok_or_else(|| Problem::new(Exit::State, format!("no client {id}")).do_this(LIST))?;
+            let client = client.ok_or_else(|| {
+                Problem::new(Exit::State, format!("{source}: no client {id}")).do_this(LIST)
+            })?;
             out.result(&pairs(&client), client);
         }
     }

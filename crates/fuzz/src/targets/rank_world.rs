@@ -83,7 +83,8 @@ impl World {
     /// A file system with an honest client's directory and its file, which it has open and locked.
     pub(super) fn new() -> Result<Self, String> {
         let meta = MemoryMeta::new(1);
-        meta.apply(&store::initial::initial_batches(&SEED, Wall(0))).map_err(|error| error.to_string())?;
+        meta.apply(&store::initial::initial_batches(&SEED, Wall(0), (0, 0)))
+            .map_err(|error| error.to_string())?;
         let disk = SimDisk::new(1);
         disk.set_capacity(DISK_BYTES);
         let data = DataFiles::open(disk, SMALL_BYTES, Limits::tiny()).map_err(|error| error.to_string())?;

@@ -218,7 +218,7 @@ impl World {
     }
 
     fn begin(&mut self) -> Verdict {
-        let batches = store::initial::initial_batches(&self.plan.hash_seed, Wall(WALL_START));
+        let batches = store::initial::initial_batches(&self.plan.hash_seed, Wall(WALL_START), (0, 0));
         self.meta.apply(&batches).map_err(|error| format!("format: {error}"))?;
         self.judge = Judge::new(self.plan.hash_seed, self.dump()?, Wall(WALL_START));
         self.restart()?;

@@ -39,6 +39,8 @@ pub struct FormatOptions {
     pub environments: u16,
     /// The time of creation of the first directories.
     pub now: Wall,
+    /// User and group of the root directory.
+    pub owner: (u32, u32),
 }
 
 impl FormatOptions {
@@ -53,6 +55,7 @@ impl FormatOptions {
             small_file_bytes: 65_536,
             environments: ENVIRONMENTS,
             now,
+            owner: (0, 0),
         }
     }
 }
@@ -63,7 +66,7 @@ impl FormatOptions {
 /// Every `FolderError` but `Absent` and `HalfFormatted`.
 pub fn format(dir: &Path, options: &FormatOptions) -> Result<FsRecord, FolderError> {
     make(dir, options, None, |meta, record, _| {
-        Ok(meta.apply(&initial_batches(&record.hash_seed, options.now))?)
+        Ok(meta.apply(&initial_batches(&record.hash_seed, options.now, options.owner))?)
     })
 }
 

@@ -160,7 +160,7 @@ fn an_unfinished_restore_can_only_be_restored_again() {
     fs::remove_file(dir.join(RECORD)).expect("removed");
     assert!(matches!(inspect(&dir), Ok(Found::HalfRestored)));
     let fill = |meta: &LmdbMeta, _: &Path| -> Result<(), FolderError> {
-        Ok(meta.apply(&initial_batches(&identity.hash_seed, Wall(1)))?)
+        Ok(meta.apply(&initial_batches(&identity.hash_seed, Wall(1), (0, 0)))?)
     };
     let record = format_from(&dir, &options(), &identity, fill).expect("restored");
     assert_eq!((record.fsid, record.complete), (identity.fsid, true));
