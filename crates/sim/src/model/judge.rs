@@ -150,7 +150,7 @@ pub struct Judge {
     /// Opens that succeeded, whose clients may not have heard of it: the rank stores these results, too.
     opened: BTreeMap<(SessionId, Tid), Outcome>,
     /// Times that the rank did not take as they were told.
-    cut_walls: BTreeMap<Wall, Wall>,
+    cut_walls: BTreeMap<Wall, BTreeSet<Wall>>,
     trust: Trust,
     /// The entry that last touched an inode, and the last one each session was answered.
     touched: BTreeMap<Ino, Position>,

@@ -111,7 +111,9 @@ impl World {
         let judged = self.judge.performed(asked, told, own.outcome);
         let changed = judged.map_err(|error| format!("client {client} {error}"))?;
         let sight = self.judge.sight(Some(session));
-        self.clients[client].kernel.changes(&changed, Some(session), &sight);
+        let slot = &mut self.clients[client];
+        let moving = slot.names_on_the_move();
+        slot.kernel.changes(&changed, Some(session), &sight, &moving);
         let (request, outcome, validity) = (own.request.clone(), own.outcome.clone(), own.validity.clone());
         let (begun, call, newest, life) = (self.judge.clock(), own.call, 0, 0);
         self.hand_over(client, Taken { session, tid, request, outcome, validity, begun, call, newest, life });

@@ -22,9 +22,9 @@ pub(super) struct Hangs {
 }
 
 impl Hangs {
-    /// When the rank went on after it was stopped last, or will.
-    pub(super) fn rank_awake_at(&self) -> u64 {
-        self.rank.map_or(0, |(.., reads)| reads)
+    /// When the rank went on after it was stopped last in this life of it, or will.
+    pub(super) fn rank_awake_at(&self, lives: u64) -> u64 {
+        self.rank.filter(|(life, ..)| *life == lives).map_or(0, |(.., reads)| reads)
     }
 }
 

@@ -175,7 +175,8 @@ impl World {
             // The state is that after all of them: first goes what each has changed itself.
             let (number, session) = (slot.number(), slot.session());
             let sight = self.judge.sight(session);
-            all.iter().for_each(|changed| slot.kernel.changes(changed, session, &sight));
+            let moving = slot.names_on_the_move();
+            all.iter().for_each(|changed| slot.kernel.changes(changed, session, &sight, &moving));
             for changed in &all {
                 slot.kernel.keeps_none_of(changed, self.now, &sight).map_err(|error| {
                     format!("{:?} changes what client {number} keeps: {error}", changed.author)

@@ -10,7 +10,7 @@ use proto::ids::{SessionId, Tid};
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Attr, Ino, every_request};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use stdx::Prng;
 use stdx::time::MS;
 
@@ -209,7 +209,13 @@ impl Kernel {
 
     /// A transaction changed these inodes, or its client did by itself. If it was its own client's, or a former session's of it,
     /// the kernel drops what it knows of them; `mine`: its session.
-    pub(super) fn changes(&mut self, changed: &Changed, mine: Option<SessionId>, sight: &Sight<'_>) {
+    pub(super) fn changes(
+        &mut self,
+        changed: &Changed,
+        mine: Option<SessionId>,
+        sight: &Sight<'_>,
+        moving: &BTreeSet<(Ino, Box<[u8]>)>,
+    ) {
         let Some((author, tid)) = changed.author else { return };
         if changed.told && mine == Some(author) {
             return;
@@ -219,8 +225,10 @@ impl Kernel {
             self.own.extend(changed.inos.iter().map(|ino| (*ino, (changed.number, tid))));
         }
         self.attrs.retain(|ino, kept| !is_own(kept.session) || !changed.inos.contains(ino));
-        self.names.retain(|(dir, name), kept| {
-            !is_own(kept.session) || !changed.inos.contains(&kept.what) || sight.leads(*dir, name, kept.what)
+        self.names.retain(|place, kept| {
+            // What one of its renames takes away is gone, also if a name like it was made since.
+            let stays = sight.leads(place.0, &place.1, kept.what) && !moving.contains(place);
+            !is_own(kept.session) || !changed.inos.contains(&kept.what) || stays
         });
     }
 

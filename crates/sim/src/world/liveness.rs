@@ -32,7 +32,7 @@ impl World {
             return Ok(());
         }
         // It may have been stopped with everybody in its process, so that nobody looked meanwhile.
-        let since = self.calm_since.max(self.active_since).max(self.hangs.rank_awake_at());
+        let since = self.calm_since.max(self.active_since).max(self.hangs.rank_awake_at(self.lives));
         let bound = if self.plan.slow_returns { BOUND_SLOW } else { BOUND };
         for slot in self.clients.iter().filter(|slot| slot.is_connected() && !self.is_hung(slot.number())) {
             let since = since.max(slot.connected_at);

@@ -137,7 +137,7 @@ impl World {
         }
         self.coverage.count("returned", 1);
         // A second for what the rank does by ticks, and a lease more if it was stopped.
-        let late = since.max(self.hangs.rank_awake_at()) + lease + SECOND;
+        let late = since.max(self.hangs.rank_awake_at(self.lives)) + lease + SECOND;
         if self.clients[client].kind != Kind::Embedded && self.now > late {
             return Err(format!(
                 "session {} left a recall of inode {} unanswered for {} ms and was not ended",
@@ -165,7 +165,7 @@ impl World {
     pub(super) fn is_late(&self, session: SessionId) -> bool {
         // A rank that was stopped looks once more after a thousandth of a lease, when its sockets have been read; that nothing lies
         // unread then is judged by itself (`is_unread`).
-        let heard = self.now >= self.hangs.rank_awake_at() + self.lease_ns() / 1000;
+        let heard = self.now >= self.hangs.rank_awake_at(self.lives) + self.lease_ns() / 1000;
         let since = self.owed.since(session);
         since.is_some_and(|since| self.now >= since + self.lease_ns() / 100 * 99) && heard
     }

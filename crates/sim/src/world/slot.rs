@@ -12,7 +12,7 @@ use mds::input::ConnId;
 use proto::Ino;
 use proto::every_request;
 use proto::ids::{SessionId, Tid};
-use proto::request::Request;
+use proto::request::{Request, rename_flags};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A call without an answer.
@@ -140,6 +140,20 @@ impl Slot {
         let at_rank =
             |busy: &Busy| busy.sent.is_some_and(|(of, tid)| of == session && !answered.contains(&tid));
         self.conn.is_some() && self.ready && self.page_locks(ino, writes).any(|(_, busy)| at_rank(busy))
+    }
+
+    /// Names that renames without an answer take away.
+    pub(super) fn names_on_the_move(&self) -> BTreeSet<(Ino, Box<[u8]>)> {
+        let mut names = BTreeSet::new();
+        for busy in self.busy.values() {
+            if let Request::Rename { parent, name, new_parent, new_name, flags } = &busy.request {
+                names.insert((parent.ino, name.as_bytes().into()));
+                if flags & rename_flags::EXCHANGE != 0 {
+                    names.insert((new_parent.ino, new_name.as_bytes().into()));
+                }
+            }
+        }
+        names
     }
 
     pub(super) fn session(&self) -> Option<SessionId> {

@@ -161,7 +161,7 @@ impl Judge {
             if !raised && !cut {
                 return Err(format!("at {wall:?} instead of {told:?}: {request:?}"));
             }
-            self.cut_walls.insert(told, wall);
+            self.cut_walls.entry(told).or_default().insert(wall);
         }
         let promise = &self.promises[&(session, tid)];
         let same = self.is_as_told(&promise.outcome, found);
@@ -202,13 +202,10 @@ impl Judge {
     pub(super) fn as_cut(&self, told: &Attr, is: &Attr) -> Attr {
         // What the rank raised once is later than what the client tells of its next changes, too, until the rank has heard of them.
         let raised = |told: Wall, is: Wall| {
-            told < is && self.cut_walls.range(..=told).any(|(_, raised)| *raised == is)
+            told < is && self.cut_walls.range(..=told).any(|(_, became)| became.contains(&is))
         };
-        let time = |told: Wall, is: Wall| match self.cut_walls.get(&told) {
-            Some(cut) if *cut == is => is,
-            _ if raised(told, is) => is,
-            _ => told,
-        };
+        let cut = |told: Wall, is: Wall| self.cut_walls.get(&told).is_some_and(|became| became.contains(&is));
+        let time = |told: Wall, is: Wall| if cut(told, is) || raised(told, is) { is } else { told };
         Attr {
             mtime: time(told.mtime, is.mtime),
             ctime: time(told.ctime, is.ctime),
