@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::hash::HashSeed;
 
 /// Files that are remembered one by one.
-const FILES_MAX: usize = 65_536;
+pub(crate) const FILES_MAX: usize = 65_536;
 /// Ranges of one file; of one with more nothing is kept.
 const PIECES_MAX: usize = 1 << 16;
 
@@ -60,12 +60,21 @@ pub(crate) struct Open<'a> {
     pub(crate) request: &'a Request,
 }
 
+/// Files of which nothing is known but that there are some.
+#[derive(Clone, Copy, Debug)]
+struct Others {
+    /// A sync with this tid or a later one covers them.
+    until: Tid,
+    /// The life of the rank in which their bytes were there. All that is from another has been told as lost.
+    life: Incarnation,
+}
+
 /// The book.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsynced {
     files: BTreeMap<Ino, File>,
-    /// The last sync that covers all those for which there was no room.
-    others: Option<Tid>,
+    /// All those for which there was no room.
+    others: Option<Others>,
     /// What all pieces count for.
     cost: usize,
 }
@@ -147,7 +156,7 @@ impl Unsynced {
             (Request::SyncFs, Ok(_)) => {
                 self.files.values_mut().for_each(|file| file.synced(heard.tid, heard.life));
                 self.count();
-                self.others = self.others.filter(|until| *until > heard.tid);
+                self.others = self.others.filter(|others| others.until > heard.tid);
             }
             (every_request!(), _) => {}
         }
@@ -187,7 +196,8 @@ impl Unsynced {
             }
         });
         if !known {
-            self.others = self.others.max(Some(span.until));
+            let until = self.others.map_or(span.until, |others| others.until.max(span.until));
+            self.others = Some(Others { until, life: heard.life });
         }
     }
 
@@ -246,10 +256,10 @@ impl Unsynced {
         (synced, may): (bool, bool),
         (open, seed): (&[Open<'_>], Option<&HashSeed>),
     ) -> (VecDeque<Rewrite>, Losses) {
-        let synced_before = |piece: &Piece| synced && piece.life.0 + 1 == life.0;
+        let was_synced = |of: Incarnation| synced && of.0 + 1 == life.0;
         let (mut again, mut losses) = (VecDeque::new(), Losses::default());
         for file in self.files.values_mut() {
-            file.pieces.retain(|piece| !synced_before(piece));
+            file.pieces.retain(|piece| !was_synced(piece.life));
         }
         let mut doubted = BTreeSet::new();
         for open in open.iter().filter(|open| open.life != life) {
@@ -280,9 +290,12 @@ impl Unsynced {
             }
             every_request!() => None,
         }));
-        // Which they were nobody knows.
-        let others = self.others.take().is_some();
-        losses.others = others && !synced;
+        // Which they were nobody knows. In the life in which they were written they are there.
+        let before = self.others.take_if(|others| others.life != life);
+        if stdx::mutant!("client_others_forgotten") {
+            self.others = None;
+        }
+        losses.others = before.is_some_and(|others| !was_synced(others.life));
         (again, losses)
     }
 

@@ -53,6 +53,16 @@ struct Mark {
     seen: bool,
 }
 
+impl Mark {
+    /// What the handle has not heard of yet.
+    fn tell(&mut self, handle: u64) -> Result<(), Errno> {
+        let was_open = handle <= self.last;
+        let news = if was_open { self.heard.insert(handle) } else { !self.seen };
+        self.seen = true;
+        if news { Err(self.errno) } else { Ok(()) }
+    }
+}
+
 impl LateErrors {
     /// A number for a handle that is being opened.
     pub(crate) fn handle(&self) -> u64 {
@@ -94,11 +104,9 @@ impl LateErrors {
         let mut book = lock(&self.book);
         let Book { inodes, rest, .. } = &mut *book;
         let rest = rest.as_mut().filter(|mark| handle <= mark.last);
-        let Some(mark) = inodes.get_mut(&ino).or(rest) else { return Ok(()) };
-        let was_open = handle <= mark.last;
-        let news = if was_open { mark.heard.insert(handle) } else { !mark.seen };
-        mark.seen = true;
-        if news { Err(mark.errno) } else { Ok(()) }
+        // It may have had an error of its own, and be one of those that are not known. Whoever hears of one has heard of both.
+        let marks = inodes.get_mut(&ino).into_iter().chain(rest);
+        marks.fold(Ok(()), |told, mark| told.and(mark.tell(handle)))
     }
 
     /// What nobody has heard of at a sync of everything.
@@ -172,6 +180,18 @@ mod tests {
         let later = errors.handle();
         assert_eq!(errors.of(Ino(last + 1), later), Ok(()), "it was not open");
         errors.closed(Ino(last), b);
+    }
+
+    /// An error of long ago hid that bytes of unknown files were lost.
+    #[test]
+    fn an_error_of_an_inode_hides_none_of_inodes_that_are_not_known() {
+        let errors = LateErrors::default();
+        let (first, second) = (errors.handle(), errors.handle());
+        errors.add(&late(7, Errno::ENOSPC));
+        assert_eq!(errors.of(Ino(7), first), Err(Errno::ENOSPC));
+        errors.add_others(Errno::EIO);
+        assert_eq!((errors.of(Ino(7), first), errors.of(Ino(7), first)), (Err(Errno::EIO), Ok(())));
+        assert_eq!((errors.of(Ino(7), second), errors.of(Ino(7), second)), (Err(Errno::ENOSPC), Ok(())));
     }
 
     #[test]

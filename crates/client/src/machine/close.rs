@@ -79,10 +79,15 @@ impl Client {
     /// There will be no session any more.
     pub(super) fn end(&mut self, reason: String, out: &mut Out) {
         let closing = self.life == Life::Closing;
+        // It may be another life of the rank that greets so. One that ends a session which stands has its bytes.
+        let greeted = self.link == Link::Greeting;
         self.life = Life::Over;
         self.link = Link::Down;
         self.stop_clocks();
         self.fail_all(Errno::EIO, out);
+        if greeted && !stdx::mutant!("client_refused_keeps_silent") {
+            self.close_unsynced(out);
+        }
         self.lose(out);
         out.push(Output::Refused { reason });
         if closing {

@@ -148,7 +148,7 @@ impl Client {
         }
     }
 
-    /// It is not waited for any longer, or there is nobody to be asked.
+    /// It is not waited for any longer, or there is nobody to be asked, or nobody knows whether the rank has died.
     pub(super) fn close_unsynced(&mut self, out: &mut Out) {
         self.rewrites.last = true;
         let losses = self.unsynced.lose_all();
@@ -177,12 +177,11 @@ impl Client {
     }
 
     /// Welcomed again: what was not synced is rewritten. `synced`: the rank's life before had nothing that was not.
-    pub(super) fn plan_rewrites(&mut self, resumed: bool, lives_on: bool, synced: bool, out: &mut Out) {
+    pub(super) fn plan_rewrites(&mut self, resumed: bool, synced: bool, out: &mut Out) {
         let may = resumed && self.kept_bytes_max() > 0;
         let open = under_way(&self.window);
         let open = (&open[..], self.numbers.seed());
-        let (queue, mut losses) = self.unsynced.restarted(self.incarnation, (synced, may), open);
-        losses.others &= !lives_on;
+        let (queue, losses) = self.unsynced.restarted(self.incarnation, (synced, may), open);
         self.rewrites.queue = queue;
         if losses != Losses::default() {
             out.push(Output::BytesLost { inos: losses.inos, others: losses.others });

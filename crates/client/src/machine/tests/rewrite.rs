@@ -4,6 +4,7 @@
 
 use super::early::{done, durable, early, hasty, order};
 use super::*;
+use crate::unsynced::{FILES_MAX, Heard};
 use proto::storeio::Payload;
 
 fn write(ino: u64, offset: u64, byte: u8) -> Request {
@@ -211,13 +212,67 @@ fn who_leaves_syncs_before() {
     assert_eq!((lost(&out), out.last()), (vec![Ino(7)], Some(&Output::Closed)));
 }
 
+fn lost_others(out: &[Output]) -> bool {
+    out.iter().any(|output| matches!(output, Output::BytesLost { others: true, .. }))
+}
+
+/// A connection that broke and came back was enough to forget that there were any.
+#[test]
+fn files_without_a_place_of_their_own_are_lost_with_the_life_that_had_them() {
+    let heard = |tid| Heard { tid: Tid(tid), next: Tid(tid + 1), life: Incarnation(1), bytes_max: 0 };
+    for synced in [false, true] {
+        let mut bench = wrote();
+        for ino in 0..=FILES_MAX as u64 {
+            bench.client.unsynced.answered(&write(100 + ino, 0, 1), &written(9), &heard(2));
+        }
+        for _ in 0..2 {
+            assert!(!lost_others(&welcomed(&mut bench, 1)), "it lives on");
+        }
+        if synced {
+            bench.client.unsynced.answered(&Request::SyncFs, &Ok(Reply::Ok), &heard(3));
+        }
+        assert_eq!(lost_others(&welcomed(&mut bench, 2)), !synced);
+        assert!(!lost_others(&welcomed(&mut bench, 3)), "once");
+    }
+}
+
+/// Nobody told it whether the rank had died: what it had written may be gone, and close said that all was well.
+#[test]
+fn who_is_refused_when_it_comes_back_is_told_of_its_bytes() {
+    let refused = |errno: Errno| ServerMsg::Refused { errno: errno.0 as u32, reason: "evicted".to_owned() };
+    for errno in [Errno::ESTALE, Errno::EPERM] {
+        let mut bench = wrote();
+        bench.step(Input::Disconnected);
+        bench.step(Input::Connected);
+        assert_eq!(lost(&bench.step(Input::Message(refused(errno)))), [Ino(7)]);
+    }
+    let mut bench = wrote();
+    assert_eq!(
+        lost(&bench.step(Input::Message(refused(Errno::ESTALE)))),
+        [],
+        "the rank is there, and has them"
+    );
+    let mut bench = wrote();
+    bench.step(Input::Disconnected);
+    bench.step(Input::Connected);
+    bench.step(Input::Message(refused(Errno::ESHUTDOWN)));
+    assert_eq!(rewrites(&welcomed(&mut bench, 2)).len(), 1, "it is not ready yet");
+}
+
 #[cfg(feature = "mutants")]
 #[test]
-fn who_leaves_without_a_sync_is_caught() {
-    stdx::mutant::activate(Some("client_closes_unsynced"));
-    let verdict = std::panic::catch_unwind(who_leaves_syncs_before);
-    stdx::mutant::activate(None);
-    assert!(verdict.is_err());
+fn bytes_whose_loss_is_not_told_are_caught() {
+    let defects: [(&str, fn()); 3] = [
+        ("client_closes_unsynced", who_leaves_syncs_before),
+        ("client_others_forgotten", files_without_a_place_of_their_own_are_lost_with_the_life_that_had_them),
+        ("client_refused_keeps_silent", who_is_refused_when_it_comes_back_is_told_of_its_bytes),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
 }
 
 /// A client that was closed while the rank was away gave up a write that the rank had carried out, and wrote once more what had been
