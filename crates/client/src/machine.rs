@@ -30,6 +30,7 @@ use crate::window::{Pending, Sent, Window};
 use early::Early;
 use idle::Idle;
 use proto::caps::Grants;
+use proto::every_request;
 use proto::message::ServerMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
@@ -211,6 +212,20 @@ impl Client {
     /// Requests at the rank for whose answer somebody waits, oldest first.
     pub fn waiting(&self) -> impl Iterator<Item = Waiting> + '_ {
         self.window.waiting()
+    }
+
+    /// Whether somebody waits for a READ or a WRITE of this file: whoever waits has its pages locked, if it is a kernel. Looks at all
+    /// that is under way. Of a rank in this process nothing is known.
+    #[must_use]
+    pub fn moves_bytes(&self, ino: Ino) -> bool {
+        let of = |request: &Request| match request {
+            Request::Read { node, .. } | Request::Write { node, .. } => node.ino == ino,
+            every_request!() => false,
+        };
+        let sent = self.window.iter().filter(|(_, pending)| pending.call.is_some());
+        let mut sent = sent.filter_map(|(_, pending)| pending.sent.as_ref());
+        let mut queued = self.queue.iter().filter(|queued| queued.call.is_some());
+        sent.any(|sent| of(&sent.request)) || queued.any(|queued| of(&queued.request))
     }
 
     /// Whether the answer of this request, which was sent, is still to come.

@@ -105,8 +105,8 @@ impl LateErrors {
         let Book { inodes, rest, .. } = &mut *book;
         let rest = rest.as_mut().filter(|mark| handle <= mark.last);
         // It may have had an error of its own, and be one of those that are not known. Whoever hears of one has heard of both.
-        let marks = inodes.get_mut(&ino).into_iter().chain(rest);
-        marks.fold(Ok(()), |told, mark| told.and(mark.tell(handle)))
+        let own = inodes.get_mut(&ino).map_or(Ok(()), |mark| mark.tell(handle));
+        own.and(rest.map_or(Ok(()), |mark| mark.tell(handle)))
     }
 
     /// What nobody has heard of at a sync of everything.

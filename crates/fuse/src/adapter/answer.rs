@@ -72,7 +72,7 @@ impl Shared {
             };
             // The kernel may have that node already, and believes the answer to CREATE whatever came meanwhile.
             let given = match there {
-                true => Given::default(),
+                true => Given::of_nothing(&validity),
                 false => Given::of(&validity, 0),
             };
             then(shared, reply, attr, given);

@@ -21,6 +21,8 @@ pub(super) struct Given {
     pub(super) bits: Bits,
     pub(super) stamp: u64,
     pub(super) until: Mono,
+    /// Recalls with this stamp, or a lower one, came before it was asked for.
+    pub(super) asked: u64,
 }
 
 /// How the kernel comes to attributes.
@@ -37,7 +39,13 @@ pub(super) enum Way {
 impl Given {
     /// What is left of the `at`th inode of an answer.
     pub(super) fn of(validity: &Validity, at: usize) -> Given {
-        Given { bits: validity.grants.of(at), stamp: validity.stamp, until: validity.until }
+        let Validity { stamp, until, asked, .. } = *validity;
+        Given { bits: validity.grants.of(at), stamp, until, asked }
+    }
+
+    /// Nothing of it may be kept; what it says is as young as ever.
+    pub(super) fn of_nothing(validity: &Validity) -> Given {
+        Given { asked: validity.asked, ..Given::default() }
     }
 
     /// Whether it is in force, given the last recall of the inode and the last loss of everything.

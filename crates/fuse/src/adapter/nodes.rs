@@ -192,8 +192,9 @@ impl Nodes {
                 });
                 node.lookups += 1;
                 node.used = true;
-                // A new name says nothing of the one that was taken back, which the kernel may go by still.
-                if way == Way::Found {
+                // A new name says nothing of the one that was taken back, which the kernel may go by still. Nor does an answer that may be
+                // older than the recall: what it was found by is perhaps what was taken back.
+                if way == Way::Found && given.asked >= node.stale {
                     node.stale = 0;
                 }
                 node

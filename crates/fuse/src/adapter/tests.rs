@@ -138,6 +138,20 @@ impl Kernel {
         if error == 0 { Ok(body) } else { Err(-error) }
     }
 
+    /// The same where nodes may be forgotten meanwhile.
+    fn ask_past(&self, nodeid: u64, operation: Operation<'_>) -> Reply {
+        let sent = self.send(nodeid, operation);
+        loop {
+            match self.receive() {
+                (0, ..) => {}
+                (unique, error, body) => {
+                    assert_eq!(unique, sent);
+                    return if error == 0 { Ok(body) } else { Err(-error) };
+                }
+            }
+        }
+    }
+
     fn lookup(&self, name: &[u8]) -> Result<EntryOut, i32> {
         self.lookup_in(1, name)
     }

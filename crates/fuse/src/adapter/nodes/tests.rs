@@ -16,7 +16,7 @@ fn nodes() -> Nodes {
 
 /// Granted at `stamp`, for a second.
 fn given(bits: Bits, stamp: u64) -> Given {
-    Given { bits, stamp, until: Mono(SECOND) }
+    Given { bits, stamp, until: Mono(SECOND), asked: stamp }
 }
 
 const EVERYTHING: Bits = Bits::ATTRS.with(Bits::FC);
@@ -95,6 +95,7 @@ fn a_stale_node_is_looked_up_again() {
     nodes.recall(5, Bits::LS, true, 2);
     assert!(nodes.place(5).1);
     assert!(!nodes.tell(5, 2), "the kernel has it by a name that is gone");
+    assert!(!nodes.look_up(5, 1) && nodes.place(5).1, "that was asked for before");
     assert!(nodes.look_up(5, 2) && !nodes.place(5).1);
     nodes.recall(5, Bits::LS, true, 3);
     nodes.name_dropped(5, 2);
@@ -127,7 +128,7 @@ fn a_listing_is_kept_while_nobody_else_could_have_changed_the_directory() {
     let nodes = nodes();
     let dir = Attr { mode: libc::S_IFDIR, ..attr(5) };
     let learn = |stamp, at, until| {
-        let given = Given { bits: Bits::ATTRS, stamp, until: Mono(until) };
+        let given = Given { bits: Bits::ATTRS, stamp, until: Mono(until), asked: stamp };
         nodes.learn(5, &dir, given, (Mono(at), Way::Found), || 0)
     };
     let listing = |at, lost| nodes.listing(5, Mono(at), || lost);
@@ -189,7 +190,7 @@ fn a_kept_node_is_released_with_its_last_lookup() {
     let gone = |gone: Gone| (gone.node.ino, gone.node.hash, gone.open_at_rank, gone.pages);
     assert_eq!(nodes.forget(5, 1).map(gone), Some((Ino(5), NameHash(99), true, false)));
     nodes.look_up(6, 1);
-    nodes.opened(6, Given { bits: Bits::FC, stamp: 1, until: Mono(9) }, || 0);
+    nodes.opened(6, Given { bits: Bits::FC, stamp: 1, until: Mono(9), asked: 1 }, || 0);
     assert!(nodes.forget(6, 1).is_some_and(|gone| !gone.open_at_rank && gone.pages), "never kept");
 }
 
