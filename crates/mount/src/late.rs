@@ -156,7 +156,7 @@ mod tests {
         assert_eq!((errors.of_all(), errors.of_all()), (Err(Errno::ENOSPC), Ok(())));
     }
 
-    /// Found by review: of a file that could not be made for want of space the next fsync said that its handle was stale.
+    /// What broke: of a file that could not be made for want of space the next fsync said that its handle was stale.
     #[test]
     fn the_first_of_several_is_told() {
         let errors = LateErrors::default();
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!((errors.of(Ino(7), handle), errors.of_all()), (Err(Errno::EIO), Err(Errno::EIO)));
     }
 
-    /// Found by review: beyond the bound nobody was told.
+    /// What broke: beyond the bound nobody was told.
     #[test]
     fn errors_of_more_inodes_than_are_remembered_are_told_too() {
         let errors = LateErrors::default();
@@ -182,7 +182,7 @@ mod tests {
         errors.closed(Ino(last), b);
     }
 
-    /// An error of long ago hid that bytes of unknown files were lost.
+    /// What broke: an error of long ago hid that bytes of unknown files were lost.
     #[test]
     fn an_error_of_an_inode_hides_none_of_inodes_that_are_not_known() {
         let errors = LateErrors::default();

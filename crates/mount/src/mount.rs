@@ -6,12 +6,12 @@
 mod tests;
 
 use crate::calls::Asker;
-use crate::core::{Core, Counts, Turn};
 use crate::error::MountError;
 use crate::late::LateError;
 use crate::session::{SessionEvent, SessionState};
 use crate::settings::Settings;
 use crate::shared::{Shared, lock};
+use crate::state::{Core, Counts, Turn};
 use crate::threads;
 use client::{CallId, Client, ClientConfig, Input, Validity};
 use proto::caps::{Recalled, Returned};

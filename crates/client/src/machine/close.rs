@@ -20,8 +20,8 @@ impl Client {
             return self.fail_calls(Errno::EIO, out);
         }
         let (waits, rest) =
-            std::mem::take(&mut self.lane).into_iter().partition(|q| is_lock_wait(&q.request));
-        self.lane = rest;
+            std::mem::take(&mut self.uncredited).into_iter().partition(|q| is_lock_wait(&q.request));
+        self.uncredited = rest;
         let waits: VecDeque<Queued> = waits;
         for queued in waits {
             answer(out, queued.call, Err(Errno::EINTR));
@@ -67,11 +67,11 @@ impl Client {
         for call in std::mem::take(&mut self.syncs).into_values() {
             answer(out, Some(call), Err(sent));
         }
-        self.give_up_open();
+        self.give_up_unanswered();
         for pending in self.window.take_all().into_values() {
             answer(out, pending.call, Err(sent));
         }
-        for queued in self.lane.drain(..).chain(self.queue.drain(..)) {
+        for queued in self.uncredited.drain(..).chain(self.queue.drain(..)) {
             answer(out, queued.call, Err(Errno::ESHUTDOWN));
         }
     }

@@ -6,7 +6,7 @@
 use super::{Client, Life, Out, Queued, early};
 use crate::kept::{self, Kept};
 use crate::output::Output;
-use crate::unsynced::{Heard, Losses, Open, Rewrite, cut_by};
+use crate::unsynced::{Heard, Losses, Rewrite, Unanswered, cut_by};
 use crate::window::{Pending, Window};
 use proto::message::{ClientMsg, Told};
 use proto::reply::{Outcome, Reply};
@@ -164,7 +164,7 @@ impl Client {
     }
 
     /// Requests without an answer are given up, while what callers were told goes on. The rank may have carried them out.
-    pub(super) fn give_up_open(&mut self) {
+    pub(super) fn give_up_unanswered(&mut self) {
         self.unsynced.given_up(&under_way(&self.window), self.numbers.seed());
     }
 
@@ -179,9 +179,9 @@ impl Client {
     /// Welcomed again: what was not synced is rewritten. `synced`: the rank's life before had nothing that was not.
     pub(super) fn plan_rewrites(&mut self, resumed: bool, synced: bool, out: &mut Out) {
         let may = resumed && self.kept_bytes_max() > 0;
-        let open = under_way(&self.window);
-        let open = (&open[..], self.numbers.seed());
-        let (queue, losses) = self.unsynced.restarted(self.incarnation, (synced, may), open);
+        let unanswered = under_way(&self.window);
+        let unanswered = (&unanswered[..], self.numbers.seed());
+        let (queue, losses) = self.unsynced.restarted(self.incarnation, (synced, may), unanswered);
         self.rewrites.queue = queue;
         if losses != Losses::default() {
             out.push(Output::BytesLost { inos: losses.inos, others: losses.others });
@@ -241,12 +241,12 @@ impl Client {
 }
 
 /// Requests without an answer.
-fn under_way(window: &Window) -> Vec<Open<'_>> {
-    let open = window.iter().filter_map(|(tid, pending)| {
+fn under_way(window: &Window) -> Vec<Unanswered<'_>> {
+    let unanswered = window.iter().filter_map(|(tid, pending)| {
         let request = &pending.sent.as_ref()?.request;
-        Some(Open { tid, life: pending.life, request })
+        Some(Unanswered { tid, life: pending.life, request })
     });
-    open.collect()
+    unanswered.collect()
 }
 
 /// Whose bytes a request changes.

@@ -3,7 +3,7 @@
 //! Most answers are compared: the kernel ignores their attributes if it has forgotten the node's since it asked. CREATE, MKNOD,
 //! MKDIR, SYMLINK, LINK and, before Linux 6.16, SETATTR are not, they are believed whatever came meanwhile. So of a node that the
 //! kernel may have already, these give nothing to keep; one that they make was answered first a moment ago, which recalls look at.
-//! Absent on purpose: absent names, which no grant covers; taking back (`recall`).
+//! Absent: absent names, which no grant covers; taking back (`recall`).
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl Shared {
         reply.attr(timeout, &convert::attr(attr));
     }
 
-    pub(super) fn is_bare(&self, nodeid: u64) -> bool {
-        self.nodes.is_bare(nodeid, self.mount.now(), || self.mount.lost_stamp())
+    pub(super) fn has_no_xattrs(&self, nodeid: u64) -> bool {
+        self.nodes.has_no_xattrs(nodeid, self.mount.now(), || self.mount.lost_stamp())
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! Of a stale node nothing is told to who comes by its name, but that does not go for directories: the rank hears that the name of one
 //! is given back when it is dropped, or after 20 ms where its parent is locked meanwhile.
-//! Absent on purpose: waiting; what may wait has threads of its own (`droppers`).
+//! Absent: waiting; what may wait has threads of its own (`droppers`).
 
 use std::sync::{Arc, Weak};
 use std::thread;

@@ -1,5 +1,5 @@
 //! The adapter between a kernel played by a socket pair and the fake rank.
-//! Absent on purpose: real mounts; those tests live where a server is at hand.
+//! Absent: real mounts; those tests live where a server is at hand.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

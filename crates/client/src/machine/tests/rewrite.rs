@@ -70,7 +70,7 @@ fn what_was_written_goes_to_the_next_life_before_all_else() {
     assert_eq!(rewrites(&welcomed(&mut bench, 3)), [], "it was synced");
 }
 
-/// Found by review: a sync of the former life has a lower number than what is rewritten before it, and was told of success
+/// What broke: a sync of the former life has a lower number than what is rewritten before it, and was told of success
 /// when its answer was first.
 #[test]
 fn no_sync_is_answered_before_what_was_written_once_more() {
@@ -86,7 +86,7 @@ fn no_sync_is_answered_before_what_was_written_once_more() {
     assert_eq!((lost(&out), answers(&out).len()), (vec![Ino(7)], 1));
 }
 
-/// Found by review: the answer to a write of before may overtake that to its bytes.
+/// What broke: the answer to a write of before may overtake that to its bytes.
 #[test]
 fn an_answer_of_before_that_comes_first_tells_of_no_loss() {
     for works in [true, false] {
@@ -99,7 +99,7 @@ fn an_answer_of_before_that_comes_first_tells_of_no_loss() {
     }
 }
 
-/// Found by review: whose session was refused, because the rank that lives again had ended it, heard nothing of lost bytes.
+/// What broke: whose session was refused, because the rank that lives again had ended it, heard nothing of lost bytes.
 #[test]
 fn with_a_session_that_is_replaced_its_bytes_are_lost() {
     for life in [1, 2] {
@@ -120,7 +120,7 @@ fn with_a_session_that_is_replaced_its_bytes_are_lost() {
     }
 }
 
-/// Found by review: a write that a truncation had overtaken came over it, where nothing else was known of the file.
+/// What broke: a write that a truncation had overtaken came over it, where nothing else was known of the file.
 #[test]
 fn what_a_truncation_has_overtaken_is_not_written_once_more() {
     let mut bench = wrote();
@@ -180,7 +180,7 @@ fn who_keeps_nothing_is_told() {
     assert_eq!((rewrites(&out).len(), lost(&out)), (1, vec![Ino(8)]));
 }
 
-/// Found by review: what was written and not synced could die with the server a moment after the unmount.
+/// What broke: what was written and not synced could die with the server a moment after the unmount.
 #[test]
 fn who_leaves_syncs_before() {
     let goodbye = [Output::Send(ClientMsg::Goodbye), Output::Closed];
@@ -216,7 +216,7 @@ fn lost_others(out: &[Output]) -> bool {
     out.iter().any(|output| matches!(output, Output::BytesLost { others: true, .. }))
 }
 
-/// A connection that broke and came back was enough to forget that there were any.
+/// What broke: a connection that broke and came back was enough to forget that there were any.
 #[test]
 fn files_without_a_place_of_their_own_are_lost_with_the_life_that_had_them() {
     let heard = |tid| Heard { tid: Tid(tid), next: Tid(tid + 1), life: Incarnation(1), bytes_max: 0 };
@@ -236,7 +236,7 @@ fn files_without_a_place_of_their_own_are_lost_with_the_life_that_had_them() {
     }
 }
 
-/// Nobody told it whether the rank had died: what it had written may be gone, and close said that all was well.
+/// What broke: nobody told it whether the rank had died; what it had written may be gone, and close said that all was well.
 #[test]
 fn who_is_refused_when_it_comes_back_is_told_of_its_bytes() {
     let refused = |errno: Errno| ServerMsg::Refused { errno: errno.0 as u32, reason: "evicted".to_owned() };
@@ -299,7 +299,7 @@ fn nothing_is_written_once_more_below_what_was_given_up() {
     assert_eq!(lost(&welcomed(&mut bench, 1)), []);
 }
 
-/// Found by review: the numbers that the rank said again were thrown away when the last of many bytes had gone.
+/// What broke: the numbers that the rank said again were thrown away when the last of many bytes had gone.
 #[test]
 fn numbers_that_come_before_the_bytes_are_through_are_used() {
     const PIECES: u64 = 1100;

@@ -111,16 +111,16 @@ fn a_stale_node_is_looked_up_again() {
     assert!(nodes.place(5).1);
     let dir = Attr { mode: FileKind::Directory.mode_bits(), ..attr(6) };
     nodes.learn(6, &dir, Given::default(), (Mono(5), Way::Found), || 0);
-    assert!(nodes.remains(6).is_some_and(|left| left.nlink == 0 && left.ino == Ino(6)));
+    assert!(nodes.attr_of_removed(6).is_some_and(|left| left.nlink == 0 && left.ino == Ino(6)));
     nodes.recall(6, Bits::LS, true, 5);
     assert!(!nodes.place(6).1, "names in it are right whatever its own");
-    assert!(nodes.remains(6).is_none(), "who meets it by that name looks again");
+    assert!(nodes.attr_of_removed(6).is_none(), "who meets it by that name looks again");
     nodes.listing(6, Mono(5), || 0);
-    assert!(nodes.remains(6).is_some(), "who has it open goes on");
+    assert!(nodes.attr_of_removed(6).is_some(), "who has it open goes on");
     nodes.closed(6);
-    assert!(nodes.remains(6).is_none());
+    assert!(nodes.attr_of_removed(6).is_none());
     nodes.name_dropped(6, 5);
-    assert!(nodes.remains(6).is_some() && nodes.remains(5).is_none());
+    assert!(nodes.attr_of_removed(6).is_some() && nodes.attr_of_removed(5).is_none());
 }
 
 #[test]
@@ -195,16 +195,16 @@ fn a_kept_node_is_released_with_its_last_lookup() {
 }
 
 #[test]
-fn once_dressed_never_bare() {
+fn what_had_xattrs_is_never_believed_to_have_none() {
     let nodes = nodes();
-    let is_bare = |now, lost| nodes.is_bare(5, Mono(now), || lost);
+    let has_no_xattrs = |now, lost| nodes.has_no_xattrs(5, Mono(now), || lost);
     nodes.look_up(5, 1);
-    assert!(is_bare(1, 0) && !is_bare(SECOND, 0) && !is_bare(1, 2));
+    assert!(has_no_xattrs(1, 0) && !has_no_xattrs(SECOND, 0) && !has_no_xattrs(1, 2));
     nodes.recall(5, Bits::XS, false, 2);
-    assert!(!is_bare(1, 0));
+    assert!(!has_no_xattrs(1, 0));
     nodes.tell(5, 2);
-    assert!(is_bare(1, 0));
-    nodes.set_dressed(5);
+    assert!(has_no_xattrs(1, 0));
+    nodes.set_may_have_xattrs(5);
     nodes.tell(5, 2);
-    assert!(!is_bare(1, 0));
+    assert!(!has_no_xattrs(1, 0));
 }

@@ -50,7 +50,7 @@ fn a_broken_connection_ends_what_was_granted() {
     assert_eq!(kernel.getattr(entry.nodeid).attr_valid, 0, "nothing is granted before Settled");
 }
 
-/// The pages of all other files stayed until that READ was answered, and the rank lets others write before.
+/// What broke: the pages of all other files stayed until that READ was answered, and the rank lets others write before.
 #[test]
 fn what_no_read_has_locked_is_dropped_first() {
     for reading in 0..2 {
@@ -66,7 +66,7 @@ fn what_no_read_has_locked_is_dropped_first() {
     }
 }
 
-/// A LOOKUP and a listing with attributes that were planned before the rename took away the mark that its recall had set.
+/// What broke: a LOOKUP and a listing with attributes that were planned before the rename took away the mark that its recall had set.
 #[test]
 fn an_answer_that_is_older_than_the_recall_of_a_name_leaves_the_node_stale() {
     let kernel = Kernel::new(Behaviour::default());
@@ -145,7 +145,7 @@ fn a_name_that_goes_is_dropped_in_its_directory() {
     kernel.fake.wait_returned(1, PATIENCE);
 }
 
-/// Found by review: the answer that makes a node lay with a ring thread that handled other requests first, for longer than it was
+/// What broke: the answer that makes a node lay with a ring thread that handled other requests first, for longer than it was
 /// waited for; the kernel took it in when what it said had been changed.
 #[test]
 fn attributes_go_back_when_the_ring_that_was_given_the_first_answer_is_rid_of_it() {

@@ -1,5 +1,5 @@
 //! One ring thread: takes requests from its queue, lets the handler answer, commits the answers in batches.
-//! Absent on purpose: decisions; and any other thread touching the ring.
+//! Absent: decisions; and any other thread touching the ring.
 
 use std::io;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Worker {
             }
             self.handle_completions();
             self.commit();
-            let wait = self.queue.may_sleep();
+            let wait = self.queue.prepare_to_wait();
             self.submit(usize::from(wait));
             self.queue.awake();
         }
@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// It was said of answers that were not queued yet, when a queue that was full was submitted.
+    /// What broke: it was said of answers that were not queued yet, when a queue that was full was submitted.
     #[test]
     fn the_kernel_has_an_answer_when_it_has_taken_it() {
         if IoUring::<Entry128, cqueue::Entry>::builder().build(1).is_err() {

@@ -104,7 +104,7 @@ pub(crate) struct Turn {
     /// The timer thread waits for too long.
     pub(crate) wake_timer: bool,
     /// The hook is to hear of a loss.
-    pub(crate) wake_loser: bool,
+    pub(crate) wake_loss_thread: bool,
     /// The link thread has to connect.
     pub(crate) wake_link: bool,
 }
@@ -280,7 +280,7 @@ impl Core {
         turn.dispatch = self.link.as_mut().and_then(|link| link.plan(messages));
         let early = self.deadline().is_some_and(|at| at < self.timer_wakes);
         turn.wake_timer |= early;
-        turn.wake_loser |= self.loss.is_some();
+        turn.wake_loss_thread |= self.loss.is_some();
     }
 
     /// Whether what is to be sent is kept a moment longer. Nobody waits for what was performed, and more of it that leaves with the
