@@ -53,13 +53,15 @@ pub(crate) struct Delegation {
     since: Tid,
     /// Counts and times are what the rank will come to, too: nothing that it changes there is on its way.
     exact: bool,
-    /// Changes of names there that are at the rank; what was asked for under a lower tid may not show the last that were.
+    /// Changes of names there that are at the rank.
     asking: u32,
+    /// What was asked for under a lower tid may not show the last of these that were answered.
     counted: Tid,
     /// The last that was performed in it.
     used: Tid,
-    /// Changes that had to be asked for because a name was not known; and the request for a page of all names.
-    asked: u32,
+    /// Changes that had to be asked for because a name was not known.
+    misses: u32,
+    /// The request for a page of all names that is at the rank.
     listing: Option<Tid>,
 }
 
@@ -114,7 +116,8 @@ impl Delegation {
         self.since = next;
     }
 
-    /// Of what was performed here meanwhile an answer does not tell; that concerns counts, which nobody asks for here, and times.
+    /// An answer does not include what this client performed meanwhile: counts, which nobody asks for here, and times, which must not
+    /// go back.
     fn learn(&mut self, attr: &Attr) {
         if self.exact && !self.stale {
             return;
@@ -235,7 +238,7 @@ impl Delegations {
             asking: 0,
             counted: Tid(0),
             used: next,
-            asked: 0,
+            misses: 0,
             listing: None,
         }
     }

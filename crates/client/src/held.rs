@@ -110,9 +110,8 @@ impl Held {
     }
 
     fn opened(&mut self, attr: &Attr, writes: bool) {
-        let node = NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash };
         let holding = self.inodes.entry(attr.ino).or_default();
-        holding.node = node;
+        holding.node = attr.node();
         holding.opens = holding.opens.saturating_add(1);
         holding.writes |= writes;
     }

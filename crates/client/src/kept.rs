@@ -19,7 +19,7 @@ pub(crate) struct Kept {
     pub(crate) told: Told,
     /// What it opened: carrying it out again counts that open again.
     pub(crate) opened: Option<NodeRef>,
-    /// Of its request alone: the answer has left the rank, or is none.
+    /// What its request carries. No answer is waited for that could count.
     pub(crate) bytes: usize,
     /// Durable from there on; none: the rank has not said on this connection that it knows it.
     pub(crate) position: Option<Position>,
@@ -30,8 +30,8 @@ pub(crate) struct Kept {
 pub(crate) struct KeptBook {
     list: BTreeMap<Tid, Kept>,
     at: BTreeSet<(Position, Tid)>,
-    /// Those without a position: what becomes of them is open.
-    open: BTreeSet<Tid>,
+    /// Those without a position: the rank has not said what becomes of them.
+    unanswered: BTreeSet<Tid>,
     durable: Option<Position>,
     bytes: usize,
     /// What was kept when the connection broke last, in the order in which it goes to the rank again.
@@ -43,7 +43,7 @@ impl KeptBook {
         Self {
             list: BTreeMap::new(),
             at: BTreeSet::new(),
-            open: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
             durable: None,
             bytes: 0,
             again: Vec::new(),
@@ -54,7 +54,7 @@ impl KeptBook {
         match kept.position {
             Some(position) if self.is_durable(position) => return,
             Some(position) => self.at.insert((position, tid)),
-            None => self.open.insert(tid),
+            None => self.unanswered.insert(tid),
         };
         self.bytes += kept.bytes;
         self.list.insert(tid, kept);
@@ -65,7 +65,7 @@ impl KeptBook {
         self.bytes -= kept.bytes;
         match kept.position {
             Some(position) => self.at.remove(&(position, tid)),
-            None => self.open.remove(&tid),
+            None => self.unanswered.remove(&tid),
         };
         Some(kept)
     }
@@ -103,7 +103,7 @@ impl KeptBook {
         for (_, tid) in std::mem::take(&mut self.at) {
             if let Some(kept) = self.list.get_mut(&tid) {
                 kept.position = None;
-                self.open.insert(tid);
+                self.unanswered.insert(tid);
             }
         }
     }
@@ -147,13 +147,13 @@ impl KeptBook {
     }
 
     /// How many the rank has not said anything about.
-    pub(crate) fn open(&self) -> usize {
-        self.open.len()
+    pub(crate) fn unanswered(&self) -> usize {
+        self.unanswered.len()
     }
 
     /// The oldest of these.
-    pub(crate) fn first_open(&self) -> Option<Tid> {
-        self.open.first().copied()
+    pub(crate) fn first_unanswered(&self) -> Option<Tid> {
+        self.unanswered.first().copied()
     }
 
     pub(crate) const fn bytes(&self) -> usize {
@@ -205,16 +205,16 @@ mod tests {
         book.insert(Tid(2), kept(Some(5)));
         book.insert(Tid(3), kept(None));
         book.durable(Position(7));
-        assert_eq!((book.first(), book.first_open(), book.bytes()), (Some(Tid(1)), Some(Tid(3)), 6));
+        assert_eq!((book.first(), book.first_unanswered(), book.bytes()), (Some(Tid(1)), Some(Tid(3)), 6));
         book.insert(Tid(4), kept(Some(7)));
         assert!(!book.contains(Tid(4)), "durable already");
         book.disconnected();
-        assert_eq!((book.open(), book.first_open()), (2, Some(Tid(1))));
+        assert_eq!((book.unanswered(), book.first_unanswered()), (2, Some(Tid(1))));
         book.durable(Position(100));
         assert!(book.contains(Tid(1)), "that was said of another connection's positions");
         book.heard(Tid(1), Position(90));
         book.heard(Tid(3), Position(101));
-        assert_eq!((book.first(), book.open(), book.bytes()), (Some(Tid(3)), 0, 3));
+        assert_eq!((book.first(), book.unanswered(), book.bytes()), (Some(Tid(3)), 0, 3));
         book.durable(Position(101));
         assert!(book.is_empty() && book.bytes() == 0);
     }

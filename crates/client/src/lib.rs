@@ -1,7 +1,7 @@
 //! Room `client`: the client machine. It says what its edge may keep of answers, and keeps what it needs to perform operations by
 //! itself in directories that are delegated to it.
 //!
-//! Absent on purpose: I/O, clocks, threads.
+//! Absent: I/O, clocks, threads.
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 

@@ -30,6 +30,7 @@ use crate::window::{Pending, Sent, Window};
 use early::Early;
 use idle::Idle;
 use proto::caps::Grants;
+use proto::every_request;
 use proto::message::ServerMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
@@ -72,7 +73,7 @@ struct Queued {
 
 /// The client machine. One input per step; the outputs are carried out in order before the next.
 ///
-/// Every call is in exactly one place until its one answer: `lane` or `queue` (not sent), `window` (sent), or `syncs` (a sync
+/// Every call is in exactly one place until its one answer: `uncredited` or `queue` (not sent), `window` (sent), or `syncs` (a sync
 /// that the rank has answered). A disconnect moves nothing: what is in the window is sent again under its tid, and the rank
 /// tells from the tid whether it was executed. What was answered early, or performed here, stays in the window without a
 /// caller until it is durable.
@@ -84,7 +85,7 @@ pub struct Client {
     window: Window,
     /// What releases something or waits at the rank without using it: never behind the credit limit,
     /// else callers that wait for a lock could keep its holder from unlocking.
-    lane: VecDeque<Queued>,
+    uncredited: VecDeque<Queued>,
     queue: VecDeque<Queued>,
     /// Empty without `retry`: what cannot be reclaimed needs no book.
     held: Held,
@@ -158,7 +159,7 @@ impl Client {
             link: Link::Down,
             life: Life::Serving,
             window: Window::new(),
-            lane: VecDeque::new(),
+            uncredited: VecDeque::new(),
             queue: VecDeque::new(),
             held: Held::new(),
             session: SessionId(0),
@@ -213,6 +214,20 @@ impl Client {
         self.window.waiting()
     }
 
+    /// Whether somebody waits for a READ or a WRITE of this file: whoever waits has its pages locked, if it is a kernel. Looks at all
+    /// that is under way. Of a rank in this process nothing is known.
+    #[must_use]
+    pub fn moves_bytes(&self, ino: Ino) -> bool {
+        let of = |request: &Request| match request {
+            Request::Read { node, .. } | Request::Write { node, .. } => node.ino == ino,
+            every_request!() => false,
+        };
+        let sent = self.window.iter().filter(|(_, pending)| pending.call.is_some());
+        let mut sent = sent.filter_map(|(_, pending)| pending.sent.as_ref());
+        let mut queued = self.queue.iter().filter(|queued| queued.call.is_some());
+        sent.any(|sent| of(&sent.request)) || queued.any(|queued| of(&queued.request))
+    }
+
     /// Whether the answer of this request, which was sent, is still to come.
     #[must_use]
     pub fn awaits(&self, tid: Tid) -> bool {
@@ -222,7 +237,7 @@ impl Client {
     /// Calls that were not sent yet.
     #[must_use]
     pub fn queued(&self) -> usize {
-        self.lane.len() + self.queue.len()
+        self.uncredited.len() + self.queue.len()
     }
 
     /// Requests whose callers have their results, and which are perhaps not durable.
@@ -282,14 +297,14 @@ impl Client {
             return self.on_reply_to_kept(tid, outcome, None, out);
         }
         // Unknown: answered before a reconnect, and answered again because the retry crossed it.
-        let Some(pending) = self.window.remove(tid) else { return };
+        let Some(mut pending) = self.window.remove(tid) else { return };
         let renew = pending.renewing && !pending.cancelled && outcome == Err(Errno::EINTR);
-        match pending.sent {
-            Some(sent) if renew && self.life == Life::Serving => {
+        match pending.sent.take_if(|_| renew && self.life == Life::Serving) {
+            Some(sent) => {
                 let Sent { cred, request } = *sent;
-                self.lane.push_back(Queued { call: pending.call, cred, request });
+                self.uncredited.push_back(Queued { call: pending.call, cred, request });
             }
-            _ => self.answer_pending(now, (tid, pending), outcome, grants, None, out),
+            None => self.answer_pending(now, (tid, pending), outcome, grants, None, out),
         }
     }
 

@@ -7,14 +7,13 @@
 
 use proto::attr::{SetTime, inherited};
 use proto::every_request;
+use proto::inode::SYMLINK_BYTES_MAX;
 use proto::name::name_hash;
 use proto::request::{NewNode, Request};
 use proto::{Attr, Cred, FileKind, Ino, Name, NameHash, SetAttr};
 use stdx::Wall;
 use stdx::hash::HashSeed;
 
-/// The longest target of a symbolic link that the rank stores.
-const SYMLINK_BYTES_MAX: usize = 4095;
 /// Bits that a write or a new owner takes away.
 const SUID_SGID: u32 = 0o6000;
 
@@ -158,7 +157,7 @@ pub(crate) fn set(attr: &Attr, set: &SetAttr, wall: Wall) -> Option<Attr> {
     attr.atime = set.atime.map_or(attr.atime, at);
     attr.mtime = set.mtime.map_or(attr.mtime, at);
     attr.ctime = attr.ctime.max(wall);
-    // Setting a directory's time of change writes its header as well.
+    // Setting a directory's time of modification writes its header as well.
     let twice = is_dir && set.mtime.is_some();
     attr.change = attr.change.wrapping_add(if twice { 2 } else { 1 });
     Some(attr)

@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn valid(until: u64) -> Validity {
-        Validity { grants: Grants::One(Bits::ATTRS), stamp: 1, until: Mono(until) }
+        Validity { grants: Grants::One(Bits::ATTRS), stamp: 1, until: Mono(until), asked: 0 }
     }
 
     /// Fs of the directory comes with an answer; the next request has that tid.

@@ -45,7 +45,7 @@ impl Newborn {
         if now >= self.until || self.granted.is_empty() {
             return Validity::default();
         }
-        Validity { grants: Grants::One(self.granted), stamp: self.stamp, until: self.until }
+        Validity { grants: Grants::One(self.granted), stamp: self.stamp, until: self.until, asked: 0 }
     }
 
     /// Whether something of it is left to be kept.

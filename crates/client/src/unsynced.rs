@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::hash::HashSeed;
 
 /// Files that are remembered one by one.
-const FILES_MAX: usize = 65_536;
+pub(crate) const FILES_MAX: usize = 65_536;
 /// Ranges of one file; of one with more nothing is kept.
 const PIECES_MAX: usize = 1 << 16;
 
@@ -54,18 +54,27 @@ pub(crate) struct Rewrite {
 
 /// A request of a former life of the rank that has no answer yet, and may have changed bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Open<'a> {
+pub(crate) struct Unanswered<'a> {
     pub(crate) tid: Tid,
     pub(crate) life: Incarnation,
     pub(crate) request: &'a Request,
+}
+
+/// Files of which nothing is known but that there are some.
+#[derive(Clone, Copy, Debug)]
+struct Others {
+    /// A sync with this tid or a later one covers them.
+    until: Tid,
+    /// The life of the rank in which their bytes were there. All that is from another has been told as lost.
+    life: Incarnation,
 }
 
 /// The book.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsynced {
     files: BTreeMap<Ino, File>,
-    /// The last sync that covers all those for which there was no room.
-    others: Option<Tid>,
+    /// All those for which there was no room.
+    others: Option<Others>,
     /// What all pieces count for.
     cost: usize,
 }
@@ -85,9 +94,7 @@ pub(crate) fn cut_by(request: &Request, outcome: &Outcome) -> Option<NodeRef> {
         (
             Request::Open { flags, .. } | Request::Create { flags, .. },
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
-        ) if flags & open_flags::TRUNC != 0 => {
-            Some(NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash })
-        }
+        ) if flags & open_flags::TRUNC != 0 => Some(attr.node()),
         (every_request!(), _) => None,
     }
 }
@@ -147,7 +154,7 @@ impl Unsynced {
             (Request::SyncFs, Ok(_)) => {
                 self.files.values_mut().for_each(|file| file.synced(heard.tid, heard.life));
                 self.count();
-                self.others = self.others.filter(|until| *until > heard.tid);
+                self.others = self.others.filter(|others| others.until > heard.tid);
             }
             (every_request!(), _) => {}
         }
@@ -187,7 +194,8 @@ impl Unsynced {
             }
         });
         if !known {
-            self.others = self.others.max(Some(span.until));
+            let until = self.others.map_or(span.until, |others| others.until.max(span.until));
+            self.others = Some(Others { until, life: heard.life });
         }
     }
 
@@ -221,11 +229,11 @@ impl Unsynced {
 
     /// What is under way will not be asked for again, and its answers not be heard: whether it came before or after what is kept of
     /// its files nobody will know, and old bytes must not go over new ones.
-    pub(crate) fn given_up(&mut self, open: &[Open<'_>], seed: Option<&HashSeed>) {
+    pub(crate) fn given_up(&mut self, unanswered: &[Unanswered<'_>], seed: Option<&HashSeed>) {
         let mut doubted = BTreeSet::new();
-        for open in open {
-            self.doubts(open, seed, &mut doubted);
-            if let Request::Write { node, .. } = open.request {
+        for pending in unanswered {
+            self.doubts(pending, seed, &mut doubted);
+            if let Request::Write { node, .. } = pending.request {
                 doubted.insert(node.ino);
             }
         }
@@ -239,23 +247,23 @@ impl Unsynced {
 
     /// Welcomed by `life` of the rank: what has to be rewritten, in this order, before anything else is sent; and what is
     /// lost. `synced`: the life before that had written everything to its disk when it ended. `may`: bytes are kept for that.
-    /// `open`: what has no answer yet.
+    /// `unanswered`: what has no answer yet.
     pub(crate) fn restarted(
         &mut self,
         life: Incarnation,
         (synced, may): (bool, bool),
-        (open, seed): (&[Open<'_>], Option<&HashSeed>),
+        (unanswered, seed): (&[Unanswered<'_>], Option<&HashSeed>),
     ) -> (VecDeque<Rewrite>, Losses) {
-        let synced_before = |piece: &Piece| synced && piece.life.0 + 1 == life.0;
+        let was_synced = |of: Incarnation| synced && of.0 + 1 == life.0;
         let (mut again, mut losses) = (VecDeque::new(), Losses::default());
         for file in self.files.values_mut() {
-            file.pieces.retain(|piece| !synced_before(piece));
+            file.pieces.retain(|piece| !was_synced(piece.life));
         }
         let mut doubted = BTreeSet::new();
-        for open in open.iter().filter(|open| open.life != life) {
-            self.doubts(open, seed, &mut doubted);
+        for pending in unanswered.iter().filter(|pending| pending.life != life) {
+            self.doubts(pending, seed, &mut doubted);
         }
-        self.crossed(life, open, &mut doubted);
+        self.crossed(life, unanswered, &mut doubted);
         self.files.retain(|ino, file| {
             let old = file.pieces.iter().any(|(_, piece)| piece.life != life);
             let all = file.pieces.iter().all(|(_, piece)| piece.life == life || piece.bytes.is_some());
@@ -272,23 +280,26 @@ impl Unsynced {
             true
         });
         self.count();
-        let writes = open.iter().filter(|open| may && open.life != life);
-        again.extend(writes.filter_map(|open| match open.request {
+        let writes = unanswered.iter().filter(|pending| may && pending.life != life);
+        again.extend(writes.filter_map(|pending| match pending.request {
             Request::Write { node, offset, append, data, .. } if !doubted.contains(&node.ino) => {
-                let (wrote, life, data) = (open.tid, open.life, data.clone());
+                let (wrote, life, data) = (pending.tid, pending.life, data.clone());
                 Some(Rewrite { node: *node, wrote, life, append: *append, offset: *offset, data })
             }
             every_request!() => None,
         }));
-        // Which they were nobody knows.
-        let others = self.others.take().is_some();
-        losses.others = others && !synced;
+        // Which they were nobody knows. In the life in which they were written they are there.
+        let before = self.others.take_if(|others| others.life != life);
+        if stdx::mutant!("client_others_forgotten") {
+            self.others = None;
+        }
+        losses.others = before.is_some_and(|others| !was_synced(others.life));
         (again, losses)
     }
 
     /// Files that something without an answer may have cut, or filled with what is not known here.
-    fn doubts(&self, open: &Open<'_>, seed: Option<&HashSeed>, doubted: &mut BTreeSet<Ino>) {
-        match open.request {
+    fn doubts(&self, pending: &Unanswered<'_>, seed: Option<&HashSeed>, doubted: &mut BTreeSet<Ino>) {
+        match pending.request {
             Request::SetAttr { node, set } if set.size.is_some() => drop(doubted.insert(node.ino)),
             Request::Open { node, flags } if flags & open_flags::TRUNC != 0 => {
                 doubted.insert(node.ino);
@@ -310,10 +321,10 @@ impl Unsynced {
     }
 
     /// Files whose writes without an answer cannot be put in order with others.
-    fn crossed(&self, life: Incarnation, open: &[Open<'_>], doubted: &mut BTreeSet<Ino>) {
+    fn crossed(&self, life: Incarnation, unanswered: &[Unanswered<'_>], doubted: &mut BTreeSet<Ino>) {
         let mut ranges: BTreeMap<Ino, Vec<Option<(u64, u64)>>> = BTreeMap::new();
-        for open in open.iter().filter(|open| open.life != life) {
-            let Request::Write { node, offset, append, data, .. } = open.request else { continue };
+        for pending in unanswered.iter().filter(|pending| pending.life != life) {
+            let Request::Write { node, offset, append, data, .. } = pending.request else { continue };
             let range = (!append).then(|| (*offset, offset.saturating_add(data.len())));
             let (start, end) = range.unwrap_or((0, u64::MAX));
             let file = self.files.get(&node.ino);
@@ -324,8 +335,9 @@ impl Unsynced {
                 (None, None) => false,
                 _ => true,
             });
-            let late = file
-                .is_some_and(|file| open.tid < file.hazard || file.pieces.is_crossed(start, end, open.tid));
+            let late = file.is_some_and(|file| {
+                pending.tid < file.hazard || file.pieces.is_crossed(start, end, pending.tid)
+            });
             if overlaps || late {
                 doubted.insert(node.ino);
             }

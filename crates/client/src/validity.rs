@@ -25,6 +25,9 @@ pub struct Validity {
     pub stamp: u64,
     /// Kept no longer than until then.
     pub until: Mono,
+    /// The stamp of the last recall that the edge was told of when it asked, as the machine's driver knows it: what was recalled
+    /// later the answer may be older than.
+    pub asked: u64,
 }
 
 impl Validity {
@@ -185,7 +188,7 @@ impl Validities {
         if grants != Grants::None {
             self.kept_until = self.kept_until.max(until);
         }
-        Validity { grants, stamp: self.stamp, until }
+        Validity { grants, stamp: self.stamp, until, asked: 0 }
     }
 
     /// Until when an answer that came now may be kept at most. `embedded`: the rank is in this process.

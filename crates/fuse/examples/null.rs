@@ -1,5 +1,5 @@
 //! Mounts the null responder until it is unmounted.
-//! Absent on purpose: daemonising, and any option parser beyond this list of words.
+//! Absent: daemonising, and any option parser beyond this list of words.
 
 use std::error::Error;
 use std::path::PathBuf;

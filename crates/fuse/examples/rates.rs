@@ -1,5 +1,5 @@
 //! Measures metadata operations per second on a directory: threads work in private directories, as mdtest does.
-//! Absent on purpose: everything `pando bench` does; this compares transports under the null responder.
+//! Absent: everything `pando bench` does; this compares transports under the null responder.
 
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};

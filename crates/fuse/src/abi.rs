@@ -1,5 +1,5 @@
 //! The kernel's FUSE protocol, version 7.45, as plain values: opcodes, flags and message structs.
-//! Absent on purpose: CUSE, DAX mappings and passthrough, which PandoFS never speaks, and any parsing.
+//! Absent: CUSE, DAX mappings and passthrough, which PandoFS never speaks, and any parsing.
 
 mod flags;
 mod wire;

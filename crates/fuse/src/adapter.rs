@@ -3,17 +3,13 @@
 //! Most calls are answered by the thread that read the request. Nothing waits here: an answer that takes
 //! longer arrives in a callback, with no lock held.
 //!
-//! Absent on purpose: permission checks (the kernel does them: `default_permissions`), caching beyond what
+//! Absent: permission checks (the kernel does them: `default_permissions`), caching beyond what
 //! the session may hand to the kernel, and errors of its own making but those of docs/FUSE.md: ESTALE, for one, makes the kernel
 //! look a name up again.
 
 mod answer;
 mod attributes;
 mod convert;
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "an operation or answer that is not this room's ends in an error"
-)]
 mod data;
 mod droppers;
 mod keep;
@@ -112,7 +108,7 @@ impl Adapter {
         if attr.kind() != FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        let root = ::mount::fs::node_of(&attr);
+        let root = attr.node();
         let (droppers, queues) = Droppers::new();
         let shared = Arc::new(Shared {
             mount,
@@ -158,7 +154,7 @@ impl Handler for Adapter {
         if shared.behaviour.read_only && request.operation.changes() {
             return reply.error(libc::EROFS);
         }
-        let about = About::of(shared, &request);
+        let about = RequestContext::of(shared, &request);
         if about.stale && request.operation.is_by_name() {
             return reply.error(libc::ESTALE);
         }
@@ -193,7 +189,7 @@ impl Handler for Adapter {
 }
 
 /// Who asks, about what.
-struct About {
+struct RequestContext {
     cred: Cred,
     /// The thread that asks; 0 if the kernel does by itself, or it is in another namespace.
     pid: u32,
@@ -203,14 +199,14 @@ struct About {
     stale: bool,
 }
 
-impl About {
-    fn of(shared: &Shared, request: &KernelRequest<'_>) -> About {
+impl RequestContext {
+    fn of(shared: &Shared, request: &KernelRequest<'_>) -> RequestContext {
         // The kernel checks permissions; of the caller's groups only the one that a new inode may
         // inherit matters here, and that one it sends.
         let groups = request.extensions.supplementary_group.into_iter().collect();
         let cred = Cred { uid: request.uid, gid: request.gid, groups };
         let (node, stale) = shared.nodes.place(request.nodeid);
-        About { cred, pid: request.pid, nodeid: request.nodeid, node, stale }
+        RequestContext { cred, pid: request.pid, nodeid: request.nodeid, node, stale }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Who waits for an answer: a thread of some process.
-//! Absent on purpose: anything but whether it will ever look at the answer, and whether it may see what its owner sees.
+//! Absent: anything but whether it will ever look at the answer, and whether it may see what its owner sees.
 
 /// The bit of SIGKILL in the sets that /proc shows.
 const SIGKILL_BIT: u64 = 1 << (libc::SIGKILL - 1);

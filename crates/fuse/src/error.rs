@@ -1,5 +1,5 @@
 //! What can go wrong with mounting and unmounting, in the terms a person can act on.
-//! Absent on purpose: errors of requests, which are errno values in replies.
+//! Absent: errors of requests, which are errno values in replies.
 
 use std::fmt;
 use std::io;

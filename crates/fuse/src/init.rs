@@ -1,5 +1,5 @@
 //! The one INIT exchange that opens a connection.
-//! Absent on purpose: protocols before 7.36 and a second INIT; kernels with io_uring or the extensions
+//! Absent: protocols before 7.36 and a second INIT; kernels with io_uring or the extensions
 //! PandoFS wants are far newer.
 
 use std::io;

@@ -1,5 +1,5 @@
 //! A mount with its threads: configuration, start, end.
-//! Absent on purpose: file-system semantics (the handler's) and how bytes travel (`transport`).
+//! Absent: file-system semantics (the handler's) and how bytes travel (`transport`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,8 @@ pub struct Config {
     pub transport: Transport,
     /// Threads reading /dev/fuse without io_uring; 0 means one per CPU, at most 8.
     pub readers: usize,
-    /// Requests per CPU that may be unanswered at once over io_uring; more wait in the kernel, and of these a
-    /// waiting lock is refused with ENOLCK when an eighth is left. Costs address space, and memory as used:
-    /// up to `max_write` bytes each.
+    /// Unanswered requests per CPU over io_uring; further ones wait in the kernel. A lock that is waited for gets ENOLCK when an eighth
+    /// of the slots is left. Memory: up to `ring_depth` x `max_write` bytes per CPU, touched as used.
     pub ring_depth: u16,
     /// Largest WRITE, in bytes.
     pub max_write: u32,
@@ -76,7 +75,6 @@ impl Config {
         .with(InitFlags::CREATE_SUPP_GROUP)
         .with(InitFlags::AUTO_INVAL_DATA)
         .with(InitFlags::CACHE_SYMLINKS)
-        .with(InitFlags::HAS_EXPIRE_ONLY)
         .with(InitFlags::DIRECT_IO_ALLOW_MMAP);
 }
 
@@ -129,7 +127,7 @@ pub fn mount<H: Handler>(path: &Path, config: &Config, handler: Arc<H>) -> Resul
         mountpoint::set_readahead(&path, config.max_readahead);
     }
     opened
-        .map(|(negotiated, core, notifier, transport, threads)| KernelMount {
+        .map(|Connection { negotiated, core, notifier, transport, threads }| KernelMount {
             path: path.clone(),
             mounter,
             core,
@@ -144,14 +142,21 @@ pub fn mount<H: Handler>(path: &Path, config: &Config, handler: Arc<H>) -> Resul
         })
 }
 
-type Opened = (Negotiated, Arc<Core>, Notifier, Transport, Vec<JoinHandle<()>>);
+/// A connection that is served.
+struct Connection {
+    negotiated: Negotiated,
+    core: Arc<Core>,
+    notifier: Notifier,
+    transport: Transport,
+    threads: Vec<JoinHandle<()>>,
+}
 
 /// INIT, then the threads of whichever transport came out of it.
 fn open_connection<H: Handler>(
     config: &Config,
     device: &Arc<Device>,
     handler: Arc<H>,
-) -> Result<Opened, MountError> {
+) -> Result<Connection, MountError> {
     let (mut negotiated, unique) = init::receive(device, config)?;
     let uring_offered = negotiated.flags.contains(InitFlags::OVER_IO_URING);
     let decline = uring_offered.then(|| Decline::prepare(device).ok()).flatten();
@@ -184,7 +189,7 @@ fn open_connection<H: Handler>(
     };
     let started = classic::start(&core, device, readers, &on_end).inspect_err(|_| on_end());
     threads.extend(started.map_err(|source| MountError::system("start threads", source))?);
-    Ok((negotiated, core, notifier, transport, threads))
+    Ok(Connection { negotiated, core, notifier, transport, threads })
 }
 
 /// More readers than CPUs make everything slower.

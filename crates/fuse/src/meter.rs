@@ -1,5 +1,5 @@
 //! What a mount counts about its requests: relaxed additions to counters that few threads share.
-//! Absent on purpose: rates, which whoever looks twice makes.
+//! Absent: rates, which whoever looks twice makes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

@@ -1,5 +1,5 @@
 //! Putting a FUSE connection on a directory and taking it off: mount(2) as root, fusermount3 as a user.
-//! Absent on purpose: /etc/fstab and the `mount` command line, which belong to the `pando` binary.
+//! Absent: /etc/fstab and the `mount` command line, which belong to the `pando` binary.
 
 mod helper;
 
@@ -22,6 +22,22 @@ pub enum Mounter {
     Auto,
     Direct,
     Fusermount,
+}
+
+impl Mounter {
+    /// Never `Auto`.
+    fn resolved(self) -> Mounter {
+        match self {
+            Mounter::Auto if is_root() => Mounter::Direct,
+            Mounter::Auto | Mounter::Fusermount => Mounter::Fusermount,
+            Mounter::Direct => Mounter::Direct,
+        }
+    }
+}
+
+fn is_root() -> bool {
+    // SAFETY: geteuid cannot fail and touches no memory.
+    unsafe { libc::geteuid() == 0 }
 }
 
 /// What shows in the mount table and what the kernel enforces by itself.
@@ -58,8 +74,7 @@ impl Default for MountOptions {
             fsname: "pando".into(),
             subtype: "pando".into(),
             default_permissions: true,
-            // SAFETY: geteuid cannot fail and touches no memory.
-            allow_other: unsafe { libc::geteuid() } == 0,
+            allow_other: is_root(),
             read_only: false,
             nosuid: true,
             nodev: true,
@@ -130,22 +145,10 @@ pub enum Unmount {
 /// Mounts; returns the mount point made absolute, the connection, and who mounted.
 pub(crate) fn mount(path: &Path, config: &Config) -> Result<(PathBuf, OwnedFd, Mounter), MountError> {
     let path = check_mountpoint(path, &config.mount.subtype)?;
-    // SAFETY: geteuid cannot fail and touches no memory.
-    let root = unsafe { libc::geteuid() } == 0;
-    match config.mounter {
-        Mounter::Auto if !root => {
-            let fd = helper::mount(&path, config)?;
-            Ok((path, fd, Mounter::Fusermount))
-        }
-        Mounter::Fusermount => {
-            let fd = helper::mount(&path, config)?;
-            Ok((path, fd, Mounter::Fusermount))
-        }
-        Mounter::Auto | Mounter::Direct => {
-            let fd = mount_directly(&path, config)?;
-            Ok((path, fd, Mounter::Direct))
-        }
-    }
+    let mounter = config.mounter.resolved();
+    let by = if mounter == Mounter::Fusermount { helper::mount } else { mount_directly };
+    let fd = by(&path, config)?;
+    Ok((path, fd, mounter))
 }
 
 /// The directory as an absolute path, if a mount can go there.
@@ -271,9 +274,7 @@ fn mount_error(source: io::Error, path: &Path) -> MountError {
 /// Unmounts whatever is on `path`, by mount(2)'s counterpart for root and fusermount3 for others. Also takes
 /// away what a dead daemon left.
 pub fn unmount(path: &Path, how: Unmount) -> Result<(), UnmountError> {
-    // SAFETY: geteuid cannot fail and touches no memory.
-    let root = unsafe { libc::geteuid() } == 0;
-    unmount_with(if root { Mounter::Direct } else { Mounter::Fusermount }, path, how)
+    unmount_with(Mounter::Auto.resolved(), path, how)
 }
 
 pub(crate) fn unmount_with(mounter: Mounter, path: &Path, how: Unmount) -> Result<(), UnmountError> {

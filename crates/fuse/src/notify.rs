@@ -1,5 +1,5 @@
 //! Messages to the kernel unasked: dropping what it caches.
-//! Absent on purpose: STORE, RETRIEVE, RESEND and POLL, which PandoFS does not need.
+//! Absent: STORE, RETRIEVE, RESEND and POLL, which PandoFS does not need.
 //!
 //! Dropping an entry, or an inode with its data, waits in the kernel for locks that a request under way in the
 //! same directory or file may hold: call these from a thread that holds no lock and answers no requests.

@@ -1,6 +1,6 @@
 //! The null responder: answers every request from an in-memory table, for measuring what FUSE itself costs
 //! and for testing the transport.
-//! Absent on purpose: durability, permissions (the kernel's `default_permissions`), hard links to removed
+//! Absent: durability, permissions (the kernel's `default_permissions`), hard links to removed
 //! files, and atomic rename; nothing here is a file system to keep data in.
 
 mod contents;

@@ -1,5 +1,5 @@
 //! The answer to one request: given exactly once, at once or later, from any thread.
-//! Absent on purpose: how bytes reach the kernel (`reply::channel` and the transports).
+//! Absent: how bytes reach the kernel (`reply::channel` and the transports).
 
 pub(crate) mod channel;
 mod dir;

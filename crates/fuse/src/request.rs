@@ -1,5 +1,5 @@
 //! One request of the kernel as a typed value borrowed from the buffer it arrived in.
-//! Absent on purpose: INIT (the kernel mount speaks it alone), DAX and CUSE, and any judgement of permissions.
+//! Absent: INIT (the kernel mount speaks it alone), DAX and CUSE, and any judgement of permissions.
 
 mod classes;
 pub(crate) mod groups;
@@ -20,7 +20,7 @@ pub struct KernelRequest<'a> {
     pub nodeid: u64,
     pub uid: u32,
     pub gid: u32,
-    /// Thread group of the caller; 0 outside its namespace.
+    /// The thread that asks; 0 if the kernel asks by itself, or it is in another namespace.
     pub pid: u32,
     pub extensions: Extensions<'a>,
     pub operation: Operation<'a>,

@@ -1,5 +1,5 @@
 //! How requests reach the handler: readers on /dev/fuse, or one io_uring per CPU.
-//! Absent on purpose: INIT and mounting, which `kernel_mount` does before any of this runs.
+//! Absent: INIT and mounting, which `kernel_mount` does before any of this runs.
 
 pub(crate) mod classic;
 pub(crate) mod device;
@@ -74,8 +74,8 @@ impl Core {
             return self.interrupt(request, target);
         }
         let channel = if wants_answer(opcode) { channel } else { Channel::Closed };
-        let reply =
-            KernelReply::new(channel, request.unique, opcode, room(&request.operation)).to(request.pid);
+        let reply = KernelReply::new(channel, request.unique, opcode, reply_bytes_max(&request.operation))
+            .to(request.pid);
         self.handler.handle(request, reply);
         if self.interrupts.take(request.unique) {
             let unique = request.unique;
@@ -101,7 +101,7 @@ fn wants_answer(opcode: Opcode) -> bool {
 }
 
 /// The most bytes the kernel takes in an answer of variable length.
-fn room(operation: &Operation<'_>) -> u32 {
+fn reply_bytes_max(operation: &Operation<'_>) -> u32 {
     match operation {
         Operation::Read(read) => read.size,
         Operation::ReadDir { size, .. }

@@ -1,5 +1,5 @@
 //! The adapter against the real kernel, over the fake rank: what only a kernel can show.
-//! Absent on purpose: durability and the rank's rules. Needs root and /dev/fuse.
+//! Absent: durability and the rank's rules. Needs root and /dev/fuse.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};

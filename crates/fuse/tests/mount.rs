@@ -1,5 +1,5 @@
 //! The transport against the real kernel: the null responder mounted by both transports.
-//! Absent on purpose: file-system semantics beyond what the null responder has. Needs root and /dev/fuse.
+//! Absent: file-system semantics beyond what the null responder has. Needs root and /dev/fuse.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

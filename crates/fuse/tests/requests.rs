@@ -1,5 +1,5 @@
 //! Counts the kernel's requests per operation and holds them against the table in docs/FUSE.md.
-//! Absent on purpose: FORGET, which the kernel sends when it likes. Needs root and /dev/fuse.
+//! Absent: FORGET, which the kernel sends when it likes. Needs root and /dev/fuse.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions};

@@ -16,6 +16,8 @@ pub(crate) struct Calls {
 #[derive(Default)]
 struct Slot {
     turn: u32,
+    /// The stamp of the last recall when it was made.
+    asked: u64,
     asker: Asker,
     done: Option<Done>,
 }
@@ -30,13 +32,14 @@ pub struct Asker {
 }
 
 impl Calls {
-    pub(crate) fn insert(&mut self, asker: Asker, done: Done) -> CallId {
+    /// `asked`: the stamp of the last recall.
+    pub(crate) fn insert(&mut self, asker: Asker, asked: u64, done: Done) -> CallId {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[at as usize];
-        (slot.asker, slot.done) = (asker, Some(done));
+        (slot.asked, slot.asker, slot.done) = (asked, asker, Some(done));
         CallId(u64::from(slot.turn) << 32 | u64::from(at))
     }
 
@@ -55,13 +58,14 @@ impl Calls {
         waited_for.map(|(at, slot)| (CallId(u64::from(slot.turn) << 32 | at as u64), slot.asker)).collect()
     }
 
-    pub(crate) fn take(&mut self, call: CallId) -> Option<Done> {
+    /// With the stamp that it was made with.
+    pub(crate) fn take(&mut self, call: CallId) -> Option<(Done, u64)> {
         let at = call.0 as u32;
         let slot = self.slots.get_mut(at as usize).filter(|slot| slot.turn == (call.0 >> 32) as u32)?;
         let done = slot.done.take()?;
         slot.turn = slot.turn.wrapping_add(1);
         self.free.push(at);
-        Some(done)
+        Some((done, slot.asked))
     }
 }
 
@@ -73,13 +77,13 @@ mod tests {
     fn a_finished_call_is_never_found_again() {
         let mut calls = Calls::default();
         let asker = Asker { unique: 7, pid: 1 };
-        let first = calls.insert(asker, Box::new(|_, _| ()));
+        let first = calls.insert(asker, 5, Box::new(|_, _| ()));
         assert_eq!((calls.of(7), calls.all()), (Some((first, asker)), vec![(first, asker)]));
-        assert!(calls.take(first).is_some() && calls.of(7).is_none());
-        let second = calls.insert(Asker::default(), Box::new(|_, _| ()));
+        assert!(calls.take(first).is_some_and(|(_, asked)| asked == 5) && calls.of(7).is_none());
+        let second = calls.insert(Asker::default(), 6, Box::new(|_, _| ()));
         assert_ne!(first, second);
         assert_eq!(calls.all(), [], "nobody is known to wait for it");
         assert!(calls.take(first).is_none());
-        assert!(calls.take(second).is_some());
+        assert!(calls.take(second).is_some_and(|(_, asked)| asked == 6));
     }
 }

@@ -79,7 +79,7 @@ impl Fs {
     /// # Errors
     /// As `stat`.
     pub fn node(&self, path: impl AsRef<Path>) -> Result<NodeRef> {
-        self.stat(path).map(|attr| node_of(&attr))
+        self.stat(path).map(|attr| attr.node())
     }
 
     /// Changes attributes of what the path leads to.
@@ -181,7 +181,7 @@ impl Fs {
     /// # Errors
     /// `EINVAL` for anything else.
     pub fn readlink(&self, path: impl AsRef<Path>) -> Result<Box<[u8]>> {
-        let node = node_of(&self.lstat(path)?);
+        let node = self.lstat(path)?.node();
         match self.call(Request::ReadLink { node })? {
             Reply::Target(target) => Ok(target),
             _ => Err(Errno::EPROTO),
@@ -193,7 +193,7 @@ impl Fs {
     /// # Errors
     /// `EEXIST`, `EPERM` for directories, `EMLINK`.
     pub fn link(&self, existing: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<Attr> {
-        let node = node_of(&self.lstat(existing)?);
+        let node = self.lstat(existing)?.node();
         let (parent, name) = self.parent_of(path.as_ref())?;
         attr(self.call(Request::Link { node, parent, name }))
     }
@@ -241,7 +241,7 @@ impl Fs {
     pub fn readdir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
         let attr = self.stat(path)?;
         match attr.kind() {
-            FileKind::Directory => Ok(ReadDir::new(self.clone(), node_of(&attr))),
+            FileKind::Directory => Ok(ReadDir::new(self.clone(), attr.node())),
             _ => Err(Errno::ENOTDIR),
         }
     }
@@ -320,10 +320,4 @@ pub(crate) fn attr(outcome: Outcome) -> Result<Attr> {
         Reply::Attr(attr) | Reply::Created { attr, .. } => Ok(attr),
         _ => Err(Errno::EPROTO),
     }
-}
-
-/// How later requests name an inode with these attributes.
-#[must_use]
-pub const fn node_of(attr: &Attr) -> NodeRef {
-    NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash }
 }

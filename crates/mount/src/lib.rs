@@ -5,7 +5,6 @@
 
 mod answering;
 mod calls;
-mod core;
 mod error;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
@@ -16,9 +15,9 @@ mod mount;
 mod session;
 mod settings;
 mod shared;
+mod state;
 mod threads;
 
-pub use crate::core::Counts;
 pub use calls::Asker;
 pub use client::{CallId, Limits, Validity};
 pub use error::{MountError, Result};
@@ -27,3 +26,4 @@ pub use late::LateError;
 pub use mount::{CapsEvent, Done, Mount, OnLate, OnSession};
 pub use session::{SessionEvent, SessionState, SessionStatus};
 pub use settings::Settings;
+pub use state::Counts;

@@ -6,12 +6,12 @@
 mod tests;
 
 use crate::calls::Asker;
-use crate::core::{Core, Counts, Turn};
 use crate::error::MountError;
 use crate::late::LateError;
 use crate::session::{SessionEvent, SessionState};
 use crate::settings::Settings;
 use crate::shared::{Shared, lock};
+use crate::state::{Core, Counts, Turn};
 use crate::threads;
 use client::{CallId, Client, ClientConfig, Input, Validity};
 use proto::caps::{Recalled, Returned};
@@ -102,7 +102,8 @@ impl Mount {
         let mut turn = Turn::default();
         let now = self.shared.step_time();
         let mut core = self.shared.core();
-        let call = core.calls.insert(asker, done);
+        let asked = core.recalled;
+        let call = core.calls.insert(asker, asked, done);
         core.step(now, Input::Call { call, cred, request }, &mut turn);
         self.shared.end_turn(core, turn);
         call
@@ -126,6 +127,11 @@ impl Mount {
     /// The caller of `call` is being killed: EINTR at once if the rank is another process, unless a change was sent.
     pub fn abandon(&self, call: CallId) {
         self.shared.input(Input::Abandon { call });
+    }
+
+    /// Whether somebody waits for a READ or a WRITE of this file, which may be for as long as the rank is away. Looks at all calls.
+    pub fn moves_bytes(&self, ino: Ino) -> bool {
+        self.shared.core().client.moves_bytes(ino)
     }
 
     /// Whether the rank is another process, which may be gone while this mount is there.

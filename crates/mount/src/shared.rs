@@ -7,13 +7,13 @@
 //! Absent: what callers use (`mount.rs`); the threads that keep time and connect (`threads.rs`).
 
 use crate::answering;
-use crate::core::{Core, Phase, Turn};
 use crate::error::MountError;
 use crate::late::{LateError, LateErrors};
 use crate::link::{Dispatch, Link};
 use crate::mount::{CapsEvent, Hook, OnLate, OnSession};
 use crate::session::SessionEvent;
 use crate::settings::Settings;
+use crate::state::{Core, Phase, Turn};
 use client::Input;
 use proto::SessionId;
 use proto::caps::Recalled;
@@ -101,7 +101,7 @@ impl Shared {
             if turn.wake_timer {
                 self.timer.ring();
             }
-            if turn.wake_loser {
+            if turn.wake_loss_thread {
                 self.losses.notify_one();
             }
             if turn.wake_link {
@@ -234,7 +234,7 @@ impl Shared {
             core = self.phase.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         core.stop = true;
-        let mut turn = Turn { wake_timer: true, wake_loser: true, wake_link: true, ..Turn::default() };
+        let mut turn = Turn { wake_timer: true, wake_loss_thread: true, wake_link: true, ..Turn::default() };
         let port = core.link.as_ref().map(|link| Arc::clone(link.port()));
         let generation = core.generation;
         let now = self.step_time();

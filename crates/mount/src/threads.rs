@@ -2,9 +2,9 @@
 //!
 //! Absent: calls; their callers' threads carry them.
 
-use crate::core::{Core, Turn};
 use crate::mount::CapsEvent;
 use crate::shared::{Shared, lock};
+use crate::state::{Core, Turn};
 use client::Input;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};

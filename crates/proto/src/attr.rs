@@ -3,7 +3,7 @@
 //! Absent: the stored inode record (`inode.rs`), which carries more than a client sees.
 
 use crate::codec::{DecodeError, Fixed, Reader, Writer};
-use crate::ids::{Ino, NameHash};
+use crate::ids::{Ino, NameHash, NodeRef};
 use stdx::Wall;
 
 /// The type of a file; the values are those of `st_mode >> 12`.
@@ -102,6 +102,12 @@ impl Attr {
     #[must_use]
     pub fn kind(&self) -> FileKind {
         FileKind::of_mode(self.mode).unwrap_or(FileKind::Regular)
+    }
+
+    /// How a later request names this inode.
+    #[must_use]
+    pub const fn node(&self) -> NodeRef {
+        NodeRef { ino: self.ino, parent: self.parent, hash: self.hash }
     }
 
     /// Appends the wire form.

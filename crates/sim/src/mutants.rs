@@ -105,7 +105,15 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "unsynced::pieces::tests::bytes_that_are_not_there_any_more_are_caught",
     ),
     ("mds_returns_begin_anew", "mds", "tests::caps::silent::a_deadline_that_begins_anew_is_caught"),
-    ("client_closes_unsynced", "client", "machine::tests::rewrite::who_leaves_without_a_sync_is_caught"),
+    ("client_closes_unsynced", "client", "machine::tests::rewrite::bytes_whose_loss_is_not_told_are_caught"),
+    // More than 65,536 files, a broken connection, and then a server's death.
+    ("client_others_forgotten", "client", "machine::tests::rewrite::bytes_whose_loss_is_not_told_are_caught"),
+    // Whoever hears of it does so at a close, which is the mount's affair.
+    (
+        "client_refused_keeps_silent",
+        "client",
+        "machine::tests::rewrite::bytes_whose_loss_is_not_told_are_caught",
+    ),
     (
         "client_keeps_crossed",
         "client",

@@ -168,5 +168,5 @@ fn name(i: u64) -> String {
 }
 
 const fn node_of(attr: &Attr) -> NodeRef {
-    mount::fs::node_of(attr)
+    attr.node()
 }

@@ -80,8 +80,8 @@ impl Delegations {
     /// A change of a name in that directory goes to the rank. Whether it is worth while to ask for all names there.
     pub(crate) fn wants_listing(&mut self, dir: Ino) -> bool {
         let Some(delegation) = self.dirs.get_mut(&dir) else { return false };
-        delegation.asked += 1;
-        delegation.asked == LIST_AFTER && !delegation.names.is_complete() && delegation.attr.size <= LIST_MAX
+        delegation.misses += 1;
+        delegation.misses == LIST_AFTER && !delegation.names.is_complete() && delegation.attr.size <= LIST_MAX
     }
 
     /// A page of its names is asked for under that tid. `first`: from the beginning.

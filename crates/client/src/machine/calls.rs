@@ -8,7 +8,7 @@ use crate::output::Output;
 use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, LockSpec, Request};
-use proto::{Cred, Effect, Errno, NodeRef};
+use proto::{Cred, Effect, Errno};
 use proto::{every_reply, every_request};
 use proto::{
     locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
@@ -43,7 +43,7 @@ impl Client {
                 None => return,
             }
         }
-        let queue = if is_uncredited(&request) { &mut self.lane } else { &mut self.queue };
+        let queue = if is_uncredited(&request) { &mut self.uncredited } else { &mut self.queue };
         queue.push_back(Queued { call: Some(call), cred, request });
     }
 
@@ -63,7 +63,7 @@ impl Client {
             return Some(Errno::EAGAIN);
         }
         if is_lock_wait(request) {
-            let unsent = self.lane.iter().filter(|queued| is_lock_wait(&queued.request)).count();
+            let unsent = self.uncredited.iter().filter(|queued| is_lock_wait(&queued.request)).count();
             if self.window.lock_waits() + unsent >= limits.lock_waits_max {
                 return Some(Errno::ENOLCK);
             }
@@ -93,8 +93,10 @@ impl Client {
 
     pub(super) fn on_interrupt(&mut self, call: CallId, out: &mut Out) {
         // Only a wait for a lock gives up: anything else is answered soon, and half done is not done.
-        if let Some(at) = self.lane.iter().position(|q| q.call == Some(call) && is_lock_wait(&q.request)) {
-            self.lane.remove(at);
+        if let Some(at) =
+            self.uncredited.iter().position(|q| q.call == Some(call) && is_lock_wait(&q.request))
+        {
+            self.uncredited.remove(at);
             return answer(out, Some(call), Err(Errno::EINTR));
         }
         let link = self.link;
@@ -116,7 +118,7 @@ impl Client {
         }
         // A wait for a lock must not go on: it could be granted to nobody.
         self.on_interrupt(call, out);
-        for queue in [&mut self.lane, &mut self.queue] {
+        for queue in [&mut self.uncredited, &mut self.queue] {
             let Some(at) = queue.iter().position(|queued| queued.call == Some(call)) else { continue };
             // What gives something back is still to be sent.
             if gives_back(&queue[at].request) {
@@ -142,17 +144,14 @@ impl Client {
     /// perhaps another process's now, which shares the open file.
     pub(super) fn give_back(&mut self, cred: Cred, request: &Request, outcome: &Outcome) {
         let request = match (request, outcome) {
-            (Request::Open { .. }, Ok(Reply::Attr(attr))) => {
-                let node = NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash };
-                Request::Release { node, count: 1 }
-            }
+            (Request::Open { .. }, Ok(Reply::Attr(attr))) => Request::Release { node: attr.node(), count: 1 },
             (Request::SetLock { node, lock, wait: true }, Ok(_)) => {
                 let lock = LockSpec { kind: LockKind::Unlock, ..*lock };
                 Request::SetLock { node: *node, lock, wait: false }
             }
             (every_request!(), Ok(every_reply!()) | Err(_)) => return,
         };
-        self.lane.push_back(Queued { call: None, cred, request });
+        self.uncredited.push_back(Queued { call: None, cred, request });
     }
 }
 

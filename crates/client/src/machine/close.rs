@@ -20,8 +20,8 @@ impl Client {
             return self.fail_calls(Errno::EIO, out);
         }
         let (waits, rest) =
-            std::mem::take(&mut self.lane).into_iter().partition(|q| is_lock_wait(&q.request));
-        self.lane = rest;
+            std::mem::take(&mut self.uncredited).into_iter().partition(|q| is_lock_wait(&q.request));
+        self.uncredited = rest;
         let waits: VecDeque<Queued> = waits;
         for queued in waits {
             answer(out, queued.call, Err(Errno::EINTR));
@@ -67,11 +67,11 @@ impl Client {
         for call in std::mem::take(&mut self.syncs).into_values() {
             answer(out, Some(call), Err(sent));
         }
-        self.give_up_open();
+        self.give_up_unanswered();
         for pending in self.window.take_all().into_values() {
             answer(out, pending.call, Err(sent));
         }
-        for queued in self.lane.drain(..).chain(self.queue.drain(..)) {
+        for queued in self.uncredited.drain(..).chain(self.queue.drain(..)) {
             answer(out, queued.call, Err(Errno::ESHUTDOWN));
         }
     }
@@ -79,10 +79,15 @@ impl Client {
     /// There will be no session any more.
     pub(super) fn end(&mut self, reason: String, out: &mut Out) {
         let closing = self.life == Life::Closing;
+        // It may be another life of the rank that greets so. One that ends a session which stands has its bytes.
+        let greeted = self.link == Link::Greeting;
         self.life = Life::Over;
         self.link = Link::Down;
         self.stop_clocks();
         self.fail_all(Errno::EIO, out);
+        if greeted && !stdx::mutant!("client_refused_keeps_silent") {
+            self.close_unsynced(out);
+        }
         self.lose(out);
         out.push(Output::Refused { reason });
         if closing {

@@ -12,7 +12,7 @@ use proto::every_request;
 use proto::message::{ClientMsg, Delegated, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Attr, Errno, Ino, NodeRef, Position, Tid};
+use proto::{Errno, Ino, NodeRef, Position, Tid};
 use std::collections::BTreeMap;
 use stdx::{Mono, Now, Wall};
 
@@ -157,22 +157,22 @@ impl Client {
     /// An answer to a sync that has overtaken what comes of an operation before it would say too much: it waits.
     pub(super) fn waits_as_sync(&self, tid: Tid, pending: &Pending, outcome: &Outcome) -> bool {
         let syncs = |request: &Request| matches!(request, Request::Fsync { .. } | Request::SyncFs);
-        let open = self.window.kept.first_open().is_some_and(|open| open < tid);
+        let unanswered = self.window.kept.first_unanswered().is_some_and(|first| first < tid);
         outcome.is_ok()
-            && (open || self.awaits_rewritten())
+            && (unanswered || self.awaits_rewritten())
             && pending.sent.as_ref().is_some_and(|sent| syncs(&sent.request))
             && !stdx::mutant!("client_sync_overtakes_late")
     }
 
-    /// Answers the syncs before which nothing is open any more. What has to be rewritten has younger tids than some, and
+    /// Answers the syncs before which nothing is unanswered any more. What has to be rewritten has younger tids than some, and
     /// comes before all of them.
     pub(super) fn answer_syncs(&mut self, out: &mut Out) {
         if self.link != Link::Up || self.awaits_rewritten() {
             return;
         }
-        let open = self.window.kept.first_open();
+        let unanswered = self.window.kept.first_unanswered();
         while let Some(entry) = self.syncs.first_entry()
-            && open.is_none_or(|open| *entry.key() < open)
+            && unanswered.is_none_or(|first| *entry.key() < first)
         {
             let (call, outcome) = (entry.remove(), Ok(Reply::Ok));
             out.push(Output::Answer { call, outcome, validity: Validity::default() });
@@ -221,7 +221,7 @@ impl Client {
             let count = self.held.reopened(node, count);
             if count > 0 {
                 let request = Request::Release { node, count };
-                self.lane.push_back(Queued { call: None, cred: proto::Cred::ROOT, request });
+                self.uncredited.push_back(Queued { call: None, cred: proto::Cred::ROOT, request });
             }
         }
     }
@@ -250,10 +250,6 @@ fn late(kept: &Kept, errno: Errno, out: &mut Out) {
     out.push(Output::Late { kind: kept.request.kind(), name, inos, errno });
 }
 
-const fn node_of(attr: &Attr) -> NodeRef {
-    NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash }
-}
-
 /// The inode that a request made.
 fn new_inode(request: &Request, outcome: &Outcome) -> Ino {
     match (request, outcome) {
@@ -272,7 +268,7 @@ fn opened(request: &Request, outcome: &Outcome) -> Option<NodeRef> {
         (
             Request::Create { .. } | Request::TmpFile { .. } | Request::Open { .. },
             Ok(Reply::Attr(attr) | Reply::Created { attr, .. }),
-        ) => Some(node_of(attr)),
+        ) => Some(attr.node()),
         (every_request!(), _) => None,
     }
 }

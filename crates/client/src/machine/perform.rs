@@ -25,7 +25,7 @@ use proto::{Attr, Cred, Errno, FileKind, Ino, Name, NodeRef, SetAttr, Tid};
 use stdx::{Mono, Wall};
 
 /// What the rank has not said anything about yet.
-const OPEN_MAX: usize = 1024;
+const UNANSWERED_MAX: usize = 1024;
 
 impl Client {
     /// Answers a call here, if that is certain to be right. `Some`: the rank has to be asked.
@@ -112,7 +112,7 @@ impl Client {
 
     fn has_room(&self, request: &Request) -> bool {
         let limits = &self.config.limits;
-        self.window.kept.open() < OPEN_MAX
+        self.window.kept.unanswered() < UNANSWERED_MAX
             && self.window.span() < limits.tid_span()
             && self.window.bytes() + request.payload_bytes() < limits.bytes_max
     }

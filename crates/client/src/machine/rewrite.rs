@@ -6,7 +6,7 @@
 use super::{Client, Life, Out, Queued, early};
 use crate::kept::{self, Kept};
 use crate::output::Output;
-use crate::unsynced::{Heard, Losses, Open, Rewrite, cut_by};
+use crate::unsynced::{Heard, Losses, Rewrite, Unanswered, cut_by};
 use crate::window::{Pending, Window};
 use proto::message::{ClientMsg, Told};
 use proto::reply::{Outcome, Reply};
@@ -148,7 +148,7 @@ impl Client {
         }
     }
 
-    /// It is not waited for any longer, or there is nobody to be asked.
+    /// It is not waited for any longer, or there is nobody to be asked, or nobody knows whether the rank has died.
     pub(super) fn close_unsynced(&mut self, out: &mut Out) {
         self.rewrites.last = true;
         let losses = self.unsynced.lose_all();
@@ -164,7 +164,7 @@ impl Client {
     }
 
     /// Requests without an answer are given up, while what callers were told goes on. The rank may have carried them out.
-    pub(super) fn give_up_open(&mut self) {
+    pub(super) fn give_up_unanswered(&mut self) {
         self.unsynced.given_up(&under_way(&self.window), self.numbers.seed());
     }
 
@@ -177,12 +177,11 @@ impl Client {
     }
 
     /// Welcomed again: what was not synced is rewritten. `synced`: the rank's life before had nothing that was not.
-    pub(super) fn plan_rewrites(&mut self, resumed: bool, lives_on: bool, synced: bool, out: &mut Out) {
+    pub(super) fn plan_rewrites(&mut self, resumed: bool, synced: bool, out: &mut Out) {
         let may = resumed && self.kept_bytes_max() > 0;
-        let open = under_way(&self.window);
-        let open = (&open[..], self.numbers.seed());
-        let (queue, mut losses) = self.unsynced.restarted(self.incarnation, (synced, may), open);
-        losses.others &= !lives_on;
+        let unanswered = under_way(&self.window);
+        let unanswered = (&unanswered[..], self.numbers.seed());
+        let (queue, losses) = self.unsynced.restarted(self.incarnation, (synced, may), unanswered);
         self.rewrites.queue = queue;
         if losses != Losses::default() {
             out.push(Output::BytesLost { inos: losses.inos, others: losses.others });
@@ -242,12 +241,12 @@ impl Client {
 }
 
 /// Requests without an answer.
-fn under_way(window: &Window) -> Vec<Open<'_>> {
-    let open = window.iter().filter_map(|(tid, pending)| {
+fn under_way(window: &Window) -> Vec<Unanswered<'_>> {
+    let unanswered = window.iter().filter_map(|(tid, pending)| {
         let request = &pending.sent.as_ref()?.request;
-        Some(Open { tid, life: pending.life, request })
+        Some(Unanswered { tid, life: pending.life, request })
     });
-    open.collect()
+    unanswered.collect()
 }
 
 /// Whose bytes a request changes.

@@ -23,7 +23,7 @@ impl Client {
             let limits = &self.config.limits;
             let credit =
                 self.window.credited() < limits.in_flight_max && self.window.bytes() < limits.bytes_max;
-            let next = match self.lane.pop_front() {
+            let next = match self.uncredited.pop_front() {
                 Some(queued) => Some(queued),
                 None if credit => self.queue.pop_front(),
                 None => None,
@@ -76,7 +76,7 @@ impl Client {
     /// The window is as wide as it may be. If a wait for a lock holds it open (for hours, perhaps), it
     /// is cancelled and waits on under a younger tid, so that the rank can forget older results.
     fn renew_oldest(&mut self, out: &mut Out) {
-        if self.lane.is_empty() && self.queue.is_empty() {
+        if self.uncredited.is_empty() && self.queue.is_empty() {
             return;
         }
         if let Some((tid, pending)) = self.window.oldest()

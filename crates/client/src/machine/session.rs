@@ -103,7 +103,7 @@ impl Client {
         // What is open, and what was not synced, goes on in a session that takes the place of one that was refused.
         if former != SessionId(0) || std::mem::take(&mut self.replaces) {
             // Of a life in between nothing is known.
-            self.plan_rewrites(resumed, lives_on, synced && incarnation.0 == life.0 + 1, out);
+            self.plan_rewrites(resumed, synced && incarnation.0 == life.0 + 1, out);
             self.resume(resumed, lives_on, out);
         }
         self.answer_syncs(out);

@@ -116,7 +116,7 @@ impl Bench {
     }
 }
 
-/// Found by killing a server: who had written before, and synced afterwards, was told that all is well, and read zeros.
+/// What broke: who had written before, and synced afterwards, was told that all is well, and read zeros.
 #[test]
 fn bytes_that_a_dead_server_lost_are_told() {
     let node = NodeRef::bare(Ino(7));

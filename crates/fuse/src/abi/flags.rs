@@ -1,5 +1,5 @@
 //! Bit sets of the FUSE protocol.
-//! Absent on purpose: flags of CUSE and DAX.
+//! Absent: flags of CUSE and DAX.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Not};

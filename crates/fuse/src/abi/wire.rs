@@ -1,5 +1,5 @@
 //! Message structs of the FUSE protocol and the one checked way to turn them into bytes and back.
-//! Absent on purpose: messages with a flexible tail, which the parser and the directory sink lay out themselves.
+//! Absent: messages with a flexible tail, which the parser and the directory sink lay out themselves.
 
 use std::mem::MaybeUninit;
 

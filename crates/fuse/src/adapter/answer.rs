@@ -1,5 +1,5 @@
 //! Asking the rank and passing its answers on.
-//! Absent on purpose: which question an operation asks.
+//! Absent: which question an operation asks.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use proto::request::Request;
 use proto::{Cred, Effect, Errno, Ino, NodeRef};
 
 use super::keep::Given;
-use super::{About, Shared, convert};
+use super::{RequestContext, Shared, convert};
 use crate::reply::KernelReply;
 
 /// For whom a reply is.
@@ -72,7 +72,7 @@ impl Shared {
             };
             // The kernel may have that node already, and believes the answer to CREATE whatever came meanwhile.
             let given = match there {
-                true => Given::default(),
+                true => Given::of_nothing(&validity),
                 false => Given::of(&validity, 0),
             };
             then(shared, reply, attr, given);
@@ -80,7 +80,13 @@ impl Shared {
     }
 
     /// Answers when what was answered so far is durable, with what of it came to nothing, if this handle has not heard of that.
-    pub(super) fn sync(self: &Arc<Self>, about: About, fh: u64, data_only: bool, reply: KernelReply) {
+    pub(super) fn sync(
+        self: &Arc<Self>,
+        about: RequestContext,
+        fh: u64,
+        data_only: bool,
+        reply: KernelReply,
+    ) {
         let node = about.node;
         let ask = Request::Fsync { node, data_only };
         self.ask(about.cred, ask, reply, move |shared, reply, _| shared.ok_or_late(node.ino, fh, reply));
@@ -128,7 +134,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn statfs(self: &Arc<Self>, about: About, reply: KernelReply) {
+    pub(super) fn statfs(self: &Arc<Self>, about: RequestContext, reply: KernelReply) {
         self.ask(about.cred, Request::StatFs, reply, |_, reply, answer| {
             let Reply::StatFs(stat) = answer else { return reply.error(libc::EIO) };
             reply.statfs(&convert::statfs(&stat));

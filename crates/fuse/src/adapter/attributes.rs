@@ -1,5 +1,5 @@
 //! GETATTR, STATX and SETATTR.
-//! Absent on purpose: judging who may change what; the kernel did.
+//! Absent: judging who may change what; the kernel did.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use proto::{Attr, Errno};
 
 use super::answer::asker;
 use super::keep::{Given, Way};
-use super::{About, Shared, convert};
+use super::{RequestContext, Shared, convert};
 use crate::reply::KernelReply;
 use crate::request::Operation;
 use crate::request::groups::{
@@ -20,11 +20,11 @@ use crate::request::groups::{
 impl Shared {
     pub(super) fn attribute_operation(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         operation: &Operation<'_>,
         reply: KernelReply,
     ) {
-        let About { nodeid, node, .. } = about;
+        let RequestContext { nodeid, node, .. } = about;
         match operation {
             Operation::SetAttr(set) => {
                 let cred = about.cred;
@@ -61,16 +61,16 @@ impl Shared {
     /// open, goes on as in one that was removed here, and finds no name in it.
     fn stat(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         reply: KernelReply,
         then: impl FnOnce(&Arc<Self>, KernelReply, &Attr, Given) + Send + 'static,
     ) {
-        let About { cred, nodeid, node, .. } = about;
+        let RequestContext { cred, nodeid, node, .. } = about;
         let (shared, asker) = (Arc::clone(self), asker(&reply));
         let done = Box::new(move |outcome: Outcome, validity: Validity| match outcome {
             Ok(Reply::Attr(attr)) => then(&shared, reply, &attr, Given::of(&validity, 0)),
             Ok(_) => reply.error(libc::EIO),
-            Err(Errno::ESTALE) => match shared.nodes.remains(nodeid) {
+            Err(Errno::ESTALE) => match shared.nodes.attr_of_removed(nodeid) {
                 Some(attr) => then(&shared, reply, &attr, Given::default()),
                 None => reply.error(libc::ESTALE),
             },

@@ -1,5 +1,5 @@
 //! From the rank's values to the kernel's and back.
-//! Absent on purpose: decisions.
+//! Absent: decisions.
 
 use proto::attr::{Attr, SetTime as SetTo};
 use proto::reply::StatFs;

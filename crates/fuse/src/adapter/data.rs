@@ -2,7 +2,7 @@
 //!
 //! A file handle is no table entry: requests carry node id and open flags; the handle is a number by which an error that comes
 //! late is told once.
-//! Absent on purpose: read-ahead and write-back, which are the kernel's.
+//! Absent: read-ahead and write-back, which are the kernel's.
 
 use std::sync::Arc;
 
@@ -16,15 +16,19 @@ use proto::{Cred, FileKind, NodeRef};
 
 use super::answer::asker;
 use super::keep::{Given, Way};
-use super::{About, Shared};
+use super::{RequestContext, Shared};
 use crate::abi::fopen;
 use crate::reply::{KernelReply, Opened};
+use crate::request::groups::{
+    attribute_operations, listing_operations, lock_operations, mount_operations, name_operations,
+    xattr_operations,
+};
 use crate::request::{CopyFileRange, KernelRequest, Operation, Read, Release, Write};
 
 impl Shared {
     pub(super) fn data_operation(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         request: &KernelRequest<'_>,
         reply: KernelReply,
     ) {
@@ -61,7 +65,13 @@ impl Shared {
             }
             Operation::Lseek { offset, whence, .. } => self.seek(about, offset, whence, reply),
             Operation::CopyFileRange(copy) => self.copy(about, copy, reply),
-            _ => reply.error(libc::ENOSYS),
+            // `Adapter::handle` sends these elsewhere.
+            name_operations!()
+            | attribute_operations!()
+            | xattr_operations!()
+            | listing_operations!()
+            | lock_operations!()
+            | mount_operations!() => reply.error(libc::EIO),
         }
     }
 
@@ -76,8 +86,8 @@ impl Shared {
         Opened { fh, flags: if keep { fopen::KEEP_CACHE } else { 0 } }
     }
 
-    fn open(self: &Arc<Self>, about: About, flags: u32, reply: KernelReply) {
-        let About { cred, nodeid, node, .. } = about;
+    fn open(self: &Arc<Self>, about: RequestContext, flags: u32, reply: KernelReply) {
+        let RequestContext { cred, nodeid, node, .. } = about;
         self.ask_attr(cred, Request::Open { node, flags }, reply, move |shared, reply, attr, given| {
             // OPEN tells the kernel no attributes.
             let _timeout = shared.learn(nodeid, &attr, given, Way::Asked);
@@ -85,8 +95,14 @@ impl Shared {
         });
     }
 
-    pub(super) fn create(self: &Arc<Self>, about: About, ask: Request, flags: u32, reply: KernelReply) {
-        let About { cred, node: parent, .. } = about;
+    pub(super) fn create(
+        self: &Arc<Self>,
+        about: RequestContext,
+        ask: Request,
+        flags: u32,
+        reply: KernelReply,
+    ) {
+        let RequestContext { cred, node: parent, .. } = about;
         self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr: Attr, given| {
             let finish = move |shared: &Arc<Shared>, reply: KernelReply| {
                 let entry = shared.entry(&attr, Some(parent.ino), given);
@@ -99,7 +115,7 @@ impl Shared {
             if !(shared.behaviour.sync_names || shared.behaviour.sync_all) {
                 return finish(shared, reply);
             }
-            let node = ::mount::fs::node_of(&attr);
+            let node = attr.node();
             let ask = Request::Fsync { node: parent, data_only: false };
             shared.after_open(cred, node, ask, reply, finish);
         });
@@ -127,22 +143,20 @@ impl Shared {
         self.mount.submit_for(asker, cred, ask, done);
     }
 
-    fn read(self: &Arc<Self>, about: About, read: Read, mut reply: KernelReply) {
+    fn read(self: &Arc<Self>, about: RequestContext, read: Read, mut reply: KernelReply) {
         let len = read.size.min(IO_BYTES_MAX as u32);
         // What comes from a socket is not put there: it is copied when it is answered.
         let into = if self.mount.outlives_rank() { None } else { reply.lend_room().map(Buffer::new) };
         let ask = Request::Read { node: about.node, offset: read.offset, len, into };
-        self.ask(about.cred, ask, reply, |shared, reply, answer| match answer {
-            Reply::Data(bytes) => {
-                shared.meter.read(bytes.bytes().len());
-                reply.bytes(bytes.bytes());
-            }
-            _ => reply.error(libc::EIO),
+        self.ask(about.cred, ask, reply, |shared, reply, answer| {
+            let Reply::Data(bytes) = answer else { return reply.error(libc::EIO) };
+            shared.meter.read(bytes.bytes().len());
+            reply.bytes(bytes.bytes());
         });
     }
 
-    fn write(self: &Arc<Self>, about: About, write: &Write<'_>, mut reply: KernelReply) {
-        let About { cred, node, .. } = about;
+    fn write(self: &Arc<Self>, about: RequestContext, write: &Write<'_>, mut reply: KernelReply) {
+        let RequestContext { cred, node, .. } = about;
         // What comes from a shared mapping has its place already.
         let append = write.flags & libc::O_APPEND as u32 != 0 && !write.cached;
         let ask = Request::Write {
@@ -177,8 +191,8 @@ impl Shared {
         });
     }
 
-    fn release(self: &Arc<Self>, about: About, release: Release, reply: KernelReply) {
-        let About { cred, nodeid, node, .. } = about;
+    fn release(self: &Arc<Self>, about: RequestContext, release: Release, reply: KernelReply) {
+        let RequestContext { cred, nodeid, node, .. } = about;
         self.nodes.closed(nodeid);
         self.mount.handle_closed(node.ino, release.fh);
         let ask = Request::Release { node, count: 1 };
@@ -192,7 +206,7 @@ impl Shared {
         self.mount.submit(cred, unlock, then);
     }
 
-    fn seek(self: &Arc<Self>, about: About, offset: u64, whence: u32, reply: KernelReply) {
+    fn seek(self: &Arc<Self>, about: RequestContext, offset: u64, whence: u32, reply: KernelReply) {
         let hole = match whence as i32 {
             libc::SEEK_DATA => false,
             libc::SEEK_HOLE => true,
@@ -200,13 +214,13 @@ impl Shared {
             _ => return reply.error(libc::EINVAL),
         };
         let ask = Request::Seek { node: about.node, offset, hole };
-        self.ask(about.cred, ask, reply, |_, reply, answer| match answer {
-            Reply::Offset(offset) => reply.lseek(offset),
-            _ => reply.error(libc::EIO),
+        self.ask(about.cred, ask, reply, |_, reply, answer| {
+            let Reply::Offset(offset) = answer else { return reply.error(libc::EIO) };
+            reply.lseek(offset);
         });
     }
 
-    fn copy(self: &Arc<Self>, about: About, copy: CopyFileRange, reply: KernelReply) {
+    fn copy(self: &Arc<Self>, about: RequestContext, copy: CopyFileRange, reply: KernelReply) {
         if copy.flags != 0 {
             return reply.error(libc::EINVAL);
         }

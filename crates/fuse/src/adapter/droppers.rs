@@ -4,7 +4,7 @@
 //! Names and pages wait for different things: a name for a host that answers late, which nothing else may be late for. The page
 //! thread waits for READs and for WRITEs, and a WRITE may wait at the rank until another host has given attributes back; so attributes
 //! never stand behind pages, or two hosts could wait for each other. They end with the adapter, whose ends of the queues they have.
-//! Absent on purpose: bounds. A queue is no longer than what was granted and is being recalled, or than the files that the kernel knows.
+//! Absent: bounds. A queue is no longer than what was granted and is being recalled, or than the files that the kernel knows.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};

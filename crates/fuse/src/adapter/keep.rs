@@ -3,7 +3,7 @@
 //! Most answers are compared: the kernel ignores their attributes if it has forgotten the node's since it asked. CREATE, MKNOD,
 //! MKDIR, SYMLINK, LINK and, before Linux 6.16, SETATTR are not, they are believed whatever came meanwhile. So of a node that the
 //! kernel may have already, these give nothing to keep; one that they make was answered first a moment ago, which recalls look at.
-//! Absent on purpose: absent names, which no grant covers; taking back (`recall`).
+//! Absent: absent names, which no grant covers; taking back (`recall`).
 
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ pub(super) struct Given {
     pub(super) bits: Bits,
     pub(super) stamp: u64,
     pub(super) until: Mono,
+    /// Recalls with this stamp, or a lower one, came before it was asked for.
+    pub(super) asked: u64,
 }
 
 /// How the kernel comes to attributes.
@@ -37,7 +39,13 @@ pub(super) enum Way {
 impl Given {
     /// What is left of the `at`th inode of an answer.
     pub(super) fn of(validity: &Validity, at: usize) -> Given {
-        Given { bits: validity.grants.of(at), stamp: validity.stamp, until: validity.until }
+        let Validity { stamp, until, asked, .. } = *validity;
+        Given { bits: validity.grants.of(at), stamp, until, asked }
+    }
+
+    /// Nothing of it may be kept; what it says is as young as ever.
+    pub(super) fn of_nothing(validity: &Validity) -> Given {
+        Given { asked: validity.asked, ..Given::default() }
     }
 
     /// Whether it is in force, given the last recall of the inode and the last loss of everything.
@@ -86,7 +94,7 @@ impl Shared {
         reply.attr(timeout, &convert::attr(attr));
     }
 
-    pub(super) fn is_bare(&self, nodeid: u64) -> bool {
-        self.nodes.is_bare(nodeid, self.mount.now(), || self.mount.lost_stamp())
+    pub(super) fn has_no_xattrs(&self, nodeid: u64) -> bool {
+        self.nodes.has_no_xattrs(nodeid, self.mount.now(), || self.mount.lost_stamp())
     }
 }

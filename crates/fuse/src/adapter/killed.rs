@@ -2,7 +2,7 @@
 //! that is ending and closes its files; so who was interrupted, or closes, is looked at again until its answer has come. Of a
 //! signal that comes while the request is on its way to a ring it tells nothing at all: the caller then waits where no signal
 //! reaches it, and holds an inode's lock, behind which all others wait. So while the rank is away everybody is looked at.
-//! Absent on purpose: which calls may be given up; the client decides.
+//! Absent: which calls may be given up; the client decides.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,7 +24,7 @@ pub(super) struct Watch(Mutex<Watched>);
 
 #[derive(Default)]
 struct Watched {
-    requests: Vec<KernelRequest>,
+    requests: Vec<WatchedRequest>,
     /// Threads that have waited: they close one file after the other.
     waited: Vec<u32>,
     /// A thread looks at them.
@@ -32,7 +32,7 @@ struct Watched {
 }
 
 #[derive(Clone, Copy)]
-struct KernelRequest {
+struct WatchedRequest {
     unique: u64,
     since: Instant,
     /// It closes a file: its caller may be ending.
@@ -43,7 +43,7 @@ impl Shared {
     /// Looks at the caller of a request now and then until it has its answer.
     pub(super) fn watch(self: &Arc<Self>, unique: u64, closes: bool) {
         if self.mount.outlives_rank() {
-            self.begin_to_look(Some(KernelRequest { unique, since: Instant::now(), closes }));
+            self.begin_to_look(Some(WatchedRequest { unique, since: Instant::now(), closes }));
         }
     }
 
@@ -54,7 +54,7 @@ impl Shared {
         }
     }
 
-    fn begin_to_look(self: &Arc<Self>, request: Option<KernelRequest>) {
+    fn begin_to_look(self: &Arc<Self>, request: Option<WatchedRequest>) {
         let mut watched = self.watch.0.lock().unwrap_or_else(PoisonError::into_inner);
         watched.requests.extend(request);
         if watched.running {
@@ -110,7 +110,7 @@ impl Shared {
     }
 
     /// Gives up the call of a request whose caller is gone. Whether it is still without an answer.
-    fn still_waits(&self, request: &KernelRequest, waited: &mut Vec<u32>) -> bool {
+    fn still_waits(&self, request: &WatchedRequest, waited: &mut Vec<u32>) -> bool {
         let Some((call, Asker { pid, .. })) = self.mount.call_of(request.unique) else { return false };
         let in_time = request.since.elapsed() < CLOSE_TIME && !waited.contains(&pid);
         let closes = request.closes && !in_time && caller::is_ending(pid);

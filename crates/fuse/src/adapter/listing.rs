@@ -3,7 +3,7 @@
 //! A cookie is the hash of a name, so it stays good while others create and remove. Names with one cookie
 //! (a hash collision) arrive in one page; when the kernel's buffer ends between them, the handle keeps the
 //! rest of the page, because no offset could name the place.
-//! Absent on purpose: opening at the rank; a directory needs no open to stay listable.
+//! Absent: opening at the rank; a directory needs no open to stay listable.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use proto::reply::{DirEntry, Reply};
 use proto::request::Request;
 
 use super::keep::Given;
-use super::{About, Shared};
+use super::{RequestContext, Shared};
 use crate::abi::fopen;
 use crate::reply::{DirSink, KernelReply, Opened};
 use crate::request::Operation;
@@ -62,7 +62,7 @@ impl Listings {
 
 /// One READDIR or READDIRPLUS.
 struct Want {
-    about: About,
+    about: RequestContext,
     rest: Arc<Mutex<Rest>>,
     offset: u64,
     /// With attributes.
@@ -72,7 +72,7 @@ struct Want {
 impl Shared {
     pub(super) fn listing_operation(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         operation: &Operation<'_>,
         reply: KernelReply,
     ) {
@@ -108,7 +108,15 @@ impl Shared {
         }
     }
 
-    fn list(self: &Arc<Self>, about: About, fh: u64, offset: u64, size: u32, plus: bool, reply: KernelReply) {
+    fn list(
+        self: &Arc<Self>,
+        about: RequestContext,
+        fh: u64,
+        offset: u64,
+        size: u32,
+        plus: bool,
+        reply: KernelReply,
+    ) {
         let Some(rest) = self.listings.rest(fh) else { return reply.error(libc::EBADF) };
         let kept = {
             let mut rest = lock(&rest);

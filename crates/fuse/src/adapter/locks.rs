@@ -1,5 +1,5 @@
 //! File locks: flock and fcntl kept apart, waits that a signal ends, and what closing a file drops.
-//! Absent on purpose: who gets a lock; the rank decides.
+//! Absent: who gets a lock; the rank decides.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, Request};
 
 use super::answer::asker;
-use super::{About, Shared, convert};
+use super::{RequestContext, Shared, convert};
 use crate::caller;
 use crate::reply::KernelReply;
 use crate::request::groups::{
@@ -69,7 +69,7 @@ impl Waits {
 impl Shared {
     pub(super) fn lock_operation(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         request: &KernelRequest<'_>,
         reply: KernelReply,
     ) {
@@ -98,7 +98,7 @@ impl Shared {
         }
     }
 
-    fn test_lock(self: &Arc<Self>, about: About, lock: &Lock, reply: KernelReply) {
+    fn test_lock(self: &Arc<Self>, about: RequestContext, lock: &Lock, reply: KernelReply) {
         let lock = match convert::lock(lock) {
             Ok(lock) => lock,
             Err(errno) => return reply.error(errno.0),
@@ -110,7 +110,14 @@ impl Shared {
         });
     }
 
-    fn set_lock(self: &Arc<Self>, about: About, lock: &Lock, sleep: bool, unique: u64, reply: KernelReply) {
+    fn set_lock(
+        self: &Arc<Self>,
+        about: RequestContext,
+        lock: &Lock,
+        sleep: bool,
+        unique: u64,
+        reply: KernelReply,
+    ) {
         let lock = match convert::lock(lock) {
             Ok(lock) => lock,
             Err(errno) => return reply.error(errno.0),

@@ -6,7 +6,7 @@
 //! A RENAME that is answered while the drop of a name of it waits takes the kernel's entry along, with the inode that the kernel
 //! believes to have there: what it moves at the rank is whatever has the name by now. So its new name is dropped, too, and the inode
 //! is not believed by any name before that is done.
-//! Absent on purpose: bounds. There is no more left than what was granted and is being recalled.
+//! Absent: bounds. There is no more left than what was granted and is being recalled.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;

@@ -1,5 +1,5 @@
 //! Operations on names: lookup, making and removing, links, rename.
-//! Absent on purpose: CREATE and TMPFILE, which also open (`data`).
+//! Absent: CREATE and TMPFILE, which also open (`data`).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use proto::reply::Reply;
 use proto::request::{NewNode, Request, rename_flags};
 use proto::{Errno, Ino, NodeRef};
 
-use super::{About, Shared};
+use super::{RequestContext, Shared};
 use crate::reply::KernelReply;
 use crate::request::groups::{
     attribute_operations, data_operations, listing_operations, lock_operations, mount_operations,
@@ -19,7 +19,7 @@ use crate::request::{KernelRequest, Operation};
 impl Shared {
     pub(super) fn name_operation(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         request: &KernelRequest<'_>,
         reply: KernelReply,
     ) {
@@ -30,7 +30,7 @@ impl Shared {
 
     fn try_name_operation(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         request: &KernelRequest<'_>,
         reply: KernelReply,
     ) -> Result<(), (Errno, KernelReply)> {
@@ -108,15 +108,21 @@ impl Shared {
         Ok(())
     }
 
-    fn answer_entry(self: &Arc<Self>, about: About, dir: Option<Ino>, ask: Request, reply: KernelReply) {
+    fn answer_entry(
+        self: &Arc<Self>,
+        about: RequestContext,
+        dir: Option<Ino>,
+        ask: Request,
+        reply: KernelReply,
+    ) {
         self.ask_attr(about.cred, ask, reply, move |shared, reply, attr, given| {
             reply.entry(&shared.entry(&attr, dir, given));
         });
     }
 
     /// A change that ends in a new name.
-    fn make(self: &Arc<Self>, about: About, ask: Request, reply: KernelReply) {
-        let About { cred, node: parent, .. } = about;
+    fn make(self: &Arc<Self>, about: RequestContext, ask: Request, reply: KernelReply) {
+        let RequestContext { cred, node: parent, .. } = about;
         let links = matches!(ask, Request::Link { .. });
         self.ask_attr(cred.clone(), ask, reply, move |shared, reply, attr, given| {
             shared.after_names(cred, parent, reply, move |shared, reply| {
@@ -129,7 +135,7 @@ impl Shared {
     /// A change whose success is all there is to say; `before` that is said, something is done.
     fn change(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         dir: NodeRef,
         ask: Request,
         reply: KernelReply,
@@ -144,7 +150,7 @@ impl Shared {
         });
     }
 
-    fn readlink(self: &Arc<Self>, about: About, reply: KernelReply) {
+    fn readlink(self: &Arc<Self>, about: RequestContext, reply: KernelReply) {
         let ask = Request::ReadLink { node: about.node };
         self.ask(about.cred, ask, reply, |_, reply, answer| {
             let Reply::Target(target) = answer else { return reply.error(libc::EIO) };
@@ -152,11 +158,11 @@ impl Shared {
         });
     }
 
-    fn lookup_self(self: &Arc<Self>, about: About, node: NodeRef, reply: KernelReply) {
+    fn lookup_self(self: &Arc<Self>, about: RequestContext, node: NodeRef, reply: KernelReply) {
         self.answer_entry(about, None, Request::GetAttr { node }, reply);
     }
 
-    fn lookup_parent(self: &Arc<Self>, about: About, reply: KernelReply) {
+    fn lookup_parent(self: &Arc<Self>, about: RequestContext, reply: KernelReply) {
         if about.node.ino == self.root.ino {
             let root = self.root;
             return self.lookup_self(about, root, reply);

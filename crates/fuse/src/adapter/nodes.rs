@@ -2,7 +2,7 @@
 //!
 //! A node is in the table from its first lookup until the kernel forgets the last; node ids are inode
 //! numbers, so an unknown one (an NFS handle) still names its inode.
-//! Absent on purpose: attributes of anything but directories; the kernel caches those.
+//! Absent: attributes of anything but directories; the kernel caches those.
 
 mod census;
 mod hash;
@@ -44,9 +44,9 @@ struct Node {
     last: Option<Box<Attr>>,
     /// An fcntl lock was asked for: closing any handle must drop its owner's locks.
     locked: bool,
-    /// It was seen with an extended attribute, or one was set: never called bare again, because an older
-    /// answer may arrive later.
-    dressed: bool,
+    /// It was seen with an extended attribute, or one was set: they are never said to be absent again,
+    /// because an older answer may arrive later.
+    may_have_xattrs: bool,
     /// When the first answer about it was given.
     first_answer: Mono,
     /// Since that stamp Fc is held, and pages are under it.
@@ -57,8 +57,8 @@ struct Node {
     /// Since when it was held when the kernel began to keep its listing.
     listed: u64,
     /// With that stamp it was seen without any extended attribute, which may be believed until then.
-    bare: u64,
-    bare_until: Mono,
+    xattrs_absent_at: u64,
+    xattrs_absent_until: Mono,
     /// The recall of its name, while the kernel may still find the node under it.
     stale: u64,
     /// With that stamp the kernel was given attributes to keep, until then.
@@ -192,8 +192,9 @@ impl Nodes {
                 });
                 node.lookups += 1;
                 node.used = true;
-                // A new name says nothing of the one that was taken back, which the kernel may go by still.
-                if way == Way::Found {
+                // A new name says nothing of the one that was taken back, which the kernel may go by still. Nor does an answer that may be
+                // older than the recall: what it was found by is perhaps what was taken back.
+                if way == Way::Found && given.asked >= node.stale {
                     node.stale = 0;
                 }
                 node
@@ -210,9 +211,9 @@ impl Nodes {
             None if node.directory => node.last = Some(Box::new(*attr)),
             None => {}
         }
-        node.dressed |= attr.has_xattrs;
+        node.may_have_xattrs |= attr.has_xattrs;
         if good && !attr.has_xattrs && given.bits.has(Bits::XS) {
-            (node.bare, node.bare_until) = (given.stamp, given.until);
+            (node.xattrs_absent_at, node.xattrs_absent_until) = (given.stamp, given.until);
         }
         if node.directory && good && given.bits.has(Bits::FS) {
             node.hold(given, now, void_below);
@@ -227,7 +228,7 @@ impl Nodes {
     /// The attributes of a directory that the rank has no more, without links, as a local file system shows one that was removed
     /// while somebody was in it. None while the kernel may still find it by its old name, unless it is open: whoever has it open
     /// has no other way to go on, and a walk that meets it in that moment ends in it, not in an error.
-    pub(super) fn remains(&self, nodeid: u64) -> Option<Attr> {
+    pub(super) fn attr_of_removed(&self, nodeid: u64) -> Option<Attr> {
         let shard = self.shard(nodeid);
         let node = shard.nodes.get(&nodeid)?;
         let last = node.last.as_deref().filter(|_| node.stale == 0 || node.opens > 0)?;
@@ -320,16 +321,19 @@ impl Nodes {
         self.with(nodeid, |node| node.locked).unwrap_or(true)
     }
 
-    pub(super) fn set_dressed(&self, nodeid: u64) {
-        self.with(nodeid, |node| node.dressed = true);
+    pub(super) fn set_may_have_xattrs(&self, nodeid: u64) {
+        self.with(nodeid, |node| node.may_have_xattrs = true);
     }
 
     /// Whether the node is known to have no extended attribute.
-    pub(super) fn is_bare(&self, nodeid: u64, now: Mono, lost: impl FnOnce() -> u64) -> bool {
+    pub(super) fn has_no_xattrs(&self, nodeid: u64, now: Mono, lost: impl FnOnce() -> u64) -> bool {
         let mut shard = self.shard(nodeid);
         let void_below = (*shard.recalled(nodeid)).max(lost());
         let Some(node) = shard.nodes.get(&nodeid) else { return false };
-        !node.dressed && node.bare != 0 && node.bare >= void_below && now < node.bare_until
+        !node.may_have_xattrs
+            && node.xattrs_absent_at != 0
+            && node.xattrs_absent_at >= void_below
+            && now < node.xattrs_absent_until
     }
 
     #[cfg(test)]

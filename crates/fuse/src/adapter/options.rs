@@ -1,6 +1,6 @@
 //! Mount options, `-o a,b=c`: the one place that knows their names, values and meaning (`words.rs` is the table).
 //!
-//! Absent on purpose: options of features this version does not have; they are refused by name rather than
+//! Absent: options of features this version does not have; they are refused by name rather than
 //! ignored, except those that by contract mean nothing.
 
 mod words;

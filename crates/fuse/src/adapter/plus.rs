@@ -5,7 +5,7 @@
 //! requests of one listing, which does not see programs that read a directory to its end before they stat. Here it is
 //! remembered for each thread whether it looks up names of the directory that it listed last.
 //!
-//! Absent on purpose: forgetting such a thread before another takes its place; names that the kernel knows already are
+//! Absent: forgetting such a thread before another takes its place; names that the kernel knows already are
 //! not looked up, so nothing would tell that it has stopped.
 
 use std::sync::{Mutex, PoisonError};

@@ -2,7 +2,7 @@
 //!
 //! Beyond the limit the hand of a clock goes over the nodes, and the kernel is asked to drop the names of those that nobody has
 //! open or has asked about since the hand passed last. It drops what is not in use, and says so by FORGET.
-//! Absent on purpose: waiting for that. Dropping an inode may wait for its pages, so it has a thread of its own, and no request
+//! Absent: waiting for that. Dropping an inode may wait for its pages, so it has a thread of its own, and no request
 //! waits for the thread. Kernels before Linux 6.18 have no such message: there the option has no effect.
 
 use std::sync::atomic::{AtomicU64, Ordering};

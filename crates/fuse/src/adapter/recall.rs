@@ -12,7 +12,7 @@
 //!
 //! Of a stale node nothing is told to who comes by its name, but that does not go for directories: the rank hears that the name of one
 //! is given back when it is dropped, or after 20 ms where its parent is locked meanwhile.
-//! Absent on purpose: waiting; what may wait has threads of its own (`droppers`).
+//! Absent: waiting; what may wait has threads of its own (`droppers`).
 
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -117,10 +117,21 @@ impl Shared {
     }
 
     /// Drops what the kernel has of open files. What it has of closed ones is dropped by their next open.
+    ///
+    /// Pages that a READ or a WRITE has locked are waited for, and its answer may take as long as a lease: it waits for the next
+    /// connection, and there for another mount. Files without one must not wait with them: the rank lets others write after 3 s.
     fn lost(&self) {
         let Some(notifier) = self.notifier.get() else { return };
+        let mut locked = Vec::new();
         for nodeid in self.nodes.open() {
-            // Forgotten meanwhile, or the mount is gone: nothing is cached then either.
+            // Looked at for each: a READ of a page that is dropped already may begin at any time.
+            match self.mount.moves_bytes(self.nodes.node(nodeid).ino) {
+                true => locked.push(nodeid),
+                // Forgotten meanwhile, or the mount is gone: nothing is cached then either.
+                false => drop(notifier.inval_inode(nodeid, 0, 0)),
+            }
+        }
+        for nodeid in locked {
             let _gone = notifier.inval_inode(nodeid, 0, 0);
         }
     }

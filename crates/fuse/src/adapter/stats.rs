@@ -1,9 +1,9 @@
 //! `pando.stats`: what the mount has counted, as an extended attribute of its root that is in no list.
-//! Absent on purpose: rates (`pando stats`), and what the server knows (`pando client info`).
+//! Absent: rates (`pando stats`), and what the server knows (`pando client info`).
 
 use std::sync::atomic::Ordering;
 
-use super::{About, Shared};
+use super::{RequestContext, Shared};
 use crate::abi::ROOT_ID;
 use crate::reply::KernelReply;
 use crate::transport::Transport;
@@ -14,12 +14,12 @@ const NAMES: [&[u8]; 2] = [b"pando.stats", b"system.pando.stats"];
 
 impl Shared {
     /// Whether a request for an extended attribute is about these.
-    pub(super) fn is_about_stats(&self, about: &About, name: &[u8]) -> bool {
+    pub(super) fn is_about_stats(&self, about: &RequestContext, name: &[u8]) -> bool {
         about.nodeid == ROOT_ID && NAMES.contains(&name)
     }
 
     /// Tells root and whoever mounted.
-    pub(super) fn answer_stats(&self, about: &About, reply: KernelReply) {
+    pub(super) fn answer_stats(&self, about: &RequestContext, reply: KernelReply) {
         if about.cred.uid != 0 && about.cred.uid != crate::caller::own_uid() {
             return reply.error(libc::EPERM);
         }

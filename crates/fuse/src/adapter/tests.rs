@@ -1,5 +1,5 @@
 //! The adapter between a kernel played by a socket pair and the fake rank.
-//! Absent on purpose: real mounts; those tests live where a server is at hand.
+//! Absent: real mounts; those tests live where a server is at hand.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -136,6 +136,20 @@ impl Kernel {
         let (unique, error, body) = self.receive();
         assert_eq!(unique, sent);
         if error == 0 { Ok(body) } else { Err(-error) }
+    }
+
+    /// The same where nodes may be forgotten meanwhile.
+    fn ask_past(&self, nodeid: u64, operation: Operation<'_>) -> Reply {
+        let sent = self.send(nodeid, operation);
+        loop {
+            match self.receive() {
+                (0, ..) => {}
+                (unique, error, body) => {
+                    assert_eq!(unique, sent);
+                    return if error == 0 { Ok(body) } else { Err(-error) };
+                }
+            }
+        }
     }
 
     fn lookup(&self, name: &[u8]) -> Result<EntryOut, i32> {

@@ -9,12 +9,11 @@
 //! - *Errors that come late* are told once for each file, not for each handle: all handles have the number 0.
 //!
 //! Directories are opened as ever: the kernel would keep every listing and look at mtime alone, and two changes can have one.
-//! Absent on purpose: waiting for a drop. A WRITE that waits for Fs of others would wait for pages, and two hosts for each other.
+//! Absent: waiting for a drop. A WRITE that waits for Fs of others would wait for pages, and two hosts for each other.
 
 use std::sync::Arc;
 
 use ::mount::Validity;
-use ::mount::fs::node_of;
 use proto::name::Name;
 use proto::reply::{Outcome, Reply};
 use proto::request::{NewNode, Request};
@@ -24,7 +23,7 @@ use super::answer::asker;
 use super::data::goes_past_cache;
 use super::droppers::PageDrop;
 use super::keep::Given;
-use super::{About, Shared};
+use super::{RequestContext, Shared};
 use crate::abi::fopen;
 use crate::reply::{KernelReply, Opened};
 
@@ -48,11 +47,11 @@ impl Shared {
     /// removed as if by another mount.
     pub(super) fn keeping(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         parent: NodeRef,
         name: Name,
         reply: KernelReply,
-        then: impl FnOnce(&Arc<Self>, About, KernelReply) + Send + 'static,
+        then: impl FnOnce(&Arc<Self>, RequestContext, KernelReply) + Send + 'static,
     ) {
         if !self.behaviour.no_open {
             return then(self, about, reply);
@@ -67,7 +66,7 @@ impl Shared {
             if !shared.nodes.wants_keeping(nodeid) {
                 return then(&shared, about, reply);
             }
-            let (node, cred) = (node_of(&file), about.cred.clone());
+            let (node, cred) = (file.node(), about.cred.clone());
             let next = Arc::clone(&shared);
             let opened = Box::new(move |outcome: Outcome, _: Validity| {
                 // Forgotten meanwhile, or another request was faster: one open is enough.
@@ -86,7 +85,7 @@ impl Shared {
     /// it is opened, and cut if asked for, and released when the kernel has it.
     pub(super) fn create_unopened(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         name: Name,
         new: NewNode,
         flags: u32,
@@ -118,7 +117,7 @@ impl Shared {
     pub(super) fn unopened_handle(&self, attr: &Attr, nodeid: u64, flags: u32) -> Opened {
         let nameless = attr.nlink == 0;
         if !nameless || !self.nodes.keep(nodeid) {
-            self.release_unopened(node_of(attr));
+            self.release_unopened(attr.node());
         }
         unopened(flags)
     }

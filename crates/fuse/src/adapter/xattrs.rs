@@ -1,5 +1,5 @@
 //! Extended attributes and POSIX ACLs.
-//! Absent on purpose: what values mean; the rank keeps them and enforces ACLs it must.
+//! Absent: what values mean; the rank keeps them and enforces ACLs it must.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use proto::reply::Reply;
 use proto::request::{Request, XattrMode};
 use proto::{Errno, NodeRef, SetAttr};
 
-use super::{About, Shared};
+use super::{RequestContext, Shared};
 use crate::reply::KernelReply;
 use crate::request::Operation;
 use crate::request::groups::{
@@ -21,11 +21,11 @@ const SETGID: u32 = 0o2000;
 impl Shared {
     pub(super) fn xattr_operation(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         operation: &Operation<'_>,
         reply: KernelReply,
     ) {
-        let About { nodeid, node, .. } = about;
+        let RequestContext { nodeid, node, .. } = about;
         match *operation {
             Operation::GetXattr { name, .. } if self.is_about_stats(&about, name) => {
                 self.answer_stats(&about, reply);
@@ -60,22 +60,22 @@ impl Shared {
 
     fn set_xattr(
         self: &Arc<Self>,
-        about: About,
+        about: RequestContext,
         name: Name,
         value: &[u8],
         flags: u32,
         kills_sgid: bool,
         reply: KernelReply,
     ) {
-        let About { cred, nodeid, node, .. } = about;
+        let RequestContext { cred, nodeid, node, .. } = about;
         let mode = match flags as i32 {
             0 => XattrMode::Either,
             libc::XATTR_CREATE => XattrMode::Create,
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return reply.error(libc::EINVAL),
         };
-        // Before the rank knows: no answer about attributes may call it bare from here on.
-        self.nodes.set_dressed(nodeid);
+        // Before the rank knows: no answer about attributes may say that there are none from here on.
+        self.nodes.set_may_have_xattrs(nodeid);
         let ask = Request::SetXattr { node, name, value: value.into(), mode };
         self.ask(cred.clone(), ask, reply, move |shared, reply, _| match kills_sgid {
             true => shared.drop_setgid(cred, node, reply),
@@ -111,7 +111,7 @@ impl Shared {
         let stored = [&b"security."[..], b"system.", b"user.", b"trusted."]
             .iter()
             .any(|space| name.as_bytes().starts_with(space));
-        if stored && self.is_bare(nodeid) {
+        if stored && self.has_no_xattrs(nodeid) {
             return reply.error(libc::ENODATA);
         }
         self.ask(cred, Request::GetXattr { node, name }, reply, |_, reply, answer| {
@@ -121,7 +121,7 @@ impl Shared {
     }
 
     fn list_xattrs(self: &Arc<Self>, cred: proto::Cred, nodeid: u64, node: NodeRef, reply: KernelReply) {
-        if self.is_bare(nodeid) {
+        if self.has_no_xattrs(nodeid) {
             return reply.xattr(&[]);
         }
         self.ask(cred, Request::ListXattr { node }, reply, |_, reply, answer| {

@@ -1,5 +1,5 @@
 //! Mounting and unmounting through the setuid program fusermount3.
-//! Absent on purpose: its `auto_unmount` watcher, which would outlive a daemon's restart.
+//! Absent: its `auto_unmount` watcher, which would outlive a daemon's restart.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -1,5 +1,5 @@
 //! File contents of the null responder in plain files, one per node.
-//! Absent on purpose: removing them; the folder belongs to one run.
+//! Absent: removing them; the folder belongs to one run.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};

@@ -1,5 +1,5 @@
 //! Byte range and whole file locks of the null responder, with waiting and interruption.
-//! Absent on purpose: deadlock detection.
+//! Absent: deadlock detection.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
 //! The null responder's nodes and names, in tables under many small locks.
-//! Absent on purpose: any operation atomic over two nodes; one lock is held at a time.
+//! Absent: any operation atomic over two nodes; one lock is held at a time.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};

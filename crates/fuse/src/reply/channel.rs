@@ -1,5 +1,5 @@
 //! Where a reply goes: a device, a ring entry, the interrupt book, or nowhere.
-//! Absent on purpose: what the bytes mean.
+//! Absent: what the bytes mean.
 
 use std::ops::Range;
 use std::sync::Arc;

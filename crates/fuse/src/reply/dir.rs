@@ -1,5 +1,5 @@
 //! Lays out directory entries in the buffer of a READDIR or READDIRPLUS reply.
-//! Absent on purpose: choosing entries, offsets and lookup counts, which are the caller's.
+//! Absent: choosing entries, offsets and lookup counts, which are the caller's.
 
 use super::Entry;
 use crate::abi::{DirentHeader, EntryOut, Plain};

@@ -1,5 +1,5 @@
 //! A reply that keeps the data of its WRITE request, for handlers that answer without a session: the null responder, tests.
-//! Absent on purpose: data that outlives the reply ([`KernelReply::lend`]).
+//! Absent: data that outlives the reply ([`KernelReply::lend`]).
 
 use super::KernelReply;
 

@@ -1,5 +1,5 @@
 //! Turns the bytes of a request into a [`KernelRequest`] without copying names or data.
-//! Absent on purpose: any panic or allocation, whatever the bytes are.
+//! Absent: any panic or allocation, whatever the bytes are.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
 //! Parser tests: every opcode, every truncation, and bytes nobody meant.
-//! Absent on purpose: a kernel; `tests/mount.rs` has that.
+//! Absent: a kernel; `tests/mount.rs` has that.
 
 use super::*;
 use crate::abi::{self, Dialect, InHeader, Opcode};

@@ -1,5 +1,5 @@
 //! Reader threads on /dev/fuse, one message buffer each.
-//! Absent on purpose: cloned descriptors; measured, they change nothing here.
+//! Absent: cloned descriptors; measured, they change nothing here.
 
 use std::io;
 use std::ops::Range;

@@ -1,5 +1,5 @@
 //! An open /dev/fuse: reading requests, writing replies, and the buffers both use.
-//! Absent on purpose: threads, and anything about what the bytes mean beyond the reply header.
+//! Absent: threads, and anything about what the bytes mean beyond the reply header.
 
 use std::fs::OpenOptions;
 use std::io;

@@ -1,6 +1,6 @@
 //! Interrupts that overtook the request they interrupt.
 //! The kernel sends INTERRUPT over /dev/fuse and the request perhaps over a ring, or to another reader, so
-//! either may be handled first. Absent on purpose: knowing which requests are pending; handlers do.
+//! either may be handled first. Absent: knowing which requests are pending; handlers do.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
 //! FUSE over io_uring: one ring thread pinned to each CPU, one kernel queue per possible CPU.
 //! The kernel gives a request to the queue of the CPU its caller runs on, so the answer usually comes
-//! without a move to another CPU. Absent on purpose: INTERRUPT, FORGET and notifications, which the kernel
+//! without a move to another CPU. Absent: INTERRUPT, FORGET and notifications, which the kernel
 //! keeps on /dev/fuse.
 
 mod decline;

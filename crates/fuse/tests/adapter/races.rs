@@ -1,5 +1,5 @@
 //! What is taken back while the kernel is in the middle of something.
-//! Absent on purpose: what a socket pair in the kernel's place shows as well (`src/adapter/tests`).
+//! Absent: what a socket pair in the kernel's place shows as well (`src/adapter/tests`).
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn moved_meanwhile(name: &str, flags: u32) {
     }
 }
 
-/// Found by review: the drop of the old name waited for the rename, found nothing under it any more, and the kernel had the wrong
+/// What broke: the drop of the old name waited for the rename, found nothing under it any more, and the kernel had the wrong
 /// inode under the new one until its time was over.
 #[test]
 fn a_name_that_was_taken_back_is_not_believed_where_it_was_moved_to() {
@@ -54,7 +54,7 @@ fn a_name_that_was_taken_back_is_not_believed_where_it_was_moved_to() {
     moved_meanwhile("exchange", libc::RENAME_EXCHANGE);
 }
 
-/// Found by review: the thread that renews the lease waited for the page, and the page for an answer that waited for another mount.
+/// What broke: the thread that renews the lease waited for the page, and the page for an answer that waited for another mount.
 #[test]
 fn a_read_that_outlives_its_connection_costs_no_lease() {
     let place = Place::new("lease", "");
@@ -77,7 +77,7 @@ fn a_read_that_outlives_its_connection_costs_no_lease() {
     place.fake.wait_settled(1, PATIENCE);
 }
 
-/// Found by review: until it is dropped the old name of a directory leads to it, and that waited for any other directory, too.
+/// What broke: until it is dropped the old name of a directory leads to it, and that waited for any other directory, too.
 #[test]
 fn a_directory_that_others_move_is_gone_by_its_old_name_although_another_is_locked() {
     let place = Place::new("directories", "");

@@ -1,5 +1,5 @@
 //! Requests that reach a ring thread at the same time.
-//! Absent on purpose: how fast that is.
+//! Absent: how fast that is.
 
 use super::*;
 use std::sync::atomic::AtomicBool;
@@ -49,7 +49,7 @@ impl Handler for Busy {
     }
 }
 
-/// Found by review: the answers to all requests of a batch waited for its last, and were old when they came.
+/// What broke: the answers to all requests of a batch waited for its last, and were old when they came.
 #[test]
 fn answers_leave_while_the_rest_of_a_batch_is_handled() {
     let place = Place::new();

@@ -2,7 +2,7 @@
 //!
 //! Absent: a file position; `write` keeps one, `pread` and `pwrite` do not use it.
 
-use super::{Fs, attr, node_of};
+use super::{Fs, attr};
 use crate::error::Result;
 use crate::shared::lock;
 use proto::reply::Reply;
@@ -151,7 +151,7 @@ impl Fs {
     }
 
     fn file(&self, attr: &Attr, options: OpenOptions) -> File {
-        let (node, position, handle) = (node_of(attr), Mutex::new(0), self.mount.handle());
+        let (node, position, handle) = (attr.node(), Mutex::new(0), self.mount.handle());
         File { fs: self.clone(), node, append: options.append, position, handle, released: false }
     }
 }

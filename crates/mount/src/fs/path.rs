@@ -2,7 +2,7 @@
 //!
 //! Absent: any cache of names.
 
-use super::{Fs, attr, node_of};
+use super::{Fs, attr};
 use crate::error::Result;
 use proto::name::Name;
 use proto::reply::Reply;
@@ -46,7 +46,7 @@ impl Fs {
             if links > LINKS_MAX {
                 return Err(Errno::ELOOP);
             }
-            let Reply::Target(target) = self.call(Request::ReadLink { node: node_of(&next) })? else {
+            let Reply::Target(target) = self.call(Request::ReadLink { node: next.node() })? else {
                 return Err(Errno::EPROTO);
             };
             if target.first() == Some(&b'/') {
@@ -61,13 +61,13 @@ impl Fs {
 
     fn enter(&self, dir: &Attr, part: &[u8]) -> Result<Attr> {
         if part == b".." {
-            return match self.call(Request::Parent { node: node_of(dir) })? {
+            return match self.call(Request::Parent { node: dir.node() })? {
                 Reply::Node(node) => self.getattr(node),
                 _ => Err(Errno::EPROTO),
             };
         }
         let name = Name::new(part)?;
-        attr(self.call(Request::Lookup { parent: node_of(dir), name }))
+        attr(self.call(Request::Lookup { parent: dir.node(), name }))
     }
 
     /// The directory of the path's last component, and that component.
@@ -77,6 +77,6 @@ impl Fs {
         if parent.kind() != FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        Ok((node_of(&parent), Name::new(last.as_bytes())?))
+        Ok((parent.node(), Name::new(last.as_bytes())?))
     }
 }

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::fake::Fake;
+use crate::fs::Fs;
 use crate::session::SessionStatus;
 use proto::caps::Bits;
 use proto::message::ServerMsg;
@@ -240,12 +241,17 @@ fn an_evicted_mount_starts_over_or_ends() {
         let (told, events) = channel();
         mount.on_session(Box::new(move |event, session| drop(told.send((event.clone(), session)))));
         assert_eq!((mount.state().status, mount.state().session), (SessionStatus::Open, session));
+        let fs = Fs::new(Arc::clone(&mount), Cred::ROOT);
+        fs.write("/f", b"unsynced").expect("written");
+        let file = fs.stat("/f").expect("there").ino;
         fake.hold();
         let (_, answer) = later(&mount, getattr());
         fake.evict();
         fake.cut();
         fake.release();
         assert_eq!(answer.recv_timeout(PATIENCE), Ok(Err(Errno::EIO)));
+        let told = if recover_clean { Ok(()) } else { Err(Errno::EIO) };
+        assert_eq!(mount.late_error(file, 1), told, "whether its bytes are there nobody knows any more");
         assert_eq!(mount.call(Cred::ROOT, getattr()).is_ok(), recover_clean);
         assert_eq!(mount.session() != session, recover_clean);
         let next = || events.recv_timeout(PATIENCE).expect("an event");

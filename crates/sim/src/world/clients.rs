@@ -193,7 +193,7 @@ impl World {
         });
         let loss = losses.max();
         for output in out {
-            self.client_output(client, output)?;
+            self.client_output(client, output, refused)?;
         }
         if let Some(unheard) = self.clients[client].performed.pop() {
             return Err(format!("client {client} says that it performed what nobody asked for: {unheard:?}"));
@@ -230,7 +230,8 @@ impl World {
         }
     }
 
-    fn client_output(&mut self, client: usize, output: ClientOutput) -> Verdict {
+    /// `refused`: its session is over with this step.
+    fn client_output(&mut self, client: usize, output: ClientOutput, refused: bool) -> Verdict {
         match output {
             ClientOutput::Send(message) => self.send_to_rank(client, message),
             ClientOutput::Answer { call, outcome, mut validity } => {
@@ -241,7 +242,9 @@ impl World {
             ClientOutput::Recalled { stamp, list } => self.recalled(client, stamp, list),
             // `judge_late` has looked at it.
             ClientOutput::Late { .. } => {}
-            ClientOutput::BytesLost { inos, others } => self.bytes_lost(client, &inos, others)?,
+            ClientOutput::BytesLost { inos, others } => {
+                self.bytes_lost(client, (&inos, others), refused)?;
+            }
             ClientOutput::Lost { stamp } => self.clients[client].kernel.lose(stamp),
             ClientOutput::Refused { reason } => {
                 self.trace.event(self.now, "refused", fold(reason.as_bytes()), || {
@@ -283,13 +286,14 @@ impl World {
         }
     }
 
-    /// A client says of which files bytes may be lost that were written and not synced: only when the rank has died meanwhile.
-    fn bytes_lost(&mut self, client: usize, inos: &[Ino], others: bool) -> Verdict {
+    /// A client says of which files bytes may be lost that were written and not synced: only when the rank has died meanwhile, or
+    /// nobody will tell it whether it has.
+    fn bytes_lost(&mut self, client: usize, (inos, others): (&[Ino], bool), refused: bool) -> Verdict {
         self.coverage.count("files of which bytes may be lost", inos.len() as u64);
         if let Some(session) = self.clients[client].session() {
             self.judge.bytes_lost(session, inos);
         }
-        if others || self.lives < 2 {
+        if others || (self.lives < 2 && !refused) {
             return Err(format!(
                 "client {client} says that bytes of {inos:?} are lost, and of others: {others}"
             ));

@@ -85,7 +85,7 @@ fn a_killed_caller_is_answered_at_once_and_what_it_opened_is_closed() {
     assert_eq!((bench.client.opens(Ino(7)), bench.client.awaits(Tid(3))), (0, false));
 }
 
-/// Found by review: a write of a killed process reached the file after its lock was somebody else's.
+/// What broke: a write of a killed process reached the file after its lock was somebody else's.
 #[test]
 fn a_change_that_was_sent_is_waited_for() {
     let mut bench = Bench::up(true);

@@ -343,7 +343,7 @@ fn closing_waits_for_durability() {
     assert_eq!(bench.step(durable(10)), [Output::Send(ClientMsg::Goodbye), Output::Closed]);
 }
 
-/// Found by review: whoever unmounted while the server was being restarted lost what it had been told was done.
+/// What broke: whoever unmounted while the server was being restarted lost what it had been told was done.
 #[test]
 fn closing_while_the_rank_is_away_waits_for_what_callers_were_told() {
     for (back, stops) in [(true, false), (true, true), (false, false)] {

@@ -60,7 +60,7 @@ fn after_a_break_nothing_is_kept_before_settled_and_settled_waits_for_what_was()
     assert!(bench.client.deadline().is_some_and(|at| at > bench.at.mono));
 }
 
-/// Found by review: a READ locked its page until it was answered over the next connection, and waited there for another mount; its
+/// What broke: a READ locked its page until it was answered over the next connection, and waited there for another mount; its
 /// own mount waited for the page, sent no renewals, and was given up.
 #[test]
 fn settled_waits_for_pages_and_the_lease_does_not() {
@@ -117,7 +117,7 @@ fn who_wants_nothing_returns_at_once() {
     assert_eq!(sent(&bench.step(recall(7))), [ClientMsg::Returned { list }]);
 }
 
-/// Found by review: each renewal without an answer made all later answers count for older ones, until nothing was kept any more.
+/// What broke: each renewal without an answer made all later answers count for older ones, until nothing was kept any more.
 #[test]
 fn a_renewal_that_is_not_answered_shifts_no_other() {
     let mut bench = caching();
@@ -135,7 +135,7 @@ fn a_renewal_that_is_not_answered_shifts_no_other() {
     }
 }
 
-/// Found by review: it went on keeping what it was granted, with no lease at all.
+/// What broke: it went on keeping what it was granted, with no lease at all.
 #[test]
 fn without_a_lease_nothing_is_kept() {
     let mut bench = caching();

@@ -4,6 +4,7 @@
 
 use super::early::{done, durable, early, hasty, order};
 use super::*;
+use crate::unsynced::{FILES_MAX, Heard};
 use proto::storeio::Payload;
 
 fn write(ino: u64, offset: u64, byte: u8) -> Request {
@@ -69,7 +70,7 @@ fn what_was_written_goes_to_the_next_life_before_all_else() {
     assert_eq!(rewrites(&welcomed(&mut bench, 3)), [], "it was synced");
 }
 
-/// Found by review: a sync of the former life has a lower number than what is rewritten before it, and was told of success
+/// What broke: a sync of the former life has a lower number than what is rewritten before it, and was told of success
 /// when its answer was first.
 #[test]
 fn no_sync_is_answered_before_what_was_written_once_more() {
@@ -85,7 +86,7 @@ fn no_sync_is_answered_before_what_was_written_once_more() {
     assert_eq!((lost(&out), answers(&out).len()), (vec![Ino(7)], 1));
 }
 
-/// Found by review: the answer to a write of before may overtake that to its bytes.
+/// What broke: the answer to a write of before may overtake that to its bytes.
 #[test]
 fn an_answer_of_before_that_comes_first_tells_of_no_loss() {
     for works in [true, false] {
@@ -98,7 +99,7 @@ fn an_answer_of_before_that_comes_first_tells_of_no_loss() {
     }
 }
 
-/// Found by review: whose session was refused, because the rank that lives again had ended it, heard nothing of lost bytes.
+/// What broke: whose session was refused, because the rank that lives again had ended it, heard nothing of lost bytes.
 #[test]
 fn with_a_session_that_is_replaced_its_bytes_are_lost() {
     for life in [1, 2] {
@@ -119,7 +120,7 @@ fn with_a_session_that_is_replaced_its_bytes_are_lost() {
     }
 }
 
-/// Found by review: a write that a truncation had overtaken came over it, where nothing else was known of the file.
+/// What broke: a write that a truncation had overtaken came over it, where nothing else was known of the file.
 #[test]
 fn what_a_truncation_has_overtaken_is_not_written_once_more() {
     let mut bench = wrote();
@@ -179,7 +180,7 @@ fn who_keeps_nothing_is_told() {
     assert_eq!((rewrites(&out).len(), lost(&out)), (1, vec![Ino(8)]));
 }
 
-/// Found by review: what was written and not synced could die with the server a moment after the unmount.
+/// What broke: what was written and not synced could die with the server a moment after the unmount.
 #[test]
 fn who_leaves_syncs_before() {
     let goodbye = [Output::Send(ClientMsg::Goodbye), Output::Closed];
@@ -211,13 +212,67 @@ fn who_leaves_syncs_before() {
     assert_eq!((lost(&out), out.last()), (vec![Ino(7)], Some(&Output::Closed)));
 }
 
+fn lost_others(out: &[Output]) -> bool {
+    out.iter().any(|output| matches!(output, Output::BytesLost { others: true, .. }))
+}
+
+/// What broke: a connection that broke and came back was enough to forget that there were any.
+#[test]
+fn files_without_a_place_of_their_own_are_lost_with_the_life_that_had_them() {
+    let heard = |tid| Heard { tid: Tid(tid), next: Tid(tid + 1), life: Incarnation(1), bytes_max: 0 };
+    for synced in [false, true] {
+        let mut bench = wrote();
+        for ino in 0..=FILES_MAX as u64 {
+            bench.client.unsynced.answered(&write(100 + ino, 0, 1), &written(9), &heard(2));
+        }
+        for _ in 0..2 {
+            assert!(!lost_others(&welcomed(&mut bench, 1)), "it lives on");
+        }
+        if synced {
+            bench.client.unsynced.answered(&Request::SyncFs, &Ok(Reply::Ok), &heard(3));
+        }
+        assert_eq!(lost_others(&welcomed(&mut bench, 2)), !synced);
+        assert!(!lost_others(&welcomed(&mut bench, 3)), "once");
+    }
+}
+
+/// What broke: nobody told it whether the rank had died; what it had written may be gone, and close said that all was well.
+#[test]
+fn who_is_refused_when_it_comes_back_is_told_of_its_bytes() {
+    let refused = |errno: Errno| ServerMsg::Refused { errno: errno.0 as u32, reason: "evicted".to_owned() };
+    for errno in [Errno::ESTALE, Errno::EPERM] {
+        let mut bench = wrote();
+        bench.step(Input::Disconnected);
+        bench.step(Input::Connected);
+        assert_eq!(lost(&bench.step(Input::Message(refused(errno)))), [Ino(7)]);
+    }
+    let mut bench = wrote();
+    assert_eq!(
+        lost(&bench.step(Input::Message(refused(Errno::ESTALE)))),
+        [],
+        "the rank is there, and has them"
+    );
+    let mut bench = wrote();
+    bench.step(Input::Disconnected);
+    bench.step(Input::Connected);
+    bench.step(Input::Message(refused(Errno::ESHUTDOWN)));
+    assert_eq!(rewrites(&welcomed(&mut bench, 2)).len(), 1, "it is not ready yet");
+}
+
 #[cfg(feature = "mutants")]
 #[test]
-fn who_leaves_without_a_sync_is_caught() {
-    stdx::mutant::activate(Some("client_closes_unsynced"));
-    let verdict = std::panic::catch_unwind(who_leaves_syncs_before);
-    stdx::mutant::activate(None);
-    assert!(verdict.is_err());
+fn bytes_whose_loss_is_not_told_are_caught() {
+    let defects: [(&str, fn()); 3] = [
+        ("client_closes_unsynced", who_leaves_syncs_before),
+        ("client_others_forgotten", files_without_a_place_of_their_own_are_lost_with_the_life_that_had_them),
+        ("client_refused_keeps_silent", who_is_refused_when_it_comes_back_is_told_of_its_bytes),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
 }
 
 /// A client that was closed while the rank was away gave up a write that the rank had carried out, and wrote once more what had been
@@ -244,7 +299,7 @@ fn nothing_is_written_once_more_below_what_was_given_up() {
     assert_eq!(lost(&welcomed(&mut bench, 1)), []);
 }
 
-/// Found by review: the numbers that the rank said again were thrown away when the last of many bytes had gone.
+/// What broke: the numbers that the rank said again were thrown away when the last of many bytes had gone.
 #[test]
 fn numbers_that_come_before_the_bytes_are_through_are_used() {
     const PIECES: u64 = 1100;

@@ -16,7 +16,7 @@ fn nodes() -> Nodes {
 
 /// Granted at `stamp`, for a second.
 fn given(bits: Bits, stamp: u64) -> Given {
-    Given { bits, stamp, until: Mono(SECOND) }
+    Given { bits, stamp, until: Mono(SECOND), asked: stamp }
 }
 
 const EVERYTHING: Bits = Bits::ATTRS.with(Bits::FC);
@@ -95,6 +95,7 @@ fn a_stale_node_is_looked_up_again() {
     nodes.recall(5, Bits::LS, true, 2);
     assert!(nodes.place(5).1);
     assert!(!nodes.tell(5, 2), "the kernel has it by a name that is gone");
+    assert!(!nodes.look_up(5, 1) && nodes.place(5).1, "that was asked for before");
     assert!(nodes.look_up(5, 2) && !nodes.place(5).1);
     nodes.recall(5, Bits::LS, true, 3);
     nodes.name_dropped(5, 2);
@@ -110,16 +111,16 @@ fn a_stale_node_is_looked_up_again() {
     assert!(nodes.place(5).1);
     let dir = Attr { mode: FileKind::Directory.mode_bits(), ..attr(6) };
     nodes.learn(6, &dir, Given::default(), (Mono(5), Way::Found), || 0);
-    assert!(nodes.remains(6).is_some_and(|left| left.nlink == 0 && left.ino == Ino(6)));
+    assert!(nodes.attr_of_removed(6).is_some_and(|left| left.nlink == 0 && left.ino == Ino(6)));
     nodes.recall(6, Bits::LS, true, 5);
     assert!(!nodes.place(6).1, "names in it are right whatever its own");
-    assert!(nodes.remains(6).is_none(), "who meets it by that name looks again");
+    assert!(nodes.attr_of_removed(6).is_none(), "who meets it by that name looks again");
     nodes.listing(6, Mono(5), || 0);
-    assert!(nodes.remains(6).is_some(), "who has it open goes on");
+    assert!(nodes.attr_of_removed(6).is_some(), "who has it open goes on");
     nodes.closed(6);
-    assert!(nodes.remains(6).is_none());
+    assert!(nodes.attr_of_removed(6).is_none());
     nodes.name_dropped(6, 5);
-    assert!(nodes.remains(6).is_some() && nodes.remains(5).is_none());
+    assert!(nodes.attr_of_removed(6).is_some() && nodes.attr_of_removed(5).is_none());
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn a_listing_is_kept_while_nobody_else_could_have_changed_the_directory() {
     let nodes = nodes();
     let dir = Attr { mode: libc::S_IFDIR, ..attr(5) };
     let learn = |stamp, at, until| {
-        let given = Given { bits: Bits::ATTRS, stamp, until: Mono(until) };
+        let given = Given { bits: Bits::ATTRS, stamp, until: Mono(until), asked: stamp };
         nodes.learn(5, &dir, given, (Mono(at), Way::Found), || 0)
     };
     let listing = |at, lost| nodes.listing(5, Mono(at), || lost);
@@ -189,21 +190,21 @@ fn a_kept_node_is_released_with_its_last_lookup() {
     let gone = |gone: Gone| (gone.node.ino, gone.node.hash, gone.open_at_rank, gone.pages);
     assert_eq!(nodes.forget(5, 1).map(gone), Some((Ino(5), NameHash(99), true, false)));
     nodes.look_up(6, 1);
-    nodes.opened(6, Given { bits: Bits::FC, stamp: 1, until: Mono(9) }, || 0);
+    nodes.opened(6, Given { bits: Bits::FC, stamp: 1, until: Mono(9), asked: 1 }, || 0);
     assert!(nodes.forget(6, 1).is_some_and(|gone| !gone.open_at_rank && gone.pages), "never kept");
 }
 
 #[test]
-fn once_dressed_never_bare() {
+fn what_had_xattrs_is_never_believed_to_have_none() {
     let nodes = nodes();
-    let is_bare = |now, lost| nodes.is_bare(5, Mono(now), || lost);
+    let has_no_xattrs = |now, lost| nodes.has_no_xattrs(5, Mono(now), || lost);
     nodes.look_up(5, 1);
-    assert!(is_bare(1, 0) && !is_bare(SECOND, 0) && !is_bare(1, 2));
+    assert!(has_no_xattrs(1, 0) && !has_no_xattrs(SECOND, 0) && !has_no_xattrs(1, 2));
     nodes.recall(5, Bits::XS, false, 2);
-    assert!(!is_bare(1, 0));
+    assert!(!has_no_xattrs(1, 0));
     nodes.tell(5, 2);
-    assert!(is_bare(1, 0));
-    nodes.set_dressed(5);
+    assert!(has_no_xattrs(1, 0));
+    nodes.set_may_have_xattrs(5);
     nodes.tell(5, 2);
-    assert!(!is_bare(1, 0));
+    assert!(!has_no_xattrs(1, 0));
 }

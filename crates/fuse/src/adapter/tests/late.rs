@@ -1,5 +1,5 @@
 //! A session that is answered early: what it performs by itself, and errors that come too late.
-//! Absent on purpose: what may be performed; the client has tests of that.
+//! Absent: what may be performed; the client has tests of that.
 
 use super::*;
 

@@ -1,5 +1,5 @@
 //! `client_cache_size`: the kernel is asked to forget.
-//! Absent on purpose: whether it does; a system test shows that.
+//! Absent: whether it does; a system test shows that.
 
 use super::*;
 use crate::abi::NotifyPruneOut;

@@ -1,5 +1,5 @@
 //! What a mount tells of itself.
-//! Absent on purpose: what is made of it (`pando stats`).
+//! Absent: what is made of it (`pando stats`).
 
 use super::*;
 
@@ -17,8 +17,13 @@ fn number(text: &str, key: &str) -> u64 {
 
 /// The tests' kernel asks for user 10: these look as whoever mounted would.
 fn stats(kernel: &Kernel) -> String {
-    let about =
-        About { cred: Cred::ROOT, pid: 1, nodeid: ROOT_ID, node: kernel.adapter.shared.root, stale: false };
+    let about = RequestContext {
+        cred: Cred::ROOT,
+        pid: 1,
+        nodeid: ROOT_ID,
+        node: kernel.adapter.shared.root,
+        stale: false,
+    };
     let channel = Channel::Device(DeviceChannel::new(Arc::clone(&kernel.device), None));
     kernel.adapter.shared.answer_stats(&about, KernelReply::new(channel, 1, Opcode::GetXattr, 65_536));
     String::from_utf8(kernel.receive().2).expect("text")

@@ -1,5 +1,5 @@
 //! `noopen`: files that are opened and closed without a word.
-//! Absent on purpose: what the kernel makes of it; a mount in `tests/requests.rs` and the system tests show that.
+//! Absent: what the kernel makes of it; a mount in `tests/requests.rs` and the system tests show that.
 
 use super::*;
 use crate::abi::NotifyInvalInodeOut;

@@ -1,6 +1,6 @@
 //! The way back from io_uring before its first request.
 //! Once INIT took io_uring, the kernel holds every request back until all queues are registered, or until one
-//! registration is refused. Absent on purpose: a way back later; the kernel has none.
+//! registration is refused. Absent: a way back later; the kernel has none.
 
 use std::io;
 

@@ -1,5 +1,5 @@
 //! The memory a queue shares with the kernel: one header and one payload area per entry.
-//! Absent on purpose: who may touch which entry when; `queue` and `worker` say so.
+//! Absent: who may touch which entry when; `queue` and `worker` say so.
 
 use std::io;
 use std::ptr::NonNull;

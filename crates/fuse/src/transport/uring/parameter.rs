@@ -1,6 +1,6 @@
 //! The module parameter that lets FUSE use io_uring, on while a mount needs it.
 //! The kernel looks at it when it sends INIT, takes the answer, and registers queues; a mount keeps its rings
-//! afterwards. Absent on purpose: leaving it on.
+//! afterwards. Absent: leaving it on.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -24,7 +24,9 @@ impl Enabled {
         // Without write access the value may still be what is wanted.
         let writable = OpenOptions::new().read(true).write(true).open(PATH);
         let mut file = writable.or_else(|_| File::open(PATH))?;
-        lock(&file, WAIT)?;
+        // Without the lock the other mount may switch the parameter off before the kernel has looked at it, and this one serves
+        // /dev/fuse.
+        let _locked = lock(&file, WAIT)?;
         let mut value = String::new();
         file.read_to_string(&mut value)?;
         let was_on = value.starts_with('Y');
@@ -44,15 +46,14 @@ impl Drop for Enabled {
     }
 }
 
-/// Locks the file, or goes on without: then the other mount may switch the parameter off before the kernel has looked at it, and
-/// this one serves /dev/fuse.
-fn lock(file: &File, wait: Duration) -> io::Result<()> {
+/// Locks the file. Whether it is locked by then.
+fn lock(file: &File, wait: Duration) -> io::Result<bool> {
     let copy = file.try_clone()?;
     let (done, locked) = sync_channel(1);
     let wait_for_it = move || {
         // SAFETY: flock on an open descriptor touches no memory.
         let result = match unsafe { libc::flock(copy.as_raw_fd(), libc::LOCK_EX) } {
-            0 => Ok(()),
+            0 => Ok(true),
             _ => Err(io::Error::last_os_error()),
         };
         // Nobody listens any more if it came too late; the lock goes with the last descriptor.
@@ -61,7 +62,7 @@ fn lock(file: &File, wait: Duration) -> io::Result<()> {
     std::thread::Builder::new().name("mount-lock".to_owned()).spawn(wait_for_it)?;
     match locked.recv_timeout(wait) {
         Ok(result) => result,
-        Err(RecvTimeoutError::Timeout) => Ok(()),
+        Err(RecvTimeoutError::Timeout) => Ok(false),
         Err(RecvTimeoutError::Disconnected) => {
             Err(io::Error::other("the thread that waits for the lock ended"))
         }
@@ -81,10 +82,11 @@ mod tests {
     fn a_mount_that_hangs_holds_others_up_for_a_while_only() {
         let path = std::env::temp_dir().join(format!("pando-parameter-{}", std::process::id()));
         let (first, second) = (File::create(&path).expect("made"), File::open(&path).expect("opened"));
-        lock(&first, WAIT).expect("free");
-        lock(&second, Duration::from_millis(20)).expect("goes on without");
+        let locked = |file: &File, wait| lock(file, wait).expect("no error");
+        assert!(locked(&first, WAIT), "it is free");
+        assert!(!locked(&second, Duration::from_millis(20)), "goes on without");
         drop(first);
-        lock(&second, WAIT).expect("its own");
+        assert!(locked(&second, WAIT), "its own");
         std::fs::remove_file(&path).expect("removed");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! An answer waits here while its ring thread handles the rest of what came together with its request, and while that thread has no
 //! CPU. Who takes back what an answer says must know when it has left.
-//! Absent on purpose: which answers these are.
+//! Absent: which answers these are.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};

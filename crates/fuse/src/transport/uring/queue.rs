@@ -1,5 +1,5 @@
 //! What a ring thread shares with those who answer its requests: memory, late answers, and a bell.
-//! Absent on purpose: the ring itself, which only its thread touches.
+//! Absent: the ring itself, which only its thread touches.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -83,7 +83,7 @@ impl Queue {
     }
 
     /// Announces that the ring thread is about to wait; false when it must not.
-    pub(super) fn may_sleep(&self) -> bool {
+    pub(super) fn prepare_to_wait(&self) -> bool {
         // The order matters: an answer pushed after the look sees the flag and rings.
         self.sleeping.store(true, Ordering::SeqCst);
         let late = self.late.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
 //! A ring without a thread or a kernel, for tests of who waits for answers to leave.
-//! Absent on purpose: requests.
+//! Absent: requests.
 
 use std::sync::Arc;
 use std::thread;

@@ -1,5 +1,5 @@
 //! One ring thread: takes requests from its queue, lets the handler answer, commits the answers in batches.
-//! Absent on purpose: decisions; and any other thread touching the ring.
+//! Absent: decisions; and any other thread touching the ring.
 
 use std::io;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ impl Worker {
             }
             self.handle_completions();
             self.commit();
-            let wait = self.queue.may_sleep();
+            let wait = self.queue.prepare_to_wait();
             self.submit(usize::from(wait));
             self.queue.awake();
         }
@@ -168,7 +168,7 @@ impl Worker {
     fn commit(&mut self) {
         let mut answers = std::mem::take(&mut self.answers);
         self.queue.collect(&mut answers);
-        self.collected += answers.len() as u64;
+        let collected = answers.len() as u64;
         for answer in answers.drain(..) {
             let Some(commit_id) = self.commit_ids.get_mut(usize::from(answer.entry)) else { continue };
             let unique = std::mem::take(commit_id);
@@ -186,6 +186,9 @@ impl Worker {
             self.push(command.user_data(u64::from(answer.entry)));
             self.idle += 1;
         }
+        // Not before: a full queue is submitted meanwhile. Nor one by one: they are not in the order in which they were given, and
+        // whoever waits for so many waits for those that were given first.
+        self.collected += collected;
         self.answers = answers;
     }
 
@@ -256,4 +259,56 @@ fn with_vectors(mut command: Entry128, vectors: *const libc::iovec) -> Entry128 
         sqe.add(SQE_LEN_AT).cast::<u32>().write(2);
     }
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::abi::Dialect;
+    use crate::init::Negotiated;
+    use crate::kernel_mount::Handler;
+    use crate::notify::Notifier;
+    use crate::reply::KernelReply;
+    use crate::request::KernelRequest;
+    use crate::transport::Core;
+    use crate::transport::uring::Shape;
+
+    struct Nobody;
+
+    impl Handler for Nobody {
+        fn init(&self, _: &Negotiated, _: &Notifier) {}
+
+        fn handle(&self, _: KernelRequest<'_>, reply: KernelReply) {
+            reply.error(libc::EIO);
+        }
+    }
+
+    /// What broke: it was said of answers that were not queued yet, when a queue that was full was submitted.
+    #[test]
+    fn the_kernel_has_an_answer_when_it_has_taken_it() {
+        if IoUring::<Entry128, cqueue::Entry>::builder().build(1).is_err() {
+            // Not every container may.
+            return;
+        }
+        let entries = SUBMISSIONS as u16 + 72;
+        let core = Arc::new(Core::new(Arc::new(Nobody), Dialect { setxattr_ext: false }));
+        let queue = Arc::new(Queue::new(Shape { depth: entries, payload_bytes: 4096 }).expect("a queue"));
+        // It takes every command and does nothing.
+        let device = Device::new(File::open("/dev/null").expect("opened").into(), 4096);
+        let mut worker = Worker::register(core.enter(), Arc::clone(&queue), &device, 0).expect("registered");
+        for entry in 0..entries {
+            EntryHandle::new(Arc::clone(&queue), entry, None).answer(0, &[]);
+        }
+        worker.commit();
+        let all = u64::from(entries);
+        let before = queue.progress.has(all);
+        worker.submit(0);
+        let after = queue.progress.has(all);
+        // A worker that is alive in a panic takes the process with it.
+        drop(worker);
+        assert_eq!(queue.progress.given(), all);
+        assert!(!before && after, "some had to be submitted");
+    }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Core {
     counted: Tid,
     /// The stamp of the newest loss, in force from here on; read without the mutex.
     pub(crate) lost_stamp: Arc<AtomicU64>,
+    /// The stamp of the newest recall that the hook was told of, or is about to be.
+    pub(crate) recalled: u64,
     /// A loss that the hook has not seen. A newer one says all that an older one does.
     pub(crate) loss: Option<u64>,
     /// What was performed leaves then, if nothing else has to before.
@@ -102,7 +104,7 @@ pub(crate) struct Turn {
     /// The timer thread waits for too long.
     pub(crate) wake_timer: bool,
     /// The hook is to hear of a loss.
-    pub(crate) wake_loser: bool,
+    pub(crate) wake_loss_thread: bool,
     /// The link thread has to connect.
     pub(crate) wake_link: bool,
 }
@@ -140,6 +142,7 @@ impl Core {
             said: None,
             counted: Tid(0),
             lost_stamp: Arc::default(),
+            recalled: 0,
             loss: None,
             coalesce_until: None,
             now: Mono(0),
@@ -164,8 +167,8 @@ impl Core {
                     self.messages.push(message);
                 }
                 Output::Answer { call, outcome, validity } => {
-                    if let Some(done) = self.calls.take(call) {
-                        turn.done.push((done, outcome, validity));
+                    if let Some((done, asked)) = self.calls.take(call) {
+                        turn.done.push((done, outcome, Validity { asked, ..validity }));
                     }
                 }
                 Output::Ready => {
@@ -175,6 +178,7 @@ impl Core {
                 }
                 Output::Recalled { stamp, list } => {
                     self.counts.recalls += list.len() as u64;
+                    self.recalled = stamp;
                     turn.recalls.push((stamp, list));
                 }
                 Output::Lost { stamp } => {
@@ -276,7 +280,7 @@ impl Core {
         turn.dispatch = self.link.as_mut().and_then(|link| link.plan(messages));
         let early = self.deadline().is_some_and(|at| at < self.timer_wakes);
         turn.wake_timer |= early;
-        turn.wake_loser |= self.loss.is_some();
+        turn.wake_loss_thread |= self.loss.is_some();
     }
 
     /// Whether what is to be sent is kept a moment longer. Nobody waits for what was performed, and more of it that leaves with the
