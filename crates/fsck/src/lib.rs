@@ -3,6 +3,8 @@
 //!
 //! Absent on purpose: any use of `proto` or of the server's stores.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 mod bytes;
 mod cross;
 mod data;

@@ -7,6 +7,8 @@
 //! Absent: decisions about the file system (room `mds`), layouts (room `store`), sockets and HTTP (room
 //! `runtime`).
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 mod admin;
 pub mod backup;
 mod driver;

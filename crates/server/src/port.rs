@@ -131,12 +131,11 @@ impl RankPort {
     ) -> Vec<ClientMsg> {
         let mut rest = Vec::with_capacity(messages.len());
         for message in messages {
-            match message {
-                ClientMsg::Admin { id, command } => {
-                    let answer = server.admin_text(&command, self.may_change);
-                    answers.push(ServerMsg::Admin { id, answer });
-                }
-                other => rest.push(other),
+            if let ClientMsg::Admin { id, command } = message {
+                let answer = server.admin_text(&command, self.may_change);
+                answers.push(ServerMsg::Admin { id, answer });
+            } else {
+                rest.push(message);
             }
         }
         rest

@@ -129,11 +129,8 @@ impl<D: Disk> JournalFiles<D> {
     /// They are durable after `sync`. Blocks for the disk only where a new segment begins.
     ///
     /// # Errors
-    /// `NoSpace`: the same append may be tried again. `Poisoned`, `Io`: nothing will ever be durable.
-    ///
-    /// # Panics
-    /// Never with whole entries at the end of the stream; other bytes are a defect of the caller and
-    /// are refused as `Io`.
+    /// `NoSpace`: the same append may be tried again. `Poisoned`, `Io`: nothing will ever be durable. `Io` also for bytes that
+    /// are not whole entries at the end of the stream.
     pub fn append(&self, position: Position, bytes: &[u8]) -> Result<(), StoreError> {
         if self.lock().end.is_none() {
             self.read_tail()?;

@@ -6,6 +6,9 @@ use super::Journal;
 use super::segment::encode_header;
 use crate::folder::{Folder, FsckError, io_error, sync_dir, write_whole};
 
+/// A segment before it has its name.
+const SEGMENT_NEW: &str = "new";
+
 impl Journal {
     /// Makes an empty segment behind all there is. Returns where it starts: the checkpoint must be set
     /// to that before `remove_old`.
@@ -15,7 +18,7 @@ impl Journal {
         let start = self.beyond.max(self.end);
         let sequence = self.sequence + 1;
         let header = encode_header(self.incarnation, sequence, start);
-        write_whole(&folder.journal, &format!("{sequence:08x}"), &header)?;
+        write_whole(&folder.journal, &format!("{sequence:08x}"), SEGMENT_NEW, &header)?;
         Ok(start)
     }
 

@@ -46,9 +46,10 @@ impl Queue {
 
     pub(super) fn push(&self, tag: Tag, op: DataOp) {
         let mut state = self.lock();
-        match op {
-            DataOp::SyncAll => state.syncs.push(tag),
-            op => state.jobs.push_back((tag, op)),
+        if matches!(op, DataOp::SyncAll) {
+            state.syncs.push(tag);
+        } else {
+            state.jobs.push_back((tag, op));
         }
         drop(state);
         self.wake.notify_one();
