@@ -171,6 +171,12 @@ impl Queue {
         self.pending.load(Ordering::Relaxed)
     }
 
+    /// Senders that wait for room.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> u32 {
+        self.lock().waiting
+    }
+
     /// Blocks while too much is not durable.
     pub(super) fn wait_for_room(&self) {
         if self.pending() <= PENDING_BYTES_MAX {
