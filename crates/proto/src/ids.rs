@@ -30,6 +30,17 @@ impl Ino {
         Self(((rank.0 as u64) << 48) | (counter & 0xFFFF_FFFF_FFFF))
     }
 
+    /// Its name in `//links` and `//orphans`: 16 hex digits.
+    #[must_use]
+    pub fn link_name(self) -> [u8; 16] {
+        let mut name = [0; 16];
+        for (at, byte) in name.iter_mut().enumerate() {
+            let digit = (self.0 >> (60 - 4 * at)) & 0xF;
+            *byte = b"0123456789abcdef"[digit as usize];
+        }
+        name
+    }
+
     /// Whether this is one of the system's own directories (root is not).
     #[must_use]
     pub const fn is_system(self) -> bool {
@@ -146,6 +157,7 @@ mod tests {
     #[test]
     fn numbers_carry_their_rank_and_stay_positive() {
         assert_eq!(Ino::of_rank(RankId(0), 4096), Ino(4096));
+        assert_eq!(&Ino(0x7f_1a2b).link_name(), b"00000000007f1a2b");
         assert_eq!(Ino::of_rank(RankId(0x7FFF), (1 << 48) - 1).0, i64::MAX as u64);
         assert!(!Ino::ROOT.is_system() && Ino::LINKS.is_system() && Ino::orphans(RankId(9)).is_system());
     }

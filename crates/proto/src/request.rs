@@ -31,6 +31,19 @@ pub mod open_flags {
     }
 }
 
+/// Modes of `Fallocate`: Linux `FALLOC_FL_*` values.
+pub mod fallocate {
+    pub const KEEP_SIZE: u32 = 1;
+    pub const PUNCH_HOLE: u32 = 2;
+    pub const ZERO_RANGE: u32 = 16;
+
+    /// Whether bytes change. Otherwise space is reserved, and the file may become longer.
+    #[must_use]
+    pub const fn changes_bytes(mode: u32) -> bool {
+        mode & !KEEP_SIZE != 0
+    }
+}
+
 /// Flags of `Rename`: Linux `RENAME_*` values.
 pub mod rename_flags {
     pub const NOREPLACE: u32 = 1;

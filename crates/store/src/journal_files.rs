@@ -21,6 +21,7 @@ pub use header::{HEADER_BYTES, SegmentHeader};
 
 use crate::disk::{DIRECT_BYTES, Disk, DiskFile};
 use header::Segment;
+use proto::Errno;
 use proto::ids::{Incarnation, Position, RankId};
 use proto::journal::{ENTRY_BYTES_MAX, ENTRY_HEADER_BYTES};
 use proto::storeio::StoreError;
@@ -151,9 +152,8 @@ impl<D: Disk> JournalFiles<D> {
     }
 
     fn misuse(&self, position: Position) -> StoreError {
-        const EINVAL: i32 = 22;
         let at = format!("{} append at position {}", self.folder, position.0);
-        StoreError::Io { at, source: proto::storeio::IoError(EINVAL) }
+        StoreError::Io { at, source: proto::storeio::IoError(Errno::EINVAL.0) }
     }
 
     /// Writes the entries that fit the current segment, or begins the next one. Bytes written.
