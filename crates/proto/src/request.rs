@@ -262,8 +262,9 @@ pub enum Request {
     Parent {
         node: NodeRef,
     },
-    /// Bytes that `wrote`, a write of the same session, had put there when the rank that had told so, `life`, ended: nothing
-    /// but these bytes changes. Only as `Performed`. With `append` they were to go to the end as it was then.
+    /// Repeats `wrote`, a write of the same session that the incarnation `life` had answered and whose bytes may have been lost
+    /// with it. Nothing but these bytes changes. Sent only inside `Performed`. `append`: the write went to the end of the file as
+    /// it was then.
     Rewrite {
         node: NodeRef,
         wrote: Tid,

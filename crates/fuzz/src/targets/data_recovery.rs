@@ -170,12 +170,13 @@ fn served(original: &Files, damaged: &Damaged, number: u64, bytes: &[u8], lost: 
     let state_lost = damaged.removed.contains("data/state");
     if !has_blocks {
         let is_empty = bytes.iter().all(|byte| *byte == 0);
-        return match is_empty && (state_lost || lost == Lost::Whole) {
-            true => Ok(()),
-            false => Err(format!(
+        return if is_empty && (state_lost || lost == Lost::Whole) {
+            Ok(())
+        } else {
+            Err(format!(
                 "file {number} is served wrong: {}",
                 crate::corpus::hex(&bytes[..bytes.len().min(64)])
-            )),
+            ))
         };
     }
     // A whole block file of another file under this name is refused by its header. Data alone that the script copied
