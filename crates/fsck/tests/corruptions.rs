@@ -1,5 +1,5 @@
 //! One hand-made fault of every kind in a small real folder: it is found by its kind, and what can be repaired is clean
-//! afterwards, for this room and for the server.
+//! afterwards, for this crate and for the server.
 
 mod cases;
 mod common;

@@ -3,7 +3,7 @@
 //!
 //! Nothing here waits: what takes long is started and seen in `status`.
 //!
-//! Absent: texts and tables (room `cli`).
+//! Absent: texts and tables (crate `cli`).
 
 use crate::driver::{Driver, Life};
 use crate::health::{Facts, Space};

@@ -1,6 +1,6 @@
 //! What is wrong with a server, as Ceph tells it: checks with codes, each with a summary and details.
 //!
-//! Absent: gathering the numbers (`report.rs`), texts for people (room `cli`).
+//! Absent: gathering the numbers (`report.rs`), texts for people (crate `cli`).
 
 use crate::machine::{ClientName, RankFacts};
 use mds::State;

@@ -1,6 +1,6 @@
 //! The rank as the driver sees it: a machine, and a few questions an operator may ask it.
 //!
-//! Absent: the rank itself (room `mds`).
+//! Absent: the rank itself (crate `mds`).
 
 use mds::State;
 use mds::input::Input;

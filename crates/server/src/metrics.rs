@@ -2,7 +2,7 @@
 //!
 //! Names are a promise, like commands: dashboards and alert rules (`monitoring/`) are tested against them.
 //!
-//! Absent: HTTP (room `runtime`), counting.
+//! Absent: HTTP (crate `runtime`), counting.
 
 use crate::health::{self, Facts, Severity};
 use crate::perf;

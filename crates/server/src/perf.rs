@@ -2,7 +2,7 @@
 //!
 //! A reset touches no counter: what was counted until then is taken off what is shown.
 //!
-//! Absent: counting (room `mds`, the driver), tables (room `cli`).
+//! Absent: counting (crate `mds`, the driver), tables (crate `cli`).
 
 use crate::driver::Driver;
 use crate::server::Server;

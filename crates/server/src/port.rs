@@ -1,7 +1,7 @@
 //! Connections into a server: the embedded connector, and the acceptor of sockets. Both end in a
 //! `RankPort`, whose `send` steps the rank on the caller's thread.
 //!
-//! Absent: sockets (room `runtime`), the client's side of the protocol.
+//! Absent: sockets (crate `runtime`), the client's side of the protocol.
 
 use crate::server::Server;
 use mds::input::{ConnId, Input, Peer};

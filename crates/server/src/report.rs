@@ -1,6 +1,6 @@
 //! The rank as the driver's machine, and its numbers as an operator sees them.
 //!
-//! Absent: texts and tables (room `cli`), judging the numbers (`health.rs`).
+//! Absent: texts and tables (crate `cli`), judging the numbers (`health.rs`).
 
 use crate::machine::{ClientName, RankFacts, RankMachine};
 use mds::Rank;

@@ -1,6 +1,6 @@
 //! A server: one rank, its driver, its listeners.
 //!
-//! Absent: the folder's layout (room `store`), several ranks.
+//! Absent: the folder's layout (crate `store`), several ranks.
 
 use crate::backup::Task;
 use crate::driver::{Driver, Life, Threads};

@@ -1,6 +1,6 @@
 //! `pando backup`: one file that holds a file system, made of a folder whether it is served or not.
 //!
-//! Absent: the container's layout (room `server`), schedules.
+//! Absent: the container's layout (crate `server`), schedules.
 
 use crate::args::Backup;
 use crate::output::{Output, bytes, grouped, table};

@@ -1,4 +1,4 @@
-//! `pando fsck`: what the independent checker (room `fsck`) finds in a folder that nobody serves, and
+//! `pando fsck`: what the independent checker (crate `fsck`) finds in a folder that nobody serves, and
 //! fsck(8)'s exit codes.
 //!
 //! Absent: checking and repairing.

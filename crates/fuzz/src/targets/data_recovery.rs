@@ -1,6 +1,6 @@
 //! Opening and using a data store whose files were damaged: damage is named, and no file ever reads as bytes of another.
 //!
-//! Absent: repair; crashes (room `store` and the simulator).
+//! Absent: repair; crashes (crate `store` and the simulator).
 
 use crate::class::class;
 use crate::damage::{self, Damaged, Files, Rules, disk_of, files_of};

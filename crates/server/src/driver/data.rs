@@ -1,7 +1,7 @@
 //! Data workers: operations on file data that need the disk. Syncs of everything are done by one of them at a time, for all who
 //! wait.
 //!
-//! Absent: order (`order.rs`), layouts (room `store`).
+//! Absent: order (`order.rs`), layouts (crate `store`).
 
 use super::{Driver, Life};
 use mds::input::{Input, Tag};

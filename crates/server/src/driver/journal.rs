@@ -4,7 +4,7 @@
 //! One of two threads *leads*: it waits for the group and writes it. Then another may lead: while one group is synced and those who
 //! wait for it are told, the next is written.
 //!
-//! Absent: segments (room `store`).
+//! Absent: segments (crate `store`).
 
 use super::{Counters, Driver};
 use mds::input::Input;
