@@ -132,7 +132,7 @@ impl View {
     /// system directories; in this order.
     pub(crate) fn resolve(&self, reference: NodeRef, op: &mut Op) -> Found<u32> {
         let ino = reference.ino;
-        if ino.is_system() {
+        if ino.is_reserved() {
             return Err(Errno::ESTALE.into());
         }
         if let Some(slot) = self.cache.by_ino(ino) {

@@ -117,7 +117,7 @@ impl Rank {
         self.warm.status = WarmStatus { run, state: WarmState::Running, ..Default::default() };
         self.warm.waiting = BTreeSet::from([ino]);
         let there = self.view.cache.by_ino(ino).is_some_and(|slot| self.view.cache.node(slot).is_dir());
-        if !there || ino.is_system() {
+        if !there || ino.is_reserved() {
             self.warm.end(WarmState::Nowhere);
         }
     }

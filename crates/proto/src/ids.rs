@@ -41,9 +41,9 @@ impl Ino {
         name
     }
 
-    /// Whether this is one of the system's own directories (root is not).
+    /// Below the first number that is given out: the system's own directories, numbers that are not in use yet, NONE. Root is not.
     #[must_use]
-    pub const fn is_system(self) -> bool {
+    pub const fn is_reserved(self) -> bool {
         self.0 != 1 && self.0 < Self::FIRST_COUNTER
     }
 }
@@ -159,7 +159,9 @@ mod tests {
         assert_eq!(Ino::of_rank(RankId(0), 4096), Ino(4096));
         assert_eq!(&Ino(0x7f_1a2b).link_name(), b"00000000007f1a2b");
         assert_eq!(Ino::of_rank(RankId(0x7FFF), (1 << 48) - 1).0, i64::MAX as u64);
-        assert!(!Ino::ROOT.is_system() && Ino::LINKS.is_system() && Ino::orphans(RankId(9)).is_system());
+        assert!(
+            !Ino::ROOT.is_reserved() && Ino::LINKS.is_reserved() && Ino::orphans(RankId(9)).is_reserved()
+        );
     }
 
     #[test]
