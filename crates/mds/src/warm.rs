@@ -166,7 +166,7 @@ impl Rank {
         self.warm.active.insert(ino, if loading { WARM } else { WHOLE });
         if loading {
             // All its names are known, or will be: only its directories are looked for.
-            let from = NameHash(NameHash::FIRST);
+            let from = NameHash::FIRST;
             self.start_load(LoadKey::Scan { dir: ino, from, op: WARM }, None);
         } else {
             self.begin_whole_load(ino);

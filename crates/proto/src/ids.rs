@@ -95,7 +95,7 @@ pub struct NameHash(pub u64);
 
 impl NameHash {
     /// Hashes below this are free for cookies of start, "." and "..", and for headers in the store.
-    pub const FIRST: u64 = 8;
+    pub const FIRST: Self = Self(8);
 
     /// The readdir cookie of a name: positive as a signed 64-bit offset, above "." and "..".
     #[must_use]
@@ -166,6 +166,6 @@ mod tests {
 
     #[test]
     fn cookies_leave_room_for_dots() {
-        assert!(NameHash(NameHash::FIRST).cookie() > 2);
+        assert!(NameHash::FIRST.cookie() > 2);
     }
 }
