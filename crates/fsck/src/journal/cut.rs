@@ -5,6 +5,7 @@
 use super::Journal;
 use super::segment::encode_header;
 use crate::folder::{Folder, FsckError, io_error, sync_dir, write_whole};
+use std::io::ErrorKind;
 
 /// A segment before it has its name.
 const SEGMENT_NEW: &str = "new";
@@ -25,7 +26,11 @@ impl Journal {
     /// Removes the files of the old journal.
     pub(crate) fn remove_old(&self, folder: &Folder) -> Result<(), FsckError> {
         for path in &self.files {
-            std::fs::remove_file(path).map_err(io_error(path))?;
+            match std::fs::remove_file(path) {
+                // One that a crash left under the name for new ones: it was written over and has become the segment.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed.map_err(io_error(path))?,
+            }
         }
         sync_dir(&folder.journal)
     }
