@@ -206,7 +206,7 @@ fn a_journal_is_cut_where_a_crash_left_an_unfinished_segment() {
     let journal = folder.path.join("journal");
     flip(&journal.join("00000001"), 4500, 2);
     fs::write(journal.join("new"), [7; 10_000]).expect("written");
-    let options = RepairOptions { cut_damaged_journal: true, ..RepairOptions::default() };
+    let options = RepairOptions { cut_damaged_journal: true };
     let report = repair(&folder.path, &options).expect("repaired");
     assert!(report.is_clean(), "{report:#?}");
     let names: Vec<_> =
