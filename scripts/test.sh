@@ -52,18 +52,18 @@ stage() {
     rows+=("$(printf '%-12s %-7s %4d:%02d %8d %8d' "$name" $verdict $((end / 60)) $((end % 60)) "$passed" "$failed")")
 }
 
-# The defects seeded in the simulated rooms are all found: by the simulator, the others by tests of their room. Each test that the
+# The defects seeded in the simulated crates are all found: by the simulator, the others by tests of their crate. Each test that the
 # simulator's list names has run and passed, however it is called.
 mutants() {
-    local caught=$LOGS/caught.log needed status room test missing=0
+    local caught=$LOGS/caught.log needed status crate test missing=0
     local simulator=(cargo run --release --locked -p sim --features mutants --)
     "${simulator[@]}" mutants --seeds 500 && needed=$("${simulator[@]}" elsewhere) && [ -n "$needed" ] || return 1
     cargo test --release --locked -p mds -p client -p store --features mds/mutants,client/mutants,store/mutants -- \
         caught does_not_conform >"$caught" 2>&1
     status=$?
     cat "$caught"
-    while read -r room test; do
-        grep -qxF "test $test ... ok" "$caught" || { echo "error: $room: $test did not run or failed" && missing=1; }
+    while read -r crate test; do
+        grep -qxF "test $test ... ok" "$caught" || { echo "error: $crate: $test did not run or failed" && missing=1; }
     done <<<"$needed"
     [ $status = 0 ] && [ $missing = 0 ]
 }

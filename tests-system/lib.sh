@@ -11,6 +11,8 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PANDO=${PANDO:-$CARGO_TARGET_DIR/release/pando}
 export NO_COLOR=1
 unset PANDO_CLUSTER
+# Seconds after which a kernel keeps no name and no attribute of a mount over a socket any more (KEEP_MS in crates/proto/src/caps.rs).
+KEEP_OVER=2.5
 
 # Spaces in the path on purpose: somebody's mount point has them.
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/pando test.XXXXXX") || exit 1

@@ -61,7 +61,7 @@ for state in hangs "is gone"; do
     pids+=($next)
     exec 8<>a/d/lock 9<a/d/unread
     # Names and attributes that the kernel was given have run out.
-    sleep 1.1
+    sleep $KEEP_OVER
     if [ "$state" = hangs ]; then
         kill -STOP $SERVER
         until grep -q '^State:[[:space:]]*T' "/proc/$SERVER/status"; do sleep 0.02; done

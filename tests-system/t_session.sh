@@ -77,7 +77,7 @@ check "evicted by what its mount is called" "$PANDO" client evict "$ID" --cluste
 check "that is logged as an error" logged a 'level=error target=mount msg="mds.0 session ended: calls fail until it is mounted again"'
 check "by the server with whose session it was" served "session ${ID#client} evicted: an operator ended it (uid=0 $(hostname):$WORK/a pid "
 # Attributes that the kernel keeps have run out.
-sleep 2.5
+sleep $KEEP_OVER
 text=$("$PANDO" status ./a 2>&1 >out)
 same "status of an evicted mount exits 5" 5 $?
 same "and says so" 1 "$(grep -c "^pando status: $WORK/a: its session ended 2.* ago): evicted: an operator ended it: everything in it fails$" <<<"$text")"
@@ -107,7 +107,8 @@ for transport in on off; do
     pids+=($killer)
     until [ -e ready ]; do sleep 0.05; done
     kill9 $SERVER
-    sleep 2.2
+    # So that each of them has to ask.
+    sleep $KEEP_OVER
     touch go
     wait $killer
     same "io_uring=$transport: who is killed ends, whatever it waits for" "0 " "$? $(cat out)"

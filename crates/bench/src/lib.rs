@@ -1,4 +1,4 @@
-//! Room `bench`: performance runs: mdtest through any mount, calls, lists, crowds and sessions against a server, (on the server
+//! Crate `bench`: performance runs: mdtest through any mount, calls, lists, crowds and sessions against a server, (on the server
 //! itself) survey, cold and memory runs, the rank stepped alone, and a proxy that delays.
 //!
 //! Absent: pass marks. A run prints figures; docs/PERFORMANCE.md says what they mean.

@@ -1,6 +1,6 @@
 //! One question to a server's driver and its answer, as JSON over the server's socket.
 //!
-//! Absent: sessions and file-system requests (room `mount`), deciding which server (`discover.rs`).
+//! Absent: sessions and file-system requests (crate `mount`), deciding which server (`discover.rs`).
 
 use crate::problem::{Exit, Problem, plain};
 use crate::source::Source;

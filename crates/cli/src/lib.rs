@@ -1,5 +1,5 @@
-//! Room `cli`: the one binary `pando`. Parses the command line, finds the server or folder meant, calls
-//! the room that does the work, prints the result, and says what to do when there is none.
+//! Crate `cli`: the one binary `pando`. Parses the command line, finds the server or folder meant, calls
+//! the crate that does the work, prints the result, and says what to do when there is none.
 //!
 //! Absent: any decision about the file system.
 

@@ -1,4 +1,4 @@
-//! The binary `pando`: hands its arguments to the room and exits with the code it gets.
+//! The binary `pando`: hands its arguments to the library and exits with the code it gets.
 //!
 //! Absent: everything else.
 

@@ -1,6 +1,6 @@
 //! The mount options as `pando mount --help` and the man pages show them, from the parser's own table.
 //!
-//! Absent: what they do (room `fuse`).
+//! Absent: what they do (crate `fuse`).
 
 use fuse::adapter::{OPTION_LINES, OptionLine};
 

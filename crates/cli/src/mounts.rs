@@ -1,7 +1,7 @@
 //! The kernel's table of mounts, read from /proc/self/mountinfo: which of them are PandoFS's and what
 //! each is a mount of.
 //!
-//! Absent: mounting and unmounting (room `fuse`).
+//! Absent: mounting and unmounting (crate `fuse`).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,6 +1,6 @@
 //! A data folder and the server on it, with every refusal in the words people are promised.
 //!
-//! Absent: layouts and locks (room `store`), serving (room `server`).
+//! Absent: layouts and locks (crate `store`), serving (crate `server`).
 
 use crate::problem::{Exit, Problem, chain};
 use crate::source::Source;

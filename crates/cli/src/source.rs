@@ -114,9 +114,10 @@ impl fmt::Display for Source {
             Self::Tcp { hosts, subdir } => {
                 for (index, (host, port)) in hosts.iter().enumerate() {
                     let comma = if index > 0 { "," } else { "" };
-                    match host.contains(':') {
-                        true => write!(f, "{comma}[{host}]:{port}")?,
-                        false => write!(f, "{comma}{host}:{port}")?,
+                    if host.contains(':') {
+                        write!(f, "{comma}[{host}]:{port}")?
+                    } else {
+                        write!(f, "{comma}{host}:{port}")?
                     }
                 }
                 match subdir {

@@ -1,4 +1,4 @@
-//! Room `client`: the client machine. It says what its edge may keep of answers, and keeps what it needs to perform operations by
+//! Crate `client`: the client machine. It says what its edge may keep of answers, and keeps what it needs to perform operations by
 //! itself in directories that are delegated to it.
 //!
 //! Absent: I/O, clocks, threads.

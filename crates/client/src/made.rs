@@ -128,8 +128,8 @@ pub(crate) fn moved(attr: &mut Attr, place: (Ino, NameHash), wall: Wall) {
 /// A file of one name after it got a second one at `wall`. Where it is now only its number says.
 pub(crate) fn linked(attr: &Attr, seed: &HashSeed, wall: Wall) -> Attr {
     let mut attr = Attr { nlink: attr.nlink + 1, ..*attr };
-    let name = format!("{:016x}", attr.ino.0);
-    moved(&mut attr, (Ino::LINKS, name_hash(seed, name.as_bytes())), wall);
+    let hash = name_hash(seed, &attr.ino.link_name());
+    moved(&mut attr, (Ino::LINKS, hash), wall);
     attr
 }
 

@@ -10,6 +10,7 @@ pub(crate) mod pieces;
 use pieces::{Bytes, Piece, Pieces, Span};
 use proto::every_request;
 use proto::reply::{Outcome, Reply};
+use proto::request::fallocate::changes_bytes;
 use proto::request::{Request, open_flags};
 use proto::storeio::Payload;
 use proto::{Incarnation, Ino, NodeRef, Tid};
@@ -135,8 +136,7 @@ impl Unsynced {
             (Request::CopyRange { target, target_offset, .. }, Ok(Reply::Written { count, .. })) => {
                 self.wrote(*target, (*target_offset, *count), span, None, heard);
             }
-            // Modes 0 and 1 bring no bytes.
-            (Request::Fallocate { node, mode, offset, len }, Ok(_)) if mode & !1 != 0 => {
+            (Request::Fallocate { node, mode, offset, len }, Ok(_)) if changes_bytes(*mode) => {
                 self.wrote(*node, (*offset, *len), span, None, heard);
             }
             (Request::SetAttr { node, set }, Ok(_)) => {

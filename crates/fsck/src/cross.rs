@@ -69,8 +69,8 @@ fn check_backptrs(folder: &Folder, tables: &Tables, overlay: &Overlay, tree: &mu
         }
         let kind = match node.backptr {
             Hint::Wrong => Kind::BackptrWrong,
-            _ if node.kind == DIRECTORY || node.flags & FLAG_BACKPTR != 0 => Kind::BackptrMissing,
-            _ => return,
+            Hint::None if node.kind == DIRECTORY || node.flags & FLAG_BACKPTR != 0 => Kind::BackptrMissing,
+            Hint::None | Hint::Right => return,
         };
         found.add(kind, format!("inode {:x}", node.ino), "");
         let &Node { ino, dir, hash, change, .. } = keep(places);

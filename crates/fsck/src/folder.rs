@@ -15,6 +15,7 @@ use thiserror::Error;
 const RECORD: &str = "pando.fs";
 const LOCK: &str = "pando.lock";
 const INCARNATION: &str = "pando.incarnation";
+const INCARNATION_NEW: &str = "pando.incarnation.new";
 /// Incompatible feature: flags of sessions, and numbers delegated to them.
 const INCOMPAT_SESSIONS: u64 = 1;
 const MEMBER: &str = "pando.member";
@@ -67,7 +68,16 @@ impl FsckError {
             Self::Store { source: Error::Mdb(error), .. } => {
                 matches!(error, MdbError::Invalid | MdbError::Corrupted | MdbError::PageNotFound)
             }
-            _ => false,
+            Self::NoFileSystem(_)
+            | Self::HalfFormatted(_)
+            | Self::HalfRestored(_)
+            | Self::InUse { .. }
+            | Self::TooNew { .. }
+            | Self::Features { .. }
+            | Self::JournalDamaged { .. }
+            | Self::PartForeign { .. }
+            | Self::Io { .. }
+            | Self::Store { .. } => false,
         }
     }
 }
@@ -150,7 +160,7 @@ impl Folder {
         out.u64(number);
         let crc = crc32c(&out.0);
         out.u32(crc);
-        write_whole(&self.root, INCARNATION, &out.0)
+        write_whole(&self.root, INCARNATION, INCARNATION_NEW, &out.0)
     }
 }
 
@@ -257,9 +267,10 @@ fn lock(dir: &Path) -> Result<File, FsckError> {
     Ok(file)
 }
 
-/// Replaces a file so that a crash leaves the old content or the new.
-pub(crate) fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), FsckError> {
-    let (path, new) = (dir.join(name), dir.join(format!("{name}.tmp")));
+/// Replaces a file so that a crash leaves the old content or the new. What a crash leaves of the file `new`, a server's next start
+/// replaces or removes: it knows the name (docs/FORMAT.md).
+pub(crate) fn write_whole(dir: &Path, name: &str, new: &str, bytes: &[u8]) -> Result<(), FsckError> {
+    let (path, new) = (dir.join(name), dir.join(new));
     let written = File::create(&new)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&new, &path));

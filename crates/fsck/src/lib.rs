@@ -1,7 +1,9 @@
-//! Room `fsck`: offline check and repair of a data folder, with decoders of its own, written from docs/FORMAT.md, so that a
+//! Crate `fsck`: offline check and repair of a data folder, with decoders of its own, written from docs/FORMAT.md, so that a
 //! mistake in the server's decoders cannot hide itself.
 //!
-//! Absent on purpose: any use of `proto` or of the server's stores.
+//! Absent: any use of `proto` or of the server's stores.
+
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod bytes;
 mod cross;

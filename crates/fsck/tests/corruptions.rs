@@ -1,11 +1,11 @@
 //! One hand-made fault of every kind in a small real folder: it is found by its kind, and what can be repaired is clean
-//! afterwards, for this room and for the server.
+//! afterwards, for this crate and for the server.
 
 mod cases;
 mod common;
 
 use cases::{After, Case, count, linked, with_meta};
-use common::{attach, bytes, flip, listing, serve, stopped};
+use common::{attach, bytes, crashed, flip, listing, serve, stopped};
 use fsck::{FsckError, Kind, RepairOptions, check, repair};
 use proto::dentry::DentryValue;
 use proto::storeio::{Cut, DataOp, Payload, StoreKey, Table};
@@ -197,6 +197,23 @@ fn nothing_is_repaired_while_a_part_is_not_there() {
     fs::rename(&away, &data).expect("back again");
     let report = repair(&path, &RepairOptions::default()).expect("repaired");
     assert!(report.is_clean() && report.is_changed() && report.data_objects == 1, "{report:#?}");
+}
+
+/// A crash may leave the segment that a server was making; a repair makes its own under the same name.
+#[test]
+fn a_journal_is_cut_where_a_crash_left_an_unfinished_segment() {
+    let folder = crashed();
+    let journal = folder.path.join("journal");
+    flip(&journal.join("00000001"), 4500, 2);
+    fs::write(journal.join("new"), [7; 10_000]).expect("written");
+    let options = RepairOptions { cut_damaged_journal: true };
+    let report = repair(&folder.path, &options).expect("repaired");
+    assert!(report.is_clean(), "{report:#?}");
+    let names: Vec<_> =
+        fs::read_dir(&journal).expect("dir").map(|entry| entry.expect("entry").file_name()).collect();
+    assert!(names.len() == 1 && names[0] != "new", "{names:?}");
+    let report = check(&folder.path).expect("checked");
+    assert!(report.is_clean(), "{report:#?}");
 }
 
 /// Data may reach the disk before the journal says whose it is: a crash in between is no fault.

@@ -1,4 +1,4 @@
-//! Room `fuzz`: feeds mutated bytes to everything that reads bytes from outside (messages, frames, journal, records,
+//! Crate `fuzz`: feeds mutated bytes to everything that reads bytes from outside (messages, frames, journal, records,
 //! the kernel's requests, damaged files, texts) and holds it to its promises: no panic, no hang, bounded memory,
 //! round trips, and never another file's bytes.
 //!

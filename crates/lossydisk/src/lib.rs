@@ -1,7 +1,7 @@
-//! Room `lossydisk`: a FUSE file system that passes through to a folder and, when told to cut the power, takes back what was not
+//! Crate `lossydisk`: a FUSE file system that passes through to a folder and, when told to cut the power, takes back what was not
 //! synced: any subset of unsynced 512-byte sectors, unsynced lengths, and the latest folder changes that no folder sync covers.
 //!
-//! It tests the embedded engine, LMDB included, on a real mount. Absent on purpose: renaming folders, hard links, xattrs,
+//! It tests the embedded engine, LMDB included, on a real mount. Absent: renaming folders, hard links, xattrs,
 //! device nodes; the embedded engine uses none, and a request for one is refused.
 
 mod disk;

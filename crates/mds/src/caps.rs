@@ -132,7 +132,7 @@ impl Rank {
     fn grant(&mut self, session: SessionId, slot: u16, attr: &Attr, wants: Bits) -> Bits {
         let view = &mut self.view;
         let (now, limit) = (view.now.mono, view.config.limits.caps_per_client);
-        if attr.ino.is_system()
+        if attr.ino.is_reserved()
             || !view.book.may_grant(slot, attr.ino, now)
             || (view.book.is_full(slot, limit)
                 && !view.book.has(slot, attr.ino)

@@ -1,4 +1,4 @@
-//! Room `mds`: the rank machine. Requests of clients become transactions in a journal and records in a
+//! Crate `mds`: the rank machine. Requests of clients become transactions in a journal and records in a
 //! cache; what is dirty reaches the store by checkpoints; what others see is durable first.
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,

@@ -7,7 +7,6 @@ use crate::ops::Headers;
 use crate::ops::destroy::end;
 use crate::output::Output;
 use crate::rank::Rank;
-use crate::view::hex_name;
 use proto::dentry::DentryValue;
 use proto::storeio::StoredDentry;
 use proto::{Ino, NameHash};
@@ -59,7 +58,7 @@ impl Rank {
     fn purge(&mut self, now: Now, slot: u32, out: &mut Outbox<Output>) {
         let node = self.view.cache.node(slot);
         let (dir, core, hash) = (node.dir, node.core, node.hash);
-        let name = hex_name(core.ino);
+        let name = core.ino.link_name();
         self.view.txn.delete(self.view.place_in(dir, hash, &name));
         end(&mut self.view, slot, &core);
         let mut headers = Headers::new();

@@ -86,7 +86,7 @@ impl Rank {
         let mut requests =
             vec![LoadRequest::Checkpoint { rank }, LoadRequest::Counter { rank }, LoadRequest::Sessions];
         requests.extend(self.system_dirs().map(|dir| LoadRequest::Header { dir, frag: Frag::WHOLE }));
-        let from = NameHash(NameHash::FIRST);
+        let from = NameHash::FIRST;
         requests.push(LoadRequest::Scan { dir: Ino::SYSTEM, from, entries_max: 1 << 16 });
         let tag = self.new_tag();
         self.boot_tag = Some(tag);
@@ -306,7 +306,7 @@ impl Rank {
         self.runnable.extend(std::mem::take(&mut self.reconnect_waiters));
         self.keep_former();
         self.settle_cached_orphans();
-        self.scan_orphans(NameHash(NameHash::FIRST));
+        self.scan_orphans(NameHash::FIRST);
         out.push(Output::Note { level: Level::Info, text: "active".to_owned() });
     }
 }

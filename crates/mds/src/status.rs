@@ -278,7 +278,7 @@ impl Rank {
                 break;
             }
             // The name of an inode in a directory of the system's is a number.
-            let slot = cache.by_ino(ino).filter(|slot| !cache.parent_ino(*slot).is_system());
+            let slot = cache.by_ino(ino).filter(|slot| !cache.parent_ino(*slot).is_reserved());
             let Some(slot) = slot else { break };
             let name = cache.node(slot).name.as_bytes();
             bytes += name.len();

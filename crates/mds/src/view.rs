@@ -69,16 +69,6 @@ pub(crate) struct View {
     pub now: Now,
 }
 
-/// The name of an inode in `//links` and `//orphans`: 16 hex digits.
-pub(crate) fn hex_name(ino: Ino) -> [u8; 16] {
-    let mut name = [0; 16];
-    for (at, byte) in name.iter_mut().enumerate() {
-        let digit = (ino.0 >> (60 - 4 * at)) & 0xF;
-        *byte = b"0123456789abcdef"[digit as usize];
-    }
-    name
-}
-
 /// Where a node's record is to be put: the version its directory comes to.
 fn place_of(cache: &Cache, slot: u32, incarnation: Incarnation) -> Place<'_> {
     let node = cache.nodes.get(slot);
@@ -132,7 +122,7 @@ impl View {
     /// system directories; in this order.
     pub(crate) fn resolve(&self, reference: NodeRef, op: &mut Op) -> Found<u32> {
         let ino = reference.ino;
-        if ino.is_system() {
+        if ino.is_reserved() {
             return Err(Errno::ESTALE.into());
         }
         if let Some(slot) = self.cache.by_ino(ino) {
@@ -175,7 +165,7 @@ impl View {
         let ino = reference.ino;
         let by_hash = |dir, hash| (!self.complete(dir)).then_some(LoadKey::ByHash { dir, hash });
         let by_number = |dir| {
-            let name = hex_name(ino);
+            let name = ino.link_name();
             LoadKey::Dentry { dir, hash: self.hash(&name), name: name.into() }
         };
         match probe {
@@ -253,7 +243,7 @@ impl View {
             return Ok(slot);
         }
         let ino = node.ino();
-        let hash = self.hash(&hex_name(ino));
+        let hash = self.hash(&ino.link_name());
         match self.resolve(NodeRef { ino, parent: Ino::LINKS, hash }, op) {
             Err(Stop::Fail(_)) => Err(Errno::EIO.into()),
             other => other,

@@ -117,7 +117,7 @@ impl Rank {
         self.warm.status = WarmStatus { run, state: WarmState::Running, ..Default::default() };
         self.warm.waiting = BTreeSet::from([ino]);
         let there = self.view.cache.by_ino(ino).is_some_and(|slot| self.view.cache.node(slot).is_dir());
-        if !there || ino.is_system() {
+        if !there || ino.is_reserved() {
             self.warm.end(WarmState::Nowhere);
         }
     }
@@ -166,7 +166,7 @@ impl Rank {
         self.warm.active.insert(ino, if loading { WARM } else { WHOLE });
         if loading {
             // All its names are known, or will be: only its directories are looked for.
-            let from = NameHash(NameHash::FIRST);
+            let from = NameHash::FIRST;
             self.start_load(LoadKey::Scan { dir: ino, from, op: WARM }, None);
         } else {
             self.begin_whole_load(ino);

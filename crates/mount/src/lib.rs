@@ -1,4 +1,4 @@
-//! Room `mount`: drives one client machine over a connection, and the Rust file-system API on top.
+//! Crate `mount`: drives one client machine over a connection, and the Rust file-system API on top.
 //!
 //! Absent: caching (the kernel's, as far as the rank grants it; none here), the kernel's protocol (`fuse`),
 //! and knowledge of how a connection is made (`runtime::port`).

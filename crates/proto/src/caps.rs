@@ -12,26 +12,33 @@ pub struct Bits(pub u16);
 
 impl Bits {
     pub const NONE: Self = Self(0);
-    /// Mode, owner, ACLs are as told; with `x` nobody else even reads them. So the other classes.
+    /// Mode, owner and ACL stay as told (S: shared).
     pub const AS: Self = Self(1);
+    /// And nobody else reads them either (X: exclusive). The other classes pair up the same way.
     pub const AX: Self = Self(1 << 1);
-    /// The name, links.
+    /// The name and the links stay.
     pub const LS: Self = Self(1 << 2);
+    /// Exclusive.
     pub const LX: Self = Self(1 << 3);
-    /// Extended attributes, absent ones included.
+    /// Extended attributes stay, absent ones included.
     pub const XS: Self = Self(1 << 4);
+    /// Exclusive.
     pub const XX: Self = Self(1 << 5);
-    /// Size and times; of a directory its times and counts.
+    /// Size and times stay; of a directory its times and counts.
     pub const FS: Self = Self(1 << 6);
+    /// Exclusive.
     pub const FX: Self = Self(1 << 7);
-    /// The file is open for reading, for writing.
+    /// The file is open for reading.
     pub const FR: Self = Self(1 << 8);
+    /// The file is open for writing.
     pub const FW: Self = Self(1 << 9);
-    /// Pages may be cached, written late.
+    /// Pages may be cached.
     pub const FC: Self = Self(1 << 10);
+    /// Pages may be written late.
     pub const FB: Self = Self(1 << 11);
-    /// Of a directory: what names are there is known; with `x` names are made and removed before the rank has heard of it.
+    /// Of a directory: it is known what names are there.
     pub const DS: Self = Self(1 << 12);
+    /// Of a directory: names are made and removed before the rank has heard of it.
     pub const DX: Self = Self(1 << 13);
     /// A file delegated to a session, which writes it by itself. As Ls Xs come with it, and do not run out before it.
     pub const ALONE: Self = Self(Self::FX.0 | Self::FB.0);

@@ -1,4 +1,4 @@
-//! Linux error numbers as a type. A pure room may *name* one as the answer of an operation; the
+//! Linux error numbers as a type. A pure crate may *name* one as the answer of an operation; the
 //! conversion to a system call's result happens at the edges only.
 //!
 //! Absent: outcomes that are not answers (park, redirect); those have enums of their own.

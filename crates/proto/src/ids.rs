@@ -30,9 +30,20 @@ impl Ino {
         Self(((rank.0 as u64) << 48) | (counter & 0xFFFF_FFFF_FFFF))
     }
 
-    /// Whether this is one of the system's own directories (root is not).
+    /// Its name in `//links` and `//orphans`: 16 hex digits.
     #[must_use]
-    pub const fn is_system(self) -> bool {
+    pub fn link_name(self) -> [u8; 16] {
+        let mut name = [0; 16];
+        for (at, byte) in name.iter_mut().enumerate() {
+            let digit = (self.0 >> (60 - 4 * at)) & 0xF;
+            *byte = b"0123456789abcdef"[digit as usize];
+        }
+        name
+    }
+
+    /// Below the first number that is given out: the system's own directories, numbers that are not in use yet, NONE. Root is not.
+    #[must_use]
+    pub const fn is_reserved(self) -> bool {
         self.0 != 1 && self.0 < Self::FIRST_COUNTER
     }
 }
@@ -84,7 +95,7 @@ pub struct NameHash(pub u64);
 
 impl NameHash {
     /// Hashes below this are free for cookies of start, "." and "..", and for headers in the store.
-    pub const FIRST: u64 = 8;
+    pub const FIRST: Self = Self(8);
 
     /// The readdir cookie of a name: positive as a signed 64-bit offset, above "." and "..".
     #[must_use]
@@ -146,12 +157,15 @@ mod tests {
     #[test]
     fn numbers_carry_their_rank_and_stay_positive() {
         assert_eq!(Ino::of_rank(RankId(0), 4096), Ino(4096));
+        assert_eq!(&Ino(0x7f_1a2b).link_name(), b"00000000007f1a2b");
         assert_eq!(Ino::of_rank(RankId(0x7FFF), (1 << 48) - 1).0, i64::MAX as u64);
-        assert!(!Ino::ROOT.is_system() && Ino::LINKS.is_system() && Ino::orphans(RankId(9)).is_system());
+        assert!(
+            !Ino::ROOT.is_reserved() && Ino::LINKS.is_reserved() && Ino::orphans(RankId(9)).is_reserved()
+        );
     }
 
     #[test]
     fn cookies_leave_room_for_dots() {
-        assert!(NameHash(NameHash::FIRST).cookie() > 2);
+        assert!(NameHash::FIRST.cookie() > 2);
     }
 }

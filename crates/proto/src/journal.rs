@@ -5,7 +5,7 @@
 //! position in the rank's stream (so stale bytes of a recycled segment never pass), `mark` is the
 //! durable position known when it was written.
 //!
-//! Absent: segments and files (room `store`), applying mutations (room `mds`).
+//! Absent: segments and files (crate `store`), applying mutations (crate `mds`).
 
 use crate::codec::{DecodeError, Fixed, Reader, Writer};
 use crate::ids::{Position, SessionId, Tid};

@@ -1,7 +1,7 @@
-//! Room `proto`: the words every room shares: domain values, messages, journal and store records,
+//! Crate `proto`: the words every crate shares: domain values, messages, journal and store records,
 //! their codecs and versions. docs/FORMAT.md and docs/PROTOCOL.md are normative; this is their code.
 //!
-//! Absent on purpose: behaviour. Nothing here decides anything or does I/O.
+//! Absent: behaviour. Nothing here decides anything or does I/O.
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 

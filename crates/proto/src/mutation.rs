@@ -56,7 +56,7 @@ pub enum Mutation<'a> {
         open: bool,
         client: &'a [u8],
     },
-    /// Results of the session at or below this tid may be forgotten.
+    /// Results of the session below this tid may be forgotten.
     SessionFloor {
         id: SessionId,
         floor: Tid,

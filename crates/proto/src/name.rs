@@ -134,7 +134,7 @@ pub fn check_name(bytes: &[u8]) -> Result<(), Errno> {
 #[must_use]
 pub fn name_hash(seed: &HashSeed, bytes: &[u8]) -> NameHash {
     let hash = keyed_hash(seed, bytes);
-    NameHash(if hash < NameHash::FIRST { hash + NameHash::FIRST } else { hash })
+    NameHash(if hash < NameHash::FIRST.0 { hash + NameHash::FIRST.0 } else { hash })
 }
 
 #[cfg(test)]

@@ -31,6 +31,19 @@ pub mod open_flags {
     }
 }
 
+/// Modes of `Fallocate`: Linux `FALLOC_FL_*` values.
+pub mod fallocate {
+    pub const KEEP_SIZE: u32 = 1;
+    pub const PUNCH_HOLE: u32 = 2;
+    pub const ZERO_RANGE: u32 = 16;
+
+    /// Whether bytes change. Otherwise space is reserved, and the file may become longer.
+    #[must_use]
+    pub const fn changes_bytes(mode: u32) -> bool {
+        mode & !KEEP_SIZE != 0
+    }
+}
+
 /// Flags of `Rename`: Linux `RENAME_*` values.
 pub mod rename_flags {
     pub const NOREPLACE: u32 = 1;
@@ -249,8 +262,9 @@ pub enum Request {
     Parent {
         node: NodeRef,
     },
-    /// Bytes that `wrote`, a write of the same session, had put there when the rank that had told so, `life`, ended: nothing
-    /// but these bytes changes. Only as `Performed`. With `append` they were to go to the end as it was then.
+    /// Repeats `wrote`, a write of the same session that the incarnation `life` had answered and whose bytes may have been lost
+    /// with it. Nothing but these bytes changes. Sent only inside `Performed`. `append`: the write went to the end of the file as
+    /// it was then.
     Rewrite {
         node: NodeRef,
         wrote: Tid,

@@ -235,6 +235,9 @@ impl Backptr {
     }
 }
 
+/// One operation of a batch: table, key bytes, value or `None` for delete.
+pub type StoreWrite<'a> = (Table, &'a [u8], Option<&'a [u8]>);
+
 /// Writes of one shard (a directory, an inode's backptr, or the system records) that reach the
 /// store together or not at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -323,22 +326,30 @@ impl StoreBatch {
         Ok(())
     }
 
-    /// The operations as (table, key bytes, value or `None` for delete), in the order added.
-    pub fn iter(&self) -> impl Iterator<Item = (Table, &[u8], Option<&[u8]>)> {
+    /// The operations in the order added.
+    ///
+    /// # Panics
+    /// If its bytes are not what `put` and `delete` wrote.
+    pub fn iter(&self) -> impl Iterator<Item = StoreWrite<'_>> {
         let mut r = Reader::new(&self.ops);
         std::iter::from_fn(move || {
-            let table = match r.u8().ok()? {
-                1 => Table::Dentry,
-                2 => Table::Backptr,
-                _ => Table::System,
-            };
-            let key_len = r.u16().ok()? as usize;
-            let key = r.raw(key_len).ok()?;
-            let present = r.bool().ok()?;
-            let value = r.bytes(usize::MAX).ok()?;
-            Some((table, key, present.then_some(value)))
+            (!r.is_empty()).then(|| operation(&mut r).expect("a batch reads what it wrote"))
         })
     }
+}
+
+fn operation<'a>(r: &mut Reader<'a>) -> Result<StoreWrite<'a>, DecodeError> {
+    let table = match r.u8()? {
+        1 => Table::Dentry,
+        2 => Table::Backptr,
+        3 => Table::System,
+        tag => return Err(DecodeError::UnknownTag { what: "table", tag: u64::from(tag) }),
+    };
+    let key_len = r.u16()? as usize;
+    let key = r.raw(key_len)?;
+    let present = r.bool()?;
+    let value = r.bytes(usize::MAX)?;
+    Ok((table, key, present.then_some(value)))
 }
 
 /// Why a store did not do what was asked. Kinds, not texts; `at` names file and offset.

@@ -1,6 +1,6 @@
 //! A page over HTTP/1.1, for what a monitoring system fetches now and then: one request of a connection, one connection at a
 //! time, each bounded in bytes and time. Written here because a page is all there is: the smallest server crates bring more
-//! than this room's loop does.
+//! than this crate's loop does.
 //!
 //! Absent: TLS, connections that stay, anything but GET and HEAD.
 
@@ -177,7 +177,7 @@ mod tests {
         assert!(ask(&page, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405 "));
     }
 
-    /// Found by reading: the thread that makes the text can be the one that drops the server, and it waited for itself.
+    /// The thread that makes the text can be the one that drops the server, and it waited for itself.
     #[test]
     fn a_page_can_be_ended_by_its_own_text() {
         let slot: Arc<Mutex<Option<Page>>> = Arc::default();

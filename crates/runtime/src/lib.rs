@@ -1,4 +1,4 @@
-//! Room `runtime`: moves bytes and time: sockets, framing, clocks, logging, configuration, a page over HTTP.
+//! Crate `runtime`: moves bytes and time: sockets, framing, clocks, logging, configuration, a page over HTTP.
 //!
 //! Absent: decisions about the file system; TLS, which comes later.
 

@@ -1,6 +1,6 @@
 //! Errors of the operating system in the words people know, for messages and logs.
 //!
-//! Absent: exit codes and advice (room `cli`).
+//! Absent: exit codes and advice (crate `cli`).
 
 /// An operating-system error in the words people know, without "(os error N)".
 #[must_use]

@@ -293,7 +293,7 @@ impl Sink for Slow {
     }
 }
 
-/// Found by power cuts: the last bytes and the end came together, a short read was taken for all, and the client waited for
+/// The last bytes and the end came together, a short read was taken for all, and the client waited for
 /// ever.
 #[test]
 fn an_end_right_behind_the_last_bytes_is_told_on_both_sides() {

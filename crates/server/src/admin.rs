@@ -3,9 +3,10 @@
 //!
 //! Nothing here waits: what takes long is started and seen in `status`.
 //!
-//! Absent: texts and tables (room `cli`).
+//! Absent: texts and tables (crate `cli`).
 
 use crate::driver::{Driver, Life};
+use crate::health::{Facts, Space};
 use crate::server::Server;
 use crate::{backup, health, perf};
 use mds::input::Input;
@@ -85,11 +86,7 @@ fn evict(driver: &Driver, command: &Value) -> Value {
     let Some(id) = command.get("id").and_then(Value::as_u64) else {
         return refusal(Refusal::Usage, "no `id`");
     };
-    let clients = driver.report(&json!({ "cmd": "client ls" }));
-    let known = clients.is_some_and(|clients| {
-        clients["clients"].as_array().is_some_and(|all| all.iter().any(|client| client["id"] == id))
-    });
-    if !known {
+    if !driver.has_session(SessionId(id)) {
         return refusal(Refusal::State, &format!("no client {id}"));
     }
     driver.feed([Input::Evict { session: SessionId(id) }]);
@@ -145,7 +142,7 @@ fn status(server: &Server) -> Value {
         put("name", json!(record.name));
     }
     let facts = facts(server);
-    put("space", facts["space"].clone());
+    put("space", json!(facts.space.map(Space::json)));
     // What the rank says of itself: its own state word is the finer one.
     if let Some(Value::Object(rank)) = driver.report(&json!({ "cmd": "status" })) {
         for (key, value) in rank {
@@ -159,19 +156,23 @@ fn status(server: &Server) -> Value {
 }
 
 /// What health is judged by.
-pub(crate) fn facts(server: &Server) -> Value {
+pub(crate) fn facts(server: &Server) -> Facts {
     let driver = &server.driver;
-    let mut facts = driver.report(&json!({ "cmd": "health" })).unwrap_or_else(|| json!({}));
-    facts["dir"] = json!(server.place);
-    if let Life::Damaged(why) = driver.life.get() {
-        facts["why"] = json!(why);
-    }
-    if let Ok(DataDone::Space(space)) = driver.data_io.run(&DataOp::StatFs) {
+    let rank = driver.facts();
+    let full = rank.as_ref().is_some_and(|rank| rank.full);
+    let why = match driver.life.get() {
+        Life::Damaged(why) => Some(why),
+        Life::Booting | Life::Active | Life::Stopped => None,
+    };
+    let space = match driver.data_io.run(&DataOp::StatFs) {
         // What is free then is kept for unlink and checkpoints.
-        let available = if facts["full"] == true { 0 } else { space.available };
-        facts["space"] = json!({ "total": space.total, "free": space.free, "available": available });
-    }
-    facts
+        Ok(DataDone::Space(space)) => {
+            let available = if full { 0 } else { space.available };
+            Some(Space { total: space.total, free: space.free, available })
+        }
+        _ => None,
+    };
+    Facts { rank, dir: server.place.clone(), why, space }
 }
 
 /// As `ceph tell mds.N cache status`: items and bytes, and the limit.

@@ -26,8 +26,10 @@ mod tests;
 
 use self::core::{Core, Turn};
 
+use crate::machine::RankFacts;
 use crate::parts::{Ballast, DataIo, JournalIo, Parts};
 use mds::input::{ConnId, Input, Peer};
+use proto::SessionId;
 use proto::message::ServerMsg;
 use runtime::port::Sink;
 use runtime::{Clock, Log};
@@ -329,6 +331,17 @@ impl Driver {
     pub(crate) fn report(&self, question: &serde_json::Value) -> Option<serde_json::Value> {
         let core = self.core();
         core.rank().report(self.clock.mono(), question)
+    }
+
+    /// Whether the rank has this session.
+    pub(crate) fn has_session(&self, id: SessionId) -> bool {
+        self.core().rank().has_session(id)
+    }
+
+    /// What the rank says of its health.
+    pub(crate) fn facts(&self) -> Option<RankFacts> {
+        let core = self.core();
+        core.rank().facts(self.clock.mono())
     }
 
     /// Journal bytes appended and not yet durable.

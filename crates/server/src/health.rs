@@ -1,7 +1,9 @@
 //! What is wrong with a server, as Ceph tells it: checks with codes, each with a summary and details.
 //!
-//! Absent: gathering the numbers (`report.rs`), texts for people (room `cli`).
+//! Absent: gathering the numbers (`report.rs`), texts for people (crate `cli`).
 
+use crate::machine::{ClientName, RankFacts};
+use mds::State;
 use serde_json::{Map, Value, json};
 
 /// How bad it is; the worst check is the state of the whole.
@@ -41,83 +43,109 @@ const JOURNAL_HALVES: u64 = 3;
 /// A device is nearly full with less than 15 of 100 left (Ceph's `mon_osd_nearfull_ratio`).
 const NEAR_FULL_PERCENT: u64 = 15;
 
-/// What is wrong. `facts`: the rank's answer to `health`, with `space` and `why` of the server.
-pub(crate) fn checks(facts: &Value) -> Vec<Check> {
-    let number = |key: &str| facts[key].as_u64().unwrap_or(0);
-    let of_rank = |code, severity, summary: &str, detail: String| Check {
-        code,
-        severity,
-        summary: summary.to_owned(),
-        count: 1,
-        detail: vec![format!("mds.0: {detail}")],
-    };
+/// What a server is judged by.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    /// `None` of a stand-in.
+    pub(crate) rank: Option<RankFacts>,
+    /// Where the file system lies.
+    pub(crate) dir: String,
+    /// Why the rank is damaged.
+    pub(crate) why: Option<String>,
+    /// `None`: the device does not answer.
+    pub(crate) space: Option<Space>,
+}
+
+/// Space of the device that holds file data, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Space {
+    pub(crate) total: u64,
+    pub(crate) free: u64,
+    /// For new data.
+    pub(crate) available: u64,
+}
+
+impl Space {
+    pub(crate) fn json(self) -> Value {
+        json!({ "total": self.total, "free": self.free, "available": self.available })
+    }
+}
+
+/// What is wrong.
+pub(crate) fn checks(facts: &Facts) -> Vec<Check> {
     let mut found = Vec::new();
-    match facts["state"].as_str().unwrap_or("active") {
-        "active" => {}
-        "damaged" => {
-            let why = facts["why"].as_str().unwrap_or("see the log");
-            found.push(of_rank("MDS_DAMAGE", Severity::Err, "1 mds daemon damaged", why.to_owned()));
-        }
-        state => {
-            let detail = format!("the rank is {state}");
-            found.push(of_rank("FS_DEGRADED", Severity::Warn, "1 filesystem is degraded", detail));
-        }
+    if let Some(rank) = &facts.rank {
+        found.extend(rank_state(rank.state, facts.why.as_deref()));
+        found.extend(of_rank(rank));
+        found.extend(late_release(rank));
+        found.extend(cache_pressure(rank));
+        found.extend(oldest_tid(rank));
     }
-    let blocked = number("blocked");
-    if blocked > 0 {
-        let detail = format!("{blocked} slow requests are blocked > {} secs", number("complaint_s"));
-        found.push(of_rank("MDS_SLOW_REQUEST", Severity::Warn, "1 MDSs report slow requests", detail));
-    }
-    let (used, limit) = (number("cache_bytes"), number("cache_limit"));
-    if limit > 0 && used / CACHE_HALVES > limit / 2 {
-        let detail = format!("MDS cache is too large ({}/{})", gib(used), gib(limit));
-        found.push(of_rank("MDS_CACHE_OVERSIZED", Severity::Warn, "1 MDSs report oversized cache", detail));
-    }
-    let (backlog, size) = (number("journal_backlog"), number("journal_size"));
-    if size > 0 && backlog / JOURNAL_HALVES > size / 2 {
-        let detail = format!("Behind on trimming ({}/{})", gib(backlog), gib(size));
-        found.push(of_rank("MDS_TRIM", Severity::Warn, "1 MDSs behind on trimming", detail));
-    }
-    found.extend(late(facts));
-    found.extend(pressed(facts));
-    found.extend(behind(facts));
     found.extend(space(facts));
     found
 }
 
-/// Clients that do not give back what others wait for.
-fn late(facts: &Value) -> Option<Check> {
-    of_clients(
-        &facts["clients_late"],
-        "MDS_CLIENT_LATE_RELEASE",
-        "failing to respond to capability release",
-        "",
-    )
+fn check(code: &'static str, severity: Severity, summary: &str, detail: String) -> Check {
+    Check { code, severity, summary: summary.to_owned(), count: 1, detail: vec![detail] }
 }
 
-/// Clients that do not give back what is to make room.
-fn pressed(facts: &Value) -> Option<Check> {
-    of_clients(&facts["clients_recall"], "MDS_CLIENT_RECALL", "failing to respond to cache pressure", "")
+fn rank_state(state: State, why: Option<&str>) -> Option<Check> {
+    match state {
+        State::Active => None,
+        State::Damaged => {
+            let detail = format!("mds.0: {}", why.unwrap_or("see the log"));
+            Some(check("MDS_DAMAGE", Severity::Err, "1 mds daemon damaged", detail))
+        }
+        State::Boot | State::Replay | State::Reconnect | State::Stopping | State::Stopped => {
+            let detail = format!("mds.0: the rank is {}", state.name());
+            Some(check("FS_DEGRADED", Severity::Warn, "1 filesystem is degraded", detail))
+        }
+    }
 }
 
-/// Clients that do not say which answers they have, so that the rank must keep them.
-fn behind(facts: &Value) -> Option<Check> {
-    of_clients(
-        &facts["clients_behind"],
-        "MDS_CLIENT_OLDEST_TID",
-        "failing to advance ",
-        "oldest client/flush tid",
-    )
+/// What one rank is behind with.
+fn of_rank(rank: &RankFacts) -> Vec<Check> {
+    let warn =
+        |code, summary, detail: String| check(code, Severity::Warn, summary, format!("mds.0: {detail}"));
+    let mut found = Vec::new();
+    if rank.blocked > 0 {
+        let detail = format!("{} slow requests are blocked > {} secs", rank.blocked, rank.complaint_s);
+        found.push(warn("MDS_SLOW_REQUEST", "1 MDSs report slow requests", detail));
+    }
+    let (used, limit) = (rank.cache_bytes, rank.cache_limit);
+    if limit > 0 && used / CACHE_HALVES > limit / 2 {
+        let detail = format!("MDS cache is too large ({}/{})", gib(used), gib(limit));
+        found.push(warn("MDS_CACHE_OVERSIZED", "1 MDSs report oversized cache", detail));
+    }
+    let (backlog, size) = (rank.journal_backlog, rank.journal_size);
+    if size > 0 && backlog / JOURNAL_HALVES > size / 2 {
+        let detail = format!("Behind on trimming ({}/{})", gib(backlog), gib(size));
+        found.push(warn("MDS_TRIM", "1 MDSs behind on trimming", detail));
+    }
+    found
+}
+
+fn late_release(rank: &RankFacts) -> Option<Check> {
+    of_clients(&rank.late, "MDS_CLIENT_LATE_RELEASE", "failing to respond to capability release", "")
+}
+
+fn cache_pressure(rank: &RankFacts) -> Option<Check> {
+    of_clients(&rank.pressed, "MDS_CLIENT_RECALL", "failing to respond to cache pressure", "")
+}
+
+fn oldest_tid(rank: &RankFacts) -> Option<Check> {
+    of_clients(&rank.behind, "MDS_CLIENT_OLDEST_TID", "failing to advance ", "oldest client/flush tid")
 }
 
 /// A check of clients: what they fail to do, and to what; in the line of one client it is its own.
-fn of_clients(list: &Value, code: &'static str, what: &str, to: &str) -> Option<Check> {
-    let clients = list.as_array().filter(|clients| !clients.is_empty())?;
-    let word = |client: &Value, key: &str| client[key].as_str().unwrap_or("").to_owned();
+fn of_clients(clients: &[ClientName], code: &'static str, what: &str, to: &str) -> Option<Check> {
+    if clients.is_empty() {
+        return None;
+    }
     let its = if to.is_empty() { "" } else { "its " };
-    let line = |client: &Value| {
-        let (host, mount) = (word(client, "host"), word(client, "mount"));
-        format!("mds.0: Client {host}:{mount} {what}{its}{to}. client_id: {}", client["id"])
+    let line = |client: &ClientName| {
+        let ClientName { id, host, mount } = client;
+        format!("mds.0: Client {host}:{mount} {what}{its}{to}. client_id: {}", id.0)
     };
     Some(Check {
         code,
@@ -128,23 +156,18 @@ fn of_clients(list: &Value, code: &'static str, what: &str, to: &str) -> Option<
     })
 }
 
-fn space(facts: &Value) -> Option<Check> {
-    let place = facts["dir"].as_str().unwrap_or("store");
-    let (total, available) = (facts["space"]["total"].as_u64(), facts["space"]["available"].as_u64());
-    let check = |code, severity, summary: &str, detail| {
-        Some(Check { code, severity, summary: summary.to_owned(), count: 1, detail: vec![detail] })
-    };
-    if facts["full"] == true {
+fn space(facts: &Facts) -> Option<Check> {
+    let place = &facts.dir;
+    if facts.rank.as_ref().is_some_and(|rank| rank.full) {
         let detail = format!("pool '{place}' is full (no space): new data refused, unlink still works");
-        return check("POOL_FULL", Severity::Err, "1 pool(s) full", detail);
+        return Some(check("POOL_FULL", Severity::Err, "1 pool(s) full", detail));
     }
-    let (total, available) = (total?, available?);
+    let Space { total, available, .. } = facts.space?;
     let percent = available.saturating_mul(100) / total.max(1);
-    if percent < NEAR_FULL_PERCENT {
+    (percent < NEAR_FULL_PERCENT).then(|| {
         let detail = format!("pool '{place}' is nearfull ({percent} % of {} left)", gib(total));
-        return check("POOL_NEARFULL", Severity::Warn, "1 pool(s) nearfull", detail);
-    }
-    None
+        check("POOL_NEARFULL", Severity::Warn, "1 pool(s) nearfull", detail)
+    })
 }
 
 fn gib(bytes: u64) -> String {
@@ -175,23 +198,40 @@ pub(crate) fn json(checks: &[Check]) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use proto::SessionId;
 
     const GIB: u64 = 1 << 30;
 
-    fn good() -> Value {
-        json!({
-            "state": "active", "blocked": 0, "complaint_s": 30, "cache_bytes": 4 * GIB, "cache_limit": 4 * GIB,
-            "journal_backlog": GIB, "journal_size": GIB, "full": false, "clients_behind": [],
-            "dir": "/srv/p", "space": { "total": 100 * GIB, "available": 50 * GIB },
-        })
+    /// Nothing is wrong.
+    pub(crate) fn good() -> Facts {
+        let rank = RankFacts {
+            state: State::Active,
+            blocked: 0,
+            complaint_s: 30,
+            cache_bytes: 4 * GIB,
+            cache_limit: 4 * GIB,
+            journal_backlog: GIB,
+            journal_size: GIB,
+            full: false,
+            behind: Vec::new(),
+            late: Vec::new(),
+            pressed: Vec::new(),
+        };
+        let space = Space { total: 100 * GIB, free: 60 * GIB, available: 50 * GIB };
+        Facts { rank: Some(rank), dir: "/srv/p".into(), why: None, space: Some(space) }
     }
 
-    fn told(key: &str, value: Value) -> (Severity, Vec<(&'static str, String)>) {
+    /// What is found if only this is changed.
+    fn found(change: impl FnOnce(&mut RankFacts)) -> (Severity, Vec<(&'static str, String)>) {
         let mut facts = good();
-        facts[key] = value;
-        let found = checks(&facts);
+        change(facts.rank.as_mut().expect("good"));
+        of(&facts)
+    }
+
+    fn of(facts: &Facts) -> (Severity, Vec<(&'static str, String)>) {
+        let found = checks(facts);
         (overall(&found), found.into_iter().map(|check| (check.code, check.detail.join("|"))).collect())
     }
 
@@ -199,45 +239,51 @@ mod tests {
     fn nothing_wrong_is_ok() {
         assert_eq!(checks(&good()), []);
         assert_eq!(json(&[]), json!({ "status": "HEALTH_OK", "checks": {}, "mutes": [] }));
-        assert_eq!(told("cache_bytes", json!(6 * GIB)).1, []);
-        assert_eq!(told("journal_backlog", json!(3 * GIB / 2)).1, []);
+        assert_eq!(found(|rank| rank.cache_bytes = 6 * GIB).1, []);
+        assert_eq!(found(|rank| rank.journal_backlog = 3 * GIB / 2).1, []);
     }
 
     #[test]
     fn each_check_has_cephs_code_and_words() {
         let warn = |code, text: &str| (Severity::Warn, vec![(code, text.to_owned())]);
+        let one = || vec![ClientName { id: SessionId(7), host: "a".into(), mount: "/m".into() }];
         let slow = warn("MDS_SLOW_REQUEST", "mds.0: 1253 slow requests are blocked > 30 secs");
-        assert_eq!(told("blocked", json!(1253)), slow);
+        assert_eq!(found(|rank| rank.blocked = 1253), slow);
         let large = warn("MDS_CACHE_OVERSIZED", "mds.0: MDS cache is too large (7.0GiB/4.0GiB)");
-        assert_eq!(told("cache_bytes", json!(7 * GIB)), large);
+        assert_eq!(found(|rank| rank.cache_bytes = 7 * GIB), large);
         let trim = warn("MDS_TRIM", "mds.0: Behind on trimming (1.8GiB/1.0GiB)");
-        assert_eq!(told("journal_backlog", json!(7 * GIB / 4)), trim);
+        assert_eq!(found(|rank| rank.journal_backlog = 7 * GIB / 4), trim);
         let late = warn(
             "MDS_CLIENT_OLDEST_TID",
             "mds.0: Client a:/m failing to advance its oldest client/flush tid. client_id: 7",
         );
-        assert_eq!(told("clients_behind", json!([{ "id": 7, "host": "a", "mount": "/m" }])), late);
+        assert_eq!(found(|rank| rank.behind = one()), late);
         let late = warn(
             "MDS_CLIENT_LATE_RELEASE",
             "mds.0: Client a:/m failing to respond to capability release. client_id: 7",
         );
-        assert_eq!(told("clients_late", json!([{ "id": 7, "host": "a", "mount": "/m" }])), late);
+        assert_eq!(found(|rank| rank.late = one()), late);
         let pressed = warn(
             "MDS_CLIENT_RECALL",
             "mds.0: Client a:/m failing to respond to cache pressure. client_id: 7",
         );
-        assert_eq!(told("clients_recall", json!([{ "id": 7, "host": "a", "mount": "/m" }])), pressed);
+        assert_eq!(found(|rank| rank.pressed = one()), pressed);
         let near = warn("POOL_NEARFULL", "pool '/srv/p' is nearfull (14 % of 100.0GiB left)");
-        assert_eq!(told("space", json!({ "total": 100 * GIB, "available": 15 * GIB - 1 })), near);
+        let space = Space { total: 100 * GIB, free: 60 * GIB, available: 15 * GIB - 1 };
+        assert_eq!(of(&Facts { space: Some(space), ..good() }), near);
         let start = warn("FS_DEGRADED", "mds.0: the rank is reconnect");
-        assert_eq!(told("state", json!("reconnect")), start);
+        assert_eq!(found(|rank| rank.state = State::Reconnect), start);
+        let mut damaged = Facts { why: Some("no journal".into()), ..good() };
+        damaged.rank.as_mut().expect("good").state = State::Damaged;
+        let damage = (Severity::Err, vec![("MDS_DAMAGE", "mds.0: no journal".to_owned())]);
+        assert_eq!(of(&damaged), damage);
     }
 
     #[test]
     fn the_worst_check_is_the_state() {
         let mut facts = good();
-        facts["blocked"] = json!(1);
-        facts["full"] = json!(true);
+        let rank = facts.rank.as_mut().expect("good");
+        (rank.blocked, rank.full) = (1, true);
         let shown = json(&checks(&facts));
         assert_eq!(
             (&shown["status"], &shown["checks"]["POOL_FULL"]["severity"]),

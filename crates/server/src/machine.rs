@@ -1,10 +1,43 @@
 //! The rank as the driver sees it: a machine, and a few questions an operator may ask it.
 //!
-//! Absent: the rank itself (room `mds`).
+//! Absent: the rank itself (crate `mds`).
 
+use mds::State;
 use mds::input::Input;
 use mds::output::Output;
+use proto::SessionId;
 use stdx::{Mono, Now};
+
+/// What a rank's health is judged by (`health.rs`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankFacts {
+    pub state: State,
+    /// Requests without an answer for longer than `complaint_s`.
+    pub blocked: u64,
+    pub complaint_s: u64,
+    /// Memory that counts against `cache_limit`.
+    pub cache_bytes: u64,
+    pub cache_limit: u64,
+    pub journal_backlog: u64,
+    /// The backlog at which a checkpoint starts.
+    pub journal_size: u64,
+    /// New data is refused for lack of space.
+    pub full: bool,
+    /// Clients that do not say which answers they have.
+    pub behind: Vec<ClientName>,
+    /// Clients that do not give back what others wait for.
+    pub late: Vec<ClientName>,
+    /// Clients that do not give back what is to make room.
+    pub pressed: Vec<ClientName>,
+}
+
+/// A client, as a check names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientName {
+    pub id: SessionId,
+    pub host: String,
+    pub mount: String,
+}
 
 /// A rank, or a stand-in for one in a test.
 pub trait RankMachine: Send {
@@ -20,6 +53,16 @@ pub trait RankMachine: Send {
     /// Whether it waits for clients to give something back.
     fn is_recalling(&self) -> bool {
         false
+    }
+
+    /// Whether it has this session.
+    fn has_session(&self, _id: SessionId) -> bool {
+        false
+    }
+
+    /// What health is judged by; `None` of a stand-in.
+    fn facts(&self, _now: Mono) -> Option<RankFacts> {
+        None
     }
 
     /// Answers an operator's question about the rank's state; `None` for one it does not know.

@@ -2,9 +2,9 @@
 //!
 //! Names are a promise, like commands: dashboards and alert rules (`monitoring/`) are tested against them.
 //!
-//! Absent: HTTP (room `runtime`), counting.
+//! Absent: HTTP (crate `runtime`), counting.
 
-use crate::health::{self, Severity};
+use crate::health::{self, Facts, Severity};
 use crate::perf;
 use crate::server::Server;
 use prometheus_client::collector::Collector;
@@ -64,7 +64,7 @@ const GAUGES: &[(&str, &str, &str)] = &[
     ("pando_mds_lined_up", "lined_up", "Requests that wait behind what their session performed"),
     ("pando_mds_cached_inodes", "cached_inodes", "Names in the cache, with their inodes"),
     ("pando_mds_cached_dirs", "cached_dirs", "Directories in the cache"),
-    ("pando_mds_cache_bytes", "cache_bytes", "Memory of the cache"),
+    ("pando_mds_cache_bytes", "cache_bytes", "Memory of the cache, with that of the records of capabilities"),
     ("pando_mds_dirty", "dirty", "Names whose records differ from the store"),
     ("pando_mds_journal_backlog_bytes", "journal_backlog", "Journal that a replay would read"),
     ("pando_mds_busy_files", "busy_files", "Inodes that are open or have data operations under way"),
@@ -110,7 +110,7 @@ pub(crate) fn page(server: &Server) -> String {
 struct Snapshot {
     counters: Value,
     gauges: Value,
-    facts: Value,
+    facts: Facts,
     usage: process::Usage,
 }
 
@@ -124,12 +124,14 @@ impl Collector for Snapshot {
         for (name, key, help) in GAUGES {
             gauge(out, name, help, number(&self.gauges, key) as f64)?;
         }
-        let facts = |key: &str| number(&self.facts, key) as f64;
-        gauge(out, "pando_mds_cache_limit_bytes", "mds_cache_memory_limit", facts("cache_limit"))?;
-        let help = "Journal at which a checkpoint starts";
-        gauge(out, "pando_mds_journal_size_bytes", help, facts("journal_size"))?;
-        let help = "Requests under way beyond mds_op_complaint_time";
-        gauge(out, "pando_mds_blocked_requests", help, facts("blocked"))?;
+        if let Some(rank) = &self.facts.rank {
+            let help = "mds_cache_memory_limit";
+            gauge(out, "pando_mds_cache_limit_bytes", help, rank.cache_limit as f64)?;
+            let help = "Journal at which a checkpoint starts";
+            gauge(out, "pando_mds_journal_size_bytes", help, rank.journal_size as f64)?;
+            let help = "Requests under way beyond mds_op_complaint_time";
+            gauge(out, "pando_mds_blocked_requests", help, rank.blocked as f64)?;
+        }
         self.space(out)?;
         self.health(out)?;
         let usage = &self.usage;
@@ -169,14 +171,11 @@ impl Snapshot {
     }
 
     fn space(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let space = &self.facts["space"];
-        let kinds = [
-            ("pando_data_total_bytes", "total", "Size of the device that holds file data"),
-            ("pando_data_available_bytes", "available", "Room for new file data"),
-        ];
         // Not told by a device that does not answer: a zero would be read as full.
-        for (name, key, help) in kinds.into_iter().filter(|_| space.is_object()) {
-            gauge(out, name, help, number(space, key) as f64)?;
+        if let Some(space) = self.facts.space {
+            let help = "Size of the device that holds file data";
+            gauge(out, "pando_data_total_bytes", help, space.total as f64)?;
+            gauge(out, "pando_data_available_bytes", "Room for new file data", space.available as f64)?;
         }
         Ok(())
     }
@@ -214,18 +213,22 @@ fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::health::Space;
     use std::collections::BTreeSet;
 
     fn snapshot() -> Snapshot {
         let create = serde_json::json!({ "count": 3, "errors": 1, "nanos": 1_500_000_000 });
         let never = serde_json::json!({ "count": 0, "errors": 0, "nanos": 0 });
+        let space = Some(Space { total: 8, free: 4, available: 4 });
+        let mut facts = Facts { space, ..health::tests::good() };
+        facts.rank.as_mut().expect("good").blocked = 2;
         Snapshot {
             counters: serde_json::json!({
                 "rank": { "ops": { "create": create, "link": never }, "transactions": 4 },
                 "driver": { "journal_bytes": 9 },
             }),
             gauges: serde_json::json!({ "cached_inodes": 12 }),
-            facts: serde_json::json!({ "blocked": 2, "complaint_s": 30, "state": "active", "space": { "total": 8, "available": 4 } }),
+            facts,
             usage: process::Usage { cpu_ms: 2500, resident_bytes: 8192, anonymous_bytes: 4096 },
         }
     }

@@ -1,6 +1,6 @@
 //! Opening a data folder: the rank and its stores on the real disk.
 //!
-//! Absent: format (room `store`), the driver.
+//! Absent: format (crate `store`), the driver.
 
 use crate::parts::{Ballast, Parts};
 use crate::server::{Opened, Server, ServerError, ServerOptions};

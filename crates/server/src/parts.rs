@@ -1,4 +1,4 @@
-//! What a driver needs of its stores. The stores of room `store` implement it over any `Disk`.
+//! What a driver needs of its stores. The stores of crate `store` implement it over any `Disk`.
 //!
 //! Absent: layouts.
 

@@ -2,7 +2,7 @@
 //!
 //! A reset touches no counter: what was counted until then is taken off what is shown.
 //!
-//! Absent: counting (room `mds`, the driver), tables (room `cli`).
+//! Absent: counting (crate `mds`, the driver), tables (crate `cli`).
 
 use crate::driver::Driver;
 use crate::server::Server;
@@ -32,12 +32,12 @@ impl Baseline {
 
 /// Each number less the one of the same name in `base`; what `base` does not know stays.
 fn less(counters: &Value, base: &Value) -> Value {
-    match counters {
-        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), less(value, &base[key]))).collect(),
-        _ => match (counters.as_u64(), base.as_u64()) {
-            (Some(now), Some(then)) => json!(now.saturating_sub(then)),
-            _ => counters.clone(),
-        },
+    if let Value::Object(map) = counters {
+        return map.iter().map(|(key, value)| (key.clone(), less(value, &base[key]))).collect();
+    }
+    match (counters.as_u64(), base.as_u64()) {
+        (Some(now), Some(then)) => json!(now.saturating_sub(then)),
+        _ => counters.clone(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Connections into a server: the embedded connector, and the acceptor of sockets. Both end in a
 //! `RankPort`, whose `send` steps the rank on the caller's thread.
 //!
-//! Absent: sockets (room `runtime`), the client's side of the protocol.
+//! Absent: sockets (crate `runtime`), the client's side of the protocol.
 
 use crate::server::Server;
 use mds::input::{ConnId, Input, Peer};
@@ -135,12 +135,11 @@ impl RankPort {
     ) -> Vec<ClientMsg> {
         let mut rest = Vec::with_capacity(messages.len());
         for message in messages {
-            match message {
-                ClientMsg::Admin { id, command } => {
-                    let answer = server.admin_text(&command, self.may_change);
-                    answers.push(ServerMsg::Admin { id, answer });
-                }
-                other => rest.push(other),
+            if let ClientMsg::Admin { id, command } = message {
+                let answer = server.admin_text(&command, self.may_change);
+                answers.push(ServerMsg::Admin { id, answer });
+            } else {
+                rest.push(message);
             }
         }
         rest

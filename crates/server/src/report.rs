@@ -1,13 +1,13 @@
 //! The rank as the driver's machine, and its numbers as an operator sees them.
 //!
-//! Absent: texts and tables (room `cli`), judging the numbers (`health.rs`).
+//! Absent: texts and tables (crate `cli`), judging the numbers (`health.rs`).
 
-use crate::machine::RankMachine;
+use crate::machine::{ClientName, RankFacts, RankMachine};
 use mds::Rank;
 use mds::input::Input;
 use mds::output::Output;
-use mds::status::{OpStatus, SessionStatus};
-use proto::Kind;
+use mds::status::{OpStatus, SessionStatus, Status};
+use proto::{Kind, SessionId};
 use serde_json::{Map, Value, json};
 use stdx::time::{MS, SECOND};
 use stdx::{Machine, Mono, Now};
@@ -36,6 +36,15 @@ impl RankMachine for Rank {
         self.status().recalls > 0
     }
 
+    fn has_session(&self, id: SessionId) -> bool {
+        // No time matters for that.
+        self.sessions(Mono(0)).iter().any(|session| session.id == id)
+    }
+
+    fn facts(&self, now: Mono) -> Option<RankFacts> {
+        Some(facts(self, now))
+    }
+
     fn report(&self, now: Mono, question: &Value) -> Option<Value> {
         Some(match question.get("cmd")?.as_str()? {
             "status" => status(self, now),
@@ -43,7 +52,6 @@ impl RankMachine for Rank {
             "client ls" => json!({ "clients": self.sessions(now).iter().map(client).collect::<Vec<_>>() }),
             "ops" => operations(self, now),
             "warmup status" => warmth(self),
-            "health" => health(self, now),
             _ => return None,
         })
     }
@@ -58,8 +66,7 @@ fn status(rank: &Rank, now: Mono) -> Value {
         "clients": s.sessions,
         "cached_inodes": s.cached,
         "cached_dirs": s.cached_dirs,
-        // What is noted of clients counts as cache.
-        "cache_bytes": s.cache_bytes + s.caps_bytes,
+        "cache_bytes": cache_bytes(&s),
         "cache_limit": rank.config().cache_bytes,
         "dirty": s.dirty,
         "full": s.full,
@@ -106,7 +113,7 @@ fn gauges(rank: &Rank) -> Value {
         "replayed": s.replayed,
         "cached_inodes": s.cached,
         "cached_dirs": s.cached_dirs,
-        "cache_bytes": s.cache_bytes,
+        "cache_bytes": cache_bytes(&s),
         "dirty": s.dirty,
         "journal_end": s.journal_end.0,
         "journal_durable": s.journal_durable.0,
@@ -122,29 +129,31 @@ fn gauges(rank: &Rank) -> Value {
     })
 }
 
-fn health(rank: &Rank, now: Mono) -> Value {
-    let (s, config, blocked) = (rank.status(), rank.config(), rank.blocked(now));
-    let behind = |session: &SessionStatus| session.results > config.limits.results as u64 / 2;
-    let sessions = rank.sessions(now);
-    let behind: Vec<Value> = sessions.iter().filter(|session| behind(session)).map(client).collect();
-    // Half a lease: the other half is left until it is evicted.
-    let late = |session: &&SessionStatus| session.late_ns >= config.lease_ns / 2;
-    let late: Vec<Value> = sessions.iter().filter(late).map(client).collect();
-    let pressed = |session: &&SessionStatus| session.room_ns >= config.lease_ns / 2;
-    let pressed: Vec<Value> = sessions.iter().filter(pressed).map(client).collect();
-    json!({
-        "blocked": blocked.count,
-        "complaint_s": config.complaint_ns / SECOND,
-        "cache_bytes": s.cache_bytes,
-        "cache_limit": config.cache_bytes,
-        "journal_backlog": s.journal_backlog,
-        "journal_size": config.journal_bytes,
-        "full": s.full,
-        "state": rank.state().name(),
-        "clients_behind": behind,
-        "clients_late": late,
-        "clients_recall": pressed,
-    })
+fn facts(rank: &Rank, now: Mono) -> RankFacts {
+    let (s, config, sessions) = (rank.status(), rank.config(), rank.sessions(now));
+    let names = |fails: &dyn Fn(&SessionStatus) -> bool| {
+        sessions.iter().filter(|session| fails(session)).map(client_name).collect()
+    };
+    // Of a lease the other half is left until it is evicted.
+    let (results_max, half_lease) = (config.limits.results as u64 / 2, config.lease_ns / 2);
+    RankFacts {
+        state: rank.state(),
+        blocked: rank.blocked(now).count,
+        complaint_s: config.complaint_ns / SECOND,
+        cache_bytes: cache_bytes(&s),
+        cache_limit: config.cache_bytes,
+        journal_backlog: s.journal_backlog,
+        journal_size: config.journal_bytes,
+        full: s.full,
+        behind: names(&|session| session.results > results_max),
+        late: names(&|session| session.late_ns >= half_lease),
+        pressed: names(&|session| session.room_ns >= half_lease),
+    }
+}
+
+/// Memory that counts against `mds_cache_memory_limit`: what is noted of clients is cache, too.
+const fn cache_bytes(s: &Status) -> u64 {
+    s.cache_bytes + s.caps_bytes
 }
 
 fn warmth(rank: &Rank) -> Value {
@@ -185,12 +194,22 @@ fn operation(op: &OpStatus) -> Value {
     })
 }
 
-/// One line of `client ls`. The rank knows a client as "uid=N host:mount pid N".
-fn client(session: &SessionStatus) -> Value {
-    let text = session.client.as_str();
-    let (user, place) = text.strip_prefix("uid=").and_then(|t| t.split_once(' ')).unwrap_or(("", text));
+/// What a client says of itself, "uid=N host:mount pid N", taken apart: user, host, mount, pid.
+fn parts(client: &str) -> (&str, &str, &str, &str) {
+    let (user, place) = client.strip_prefix("uid=").and_then(|t| t.split_once(' ')).unwrap_or(("", client));
     let (place, pid) = place.rsplit_once(" pid ").unwrap_or((place, ""));
     let (host, mount) = place.split_once(':').unwrap_or((place, ""));
+    (user, host, mount, pid)
+}
+
+fn client_name(session: &SessionStatus) -> ClientName {
+    let (_, host, mount, _) = parts(&session.client);
+    ClientName { id: session.id, host: host.to_owned(), mount: mount.to_owned() }
+}
+
+/// One line of `client ls`.
+fn client(session: &SessionStatus) -> Value {
+    let (user, host, mount, pid) = parts(&session.client);
     json!({
         "id": session.id.0,
         "host": host,

@@ -1,6 +1,6 @@
 //! A server: one rank, its driver, its listeners.
 //!
-//! Absent: the folder's layout (room `store`), several ranks.
+//! Absent: the folder's layout (crate `store`), several ranks.
 
 use crate::backup::Task;
 use crate::driver::{Driver, Life, Threads};
@@ -185,13 +185,11 @@ impl Server {
         self.driver.feed([Input::Stop]);
         let end = self.driver.life.wait(|life| matches!(life, Life::Stopped | Life::Damaged(_)));
         self.end();
-        match end {
-            Life::Damaged(reason) => Err(ServerError::Damaged(reason)),
-            _ => {
-                self.log.info("server", "stopped", &[("place", &self.place)]);
-                Ok(())
-            }
+        if let Life::Damaged(reason) = end {
+            return Err(ServerError::Damaged(reason));
         }
+        self.log.info("server", "stopped", &[("place", &self.place)]);
+        Ok(())
     }
 
     fn close_doors(&self) {

@@ -1,4 +1,4 @@
-//! The stores of room `store` as the driver's parts.
+//! The stores of crate `store` as the driver's parts.
 //!
 //! Absent: opening them (`open.rs`).
 

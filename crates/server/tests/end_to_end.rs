@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Client, ROOT};
+use proto::caps::Bits;
 use proto::request::Request;
 use runtime::{Addr, SocketConnector};
 use serde_json::json;
@@ -167,6 +168,21 @@ fn operators_get_answers() {
     let refused = client.admin(&json!({ "cmd": "make coffee" }));
     assert_eq!((&refused["ok"], &refused["code"]), (&json!(false), &json!(2)));
     assert_eq!(server.admin(&json!({}))["ok"], false);
+}
+
+/// `health` and the metrics page left out the records of capabilities, which may be half of the cache's memory: no warning came.
+#[test]
+fn the_cache_is_as_large_whoever_asks() {
+    let dir = new_folder();
+    let server = open(dir.path()).expect("open");
+    let mut client = Client::wanting(server.embedded().as_ref(), Bits::ATTRS);
+    for name in ["x", "y"] {
+        client.create(ROOT, name);
+    }
+    let status = client.admin(&json!({ "cmd": "status" }))["result"].take();
+    let gauges = client.admin(&json!({ "cmd": "perf dump" }))["result"]["rank"].take();
+    assert!(gauges["caps_bytes"].as_u64() > Some(0), "{gauges}");
+    assert_eq!(gauges["cache_bytes"], status["cache_bytes"]);
 }
 
 #[test]

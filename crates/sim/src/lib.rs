@@ -1,7 +1,7 @@
-//! Room `sim`: a world from one seed. The production rank, clients, journal and data files run on a
+//! Crate `sim`: a world from one seed. The production rank, clients, journal and data files run on a
 //! simulated disk under virtual time; a judge follows them with a reference tree.
 //!
-//! Absent on purpose: threads, clocks and files (the binary brings threads for sweeps); LMDB.
+//! Absent: threads, clocks and files (the binary brings threads for sweeps); LMDB.
 
 pub mod model;
 pub mod mutants;

@@ -2,7 +2,7 @@
 //!
 //! Absent: the simulator (the library); here are threads, clocks and the command line.
 
-// The rules of a pure room end where the binary begins.
+// The rules of a pure crate end where the binary begins.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use sim::mutants::{ELSEWHERE, MUTANTS};
@@ -326,10 +326,11 @@ fn replay(options: &Options) -> bool {
     }
 }
 
-/// The room and the name of each test that shows a defect which `mutants` does not, once.
+/// The crate and the name of each test that shows a defect which `mutants` does not, once.
 fn elsewhere() -> bool {
-    let tests: BTreeSet<(&str, &str)> = ELSEWHERE.iter().map(|(_, room, test)| (*room, *test)).collect();
-    tests.iter().for_each(|(room, test)| println!("{room} {test}"));
+    let tests: BTreeSet<(&str, &str)> =
+        ELSEWHERE.iter().map(|(_, package, test)| (*package, *test)).collect();
+    tests.iter().for_each(|(package, test)| println!("{package} {test}"));
     true
 }
 
@@ -339,9 +340,9 @@ fn mutants(options: &Options) -> bool {
         return false;
     }
     silence_panics();
-    println!("{:<34} {:<7} {:>6}  what the judge said", "defect", "room", "seed");
+    println!("{:<34} {:<7} {:>6}  what the judge said", "defect", "crate", "seed");
     let (mut caught, mut tried) = (0, 0);
-    for (name, room, seed) in MUTANTS {
+    for (name, package, seed) in MUTANTS {
         if options.mutant.is_some_and(|only| only != *name) {
             continue;
         }
@@ -356,9 +357,9 @@ fn mutants(options: &Options) -> bool {
             Some((seed, error)) => {
                 caught += 1;
                 let line = error.lines().next().unwrap_or_default();
-                println!("{name:<34} {room:<7} {seed:>6}  {line:.120}");
+                println!("{name:<34} {package:<7} {seed:>6}  {line:.120}");
             }
-            None => println!("{name:<34} {room:<7} {:>6}  survived {} seeds", "-", options.seeds),
+            None => println!("{name:<34} {package:<7} {:>6}  survived {} seeds", "-", options.seeds),
         }
     }
     println!("{caught} of {tried} caught");

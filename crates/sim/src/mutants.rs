@@ -1,9 +1,9 @@
-//! The seeded defects the simulator must catch, by room. A name here is the name of a
-//! `stdx::mutant!` in that room; a test of the workspace holds the two equal.
+//! The seeded defects the simulator must catch, by crate. A name here is the name of a
+//! `stdx::mutant!` in that crate; a test of the workspace holds the two equal.
 //!
 //! Absent: defects outside of what the simulator runs (driver, mount, kernel adapter).
 
-/// Name of the defect, the room it is in, and the seed that is tried first: one that showed it. A change of the workload may
+/// Name of the defect, the crate it is in, and the seed that is tried first: one that showed it. A change of the workload may
 /// make another seed the first; `sim mutants --seeds 500` finds it.
 pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_data_unordered", "mds", 8),
@@ -64,7 +64,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("journal_no_sync_before_roll", "store", 3),
 ];
 
-/// Defects that one rank on one thread cannot show, or hardly ever: name, room, and the test there that switches them on and sees
+/// Defects that one rank on one thread cannot show, or hardly ever: name, crate, and the test there that switches them on and sees
 /// another test fail. `scripts/test.sh mutants` demands that each of these ran and passed.
 pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // An answer that delegates overtaken by one to a later change of the same directory: more than 500 seeds.

@@ -4,10 +4,10 @@ use sim::mutants::{ELSEWHERE, MUTANTS};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The source files of a room and the module that each of them is.
-fn sources(room: &str) -> Vec<(String, String)> {
+/// The source files of a crate and the module that each of them is.
+fn sources(package: &str) -> Vec<(String, String)> {
     // Cargo runs a test in its crate's folder.
-    let root = Path::new("..").join(room).join("src");
+    let root = Path::new("..").join(package).join("src");
     let mut files = Vec::new();
     collect(&root, &mut files);
     let read = |file: PathBuf| {
@@ -20,7 +20,7 @@ fn sources(room: &str) -> Vec<(String, String)> {
 }
 
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
-    let entries = std::fs::read_dir(folder).expect("the room's sources are here");
+    let entries = std::fs::read_dir(folder).expect("the crate's sources are here");
     for entry in entries {
         let path = entry.expect("a readable folder").path();
         if path.is_dir() {
@@ -42,28 +42,30 @@ fn function<'a>(text: &'a str, indent: &str, name: &str) -> Option<(&'a str, &'a
 #[test]
 fn every_seeded_defect_of_the_simulated_rooms_is_in_the_list_once() {
     let mut found = BTreeSet::new();
-    for room in ["mds", "client", "store"] {
-        for (_, text) in sources(room) {
+    for package in ["mds", "client", "store"] {
+        for (_, text) in sources(package) {
             for piece in text.split("mutant!(\"").skip(1) {
                 let name = piece.split('"').next().expect("split gives one piece").to_owned();
-                found.insert((name, room.to_owned()));
+                found.insert((name, package.to_owned()));
             }
         }
     }
-    let simulated = MUTANTS.iter().map(|(name, room, _)| (name, room));
-    let elsewhere = ELSEWHERE.iter().map(|(name, room, _)| (name, room));
-    let listed: BTreeSet<_> =
-        simulated.chain(elsewhere).map(|(name, room)| ((*name).to_owned(), (*room).to_owned())).collect();
+    let simulated = MUTANTS.iter().map(|(name, package, _)| (name, package));
+    let elsewhere = ELSEWHERE.iter().map(|(name, package, _)| (name, package));
+    let listed: BTreeSet<_> = simulated
+        .chain(elsewhere)
+        .map(|(name, package)| ((*name).to_owned(), (*package).to_owned()))
+        .collect();
     assert_eq!(listed.len(), MUTANTS.len() + ELSEWHERE.len());
     assert_eq!(found, listed);
 }
 
-/// Found by review: of eight the list named a test that nobody ran with the defect on.
+/// Eight defects of the list named a test that nobody ran with the defect on.
 #[test]
 fn what_the_simulator_does_not_show_is_switched_on_by_the_test_that_the_list_names() {
-    for room in ["mds", "client", "store"] {
-        let files = sources(room);
-        for (defect, _, test) in ELSEWHERE.iter().filter(|(_, of, _)| *of == room) {
+    for package in ["mds", "client", "store"] {
+        let files = sources(package);
+        for (defect, _, test) in ELSEWHERE.iter().filter(|(_, of, _)| *of == package) {
             let (module, name) = test.rsplit_once("::").expect("a test is in a module");
             let inner = module.strip_suffix("::tests");
             let at = |(file, text): &'_ (String, String)| {
@@ -75,7 +77,7 @@ fn what_the_simulator_does_not_show_is_switched_on_by_the_test_that_the_list_nam
                 function(text, indent, name).map(|(above, body)| (above.to_owned(), body.to_owned()))
             };
             let (above, body) =
-                files.iter().find_map(at).unwrap_or_else(|| panic!("{room} has no test {test}"));
+                files.iter().find_map(at).unwrap_or_else(|| panic!("{package} has no test {test}"));
             assert!(above.contains("#[test]"), "{test} is no test");
             assert!(above.contains("#[cfg(feature = \"mutants\")]"), "{test} is there without defects");
             assert!(body.contains("mutant::activate(Some("), "{test} switches nothing on");

@@ -1,4 +1,4 @@
-//! A few whole runs, so that `cargo test` alone shows a broken room. The sweep is a command of its own.
+//! A few whole runs, so that `cargo test` alone shows a broken crate. The sweep is a command of its own.
 
 use sim::world::{bit_rot, run};
 

@@ -1,7 +1,7 @@
-//! Room `stdx`: what std lacks and every pure room needs: time values, a seeded PRNG, the `Machine`
+//! Crate `stdx`: what std lacks and every pure crate needs: time values, a seeded PRNG, the `Machine`
 //! contract, checksums, the keyed name hash, sizes as people write them, and the switch for seeded defects.
 //!
-//! Absent on purpose: any clock, file, socket, thread, global state or hash-order iteration.
+//! Absent: any clock, file, socket, thread, global state or hash-order iteration.
 
 pub mod checksum;
 pub mod hash;

@@ -1,4 +1,4 @@
-//! A small seeded PRNG (xoshiro256**, Blackman and Vigna 2018), the only dice of the pure rooms.
+//! A small seeded PRNG (xoshiro256**, Blackman and Vigna 2018), the only dice of the pure crates.
 //!
 //! Absent: seeding from the environment, and cryptographic strength.
 

@@ -1,6 +1,6 @@
 //! Speed of journal and metadata store on a real disk: `store_speed DIR`.
 //!
-//! Absent: percentiles, cold caches; the bench room measures whole operations.
+//! Absent: percentiles, cold caches; the crate `bench` measures whole operations.
 
 use proto::codec::Writer;
 use proto::ids::{Incarnation, Ino, NameHash, Position, RankId};

@@ -21,6 +21,7 @@ pub use header::{HEADER_BYTES, SegmentHeader};
 
 use crate::disk::{DIRECT_BYTES, Disk, DiskFile};
 use header::Segment;
+use proto::Errno;
 use proto::ids::{Incarnation, Position, RankId};
 use proto::journal::{ENTRY_BYTES_MAX, ENTRY_HEADER_BYTES};
 use proto::storeio::StoreError;
@@ -129,11 +130,8 @@ impl<D: Disk> JournalFiles<D> {
     /// They are durable after `sync`. Blocks for the disk only where a new segment begins.
     ///
     /// # Errors
-    /// `NoSpace`: the same append may be tried again. `Poisoned`, `Io`: nothing will ever be durable.
-    ///
-    /// # Panics
-    /// Never with whole entries at the end of the stream; other bytes are a defect of the caller and
-    /// are refused as `Io`.
+    /// `NoSpace`: the same append may be tried again. `Poisoned`, `Io`: nothing will ever be durable. `Io` also for bytes that
+    /// are not whole entries at the end of the stream.
     pub fn append(&self, position: Position, bytes: &[u8]) -> Result<(), StoreError> {
         if self.lock().end.is_none() {
             self.read_tail()?;
@@ -154,9 +152,8 @@ impl<D: Disk> JournalFiles<D> {
     }
 
     fn misuse(&self, position: Position) -> StoreError {
-        const EINVAL: i32 = 22;
         let at = format!("{} append at position {}", self.folder, position.0);
-        StoreError::Io { at, source: proto::storeio::IoError(EINVAL) }
+        StoreError::Io { at, source: proto::storeio::IoError(Errno::EINVAL.0) }
     }
 
     /// Writes the entries that fit the current segment, or begins the next one. Bytes written.

@@ -1,4 +1,4 @@
-//! Room `store`: what keeps bytes. Seams (`disk`, `meta`), the journal and data files written on the
+//! Crate `store`: what keeps bytes. Seams (`disk`, `meta`), the journal and data files written on the
 //! `Disk` seam (so that the simulator runs the same code), a memory store with faults, and behind the
 //! cargo feature `embedded` the LMDB metadata store and the real disk.
 //!

@@ -1,7 +1,7 @@
-//! Room `tidy`: style and structure as tests. `cargo test -p tidy` walks the repository and names each
+//! Crate `tidy`: style and structure as tests. `cargo test -p tidy` walks the repository and names each
 //! place that breaks a rule of CONTRIBUTING.md.
 //!
-//! Absent: anything another room could use.
+//! Absent: anything another crate could use.
 
 pub mod repo;
 pub mod rules;

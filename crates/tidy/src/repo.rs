@@ -41,23 +41,23 @@ pub fn text(path: &Path) -> Option<String> {
     fs::read(root().join(path)).ok().and_then(|bytes| String::from_utf8(bytes).ok())
 }
 
-/// The rooms: folders in crates/ with a manifest.
+/// The crates: folders in crates/ with a manifest.
 #[must_use]
-pub fn rooms() -> Vec<String> {
+pub fn crates() -> Vec<String> {
     let crates = fs::read_dir(root().join("crates")).map(|entries| entries.flatten().collect());
     let crates: Vec<fs::DirEntry> = crates.unwrap_or_default();
-    let mut rooms: Vec<String> = crates
+    let mut crates: Vec<String> = crates
         .iter()
         .filter(|entry| entry.path().join("Cargo.toml").is_file())
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .collect();
-    rooms.sort();
-    rooms
+    crates.sort();
+    crates
 }
 
-/// The room a path lies in.
+/// The crate a path lies in.
 #[must_use]
-pub fn room_of(path: &Path) -> Option<String> {
+pub fn crate_of(path: &Path) -> Option<String> {
     let mut parts = path.components();
     match parts.next()?.as_os_str().to_str()? {
         "crates" => Some(parts.next()?.as_os_str().to_string_lossy().into_owned()),

@@ -2,15 +2,15 @@
 //!
 //! Absent: the checks (tests/).
 
-/// What one room may use.
+/// What one crate may use.
 #[derive(Debug)]
-pub struct Room {
+pub struct Crate {
     pub name: &'static str,
-    /// Rooms below it. A new arrow needs a reason in its row and a line in ARCHITECTURE.md.
+    /// Crates below it. A new arrow needs a reason in its row and a line in ARCHITECTURE.md.
     pub uses: &'static [&'static str],
     /// Crates of others, in the shipped code.
     pub others: &'static [&'static str],
-    /// What its tests and examples need besides: rooms, and crates of others.
+    /// What its tests and examples need besides, of ours and of others.
     pub tests_use: &'static [&'static str],
     /// No clock, file, socket, thread, environment, global state or hash order.
     pub pure: bool,
@@ -18,76 +18,76 @@ pub struct Room {
     pub may_unsafe: bool,
 }
 
-const fn room(name: &'static str, uses: &'static [&'static str], others: &'static [&'static str]) -> Room {
-    Room { name, uses, others, tests_use: &[], pure: false, may_unsafe: false }
+const fn impure(name: &'static str, uses: &'static [&'static str], others: &'static [&'static str]) -> Crate {
+    Crate { name, uses, others, tests_use: &[], pure: false, may_unsafe: false }
 }
 
-const fn pure(name: &'static str, uses: &'static [&'static str], others: &'static [&'static str]) -> Room {
-    Room { pure: true, ..room(name, uses, others) }
+const fn pure(name: &'static str, uses: &'static [&'static str], others: &'static [&'static str]) -> Crate {
+    Crate { pure: true, ..impure(name, uses, others) }
 }
 
-const fn with_unsafe(room: Room) -> Room {
-    Room { may_unsafe: true, ..room }
+const fn with_unsafe(package: Crate) -> Crate {
+    Crate { may_unsafe: true, ..package }
 }
 
-impl Room {
-    const fn tests(self, tests_use: &'static [&'static str]) -> Room {
-        Room { tests_use, ..self }
+impl Crate {
+    const fn tests(self, tests_use: &'static [&'static str]) -> Crate {
+        Crate { tests_use, ..self }
     }
 }
 
-/// Every room, bottom up. Each row is exact: what it allows, the room's Cargo.toml has.
-pub const ROOMS: &[Room] = &[
+/// Every crate, bottom up. Each row is exact: what it allows, the crate's Cargo.toml has.
+pub const CRATES: &[Crate] = &[
     pure("stdx", &[], &["crc32c", "siphasher"]),
     pure("proto", &["stdx"], &["thiserror"]),
     pure("mds", &["proto", "stdx"], &["thiserror"]),
     pure("client", &["proto", "stdx"], &[]),
     // The embedded store: LMDB and the real disk.
-    with_unsafe(room("store", &["proto", "stdx"], &["heed", "libc", "thiserror"])).tests(&["tempfile"]),
+    with_unsafe(impure("store", &["proto", "stdx"], &["heed", "libc", "thiserror"])).tests(&["tempfile"]),
     // Never `runtime`: the simulator must not be able to touch a real clock.
     pure("sim", &["mds", "client", "store", "proto", "stdx"], &[]),
     // Tiny wrappers of system calls.
-    with_unsafe(room("runtime", &["proto", "stdx"], &["libc", "mio", "serde", "thiserror", "toml"]))
+    with_unsafe(impure("runtime", &["proto", "stdx"], &["libc", "mio", "serde", "thiserror", "toml"]))
         .tests(&["tempfile"]),
-    room(
+    impure(
         "server",
         &["mds", "store", "runtime", "proto", "stdx"],
         &["prometheus-client", "serde_json", "thiserror"],
     )
     .tests(&["tempfile"]),
-    room("mount", &["client", "runtime", "proto", "stdx"], &["thiserror"]),
+    impure("mount", &["client", "runtime", "proto", "stdx"], &["thiserror"]),
     // mount(2), /dev/fuse, io_uring. Its tests switch on the fake rank that `mount` has for them, and its own null responder.
-    with_unsafe(room("fuse", &["mount", "proto", "stdx"], &["io-uring", "libc"])).tests(&["fuse", "mount"]),
+    with_unsafe(impure("fuse", &["mount", "proto", "stdx"], &["io-uring", "libc"])).tests(&["fuse", "mount"]),
     // An independent reader of the format: it shares checksums and hashes, never a record decoder.
     // Opening an LMDB environment is an unsafe call: nobody else may write the files meanwhile.
     // Its tests make folders with the real thing.
-    with_unsafe(room("fsck", &["stdx"], &["heed", "thiserror"]))
+    with_unsafe(impure("fsck", &["stdx"], &["heed", "thiserror"]))
         .tests(&["mount", "server", "store", "proto", "tempfile"]),
     // `mds` and the memory store: the rank stepped alone, with nothing else in the way.
-    room(
+    impure(
         "bench",
         &["mds", "store", "mount", "runtime", "proto", "stdx"],
         &["anyhow", "hdrhistogram", "serde", "serde_json"],
     )
     .tests(&["tempfile"]),
-    room(
+    impure(
         "cli",
         &["bench", "fsck", "fuse", "mount", "server", "runtime", "store", "proto", "stdx"],
         &["clap", "clap_complete", "clap_mangen", "serde_json", "toml"],
     )
     .tests(&["tempfile"]),
     // Feeds hostile bytes to whatever reads bytes; nothing stands on it.
-    room("fuzz", &["mds", "fuse", "runtime", "store", "proto", "stdx"], &[]),
+    impure("fuzz", &["mds", "fuse", "runtime", "store", "proto", "stdx"], &[]),
     // A FUSE file system for tests only, and the clients that check what survives it.
-    with_unsafe(room("lossydisk", &["bench", "fuse", "runtime", "proto", "stdx"], &["anyhow", "libc"]))
+    with_unsafe(impure("lossydisk", &["bench", "fuse", "runtime", "proto", "stdx"], &["anyhow", "libc"]))
         .tests(&["tempfile"]),
-    room("tidy", &[], &[]).tests(&["serde_json", "toml"]),
+    impure("tidy", &[], &[]).tests(&["serde_json", "toml"]),
 ];
 
-/// The row of a room.
+/// The row of a crate.
 #[must_use]
-pub fn of(name: &str) -> Option<&'static Room> {
-    ROOMS.iter().find(|room| room.name == name)
+pub fn of(name: &str) -> Option<&'static Crate> {
+    CRATES.iter().find(|package| package.name == name)
 }
 
 /// Licences that may be linked into the binary; deny.toml says the same.

@@ -1,7 +1,7 @@
-//! Which room uses which: rules::ROOMS against every Cargo.toml, the sources and ARCHITECTURE.md, and the
+//! Which crate uses which: rules::CRATES against every Cargo.toml, the sources and ARCHITECTURE.md, and the
 //! licences and features of everything that is linked.
 //!
-//! Absent: what the rooms do with each other.
+//! Absent: what the crates do with each other.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -10,9 +10,9 @@ use std::process::Command;
 use tidy::{repo, rules, source};
 use toml::Table;
 
-fn manifest(room: &str) -> Table {
-    let path = repo::root().join("crates").join(room).join("Cargo.toml");
-    let text = std::fs::read_to_string(&path).expect("a room has a manifest");
+fn manifest(package: &str) -> Table {
+    let path = repo::root().join("crates").join(package).join("Cargo.toml");
+    let text = std::fs::read_to_string(&path).expect("a crate has a manifest");
     text.parse().expect("a manifest is TOML")
 }
 
@@ -37,25 +37,25 @@ fn difference(what: &str, [left, right]: [&str; 2], sets: [&BTreeSet<String>; 2]
 
 #[test]
 fn every_room_has_a_row_and_every_row_a_room() {
-    let rooms: BTreeSet<String> = repo::rooms().into_iter().collect();
-    let rows: BTreeSet<String> = rules::ROOMS.iter().map(|room| room.name.to_string()).collect();
-    assert_eq!(rooms, rows);
+    let crates: BTreeSet<String> = repo::crates().into_iter().collect();
+    let rows: BTreeSet<String> = rules::CRATES.iter().map(|package| package.name.to_string()).collect();
+    assert_eq!(crates, rows);
 }
 
 #[test]
 fn rows_go_downwards() {
-    for (index, room) in rules::ROOMS.iter().enumerate() {
-        for below in room.uses {
-            let place = rules::ROOMS.iter().position(|row| row.name == *below);
+    for (index, package) in rules::CRATES.iter().enumerate() {
+        for below in package.uses {
+            let place = rules::CRATES.iter().position(|row| row.name == *below);
             let allowed = place.is_some_and(|place| place < index);
-            // Pure rooms may only stand on pure rooms and on the store's pure half.
-            let kept = !room.pure || rules::of(below).is_some_and(|row| row.pure || row.name == "store");
-            assert!(allowed && kept, "{} -> {below}", room.name);
+            // Pure crates may only stand on pure crates and on the store's pure half.
+            let kept = !package.pure || rules::of(below).is_some_and(|row| row.pure || row.name == "store");
+            assert!(allowed && kept, "{} -> {below}", package.name);
         }
         // Tests may reach sideways, except that nothing reaches out of the pure half.
-        for reached in room.tests_use.iter().filter(|_| room.pure) {
+        for reached in package.tests_use.iter().filter(|_| package.pure) {
             let kept = rules::of(reached).is_some_and(|row| row.pure);
-            assert!(kept, "tests of {} -> {reached}", room.name);
+            assert!(kept, "tests of {} -> {reached}", package.name);
         }
     }
 }
@@ -64,18 +64,22 @@ fn rows_go_downwards() {
 #[test]
 fn rows_and_manifests_say_the_same() {
     let mut wrong = Vec::new();
-    for room in rules::ROOMS {
-        let manifest = manifest(room.name);
+    for package in rules::CRATES {
+        let manifest = manifest(package.name);
         let sections = [
-            ("dependencies", set(room.uses.iter().chain(room.others))),
-            ("dev-dependencies", set(room.tests_use)),
+            ("dependencies", set(package.uses.iter().chain(package.others))),
+            ("dev-dependencies", set(package.tests_use)),
             ("build-dependencies", BTreeSet::new()),
         ];
         for (section, row) in sections {
-            let what = format!("{} [{section}]", room.name);
+            let what = format!("{} [{section}]", package.name);
             wrong.extend(difference(&what, ["Cargo.toml", "rules.rs"], [&names(&manifest, section), &row]));
         }
-        assert!(manifest.get("target").is_none(), "{}: dependencies by target are not looked at", room.name);
+        assert!(
+            manifest.get("target").is_none(),
+            "{}: dependencies by target are not looked at",
+            package.name
+        );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -87,16 +91,17 @@ fn what_a_manifest_asks_for_is_named_in_the_sources() {
         .filter_map(|path| repo::text(&path).map(|text| (path, source::code(&text))))
         .collect();
     let mut idle = Vec::new();
-    for room in rules::ROOMS {
-        let folder = Path::new("crates").join(room.name);
+    for package in rules::CRATES {
+        let folder = Path::new("crates").join(package.name);
         let named = |folder: &Path, name: &str| {
             let word = format!("{}::", name.replace('-', "_"));
             let mut inside = files.iter().filter(|(path, _)| path.starts_with(folder));
             inside.any(|(_, code)| !source::places(code, &word).is_empty())
         };
-        let shipped = room.uses.iter().chain(room.others).filter(|name| !named(&folder.join("src"), name));
-        let tests = room.tests_use.iter().filter(|name| !named(&folder, name));
-        idle.extend(shipped.chain(tests).map(|name| format!("{}: {name}", room.name)));
+        let shipped =
+            package.uses.iter().chain(package.others).filter(|name| !named(&folder.join("src"), name));
+        let tests = package.tests_use.iter().filter(|name| !named(&folder, name));
+        idle.extend(shipped.chain(tests).map(|name| format!("{}: {name}", package.name)));
     }
     assert!(idle.is_empty(), "in Cargo.toml, but no source names it:\n{}", idle.join("\n"));
 }
@@ -109,31 +114,32 @@ fn quoted(text: &str) -> BTreeSet<String> {
 #[test]
 fn the_architecture_page_says_what_the_rows_say() {
     let page = repo::text("ARCHITECTURE.md".as_ref()).expect("a page");
-    let table = page.split("\n## Rooms\n").nth(1).and_then(|rest| rest.split("\n## ").next());
-    let table = table.expect("a section about rooms");
+    let table = page.split("\n## Crates\n").nth(1).and_then(|rest| rest.split("\n## ").next());
+    let table = table.expect("a section about crates");
     let mut wrong = Vec::new();
-    for room in rules::ROOMS {
-        let start = format!("| `{}` |", room.name);
+    for package in rules::CRATES {
+        let start = format!("| `{}` |", package.name);
         let said =
             table.lines().find(|line| line.starts_with(&start)).and_then(|line| line.split('|').nth(3));
         match said {
             Some(said) => {
                 let sides = ["ARCHITECTURE.md", "rules.rs"];
-                wrong.extend(difference(room.name, sides, [&quoted(said), &set(room.uses)]));
+                wrong.extend(difference(package.name, sides, [&quoted(said), &set(package.uses)]));
             }
-            None => wrong.push(format!("{}: no row in ARCHITECTURE.md", room.name)),
+            None => wrong.push(format!("{}: no row in ARCHITECTURE.md", package.name)),
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let rows = table.lines().filter(|line| line.starts_with("| `")).count();
-    assert_eq!(rows, rules::ROOMS.len(), "rows of rooms that do not exist");
-    let pure: Vec<&str> = rules::ROOMS.iter().filter(|room| room.pure).map(|room| room.name).collect();
+    assert_eq!(rows, rules::CRATES.len(), "rows of crates that do not exist");
+    let pure: Vec<&str> =
+        rules::CRATES.iter().filter(|package| package.pure).map(|package| package.name).collect();
     for (name, said) in [("ARCHITECTURE.md", "are pure"), ("CONTRIBUTING.md", "have no clock")] {
         let page = repo::text(name.as_ref()).expect("a page");
         let before = page.split_once(&format!("` {said}")).map(|(before, _)| before);
-        let list = before.and_then(|before| before.rsplit('`').next()).expect("a list of pure rooms");
+        let list = before.and_then(|before| before.rsplit('`').next()).expect("a list of pure crates");
         let list: BTreeSet<String> = list.split_whitespace().map(str::to_string).collect();
-        assert_eq!(list, set(&pure), "{name}: the pure rooms");
+        assert_eq!(list, set(&pure), "{name}: the pure crates");
     }
 }
 
@@ -173,12 +179,12 @@ fn third_party_versions_are_said_once_with_a_reason() {
         }
     }
     assert!(bare.is_empty(), "a new dependency needs a sentence: {bare:?}");
-    for room in repo::rooms() {
-        let manifest = manifest(&room);
+    for package in repo::crates() {
+        let manifest = manifest(&package);
         for section in ["dependencies", "dev-dependencies"] {
             for (name, value) in manifest.get(section).and_then(|v| v.as_table()).into_iter().flatten() {
                 let inherited = value.get("workspace").and_then(toml::Value::as_bool) == Some(true);
-                assert!(inherited, "crates/{room}: {name} must come from the workspace");
+                assert!(inherited, "crates/{package}: {name} must come from the workspace");
             }
         }
     }
@@ -272,7 +278,7 @@ fn licences_and_features_of_everything_linked_are_allowed() {
 
 #[test]
 fn no_room_gets_a_randomly_seeded_map_through_hashbrown() {
-    // Feature unification could switch it on for the pure rooms, too.
+    // Feature unification could switch it on for the pure crates, too.
     let metadata = metadata();
     let ours: BTreeSet<&str> =
         metadata["workspace_members"].as_array().expect("members").iter().filter_map(Value::as_str).collect();

@@ -10,7 +10,7 @@ fn report(rule: &str, wrong: &[String]) {
     assert!(wrong.is_empty(), "{rule}:\n{}", wrong.join("\n"));
 }
 
-/// Rust files of the rooms with their text; fixtures are not ours to judge.
+/// Rust files of the crates with their text; fixtures are not ours to judge.
 fn rust() -> Vec<(std::path::PathBuf, String)> {
     let files = repo::files_ending(".rs").into_iter();
     files.filter_map(|path| repo::text(&path).map(|text| (path, text))).collect()
@@ -61,8 +61,8 @@ fn banned_words_are_not_used() {
     let mut wrong = Vec::new();
     for (path, text) in rust() {
         let code = source::code(&text);
-        let room = repo::room_of(&path).unwrap_or_default();
-        let row = rules::of(&room);
+        let package = repo::crate_of(&path).unwrap_or_default();
+        let row = rules::of(&package);
         let mut find = |code: &str, words: &[&str]| {
             for word in words {
                 let places = source::places(code, word);
@@ -71,7 +71,7 @@ fn banned_words_are_not_used() {
         };
         find(&text, &markers);
         find(&code, &everywhere);
-        // A pure room's binary may print; its library may not.
+        // A pure crate's binary may print; its library may not.
         let is_binary =
             path.ends_with("src/main.rs") || path.components().any(|part| part.as_os_str() == "bin");
         if row.is_some_and(|row| row.pure) && !is_binary {
@@ -90,11 +90,12 @@ fn banned_words_are_not_used() {
 fn unsafe_stays_in_the_rooms_that_may() {
     let mut wrong = Vec::new();
     for (path, text) in rust() {
-        let may = repo::room_of(&path).and_then(|room| rules::of(&room)).is_some_and(|row| row.may_unsafe);
+        let may =
+            repo::crate_of(&path).and_then(|package| rules::of(&package)).is_some_and(|row| row.may_unsafe);
         let lines: Vec<&str> = text.lines().collect();
         for place in source::places(&source::code(&text), "unsafe") {
             if !may {
-                wrong.push(format!("{}:{place}: this room has no unsafe code", path.display()));
+                wrong.push(format!("{}:{place}: this crate has no unsafe code", path.display()));
             }
             let line = lines.get(place - 1).copied().unwrap_or_default();
             let is_block = line.contains("unsafe {");
@@ -107,7 +108,7 @@ fn unsafe_stays_in_the_rooms_that_may() {
     report("unsafe", &wrong);
 }
 
-/// What the shipped code of a pure room never names; clippy sees the types, this sees the words.
+/// What the shipped code of a pure crate never names; clippy sees the types, this sees the words.
 const IMPURE: &[&str] = &[
     "HashMap",
     "HashSet",
@@ -130,8 +131,8 @@ const IMPURE: &[&str] = &[
 #[test]
 fn pure_rooms_are_pure() {
     let mut wrong = Vec::new();
-    for room in rules::ROOMS.iter().filter(|room| room.pure) {
-        let folder = Path::new("crates").join(room.name).join("src");
+    for package in rules::CRATES.iter().filter(|package| package.pure) {
+        let folder = Path::new("crates").join(package.name).join("src");
         for (path, text) in rust() {
             let is_binary =
                 path.ends_with("src/main.rs") || path.components().any(|part| part.as_os_str() == "bin");
@@ -145,13 +146,13 @@ fn pure_rooms_are_pure() {
             }
         }
     }
-    report("pure rooms have no clock, thread, file, environment or hash order", &wrong);
+    report("pure crates have no clock, thread, file, environment or hash order", &wrong);
 }
 
 #[test]
 fn pure_rooms_carry_the_bans_clippy_checks() {
-    for room in rules::ROOMS.iter().filter(|room| room.pure) {
-        let path = Path::new("crates").join(room.name).join("clippy.toml");
+    for package in rules::CRATES.iter().filter(|package| package.pure) {
+        let path = Path::new("crates").join(package.name).join("clippy.toml");
         let text = repo::text(&path).unwrap_or_default();
         let table: toml::Table = text.parse().expect("clippy.toml is TOML");
         for (key, wanted) in
@@ -166,7 +167,7 @@ fn pure_rooms_carry_the_bans_clippy_checks() {
             table.get("too-many-lines-threshold").and_then(toml::Value::as_integer),
             Some(70),
             "{}",
-            room.name
+            package.name
         );
     }
 }
@@ -253,8 +254,8 @@ fn the_disk_format_is_little_endian_where_it_is_not_a_key() {
     let mut wrong = Vec::new();
     for (path, text) in rust() {
         let code = source::code(source::without_tests(&text));
-        let room = repo::room_of(&path).unwrap_or_default();
-        if ["proto", "store"].contains(&room.as_str()) {
+        let package = repo::crate_of(&path).unwrap_or_default();
+        if ["proto", "store"].contains(&package.as_str()) {
             for word in ["to_ne_bytes", "from_ne_bytes"] {
                 let places = source::places(&code, word);
                 wrong.extend(places.iter().map(|line| format!("{}:{line}: {word}", path.display())));

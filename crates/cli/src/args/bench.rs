@@ -1,6 +1,6 @@
 //! `pando bench`: its verbs and their flags; mdtest's are those of hpc/ior.
 //!
-//! Absent: what they measure (room `bench`).
+//! Absent: what they measure (crate `bench`).
 
 use super::bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};
 use clap::{Args, Subcommand, ValueHint};

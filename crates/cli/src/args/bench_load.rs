@@ -1,7 +1,7 @@
 //! `pando bench`: the flags of the verbs that put load on a server, step the rank alone, or stand between a server and its
 //! clients.
 //!
-//! Absent: what they measure (room `bench`).
+//! Absent: what they measure (crate `bench`).
 
 use clap::{Args, ValueHint};
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! `pando backup`: one file that holds a file system, made of a folder whether it is served or not.
 //!
-//! Absent: the container's layout (room `server`), schedules.
+//! Absent: the container's layout (crate `server`), schedules.
 
 use crate::args::Backup;
 use crate::output::{Output, bytes, grouped, table};
@@ -54,9 +54,8 @@ fn create(dir: &Path, file: &Path, conf_file: Option<&Path>, out: &Output) -> Ve
         return by_server(dir, file, out);
     }
     let server = place::open_unheard(dir, &conf::read(conf_file)?)?;
-    let made = backup::create(&server, file).map_err(|error| match error.is_damage() {
-        true => damaged_folder(dir, file, chain(&error)),
-        false => explain(file, &error),
+    let made = backup::create(&server, file).map_err(|error| {
+        if error.is_damage() { damaged_folder(dir, file, chain(&error)) } else { explain(file, &error) }
     });
     let stopped = server.stop().map_err(|error| Problem::failed(dir.display(), chain(&error)));
     let summary = made?;
@@ -84,9 +83,10 @@ fn by_server(dir: &Path, file: &Path, out: &Output) -> Verdict {
             }
             _ => {
                 let why = words(state["why"].as_str().unwrap_or("the server knows of no backup"));
-                return Err(match state["damaged"] == true {
-                    true => damaged_folder(dir, file, why),
-                    false => Problem::failed(file.display(), why),
+                return Err(if state["damaged"] == true {
+                    damaged_folder(dir, file, why)
+                } else {
+                    Problem::failed(file.display(), why)
                 });
             }
         }

@@ -1,7 +1,7 @@
 //! `pando bench`: performance runs. mdtest and rm work on any directory; survey, cold and memory open a data folder
 //! in this process, without kernel and network; list, calls and crowd do so or go to a server.
 //!
-//! Absent: what a run does (room `bench`), and any pass mark.
+//! Absent: what a run does (crate `bench`), and any pass mark.
 
 mod load;
 

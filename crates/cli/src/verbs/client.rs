@@ -39,9 +39,8 @@ pub fn run(verb: &Client, source: Result<Source, Problem>, out: &Output) -> Verd
         }
         Client::Evict { id } => {
             let answer = admin::ask(&source, &json!({"cmd": "client evict", "id": id}), ANSWER_TIME);
-            let answer = answer.map_err(|problem| match problem.code == Exit::State as u8 {
-                true => problem.do_this(LIST),
-                false => problem,
+            let answer = answer.map_err(|problem| {
+                if problem.code == Exit::State as u8 { problem.do_this(LIST) } else { problem }
             })?;
             out.result(&format!("evicted client {id}"), answer);
         }

@@ -1,4 +1,4 @@
-//! `pando fsck`: what the independent checker (room `fsck`) finds in a folder that nobody serves, and
+//! `pando fsck`: what the independent checker (crate `fsck`) finds in a folder that nobody serves, and
 //! fsck(8)'s exit codes.
 //!
 //! Absent: checking and repairing.
@@ -24,11 +24,8 @@ pub fn run(args: &Fsck, out: &Output) -> Verdict {
     // The exit codes here are fsck(8)'s.
     place::expect_existing(&args.dir, "fsck DIR")
         .map_err(|problem| Problem { code: OPERATIONAL, ..problem })?;
-    let report = match args.repair {
-        // Never the options that give something up: who wants that must know more than a flag says.
-        true => fsck::repair(&args.dir, &RepairOptions::default()),
-        false => fsck::check(&args.dir),
-    };
+    let report =
+        if args.repair { fsck::repair(&args.dir, &RepairOptions::default()) } else { fsck::check(&args.dir) };
     match report {
         Ok(report) => {
             let unreadable =

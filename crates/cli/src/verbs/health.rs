@@ -1,6 +1,6 @@
 //! `pando health`: what is wrong with a server, in Ceph's codes and words.
 //!
-//! Absent: judging (room `server`).
+//! Absent: judging (crate `server`).
 
 use crate::args::Health;
 use crate::output::Output;

@@ -248,9 +248,10 @@ pub fn report(plan: &Plan, word: &Value, out: &Output) {
     for key in ["name", "fsid", "pid", "created"] {
         json[key] = word[key].clone();
     }
-    match out.quiet {
-        true if out.format == crate::output::Format::Plain => write_out(""),
-        _ => out.result(&text, json),
+    if out.quiet && out.format == crate::output::Format::Plain {
+        write_out("")
+    } else {
+        out.result(&text, json)
     }
 }
 

@@ -225,9 +225,8 @@ fn connect(plan: &Plan, source: &Source, until: Instant, config: &Config) -> Res
 
 /// Of several hosts the first that takes a connection; if none does, the first, so that the error names it.
 fn first_that_answers(hosts: &[(String, u16)]) -> Addr {
-    let name = |(host, port): &(String, u16)| match host.contains(':') {
-        true => format!("[{host}]:{port}"),
-        false => format!("{host}:{port}"),
+    let name = |(host, port): &(String, u16)| {
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
     };
     let answers = |host: &&(String, u16)| std::net::TcpStream::connect((host.0.as_str(), host.1)).is_ok();
     let chosen = if hosts.len() > 1 { hosts.iter().find(answers) } else { None };

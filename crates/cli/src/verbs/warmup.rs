@@ -1,6 +1,6 @@
 //! `pando warmup`: brings a tree into the server's cache before somebody asks for it, and its file data into the page cache.
 //!
-//! Absent: how names are loaded (room `mds`, `warm.rs`).
+//! Absent: how names are loaded (crate `mds`, `warm.rs`).
 
 use crate::args::Warmup;
 use crate::output::{Output, bytes, grouped};

@@ -11,6 +11,7 @@ use crate::window::{Pending, Window};
 use proto::message::{ClientMsg, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
+use proto::request::fallocate::changes_bytes;
 use proto::{Cred, Ino, NodeRef, Tid};
 use proto::{
     every_request, locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests,
@@ -119,7 +120,7 @@ impl Client {
             (Request::Write { .. } | Request::CopyRange { .. }, Ok(Reply::Written { count: 1.., attr })) => {
                 attr.change < self.incarnation.first_change()
             }
-            (Request::Fallocate { mode, .. }, Ok(_)) => mode & !1 != 0,
+            (Request::Fallocate { mode, .. }, Ok(_)) => changes_bytes(*mode),
             (every_request!(), _) => false,
         }
     }

@@ -12,6 +12,7 @@ use stdx::checksum::crc32c_parts;
 use stdx::crc32c;
 
 const STATE: &str = "state";
+const STATE_NEW: &str = "state.tmp";
 const STATE_MAGIC: &[u8; 8] = b"PANDODST";
 const INDEX_MAGIC: &[u8; 8] = b"PANDOIDX";
 const FORMAT: u16 = 1;
@@ -105,7 +106,7 @@ impl State {
 
     /// Puts it in the place of the old one.
     pub(super) fn write(&self, folder: &Path) -> Result<(), FsckError> {
-        crate::folder::write_whole(folder, STATE, &self.encode())
+        crate::folder::write_whole(folder, STATE, STATE_NEW, &self.encode())
     }
 }
 

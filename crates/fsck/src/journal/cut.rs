@@ -5,6 +5,10 @@
 use super::Journal;
 use super::segment::encode_header;
 use crate::folder::{Folder, FsckError, io_error, sync_dir, write_whole};
+use std::io::ErrorKind;
+
+/// A segment before it has its name.
+const SEGMENT_NEW: &str = "new";
 
 impl Journal {
     /// Makes an empty segment behind all there is. Returns where it starts: the checkpoint must be set
@@ -15,14 +19,18 @@ impl Journal {
         let start = self.beyond.max(self.end);
         let sequence = self.sequence + 1;
         let header = encode_header(self.incarnation, sequence, start);
-        write_whole(&folder.journal, &format!("{sequence:08x}"), &header)?;
+        write_whole(&folder.journal, &format!("{sequence:08x}"), SEGMENT_NEW, &header)?;
         Ok(start)
     }
 
     /// Removes the files of the old journal.
     pub(crate) fn remove_old(&self, folder: &Folder) -> Result<(), FsckError> {
         for path in &self.files {
-            std::fs::remove_file(path).map_err(io_error(path))?;
+            match std::fs::remove_file(path) {
+                // One that a crash left under the name for new ones: it was written over and has become the segment.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                removed => removed.map_err(io_error(path))?,
+            }
         }
         sync_dir(&folder.journal)
     }

@@ -1,6 +1,6 @@
 //! Opening and using a data store whose files were damaged: damage is named, and no file ever reads as bytes of another.
 //!
-//! Absent: repair; crashes (room `store` and the simulator).
+//! Absent: repair; crashes (crate `store` and the simulator).
 
 use crate::class::class;
 use crate::damage::{self, Damaged, Files, Rules, disk_of, files_of};
@@ -170,12 +170,13 @@ fn served(original: &Files, damaged: &Damaged, number: u64, bytes: &[u8], lost: 
     let state_lost = damaged.removed.contains("data/state");
     if !has_blocks {
         let is_empty = bytes.iter().all(|byte| *byte == 0);
-        return match is_empty && (state_lost || lost == Lost::Whole) {
-            true => Ok(()),
-            false => Err(format!(
+        return if is_empty && (state_lost || lost == Lost::Whole) {
+            Ok(())
+        } else {
+            Err(format!(
                 "file {number} is served wrong: {}",
                 crate::corpus::hex(&bytes[..bytes.len().min(64)])
-            )),
+            ))
         };
     }
     // A whole block file of another file under this name is refused by its header. Data alone that the script copied

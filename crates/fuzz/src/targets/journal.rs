@@ -50,9 +50,10 @@ fn mutations(input: &[u8]) -> Verdict {
     let kinds: Vec<u8> =
         Mutations::new(input).flatten().filter_map(|m| encode(&m).first().copied()).take(4).collect();
     let verdict = round_trip(input, Exact::Bytes, decode, |parts| parts.concat(), |parts| parts.len() * 24)?;
-    Ok(match verdict.starts_with("read") {
-        true => format!("read {kinds:?}"),
-        false => format!("{verdict} after {}", kinds.len()),
+    Ok(if verdict.starts_with("read") {
+        format!("read {kinds:?}")
+    } else {
+        format!("{verdict} after {}", kinds.len())
     })
 }
 

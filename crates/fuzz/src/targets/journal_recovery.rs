@@ -1,7 +1,7 @@
 //! Opening and reading a journal whose files were damaged: damage is named, or what comes back is a prefix of what was
 //! written that holds everything a surviving entry knew to be durable, and appending goes on behind it.
 //!
-//! Absent: applying what was read; crashes (room `store` and the simulator).
+//! Absent: applying what was read; crashes (crate `store` and the simulator).
 
 use crate::class::class;
 use crate::damage::{self, Damaged, Files, Rules, disk_of, files_of};

@@ -99,7 +99,7 @@ impl Rank {
         let plain = FileKind::of_mode(attr.mode) == Some(FileKind::Regular)
             && attr.nlink == 1
             && !attr.has_xattrs
-            && !dir.is_system();
+            && !dir.is_reserved();
         let book = &self.view.book;
         let room = book.delegated_to(ino) == Some(slot)
             || book.files(slot) < self.view.config.limits.delegated_per_session;

@@ -118,7 +118,7 @@ impl Rank {
         }
         let view = &mut self.view;
         let most = view.config.limits.delegated_per_session;
-        if ino.is_system() || view.book.delegated_to(ino).is_some() || view.book.directories(slot) >= most {
+        if ino.is_reserved() || view.book.delegated_to(ino).is_some() || view.book.directories(slot) >= most {
             return None;
         }
         let node = view.cache.by_ino(ino)?;

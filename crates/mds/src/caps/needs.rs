@@ -51,7 +51,7 @@ struct Needs {
 
 impl Needs {
     fn add(&mut self, ino: Ino, bits: Bits, name: Option<(Ino, Name)>) {
-        if bits.is_empty() || ino.is_system() {
+        if bits.is_empty() || ino.is_reserved() {
             return;
         }
         match self.list.iter_mut().find(|need| need.ino == ino) {
@@ -123,7 +123,7 @@ fn replaced(view: &mut View, at: DentryKey<'_>, by: Ino, needs: &mut Needs) {
 
 /// Names in directories of the system's are nobody's to keep.
 fn named(dir: Ino, name: &[u8]) -> Option<(Ino, Name)> {
-    let name = Name::new(name).ok().filter(|_| !dir.is_system())?;
+    let name = Name::new(name).ok().filter(|_| !dir.is_reserved())?;
     (!stdx::mutant!("mds_name_not_recalled")).then_some((dir, name))
 }
 

@@ -30,7 +30,7 @@ impl Rank {
         let Some(home) = self.view.cache.by_ino(node.ino) else { return };
         let dir = self.view.cache.parent_ino(home);
         if let Ok(name) = Name::new(self.view.cache.node(home).name.as_bytes())
-            && !dir.is_system()
+            && !dir.is_reserved()
             && !stdx::mutant!("mds_own_name_kept")
         {
             let name = Some((dir, name));

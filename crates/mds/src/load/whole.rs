@@ -51,7 +51,7 @@ impl Rank {
         dir.clear(dir::LOAD_BROKEN);
         dir.misses = 0;
         self.loads.whole += 1;
-        self.start_load(LoadKey::Scan { dir: ino, from: NameHash(NameHash::FIRST), op: WHOLE }, None);
+        self.start_load(LoadKey::Scan { dir: ino, from: NameHash::FIRST, op: WHOLE }, None);
     }
 
     pub(super) fn whole_load_goes_on(&mut self, ino: Ino, next: Option<NameHash>) {

@@ -12,14 +12,12 @@ use crate::view::{Found, View};
 use proto::inode::InodeCore;
 use proto::reply::Reply;
 use proto::request::IO_BYTES_MAX;
+use proto::request::fallocate::{KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE};
 use proto::storeio::{Buffer, DataOp, Payload};
 use proto::{Errno, FileKind, NodeRef};
 
 /// The longest server-side copy of one request; the caller goes on from there.
 const COPY_BYTES_MAX: u64 = 64 << 20;
-const KEEP_SIZE: u32 = 1;
-const PUNCH_HOLE: u32 = 2;
-const ZERO_RANGE: u32 = 16;
 
 /// A regular file the caller may use with `mask`, and its record.
 pub(crate) fn file(view: &View, op: &mut Op, node: NodeRef, mask: u32) -> Found<(u32, InodeCore)> {

@@ -4,7 +4,7 @@
 
 use crate::cache::node;
 use crate::ops::Headers;
-use crate::view::{Found, View, hex_name};
+use crate::view::{Found, View};
 use proto::inode::{InodeCore, LINKS_MAX, flags};
 use proto::{Ino, NameHash};
 
@@ -46,7 +46,7 @@ pub(crate) fn lose_name(
         if let Some(at) = ext.links.iter().position(|link| *link == from) {
             ext.links.swap_remove(at);
         }
-        let name = hex_name(core.ino);
+        let name = core.ino.link_name();
         let place = view.place_in(dir, view.cache.node(target).hash, &name);
         view.txn.primary(place, &core, Some(&ext));
         headers.add(dir, 0, 0, None);
@@ -64,7 +64,7 @@ pub(crate) fn lose_name(
         Fate::Removed
     };
     if in_links {
-        let name = hex_name(view.cache.node(target).ino());
+        let name = view.cache.node(target).ino().link_name();
         let place = view.place_in(dir, view.cache.node(target).hash, &name);
         view.txn.delete(place);
         headers.add(dir, -1, 0, Some(now));
@@ -79,7 +79,7 @@ fn orphan(view: &mut View, target: u32, mut core: InodeCore, headers: &mut Heade
     if let Some(ext) = &mut ext {
         ext.links.clear();
     }
-    let name = hex_name(core.ino);
+    let name = core.ino.link_name();
     let place = view.place_in(orphans, view.hash(&name), &name);
     view.txn.primary(place, &core, ext.as_ref().filter(|ext| !ext.is_empty()));
     headers.add(orphans, 1, 0, Some(view.wall()));

@@ -6,7 +6,7 @@ use crate::cache::attr_of;
 use crate::op::{Op, Plan};
 use crate::ops::Headers;
 use crate::ops::create::free_name;
-use crate::view::{Found, View, hex_name};
+use crate::view::{Found, View};
 use proto::inode::{InodeCore, LINKS_MAX, flags};
 use proto::reply::Reply;
 use proto::{Errno, Ino, Name, NodeRef};
@@ -35,7 +35,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef,
         core.nlink = 1;
         view.txn.primary(place, &core, view.cache.ext(target));
         view.txn.backptr(core.ino, core.change, place);
-        let hex = hex_name(core.ino);
+        let hex = core.ino.link_name();
         view.txn.delete(view.place_in(home, view.cache.node(target).hash, &hex));
         headers.add(home, -1, 0, Some(now));
         headers.emit(view);
@@ -59,7 +59,7 @@ fn add_link(
     headers: &mut Headers,
 ) -> proto::Attr {
     let mut ext = view.cache.ext(target).cloned().unwrap_or_default();
-    let hex = hex_name(core.ino);
+    let hex = core.ino.link_name();
     let place = view.place_in(links, view.hash(&hex), &hex);
     if home == links {
         ext.links.push(new);

@@ -61,7 +61,7 @@ pub(crate) fn plan(
     let Some(from) = after.checked_add(1).and_then(|c| c.checked_mul(2)) else {
         return Plan::reply(Reply::Entries { entries: page.entries, end: true });
     };
-    let from = NameHash(from.max(NameHash::FIRST));
+    let from = NameHash(from).max(NameHash::FIRST);
     if view.cache.dir(slot).has(dir::COMPLETE) {
         op.scan = None;
         cached(view, slot, from, &mut page);

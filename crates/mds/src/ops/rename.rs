@@ -182,7 +182,7 @@ fn put_at(view: &mut View, from: &End<'_>, held: Held, to: &End<'_>, headers: &m
         Some(link) => *link = (to.ino, to.hash),
         None => ext.links.push((to.ino, to.hash)),
     }
-    let hex = crate::view::hex_name(core.ino);
+    let hex = core.ino.link_name();
     let place = view.place_in(home, view.cache.node(held.target).hash, &hex);
     view.txn.primary(place, &core, Some(&ext));
     headers.add(home, 0, 0, None);

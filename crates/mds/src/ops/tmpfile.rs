@@ -7,7 +7,7 @@ use crate::op::{Effects, Op, Plan};
 use crate::ops::create::new_inode;
 use crate::ops::open::rights;
 use crate::perm;
-use crate::view::{Found, View, hex_name};
+use crate::view::{Found, View};
 use proto::reply::Reply;
 use proto::request::NewNode;
 use proto::{FileKind, NodeRef};
@@ -22,7 +22,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, new: &NewNode,
     new.mode = FileKind::Regular.mode_bits() | (new.mode & 0o7777);
     let (mut core, ext) = new_inode(view, op, parent, ino, &new);
     core.nlink = 0;
-    let name = hex_name(ino);
+    let name = ino.link_name();
     let place = view.place_in(orphans, view.hash(&name), &name);
     let attr = attr_of(&core, ext.as_deref(), place.dir, place.hash);
     view.txn.primary(place, &core, ext.as_deref());

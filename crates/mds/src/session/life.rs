@@ -50,7 +50,7 @@ impl Rank {
     ) {
         let (absent, fresh) =
             self.sessions.map.get(&id).map_or((false, false), |session| (session.absent, session.fresh));
-        if node.ino.is_system() || !(fresh || (absent && self.view.reconnecting)) {
+        if node.ino.is_reserved() || !(fresh || (absent && self.view.reconnecting)) {
             // The rank never went away: it still has the session's opens and locks.
             return;
         }

@@ -98,7 +98,7 @@ fn recount(w: &mut World) {
         assert_eq!((header.entries, header.subdirs), (entries, subdirs), "{dir:?}");
     }
     assert!(counts.is_empty(), "entries without a header: {counts:?}");
-    for dir in headers.keys().filter(|dir| !dir.is_system()) {
+    for dir in headers.keys().filter(|dir| !dir.is_reserved()) {
         assert!(inodes.contains_key(dir), "header of a directory that is gone: {dir:?}");
     }
 }

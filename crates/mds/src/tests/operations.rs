@@ -1,6 +1,6 @@
 //! What operators see: requests under way and what they wait for, slow ones, counts by kind.
 //!
-//! Absent: tables and texts (room `cli`).
+//! Absent: tables and texts (crate `cli`).
 
 use super::*;
 use crate::Waits;

@@ -190,7 +190,8 @@ impl Request {
             },
             22 => Self::Fsync { node: node(r)?, data_only: r.bool()? },
             23 => Self::SyncFs,
-            _ => Self::StatFs,
+            24 => Self::StatFs,
+            _ => return Err(unknown(tag)),
         })
     }
 
@@ -223,9 +224,13 @@ impl Request {
                 offset: r.u64()?,
                 data: Payload::Owned(r.bytes(IO_BYTES_MAX)?.to_vec()),
             },
-            tag => return Err(DecodeError::UnknownTag { what: "request", tag: u64::from(tag) }),
+            _ => return Err(unknown(tag)),
         })
     }
+}
+
+fn unknown(tag: u8) -> DecodeError {
+    DecodeError::UnknownTag { what: "request", tag: u64::from(tag) }
 }
 
 fn noded(w: &mut Writer, tag: u8, node: &NodeRef) {

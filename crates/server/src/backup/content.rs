@@ -166,10 +166,9 @@ impl<'a, W: Write> Content<'a, W> {
         if offset >= size {
             return Ok(None);
         }
-        match self.data.run(&DataOp::Seek { file, cut, offset, size, hole })? {
-            DataDone::Offset(at) => Ok(at),
-            _ => Err(unexpected("seek")),
-        }
+        let done = self.data.run(&DataOp::Seek { file, cut, offset, size, hole })?;
+        let DataDone::Offset(at) = done else { return Err(unexpected("seek")) };
+        Ok(at)
     }
 
     /// Writes the trailer; returns the counts and the bytes written.

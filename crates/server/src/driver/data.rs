@@ -1,7 +1,7 @@
 //! Data workers: operations on file data that need the disk. Syncs of everything are done by one of them at a time, for all who
 //! wait.
 //!
-//! Absent: order (`order.rs`), layouts (room `store`).
+//! Absent: order (`order.rs`), layouts (crate `store`).
 
 use super::{Driver, Life};
 use mds::input::{Input, Tag};
@@ -46,9 +46,10 @@ impl Queue {
 
     pub(super) fn push(&self, tag: Tag, op: DataOp) {
         let mut state = self.lock();
-        match op {
-            DataOp::SyncAll => state.syncs.push(tag),
-            op => state.jobs.push_back((tag, op)),
+        if matches!(op, DataOp::SyncAll) {
+            state.syncs.push(tag);
+        } else {
+            state.jobs.push_back((tag, op));
         }
         drop(state);
         self.wake.notify_one();

@@ -60,20 +60,16 @@ impl Gate {
     }
 
     fn holds_performed(&self, wanted: ConnId) -> bool {
-        let performed = |held: &Input| match held {
-            Input::Message { conn, message } => *conn == wanted && message.is_performed(),
-            _ => false,
-        };
+        let performed = |held: &Input| matches!(held, Input::Message { conn, message } if *conn == wanted && message.is_performed());
         self.held.iter().any(performed)
     }
 
     fn holds(&self, wanted: ConnId, wanted_tid: Tid) -> bool {
-        self.held.iter().any(|held| match held {
-            Input::Message { conn, message: ClientMsg::Request { tid, .. } } => {
-                (*conn, *tid) == (wanted, wanted_tid)
-            }
-            _ => false,
-        })
+        let request = |held: &Input| {
+            matches!(held, Input::Message { conn, message: ClientMsg::Request { tid, .. } }
+                if (*conn, *tid) == (wanted, wanted_tid))
+        };
+        self.held.iter().any(request)
     }
 
     /// The next of what was held when the gate opened. Whichever thread steps the rank takes all of it before its own inputs:

@@ -4,7 +4,7 @@
 //! One of two threads *leads*: it waits for the group and writes it. Then another may lead: while one group is synced and those who
 //! wait for it are told, the next is written.
 //!
-//! Absent: segments (room `store`).
+//! Absent: segments (crate `store`).
 
 use super::{Counters, Driver};
 use mds::input::Input;
@@ -169,6 +169,12 @@ impl Queue {
 
     pub(super) fn pending(&self) -> usize {
         self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Senders that wait for room.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> u32 {
+        self.lock().waiting
     }
 
     /// Blocks while too much is not durable.

@@ -152,6 +152,6 @@ fn load(driver: &Driver, batch: &mut VecDeque<Job>) -> (Vec<Input>, u64) {
 fn names(result: &Result<Loaded, StoreError>) -> u64 {
     match result {
         Ok(Loaded::Dentries { entries, .. }) => (entries.len() as u64).max(1),
-        _ => 1,
+        Ok(Loaded::Value(_) | Loaded::Sessions(_)) | Err(_) => 1,
     }
 }

@@ -80,12 +80,17 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn connect(connector: &dyn Connector) -> Self {
+        Self::wanting(connector, Bits::NONE)
+    }
+
+    /// One that has a use for these capabilities.
+    pub(crate) fn wanting(connector: &dyn Connector, wants: Bits) -> Self {
         let mailbox = Arc::new(Mailbox::default());
         let port = connector.connect(mailbox.clone()).expect("connect");
         mailbox.port.get_or_init(|| port.clone());
         let mut client = Self { mailbox, port, tid: 0 };
         let info = ClientInfo { host: "test".into(), mount: "/t".into(), pid: 1, caps_max: 0 };
-        client.send(ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE });
+        client.send(ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants });
         drop(client.mailbox.wait(|s| s.welcome.is_some()));
         client
     }

@@ -239,7 +239,7 @@ impl Judge {
     /// The present tree.
     ///
     /// # Panics
-    /// Never: there is always a state.
+    /// Without a state; there always is one.
     #[must_use]
     pub fn tree(&self) -> &Tree {
         &self.states.back().expect("history is never empty").tree

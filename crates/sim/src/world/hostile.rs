@@ -2,7 +2,7 @@
 //! sends then. What it changes is judged like everybody's; of what it is told nothing is, because nobody believes it. All others
 //! must not notice, but that they wait for it as for one that does not answer.
 //!
-//! Absent: what it performs by itself (room `fuzz`, rank-session): it is answered when what it did is durable.
+//! Absent: what it performs by itself (crate `fuzz`, rank-session): it is answered when what it did is durable.
 
 use super::{Event, Phase, Plan, World};
 use crate::model::judge::{Asked, Verdict};

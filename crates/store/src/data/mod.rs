@@ -42,15 +42,12 @@ use central::{Central, Form};
 use checkpoint::Checkpointer;
 use compact::Compactor;
 use locks::{FileLocks, guard};
-use proto::FileId;
 use proto::storeio::{Buffer, Cut, IoError, Payload, StoreError};
+use proto::{Errno, FileId};
 use segments::Appender;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use stdx::Mono;
-
-const EINVAL: i32 = 22;
-const EFBIG: i32 = 27;
 
 /// The data store of one file system. Locks are taken in the order of the fields below; a file's lock
 /// comes between `compactor` and `appender`.
@@ -311,12 +308,12 @@ fn fill(
 fn end_of(offset: u64, len: u64) -> Result<u64, StoreError> {
     match offset.checked_add(len) {
         Some(end) if i64::try_from(end).is_ok() => Ok(end),
-        _ => Err(io_error("range", EFBIG)),
+        _ => Err(io_error("range", Errno::EFBIG)),
     }
 }
 
-fn io_error(at: &str, errno: i32) -> StoreError {
-    StoreError::Io { at: at.to_owned(), source: IoError(errno) }
+fn io_error(at: &str, errno: Errno) -> StoreError {
+    StoreError::Io { at: at.to_owned(), source: IoError(errno.0) }
 }
 
 fn damaged(name: &str, offset: u64, what: &str) -> StoreError {

@@ -8,6 +8,7 @@ use super::blocks::{folder_name, parse_block_name};
 use super::central::{Block, Central, Segment, WRITE_SEQ_STEP};
 use super::checkpoint::{Checkpointer, write_state};
 use super::index::{Entry, Place, TABLES};
+use super::io_error;
 use super::limits::Limits;
 use super::locks::guard;
 use super::record::{
@@ -19,11 +20,10 @@ use super::state::{
     encode_index_header, index_name, parse_index_name,
 };
 use super::verify::{Walked, walk};
-use super::{EINVAL, io_error};
 use crate::disk::{Disk, DiskFile};
-use proto::FileId;
 use proto::codec::Reader;
 use proto::storeio::StoreError;
+use proto::{Errno, FileId};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::mutant;
 
@@ -87,7 +87,7 @@ pub(super) fn recover<D: Disk>(disk: &D, limits: &Limits) -> Result<Recovered<D:
         None => State { block_bytes: limits.block_bytes, next_segment: 1, ..State::default() },
     };
     if state.block_bytes != limits.block_bytes {
-        return Err(io_error("data/state: other block size", EINVAL));
+        return Err(io_error("data/state: other block size", Errno::EINVAL));
     }
     let covered = recovery.load_index(&state)?;
     recovery.scan_segments(&state, &segments, covered)?;

@@ -125,7 +125,7 @@ fn sync_of_a_small_file_gives_its_content_and_redo_brings_it_back() {
     assert_eq!(store.run(&DataOp::Sync { file: file(1) }), Ok(DataDone::Done), "it is in a synced segment");
 }
 
-/// Found by power cuts under load: a file was cut while `SyncAll` flushed the queue. The shorter content took a place behind
+/// A file was cut while `SyncAll` flushed the queue. The shorter content took a place behind
 /// what `SyncAll` waited for; the journal let go of the fsynced content, and the power failed.
 #[test]
 fn what_changes_during_a_sync_of_everything_is_synced_too() {
@@ -178,7 +178,7 @@ fn a_changed_content_that_moves_back_is_caught() {
     assert!(verdict.is_err());
 }
 
-/// Found by power cuts under load: write, fsync, cut, write, fsync, crash. The replay cut the first content under a new
+/// Write, fsync, cut, write, fsync, crash. The replay cut the first content under a new
 /// write sequence, and the second redo, written under one of the life before, looked older and was dropped.
 #[test]
 fn a_redo_after_a_cut_wins_over_what_the_replay_cut() {

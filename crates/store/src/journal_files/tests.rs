@@ -381,7 +381,7 @@ fn a_segment_is_begun_where_there_is_no_room_for_a_whole_one() {
     assert_eq!((journal.segments().len(), journal.spares()), (1, 0));
 }
 
-/// Found by review: a disk without room for a spare segment was filled to the brim, once a second.
+/// A disk without room for a spare segment was filled to the brim, once a second.
 #[test]
 fn no_spare_segment_is_written_where_there_is_no_room_for_it() {
     let mut life = Life::new(11);

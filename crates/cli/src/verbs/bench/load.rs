@@ -1,6 +1,6 @@
 //! `pando bench step`, `calls`, `crowd`, `sessions` and `proxy`: what puts load on a server, steps the rank alone, or stands between.
 //!
-//! Absent: what a run does (room `bench`).
+//! Absent: what a run does (crate `bench`).
 
 use super::{failed, failed_at, on_source, usage};
 use crate::args::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};

@@ -117,9 +117,10 @@ impl JournalIo for FaultyJournal {
     }
 
     fn append(&self, position: Position, entries: &[u8]) -> Result<(), StoreError> {
-        match self.full_once.swap(false, Ordering::SeqCst) {
-            true => Err(StoreError::NoSpace),
-            false => self.journal.append(position, entries),
+        if self.full_once.swap(false, Ordering::SeqCst) {
+            Err(StoreError::NoSpace)
+        } else {
+            self.journal.append(position, entries)
         }
     }
 

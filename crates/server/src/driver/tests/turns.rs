@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 const REQUESTS: u64 = 20;
 
-/// Found by looking for what a count of waits did not show: a connection that asked for much at once kept the rank until all was done.
+/// A connection that asked for much at once kept the rank until all was done.
 #[test]
 fn a_long_batch_takes_many_turns_and_its_wait_is_counted() {
     let server = server(Toy::default(), Arc::default()).expect("boot");

@@ -8,6 +8,7 @@ use crate::model::tree::Tree;
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Reply;
 use proto::request::Request;
+use proto::request::fallocate::changes_bytes;
 use proto::storeio::DataOp;
 use proto::{FileId, FileKind, Ino, Name, every_request};
 
@@ -30,8 +31,7 @@ impl Judge {
             DataOp::Write { file, offset, data, .. } => self.write(*file, *offset, data.bytes(), from)?,
             DataOp::Zero { file, offset, len, .. } => {
                 let pieces = vec![(*offset, offset.saturating_add(*len), Source::Zero)];
-                // One that only reserves space (modes 0 and 1) brings no bytes.
-                let matches = |request: &Request| matches!(request, Request::Fallocate { node, mode, .. } if node.ino == file.ino && mode & !1 != 0);
+                let matches = |request: &Request| matches!(request, Request::Fallocate { node, mode, .. } if node.ino == file.ino && changes_bytes(*mode));
                 self.land(Landing { ino: file.ino, start: *offset, pieces, from, copied: None }, matches);
             }
             DataOp::Copy { source, source_offset, target, target_offset, len, .. } => {

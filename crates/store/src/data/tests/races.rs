@@ -34,7 +34,12 @@ fn a_sync_of_everything_waits_for_a_sync_of_one_file_under_way() {
     once(&disk, move || {
         // The first of three blocks is synced.
         let (other, answer) = (Arc::clone(&other), answer.clone());
-        std::thread::spawn(move || answer.send(other.run(&DataOp::SyncAll)));
+        let begun = other.syncs_begun.load(SeqCst);
+        let asks = Arc::clone(&other);
+        std::thread::spawn(move || answer.send(asks.run(&DataOp::SyncAll)));
+        while other.syncs_begun.load(SeqCst) == begun {
+            std::thread::yield_now();
+        }
         seen.store(guard(&answered).recv_timeout(Duration::from_millis(300)).is_ok(), SeqCst);
     });
     assert_eq!(store.run(&DataOp::Sync { file: file(1) }), Ok(DataDone::Done));

@@ -132,7 +132,7 @@ fn compaction_ends_at_no_more_than_1_3_times_what_lives() {
     }
 }
 
-/// Found by measuring: all segments were just within the bound, and a segment's worth that is reserved came on top.
+/// All segments were just within the bound, and a segment's worth that is reserved came on top.
 #[test]
 fn what_is_reserved_counts_as_wasted() {
     let mut met = 0;
@@ -326,7 +326,7 @@ fn dead_segments_go_although_buffers_cannot_be_flushed() {
     assert!(store.stats().segment_bytes * 2 < before, "{:?}", store.stats());
 }
 
-/// Found by review: compaction met a full disk after some records of its batch were written. They lay behind the output's end,
+/// Compaction met a full disk after some records of its batch were written. They lay behind the output's end,
 /// whole and in their right place; once an index covered the tombstones of their files, a power cut brought the files back.
 #[test]
 fn a_move_that_meets_a_full_disk_leaves_nothing_behind_the_output() {
