@@ -21,6 +21,7 @@ use crate::view::{Found, View};
 use book::{AGE_NS, Need};
 use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, Recalled, Returned};
 use proto::message::ServerMsg;
+use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Attr, Effect, FileKind, Ino, Kind, SessionId};
@@ -282,6 +283,10 @@ impl Rank {
     /// The rank lives again, and any session that it finds may keep what it was told by the life before: until it says that it
     /// does not, or all of it has run out, nobody else changes anything.
     pub(crate) fn await_former(&mut self, now: Now) {
+        let evicted = |(id, session): (&SessionId, &Session)| session.evicted.then_some(*id);
+        for id in self.sessions.map.iter().filter_map(evicted).collect::<Vec<_>>() {
+            self.run_out(id, now);
+        }
         if self.sessions.map.is_empty() || stdx::mutant!("mds_settled_not_awaited") {
             return;
         }
@@ -340,14 +345,20 @@ impl Rank {
 
     /// Whether a session that is to be evicted may keep something, of this life of the rank or the one before. Then it goes on until
     /// that has run out, with all it holds, but serves nobody: were its end in the journal before, a rank that lives again would not
-    /// know that somebody still keeps names.
-    pub(crate) fn evict_later(&mut self, id: SessionId, now: Now) -> bool {
+    /// know that somebody still keeps names. That it is evicted is journaled at once, before anything that others do with what was
+    /// delegated to it: a rank that lives again would let it in, and carry out what it performed before over what they synced.
+    pub(crate) fn evict_later(&mut self, id: SessionId, now: Now, out: &mut Outbox<Output>) -> bool {
         let Some(session) = self.sessions.map.get_mut(&id) else { return false };
         let keeps = session.place.is_some_and(|slot| self.view.book.count(slot) > 0);
         if (!keeps && !self.sessions.former.contains(&id)) || stdx::mutant!("mds_eviction_ends_records") {
             return false;
         }
         (session.evicted, session.settled) = (true, false);
+        if !session.embedded && !stdx::mutant!("mds_eviction_not_journaled") {
+            let flags = session.flags(session.quiet);
+            Mutation::SessionFlags { id, flags }.encode(&mut self.view.txn.muts);
+            self.commit(now, None, out);
+        }
         self.run_out(id, now);
         true
     }

@@ -271,7 +271,7 @@ impl Rank {
                 let confirmed = self.unconfirmed.first_key_value().is_none_or(|(_, at)| *at > position);
                 if confirmed && !self.awaits_rewrites() {
                     self.checkpoint.phase = Phase::Sync;
-                    self.view.tail.end();
+                    self.view.tail_writes.end();
                     self.internal_data(DataOp::SyncAll, Inner::Checkpoint, out);
                 }
             }

@@ -70,7 +70,7 @@ impl Rank {
                     self.change_untold(now, next, out);
                 }
                 if let (Next::Rewrite { ino, .. }, Err(_)) = (next, &result) {
-                    self.view.tail.failed(op.session, ino);
+                    self.view.tail_writes.failed(op.session, ino);
                 }
                 if gone {
                     self.unpin(&op);

@@ -233,7 +233,7 @@ impl Rank {
             self.presenting_over(now);
         }
         if self.state == State::Active && self.presenting.is_empty() && self.reconnect_limit <= now.mono {
-            self.view.tail.end();
+            self.view.tail_writes.end();
         }
         self.quiet(now, out);
         if self.view.full && self.full_until <= now.mono {

@@ -175,7 +175,7 @@ impl Rank {
             if let Payload::Transaction { origin, mutations, .. } = entry.payload {
                 let follow =
                     apply(&mut self.view, &mut self.sessions, mutations, Source::Replay).map_err(fail)?;
-                self.note_tail(origin.as_ref(), mutations, false);
+                self.note_tail(origin.as_ref(), mutations, Source::Replay);
                 if let Some(origin) = &origin {
                     self.replay_used(origin.session, origin.result);
                 }
@@ -240,7 +240,7 @@ impl Rank {
         let text = format!(
             "replayed {} transactions, {} sessions to return",
             self.replayed,
-            self.sessions.map.len()
+            self.sessions.map.values().filter(|session| !session.evicted).count()
         );
         out.push(Output::Note { level: Level::Info, text });
         self.end_reconnect_if_all_back(out);
@@ -248,7 +248,7 @@ impl Rank {
     }
 
     pub(crate) fn end_reconnect_if_all_back(&mut self, out: &mut Outbox<Output>) {
-        if self.state == State::Reconnect && self.sessions.map.values().all(|s| !s.absent) {
+        if self.state == State::Reconnect && self.sessions.map.values().all(|s| !s.absent || s.evicted) {
             self.end_reconnect(out);
         }
     }
@@ -256,7 +256,8 @@ impl Rank {
     /// Its time is up. A session that said hello in time and is still reclaiming its opens and locks, with a lease
     /// that runs, keeps it open for a while: its locks must not go to others meanwhile. Who is not done then is evicted.
     pub(crate) fn reconnect_over(&mut self, now: Now, out: &mut Outbox<Output>) {
-        let reclaiming = |(id, s): (&SessionId, &Session)| (s.absent && !s.embedded).then_some(*id);
+        let reclaiming =
+            |(id, s): (&SessionId, &Session)| (s.absent && !s.embedded && !s.evicted).then_some(*id);
         let late: Vec<SessionId> = self.sessions.map.iter().filter_map(reclaiming).collect();
         // As with leases (`expire`): the rank may have stood still, and what they said lies unread.
         let lease_ns = self.view.config.lease_ns;

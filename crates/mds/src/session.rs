@@ -66,7 +66,8 @@ pub(crate) struct Session {
     pub place: Option<u16>,
     /// It uses nothing that was granted on an earlier connection.
     pub settled: bool,
-    /// Nobody is served by it any more; it ends when what its client was granted has run out.
+    /// Nobody is served by it any more; it ends when what its client was granted has run out. In the journal as a flag: what its client
+    /// performed must not run over what others have done since, in the next life of the rank either.
     pub evicted: bool,
     /// From a former life of the rank and not back yet.
     pub absent: bool,
@@ -181,6 +182,7 @@ impl Sessions {
             absent: true,
             keeps_nothing: record.flags & session_flags::KEEPS_NOTHING != 0,
             quiet: record.flags & session_flags::QUIET != 0,
+            evicted: record.flags & session_flags::EVICTED != 0,
             delegated: record.delegated.iter().map(|(first, count)| InoRange::new(*first, *count)).collect(),
             early_from: (!record.delegated.is_empty()).then_some(Position(0)),
             ..Default::default()
@@ -199,12 +201,14 @@ impl Sessions {
         }
     }
 
-    pub(crate) fn set_flags(&mut self, id: SessionId, flags: u8) {
+    pub(crate) fn set_flags(&mut self, id: SessionId, flags: u8, source: Source) {
         let Some(session) = self.map.get_mut(&id) else { return };
         let quiet = flags & session_flags::QUIET != 0;
-        session.was_quiet = session.quiet && !quiet;
+        // What the tail says was told in the life before: nothing is at hand that could be told instead of numbers.
+        session.was_quiet = session.quiet && !quiet && source == Source::Live;
         session.quiet = quiet;
         session.keeps_nothing = flags & session_flags::KEEPS_NOTHING != 0;
+        session.evicted = flags & session_flags::EVICTED != 0;
     }
 
     pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
@@ -306,12 +310,13 @@ impl Session {
     /// What the journal says of it, with it quiet or not.
     pub(crate) const fn flags(&self, quiet: bool) -> u8 {
         let keeps_nothing = if self.keeps_nothing { session_flags::KEEPS_NOTHING } else { 0 };
-        if quiet { keeps_nothing | session_flags::QUIET } else { keeps_nothing }
+        let evicted = if self.evicted { session_flags::EVICTED } else { 0 };
+        keeps_nothing | evicted | if quiet { session_flags::QUIET } else { 0 }
     }
 
     /// Whether it may have been answered early, or have performed something, that a crash takes back.
     pub(crate) const fn may_present(&self) -> bool {
-        !self.delegated.is_empty() && !self.quiet
+        !self.delegated.is_empty() && !self.quiet && !self.evicted
     }
 
     /// Whether that number is its own to give out.

@@ -11,7 +11,7 @@ use crate::locks::Locks;
 use crate::moved::Moved;
 use crate::op::{LoadKey, Op, Park, Probe, Stop, Syncing};
 use crate::recent::Touched;
-use crate::tail::Tail;
+use crate::tail::TailWrites;
 use crate::txn::{Delta, Place, Txn};
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
@@ -64,7 +64,7 @@ pub(crate) struct View {
     pub disk_full: bool,
     /// Former sessions may still come back with their opens.
     pub reconnecting: bool,
-    pub tail: Tail,
+    pub tail_writes: TailWrites,
     pub moved: Moved,
     pub now: Now,
 }
@@ -110,7 +110,7 @@ impl View {
             full: false,
             disk_full: false,
             reconnecting: false,
-            tail: Tail::default(),
+            tail_writes: TailWrites::default(),
             moved: Moved::default(),
             now: Now::default(),
         }

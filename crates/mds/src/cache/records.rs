@@ -12,7 +12,7 @@ use proto::name::NameBytes;
 use proto::{FileKind, Ino, NameHash};
 
 /// Where a record that enters the cache comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A transaction of this incarnation.
     Live,

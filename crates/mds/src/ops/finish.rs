@@ -42,8 +42,8 @@ pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Foun
         }
         (Next::Rewrite { ino, len, .. }, DataDone::Count(count)) => {
             // A sync of everything that began meanwhile may have passed it.
-            if count < len || view.tail.is_over() {
-                view.tail.failed(op.session, ino);
+            if count < len || view.tail_writes.is_over() {
+                view.tail_writes.failed(op.session, ino);
                 return Err(Errno::EIO.into());
             }
             changed_bytes(view, ino);

@@ -6,6 +6,7 @@ use super::looks::LOOK_PART;
 use super::{Conn, Session};
 use crate::cache::node;
 use crate::caps::{FADES_NS, needs};
+use crate::config::State;
 use crate::input::ConnId;
 use crate::op::OpId;
 use crate::output::{Level, Output};
@@ -206,6 +207,10 @@ impl Rank {
 
     /// Ends a session that did not ask for it.
     pub(crate) fn evict_session(&mut self, now: Now, id: SessionId, why: &str, out: &mut Outbox<Output>) {
+        if matches!(self.state, State::Boot | State::Replay) {
+            // Whoever it is, the journal cannot say so yet.
+            return;
+        }
         let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.evicted) else { return };
         let (conn, place) = (session.conn.take(), session.place);
         self.drop_line(id);
@@ -220,9 +225,11 @@ impl Rank {
             !session.embedded && session.lease_end <= now.mono && self.view.config.lease_ns >= FADES_NS;
         let text = format!("session {} evicted: {why}{}", id.0, session.named());
         out.push(Output::Note { level: Level::Warn, text });
-        if silent || !self.evict_later(id, now) {
+        if silent || !self.evict_later(id, now, out) {
             self.end_session(now, id, out);
         }
+        // What others do from here on builds on that it is gone: they are told when that is durable.
+        self.recent.begin(self.journal.end);
         if let Some(conn) = conn {
             if let Some(known) = self.sessions.conns.get_mut(&conn) {
                 known.session = None;
