@@ -57,7 +57,7 @@ impl Rank {
             None if self.state.serves() && self.may_show(op, &outcome) => {
                 self.reply_leaves(op.asked(), outcome, grants, out);
             }
-            _ => self.send_reply(op.asked(), outcome, grants, out),
+            Some(_) | None => self.send_reply(op.asked(), outcome, grants, out),
         }
     }
 

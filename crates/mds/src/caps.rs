@@ -72,7 +72,7 @@ pub(crate) fn check_bytes(view: &View, op: &Op, ino: Ino) -> Found<()> {
 
 impl Rank {
     /// What stands in the way of a planned transaction or open.
-    pub(crate) fn in_the_way(
+    pub(crate) fn needs_if_blocked(
         &mut self,
         op: &Op,
         open: Option<(Ino, u32)>,
@@ -189,7 +189,7 @@ impl Rank {
                 lists.entry(session).or_default().push(recalled);
             }
             for (session, list) in lists {
-                self.must_return(session);
+                self.owes_return(session);
                 // A name is up to 255 bytes, a frame 1 MiB.
                 for list in list.chunks(RECALLED_MAX) {
                     if !stdx::mutant!("mds_recall_not_sent") {
@@ -209,9 +209,9 @@ impl Rank {
     }
 
     /// One that renews its lease and never gives back would keep others waiting for ever.
-    fn must_return(&mut self, id: SessionId) {
+    fn owes_return(&mut self, id: SessionId) {
         let now = self.view.now.mono;
-        self.sessions.must_return(id, now.after(self.view.config.lease_ns), now);
+        self.sessions.set_return_deadline(id, now.after(self.view.config.lease_ns), now);
     }
 
     pub(crate) fn returned(&mut self, id: SessionId, list: &[Returned]) {
@@ -223,10 +223,10 @@ impl Rank {
         let end = since.map(|since| since.after(self.view.config.lease_ns));
         // Who answers some has no longer for the others; and what is overdue is not looked at as if it had just become so.
         if end.is_none_or(|end| end > self.view.now.mono) || stdx::mutant!("mds_returns_begin_anew") {
-            self.sessions.has_returned(id);
+            self.sessions.clear_return_deadline(id);
         }
         if let Some(end) = end {
-            self.sessions.must_return(id, end, self.view.now.mono);
+            self.sessions.set_return_deadline(id, end, self.view.now.mono);
         }
     }
 
@@ -269,7 +269,7 @@ impl Rank {
             self.view.book.forget(slot);
             self.sessions.fading.retain(|fading| fading.session != id);
         }
-        self.sessions.has_returned(id);
+        self.sessions.clear_return_deadline(id);
         self.former_settled(id);
     }
 
@@ -321,7 +321,7 @@ impl Rank {
                 self.end_session(now, id, out);
             } else if let Some(slot) = session.place {
                 self.view.book.forget(slot);
-                self.sessions.has_returned(id);
+                self.sessions.clear_return_deadline(id);
             }
         }
     }

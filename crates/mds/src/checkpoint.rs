@@ -66,8 +66,9 @@ pub(crate) struct Checkpoint {
     position: Position,
     /// Bytes of the journal when it began.
     began_with: u64,
-    /// Records it has to store, about, and those it has stored.
+    /// Records it has to store, about.
     work: u64,
+    /// Those of them that it has stored.
     stored: u64,
     /// Directories of the dirty list that were on it at the start and are still to be visited.
     dirs_left: usize,

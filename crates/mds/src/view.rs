@@ -12,7 +12,7 @@ use crate::moved::Moved;
 use crate::op::{LoadKey, Op, Park, Probe, Stop, Syncing};
 use crate::recent::Touched;
 use crate::tail::TailWrites;
-use crate::txn::{Delta, Place, Txn};
+use crate::txn::{Delta, DentryAt, Txn};
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
 use proto::{Attr, Errno, Incarnation, Ino, Name, NameHash, NodeRef, SessionId};
@@ -80,11 +80,11 @@ pub(crate) fn hex_name(ino: Ino) -> [u8; 16] {
 }
 
 /// Where a node's record is to be put: the version its directory comes to.
-fn place_of(cache: &Cache, slot: u32, incarnation: Incarnation) -> Place<'_> {
+fn place_of(cache: &Cache, slot: u32, incarnation: Incarnation) -> DentryAt<'_> {
     let node = cache.nodes.get(slot);
     let entries = cache.dirs.get(node.dir);
     let version = entries.next_version(incarnation);
-    Place { dir: entries.ino, hash: node.hash, version, name: node.name.as_bytes() }
+    DentryAt { dir: entries.ino, hash: node.hash, version, name: node.name.as_bytes() }
 }
 
 impl View {
@@ -98,7 +98,7 @@ impl View {
             locks: Locks::default(),
             book: Book::bounded(RoomLimits {
                 least: config.limits.caps_least,
-                asked: config.limits.recall_caps,
+                recalls_max: config.limits.recall_caps,
             }),
             config,
             inos: Inos::default(),
@@ -284,9 +284,9 @@ impl View {
     }
 
     /// A new name in a directory.
-    pub(crate) fn place_in<'a>(&self, dir: u32, hash: NameHash, name: &'a [u8]) -> Place<'a> {
+    pub(crate) fn place_in<'a>(&self, dir: u32, hash: NameHash, name: &'a [u8]) -> DentryAt<'a> {
         let dir = self.cache.dir(dir);
-        Place { dir: dir.ino, hash, version: dir.next_version(self.config.incarnation), name }
+        DentryAt { dir: dir.ino, hash, version: dir.next_version(self.config.incarnation), name }
     }
 
     /// The directory a node's record is in must have a known header before it is changed.

@@ -144,7 +144,7 @@ impl Cache {
         self.changed(slot, source);
     }
 
-    /// A transaction says that the name is gone. Returns the number of the inode that was there.
+    /// A transaction says that the name is gone.
     pub(crate) fn delete(&mut self, dir: u32, hash: NameHash, name: &[u8], source: Source) {
         let slot = match self.seek(dir, hash, name) {
             (Some(slot), _) => slot,

@@ -98,7 +98,7 @@ fn touch(view: &mut View, ino: Ino) {
 }
 
 /// What was synced is not all any more.
-fn changed_bytes(view: &mut View, ino: Ino) {
+pub(crate) fn changed_bytes(view: &mut View, ino: Ino) {
     view.cache.flag(ino, node::WRITTEN, node::DATA_CLEAN);
     if let Some(file) = view.files.existing(ino) {
         file.writes = file.writes.wrapping_add(1);

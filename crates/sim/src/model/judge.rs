@@ -141,6 +141,8 @@ pub struct Judge {
     /// Those that the rank has given up and that have not ended: they may keep names for a while.
     given_up: BTreeSet<SessionId>,
     ended_at: BTreeMap<SessionId, Position>,
+    /// Where the journal says that a session is evicted: a rank that lives again serves it no more, and keeps nothing open for it.
+    evicted_at: BTreeMap<SessionId, Position>,
     /// Transactions above the durable mark: whose they are, and what they changed.
     undurable: VecDeque<Undurable>,
     /// Sessions that may be answered early; what they were told and may still be lost; those to which a promise was broken.
@@ -210,6 +212,7 @@ impl Judge {
             over: BTreeSet::new(),
             given_up: BTreeSet::new(),
             ended_at: BTreeMap::new(),
+            evicted_at: BTreeMap::new(),
             undurable: VecDeque::new(),
             eager: BTreeSet::new(),
             promises: BTreeMap::new(),
@@ -372,6 +375,9 @@ impl Judge {
 
     /// A client was told that it has this file open.
     pub fn opened(&mut self, session: SessionId, ino: Ino, writes: bool) {
+        if self.ended_at.contains_key(&session) {
+            return;
+        }
         *self.opens.entry((session, ino)).or_default() += 1;
         if writes {
             self.writers.insert((session, ino));
@@ -390,10 +396,14 @@ impl Judge {
 
     /// A session ended or died: it holds nothing any more.
     pub fn session_over(&mut self, session: SessionId) {
-        self.opens.retain(|(owner, _), _| *owner != session);
-        self.writers.retain(|(owner, _)| *owner != session);
+        self.has_nothing_open(session);
         self.over.insert(session);
         self.excuse(session);
+    }
+
+    fn has_nothing_open(&mut self, session: SessionId) {
+        self.opens.retain(|(owner, _), _| *owner != session);
+        self.writers.retain(|(owner, _)| *owner != session);
     }
 
     /// Whether a session holds nothing any more.
