@@ -249,8 +249,9 @@ impl Rank {
         self.greet_waiting(now, out);
     }
 
+    /// Those that are evicted count, too: for what they had open or locked others wait until they end.
     pub(crate) fn end_reconnect_if_all_back(&mut self, out: &mut Outbox<Output>) {
-        if self.state == State::Reconnect && self.sessions.map.values().all(|s| !s.absent || s.evicted) {
+        if self.state == State::Reconnect && self.sessions.map.values().all(|s| !s.absent) {
             self.end_reconnect(out);
         }
     }

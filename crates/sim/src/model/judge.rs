@@ -141,7 +141,7 @@ pub struct Judge {
     /// Those that the rank has given up and that have not ended: they may keep names for a while.
     given_up: BTreeSet<SessionId>,
     ended_at: BTreeMap<SessionId, Position>,
-    /// Where the journal says that a session is evicted: a rank that lives again serves it no more, and keeps nothing open for it.
+    /// Where the journal must say that a session is evicted: a rank that lives again serves it no more.
     evicted_at: BTreeMap<SessionId, Position>,
     /// Transactions above the durable mark: whose they are, and what they changed.
     undurable: VecDeque<Undurable>,
@@ -375,9 +375,6 @@ impl Judge {
 
     /// A client was told that it has this file open.
     pub fn opened(&mut self, session: SessionId, ino: Ino, writes: bool) {
-        if self.ended_at.contains_key(&session) {
-            return;
-        }
         *self.opens.entry((session, ino)).or_default() += 1;
         if writes {
             self.writers.insert((session, ino));
@@ -396,14 +393,15 @@ impl Judge {
 
     /// A session ended or died: it holds nothing any more.
     pub fn session_over(&mut self, session: SessionId) {
-        self.has_nothing_open(session);
+        self.opens.retain(|(owner, _), _| *owner != session);
+        self.writers.retain(|(owner, _)| *owner != session);
         self.over.insert(session);
         self.excuse(session);
     }
 
-    fn has_nothing_open(&mut self, session: SessionId) {
-        self.opens.retain(|(owner, _), _| *owner != session);
-        self.writers.retain(|(owner, _)| *owner != session);
+    /// The rank has evicted a session in the step that is over: once that is durable no life of the rank takes anything of it.
+    pub fn evicted(&mut self, session: SessionId) {
+        self.evicted_at.entry(session).or_insert(self.end);
     }
 
     /// Whether a session holds nothing any more.

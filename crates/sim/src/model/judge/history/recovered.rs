@@ -47,9 +47,8 @@ impl Judge {
         self.recovered_trust(end);
         self.ended_at.retain(|_, at| *at <= end);
         self.evicted_at.retain(|_, at| *at <= end);
-        for (session, at) in self.evicted_at.clone() {
-            self.has_nothing_open(session);
-            self.ended_at.entry(session).or_insert(at);
+        for (session, at) in &self.evicted_at {
+            self.ended_at.entry(*session).or_insert(*at);
         }
         self.synced_at.clear();
         self.recovered_at = self.tick();
