@@ -250,46 +250,48 @@ impl Rank {
                     }
                 }
             }
-            (
-                LoadKey::Scan { dir, purpose: ScanFor::WholeDirectory, .. },
-                Loaded::Dentries { entries, next },
-            ) => {
-                if self.warm.is_active(*dir, ScanFor::WholeDirectory) {
+            (LoadKey::Scan { dir, from, purpose }, Loaded::Dentries { entries, next }) => {
+                self.bring_page(*dir, *purpose, ScanPage { from: *from, entries, next })?;
+            }
+            _ => return Err(DecodeError::Invalid { what: "answer of the store" }),
+        }
+        Ok(())
+    }
+
+    /// Names of a directory, for whatever they were wanted.
+    fn bring_page(&mut self, dir: Ino, purpose: ScanFor, page: ScanPage) -> Result<(), DecodeError> {
+        match purpose {
+            ScanFor::WholeDirectory => {
+                let ScanPage { entries, next, .. } = page;
+                if self.warm.is_active(dir, purpose) {
                     // Wanted by a person: whether it pays is not for the counters of loads that nobody asked for.
                     let before = self.view.cache.nodes.len();
-                    self.keep(*dir, entries.clone(), 0)?;
+                    self.keep(dir, entries.clone(), 0)?;
                     self.warm_loaded(self.view.cache.nodes.len().saturating_sub(before));
                     self.warm_page(&entries)?;
                 } else {
                     self.loads.ahead += entries.len() as u64;
-                    self.keep(*dir, entries, node::AHEAD)?;
+                    self.keep(dir, entries, node::AHEAD)?;
                 }
-                self.whole_load_goes_on(*dir, next);
+                self.whole_load_goes_on(dir, next);
             }
-            (
-                LoadKey::Scan { dir, purpose: purpose @ ScanFor::Warmup, .. },
-                Loaded::Dentries { entries, next },
-            ) => {
-                self.warm_page(&entries)?;
-                let last = next.is_none();
-                match next.filter(|_| !self.warm_must_end(*dir, *purpose)) {
-                    Some(from) => self.start_load(LoadKey::Scan { dir: *dir, from, purpose: *purpose }, None),
-                    None => self.warm_dir_over(*dir, *purpose, last),
+            ScanFor::Warmup => {
+                self.warm_page(&page.entries)?;
+                let last = page.next.is_none();
+                match page.next.filter(|_| !self.warm_must_end(dir, purpose)) {
+                    Some(from) => self.start_load(LoadKey::Scan { dir, from, purpose }, None),
+                    None => self.warm_dir_over(dir, purpose, last),
                 }
             }
-            (LoadKey::Scan { dir, purpose: ScanFor::Orphans, .. }, Loaded::Dentries { entries, next }) => {
-                self.keep(*dir, entries.clone(), 0)?;
-                self.found_orphans(&entries, next);
+            ScanFor::Orphans => {
+                self.keep(dir, page.entries.clone(), 0)?;
+                self.found_orphans(&page.entries, page.next);
             }
-            (
-                LoadKey::Scan { from, purpose: ScanFor::Request(op), .. },
-                Loaded::Dentries { entries, next },
-            ) => {
-                if let Some(op) = self.parked.get_mut(op) {
-                    op.scan = Some(Box::new(ScanPage { from: *from, entries, next }));
+            ScanFor::Request(op) => {
+                if let Some(op) = self.parked.get_mut(&op) {
+                    op.scan = Some(Box::new(page));
                 }
             }
-            _ => return Err(DecodeError::Invalid { what: "answer of the store" }),
         }
         Ok(())
     }
