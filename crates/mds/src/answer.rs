@@ -57,7 +57,7 @@ impl Rank {
             None if self.state.serves() && self.may_show(op, &outcome) => {
                 self.reply_leaves(op.asked(), outcome, grants, out);
             }
-            _ => self.send_reply(op.asked(), outcome, grants, out),
+            Some(_) | None => self.send_reply(op.asked(), outcome, grants, out),
         }
     }
 
@@ -184,7 +184,7 @@ impl Rank {
     pub(crate) fn commit(&mut self, now: Now, origin: Option<&TxnOrigin<'_>>, out: &mut Outbox<Output>) {
         let muts = std::mem::take(&mut self.view.txn.muts);
         self.journal.transaction(now, origin, &muts.0);
-        self.note_tail(origin, &muts.0, true);
+        self.note_tail(origin, &muts.0, Source::Live);
         self.view.inos.next += self.view.txn.inos;
         let applied = apply(&mut self.view, &mut self.sessions, &muts.0, Source::Live);
         self.view.txn.muts = muts;

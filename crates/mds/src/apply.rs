@@ -84,7 +84,7 @@ pub(crate) fn apply(
             }
             Mutation::DataRemove { file } => follow.push((DataOp::Remove { file }, None)),
             Mutation::DelegateInos { id, first, count } => sessions.delegate_inos(id, first, count),
-            Mutation::SessionFlags { id, flags } => sessions.set_flags(id, flags),
+            Mutation::SessionFlags { id, flags } => sessions.set_flags(id, flags, source),
         }
     }
     let book = &mut view.book;

@@ -21,6 +21,7 @@ use crate::view::{Found, View};
 use book::{AGE_NS, Need};
 use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, Recalled, Returned};
 use proto::message::ServerMsg;
+use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Attr, Effect, FileKind, Ino, Kind, SessionId};
@@ -71,7 +72,7 @@ pub(crate) fn check_bytes(view: &View, op: &Op, ino: Ino) -> Found<()> {
 
 impl Rank {
     /// What stands in the way of a planned transaction or open.
-    pub(crate) fn in_the_way(
+    pub(crate) fn needs_if_blocked(
         &mut self,
         op: &Op,
         open: Option<(Ino, u32)>,
@@ -188,7 +189,7 @@ impl Rank {
                 lists.entry(session).or_default().push(recalled);
             }
             for (session, list) in lists {
-                self.must_return(session);
+                self.owes_return(session);
                 // A name is up to 255 bytes, a frame 1 MiB.
                 for list in list.chunks(RECALLED_MAX) {
                     if !stdx::mutant!("mds_recall_not_sent") {
@@ -208,9 +209,9 @@ impl Rank {
     }
 
     /// One that renews its lease and never gives back would keep others waiting for ever.
-    fn must_return(&mut self, id: SessionId) {
+    fn owes_return(&mut self, id: SessionId) {
         let now = self.view.now.mono;
-        self.sessions.must_return(id, now.after(self.view.config.lease_ns), now);
+        self.sessions.set_return_deadline(id, now.after(self.view.config.lease_ns), now);
     }
 
     pub(crate) fn returned(&mut self, id: SessionId, list: &[Returned]) {
@@ -222,10 +223,10 @@ impl Rank {
         let end = since.map(|since| since.after(self.view.config.lease_ns));
         // Who answers some has no longer for the others; and what is overdue is not looked at as if it had just become so.
         if end.is_none_or(|end| end > self.view.now.mono) || stdx::mutant!("mds_returns_begin_anew") {
-            self.sessions.has_returned(id);
+            self.sessions.clear_return_deadline(id);
         }
         if let Some(end) = end {
-            self.sessions.must_return(id, end, self.view.now.mono);
+            self.sessions.set_return_deadline(id, end, self.view.now.mono);
         }
     }
 
@@ -268,7 +269,7 @@ impl Rank {
             self.view.book.forget(slot);
             self.sessions.fading.retain(|fading| fading.session != id);
         }
-        self.sessions.has_returned(id);
+        self.sessions.clear_return_deadline(id);
         self.former_settled(id);
     }
 
@@ -282,6 +283,10 @@ impl Rank {
     /// The rank lives again, and any session that it finds may keep what it was told by the life before: until it says that it
     /// does not, or all of it has run out, nobody else changes anything.
     pub(crate) fn await_former(&mut self, now: Now) {
+        let evicted = |(id, session): (&SessionId, &Session)| session.evicted.then_some(*id);
+        for id in self.sessions.map.iter().filter_map(evicted).collect::<Vec<_>>() {
+            self.run_out(id, now);
+        }
         if self.sessions.map.is_empty() || stdx::mutant!("mds_settled_not_awaited") {
             return;
         }
@@ -316,7 +321,7 @@ impl Rank {
                 self.end_session(now, id, out);
             } else if let Some(slot) = session.place {
                 self.view.book.forget(slot);
-                self.sessions.has_returned(id);
+                self.sessions.clear_return_deadline(id);
             }
         }
     }
@@ -340,14 +345,20 @@ impl Rank {
 
     /// Whether a session that is to be evicted may keep something, of this life of the rank or the one before. Then it goes on until
     /// that has run out, with all it holds, but serves nobody: were its end in the journal before, a rank that lives again would not
-    /// know that somebody still keeps names.
-    pub(crate) fn evict_later(&mut self, id: SessionId, now: Now) -> bool {
+    /// know that somebody still keeps names. That it is evicted is journaled at once, before anything that others do with what was
+    /// delegated to it: a rank that lives again would let it in, and carry out what it performed before over what they synced.
+    pub(crate) fn evict_later(&mut self, id: SessionId, now: Now, out: &mut Outbox<Output>) -> bool {
         let Some(session) = self.sessions.map.get_mut(&id) else { return false };
         let keeps = session.place.is_some_and(|slot| self.view.book.count(slot) > 0);
         if (!keeps && !self.sessions.former.contains(&id)) || stdx::mutant!("mds_eviction_ends_records") {
             return false;
         }
         (session.evicted, session.settled) = (true, false);
+        if !session.embedded && !stdx::mutant!("mds_eviction_not_journaled") {
+            let flags = session.flags(session.quiet);
+            Mutation::SessionFlags { id, flags }.encode(&mut self.view.txn.muts);
+            self.commit(now, None, out);
+        }
         self.run_out(id, now);
         true
     }

@@ -2,7 +2,7 @@
 //! position, and only what is durable in the journal.
 //!
 //! Phases: entries (with the headers of directories that fit one batch), later headers, the data
-//! store's cuts and removals, `SyncAll`, the record. A crash in any of them leaves the old position,
+//! store's cuts and removals, `SyncAll`, sessions, the record. A crash in any of them leaves the old position,
 //! and the tail from there repeats all of it. Absent: the store; pages and trees; which records a
 //! batch takes (`slices.rs`).
 
@@ -34,6 +34,7 @@ pub(crate) enum Phase {
     Headers,
     Data,
     Sync,
+    Sessions,
     Record,
 }
 
@@ -66,8 +67,9 @@ pub(crate) struct Checkpoint {
     position: Position,
     /// Bytes of the journal when it began.
     began_with: u64,
-    /// Records it has to store, about, and those it has stored.
+    /// Records it has to store, about.
     work: u64,
+    /// Those of them that it has stored.
     stored: u64,
     /// Directories of the dirty list that were on it at the start and are still to be visited.
     dirs_left: usize,
@@ -75,6 +77,8 @@ pub(crate) struct Checkpoint {
     under_way: BTreeMap<u64, Writing>,
     bytes_under_way: usize,
     later: VecDeque<(Ino, Option<FragHeader>)>,
+    /// Sessions up to there have been visited; none: all.
+    sessions_from: Option<SessionId>,
     failed: bool,
     /// How often in a row.
     failures: u32,
@@ -91,7 +95,7 @@ impl Checkpoint {
             Phase::Entries | Phase::Headers => {
                 (whole.saturating_mul(self.stored) / self.work.max(1)).min(whole)
             }
-            Phase::Data | Phase::Sync | Phase::Record => whole,
+            Phase::Data | Phase::Sync | Phase::Sessions | Phase::Record => whole,
         }
     }
 
@@ -112,7 +116,7 @@ impl Rank {
         let c = &self.checkpoint;
         match c.phase {
             Phase::Idle if self.checkpoint_wanted() => Some(c.retry_at.unwrap_or(c.slice_at)),
-            Phase::Entries | Phase::Headers => {
+            Phase::Entries | Phase::Headers | Phase::Sessions => {
                 (self.store_has_room() && self.has_slices()).then_some(c.slice_at)
             }
             Phase::Idle | Phase::Data | Phase::Sync | Phase::Record => None,
@@ -128,7 +132,8 @@ impl Rank {
         let more = c.dirs_left > 0
             || c.cursor.is_some()
             || !self.view.backptrs_old.is_empty()
-            || !c.later.is_empty();
+            || !c.later.is_empty()
+            || c.sessions_from.is_some();
         more && !c.failed
     }
 
@@ -155,6 +160,7 @@ impl Rank {
             match self.checkpoint.phase {
                 Phase::Entries => self.entries_slice(now),
                 Phase::Headers => self.headers_slice(now),
+                Phase::Sessions => self.sessions_slice(now),
                 Phase::Idle | Phase::Data | Phase::Sync | Phase::Record => {}
             }
         }
@@ -271,10 +277,12 @@ impl Rank {
                 let confirmed = self.unconfirmed.first_key_value().is_none_or(|(_, at)| *at > position);
                 if confirmed && !self.awaits_rewrites() {
                     self.checkpoint.phase = Phase::Sync;
-                    self.view.tail.end();
+                    self.view.tail_writes.end();
                     self.internal_data(DataOp::SyncAll, Inner::Checkpoint, out);
                 }
             }
+            Phase::Sessions if more => {}
+            Phase::Sessions => self.store_record(now),
             Phase::Record => {}
         }
     }
@@ -294,6 +302,7 @@ impl Rank {
         }
         let later: Vec<Ino> = c.later.drain(..).map(|(ino, _)| ino).collect();
         c.dirs_left = 0;
+        c.sessions_from = None;
         for (ino, entry) in std::mem::take(&mut self.view.backptrs_old) {
             self.view.backptrs.entry(ino).or_insert(entry);
         }
@@ -329,11 +338,15 @@ impl Rank {
             // A store that failed stays failed: going on would only fill the journal.
             Err(error) => return self.damage(format!("data store: {error}"), out),
         }
+        self.checkpoint.phase = Phase::Sessions;
+        self.checkpoint.sessions_from = Some(SessionId(0));
+        self.checkpoint_turn(now, out);
+    }
+
+    /// All that the position stands for is stored.
+    fn store_record(&mut self, now: Now) {
         self.checkpoint.phase = Phase::Record;
         let mut batch = StoreBatch::new(Ino::SYSTEM, None);
-        for (id, session) in self.sessions.map.iter().filter(|(_, s)| !s.embedded) {
-            batch.put(StoreKey::Session { id: *id }, |w| session.record().encode(w));
-        }
         let closed = std::mem::take(&mut self.sessions.closed);
         for id in &closed {
             batch.delete(StoreKey::Session { id: *id });

@@ -44,6 +44,8 @@ pub struct Limits {
     pub inline_remove_bytes: u64,
     /// Locks held on one file, and waiters for it.
     pub locks_per_file: usize,
+    /// Locks of one session on all files, waiting ones included; ENOLCK beyond.
+    pub locks_per_session: usize,
     /// Files that a session may say it has open when it comes back: what is behind their numbers nobody has looked at.
     pub reclaims: u32,
     /// Requests one session may have parked.
@@ -114,6 +116,7 @@ impl RankConfig {
                 ino_block: 65_536,
                 inline_remove_bytes: 64 << 20,
                 locks_per_file: 65_536,
+                locks_per_session: 1_000_000,
                 reclaims: 1 << 20,
                 parked_per_session: 8_192,
                 results: 20_000,
@@ -143,6 +146,7 @@ impl RankConfig {
             ino_block: 64,
             inline_remove_bytes: 128 << 10,
             locks_per_file: 64,
+            locks_per_session: 256,
             reclaims: 256,
             parked_per_session: 256,
             results: 4_096,

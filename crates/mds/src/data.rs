@@ -70,7 +70,7 @@ impl Rank {
                     self.change_untold(now, next, out);
                 }
                 if let (Next::Rewrite { ino, .. }, Err(_)) = (next, &result) {
-                    self.view.tail.failed(op.session, ino);
+                    self.view.tail_writes.failed(op.session, ino);
                 }
                 if gone {
                     self.unpin(&op);
@@ -87,10 +87,8 @@ impl Rank {
     fn change_untold(&mut self, now: Now, next: Next, out: &mut Outbox<Output>) {
         let Some((ino, cut)) = next.changed() else { return };
         let Some(slot) = self.view.cache.by_ino(ino) else { return };
-        self.view.cache.flag(ino, node::WRITTEN, node::DATA_CLEAN | node::END_CLEAN);
-        if let Some(file) = self.view.files.existing(ino) {
-            file.writes = file.writes.wrapping_add(1);
-        }
+        finish::changed_bytes(&mut self.view, ino);
+        self.view.cache.flag(ino, 0, node::END_CLEAN);
         let core = &mut self.view.cache.nodes.get_mut(slot).core;
         if cut.seq > core.truncate_seq {
             (core.truncate_seq, core.truncate_size) = (cut.seq, cut.size);
@@ -300,8 +298,6 @@ impl Rank {
         if !self.view.full {
             let text = "no space left: new data refused, unlink still works".to_owned();
             out.push(Output::Note { level: Level::Warn, text });
-        }
-        if !self.view.full {
             // What clients would make by themselves has no room: they ask, and are refused, before they tell anybody.
             self.view.book.take_back();
         }

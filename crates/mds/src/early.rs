@@ -119,7 +119,7 @@ impl Rank {
             return;
         }
         let idle = |(id, session): (&SessionId, &Session)| {
-            let idle = now.mono.since(session.asked) >= QUIET_NS;
+            let idle = now.mono.since(session.last_request) >= QUIET_NS;
             let waits = session.is_in_line() || self.presenting.contains(id);
             (idle && !waits && session.may_present() && session.conn.is_some())
                 .then_some((*id, session.place))

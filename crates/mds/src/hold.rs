@@ -44,11 +44,11 @@ pub(crate) enum Waiting {
 
 /// The queue; positions never decrease.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct HoldQueue {
     queue: VecDeque<(Position, Waiting)>,
 }
 
-impl Held {
+impl HoldQueue {
     pub(crate) fn push(&mut self, position: Position, waiting: Waiting) {
         debug_assert!(self.queue.back().is_none_or(|(last, _)| *last <= position));
         self.queue.push_back((position, waiting));

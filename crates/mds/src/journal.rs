@@ -20,7 +20,7 @@ pub(crate) struct Journal {
     buffer: Writer,
     urgent: bool,
     /// A commit was asked for up to here.
-    asked: Position,
+    commit_requested: Position,
     last_append: Mono,
     /// Something other than a mark was appended since the last mark.
     unmarked: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Journal {
 impl Journal {
     /// Starts at the end that the journal's reader found.
     pub(crate) fn start(&mut self, end: Position) {
-        (self.end, self.durable, self.asked) = (end, end, end);
+        (self.end, self.durable, self.commit_requested) = (end, end, end);
     }
 
     /// Appends a transaction; returns where the journal ends with it.
@@ -74,7 +74,7 @@ impl Journal {
 
     /// Something waits for everything appended so far.
     pub(crate) fn want_durable(&mut self) {
-        self.urgent |= self.end > self.durable && self.asked < self.end;
+        self.urgent |= self.end > self.durable && self.commit_requested < self.end;
     }
 
     /// Hands this step's bytes over.
@@ -88,7 +88,7 @@ impl Journal {
             out.push(Output::Commit);
         }
         if urgent {
-            self.asked = self.end;
+            self.commit_requested = self.end;
         }
     }
 

@@ -7,7 +7,7 @@ mod whole;
 
 use crate::cache::{dir, node};
 use crate::input::Tag;
-use crate::op::{LoadKey, Op, OpId, ScanPage, Waits};
+use crate::op::{LoadKey, Op, OpId, ScanFor, ScanPage, Waits};
 use crate::output::{Level, Output};
 use crate::rank::Rank;
 use proto::dentry::DentryValue;
@@ -16,12 +16,6 @@ use proto::storeio::{Backptr, LoadRequest, Loaded, StoreError, StoredDentry};
 use proto::{DecodeError, Errno, Frag, Ino, NameHash};
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Now, Outbox};
-
-/// The op number of the background load of a directory, and of the search for orphans.
-pub(crate) const WHOLE: OpId = 0;
-pub(crate) const ORPHANS: OpId = OpId::MAX;
-/// Of a scan that looks for directories to warm.
-pub(crate) const WARM: OpId = OpId::MAX - 1;
 
 /// Memory of one name on its way from the store, about.
 const ENTRY_BYTES: u64 = 256;
@@ -115,7 +109,7 @@ impl Rank {
     /// Looks for orphans from `from` on.
     pub(crate) fn scan_orphans(&mut self, from: NameHash) {
         let dir = self.view.orphans();
-        self.start_load(LoadKey::Scan { dir, from, op: ORPHANS }, None);
+        self.start_load(LoadKey::Scan { dir, from, purpose: ScanFor::Orphans }, None);
     }
 
     /// Asks for everything this step found missing.
@@ -162,7 +156,7 @@ impl Rank {
         let mut results = results.into_iter();
         for key in keys {
             self.loads.coming -= coming_of(&key, self.view.config.limits.scan_entries);
-            let result = results.next().unwrap_or(Err(StoreError::Poisoned));
+            let result = results.next().expect("a driver answers every key of a load");
             self.loaded_one(key, result, out);
         }
         if !self.view.spent_cuts.is_empty() {
@@ -187,9 +181,13 @@ impl Rank {
             let text = format!("load {key:?}: {reason}");
             out.push(Output::Note { level: Level::Error, text });
             match &key {
-                LoadKey::Scan { dir, op: WHOLE, .. } => self.end_whole_load(*dir, false),
-                LoadKey::Scan { dir, op: WARM, .. } => self.warm_dir_over(*dir, WARM, false),
-                LoadKey::Scan { .. }
+                LoadKey::Scan { dir, purpose: ScanFor::WholeDirectory, .. } => {
+                    self.end_whole_load(*dir, false)
+                }
+                LoadKey::Scan { dir, purpose: ScanFor::Warmup, .. } => {
+                    self.warm_dir_over(*dir, ScanFor::Warmup, false);
+                }
+                LoadKey::Scan { purpose: ScanFor::Request(_) | ScanFor::Orphans, .. }
                 | LoadKey::Dentry { .. }
                 | LoadKey::ByHash { .. }
                 | LoadKey::Header { .. }
@@ -252,37 +250,48 @@ impl Rank {
                     }
                 }
             }
-            (LoadKey::Scan { dir, op: WHOLE, .. }, Loaded::Dentries { entries, next }) => {
-                if self.warm.is_active(*dir, WHOLE) {
+            (LoadKey::Scan { dir, from, purpose }, Loaded::Dentries { entries, next }) => {
+                self.bring_page(*dir, *purpose, ScanPage { from: *from, entries, next })?;
+            }
+            _ => return Err(DecodeError::Invalid { what: "answer of the store" }),
+        }
+        Ok(())
+    }
+
+    /// Names of a directory, for whatever they were wanted.
+    fn bring_page(&mut self, dir: Ino, purpose: ScanFor, page: ScanPage) -> Result<(), DecodeError> {
+        match purpose {
+            ScanFor::WholeDirectory => {
+                let ScanPage { entries, next, .. } = page;
+                if self.warm.is_active(dir, purpose) {
                     // Wanted by a person: whether it pays is not for the counters of loads that nobody asked for.
                     let before = self.view.cache.nodes.len();
-                    self.keep(*dir, entries.clone(), 0)?;
+                    self.keep(dir, entries.clone(), 0)?;
                     self.warm_loaded(self.view.cache.nodes.len().saturating_sub(before));
                     self.warm_page(&entries)?;
                 } else {
                     self.loads.ahead += entries.len() as u64;
-                    self.keep(*dir, entries, node::AHEAD)?;
+                    self.keep(dir, entries, node::AHEAD)?;
                 }
-                self.whole_load_goes_on(*dir, next);
+                self.whole_load_goes_on(dir, next);
             }
-            (LoadKey::Scan { dir, op: WARM, .. }, Loaded::Dentries { entries, next }) => {
-                self.warm_page(&entries)?;
-                let last = next.is_none();
-                match next.filter(|_| !self.warm_must_end(*dir, WARM)) {
-                    Some(from) => self.start_load(LoadKey::Scan { dir: *dir, from, op: WARM }, None),
-                    None => self.warm_dir_over(*dir, WARM, last),
-                }
-            }
-            (LoadKey::Scan { dir, op: ORPHANS, .. }, Loaded::Dentries { entries, next }) => {
-                self.keep(*dir, entries.clone(), 0)?;
-                self.found_orphans(&entries, next);
-            }
-            (LoadKey::Scan { from, op, .. }, Loaded::Dentries { entries, next }) => {
-                if let Some(op) = self.parked.get_mut(op) {
-                    op.scan = Some(Box::new(ScanPage { from: *from, entries, next }));
+            ScanFor::Warmup => {
+                self.warm_page(&page.entries)?;
+                let last = page.next.is_none();
+                match page.next.filter(|_| !self.warm_must_end(dir, purpose)) {
+                    Some(from) => self.start_load(LoadKey::Scan { dir, from, purpose }, None),
+                    None => self.warm_dir_over(dir, purpose, last),
                 }
             }
-            _ => return Err(DecodeError::Invalid { what: "answer of the store" }),
+            ScanFor::Orphans => {
+                self.keep(dir, page.entries.clone(), 0)?;
+                self.found_orphans(&page.entries, page.next);
+            }
+            ScanFor::Request(op) => {
+                if let Some(op) = self.parked.get_mut(&op) {
+                    op.scan = Some(Box::new(page));
+                }
+            }
         }
         Ok(())
     }
@@ -299,7 +308,7 @@ impl Rank {
 
     /// The operation is over: what was loaded for it may be forgotten.
     pub(crate) fn unpin(&mut self, op: &Op) {
-        self.view.book.over(op.id);
+        self.view.book.operation_ended(op.id);
         for node in &op.pins {
             self.view.cache.unpin(*node);
         }

@@ -1,10 +1,11 @@
-//! File locks: flock and fcntl kept apart, ranges, waiting, deadlock detection. In memory only.
+//! File locks: flock and fcntl kept apart, ranges, waiting, deadlock detection. In memory only. Both those of one file and those
+//! of one session are bounded, waiters included: who has more gets ENOLCK.
 //!
 //! Absent: leases; locks across ranks.
 
 use proto::request::{LockKind, LockSpec};
 use proto::{Errno, Ino, SessionId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::op::OpId;
 
@@ -12,7 +13,7 @@ use crate::op::OpId;
 type Owner = (SessionId, u64);
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldLock {
     owner: Owner,
     kind: LockKind,
     start: u64,
@@ -29,30 +30,40 @@ struct Waiter {
 
 #[derive(Debug, Default)]
 struct FileLocks {
-    posix: Vec<Held>,
-    flock: Vec<Held>,
+    posix: Vec<HeldLock>,
+    flock: Vec<HeldLock>,
     waiting: VecDeque<Waiter>,
 }
 
 /// What a request for a lock comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Granted {
+pub(crate) enum LockOutcome {
     Yes,
     Waits,
     No(Errno),
+}
+
+/// How many locks there may be, waiters included.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LockLimits {
+    pub per_file: usize,
+    pub per_session: usize,
 }
 
 /// All locks.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     files: BTreeMap<Ino, FileLocks>,
+    /// How many each session has on each file, and on all: locks and waiters.
+    on_file: BTreeMap<(SessionId, Ino), usize>,
+    of_session: BTreeMap<SessionId, usize>,
     /// fcntl waiters: what each owner waits for (an owner may wait in several threads).
     blocked: BTreeMap<(Owner, OpId), (Ino, LockSpec)>,
     /// Waiters that got their lock, to be answered.
     pub granted: Vec<OpId>,
 }
 
-fn conflicts(held: &Held, owner: Owner, lock: &LockSpec) -> bool {
+fn conflicts(held: &HeldLock, owner: Owner, lock: &LockSpec) -> bool {
     held.owner != owner
         && (held.kind == LockKind::Write || lock.kind == LockKind::Write)
         && held.start <= lock.end
@@ -60,20 +71,35 @@ fn conflicts(held: &Held, owner: Owner, lock: &LockSpec) -> bool {
 }
 
 impl FileLocks {
-    fn list(&mut self, flock: bool) -> &mut Vec<Held> {
+    fn list(&mut self, flock: bool) -> &mut Vec<HeldLock> {
         if flock { &mut self.flock } else { &mut self.posix }
     }
 
-    fn conflict(&self, owner: Owner, lock: &LockSpec) -> Option<&Held> {
+    fn conflict(&self, owner: Owner, lock: &LockSpec) -> Option<&HeldLock> {
         let list = if lock.flock { &self.flock } else { &self.posix };
         list.iter().find(|held| conflicts(held, owner, lock))
+    }
+
+    fn len(&self) -> usize {
+        self.posix.len() + self.flock.len() + self.waiting.len()
+    }
+
+    fn count_of(&self, session: SessionId) -> usize {
+        let held = self.posix.iter().chain(&self.flock).filter(|held| held.owner.0 == session).count();
+        held + self.waiting.iter().filter(|waiter| waiter.owner.0 == session).count()
+    }
+
+    /// Whether taking this range away leaves two of a lock of the owner's.
+    fn splits(&self, owner: Owner, lock: &LockSpec) -> bool {
+        let list = if lock.flock { &self.flock } else { &self.posix };
+        list.iter().any(|held| held.owner == owner && held.start < lock.start && held.end > lock.end)
     }
 
     /// Puts a lock in place of what the owner held in the range; unlocking only takes away.
     fn apply(&mut self, owner: Owner, lock: &LockSpec) {
         let list = self.list(lock.flock);
         let mut kept = Vec::with_capacity(list.len() + 2);
-        let mut new = Held { owner, kind: lock.kind, start: lock.start, end: lock.end, pid: lock.pid };
+        let mut new = HeldLock { owner, kind: lock.kind, start: lock.start, end: lock.end, pid: lock.pid };
         for held in list.drain(..) {
             if held.owner != owner || held.end < lock.start || held.start > lock.end {
                 kept.push(held);
@@ -85,10 +111,10 @@ impl FileLocks {
                 continue;
             }
             if held.start < lock.start {
-                kept.push(Held { end: lock.start - 1, ..held });
+                kept.push(HeldLock { end: lock.start - 1, ..held });
             }
             if held.end > lock.end {
-                kept.push(Held { start: lock.end + 1, ..held });
+                kept.push(HeldLock { start: lock.end + 1, ..held });
             }
         }
         if lock.kind != LockKind::Unlock {
@@ -119,13 +145,20 @@ impl Locks {
         op: OpId,
         lock: &LockSpec,
         wait: bool,
-        max: usize,
-    ) -> Granted {
+        limits: LockLimits,
+    ) -> LockOutcome {
+        let file_len = self.files.get(&ino).map_or(0, FileLocks::len);
+        if file_len >= limits.per_file || self.count_of(session) >= limits.per_session {
+            return LockOutcome::No(Errno::ENOLCK);
+        }
+        let outcome = self.place(ino, session, op, lock, wait);
+        self.recount(ino, session);
+        outcome
+    }
+
+    fn place(&mut self, ino: Ino, session: SessionId, op: OpId, lock: &LockSpec, wait: bool) -> LockOutcome {
         let owner = (session, lock.owner);
         let file = self.files.entry(ino).or_default();
-        if file.posix.len() + file.flock.len() + file.waiting.len() >= max {
-            return Granted::No(Errno::ENOLCK);
-        }
         if lock.flock {
             // Changing the kind of a flock gives the old one up first, as Linux does.
             file.flock.retain(|held| held.owner != owner);
@@ -133,14 +166,14 @@ impl Locks {
         if file.conflict(owner, lock).is_none() || stdx::mutant!("mds_lock_ignores_conflict") {
             file.apply(owner, lock);
             self.grant(ino);
-            return Granted::Yes;
+            return LockOutcome::Yes;
         }
         if !wait {
             self.grant(ino);
-            return Granted::No(Errno::EAGAIN);
+            return LockOutcome::No(Errno::EAGAIN);
         }
         if !lock.flock && self.deadlock(owner, ino, lock) {
-            return Granted::No(Errno::EDEADLK);
+            return LockOutcome::No(Errno::EDEADLK);
         }
         if let Some(file) = self.files.get_mut(&ino) {
             file.waiting.push_back(Waiter { op, owner, lock: *lock });
@@ -150,7 +183,7 @@ impl Locks {
         } else {
             self.blocked.insert((owner, op), (ino, *lock));
         }
-        Granted::Waits
+        LockOutcome::Waits
     }
 
     /// Whether one of those `owner` would wait for waits, however indirectly, for `owner`.
@@ -180,23 +213,59 @@ impl Locks {
         false
     }
 
-    pub(crate) fn unlock(&mut self, ino: Ino, session: SessionId, lock: &LockSpec) {
+    /// Takes a range away, which may leave two locks of one: that needs room, as a new lock does.
+    pub(crate) fn unlock(
+        &mut self,
+        ino: Ino,
+        session: SessionId,
+        lock: &LockSpec,
+        limits: LockLimits,
+    ) -> Result<(), Errno> {
+        let of_session = self.count_of(session);
         if let Some(file) = self.files.get_mut(&ino) {
-            let unlock = LockSpec { kind: LockKind::Unlock, ..*lock };
-            file.apply((session, lock.owner), &unlock);
+            let owner = (session, lock.owner);
+            let is_full = file.len() >= limits.per_file || of_session >= limits.per_session;
+            if is_full && file.splits(owner, lock) {
+                return Err(Errno::ENOLCK);
+            }
+            file.apply(owner, &LockSpec { kind: LockKind::Unlock, ..*lock });
         }
+        self.recount(ino, session);
         self.grant(ino);
+        Ok(())
     }
 
     /// A lock the session had before the rank restarted.
     pub(crate) fn reclaim(&mut self, ino: Ino, session: SessionId, lock: &LockSpec) {
         self.files.entry(ino).or_default().apply((session, lock.owner), lock);
+        self.recount(ino, session);
+    }
+
+    /// Locks and waiters of a session.
+    pub(crate) fn count_of(&self, session: SessionId) -> usize {
+        self.of_session.get(&session).copied().unwrap_or(0)
+    }
+
+    /// Something of the session changed on that file.
+    fn recount(&mut self, ino: Ino, session: SessionId) {
+        let count = self.files.get(&ino).map_or(0, |file| file.count_of(session));
+        let before = if count > 0 {
+            self.on_file.insert((session, ino), count)
+        } else {
+            self.on_file.remove(&(session, ino))
+        };
+        let all = self.of_session.entry(session).or_default();
+        *all = *all + count - before.unwrap_or(0);
+        if *all == 0 {
+            self.of_session.remove(&session);
+        }
     }
 
     pub(crate) fn release_owner(&mut self, ino: Ino, session: SessionId, flock: bool, owner: u64) {
         if let Some(file) = self.files.get_mut(&ino) {
             file.list(flock).retain(|held| held.owner != (session, owner));
         }
+        self.recount(ino, session);
         self.grant(ino);
     }
 
@@ -206,30 +275,40 @@ impl Locks {
         let at = file.waiting.iter().position(|w| w.op == op);
         if let Some(waiter) = at.and_then(|at| file.waiting.remove(at)) {
             self.blocked.remove(&(waiter.owner, op));
+            self.recount(ino, waiter.owner.0);
             self.grant(ino);
         }
     }
 
-    /// Drops everything of a session. Returns its waiters.
-    pub(crate) fn drop_session(&mut self, session: SessionId) -> Vec<OpId> {
+    /// Drops what a session has on `most` files. Returns its waiters there; none: it has nothing on any file.
+    pub(crate) fn drop_session(&mut self, session: SessionId, most: usize) -> Option<Vec<OpId>> {
+        let theirs = (session, Ino(0))..=(session, Ino(u64::MAX));
+        let inos: Vec<Ino> = self.on_file.range(theirs).take(most).map(|((_, ino), _)| *ino).collect();
+        if inos.is_empty() {
+            return None;
+        }
         let mut dropped = Vec::new();
-        let inos: Vec<Ino> = self.files.keys().copied().collect();
         for ino in inos {
-            let Some(file) = self.files.get_mut(&ino) else { continue };
-            file.posix.retain(|held| held.owner.0 != session);
-            file.flock.retain(|held| held.owner.0 != session);
-            dropped.extend(file.waiting.iter().filter(|w| w.owner.0 == session).map(|w| w.op));
-            file.waiting.retain(|w| w.owner.0 != session);
+            if let Some(file) = self.files.get_mut(&ino) {
+                file.posix.retain(|held| held.owner.0 != session);
+                file.flock.retain(|held| held.owner.0 != session);
+                for waiter in file.waiting.iter().filter(|waiter| waiter.owner.0 == session) {
+                    self.blocked.remove(&(waiter.owner, waiter.op));
+                    dropped.push(waiter.op);
+                }
+                file.waiting.retain(|waiter| waiter.owner.0 != session);
+            }
+            self.recount(ino, session);
             self.grant(ino);
         }
-        self.blocked.retain(|(owner, _), _| owner.0 != session);
-        dropped
+        Some(dropped)
     }
 
     /// Grants what has become possible, in order of arrival.
     fn grant(&mut self, ino: Ino) {
         let Some(file) = self.files.get_mut(&ino) else { return };
         let mut at = 0;
+        let mut granted = BTreeSet::new();
         while at < file.waiting.len() {
             let waiter = file.waiting[at];
             if file.conflict(waiter.owner, &waiter.lock).is_some() {
@@ -240,9 +319,14 @@ impl Locks {
             file.waiting.remove(at);
             self.blocked.remove(&(waiter.owner, waiter.op));
             self.granted.push(waiter.op);
+            granted.insert(waiter.owner.0);
         }
-        if file.posix.is_empty() && file.flock.is_empty() && file.waiting.is_empty() {
+        if file.len() == 0 {
             self.files.remove(&ino);
+        }
+        // What was waited for may have become one with what its owner held.
+        for session in granted {
+            self.recount(ino, session);
         }
     }
 
@@ -256,23 +340,42 @@ impl Locks {
 mod tests {
     use super::*;
 
+    const LIMITS: LockLimits = LockLimits { per_file: 100, per_session: 150 };
+
     fn lock(owner: u64, kind: LockKind, start: u64, end: u64) -> LockSpec {
         LockSpec { flock: false, owner, kind, start, end, pid: 1 }
     }
 
-    fn set(locks: &mut Locks, ino: u64, op: OpId, l: &LockSpec) -> Granted {
-        locks.set(Ino(ino), SessionId(1), op, l, true, 100)
+    fn set(locks: &mut Locks, ino: u64, op: OpId, l: &LockSpec) -> LockOutcome {
+        locks.set(Ino(ino), SessionId(1), op, l, true, LIMITS)
+    }
+
+    /// What is counted of each session is what there is.
+    fn check_counts(locks: &Locks) {
+        let mut found = BTreeMap::new();
+        for (ino, file) in &locks.files {
+            let owners = file.posix.iter().chain(&file.flock).map(|held| held.owner);
+            for owner in owners.chain(file.waiting.iter().map(|waiter| waiter.owner)) {
+                *found.entry((owner.0, *ino)).or_default() += 1;
+            }
+        }
+        assert_eq!(locks.on_file, found);
+        let mut all = BTreeMap::new();
+        found.iter().for_each(|((session, _), count)| *all.entry(*session).or_default() += count);
+        assert_eq!(locks.of_session, all);
     }
 
     #[test]
     fn ranges_split_and_merge() {
         let mut locks = Locks::default();
-        assert_eq!(set(&mut locks, 9, 1, &lock(1, LockKind::Write, 0, 99)), Granted::Yes);
-        locks.unlock(Ino(9), SessionId(1), &lock(1, LockKind::Unlock, 10, 19));
+        assert_eq!(set(&mut locks, 9, 1, &lock(1, LockKind::Write, 0, 99)), LockOutcome::Yes);
+        locks
+            .unlock(Ino(9), SessionId(1), &lock(1, LockKind::Unlock, 10, 19), LIMITS)
+            .expect("there is room");
         let probe = |locks: &Locks, at| locks.test(Ino(9), SessionId(1), &lock(2, LockKind::Read, at, at));
         assert!(probe(&locks, 9).is_some() && probe(&locks, 10).is_none() && probe(&locks, 20).is_some());
         assert_eq!(locks.held(), 2);
-        assert_eq!(set(&mut locks, 9, 2, &lock(1, LockKind::Write, 10, 19)), Granted::Yes);
+        assert_eq!(set(&mut locks, 9, 2, &lock(1, LockKind::Write, 10, 19)), LockOutcome::Yes);
         assert!(probe(&locks, 15).is_some());
     }
 
@@ -280,11 +383,11 @@ mod tests {
     fn a_cycle_of_waiters_is_refused() {
         let mut locks = Locks::default();
         for ino in 1..=3 {
-            assert_eq!(set(&mut locks, ino, ino, &lock(ino, LockKind::Write, 0, 9)), Granted::Yes);
+            assert_eq!(set(&mut locks, ino, ino, &lock(ino, LockKind::Write, 0, 9)), LockOutcome::Yes);
         }
-        assert_eq!(set(&mut locks, 2, 11, &lock(1, LockKind::Write, 0, 9)), Granted::Waits);
-        assert_eq!(set(&mut locks, 3, 12, &lock(2, LockKind::Write, 0, 9)), Granted::Waits);
-        assert_eq!(set(&mut locks, 1, 13, &lock(3, LockKind::Write, 0, 9)), Granted::No(Errno::EDEADLK));
+        assert_eq!(set(&mut locks, 2, 11, &lock(1, LockKind::Write, 0, 9)), LockOutcome::Waits);
+        assert_eq!(set(&mut locks, 3, 12, &lock(2, LockKind::Write, 0, 9)), LockOutcome::Waits);
+        assert_eq!(set(&mut locks, 1, 13, &lock(3, LockKind::Write, 0, 9)), LockOutcome::No(Errno::EDEADLK));
         locks.release_owner(Ino(3), SessionId(1), false, 3);
         assert_eq!(locks.granted, vec![12]);
     }
@@ -292,9 +395,61 @@ mod tests {
     #[test]
     fn flock_and_fcntl_do_not_see_each_other() {
         let mut locks = Locks::default();
-        assert_eq!(set(&mut locks, 9, 1, &lock(1, LockKind::Write, 0, u64::MAX)), Granted::Yes);
+        assert_eq!(set(&mut locks, 9, 1, &lock(1, LockKind::Write, 0, u64::MAX)), LockOutcome::Yes);
         let flock = LockSpec { flock: true, ..lock(2, LockKind::Write, 0, u64::MAX) };
-        assert_eq!(set(&mut locks, 9, 2, &flock), Granted::Yes);
+        assert_eq!(set(&mut locks, 9, 2, &flock), LockOutcome::Yes);
         assert_eq!(locks.held(), 2);
+    }
+
+    #[test]
+    fn a_session_has_no_more_than_it_may_on_one_file_and_on_all() {
+        let mut locks = Locks::default();
+        for at in 0..100 {
+            assert_eq!(set(&mut locks, 7, at, &lock(at, LockKind::Read, at, at)), LockOutcome::Yes);
+        }
+        let no = LockOutcome::No(Errno::ENOLCK);
+        assert_eq!(set(&mut locks, 7, 200, &lock(200, LockKind::Read, 200, 200)), no);
+        for at in 0..50 {
+            assert_eq!(
+                set(&mut locks, 8, at, &lock(1, LockKind::Write, 10 * at, 10 * at + 5)),
+                LockOutcome::Yes
+            );
+        }
+        assert_eq!(set(&mut locks, 9, 1, &lock(1, LockKind::Read, 0, 0)), no);
+        let unlock = |start, end| lock(1, LockKind::Unlock, start, end);
+        assert_eq!(
+            locks.unlock(Ino(8), SessionId(1), &unlock(1, 2), LIMITS),
+            Err(Errno::ENOLCK),
+            "two of one"
+        );
+        assert_eq!(locks.unlock(Ino(8), SessionId(1), &unlock(0, 2), LIMITS), Ok(()));
+        assert_eq!(locks.unlock(Ino(8), SessionId(1), &unlock(0, 9), LIMITS), Ok(()));
+        assert_eq!(locks.count_of(SessionId(1)), 149);
+        // Another session is another matter.
+        let other = locks.set(Ino(9), SessionId(2), 1, &lock(1, LockKind::Read, 0, 0), true, LIMITS);
+        assert_eq!(other, LockOutcome::Yes);
+        check_counts(&locks);
+    }
+
+    #[test]
+    fn a_session_that_ends_leaves_in_slices_and_others_get_what_it_had() {
+        let mut locks = Locks::default();
+        let (gone, other) = (SessionId(1), SessionId(2));
+        for ino in 1..=5 {
+            assert_eq!(set(&mut locks, ino, ino, &lock(1, LockKind::Write, 0, 9)), LockOutcome::Yes);
+            let waits = locks.set(Ino(ino), other, 10 + ino, &lock(1, LockKind::Write, 0, 9), true, LIMITS);
+            assert_eq!(waits, LockOutcome::Waits);
+            assert_eq!(set(&mut locks, ino, 20 + ino, &lock(2, LockKind::Write, 5, 9)), LockOutcome::Waits);
+            check_counts(&locks);
+        }
+        assert_eq!(locks.drop_session(gone, 3), Some(vec![21, 22, 23]));
+        check_counts(&locks);
+        assert_eq!(std::mem::take(&mut locks.granted), vec![11, 12, 13]);
+        assert_eq!(locks.drop_session(gone, 3), Some(vec![24, 25]));
+        assert_eq!(locks.drop_session(gone, 3), None);
+        check_counts(&locks);
+        assert_eq!((locks.count_of(gone), locks.count_of(other), locks.held()), (0, 5, 5));
+        assert_eq!(locks.drop_session(other, 9), Some(Vec::new()));
+        assert!(locks.files.is_empty() && locks.on_file.is_empty() && locks.of_session.is_empty());
     }
 }

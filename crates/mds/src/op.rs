@@ -185,27 +185,24 @@ pub(crate) enum Probe {
 /// What a load brings, and who shares it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LoadKey {
-    Dentry {
-        dir: Ino,
-        hash: NameHash,
-        name: Box<[u8]>,
-    },
-    ByHash {
-        dir: Ino,
-        hash: NameHash,
-    },
-    Header {
-        dir: Ino,
-    },
-    Backptr {
-        ino: Ino,
-    },
-    /// For one request, or (0) for the background load of the directory.
-    Scan {
-        dir: Ino,
-        from: NameHash,
-        op: OpId,
-    },
+    Dentry { dir: Ino, hash: NameHash, name: Box<[u8]> },
+    ByHash { dir: Ino, hash: NameHash },
+    Header { dir: Ino },
+    Backptr { ino: Ino },
+    Scan { dir: Ino, from: NameHash, purpose: ScanFor },
+}
+
+/// What names of a directory are loaded for, page by page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ScanFor {
+    /// A listing.
+    Request(OpId),
+    /// The cache: all names in the background.
+    WholeDirectory,
+    /// Directories among them that are to be warmed.
+    Warmup,
+    /// The search for orphans.
+    Orphans,
 }
 
 /// What a request waits for.

@@ -23,6 +23,25 @@ use stdx::{Now, Outbox};
 /// Messages taken from lines in one step.
 const LINE_SLICE: usize = 256;
 
+/// What is given back or offered in a message, item by item.
+fn line_items(message: &ClientMsg) -> usize {
+    match message {
+        ClientMsg::Returned { list } => list.len(),
+        ClientMsg::Idle { list } => list.len(),
+        ClientMsg::Hello { .. }
+        | ClientMsg::Request { .. }
+        | ClientMsg::Cancel { .. }
+        | ClientMsg::Renew { .. }
+        | ClientMsg::Reclaim { .. }
+        | ClientMsg::Reclaimed
+        | ClientMsg::Goodbye
+        | ClientMsg::Admin { .. }
+        | ClientMsg::Settled
+        | ClientMsg::Performed { .. }
+        | ClientMsg::Presented => 0,
+    }
+}
+
 fn is_request(message: &ClientMsg, wanted: Tid) -> bool {
     matches!(message, ClientMsg::Request { tid, .. } if *tid == wanted)
 }
@@ -90,11 +109,7 @@ impl Rank {
                 continue;
             };
             let (message, conn) = (session.line.pop_front().map(|(_, message)| message), session.conn);
-            session.line_items -= match &message {
-                Some(ClientMsg::Returned { list }) => list.len(),
-                Some(ClientMsg::Idle { list }) => list.len(),
-                _ => 0,
-            };
+            session.line_items -= message.as_ref().map_or(0, line_items);
             let (Some(message), Some(conn)) = (message, conn) else {
                 self.sessions.lines.pop_front();
                 continue;
@@ -117,7 +132,7 @@ impl Rank {
     }
 
     /// Something performed is carried out, or cannot be.
-    fn over(&mut self, id: SessionId, op: OpId) {
+    fn performed_ended(&mut self, id: SessionId, op: OpId) {
         if let Some(session) = self.sessions.map.get_mut(&id)
             && session.performing == Some(op)
         {
@@ -153,7 +168,7 @@ impl Rank {
                 self.send_refusal(op.asked(), outcome, out);
             }
         }
-        self.over(op.session, op.id);
+        self.performed_ended(op.session, op.id);
     }
 
     /// It was carried out before: `Done` once more.

@@ -3,7 +3,7 @@
 //!
 //! Absent: the ACL format (`acl.rs`); capabilities other than "is uid 0".
 
-use crate::acl::{self, Acl};
+use crate::acl;
 use crate::op::Op;
 use crate::view::View;
 use proto::{Cred, Errno, SetAttr};
@@ -97,9 +97,4 @@ pub(crate) fn setattr(view: &View, op: &Op, slot: u32, set: &SetAttr) -> Result<
 pub(crate) const fn kill_suidgid(mode: u32) -> u32 {
     let mode = mode & !0o4000;
     if mode & 0o2010 == 0o2010 { mode & !0o2000 } else { mode }
-}
-
-/// An ACL as the object of a chmod: the class entries follow the mode.
-pub(crate) fn chmod_acl(acl: &mut Acl, mode: u32) {
-    acl.follow_mode(mode);
 }

@@ -10,7 +10,7 @@ pub(crate) use planning::claimed_inos;
 use crate::checkpoint::Checkpoint;
 use crate::config::{RankConfig, State};
 use crate::early::Committed;
-use crate::hold::Held;
+use crate::hold::HoldQueue;
 use crate::input::Input;
 use crate::journal::Journal;
 use crate::load::Loads;
@@ -19,6 +19,7 @@ use crate::op::{Claim, Next, Op, OpId, Syncing};
 use crate::output::Output;
 use crate::pace::Pace;
 use crate::recent::Recent;
+use crate::session::life::EvictReason;
 use crate::session::{Conn, Sessions};
 use crate::view::View;
 use crate::warm::Warm;
@@ -54,21 +55,22 @@ pub struct Rank {
     pub(crate) state: State,
     pub(crate) view: View,
     pub(crate) journal: Journal,
-    pub(crate) held: Held,
+    pub(crate) held: HoldQueue,
     pub(crate) loads: Loads,
     pub(crate) sessions: Sessions,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) parked: BTreeMap<OpId, Box<Op>>,
     /// Parked operations that may go on.
     pub(crate) runnable: VecDeque<OpId>,
-    /// Waiting for inode numbers; for the end of the reconnect phase.
+    /// Waiting for inode numbers.
     pub(crate) ino_waiters: Vec<OpId>,
+    /// Waiting for the end of the reconnect phase.
     pub(crate) reconnect_waiters: Vec<OpId>,
-    /// For other clients of the life before to settle.
+    /// Waiting for other clients of the incarnation before to settle.
     pub(crate) settling: Vec<OpId>,
-    /// Sessions of the life before that may have been answered early, until each has presented what it was told; and who waits
-    /// for that.
+    /// Sessions of the incarnation before that may have been answered early, until each has presented what it was told.
     pub(crate) presenting: BTreeSet<SessionId>,
+    /// Waiting for them.
     pub(crate) after_presented: Vec<OpId>,
     /// Numbers that they gave out: nobody else may.
     pub(crate) presented_inos: BTreeSet<Ino>,
@@ -85,11 +87,13 @@ pub struct Rank {
     /// Orphans to be ended.
     pub(crate) purges: VecDeque<Ino>,
     pub(crate) reconnect_end: Option<Mono>,
-    /// The reconnect phase is not prolonged beyond.
-    pub(crate) reconnect_limit: Mono,
-    /// It was reached, and prolonged once; and the same for those who still present.
-    pub(crate) reconnect_doubted: bool,
-    pub(crate) presenting_doubted: bool,
+    /// The latest end of the reconnect phase, of presenting, and of rewriting what the journal's tail tells of. Moved once by a part
+    /// of a lease for each, and by a lease if the rank stood still.
+    pub(crate) recovery_limit: Mono,
+    /// The reconnect phase has reached it, and was prolonged once.
+    pub(crate) reconnect_extended: bool,
+    /// The same of who still presents.
+    pub(crate) presenting_extended: bool,
     /// Inodes that an answer of a former life may have opened, until it is known whether its client got it.
     pub(crate) former_opens: BTreeMap<(SessionId, Tid), Ino>,
     /// Data operations without an answer, but for removals of the rank's own: those are only unconfirmed.
@@ -105,9 +109,11 @@ pub struct Rank {
     pub(crate) replayed_files: bool,
     pub(crate) stopped: bool,
     pub(crate) full_until: Mono,
+    /// Cached entries that a `DropCache` has still to look at.
     drop_left: u32,
-    /// What is noted of clients, and when to look again.
+    /// Memory that capability records took when they were measured last.
     caps_bytes: u64,
+    /// When they are measured again.
     caps_look: Mono,
     next_tag: u64,
     next_op: OpId,
@@ -128,7 +134,7 @@ impl Rank {
             state: State::Boot,
             view: View::new(config),
             journal: Journal::default(),
-            held: Held::default(),
+            held: HoldQueue::default(),
             loads: Loads::default(),
             sessions: Sessions::default(),
             checkpoint: Checkpoint::default(),
@@ -148,9 +154,9 @@ impl Rank {
             pace: Pace::default(),
             purges: VecDeque::new(),
             reconnect_end: None,
-            reconnect_limit: Mono(0),
-            reconnect_doubted: false,
-            presenting_doubted: false,
+            recovery_limit: Mono(0),
+            reconnect_extended: false,
+            presenting_extended: false,
             former_opens: BTreeMap::new(),
             pending: BTreeMap::new(),
             unconfirmed: BTreeMap::new(),
@@ -197,8 +203,7 @@ impl Rank {
         }
     }
 
-    /// Now and then it is looked how much is noted of clients: what they were granted long ago goes, and faster where that is what
-    /// memory is short of.
+    /// Every 10 ms: measures the capability records, drops old ones, and drops more when the cache is over its limit.
     fn shed_caps(&mut self) {
         if self.last < self.caps_look {
             return;
@@ -212,7 +217,8 @@ impl Rank {
         }
     }
 
-    /// What is given back may be held back with what came before it: who owes something has a full lease again.
+    /// While frozen, returned capabilities may be held back with earlier messages; so after a freeze or thaw every session that owes a
+    /// return gets a full lease.
     fn freeze(&mut self, now: Now, frozen: bool) {
         self.frozen = frozen;
         let end = now.mono.after(self.view.config.lease_ns);
@@ -229,11 +235,11 @@ impl Rank {
             self.reconnect_over(now, out);
         }
         self.fade(now, out);
-        if !self.presenting.is_empty() && self.reconnect_limit <= now.mono {
+        if !self.presenting.is_empty() && self.recovery_limit <= now.mono {
             self.presenting_over(now);
         }
-        if self.state == State::Active && self.presenting.is_empty() && self.reconnect_limit <= now.mono {
-            self.view.tail.end();
+        if self.state == State::Active && self.presenting.is_empty() && self.recovery_limit <= now.mono {
+            self.view.tail_writes.end();
         }
         self.quiet(now, out);
         if self.view.full && self.full_until <= now.mono {
@@ -251,13 +257,13 @@ impl Rank {
         self.tell_durable(out);
         self.activate_if_ready(now, out);
         if self.state.serves() || self.state == State::Stopping {
-            self.answer_granted(out);
+            self.answer_granted_locks(out);
             self.caps_turn(out);
             self.run_parked(now, out);
             self.run_lines(now, out);
             self.let_go(now, out);
-            self.answer_granted(out);
             self.close_slice();
+            self.answer_granted_locks(out);
             self.purge_slice(now, out);
             self.refill_inos(now, out);
             self.warm_turn();
@@ -337,7 +343,7 @@ impl Machine for Rank {
                 self.view.full &= full;
             }
             Input::Frozen(frozen) => self.freeze(now, frozen),
-            Input::Evict { session } => self.evict_session(now, session, "an operator ended it", out),
+            Input::Evict { session } => self.evict_session(now, session, EvictReason::Operator, out),
             Input::Stop => self.stop(out),
         }
         self.turn(now, out);
@@ -364,7 +370,7 @@ impl Machine for Rank {
             self.sessions.expiry().filter(|_| self.state.serves()),
             self.reconnect_end,
             self.sessions.former_end,
-            (!self.presenting.is_empty()).then_some(self.reconnect_limit),
+            (!self.presenting.is_empty()).then_some(self.recovery_limit),
             self.sessions.quiet_due.filter(|_| self.state == State::Active),
             self.sessions.fading.iter().map(|fading| fading.until).min(),
             full,

@@ -58,12 +58,12 @@ pub(crate) struct Recent {
     sweep_at: usize,
     /// Of everything.
     all: Mark,
-    /// Of what came before nobody took notes.
+    /// Nothing was recorded before this position.
     before: Position,
 }
 
 impl Recent {
-    /// From here on it matters who changes something.
+    /// From here on it matters who changes something: whatever is not noted counts as changed by others, up to `end`.
     pub(crate) const fn begin(&mut self, end: Position) {
         self.before = end;
     }

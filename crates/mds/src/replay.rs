@@ -11,6 +11,7 @@ use crate::input::Tag;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Pending, Rank};
 use crate::session::LOOK_PART;
+use crate::session::life::EvictReason;
 use crate::session::{Session, StoredResult};
 use proto::caps::Grants;
 use proto::journal::{Mutations, Payload, read_entry};
@@ -35,8 +36,8 @@ pub(crate) enum BootError {
     Missing { what: &'static str },
     #[error("journal at {at:#x}: {source}")]
     Journal { at: u64, source: DecodeError },
-    #[error("journal: got {got:#x}, expected {want:#x}")]
-    Gap { got: u64, want: u64 },
+    #[error("journal: {got:#x} lies before {replayed:#x}, up to where it was replayed already")]
+    Backwards { got: u64, replayed: u64 },
 }
 
 fn value(loaded: Option<Result<Loaded, StoreError>>) -> Result<Option<Box<[u8]>>, BootError> {
@@ -166,8 +167,9 @@ impl Rank {
         out: &mut Outbox<Output>,
     ) -> Result<(), BootError> {
         if position < self.replay_at {
-            return Err(BootError::Gap { got: position.0, want: self.replay_at.0 });
+            return Err(BootError::Backwards { got: position.0, replayed: self.replay_at.0 });
         }
+        // That nothing is left out in between the reader of the journal has checked, which knows its segments.
         let mut at = position;
         while !bytes.is_empty() {
             let fail = |source| BootError::Journal { at: at.0, source };
@@ -175,7 +177,7 @@ impl Rank {
             if let Payload::Transaction { origin, mutations, .. } = entry.payload {
                 let follow =
                     apply(&mut self.view, &mut self.sessions, mutations, Source::Replay).map_err(fail)?;
-                self.note_tail(origin.as_ref(), mutations, false);
+                self.note_tail(origin.as_ref(), mutations, Source::Replay);
                 if let Some(origin) = &origin {
                     self.replay_used(origin.session, origin.result);
                 }
@@ -207,7 +209,7 @@ impl Rank {
             return;
         }
         if end < self.replay_at {
-            let error = BootError::Gap { got: end.0, want: self.replay_at.0 };
+            let error = BootError::Backwards { got: end.0, replayed: self.replay_at.0 };
             self.damage(error.to_string(), out);
             return;
         }
@@ -234,19 +236,20 @@ impl Rank {
         self.presenting = self.sessions.map.iter().filter_map(presents).collect();
         self.sessions.quiet_due = Some(now.mono);
         self.reconnect_end = Some(now.mono.after(self.view.config.lease_ns));
-        self.reconnect_limit = now.mono.after(RECONNECT_LEASES * self.view.config.lease_ns);
-        self.reconnect_doubted = false;
+        self.recovery_limit = now.mono.after(RECONNECT_LEASES * self.view.config.lease_ns);
+        self.reconnect_extended = false;
         out.push(Output::Active);
         let text = format!(
             "replayed {} transactions, {} sessions to return",
             self.replayed,
-            self.sessions.map.len()
+            self.sessions.map.values().filter(|session| !session.evicted).count()
         );
         out.push(Output::Note { level: Level::Info, text });
         self.end_reconnect_if_all_back(out);
         self.greet_waiting(now, out);
     }
 
+    /// Those that are evicted count, too: for what they had open or locked others wait until they end.
     pub(crate) fn end_reconnect_if_all_back(&mut self, out: &mut Outbox<Output>) {
         if self.state == State::Reconnect && self.sessions.map.values().all(|s| !s.absent) {
             self.end_reconnect(out);
@@ -256,25 +259,26 @@ impl Rank {
     /// Its time is up. A session that said hello in time and is still reclaiming its opens and locks, with a lease
     /// that runs, keeps it open for a while: its locks must not go to others meanwhile. Who is not done then is evicted.
     pub(crate) fn reconnect_over(&mut self, now: Now, out: &mut Outbox<Output>) {
-        let reclaiming = |(id, s): (&SessionId, &Session)| (s.absent && !s.embedded).then_some(*id);
+        let reclaiming =
+            |(id, s): (&SessionId, &Session)| (s.absent && !s.embedded && !s.evicted).then_some(*id);
         let late: Vec<SessionId> = self.sessions.map.iter().filter_map(reclaiming).collect();
         // As with leases (`expire`): the rank may have stood still, and what they said lies unread.
         let lease_ns = self.view.config.lease_ns;
         let look_ns = lease_ns / LOOK_PART;
         let hung = self.reconnect_end.is_some_and(|due| now.mono.since(due) > look_ns);
-        let again = now.mono >= self.reconnect_limit && !self.reconnect_doubted;
-        self.reconnect_doubted |= again;
+        let again = now.mono >= self.recovery_limit && !self.reconnect_extended;
+        self.reconnect_extended |= again;
         if hung || again {
             let more = now.mono.after(if hung { lease_ns } else { look_ns });
-            self.reconnect_limit = self.reconnect_limit.max(more);
+            self.recovery_limit = self.recovery_limit.max(more);
         }
-        if !late.is_empty() && now.mono < self.reconnect_limit {
+        if !late.is_empty() && now.mono < self.recovery_limit {
             let again = now.mono.after(lease_ns / 8);
-            self.reconnect_end = Some(again.min(self.reconnect_limit));
+            self.reconnect_end = Some(again.min(self.recovery_limit));
             return;
         }
         for id in late {
-            self.evict_session(now, id, "it did not reclaim its opens and locks in time", out);
+            self.evict_session(now, id, EvictReason::NotReclaimed, out);
         }
         self.end_reconnect(out);
     }
@@ -284,10 +288,10 @@ impl Rank {
     pub(crate) fn presenting_over(&mut self, now: Now) {
         let lease_ns = self.view.config.lease_ns;
         let look_ns = lease_ns / LOOK_PART;
-        let hung = now.mono.since(self.reconnect_limit) > look_ns;
-        if (hung || !self.presenting_doubted) && !stdx::mutant!("mds_own_pause_counts") {
-            self.presenting_doubted = !hung;
-            self.reconnect_limit = now.mono.after(if hung { lease_ns } else { look_ns });
+        let hung = now.mono.since(self.recovery_limit) > look_ns;
+        if (hung || !self.presenting_extended) && !stdx::mutant!("mds_own_pause_counts") {
+            self.presenting_extended = !hung;
+            self.recovery_limit = now.mono.after(if hung { lease_ns } else { look_ns });
             return;
         }
         for id in self.presenting.clone() {

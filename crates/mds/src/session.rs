@@ -48,6 +48,8 @@ pub(crate) struct Session {
     pub check: Option<proto::Cred>,
     /// `uid=N HOST:MOUNT pid P`; of a long place the beginning and three dots.
     pub client: Box<[u8]>,
+    /// The user in it; none: it says none.
+    pub uid: Option<u32>,
     pub floor: Tid,
     journaled_floor: Tid,
     /// Outcomes of requests that must not run twice.
@@ -58,15 +60,18 @@ pub(crate) struct Session {
     lease_end: Mono,
     /// Looks at a lease that has run out.
     looks: Looks,
-    /// What was recalled must be given back before; and looks at that when it is over.
+    /// What was recalled must be given back before.
     pub return_end: Option<Mono>,
+    /// Looks at that when it is over.
     return_looks: Looks,
-    /// What it has a use for, and its place in the book of capabilities.
+    /// What it has a use for.
     pub wants: Bits,
+    /// Its place in the book of capabilities.
     pub place: Option<u16>,
     /// It uses nothing that was granted on an earlier connection.
     pub settled: bool,
-    /// Nobody is served by it any more; it ends when what its client was granted has run out.
+    /// Nobody is served by it any more; it ends when what its client was granted has run out. In the journal as a flag: what its client
+    /// performed must not run over what others have done since, in the next life of the rank either.
     pub evicted: bool,
     /// From a former life of the rank and not back yet.
     pub absent: bool,
@@ -81,15 +86,17 @@ pub(crate) struct Session {
     pub early_from: Option<Position>,
     /// It is granted no capabilities: a rank that lives again need not wait for it.
     pub keeps_nothing: bool,
-    /// The journal says that it has nothing to present; and, until its next transaction is made, that it said so.
+    /// The journal says that it has nothing to present.
     pub quiet: bool,
+    /// The transaction at hand says that it may have something to present again; it delegates no numbers, then.
     pub was_quiet: bool,
     /// When it asked for something last.
-    pub asked: Mono,
+    pub last_request: Mono,
     /// Up to where it was answered early.
     pub told_early: Position,
-    /// What it performed and is being carried out; and what came after it, and when.
+    /// What it performed and is being carried out.
     pub performing: Option<OpId>,
+    /// What came after it, and when.
     pub line: VecDeque<(Mono, ClientMsg)>,
     /// What is given back and offered in it, item by item: nothing else of it may be longer than a request.
     pub line_items: usize,
@@ -154,7 +161,8 @@ impl Sessions {
     pub(crate) fn replay_session(&mut self, id: SessionId, open: bool, client: &[u8], source: Source) {
         match (open, source) {
             (true, Source::Replay) => {
-                let session = Session { client: client.into(), absent: true, ..Default::default() };
+                let uid = greeting::uid_of(client);
+                let session = Session { client: client.into(), uid, absent: true, ..Default::default() };
                 self.insert(id, session);
             }
             (true, Source::Live) => {}
@@ -174,6 +182,7 @@ impl Sessions {
             .map(|(tid, bytes)| (tid, StoredResult { bytes, former: true }))
             .collect();
         let session = Session {
+            uid: greeting::uid_of(&record.client),
             client: record.client,
             floor: record.floor,
             journaled_floor: record.floor,
@@ -181,6 +190,7 @@ impl Sessions {
             absent: true,
             keeps_nothing: record.flags & session_flags::KEEPS_NOTHING != 0,
             quiet: record.flags & session_flags::QUIET != 0,
+            evicted: record.flags & session_flags::EVICTED != 0,
             delegated: record.delegated.iter().map(|(first, count)| InoRange::new(*first, *count)).collect(),
             early_from: (!record.delegated.is_empty()).then_some(Position(0)),
             ..Default::default()
@@ -199,12 +209,14 @@ impl Sessions {
         }
     }
 
-    pub(crate) fn set_flags(&mut self, id: SessionId, flags: u8) {
+    pub(crate) fn set_flags(&mut self, id: SessionId, flags: u8, source: Source) {
         let Some(session) = self.map.get_mut(&id) else { return };
         let quiet = flags & session_flags::QUIET != 0;
-        session.was_quiet = session.quiet && !quiet;
+        // What the tail says was told in the life before: nothing is at hand that could be told instead of numbers.
+        session.was_quiet = session.quiet && !quiet && source == Source::Live;
         session.quiet = quiet;
         session.keeps_nothing = flags & session_flags::KEEPS_NOTHING != 0;
+        session.evicted = flags & session_flags::EVICTED != 0;
     }
 
     pub(crate) fn insert(&mut self, id: SessionId, session: Session) {
@@ -238,7 +250,7 @@ impl Sessions {
 
     /// Something was recalled; with something recalled already, it has no longer for that. Where that is over it is looked at now: a
     /// look that was due long ago would be taken for a pause of the rank's.
-    pub(crate) fn must_return(&mut self, id: SessionId, end: Mono, now: Mono) {
+    pub(crate) fn set_return_deadline(&mut self, id: SessionId, end: Mono, now: Mono) {
         let Some(session) = self.map.get_mut(&id) else { return };
         if session.return_end.is_none() {
             session.return_looks = Looks::default();
@@ -251,7 +263,7 @@ impl Sessions {
     }
 
     /// Something was given back.
-    pub(crate) fn has_returned(&mut self, id: SessionId) {
+    pub(crate) fn clear_return_deadline(&mut self, id: SessionId) {
         if let Some(session) = self.map.get_mut(&id) {
             session.return_end = None;
         }
@@ -306,12 +318,13 @@ impl Session {
     /// What the journal says of it, with it quiet or not.
     pub(crate) const fn flags(&self, quiet: bool) -> u8 {
         let keeps_nothing = if self.keeps_nothing { session_flags::KEEPS_NOTHING } else { 0 };
-        if quiet { keeps_nothing | session_flags::QUIET } else { keeps_nothing }
+        let evicted = if self.evicted { session_flags::EVICTED } else { 0 };
+        keeps_nothing | evicted | if quiet { session_flags::QUIET } else { 0 }
     }
 
     /// Whether it may have been answered early, or have performed something, that a crash takes back.
     pub(crate) const fn may_present(&self) -> bool {
-        !self.delegated.is_empty() && !self.quiet
+        !self.delegated.is_empty() && !self.quiet && !self.evicted
     }
 
     /// Whether that number is its own to give out.

@@ -87,12 +87,14 @@ pub struct Status {
     /// Files that are open or have data operations under way.
     pub busy_files: u64,
     pub locks: u64,
-    /// Inodes on which sessions hold capabilities, each session counted; recalls without an answer; bytes of memory of the former.
+    /// Inodes on which sessions hold capabilities, each session counted.
     pub caps: u64,
+    /// Memory that the records of these take.
+    pub caps_bytes: u64,
+    /// Recalls without an answer.
     pub recalls: u64,
     /// Requests that wait behind what their session performed.
     pub lined_up: u64,
-    pub caps_bytes: u64,
     pub sessions: u64,
     /// Inode numbers given out.
     pub next_ino: u64,

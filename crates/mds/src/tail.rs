@@ -7,6 +7,7 @@
 //!
 //! Absent: the bytes; writing them (`ops/rewrite.rs`). What is before the tail was synced by the checkpoint.
 
+use crate::cache::Source;
 use crate::op::Op;
 use crate::rank::Rank;
 use proto::dentry::DentryValue;
@@ -16,21 +17,29 @@ use proto::journal::{Mutations, TxnOrigin};
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::Request;
-use proto::{Errno, Ino, Reader, SessionId, Tid};
+use proto::{Errno, Ino, NameHash, Reader, SessionId, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
 
 /// One file.
 #[derive(Debug, Default)]
 struct Written {
-    /// Size and time of change as they were stated last.
-    stated: Option<(u64, Wall)>,
+    /// What was stated of it last.
+    last: Option<Stated>,
     /// What each session wrote, as long as nothing that others did can be at the same place.
     wrote: BTreeMap<SessionId, BTreeSet<Tid>>,
     /// Their writes came before such a change, or could not be repeated.
-    late: BTreeSet<SessionId>,
-    /// They have changed it in this life of the rank: what they had to rewrite came before that.
-    go_on: BTreeSet<SessionId>,
+    lost: BTreeSet<SessionId>,
+    /// They have changed it in this incarnation: what they had to rewrite came before that.
+    changed_since: BTreeSet<SessionId>,
+}
+
+/// What a transaction states of a file: its size, when its bytes changed, and the dentry of its inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stated {
+    size: u64,
+    mtime: Wall,
+    place: (Ino, NameHash),
 }
 
 /// What is to become of bytes that are to be rewritten.
@@ -51,66 +60,68 @@ struct Change {
     count: Option<u64>,
     /// It was answered with attributes: of bytes it changed none but those that the size tells.
     attributes: bool,
-    /// It is one of this life.
-    lives: bool,
+    source: Source,
 }
 
 /// All files of the tail, until bytes that are lost cannot be told from those that are not.
 #[derive(Debug, Default)]
-pub(crate) struct Tail {
+pub(crate) struct TailWrites {
     files: BTreeMap<Ino, Written>,
     over: bool,
 }
 
 impl Written {
     /// Bytes changed, and the size and time with them.
-    fn change(&mut self, size: u64, before: Option<(u64, Wall)>, Change { by, count, lives, .. }: Change) {
+    fn change(&mut self, size: u64, before: Option<Stated>, Change { by, count, source, .. }: Change) {
         let session = by.map(|(session, _)| session);
-        let appends =
-            count.is_some_and(|count| before.is_some_and(|(end, _)| size == end.saturating_add(count)));
+        let end = before.map(|before| before.size);
+        let appends = count.is_some_and(|count| end.is_some_and(|end| size == end.saturating_add(count)));
         if size == 0 {
             // Nothing is left that could be old or new.
             self.wrote.clear();
-            self.late.clear();
+            self.lost.clear();
         } else if !appends && !stdx::mutant!("mds_rewrite_over_others") {
             let others = self.wrote.extract_if(.., |writer, _| Some(*writer) != session);
-            self.late.extend(others.map(|(writer, _)| writer));
+            self.lost.extend(others.map(|(writer, _)| writer));
         }
-        if let (Some(session), true) = (session, lives) {
-            self.go_on.insert(session);
-        }
-        if let (Some((session, tid)), Some(_), false) = (by, count, lives) {
-            self.wrote.entry(session).or_default().insert(tid);
+        match (source, by, count) {
+            (Source::Live, Some((session, _)), _) => {
+                self.changed_since.insert(session);
+            }
+            (Source::Replay, Some((session, tid)), Some(_)) => {
+                self.wrote.entry(session).or_default().insert(tid);
+            }
+            (Source::Replay, Some(_), None) | (_, None, _) => {}
         }
     }
 }
 
-impl Tail {
-    /// A transaction states this inode.
-    fn stated(&mut self, core: &InodeCore, change: Change) {
+impl TailWrites {
+    /// A transaction states this inode at that dentry.
+    fn state(&mut self, place: (Ino, NameHash), core: &InodeCore, change: Change) {
         let InodeCore { ino, size, mtime, ctime, .. } = *core;
-        if change.count.is_some() && !change.lives {
+        if change.count.is_some() && change.source == Source::Replay {
             self.files.entry(ino).or_default();
         }
         let Some(file) = self.files.get_mut(&ino) else { return };
-        let before = file.stated.replace((size, mtime));
-        // Names, modes and owners are not where bytes are; two changes can have one time.
-        let is_quiet = change.attributes || (before.is_some_and(|(_, at)| at == mtime) && ctime != mtime);
-        let is_elsewhere = is_quiet && before.is_some_and(|(end, _)| end == size);
-        if change.count.is_some() || !is_elsewhere {
+        let before = file.last.replace(Stated { size, mtime, place });
+        // Names, modes and owners are not where bytes are. Two changes can have one time; but what moves a file changes nothing in it.
+        let same_time = |before: Stated| before.mtime == mtime && (ctime != mtime || before.place != place);
+        let keeps_bytes = |before: Stated| before.size == size && (change.attributes || same_time(before));
+        if change.count.is_some() || !before.is_some_and(keeps_bytes) {
             file.change(size, before, change);
         }
     }
 
-    /// `follows`: this life of the rank comes right after that in which the bytes were there.
+    /// `follows`: this incarnation comes right after that in which the bytes were there.
     fn verdict(&self, session: SessionId, ino: Ino, wrote: Tid, follows: bool) -> Verdict {
         let follows = follows || stdx::mutant!("mds_rewrite_life_ignored");
         let before = if follows { Verdict::There } else { Verdict::Lost };
         match self.files.get(&ino) {
             _ if self.over => Verdict::Lost,
             None => before,
-            Some(file) if file.late.contains(&session) => Verdict::Lost,
-            Some(file) if file.go_on.contains(&session) => Verdict::There,
+            Some(file) if file.lost.contains(&session) => Verdict::Lost,
+            Some(file) if file.changed_since.contains(&session) => Verdict::There,
             Some(file) if file.wrote.get(&session).is_some_and(|tids| tids.contains(&wrote)) => {
                 Verdict::Write
             }
@@ -120,10 +131,10 @@ impl Tail {
 
     /// Bytes of a session could not be rewritten.
     pub(crate) fn failed(&mut self, session: SessionId, ino: Ino) {
-        self.files.entry(ino).or_default().late.insert(session);
+        self.files.entry(ino).or_default().lost.insert(session);
     }
 
-    /// The next life of the rank will not find these transactions: what is not written by now is lost.
+    /// The next incarnation will not find these transactions: what is not written by now is lost.
     pub(crate) fn end(&mut self) {
         self.files.clear();
         self.over = true;
@@ -135,10 +146,10 @@ impl Tail {
 }
 
 impl Rank {
-    /// A transaction, of the tail or of this life.
-    pub(crate) fn note_tail(&mut self, origin: Option<&TxnOrigin<'_>>, mutations: &[u8], lives: bool) {
-        let tail = &mut self.view.tail;
-        if tail.over || (lives && tail.files.is_empty()) {
+    /// A transaction, of the tail or of this incarnation.
+    pub(crate) fn note_tail(&mut self, origin: Option<&TxnOrigin<'_>>, mutations: &[u8], source: Source) {
+        let tail = &mut self.view.tail_writes;
+        if tail.over || (source == Source::Live && tail.files.is_empty()) {
             return;
         }
         let result = origin.map(|origin| decode_outcome(&mut Reader::new(origin.result)));
@@ -151,12 +162,12 @@ impl Rank {
             return;
         }
         let by = origin.map(|origin| (origin.session, origin.tid));
-        let change = Change { by, count, attributes, lives };
+        let change = Change { by, count, attributes, source };
         for mutation in Mutations::new(mutations).flatten() {
-            if let Mutation::PutDentry { value, .. } = mutation
+            if let Mutation::PutDentry { dir, hash, value, .. } = mutation
                 && let Ok(DentryValue::Primary(record)) = DentryValue::decode(value)
             {
-                tail.stated(&record.core, change);
+                tail.state((dir, hash), &record.core, change);
             }
         }
     }
@@ -167,7 +178,7 @@ impl Rank {
         !self.presenting.is_empty()
             && self.state.serves()
             && self.pace.waiting.is_empty()
-            && !self.view.tail.is_over()
+            && !self.view.tail_writes.is_over()
     }
 
     /// What comes of a `Rewrite`, if nothing has to be written.
@@ -179,7 +190,7 @@ impl Rank {
             return Some(Err(Errno::EINVAL));
         }
         let follows = life.0.checked_add(1) == Some(self.view.config.incarnation.0);
-        match self.view.tail.verdict(op.session, node.ino, *wrote, follows) {
+        match self.view.tail_writes.verdict(op.session, node.ino, *wrote, follows) {
             Verdict::There => return Some(Ok(Reply::Ok)),
             Verdict::Lost => return Some(Err(Errno::EIO)),
             Verdict::Write => {}
@@ -211,10 +222,11 @@ mod tests {
     const A: SessionId = SessionId(1);
     const B: SessionId = SessionId(2);
     const FILE: Ino = Ino(7);
+    const PLACE: (Ino, NameHash) = (Ino::ROOT, NameHash(1));
 
-    fn change(by: Option<(SessionId, u64)>, count: Option<u64>, lives: bool) -> Change {
+    fn change(by: Option<(SessionId, u64)>, count: Option<u64>, source: Source) -> Change {
         let by = by.map(|(session, tid)| (session, Tid(tid)));
-        Change { by, count, attributes: false, lives }
+        Change { by, count, attributes: false, source }
     }
 
     /// The file is this long, and was changed then, its bytes and all else.
@@ -223,14 +235,14 @@ mod tests {
     }
 
     /// A write of ten bytes that leaves the file this long.
-    fn write(tail: &mut Tail, session: SessionId, tid: u64, size: u64) {
+    fn write(tail: &mut TailWrites, session: SessionId, tid: u64, size: u64) {
         let at = tid as i64;
-        tail.stated(&core(size, at, at), change(Some((session, tid)), Some(10), false));
+        tail.state(PLACE, &core(size, at, at), change(Some((session, tid)), Some(10), Source::Replay));
     }
 
     #[test]
     fn only_who_wrote_last_writes_again() {
-        let mut tail = Tail::default();
+        let mut tail = TailWrites::default();
         assert_eq!(tail.verdict(A, FILE, Tid(1), true), Verdict::There, "a checkpoint has synced it");
         assert_eq!(tail.verdict(A, FILE, Tid(1), false), Verdict::Lost, "in which life is not known");
         write(&mut tail, A, 5, 20);
@@ -240,7 +252,7 @@ mod tests {
         assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::Lost);
         assert_eq!(tail.verdict(B, FILE, Tid(6), true), Verdict::Write);
         // Whatever it was that the rank did by itself.
-        tail.stated(&core(15, 7, 7), change(None, None, true));
+        tail.state(PLACE, &core(15, 7, 7), change(None, None, Source::Live));
         assert_eq!(tail.verdict(B, FILE, Tid(6), true), Verdict::Lost);
     }
 
@@ -257,36 +269,38 @@ mod tests {
 
     #[test]
     fn what_others_append_or_do_to_the_inode_is_not_in_the_way() {
-        let mut tail = Tail::default();
+        let mut tail = TailWrites::default();
         write(&mut tail, A, 5, 20);
         write(&mut tail, B, 6, 30);
         // A link, a new mode: the bytes are where they were.
-        tail.stated(&core(30, 6, 7), change(Some((B, 7)), None, false));
+        tail.state(PLACE, &core(30, 6, 7), change(Some((B, 7)), None, Source::Replay));
         // Other times, as `touch` sets them.
-        let touch = Change { attributes: true, ..change(Some((B, 7)), None, false) };
-        tail.stated(&core(30, 7, 7), touch);
+        let touch = Change { attributes: true, ..change(Some((B, 7)), None, Source::Replay) };
+        tail.state(PLACE, &core(30, 7, 7), touch);
         write(&mut tail, A, 8, 40);
+        // A rename in the tick of that write: its time of change is not later.
+        tail.state((Ino(9), NameHash(2)), &core(40, 8, 8), change(Some((B, 9)), None, Source::Replay));
         for (session, tid) in [(A, 5), (B, 6), (A, 8)] {
             assert_eq!(tail.verdict(session, FILE, Tid(tid), true), Verdict::Write, "{session:?} {tid}");
         }
         // As long as before, but zeroed somewhere, perhaps; within the same moment, even.
         for at in [9, 8] {
-            let mut tail = Tail::default();
+            let mut tail = TailWrites::default();
             write(&mut tail, A, 8, 40);
-            tail.stated(&core(40, at, at), change(Some((B, 9)), None, false));
+            tail.state(PLACE, &core(40, at, at), change(Some((B, 9)), None, Source::Replay));
             assert_eq!(tail.verdict(A, FILE, Tid(8), true), Verdict::Lost);
         }
-        let cut = Change { attributes: true, ..change(Some((B, 9)), None, false) };
-        tail.stated(&core(35, 9, 9), cut);
+        let cut = Change { attributes: true, ..change(Some((B, 9)), None, Source::Replay) };
+        tail.state(PLACE, &core(35, 9, 9), cut);
         assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::Lost);
     }
 
     #[test]
     fn of_an_emptied_file_nothing_is_lost() {
-        let mut tail = Tail::default();
+        let mut tail = TailWrites::default();
         write(&mut tail, A, 5, 20);
         write(&mut tail, B, 6, 20);
-        tail.stated(&core(0, 7, 7), change(Some((B, 7)), None, false));
+        tail.state(PLACE, &core(0, 7, 7), change(Some((B, 7)), None, Source::Replay));
         write(&mut tail, B, 8, 10);
         assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::There);
         assert_eq!(tail.verdict(B, FILE, Tid(6), true), Verdict::There);
@@ -295,9 +309,9 @@ mod tests {
 
     #[test]
     fn what_comes_again_after_a_change_of_this_life_is_there() {
-        let mut tail = Tail::default();
+        let mut tail = TailWrites::default();
         write(&mut tail, A, 5, 20);
-        tail.stated(&core(20, 9, 9), change(Some((A, 9)), Some(10), true));
+        tail.state(PLACE, &core(20, 9, 9), change(Some((A, 9)), Some(10), Source::Live));
         assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::There, "it was written before that");
         tail.failed(A, FILE);
         assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::Lost);

@@ -22,7 +22,7 @@ pub(crate) struct Txn {
 
 /// A name in a directory.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct DentryAt<'a> {
     pub dir: Ino,
     pub hash: NameHash,
     pub version: Version,
@@ -51,22 +51,22 @@ impl Txn {
     }
 
     /// The name leads to this inode.
-    pub(crate) fn primary(&mut self, place: Place<'_>, core: &InodeCore, ext: Option<&InodeExt>) {
+    pub(crate) fn primary(&mut self, place: DentryAt<'_>, core: &InodeCore, ext: Option<&InodeExt>) {
         self.put(place, |w| encode_primary(core, ext, w));
     }
 
     /// The name leads to an inode in `//links`.
-    pub(crate) fn remote(&mut self, place: Place<'_>, ino: Ino, kind: FileKind) {
+    pub(crate) fn remote(&mut self, place: DentryAt<'_>, ino: Ino, kind: FileKind) {
         self.put(place, |w| encode_remote(ino, kind, w));
     }
 
-    fn put(&mut self, Place { dir, hash, version, name }: Place<'_>, value: impl FnOnce(&mut Writer)) {
+    fn put(&mut self, DentryAt { dir, hash, version, name }: DentryAt<'_>, value: impl FnOnce(&mut Writer)) {
         put_dentry(&mut self.muts, (dir, hash, version, name), value);
     }
 
     /// The name is gone.
-    pub(crate) fn delete(&mut self, place: Place<'_>) {
-        let Place { dir, hash, version, name } = place;
+    pub(crate) fn delete(&mut self, place: DentryAt<'_>) {
+        let DentryAt { dir, hash, version, name } = place;
         Mutation::DelDentry { dir, hash, version, name }.encode(&mut self.muts);
     }
 
@@ -99,8 +99,8 @@ impl Txn {
     }
 
     /// Where the inode's primary dentry is.
-    pub(crate) fn backptr(&mut self, ino: Ino, version: u64, place: Place<'_>) {
-        let Place { dir, hash, name, .. } = place;
+    pub(crate) fn backptr(&mut self, ino: Ino, version: u64, place: DentryAt<'_>) {
+        let DentryAt { dir, hash, name, .. } = place;
         Mutation::PutBackptr { ino, version, parent: dir, hash, name }.encode(&mut self.muts);
     }
 

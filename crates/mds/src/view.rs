@@ -11,8 +11,8 @@ use crate::locks::Locks;
 use crate::moved::Moved;
 use crate::op::{LoadKey, Op, Park, Probe, Stop, Syncing};
 use crate::recent::Touched;
-use crate::tail::Tail;
-use crate::txn::{Delta, Place, Txn};
+use crate::tail::TailWrites;
+use crate::txn::{Delta, DentryAt, Txn};
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
 use proto::{Attr, Errno, Incarnation, Ino, Name, NameHash, NodeRef, SessionId};
@@ -64,17 +64,17 @@ pub(crate) struct View {
     pub disk_full: bool,
     /// Former sessions may still come back with their opens.
     pub reconnecting: bool,
-    pub tail: Tail,
+    pub tail_writes: TailWrites,
     pub moved: Moved,
     pub now: Now,
 }
 
 /// Where a node's record is to be put: the version its directory comes to.
-fn place_of(cache: &Cache, slot: u32, incarnation: Incarnation) -> Place<'_> {
+fn place_of(cache: &Cache, slot: u32, incarnation: Incarnation) -> DentryAt<'_> {
     let node = cache.nodes.get(slot);
     let entries = cache.dirs.get(node.dir);
     let version = entries.next_version(incarnation);
-    Place { dir: entries.ino, hash: node.hash, version, name: node.name.as_bytes() }
+    DentryAt { dir: entries.ino, hash: node.hash, version, name: node.name.as_bytes() }
 }
 
 impl View {
@@ -88,7 +88,7 @@ impl View {
             locks: Locks::default(),
             book: Book::bounded(RoomLimits {
                 least: config.limits.caps_least,
-                asked: config.limits.recall_caps,
+                recalls_max: config.limits.recall_caps,
             }),
             config,
             inos: Inos::default(),
@@ -100,7 +100,7 @@ impl View {
             full: false,
             disk_full: false,
             reconnecting: false,
-            tail: Tail::default(),
+            tail_writes: TailWrites::default(),
             moved: Moved::default(),
             now: Now::default(),
         }
@@ -274,9 +274,9 @@ impl View {
     }
 
     /// A new name in a directory.
-    pub(crate) fn place_in<'a>(&self, dir: u32, hash: NameHash, name: &'a [u8]) -> Place<'a> {
+    pub(crate) fn place_in<'a>(&self, dir: u32, hash: NameHash, name: &'a [u8]) -> DentryAt<'a> {
         let dir = self.cache.dir(dir);
-        Place { dir: dir.ino, hash, version: dir.next_version(self.config.incarnation), name }
+        DentryAt { dir: dir.ino, hash, version: dir.next_version(self.config.incarnation), name }
     }
 
     /// The directory a node's record is in must have a known header before it is changed.

@@ -5,8 +5,7 @@
 //! Absent: file data, which whoever warms reads; keeping what was warmed from being forgotten.
 
 use crate::cache::dir;
-use crate::load::{WARM, WHOLE};
-use crate::op::{LoadKey, OpId};
+use crate::op::{LoadKey, ScanFor};
 use crate::rank::Rank;
 use proto::dentry::DentryValue;
 use proto::storeio::StoredDentry;
@@ -74,9 +73,9 @@ pub(crate) struct Warm {
     /// In the order of the store's keys.
     waiting: BTreeSet<Ino>,
     /// Under way, and as which load: another of the same directory is somebody else's.
-    active: BTreeMap<Ino, OpId>,
+    active: BTreeMap<Ino, ScanFor>,
     /// Of a run before this one: they end with their next page.
-    ending: BTreeMap<Ino, OpId>,
+    ending: BTreeMap<Ino, ScanFor>,
 }
 
 impl Warm {
@@ -85,7 +84,7 @@ impl Warm {
     }
 
     /// Whether this load of the directory is for this.
-    pub(crate) fn is_active(&self, ino: Ino, load: OpId) -> bool {
+    pub(crate) fn is_active(&self, ino: Ino, load: ScanFor) -> bool {
         self.active.get(&ino) == Some(&load)
     }
 
@@ -146,7 +145,7 @@ impl Rank {
     }
 
     /// Whether a load that is under way for this has to end before its directory does.
-    pub(crate) fn warm_must_end(&mut self, ino: Ino, load: OpId) -> bool {
+    pub(crate) fn warm_must_end(&mut self, ino: Ino, load: ScanFor) -> bool {
         let former = self.warm.ending.get(&ino) == Some(&load);
         let over = self.warm.status.state != WarmState::Running;
         former || (self.warm.is_active(ino, load) && (over || self.warm_is_full()))
@@ -163,11 +162,11 @@ impl Rank {
         if !known {
             self.start_load(LoadKey::Header { dir: ino }, None);
         }
-        self.warm.active.insert(ino, if loading { WARM } else { WHOLE });
+        self.warm.active.insert(ino, if loading { ScanFor::Warmup } else { ScanFor::WholeDirectory });
         if loading {
             // All its names are known, or will be: only its directories are looked for.
             let from = NameHash::FIRST;
-            self.start_load(LoadKey::Scan { dir: ino, from, op: WARM }, None);
+            self.start_load(LoadKey::Scan { dir: ino, from, purpose: ScanFor::Warmup }, None);
         } else {
             self.begin_whole_load(ino);
         }
@@ -198,7 +197,7 @@ impl Rank {
     }
 
     /// The last page was that, or none will come. `whole`: all its names were looked at.
-    pub(crate) fn warm_dir_over(&mut self, ino: Ino, load: OpId, whole: bool) {
+    pub(crate) fn warm_dir_over(&mut self, ino: Ino, load: ScanFor, whole: bool) {
         if self.warm.ending.get(&ino) == Some(&load) {
             self.warm.ending.remove(&ino);
         } else if self.warm.is_active(ino, load) {

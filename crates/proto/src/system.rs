@@ -14,6 +14,8 @@ pub mod session_flags {
     pub const KEEPS_NOTHING: u8 = 1;
     /// Everything it was told early or performed is durable: nobody waits for what it presents.
     pub const QUIET: u8 = 2;
+    /// It is evicted: its client is refused, and it ends when what its client may keep has run out.
+    pub const EVICTED: u8 = 4;
 }
 
 /// A client session: what an operator sees of it, and the results it may still ask for.

@@ -118,8 +118,8 @@ fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError>
     let opened = server.opened.as_ref().ok_or(BackupError::NoFolder)?;
     let record = opened.folder.record().clone();
     let _frozen = server.driver.freeze().map_err(|e| match e {
-        FreezeError::Closed => BackupError::Busy,
-        FreezeError::Restless => BackupError::Restless,
+        FreezeError::AlreadyFrozen => BackupError::Busy,
+        FreezeError::NotQuiescent => BackupError::Restless,
     })?;
     let mut chunks = ChunkWriter::begin(to)?;
     chunks.put(Kind::FsRecord, &record.encode())?;

@@ -105,6 +105,12 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "unsynced::pieces::tests::bytes_that_are_not_there_any_more_are_caught",
     ),
     ("mds_returns_begin_anew", "mds", "tests::caps::silent::a_deadline_that_begins_anew_is_caught"),
+    // An eviction and a crash within three seconds, of a client that performed something and has not noticed.
+    (
+        "mds_eviction_not_journaled",
+        "mds",
+        "tests::caps::silent::an_eviction_that_a_crash_takes_back_is_caught",
+    ),
     ("client_closes_unsynced", "client", "machine::tests::rewrite::bytes_whose_loss_is_not_told_are_caught"),
     // More than 65,536 files, a broken connection, and then a server's death.
     ("client_others_forgotten", "client", "machine::tests::rewrite::bytes_whose_loss_is_not_told_are_caught"),

@@ -12,7 +12,7 @@ use proto::name::NameBytes;
 use proto::{FileKind, Ino, NameHash};
 
 /// Where a record that enters the cache comes from.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A transaction of this incarnation.
     Live,
@@ -144,7 +144,7 @@ impl Cache {
         self.changed(slot, source);
     }
 
-    /// A transaction says that the name is gone. Returns the number of the inode that was there.
+    /// A transaction says that the name is gone.
     pub(crate) fn delete(&mut self, dir: u32, hash: NameHash, name: &[u8], source: Source) {
         let slot = match self.seek(dir, hash, name) {
             (Some(slot), _) => slot,

@@ -48,7 +48,7 @@ struct Place {
     /// Of the last recall.
     number: u32,
     /// Inodes of which something was recalled, in order; the first has no answer yet, others may have.
-    asked: VecDeque<(Mono, Ino)>,
+    recalls_pending: VecDeque<(Mono, Ino)>,
     /// How many of these were recalled to make room.
     rooms: usize,
     /// Directories and files delegated to it, and how many of them are files.
@@ -117,13 +117,13 @@ impl Book {
             return Some(slot);
         }
         let slot = u16::try_from(self.places.len()).ok()?;
-        let asked = VecDeque::new();
+        let recalls_pending = VecDeque::new();
         self.places.push(Place {
             session,
             serial: 1,
             count: 0,
             number: 0,
-            asked,
+            recalls_pending,
             rooms: 0,
             delegated: 0,
             files: 0,
@@ -148,7 +148,7 @@ impl Book {
         let is_delegated = |ino: &Ino| delegated.get(ino).is_some_and(|trust| trust.slot == slot);
         let place = &mut self.places[usize::from(slot)];
         place.serial = place.serial.wrapping_add(1);
-        place.asked.retain(|(_, ino)| is_delegated(ino));
+        place.recalls_pending.retain(|(_, ino)| is_delegated(ino));
         self.total -= std::mem::take(&mut place.count);
         let recalls = self.recalls.range((slot, Ino(0))..=(slot, Ino(u64::MAX)));
         let inos: Vec<Ino> = recalls.map(|((_, ino), _)| *ino).filter(|ino| !is_delegated(ino)).collect();

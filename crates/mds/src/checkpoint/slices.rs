@@ -12,7 +12,28 @@ use proto::storeio::{Backptr, StoreBatch, StoreKey};
 use proto::{Frag, Ino, NameHash};
 use stdx::Now;
 
+/// Which part of what may be under way to the store one slice of sessions' records is, about. Each has up to `Limits::results`
+/// outcomes.
+const SESSIONS_PART: usize = 64;
+
 impl Rank {
+    /// Records of sessions, as they are now. They may be ahead of the checkpoint's position, of the old one too if this fails: what
+    /// the tail says of a session is all there once more, and comes to the same.
+    pub(super) fn sessions_slice(&mut self, now: Now) {
+        let Some(from) = self.checkpoint.sessions_from.take() else { return };
+        let most = self.view.config.limits.store_bytes / SESSIONS_PART;
+        let mut batch = StoreBatch::new(Ino::SYSTEM, None);
+        for (id, session) in self.sessions.map.range(from..).filter(|(_, session)| !session.embedded) {
+            if batch.bytes() >= most {
+                self.checkpoint.sessions_from = Some(*id);
+                break;
+            }
+            batch.put(StoreKey::Session { id: *id }, |w| session.record().encode(w));
+        }
+        let batches = if batch.bytes() == 0 { Vec::new() } else { vec![batch] };
+        self.emit(now, batches, Writing::default());
+    }
+
     pub(super) fn entries_slice(&mut self, now: Now) {
         let mut budget = self.view.config.limits.slice_entries as usize;
         let mut batches = Vec::new();

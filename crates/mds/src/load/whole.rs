@@ -2,10 +2,10 @@
 //!
 //! Absent: directories that a person wants warm (`warm.rs`), whose pages come the same way.
 
-use super::{ENTRY_BYTES, WHOLE};
+use super::ENTRY_BYTES;
 use crate::cache::dir;
 use crate::config::{Prefetch, RankConfig};
-use crate::op::LoadKey;
+use crate::op::{LoadKey, ScanFor};
 use crate::rank::Rank;
 use proto::{Ino, NameHash};
 
@@ -51,7 +51,10 @@ impl Rank {
         dir.clear(dir::LOAD_BROKEN);
         dir.misses = 0;
         self.loads.whole += 1;
-        self.start_load(LoadKey::Scan { dir: ino, from: NameHash::FIRST, op: WHOLE }, None);
+        self.start_load(
+            LoadKey::Scan { dir: ino, from: NameHash::FIRST, purpose: ScanFor::WholeDirectory },
+            None,
+        );
     }
 
     pub(super) fn whole_load_goes_on(&mut self, ino: Ino, next: Option<NameHash>) {
@@ -60,10 +63,11 @@ impl Rank {
         // What cannot be forgotten fills the cache: no more on top of it.
         let crowded = self.view.cache.bytes() > limit + limit / 8;
         let broken = self.view.cache.dir(slot).has(dir::LOAD_BROKEN);
-        let broken = broken || crowded || (next.is_some() && self.warm_must_end(ino, WHOLE));
+        let broken =
+            broken || crowded || (next.is_some() && self.warm_must_end(ino, ScanFor::WholeDirectory));
         match next {
             Some(from) if !broken => {
-                self.start_load(LoadKey::Scan { dir: ino, from, op: WHOLE }, None);
+                self.start_load(LoadKey::Scan { dir: ino, from, purpose: ScanFor::WholeDirectory }, None);
             }
             _ => self.end_whole_load(ino, next.is_none() && !broken),
         }
@@ -71,7 +75,7 @@ impl Rank {
 
     pub(super) fn end_whole_load(&mut self, ino: Ino, complete: bool) {
         self.loads.whole = self.loads.whole.saturating_sub(1);
-        self.warm_dir_over(ino, WHOLE, complete);
+        self.warm_dir_over(ino, ScanFor::WholeDirectory, complete);
         if let Some(slot) = self.view.cache.find_dir(ino) {
             let dir = self.view.cache.dirs.get_mut(slot);
             dir.clear(dir::LOADING);

@@ -42,8 +42,8 @@ pub(crate) fn plan(view: &mut View, op: &Op, next: Next, done: DataDone) -> Foun
         }
         (Next::Rewrite { ino, len, .. }, DataDone::Count(count)) => {
             // A sync of everything that began meanwhile may have passed it.
-            if count < len || view.tail.is_over() {
-                view.tail.failed(op.session, ino);
+            if count < len || view.tail_writes.is_over() {
+                view.tail_writes.failed(op.session, ino);
                 return Err(Errno::EIO.into());
             }
             changed_bytes(view, ino);
@@ -98,7 +98,7 @@ fn touch(view: &mut View, ino: Ino) {
 }
 
 /// What was synced is not all any more.
-fn changed_bytes(view: &mut View, ino: Ino) {
+pub(crate) fn changed_bytes(view: &mut View, ino: Ino) {
     view.cache.flag(ino, node::WRITTEN, node::DATA_CLEAN);
     if let Some(file) = view.files.existing(ino) {
         file.writes = file.writes.wrapping_add(1);

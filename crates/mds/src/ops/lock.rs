@@ -2,7 +2,7 @@
 //!
 //! Absent: the tables (`locks.rs`).
 
-use crate::locks::Granted;
+use crate::locks::{LockLimits, LockOutcome};
 use crate::op::{Effects, Op, Park, Plan, Stop};
 use crate::view::{Found, View};
 use proto::reply::Reply;
@@ -21,18 +21,19 @@ pub(crate) fn set(view: &mut View, op: &mut Op, node: NodeRef, lock: &LockSpec, 
         return Err(Errno::EINVAL.into());
     }
     let effects = Effects { remember: true, ..Default::default() };
+    let limits = &view.config.limits;
+    let limits = LockLimits { per_file: limits.locks_per_file, per_session: limits.locks_per_session };
     if lock.kind == LockKind::Unlock {
-        view.locks.unlock(node.ino, op.session, lock);
+        view.locks.unlock(node.ino, op.session, lock, limits)?;
         return Ok(Plan::Answer(Ok(Reply::Ok), effects));
     }
     if view.reconnecting && !stdx::mutant!("mds_lock_in_reconnect") {
         return Err(Stop::Park(Park::Reconnect));
     }
-    let max = view.config.limits.locks_per_file;
-    match view.locks.set(node.ino, op.session, op.id, lock, wait, max) {
-        Granted::Yes => Ok(Plan::Answer(Ok(Reply::Ok), effects)),
-        Granted::Waits => Ok(Plan::Queued),
-        Granted::No(errno) => Err(errno.into()),
+    match view.locks.set(node.ino, op.session, op.id, lock, wait, limits) {
+        LockOutcome::Yes => Ok(Plan::Answer(Ok(Reply::Ok), effects)),
+        LockOutcome::Waits => Ok(Plan::Queued),
+        LockOutcome::No(errno) => Err(errno.into()),
     }
 }
 

@@ -4,7 +4,7 @@
 //! second of two would be lost. Absent: "." and ".." (the client makes them).
 
 use crate::cache::{attr_of, dir};
-use crate::op::{LoadKey, Op, Plan, ScanPage};
+use crate::op::{LoadKey, Op, Plan, ScanFor, ScanPage};
 use crate::perm;
 use crate::view::{Found, View, park};
 use proto::dentry::DentryValue;
@@ -70,7 +70,7 @@ pub(crate) fn plan(
     }
     let ino = view.cache.dir(slot).ino;
     let Some(scan) = op.scan.take() else {
-        return park(LoadKey::Scan { dir: ino, from, op: op.id });
+        return park(LoadKey::Scan { dir: ino, from, purpose: ScanFor::Request(op.id) });
     };
     let next = scan.next;
     let cut = merge(view, slot, *scan, &mut page);
@@ -78,7 +78,7 @@ pub(crate) fn plan(
         && let Some(next) = cut.or(next)
     {
         // Everything in this stretch was deleted since: go on behind it.
-        return park(LoadKey::Scan { dir: ino, from: next, op: op.id });
+        return park(LoadKey::Scan { dir: ino, from: next, purpose: ScanFor::Request(op.id) });
     }
     let end = !page.full && next.is_none();
     Plan::reply(Reply::Entries { entries: page.entries, end })

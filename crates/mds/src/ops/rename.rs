@@ -26,7 +26,7 @@ struct End<'a> {
 
 /// A name that exists and the inode behind it.
 #[derive(Clone, Copy)]
-struct Held {
+struct ExistingName {
     slot: u32,
     target: u32,
     is_dir: bool,
@@ -86,18 +86,18 @@ fn find_end<'a>(view: &mut View, op: &mut Op, parent: NodeRef, name: &'a Name) -
     Ok(End { parent, dir, ino, hash: view.name_hash(name), name: name.as_bytes() })
 }
 
-fn held(view: &mut View, op: &mut Op, end: &End<'_>) -> Found<Option<Held>> {
+fn held(view: &mut View, op: &mut Op, end: &End<'_>) -> Found<Option<ExistingName>> {
     let Some(slot) = view.lookup(end.dir, end.hash, end.name)? else { return Ok(None) };
     let target = view.target(slot, op)?;
-    Ok(Some(Held { slot, target, is_dir: view.cache.node(target).is_dir() }))
+    Ok(Some(ExistingName { slot, target, is_dir: view.cache.node(target).is_dir() }))
 }
 
 /// The rules that depend on what the names lead to.
 fn check_shape(
     view: &mut View,
     op: &mut Op,
-    (from, source): (&End<'_>, Held),
-    (to, target): (&End<'_>, Option<Held>),
+    (from, source): (&End<'_>, ExistingName),
+    (to, target): (&End<'_>, Option<ExistingName>),
     how: u32,
 ) -> Found<()> {
     if how & EXCHANGE != 0 && target.is_none() {
@@ -150,7 +150,12 @@ fn check_loop(view: &View, op: &mut Op, moved: Ino, mut at: Ino) -> Found<()> {
 
 /// Replacing a file by one that was written and not synced would, after a crash, leave neither
 /// content: the source's data goes first. Who wrote it may have been a life that died without a sync.
-fn sync_first(view: &View, op: &Op, source: Held, target: Option<Held>) -> Found<Option<Plan>> {
+fn sync_first(
+    view: &View,
+    op: &Op,
+    source: ExistingName,
+    target: Option<ExistingName>,
+) -> Found<Option<Plan>> {
     let node = view.cache.node(source.target);
     let replaces = target.is_some_and(|t| view.cache.node(t.target).is_file());
     let synced = node.core.size == 0 || node.has(node::DATA_CLEAN) || op.synced == node.ino();
@@ -162,7 +167,7 @@ fn sync_first(view: &View, op: &Op, source: Held, target: Option<Held>) -> Found
 }
 
 /// Plans that the inode of `held`, named at `from`, is named at `to`.
-fn put_at(view: &mut View, from: &End<'_>, held: Held, to: &End<'_>, headers: &mut Headers) {
+fn put_at(view: &mut View, from: &End<'_>, held: ExistingName, to: &End<'_>, headers: &mut Headers) {
     let place = view.place_in(to.dir, to.hash, to.name);
     let mut core = view.changed_core(held.target);
     // Who moves it by itself need not know when it changed last.
@@ -190,8 +195,8 @@ fn put_at(view: &mut View, from: &End<'_>, held: Held, to: &End<'_>, headers: &m
 
 fn swap(
     view: &mut View,
-    (from, source): (&End<'_>, Held),
-    (to, target): (&End<'_>, Held),
+    (from, source): (&End<'_>, ExistingName),
+    (to, target): (&End<'_>, ExistingName),
     headers: &mut Headers,
 ) {
     let now = Some(view.wall());
@@ -204,8 +209,8 @@ fn swap(
 
 fn replace(
     view: &mut View,
-    (from, source): (&End<'_>, Held),
-    (to, target): (&End<'_>, Option<Held>),
+    (from, source): (&End<'_>, ExistingName),
+    (to, target): (&End<'_>, Option<ExistingName>),
     headers: &mut Headers,
 ) -> Found<Option<Ino>> {
     let now = Some(view.wall());

@@ -213,7 +213,7 @@ fn change_owner_and_mode(
         core.mode = (core.mode & !0o7777) | bits;
         let current = ext.as_ref().or_else(|| view.cache.ext(slot));
         if let Some(mut acl) = current.and_then(|ext| acl::stored(ext, acl::ACCESS)) {
-            perm::chmod_acl(&mut acl, bits);
+            acl.follow_mode(bits);
             ext = current.cloned().map(|ext| with_acl(ext, &acl));
         }
     }

@@ -71,11 +71,11 @@ impl Rank {
             return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
         }
         let needs = match &planned {
-            Ok(Plan::Commit(_, effects)) => self.in_the_way(op, effects.open, true),
+            Ok(Plan::Commit(_, effects)) => self.needs_if_blocked(op, effects.open, true),
             Ok(Plan::Answer(Ok(_), effects)) if effects.open.is_some() => {
-                self.in_the_way(op, effects.open, false)
+                self.needs_if_blocked(op, effects.open, false)
             }
-            _ => None,
+            Ok(Plan::Answer(..) | Plan::Data(..) | Plan::Durable(_) | Plan::Queued) | Err(_) => None,
         };
         if let Some(needs) = needs {
             return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
@@ -200,7 +200,7 @@ impl Rank {
     }
 
     #[inline(always)]
-    pub(super) fn answer_granted(&mut self, out: &mut Outbox<Output>) {
+    pub(super) fn answer_granted_locks(&mut self, out: &mut Outbox<Output>) {
         while let Some(id) = self.view.locks.granted.pop() {
             if let Some(op) = self.parked.remove(&id) {
                 self.answer(&op, Ok(Reply::Ok), true, out);

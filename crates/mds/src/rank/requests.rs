@@ -118,7 +118,7 @@ impl Rank {
             (cred.uid, cred.gid) = (check.uid, check.gid);
             cred.groups.clone_from(&check.groups);
         }
-        (session.fresh, session.asked) = (false, now.mono);
+        (session.fresh, session.last_request) = (false, now.mono);
         session.traffic.request(now.mono);
         self.meter.traffic.request(now.mono);
         if !embedded && !stdx::mutant!("mds_retry_runs_twice") {

@@ -23,8 +23,7 @@ const _: () = assert!(CLIENT_BYTES_MAX <= 255);
 /// Where the end of a long place is left out.
 const LEFT_OUT: &[u8] = b"...";
 
-fn describe(peer: &Peer, info: &ClientInfo) -> Box<[u8]> {
-    let uid = if let Peer::User(cred) = peer { cred.uid } else { 0 };
+fn describe(uid: u32, info: &ClientInfo) -> Box<[u8]> {
     let pid = format!(" pid {}", info.pid).into_bytes();
     let mut text = format!("uid={uid} {}:{}", info.host, info.mount).into_bytes();
     // The process is what others look for; of a long place its beginning will do.
@@ -36,12 +35,18 @@ fn describe(peer: &Peer, info: &ClientInfo) -> Box<[u8]> {
     text.into()
 }
 
+/// The user in such a description.
+pub(super) fn uid_of(client: &[u8]) -> Option<u32> {
+    let digits = client.strip_prefix(b"uid=")?.split(|byte| *byte == b' ').next()?;
+    str::from_utf8(digits).ok()?.parse().ok()
+}
+
 /// Whether the peer may take up this session again: its user must be the same.
-fn may_resume(peer: &Peer, client: &[u8]) -> bool {
+fn may_resume(peer: &Peer, session: &Session) -> bool {
     match peer {
         Peer::Embedded => false,
         Peer::Trusted => true,
-        Peer::User(cred) => client.starts_with(format!("uid={} ", cred.uid).as_bytes()),
+        Peer::User(cred) => session.uid == Some(cred.uid),
     }
 }
 
@@ -112,7 +117,8 @@ impl Rank {
         known.session = Some(id);
         let embedded = known.peer == Peer::Embedded;
         let check = if let Peer::User(cred) = &known.peer { Some(cred.clone()) } else { None };
-        let client = describe(&known.peer, info);
+        let uid = if let Peer::User(cred) = &known.peer { cred.uid } else { 0 };
+        let client = describe(uid, info);
         let keeps_nothing = wants.is_empty();
         if !embedded {
             Mutation::Session { id, open: true, client: &client }.encode(&mut self.view.txn.muts);
@@ -131,6 +137,7 @@ impl Rank {
             embedded,
             check,
             client,
+            uid: Some(uid),
             keeps_nothing,
             wants,
             place,
@@ -157,7 +164,7 @@ impl Rank {
     ) {
         let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
         let session = self.sessions.map.get_mut(&id);
-        let may = |s: &&mut Session| !s.embedded && !s.evicted && may_resume(&known.peer, &s.client);
+        let may = |s: &&mut Session| !s.embedded && !s.evicted && may_resume(&known.peer, s);
         let Some(session) = session.filter(may) else {
             self.refuse(conn, Errno::ESTALE, "the session is unknown or was evicted", out);
             return;
@@ -173,7 +180,7 @@ impl Rank {
         self.fade_later(id, now);
         self.take_place(id, info, wants);
         if let Some(session) = self.sessions.map.get_mut(&id) {
-            session.asked = now.mono;
+            session.last_request = now.mono;
         }
         self.sessions.lease(id, now, self.view.config.lease_ns);
         self.welcome(id, true, out);
@@ -222,5 +229,21 @@ impl Rank {
         let noted = self.notes().is_some();
         self.sessions.count_eager();
         self.begin_notes(noted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_is_read_out_of_what_was_written() {
+        let info = ClientInfo { host: "h 7".into(), mount: "/m".into(), pid: 1, caps_max: 0 };
+        for uid in [0, 1000, u32::MAX] {
+            assert_eq!(uid_of(&describe(uid, &info)), Some(uid));
+        }
+        for odd in ["", "uid=", "uid=x h", "uid=-1 h", "uid=4294967296 h", "h uid=0 "] {
+            assert_eq!(uid_of(odd.as_bytes()), None, "{odd}");
+        }
     }
 }

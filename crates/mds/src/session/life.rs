@@ -6,6 +6,7 @@ use super::looks::LOOK_PART;
 use super::{Conn, Session};
 use crate::cache::node;
 use crate::caps::{FADES_NS, needs};
+use crate::config::State;
 use crate::input::ConnId;
 use crate::op::OpId;
 use crate::output::{Level, Output};
@@ -16,10 +17,29 @@ use proto::request::LockSpec;
 use proto::{Errno, Ino, NodeRef, SessionId, Tid};
 use stdx::{Mono, Now, Outbox};
 
-/// Why a session that does not give back is evicted.
-const LATE: &str = "it has not given back what was recalled";
-/// Inodes looked at per step when a dead session's opens end.
+/// Why a session is evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EvictReason {
+    LeaseOver,
+    NotReturned,
+    Operator,
+    NotReclaimed,
+}
+
+impl EvictReason {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::LeaseOver => "its lease ran out",
+            Self::NotReturned => "it has not given back what was recalled",
+            Self::Operator => "an operator ended it",
+            Self::NotReclaimed => "it did not reclaim its opens and locks in time",
+        }
+    }
+}
+
+/// Inodes looked at per step when a dead session's opens end, and files whose locks end.
 const CLOSE_SLICE: usize = 1024;
+const UNLOCK_SLICE: usize = 256;
 
 impl Rank {
     /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things although it may not hear
@@ -82,12 +102,16 @@ impl Rank {
             }
             self.view.cache.flag(node.ino, node::BUSY, 0);
         }
-        if locks.len() > self.view.config.limits.locks_per_file {
+        let limits = &self.view.config.limits;
+        let room = limits.locks_per_session.saturating_sub(self.view.locks.count_of(id));
+        let most = limits.locks_per_file.min(room);
+        if locks.len() > most {
             let client = self.sessions.named(id);
-            let text = format!("session {} reclaims {} locks on one file{client}", id.0, locks.len());
+            let text =
+                format!("session {} reclaims {} locks on one file and may {most}{client}", id.0, locks.len());
             out.push(Output::Note { level: Level::Warn, text });
         }
-        for lock in locks.iter().take(self.view.config.limits.locks_per_file) {
+        for lock in locks.iter().take(most) {
             self.view.locks.reclaim(node.ino, id, lock);
         }
     }
@@ -115,7 +139,7 @@ impl Rank {
         }
     }
 
-    /// Ends a session whose client keeps nothing any more: locks now, opens in slices, its number for good.
+    /// Ends a session whose client keeps nothing any more: its number for good, locks and then opens in slices.
     pub(crate) fn end_session(&mut self, now: Now, id: SessionId, out: &mut Outbox<Output>) {
         let Some(session) = self.sessions.map.remove(&id) else { return };
         self.caps_end(id, session.place);
@@ -133,18 +157,22 @@ impl Rank {
         {
             conn.session = None;
         }
-        for op in self.view.locks.drop_session(id) {
-            if let Some(op) = self.parked.remove(&op) {
-                self.unpin(&op);
-            }
-        }
         self.sessions.closing.push((id, Ino::NONE));
         self.end_reconnect_if_all_back(out);
     }
 
-    /// Drops a slice of the opens of ended sessions.
+    /// Drops a slice of the locks and opens of ended sessions.
     pub(crate) fn close_slice(&mut self) {
         let Some((id, after)) = self.sessions.closing.pop() else { return };
+        if let Some(waiters) = self.view.locks.drop_session(id, UNLOCK_SLICE) {
+            for op in waiters {
+                if let Some(op) = self.parked.remove(&op) {
+                    self.unpin(&op);
+                }
+            }
+            self.sessions.closing.push((id, after));
+            return;
+        }
         let (inos, next) = self.view.files.opened_by(id, after, CLOSE_SLICE);
         for ino in inos {
             self.view.files.close(ino, id, u32::MAX);
@@ -183,9 +211,9 @@ impl Rank {
             }
             let returns = self.frozen || session.return_end.is_none_or(|end| end > now.mono);
             if session.lease_end <= now.mono && !stdx::mutant!("mds_lease_never_ends") {
-                dead.push((*id, "its lease ran out"));
+                dead.push((*id, EvictReason::LeaseOver));
             } else if !returns {
-                dead.push((*id, LATE));
+                dead.push((*id, EvictReason::NotReturned));
             } else {
                 let end = session.lease_end.max(now.mono.after(1));
                 let end = session.return_end.map_or(end, |return_end| end.min(return_end));
@@ -194,10 +222,10 @@ impl Rank {
         }
         self.sessions.next_expiry = next;
         for (id, why) in dead {
-            if why == LATE && self.is_owed(id, now) {
+            if why == EvictReason::NotReturned && self.is_owed(id, now) {
                 let end = now.mono.after(lease_ns / 4);
-                self.sessions.has_returned(id);
-                self.sessions.must_return(id, end, now.mono);
+                self.sessions.clear_return_deadline(id);
+                self.sessions.set_return_deadline(id, end, now.mono);
                 continue;
             }
             self.evict_session(now, id, why, out);
@@ -205,7 +233,17 @@ impl Rank {
     }
 
     /// Ends a session that did not ask for it.
-    pub(crate) fn evict_session(&mut self, now: Now, id: SessionId, why: &str, out: &mut Outbox<Output>) {
+    pub(crate) fn evict_session(
+        &mut self,
+        now: Now,
+        id: SessionId,
+        why: EvictReason,
+        out: &mut Outbox<Output>,
+    ) {
+        if matches!(self.state, State::Boot | State::Replay) {
+            // Whoever it is, the journal cannot say so yet.
+            return;
+        }
         let Some(session) = self.sessions.map.get_mut(&id).filter(|session| !session.evicted) else { return };
         let (conn, place) = (session.conn.take(), session.place);
         self.drop_line(id);
@@ -218,16 +256,18 @@ impl Rank {
         // Who was not heard of for a lease asked nothing for as long.
         let silent =
             !session.embedded && session.lease_end <= now.mono && self.view.config.lease_ns >= FADES_NS;
-        let text = format!("session {} evicted: {why}{}", id.0, session.named());
+        let text = format!("session {} evicted: {}{}", id.0, why.text(), session.named());
         out.push(Output::Note { level: Level::Warn, text });
-        if silent || !self.evict_later(id, now) {
+        if silent || !self.evict_later(id, now, out) {
             self.end_session(now, id, out);
         }
+        // What others do from here on builds on that it is gone: they are told when that is durable.
+        self.recent.begin(self.journal.end);
         if let Some(conn) = conn {
             if let Some(known) = self.sessions.conns.get_mut(&conn) {
                 known.session = None;
             }
-            self.refuse(conn, Errno::ESTALE, &format!("evicted: {why}"), out);
+            self.refuse(conn, Errno::ESTALE, &format!("evicted: {}", why.text()), out);
         }
     }
 

@@ -285,6 +285,40 @@ fn who_has_nothing_to_present_is_not_waited_for() {
     assert!(answer(&w, late, tid).is_none());
 }
 
+/// Found by review: that the session was quiet and is not any more was taken out of the tail as if it had been said just now, and
+/// numbers that were delegated later were not told: their client had none from there on.
+#[test]
+fn who_was_quiet_in_a_former_life_is_told_of_new_numbers() {
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, mkdir("new"));
+    let (dir, session, other) = (node(&made.attr), w.sessions[&REMOTE], w.sessions[&OTHER]);
+    for number in 1..5 {
+        w.pass(2_000);
+        w.say(REMOTE, ClientMsg::Renew { number });
+        give_back_all(&mut w);
+    }
+    assert!(w.rank.sessions.map[&session].quiet);
+    w.start(REMOTE, Cred::ROOT, create(dir, "a"));
+    assert!(!w.rank.sessions.map[&session].quiet);
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    let conn = ConnId(20);
+    for (conn, session) in [(conn, session), (ConnId(21), other)] {
+        w.hello(conn, Peer::Trusted, session);
+        for message in [ClientMsg::Reclaimed, ClientMsg::Presented, ClientMsg::Settled] {
+            w.say(conn, message);
+        }
+    }
+    w.sent.clear();
+    let before = w.rank.sessions.map[&session].delegated[0];
+    for number in before.next..before.end {
+        let told = Told { ino: Ino(number), wall: Wall(w.now as i64), heard: false };
+        perform(&mut w, conn, number, told, create(dir, &format!("f{number}")));
+    }
+    let told = w.sent.iter().filter(|(c, m)| *c == conn && matches!(m, ServerMsg::Numbers { .. })).count();
+    assert!(told > 0, "{:?}", w.rank.sessions.map[&session].delegated);
+}
+
 /// Found by review: its return of the directory lay behind a write that the store did not finish, and it was evicted for that.
 #[test]
 fn nobody_is_late_for_what_waits_behind_its_own_work() {

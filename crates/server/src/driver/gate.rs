@@ -23,18 +23,32 @@ const REST_MAX: Duration = Duration::from_secs(60);
 /// Why the gate does not stay closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FreezeError {
-    Closed,
-    Restless,
+    /// A backup is under way.
+    AlreadyFrozen,
+    /// The rank did not come to rest.
+    NotQuiescent,
 }
 
 /// What is held back, in order; behind the rank's mutex.
 #[derive(Default)]
 pub(super) struct Gate {
+    /// A backup is under way, from the moment it asks for rest.
+    frozen: bool,
+    /// Requests are held back. Not always while it is frozen: what others wait for is let through now and then.
     closed: bool,
     held: VecDeque<Input>,
 }
 
 impl Gate {
+    /// Closes it for a backup. Whether there was none.
+    fn freeze(&mut self) -> bool {
+        let was_frozen = self.frozen;
+        if !was_frozen {
+            (self.frozen, self.closed) = (true, true);
+        }
+        !was_frozen
+    }
+
     /// Lets an input pass, or keeps it.
     #[inline]
     pub(super) fn pass(&mut self, input: Input) -> Option<Input> {
@@ -108,7 +122,10 @@ pub(crate) struct Frozen<'a> {
 
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
-        self.driver.core().gate.closed = false;
+        {
+            let gate = &mut self.driver.core().gate;
+            (gate.frozen, gate.closed) = (false, false);
+        }
         self.driver.feed([Input::Frozen(false)]);
     }
 }
@@ -116,7 +133,7 @@ impl Drop for Frozen<'_> {
 impl Driver {
     /// Whether a backup keeps the stores as they are.
     pub(crate) fn is_frozen(&self) -> bool {
-        self.core().gate.closed
+        self.core().gate.frozen
     }
 
     /// Requests that wait for the end of a backup.
@@ -129,11 +146,10 @@ impl Driver {
     /// they were, so that of a rename between two of them neither or both would be copied.
     ///
     /// # Errors
-    /// `Closed` when it is closed already, `Restless` when no checkpoint completes (a full disk) or
-    /// the server is ending.
+    /// `AlreadyFrozen` by another backup; `NotQuiescent` when no checkpoint completes (a full disk) or the server is ending.
     pub(crate) fn freeze(&self) -> Result<Frozen<'_>, FreezeError> {
-        if std::mem::replace(&mut self.core().gate.closed, true) {
-            return Err(FreezeError::Closed);
+        if !self.core().gate.freeze() {
+            return Err(FreezeError::AlreadyFrozen);
         }
         let begin = Instant::now();
         let frozen = Frozen { driver: self };
@@ -166,7 +182,7 @@ impl Driver {
                 std::thread::sleep(LOOK);
             }
         }
-        Err(FreezeError::Restless)
+        Err(FreezeError::NotQuiescent)
     }
 }
 
@@ -186,7 +202,7 @@ mod tests {
     fn what_takes_back_a_held_request_stays_behind_it() {
         let request =
             ClientMsg::Request { tid: Tid(7), floor: Tid(1), cred: Cred::ROOT, request: Request::StatFs };
-        let mut gate = Gate { closed: true, held: VecDeque::new() };
+        let mut gate = Gate { closed: true, ..Gate::default() };
         assert!(gate.pass(says(1, ClientMsg::Cancel { tid: Tid(7) })).is_some(), "it is under way");
         assert!(gate.pass(says(1, request)).is_none());
         assert!(gate.pass(says(2, ClientMsg::Cancel { tid: Tid(7) })).is_some(), "another client's");
@@ -204,7 +220,7 @@ mod tests {
     /// Else the rank would delegate others with a directory in which something was made that it has not heard of.
     #[test]
     fn what_gives_a_directory_back_stays_behind_what_was_performed() {
-        let mut gate = Gate { closed: true, held: VecDeque::new() };
+        let mut gate = Gate { closed: true, ..Gate::default() };
         let returned = |bits| {
             let list = vec![proto::caps::Returned { ino: proto::Ino(7), bits, number: 1 }];
             says(1, ClientMsg::Returned { list })
@@ -229,11 +245,22 @@ mod tests {
 
     #[test]
     fn what_a_lost_connection_asked_is_forgotten() {
-        let mut gate = Gate { closed: true, held: VecDeque::new() };
+        let mut gate = Gate { closed: true, ..Gate::default() };
         let request = Request::StatFs;
         let message = ClientMsg::Request { tid: Tid(7), floor: Tid(1), cred: Cred::ROOT, request };
         assert!(gate.pass(says(1, message)).is_none());
         gate.forget(ConnId(1));
         assert!(gate.held.is_empty());
+    }
+
+    /// While requests were let through for a moment nobody seemed to make a backup: `warmup start` was not refused, and the backup,
+    /// which had ended all warming before, did not come to rest.
+    #[test]
+    fn it_is_frozen_while_it_lets_requests_through() {
+        let mut gate = Gate::default();
+        assert!(gate.freeze());
+        gate.closed = false;
+        assert!(gate.frozen && !gate.freeze(), "no second backup either");
+        assert!(!gate.closed, "and the first one is not disturbed");
     }
 }

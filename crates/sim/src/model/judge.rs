@@ -141,6 +141,8 @@ pub struct Judge {
     /// Those that the rank has given up and that have not ended: they may keep names for a while.
     given_up: BTreeSet<SessionId>,
     ended_at: BTreeMap<SessionId, Position>,
+    /// Where the journal must say that a session is evicted: a rank that lives again serves it no more.
+    evicted_at: BTreeMap<SessionId, Position>,
     /// Transactions above the durable mark: whose they are, and what they changed.
     undurable: VecDeque<Undurable>,
     /// Sessions that may be answered early; what they were told and may still be lost; those to which a promise was broken.
@@ -210,6 +212,7 @@ impl Judge {
             over: BTreeSet::new(),
             given_up: BTreeSet::new(),
             ended_at: BTreeMap::new(),
+            evicted_at: BTreeMap::new(),
             undurable: VecDeque::new(),
             eager: BTreeSet::new(),
             promises: BTreeMap::new(),
@@ -394,6 +397,11 @@ impl Judge {
         self.writers.retain(|(owner, _)| *owner != session);
         self.over.insert(session);
         self.excuse(session);
+    }
+
+    /// The rank has evicted a session in the step that is over: once that is durable no life of the rank takes anything of it.
+    pub fn evicted(&mut self, session: SessionId) {
+        self.evicted_at.entry(session).or_insert(self.end);
     }
 
     /// Whether a session holds nothing any more.

@@ -266,6 +266,7 @@ impl World {
         self.evicted.insert(session);
         self.given_up(session);
         self.step_rank(Input::Evict { session })?;
+        self.judge.evicted(session);
         // Before its client hears of it.
         self.sessions_ended()
     }

@@ -33,14 +33,14 @@ pub(super) struct Recall {
 }
 
 /// The recall of an inode, which begins now if none is under way.
-pub(super) fn open<'a>(
+pub(super) fn recall_entry<'a>(
     recalls: &'a mut BTreeMap<(u16, Ino), Recall>,
     place: &mut Place,
     key: (u16, Ino),
     now: Mono,
 ) -> &'a mut Recall {
     recalls.entry(key).or_insert_with(|| {
-        place.asked.push_back((now, key.1));
+        place.recalls_pending.push_back((now, key.1));
         let first = place.number.wrapping_add(1);
         Recall { bits: Bits::NONE, first, sent: 0, since: now, waiters: Vec::new(), room: false }
     })
@@ -53,7 +53,7 @@ impl Book {
     }
 
     /// What others than `slot` hold of what a need excludes.
-    fn in_the_way(&self, slot: Option<u16>, need: &Need) -> Vec<(u16, Bits)> {
+    fn blockers(&self, slot: Option<u16>, need: &Need) -> Vec<(u16, Bits)> {
         let mut found = Vec::new();
         for (holder, held) in self.records.holders(need.ino) {
             let live = self.places[usize::from(holder.slot)].serial == holder.serial;
@@ -74,7 +74,7 @@ impl Book {
 
     /// Whether others hold what a need excludes.
     pub(crate) fn is_blocked(&self, slot: Option<u16>, need: &Need) -> bool {
-        !self.in_the_way(slot, need).is_empty()
+        !self.blockers(slot, need).is_empty()
     }
 
     /// Recalls everything that an operation needs. It waits until `woken` has it.
@@ -87,7 +87,7 @@ impl Book {
     ) {
         let mut waits = 0;
         for need in needs {
-            let blockers = self.in_the_way(slot, need);
+            let blockers = self.blockers(slot, need);
             let contested = Bits(Bits::FS.0 | Bits::DX.0 | Bits::FX.0);
             if !blockers.is_empty() && !need.bits.and(contested).is_empty() {
                 self.contest(need.ino, session, now);
@@ -111,7 +111,8 @@ impl Book {
     }
 
     fn recall(&mut self, slot: u16, need: &Need, bits: Bits, (op, now): (OpId, Mono)) {
-        let recall = open(&mut self.recalls, &mut self.places[usize::from(slot)], (slot, need.ino), now);
+        let recall =
+            recall_entry(&mut self.recalls, &mut self.places[usize::from(slot)], (slot, need.ino), now);
         recall.waiters.push(op);
         if recall.sent > 0 && recall.bits.has(bits) && need.name.is_none() {
             return;
@@ -135,7 +136,7 @@ impl Book {
         let place = &mut self.places[usize::from(slot)];
         let held = self.records.holders(ino);
         if held.iter().any(|(holder, _)| *holder == (Holder { slot, serial: place.serial })) {
-            let recall = open(&mut self.recalls, place, (slot, ino), now);
+            let recall = recall_entry(&mut self.recalls, place, (slot, ino), now);
             recall.bits = recall.bits.with(bits);
             recall.sent += 1;
             let number = place.next_number();
@@ -145,7 +146,7 @@ impl Book {
 
     /// Takes back what others hold in the way of what has happened already.
     pub(crate) fn recall_others(&mut self, slot: Option<u16>, need: &Need, now: Mono) {
-        for (holder, bits) in self.in_the_way(slot, need) {
+        for (holder, bits) in self.blockers(slot, need) {
             self.recall_unawaited(holder, need.ino, (bits, None), now);
         }
     }
@@ -181,12 +182,12 @@ impl Book {
         let Some(recall) = self.recalls.remove(&(slot, ino)) else { return };
         let place = &mut self.places[usize::from(slot)];
         place.rooms -= usize::from(recall.room);
-        let asked = &mut place.asked;
+        let pending = &mut place.recalls_pending;
         let stands = |(since, ino): &(Mono, Ino)| {
             self.recalls.get(&(slot, *ino)).is_some_and(|recall| recall.since == *since)
         };
-        while asked.front().is_some_and(|first| !stands(first)) {
-            asked.pop_front();
+        while pending.front().is_some_and(|first| !stands(first)) {
+            pending.pop_front();
         }
         for op in recall.waiters {
             let Some(intent) = self.intents.get_mut(&op) else { continue };
@@ -199,7 +200,7 @@ impl Book {
 
     /// Since when something is recalled from that place.
     pub(crate) fn asked_since(&self, slot: u16) -> Option<Mono> {
-        self.places[usize::from(slot)].asked.front().map(|(since, _)| *since)
+        self.places[usize::from(slot)].recalls_pending.front().map(|(since, _)| *since)
     }
 
     /// Whether something of an inode is recalled from that place.
@@ -213,7 +214,7 @@ impl Book {
     }
 
     /// An operation is over: what it withheld may be granted.
-    pub(crate) fn over(&mut self, op: OpId) {
+    pub(crate) fn operation_ended(&mut self, op: OpId) {
         if self.intents.is_empty() {
             return;
         }

@@ -18,12 +18,12 @@ pub(crate) struct RoomLimits {
     /// Who has no more than that is asked for nothing because memory is short.
     pub least: u64,
     /// Of one session without an answer.
-    pub asked: usize,
+    pub recalls_max: usize,
 }
 
 impl Default for RoomLimits {
     fn default() -> Self {
-        Self { least: 100, asked: 1024 }
+        Self { least: 100, recalls_max: 1024 }
     }
 }
 
@@ -58,7 +58,7 @@ impl Book {
             return false;
         }
         // One part in each step, however long a listing is, and no more recalls than are answered soon.
-        if self.passed == now || self.places[usize::from(slot)].rooms >= self.limits.asked {
+        if self.passed == now || self.places[usize::from(slot)].rooms >= self.limits.recalls_max {
             return false;
         }
         self.passed = now;
@@ -68,7 +68,7 @@ impl Book {
 
     /// Memory is short: the hand goes on by one part, whoever has what is there.
     pub(crate) fn shed(&mut self, now: Mono) {
-        if self.passed != now && self.recalls.len() < self.limits.asked {
+        if self.passed != now && self.recalls.len() < self.limits.recalls_max {
             self.passed = now;
             self.pass(Pass::Short, now);
         }
@@ -114,7 +114,7 @@ impl Book {
     /// where memory is short those who have most are, the average at least, and they keep the least that each may have.
     fn is_asked_for(&self, why: Pass, slot: u16) -> bool {
         let place = &self.places[usize::from(slot)];
-        if place.rooms >= self.limits.asked {
+        if place.rooms >= self.limits.recalls_max {
             return false;
         }
         match why {
@@ -140,7 +140,7 @@ impl Book {
     /// taken: something that it will use may be on its way. Whether it may be asked for more.
     pub(crate) fn recall_idle(&mut self, slot: u16, ino: Ino, now: Mono) -> bool {
         let place = &self.places[usize::from(slot)];
-        if place.rooms >= self.limits.asked {
+        if place.rooms >= self.limits.recalls_max {
             return false;
         }
         if self.recalls.contains_key(&(slot, ino)) {
@@ -167,7 +167,7 @@ impl Book {
     /// Since when that place owes something that others wait for, and something that is to make room.
     pub(crate) fn owes_since(&self, slot: u16) -> (Option<Mono>, Option<Mono>) {
         let (mut late, mut room) = (None, None);
-        for (since, ino) in &self.places[usize::from(slot)].asked {
+        for (since, ino) in &self.places[usize::from(slot)].recalls_pending {
             let Some(recall) = self.recalls.get(&(slot, *ino)).filter(|recall| recall.since == *since) else {
                 continue;
             };

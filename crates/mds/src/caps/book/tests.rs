@@ -31,7 +31,7 @@ fn numbers_of_recalls_may_wrap() {
             assert!(book.woken.is_empty(), "an older one");
             book.returned(1, recalled.returned(HELD));
             assert_eq!(book.woken.pop(), Some(op));
-            book.over(op);
+            book.operation_ended(op);
         }
     }
 }
@@ -47,7 +47,7 @@ fn a_directory_of_which_others_keep_something_is_nobodys() {
     book.wait(1, (SessionId(1), Some(0)), &[need], Mono(0));
     book.forget(1);
     assert!(!book.may_delegate(0, Ino(8), Mono(0)), "somebody waits to change it");
-    book.over(1);
+    book.operation_ended(1);
     assert!(book.may_delegate(0, Ino(8), Mono(0)));
     book.grant(1, Ino(7), HELD, Mono(0));
     assert!(!book.may_delegate(0, Ino(7), Mono(0)));
@@ -62,7 +62,7 @@ fn what_is_somebody_elses_or_will_be_is_not_granted() {
     book.wait(1, (SessionId(1), Some(0)), &[need], Mono(0));
     assert!(!book.may_grant(2, Ino(7), Mono(0)), "somebody waits for it");
     assert!(book.may_grant(0, Ino(7), Mono(0)), "who does may have it");
-    book.over(1);
+    book.operation_ended(1);
     let late = Mono(100 * SECOND);
     assert!(!book.may_grant(1, Ino(7), late), "it is asked back still");
     assert!(book.may_grant(2, Ino(7), late));
@@ -164,7 +164,7 @@ fn answers(book: &mut Book) -> BTreeMap<SessionId, usize> {
 #[test]
 fn where_memory_is_short_those_who_have_most_are_asked_and_keep_the_least() {
     let mut book = book(3);
-    book.limits = RoomLimits { least: 50, asked: 10 };
+    book.limits = RoomLimits { least: 50, recalls_max: 10 };
     let count = |slot: u16| [1_000, 40, 300][usize::from(slot)];
     for slot in 0..3 {
         (0..count(slot))
@@ -212,7 +212,7 @@ fn what_no_kernel_keeps_any_more_goes_by_itself() {
 #[test]
 fn what_is_offered_is_asked_for_and_not_taken() {
     let mut book = book(2);
-    book.limits.asked = 3;
+    book.limits.recalls_max = 3;
     (1..=9).for_each(|ino| book.grant(0, Ino(ino), HELD.with(Bits::FC), Mono(0)));
     assert!(book.recall_idle(1, Ino(1), Mono(0)) && book.outbox.is_empty(), "it has nothing of it");
     assert!(book.recall_idle(0, Ino(1), Mono(0)) && book.recall_idle(0, Ino(1), Mono(0)));

@@ -2,7 +2,7 @@
 //!
 //! Absent: when something is delegated (`caps/delegated.rs`, `caps/alone.rs`).
 
-use super::recalls::open;
+use super::recalls::recall_entry;
 use super::{Book, Need};
 use proto::Ino;
 use proto::caps::{Bits, Recalled};
@@ -143,7 +143,7 @@ impl Book {
             return;
         }
         let place = &mut self.places[usize::from(slot)];
-        let recall = open(&mut self.recalls, place, (slot, ino), now);
+        let recall = recall_entry(&mut self.recalls, place, (slot, ino), now);
         (recall.bits, recall.sent) = (bits, 1);
         let message = Recalled { ino, bits, number: place.next_number(), name: None };
         self.outbox.push((place.session, message));

@@ -173,3 +173,69 @@ fn who_waits_for_its_own_reads_is_not_late() {
     give_back(&mut w, OTHER, &asked);
     assert!(w.answer(REMOTE, open).is_some_and(|outcome| outcome.is_ok()));
 }
+
+/// Found by review: the eviction was in memory only. The rank that lived again let the client in, and what that had performed before
+/// went over bytes that another had synced.
+#[test]
+fn what_an_evicted_session_performed_does_not_come_after_a_crash() {
+    for stored in [false, true] {
+        let mut w = World::new();
+        w.say(EMBEDDED, ClientMsg::Goodbye);
+        w.wants = ALL.with(Bits::DX).with(Bits::ALONE);
+        w.hello(REMOTE, Peer::Trusted, SessionId(0));
+        w.hello(OTHER, Peer::Trusted, SessionId(0));
+        let file = node_of(&w.call_as(REMOTE, Cred::ROOT, create("f")).expect("made"));
+        w.say(REMOTE, ClientMsg::Settled);
+        let evicted = w.sessions[&REMOTE];
+        let slot = w.rank.sessions.map[&evicted].place.expect("a place");
+        // The file is its own to write, and what it keeps is something else: its records of the file were dropped to make room.
+        w.rank.view.book.end_delegated(slot);
+        w.rank.view.book.forget(slot);
+        w.rank.view.book.delegate(slot, file.ino, Some(Ino::ROOT));
+        w.rank.view.book.grant(slot, Ino(9), Bits::ATTRS, Mono(w.now));
+        w.inject(Input::Evict { session: evicted });
+        assert!(w.rank.sessions.map.contains_key(&evicted), "it goes on for a while");
+        let write = |bytes: &[u8]| {
+            let data = Payload::Owned(bytes.to_vec());
+            Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data }
+        };
+        for request in [
+            Request::Open { node: file, flags: open_flags::RDWR },
+            write(b"theirs"),
+            Request::Fsync { node: file, data_only: false },
+        ] {
+            w.call_as(OTHER, Cred::ROOT, request).expect("nobody is in the way");
+        }
+        if stored {
+            w.checkpoint();
+        }
+        let other = w.sessions[&OTHER];
+        w.crash();
+        w.hello(OTHER, Peer::Trusted, other);
+        for message in [ClientMsg::Reclaimed, ClientMsg::Presented, ClientMsg::Settled] {
+            w.say(OTHER, message);
+        }
+        let again = ConnId(7);
+        let refused = w.hello(again, Peer::Trusted, evicted);
+        let Some(ServerMsg::Refused { errno, .. }) = refused else { panic!("{refused:?}") };
+        assert_eq!(errno, Errno::ESTALE.0 as u32);
+        let told = proto::message::Told { ino: Ino::NONE, wall: Wall(w.now as i64), heard: false };
+        super::super::early::perform(&mut w, again, 900, told, write(b"mine, from before"));
+        assert_eq!(w.read(file), b"theirs");
+        // It is waited for as one that may keep something, and then gone for good.
+        w.pass(FADES_MS + 100);
+        assert!(!w.rank.sessions.map.contains_key(&evicted), "{:?}", w.notes);
+        w.checkpoint();
+        w.crash();
+        assert!(!w.rank.sessions.map.contains_key(&evicted), "{:?}", w.notes);
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn an_eviction_that_a_crash_takes_back_is_caught() {
+    stdx::mutant::activate(Some("mds_eviction_not_journaled"));
+    let verdict = std::panic::catch_unwind(what_an_evicted_session_performed_does_not_come_after_a_crash);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

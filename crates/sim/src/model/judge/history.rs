@@ -18,6 +18,7 @@ use proto::journal::{Mutations, Payload, read_entry};
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::{Request, open_flags};
+use proto::system::session_flags;
 use proto::{FileKind, Ino, Name, Reader, SetAttr, every_request};
 use recovered::adopt;
 pub(super) use recovered::adopt_place;
@@ -251,6 +252,9 @@ impl Judge {
                     self.ended_at.insert(id, end);
                     self.session_over(id);
                     self.has_all_back(id);
+                }
+                Mutation::SessionFlags { id, flags } if flags & session_flags::EVICTED != 0 => {
+                    self.evicted_at.insert(id, end);
                 }
                 Mutation::DelegateInos { id, first, count } => self.delegates_inos(id, first, count, end)?,
                 _ => {}

@@ -46,6 +46,10 @@ impl Judge {
         self.recovered_promises(end);
         self.recovered_trust(end);
         self.ended_at.retain(|_, at| *at <= end);
+        self.evicted_at.retain(|_, at| *at <= end);
+        for (session, at) in &self.evicted_at {
+            self.ended_at.entry(*session).or_insert(*at);
+        }
         self.synced_at.clear();
         self.recovered_at = self.tick();
         for position in self.touched.values_mut().chain(self.told.values_mut()) {
