@@ -90,7 +90,7 @@ impl Client {
     }
 }
 
-/// A request for names of an delegated directory.
+/// A request for names of a delegated directory.
 pub(super) const fn page(dir: NodeRef, after: u64) -> Queued {
     let request = Request::ReadDir { dir, after, attrs: true, bytes_max: LISTING_BYTES };
     Queued { call: None, cred: Cred::ROOT, request }
