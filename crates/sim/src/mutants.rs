@@ -17,7 +17,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_journal_unbounded", "mds", 15),
     ("mds_lease_never_ends", "mds", 0),
     ("mds_lock_ignores_conflict", "mds", 0),
-    ("mds_lock_in_reconnect", "mds", 153),
+    ("mds_lock_in_reconnect", "mds", 904),
     ("mds_name_not_recalled", "mds", 0),
     ("mds_no_hold_back", "mds", 0),
     ("mds_no_permission_check", "mds", 0),
