@@ -115,7 +115,7 @@ text=$("$PANDO" compact ./mnt2 2>&1)
 same "a mount over the socket, too" "pando compact: ./mnt2 is a mount; the data folder is $(pwd -P)/data" \
     "$(head -n 1 <<<"$text")"
 text=$("$PANDO" client info 7 --cluster ./data 2>&1)
-same "an unknown client: what lists them" "pando client: no client 7
+same "an unknown client: what lists them" "pando client: ./data: no client 7
   do: \`pando client ls\`" "$text"
 check "detached" "$PANDO" umount ./mnt2
 text=$("$PANDO" mount unix:./data/pando.sock ./mnt2 -o log=/proc/self/log 2>&1)

@@ -14,6 +14,8 @@ pub(super) const LOCK: &str = "pando.lock";
 const ENDING: &str = "ending";
 /// The kernel's mark of a process that is being taken down (PF_EXITING).
 const EXITING: u64 = 4;
+/// SIGKILL in a mask of signals.
+const KILL: u64 = 1 << 8;
 
 /// The held lock; it goes with this value.
 #[derive(Debug)]
@@ -67,12 +69,24 @@ fn in_use(dir: &Path, owner: &str) -> FolderError {
     FolderError::InUse { dir: dir.into(), pid, host: holder, ending }
 }
 
-/// Whether a process of this machine was killed and is only being cleared away: its lock falls with its last file.
+/// Whether a process of this machine was killed and is only being cleared away: its lock falls with its last file. A busy machine may
+/// take a while until the process notices.
 fn is_going(pid: u32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}"));
+    // In this order: what is not pending any more has set the flag.
+    let (Ok(status), Ok(stat)) = (read("status"), read("stat")) else { return true };
     // Behind the name in parentheses: state, five numbers, flags.
     let flags = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(6));
-    flags.and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & EXITING != 0)
+    has_kill(&status)
+        || flags.and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & EXITING != 0)
+}
+
+/// Whether SIGKILL is pending, by the masks of proc_pid_status(5).
+fn has_kill(status: &str) -> bool {
+    let masks =
+        status.lines().filter_map(|line| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")));
+    let mut masks = masks.filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    masks.any(|mask| mask & KILL != 0)
 }
 
 #[cfg(test)]
@@ -102,6 +116,16 @@ mod tests {
             Some(false),
             "the word went with its holder"
         );
+    }
+
+    #[test]
+    fn a_process_that_has_not_noticed_its_end_is_ending() {
+        let status = |own: &str, shared: &str| {
+            format!("Threads:\t9\nSigPnd:\t{own}\nShdPnd:\t{shared}\nSigBlk:\t0100\n")
+        };
+        let (none, kill) = ("0000000000000000", "0000000000000100");
+        assert!(has_kill(&status(kill, none)) && has_kill(&status(none, kill)));
+        assert!(!has_kill(&status(none, none)) && !has_kill(&status("0000000000004000", "x")));
     }
 
     #[test]

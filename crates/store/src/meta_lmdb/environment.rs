@@ -198,9 +198,14 @@ impl Environment {
         }
         let live = self.live();
         let live = live.as_ref().ok_or(StoreError::Poisoned)?;
+        once_more(|| self.write(live, batches, &writes)).map_err(|error| self.failed(error))
+    }
+
+    /// One transaction.
+    fn write(&self, live: &Live, batches: &[&StoreBatch], writes: &[Write<'_>]) -> Result<(), StoreError> {
         let mut txn = live.env.write_txn().map_err(|error| self.write_error(&error))?;
         self.check_guards(live, &txn, batches)?;
-        self.put(live, &mut txn, &writes)?;
+        self.put(live, &mut txn, writes)?;
         txn.commit().map_err(|error| self.write_error(&error))
     }
 
@@ -314,9 +319,8 @@ impl Environment {
         store_error(&self.place, error)
     }
 
-    /// An error of a write. A full map or disk leaves the environment as it was; after anything else
-    /// that the system reports nobody knows what reached the disk.
-    pub(super) fn write_error(&self, error: &heed::Error) -> StoreError {
+    /// An error of a write. A full map or disk leaves the environment as it was.
+    fn write_error(&self, error: &heed::Error) -> StoreError {
         let error = store_error(&self.place, error);
         // LMDB reports a write cut short by a full disk as EIO. Should it have been a failed sync after
         // all, nothing is lost either: the pages of this transaction are nobody's.
@@ -327,10 +331,25 @@ impl Environment {
         if matches!(error, StoreError::Io { source: IoError(libc::EIO), .. }) && full() {
             return StoreError::NoSpace;
         }
+        error
+    }
+
+    /// A write has failed for good. After anything but want of space nobody knows what reached the disk.
+    fn failed(&self, error: StoreError) -> StoreError {
         if matches!(error, StoreError::Io { .. } | StoreError::Poisoned) {
             self.poisoned.store(true, Ordering::Release);
         }
         error
+    }
+}
+
+/// Writes, and writes once more if that was cut short and the disk is not full any more: the writer of another environment has given
+/// up the ballast, or a file was removed, between the write and the look at the space. All pages of the transaction are written anew,
+/// so a failed sync loses nothing by it either; a disk that fails does so again.
+fn once_more(mut write: impl FnMut() -> Result<(), StoreError>) -> Result<(), StoreError> {
+    match write() {
+        Err(StoreError::Io { source: IoError(libc::EIO), .. }) => write(),
+        written => written,
     }
 }
 
@@ -356,5 +375,31 @@ pub(super) fn store_error(place: &str, error: &heed::Error) -> StoreError {
         heed::Error::Mdb(error) => StoreError::Damaged { at: place.into(), what: error.to_string() },
         heed::Error::EnvAlreadyOpened => io(libc::EBUSY),
         heed::Error::Encoding(_) | heed::Error::Decoding(_) => io(libc::EINVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A short write that another environment's writer had made room for ended the rank.
+    #[test]
+    fn a_write_that_was_cut_short_is_tried_once_more() {
+        let failed = |errno| Err(StoreError::Io { at: "meta/env-01".into(), source: IoError(errno) });
+        for (results, tried, succeeds) in [
+            (vec![failed(libc::EIO), Ok(())], 2, true),
+            (vec![failed(libc::EIO), failed(libc::EIO)], 2, false),
+            (vec![failed(libc::EBUSY)], 1, false),
+            (vec![Err(StoreError::NoSpace)], 1, false),
+            (vec![Ok(())], 1, true),
+        ] {
+            let mut results = results.into_iter();
+            let mut writes = 0;
+            let written = once_more(|| {
+                writes += 1;
+                results.next().expect("no third try")
+            });
+            assert_eq!((writes, written.is_ok()), (tried, succeeds));
+        }
     }
 }
