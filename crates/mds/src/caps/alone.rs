@@ -1,6 +1,6 @@
 //! Files delegated to a session (Fx and Fb): its client writes them by itself, and the rank hears of it later.
 //!
-//! A file is delegated with an answer that shows it to a session that alone has it open, one of the opens for writing. It ends
+//! A file is delegated, with an answer that shows it, to a session that alone has it open, one of the opens for writing. It ends
 //! when it is recalled, when that session closes the file or changes its name, and with what ends Dx.
 //!
 //! Absent: what the rank hears (`performed.rs`); the book (`book.rs`); who may look at a file and change it (`needs.rs`).

@@ -217,7 +217,7 @@ mod tests {
         assert!(!gate.lets_go());
     }
 
-    /// Else the rank would delegate others with a directory in which something was made that it has not heard of.
+    /// Else the rank would delegate to others a directory in which something was made that it has not heard of.
     #[test]
     fn what_gives_a_directory_back_stays_behind_what_was_performed() {
         let mut gate = Gate { closed: true, ..Gate::default() };
