@@ -51,7 +51,7 @@ pando_up() {
 # The null responder: answers from a hash table through the transport of our mount. What FUSE itself allows.
 
 null_missing() { lacks "$NULL"; }
-null_version() { echo "null responder of room fuse, io_uring"; }
+null_version() { echo "null responder of crate fuse, io_uring"; }
 null_durability() { echo "none: keeps nothing"; }
 null_up() {
     begin null "$NULL" "$MNT" uring

@@ -4,7 +4,7 @@
 //! A [`Handler`] gets each [`KernelRequest`] with a [`KernelReply`] that it answers at once or later, from any thread.
 //! [`mount`] puts a handler on a directory and returns the [`KernelMount`].
 //!
-//! [`adapter`] is PandoFS's handler; it alone knows other rooms. `null`, behind a feature of its name, is a
+//! [`adapter`] is PandoFS's handler; it alone knows other crates. `null`, behind a feature of its name, is a
 //! stand-in for it in tests and benchmarks.
 //!
 //! Absent on purpose in the transport: file-system semantics, inode tables, path handling.

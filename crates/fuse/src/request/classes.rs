@@ -1,7 +1,7 @@
 //! What is known of an operation before anybody looks at what it asks for. No match here ends in `_`: a new operation does not
 //! compile until each question about it is answered.
 //!
-//! Absent: which room serves it (`groups.rs`).
+//! Absent: which part of the adapter serves it (`groups.rs`).
 
 use super::Operation;
 use super::groups::{
