@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # How much space the data takes for what is live, after nine of ten small files were removed under load: files of 4 KiB are written
 # through a mount, every one whose number does not end in 0 is removed while another process creates and stats empty files, and
-# for a minute from then on the room of DIR/data is compared to the bytes of the files that are left.
+# for a minute from then on the space of DIR/data is compared to the bytes of the files that are left.
 #
 #   FILES=1000000 REMOVERS=2 SECONDS_AFTER=60    wanted: at most 1.3 within 60 s
 . "$(dirname "$0")/lib.sh"

@@ -28,7 +28,9 @@ const KERNEL_WORDS: &[&str] = &[
     "atime",
     "noatime",
     "relatime",
+    "norelatime",
     "strictatime",
+    "nostrictatime",
     "nodiratime",
     "diratime",
 ];

@@ -19,14 +19,14 @@ const VERBS: &[(&str, Option<&str>)] = &[
     ("trash", None),
     ("mds_partitioner", None),
     ("balancer", None),
-    ("profile", None),
-    ("info", None),
-    ("summary", None),
-    ("rmr", None),
-    ("clone", None),
-    ("sync", None),
+    ("profile", Some("`pando stats MNT`")),
+    ("info", Some("`stat`, `pando status MNT`")),
+    ("summary", Some("`du -s`, `find`")),
+    ("rmr", Some("`rm -r`")),
+    ("clone", Some("`cp -r`")),
+    ("sync", Some("`rsync`")),
     ("scan", None),
-    ("debug", None),
+    ("debug", Some("`pando perf dump`, `pando ops`, DIR/log/pando.log")),
     ("scrub", Some("`pando fsck DIR`, when nobody serves DIR")),
     ("damage", Some("`pando fsck DIR`, when nobody serves DIR")),
 ];
@@ -38,7 +38,10 @@ const BELOW: &[(&str, &[&str])] = &[("bench", &["vdbench", "compare"])];
 const VALUES: &[(&str, &str, &str)] = &[("top", "--by", "subtree")];
 
 /// Options of present verbs whose time has not come.
-const OPTIONS: &[(&str, &[&str])] = &[("serve", &["--ranks", "--tls-cert", "--tls-key", "--tls-ca"])];
+const OPTIONS: &[(&str, &[&str])] = &[
+    ("serve", &["--ranks", "--tls-cert", "--tls-key", "--tls-ca", "--log-format"]),
+    ("mount", &["--log-format"]),
+];
 
 /// Whether the command line names something of a later version; the verb and the problem.
 #[must_use]

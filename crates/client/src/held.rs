@@ -4,6 +4,7 @@
 //! Absent: what the kernel has open; the edges count that.
 
 use crate::ranges::Ranges;
+use proto::frame::FRAME_BYTES_MAX;
 use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
@@ -12,6 +13,10 @@ use proto::{
     locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
 };
 use std::collections::BTreeMap;
+
+/// Locks in one message, of 30 bytes each. Who has more on a file sends several messages, each with the opens.
+const LOCKS_PER_RECLAIM: usize = 16_384;
+const _: () = assert!(LOCKS_PER_RECLAIM * 30 <= FRAME_BYTES_MAX / 2);
 
 /// One inode's holdings.
 #[derive(Clone, Debug, Default)]
@@ -153,15 +158,22 @@ impl Held {
 
     /// What a resumed session reclaims, in inode order. `again`: opens that requests will count when they are sent again.
     pub(crate) fn reclaims(&self, again: &BTreeMap<Ino, (NodeRef, u32)>) -> Vec<ClientMsg> {
-        let reclaim = |(ino, holding): (&Ino, &Holding)| {
+        let mut messages = Vec::new();
+        for (ino, Holding { node, opens, writes, locks, .. }) in &self.inodes {
             let again = if stdx::mutant!("client_claims_twice") { None } else { again.get(ino) };
             let again = again.map_or(0, |(_, count)| *count);
-            let count = holding.opens.saturating_sub(again);
-            let (writes, locks) = (holding.writes && count > 0, holding.locks.as_slice().to_vec());
-            let nothing = count == 0 && again > 0 && locks.is_empty();
-            (!nothing).then_some(ClientMsg::Reclaim { node: holding.node, count, writes, locks })
-        };
-        self.inodes.iter().filter_map(reclaim).collect()
+            let count = opens.saturating_sub(again);
+            let locks = locks.as_slice();
+            if count == 0 && again > 0 && locks.is_empty() {
+                continue;
+            }
+            // One without locks, too.
+            for from in (0..locks.len().max(1)).step_by(LOCKS_PER_RECLAIM) {
+                let locks = locks.iter().skip(from).take(LOCKS_PER_RECLAIM).copied().collect();
+                messages.push(ClientMsg::Reclaim { node: *node, count, writes: *writes && count > 0, locks });
+            }
+        }
+        messages
     }
 
     /// Requests that are sent again will count that many opens of an inode. Returns how many more than there are; these are noted,

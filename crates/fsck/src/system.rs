@@ -8,11 +8,14 @@ use crate::fix::{At, Fix, Spot};
 use crate::journal::Statements;
 use crate::record::system_key;
 use crate::tables::{Table, Tables, place};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const SESSION: u8 = 1;
 const COUNTER: u8 = 2;
 const CHECKPOINT: u8 = 3;
+
+/// Among a session's flags: it is to end.
+pub(crate) const EVICTED: u8 = 4;
 
 /// A client session: description, and the results it may still ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,12 +23,16 @@ pub(crate) struct Session {
     pub(crate) client: Box<[u8]>,
     pub(crate) floor: u64,
     pub(crate) results: BTreeMap<u64, Box<[u8]>>,
+    /// It is to end.
+    pub(crate) evicted: bool,
 }
 
 /// What the system table says.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct System {
     pub(crate) sessions: BTreeMap<u64, Session>,
+    /// Sessions whose record says that they are to end.
+    pub(crate) evicted: BTreeSet<u64>,
     /// Numbers below it may have been given out.
     pub(crate) counter: Option<u64>,
     /// Where replay starts; `Err`: there is a record and it cannot be read.
@@ -41,8 +48,8 @@ impl Session {
             session.results.insert(b.u64()?, b.bytes()?.into());
         }
         if !b.is_empty() {
-            // Flags, and numbers delegated to it; a repair leaves it neither.
-            b.u8()?;
+            // Flags, and numbers delegated to it; a repair leaves it neither, and ends one that is evicted.
+            session.evicted = b.u8()? & EVICTED != 0;
             let delegated = b.u32()?;
             b.take((delegated as usize).checked_mul(8 + 4)?)?;
         }
@@ -92,6 +99,9 @@ impl System {
         let (kind, id, end) = (b.u8(), b.u64_be(), b.is_empty());
         match (kind, id, end) {
             (Some(SESSION), Some(id), true) => match Session::decode(value) {
+                Some(session) if session.evicted => {
+                    self.evicted.insert(id);
+                }
                 Some(session) => {
                     self.sessions.insert(id, session);
                 }

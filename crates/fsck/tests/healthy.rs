@@ -4,6 +4,9 @@ mod common;
 
 use common::{FILES, attach, content, crashed, listing, serve, stopped};
 use fsck::{FsckError, RepairOptions, check, repair};
+use proto::storeio::{StoreKey, Table};
+use proto::system::{SessionRecord, session_flags};
+use proto::{SessionId, Writer};
 
 #[test]
 fn a_stopped_servers_folder_is_clean() {
@@ -40,7 +43,7 @@ fn a_folder_in_use_is_not_touched() {
 fn folding_the_journal_keeps_everything() {
     let folder = crashed();
     let meta = common::Meta::open(&folder.path);
-    meta.put_at(1, proto::storeio::Table::System, b"stranger", b"?");
+    meta.put_at(1, Table::System, b"stranger", b"?");
     meta.close();
     let before = check(&folder.path).expect("checked");
     let after = repair(&folder.path, &RepairOptions::default()).expect("repaired");
@@ -61,4 +64,27 @@ fn folding_the_journal_keeps_everything() {
     server.stop().expect("stop");
     drop((fs, server));
     assert!(check(&folder.path).expect("checked").is_clean());
+}
+
+/// What broke: a repair forgot that a session was evicted, so that its client would have been let in again.
+#[test]
+fn a_repair_ends_evicted_sessions() {
+    let folder = crashed();
+    let (evicted, other) = (SessionId(1 << 40), SessionId(1 << 41));
+    let meta = common::Meta::open(&folder.path);
+    for (id, flags) in [(evicted, session_flags::EVICTED), (other, session_flags::KEEPS_NOTHING)] {
+        let record = SessionRecord { flags, ..SessionRecord::default() };
+        let mut w = Writer::new();
+        record.encode(&mut w);
+        meta.put(StoreKey::Session { id }, &w.0);
+    }
+    meta.put_at(1, Table::System, b"stranger", b"?");
+    meta.close();
+    assert!(repair(&folder.path, &RepairOptions::default()).expect("repaired").is_changed());
+    let meta = common::Meta::open(&folder.path);
+    let sessions = meta.all(Table::System).into_iter().filter(|record| record.key[0] == 1);
+    let ids: Vec<u64> =
+        sessions.map(|record| u64::from_be_bytes(record.key[1..9].try_into().expect("a number"))).collect();
+    meta.close();
+    assert!(ids.contains(&other.0) && !ids.contains(&evicted.0), "{ids:?}");
 }

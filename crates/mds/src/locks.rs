@@ -95,6 +95,37 @@ impl FileLocks {
         list.iter().any(|held| held.owner == owner && held.start < lock.start && held.end > lock.end)
     }
 
+    /// Puts all in place at once, if they lie beside each other and what is there, as a client's do: one by one each would look
+    /// at all. Those that are there already were said again, after the connection broke.
+    fn reclaim(&mut self, session: SessionId, locks: &[LockSpec]) {
+        let place = |flock, owner, start, end| (flock, owner, start, end);
+        let posix = self.posix.iter().map(|held| (false, held));
+        let of_session = posix
+            .chain(self.flock.iter().map(|held| (true, held)))
+            .filter(|(_, held)| held.owner.0 == session);
+        let there: BTreeMap<_, _> = of_session
+            .map(|(flock, held)| (place(flock, held.owner.1, held.start, held.end), held.kind))
+            .collect();
+        let of_lock = |lock: &LockSpec| place(lock.flock, lock.owner, lock.start, lock.end);
+        let is_new = |lock: &&LockSpec| there.get(&of_lock(lock)) != Some(&lock.kind);
+        let new: Vec<&LockSpec> = locks.iter().filter(is_new).collect();
+        let mut places: Vec<_> = there.keys().copied().chain(new.iter().map(|lock| of_lock(lock))).collect();
+        places.sort_unstable();
+        let beside = |pair: &[(bool, u64, u64, u64)]| {
+            (pair[0].0, pair[0].1) != (pair[1].0, pair[1].1) || pair[0].3 < pair[1].2
+        };
+        let disjoint = places.windows(2).all(beside);
+        for lock in new {
+            let owner = (session, lock.owner);
+            if !disjoint {
+                self.apply(owner, lock);
+            } else if lock.kind != LockKind::Unlock {
+                let (kind, start, end, pid) = (lock.kind, lock.start, lock.end, lock.pid);
+                self.list(lock.flock).push(HeldLock { owner, kind, start, end, pid });
+            }
+        }
+    }
+
     /// Puts a lock in place of what the owner held in the range; unlocking only takes away.
     fn apply(&mut self, owner: Owner, lock: &LockSpec) {
         let list = self.list(lock.flock);
@@ -235,9 +266,12 @@ impl Locks {
         Ok(())
     }
 
-    /// A lock the session had before the rank restarted.
-    pub(crate) fn reclaim(&mut self, ino: Ino, session: SessionId, lock: &LockSpec) {
-        self.files.entry(ino).or_default().apply((session, lock.owner), lock);
+    /// Locks that the session had on the file before the rank restarted.
+    pub(crate) fn reclaim(&mut self, ino: Ino, session: SessionId, locks: &[LockSpec]) {
+        if locks.is_empty() {
+            return;
+        }
+        self.files.entry(ino).or_default().reclaim(session, locks);
         self.recount(ino, session);
     }
 
@@ -280,10 +314,19 @@ impl Locks {
         }
     }
 
-    /// Drops what a session has on `most` files. Returns its waiters there; none: it has nothing on any file.
+    /// Drops what a session has on some files, on which there are `most` locks and waiters or, with those of the last, more. Returns
+    /// its waiters there; none: it has nothing on any file.
     pub(crate) fn drop_session(&mut self, session: SessionId, most: usize) -> Option<Vec<OpId>> {
         let theirs = (session, Ino(0))..=(session, Ino(u64::MAX));
-        let inos: Vec<Ino> = self.on_file.range(theirs).take(most).map(|((_, ino), _)| *ino).collect();
+        let mut looked = 0;
+        let mut inos = Vec::new();
+        for ((_, ino), _) in self.on_file.range(theirs) {
+            if looked >= most {
+                break;
+            }
+            looked += self.files.get(ino).map_or(1, FileLocks::len);
+            inos.push(*ino);
+        }
         if inos.is_empty() {
             return None;
         }
@@ -431,6 +474,35 @@ mod tests {
         check_counts(&locks);
     }
 
+    /// What is reclaimed together is what came of the same locks one by one, said once or twice.
+    #[test]
+    fn locks_come_back_as_they_were() {
+        let mut locks = Locks::default();
+        for at in 0..20 {
+            assert_eq!(
+                set(&mut locks, 7, at, &lock(at % 3, LockKind::Read, 10 * at, 10 * at + 5)),
+                LockOutcome::Yes
+            );
+        }
+        let flock = LockSpec { flock: true, ..lock(9, LockKind::Read, 0, u64::MAX) };
+        assert_eq!(set(&mut locks, 7, 20, &flock), LockOutcome::Yes);
+        let held: Vec<LockSpec> =
+            (0..20).map(|at| lock(at % 3, LockKind::Read, 10 * at, 10 * at + 5)).chain([flock]).collect();
+        let mut again = Locks::default();
+        again.reclaim(Ino(7), SessionId(1), &held[..10]);
+        again.reclaim(Ino(7), SessionId(1), &held[10..]);
+        again.reclaim(Ino(7), SessionId(1), &held);
+        check_counts(&again);
+        assert_eq!((again.held(), again.count_of(SessionId(1))), (locks.held(), 21));
+        // What lies over what is there takes its place, as a new lock would.
+        again.reclaim(Ino(7), SessionId(1), &[lock(0, LockKind::Read, 0, 34)]);
+        assert_eq!(set(&mut locks, 7, 30, &lock(0, LockKind::Read, 0, 34)), LockOutcome::Yes);
+        check_counts(&again);
+        assert_eq!(again.held(), locks.held());
+        let probe = lock(8, LockKind::Write, 31, 31);
+        assert_eq!(again.test(Ino(7), SessionId(1), &probe), locks.test(Ino(7), SessionId(1), &probe));
+    }
+
     #[test]
     fn a_session_that_ends_leaves_in_slices_and_others_get_what_it_had() {
         let mut locks = Locks::default();
@@ -442,11 +514,11 @@ mod tests {
             assert_eq!(set(&mut locks, ino, 20 + ino, &lock(2, LockKind::Write, 5, 9)), LockOutcome::Waits);
             check_counts(&locks);
         }
-        assert_eq!(locks.drop_session(gone, 3), Some(vec![21, 22, 23]));
+        assert_eq!(locks.drop_session(gone, 9), Some(vec![21, 22, 23]));
         check_counts(&locks);
         assert_eq!(std::mem::take(&mut locks.granted), vec![11, 12, 13]);
-        assert_eq!(locks.drop_session(gone, 3), Some(vec![24, 25]));
-        assert_eq!(locks.drop_session(gone, 3), None);
+        assert_eq!(locks.drop_session(gone, 9), Some(vec![24, 25]));
+        assert_eq!(locks.drop_session(gone, 9), None);
         check_counts(&locks);
         assert_eq!((locks.count_of(gone), locks.count_of(other), locks.held()), (0, 5, 5));
         assert_eq!(locks.drop_session(other, 9), Some(Vec::new()));

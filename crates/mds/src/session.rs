@@ -136,7 +136,9 @@ pub(crate) struct Sessions {
     /// Records to be deleted by the next checkpoint.
     pub closed: Vec<SessionId>,
     pub greeting: Vec<WaitingHello>,
-    /// Sessions that ended, with how far their opens have been dropped.
+    /// Sessions that ended and may have locks yet.
+    unlocking: Vec<SessionId>,
+    /// Those without, with how far their opens have been dropped.
     closing: Vec<(SessionId, Ino)>,
     /// No lease ends before.
     next_expiry: Option<Mono>,
@@ -275,7 +277,7 @@ impl Sessions {
     }
 
     pub(crate) fn busy_closing(&self) -> bool {
-        !self.closing.is_empty()
+        !(self.unlocking.is_empty() && self.closing.is_empty())
     }
 
     pub(crate) const fn expiry(&self) -> Option<Mono> {

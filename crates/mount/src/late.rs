@@ -47,17 +47,25 @@ struct Mark {
     errno: Errno,
     /// Handles up to this number were open.
     last: u64,
-    /// Of these, who has heard of it.
-    heard: BTreeSet<u64>,
+    /// Of these, who has heard of it. The inode is there for mounts without handles of their own (`noopen`), whose number is 0.
+    heard: BTreeSet<(Ino, u64)>,
     /// Somebody has.
     seen: bool,
 }
 
 impl Mark {
-    /// What the handle has not heard of yet.
-    fn tell(&mut self, handle: u64) -> Result<(), Errno> {
+    fn new(errno: Errno, last: u64) -> Self {
+        Self { errno, last, heard: BTreeSet::new(), seen: false }
+    }
+
+    /// What the handle of the inode has not heard of yet.
+    fn tell(&mut self, ino: Ino, handle: u64) -> Result<(), Errno> {
         let was_open = handle <= self.last;
-        let news = if was_open { self.heard.insert(handle) } else { !self.seen };
+        // Without handles nobody says that one is closed. Whoever is forgotten here hears of it again.
+        if self.heard.len() >= INODES_MAX {
+            self.heard.clear();
+        }
+        let news = if was_open { self.heard.insert((ino, handle)) } else { !self.seen };
         self.seen = true;
         if news { Err(self.errno) } else { Ok(()) }
     }
@@ -76,7 +84,7 @@ impl LateErrors {
             // Of what nobody has heard of the first is the reason of the others: the file was not made, so nothing is written to it.
             let first = book.inodes.get(ino).filter(|mark| !mark.seen).map(|mark| mark.errno);
             let errno = first.unwrap_or(errno);
-            let mark = Mark { errno, last, heard: BTreeSet::new(), seen: false };
+            let mark = Mark::new(errno, last);
             if book.inodes.len() < INODES_MAX || book.inodes.contains_key(ino) {
                 book.inodes.insert(*ino, mark);
             } else {
@@ -91,7 +99,7 @@ impl LateErrors {
     pub(crate) fn add_others(&self, errno: Errno) {
         let last = self.handles.load(Ordering::Relaxed);
         let mut book = lock(&self.book);
-        book.rest = Some(Mark { errno, last, heard: BTreeSet::new(), seen: false });
+        book.rest = Some(Mark::new(errno, last));
         book.all.get_or_insert(errno);
         self.any.store(true, Ordering::Release);
     }
@@ -105,8 +113,8 @@ impl LateErrors {
         let Book { inodes, rest, .. } = &mut *book;
         let rest = rest.as_mut().filter(|mark| handle <= mark.last);
         // It may have had an error of its own, and be one of those that are not known. Whoever hears of one has heard of both.
-        let own = inodes.get_mut(&ino).map_or(Ok(()), |mark| mark.tell(handle));
-        own.and(rest.map_or(Ok(()), |mark| mark.tell(handle)))
+        let own = inodes.get_mut(&ino).map_or(Ok(()), |mark| mark.tell(ino, handle));
+        own.and(rest.map_or(Ok(()), |mark| mark.tell(ino, handle)))
     }
 
     /// What nobody has heard of at a sync of everything.
@@ -125,7 +133,7 @@ impl LateErrors {
         let mut book = lock(&self.book);
         let Book { inodes, rest, .. } = &mut *book;
         for mark in inodes.get_mut(&ino).into_iter().chain(rest) {
-            mark.heard.remove(&handle);
+            mark.heard.remove(&(ino, handle));
         }
     }
 }
@@ -192,6 +200,15 @@ mod tests {
         errors.add_others(Errno::EIO);
         assert_eq!((errors.of(Ino(7), first), errors.of(Ino(7), first)), (Err(Errno::EIO), Ok(())));
         assert_eq!((errors.of(Ino(7), second), errors.of(Ino(7), second)), (Err(Errno::ENOSPC), Ok(())));
+    }
+
+    /// What broke: on a mount without handles one file's close took the news from all others.
+    #[test]
+    fn without_handles_each_file_hears_of_it() {
+        let errors = LateErrors::default();
+        errors.add_others(Errno::EIO);
+        assert_eq!((errors.of(Ino(7), 0), errors.of(Ino(7), 0)), (Err(Errno::EIO), Ok(())));
+        assert_eq!((errors.of(Ino(8), 0), errors.of(Ino(8), 0)), (Err(Errno::EIO), Ok(())));
     }
 
     #[test]

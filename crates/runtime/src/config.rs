@@ -105,7 +105,11 @@ pub struct OptionHelp {
 /// All options, in the order people read them.
 pub const OPTIONS: &[OptionHelp] = &[
     help("mds_cache_memory_limit", "4G", "memory of the rank's cache, 16M to 64T"),
-    help("mds_dir_prefetch", "auto", "load whole directories: auto, keyed (never) or full (always)"),
+    help(
+        "mds_dir_prefetch",
+        "auto",
+        "load whole directories: auto, keyed (never) or full (at the first miss, if it fits)",
+    ),
     help(
         "mds_warmup_on_start",
         "false",
@@ -140,7 +144,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     help("journal_size", "1G", "size of the journal at which a checkpoint starts, 16M to 1T"),
     help("data_cache_limit", "2G", "file data kept in the page cache, up to 64T"),
     help("data_cache_max_filesize", "1G", "data of larger files is not kept in the page cache"),
-    help("listen", "[]", "addresses to listen on besides DIR/pando.sock"),
+    help("listen", "[]", "addresses `pando serve` listens on besides DIR/pando.sock; TCP needs --insecure"),
     help("metrics", "", "where a server has its metrics page, HOST[:PORT]; nowhere when unset"),
     help("cluster", "", "the server commands talk to when none is named"),
     help("log_file", "DIR/log/pando.log", "the log, rotated at 64 MiB, 4 files"),

@@ -87,7 +87,7 @@ fn banned_words_are_not_used() {
 }
 
 #[test]
-fn unsafe_stays_in_the_rooms_that_may() {
+fn unsafe_stays_in_the_crates_that_may() {
     let mut wrong = Vec::new();
     for (path, text) in rust() {
         let may =
@@ -129,7 +129,7 @@ const IMPURE: &[&str] = &[
 ];
 
 #[test]
-fn pure_rooms_are_pure() {
+fn pure_crates_are_pure() {
     let mut wrong = Vec::new();
     for package in rules::CRATES.iter().filter(|package| package.pure) {
         let folder = Path::new("crates").join(package.name).join("src");

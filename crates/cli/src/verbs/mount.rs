@@ -35,7 +35,10 @@ pub struct Plan {
 /// # Errors
 /// Those of docs/CLI.md; the texts are golden.
 pub fn run(args: &Mount, conf_file: Option<&Path>, out: &Output) -> Verdict {
-    let plan = plan(args)?;
+    let mut plan = plan(args)?;
+    if matches!(plan.source, Source::Folder(_)) && plan.options.log.is_none() {
+        plan.log = config(&plan, conf_file)?.log_file.or(plan.log);
+    }
     if args.daemon {
         return mounted::as_daemon(&plan, conf_file);
     }

@@ -213,6 +213,27 @@ fn a_resume_claims_opens_and_locks_then_retries_in_order() {
     assert_eq!(bench.client.opens(Ino(7)), 0);
 }
 
+/// What broke: a file's locks were one message, and beyond 37,000 that was longer than a frame.
+#[test]
+fn many_locks_of_one_file_are_claimed_in_several_messages() {
+    let mut bench = Bench::up(true);
+    bench.client.config.limits.locks_max = 17_000;
+    for at in 1..=17_000 {
+        let place = LockSpec { start: 10 * at, end: 10 * at + 5, ..lock(1, LockKind::Write) };
+        bench.call(at, Request::SetLock { node: node(7), lock: place, wait: false });
+        bench.step(reply(at, Ok(Reply::Ok)));
+    }
+    bench.step(Input::Disconnected);
+    bench.step(Input::Connected);
+    let claims = sent(&bench.step(welcome(5, true))).into_iter().filter_map(|message| match message {
+        ClientMsg::Reclaim { locks, .. } => Some(locks.into_iter().map(|lock| lock.start / 10).collect()),
+        _ => None,
+    });
+    let claims: Vec<Vec<u64>> = claims.collect();
+    assert_eq!(claims.len(), 2);
+    assert!(claims.concat().into_iter().eq(1..=17_000));
+}
+
 #[test]
 fn an_evicted_session_ends_or_starts_over() {
     for clean in [false, true] {

@@ -5,7 +5,7 @@
 use super::Overlay;
 use crate::bytes::Bytes;
 use crate::record::{dentry_key, header_key};
-use crate::system::Session;
+use crate::system::{EVICTED, Session};
 use stdx::checksum::crc32c_parts;
 
 const ENTRY_HEADER_BYTES: usize = 24;
@@ -188,10 +188,11 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
             b.take(8 + 8 + 4)?;
             Mutation::OfSession
         }
-        33 => {
-            b.take(8 + 1)?;
-            Mutation::OfSession
-        }
+        33 => match (b.u64()?, b.u8()?) {
+            // It is to be refused and to end: a repair ends it.
+            (id, flags) if flags & EVICTED != 0 => Mutation::Session { id, open: false, client: b"" },
+            _ => Mutation::OfSession,
+        },
         _ => return None,
     })
 }

@@ -37,9 +37,9 @@ impl EvictReason {
     }
 }
 
-/// Inodes looked at per step when a dead session's opens end, and files whose locks end.
+/// Inodes looked at per step when a dead session's opens end, and locks and waiters of files whose locks end.
 const CLOSE_SLICE: usize = 1024;
-const UNLOCK_SLICE: usize = 256;
+const UNLOCK_SLICE: usize = 4096;
 
 impl Rank {
     /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things although it may not hear
@@ -111,9 +111,7 @@ impl Rank {
                 format!("session {} reclaims {} locks on one file and may {most}{client}", id.0, locks.len());
             out.push(Output::Note { level: Level::Warn, text });
         }
-        for lock in locks.iter().take(most) {
-            self.view.locks.reclaim(node.ino, id, lock);
-        }
+        self.view.locks.reclaim(node.ino, id, &locks[..locks.len().min(most)]);
     }
 
     pub(crate) fn reclaimed(&mut self, id: SessionId, out: &mut Outbox<Output>) {
@@ -157,22 +155,26 @@ impl Rank {
         {
             conn.session = None;
         }
-        self.sessions.closing.push((id, Ino::NONE));
+        self.sessions.unlocking.push(id);
         self.end_reconnect_if_all_back(out);
     }
 
     /// Drops a slice of the locks and opens of ended sessions.
     pub(crate) fn close_slice(&mut self) {
-        let Some((id, after)) = self.sessions.closing.pop() else { return };
-        if let Some(waiters) = self.view.locks.drop_session(id, UNLOCK_SLICE) {
-            for op in waiters {
-                if let Some(op) = self.parked.remove(&op) {
-                    self.unpin(&op);
+        // Others may wait for their locks: those of all go before the opens of any.
+        while let Some(id) = self.sessions.unlocking.last().copied() {
+            if let Some(waiters) = self.view.locks.drop_session(id, UNLOCK_SLICE) {
+                for op in waiters {
+                    if let Some(op) = self.parked.remove(&op) {
+                        self.unpin(&op);
+                    }
                 }
+                return;
             }
-            self.sessions.closing.push((id, after));
-            return;
+            self.sessions.unlocking.pop();
+            self.sessions.closing.push((id, Ino::NONE));
         }
+        let Some((id, after)) = self.sessions.closing.pop() else { return };
         let (inos, next) = self.view.files.opened_by(id, after, CLOSE_SLICE);
         for ino in inos {
             self.view.files.close(ino, id, u32::MAX);

@@ -348,7 +348,11 @@ impl Environment {
 /// so a failed sync loses nothing by it either; a disk that fails does so again.
 fn once_more(mut write: impl FnMut() -> Result<(), StoreError>) -> Result<(), StoreError> {
     match write() {
-        Err(StoreError::Io { source: IoError(libc::EIO), .. }) => write(),
+        // Where the first left the environment unusable, what it met is the reason.
+        Err(first @ StoreError::Io { source: IoError(libc::EIO), .. }) => match write() {
+            Err(StoreError::Poisoned) => Err(first),
+            again => again,
+        },
         written => written,
     }
 }

@@ -143,7 +143,7 @@ pub static OPTION_LINES: &[OptionLine] = &[
     },
     OptionLine {
         shown: "data_cache=SIZE",
-        help: "file data the server may keep in the page cache",
+        help: "file data kept in the page cache, of a mount with its server in it",
         words: &[("data_cache", Value(data_cache, "a size, as 64K, 512M or 2G"))],
     },
     OptionLine {
