@@ -7,16 +7,25 @@ use crate::op::{Claim, OpId};
 use proto::{Ino, SessionId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A session's opens of one inode.
+/// A session's opens of one inode. There are many: 16 bytes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Open {
     pub session: SessionId,
     pub count: u32,
     /// The permission bits that were checked when it was opened; none for a reclaimed open, which
     /// nobody can check.
-    pub rights: u32,
+    rights: u8,
     /// One of them is, or was, for writing.
     pub writes: bool,
+}
+
+const _: () = assert!(size_of::<Open>() == 16);
+
+impl Open {
+    /// Whether all of these permission bits were checked.
+    pub(crate) const fn has(&self, rights: u32) -> bool {
+        self.rights as u32 & rights == rights
+    }
 }
 
 /// The opens of one inode per session; a session appears once. Most files are one session's, which needs no memory of its own.
@@ -120,6 +129,8 @@ impl Files {
     }
 
     pub(crate) fn open(&mut self, ino: Ino, session: SessionId, count: u32, rights: u32, writes: bool) {
+        // Read, write and execute: three bits.
+        let rights = rights as u8;
         let file = self.get_mut(ino);
         match file.opens.of(session) {
             Some(open) => {

@@ -337,7 +337,7 @@ impl View {
 
     /// Whether the session has opened the file for `rights`.
     pub(crate) fn has_open(&self, session: SessionId, ino: Ino, rights: u32) -> bool {
-        let opened = |open: &Open| open.session == session && open.rights & rights == rights;
+        let opened = |open: &Open| open.session == session && open.has(rights);
         self.files.get(ino).is_some_and(|file| file.opens.iter().any(opened))
     }
 

@@ -11,6 +11,7 @@ pub mod connect;
 pub mod http;
 pub mod listen;
 pub mod log;
+pub mod memory;
 pub mod peer;
 pub mod port;
 pub mod process;

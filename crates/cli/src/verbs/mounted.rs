@@ -10,7 +10,7 @@ use crate::verbs::mount::{self, Plan};
 use crate::{admin, daemon, mount_log, mounts, place};
 use ::mount::{Mount, MountError, Settings};
 use fuse::Unmount;
-use fuse::adapter::Adapter;
+use fuse::adapter::{Adapter, Behaviour};
 use proto::caps::Bits;
 use proto::message::ClientInfo;
 use runtime::log::{Log, LogOptions};
@@ -85,13 +85,12 @@ fn stand(plan: &Plan, conf_file: Option<&Path>) -> Result<LiveMount, Problem> {
         caps_max: plan.options.caps_max,
     };
     let Reached { mount, source, served, log } = reach(plan, &config, &info)?;
-    let adapter =
-        Adapter::new(Arc::clone(&mount), subdir(plan), plan.options.behaviour()).map_err(|errno| {
-            let place = subdir(plan).unwrap_or("/");
-            let why = plain(&std::io::Error::from_raw_os_error(errno.0));
-            Problem::new(Exit::Failed, format!("{place} in {}: {why}", plan.named))
-                .do_this("name a directory of the file system")
-        })?;
+    let adapter = Adapter::new(Arc::clone(&mount), subdir(plan), behaviour(plan)).map_err(|errno| {
+        let place = subdir(plan).unwrap_or("/");
+        let why = plain(&std::io::Error::from_raw_os_error(errno.0));
+        Problem::new(Exit::Failed, format!("{place} in {}: {why}", plan.named))
+            .do_this("name a directory of the file system")
+    })?;
     let kernel = plan.options.config(&source.to_string());
     // From here on the kernel may wait for us: nothing below touches the mount point itself.
     let _elsewhere = std::env::set_current_dir("/");
@@ -127,6 +126,18 @@ fn subdir(plan: &Plan) -> Option<&str> {
         _ => None,
     };
     plan.options.subdir.as_deref().or(of_source)
+}
+
+/// What a node of the kernel's takes here, with what belongs to it.
+const NODE_BYTES: u64 = 200;
+
+/// The kernel forgets when the machine's memory is short, and knows nothing of the limit of a cgroup that only this process is in: it is
+/// asked to forget before its nodes take more than a quarter of what there is.
+fn behaviour(plan: &Plan) -> Behaviour {
+    let behaviour = plan.options.behaviour();
+    let room = || runtime::memory::memory_bytes().map_or(0, |bytes| bytes / 4 / NODE_BYTES);
+    let nodes_max = plan.options.client_cache_size.unwrap_or_else(|| usize::try_from(room()).unwrap_or(0));
+    Behaviour { nodes_max, ..behaviour }
 }
 
 fn open_log(plan: &Plan, config: &Config) -> Result<Arc<Log>, Problem> {

@@ -107,8 +107,8 @@ pub struct Options {
     pub transport: Transport,
     /// The server is asked to let this mount keep something of so many inodes at most; 0: as many as it likes.
     pub caps_max: u32,
-    /// Inodes that the kernel is to know at most; 0: as many as it likes.
-    pub client_cache_size: usize,
+    /// Inodes that the kernel is to know at most; 0: as many as it likes. None: nothing was said.
+    pub client_cache_size: Option<usize>,
 }
 
 impl Options {
@@ -159,7 +159,7 @@ impl Options {
             sync_all: self.sync == Sync::All,
             no_acl: self.no_acl,
             no_open: self.no_open,
-            nodes_max: self.client_cache_size,
+            nodes_max: self.client_cache_size.unwrap_or(0),
         }
     }
 

@@ -153,7 +153,7 @@ pub static OPTION_LINES: &[OptionLine] = &[
     },
     OptionLine {
         shown: "client_cache_size=N",
-        help: "the kernel is to know at most so many inodes (default: 0, no limit)",
+        help: "the kernel is to know at most so many inodes (default: what a quarter of the memory holds, at 200 bytes each; 0: no limit)",
         words: &[("client_cache_size", Value(client_cache_size, "a whole number"))],
     },
     OptionLine {
@@ -269,9 +269,8 @@ fn caps_max(options: &mut Options, value: &str) -> bool {
 }
 
 fn client_cache_size(options: &mut Options, value: &str) -> bool {
-    let number = value.parse();
-    options.client_cache_size = *number.as_ref().unwrap_or(&0);
-    number.is_ok()
+    options.client_cache_size = value.parse().ok();
+    options.client_cache_size.is_some()
 }
 
 fn recover_session(options: &mut Options, value: &str) -> bool {
