@@ -1,5 +1,6 @@
-# make-fixture.sh VERSION: packs data folders as this version writes them, one stopped in order and one of a server that was killed with a
-# journal to replay, and its mount with it, to which directories and inode numbers were delegated. Run once per release; later versions must open them (t_fixture.sh).
+# make-fixture.sh VERSION: packs data folders as this version writes them, one stopped in order and one of a server that was
+# killed with a journal to replay, and its mount with it, to which directories and inode numbers were delegated.
+# Run once per release; later versions must open them (t_fixture.sh).
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/fixture.sh"
 require xz setfacl setfattr
