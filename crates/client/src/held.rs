@@ -8,7 +8,7 @@ use proto::frame::FRAME_BYTES_MAX;
 use proto::message::ClientMsg;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
-use proto::{Attr, Ino, NodeRef};
+use proto::{Attr, Errno, Ino, NodeRef};
 use proto::{
     locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
 };
@@ -94,6 +94,10 @@ impl Held {
             (Request::Release { node, count }, _) => self.released(node.ino, *count),
             (Request::SetLock { node, lock, .. }, Ok(_)) => {
                 self.with_locks(*node, |ranges| ranges.apply(*lock));
+            }
+            // Changing the kind of a flock gives the old one up first, as Linux does, even if it fails.
+            (Request::SetLock { node, lock, .. }, Err(Errno::EAGAIN | Errno::EINTR)) if lock.flock => {
+                self.with_locks(*node, |ranges| ranges.release(true, lock.owner));
             }
             (Request::ReleaseLocks { node, flock, owner }, Ok(_)) => {
                 self.with_locks(*node, |ranges| ranges.release(*flock, *owner));

@@ -77,7 +77,7 @@ impl<'a> Editor<'a> {
         take(Table::Dentry, &overlay.dentry);
         take(Table::Backptr, &overlay.backptr);
         take(Table::System, &overlay.system.records(position));
-        for id in overlay.closed.iter().chain(&overlay.system.evicted) {
+        for id in &overlay.closed {
             let at = self.at(Table::System, session_key(*id));
             self.pending.insert(at, None);
         }

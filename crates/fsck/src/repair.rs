@@ -36,7 +36,7 @@ pub(crate) fn examine(folder: &mut Folder, tables: &Tables) -> Result<Examined, 
     folder.check(&mut found);
     let folder = &*folder;
     let system = System::read(tables, &mut found);
-    let newest = system.sessions.keys().next_back().map_or(0, |id| id >> 20);
+    let newest = system.sessions.keys().next_back().map_or(0, |id| id >> 32);
     let journal = Journal::read(folder, system, &mut found)?;
     incarnation_fix(folder, newest.max(journal.incarnation), &mut found);
     let mut tree = Tree::walk(folder, tables, &journal.overlay, &mut found);

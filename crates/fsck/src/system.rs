@@ -8,7 +8,7 @@ use crate::fix::{At, Fix, Spot};
 use crate::journal::Statements;
 use crate::record::system_key;
 use crate::tables::{Table, Tables, place};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 const SESSION: u8 = 1;
 const COUNTER: u8 = 2;
@@ -23,7 +23,7 @@ pub(crate) struct Session {
     pub(crate) client: Box<[u8]>,
     pub(crate) floor: u64,
     pub(crate) results: BTreeMap<u64, Box<[u8]>>,
-    /// It is to end.
+    /// It is to be refused, and to end when what its client keeps has run out: only the rank knows when.
     pub(crate) evicted: bool,
 }
 
@@ -31,8 +31,6 @@ pub(crate) struct Session {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct System {
     pub(crate) sessions: BTreeMap<u64, Session>,
-    /// Sessions whose record says that they are to end.
-    pub(crate) evicted: BTreeSet<u64>,
     /// Numbers below it may have been given out.
     pub(crate) counter: Option<u64>,
     /// Where replay starts; `Err`: there is a record and it cannot be read.
@@ -48,7 +46,7 @@ impl Session {
             session.results.insert(b.u64()?, b.bytes()?.into());
         }
         if !b.is_empty() {
-            // Flags, and numbers delegated to it; a repair leaves it neither, and ends one that is evicted.
+            // Flags, and numbers delegated to it; a repair leaves it neither, but that it is evicted.
             session.evicted = b.u8()? & EVICTED != 0;
             let delegated = b.u32()?;
             b.take((delegated as usize).checked_mul(8 + 4)?)?;
@@ -61,6 +59,9 @@ impl Session {
         out.bytes(&self.client).u64(self.floor).u32(self.results.len() as u32);
         for (tid, result) in &self.results {
             out.u64(*tid).bytes(result);
+        }
+        if self.evicted {
+            out.u8(EVICTED).u32(0);
         }
         out.0
     }
@@ -99,9 +100,6 @@ impl System {
         let (kind, id, end) = (b.u8(), b.u64_be(), b.is_empty());
         match (kind, id, end) {
             (Some(SESSION), Some(id), true) => match Session::decode(value) {
-                Some(session) if session.evicted => {
-                    self.evicted.insert(id);
-                }
                 Some(session) => {
                     self.sessions.insert(id, session);
                 }

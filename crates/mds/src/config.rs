@@ -2,6 +2,7 @@
 //!
 //! Absent: anything that changes while it runs.
 
+use crate::locks::LockLimits;
 use proto::{Incarnation, RankId};
 use stdx::hash::HashSeed;
 use stdx::time::SECOND;
@@ -46,7 +47,7 @@ pub struct Limits {
     pub locks_per_file: usize,
     /// Locks of one session on all files, waiting ones included; ENOLCK beyond.
     pub locks_per_session: usize,
-    /// Files that a session may say it has open when it comes back: what is behind their numbers nobody has looked at.
+    /// Files that a session may say it has open or locked when it comes back: what is behind their numbers nobody has looked at.
     pub reclaims: u32,
     /// Requests one session may have parked.
     pub parked_per_session: usize,
@@ -64,6 +65,12 @@ pub struct Limits {
     pub evict: u32,
     /// Directories delegated to one session at a time.
     pub delegated_per_session: usize,
+}
+
+impl Limits {
+    pub(crate) const fn locks(&self) -> LockLimits {
+        LockLimits { per_file: self.locks_per_file, per_session: self.locks_per_session }
+    }
 }
 
 /// A rank's configuration.

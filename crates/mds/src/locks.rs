@@ -50,6 +50,10 @@ pub(crate) struct LockLimits {
     pub per_session: usize,
 }
 
+/// What is reclaimed are no locks, or locks that overlap: no client keeps such.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoLocks;
+
 /// All locks.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
@@ -95,9 +99,12 @@ impl FileLocks {
         list.iter().any(|held| held.owner == owner && held.start < lock.start && held.end > lock.end)
     }
 
-    /// Puts all in place at once, if they lie beside each other and what is there, as a client's do: one by one each would look
-    /// at all. Those that are there already were said again, after the connection broke.
-    fn reclaim(&mut self, session: SessionId, locks: &[LockSpec]) {
+    /// Puts all in place at once, `most` at most: one by one each would look at all. They lie beside each other and what is there, as
+    /// a client's do. Those that are there already were said again, after the connection broke.
+    fn reclaim(&mut self, session: SessionId, locks: &[LockSpec], most: usize) -> Result<usize, NoLocks> {
+        if locks.iter().any(|lock| lock.kind == LockKind::Unlock || lock.start > lock.end) {
+            return Err(NoLocks);
+        }
         let place = |flock, owner, start, end| (flock, owner, start, end);
         let posix = self.posix.iter().map(|held| (false, held));
         let of_session = posix
@@ -114,16 +121,15 @@ impl FileLocks {
         let beside = |pair: &[(bool, u64, u64, u64)]| {
             (pair[0].0, pair[0].1) != (pair[1].0, pair[1].1) || pair[0].3 < pair[1].2
         };
-        let disjoint = places.windows(2).all(beside);
-        for lock in new {
-            let owner = (session, lock.owner);
-            if !disjoint {
-                self.apply(owner, lock);
-            } else if lock.kind != LockKind::Unlock {
-                let (kind, start, end, pid) = (lock.kind, lock.start, lock.end, lock.pid);
-                self.list(lock.flock).push(HeldLock { owner, kind, start, end, pid });
-            }
+        if !places.windows(2).all(beside) {
+            return Err(NoLocks);
         }
+        for lock in new.iter().take(most) {
+            let owner = (session, lock.owner);
+            let (kind, start, end, pid) = (lock.kind, lock.start, lock.end, lock.pid);
+            self.list(lock.flock).push(HeldLock { owner, kind, start, end, pid });
+        }
+        Ok(new.len().saturating_sub(most))
     }
 
     /// Puts a lock in place of what the owner held in the range; unlocking only takes away.
@@ -266,13 +272,34 @@ impl Locks {
         Ok(())
     }
 
-    /// Locks that the session had on the file before the rank restarted.
-    pub(crate) fn reclaim(&mut self, ino: Ino, session: SessionId, locks: &[LockSpec]) {
+    /// Locks that the session had on the file before the rank restarted. Returns how many of them find no room.
+    ///
+    /// # Errors
+    /// They are none that a client can have; nothing has changed.
+    pub(crate) fn reclaim(
+        &mut self,
+        ino: Ino,
+        session: SessionId,
+        locks: &[LockSpec],
+        limits: LockLimits,
+    ) -> Result<usize, NoLocks> {
         if locks.is_empty() {
-            return;
+            return Ok(0);
         }
-        self.files.entry(ino).or_default().reclaim(session, locks);
+        let room = limits.per_session.saturating_sub(self.count_of(session));
+        let file = self.files.entry(ino).or_default();
+        let most = limits.per_file.saturating_sub(file.len()).min(room);
+        let result = file.reclaim(session, locks, most);
+        if file.len() == 0 {
+            self.files.remove(&ino);
+        }
         self.recount(ino, session);
+        result
+    }
+
+    /// Whether the session has a lock on the file.
+    pub(crate) fn has(&self, ino: Ino, session: SessionId) -> bool {
+        self.on_file.contains_key(&(session, ino))
     }
 
     /// Locks and waiters of a session.
@@ -489,18 +516,34 @@ mod tests {
         let held: Vec<LockSpec> =
             (0..20).map(|at| lock(at % 3, LockKind::Read, 10 * at, 10 * at + 5)).chain([flock]).collect();
         let mut again = Locks::default();
-        again.reclaim(Ino(7), SessionId(1), &held[..10]);
-        again.reclaim(Ino(7), SessionId(1), &held[10..]);
-        again.reclaim(Ino(7), SessionId(1), &held);
+        let said = [&held[..10], &held[10..], &held];
+        for locks in said {
+            assert_eq!(again.reclaim(Ino(7), SessionId(1), locks, LIMITS), Ok(0));
+        }
         check_counts(&again);
         assert_eq!((again.held(), again.count_of(SessionId(1))), (locks.held(), 21));
-        // What lies over what is there takes its place, as a new lock would.
-        again.reclaim(Ino(7), SessionId(1), &[lock(0, LockKind::Read, 0, 34)]);
-        assert_eq!(set(&mut locks, 7, 30, &lock(0, LockKind::Read, 0, 34)), LockOutcome::Yes);
-        check_counts(&again);
-        assert_eq!(again.held(), locks.held());
         let probe = lock(8, LockKind::Write, 31, 31);
         assert_eq!(again.test(Ino(7), SessionId(1), &probe), locks.test(Ino(7), SessionId(1), &probe));
+    }
+
+    /// Found by review: each message could have as many as a file may have, and those that overlap were put in place one by one.
+    #[test]
+    fn what_no_client_has_does_not_come_back() {
+        let mut locks = Locks::default();
+        let read = |start, end| lock(0, LockKind::Read, start, end);
+        for wrong in [[lock(0, LockKind::Unlock, 0, 9)].as_slice(), &[read(9, 0)], &[read(0, 9), read(9, 20)]]
+        {
+            assert_eq!(locks.reclaim(Ino(7), SessionId(1), wrong, LIMITS), Err(NoLocks));
+        }
+        assert!(locks.files.is_empty());
+        let many: Vec<LockSpec> = (0..80).map(|at| read(10 * at, 10 * at + 5)).collect();
+        let more: Vec<LockSpec> = (80..130).map(|at| read(10 * at, 10 * at + 5)).collect();
+        let mut reclaim = |locks_of: &[LockSpec]| locks.reclaim(Ino(7), SessionId(1), locks_of, LIMITS);
+        assert_eq!(reclaim(&many), Ok(0));
+        assert_eq!(reclaim(&more), Ok(30));
+        assert_eq!(reclaim(&[read(3, 4)]), Err(NoLocks));
+        assert_eq!(locks.held(), LIMITS.per_file);
+        check_counts(&locks);
     }
 
     #[test]

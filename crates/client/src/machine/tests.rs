@@ -213,6 +213,24 @@ fn a_resume_claims_opens_and_locks_then_retries_in_order() {
     assert_eq!(bench.client.opens(Ino(7)), 0);
 }
 
+/// Found by review: the rank gives the old flock up when its kind is to change, and the client kept it when that failed.
+#[test]
+fn a_flock_that_could_not_change_its_kind_is_gone() {
+    for errno in [Errno::EAGAIN, Errno::EINTR, Errno::ENOLCK] {
+        let mut bench = Bench::up(true);
+        let flock = |kind| LockSpec { flock: true, ..lock(1, kind) };
+        bench.call(1, Request::SetLock { node: node(7), lock: flock(LockKind::Read), wait: false });
+        bench.step(reply(1, Ok(Reply::Ok)));
+        bench.call(2, Request::SetLock { node: node(7), lock: flock(LockKind::Write), wait: false });
+        bench.step(reply(2, Err(errno)));
+        bench.step(Input::Disconnected);
+        bench.step(Input::Connected);
+        let out = sent(&bench.step(welcome(5, true)));
+        let is_claimed = out.iter().any(|message| matches!(message, ClientMsg::Reclaim { .. }));
+        assert_eq!(is_claimed, errno == Errno::ENOLCK, "{errno:?}");
+    }
+}
+
 /// What broke: a file's locks were one message, and beyond 37,000 that was longer than a frame.
 #[test]
 fn many_locks_of_one_file_are_claimed_in_several_messages() {

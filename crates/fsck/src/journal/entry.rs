@@ -98,6 +98,10 @@ enum Mutation<'a> {
         id: u64,
         floor: u64,
     },
+    /// A session is to be refused and to end.
+    Evicted {
+        id: u64,
+    },
     Counter {
         rank: u16,
         next: u64,
@@ -189,8 +193,7 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
             Mutation::OfSession
         }
         33 => match (b.u64()?, b.u8()?) {
-            // It is to be refused and to end: a repair ends it.
-            (id, flags) if flags & EVICTED != 0 => Mutation::Session { id, open: false, client: b"" },
+            (id, flags) if flags & EVICTED != 0 => Mutation::Evicted { id },
             _ => Mutation::OfSession,
         },
         _ => return None,
@@ -212,6 +215,11 @@ impl Overlay {
             Mutation::Session { id, open: false, .. } => {
                 self.system.sessions.remove(&id);
                 self.closed.insert(id);
+            }
+            Mutation::Evicted { id } => {
+                if let Some(session) = self.system.sessions.get_mut(&id) {
+                    session.evicted = true;
+                }
             }
             Mutation::Floor { id, floor } => {
                 if let Some(session) = self.system.sessions.get_mut(&id) {

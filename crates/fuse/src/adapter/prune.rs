@@ -5,7 +5,7 @@
 //! Absent: waiting for that. Dropping an inode may wait for its pages, so it has a thread of its own, and no request
 //! waits for the thread. Kernels before Linux 6.18 have no such message: there the option has no effect.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stdx::Mono;
 use stdx::time::MS;
@@ -19,18 +19,19 @@ const BATCH_MAX: usize = 512;
 /// Until the kernel has answered by FORGET it is not asked again.
 const PAUSE_NS: u64 = 100 * MS;
 
-/// When the nodes may be looked at next, and where the hand stands.
+/// When the nodes may be looked at next, where the hand stands, and whether the kernel does not know the message.
 #[derive(Default)]
 pub(super) struct Pruning {
     next: AtomicU64,
     hand: AtomicU64,
+    unknown: AtomicBool,
 }
 
 impl Shared {
     /// The kernel learns of a node. Has the thread look at them if there are too many.
     pub(super) fn one_node_more(&self, now: Mono) {
         let most = self.behaviour.nodes_max;
-        if most == 0 || self.nodes.known() <= most {
+        if most == 0 || self.nodes.known() <= most || self.pruning.unknown.load(Ordering::Relaxed) {
             return;
         }
         let next = self.pruning.next.load(Ordering::Relaxed);
@@ -55,8 +56,14 @@ impl Shared {
             let part = self.pruning.hand.fetch_add(1, Ordering::Relaxed);
             let idle = self.nodes.idle(part, excess);
             for batch in idle.chunks(BATCH_MAX) {
-                if matches!(notifier.prune(batch), Err(NotifyError::Unmounted | NotifyError::System(_))) {
-                    return;
+                match notifier.prune(batch) {
+                    Ok(_) | Err(NotifyError::Busy) => {}
+                    Err(NotifyError::Unmounted) => return,
+                    // What a kernel says to a code it does not know.
+                    Err(NotifyError::System(error)) => {
+                        let unknown = error.raw_os_error() == Some(libc::EINVAL);
+                        return self.pruning.unknown.store(unknown, Ordering::Relaxed);
+                    }
                 }
             }
             excess -= idle.len().min(excess);

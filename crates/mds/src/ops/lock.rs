@@ -2,7 +2,7 @@
 //!
 //! Absent: the tables (`locks.rs`).
 
-use crate::locks::{LockLimits, LockOutcome};
+use crate::locks::LockOutcome;
 use crate::op::{Effects, Op, Park, Plan, Stop};
 use crate::view::{Found, View};
 use proto::reply::Reply;
@@ -21,8 +21,7 @@ pub(crate) fn set(view: &mut View, op: &mut Op, node: NodeRef, lock: &LockSpec, 
         return Err(Errno::EINVAL.into());
     }
     let effects = Effects { remember: true, ..Default::default() };
-    let limits = &view.config.limits;
-    let limits = LockLimits { per_file: limits.locks_per_file, per_session: limits.locks_per_session };
+    let limits = view.config.limits.locks();
     if lock.kind == LockKind::Unlock {
         view.locks.unlock(node.ino, op.session, lock, limits)?;
         return Ok(Plan::Answer(Ok(Reply::Ok), effects));

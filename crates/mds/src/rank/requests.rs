@@ -122,10 +122,13 @@ impl Rank {
         session.traffic.request(now.mono);
         self.meter.traffic.request(now.mono);
         if !embedded && !stdx::mutant!("mds_retry_runs_twice") {
-            // What was granted in a former life and never heard of was not presented: it is held no more.
-            if matches!(request, Request::SetLock { .. })
-                && session.results.get(tid).is_some_and(|r| r.former)
-            {
+            // A client that never heard of it reclaimed what it had before: no lock that was granted in a former life, but each that
+            // was released there.
+            let reclaimed = matches!(
+                request,
+                Request::SetLock { .. } | Request::ReleaseLocks { .. } | Request::Release { .. }
+            );
+            if reclaimed && session.results.get(tid).is_some_and(|r| r.former) {
                 session.results.remove(tid);
             }
             match session.admit(tid, floor) {

@@ -8,6 +8,7 @@ use crate::cache::node;
 use crate::caps::{FADES_NS, needs};
 use crate::config::State;
 use crate::input::ConnId;
+use crate::locks::NoLocks;
 use crate::op::OpId;
 use crate::output::{Level, Output};
 use crate::rank::Rank;
@@ -39,7 +40,7 @@ impl EvictReason {
 
 /// Inodes looked at per step when a dead session's opens end, and locks and waiters of files whose locks end.
 const CLOSE_SLICE: usize = 1024;
-const UNLOCK_SLICE: usize = 4096;
+const UNLOCK_SLICE: usize = 1024;
 
 impl Rank {
     /// The answer to a renewal; who is late in giving back gets none, so that it stops keeping things although it may not hear
@@ -75,8 +76,15 @@ impl Rank {
             return;
         }
         let most = self.view.config.limits.reclaims;
+        let is_open = self
+            .view
+            .files
+            .get(node.ino)
+            .is_some_and(|file| file.opens.iter().any(|open| open.session == id));
+        // What is said again, or in several messages, is one file.
+        let is_known = is_open || self.view.locks.has(node.ino, id);
         if let Some(session) = self.sessions.map.get_mut(&id) {
-            session.reclaims += 1;
+            session.reclaims += u32::from(!is_known);
             if session.reclaims > most {
                 let conn = session.conn;
                 let text = format!("session {} reclaims more than {most} files", id.0);
@@ -102,16 +110,20 @@ impl Rank {
             }
             self.view.cache.flag(node.ino, node::BUSY, 0);
         }
-        let limits = &self.view.config.limits;
-        let room = limits.locks_per_session.saturating_sub(self.view.locks.count_of(id));
-        let most = limits.locks_per_file.min(room);
-        if locks.len() > most {
-            let client = self.sessions.named(id);
-            let text =
-                format!("session {} reclaims {} locks on one file and may {most}{client}", id.0, locks.len());
-            out.push(Output::Note { level: Level::Warn, text });
+        let limits = self.view.config.limits.locks();
+        match self.view.locks.reclaim(node.ino, id, locks, limits) {
+            Ok(0) => {}
+            Ok(left) => {
+                let client = self.sessions.named(id);
+                let text = format!("session {} reclaims {left} locks more than it may have{client}", id.0);
+                out.push(Output::Note { level: Level::Warn, text });
+            }
+            Err(NoLocks) => {
+                let conn = self.sessions.map.get(&id).and_then(|session| session.conn);
+                let text = "what it reclaims are no locks, or locks that overlap";
+                conn.into_iter().for_each(|conn| self.refuse(conn, Errno::EPROTO, text, out));
+            }
         }
-        self.view.locks.reclaim(node.ino, id, &locks[..locks.len().min(most)]);
     }
 
     pub(crate) fn reclaimed(&mut self, id: SessionId, out: &mut Outbox<Output>) {

@@ -143,6 +143,8 @@ pub struct Judge {
     ended_at: BTreeMap<SessionId, Position>,
     /// Where the journal must say that a session is evicted: a rank that lives again serves it no more.
     evicted_at: BTreeMap<SessionId, Position>,
+    /// Of these, whom the rank has evicted since the world looked last.
+    pub evictions: Vec<SessionId>,
     /// Transactions above the durable mark: whose they are, and what they changed.
     undurable: VecDeque<Undurable>,
     /// Sessions that may be answered early; what they were told and may still be lost; those to which a promise was broken.
@@ -213,6 +215,7 @@ impl Judge {
             given_up: BTreeSet::new(),
             ended_at: BTreeMap::new(),
             evicted_at: BTreeMap::new(),
+            evictions: Vec::new(),
             undurable: VecDeque::new(),
             eager: BTreeSet::new(),
             promises: BTreeMap::new(),
@@ -402,6 +405,12 @@ impl Judge {
     /// The rank has evicted a session in the step that is over: once that is durable no life of the rank takes anything of it.
     pub fn evicted(&mut self, session: SessionId) {
         self.evicted_at.entry(session).or_insert(self.end);
+    }
+
+    /// Whether the journal says that a session is evicted: it ends when what it keeps has run out, if need be in another life.
+    #[must_use]
+    pub fn is_evicted(&self, session: SessionId) -> bool {
+        self.evicted_at.contains_key(&session)
     }
 
     /// Whether a session holds nothing any more.

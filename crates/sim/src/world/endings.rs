@@ -25,6 +25,12 @@ impl World {
         judged
     }
 
+    /// The rank journaled that a session is evicted, and ends it later: was it entitled to?
+    pub(super) fn session_evicted(&mut self, session: SessionId) -> Verdict {
+        let has_owner = self.clients.iter().any(|slot| slot.session() == Some(session));
+        if has_owner { self.is_entitled(session) } else { Ok(()) }
+    }
+
     /// The rank tells a client that it has given its session up, which ends a little later.
     pub(super) fn judge_refusal(&mut self, conn: ConnId, message: &ServerMsg) -> Verdict {
         let ServerMsg::Refused { errno, .. } = message else { return Ok(()) };
@@ -38,6 +44,11 @@ impl World {
     }
 
     fn may_end(&mut self, session: SessionId) -> Verdict {
+        // That was judged when it was journaled; a rank that lives again does not know why.
+        if self.judge.is_evicted(session) { Ok(()) } else { self.is_entitled(session) }
+    }
+
+    fn is_entitled(&mut self, session: SessionId) -> Verdict {
         let Some((heard, goodbye)) = self.heard.get(&session).copied() else { return Ok(()) };
         let since = heard.max(self.active_since);
         let lease = self.plan.rank(proto::ids::Incarnation(1)).lease_ns;

@@ -306,6 +306,9 @@ impl World {
     }
 
     fn sessions_ended(&mut self) -> Verdict {
+        for session in std::mem::take(&mut self.judge.evictions) {
+            self.session_evicted(session)?;
+        }
         for session in std::mem::take(&mut self.judge.ended) {
             self.session_ended(session)?;
         }

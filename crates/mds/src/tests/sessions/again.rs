@@ -113,3 +113,37 @@ fn an_open_that_is_presented_twice_counts_once() {
     w.call_as(OTHER, Cred::ROOT, Request::Release { node: f, count: 1 }).expect("release");
     assert_eq!(w.data.len(), 0);
 }
+
+/// Found by review: a release whose answer got lost, but not its result, was answered from the result, and what the client had reclaimed
+/// because it had not heard of it stayed for as long as its session.
+#[test]
+fn a_release_that_was_never_heard_of_releases_what_was_reclaimed() {
+    let mut w = remote();
+    let request = Request::Create { parent: root(), name: n("f"), new: mode(0o644), flags: 2 };
+    let Ok(Reply::Created { attr, .. }) = w.call_as(REMOTE, Cred::ROOT, request) else { panic!("create") };
+    let f = node(&attr);
+    w.call_as(REMOTE, Cred::ROOT, write_at(f, 0)).expect("write");
+    let lock = LockSpec { flock: true, owner: 1, kind: LockKind::Write, start: 0, end: u64::MAX, pid: 1 };
+    w.call_as(REMOTE, Cred::ROOT, Request::SetLock { node: f, lock, wait: false }).expect("lock");
+    let unlock = Request::ReleaseLocks { node: f, flock: true, owner: 1 };
+    let release = Request::Release { node: f, count: 1 };
+    let unheard = [unlock, release].map(|request| {
+        let tid = w.start(REMOTE, Cred::ROOT, request.clone());
+        assert_eq!(w.answer(REMOTE, tid), Some(Ok(Reply::Ok)));
+        (tid, request)
+    });
+    let session = w.sessions[&REMOTE];
+    w.checkpoint();
+    w.crash();
+    w.hello(REMOTE, Peer::Trusted, session);
+    w.say(REMOTE, ClientMsg::Reclaim { node: f, count: 1, writes: true, locks: vec![lock] });
+    w.say(REMOTE, ClientMsg::Reclaimed);
+    assert_eq!((w.rank.status().locks, w.data.len()), (1, 1));
+    let floor = unheard[0].0;
+    for (tid, request) in unheard {
+        w.say(REMOTE, ClientMsg::Request { tid, floor, cred: Cred::ROOT, request });
+    }
+    assert_eq!(w.rank.status().locks, 0);
+    w.call_as(REMOTE, Cred::ROOT, Request::Unlink { parent: root(), name: n("f") }).expect("unlink");
+    assert_eq!(w.data.len(), 0, "it is not open");
+}

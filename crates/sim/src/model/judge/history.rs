@@ -255,6 +255,7 @@ impl Judge {
                 }
                 Mutation::SessionFlags { id, flags } if flags & session_flags::EVICTED != 0 => {
                     self.evicted_at.insert(id, end);
+                    self.evictions.push(id);
                 }
                 Mutation::DelegateInos { id, first, count } => self.delegates_inos(id, first, count, end)?,
                 _ => {}
