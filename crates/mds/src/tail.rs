@@ -28,7 +28,7 @@ struct Written {
     last: Option<Stated>,
     /// What each session wrote, as long as nothing that others did can be at the same place.
     wrote: BTreeMap<SessionId, BTreeSet<Tid>>,
-    /// Their writes came before such a change, or could not be repeated.
+    /// Some of their writes came before such a change, or could not be repeated; those are not in `wrote`.
     lost: BTreeSet<SessionId>,
     /// They have changed it in this incarnation: what they had to rewrite came before that.
     changed_since: BTreeSet<SessionId>,
@@ -120,18 +120,27 @@ impl TailWrites {
         match self.files.get(&ino) {
             _ if self.over => Verdict::Lost,
             None => before,
-            Some(file) if file.lost.contains(&session) => Verdict::Lost,
-            Some(file) if file.changed_since.contains(&session) => Verdict::There,
-            Some(file) if file.wrote.get(&session).is_some_and(|tids| tids.contains(&wrote)) => {
-                Verdict::Write
+            Some(file) => {
+                // Written behind whatever others did, also if something that it wrote earlier was not.
+                let is_last = file.wrote.get(&session).is_some_and(|tids| tids.contains(&wrote));
+                if !is_last && file.lost.contains(&session) {
+                    Verdict::Lost
+                } else if file.changed_since.contains(&session) {
+                    Verdict::There
+                } else if is_last {
+                    Verdict::Write
+                } else {
+                    before
+                }
             }
-            Some(_) => before,
         }
     }
 
     /// Bytes of a session could not be rewritten.
     pub(crate) fn failed(&mut self, session: SessionId, ino: Ino) {
-        self.files.entry(ino).or_default().lost.insert(session);
+        let file = self.files.entry(ino).or_default();
+        file.wrote.remove(&session);
+        file.lost.insert(session);
     }
 
     /// The next incarnation will not find these transactions: what is not written by now is lost.
@@ -251,9 +260,16 @@ mod tests {
         write(&mut tail, B, 6, 20);
         assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::Lost);
         assert_eq!(tail.verdict(B, FILE, Tid(6), true), Verdict::Write);
-        // Whatever it was that the rank did by itself.
-        tail.state(PLACE, &core(15, 7, 7), change(None, None, Source::Live));
+        // What broke: two that write one file by turns, as databases do, could not write the last of it again, because of the first.
+        write(&mut tail, A, 7, 20);
+        assert_eq!(tail.verdict(A, FILE, Tid(7), false), Verdict::Write);
+        assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::Lost);
         assert_eq!(tail.verdict(B, FILE, Tid(6), true), Verdict::Lost);
+        write(&mut tail, B, 8, 20);
+        // Whatever it was that the rank did by itself.
+        assert_eq!(tail.verdict(B, FILE, Tid(8), true), Verdict::Write);
+        tail.state(PLACE, &core(15, 9, 9), change(None, None, Source::Live));
+        assert_eq!(tail.verdict(B, FILE, Tid(8), true), Verdict::Lost);
     }
 
     #[cfg(feature = "mutants")]

@@ -93,7 +93,7 @@ impl Client {
         if matches!(request, Request::SyncFs) {
             self.rewrites.syncing = false;
         }
-        if self.unsynced.cost() > heard.bytes_max / 2 {
+        if heard.bytes_max > 0 && self.unsynced.cost() > heard.bytes_max / 2 {
             self.sync_behind();
         }
     }
@@ -130,9 +130,10 @@ impl Client {
         out.push(Output::BytesLost { inos: vec![ino], others: false });
     }
 
-    /// Sees to it that little is kept. Nobody waits for it.
+    /// Sees to it that little is kept, and that a server's death puts few files in doubt where nothing is. Nobody waits for it.
     pub(super) fn sync_behind(&mut self) {
-        let may = self.life == Life::Serving && self.kept_bytes_max() > 0;
+        // Who does not come back dies with the rank.
+        let may = self.life == Life::Serving && self.config.retry;
         if may && !self.rewrites.syncing && !self.unsynced.is_empty() {
             self.rewrites.syncing = true;
             self.queue.push_back(Queued { call: None, cred: Cred::ROOT, request: Request::SyncFs });

@@ -150,6 +150,15 @@ fn bytes_that_a_dead_server_lost_are_told() {
     bench.call(5, Request::Fsync { node, data_only: false });
     bench.step(reply(5, Ok(Reply::Ok)));
     assert_eq!(again(&mut bench, 6, false), None, "it was synced");
+    // Or nobody did, but it was written some time ago. What broke: a program was told that bytes of hours ago may be lost.
+    bench.call(6, write());
+    bench.step(reply(6, written()));
+    bench.wait(u64::from(LEASE_MS) * MS / 3);
+    let out = sent(&bench.step(Input::Tick));
+    let syncs = |message: &ClientMsg| matches!(message, ClientMsg::Request { request: Request::SyncFs, .. });
+    assert_eq!(out.iter().filter(|message| syncs(message)).count(), 1, "{out:?}");
+    bench.step(reply(7, Ok(Reply::Ok)));
+    assert_eq!(again(&mut bench, 7, false), None, "it was synced behind it");
 }
 
 fn sent(out: &[Output]) -> Vec<ClientMsg> {
