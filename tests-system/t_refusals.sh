@@ -100,6 +100,14 @@ same "and says that" \
 check "and that works" "$PANDO" umount --force ./mnt
 wait "$waits" && fail "who waited" "did not fail" || pass "who waited fails"
 
+# In the foreground a mount leaves the directory from which it was named.
+"$PANDO" mount ./data m4 -f >out 2>err &
+SERVER=$!
+pids+=("$SERVER")
+for n in $(seq 200); do grep -q 'is mounted at' out && break; sleep 0.05; done
+same "-f names the whole mount point" "is mounted at $WORK/m4" "$(grep -o 'is mounted at [^(]*[^( ]' out)"
+check "and it ends" "$PANDO" umount ./m4
+
 # Advice that fits the place.
 up ./data ./mnt
 for words in "compact ./mnt" "journal inspect ./mnt" "backup create ./mnt ./b.pando" "fsck ./mnt"; do

@@ -61,6 +61,16 @@ wait $waits
 same "and what slow means" "those that took longer than 30 s (mds_op_complaint_time)" \
     "$("$PANDO" ops --slow --cluster ./data 2>&1 >/dev/null)"
 check "unmounted" "$PANDO" umount ./e
+
+# A mount whose daemon died, while its server is well.
+mount f
+kill9 "$("$PANDO" client info "$ID" --cluster ./data | sed -n 's/^pid: //p')"
+text=$("$PANDO" status ./f 2>&1 >out)
+same "status of a dead mount exits 5" 5 $?
+same "and says so" "pando status: $WORK/f: transport endpoint is not connected (its daemon died)" "$(head -n 1 <<<"$text")"
+same "first, above what the server says" "  mount: 1 1" \
+    "$(head -n 1 out) $(grep -c 'session:  dead (its daemon died)' out) $(grep -c 'clients:' out)"
+umount -l f
 ID=$first
 
 # Killed and started again.
@@ -68,6 +78,11 @@ kill9 $SERVER
 check "the connection's end is logged" logged a 'mds.0 socket closed'
 text=$(timeout 20 "$PANDO" stats ./a --count 1 2>&1)
 same "its numbers are told while the server is away" 0 $?
+text=$("$PANDO" status ./a 2>&1 >out)
+same "status of a mount without its server exits 3" 3 $?
+same "but says first how the mount is" "  mount: 1" "$(head -n 1 out) $(grep -c 'session:  lost since' out)"
+same "and why" "pando status: $WORK/a: its server is gone or not reachable (unix:$WORK/data/pando.sock: connection refused)" \
+    "$(head -n 1 <<<"$text")"
 serve ./data
 check "and its coming back" logged a 'mds.0 reconnect success'
 check "by the server, too" served "session ${ID#client} resumed (uid=0 $(hostname):$WORK/a pid "

@@ -3,6 +3,7 @@
 //!
 //! Absent: what its server knows of it (`pando client info`).
 
+use crate::mounts;
 use crate::problem::{Exit, Problem};
 use runtime::log::Timestamp;
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ const XATTR: &str = "system.pando.stats";
 const EINVAL: i32 = 22;
 const ENODATA: i32 = 61;
 const EOPNOTSUPP: i32 = 95;
+const ECONNABORTED: i32 = 103;
 const ENOTCONN: i32 = 107;
 
 /// The mount's numbers as they are. `place`: as the person named it.
@@ -28,6 +30,41 @@ pub fn look(mount: &Path, place: &str) -> Result<Value, Problem> {
     })
 }
 
+/// How a mount is.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// Its numbers; of one whose daemon died only that.
+    pub numbers: Value,
+    /// Why everything in it fails, if it does.
+    pub wrong: Option<Problem>,
+}
+
+/// How a mount is. Of another user's mount, or one of an earlier version, nothing is told.
+#[must_use]
+pub fn state(mount: &Path) -> Option<State> {
+    read(runtime::process::xattr(mount, XATTR), &mounts::shown(mount))
+}
+
+fn read(told: Result<Vec<u8>, Error>, place: &str) -> Option<State> {
+    match told {
+        Ok(text) => {
+            let numbers: Value = serde_json::from_slice(&text).ok()?;
+            let wrong = ended(&numbers, place);
+            Some(State { numbers, wrong })
+        }
+        Err(error) if is_dead(&error) => {
+            let numbers = json!({"session": "dead", "why": "its daemon died"});
+            Some(State { numbers, wrong: Some(explain(place, &error)) })
+        }
+        Err(_) => None,
+    }
+}
+
+/// The daemon is gone: the kernel answers for it, with one word while it clears the connection away, with another afterwards.
+fn is_dead(error: &Error) -> bool {
+    matches!(error.raw_os_error(), Some(ENOTCONN | ECONNABORTED))
+}
+
 fn explain(place: &str, error: &Error) -> Problem {
     match (error.kind(), error.raw_os_error()) {
         (ErrorKind::PermissionDenied, _) => {
@@ -39,7 +76,7 @@ fn explain(place: &str, error: &Error) -> Problem {
             format!("{place}: its daemon is of an earlier version and does not tell"),
         )
         .do_this("unmount and mount it again"),
-        (_, Some(ENOTCONN)) => crate::verbs::mount::dead(Path::new(place)),
+        _ if is_dead(error) => crate::verbs::mount::dead(Path::new(place)),
         _ => Problem::io(place, error).do_this(format!("`pando status {place}`")),
     }
 }
@@ -49,7 +86,9 @@ fn explain(place: &str, error: &Error) -> Problem {
 pub fn told(numbers: &Value, at: &str) -> (String, Value) {
     let word = |key: &str| numbers[key].as_str().unwrap_or("-");
     let mut state = word("session").to_owned();
-    if state != "open" {
+    if numbers["session_ms"].is_null() {
+        state.push_str(&format!(" ({})", word("why")));
+    } else if state != "open" {
         state.push_str(&format!(" since {}", since(numbers)));
     }
     let text =
@@ -102,6 +141,22 @@ mod tests {
         let expected = "  mount:\n    at:       /mnt\n    client:   client7\n    session:  open\n\n";
         assert_eq!(told(&open, "/mnt").0, expected);
         assert!(told(&numbers, "/mnt").0.contains("    session:  ended since 2"));
+    }
+
+    /// Found by a new user: nothing was told of it, and its server is well.
+    #[test]
+    fn a_mount_whose_daemon_died_is_no_healthy_mount() {
+        for errno in [ENOTCONN, ECONNABORTED] {
+            let state = read(Err(Error::from_raw_os_error(errno)), "/mnt").expect("a state");
+            let expected =
+                "  mount:\n    at:       /mnt\n    client:   -\n    session:  dead (its daemon died)\n\n";
+            let (text, json) = told(&state.numbers, "/mnt");
+            assert_eq!((text.as_str(), &json["session"]), (expected, &json!("dead")));
+            assert_eq!(state.wrong, Some(crate::verbs::mount::dead(Path::new("/mnt"))));
+        }
+        assert!(read(Err(Error::from_raw_os_error(13)), "/mnt").is_none(), "another user's");
+        let open = read(Ok(br#"{"session": "open", "session_ms": 5}"#.to_vec()), "/mnt").expect("a state");
+        assert_eq!(open.wrong, None);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! lies under its own mount asks the kernel, which asks the server: both wait for ever, and not even SIGKILL helps.
 //! And one that would take from the whole machine what every process needs.
 //!
+//! And a backup in the folders that it is a copy of.
+//!
 //! Absent: other file systems' folders.
 
 use crate::problem::{Exit, Problem};
@@ -33,6 +35,22 @@ pub fn refuse(source: &Source, mountpoint: &Path) -> Result<(), Problem> {
             .do_this("choose a mount point outside of the file system's folders"));
     }
     Ok(())
+}
+
+/// A backup in the folders that it is a copy of: whoever loses them loses both, and it would be a stranger's file in a data folder.
+/// Neither the file nor the folder needs to exist.
+///
+/// # Errors
+/// Exit 2, names both.
+pub fn refuse_backup(dir: &Path, file: &Path) -> Result<(), Problem> {
+    let at = real(file);
+    let Some((word, folder)) = folders(dir).into_iter().find(|(_, folder)| at.starts_with(real(folder)))
+    else {
+        return Ok(());
+    };
+    let what = format!("{}: lies in the {word} folder {}", file.display(), folder.display());
+    Err(Problem::new(Exit::Usage, what)
+        .do_this("write it outside of the file system's folders, best to another disk"))
 }
 
 /// Mount points without which hardly a program starts, and no unmount either.
@@ -158,6 +176,27 @@ mod tests {
         assert_eq!(text, expected);
     }
 
+    /// Found by a new user: it was written there without a word.
+    #[test]
+    fn a_backup_in_the_folder_that_it_copies_is_refused() {
+        let place = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| place.path().join(name);
+        fs::create_dir_all(at("fs/data")).expect("made");
+        std::os::unix::fs::symlink(at("fs"), at("link")).expect("a link");
+        std::os::unix::fs::symlink(at("fs/data/b"), at("dangling")).expect("a link");
+        for (dir, file) in
+            [("fs", "fs/b"), ("fs", "fs/data/b"), ("fs", "link/b"), ("link", "fs/b"), ("fs", "fs/../fs/b")]
+        {
+            let problem = refuse_backup(&at(dir), &at(file)).expect_err(file);
+            let what = format!("{}: lies in the data folder {}", at(file).display(), at(dir).display());
+            assert_eq!((problem.what, problem.code), (what, 2));
+        }
+        // A link is replaced, not followed.
+        for file in ["b", "fs2", "fs.pando", "dangling"] {
+            assert_eq!(refuse_backup(&at("fs"), &at(file)), Ok(()), "{file}");
+        }
+    }
+
     #[test]
     fn parts_elsewhere_count() {
         let place = tempfile::tempdir().expect("a folder");
@@ -168,6 +207,8 @@ mod tests {
         let above =
             format!("{}: the file data folder {} lies in it", at("disk").display(), at("disk/big").display());
         assert_eq!(text(&at("fs"), &at("disk")), Some(above));
+        assert!(refuse_backup(&at("fs"), &at("disk/big/b.pando")).is_err());
+        assert_eq!(refuse_backup(&at("fs"), &at("disk/b.pando")), Ok(()));
         assert!(refuse(&Source::Unix(at("fs/pando.sock")), &at("disk/big")).is_err());
         assert!(refuse(&Source::Unix(at("other/pando.sock")), &at("disk")).is_ok());
     }

@@ -194,6 +194,28 @@ impl Served {
     }
 }
 
+/// For a mount that may not create a file system: that there is one, before anything is made or missed for it.
+///
+/// # Errors
+/// The folder's refusals.
+pub fn expect_file_system(dir: &Path) -> Result<(), Problem> {
+    let found = folder::inspect(dir).map_err(|error| explain(&error))?;
+    if matches!(found, Found::Complete(_)) {
+        return Ok(());
+    }
+    // Says which: absent or half formatted.
+    Folder::open(dir).map(drop).map_err(|error| may_not_create(explain(&error)))
+}
+
+/// A refusal of a mount that may not create one.
+#[must_use]
+pub fn may_not_create(mut problem: Problem) -> Problem {
+    if problem.what.ends_with("holds no file system") {
+        problem.what.push_str(" and this mount may not create one");
+    }
+    problem
+}
+
 /// For verbs that want a data folder which is one already: to choose an empty one would be no help. `command` is what
 /// was meant, with DIR for the folder.
 ///

@@ -4,10 +4,9 @@
 
 use crate::args::Backup;
 use crate::output::{Output, bytes, grouped, table};
-use crate::place;
 use crate::problem::{Exit, Problem, Verdict, chain, words};
 use crate::source::Source;
-use crate::{ANSWER_TIME, admin, conf};
+use crate::{ANSWER_TIME, admin, conf, overlap, place};
 use serde_json::{Value, json};
 use server::backup::{self, BackupError, Summary};
 use std::path::Path;
@@ -45,6 +44,7 @@ fn create(dir: &Path, file: &Path, conf_file: Option<&Path>, out: &Output) -> Ve
         return Err(Problem::new(Exit::Usage, what).do_this("name a file (`./-`, if that is its name)"));
     }
     place::expect_existing(dir, "backup create DIR FILE")?;
+    overlap::refuse_backup(dir, file)?;
     if file.try_exists().map_err(|error| Problem::io(file.display(), &error))? {
         return Err(
             Problem::new(Exit::State, format!("{}: exists", file.display())).do_this("choose another name")

@@ -54,7 +54,7 @@ pub fn run(args: &Mount, conf_file: Option<&Path>, out: &Output) -> Verdict {
 fn in_background(args: &Mount, plan: &Plan, conf_file: Option<&Path>, out: &Output) -> Result<u8, Failure> {
     let word = daemon::start(&daemon_args(args, conf_file), plan.log.as_deref(), plan.timeout)?;
     first_look(plan)?;
-    report(plan, &word, out);
+    report(plan, &mounts::resolve(&plan.mountpoint), &word, out);
     Ok(0)
 }
 
@@ -159,14 +159,16 @@ fn prepare(plan: &Plan, out: &Output) -> Result<Vec<PathBuf>, Problem> {
     overlap::refuse(&plan.named, &plan.mountpoint)?;
     // Before a file system is made that could not be mounted.
     look_at_device(Path::new("/dev/fuse"))?;
+    if let (false, Source::Folder(dir)) = (plan.may_create, &plan.source) {
+        place::expect_file_system(dir)?;
+    }
     match std::fs::metadata(&plan.mountpoint) {
         Ok(found) if found.is_dir() => Ok(Vec::new()),
         Ok(_) => Err(Problem::failed(place, "not a directory")),
         Err(error) if error.kind() == ErrorKind::NotFound && plan.may_create => {
-            let absent = plan
-                .mountpoint
-                .ancestors()
-                .take_while(|above| !above.as_os_str().is_empty() && !above.exists());
+            // What takes them away again may have left this directory.
+            let whole = std::path::absolute(&plan.mountpoint).map_err(|error| Problem::io(&place, &error))?;
+            let absent = whole.ancestors().take_while(|above| !above.exists());
             let made: Vec<PathBuf> = absent.map(Path::to_path_buf).collect();
             std::fs::create_dir_all(&plan.mountpoint).map_err(|error| {
                 remove_empty(&made);
@@ -237,17 +239,17 @@ fn first_look(plan: &Plan) -> Result<(), Problem> {
     runtime::process::space_of(&plan.mountpoint).map(drop).map_err(|error| Problem::io(place, &error))
 }
 
-/// Tells what stands. `word` is the daemon's: name, fsid, pid, created.
-pub fn report(plan: &Plan, word: &Value, out: &Output) {
+/// Tells what stands. `path` is where, without links and dots: a mount in the foreground has left the directory from which it was
+/// named. `word` is the daemon's: name, fsid, pid, created.
+pub fn report(plan: &Plan, path: &Path, word: &Value, out: &Output) {
     let mut text = String::new();
     if word["created"] == true {
         text.push_str(&created_line(word, &plan.named));
     }
     let name = word["name"].as_str().unwrap_or("pandofs");
-    let path = mounts::resolve(&plan.mountpoint);
     let log = plan.log.as_ref().map_or_else(String::new, |log| format!(", log {}", log.display()));
     text.push_str(&format!("{name} is mounted at {} (pid {}{log})\n", path.display(), word["pid"]));
-    let mut json = json!({"mount": mounts::shown(&path), "source": plan.named.to_string()});
+    let mut json = json!({"mount": mounts::shown(path), "source": plan.named.to_string()});
     for key in ["name", "fsid", "pid", "created"] {
         json[key] = word[key].clone();
     }

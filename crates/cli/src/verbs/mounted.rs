@@ -68,7 +68,7 @@ pub fn as_daemon(plan: &Plan, conf_file: Option<&Path>) -> Verdict {
 /// Those of `mount`.
 pub fn in_foreground(plan: &Plan, conf_file: Option<&Path>, out: &Output) -> Verdict {
     let live = stand(plan, conf_file)?;
-    mount::report(plan, &live.word, out);
+    mount::report(plan, Path::new(&live.at), &live.word, out);
     serve_until_end(live)
 }
 
@@ -214,13 +214,8 @@ type Connected = (Arc<dyn Connector>, Option<place::Served>, Arc<Log>);
 fn connect(plan: &Plan, source: &Source, until: Instant, config: &Config) -> Result<Connected, Problem> {
     let addr = match source {
         Source::Folder(dir) => {
-            let served =
-                place::serve(dir, config, plan.may_create, &[], false, until).map_err(|mut problem| {
-                    if problem.what.ends_with("holds no file system") {
-                        problem.what.push_str(" and this mount may not create one");
-                    }
-                    problem
-                })?;
+            let served = place::serve(dir, config, plan.may_create, &[], false, until)
+                .map_err(place::may_not_create)?;
             let log = Arc::clone(&served.log);
             return Ok((served.server.embedded(), Some(served), log));
         }

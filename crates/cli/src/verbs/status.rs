@@ -3,7 +3,7 @@
 //! Absent: the checks behind the health line (`health.rs`).
 
 use crate::output::{Output, bytes, grouped};
-use crate::problem::{Problem, Verdict};
+use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
 use crate::{ANSWER_TIME, admin, mount_status, mounts, place};
 use serde_json::{Value, json};
@@ -12,36 +12,65 @@ use std::path::Path;
 /// Runs the verb. Of a path in a mount: also how that mount is, which first of all does not depend on its server.
 ///
 /// # Errors
-/// No server, no answer, no such path; a mount whose session has ended (exit 5).
+/// No server, no answer, no such path; a mount in which everything fails (exit 5).
 pub fn run(path: Option<&Path>, source: Result<Source, Problem>, out: &Output) -> Verdict {
     let source = source?;
-    let mount = path.and_then(|path| Some((path, mounts::containing(path)?)));
-    // Of another user's mount nothing is told.
-    let numbers = mount.as_ref().and_then(|(path, mount)| {
-        mount_status::look(&mount.path, &mounts::shown(path)).ok().map(|numbers| (mount, numbers))
-    });
-    let ended = numbers
-        .as_ref()
-        .and_then(|(mount, numbers)| mount_status::ended(numbers, &mounts::shown(&mount.path)));
-    let answer = admin::ask(&source, &json!({"cmd": "status"}), ANSWER_TIME);
+    let mount = path.and_then(mounts::containing);
+    let state = mount.as_ref().and_then(|mount| Some((mount, mount_status::state(&mount.path)?)));
+    let wrong = state.as_ref().and_then(|(_, state)| state.wrong.clone());
+    let mut answer = admin::ask(&source, &json!({"cmd": "status"}), ANSWER_TIME);
     // Asked of the mount itself, which would wait for a server that is gone.
-    let asks = path.filter(|_| ended.is_none() && answer.is_ok());
-    let is_root = |path: &Path| mount.as_ref().is_some_and(|(_, mount)| mounts::resolve(path) == mount.path);
+    let asks = path.filter(|_| wrong.is_none() && answer.is_ok());
+    let is_root = |path: &Path| mount.as_ref().is_some_and(|mount| mounts::resolve(path) == mount.path);
     if let Some(path) = asks.filter(|path| !is_root(path)) {
         std::fs::symlink_metadata(path).map_err(|error| Problem::io(path.display(), &error))?;
     }
-    let mut answer = match (answer, ended.clone()) {
-        (Err(_), Some(ended)) => return Err(ended),
-        (answer, _) => answer?,
-    };
-    let mut shown = text(&answer);
-    if let Some((mount, numbers)) = &numbers {
-        let (text, json) = mount_status::told(numbers, &mounts::shown(&mount.path));
-        shown = text + &shown;
-        answer["mount"] = json;
+    if let Some((mount, state)) = &state {
+        // Another server may have been named.
+        let is_its_own = Source::parse(&mount.source).as_ref() == Ok(&source);
+        if is_its_own && state.numbers["session"] != "open" {
+            answer = answer.map_err(|problem| cut_off(problem, &mounts::shown(&mount.path)));
+        }
     }
-    out.result(&shown, answer);
-    ended.map_or(Ok(0), Err)
+    let told = state.map(|(mount, state)| mount_status::told(&state.numbers, &mounts::shown(&mount.path)));
+    let (shown, verdict) = joined(told, answer, wrong);
+    if let Some((text, json)) = shown {
+        out.result(&text, json);
+    }
+    verdict
+}
+
+/// Of a mount that lost its server there is more to say than that nobody answers. The words are those of `umount`.
+fn cut_off(problem: Problem, place: &str) -> Problem {
+    if problem.code != Exit::Unreachable as u8 {
+        return problem;
+    }
+    let step =
+        format!("start its server again, or `pando umount --force {place}`: what waits for it fails then");
+    let what = format!("{place}: its server is gone or not reachable ({})", problem.what);
+    Problem { what, ..problem }.do_this(step)
+}
+
+/// The mount's part comes first, whether or not a server answers; that everything in the mount fails is worse than a server's
+/// silence.
+fn joined(
+    mount: Option<(String, Value)>,
+    answer: Result<Value, Problem>,
+    wrong: Option<Problem>,
+) -> (Option<(String, Value)>, Verdict) {
+    let (server, silent) = match answer {
+        Ok(answer) => (Some((text(&answer), answer)), None),
+        Err(problem) => (None, Some(problem)),
+    };
+    let shown = match (mount, server) {
+        (Some((mount, part)), Some((text, mut json))) => {
+            json["mount"] = part;
+            Some((mount + &text, json))
+        }
+        (Some((mount, part)), None) => Some((format!("{}\n", mount.trim_end()), json!({"mount": part}))),
+        (None, server) => server,
+    };
+    (shown, wrong.or(silent).map_or(Ok(0), Err))
 }
 
 /// As `ceph -s`: cluster, services, data; then the journal. What the server does not say is left out.
@@ -126,5 +155,35 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_shown() {
         assert_eq!(text(&json!({})), "");
+    }
+
+    /// Found by a new user: with its server away nothing was told of the mount, and of a dead one neither.
+    #[test]
+    fn the_mount_comes_first_whatever_its_server_says() {
+        let part = || Some(("  mount:\n    session:  lost\n\n".to_owned(), json!({"session": "lost"})));
+        let silent = || Problem::new(Exit::Unreachable, "unix:/s: connection refused");
+        let dead = || Problem::new(Exit::State, "/mnt: its daemon died");
+        let alone =
+            Some(("  mount:\n    session:  lost\n".to_owned(), json!({"mount": {"session": "lost"}})));
+        assert_eq!(joined(part(), Err(silent()), None), (alone.clone(), Err(silent())));
+        assert_eq!(joined(part(), Err(silent()), Some(dead())), (alone, Err(dead())));
+        let (shown, verdict) = joined(part(), Ok(json!({"clients": 2})), Some(dead()));
+        let (text, json) = shown.expect("something");
+        assert!(text.starts_with("  mount:\n    session:  lost\n\n  services:\n"), "{text}");
+        assert_eq!(json, json!({"clients": 2, "mount": {"session": "lost"}}));
+        assert_eq!(verdict, Err(dead()));
+        assert_eq!(joined(None, Err(silent()), None), (None, Err(silent())));
+    }
+
+    #[test]
+    fn a_mount_that_is_cut_off_says_what_to_do() {
+        let silent =
+            Problem::new(Exit::Unreachable, "unix:/s: connection refused").do_this("start its server");
+        let expected = "pando status: /mnt: its server is gone or not reachable (unix:/s: connection refused)\n  \
+            do: start its server again, or `pando umount --force /mnt`: what waits for it fails then\n";
+        let problem = cut_off(silent, "/mnt");
+        assert_eq!((problem.text("status").as_str(), problem.code), (expected, 3));
+        let other = Problem::new(Exit::Refused, "no");
+        assert_eq!(cut_off(other.clone(), "/mnt"), other);
     }
 }
