@@ -227,8 +227,8 @@ impl<'a> Editor<'a> {
             Fix::Counter { next } => self.raise_counter(*next)?,
             Fix::SystemDirectory { ino } => self.system_directory(*ino)?,
             Fix::Incarnation { number } => self.folder.write_incarnation(*number)?,
-            // It was replaced when its tail was folded in.
-            Fix::Journal => {}
+            // They were replaced before, and when the journal's tail was folded in.
+            Fix::Rewrite { .. } | Fix::Journal => {}
             Fix::Data(fix) => self.data.push(fix.clone()),
         }
         Ok(())

@@ -34,6 +34,7 @@ kinds! {
     IncarnationDamaged = "F01", "the incarnation cannot be read";
     EnvironmentUnreadable = "F02", "the metadata environment cannot be read";
     PartForeign = "F03", "the part is not marked as this file system's";
+    FreePagesDamaged = "F04", "nothing can be written to the metadata environment: its list of free pages is damaged";
     JournalEntryDamaged = "J01", "checksum mismatch";
     JournalSegmentMissing = "J02", "the segment that continues the journal is missing";
     JournalHeaderDamaged = "J03", "the segment header is damaged";

@@ -87,6 +87,10 @@ pub(crate) enum Fix {
     Incarnation {
         number: u64,
     },
+    /// The environment is replaced by a copy of its records, which has a list of free pages of its own.
+    Rewrite {
+        environment: u16,
+    },
     /// The journal is replaced by an empty one, once its tail is in the tables.
     Journal,
     Data(DataFix),
@@ -113,6 +117,7 @@ impl Fix {
             Self::Damaged(_)
             | Self::Rehome(_)
             | Self::Incarnation { .. }
+            | Self::Rewrite { .. }
             | Self::Journal
             | Self::Data(DataFix::Header { .. } | DataFix::Rescan) => 0,
             Self::Rekey(_) | Self::Inode(..) | Self::SystemDirectory { .. } | Self::Counter { .. } => 1,

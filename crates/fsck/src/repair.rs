@@ -34,6 +34,7 @@ pub(crate) struct Examined {
 pub(crate) fn examine(folder: &mut Folder, tables: &Tables) -> Result<Examined, FsckError> {
     let mut found = Found::default();
     folder.check(&mut found);
+    tables.check_pages(&mut found);
     let folder = &*folder;
     let system = System::read(tables, &mut found);
     let newest = system.sessions.keys().next_back().map_or(0, |id| id >> 32);
@@ -67,6 +68,12 @@ pub(crate) fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, Fsck
     }
     if first.found.fixes.is_empty() {
         return Ok(first.found.report);
+    }
+    // Nothing could be written to these otherwise.
+    for fix in &first.found.fixes {
+        if let Fix::Rewrite { environment } = fix {
+            tables.rewrite(*environment)?;
+        }
     }
     fold(&folder, &tables, &first)?;
     let before = first.found.report;

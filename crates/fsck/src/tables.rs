@@ -8,6 +8,7 @@ use crate::finding::{Found, Kind};
 use crate::fix::{At, Fix};
 use crate::folder::Folder;
 use crate::journal::Statements;
+use crate::pages::{self, Pages};
 use heed::types::Bytes as Raw;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, WithoutTls};
 use std::path::{Path, PathBuf};
@@ -130,6 +131,21 @@ impl Tables {
         }
     }
 
+    /// Looks at the pages of every environment. One whose pages are damaged is a finding, and is not read.
+    pub(crate) fn check_pages(&self, found: &mut Found) {
+        for number in 0..self.count {
+            let place = environment_name(number);
+            match pages::check(&self.path(number)) {
+                Pages::Good => {}
+                Pages::Unreadable(what) => found.add(Kind::EnvironmentUnreadable, place, what),
+                Pages::Unwritable(what) => {
+                    found.add(Kind::FreePagesDamaged, place, what);
+                    found.fix(Fix::Rewrite { environment: number });
+                }
+            }
+        }
+    }
+
     fn walk_one<'o>(
         &self,
         number: u16,
@@ -139,6 +155,17 @@ impl Tables {
         visit: &mut impl FnMut(&mut Found, u16, &[u8], &[u8]),
     ) {
         let mut said = said.peekable();
+        let name = environment_name(number);
+        let is_told = |found: &Found| {
+            let is = |f: &crate::Finding| f.kind == Kind::EnvironmentUnreadable && f.place == name;
+            found.report.findings.iter().any(is)
+        };
+        // LMDB is not let into pages that are known to be damaged: they could end the process.
+        if is_told(found) {
+            said.filter_map(|(key, value)| Some((key, value?)))
+                .for_each(|(key, value)| visit(found, number, key, value));
+            return;
+        }
         let result = self.each(number, table, |key, stored| {
             while let Some((ahead, value)) = said.next_if(|(ahead, _)| *ahead < key) {
                 value.into_iter().for_each(|value| visit(found, number, ahead, value));
@@ -159,16 +186,7 @@ impl Tables {
             value.into_iter().for_each(|value| visit(found, number, key, value));
         }
         if let Err(what) = result {
-            let place = environment_name(number);
-            // Told once, not for every table.
-            if !found
-                .report
-                .findings
-                .iter()
-                .any(|f| f.kind == Kind::EnvironmentUnreadable && f.place == place)
-            {
-                found.add(Kind::EnvironmentUnreadable, place, what);
-            }
+            found.add(Kind::EnvironmentUnreadable, name, what);
         }
     }
 
