@@ -113,3 +113,28 @@ fn a_damaged_list_of_free_pages_is_found_and_the_environment_made_anew() {
     drop(server);
     assert!(check(&folder.path).expect("checked").is_clean());
 }
+
+/// LMDB followed a null pointer at a node that says that it has several values: that cost the process.
+#[test]
+fn nodes_with_flags_of_other_tables_are_named() {
+    let folder = grown();
+    let path = environment(&folder.path, 0);
+    let before = fs::read(&path).expect("read");
+    let u16_at = |page: &[u8], at: usize| usize::from(u16::from_le_bytes([page[at], page[at + 1]]));
+    let mut named = 0;
+    for page in 2..before.len() / PAGE {
+        let mut with = before[page * PAGE..(page + 1) * PAGE].to_vec();
+        // Leaves only; those of the tables' names have flags already.
+        if u16_at(&with, 10) != 2 || u16_at(&with, u16_at(&with, 16) + 4) != 0 {
+            continue;
+        }
+        for index in 0..(u16_at(&with, 12) - 16) / 2 {
+            let node = u16_at(&with, 16 + 2 * index);
+            with[node + 4] |= 4;
+        }
+        put(&path, page, &with);
+        named += usize::from(examine(&folder.path, &format!("flags of page {page}")).is_some());
+        fs::write(&path, &before).expect("restored");
+    }
+    assert!(named > 1, "{named}");
+}

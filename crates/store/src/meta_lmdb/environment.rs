@@ -102,6 +102,15 @@ impl Environment {
             Some(reader) => reader,
             None => slot.insert(self.reader()?),
         };
+        let loaded = self.load_one(reader, request);
+        // LMDB answers nothing more in a transaction that met damage: other requests need another one.
+        if loaded.is_err() {
+            *slot = None;
+        }
+        loaded
+    }
+
+    fn load_one(&self, reader: &mut Reader<'_>, request: &LoadRequest) -> Result<Loaded, StoreError> {
         match *request {
             LoadRequest::Dentry { dir, hash, ref name } => {
                 self.value(reader, StoreKey::Dentry { dir, hash, name, snap: SnapId::HEAD })

@@ -131,6 +131,29 @@ fn a_cut_file_is_damaged_and_does_not_kill() {
     assert!(bad > 0);
 }
 
+/// Others in the same call were told MDB_BAD_TXN.
+#[test]
+fn a_damaged_page_fails_only_those_who_need_it() {
+    let folder = tempfile::tempdir().expect("folder");
+    let one = LmdbOptions { environments: 1, map_bytes: Some(16 << 20), create: true };
+    let meta = LmdbMeta::open(folder.path(), one).expect("made");
+    meta.apply(&[put(5, 8, 200, 500)]).expect("applied");
+    drop(meta);
+    let path = folder.path().join("env-00.mdb");
+    let bytes = std::fs::read(&path).expect("read");
+    // The leaf in which the first record lies.
+    let at = bytes.windows(500).position(|window| window == [8; 500]).expect("stored") / 4096 * 4096;
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("opened");
+    file.write_all_at(&[0; 4096], at as u64).expect("zeroed");
+    let meta = LmdbMeta::open(folder.path(), LmdbOptions { create: false, ..one }).expect("opened");
+    let name = || b"name"[..].into();
+    let request = |hash| LoadRequest::Dentry { dir: Ino(5), hash: NameHash(hash), name: name() };
+    let results = meta.load(&[request(8), request(200)]);
+    let error = results[0].as_ref().expect_err("damaged").to_string();
+    assert!(error.starts_with("meta/env-00: MDB_CORRUPTED"), "{error}");
+    assert_eq!(results[1], Ok(Loaded::Value(Some(vec![200; 500].into()))));
+}
+
 #[test]
 fn compaction_gives_back_what_deletes_left() {
     let folder = tempfile::tempdir().expect("folder");
