@@ -146,6 +146,9 @@ impl Walk {
         let bytes = file.metadata().map_err(|error| error.to_string())?.len();
         let damaged = |number: usize| format!("meta page {number} is damaged");
         let mut page = vec![0; 512];
+        if bytes < 2 * page.len() as u64 {
+            return Err("it is no LMDB file".to_owned());
+        }
         read(&file, &mut page, 0)?;
         let first = Meta::decode(&page).ok_or_else(|| damaged(0))?;
         read(&file, &mut page, first.page_bytes as u64)?;
