@@ -132,7 +132,7 @@ impl Client {
 
     /// Sees to it that little is kept, and that a server's death puts few files in doubt where nothing is. Nobody waits for it.
     pub(super) fn sync_behind(&mut self) {
-        // Who does not come back dies with the rank.
+        // Who does not come back is told nothing of a rank that died, so nothing is in doubt.
         let may = self.life == Life::Serving && self.config.retry;
         if may && !self.rewrites.syncing && !self.unsynced.is_empty() {
             self.rewrites.syncing = true;
