@@ -28,8 +28,10 @@ struct Written {
     last: Option<Stated>,
     /// What each session wrote, as long as nothing that others did can be at the same place.
     wrote: BTreeMap<SessionId, BTreeSet<Tid>>,
-    /// Some of their writes came before such a change, or could not be repeated; those are not in `wrote`.
-    lost: BTreeSet<SessionId>,
+    /// Their writes that came before such a change.
+    lost: BTreeMap<SessionId, BTreeSet<Tid>>,
+    /// Something of theirs could not be repeated.
+    failed: BTreeSet<SessionId>,
     /// They have changed it in this incarnation: what they had to rewrite came before that.
     changed_since: BTreeSet<SessionId>,
 }
@@ -80,9 +82,11 @@ impl Written {
             // Nothing is left that could be old or new.
             self.wrote.clear();
             self.lost.clear();
+            self.failed.clear();
         } else if !appends && !stdx::mutant!("mds_rewrite_over_others") {
-            let others = self.wrote.extract_if(.., |writer, _| Some(*writer) != session);
-            self.lost.extend(others.map(|(writer, _)| writer));
+            for (writer, mut tids) in self.wrote.extract_if(.., |writer, _| Some(*writer) != session) {
+                self.lost.entry(writer).or_default().append(&mut tids);
+            }
         }
         match (source, by, count) {
             (Source::Live, Some((session, _)), _) => {
@@ -122,8 +126,12 @@ impl TailWrites {
             None => before,
             Some(file) => {
                 // Written behind whatever others did, also if something that it wrote earlier was not.
-                let is_last = file.wrote.get(&session).is_some_and(|tids| tids.contains(&wrote));
-                if !is_last && file.lost.contains(&session) {
+                let is_in = |writes: &BTreeMap<SessionId, BTreeSet<Tid>>| {
+                    writes.get(&session).is_some_and(|tids| tids.contains(&wrote))
+                };
+                let is_last = is_in(&file.wrote);
+                // What is in neither was synced, or is presented again.
+                if is_in(&file.lost) || (!is_last && file.failed.contains(&session)) {
                     Verdict::Lost
                 } else if file.changed_since.contains(&session) {
                     Verdict::There
@@ -140,7 +148,7 @@ impl TailWrites {
     pub(crate) fn failed(&mut self, session: SessionId, ino: Ino) {
         let file = self.files.entry(ino).or_default();
         file.wrote.remove(&session);
-        file.lost.insert(session);
+        file.failed.insert(session);
     }
 
     /// The next incarnation will not find these transactions: what is not written by now is lost.
@@ -266,6 +274,9 @@ mod tests {
         assert_eq!(tail.verdict(A, FILE, Tid(5), true), Verdict::Lost);
         assert_eq!(tail.verdict(B, FILE, Tid(6), true), Verdict::Lost);
         write(&mut tail, B, 8, 20);
+        // What broke: of two that write by turns, one's last write was not durable when the rank died. It comes again.
+        assert_eq!(tail.verdict(A, FILE, Tid(9), true), Verdict::There);
+        assert_eq!(tail.verdict(A, FILE, Tid(9), false), Verdict::Lost, "in which life is not known");
         // Whatever it was that the rank did by itself.
         assert_eq!(tail.verdict(B, FILE, Tid(8), true), Verdict::Write);
         tail.state(PLACE, &core(15, 9, 9), change(None, None, Source::Live));

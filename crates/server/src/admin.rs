@@ -172,7 +172,8 @@ pub(crate) fn facts(server: &Server) -> Facts {
         }
         _ => None,
     };
-    Facts { rank, dir: server.place.clone(), why, space }
+    let damage = driver.damage.first().map(|first| (driver.damage.count(), first.to_string()));
+    Facts { rank, dir: server.place.clone(), why, damage, space }
 }
 
 /// As `ceph tell mds.N cache status`: items and bytes, and the limit.

@@ -120,6 +120,7 @@ fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError>
     let _frozen = server.driver.freeze().map_err(|e| match e {
         FreezeError::AlreadyFrozen => BackupError::Busy,
         FreezeError::NotQuiescent => BackupError::Restless,
+        FreezeError::Store(error) => BackupError::Store(error),
     })?;
     let mut chunks = ChunkWriter::begin(to)?;
     chunks.put(Kind::FsRecord, &record.encode())?;

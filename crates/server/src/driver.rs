@@ -10,6 +10,7 @@
 mod ages;
 mod background;
 mod core;
+mod damage;
 mod data;
 mod deliver;
 mod gate;
@@ -108,6 +109,7 @@ pub(crate) struct Driver {
     /// The rank was told that the disk is full.
     refusing: Mutex<bool>,
     pub(crate) life: LifeCell,
+    pub(crate) damage: damage::Damage,
     pub(crate) counters: Counters,
     /// No input is taken any more: the server was dropped or its stop is complete.
     halted: AtomicBool,
@@ -138,6 +140,7 @@ impl Driver {
             ballast,
             refusing: Mutex::new(false),
             life: LifeCell::default(),
+            damage: damage::Damage::default(),
             counters: Counters::default(),
             halted: AtomicBool::new(false),
             next_conn: AtomicU64::new(1),

@@ -52,6 +52,8 @@ pub(crate) struct Facts {
     pub(crate) dir: String,
     /// Why the rank is damaged.
     pub(crate) why: Option<String>,
+    /// How often the metadata store has failed, and how the first time.
+    pub(crate) damage: Option<(u64, String)>,
     /// `None`: the device does not answer.
     pub(crate) space: Option<Space>,
 }
@@ -75,7 +77,7 @@ impl Space {
 pub(crate) fn checks(facts: &Facts) -> Vec<Check> {
     let mut found = Vec::new();
     if let Some(rank) = &facts.rank {
-        found.extend(rank_state(rank.state, facts.why.as_deref()));
+        found.extend(rank_state(rank.state, facts.why.as_deref()).or_else(|| damage(facts)));
         found.extend(of_rank(rank));
         found.extend(late_release(rank));
         found.extend(cache_pressure(rank));
@@ -101,6 +103,13 @@ fn rank_state(state: State, why: Option<&str>) -> Option<Check> {
             Some(check("FS_DEGRADED", Severity::Warn, "1 filesystem is degraded", detail))
         }
     }
+}
+
+/// The rank serves what it can read.
+fn damage(facts: &Facts) -> Option<Check> {
+    let (count, first) = facts.damage.as_ref()?;
+    let detail = format!("mds.0: Metadata damage detected ({count} errors, the first: {first})");
+    Some(check("MDS_DAMAGE", Severity::Err, "1 MDSs report damaged metadata", detail))
 }
 
 /// What one rank is behind with.
@@ -220,7 +229,7 @@ pub(crate) mod tests {
             pressed: Vec::new(),
         };
         let space = Space { total: 100 * GIB, free: 60 * GIB, available: 50 * GIB };
-        Facts { rank: Some(rank), dir: "/srv/p".into(), why: None, space: Some(space) }
+        Facts { rank: Some(rank), dir: "/srv/p".into(), why: None, damage: None, space: Some(space) }
     }
 
     /// What is found if only this is changed.
@@ -275,6 +284,9 @@ pub(crate) mod tests {
         assert_eq!(found(|rank| rank.state = State::Reconnect), start);
         let mut damaged = Facts { why: Some("no journal".into()), ..good() };
         damaged.rank.as_mut().expect("good").state = State::Damaged;
+        let unread = Facts { damage: Some((2, "meta/03: is damaged".into())), ..good() };
+        let text = "mds.0: Metadata damage detected (2 errors, the first: meta/03: is damaged)";
+        assert_eq!(of(&unread), (Severity::Err, vec![("MDS_DAMAGE", text.to_owned())]));
         let damage = (Severity::Err, vec![("MDS_DAMAGE", "mds.0: no journal".to_owned())]);
         assert_eq!(of(&damaged), damage);
     }

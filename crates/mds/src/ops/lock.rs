@@ -11,6 +11,10 @@ use proto::{Errno, Ino, NodeRef, SessionId};
 
 pub(crate) fn test(view: &mut View, op: &mut Op, node: NodeRef, lock: &LockSpec) -> Found<Plan> {
     view.resolve(node, op)?;
+    // Whose locks these are is not known before all have reclaimed theirs.
+    if view.reconnecting {
+        return Err(Stop::Park(Park::Reconnect));
+    }
     let conflict = view.locks.test(node.ino, op.session, lock);
     Plan::reply(Reply::Lock(conflict))
 }

@@ -172,7 +172,8 @@ fn locks_wait_for_the_end_of_the_reconnect_phase() {
     let session = w.sessions[&REMOTE];
     w.crash();
     let early = w.start(EMBEDDED, Cred::ROOT, Request::SetLock { node: f, lock, wait: false });
-    assert!(w.answer(EMBEDDED, early).is_none());
+    let looks = w.start(EMBEDDED, Cred::ROOT, Request::TestLock { node: f, lock });
+    assert!(w.answer(EMBEDDED, early).is_none() && w.answer(EMBEDDED, looks).is_none());
     w.hello(REMOTE, Peer::Trusted, session);
     w.say(
         REMOTE,
@@ -180,6 +181,12 @@ fn locks_wait_for_the_end_of_the_reconnect_phase() {
     );
     w.say(REMOTE, ClientMsg::Reclaimed);
     assert_eq!(w.answer(EMBEDDED, early), Some(Err(Errno::EAGAIN)), "the former holder came first");
+    // What broke: as if there was none, which to a database means that a transaction under way was left behind.
+    let shown = w.answer(EMBEDDED, looks);
+    assert!(
+        matches!(&shown, Some(Ok(Reply::Lock(Some(found)))) if found.kind == LockKind::Write),
+        "{shown:?}"
+    );
 }
 
 #[test]

@@ -6,8 +6,7 @@
 use super::ClientMsg;
 use crate::caps::Returned;
 use crate::ids::Tid;
-use crate::request::{LockKind, Request};
-use crate::{looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests};
+use crate::request::Request;
 
 /// A message's row in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +46,8 @@ impl ClientMsg {
     pub const fn class(&self) -> Class {
         match self {
             //                                     overtakes, behind, held back
-            Self::Request { request, .. } => class(true, behind_of(request), true),
+            // Locks that are given back, too: whoever gets them next must find what their holder did before.
+            Self::Request { .. } => class(true, Behind::Performed, true),
             Self::Performed { .. } => class(false, Behind::Performed, true),
             Self::Idle { .. } => class(false, Behind::Performed, true),
             Self::Presented => class(false, Behind::Performed, false),
@@ -99,35 +99,11 @@ impl ClientMsg {
     }
 }
 
-#[inline]
-const fn behind_of(request: &Request) -> Behind {
-    match request {
-        // Who gives a lock back is waited for.
-        Request::ReleaseLocks { .. } => Behind::Nothing,
-        Request::SetLock { lock, .. } => match lock.kind {
-            LockKind::Unlock => Behind::Nothing,
-            LockKind::Read | LockKind::Write => Behind::Performed,
-        },
-        naming_requests!()
-        | looking_requests!()
-        | setting_requests!()
-        | writing_requests!()
-        | syncing_requests!()
-        | Request::Open { .. }
-        | Request::TmpFile { .. }
-        | Request::Release { .. }
-        | Request::Read { .. }
-        | Request::Rewrite { .. } => Behind::Performed,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::attr::Cred;
-    use crate::ids::{Ino, NodeRef};
     use crate::message::Told;
-    use crate::request::LockSpec;
 
     fn asks(request: Request) -> ClientMsg {
         ClientMsg::Request { tid: Tid(7), floor: Tid(1), cred: Cred::ROOT, request }
@@ -152,22 +128,6 @@ mod tests {
         ];
         assert!(ordered.iter().all(|message| !message.class().overtakes));
         assert!(asks(Request::SyncFs).class().overtakes && ClientMsg::Renew { number: 1 }.class().overtakes);
-    }
-
-    /// Else who waits for a lock would wait for what its holder performed, and that perhaps for the one who waits.
-    #[test]
-    fn a_lock_that_is_given_back_waits_behind_nothing() {
-        let node = NodeRef { ino: Ino(7), ..NodeRef::default() };
-        let lock = |kind| {
-            let lock = LockSpec { flock: false, owner: 1, kind, start: 0, end: 9, pid: 1 };
-            asks(Request::SetLock { node, lock, wait: false }).class().behind
-        };
-        assert_eq!(lock(LockKind::Unlock), Behind::Nothing);
-        assert_eq!(lock(LockKind::Write), Behind::Performed);
-        assert_eq!(
-            asks(Request::ReleaseLocks { node, flock: false, owner: 1 }).class().behind,
-            Behind::Nothing
-        );
     }
 
     #[test]

@@ -4,10 +4,11 @@
 //!
 //! Absent: snapshots, which will make this unnecessary.
 
-use super::Driver;
+use super::{Driver, Life};
 use mds::input::{ConnId, Input};
 use proto::Tid;
 use proto::message::{Behind, ClientMsg};
+use proto::storeio::StoreError;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -21,12 +22,14 @@ const RECALL_MAX: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
 
 /// Why the gate does not stay closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum FreezeError {
     /// A backup is under way.
     AlreadyFrozen,
     /// The rank did not come to rest.
     NotQuiescent,
+    /// The metadata store fails, so no checkpoint will complete.
+    Store(StoreError),
 }
 
 /// What is held back, in order; behind the rank's mutex.
@@ -146,7 +149,8 @@ impl Driver {
     /// they were, so that of a rename between two of them neither or both would be copied.
     ///
     /// # Errors
-    /// `AlreadyFrozen` by another backup; `NotQuiescent` when no checkpoint completes (a full disk) or the server is ending.
+    /// `AlreadyFrozen` by another backup; `Store` when the metadata store turns out to be damaged; `NotQuiescent` when no checkpoint
+    /// completes (a full disk) or the server is ending.
     pub(crate) fn freeze(&self) -> Result<Frozen<'_>, FreezeError> {
         if !self.core().gate.freeze() {
             return Err(FreezeError::AlreadyFrozen);
@@ -157,6 +161,7 @@ impl Driver {
         self.feed([Input::Warmup { dir: None }, Input::Frozen(true)]);
         let mut goal = None;
         let mut closed = begin;
+        let errors = self.damage.count();
         while !self.is_halted() && begin.elapsed() < REST_MAX {
             let (at_rest, recalling, appended, trimmed) = {
                 let core = self.core();
@@ -170,6 +175,11 @@ impl Driver {
                 std::thread::sleep(LOOK);
                 self.core().gate.closed = true;
                 closed = Instant::now();
+            }
+            // Of a rank that has found damage before no checkpoint begins any more.
+            let ends = matches!(self.life.get(), Life::Damaged(_)) || self.damage.count() > errors;
+            if let Some(error) = self.damage.first().filter(|_| ends) {
+                return Err(FreezeError::Store(error));
             }
             let is_asked = goal == Some(appended);
             if at_rest && is_asked && trimmed >= appended {

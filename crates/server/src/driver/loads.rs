@@ -142,6 +142,7 @@ fn load(driver: &Driver, batch: &mut VecDeque<Job>) -> (Vec<Input>, u64) {
         requests.append(&mut wanted);
     }
     let results = driver.meta.load(&requests);
+    results.iter().filter_map(|result| result.as_ref().err()).for_each(|error| driver.note_damage(error));
     // A page of names takes as long as many reads and is no sign of a cold store.
     let count = results.iter().map(names).sum();
     let mut results = results.into_iter();

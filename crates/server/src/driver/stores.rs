@@ -152,9 +152,20 @@ impl Driver {
         if batches.is_empty() {
             return Ok(());
         }
-        match self.meta.apply(batches) {
+        let result = match self.meta.apply(batches) {
             Err(StoreError::NoSpace) if self.release_ballast() => self.meta.apply(batches),
             other => other,
+        };
+        if let Err(error) = &result {
+            self.note_damage(error);
+        }
+        result
+    }
+
+    /// The metadata store has answered with an error.
+    pub(super) fn note_damage(&self, error: &StoreError) {
+        if self.damage.note(error) {
+            self.log.error("store", "metadata damage", &[("place", &self.place), ("error", error)]);
         }
     }
 }

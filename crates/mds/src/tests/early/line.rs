@@ -3,6 +3,7 @@
 //! Absent: what is performed (`early.rs`).
 
 use super::*;
+use proto::request::LockKind;
 
 /// Found by review: what was interrupted while it stood in line waited on.
 #[test]
@@ -29,6 +30,36 @@ fn what_takes_back_a_request_in_the_line_stays_behind_it() {
     w.let_go();
     let outcome = answer(&w, REMOTE, waits);
     assert!(matches!(outcome, Some(ServerMsg::Reply { outcome: Err(Errno::EINTR), .. })), "{outcome:?}");
+}
+
+/// What broke: a lock that was given back overtook what its holder had performed. Of two that write one database by turns the next
+/// found the journal of a transaction that was over, and took that back.
+#[test]
+fn who_gets_a_lock_finds_what_its_holder_did_before() {
+    for releases in [false, true] {
+        let mut w = two();
+        let (_, told) = performed_in_new(&mut w);
+        let file = NodeRef::bare(told.ino);
+        let lock =
+            |kind, owner| proto::request::LockSpec { flock: false, owner, kind, start: 0, end: 9, pid: 1 };
+        let set = |kind, owner| Request::SetLock { node: file, lock: lock(kind, owner), wait: true };
+        let held = w.start(REMOTE, Cred::ROOT, set(LockKind::Write, 1));
+        assert!(answer(&w, REMOTE, held).is_some());
+        let next = w.start(OTHER, Cred::ROOT, set(LockKind::Write, 2));
+        w.hold_data = true;
+        let data = Payload::Owned(b"bytes".to_vec());
+        let write = Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data };
+        perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
+        let release = if releases {
+            Request::ReleaseLocks { node: file, flock: false, owner: 1 }
+        } else {
+            set(LockKind::Unlock, 1)
+        };
+        let over = w.start(REMOTE, Cred::ROOT, release);
+        assert!(answer(&w, OTHER, next).is_none(), "the write is under way");
+        w.let_go();
+        assert!(answer(&w, REMOTE, over).is_some() && answer(&w, OTHER, next).is_some());
+    }
 }
 
 /// One session whose next message stands in line: a write that it performed is under way.
