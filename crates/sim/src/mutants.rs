@@ -45,7 +45,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("client_keeps_negatives", "client", 0),
     ("client_keeps_delegation", "client", 0),
     ("client_linked_stays_newborn", "client", 15),
-    ("client_loss_untold", "client", 20_014_680),
+    ("client_loss_untold", "client", 650),
     ("client_makes_unknown_names", "client", 0),
     ("client_negative_beside_own", "client", 0),
     ("client_no_reclaim", "client", 1),

@@ -66,7 +66,7 @@ const KINDS: [(&str, u64); 37] = [
     ("chown", 2),
     ("utimens", 2),
     ("truncate", 5),
-    ("readlink", 1),
+    ("readlink", 4),
     ("mknod", 2),
     ("mkdir", 5),
     ("symlink", 2),

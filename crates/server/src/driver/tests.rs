@@ -1,6 +1,7 @@
 //! The driver with a scripted rank: order, durability, load and data round trips, threads.
 
 mod commits;
+mod damage;
 mod space;
 mod throttle;
 mod told_journal;
