@@ -125,10 +125,10 @@ impl TailWrites {
             _ if self.over => Verdict::Lost,
             None => before,
             Some(file) => {
-                // Written behind whatever others did, also if something that it wrote earlier was not.
                 let is_in = |writes: &BTreeMap<SessionId, BTreeSet<Tid>>| {
                     writes.get(&session).is_some_and(|tids| tids.contains(&wrote))
                 };
+                // Written behind whatever others did, also if something that it wrote earlier was not.
                 let is_last = is_in(&file.wrote);
                 // What is in neither was synced, or is presented again.
                 if is_in(&file.lost) || (!is_last && file.failed.contains(&session)) {

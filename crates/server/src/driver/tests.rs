@@ -29,7 +29,7 @@ const ENTRY: usize = 16;
 const SLOW_NS: u64 = 600_000;
 
 /// Lookup: appends an entry and answers when it is durable. Fallocate: one of that many bytes. GetAttr: loads. Read: a data operation.
-/// StatFs: a store batch. SyncFs: says Recall and Renewed. ReadLink: takes long. Who waits when the journal fails is told Renewed.
+/// StatFs: a store batch. SyncFs: says Recall and Renewed. ReadLink: takes long. A checkpoint: a store batch. Who waits when the journal fails is told Renewed.
 #[derive(Default)]
 struct Toy {
     end: u64,
@@ -127,6 +127,10 @@ impl RankMachine for Toy {
             Input::Loaded { tag, results } => self.reply(tag, results[0].is_ok(), out),
             Input::Stored { tag, result } => self.reply(tag, result.is_ok(), out),
             Input::DataDone { tag, result } => self.reply(tag, result.is_ok(), out),
+            Input::Checkpoint => {
+                let batches = vec![StoreBatch::new(Ino::SYSTEM, None)];
+                out.push(Output::Store { tag: Tag(u64::MAX), batches });
+            }
             Input::Stop => out.push(Output::Stopped),
             _ => {}
         }

@@ -19,36 +19,11 @@ impl MetaStore for BadMeta {
     }
 }
 
-/// Writes something when it is asked for a checkpoint.
-struct Checkpoints(Toy);
-
-impl RankMachine for Checkpoints {
-    fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
-        if matches!(input, Input::Checkpoint) {
-            let batches = vec![StoreBatch::new(Ino::SYSTEM, None)];
-            return out.push(Output::Store { tag: Tag(u64::MAX), batches });
-        }
-        self.0.step(now, input, out);
-    }
-
-    fn deadline(&self) -> Option<Mono> {
-        None
-    }
-
-    fn is_at_rest(&self) -> bool {
-        true
-    }
-
-    fn report(&self, _: Mono, _: &serde_json::Value) -> Option<serde_json::Value> {
-        None
-    }
-}
-
 /// What broke: a backup waited for a minute and then blamed a full disk.
 #[test]
 fn a_backup_of_damaged_metadata_says_so_at_once() {
     let parts = Parts {
-        rank: Box::new(Checkpoints(Toy::default())),
+        rank: Box::new(Toy::default()),
         journal: Arc::new(MemoryJournal::default()),
         meta: Arc::new(BadMeta),
         data: Arc::new(ToyData::default()),
