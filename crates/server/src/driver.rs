@@ -21,11 +21,13 @@ mod loads;
 mod stores;
 mod threads;
 mod timer;
+mod turnstile;
 
 #[cfg(test)]
 mod tests;
 
 use self::core::{Core, Turn};
+use self::turnstile::{Held, Turnstile};
 
 use crate::machine::RankFacts;
 use crate::parts::{Ballast, DataIo, JournalIo, Parts};
@@ -36,7 +38,7 @@ use runtime::port::Sink;
 use runtime::{Clock, Log};
 use std::iter::Peekable;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use stdx::Mono;
 use store::meta::MetaStore;
@@ -46,9 +48,6 @@ pub(crate) use gate::FreezeError;
 pub(crate) use life::{Life, LifeCell};
 pub(crate) use threads::Threads;
 
-/// How often a thread looks whether the rank is free before it sleeps, and the pauses between two looks: some 10 us.
-const LOCK_LOOKS: u32 = 40;
-const LOCK_PAUSES: u32 = 8;
 /// No turn should take longer, whatever is asked.
 const TURN_MAX_NS: u64 = 5 * stdx::time::MS;
 
@@ -91,7 +90,7 @@ impl Counters {
 
 /// One rank and everything that serves it.
 pub(crate) struct Driver {
-    core: Mutex<Core>,
+    core: Turnstile<Core>,
     clock: Clock,
     pub(crate) log: Arc<Log>,
     journal: journal::Queue,
@@ -123,7 +122,7 @@ impl Driver {
     pub(crate) fn start(parts: Parts, log: Arc<Log>, place: String) -> std::io::Result<(Arc<Self>, Threads)> {
         let Parts { rank, journal, meta, data, ballast } = parts;
         let driver = Arc::new(Self {
-            core: Mutex::new(Core::new(rank)),
+            core: Turnstile::new(Core::new(rank)),
             clock: Clock::new(),
             log,
             journal: journal::Queue::default(),
@@ -153,31 +152,17 @@ impl Driver {
         Ok((driver, threads))
     }
 
-    fn core(&self) -> MutexGuard<'_, Core> {
-        if let Ok(core) = self.core.try_lock() {
+    fn core(&self) -> Held<'_, Core> {
+        if let Some(core) = self.core.try_lock() {
             return core;
         }
         let begin = self.clock.mono();
-        let core = self.wait_for_core();
+        let core = self.core.lock();
         let waited = self.clock.mono().since(begin);
         Counters::add(&self.counters.waits, 1);
         Counters::add(&self.counters.wait_nanos, waited);
         Counters::add(&self.counters.waits_over_5ms, u64::from(waited > TURN_MAX_NS));
         core
-    }
-
-    fn wait_for_core(&self) -> MutexGuard<'_, Core> {
-        // A turn is shorter than going to sleep and being woken on another CPU, so its end is awaited awake.
-        for _ in 0..LOCK_LOOKS {
-            if let Ok(core) = self.core.try_lock() {
-                return core;
-            }
-            for _ in 0..LOCK_PAUSES {
-                std::hint::spin_loop();
-            }
-        }
-        // Poisoned only while this process is on its way to abort.
-        self.core.lock().expect("a panic under the rank's mutex aborts the process")
     }
 
     pub(crate) fn is_halted(&self) -> bool {
