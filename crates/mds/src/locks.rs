@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::op::OpId;
 
+/// A circle of waiters is looked for among as many locks as this number of full files has.
+const DEADLOCK_FILES: usize = 4;
+
 /// A lock owner.
 type Owner = (SessionId, u64);
 
@@ -188,12 +191,20 @@ impl Locks {
         if file_len >= limits.per_file || self.count_of(session) >= limits.per_session {
             return LockOutcome::No(Errno::ENOLCK);
         }
-        let outcome = self.place(ino, session, op, lock, wait);
+        let outcome = self.place(ino, session, op, lock, wait, limits);
         self.recount(ino, session);
         outcome
     }
 
-    fn place(&mut self, ino: Ino, session: SessionId, op: OpId, lock: &LockSpec, wait: bool) -> LockOutcome {
+    fn place(
+        &mut self,
+        ino: Ino,
+        session: SessionId,
+        op: OpId,
+        lock: &LockSpec,
+        wait: bool,
+        limits: LockLimits,
+    ) -> LockOutcome {
         let owner = (session, lock.owner);
         let file = self.files.entry(ino).or_default();
         if lock.flock {
@@ -209,7 +220,7 @@ impl Locks {
             self.grant(ino);
             return LockOutcome::No(Errno::EAGAIN);
         }
-        if !lock.flock && self.deadlock(owner, ino, lock) {
+        if !lock.flock && self.deadlock(owner, ino, lock, DEADLOCK_FILES.saturating_mul(limits.per_file)) {
             return LockOutcome::No(Errno::EDEADLK);
         }
         if let Some(file) = self.files.get_mut(&ino) {
@@ -223,27 +234,25 @@ impl Locks {
         LockOutcome::Waits
     }
 
-    /// Whether one of those `owner` would wait for waits, however indirectly, for `owner`.
-    fn deadlock(&self, owner: Owner, ino: Ino, lock: &LockSpec) -> bool {
-        let mut seen: Vec<Owner> = vec![owner];
+    /// Whether one of those `owner` would wait for waits, however indirectly, for `owner`. Among more than `most` locks and waiters it
+    /// is not found, so that no step takes long; Linux gives up as well (`posix_locks_deadlock` in fs/locks.c, after ten).
+    fn deadlock(&self, owner: Owner, ino: Ino, lock: &LockSpec, most: usize) -> bool {
+        let mut seen = BTreeSet::from([owner]);
         let mut todo = vec![(owner, ino, *lock)];
+        let mut looked = 0;
         while let Some((waiter, ino, lock)) = todo.pop() {
             let Some(file) = self.files.get(&ino) else { continue };
+            looked += file.posix.len() + 1;
+            if looked + todo.len() > most {
+                return false;
+            }
             for held in file.posix.iter().filter(|held| conflicts(held, waiter, &lock)) {
-                let span = (held.owner, 0)..=(held.owner, OpId::MAX);
-                for (_, (ino, lock)) in self.blocked.range(span) {
-                    let blocks = self.files.get(ino).is_some_and(|f| {
-                        f.posix.iter().any(|h| h.owner == owner && conflicts(h, held.owner, lock))
-                    });
-                    if blocks {
-                        return true;
-                    }
-                    if !seen.contains(&held.owner) {
-                        todo.push((held.owner, *ino, *lock));
-                    }
+                if held.owner == owner {
+                    return true;
                 }
-                if !seen.contains(&held.owner) {
-                    seen.push(held.owner);
+                if seen.insert(held.owner) {
+                    let span = (held.owner, 0)..=(held.owner, OpId::MAX);
+                    todo.extend(self.blocked.range(span).map(|(_, (ino, lock))| (held.owner, *ino, *lock)));
                 }
             }
         }
@@ -447,6 +456,30 @@ mod tests {
         assert_eq!(locks.held(), 2);
         assert_eq!(set(&mut locks, 9, 2, &lock(1, LockKind::Write, 10, 19)), LockOutcome::Yes);
         assert!(probe(&locks, 15).is_some());
+    }
+
+    /// Found by review: with as many locks as there may be, one step looked at each of them for each of them.
+    #[test]
+    fn a_circle_is_looked_for_among_a_bounded_number_of_locks() {
+        // Owner n has many locks on file n, and waits for the next file, all of it.
+        let circle = |owners: u64| {
+            let mut locks = Locks::default();
+            for n in 0..owners {
+                for at in 0..90 {
+                    let session = SessionId(n);
+                    let one = lock(n, LockKind::Write, 2 * at, 2 * at);
+                    assert_eq!(locks.set(Ino(n), session, 0, &one, false, LIMITS), LockOutcome::Yes);
+                }
+            }
+            let mut wait = |n: u64| {
+                let all = lock(n, LockKind::Write, 0, 999);
+                locks.set(Ino((n + 1) % owners), SessionId(n), n, &all, true, LIMITS)
+            };
+            assert!((0..owners - 1).all(|n| wait(n) == LockOutcome::Waits));
+            wait(owners - 1)
+        };
+        assert_eq!(circle(4), LockOutcome::No(Errno::EDEADLK));
+        assert_eq!(circle(5), LockOutcome::Waits);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! disk, and a replay hours.
 //!
 //! Absent: holding up what a waiting checkpoint needs, or what gives something back: data operations under way, releases, locks,
-//! sessions, the rank's own transactions.
+//! sessions, the rank's own transactions. But what stands in its session's line behind something that waits here waits with it.
 
 use crate::op::OpId;
 use crate::output::Output;

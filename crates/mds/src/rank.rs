@@ -251,6 +251,10 @@ impl Rank {
     /// The end of every step: what became runnable runs, what became durable goes out.
     fn turn(&mut self, now: Now, out: &mut Outbox<Output>) {
         if self.state == State::Damaged || self.journal.failed {
+            // No tick comes any more, so all of it now: who stands in a line is told EIO as well.
+            while !self.sessions.lines.is_empty() {
+                self.run_lines(now, out);
+            }
             return;
         }
         self.release_held(out);

@@ -84,8 +84,9 @@ impl Written {
             self.lost.clear();
             self.failed.clear();
         } else if !appends && !stdx::mutant!("mds_rewrite_over_others") {
-            for (writer, mut tids) in self.wrote.extract_if(.., |writer, _| Some(*writer) != session) {
-                self.lost.entry(writer).or_default().append(&mut tids);
+            for (writer, tids) in self.wrote.extract_if(.., |writer, _| Some(*writer) != session) {
+                // Not `append`, which makes the whole set anew: where two write by turns, a replay would take hours.
+                self.lost.entry(writer).or_default().extend(tids);
             }
         }
         match (source, by, count) {

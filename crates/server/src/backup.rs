@@ -41,6 +41,8 @@ pub enum BackupError {
     Busy,
     #[error("no checkpoint completed within a minute (is the disk full?)")]
     Restless,
+    #[error("the server is damaged ({0}): stop it and run pando fsck on its data folder")]
+    RankDamaged(String),
     #[error("this server has no data folder")]
     NoFolder,
     #[error(transparent)]
@@ -121,6 +123,7 @@ fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError>
         FreezeError::AlreadyFrozen => BackupError::Busy,
         FreezeError::NotQuiescent => BackupError::Restless,
         FreezeError::Store(error) => BackupError::Store(error),
+        FreezeError::Damaged(why) => BackupError::RankDamaged(why),
     })?;
     let mut chunks = ChunkWriter::begin(to)?;
     chunks.put(Kind::FsRecord, &record.encode())?;

@@ -317,17 +317,20 @@ impl Driver {
 
     /// Asks the rank between two steps.
     pub(crate) fn report(&self, question: &serde_json::Value) -> Option<serde_json::Value> {
+        let _guard = life::AbortOnPanic { log: &self.log };
         let core = self.core();
         core.rank().report(self.clock.mono(), question)
     }
 
     /// Whether the rank has this session.
     pub(crate) fn has_session(&self, id: SessionId) -> bool {
+        let _guard = life::AbortOnPanic { log: &self.log };
         self.core().rank().has_session(id)
     }
 
     /// What the rank says of its health.
     pub(crate) fn facts(&self) -> Option<RankFacts> {
+        let _guard = life::AbortOnPanic { log: &self.log };
         let core = self.core();
         core.rank().facts(self.clock.mono())
     }

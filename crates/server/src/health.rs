@@ -77,7 +77,8 @@ impl Space {
 pub(crate) fn checks(facts: &Facts) -> Vec<Check> {
     let mut found = Vec::new();
     if let Some(rank) = &facts.rank {
-        found.extend(rank_state(rank.state, facts.why.as_deref()).or_else(|| damage(facts)));
+        found.extend(rank_state(rank.state, facts.why.as_deref()));
+        found.extend(damage(facts).filter(|_| rank.state != State::Damaged));
         found.extend(of_rank(rank));
         found.extend(late_release(rank));
         found.extend(cache_pressure(rank));

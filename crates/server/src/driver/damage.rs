@@ -1,4 +1,4 @@
-//! What the metadata store has answered that a whole one does not: how often, and the first of it, for `health` and for a backup,
+//! What the metadata store has answered that a whole one does not: how often, the first and the last of it, for `health` and for a backup,
 //! which needs a checkpoint that would never end.
 //!
 //! Absent: repair (crate `fsck`); damage that nobody has read yet.
@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Damage {
     count: AtomicU64,
     first: Mutex<Option<StoreError>>,
+    last: Mutex<Option<StoreError>>,
 }
 
 impl Damage {
@@ -24,6 +25,7 @@ impl Damage {
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
         self.count.fetch_add(1, Ordering::Release);
         let is_first = first.is_none();
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
         first.get_or_insert_with(|| error.clone());
         is_first
     }
@@ -31,6 +33,11 @@ impl Damage {
     /// How often there was any.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
+    }
+
+    /// The last of it.
+    pub(crate) fn last(&self) -> Option<StoreError> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The first of it.

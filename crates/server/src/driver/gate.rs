@@ -30,6 +30,8 @@ pub(crate) enum FreezeError {
     NotQuiescent,
     /// The metadata store fails, so no checkpoint will complete.
     Store(StoreError),
+    /// The rank serves no more; why.
+    Damaged(String),
 }
 
 /// What is held back, in order; behind the rank's mutex.
@@ -149,7 +151,7 @@ impl Driver {
     /// they were, so that of a rename between two of them neither or both would be copied.
     ///
     /// # Errors
-    /// `AlreadyFrozen` by another backup; `Store` when the metadata store turns out to be damaged; `NotQuiescent` when no checkpoint
+    /// `AlreadyFrozen` by another backup; `Store` when the metadata store turns out to be damaged; `Damaged` when the rank is; `NotQuiescent` when no checkpoint
     /// completes (a full disk) or the server is ending.
     pub(crate) fn freeze(&self) -> Result<Frozen<'_>, FreezeError> {
         if !self.core().gate.freeze() {
@@ -157,11 +159,11 @@ impl Driver {
         }
         let begin = Instant::now();
         let frozen = Frozen { driver: self };
+        let errors = self.damage.count();
         // Its loads would never end before the cache is full.
         self.feed([Input::Warmup { dir: None }, Input::Frozen(true)]);
         let mut goal = None;
         let mut closed = begin;
-        let errors = self.damage.count();
         while !self.is_halted() && begin.elapsed() < REST_MAX {
             let (at_rest, recalling, appended, trimmed) = {
                 let core = self.core();
@@ -177,9 +179,11 @@ impl Driver {
                 closed = Instant::now();
             }
             // Of a rank that has found damage before no checkpoint begins any more.
-            let ends = matches!(self.life.get(), Life::Damaged(_)) || self.damage.count() > errors;
-            if let Some(error) = self.damage.first().filter(|_| ends) {
+            if let Some(error) = self.damage.last().filter(|_| self.damage.count() > errors) {
                 return Err(FreezeError::Store(error));
+            }
+            if let Life::Damaged(why) = self.life.get() {
+                return Err(FreezeError::Damaged(why));
             }
             let is_asked = goal == Some(appended);
             if at_rest && is_asked && trimmed >= appended {

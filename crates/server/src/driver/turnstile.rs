@@ -4,13 +4,15 @@
 //! woken while somebody *looks*: waits awake for the end of a turn, or was woken and is on the way. (Dice, "Malthusian Locks", EuroSys
 //! 2017: threads that would only add contention are put aside.) But Linux often lets whoever was woken wait for the rest of the waker's
 //! time slice, some 4 ms, with another CPU idle; so after `PASSES` turns one more is woken. With 64 threads two CPUs stood idle for a
-//! fifth of the time before that. Sleepers are woken in the order in which they came: nobody is put aside for good.
+//! fifth of the time before that. Sleepers are woken in the order in which they came.
 //!
 //! Absent: an order among those who look; whoever comes first has it.
 
+use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::{self, Thread};
 
 /// How often a thread looks whether it is free before it sleeps, and the pauses between two looks: some 10 us.
 const LOOKS: u32 = 40;
@@ -18,13 +20,11 @@ const PAUSES: u32 = 8;
 /// Ends of turns after which another one is woken although somebody looks.
 const PASSES: u32 = 8;
 
-/// Those who sleep.
+/// Those who sleep, first come first, and the number of the one who comes next.
 #[derive(Default)]
 struct Sleepers {
-    /// Who has not been woken.
-    waiting: u32,
-    /// Woken, and not yet run: each of them counts as one who looks.
-    woken: u32,
+    line: VecDeque<Thread>,
+    next: u64,
 }
 
 /// A mutex around what only one thread at a time may step.
@@ -33,10 +33,11 @@ pub(super) struct Turnstile<T> {
     looking: AtomicU32,
     /// Ends of turns since somebody was woken.
     passed: AtomicU32,
-    /// `Sleepers::waiting`, for those who only look whether there are any.
-    waiting: AtomicU32,
+    /// The length of the line, for those who only look whether there is one.
+    asleep: AtomicUsize,
+    /// The numbers below it have been woken, each of them counts as one who looks.
+    woken: AtomicU64,
     sleepers: Mutex<Sleepers>,
-    wake: Condvar,
 }
 
 /// Whoever has it. The fields are dropped in this order: first it is free, then somebody is woken.
@@ -74,9 +75,9 @@ impl<T> Turnstile<T> {
             inner: Mutex::new(value),
             looking: AtomicU32::new(0),
             passed: AtomicU32::new(0),
-            waiting: AtomicU32::new(0),
+            asleep: AtomicUsize::new(0),
+            woken: AtomicU64::new(0),
             sleepers: Mutex::default(),
-            wake: Condvar::new(),
         }
     }
 
@@ -117,40 +118,45 @@ impl<T> Turnstile<T> {
     /// Sleeps until woken to look again; or has it, which was free at last.
     fn sleep(&self) -> Option<Held<'_, T>> {
         let mut sleepers = self.sleepers();
-        sleepers.waiting += 1;
-        self.waiting.store(sleepers.waiting, Ordering::SeqCst);
-        // Whoever has it now sees this sleeper when it lets go: it looks at `waiting` after that, and here it is the other way round.
+        self.asleep.store(sleepers.line.len() + 1, Ordering::SeqCst);
+        // Whoever has it now sees this sleeper when it lets go: it looks at `asleep` after that, and here it is the other way round.
         fence(Ordering::SeqCst);
         if let Some(held) = self.try_lock() {
-            sleepers.waiting -= 1;
-            self.waiting.store(sleepers.waiting, Ordering::SeqCst);
+            self.asleep.store(sleepers.line.len(), Ordering::SeqCst);
             drop(sleepers);
             return Some(held);
         }
-        while sleepers.woken == 0 {
-            sleepers = self.wake.wait(sleepers).unwrap_or_else(PoisonError::into_inner);
+        let number = sleepers.next;
+        sleepers.next += 1;
+        sleepers.line.push_back(thread::current());
+        drop(sleepers);
+        while self.woken.load(Ordering::SeqCst) <= number {
+            thread::park();
         }
-        sleepers.woken -= 1;
         None
     }
 
     #[inline]
     fn wake_next(&self) {
         fence(Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) == 0 {
+        if self.asleep.load(Ordering::SeqCst) == 0 {
             return;
         }
         if self.looking.load(Ordering::SeqCst) > 0 && self.passed.fetch_add(1, Ordering::Relaxed) < PASSES {
             return;
         }
         self.passed.store(0, Ordering::Relaxed);
+        self.wake_first();
+    }
+
+    fn wake_first(&self) {
         let mut sleepers = self.sleepers();
-        if sleepers.waiting > 0 {
-            sleepers.waiting -= 1;
-            self.waiting.store(sleepers.waiting, Ordering::SeqCst);
-            sleepers.woken += 1;
+        if let Some(first) = sleepers.line.pop_front() {
+            self.asleep.store(sleepers.line.len(), Ordering::SeqCst);
             self.looking.fetch_add(1, Ordering::SeqCst);
-            self.wake.notify_one();
+            self.woken.fetch_add(1, Ordering::SeqCst);
+            drop(sleepers);
+            first.unpark();
         }
     }
 
@@ -162,9 +168,8 @@ impl<T> Turnstile<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread;
 
-    /// Waits for what other threads are about to do. (`sleepers` is locked until one really sleeps.)
+    /// Waits for what other threads are about to do. (Who is in the line has not got it.)
     fn until(mut done: impl FnMut() -> bool) {
         while !done() {
             thread::yield_now();
@@ -191,8 +196,8 @@ mod tests {
             });
             assert_eq!(turnstile.lock().0, threads * EACH);
             assert_eq!(turnstile.looking.load(Ordering::SeqCst), 0);
-            assert_eq!(turnstile.waiting.load(Ordering::SeqCst), 0);
-            assert_eq!(turnstile.sleepers().woken, 0);
+            assert_eq!(turnstile.asleep.load(Ordering::SeqCst), 0);
+            assert_eq!(turnstile.woken.load(Ordering::SeqCst), turnstile.sleepers().next);
         }
     }
 
@@ -204,10 +209,26 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| drop(turnstile.lock()));
             }
-            until(|| turnstile.sleepers().waiting == 3);
+            until(|| turnstile.sleepers().line.len() == 3);
             drop(held);
         });
-        assert_eq!(turnstile.waiting.load(Ordering::SeqCst), 0);
+        assert_eq!(turnstile.asleep.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn they_are_woken_in_the_order_in_which_they_came() {
+        let turnstile = Turnstile::new(Vec::new());
+        let held = turnstile.lock();
+        thread::scope(|scope| {
+            for number in 0..4 {
+                let turnstile = &turnstile;
+                scope.spawn(move || turnstile.lock().push(number));
+                until(|| turnstile.sleepers().line.len() == number + 1);
+            }
+            // Each of them wakes the next one, and only when it has had its turn: nobody else looks.
+            drop(held);
+        });
+        assert_eq!(*turnstile.lock(), [0, 1, 2, 3]);
     }
 
     /// One who was woken may have to wait for a CPU: the others are not left asleep for so long.
@@ -217,16 +238,16 @@ mod tests {
         let held = turnstile.lock();
         thread::scope(|scope| {
             scope.spawn(|| drop(turnstile.lock()));
-            until(|| turnstile.sleepers().waiting == 1);
+            until(|| turnstile.sleepers().line.len() == 1);
             // Somebody was woken and does not come.
             turnstile.looking.fetch_add(1, Ordering::SeqCst);
             drop(held);
             for _ in 1..PASSES {
-                assert_eq!(turnstile.sleepers().waiting, 1);
+                assert_eq!(turnstile.sleepers().line.len(), 1);
                 drop(turnstile.lock());
             }
             drop(turnstile.lock());
-            until(|| turnstile.sleepers().waiting == 0);
+            until(|| turnstile.sleepers().line.len() == 0);
         });
         assert_eq!(turnstile.looking.load(Ordering::SeqCst), 1);
     }

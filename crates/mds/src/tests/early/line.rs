@@ -4,6 +4,7 @@
 
 use super::*;
 use proto::request::LockKind;
+use proto::storeio::StoreError;
 
 /// Found by review: what was interrupted while it stood in line waited on.
 #[test]
@@ -78,6 +79,25 @@ fn busy() -> World {
     perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
     w.sent.clear();
     w
+}
+
+/// Found by review: of a damaged rank the lines were not looked at any more, and programs hung that should have had EIO.
+#[test]
+fn what_stands_in_line_of_a_damaged_rank_is_answered() {
+    let mut w = busy();
+    let node = NodeRef::bare(Ino::ROOT);
+    let release = w.start(REMOTE, Cred::ROOT, Request::ReleaseLocks { node, flock: false, owner: 1 });
+    let later = w.start(REMOTE, Cred::ROOT, mkdir("later"));
+    assert!(answer(&w, REMOTE, release).is_none() && answer(&w, REMOTE, later).is_none());
+    w.inject(Input::JournalFailed(StoreError::Damaged {
+        at: "journal".into(),
+        what: "no such device".into(),
+    }));
+    w.let_go();
+    let after = w.start(REMOTE, Cred::ROOT, mkdir("after"));
+    for tid in [release, later, after] {
+        assert_eq!(w.answer(REMOTE, tid), Some(Err(Errno::EIO)));
+    }
 }
 
 /// Found by review: what gives directories back stood in line without a bound.
