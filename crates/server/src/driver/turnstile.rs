@@ -247,7 +247,7 @@ mod tests {
                 drop(turnstile.lock());
             }
             drop(turnstile.lock());
-            until(|| turnstile.sleepers().line.len() == 0);
+            until(|| turnstile.sleepers().line.is_empty());
         });
         assert_eq!(turnstile.looking.load(Ordering::SeqCst), 1);
     }
