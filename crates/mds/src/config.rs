@@ -49,6 +49,9 @@ pub struct Limits {
     pub locks_per_session: usize,
     /// Files that a session may say it has open or locked when it comes back: what is behind their numbers nobody has looked at.
     pub reclaims: u32,
+    /// Sessions of all clients together, and of one user that is not root.
+    pub sessions: usize,
+    pub sessions_per_user: usize,
     /// Requests one session may have parked.
     pub parked_per_session: usize,
     /// Results kept for one session that may ask again; above it requests are refused. An honest client stays below (its
@@ -125,6 +128,8 @@ impl RankConfig {
                 locks_per_file: 65_536,
                 locks_per_session: 1_000_000,
                 reclaims: 1 << 20,
+                sessions: 65_536,
+                sessions_per_user: 4_096,
                 parked_per_session: 8_192,
                 results: 20_000,
                 caps_per_client: 1_000_000,
@@ -155,6 +160,8 @@ impl RankConfig {
             locks_per_file: 64,
             locks_per_session: 256,
             reclaims: 256,
+            sessions: 4_096,
+            sessions_per_user: 1_024,
             parked_per_session: 256,
             results: 4_096,
             caps_per_client: 48,

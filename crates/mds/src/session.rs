@@ -13,6 +13,7 @@ pub(crate) use results::{Results, StoredResult};
 
 use crate::cache::Source;
 use crate::caps::Fading;
+use crate::config::Limits;
 use crate::early::is_eager;
 use crate::input::{ConnId, Peer};
 use crate::meter::Traffic;
@@ -119,7 +120,6 @@ pub(crate) struct Conn {
 /// A greeting that came before the rank could answer it.
 #[derive(Debug)]
 pub(crate) struct WaitingHello {
-    conn: ConnId,
     session: SessionId,
     info: ClientInfo,
     wants: Bits,
@@ -135,7 +135,8 @@ pub(crate) struct Sessions {
     next: u64,
     /// Records to be deleted by the next checkpoint.
     pub closed: Vec<SessionId>,
-    pub greeting: Vec<WaitingHello>,
+    /// One for each connection: the last.
+    pub greeting: BTreeMap<ConnId, WaitingHello>,
     /// Sessions that ended and may have locks yet.
     unlocking: Vec<SessionId>,
     /// Those without, with how far their opens have been dropped.
@@ -235,6 +236,24 @@ impl Sessions {
             session.journaled_floor = session.journaled_floor.max(floor);
             session.raise_floor(floor);
         }
+    }
+
+    /// Why this peer gets no session more. The mount in the server's process always does.
+    fn crowded(&self, peer: &Peer, limits: &Limits) -> Option<String> {
+        let cred = match peer {
+            Peer::Embedded => return None,
+            Peer::Trusted => None,
+            Peer::User(cred) => Some(cred),
+        };
+        let all = self.map.len();
+        if all >= limits.sessions {
+            return Some(format!("{all} sessions are open, and no more are taken"));
+        }
+        // Below that nobody can have so many; else they are counted.
+        let cred = cred.filter(|_| all >= limits.sessions_per_user)?;
+        let own = self.map.values().filter(|session| session.uid == Some(cred.uid)).count();
+        (own >= limits.sessions_per_user)
+            .then(|| format!("user {} has {own} sessions open, and gets no more", cred.uid))
     }
 
     /// A number that no session has; none when those of this incarnation are used up.

@@ -155,9 +155,12 @@ pub enum ServerMsg {
 
 /// The longest text in a message.
 const TEXT_BYTES_MAX: usize = 1 << 20;
+/// The longest name of a host, and of the place of a mount: a rank that boots keeps one greeting for each connection.
+const HOST_BYTES_MAX: usize = 255;
+const MOUNT_BYTES_MAX: usize = 4_096;
 
-fn text(r: &mut Reader<'_>) -> Result<String, DecodeError> {
-    String::from_utf8(r.bytes(TEXT_BYTES_MAX)?.to_vec()).map_err(|_| DecodeError::Invalid { what: "text" })
+fn text(r: &mut Reader<'_>, bytes_max: usize) -> Result<String, DecodeError> {
+    String::from_utf8(r.bytes(bytes_max)?.to_vec()).map_err(|_| DecodeError::Invalid { what: "text" })
 }
 
 impl ClientMsg {
@@ -232,7 +235,8 @@ impl ClientMsg {
         let message = match r.u8()? {
             1 => {
                 let (protocol, session) = (r.u16()?, SessionId(r.u64()?));
-                let (host, mount, pid) = (text(&mut r)?, text(&mut r)?, r.u32()?);
+                let (host, mount) = (text(&mut r, HOST_BYTES_MAX)?, text(&mut r, MOUNT_BYTES_MAX)?);
+                let pid = r.u32()?;
                 // The first version's is shorter; it is read, so that its user learns why it is refused.
                 let (wants, caps_max) =
                     if protocol >= 2 { (Bits::decode(&mut r)?, r.u32()?) } else { (Bits::NONE, 0) };
@@ -254,7 +258,7 @@ impl ClientMsg {
             }
             6 => Self::Reclaimed,
             8 => Self::Goodbye,
-            9 => Self::Admin { id: r.u64()?, command: text(&mut r)? },
+            9 => Self::Admin { id: r.u64()?, command: text(&mut r, TEXT_BYTES_MAX)? },
             64 => {
                 let count = r.u32()?;
                 let list = (0..count).map(|_| Returned::decode(&mut r)).collect::<Result<_, _>>()?;
@@ -353,8 +357,8 @@ impl ServerMsg {
                 synced: r.bool()?,
             },
             2 => Self::Reply { tid: Tid(r.u64()?), outcome: decode_outcome(&mut r)? },
-            5 => Self::Refused { errno: r.u32()?, reason: text(&mut r)? },
-            6 => Self::Admin { id: r.u64()?, answer: text(&mut r)? },
+            5 => Self::Refused { errno: r.u32()?, reason: text(&mut r, TEXT_BYTES_MAX)? },
+            6 => Self::Admin { id: r.u64()?, answer: text(&mut r, TEXT_BYTES_MAX)? },
             64 => {
                 let count = r.u32()?;
                 let list = (0..count).map(|_| Recalled::decode(&mut r)).collect::<Result<_, _>>()?;

@@ -81,9 +81,7 @@ impl Rank {
         }
         match self.state {
             State::Boot | State::Replay => {
-                // Said once on a connection.
-                self.sessions.greeting.retain(|hello| hello.conn != conn);
-                self.sessions.greeting.push(WaitingHello { conn, session, info, wants });
+                self.sessions.greeting.insert(conn, WaitingHello { session, info, wants });
             }
             state @ (State::Stopping | State::Stopped | State::Damaged) => {
                 self.refuse(conn, Errno::ESHUTDOWN, &format!("the rank is {}", state.name()), out);
@@ -97,8 +95,8 @@ impl Rank {
 
     /// Answers the greetings that came before the rank could.
     pub(crate) fn greet_waiting(&mut self, now: Now, out: &mut Outbox<Output>) {
-        for hello in std::mem::take(&mut self.sessions.greeting) {
-            self.hello(now, hello.conn, (PROTOCOL, hello.session), (hello.info, hello.wants), out);
+        for (conn, hello) in std::mem::take(&mut self.sessions.greeting) {
+            self.hello(now, conn, (PROTOCOL, hello.session), (hello.info, hello.wants), out);
         }
     }
 
@@ -109,6 +107,10 @@ impl Rank {
         (info, wants): (&ClientInfo, Bits),
         out: &mut Outbox<Output>,
     ) {
+        let Some(known) = self.sessions.conns.get(&conn) else { return };
+        if let Some(reason) = self.sessions.crowded(&known.peer, &self.view.config.limits) {
+            return self.refuse(conn, Errno::EAGAIN, &reason, out);
+        }
         let Some(id) = self.sessions.number(self.view.config.incarnation.0) else {
             let reason = "all session numbers are used up: the server must be restarted";
             return self.refuse(conn, Errno::EAGAIN, reason, out);

@@ -135,7 +135,7 @@ impl Rank {
     }
 
     pub(crate) fn disconnected(&mut self, now: Now, conn: ConnId, out: &mut Outbox<Output>) {
-        self.sessions.greeting.retain(|hello| hello.conn != conn);
+        self.sessions.greeting.remove(&conn);
         let Some(Conn { session: Some(id), .. }) = self.sessions.conns.remove(&conn) else { return };
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         if session.conn == Some(conn) {

@@ -44,6 +44,30 @@ fn floors_and_tids_at_the_end_of_their_range_end_nothing_but_their_session() {
     assert_eq!(w.tree().len(), 3, "{:?}", w.tree());
 }
 
+/// Found by review: whoever may connect could open sessions without end, each of which is journaled and kept for a lease.
+#[test]
+fn one_user_opens_a_bounded_number_of_sessions_and_so_do_all_together() {
+    let mut w = World::with(|config| (config.limits.sessions, config.limits.sessions_per_user) = (64, 16));
+    let user = |uid| Peer::User(Cred { uid, gid: uid, groups: Vec::new() });
+    let mut next = 100;
+    let mut open = |w: &mut World, peer: Peer| {
+        next += 1;
+        match w.hello(ConnId(next), peer, SessionId(0)) {
+            Some(ServerMsg::Welcome { .. }) => true,
+            Some(ServerMsg::Refused { errno, .. }) if errno == Errno::EAGAIN.0 as u32 => false,
+            other => panic!("{other:?}"),
+        }
+    };
+    // The mount of this process has one.
+    assert_eq!((0..20).filter(|_| open(&mut w, user(7))).count(), 16);
+    assert_eq!((0..20).filter(|_| open(&mut w, user(8))).count(), 16);
+    assert_eq!((0..60).filter(|_| open(&mut w, Peer::Trusted)).count(), 64 - 33);
+    assert!(!open(&mut w, user(9)));
+    // They end with their leases, as ever.
+    w.pass(40_000);
+    assert!(open(&mut w, user(7)) && open(&mut w, Peer::Trusted));
+}
+
 /// A session that comes back could present the number that was delegated to another, or one twice: two files with one number.
 #[test]
 fn numbers_of_others_cannot_be_presented() {
