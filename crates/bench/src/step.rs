@@ -334,7 +334,10 @@ impl World {
             }
             ServerMsg::Welcome { root, .. } => self.welcome = Some(root),
             ServerMsg::Refused { reason, .. } => self.failed = Some(reason),
-            ServerMsg::Admin { .. } | ServerMsg::Recall { .. } | ServerMsg::Renewed { .. } => {}
+            ServerMsg::Admin { .. }
+            | ServerMsg::Recall { .. }
+            | ServerMsg::Renewed { .. }
+            | ServerMsg::Damaged => {}
             // For sessions that want to be answered early.
             ServerMsg::Early { .. }
             | ServerMsg::Done { .. }

@@ -94,6 +94,8 @@ pub struct Client {
     root: Ino,
     /// The life of the rank that welcomed this session last.
     incarnation: Incarnation,
+    /// That life serves nobody any more.
+    damaged: bool,
     /// The session was refused: the next one takes its place.
     replaces: bool,
     renew_every_ns: u64,
@@ -165,6 +167,7 @@ impl Client {
             session: SessionId(0),
             root: Ino::ROOT,
             incarnation: Incarnation(0),
+            damaged: false,
             replaces: false,
             renew_every_ns: 0,
             renew_at: None,
@@ -280,6 +283,7 @@ impl Client {
                 self.on_reply_to_kept(tid, Ok(Reply::Ok), Some(position), out);
             }
             (ServerMsg::Durable { position }, Link::Up) => self.on_durable(position),
+            (ServerMsg::Damaged, Link::Up) => self.on_damaged(out),
             (ServerMsg::Numbers { first, count, generation, seed }, Link::Up) => {
                 if self.is_delegable() {
                     self.numbers.add(first, count, generation, seed);

@@ -126,7 +126,8 @@ impl Rank {
             | ServerMsg::Recall { .. }
             | ServerMsg::Renewed { .. }
             | ServerMsg::Durable { .. }
-            | ServerMsg::Numbers { .. } => &Ok(Reply::Ok),
+            | ServerMsg::Numbers { .. }
+            | ServerMsg::Damaged => &Ok(Reply::Ok),
         };
         session.traffic.answer(now, outcome);
         self.meter.answered(now, &asked, outcome);

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::op::OpId;
 
-/// A circle of waiters is looked for among as many locks as this number of full files has.
-const DEADLOCK_FILES: usize = 4;
+/// A circle of waiters is looked for among so many locks.
+const DEADLOCK_LOOKS: usize = 16_384;
 
 /// A lock owner.
 type Owner = (SessionId, u64);
@@ -191,20 +191,12 @@ impl Locks {
         if file_len >= limits.per_file || self.count_of(session) >= limits.per_session {
             return LockOutcome::No(Errno::ENOLCK);
         }
-        let outcome = self.place(ino, session, op, lock, wait, limits);
+        let outcome = self.place(ino, session, op, lock, wait);
         self.recount(ino, session);
         outcome
     }
 
-    fn place(
-        &mut self,
-        ino: Ino,
-        session: SessionId,
-        op: OpId,
-        lock: &LockSpec,
-        wait: bool,
-        limits: LockLimits,
-    ) -> LockOutcome {
+    fn place(&mut self, ino: Ino, session: SessionId, op: OpId, lock: &LockSpec, wait: bool) -> LockOutcome {
         let owner = (session, lock.owner);
         let file = self.files.entry(ino).or_default();
         if lock.flock {
@@ -220,7 +212,7 @@ impl Locks {
             self.grant(ino);
             return LockOutcome::No(Errno::EAGAIN);
         }
-        if !lock.flock && self.deadlock(owner, ino, lock, DEADLOCK_FILES.saturating_mul(limits.per_file)) {
+        if !lock.flock && self.deadlock(owner, ino, lock) {
             return LockOutcome::No(Errno::EDEADLK);
         }
         if let Some(file) = self.files.get_mut(&ino) {
@@ -234,16 +226,17 @@ impl Locks {
         LockOutcome::Waits
     }
 
-    /// Whether one of those `owner` would wait for waits, however indirectly, for `owner`. Among more than `most` locks and waiters it
-    /// is not found, so that no step takes long; Linux gives up as well (`posix_locks_deadlock` in fs/locks.c, after ten).
-    fn deadlock(&self, owner: Owner, ino: Ino, lock: &LockSpec, most: usize) -> bool {
+    /// Whether one of those `owner` would wait for waits, however indirectly, for `owner`. Among more than
+    /// `DEADLOCK_LOOKS` locks and waiters it is not found, so that no step takes long; Linux gives up as well (`posix_locks_deadlock`
+    /// in fs/locks.c, after ten).
+    fn deadlock(&self, owner: Owner, ino: Ino, lock: &LockSpec) -> bool {
         let mut seen = BTreeSet::from([owner]);
         let mut todo = vec![(owner, ino, *lock)];
         let mut looked = 0;
         while let Some((waiter, ino, lock)) = todo.pop() {
             let Some(file) = self.files.get(&ino) else { continue };
             looked += file.posix.len() + 1;
-            if looked + todo.len() > most {
+            if looked + todo.len() > DEADLOCK_LOOKS {
                 return false;
             }
             for held in file.posix.iter().filter(|held| conflicts(held, waiter, &lock)) {
@@ -478,8 +471,8 @@ mod tests {
             assert!((0..owners - 1).all(|n| wait(n) == LockOutcome::Waits));
             wait(owners - 1)
         };
-        assert_eq!(circle(4), LockOutcome::No(Errno::EDEADLK));
-        assert_eq!(circle(5), LockOutcome::Waits);
+        assert_eq!(circle(150), LockOutcome::No(Errno::EDEADLK));
+        assert_eq!(circle(200), LockOutcome::Waits);
     }
 
     #[test]

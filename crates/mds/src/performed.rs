@@ -13,11 +13,11 @@ use crate::output::{Level, Output};
 use crate::rank::Rank;
 use crate::session::Session;
 use proto::caps::{Grants, Returned};
-use proto::every_request;
 use proto::message::{Behind, ClientMsg, ServerMsg, Told};
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::Request;
 use proto::{Errno, Ino, Reader, SessionId, Tid};
+use proto::{every_request, locking_requests};
 use stdx::{Now, Outbox};
 
 /// Messages taken from lines in one step.
@@ -44,6 +44,10 @@ fn line_items(message: &ClientMsg) -> usize {
 
 fn is_request(message: &ClientMsg, wanted: Tid) -> bool {
     matches!(message, ClientMsg::Request { tid, .. } if *tid == wanted)
+}
+
+const fn is_locking(request: &Request) -> bool {
+    matches!(request, locking_requests!())
 }
 
 impl Rank {
@@ -115,8 +119,10 @@ impl Rank {
                 continue;
             };
             self.renew(now, id);
+            // What changes locks looks at all of a file's, and at all who wait there.
+            let locks = matches!(&message, ClientMsg::Request { request, .. } if is_locking(request));
             self.handle(now, (conn, Some(id)), message, out);
-            left -= 1;
+            left = if locks { 0 } else { left - 1 };
             if left == 0 {
                 return;
             }

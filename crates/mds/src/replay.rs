@@ -15,6 +15,7 @@ use crate::session::life::EvictReason;
 use crate::session::{Session, StoredResult};
 use proto::caps::Grants;
 use proto::journal::{Mutations, Payload, read_entry};
+use proto::message::ServerMsg;
 use proto::mutation::Mutation;
 use proto::storeio::{LoadRequest, Loaded, StoreError};
 use proto::system::{CheckpointRecord, SessionRecord, decode_counter};
@@ -65,6 +66,10 @@ impl Rank {
                         self.answer(&op, Err(Errno::EIO), false, out);
                     }
                 }
+                // Who greets a damaged rank is refused, also who did a moment ago.
+                Waiting::Message { conn, message: ServerMsg::Welcome { .. } } => {
+                    self.refuse(conn, Errno::ESHUTDOWN, "the rank is damaged", out);
+                }
                 Waiting::Message { .. } | Waiting::Batches { .. } | Waiting::Inos { .. } | Waiting::Boot => {}
             }
         }
@@ -72,6 +77,8 @@ impl Rank {
         for op in std::mem::take(&mut self.parked).into_values() {
             self.answer(&op, Err(Errno::EIO), false, out);
         }
+        let conns = self.sessions.map.values().filter_map(|session| session.conn);
+        out.extend(conns.map(|conn| Output::Send { conn, message: ServerMsg::Damaged }));
     }
 
     /// The directories that must be known before anything else.

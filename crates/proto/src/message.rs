@@ -151,6 +151,8 @@ pub enum ServerMsg {
         generation: u32,
         seed: HashSeed,
     },
+    /// The rank serves no more: what is not durable never will be in this life of it, and every answer is EIO.
+    Damaged,
 }
 
 /// The longest text in a message.
@@ -336,6 +338,9 @@ impl ServerMsg {
             Self::Numbers { first, count, generation, seed } => {
                 w.u8(70).u64(first.0).u32(*count).u32(*generation).raw(&seed.0);
             }
+            Self::Damaged => {
+                w.u8(71);
+            }
         }
     }
 
@@ -387,6 +392,7 @@ impl ServerMsg {
                 let seed = r.raw(16)?.try_into().map_err(|_| DecodeError::Invalid { what: "seed" })?;
                 Self::Numbers { first, count, generation, seed: HashSeed(seed) }
             }
+            71 => Self::Damaged,
             tag => return Err(DecodeError::UnknownTag { what: "server message", tag: u64::from(tag) }),
         };
         r.finish()?;

@@ -13,6 +13,7 @@ use proto::{every_reply, every_request};
 use proto::{
     locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
 };
+use std::collections::VecDeque;
 use stdx::Mono;
 
 impl Client {
@@ -31,6 +32,9 @@ impl Client {
         if let Some(errno) = self.refusal(&request) {
             return answer(out, Some(call), Err(errno));
         }
+        if self.damaged {
+            return self.fail_damaged(Queued { call: Some(call), cred, request }, out);
+        }
         if let Request::Lookup { parent, name } = &request
             && self.is_certain(now)
             && self.negatives.has(now, &cred, parent.ino, name)
@@ -45,6 +49,26 @@ impl Client {
         }
         let queue = if is_uncredited(&request) { &mut self.uncredited } else { &mut self.queue };
         queue.push_back(Queued { call: Some(call), cred, request });
+    }
+
+    /// The rank serves no more. What it answered early waits for its next life and keeps its tids, so what has not been sent is answered
+    /// here: else the span of tids would be used up, and callers would wait for what is never sent.
+    pub(super) fn on_damaged(&mut self, out: &mut Out) {
+        self.damaged = true;
+        let (own, called): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.queue).into_iter().partition(|queued| queued.call.is_none());
+        self.queue = own;
+        for queued in std::mem::take(&mut self.uncredited).into_iter().chain(called) {
+            self.fail_damaged(queued, out);
+        }
+    }
+
+    /// What gives something back is still to be sent, to this life of the rank or the next.
+    fn fail_damaged(&mut self, mut queued: Queued, out: &mut Out) {
+        answer(out, queued.call.take(), Err(Errno::EIO));
+        if gives_back(&queued.request) {
+            self.uncredited.push_back(queued);
+        }
     }
 
     /// Whether what this client knows of the rank's is so.

@@ -31,7 +31,7 @@ impl Client {
         if !self.config.retry {
             return self.end("the rank is gone".to_owned(), out);
         }
-        self.link = Link::Down;
+        (self.link, self.damaged) = (Link::Down, false);
         self.stop_clocks();
         self.delegations.end_all();
         self.negatives.clear();

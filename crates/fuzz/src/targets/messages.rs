@@ -274,6 +274,7 @@ fn server_messages() -> Vec<ServerMsg> {
             synced: true,
         },
         ServerMsg::Renewed { number: 6 },
+        ServerMsg::Damaged,
         ServerMsg::Refused { errno: 116, reason: "evicted".into() },
         ServerMsg::Admin { id: 1, answer: "{}".into() },
         ServerMsg::Reply { tid: Tid(7), outcome: Err(Errno::ENOENT) },

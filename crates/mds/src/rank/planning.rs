@@ -200,7 +200,7 @@ impl Rank {
     }
 
     #[inline(always)]
-    pub(super) fn answer_granted_locks(&mut self, out: &mut Outbox<Output>) {
+    pub(crate) fn answer_granted_locks(&mut self, out: &mut Outbox<Output>) {
         while let Some(id) = self.view.locks.granted.pop() {
             if let Some(op) = self.parked.remove(&id) {
                 self.answer(&op, Ok(Reply::Ok), true, out);

@@ -295,6 +295,8 @@ impl Rank {
 
     /// Gives up a request that waits for a lock.
     pub(crate) fn cancel(&mut self, id: SessionId, tid: Tid, out: &mut Outbox<Output>) {
+        // From a line it may come in the step in which another message of it gave the lock back: who has the lock is told so.
+        self.answer_granted_locks(out);
         let found: Option<(OpId, Ino)> =
             self.parked.values().filter(|op| op.session == id && op.tid == tid).find_map(|op| {
                 match &op.request {

@@ -221,26 +221,31 @@ impl World {
     }
 
     fn pump(&mut self) {
-        let mut out = Vec::new();
         let mut steps = 0;
-        loop {
-            let due = self.rank.deadline().is_some_and(|at| at.0 <= self.now);
-            let input = match self.inbox.pop_front() {
-                Some(input) => input,
-                None if due => Input::Tick,
-                None => return,
-            };
+        while self.one_step() {
             steps += 1;
             assert!(steps < 200_000, "the rank does not come to rest");
-            self.now += STEP_NS;
-            let now = Now { mono: Mono(self.now), wall: Wall(self.now as i64) };
-            self.rank.step(now, input, &mut out);
-            let status = self.rank.status();
-            self.max_bytes = self.max_bytes.max(status.cache_bytes + status.loading_bytes);
-            for output in out.drain(..) {
-                self.carry_out(output);
-            }
         }
+    }
+
+    /// The next input, or a tick that is due.
+    pub(crate) fn one_step(&mut self) -> bool {
+        let due = self.rank.deadline().is_some_and(|at| at.0 <= self.now);
+        let input = match self.inbox.pop_front() {
+            Some(input) => input,
+            None if due => Input::Tick,
+            None => return false,
+        };
+        self.now += STEP_NS;
+        let now = Now { mono: Mono(self.now), wall: Wall(self.now as i64) };
+        let mut out = Vec::new();
+        self.rank.step(now, input, &mut out);
+        let status = self.rank.status();
+        self.max_bytes = self.max_bytes.max(status.cache_bytes + status.loading_bytes);
+        for output in out {
+            self.carry_out(output);
+        }
+        true
     }
 
     /// Lets time pass, ticking at every deadline.

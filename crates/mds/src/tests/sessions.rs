@@ -201,6 +201,24 @@ fn strangers_are_refused() {
     assert_eq!(w.call(system), Err(Errno::ESTALE));
 }
 
+/// Found by review: who greeted a rank just before its journal failed was never answered.
+#[test]
+fn who_greets_a_rank_that_fails_meanwhile_is_refused_and_sessions_hear_of_it() {
+    let mut w = World::new();
+    w.hello(OTHER, Peer::Trusted, SessionId(0));
+    w.auto_durable = false;
+    assert!(w.hello(REMOTE, Peer::Trusted, SessionId(0)).is_none());
+    w.sent.clear();
+    w.inject(Input::JournalFailed(proto::storeio::StoreError::Damaged {
+        at: "journal".into(),
+        what: "gone".into(),
+    }));
+    let refused =
+        |m: &ServerMsg| matches!(m, ServerMsg::Refused { errno, .. } if *errno == Errno::ESHUTDOWN.0 as u32);
+    assert!(w.sent.iter().any(|(conn, m)| *conn == REMOTE && refused(m)), "{:?}", w.sent);
+    assert!(w.sent.contains(&(OTHER, ServerMsg::Damaged)), "{:?}", w.sent);
+}
+
 #[test]
 fn an_idle_journal_says_once_how_far_it_is_durable() {
     let mut w = World::new();

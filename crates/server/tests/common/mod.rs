@@ -44,7 +44,8 @@ impl Mailbox {
                 other @ (ServerMsg::Early { .. }
                 | ServerMsg::Done { .. }
                 | ServerMsg::Durable { .. }
-                | ServerMsg::Numbers { .. }) => panic!("unasked: {other:?}"),
+                | ServerMsg::Numbers { .. }
+                | ServerMsg::Damaged) => panic!("unasked: {other:?}"),
                 ServerMsg::Refused { reason, .. } => panic!("refused: {reason}"),
             }
         }

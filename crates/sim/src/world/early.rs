@@ -278,7 +278,8 @@ impl World {
                 | ServerMsg::Welcome { .. }
                 | ServerMsg::Refused { .. }
                 | ServerMsg::Admin { .. }
-                | ServerMsg::Renewed { .. } => continue,
+                | ServerMsg::Renewed { .. }
+                | ServerMsg::Damaged => continue,
             }
             if self.clients[client].kind != Kind::Trusted || !self.plan.wants(client).has(Bits::DX) {
                 if matches!(message, ServerMsg::Recall { .. }) {

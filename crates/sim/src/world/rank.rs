@@ -301,7 +301,8 @@ fn answer_of(session: SessionId, message: &ServerMsg) -> Option<Sent> {
         | ServerMsg::Recall { .. }
         | ServerMsg::Renewed { .. }
         | ServerMsg::Durable { .. }
-        | ServerMsg::Numbers { .. } => return None,
+        | ServerMsg::Numbers { .. }
+        | ServerMsg::Damaged => return None,
     };
     Some(Sent { session, tid, outcome, embedded: false, manner })
 }

@@ -180,6 +180,43 @@ fn what_is_kept_uses_no_credit_but_room() {
     assert_eq!(tids(&bench.step(durable(107))), [last + 1]);
 }
 
+/// Found by review: a rank whose journal had failed answered EIO to each call, what it had answered early stayed, and when the span of
+/// tids was used up callers waited for ever.
+#[test]
+fn of_a_damaged_rank_every_caller_hears_eio_and_what_was_answered_early_waits_for_its_next_life() {
+    let mut bench = hasty(Limits::tiny());
+    bench.call(1, Request::Open { node: node(7), flags: 0 });
+    bench.step(reply(1, attr(7)));
+    bench.call(2, unlink(1, "a"));
+    bench.step(early(2, 10, Ok(Reply::Ok)));
+    // Two at once: the third waits for credit.
+    bench.call(3, getattr(1));
+    bench.call(4, getattr(1));
+    bench.call(5, getattr(1));
+    let failed = |out: &[Output]| -> Vec<CallId> {
+        let eio = |output: &Output| match output {
+            Output::Answer { call, outcome: Err(Errno::EIO), .. } => Some(*call),
+            _ => None,
+        };
+        out.iter().filter_map(eio).collect()
+    };
+    assert_eq!(failed(&bench.step(Input::Message(ServerMsg::Damaged))), [CallId(5)]);
+    assert_eq!(failed(&bench.step(reply(3, Err(Errno::EIO)))), [CallId(3)]);
+    assert_eq!(failed(&bench.step(reply(4, Err(Errno::EIO)))), [CallId(4)]);
+    for call in 6..3 * bench.client.config.limits.tid_span() {
+        let out = bench.call(call, unlink(1, "b"));
+        assert_eq!((failed(&out), tids(&out)), (vec![CallId(call)], vec![]));
+    }
+    assert_eq!(bench.client.kept(), 1);
+    // What gives something back is sent all the same, and nobody waits for it.
+    let last = 3 * bench.client.config.limits.tid_span();
+    let out = bench.call(last, Request::Release { node: node(7), count: 1 });
+    assert_eq!((failed(&out), tids(&out)), (vec![CallId(last)], vec![5]));
+    let again = resumed(&mut bench, 2);
+    assert!(again.iter().any(|m| matches!(m, ClientMsg::Performed { tid: Tid(2), .. })), "{again:?}");
+    assert_eq!(tids(&bench.call(last + 1, getattr(1))), [6]);
+}
+
 #[test]
 fn a_resume_sends_everything_in_order_and_says_when_that_was_all() {
     let mut bench = hasty(Limits::default());

@@ -33,6 +33,62 @@ fn what_takes_back_a_request_in_the_line_stays_behind_it() {
     assert!(matches!(outcome, Some(ServerMsg::Reply { outcome: Err(Errno::EINTR), .. })), "{outcome:?}");
 }
 
+/// Found by review: where a wait for a lock, the unlock it waits for and its end by a signal ran in one step, the waiter was told EINTR
+/// and had the lock.
+#[test]
+fn a_lock_that_was_granted_in_the_step_of_its_cancel_is_its_waiters() {
+    let mut w = two();
+    let (_, told) = performed_in_new(&mut w);
+    let file = NodeRef::bare(told.ino);
+    let set = |kind, owner, wait| {
+        let lock = proto::request::LockSpec { flock: false, owner, kind, start: 0, end: 9, pid: 1 };
+        Request::SetLock { node: file, lock, wait }
+    };
+    w.start(REMOTE, Cred::ROOT, set(LockKind::Write, 1, false));
+    w.hold_data = true;
+    let data = Payload::Owned(b"bytes".to_vec());
+    let write = Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data };
+    perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
+    let waits = w.start(REMOTE, Cred::ROOT, set(LockKind::Write, 2, true));
+    w.start(REMOTE, Cred::ROOT, set(LockKind::Unlock, 1, false));
+    w.say(REMOTE, ClientMsg::Cancel { tid: waits });
+    w.let_go();
+    w.pass(1);
+    let outcome = w.answer(REMOTE, waits);
+    let free = w.start(OTHER, Cred::ROOT, set(LockKind::Write, 3, false));
+    let free = w.answer(OTHER, free);
+    match outcome {
+        Some(Ok(_)) => assert_eq!(free, Some(Err(Errno::EAGAIN))),
+        Some(Err(Errno::EINTR)) => assert!(matches!(free, Some(Ok(_))), "{free:?}"),
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+/// Found by review: two hundred and fifty unlocks of a line ran in one step, each of which may look at all locks of its file.
+#[test]
+fn of_a_line_one_step_changes_locks_once() {
+    let mut w = two();
+    let (_, told) = performed_in_new(&mut w);
+    let file = NodeRef::bare(told.ino);
+    w.hold_data = true;
+    let data = Payload::Owned(b"bytes".to_vec());
+    let write = Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data };
+    perform(&mut w, REMOTE, 501, Told { ino: Ino::NONE, ..told }, write);
+    let release = |owner| Request::ReleaseLocks { node: file, flock: false, owner };
+    let tids: Vec<Tid> = (0..5).map(|owner| w.start(REMOTE, Cred::ROOT, release(owner))).collect();
+    let answered = |w: &World| tids.iter().filter(|tid| answer(w, REMOTE, **tid).is_some()).count();
+    w.hold_data = false;
+    let held = std::mem::take(&mut w.held);
+    w.inbox.extend(held);
+    let mut before = answered(&w);
+    while w.one_step() {
+        let now = answered(&w);
+        assert!(now <= before + 1, "{before}, {now}");
+        before = now;
+    }
+    assert_eq!(before, tids.len());
+}
+
 /// What broke: a lock that was given back overtook what its holder had performed. Of two that write one database by turns the next
 /// found the journal of a transaction that was over, and took that back.
 #[test]
