@@ -140,7 +140,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         "50",
         "inode numbers a client gets to make files by itself, in % of 8192, 0 to 100; 0: it waits for each answer",
     ),
-    help("mds_op_complaint_time", "30", "seconds after which a request without an answer is blocked, 1 to 3600"),
+    help(
+        "mds_op_complaint_time",
+        "30",
+        "seconds after which a request without an answer is blocked, 1 to 3600",
+    ),
     help("journal_size", "1G", "size of the journal at which a checkpoint starts, 16M to 1T"),
     help("data_cache_limit", "2G", "file data kept in the page cache, up to 64T"),
     help("data_cache_max_filesize", "1G", "data of larger files is not kept in the page cache"),
