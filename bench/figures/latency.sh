@@ -56,4 +56,4 @@ for transport in $TRANSPORTS; do
         echo "    CPU s $(of "cpu.$transport.pando.$name" %.2f), $(of "cpu.$transport.null.$name" %.2f)"
     done
 done
-echo "durability: metadata applied and journalled, on disk within 2 ms, data after fsync; the null responder keeps nothing; wanted: 1.3 of its p50"
+echo "durability: metadata applied and journalled, on disk a few milliseconds later, data after fsync; the null responder keeps nothing; wanted: 1.3 of its p50"

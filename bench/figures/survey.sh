@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The rank with its journal and store on one CPU, load generator included: create and unlink, mkdir and rmdir, in private directories;
 # and if asked for create and unlink of the entries of one single directory.
-# Answers are those of an embedded mount: applied and journalled, on disk within 2 ms.
+# Answers are those of an embedded mount: applied and journalled, on disk a few milliseconds later.
 #
 #   FILES=5600000 DIRS=3300000    per thread; there are 4; 0 leaves them out. A phase counts when it took 60 s and had 3 checkpoints
 #   EACH=10000                    names per directory
@@ -58,5 +58,5 @@ done
 for tests in $done_tests; do
     echo "$tests: memory at its peak $(of anonymous.$tests) MiB anonymous, $(of peak.$tests) MiB with pages of the store; the rank's cache may use $CACHE_LIMIT"
 done
-echo "durability: applied and journalled, on disk within 2 ms"
+echo "durability: applied and journalled, on disk a few milliseconds later"
 echo "wanted: create 200000/s, unlink 150000/s, mkdir and rmdir the same; shared (one directory of 10000000): create 60000/s"

@@ -35,7 +35,7 @@ lacks() {
 pando_missing() { lacks "$PANDO"; }
 pando_version() { "$PANDO" --version; }
 pando_durability() {
-    echo "metadata answered when applied and journalled, synced to disk within 2 ms; file data synced by fsync only"
+    echo "metadata answered when applied and journalled, synced to disk a few milliseconds later; file data synced by fsync only"
 }
 pando_up() {
     local word

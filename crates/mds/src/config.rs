@@ -64,8 +64,8 @@ pub struct Limits {
     pub caps_least: u64,
     /// Inodes of one session recalled to make room, and without an answer (`mds_recall_max_caps`).
     pub recall_caps: usize,
-    /// Cached entries given up in one step.
-    pub evict: u32,
+    /// Cached entries forgotten in one step.
+    pub forget: u32,
     /// Directories delegated to one session at a time.
     pub delegated_per_session: usize,
 }
@@ -90,7 +90,7 @@ pub struct RankConfig {
     /// A checkpoint starts when the journal is longer.
     pub journal_bytes: u64,
     pub lease_ns: u64,
-    /// `mds_op_complaint_time`: a request is slow from then on.
+    /// `mds_op_complaint_time`: a request without an answer is blocked from then on, and one that took longer was slow.
     pub complaint_ns: u64,
     pub prefetch: Prefetch,
     /// How many numbers for new inodes are delegated to a session at a time, in per cent of an eighth of `ino_block`
@@ -135,7 +135,7 @@ impl RankConfig {
                 caps_per_client: 1_000_000,
                 caps_least: 100,
                 recall_caps: 1_024,
-                evict: 256,
+                forget: 256,
                 delegated_per_session: 1_024,
             },
         }
@@ -167,7 +167,7 @@ impl RankConfig {
             caps_per_client: 48,
             caps_least: 4,
             recall_caps: 8,
-            evict: 16,
+            forget: 16,
             delegated_per_session: 3,
         };
         config

@@ -49,7 +49,7 @@ pub(crate) const fn is_eager(session: &Session) -> bool {
 }
 
 impl Rank {
-    /// Lends numbers to an eager session that has few left, with the transaction at hand. That a session has any says in the
+    /// Delegates numbers to an eager session that has few left, with the transaction at hand. That a session has any says in the
     /// journal, too, that it may have been answered early: after a crash the rank waits for what it presents. Returns whether
     /// it did.
     pub(crate) fn delegate_inos(&mut self, id: SessionId) -> bool {

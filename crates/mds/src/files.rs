@@ -1,5 +1,5 @@
 //! Inodes that something depends on beyond their record: opens, data operations under way, a cut that
-//! has not reached the data store. Such an inode is never evicted and never removed at once.
+//! has not reached the data store. Such an inode is never forgotten and never removed at once.
 //!
 //! Absent: contents.
 

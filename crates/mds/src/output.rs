@@ -24,7 +24,7 @@ pub enum Output {
         from: Position,
     },
     /// Append these bytes (whole entries) at this position. `urgent`: something waits for them, commit
-    /// at once; otherwise within 2 ms or 1 MiB.
+    /// at once; otherwise it may be gathered with others for a while (the server: 2 ms, or 1 MiB).
     Append {
         position: Position,
         bytes: Vec<u8>,

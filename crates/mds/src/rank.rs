@@ -186,7 +186,7 @@ impl Rank {
         self.next_tag
     }
 
-    fn evict(&mut self) {
+    fn forget(&mut self) {
         self.shed_caps();
         // What is noted of clients counts as cache, up to half of it.
         let limit = self.view.config.cache_bytes;
@@ -196,10 +196,10 @@ impl Rank {
         if self.drop_left > 0 {
             let slice = self.drop_left.min(DROP_SLICE);
             self.drop_left -= slice;
-            self.view.cache.evict(slice, 0);
+            self.view.cache.forget(slice, 0);
         } else if self.view.cache.bytes() > limit {
-            let budget = self.view.config.limits.evict.max(brought.saturating_mul(2));
-            self.view.cache.evict(budget, limit - limit / 16);
+            let budget = self.view.config.limits.forget.max(brought.saturating_mul(2));
+            self.view.cache.forget(budget, limit - limit / 16);
         }
     }
 
@@ -274,7 +274,7 @@ impl Rank {
             self.checkpoint_turn(now, out);
             self.caps_turn(out);
         }
-        self.evict();
+        self.forget();
         self.issue_loads(out);
         // A reply that waited for nothing more goes in this step, not the next.
         if self.held.ready(self.journal.durable) {

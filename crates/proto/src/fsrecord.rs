@@ -24,7 +24,7 @@ pub struct FsRecord {
     pub format: u32,
     /// Unknown bits: harmless.
     pub compat: u64,
-    /// Unknown bits: may be mounted read-only.
+    /// Unknown bits: read only. This version does not open such a folder at all.
     pub ro_compat: u64,
     /// Unknown bits: refuse.
     pub incompat: u64,

@@ -126,7 +126,7 @@ impl SnapId {
 }
 
 /// How a request names an inode: by number, plus where its primary dentry was last seen. The
-/// place is a hint: it lets a rank that has evicted the inode find it with one keyed read.
+/// place is a hint: it lets a rank find an inode that is no longer cached with one keyed read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeRef {
     pub ino: Ino,

@@ -59,7 +59,8 @@ pub struct InodeCore {
     pub change: u64,
     /// The snapshot sequence this record was first valid under (0 until snapshots exist).
     pub first_snap: u64,
-    /// How often the file was cut shorter.
+    /// The number of the file's last cut. It grows, by jumps with the rank's incarnation and past numbers spent on cuts that
+    /// failed: not a count.
     pub truncate_seq: u32,
     pub flags: u32,
     /// The size of the cut of `truncate_seq` (valid with `CUT_PENDING`).

@@ -28,7 +28,7 @@ const FLAG_CLUSTER: u8 = 2;
 pub struct TxnOrigin<'a> {
     pub session: SessionId,
     pub tid: Tid,
-    /// The encoded `Reply`, so that a retry gets the same answer.
+    /// The encoded `Outcome`, an error too, so that a retry gets the same answer.
     pub result: &'a [u8],
 }
 

@@ -38,7 +38,7 @@ pub enum ClientMsg {
     Hello { protocol: u16, session: SessionId, info: ClientInfo, wants: Bits },
     /// `floor`: the client has the results of every tid below it.
     Request { tid: Tid, floor: Tid, cred: Cred, request: Request },
-    /// Give up a waiting request; it answers EINTR if it was still waiting.
+    /// Give up a wait for a file lock: a `SetLock` without an answer answers EINTR. It changes nothing of any other request.
     Cancel { tid: Tid },
     /// Lease renewal; `Renewed` answers it. 0: nobody waits for that.
     Renew { number: u32 },

@@ -1,5 +1,4 @@
-//! Journal mutations: idempotent statements of state. Live execution, replay and replay
-//! apply them with one function.
+//! Journal mutations: idempotent statements of state. Live execution and replay apply them with one function.
 //!
 //! Absent: steps ("add one link"); partial changes of a record. Ordinals are never reused; 12 to 31
 //! are reserved for prepared and committed transactions, seals, link lists and orphan states.
@@ -66,7 +65,7 @@ pub enum Mutation<'a> {
         rank: RankId,
         next: u64,
     },
-    /// The file's data beyond `size` is cut, as its `truncate_seq`-th cut.
+    /// The file's data beyond `size` is cut; `truncate_seq` is the cut's number.
     DataCut {
         file: FileId,
         size: u64,

@@ -26,7 +26,7 @@ pub struct DirEntry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {
     pub space: Space,
-    /// Inodes in use.
+    /// Inode numbers that are used up: given out or skipped by a restart. A removed file does not lower it.
     pub files: u64,
 }
 

@@ -45,9 +45,9 @@ pub struct Config {
     pub mds_min_caps_per_client: u64,
     /// Inodes that one client is asked for to make room, and that it has not given back.
     pub mds_recall_max_caps: u64,
-    /// Inode numbers lent to a client at a time, in per cent of 8,192; 0: clients make and remove nothing by themselves.
+    /// Inode numbers delegated to a client at a time, in per cent of 8,192; 0: clients make and remove nothing by themselves.
     pub mds_client_delegate_inos_pct: u64,
-    /// Seconds after which a request without an answer is slow.
+    /// Seconds after which a request without an answer is blocked, and what takes longer is slow.
     pub mds_op_complaint_time: u64,
     /// A checkpoint starts when the journal has this many bytes.
     pub journal_size: u64,
@@ -140,7 +140,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         "50",
         "inode numbers a client gets to make files by itself, in % of 8192, 0 to 100; 0: it waits for each answer",
     ),
-    help("mds_op_complaint_time", "30", "seconds after which a request without an answer is slow, 1 to 3600"),
+    help(
+        "mds_op_complaint_time",
+        "30",
+        "seconds after which a request without an answer is blocked, 1 to 3600",
+    ),
     help("journal_size", "1G", "size of the journal at which a checkpoint starts, 16M to 1T"),
     help("data_cache_limit", "2G", "file data kept in the page cache, up to 64T"),
     help("data_cache_max_filesize", "1G", "data of larger files is not kept in the page cache"),

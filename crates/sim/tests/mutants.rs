@@ -40,7 +40,7 @@ fn function<'a>(text: &'a str, indent: &str, name: &str) -> Option<(&'a str, &'a
 }
 
 #[test]
-fn every_seeded_defect_of_the_simulated_rooms_is_in_the_list_once() {
+fn every_seeded_defect_of_the_simulated_crates_is_in_the_list_once() {
     let mut found = BTreeSet::new();
     for package in ["mds", "client", "store"] {
         for (_, text) in sources(package) {

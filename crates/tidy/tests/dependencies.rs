@@ -36,7 +36,7 @@ fn difference(what: &str, [left, right]: [&str; 2], sets: [&BTreeSet<String>; 2]
 }
 
 #[test]
-fn every_room_has_a_row_and_every_row_a_room() {
+fn every_crate_has_a_row_and_every_row_a_crate() {
     let crates: BTreeSet<String> = repo::crates().into_iter().collect();
     let rows: BTreeSet<String> = rules::CRATES.iter().map(|package| package.name.to_string()).collect();
     assert_eq!(crates, rows);
@@ -260,7 +260,7 @@ fn deny_toml_allows_the_same_licences() {
 }
 
 #[test]
-fn licences_and_features_of_everything_linked_are_allowed() {
+fn licences_of_all_packages_are_allowed() {
     let metadata = metadata();
     let mut wrong = Vec::new();
     for package in metadata["packages"].as_array().expect("packages") {
@@ -277,8 +277,8 @@ fn licences_and_features_of_everything_linked_are_allowed() {
 }
 
 #[test]
-fn no_room_gets_a_randomly_seeded_map_through_hashbrown() {
-    // Feature unification could switch it on for the pure crates, too.
+fn no_crate_of_ours_depends_on_hashbrown() {
+    // The order of its maps is random where any crate of a build switches its default hasher on: clippy does not see that.
     let metadata = metadata();
     let ours: BTreeSet<&str> =
         metadata["workspace_members"].as_array().expect("members").iter().filter_map(Value::as_str).collect();

@@ -150,10 +150,12 @@ fn pure_crates_are_pure() {
 }
 
 #[test]
-fn pure_rooms_carry_the_bans_clippy_checks() {
+fn pure_crates_have_the_same_bans() {
+    let mut wanted_text = None;
     for package in rules::CRATES.iter().filter(|package| package.pure) {
         let path = Path::new("crates").join(package.name).join("clippy.toml");
         let text = repo::text(&path).unwrap_or_default();
+        assert_eq!(&text, wanted_text.get_or_insert_with(|| text.clone()), "{}", path.display());
         let table: toml::Table = text.parse().expect("clippy.toml is TOML");
         for (key, wanted) in
             [("disallowed-types", "std::collections::HashMap"), ("disallowed-methods", "std::thread::spawn")]
@@ -249,8 +251,8 @@ fn no_document_is_cited_that_is_not_here() {
 }
 
 #[test]
-fn the_disk_format_is_little_endian_where_it_is_not_a_key() {
-    // Only keys, whose bytes are compared, are big-endian; host order is nowhere.
+fn formats_have_no_byte_order_of_the_host() {
+    // They are little-endian, and keys, whose bytes are compared, big-endian: which of the two is not looked at here.
     let mut wrong = Vec::new();
     for (path, text) in rust() {
         let code = source::code(source::without_tests(&text));

@@ -19,11 +19,11 @@ pub(crate) const REMOVED: u32 = 8;
 pub(crate) const HEADER_DIRTY: u32 = 16;
 /// On the cache's list of dirty directories.
 pub(crate) const QUEUED: u32 = 32;
-/// Entries are never evicted.
+/// Entries are never forgotten.
 pub(crate) const PINNED: u32 = 64;
 /// A background load of all names is under way.
 pub(crate) const LOADING: u32 = 128;
-/// A name was evicted while all names were being loaded.
+/// A name was forgotten while all names were being loaded.
 pub(crate) const LOAD_BROKEN: u32 = 256;
 /// Its header is being written by the present checkpoint after its entries.
 pub(crate) const HEADER_LATER: u32 = 512;

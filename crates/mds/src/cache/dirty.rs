@@ -38,7 +38,7 @@ impl Cache {
         self.queue_dir(dir_slot);
     }
 
-    /// A node is on the eviction list unless it is dirty, being written, or was just made.
+    /// A node is on the list of what may be forgotten unless it is dirty, being written, or was just made.
     fn on_lru(&self, slot: u32) -> bool {
         let node = self.nodes.get(slot);
         node.prev != NONE || node.next != NONE || self.lru_head == slot
@@ -113,7 +113,7 @@ impl Cache {
         node.flags &= !node::STORED;
         // A name whose delete is stored is of use only where names are not all known.
         if self.dirs.get(node.dir).has(dir::COMPLETE | dir::REMOVED) {
-            self.forget(slot);
+            self.forget_one(slot);
         }
     }
 }

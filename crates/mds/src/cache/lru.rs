@@ -45,7 +45,7 @@ impl Cache {
         self.lru_len
     }
 
-    fn evictable(&self, slot: u32) -> bool {
+    fn may_go(&self, slot: u32) -> bool {
         let node = self.nodes.get(slot);
         // Until a checkpoint's SyncAll returned, "written" is the only trace of unsynced data.
         if node.has(node::BUSY | node::PINS) || (node.has(node::WRITTEN) && self.checkpointing) {
@@ -59,7 +59,7 @@ impl Cache {
 
     /// Looks at up to `budget` nodes from the cold end and forgets those that may go, while more than
     /// `target` bytes are in use.
-    pub(crate) fn evict(&mut self, budget: u32, target: u64) -> u32 {
+    pub(crate) fn forget(&mut self, budget: u32, target: u64) -> u32 {
         let mut forgotten = 0;
         for _ in 0..budget.min(self.lru_len) {
             if self.bytes() <= target || self.lru_tail == NONE {
@@ -67,7 +67,7 @@ impl Cache {
             }
             let slot = self.lru_tail;
             let used = self.nodes.get(slot).has(node::USED) && target > 0;
-            if used || !self.evictable(slot) {
+            if used || !self.may_go(slot) {
                 self.nodes.get_mut(slot).flags &= !node::USED;
                 self.lru_remove(slot);
                 self.lru_push(slot);
@@ -77,14 +77,14 @@ impl Cache {
             if target > 0 && self.nodes.get(slot).has(node::AHEAD) {
                 self.worth.in_vain();
             }
-            self.forget(slot);
+            self.forget_one(slot);
             forgotten += 1;
         }
         forgotten
     }
 
     /// Drops a clean node (on the list) with all that hangs on it.
-    pub(super) fn forget(&mut self, slot: u32) {
+    pub(super) fn forget_one(&mut self, slot: u32) {
         self.lru_remove(slot);
         let node = self.nodes.get(slot);
         let (dir_slot, hash, own, positive) = (node.dir, node.hash, node.own, node.positive());

@@ -19,7 +19,7 @@ pub(crate) const WRITING: u32 = 1 << 3;
 pub(crate) const STORED: u32 = 1 << 4;
 /// Changed since it was loaded: a load that was under way may bring an older state.
 pub(crate) const CHANGED: u32 = 1 << 5;
-/// Used since the eviction hand passed.
+/// Used since the hand that forgets passed.
 pub(crate) const USED: u32 = 1 << 6;
 /// Inode: its change counter made this incarnation's jump.
 pub(crate) const BUMPED: u32 = 1 << 8;
@@ -27,7 +27,7 @@ pub(crate) const BUMPED: u32 = 1 << 8;
 pub(crate) const WRITTEN: u32 = 1 << 9;
 /// Inode: all its data is known to be synced.
 pub(crate) const DATA_CLEAN: u32 = 1 << 10;
-/// Inode: has a `FileState` (open, data in flight, cut pending): not evictable.
+/// Inode: has a `FileState` (open, data in flight, cut pending): not to be forgotten.
 pub(crate) const BUSY: u32 = 1 << 11;
 /// Inode: nothing lies in the data store beyond its size. Unknown of an inode that was loaded: a former
 /// life may have written there and lost the transaction that made it longer.
@@ -38,7 +38,7 @@ pub(crate) const ALLOCATED: u32 = 1 << 12;
 pub(crate) const INODE_FLAGS: u32 = BUMPED | WRITTEN | DATA_CLEAN | BUSY | END_CLEAN | ALLOCATED;
 /// Loaded with its whole directory, and not asked for yet.
 pub(crate) const AHEAD: u32 = 1 << 13;
-/// Ten bits that count the parked operations the node was loaded for: it is not evicted before they
+/// Ten bits that count the parked operations the node was loaded for: it is not forgotten before they
 /// ran, so that none starves in a small cache.
 pub(crate) const PIN: u32 = 1 << 14;
 pub(crate) const PINS: u32 = 0x3FF << 14;
@@ -55,7 +55,7 @@ pub(crate) struct Node {
     pub name: NameBytes,
     /// Slot of the directory it is in.
     pub dir: u32,
-    /// Clean: neighbours on the eviction list. Dirty: neighbours on the directory's dirty list.
+    /// Clean: neighbours on the list of what may be forgotten. Dirty: neighbours on the directory's dirty list.
     pub prev: u32,
     pub next: u32,
     /// Slot in the ext side table.

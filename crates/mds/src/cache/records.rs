@@ -165,7 +165,7 @@ impl Cache {
         self.nodes.get_mut(slot).flags |= node::CHANGED;
         self.make_clean(slot);
         if self.dirs.get(dir).loads == 0 {
-            self.forget(slot);
+            self.forget_one(slot);
         }
     }
 

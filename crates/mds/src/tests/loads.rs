@@ -16,7 +16,7 @@ fn world(prefetch: Prefetch, cache: u64) -> (World, Vec<NodeRef>) {
         c.prefetch = prefetch;
         c.limits.scan_entries = 32;
         c.limits.load_entries = 1_000;
-        c.limits.evict = 4;
+        c.limits.forget = 4;
     });
     let mut dirs = Vec::new();
     for d in 0..DIRS {

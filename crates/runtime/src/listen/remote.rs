@@ -29,8 +29,8 @@ const READS_PER_TURN: u32 = 8;
 const TURN_AIM: Duration = Duration::from_millis(1);
 /// Messages handed over together.
 const BATCH_MAX: usize = 64;
-/// A turn is due so many times its usual length after what it is for came: who asks for little is not kept waiting by who asks for much,
-/// and who has waited long is not passed by.
+/// When a turn is due: so many times its usual length after its message came. Who asks for little is due soon and does not wait for
+/// who asks for much. Who has waited long is due first.
 const PATIENCE: u32 = 16;
 /// A longer turn counts as this: it may have been this thread that waited for a CPU.
 const USUAL_MAX: Duration = Duration::from_micros(250);

@@ -1,7 +1,7 @@
 //! Data workers: operations on file data that need the disk. Syncs of everything are done by one of them at a time, for all who
 //! wait.
 //!
-//! Absent: order (`order.rs`), layouts (crate `store`).
+//! Absent: order (crate `mds`, `order.rs`), layouts (crate `store`).
 
 use super::{Driver, Life};
 use mds::input::{Input, Tag};
@@ -213,12 +213,12 @@ mod tests {
     #[test]
     fn many_syncs_take_one_worker_and_others_go_on() {
         let queue = Queue::default();
-        let read = || DataOp::Remove { file: proto::FileId { ino: proto::Ino(7), generation: 1 } };
+        let remove = || DataOp::Remove { file: proto::FileId { ino: proto::Ino(7), generation: 1 } };
         (1..=20).for_each(|tag| queue.push(Tag(tag), DataOp::SyncAll));
-        queue.push(Tag(100), read());
+        queue.push(Tag(100), remove());
         assert!(matches!(queue.take(), Some(Job::Sync(tags)) if tags.len() == 20));
         queue.push(Tag(21), DataOp::SyncAll);
-        queue.push(Tag(101), read());
+        queue.push(Tag(101), remove());
         for tag in [100, 101] {
             assert!(matches!(queue.take(), Some(Job::One(found, _)) if found == Tag(tag)), "beside the sync");
         }

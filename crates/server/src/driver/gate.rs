@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 /// How often the state of the rank is looked at while it comes to rest.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Nor longer than this while a client is to give something back.
-const RECALL_MAX: Duration = Duration::from_secs(1);
-
 /// Requests are not held back longer than this for a rank that does not come to rest.
 const REST_MAX: Duration = Duration::from_secs(60);
+
+/// Nor longer than this at a time while a client is to give something back.
+const RECALL_MAX: Duration = Duration::from_secs(1);
 
 /// Why the gate does not stay closed.
 #[derive(Clone, Debug, PartialEq, Eq)]

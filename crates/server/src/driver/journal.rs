@@ -1,6 +1,7 @@
 //! The journal's threads: they take appended bytes in order, commit groups, tell the rank what is durable.
 //!
-//! A commit starts at once when something waits for it, else 2 ms after its first byte or at 1 MiB.
+//! A commit starts at once when something waits for it, or at 1 MiB; else 2 ms after its first byte, and not before the sync under
+//! way has ended. Writing and syncing follow.
 //! One of two threads *leads*: it waits for the group and writes it. Then another may lead: while one group is synced and those who
 //! wait for it are told, the next is written.
 //!
@@ -17,7 +18,7 @@ use std::time::Duration;
 use stdx::Mono;
 use stdx::time::MS;
 
-/// Longest time an append waits for its commit.
+/// Longest time that appends nobody waits for are gathered while no sync is under way.
 const COMMIT_NS: u64 = 2 * MS;
 /// A group this big is committed at once.
 const COMMIT_BYTES: usize = 1 << 20;
@@ -104,7 +105,7 @@ pub(super) struct Queue {
     room: Condvar,
     /// Bytes gathered or being committed.
     pending: AtomicUsize,
-    /// Something does not wait for the group's time: lets the thread spin without the lock.
+    /// Something does not wait for the group's time: lets who leads spin without the lock.
     attention: AtomicBool,
 }
 
@@ -114,7 +115,7 @@ impl Queue {
     }
 
     /// Copies entries behind what is gathered. Called under the rank's mutex, so that positions
-    /// arrive in order. Returns whether the thread must be woken.
+    /// arrive in order. Returns whether a thread must be woken.
     pub(super) fn append(&self, now: Mono, position: Position, bytes: &[u8]) -> bool {
         let mut state = self.lock();
         if state.bytes.is_empty() {
@@ -158,7 +159,7 @@ impl Queue {
         }
     }
 
-    /// Ends the thread; what is gathered stays uncommitted.
+    /// Ends the threads; what is gathered stays uncommitted.
     pub(super) fn stop(&self) {
         self.lock().stop = true;
         self.attention.store(true, Ordering::Release);

@@ -78,12 +78,12 @@ pub static OPTION_LINES: &[OptionLine] = &[
     },
     OptionLine {
         shown: "nowsync",
-        help: "directory operations return when applied (default)",
+        help: "nothing waits for the disk that need not (default)",
         words: &[("nowsync", Switch(|o| o.sync = Sync::No))],
     },
     OptionLine {
         shown: "wsync | dirsync",
-        help: "directory operations return when durable",
+        help: "changes of names, over a socket of all metadata, return when durable",
         words: &[("wsync", Switch(|o| o.sync = Sync::Names)), ("dirsync", Switch(|o| o.sync = Sync::Names))],
     },
     OptionLine {
