@@ -156,8 +156,13 @@ impl Driver {
         if let Some(core) = self.core.try_lock() {
             return core;
         }
+        self.timed(Turnstile::lock)
+    }
+
+    /// Waits for the rank, and counts that.
+    fn timed<'a>(&'a self, lock: impl FnOnce(&'a Turnstile<Core>) -> Held<'a, Core>) -> Held<'a, Core> {
         let begin = self.clock.mono();
-        let core = self.core.lock();
+        let core = lock(&self.core);
         let waited = self.clock.mono().since(begin);
         Counters::add(&self.counters.waits, 1);
         Counters::add(&self.counters.wait_nanos, waited);
@@ -183,8 +188,9 @@ impl Driver {
         let mut turn = Turn::new(own, answers);
         let mut inputs = inputs.into_iter().peekable();
         let since = since.map(|since| self.clock.mono_of(since));
+        let mut more = false;
         loop {
-            let more = self.step(&mut inputs, since, &mut turn);
+            more = self.step(&mut inputs, since, more, &mut turn);
             self.act(&mut turn);
             if !more && turn.inputs.is_empty() && turn.delivered.is_empty() {
                 return;
@@ -197,14 +203,16 @@ impl Driver {
         self.drive(inputs, None, None, &mut Vec::new());
     }
 
-    /// One turn; `true`: there is more to take in, which came later than what was taken.
+    /// One turn; `true`: there is more to take in, which came later than what was taken. `again`: so it was the last time, and others
+    /// have their turns first.
     fn step(
         &self,
         inputs: &mut Peekable<impl Iterator<Item = Input>>,
         since: Option<Mono>,
+        again: bool,
         turn: &mut Turn<'_>,
     ) -> bool {
-        let mut core = self.core();
+        let mut core = if again { self.timed(Turnstile::lock_last) } else { self.core() };
         if self.is_halted() {
             turn.delivered.clear();
             turn.inputs.clear();

@@ -4,14 +4,17 @@
 //! woken while somebody *looks*: waits awake for the end of a turn, or was woken and is on the way. (Dice, "Malthusian Locks", EuroSys
 //! 2017: threads that would only add contention are put aside.) But Linux often lets whoever was woken wait for the rest of the waker's
 //! time slice, some 4 ms, with another CPU idle; so after `PASSES` turns one more is woken. With 64 threads two CPUs stood idle for a
-//! fifth of the time before that. Sleepers are woken in the order in which they came.
+//! fifth of the time before that. Sleepers are woken in the order in which they came; one that came too late is the next again.
+//!
+//! Who looks takes it from under those who sleep. So whoever has had a long turn and wants another goes behind them (`lock_last`): else it
+//! would have it again before the one that it woke has come, each time.
 //!
 //! Absent: an order among those who look; whoever comes first has it.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, Thread};
 
 /// How often a thread looks whether it is free before it sleeps, and the pauses between two looks: some 10 us.
@@ -20,11 +23,21 @@ const PAUSES: u32 = 8;
 /// Ends of turns after which another one is woken although somebody looks.
 const PASSES: u32 = 8;
 
-/// Those who sleep, first come first, and the number of the one who comes next.
-#[derive(Default)]
-struct Sleepers {
-    line: VecDeque<Thread>,
-    next: u64,
+/// One who sleeps.
+struct Sleeper {
+    thread: Thread,
+    /// It counts as one who looks from then on.
+    woken: Arc<AtomicBool>,
+}
+
+/// Those who sleep; the first is woken first.
+type Line = VecDeque<Sleeper>;
+
+/// Which end of the line.
+#[derive(Clone, Copy)]
+enum End {
+    Front,
+    Back,
 }
 
 /// A mutex around what only one thread at a time may step.
@@ -35,9 +48,7 @@ pub(super) struct Turnstile<T> {
     passed: AtomicU32,
     /// The length of the line, for those who only look whether there is one.
     asleep: AtomicUsize,
-    /// The numbers below it have been woken, each of them counts as one who looks.
-    woken: AtomicU64,
-    sleepers: Mutex<Sleepers>,
+    sleepers: Mutex<Line>,
 }
 
 /// Whoever has it. The fields are dropped in this order: first it is free, then somebody is woken.
@@ -76,7 +87,6 @@ impl<T> Turnstile<T> {
             looking: AtomicU32::new(0),
             passed: AtomicU32::new(0),
             asleep: AtomicUsize::new(0),
-            woken: AtomicU64::new(0),
             sleepers: Mutex::default(),
         }
     }
@@ -93,12 +103,43 @@ impl<T> Turnstile<T> {
 
     pub(super) fn lock(&self) -> Held<'_, T> {
         self.looking.fetch_add(1, Ordering::SeqCst);
+        self.look_and_sleep(End::Back)
+    }
+
+    /// Has it when those who sleep, and who was woken, have had it.
+    pub(super) fn lock_last(&self) -> Held<'_, T> {
+        if self.asleep.load(Ordering::SeqCst) == 0 && self.looking.load(Ordering::SeqCst) == 0 {
+            return self.lock();
+        }
+        let mut line = self.sleepers();
+        self.asleep.store(line.len() + 1, Ordering::SeqCst);
+        // As in `sleep`. If nobody looks, nobody may come who would wake the first.
+        fence(Ordering::SeqCst);
+        if self.looking.load(Ordering::SeqCst) == 0 {
+            match line.pop_front() {
+                Some(first) => self.wake(first),
+                None => {
+                    if let Some(held) = self.try_lock() {
+                        self.asleep.store(0, Ordering::SeqCst);
+                        drop(line);
+                        return held;
+                    }
+                }
+            }
+        }
+        self.wait_in(line, End::Back);
+        self.look_and_sleep(End::Front)
+    }
+
+    /// Of one who counts as looking. If that is in vain it sleeps at that end of the line, once woken at the front.
+    fn look_and_sleep(&self, mut end: End) -> Held<'_, T> {
         loop {
             let held = self.look();
             self.looking.fetch_sub(1, Ordering::SeqCst);
-            if let Some(held) = held.or_else(|| self.sleep()) {
+            if let Some(held) = held.or_else(|| self.sleep(end)) {
                 return held;
             }
+            end = End::Front;
         }
     }
 
@@ -116,24 +157,33 @@ impl<T> Turnstile<T> {
     }
 
     /// Sleeps until woken to look again; or has it, which was free at last.
-    fn sleep(&self) -> Option<Held<'_, T>> {
-        let mut sleepers = self.sleepers();
-        self.asleep.store(sleepers.line.len() + 1, Ordering::SeqCst);
+    fn sleep(&self, end: End) -> Option<Held<'_, T>> {
+        let line = self.sleepers();
+        self.asleep.store(line.len() + 1, Ordering::SeqCst);
         // Whoever has it now sees this sleeper when it lets go: it looks at `asleep` after that, and here it is the other way round.
         fence(Ordering::SeqCst);
         if let Some(held) = self.try_lock() {
-            self.asleep.store(sleepers.line.len(), Ordering::SeqCst);
-            drop(sleepers);
+            self.asleep.store(line.len(), Ordering::SeqCst);
+            drop(line);
             return Some(held);
         }
-        let number = sleepers.next;
-        sleepers.next += 1;
-        sleepers.line.push_back(thread::current());
-        drop(sleepers);
-        while self.woken.load(Ordering::SeqCst) <= number {
+        self.wait_in(line, end);
+        None
+    }
+
+    /// Stands in the line until woken.
+    fn wait_in(&self, mut line: MutexGuard<'_, Line>, end: End) {
+        let woken = Arc::new(AtomicBool::new(false));
+        let sleeper = Sleeper { thread: thread::current(), woken: woken.clone() };
+        match end {
+            End::Front => line.push_front(sleeper),
+            End::Back => line.push_back(sleeper),
+        }
+        self.asleep.store(line.len(), Ordering::SeqCst);
+        drop(line);
+        while !woken.load(Ordering::SeqCst) {
             thread::park();
         }
-        None
     }
 
     #[inline]
@@ -150,17 +200,21 @@ impl<T> Turnstile<T> {
     }
 
     fn wake_first(&self) {
-        let mut sleepers = self.sleepers();
-        if let Some(first) = sleepers.line.pop_front() {
-            self.asleep.store(sleepers.line.len(), Ordering::SeqCst);
-            self.looking.fetch_add(1, Ordering::SeqCst);
-            self.woken.fetch_add(1, Ordering::SeqCst);
-            drop(sleepers);
-            first.unpark();
+        let mut line = self.sleepers();
+        if let Some(first) = line.pop_front() {
+            self.asleep.store(line.len(), Ordering::SeqCst);
+            self.wake(first);
         }
     }
 
-    fn sleepers(&self) -> MutexGuard<'_, Sleepers> {
+    /// Of the line, which is locked: no other wakes meanwhile.
+    fn wake(&self, sleeper: Sleeper) {
+        self.looking.fetch_add(1, Ordering::SeqCst);
+        sleeper.woken.store(true, Ordering::SeqCst);
+        sleeper.thread.unpark();
+    }
+
+    fn sleepers(&self) -> MutexGuard<'_, Line> {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -185,8 +239,9 @@ mod tests {
             thread::scope(|scope| {
                 for _ in 0..threads {
                     scope.spawn(|| {
-                        for _ in 0..EACH {
-                            let mut held = turnstile.lock();
+                        for number in 0..EACH {
+                            let last = number % 5 == 0;
+                            let mut held = if last { turnstile.lock_last() } else { turnstile.lock() };
                             assert!(!std::mem::replace(&mut held.1, true), "two have it");
                             held.0 += 1;
                             held.1 = false;
@@ -197,7 +252,6 @@ mod tests {
             assert_eq!(turnstile.lock().0, threads * EACH);
             assert_eq!(turnstile.looking.load(Ordering::SeqCst), 0);
             assert_eq!(turnstile.asleep.load(Ordering::SeqCst), 0);
-            assert_eq!(turnstile.woken.load(Ordering::SeqCst), turnstile.sleepers().next);
         }
     }
 
@@ -209,7 +263,7 @@ mod tests {
             for _ in 0..3 {
                 scope.spawn(|| drop(turnstile.lock()));
             }
-            until(|| turnstile.sleepers().line.len() == 3);
+            until(|| turnstile.sleepers().len() == 3);
             drop(held);
         });
         assert_eq!(turnstile.asleep.load(Ordering::SeqCst), 0);
@@ -223,12 +277,38 @@ mod tests {
             for number in 0..4 {
                 let turnstile = &turnstile;
                 scope.spawn(move || turnstile.lock().push(number));
-                until(|| turnstile.sleepers().line.len() == number + 1);
+                until(|| turnstile.sleepers().len() == number + 1);
             }
             // Each of them wakes the next one, and only when it has had its turn: nobody else looks.
             drop(held);
         });
         assert_eq!(*turnstile.lock(), [0, 1, 2, 3]);
+    }
+
+    /// Found by review: one thread with much to do had its next turn before the one that it woke had come, a thousand times over.
+    #[test]
+    fn whoever_wants_another_turn_has_it_after_those_who_sleep() {
+        let turnstile = Turnstile::new(Vec::new());
+        for round in 0..200 {
+            let held = turnstile.lock();
+            thread::scope(|scope| {
+                for number in 0..3 {
+                    let turnstile = &turnstile;
+                    scope.spawn(move || turnstile.lock().push((round, number)));
+                    until(|| turnstile.sleepers().len() == number + 1);
+                }
+                drop(held);
+                // The first is on its way now, or has had it.
+                for had in 1..=3 {
+                    let held = turnstile.lock_last();
+                    assert!(
+                        held.len() >= 3 * round + had,
+                        "round {round}: {} had it, not {had}",
+                        held.len() - 3 * round
+                    );
+                }
+            });
+        }
     }
 
     /// One who was woken may have to wait for a CPU: the others are not left asleep for so long.
@@ -238,16 +318,16 @@ mod tests {
         let held = turnstile.lock();
         thread::scope(|scope| {
             scope.spawn(|| drop(turnstile.lock()));
-            until(|| turnstile.sleepers().line.len() == 1);
+            until(|| turnstile.sleepers().len() == 1);
             // Somebody was woken and does not come.
             turnstile.looking.fetch_add(1, Ordering::SeqCst);
             drop(held);
             for _ in 1..PASSES {
-                assert_eq!(turnstile.sleepers().line.len(), 1);
+                assert_eq!(turnstile.sleepers().len(), 1);
                 drop(turnstile.lock());
             }
             drop(turnstile.lock());
-            until(|| turnstile.sleepers().line.is_empty());
+            until(|| turnstile.sleepers().is_empty());
         });
         assert_eq!(turnstile.looking.load(Ordering::SeqCst), 1);
     }
