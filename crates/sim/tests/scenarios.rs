@@ -16,22 +16,22 @@ struct Race {
 const RACES: &[Race] = &[
     Race {
         name: "a directory is recalled while what was made there is on its way",
-        seed: 80,
+        seed: 87,
         meets: &["performed: create", "directories recalled from under work"],
     },
     Race {
         name: "a directory is recalled while a rename in it is on its way",
-        seed: 64,
+        seed: 149,
         meets: &["performed: rename", "directories recalled from under a rename"],
     },
     Race {
         name: "the rank dies after a performed rename, and it takes effect once more",
-        seed: 44,
+        seed: 55,
         meets: &["performed: rename", "presented again: lost renames"],
     },
     Race {
         name: "the rank dies after early answers, and each takes effect once more",
-        seed: 24,
+        seed: 25,
         meets: &["answered early", "presented again: lost", "presented again: executed before"],
     },
     Race {
@@ -41,17 +41,17 @@ const RACES: &[Race] = &[
     },
     Race {
         name: "a client dies with the rank, and what it was told with it",
-        seed: 76,
+        seed: 98,
         meets: &["clients dead with what they were told"],
     },
     Race {
         name: "a client returns when nobody waits for what it was told any more",
-        seed: 31,
+        seed: 62,
         meets: &["late errors of ended sessions", "late errors that clients report"],
     },
     Race {
         name: "a connection breaks with performed requests on it, and the rank lives on",
-        seed: 101,
+        seed: 432,
         meets: &["presented again: not executed yet"],
     },
     Race {
@@ -69,7 +69,7 @@ const RACES: &[Race] = &[
     },
     Race {
         name: "something goes wrong again while clients come back",
-        seed: 0,
+        seed: 3,
         meets: &["faults while clients come back", "presented"],
     },
     Race {
