@@ -97,8 +97,7 @@ impl Plan {
         let dice = rng.next_u64();
         let mut hash_seed = [0; 16];
         hash_seed[..8].copy_from_slice(&dice.to_le_bytes());
-        // Bits that say nothing else: `wants` reads those of the seed from other ends, and two options that share a byte may never
-        // meet.
+        // Bits that say nothing else. Where two options hang on the same bits of the seed, as `wants` does, they may never meet.
         let others = mix64(dice).to_le_bytes();
         let mut plan = Self {
             clients,
