@@ -69,7 +69,7 @@ impl FsRecord {
     /// format says so.
     ///
     /// # Errors
-    /// `Invalid` without the magic, `TooNew` for a later format, `Checksum` for damage.
+    /// `Invalid` without the magic or with format 0, `TooNew` for a later format, `Checksum` for damage.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
         if r.raw(8)? != MAGIC {
@@ -78,6 +78,10 @@ impl FsRecord {
         let (format, crc) = (r.u32()?, r.u32()?);
         if format > FORMAT {
             return Err(DecodeError::TooNew { found: format, supported: FORMAT });
+        }
+        // No version wrote it, and the checksum does not cover it.
+        if format == 0 {
+            return Err(DecodeError::Invalid { what: "format number" });
         }
         if crc32c(r.rest()) != crc {
             return Err(DecodeError::Checksum);
@@ -152,7 +156,8 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(FsRecord::decode(&bad), Ok(sample()));
+            let read = FsRecord::decode(&bad);
+            assert!(read.is_err(), "bit {bit}: {read:?}");
         }
     }
 

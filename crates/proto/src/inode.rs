@@ -222,6 +222,7 @@ fn decode_links(body: &[u8]) -> Result<Vec<(Ino, NameHash)>, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn sample() -> InodeRecord {
         let core =
@@ -247,8 +248,31 @@ mod tests {
     fn every_cut_is_refused_or_a_shorter_record() {
         let mut w = Writer::new();
         sample().encode(&mut w);
-        for len in 0..w.0.len() {
-            assert_ne!(InodeRecord::decode(&w.0[..len]), Ok(sample()));
+        // Where each section ends, and what is there by then.
+        let mut ends = BTreeMap::new();
+        let mut part = InodeRecord { core: sample().core, ext: None };
+        let whole = sample().ext.expect("a sample of everything");
+        let mut more: [&mut dyn FnMut(&mut InodeExt); 5] = [
+            &mut |ext| ext.symlink = whole.symlink.clone(),
+            &mut |ext| ext.xattrs = whole.xattrs.clone(),
+            &mut |ext| ext.rdev = whole.rdev,
+            &mut |ext| ext.links = whole.links.clone(),
+            &mut |ext| ext.unknown = whole.unknown.clone(),
+        ];
+        let mut note = |part: &InodeRecord| {
+            let mut w = Writer::new();
+            part.encode(&mut w);
+            ends.insert(w.0.len(), part.clone());
+        };
+        note(&part);
+        for add in &mut more {
+            add(part.ext.get_or_insert_default());
+            note(&part);
+        }
+        assert_eq!((ends.len(), ends.get(&w.0.len())), (6, Some(&sample())));
+        for len in 0..=w.0.len() {
+            let read = InodeRecord::decode(&w.0[..len]);
+            assert_eq!(read.as_ref().ok(), ends.get(&len), "cut at {len}: {read:?}");
         }
     }
 }

@@ -43,6 +43,8 @@ pub enum BackupError {
     Restless,
     #[error("the server is damaged ({0}): stop it and run pando fsck on its data folder")]
     RankDamaged(String),
+    #[error("the file system's epoch is {epoch}, the last there is: it cannot be restored once more")]
+    LastEpoch { epoch: u32 },
     #[error("this server has no data folder")]
     NoFolder,
     #[error(transparent)]

@@ -214,7 +214,10 @@ fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) ->
 mod tests {
     use super::*;
     use crate::health::Space;
+    use crate::server::ServerOptions;
     use std::collections::BTreeSet;
+    use stdx::Wall;
+    use store::folder::{FormatOptions, format};
 
     fn snapshot() -> Snapshot {
         let create = serde_json::json!({ "count": 3, "errors": 1, "nanos": 1_500_000_000 });
@@ -262,6 +265,30 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
         assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    /// A key that nobody counts under reads 0 for ever.
+    #[test]
+    fn a_started_server_counts_everything_that_the_page_names() {
+        let dir = tempfile::tempdir().expect("dir");
+        let folder = dir.path().join("fs");
+        format(&folder, &FormatOptions::new(Wall(1))).expect("format");
+        let server = Server::open(&folder, &ServerOptions::default()).expect("open");
+        let (counters, gauges) = perf::counted(&server.driver);
+        let number = |of: &Value, key: &str| of[key].as_u64().is_some();
+        let lost = COUNTERS.iter().filter(|(_, part, key, _)| !number(&counters[part], key));
+        let lost = lost.map(|(name, ..)| *name);
+        let lost: Vec<&str> = lost
+            .chain(GAUGES.iter().filter(|(_, key, _)| !number(&gauges, key)).map(|(name, ..)| *name))
+            .collect();
+        assert!(lost.is_empty(), "counted by nobody: {lost:?}\n{counters}\n{gauges}");
+        let ops = counters["rank"]["ops"].as_object().expect("kinds of request");
+        assert!(ops.len() > 20, "{ops:?}");
+        for (op, counts) in ops {
+            assert!(["count", "errors", "nanos"].iter().all(|key| number(counts, key)), "{op}: {counts}");
+        }
+        assert!(page(&server).lines().any(|line| line == "pando_mds_requests_total{op=\"create\"} 0"));
+        server.stop().expect("stop");
     }
 
     /// A rule about a metric that nobody serves never fires.

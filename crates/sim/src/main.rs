@@ -15,15 +15,25 @@ use std::time::Instant;
 
 const USAGE: &str = "usage:
   sim sweep [--seeds N] [--start S] [--jobs J] [--ops N] [--crashes N] [--once] [--mutant NAME]
-  sim replay --seed S [--trace] [--rot] [--ops N] [--crashes N] [--mutant NAME]
+  sim replay --seed S [--trace] [--ops N] [--crashes N] [--mutant NAME]
+  sim replay --seed S --rot [--trace] [--mutant NAME]
   sim mutants [--seeds N] [--jobs J] [--only NAME]
   sim elsewhere
-  sim coverage [--seeds N]
+  sim coverage [--seeds N] [--start S] [--jobs J]
 
 --rot replays the flipped bit of that seed. elsewhere: the tests that show the defects which mutants does
-not, one a line.
+not, one a line. coverage: a sweep of 500 seeds, each once. --mutant, mutants: build with --features mutants.
 A seed is a run of at least 2,000 operations and 5 crashes. A sweep runs each seed twice and compares
 the trace hashes (--once: one run); from 500 seeds on an operation that never met a fault fails it.";
+
+/// The verbs, and what each has a use for.
+const VERBS: &[(&str, &[&str])] = &[
+    ("sweep", &["--seeds", "--start", "--jobs", "--ops", "--crashes", "--once", "--mutant"]),
+    ("replay", &["--seed", "--trace", "--rot", "--ops", "--crashes", "--mutant"]),
+    ("mutants", &["--seeds", "--jobs", "--only"]),
+    ("elsewhere", &[]),
+    ("coverage", &["--seeds", "--start", "--jobs"]),
+];
 
 /// Seeds from which on every cell of the coverage table must be hit.
 const COVERED_SEEDS: u64 = 500;
@@ -88,13 +98,22 @@ fn main() -> ExitCode {
 }
 
 fn parse(verb: &str, args: &[String]) -> Result<Options, String> {
+    let known = VERBS.iter().find(|(name, _)| *name == verb);
+    let (_, taken) = known.ok_or_else(|| "no such verb".to_owned())?;
     let mut options = Options::default();
     if verb == "mutants" || verb == "coverage" {
         options.seeds = COVERED_SEEDS;
         options.once = true;
     }
+    let mut given = BTreeSet::new();
     let mut args = args.iter();
     while let Some(flag) = args.next() {
+        if !taken.contains(&flag.as_str()) {
+            let anywhere = VERBS.iter().any(|(_, flags)| flags.contains(&flag.as_str()));
+            let why = if anywhere { "is of no use here" } else { "is no option" };
+            return Err(format!("{flag} {why}"));
+        }
+        given.insert(flag.as_str());
         let mut number = || -> Result<u64, String> {
             let value = args.next().ok_or_else(|| format!("{flag} needs a number"))?;
             value.parse().map_err(|_| format!("{flag} {value}: not a number"))
@@ -114,8 +133,18 @@ fn parse(verb: &str, args: &[String]) -> Result<Options, String> {
                 let known = MUTANTS.iter().find(|(mutant, ..)| mutant == name);
                 options.mutant = Some(known.ok_or_else(|| format!("no defect is called {name}"))?.0);
             }
-            _ => return Err(format!("unknown option {flag}")),
+            _ => return Err(format!("{flag} is no option")),
         }
+    }
+    if verb == "replay" && !given.contains("--seed") {
+        return Err("--seed is needed: which run?".to_owned());
+    }
+    // That scenario has a length of its own.
+    if let Some(flag) = ["--ops", "--crashes"].iter().find(|flag| options.rot && given.contains(**flag)) {
+        return Err(format!("{flag} is of no use with --rot"));
+    }
+    if options.start.checked_add(options.seeds).is_none() {
+        return Err("seeds end at 2^64".to_owned());
     }
     Ok(options)
 }
@@ -251,7 +280,7 @@ fn sweep(options: &Options) -> bool {
         sum.events,
         begin.elapsed().as_secs_f64()
     );
-    let (known, failures) = split_known(options, failures);
+    let (known, failures) = split_known(options, known_failures(), failures);
     for (seed, error) in &known {
         println!("known: seed {seed}: {}", error.chars().take(200).collect::<String>());
     }
@@ -273,14 +302,20 @@ fn known_failures() -> impl Iterator<Item = u64> {
     include_str!("../known-failures").lines().filter_map(|line| line.split(' ').next()?.parse().ok())
 }
 
-/// Takes the failures that `known-failures` lists out, and adds one for each listed seed that did not fail. The list is of
-/// the ordinary sweep: correct program, default length.
-fn split_known(options: &Options, failures: Failures) -> (Failures, Failures) {
-    if options.mutant.is_some() {
+/// Takes the failures that are `known` out, and adds one for each known seed that did not fail. The list is of the ordinary sweep:
+/// correct program, default length.
+fn split_known(
+    options: &Options,
+    known: impl Iterator<Item = u64>,
+    failures: Failures,
+) -> (Failures, Failures) {
+    let ordinary = Options::default();
+    let length = (options.operations, options.crashes);
+    if options.mutant.is_some() || length != (ordinary.operations, ordinary.crashes) {
         return (Vec::new(), failures);
     }
     let range = options.start..options.start + options.seeds;
-    let listed: Vec<u64> = known_failures().filter(|seed| range.contains(seed)).collect();
+    let listed: Vec<u64> = known.filter(|seed| range.contains(seed)).collect();
     let (known, mut failures): (Failures, Failures) =
         failures.into_iter().partition(|(seed, _)| listed.contains(seed));
     for seed in listed {
@@ -369,4 +404,75 @@ fn mutants(options: &Options) -> bool {
 /// Panics of the code under test are reported as verdicts.
 fn silence_panics() {
     std::panic::set_hook(Box::new(|_| {}));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(line: &str) -> Result<Options, String> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        parse(&words[0], &words[1..])
+    }
+
+    /// `sweep --trace` traced nothing, and `replay` without a seed replayed 0.
+    #[test]
+    fn a_verb_takes_what_it_has_a_use_for() {
+        for (line, error) in [
+            ("sweep --trace", "--trace is of no use here"),
+            ("sweep --seed 3", "--seed is of no use here"),
+            ("mutants --mutant x", "--mutant is of no use here"),
+            ("elsewhere --jobs 2", "--jobs is of no use here"),
+            ("coverage --ops 5", "--ops is of no use here"),
+            ("replay", "--seed is needed: which run?"),
+            ("replay --trace", "--seed is needed: which run?"),
+            ("replay --seed", "--seed needs a number"),
+            ("replay --seed x", "--seed x: not a number"),
+            ("replay --seed 3 --rot --ops 9", "--ops is of no use with --rot"),
+            ("sweep --fast", "--fast is no option"),
+            ("sweep --start 18446744073709551615", "seeds end at 2^64"),
+            ("mutants --only mds_perfect", "no defect is called mds_perfect"),
+            ("sweeps", "no such verb"),
+        ] {
+            assert_eq!(parsed(line).map(|_| ()), Err(error.to_owned()), "{line}");
+        }
+        let options = parsed("replay --seed 17 --trace --ops 9").expect("good");
+        assert_eq!((options.start, options.trace, options.operations), (17, true, 9));
+        assert_eq!(parsed("coverage").map(|options| (options.seeds, options.once)), Ok((500, true)));
+    }
+
+    #[test]
+    fn usage_and_document_name_what_each_verb_takes() {
+        let document = include_str!("../../../docs/SIMULATION.md");
+        let lines: Vec<&str> = USAGE.lines().filter_map(|line| line.strip_prefix("  sim ")).collect();
+        let mut named: Vec<(&str, BTreeSet<&str>)> = Vec::new();
+        for line in lines {
+            assert!(document.contains(&format!("\nsim {line}\n")), "not in SIMULATION.md: sim {line}");
+            let mut words = line.split([' ', '[', ']']);
+            let verb = words.next().expect("a verb");
+            let flags: BTreeSet<&str> = words.filter(|word| word.starts_with("--")).collect();
+            match named.iter_mut().find(|(known, _)| *known == verb) {
+                Some((_, all)) => all.extend(flags),
+                None => named.push((verb, flags)),
+            }
+        }
+        let taken: Vec<(&str, BTreeSet<&str>)> =
+            VERBS.iter().map(|(verb, flags)| (*verb, flags.iter().copied().collect())).collect();
+        assert_eq!(named, taken);
+    }
+
+    /// A run of another length is another history.
+    #[test]
+    fn what_is_known_to_fail_is_known_of_the_ordinary_sweep() {
+        let split = |line: &str, failed: &[u64]| {
+            let failures = failed.iter().map(|seed| (*seed, "wrong".to_owned())).collect();
+            let (known, failures) = split_known(&parsed(line).expect("good"), [5, 200].into_iter(), failures);
+            let seeds = |list: Failures| list.into_iter().map(|(seed, _)| seed).collect::<Vec<_>>();
+            (seeds(known), seeds(failures))
+        };
+        assert_eq!(split("sweep", &[5, 7]), (vec![5], vec![7]));
+        assert_eq!(split("sweep", &[7]), (vec![], vec![7, 5]));
+        assert_eq!(split("sweep --ops 9", &[5, 7]), (vec![], vec![5, 7]));
+        assert_eq!(split("sweep --crashes 9", &[7]), (vec![], vec![7]));
+    }
 }

@@ -103,6 +103,25 @@ fn a_change_waits_until_others_have_given_back_what_it_changes() {
     assert_eq!(w.call_as(OTHER, Cred::ROOT, lookup("f")), Err(Errno::ENOENT));
 }
 
+/// Found by the simulator: chmod took back the hold on the name of its file, and not the name, of which nobody was asked then.
+#[test]
+fn a_new_change_time_takes_no_names() {
+    let mut w = two();
+    let node = node_of(&granted(&mut w, REMOTE, create("f")).0);
+    assert_eq!(granted(&mut w, OTHER, lookup("f")).1, Bits::ATTRS);
+    let set = SetAttr { mode: Some(0o600), ..Default::default() };
+    let tid = w.start(REMOTE, Cred::ROOT, Request::SetAttr { node, set });
+    let asked = recalls(&mut w, OTHER);
+    assert_eq!(asked.iter().map(|asked| (asked.ino, &asked.name)).collect::<Vec<_>>(), [(node.ino, &None)]);
+    let list = asked.iter().map(|asked| asked.returned(asked.bits)).collect();
+    w.say(OTHER, ClientMsg::Returned { list });
+    assert!(w.answer(REMOTE, tid).is_some_and(|outcome| outcome.is_ok()));
+    let tid = w.start(REMOTE, Cred::ROOT, unlink("f"));
+    assert_eq!(w.answer(REMOTE, tid), None, "the other keeps the name");
+    let names: Vec<_> = recalls(&mut w, OTHER).into_iter().filter_map(|asked| asked.name).collect();
+    assert_eq!(names, [(root().ino, n("f"))]);
+}
+
 /// Neither the count of a directory's names nor its time tells of a rename in the moment of the change before.
 #[test]
 fn who_keeps_a_directory_is_asked_whatever_its_header_shows() {

@@ -198,6 +198,20 @@ fn fallocate_zeroes_extends_and_refuses() {
     assert_eq!(w.call(alloc(0, i64::MAX as u64, 9)), Err(Errno::EFBIG));
 }
 
+/// Found by the simulator: space behind the end of a file that had no byte was never freed.
+#[test]
+fn space_behind_the_end_is_given_back() {
+    let mut w = World::new();
+    let f = w.create(root(), "f");
+    assert!(w.call(Request::Fallocate { node: f, mode: 1, offset: 0, len: 100 }).is_ok());
+    assert_eq!(w.stat("/f").map(|a| a.size), Ok(0));
+    assert_eq!(w.call(Request::Release { node: f, count: 1 }), Ok(Reply::Ok));
+    w.data_ops.clear();
+    assert_eq!(w.unlink(root(), "f"), Ok(Reply::Ok));
+    let removed = |op: &DataOp| matches!(op, DataOp::Remove { file } if file.ino == f.ino);
+    assert!(w.data_ops.iter().any(removed), "{:?}", w.data_ops);
+}
+
 #[test]
 fn copies_stay_in_the_server() {
     let mut w = World::new();

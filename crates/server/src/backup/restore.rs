@@ -121,7 +121,7 @@ fn rest(
 pub fn restore(path: &Path, dir: &Path, places: &FormatOptions) -> Result<Summary, BackupError> {
     let mut chunks = ChunkReader::begin(open(path)?)?;
     let mut record = first(&mut chunks)?;
-    record.epoch += 1;
+    record.epoch = next_epoch(&record)?;
     let mut summary = None;
     folder::format_from(dir, places, &record, |meta, data_root| -> Result<(), BackupError> {
         let disk = RealDisk::new(data_root);
@@ -133,6 +133,11 @@ pub fn restore(path: &Path, dir: &Path, places: &FormatOptions) -> Result<Summar
         Ok(())
     })?;
     summary.ok_or_else(|| BackupError::Damaged { at: 0, what: "nothing was restored".into() })
+}
+
+/// The epoch of what is restored. A number used again would give out what the file system has given out before.
+fn next_epoch(record: &FsRecord) -> Result<u32, BackupError> {
+    record.epoch.checked_add(1).ok_or(BackupError::LastEpoch { epoch: record.epoch })
 }
 
 /// Writes into fresh stores.
@@ -205,5 +210,46 @@ impl Filler<'_> {
         let batches: Vec<StoreBatch> = std::mem::take(&mut self.batches).into_values().collect();
         self.bytes = 0;
         Ok(self.meta.apply(&batches)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::container::ChunkWriter;
+    use super::*;
+    use proto::fsrecord::{FORMAT, HASH_SIPHASH_1_3};
+    use stdx::Wall;
+    use stdx::hash::HashSeed;
+
+    /// It went on at 0 in a shipped build: numbers of the first epoch would have been given out again.
+    #[test]
+    fn behind_the_last_epoch_there_is_none() {
+        let record = FsRecord {
+            format: FORMAT,
+            compat: 0,
+            ro_compat: 0,
+            incompat: 0,
+            fsid: [3; 16],
+            name: "pandofs".into(),
+            hash_function: HASH_SIPHASH_1_3,
+            hash_seed: HashSeed([9; 16]),
+            environments: 1,
+            small_file_bytes: 4096,
+            epoch: u32::MAX,
+            meta_dir: String::new(),
+            journal_dir: String::new(),
+            data_dir: String::new(),
+            complete: true,
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, dir) = (folder.path().join("backup"), folder.path().join("fs"));
+        let mut chunks = ChunkWriter::begin(Vec::new()).expect("begin");
+        chunks.put(Kind::FsRecord, &record.encode()).expect("put");
+        std::fs::write(&file, chunks.end()).expect("written");
+        let error = restore(&file, &dir, &FormatOptions::new(Wall(1))).expect_err("no epoch is left");
+        assert!(matches!(error, BackupError::LastEpoch { epoch: u32::MAX }), "{error}");
+        assert!(!error.is_damage() && !dir.exists());
+        let before = FsRecord { epoch: u32::MAX - 1, ..record };
+        assert!(next_epoch(&before).is_ok_and(|epoch| epoch == u32::MAX));
     }
 }

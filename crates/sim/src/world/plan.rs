@@ -11,7 +11,7 @@ use proto::ids::Incarnation;
 use proto::inode::XATTR_TOTAL_BYTES_MAX;
 use proto::message::ClientInfo;
 use stdx::Prng;
-use stdx::hash::HashSeed;
+use stdx::hash::{HashSeed, mix64};
 use stdx::time::MS;
 use store::data;
 use store::journal_files::JournalLimits;
@@ -78,6 +78,8 @@ pub struct Plan {
     pub small_file_bytes: u32,
     pub fsid: [u8; 16],
     pub hash_seed: HashSeed,
+    /// Bits by which clients find idle soon what they do not use, and much.
+    idle: u8,
 }
 
 impl Plan {
@@ -92,8 +94,11 @@ impl Plan {
         for _ in 0..others {
             clients.push(if rng.chance(1, 6) { Kind::User } else { Kind::Trusted });
         }
+        let dice = rng.next_u64();
         let mut hash_seed = [0; 16];
-        hash_seed[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
+        hash_seed[..8].copy_from_slice(&dice.to_le_bytes());
+        // Bits that say nothing else. Where two options hang on the same bits of the seed, as `wants` does, they may never meet.
+        let others = mix64(dice).to_le_bytes();
         let mut plan = Self {
             clients,
             operations,
@@ -109,7 +114,7 @@ impl Plan {
             warm: hash_seed[2].is_multiple_of(4),
             kill_callers: hash_seed[1].is_multiple_of(8),
             slow_returns: hash_seed[4].is_multiple_of(8),
-            evict: hash_seed[5].is_multiple_of(4),
+            evict: others[1].is_multiple_of(4),
             many_readers: (hash_seed[1] ^ hash_seed[6]).is_multiple_of(3),
             late_notice: hash_seed[6].is_multiple_of(4),
             hangs: (hash_seed[2] ^ hash_seed[5]).is_multiple_of(5),
@@ -123,6 +128,7 @@ impl Plan {
             small_file_bytes: [0, 1000, 4096][rng.index(3)],
             fsid: [7; 16],
             hash_seed: HashSeed(hash_seed),
+            idle: others[0],
         };
         // Of dice that were cast, so that the histories of all other seeds stay as they were.
         if plan.slow_returns {
@@ -179,7 +185,7 @@ impl Plan {
     pub fn client(&self, kind: Kind, number: usize, rng: &mut Prng) -> ClientConfig {
         let mut limits = if rng.chance(1, 3) { client::Limits::tiny() } else { client::Limits::default() };
         // Most of them have idle what they do not use for a moment, and much soon.
-        if !(self.hash_seed.0[8] >> (number % 4)).is_multiple_of(4) {
+        if !(self.idle >> (number % 4)).is_multiple_of(4) {
             let tiny = client::Limits::tiny();
             (limits.idle_ns, limits.files_kept_max) = (tiny.idle_ns, 1 + number);
             limits.delegated_max = tiny.delegated_max;
@@ -225,5 +231,137 @@ impl Plan {
             _ if rng.chance(1, 4) => Cred { uid: 1, gid: 2, groups: Vec::new() },
             _ => Cred::ROOT,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn options(plan: &Plan) -> Vec<(String, bool)> {
+        // Spelled out, so that whoever adds an option is led here.
+        let Plan {
+            clients: _,
+            operations: _,
+            crashes: _,
+            calls_max,
+            pause_ns,
+            message_ns,
+            disk_ns,
+            store_ns,
+            tiny_cache,
+            cut_connections,
+            kill_clients,
+            warm,
+            kill_callers,
+            slow_returns,
+            evict,
+            many_readers,
+            late_notice,
+            hangs,
+            clocks,
+            closes,
+            cut_often,
+            hostile,
+            hostile_user,
+            again,
+            full_disk,
+            small_file_bytes,
+            fsid: _,
+            hash_seed: _,
+            idle: _,
+        } = plan;
+        [
+            ("one call", *calls_max == 1),
+            ("long pauses", *pause_ns >= 5 * MS),
+            ("slow messages", *message_ns == 10 * MS),
+            ("slow disk", *disk_ns == 8 * MS),
+            ("slow store", *store_ns == SLOW_STORE_NS),
+            ("tiny cache", *tiny_cache),
+            ("connections cut", *cut_connections),
+            ("clients killed", *kill_clients),
+            ("warm", *warm),
+            ("callers killed", *kill_callers),
+            ("slow returns", *slow_returns),
+            ("evict", *evict),
+            ("many readers", *many_readers),
+            ("late notice", *late_notice),
+            ("hangs", *hangs),
+            ("clocks", *clocks),
+            ("closes", *closes),
+            ("cut often", *cut_often),
+            ("hostile", *hostile),
+            ("hostile user", *hostile_user),
+            ("again", *again),
+            ("full disk", *full_disk),
+            ("no small files", *small_file_bytes == 0),
+        ]
+        .map(|(name, on)| (name.to_owned(), on))
+        .into()
+    }
+
+    /// What is decided of clients. One with limits that are tiny anyway is not looked at for being idle, nor for files one that wants
+    /// no directories.
+    fn of_clients(plan: &Plan, seed: u64) -> Vec<(String, bool)> {
+        let kinds = [("embedded", Kind::Embedded), ("trusted", Kind::Trusted), ("user", Kind::User)];
+        let mut met: Vec<(String, bool)> =
+            kinds.iter().map(|(name, kind)| ((*name).to_owned(), plan.clients.contains(kind))).collect();
+        for (number, kind) in plan.clients.iter().enumerate() {
+            let mut add = |name: &str, on| met.push((format!("client {number} {name}"), on));
+            let mut rng = Prng::new(seed);
+            let (config, tiny) = (plan.client(*kind, number, &mut rng), client::Limits::tiny());
+            if config.limits.in_flight_max != tiny.in_flight_max {
+                add("finds idle soon", config.limits.idle_ns == tiny.idle_ns);
+            }
+            let wants = config.wants;
+            add("keeps attributes", wants.has(Bits::ATTRS));
+            if wants.has(Bits::ATTRS) {
+                add("keeps pages", wants.has(Bits::FC));
+            }
+            if *kind == Kind::Trusted {
+                add("wants directories", wants.has(Bits::DX));
+                if wants.has(Bits::DX) {
+                    add("wants files", wants.has(Bits::ALONE));
+                }
+            }
+        }
+        met
+    }
+
+    /// An option read a byte that nobody had filled, and two were each other's negation: where an operator evicted, the first client
+    /// never had files delegated to it.
+    #[test]
+    fn every_option_is_on_and_off_and_meets_every_other() {
+        let (mut met, mut names) = (BTreeSet::new(), BTreeSet::new());
+        let (mut decided, mut clients) = (BTreeSet::new(), BTreeSet::new());
+        for seed in 0..1000 {
+            let plan = Plan::new(&mut Prng::new(seed), 2000, 5);
+            let (own, of_clients) = (options(&plan), of_clients(&plan, seed));
+            names.extend(own.iter().map(|(name, _)| name.clone()));
+            // Of later clients there are fewer: not everything of theirs meets all that is rare.
+            let first = of_clients.iter().filter(|(name, _)| name.starts_with("client 0"));
+            clients.extend(first.map(|(name, _)| name.clone()));
+            for (one, on) in &own {
+                let others = own.iter().chain(&of_clients);
+                met.extend(others.map(|(other, also)| (one.clone(), *on, other.clone(), *also)));
+            }
+            decided.extend(own.into_iter().chain(of_clients));
+        }
+        assert_eq!((clients.len(), decided.len()), (5, 2 * (names.len() + 3 + 4 * 5)), "{decided:#?}");
+        let mut missing = Vec::new();
+        for one in &names {
+            for other in names.iter().chain(&clients).filter(|other| *other != one) {
+                for (on, also) in [(false, false), (false, true), (true, false), (true, true)] {
+                    // The one pair of which one sets the other.
+                    let set = (one == "long pauses" && other == "slow returns" && !on && also)
+                        || (one == "slow returns" && other == "long pauses" && on && !also);
+                    if !set && !met.contains(&(one.clone(), on, other.clone(), also)) {
+                        missing.push(format!("{one}: {on}, {other}: {also}"));
+                    }
+                }
+            }
+        }
+        assert!(missing.is_empty(), "{missing:#?}");
     }
 }

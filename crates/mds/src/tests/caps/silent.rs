@@ -124,6 +124,35 @@ fn after_a_restart_changes_wait_for_the_others_to_settle_and_reads_do_not() {
     }
 }
 
+/// Found by the simulator: pages were granted before the session that has the file open for writing had come back.
+#[test]
+fn no_pages_before_everybody_is_back() {
+    let mut w = two();
+    let node = node_of(&granted(&mut w, REMOTE, create("f")).0);
+    let sessions = [w.sessions[&REMOTE], w.sessions[&OTHER]];
+    w.wants = ALL;
+    w.crash();
+    w.say(EMBEDDED, ClientMsg::Goodbye);
+    w.hello(OTHER, Peer::Trusted, sessions[1]);
+    w.say(OTHER, ClientMsg::Reclaimed);
+    w.say(OTHER, ClientMsg::Settled);
+    let open = Request::Open { node, flags: 0 };
+    let tid = w.start(OTHER, Cred::ROOT, open.clone());
+    let pages = |w: &World| {
+        w.sent.iter().any(|(conn, message)| {
+            let granted = matches!(message, ServerMsg::Granted { grants, .. } if grants.of(0).has(Bits::FC));
+            *conn == OTHER && granted
+        })
+    };
+    assert!(!pages(&w), "{:?}", w.sent);
+    w.hello(REMOTE, Peer::Trusted, sessions[0]);
+    w.say(REMOTE, ClientMsg::Reclaim { node, count: 1, writes: true, locks: Vec::new() });
+    w.say(REMOTE, ClientMsg::Reclaimed);
+    w.say(REMOTE, ClientMsg::Settled);
+    assert!(w.answer(OTHER, tid).is_some_and(|outcome| outcome.is_ok()) && !pages(&w));
+    assert_eq!(granted(&mut w, OTHER, open).1, Bits::ATTRS, "it is being written");
+}
+
 /// Found by the simulator: the session was gone from the journal, so the rank that lived again waited for nobody.
 #[test]
 fn who_was_evicted_just_before_a_crash_is_waited_for_after_it() {

@@ -137,6 +137,28 @@ fn busy() -> World {
     w
 }
 
+/// Found by the simulator: a write that its client had performed found the disk full. What the client asked next was answered early,
+/// and showed the file as it was before, while the error waited for the disk.
+#[test]
+fn an_error_of_what_was_told_is_not_overtaken() {
+    let mut w = two();
+    let (dir, told) = performed_in_new(&mut w);
+    w.auto_durable = false;
+    perform(&mut w, REMOTE, 501, Told { ino: Ino(told.ino.0 + 1), ..told }, create(dir, "g"));
+    w.inject(Input::Space { full: true });
+    let data = Payload::Owned(b"bytes".to_vec());
+    let node = NodeRef::bare(told.ino);
+    let write = Request::Write { node, offset: 0, append: false, kill_suidgid: false, data };
+    perform(&mut w, REMOTE, 502, Told { ino: Ino::NONE, ..told }, write);
+    let outcome = answer(&w, REMOTE, Tid(502));
+    assert!(
+        matches!(outcome, Some(ServerMsg::Reply { outcome: Err(Errno::ENOSPC), .. })),
+        "{outcome:?}: {:?}",
+        w.sent
+    );
+    assert!(w.durable < w.journal.len(), "it would have waited for this");
+}
+
 /// Found by review: of a damaged rank the lines were not looked at any more, and programs hung that should have had EIO.
 #[test]
 fn what_stands_in_line_of_a_damaged_rank_is_answered() {

@@ -197,7 +197,9 @@ impl Judge {
             let held = self.opens.get(&(session, ino)).is_some_and(|count| *count > 0);
             let nameless = self.tree().node(ino).is_none_or(|node| !node.is_dir() && node.nlink == 0);
             (!held && nameless) || self.is_misled(node)
-        }) || parents(&asked.request).any(|ino| self.was_nameless(session, ino))
+        }) || parents(&asked.request)
+            .chain(looked_into(&asked.request))
+            .any(|ino| self.was_nameless(session, ino))
     }
 
     /// Whether a file is looked for where a crash took it away again. It is found at its places of now, and where it was moved to since.
@@ -316,6 +318,14 @@ fn is_harmless(request: &Request, reply: &Reply) -> bool {
     }
 }
 
+/// What a request takes for a directory whose names it changes nothing of.
+fn looked_into(request: &Request) -> Option<Ino> {
+    match request {
+        Request::Lookup { parent, .. } => Some(parent.ino),
+        every_request!() => None,
+    }
+}
+
 /// The files that a request names by number, which fails when they are gone.
 fn nodes_of(request: &Request) -> Vec<NodeRef> {
     match request {
@@ -344,7 +354,8 @@ mod tests {
     use super::*;
     use crate::model::records::Records;
     use proto::ids::Tid;
-    use proto::{Attr, Cred, NameHash};
+    use proto::request::{NewNode, open_flags};
+    use proto::{Attr, Cred, Name, NameHash, Position};
     use stdx::hash::HashSeed;
 
     /// Each would send its client to where the file is not, or have it take old pages for new ones.
@@ -372,5 +383,36 @@ mod tests {
             assert!(answers(Reply::Attr(wrong)).is_err(), "{wrong:?}");
         }
         assert!(answers(Reply::Ok).is_err(), "it is no answer to that");
+    }
+
+    /// Found by 92006059: a file that was open when it lost its name was closed, and then taken for a directory.
+    #[test]
+    fn a_file_without_a_name_may_be_gone_and_a_directory_is_not_gone_before_that_is_durable() {
+        let (parent, made) = (NodeRef::bare(Ino::ROOT), Ino(4096));
+        let name = || Name::new(b"a").expect("a name");
+        let new = || NewNode { mode: 0o755, umask: 0, rdev: 0 };
+        let file = [
+            Request::Create { parent, name: name(), new: new(), flags: open_flags::RDWR },
+            Request::Unlink { parent, name: name() },
+        ];
+        let directory =
+            [Request::MkDir { parent, name: name(), new: new() }, Request::RmDir { parent, name: name() }];
+        for (requests, gone) in [(file, true), (directory, false)] {
+            let mut judge = Judge::new(HashSeed([1; 16]), Records::default(), Wall(1));
+            let before = judge.tree().clone();
+            let mut tree = before.clone();
+            for (end, request) in requests.iter().enumerate() {
+                let cred = &Cred::ROOT;
+                tree.run(&Op { request, cred, wall: Wall(1), made, offset: 0, count: 1 })
+                    .expect("it succeeds");
+                judge.states.push_back(State { tree: tree.clone(), end: Position(1 + end as u64) });
+            }
+            judge.states.push_back(State { tree: before, end: Position(9) });
+            let (session, tid, cred) = (SessionId(1), Tid(1), Cred::ROOT);
+            let request = Request::Lookup { parent: NodeRef::bare(made), name: name() };
+            let asked =
+                Asked { session, tid, cred, request, embedded: false, checked: false, pattern: (0, 0) };
+            assert_eq!(judge.may_be_gone(&asked), gone, "{requests:?}");
+        }
     }
 }
