@@ -50,7 +50,7 @@ use crate::request::{KernelRequest, Operation};
 use droppers::Droppers;
 use killed::Watch;
 use listing::Listings;
-use locks::Waits;
+use locks::{LockOwners, Waits};
 use nodes::Nodes;
 pub use options::{OPTION_LINES, OptionLine, Options, OptionsError, stays_inside};
 use plus::Listers;
@@ -88,6 +88,7 @@ struct Shared {
     listings: Listings,
     listers: Listers,
     waits: Waits,
+    lock_owners: LockOwners,
     watch: Watch,
     droppers: Droppers,
     notifier: OnceLock<Notifier>,
@@ -118,6 +119,7 @@ impl Adapter {
             listings: Listings::default(),
             listers: Listers::default(),
             waits: Waits::default(),
+            lock_owners: LockOwners::default(),
             watch: Watch::default(),
             droppers,
             notifier: OnceLock::new(),

@@ -300,6 +300,32 @@ fn locks_are_kept_apart_waited_for_and_dropped_by_close() {
     assert_eq!(place.fake.locks(), (1, 0), "closing any handle drops the process's fcntl locks");
 }
 
+/// Found by a new user: QEMU and Samba lock so, and nobody could open their files a second time.
+#[test]
+fn the_lock_of_an_open_file_goes_with_its_last_handle() {
+    let place = Place::new("ofd", "");
+    let path = place.at("f");
+    let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let whole = libc::flock { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+    let lock = |file: &File, how| {
+        // SAFETY: the descriptor is open and `whole` outlives the call.
+        let done = unsafe { libc::fcntl(file.as_raw_fd(), how, &raw const whole) };
+        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error().raw_os_error()) }
+    };
+    let (first, second) = (open().expect("open"), open().expect("open"));
+    lock(&first, libc::F_OFD_SETLK).expect("free");
+    assert_eq!(lock(&second, libc::F_OFD_SETLK), Err(Some(libc::EAGAIN)));
+    // Not with a handle of the same process, nor with one of two descriptors.
+    drop(open().expect("open"));
+    let twice = first.try_clone().expect("a descriptor");
+    drop(first);
+    assert_eq!(lock(&second, libc::F_OFD_SETLK), Err(Some(libc::EAGAIN)));
+    drop(twice);
+    wait_until(|| place.fake.locks() == (0, 0));
+    lock(&second, libc::F_OFD_SETLK).expect("free again");
+    lock(&second, libc::F_SETLK).expect_err("the open file's lock is not the process's");
+}
+
 fn xattr(path: &Path, name: &str) -> io::Result<Vec<u8>> {
     let path = CString::new(path.as_os_str().as_bytes()).expect("no NUL");
     let name = CString::new(name).expect("no NUL");

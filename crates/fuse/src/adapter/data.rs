@@ -192,17 +192,24 @@ impl Shared {
     }
 
     fn release(self: &Arc<Self>, about: RequestContext, release: Release, reply: KernelReply) {
+        let unlocks = self.unlocks_at_release(&about, release);
         let RequestContext { cred, nodeid, node, .. } = about;
         self.nodes.closed(nodeid);
         self.mount.handle_closed(node.ino, release.fh);
-        let ask = Request::Release { node, count: 1 };
-        if !release.flock_unlock {
-            return self.done(cred, ask, reply);
-        }
-        // Locks first: a waiter must not see the file gone before it gets its lock.
-        let unlock = Request::ReleaseLocks { node, flock: true, owner: release.lock_owner };
+        self.done_behind(cred, unlocks, Request::Release { node, count: 1 }, reply);
+    }
+
+    /// Asks behind unlocks: a waiter must not see the file gone before it gets its lock.
+    fn done_behind(
+        self: &Arc<Self>,
+        cred: Cred,
+        mut unlocks: Vec<Request>,
+        ask: Request,
+        reply: KernelReply,
+    ) {
+        let Some(unlock) = unlocks.pop() else { return self.done(cred, ask, reply) };
         let (shared, caller) = (Arc::clone(self), cred.clone());
-        let then = Box::new(move |_: Outcome, _: Validity| shared.done(caller, ask, reply));
+        let then = Box::new(move |_: Outcome, _: Validity| shared.done_behind(caller, unlocks, ask, reply));
         self.mount.submit(cred, unlock, then);
     }
 

@@ -1,7 +1,7 @@
 //! File locks: flock and fcntl kept apart, waits that a signal ends, and what closing a file drops.
 //! Absent: who gets a lock; the rank decides.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::mount::{CallId, Validity};
@@ -16,7 +16,7 @@ use crate::request::groups::{
     attribute_operations, data_operations, listing_operations, mount_operations, name_operations,
     xattr_operations,
 };
-use crate::request::{KernelRequest, Lock, Operation};
+use crate::request::{KernelRequest, Lock, Operation, Release};
 
 /// How far a wait for a lock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,39 @@ impl Waits {
     }
 }
 
+/// Owners of fcntl locks by the handle that they were taken through.
+///
+/// The kernel sends no unlock for the locks of an open file (F_OFD_SETLK) at its last close, and a lock does not tell whether it is one of
+/// these. But a process that closes a handle sends FLUSH with its owner before the RELEASE. So whoever is left at a RELEASE is the open
+/// file itself (fs/locks.c `locks_remove_file`, fs/fuse/file.c `fuse_setlk`).
+#[derive(Default)]
+pub(super) struct LockOwners(Mutex<BTreeMap<u64, BTreeSet<u64>>>);
+
+impl LockOwners {
+    fn with<T>(&self, look: impl FnOnce(&mut BTreeMap<u64, BTreeSet<u64>>) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn locks(&self, fh: u64, owner: u64) {
+        self.with(|handles| handles.entry(fh).or_default().insert(owner));
+    }
+
+    fn flushes(&self, fh: u64, owner: u64) {
+        self.with(|handles| {
+            let Some(owners) = handles.get_mut(&fh) else { return };
+            owners.remove(&owner);
+            if owners.is_empty() {
+                handles.remove(&fh);
+            }
+        });
+    }
+
+    /// The handle is closed: whose locks go with it.
+    fn closed(&self, fh: u64) -> BTreeSet<u64> {
+        self.with(|handles| handles.remove(&fh)).unwrap_or_default()
+    }
+}
+
 impl Shared {
     pub(super) fn lock_operation(
         self: &Arc<Self>,
@@ -82,6 +115,7 @@ impl Shared {
                 if !self.nodes.may_be_locked(about.nodeid) {
                     return self.ok_or_late(ino, fh, reply);
                 }
+                self.lock_owners.flushes(fh, *lock_owner);
                 let ask = Request::ReleaseLocks { node: about.node, flock: false, owner: *lock_owner };
                 // A process that was killed closes its files, too, and waits here where no signal reaches it.
                 let unique = reply.unique();
@@ -118,12 +152,14 @@ impl Shared {
         unique: u64,
         reply: KernelReply,
     ) {
+        let fh = lock.fh;
         let lock = match convert::lock(lock) {
             Ok(lock) => lock,
             Err(errno) => return reply.error(errno.0),
         };
         if !lock.flock && lock.kind != LockKind::Unlock {
             self.nodes.set_locked(about.nodeid);
+            self.lock_owners.locks(fh, lock.owner);
         }
         let wait = sleep && lock.kind != LockKind::Unlock;
         let ask = Request::SetLock { node: about.node, lock, wait };
@@ -143,6 +179,20 @@ impl Shared {
         if self.waits.started(unique, call) {
             self.mount.interrupt(call);
         }
+    }
+
+    /// What a handle's end unlocks, one after the other.
+    pub(super) fn unlocks_at_release(&self, about: &RequestContext, release: Release) -> Vec<Request> {
+        let mut unlocks = Vec::new();
+        if self.nodes.may_be_locked(about.nodeid) {
+            let own = self.lock_owners.closed(release.fh).into_iter();
+            unlocks.extend(own.map(|owner| Request::ReleaseLocks { node: about.node, flock: false, owner }));
+        }
+        if release.flock_unlock {
+            let owner = release.lock_owner;
+            unlocks.push(Request::ReleaseLocks { node: about.node, flock: true, owner });
+        }
+        unlocks
     }
 
     /// A signal for the caller of request `unique`. Waits for locks give up. Anything else is answered when it is done, as
@@ -170,6 +220,24 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Found by a new user: the lock of an open file stayed after its last close.
+    #[test]
+    fn who_is_left_at_a_handles_end_is_the_open_file() {
+        let owners = LockOwners::default();
+        let (process, forked, file) = (1, 2, 3);
+        for owner in [process, forked, file] {
+            owners.locks(7, owner);
+        }
+        owners.locks(8, process);
+        owners.flushes(7, process);
+        owners.flushes(7, forked);
+        owners.flushes(9, process);
+        assert_eq!(owners.closed(7), [file].into());
+        // Its process locked again through another handle before this one's RELEASE came.
+        assert_eq!(owners.closed(8), [process].into());
+        assert!(owners.with(|handles| handles.is_empty()));
+    }
 
     #[test]
     fn an_interrupt_is_never_lost_between_start_and_call() {
