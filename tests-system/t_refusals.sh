@@ -126,6 +126,9 @@ text=$("$PANDO" client info 7 --cluster ./data 2>&1)
 same "an unknown client: what lists them" "pando client: ./data: no client 7
   do: \`pando client ls\`" "$text"
 check "detached" "$PANDO" umount ./mnt2
+text=$("$PANDO" mount unix:./data/pando.sock ./mnt2 -o log=./none/x.log 2>&1)
+same "a log in a folder that is not there" "5 pando mount: mount option log: ./none/x.log: its folder is not there" "$? $(head -n 1 <<<"$text")"
+check "is not made" test ! -e none
 text=$("$PANDO" mount unix:./data/pando.sock ./mnt2 -o log=/proc/self/log 2>&1)
 same "a log that cannot be written: which option" "  do: name a file you may write: \`-o log=FILE\`" \
     "$(tail -n 1 <<<"$text")"

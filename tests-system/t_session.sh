@@ -62,6 +62,15 @@ same "and what slow means" "those that took longer than 30 s (mds_op_complaint_t
     "$("$PANDO" ops --slow --cluster ./data 2>&1 >/dev/null)"
 check "unmounted" "$PANDO" umount ./e
 
+# A mount whose daemon is stopped: nobody who asks it comes back before it goes on, not even by SIGKILL.
+kill -STOP "$holder"
+text=$(timeout -s KILL 30 "$PANDO" status ./a 2>&1 >out)
+same "status of a mount whose daemon does not answer exits 3" 3 $?
+kill -CONT "$holder"
+same "and says so" "pando status: $WORK/a: its daemon does not answer: it is stopped, or hangs" "$(head -n 1 <<<"$text")"
+same "first, above what the server says" "  mount: 1 1" \
+    "$(head -n 1 out) $(grep -c 'session:  hung (its daemon does not answer)' out) $(grep -c 'clients:' out)"
+
 # A mount whose daemon died, while its server is well.
 mount f
 kill9 "$("$PANDO" client info "$ID" --cluster ./data | sed -n 's/^pid: //p')"

@@ -47,6 +47,9 @@ fn session_event(log: &Log, at: &str, session: SessionId, event: &SessionEvent) 
         }
         SessionEvent::Hung => (Warn, "mds.0 hung", None),
         SessionEvent::Back { silent } => (Info, "mds.0 came back", ms("silent_ms", silent)),
+        SessionEvent::Damaged => {
+            (Error, "mds.0 is damaged: calls fail until its server is started again", None)
+        }
         SessionEvent::Resumed { away } => (Info, "mds.0 reconnect success", ms("away_ms", away)),
         SessionEvent::Rejected { why: said } => (Warn, "mds.0 rejected session", why(said)),
         SessionEvent::Replaced { former } => {

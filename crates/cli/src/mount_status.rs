@@ -4,15 +4,21 @@
 //! Absent: what its server knows of it (`pando client info`).
 
 use crate::mounts;
-use crate::problem::{Exit, Problem};
+use crate::problem::{Exit, Problem, Verdict};
 use runtime::log::Timestamp;
 use serde_json::{Value, json};
-use std::io::{Error, ErrorKind};
-use std::path::Path;
+use std::io::{Error, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 /// For this name the kernel looks at no permissions, for which it might have to ask for attributes.
 const XATTR: &str = "system.pando.stats";
+/// How long a mount's daemon may take to tell.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Before the number of an error, where a mount does not tell.
+const ERRNO: &str = "errno ";
 const EINVAL: i32 = 22;
 const ENODATA: i32 = 61;
 const EOPNOTSUPP: i32 = 95;
@@ -42,14 +48,70 @@ pub struct State {
 /// How a mount is. Of another user's mount, or one of an earlier version, nothing is told.
 #[must_use]
 pub fn state(mount: &Path) -> Option<State> {
-    read(runtime::process::xattr(mount, XATTR), &mounts::shown(mount))
+    let place = mounts::shown(mount);
+    match asked_by_another(mount) {
+        Some(told) => read(told, &place),
+        None => Some(hung(&place)),
+    }
+}
+
+/// The kernel lets nobody go, by any signal, whose request a daemon has taken and does not answer. So another process asks, which is left
+/// alone if there is no answer in time (`None`).
+fn asked_by_another(mount: &Path) -> Option<Result<Vec<u8>, Error>> {
+    let asks = |program: PathBuf| {
+        let mut command = Command::new(program);
+        command.args(["stats", "--raw"]).arg(mount);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()
+    };
+    let Ok(mut child) = std::env::current_exe().and_then(asks) else {
+        return Some(runtime::process::xattr(mount, XATTR));
+    };
+    let mut stdout = child.stdout.take()?;
+    let (send, receive) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let read = stdout.read_to_end(&mut text);
+        let _nobody_waits_any_more = send.send(read.map(|_| text));
+    });
+    let text = receive.recv_timeout(PATIENCE).ok()?;
+    let _status = child.wait();
+    Some(text.and_then(from_raw))
+}
+
+/// What `asked_by_another` asks for: the numbers, or the error's number.
+///
+/// # Errors
+/// Nobody reads it.
+pub fn tell_raw(mount: &Path) -> Verdict {
+    let told = match runtime::process::xattr(mount, XATTR) {
+        Ok(text) => text,
+        Err(error) => format!("{ERRNO}{}", error.raw_os_error().unwrap_or(0)).into_bytes(),
+    };
+    std::io::stdout().write_all(&told).map_err(|error| Problem::io("stdout", &error))?;
+    Ok(0)
+}
+
+fn from_raw(text: Vec<u8>) -> Result<Vec<u8>, Error> {
+    let errno =
+        text.strip_prefix(ERRNO.as_bytes()).and_then(|digits| str::from_utf8(digits).ok()?.parse().ok());
+    errno.map_or(Ok(text), |errno: i32| Err(Error::from_raw_os_error(errno)))
+}
+
+fn hung(place: &str) -> State {
+    let what = format!("{place}: its daemon does not answer: it is stopped, or hangs");
+    let step =
+        format!("`kill -CONT` the daemon; or `pando umount --force {place}`: what waits in it fails then");
+    State {
+        numbers: json!({"session": "hung", "why": "its daemon does not answer"}),
+        wrong: Some(Problem::new(Exit::Unreachable, what).do_this(step)),
+    }
 }
 
 fn read(told: Result<Vec<u8>, Error>, place: &str) -> Option<State> {
     match told {
         Ok(text) => {
             let numbers: Value = serde_json::from_slice(&text).ok()?;
-            let wrong = ended(&numbers, place);
+            let wrong = ended(&numbers, place).or_else(|| damaged(&numbers, place));
             Some(State { numbers, wrong })
         }
         Err(error) if is_dead(&error) => {
@@ -114,6 +176,18 @@ pub fn ended(numbers: &Value, place: &str) -> Option<Problem> {
     Some(Problem::new(Exit::State, what).do_this(step))
 }
 
+/// Its server answers, and every answer is an error.
+fn damaged(numbers: &Value, place: &str) -> Option<Problem> {
+    if numbers["session"] != "damaged" {
+        return None;
+    }
+    let why = numbers["why"].as_str().unwrap_or("it is damaged");
+    let what = format!("{place}: {why} {}: everything in it fails", since(numbers));
+    let step =
+        "`pando health detail`; stop the server, see to its disk, `pando fsck` its folder, start it again";
+    Some(Problem::new(Exit::State, what).do_this(step))
+}
+
 /// Since when it is as it is.
 fn since(numbers: &Value) -> String {
     let age = Duration::from_millis(numbers["session_ms"].as_u64().unwrap_or(0));
@@ -143,6 +217,17 @@ mod tests {
         assert!(told(&numbers, "/mnt").0.contains("    session:  ended since 2"));
     }
 
+    /// Found by a new user: everything in it failed, and `status` said that it is open.
+    #[test]
+    fn a_mount_of_a_damaged_server_is_no_healthy_mount() {
+        let numbers =
+            json!({"session": "damaged", "session_ms": 5, "why": "its server's journal or store failed"});
+        let state = read(Ok(numbers.to_string().into_bytes()), "/mnt").expect("a state");
+        let problem = state.wrong.expect("a problem");
+        assert!(problem.what.starts_with("/mnt: its server's journal or store failed 2"), "{}", problem.what);
+        assert_eq!(problem.code, Exit::State as u8);
+    }
+
     /// Found by a new user: nothing was told of it, and its server is well.
     #[test]
     fn a_mount_whose_daemon_died_is_no_healthy_mount() {
@@ -157,6 +242,25 @@ mod tests {
         assert!(read(Err(Error::from_raw_os_error(13)), "/mnt").is_none(), "another user's");
         let open = read(Ok(br#"{"session": "open", "session_ms": 5}"#.to_vec()), "/mnt").expect("a state");
         assert_eq!(open.wrong, None);
+    }
+
+    /// Found by a new user: the daemon was stopped, and so was whoever asked how its mount is.
+    #[test]
+    fn a_mount_whose_daemon_does_not_answer_is_hung() {
+        let state = hung("/mnt");
+        let (text, json) = told(&state.numbers, "/mnt");
+        assert!(text.contains("    session:  hung (its daemon does not answer)\n"), "{text}");
+        assert_eq!(
+            (&json["session"], state.wrong.map(|p| p.code)),
+            (&json!("hung"), Some(Exit::Unreachable as u8))
+        );
+    }
+
+    #[test]
+    fn what_another_process_was_told_is_read_back() {
+        assert_eq!(from_raw(b"{}".to_vec()).expect("numbers"), b"{}");
+        let error = from_raw(b"errno 107".to_vec()).expect_err("an error");
+        assert_eq!(error.raw_os_error(), Some(ENOTCONN));
     }
 
     #[test]

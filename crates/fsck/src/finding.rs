@@ -97,6 +97,51 @@ kinds! {
     BlockBeyondSize = "D11", "a block beyond the file's size";
 }
 
+impl Kind {
+    /// Whether records are missing that a check compares others with.
+    #[must_use]
+    pub const fn hides_records(self) -> bool {
+        matches!(
+            self,
+            Self::EnvironmentUnreadable
+                | Self::JournalEntryDamaged
+                | Self::JournalSegmentMissing
+                | Self::JournalHeaderDamaged
+                | Self::JournalMutationUnknown
+                | Self::JournalBeforeCheckpoint
+                | Self::CheckpointUnreadable
+        )
+    }
+
+    /// Whether it is found by comparing records: where some are hidden, it may be nothing but that.
+    #[must_use]
+    pub const fn may_follow(self) -> bool {
+        matches!(
+            self,
+            Self::HeaderMissing
+                | Self::EntriesWrong
+                | Self::SubdirsWrong
+                | Self::HeaderOrphaned
+                | Self::InodeTwice
+                | Self::Unreachable
+                | Self::RemoteDangling
+                | Self::RemoteTypeWrong
+                | Self::LinkCountWrong
+                | Self::LinkListWrong
+                | Self::LinkWithoutNames
+                | Self::OrphanNamed
+                | Self::CounterBehind
+                | Self::SystemDirectoryMissing
+                | Self::BackptrMissing
+                | Self::BackptrWrong
+                | Self::BackptrDangling
+                | Self::DataLeaked
+                | Self::DataOfNoFile
+                | Self::BlockBeyondSize
+        )
+    }
+}
+
 /// One thing that is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {

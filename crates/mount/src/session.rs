@@ -15,6 +15,8 @@ pub enum SessionEvent {
     Hung,
     /// It was heard of again.
     Back { silent: Duration },
+    /// The rank serves no more in this life: calls fail until the next.
+    Damaged,
     /// The session goes on over a new connection.
     Resumed { away: Duration },
     /// The rank does not take it back; a new one is asked for.
@@ -32,6 +34,7 @@ pub enum SessionStatus {
     Opening,
     Open,
     Hung,
+    Damaged,
     Lost,
     Ended,
 }
@@ -44,6 +47,7 @@ impl SessionStatus {
             Self::Opening => "opening",
             Self::Open => "open",
             Self::Hung => "hung",
+            Self::Damaged => "damaged",
             Self::Lost => "lost",
             Self::Ended => "ended",
         }
@@ -70,7 +74,7 @@ impl SessionTracker {
 
     /// Whether the connection stands, as far as was told.
     const fn stands(&self) -> bool {
-        matches!(self.0.status, SessionStatus::Open | SessionStatus::Hung)
+        matches!(self.0.status, SessionStatus::Open | SessionStatus::Hung | SessionStatus::Damaged)
     }
 
     fn becomes(&mut self, status: SessionStatus, now: Mono, why: Option<String>) {
@@ -100,6 +104,17 @@ impl SessionTracker {
         (self.0.status == SessionStatus::Open).then(|| {
             self.becomes(SessionStatus::Hung, now, None);
             SessionEvent::Hung
+        })
+    }
+
+    pub(crate) fn damaged(&mut self, now: Mono) -> Option<SessionEvent> {
+        (self.0.status == SessionStatus::Open).then(|| {
+            self.becomes(
+                SessionStatus::Damaged,
+                now,
+                Some("its server's journal or store failed".to_owned()),
+            );
+            SessionEvent::Damaged
         })
     }
 
@@ -143,6 +158,8 @@ mod tests {
             (tracker.heard(ms(23)), tracker.heard(ms(24))),
             (Some(SessionEvent::Back { silent }), None)
         );
+        assert_eq!((tracker.damaged(ms(25)), tracker.damaged(ms(26))), (Some(SessionEvent::Damaged), None));
+        assert_eq!((tracker.heard(ms(27)), tracker.hung(ms(28))), (None, None));
         assert_eq!(tracker.lost(None, ms(30)), Some(SessionEvent::Lost { why: None }));
         assert_eq!(tracker.welcomed(b, ms(31)), Some(SessionEvent::Replaced { former: a }));
         let why = || "evicted".to_owned();

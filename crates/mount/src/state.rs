@@ -236,8 +236,12 @@ impl Core {
                 ServerMsg::Refused { errno, reason } => Some((Errno(*errno as i32), reason.clone())),
                 _ => None,
             };
+            let damaged = message == ServerMsg::Damaged;
             let session = self.client.session();
             self.step(now, Input::Message(message), turn);
+            if damaged {
+                turn.tell(self.tracker.damaged(now.mono), session);
+            }
             let Some((errno, why)) = refused.filter(|_| !self.is_ended()) else { continue };
             if errno == Errno::ESTALE {
                 turn.tell(Some(SessionEvent::Rejected { why: why.clone() }), session);

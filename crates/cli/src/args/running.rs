@@ -50,6 +50,9 @@ pub struct Stats {
     /// Stop after so many lines (default: when interrupted)
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
+    /// The mount's numbers as it tells them, once: for `status`
+    #[arg(long, hide = true)]
+    pub raw: bool,
 }
 
 /// Milliseconds.

@@ -58,8 +58,15 @@ fn show(report: &Report, step: Option<String>, out: &Output) -> u8 {
     for finding in &report.fixed {
         write_err(&line(finding, "corrected: ", out.verbose > 0));
     }
-    for finding in &report.findings {
+    let (shown, following) = told(report, out.verbose > 0);
+    for finding in shown {
         write_err(&line(finding, "", out.verbose > 0));
+    }
+    if following > 0 {
+        let following = grouped(following as u64);
+        write_err(&format!(
+            "pando fsck: {following} more findings that may follow from it (`-v` lists them)\n"
+        ));
     }
     for note in &report.notes {
         out.detail(&line(note, "note: ", true));
@@ -77,6 +84,14 @@ fn show(report: &Report, step: Option<String>, out: &Output) -> u8 {
     let left = if report.findings.is_empty() { 0 } else { LEFT };
     let corrected = if report.fixed.is_empty() { 0 } else { CORRECTED };
     left | corrected
+}
+
+/// The findings that are listed, and how many are not: where records could not be read, those that miss them are legion.
+fn told(report: &Report, all: bool) -> (Vec<&Finding>, usize) {
+    let hidden = !all && report.findings.iter().any(|finding| finding.kind.hides_records());
+    let (following, shown): (Vec<&Finding>, Vec<&Finding>) =
+        report.findings.iter().partition(|finding| hidden && finding.kind.may_follow());
+    (shown, following.len())
 }
 
 /// `pando fsck: journal/00000012 at 0x3f010: checksum mismatch (2 operations after seq 88123 unreadable)`
@@ -151,6 +166,10 @@ fn explain(args: &Fsck, error: &FsckError) -> Problem {
         FsckError::Io { source, .. } if source.kind() == ErrorKind::NotADirectory => {
             problem.do_this("name a folder")
         }
+        // It keeps servers out by a lock, and LMDB opens its files for writing.
+        FsckError::Io { source, .. } if source.kind() == ErrorKind::ReadOnlyFilesystem => {
+            problem.do_this("remount its disk writable, or check a copy")
+        }
         _ => problem,
     }
 }
@@ -181,6 +200,20 @@ mod tests {
         let away = FsckError::PartForeign { dir: "./d".into(), part: "data".into() };
         assert!(refused(&args, &away).is_none());
         assert_eq!(explain(&args, &away).code, OPERATIONAL);
+    }
+
+    /// Found by a new user: one damaged entry of the journal, in 929 lines.
+    #[test]
+    fn what_may_follow_from_damage_does_not_bury_it() {
+        let finding = |kind| Finding { kind, place: "p".into(), detail: String::new() };
+        let findings = [Kind::DataLeaked, Kind::ValueDamaged, Kind::DataLeaked].map(finding).into();
+        let mut report = Report { findings, ..Report::default() };
+        assert_eq!(told(&report, false).0.len(), 3, "nothing that it could follow from");
+        report.findings.push(finding(Kind::JournalEntryDamaged));
+        let (shown, following) = told(&report, false);
+        let kinds: Vec<Kind> = shown.iter().map(|finding| finding.kind).collect();
+        assert_eq!((kinds, following), (vec![Kind::ValueDamaged, Kind::JournalEntryDamaged], 2));
+        assert_eq!(told(&report, true).1, 0);
     }
 
     #[test]

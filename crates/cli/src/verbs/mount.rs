@@ -107,6 +107,9 @@ pub fn plan(args: &Mount) -> Result<Plan, Problem> {
             format!("mount option noopen: only root may have it of {named}, which another process serves");
         return Err(Problem::new(Exit::Refused, what).do_this("mount without it"));
     }
+    if let Some(log) = &options.log {
+        expect_folder_of(Path::new(log))?;
+    }
     // A log has one writer: that of the folder is its server's.
     let log = options.log.as_ref().map(PathBuf::from).or_else(|| log_of(&source));
     Ok(Plan {
@@ -118,6 +121,18 @@ pub fn plan(args: &Mount) -> Result<Plan, Problem> {
         log,
         timeout: Duration::from_secs(timeout),
     })
+}
+
+/// A log that is named goes where there is a folder: one that was mistyped, or whose disk is not mounted, would be made.
+fn expect_folder_of(log: &Path) -> Result<(), Problem> {
+    let folder = log.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => {
+            let what = format!("mount option log: {}: its folder is not there", log.display());
+            Err(Problem::new(Exit::State, what).do_this(format!("`mkdir -p {}`", mounts::shown(folder))))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a server will answer on the socket. One that was just killed takes connections until the system has cleared it

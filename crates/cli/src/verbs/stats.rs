@@ -36,6 +36,9 @@ const COLUMNS: [(&str, usize); 14] = [
 /// # Errors
 /// No mount there, somebody else's, or one that ended.
 pub fn run(args: &Stats, out: &Output) -> Verdict {
+    if args.raw {
+        return mount_status::tell_raw(&args.mountpoint);
+    }
     let place = args.mountpoint.display().to_string();
     let Some(mount) = mounts::containing(&args.mountpoint) else {
         let what = format!("{place}: not in a PandoFS mount");

@@ -65,7 +65,13 @@ impl FolderError {
             Self::OtherFileSystem { .. } => "mount the disk that belongs there".into(),
             Self::TooSmall { .. } => "free some, or choose a folder on a larger device".into(),
             Self::NotText { .. } => "choose a folder whose name is UTF-8".into(),
-            Self::Damaged { .. } => "restore it from a backup, or `pando fsck DIR`".into(),
+            // Without the record nothing else in the folder can be read.
+            Self::Damaged { path, .. } if path.ends_with(super::RECORD) => {
+                "restore the file system into an empty folder: `pando backup restore FILE DIR`".into()
+            }
+            Self::Damaged { path, .. } => {
+                format!("`pando fsck {}`", path.parent().unwrap_or(path).display())
+            }
             // An environment: its pages have no second copy, so fsck could only say the same again.
             Self::Store(StoreError::Damaged { .. }) => {
                 "restore the file system into an empty folder: `pando backup restore FILE DIR`".into()
