@@ -68,6 +68,13 @@ mutants() {
     [ $status = 0 ] && [ $missing = 0 ]
 }
 
+# Both worlds of the simulator.
+sweep() {
+    local seeds=${PANDOFS_SEEDS:-1000}
+    cargo run --release --locked -p sim -- sweep --seeds "$seeds" &&
+        cargo run --release --locked -p sim -- sweep --cluster --seeds "$seeds"
+}
+
 system() {
     cargo build --release --locked -p cli -p lossydisk && tests-system/run.sh
 }
@@ -79,8 +86,8 @@ fi
 stage fmt cargo fmt --all --check
 stage clippy cargo clippy --workspace --all-targets --locked -- -D warnings
 stage tidy cargo test --locked -p tidy
-stage units cargo test --locked --workspace --exclude tidy
-stage sweep cargo run --release --locked -p sim -- sweep --seeds "${PANDOFS_SEEDS:-1000}"
+stage units cargo test --locked --workspace --exclude tidy --no-fail-fast
+stage sweep sweep
 stage mutants mutants
 # Hostile bytes for everything that reads bytes, from the kept corpus on, for a fixed time.
 stage fuzz cargo run --release --locked -p fuzz -- run --seconds "${PANDOFS_FUZZ_SECONDS:-120}"

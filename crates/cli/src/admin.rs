@@ -53,7 +53,8 @@ fn unwrap(source: &Source, mut answer: Value) -> Result<Value, Problem> {
         Some(Refusal::State) => Exit::State,
         None => Exit::Failed,
     };
-    Err(Problem::new(exit, format!("{source}: {text}")))
+    let step = answer["do"].as_str().map(Into::into);
+    Err(Problem { step, ..Problem::new(exit, format!("{source}: {text}")) })
 }
 
 trait Stream: Read + Write {}

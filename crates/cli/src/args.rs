@@ -5,11 +5,13 @@
 
 mod bench;
 mod bench_load;
+mod cluster;
 mod running;
 mod trial;
 
 pub use bench::{Bench, BenchCold, BenchFolder, BenchList, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
 pub use bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};
+pub use cluster::{Fs, Mds, Tell};
 pub use running::{By, Cache, Client, Health, Ops, Perf, Stats, Status, Top, Warmup};
 pub use trial::{Demo, Load, LoadPhase, LoadWrite, Phase};
 
@@ -80,6 +82,15 @@ pub enum Verb {
     Status(Status),
     /// What is wrong with a server, in Ceph's codes and words
     Health(Health),
+    /// The file system as a whole: its ranks, the cluster map, its settings
+    #[command(subcommand)]
+    Fs(Fs),
+    /// Ranks and the daemons that carry them
+    #[command(subcommand)]
+    Mds(Mds),
+    /// Faults, to try a failover with
+    #[command(hide = true)]
+    Tell(Tell),
     /// Who asks how much of a server
     Top(Top),
     /// What a mount does, line by line
@@ -204,8 +215,9 @@ pub struct Serve {
     /// Listen on TCP without TLS: only on a trusted network
     #[arg(long)]
     pub insecure: bool,
-    #[arg(long, hide = true)]
-    pub ranks: Option<u16>,
+    /// Slots for ranks on this host, 1 to 64: one is active, the others stand by and take over
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(server::SLOTS_MAX)))]
+    pub ranks: u16,
     /// Serve the metrics page for Prometheus there, over HTTP: http://HOST:PORT/metrics
     #[arg(long, value_name = "HOST[:PORT]")]
     pub metrics: Option<String>,

@@ -56,13 +56,22 @@ pub fn format_options() -> FormatOptions {
     FormatOptions { owner, ..FormatOptions::new(Wall(i64::try_from(now.as_nanos()).unwrap_or(i64::MAX))) }
 }
 
+/// Who serves a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The process of a mount.
+    Mount,
+    /// `pando serve` with so many slots for ranks.
+    Server { ranks: u16 },
+}
+
 /// Opens a folder and serves it at its own socket and at `listen`. With `may_create` an empty or absent
 /// folder becomes a file system first. A holder that is ending is waited for until `until`.
 ///
 /// # Errors
 /// The folder's and the server's refusals.
 pub fn serve(
-    dir: &Path,
+    (dir, by): (&Path, By),
     config: &Config,
     may_create: bool,
     listen: &[Addr],
@@ -91,7 +100,11 @@ pub fn serve(
     let named = dir;
     let dir = dir.canonicalize().map_err(|error| Problem::io(dir.display(), &error))?;
     let log = open_log(&dir, config)?;
-    let options = ServerOptions { config: config.clone(), log: Arc::clone(&log), insecure };
+    let ranks = match by {
+        By::Mount => None,
+        By::Server { ranks } => Some(ranks),
+    };
+    let options = ServerOptions { config: config.clone(), log: Arc::clone(&log), insecure, ranks };
     let server = loop {
         match Server::open(&dir, &options) {
             // Its mount may be gone from the tree for long: it still writes its last checkpoint.
@@ -151,7 +164,7 @@ fn listen_for_metrics(at: &str) -> Result<TcpListener, Problem> {
 /// # Errors
 /// The folder's and the server's refusals.
 pub fn open_unheard(dir: &Path, config: &Config) -> Result<Arc<Server>, Problem> {
-    let options = ServerOptions { config: config.clone(), log: Arc::new(Log::silent()), insecure: false };
+    let options = ServerOptions { config: config.clone(), ..ServerOptions::default() };
     Server::open(dir, &options).map_err(|error| explain_server(dir, error))
 }
 
@@ -283,6 +296,9 @@ fn explain_server(dir: &Path, error: ServerError) -> Problem {
             Problem { code, what: format!("{}: {what}", dir.display()), step }
         }
         ServerError::Folder(error) => explain(&error),
+        ServerError::Closed => Problem::new(Exit::State, format!("{}: {error}", dir.display())).do_this(
+            format!("`pando serve {0}`, then `pando fs joinable FS --cluster {0}`", mounts::shown(dir)),
+        ),
         ServerError::Damaged(what) => Problem::new(Exit::Refused, format!("{}: {what}", dir.display()))
             .do_this(format!("`pando fsck {}`", mounts::shown(dir))),
         ServerError::Store(error @ StoreError::Damaged { .. }) => {

@@ -7,18 +7,30 @@ use crate::finding::{Found, Kind};
 use crate::fix::{At, Edit, Fix};
 use crate::folder::Folder;
 use crate::journal::Overlay;
-use crate::record::{self, DIRECTORY, FIRST_COUNTER, FLAG_BACKPTR, LINKS, ORPHANS, ROOT, SYSTEM};
+use crate::record::{
+    self, DIRECTORY, FIRST_COUNTER, FLAG_BACKPTR, LINKS, ORPHANS, RANKS, ROOT, SYSTEM, is_orphans,
+    orphans_of, rank_of,
+};
 use crate::tables::{Table, Tables, place};
 use crate::tree::{Hint, Listing, Node, Tree, name_hash};
+use std::collections::BTreeSet;
 
 /// Numbers are reserved in blocks of this many.
 const INO_BLOCK: u64 = 65_536;
 
-/// Checks everything that takes more than one record.
-pub(crate) fn check(folder: &Folder, tables: &Tables, overlay: &Overlay, tree: &mut Tree, found: &mut Found) {
-    check_backptrs(folder, tables, overlay, tree, found);
+/// Checks everything that takes more than one record. `ranks`: those that live or lived.
+pub(crate) fn check(
+    folder: &Folder,
+    tables: &Tables,
+    overlay: &Overlay,
+    ranks: &BTreeSet<u16>,
+    tree: &mut Tree,
+    found: &mut Found,
+) {
+    check_declared(folder, tree, ranks, found);
+    check_backptrs((folder, ranks), tables, overlay, tree, found);
     check_twice(tree, found);
-    check_listings(tree, found);
+    check_listings(tree, ranks, found);
     check_reachable(tree, found);
     check_remotes(tree, found);
     check_linked(tree, found);
@@ -29,7 +41,28 @@ pub(crate) fn check(folder: &Folder, tables: &Tables, overlay: &Overlay, tree: &
     found.report.directories = directories.saturating_sub(system);
 }
 
-fn check_backptrs(folder: &Folder, tables: &Tables, overlay: &Overlay, tree: &mut Tree, found: &mut Found) {
+/// An earlier version must not take a folder with several ranks for one of its own.
+fn check_declared(folder: &Folder, tree: &Tree, ranks: &BTreeSet<u16>, found: &mut Found) {
+    let named = tree.nodes.iter().filter(|node| node.dir == SYSTEM).filter_map(|node| orphans_of(node.ino));
+    let highest = ranks.iter().copied().chain(named).max().unwrap_or(0);
+    if highest > 0 && !folder.ranks {
+        found.add(Kind::RanksUndeclared, "pando.fs", format!("rank {highest}"));
+        found.fix(Fix::DeclareRanks);
+    }
+}
+
+/// Whether it is what a crash leaves while the first life of a rank is prepared: records of its `//orphans`, which has no name yet.
+fn is_being_made(tree: &Tree, ranks: &BTreeSet<u16>, ino: u64) -> bool {
+    tree.node(ino).is_none() && orphans_of(ino).is_some_and(|rank| !ranks.contains(&rank))
+}
+
+fn check_backptrs(
+    (folder, ranks): (&Folder, &BTreeSet<u16>),
+    tables: &Tables,
+    overlay: &Overlay,
+    tree: &mut Tree,
+    found: &mut Found,
+) {
     tables.walk(Table::Backptr, &overlay.backptr, found, |found, environment, key, value| {
         let at = || At { environment, table: Table::Backptr, key: key.into() };
         let mut b = Bytes(key);
@@ -55,7 +88,12 @@ fn check_backptrs(folder: &Folder, tables: &Tables, overlay: &Overlay, tree: &mu
             node.backptr = if right { Hint::Right } else { Hint::Wrong };
         }
         if !exists {
-            found.add(Kind::BackptrDangling, place(environment, Table::Backptr, key), "");
+            let place = place(environment, Table::Backptr, key);
+            if is_being_made(tree, ranks, ino) {
+                found.note(Kind::BackptrDangling, place, "");
+            } else {
+                found.add(Kind::BackptrDangling, place, "");
+            }
             found.fix(Fix::Delete(at()));
         }
     });
@@ -63,7 +101,7 @@ fn check_backptrs(folder: &Folder, tables: &Tables, overlay: &Overlay, tree: &mu
     let mut check = |places: &[Node]| {
         let node = &places[0];
         // A backptr is not written when an inode becomes an orphan, nor is one needed then.
-        let orphan = places.iter().any(|node| node.dir == ORPHANS);
+        let orphan = places.iter().any(|node| is_orphans(node.dir));
         if orphan || places.iter().any(|node| node.backptr == Hint::Right) {
             return;
         }
@@ -96,8 +134,8 @@ fn check_twice(tree: &Tree, found: &mut Found) {
     }
 }
 
-fn check_listings(tree: &Tree, found: &mut Found) {
-    for ino in [ROOT, LINKS, ORPHANS] {
+fn check_listings(tree: &Tree, ranks: &BTreeSet<u16>, found: &mut Found) {
+    for ino in [ROOT, LINKS].into_iter().chain(ranks.iter().map(|rank| ORPHANS + u64::from(*rank))) {
         let there = tree.places(ino).iter().any(|node| node.dir == SYSTEM && node.kind == DIRECTORY);
         if !there {
             found.add(Kind::SystemDirectoryMissing, format!("inode {ino:x}"), "");
@@ -105,7 +143,7 @@ fn check_listings(tree: &Tree, found: &mut Found) {
         }
     }
     for listing in &tree.listings {
-        check_listing(tree, listing, found);
+        check_listing(tree, ranks, listing, found);
     }
     let directories = tree.nodes.iter().filter(|node| node.kind == DIRECTORY).map(|node| node.ino);
     for ino in directories.chain([SYSTEM]) {
@@ -121,13 +159,22 @@ fn check_listings(tree: &Tree, found: &mut Found) {
     }
 }
 
-fn check_listing(tree: &Tree, listing: &Listing, found: &mut Found) {
+fn check_listing(tree: &Tree, ranks: &BTreeSet<u16>, listing: &Listing, found: &mut Found) {
     let &Listing { dir, header, entries, subdirs, .. } = listing;
     let place = format!("directory {dir:x}");
     let node = tree.node(dir);
-    let system = [ROOT, LINKS, SYSTEM, ORPHANS].contains(&dir);
+    let system = [ROOT, LINKS, SYSTEM].contains(&dir);
     match node {
-        _ if system => {}
+        None if entries == 0 && is_being_made(tree, ranks, dir) => {
+            found.note(Kind::HeaderOrphaned, place, "");
+            return found.fix(Fix::DropHeader { dir });
+        }
+        // What a rank above 0 needs is missing: entries of its directory are there.
+        None if !system && is_being_made(tree, ranks, dir) => {
+            found.add(Kind::SystemDirectoryMissing, format!("inode {dir:x}"), "");
+            return found.fix(Fix::SystemDirectory { ino: dir });
+        }
+        _ if system || is_orphans(dir) => {}
         Some(node) if node.kind == DIRECTORY => {}
         Some(node) if entries > 0 => {
             found.add(Kind::Unreachable, place, format!("{entries} entries below what is no directory"));
@@ -233,21 +280,26 @@ fn check_linked(tree: &Tree, found: &mut Found) {
 }
 
 fn check_counter(overlay: &Overlay, tree: &Tree, found: &mut Found) {
-    let next = overlay.system.counter.unwrap_or(FIRST_COUNTER).max(FIRST_COUNTER);
-    if tree.highest >= next {
-        let detail = format!("{next}, but inode {:x} exists", tree.highest);
-        found.add(Kind::CounterBehind, "inode counter", detail);
+    for (rank, highest) in tree.highest.range(..RANKS) {
+        let next = overlay.system.counter_of(*rank).unwrap_or(FIRST_COUNTER).max(FIRST_COUNTER);
+        if *highest < next {
+            continue;
+        }
+        let ino = u64::from(*rank) << 48 | highest;
+        let place = if *rank == 0 { "inode counter".into() } else { format!("inode counter of rank {rank}") };
+        found.add(Kind::CounterBehind, place, format!("{next}, but inode {ino:x} exists"));
         // In whole blocks, as the rank counts.
-        let blocks = (tree.highest - next) / INO_BLOCK + 1;
-        found.fix(Fix::Counter { next: next + blocks * INO_BLOCK });
+        let blocks = (highest - next) / INO_BLOCK + 1;
+        found.fix(Fix::Counter { rank: *rank, next: next + blocks * INO_BLOCK });
     }
 }
 
 /// Whether data of an inode that does not exist can be what a crash left: data may reach the disk before
 /// the journal says that its file exists. Numbers are given out in the order of the journal, each life of
 /// a rank beginning a new block, so what such a crash lost is above all that exists in its block.
-pub(crate) fn may_be_lost_create(tree: &Tree, counter: Option<u64>, ino: u64) -> bool {
-    let base = counter.unwrap_or(FIRST_COUNTER) % INO_BLOCK;
+pub(crate) fn may_be_lost_create(tree: &Tree, overlay: &Overlay, ino: u64) -> bool {
+    // The number of the rank is above all bits of a block's.
+    let base = overlay.system.counter_of(rank_of(ino)).unwrap_or(FIRST_COUNTER) % INO_BLOCK;
     let block = |ino: u64| ino.wrapping_sub(base) / INO_BLOCK;
     let above = tree.nodes.partition_point(|node| node.ino <= ino);
     tree.nodes.get(above).is_none_or(|node| block(node.ino) != block(ino))

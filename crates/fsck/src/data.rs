@@ -346,7 +346,7 @@ fn check_owner(
         }
         None => {
             let removed = overlay.removed.contains(&file);
-            let harmless = removed || may_be_lost_create(tree, overlay.system.counter, ino);
+            let harmless = removed || may_be_lost_create(tree, overlay, ino);
             let detail = format!("inode {ino:x}");
             if harmless {
                 found.note(Kind::DataLeaked, place(), detail);

@@ -32,6 +32,8 @@ pub(crate) struct Editor<'a> {
     lost_found: Option<u64>,
     /// Inodes that got a new record.
     rebuilt: BTreeSet<u64>,
+    /// The cluster map is to be replaced, once what it says is kept.
+    pub(crate) forget_map: bool,
     /// Corrections of the data store that were met.
     pub(crate) data: Vec<DataFix>,
 }
@@ -62,12 +64,13 @@ impl<'a> Editor<'a> {
             next_ino,
             lost_found: None,
             rebuilt: BTreeSet::new(),
+            forget_map: false,
             data: Vec::new(),
         })
     }
 
-    /// Writes the journal's tail into the tables; replay then starts at `position`.
-    pub(crate) fn fold(&mut self, overlay: &Overlay, position: u64) {
+    /// Writes the tails of the journals into the tables; replay of each rank's then starts at its position.
+    pub(crate) fn fold(&mut self, overlay: &Overlay, positions: &BTreeMap<u16, u64>) {
         let mut take = |table, statements: &Statements| {
             for (key, value) in statements {
                 let at = self.at(table, key.clone());
@@ -76,9 +79,9 @@ impl<'a> Editor<'a> {
         };
         take(Table::Dentry, &overlay.dentry);
         take(Table::Backptr, &overlay.backptr);
-        take(Table::System, &overlay.system.records(position));
-        for id in &overlay.closed {
-            let at = self.at(Table::System, session_key(*id));
+        take(Table::System, &overlay.system.records(positions));
+        for (rank, id) in &overlay.closed {
+            let at = self.at(Table::System, session_key(*rank, *id));
             self.pending.insert(at, None);
         }
     }
@@ -86,6 +89,9 @@ impl<'a> Editor<'a> {
     /// Makes all changes durable, the environment of the system records last: a crash before it leaves
     /// the old checkpoint, and the journal's tail is replayed over what is there.
     pub(crate) fn commit(mut self) -> Result<(), FsckError> {
+        if let Some(bytes) = crate::cluster::bytes(self.folder).filter(|_| self.forget_map) {
+            self.dump.add("cluster/map", b"map", &bytes);
+        }
         self.dump.finish()?;
         let system = self.tables.home(Table::System, &[]);
         let numbers = (0..self.tables.count).filter(|number| *number != system);
@@ -224,11 +230,13 @@ impl<'a> Editor<'a> {
                 self.delete(at);
             }
             Fix::Backptr { ino, version, parent, hash } => self.backptr(*ino, *version, *parent, *hash)?,
-            Fix::Counter { next } => self.raise_counter(*next)?,
+            Fix::Counter { rank, next } => self.raise_counter(*rank, *next)?,
             Fix::SystemDirectory { ino } => self.system_directory(*ino)?,
             Fix::Incarnation { number } => self.folder.write_incarnation(*number)?,
             // They were replaced before, and when the journal's tail was folded in.
             Fix::Rewrite { .. } | Fix::Journal => {}
+            Fix::DeclareRanks => self.folder.declare_ranks()?,
+            Fix::ClusterMap => self.forget_map = true,
             Fix::Data(fix) => self.data.push(fix.clone()),
         }
         Ok(())
@@ -272,11 +280,13 @@ impl<'a> Editor<'a> {
         Ok(())
     }
 
-    fn raise_counter(&mut self, next: u64) -> Result<(), FsckError> {
-        let [counter, _] = counter_keys();
+    fn raise_counter(&mut self, rank: u16, next: u64) -> Result<(), FsckError> {
+        let [counter, _] = counter_keys(rank);
         let at = self.at(Table::System, counter);
         let known = self.get(&at)?.and_then(|value| Bytes(&value).u64()).unwrap_or(0);
-        self.next_ino = self.next_ino.max(next);
+        if rank == 0 {
+            self.next_ino = self.next_ino.max(next);
+        }
         self.put(at, known.max(next).to_le_bytes().to_vec());
         Ok(())
     }

@@ -35,6 +35,11 @@ kinds! {
     EnvironmentUnreadable = "F02", "the metadata environment cannot be read";
     PartForeign = "F03", "the part is not marked as this file system's";
     FreePagesDamaged = "F04", "nothing can be written to the metadata environment: its list of free pages is damaged";
+    RanksUndeclared = "F05", "there is a rank above 0, and the file-system record does not say that there may be";
+    RegistryDamaged = "C01", "checksum mismatch";
+    ClusterMapUnreadable = "C02", "the cluster map cannot be read";
+    ClusterMapWrong = "C03", "the cluster map contradicts itself";
+    ClusterMapMissing = "C04", "there may be several ranks, and no cluster map says so";
     JournalEntryDamaged = "J01", "checksum mismatch";
     JournalSegmentMissing = "J02", "the segment that continues the journal is missing";
     JournalHeaderDamaged = "J03", "the segment header is damaged";

@@ -78,9 +78,10 @@ pub(crate) enum Fix {
         hash: u64,
     },
     Counter {
+        rank: u16,
         next: u64,
     },
-    /// Root, `//links` or `//orphans/0`.
+    /// Root, `//links` or a rank's `//orphans`.
     SystemDirectory {
         ino: u64,
     },
@@ -93,6 +94,10 @@ pub(crate) enum Fix {
     },
     /// The journal is replaced by an empty one, once its tail is in the tables.
     Journal,
+    /// The file-system record says that there may be ranks above 0.
+    DeclareRanks,
+    /// The cluster map is replaced by that of a file system with one rank.
+    ClusterMap,
     Data(DataFix),
 }
 
@@ -119,6 +124,8 @@ impl Fix {
             | Self::Incarnation { .. }
             | Self::Rewrite { .. }
             | Self::Journal
+            | Self::DeclareRanks
+            | Self::ClusterMap
             | Self::Data(DataFix::Header { .. } | DataFix::Rescan) => 0,
             Self::Rekey(_) | Self::Inode(..) | Self::SystemDirectory { .. } | Self::Counter { .. } => 1,
             Self::Remove(_) | Self::Rescue(_) | Self::Adopt { .. } => 2,

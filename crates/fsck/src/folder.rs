@@ -13,11 +13,16 @@ use stdx::hash::HashSeed;
 use thiserror::Error;
 
 const RECORD: &str = "pando.fs";
+const RECORD_NEW: &str = "pando.fs.new";
+/// Where the lowest byte of `incompat` lies in the record.
+const INCOMPAT_AT: usize = 32;
 const LOCK: &str = "pando.lock";
 const INCARNATION: &str = "pando.incarnation";
 const INCARNATION_NEW: &str = "pando.incarnation.new";
 /// Incompatible feature: flags of sessions, and numbers delegated to them.
 const INCOMPAT_SESSIONS: u64 = 1;
+/// Incompatible feature: ranks above 0.
+const INCOMPAT_RANKS: u64 = 2;
 const MEMBER: &str = "pando.member";
 const RESTORE: &str = "pando.restore";
 
@@ -96,6 +101,8 @@ pub(crate) struct Folder {
     pub(crate) environments: u16,
     pub(crate) seed: HashSeed,
     pub(crate) epoch: u32,
+    /// The record says that there may be ranks above 0.
+    pub(crate) ranks: bool,
     /// `None` when it cannot be read.
     pub(crate) incarnation: Option<u64>,
     /// Folders elsewhere, and `data/`, that must be marked as this file system's, and the mark.
@@ -149,10 +156,30 @@ impl Folder {
                 found.add(Kind::PartForeign, path.display().to_string(), "");
             }
         }
+        // A repair may have said so by now.
+        let record = fs::read(self.root.join(RECORD)).unwrap_or_default();
+        self.ranks = record.get(INCOMPAT_AT).is_some_and(|byte| byte & INCOMPAT_RANKS as u8 != 0);
         self.incarnation = read_incarnation(&self.root);
         if self.incarnation.is_none() {
             found.add(Kind::IncarnationDamaged, INCARNATION, "");
         }
+    }
+
+    /// Says in the file-system record that there may be ranks above 0.
+    pub(crate) fn declare_ranks(&self) -> Result<(), FsckError> {
+        let path = self.root.join(RECORD);
+        let mut bytes = fs::read(&path).map_err(io_error(&path))?;
+        if let Some(byte) = bytes.get_mut(INCOMPAT_AT) {
+            *byte |= INCOMPAT_RANKS as u8;
+        }
+        let crc = crc32c(bytes.get(16..).unwrap_or_default()).to_le_bytes();
+        bytes.get_mut(12..16).into_iter().for_each(|place| place.copy_from_slice(&crc));
+        write_whole(&self.root, RECORD, RECORD_NEW, &bytes)
+    }
+
+    /// Where the segments of a rank's journal lie.
+    pub(crate) fn journal_of(&self, rank: u16) -> PathBuf {
+        if rank == 0 { self.journal.clone() } else { self.journal.join(format!("{rank:04x}")) }
     }
 
     /// Writes the incarnation file.
@@ -168,6 +195,7 @@ impl Folder {
 struct Record {
     /// `data/` carries the mark.
     data_marked: bool,
+    ranks: bool,
     features: u64,
     fsid: [u8; 16],
     seed: HashSeed,
@@ -191,7 +219,8 @@ fn read_record(mut b: Bytes<'_>) -> Option<Record> {
     let good = function == 1 && environments > 0;
     good.then_some(Record {
         data_marked: compat & 1 != 0,
-        features: ro_compat | (incompat & !INCOMPAT_SESSIONS),
+        ranks: incompat & INCOMPAT_RANKS != 0,
+        features: ro_compat | (incompat & !(INCOMPAT_SESSIONS | INCOMPAT_RANKS)),
         fsid,
         seed,
         environments,
@@ -219,6 +248,7 @@ impl Record {
             environments: self.environments,
             seed: self.seed,
             epoch: self.epoch,
+            ranks: self.ranks,
             incarnation: None,
             members,
             member: format!("PandoFS {fsid}\n"),

@@ -1,6 +1,6 @@
-//! The part of the journal that no checkpoint covers, as an overlay of the tables.
+//! The part of each rank's journal that no checkpoint covers, as an overlay of the tables.
 //!
-//! The overlay holds the last statement about each key; walking a table through it shows the state a server would have
+//! The overlay holds the last statement about each key, of several ranks' the one with the highest version; walking a table through it shows the state a server would have
 //! after replay. Absent: writing (`cut.rs`).
 
 mod cut;
@@ -12,11 +12,12 @@ pub(crate) use entry::Redo;
 use crate::finding::{Found, Kind};
 use crate::fix::Fix;
 use crate::folder::{Folder, FsckError, io_error};
+use crate::record::RANKS;
 use crate::system::System;
 use entry::Entry;
 use segment::{Header, Segment};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Key -> value, or `None` where the record is gone.
 pub(crate) type Statements = BTreeMap<Box<[u8]>, Option<Box<[u8]>>>;
@@ -27,20 +28,24 @@ pub(crate) struct Overlay {
     pub(crate) dentry: Statements,
     pub(crate) backptr: Statements,
     backptr_versions: BTreeMap<u64, u64>,
+    /// Of what `dentry` says; kept only where several journals may speak of one key.
+    versions: Option<BTreeMap<Box<[u8]>, u64>>,
     /// The system table with the tail applied to it.
     pub(crate) system: System,
-    /// Sessions that the tail closed.
-    pub(crate) closed: BTreeSet<u64>,
+    /// Sessions that the tail closed, with their rank.
+    pub(crate) closed: BTreeSet<(u16, u64)>,
     /// Content of small files, by inode and generation.
     pub(crate) redo: BTreeMap<(u64, u32), Redo>,
     /// Data that the next start removes.
     pub(crate) removed: BTreeSet<(u64, u32)>,
 }
 
-/// The journal as it was found.
+/// One rank's journal as it was found.
 #[derive(Default)]
 pub(crate) struct Journal {
-    pub(crate) overlay: Overlay,
+    pub(crate) rank: u16,
+    /// Its folder, below the one that holds `journal/`.
+    name: String,
     /// Where what can be read ends.
     pub(crate) end: u64,
     /// No file of the journal has a byte beyond this position.
@@ -58,22 +63,42 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
+    /// Reads the journals of all ranks.
+    pub(crate) fn read_all(
+        folder: &Folder,
+        system: System,
+        found: &mut Found,
+    ) -> Result<(Vec<Self>, Overlay), FsckError> {
+        let mut ranks: BTreeSet<u16> = system.ranks.keys().copied().collect();
+        ranks.extend(ranks_with_folder(&folder.journal)?);
+        let versions = (ranks.len() > 1).then(BTreeMap::new);
+        let mut overlay = Overlay { system, versions, ..Overlay::default() };
+        let read = |rank| Self::read(folder, rank, &mut overlay, found);
+        let journals = ranks.into_iter().map(read).collect::<Result<_, _>>()?;
+        Ok((journals, overlay))
+    }
+
+    /// Whether it must be replaced by an empty one.
+    pub(crate) const fn is_unusable(&self) -> bool {
+        self.lost.is_some() || self.awry
+    }
+
     /// Reads every entry from the checkpoint on.
-    pub(crate) fn read(folder: &Folder, system: System, found: &mut Found) -> Result<Self, FsckError> {
-        let mut journal = Self::default();
+    fn read(folder: &Folder, rank: u16, overlay: &mut Overlay, found: &mut Found) -> Result<Self, FsckError> {
+        let mut journal = Self { rank, name: folder_name(rank), ..Self::default() };
         let segments = journal.list(folder, found)?;
+        overlay.system.rank(rank);
         // Without a readable record replay of all there is ends in the same state: mutations are
         // statements, and what a checkpoint needs is never trimmed before it.
         let oldest = segments.first().map_or(0, |segment| segment.start);
-        journal.from = match system.checkpoint {
+        journal.from = match overlay.system.rank(rank).checkpoint {
             Some(Ok(position)) => position,
             Some(Err(())) => oldest,
             None => 0,
         };
         journal.end = journal.from;
-        journal.overlay.system = system;
-        journal.chain(&segments, found)?;
-        if journal.lost.is_some() || journal.awry {
+        journal.chain(&segments, overlay, found)?;
+        if journal.is_unusable() {
             found.fix(Fix::Journal);
         }
         Ok(journal)
@@ -81,21 +106,22 @@ impl Journal {
 
     fn list(&mut self, folder: &Folder, found: &mut Found) -> Result<Vec<Segment>, FsckError> {
         let mut segments = Vec::new();
-        let entries = match std::fs::read_dir(&folder.journal) {
+        let place = folder.journal_of(self.rank);
+        let entries = match std::fs::read_dir(&place) {
             Ok(entries) => entries,
             // A file system that was never served has no journal.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(segments),
-            Err(source) => return Err(FsckError::Io { path: folder.journal.clone(), source }),
+            Err(source) => return Err(FsckError::Io { path: place, source }),
         };
         for entry in entries {
-            let path = entry.map_err(io_error(&folder.journal))?.path();
+            let path = entry.map_err(io_error(&place))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let is_segment = name.len() >= 8 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
             if is_segment {
                 let sequence = u64::from_str_radix(&name, 16).unwrap_or(0);
                 self.sequence = self.sequence.max(sequence);
                 let (header, len) = segment::read_header(&path).map_err(io_error(&path))?;
-                let good = header.filter(|header| header.fits(sequence, folder.incarnation));
+                let good = header.filter(|header| header.fits(self.rank, sequence, folder.incarnation));
                 if let Some(segment) = self.admit(good, sequence, &name, path.clone(), len, found)? {
                     self.beyond = self.beyond.max(segment.start + len);
                     segments.push(segment);
@@ -119,7 +145,8 @@ impl Journal {
         len: u64,
         found: &mut Found,
     ) -> Result<Option<Segment>, FsckError> {
-        let segment = |start| Segment { path: path.clone(), name: name.to_owned(), sequence, start };
+        let name = format!("{}/{name}", self.name);
+        let segment = |start| Segment { path: path.clone(), name: name.clone(), sequence, start };
         if let Some(header) = header {
             self.incarnation = self.incarnation.max(header.incarnation);
             return Ok(Some(segment(header.start)));
@@ -127,20 +154,25 @@ impl Journal {
         self.awry = true;
         let start = segment::start_by_entry(&path).map_err(io_error(&path))?;
         let detail = if start.is_some() { "its entries can be read" } else { "" };
-        found.add(Kind::JournalHeaderDamaged, format!("journal/{name} at 0x0"), detail);
+        found.add(Kind::JournalHeaderDamaged, format!("{name} at 0x0"), detail);
         self.beyond = self.beyond.max(len);
         Ok(start.map(segment))
     }
 
-    fn chain(&mut self, segments: &[Segment], found: &mut Found) -> Result<(), FsckError> {
+    fn chain(
+        &mut self,
+        segments: &[Segment],
+        overlay: &mut Overlay,
+        found: &mut Found,
+    ) -> Result<(), FsckError> {
         let from = self.from;
         let Some(first) = segments.iter().rposition(|segment| segment.start <= from) else {
             if from > 0 || !segments.is_empty() {
                 let begins =
                     segments.first().map_or_else(|| "it is empty".into(), |s| format!("from {}", s.start));
                 let what = format!("checkpoint at seq {from}, journal {begins}");
-                found.add(Kind::JournalBeforeCheckpoint, "journal", what.clone());
-                self.lost = Some(what);
+                found.add(Kind::JournalBeforeCheckpoint, self.name.as_str(), what.clone());
+                self.lost = Some(format!("{}: {what}", self.name));
             }
             return Ok(());
         };
@@ -150,11 +182,11 @@ impl Journal {
             if let Some(next) = next
                 && next.sequence != segment.sequence + 1
             {
-                let name = format!("journal/{:08x}", segment.sequence + 1);
+                let name = format!("{}/{:08x}", self.name, segment.sequence + 1);
                 self.lost = Some(format!("{name} is missing"));
                 found.add(Kind::JournalSegmentMissing, name, "");
             }
-            if !self.segment(segment, next.map(|next| next.start), &chain[index + 1..], found)? {
+            if !self.segment(segment, next.map(|next| next.start), &chain[index + 1..], overlay, found)? {
                 return Ok(());
             }
             if self.lost.is_some() {
@@ -170,6 +202,7 @@ impl Journal {
         segment: &Segment,
         stated: Option<u64>,
         later: &[Segment],
+        overlay: &mut Overlay,
         found: &mut Found,
     ) -> Result<bool, FsckError> {
         // A missing successor: up to where it ends nobody knows.
@@ -178,7 +211,7 @@ impl Journal {
         let bytes = segment.read(begin, stated).map_err(io_error(&segment.path))?;
         let mut at = 0;
         while let Some(entry) = Entry::read(&bytes[at..], begin + at as u64) {
-            let Some(()) = entry::apply(entry.payload, &mut self.overlay) else {
+            let Some(()) = entry::apply(entry.payload, self.rank, overlay) else {
                 let place = segment.place(begin + at as u64);
                 found.add(Kind::JournalMutationUnknown, place.clone(), "");
                 self.lost = Some(place);
@@ -245,4 +278,25 @@ impl Journal {
         found.add(Kind::JournalBeforeCheckpoint, place, detail);
         Ok(true)
     }
+}
+
+/// The folder of a rank's journal, below the one that holds `journal/`.
+fn folder_name(rank: u16) -> String {
+    if rank == 0 { "journal".into() } else { format!("journal/{rank:04x}") }
+}
+
+/// Ranks above 0 that have a folder for their journal.
+fn ranks_with_folder(journal: &Path) -> Result<Vec<u16>, FsckError> {
+    let entries = match std::fs::read_dir(journal) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(source) => return Err(FsckError::Io { path: journal.into(), source }),
+    };
+    let mut ranks = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(io_error(journal))?.file_name();
+        let rank = name.to_str().and_then(|name| u16::from_str_radix(name, 16).ok());
+        ranks.extend(rank.filter(|rank| (1..RANKS).contains(rank) && *name == *format!("{rank:04x}")));
+    }
+    Ok(ranks)
 }

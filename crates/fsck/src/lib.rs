@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod bytes;
+mod cluster;
 mod cross;
 mod data;
 mod edit;

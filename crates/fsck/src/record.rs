@@ -10,7 +10,10 @@ use crate::fix::Edit;
 pub(crate) const ROOT: u64 = 1;
 pub(crate) const LINKS: u64 = 2;
 pub(crate) const SYSTEM: u64 = 3;
+/// `//orphans` of rank 0; that of rank R has the number R higher.
 pub(crate) const ORPHANS: u64 = 0x100;
+/// Ranks are numbered from 0 to one less.
+pub(crate) const RANKS: u16 = 256;
 pub(crate) const FIRST_COUNTER: u64 = 4096;
 
 /// Packed, recovering, cut pending, backptr.
@@ -155,9 +158,29 @@ fn read_core(body: &[u8], wrong: &mut Wrong) -> Option<Inode> {
     Some(Inode { ino, generation, kind, nlink, size, change, flags, links: Vec::new() })
 }
 
-/// Whether an inode can have this number: rank 0's, or a system directory's with a dentry.
+/// The rank whose `//orphans` has this number.
+pub(crate) const fn orphans_of(ino: u64) -> Option<u16> {
+    if ino >= ORPHANS && ino < ORPHANS + RANKS as u64 { Some((ino - ORPHANS) as u16) } else { None }
+}
+
+/// Whether it is some rank's `//orphans`.
+pub(crate) const fn is_orphans(ino: u64) -> bool {
+    orphans_of(ino).is_some()
+}
+
+/// The `//orphans` of a rank above 0, which the header of `//` does not count.
+pub(crate) const fn is_later_orphans(ino: u64) -> bool {
+    ino != ORPHANS && is_orphans(ino)
+}
+
+/// The rank that gave the number out.
+pub(crate) const fn rank_of(ino: u64) -> u16 {
+    (ino >> 48) as u16
+}
+
+/// Whether an inode can have this number: one that a rank gave out, or a system directory's with a dentry.
 pub(crate) const fn is_ino(ino: u64) -> bool {
-    let system = ino == ROOT || ino == LINKS || ino == ORPHANS;
+    let system = ino == ROOT || ino == LINKS || is_orphans(ino);
     ino >> 63 == 0 && (system || ino & 0xFFFF_FFFF_FFFF >= FIRST_COUNTER)
 }
 
@@ -234,11 +257,11 @@ pub(crate) fn number_name(ino: u64) -> String {
 }
 
 /// The name in `//` of a system directory.
-pub(crate) const fn system_name(ino: u64) -> Option<&'static str> {
-    match ino {
-        ROOT => Some("root"),
-        LINKS => Some("links"),
-        ORPHANS => Some("orphans-0"),
-        _ => None,
+pub(crate) fn system_name(ino: u64) -> Option<String> {
+    match (ino, orphans_of(ino)) {
+        (ROOT, _) => Some("root".into()),
+        (LINKS, _) => Some("links".into()),
+        (_, Some(rank)) => Some(format!("orphans-{rank}")),
+        (_, None) => None,
     }
 }

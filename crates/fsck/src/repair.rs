@@ -1,4 +1,4 @@
-//! Repair: the journal's tail is folded into the tables, then round after round is checked and corrected
+//! Repair: the tail of each journal is folded into the tables, then round after round is checked and corrected
 //! until a round finds nothing that can be.
 //!
 //! Absent: corrections themselves (`editor.rs`, `data/mend.rs`).
@@ -8,16 +8,17 @@ use crate::editor::Editor;
 use crate::finding::{Finding, Found, Kind, Report};
 use crate::fix::{DataFix, Fix, Rest};
 use crate::folder::{Folder, FsckError, incarnation_fix, io_error, sync_dir};
-use crate::journal::Journal;
+use crate::journal::{Journal, Overlay};
 use crate::record::FIRST_COUNTER;
 use crate::system::System;
 use crate::tables::Tables;
 use crate::tree::Tree;
-use crate::{RepairOptions, cross};
-use std::collections::BTreeSet;
+use crate::{RepairOptions, cluster, cross};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A repair that needs more rounds goes in circles.
 const ROUNDS_MAX: usize = 64;
@@ -25,7 +26,13 @@ const ROUNDS_MAX: usize = 64;
 /// All that a check found.
 pub(crate) struct Examined {
     pub(crate) found: Found,
-    journal: Journal,
+    /// One of each rank.
+    journals: Vec<Journal>,
+    overlay: Overlay,
+    /// Ranks that live or lived.
+    ranks: BTreeSet<u16>,
+    /// No life of a rank had a higher one, as far as is known.
+    incarnation: u64,
     tree: Tree,
     data: Data,
 }
@@ -37,13 +44,19 @@ pub(crate) fn examine(folder: &mut Folder, tables: &Tables) -> Result<Examined, 
     tables.check_pages(&mut found);
     let folder = &*folder;
     let system = System::read(tables, &mut found);
-    let newest = system.sessions.keys().next_back().map_or(0, |id| id >> 32);
-    let journal = Journal::read(folder, system, &mut found)?;
-    incarnation_fix(folder, newest.max(journal.incarnation), &mut found);
-    let mut tree = Tree::walk(folder, tables, &journal.overlay, &mut found);
-    cross::check(folder, tables, &journal.overlay, &mut tree, &mut found);
-    let data = Data::check(folder, &journal.overlay, &tree, &mut found)?;
-    Ok(Examined { found, journal, tree, data })
+    let map = cluster::check(folder, &mut found)?;
+    let newest = system.newest();
+    let (journals, overlay) = Journal::read_all(folder, system, &mut found)?;
+    let lives = journals.iter().map(|journal| journal.incarnation).chain([newest]);
+    let incarnation = lives.max().unwrap_or(0);
+    incarnation_fix(folder, incarnation, &mut found);
+    let incarnation = incarnation.max(folder.incarnation.unwrap_or(0));
+    let mut ranks: BTreeSet<u16> = overlay.system.ranks.keys().copied().collect();
+    ranks.extend(map.iter().flat_map(cluster::Map::made));
+    let mut tree = Tree::walk(folder, tables, &overlay, &mut found);
+    cross::check(folder, tables, &overlay, &ranks, &mut tree, &mut found);
+    let data = Data::check(folder, &overlay, &tree, &mut found)?;
+    Ok(Examined { found, journals, overlay, ranks, incarnation, tree, data })
 }
 
 /// Repairs the folder.
@@ -62,7 +75,8 @@ pub(crate) fn repair(dir: &Path, options: &RepairOptions) -> Result<Report, Fsck
     if let Some(finding) = first.found.report.findings.iter().find(foreign) {
         return Err(FsckError::PartForeign { dir: dir.into(), part: finding.place.clone() });
     }
-    if let Some(what) = first.journal.lost.clone().filter(|_| !options.cut_damaged_journal) {
+    let lost = first.journals.iter().find_map(|journal| journal.lost.clone());
+    if let Some(what) = lost.filter(|_| !options.cut_damaged_journal) {
         let report = Box::new(first.found.report);
         return Err(FsckError::JournalDamaged { dir: dir.into(), what, report });
     }
@@ -111,8 +125,10 @@ fn finish(before: Report, mut after: Report) -> Report {
 
 /// Makes durable what was read: a killed server may have left it to the system's memory, and the checkpoint is about to move past
 /// what the journal has of it.
-fn settle(folder: &Folder) -> Result<(), FsckError> {
-    for part in [&folder.data_root.join("data"), &folder.journal] {
+fn settle(folder: &Folder, journals: &[Journal]) -> Result<(), FsckError> {
+    let journals = journals.iter().map(|journal| folder.journal_of(journal.rank));
+    let parts: Vec<PathBuf> = [folder.data_root.join("data")].into_iter().chain(journals).collect();
+    for part in &parts {
         let entries = match fs::read_dir(part) {
             Ok(entries) => entries,
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -130,24 +146,27 @@ fn settle(folder: &Folder) -> Result<(), FsckError> {
 
 /// Writes the journal's tail into the stores, so that no replay undoes a correction.
 fn fold(folder: &Folder, tables: &Tables, examined: &Examined) -> Result<(), FsckError> {
-    let Examined { journal, data, .. } = examined;
-    settle(folder)?;
-    Mender::new(data).redo(data, &journal.overlay.redo)?;
-    let anew = journal.lost.is_some() || journal.awry;
-    let position = if anew { journal.begin_anew(folder)? } else { journal.end };
+    let Examined { journals, overlay, data, .. } = examined;
+    settle(folder, journals)?;
+    Mender::new(data).redo(data, &overlay.redo)?;
+    let mut positions = BTreeMap::new();
+    for journal in journals {
+        let position = if journal.is_unusable() { journal.begin_anew(folder)? } else { journal.end };
+        positions.insert(journal.rank, position);
+    }
     let mut editor = Editor::open(folder, tables, next_ino(examined))?;
-    editor.fold(&journal.overlay, position);
+    editor.fold(overlay, &positions);
     editor.commit()?;
-    if anew {
+    for journal in journals.iter().filter(|journal| journal.is_unusable()) {
         journal.remove_old(folder)?;
     }
     Ok(())
 }
 
-/// A number that no inode has or had.
+/// A number of rank 0 that no inode has or had.
 fn next_ino(examined: &Examined) -> u64 {
-    let counter = examined.journal.overlay.system.counter.unwrap_or(FIRST_COUNTER).max(FIRST_COUNTER);
-    counter.max(examined.tree.highest + 1)
+    let counter = examined.overlay.system.counter_of(0).unwrap_or(FIRST_COUNTER).max(FIRST_COUNTER);
+    counter.max(examined.tree.highest.get(&0).map_or(0, |highest| highest + 1))
 }
 
 /// Carries out what one round asks for first.
@@ -165,6 +184,11 @@ fn correct(folder: &Folder, tables: &Tables, examined: &Examined) -> Result<(), 
         editor.apply(fix, &rest)?;
     }
     let data_fixes: Vec<DataFix> = std::mem::take(&mut editor.data);
+    let forget_map = editor.forget_map;
     editor.commit()?;
+    if forget_map {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        cluster::write_first(folder, &examined.ranks, examined.incarnation, now)?;
+    }
     Mender::new(data).apply(&data_fixes)
 }

@@ -1,4 +1,4 @@
-//! The system records: sessions, inode counter, checkpoint.
+//! The system records: sessions, inode counter, checkpoint, of each rank.
 //!
 //! Absent: what sessions hold (opens and locks are in no record).
 
@@ -6,13 +6,14 @@ use crate::bytes::{Bytes, Out};
 use crate::finding::{Found, Kind};
 use crate::fix::{At, Fix, Spot};
 use crate::journal::Statements;
-use crate::record::system_key;
+use crate::record::{RANKS, system_key};
 use crate::tables::{Table, Tables, place};
 use std::collections::BTreeMap;
 
 const SESSION: u8 = 1;
 const COUNTER: u8 = 2;
 const CHECKPOINT: u8 = 3;
+const SESSION_OF_RANK: u8 = 4;
 
 /// Among a session's flags: it is to end.
 pub(crate) const EVICTED: u8 = 4;
@@ -27,14 +28,27 @@ pub(crate) struct Session {
     pub(crate) evicted: bool,
 }
 
-/// What the system table says.
+/// What the system table says of one rank.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct System {
+pub(crate) struct OfRank {
     pub(crate) sessions: BTreeMap<u64, Session>,
     /// Numbers below it may have been given out.
     pub(crate) counter: Option<u64>,
     /// Where replay starts; `Err`: there is a record and it cannot be read.
     pub(crate) checkpoint: Option<Result<u64, ()>>,
+}
+
+/// What the system table says.
+#[derive(Clone, Debug)]
+pub(crate) struct System {
+    /// Those that there is a record of, and rank 0.
+    pub(crate) ranks: BTreeMap<u16, OfRank>,
+}
+
+impl Default for System {
+    fn default() -> Self {
+        Self { ranks: BTreeMap::from([(0, OfRank::default())]) }
+    }
 }
 
 impl Session {
@@ -86,73 +100,118 @@ impl System {
             system.take(found, at, value);
         });
         // A checkpoint whose checksum is wrong is one that cannot be read.
-        let lost = |f: &crate::Finding| f.kind == Kind::ValueDamaged && f.place.contains(" checkpoint ");
-        if found.report.findings[damaged..].iter().any(lost) {
-            system.checkpoint = Some(Err(()));
+        for finding in found.report.findings[damaged..].iter().filter(|f| f.kind == Kind::ValueDamaged) {
+            let rank = finding.place.split_once(" checkpoint of rank ").map(|(_, rank)| rank.parse());
+            if let Some(Ok(rank)) = rank {
+                system.rank(rank).checkpoint = Some(Err(()));
+            }
         }
         system
     }
 
+    /// What is said of a rank.
+    pub(crate) fn rank(&mut self, rank: u16) -> &mut OfRank {
+        self.ranks.entry(rank).or_default()
+    }
+
+    /// The counter of the rank that gave a number out.
+    pub(crate) fn counter_of(&self, rank: u16) -> Option<u64> {
+        self.ranks.get(&rank)?.counter
+    }
+
+    /// The highest incarnation that numbers of sessions tell of.
+    pub(crate) fn newest(&self) -> u64 {
+        let last = self.ranks.values().filter_map(|rank| rank.sessions.keys().next_back());
+        last.map(|id| id >> 32).max().unwrap_or(0)
+    }
+
     fn take(&mut self, found: &mut Found, at: At, value: &[u8]) {
         let place = place(at.environment, Table::System, &at.key);
-        let mut b = Bytes(&at.key);
         let mut v = Bytes(value);
-        let (kind, id, end) = (b.u8(), b.u64_be(), b.is_empty());
-        match (kind, id, end) {
-            (Some(SESSION), Some(id), true) => match Session::decode(value) {
+        match read_key(&at.key) {
+            Some(Key::Session(rank, id)) => match Session::decode(value) {
                 Some(session) => {
-                    self.sessions.insert(id, session);
+                    self.rank(rank).sessions.insert(id, session);
                 }
                 None => {
                     found.add(Kind::SessionUnreadable, place, "");
                     found.fix(Fix::Remove(Spot::At(at)));
                 }
             },
-            (Some(COUNTER), Some(0), true) => match (v.u64(), v.is_empty()) {
-                (Some(next), true) => self.counter = Some(next),
+            Some(Key::Counter(rank)) => match (v.u64(), v.is_empty()) {
+                (Some(next), true) => self.rank(rank).counter = Some(next),
                 _ => {
                     found.add(Kind::CounterUnreadable, place, "");
                     found.fix(Fix::Remove(Spot::At(at)));
                 }
             },
-            (Some(CHECKPOINT), Some(0), true) => match (v.u64(), v.u64(), v.is_empty()) {
+            Some(Key::Checkpoint(rank)) => match (v.u64(), v.u64(), v.is_empty()) {
                 (Some(position), Some(next), true) => {
-                    self.checkpoint = Some(Ok(position));
-                    self.counter = self.counter.max(Some(next));
+                    let rank = self.rank(rank);
+                    rank.checkpoint = Some(Ok(position));
+                    rank.counter = rank.counter.max(Some(next));
                 }
                 _ => {
-                    self.checkpoint = Some(Err(()));
+                    self.rank(rank).checkpoint = Some(Err(()));
                     found.add(Kind::CheckpointUnreadable, place, "");
                     found.fix(Fix::Remove(Spot::At(at)));
                 }
             },
-            _ => {
+            None => {
                 found.add(Kind::SystemKeyUnknown, place, "");
                 found.fix(Fix::Remove(Spot::At(at)));
             }
         }
     }
 
-    /// The table's records as they should be, with replay starting at `position`.
-    pub(crate) fn records(&self, position: u64) -> Statements {
+    /// The table's records as they should be, with replay of each rank's journal starting at its position.
+    pub(crate) fn records(&self, positions: &BTreeMap<u16, u64>) -> Statements {
         let mut records = Statements::new();
-        let next = self.counter.unwrap_or(crate::record::FIRST_COUNTER);
-        let mut put = |key, value: Vec<u8>| records.insert(key, Some(value.into()));
-        put(system_key(COUNTER, 0), Out::default().u64(next).0.clone());
-        put(system_key(CHECKPOINT, 0), Out::default().u64(position).u64(next).0.clone());
-        for (id, session) in &self.sessions {
-            put(system_key(SESSION, *id), session.encode());
+        for (rank, said) in &self.ranks {
+            let next = said.counter.unwrap_or(crate::record::FIRST_COUNTER);
+            let position = positions.get(rank).copied().unwrap_or(0);
+            let [counter, checkpoint] = counter_keys(*rank);
+            let mut put = |key, value: Vec<u8>| records.insert(key, Some(value.into()));
+            put(counter, Out::default().u64(next).0.clone());
+            put(checkpoint, Out::default().u64(position).u64(next).0.clone());
+            for (id, session) in &said.sessions {
+                put(session_key(*rank, *id), session.encode());
+            }
         }
         records
     }
 }
 
-/// The key of rank 0's counter and of its checkpoint.
-pub(crate) fn counter_keys() -> [Box<[u8]>; 2] {
-    [system_key(COUNTER, 0), system_key(CHECKPOINT, 0)]
+/// The key of a system record.
+enum Key {
+    Session(u16, u64),
+    Counter(u16),
+    Checkpoint(u16),
+}
+
+fn read_key(key: &[u8]) -> Option<Key> {
+    let mut b = Bytes(key);
+    let (kind, number) = (b.u8()?, b.u64_be()?);
+    let rank = u16::try_from(number).ok().filter(|rank| *rank < RANKS);
+    let read = match kind {
+        SESSION => Key::Session(0, number),
+        COUNTER => Key::Counter(rank?),
+        CHECKPOINT => Key::Checkpoint(rank?),
+        SESSION_OF_RANK => Key::Session(rank.filter(|rank| *rank > 0)?, b.u64_be()?),
+        _ => return None,
+    };
+    b.is_empty().then_some(read)
+}
+
+/// The key of a rank's counter and of its checkpoint.
+pub(crate) fn counter_keys(rank: u16) -> [Box<[u8]>; 2] {
+    [system_key(COUNTER, rank.into()), system_key(CHECKPOINT, rank.into())]
 }
 
 /// The key of a session.
-pub(crate) fn session_key(id: u64) -> Box<[u8]> {
-    system_key(SESSION, id)
+pub(crate) fn session_key(rank: u16, id: u64) -> Box<[u8]> {
+    match rank {
+        0 => system_key(SESSION, id),
+        rank => [&system_key(SESSION_OF_RANK, rank.into())[..], &id.to_be_bytes()].concat().into(),
+    }
 }

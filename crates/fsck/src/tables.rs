@@ -260,6 +260,10 @@ fn system_place(environment: &str, key: &[u8]) -> String {
     let mut b = Bytes(key);
     match (b.u8(), b.u64_be()) {
         (Some(1), Some(id)) => format!("{environment} session {id:x}"),
+        (Some(4), Some(rank)) => match b.u64_be() {
+            Some(id) => format!("{environment} session {id:x} of rank {rank}"),
+            None => format!("{environment} system key {}", key.escape_ascii()),
+        },
         (Some(2), Some(rank)) => format!("{environment} inode counter of rank {rank}"),
         (Some(3), Some(rank)) => format!("{environment} checkpoint of rank {rank}"),
         _ => format!("{environment} system key {}", key.escape_ascii()),

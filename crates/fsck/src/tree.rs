@@ -8,10 +8,15 @@ use crate::fix::{At, Edit, Fix, Spot};
 use crate::folder::Folder;
 use crate::journal::Overlay;
 use crate::record::{
-    self, DIRECTORY, Dentry, FIRST_COUNTER, Header, Inode, LINKS, ORPHANS, SYSTEM, Wrong, number_name,
+    self, DIRECTORY, Dentry, FIRST_COUNTER, Header, Inode, LINKS, SYSTEM, Wrong, is_later_orphans,
+    is_orphans, number_name,
 };
 use crate::tables::{Table, Tables, place};
+use std::collections::BTreeMap;
 use stdx::hash::keyed_hash;
+
+/// The part of an inode's number that its rank counted.
+const COUNTER: u64 = 0xFFFF_FFFF_FFFF;
 
 /// An inode and where its record is.
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +81,8 @@ pub(crate) struct Tree {
     pub(crate) remotes: Vec<Remote>,
     /// Sorted by inode.
     pub(crate) linked: Vec<Linked>,
-    /// The highest number given out, as far as the records tell.
-    pub(crate) highest: u64,
+    /// The highest number that each rank gave out, as far as the records tell.
+    pub(crate) highest: BTreeMap<u16, u64>,
     current: Listing,
     wrong: Wrong,
 }
@@ -229,7 +234,7 @@ impl Tree {
         match dentry {
             Some(Dentry::Primary(inode)) => self.primary(found, (dir, hash, name), at, inode),
             Some(Dentry::Remote { ino, kind }) => {
-                if matches!(dir, SYSTEM | LINKS | ORPHANS) {
+                if matches!(dir, SYSTEM | LINKS) || is_orphans(dir) {
                     found.add(Kind::SystemDirectoryStranger, place(), "");
                     return found.fix(Fix::Delete(at()));
                 }
@@ -246,9 +251,10 @@ impl Tree {
         at: &impl Fn() -> At,
         inode: Inode,
     ) {
-        let Inode { ino, generation, kind, nlink, size, change, flags, links } = inode;
-        if ino < 1 << 48 {
-            self.highest = self.highest.max(ino);
+        let Inode { ino, generation, kind, nlink, size, change, flags, links: named } = inode;
+        if ino >> 63 == 0 {
+            let highest = self.highest.entry(record::rank_of(ino)).or_default();
+            *highest = (*highest).max(ino & COUNTER);
         }
         let backptr = Hint::None;
         self.nodes.push(Node { ino, dir, hash, size, change, generation, kind, flags, backptr });
@@ -258,9 +264,15 @@ impl Tree {
         };
         let system_name = record::system_name(ino);
         self.current.subdirs += u64::from(kind == DIRECTORY);
+        if dir == SYSTEM && is_later_orphans(ino) {
+            // The header of `//` counts what every file system has.
+            self.current.entries -= 1;
+            self.current.subdirs -= u64::from(kind == DIRECTORY);
+        }
+        let (links, orphans) = (dir == LINKS, is_orphans(dir));
         let belongs = match dir {
             SYSTEM => system_name.is_some(),
-            LINKS | ORPHANS => kind != DIRECTORY && ino >= FIRST_COUNTER,
+            _ if links || orphans => kind != DIRECTORY && ino >= FIRST_COUNTER,
             _ => system_name.is_none(),
         };
         if !belongs {
@@ -270,8 +282,8 @@ impl Tree {
             return found.fix(if system_name.is_some() { Fix::Remove(spot) } else { Fix::Rescue(spot) });
         }
         let named_right = match dir {
-            SYSTEM => system_name.map(str::as_bytes) == Some(name),
-            LINKS | ORPHANS => number_name(ino).as_bytes() == name,
+            SYSTEM => system_name.as_deref().map(str::as_bytes) == Some(name),
+            _ if links || orphans => number_name(ino).as_bytes() == name,
             _ => true,
         };
         if !named_right {
@@ -279,13 +291,13 @@ impl Tree {
             found.fix(Fix::Rekey(at()));
         }
         match dir {
-            LINKS => self.linked.push(Linked { ino, kind, nlink, links }),
-            ORPHANS if nlink != 0 => {
+            LINKS => self.linked.push(Linked { ino, kind, nlink, links: named }),
+            _ if orphans && nlink != 0 => {
                 found.add(Kind::OrphanNamed, place(), format!("link count {nlink}"));
                 found.fix(Fix::Rescue(Spot::At(at())));
             }
-            SYSTEM | ORPHANS => {}
-            _ if kind != DIRECTORY && nlink != 1 => {
+            SYSTEM => {}
+            _ if !orphans && kind != DIRECTORY && nlink != 1 => {
                 found.add(Kind::PlainFileNlink, place(), format!("{nlink}, not 1"));
                 found.fix(Fix::Inode(Spot::At(at()), Edit::Nlink(1)));
             }

@@ -6,7 +6,7 @@ use common::{FILES, attach, content, crashed, listing, serve, stopped};
 use fsck::{FsckError, RepairOptions, check, repair};
 use proto::storeio::{StoreKey, Table};
 use proto::system::{SessionRecord, session_flags};
-use proto::{SessionId, Writer};
+use proto::{RankId, SessionId, Writer};
 use std::collections::BTreeMap;
 
 #[test]
@@ -78,7 +78,7 @@ fn a_session_is_evicted_after_a_repair_too() {
         let record = SessionRecord { flags, ..SessionRecord::default() };
         let mut w = Writer::new();
         record.encode(&mut w);
-        meta.put(StoreKey::Session { id }, &w.0);
+        meta.put(StoreKey::Session { rank: RankId(0), id }, &w.0);
     }
     meta.put_at(1, Table::System, b"stranger", b"?");
     meta.close();

@@ -7,6 +7,7 @@ use proto::journal::ENTRY_HEADER_BYTES;
 use stdx::checksum::crc32c_parts;
 use stdx::crc32c;
 
+const REGISTRY_HEADER: usize = store::registry::RECORD_HEADER_BYTES;
 /// Where journal inputs lie in their stream.
 pub const STREAM_BASE: u64 = 4096;
 
@@ -75,6 +76,15 @@ pub fn entry_at(bytes: &mut [u8], at: usize, len: usize, position: u64) {
 /// The file-system record.
 pub fn fs_record(bytes: &mut [u8]) {
     let len = bytes.len();
+    seal(bytes, 12, 16..len);
+}
+
+/// A record of the registry over all bytes.
+pub fn registry_record(bytes: &mut [u8]) {
+    let len = bytes.len();
+    if len >= REGISTRY_HEADER {
+        put_u32(bytes, REGISTRY_HEADER - 4, (len - REGISTRY_HEADER) as u32);
+    }
     seal(bytes, 12, 16..len);
 }
 

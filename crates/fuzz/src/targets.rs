@@ -2,6 +2,7 @@
 //!
 //! Absent: what each does (the modules).
 
+mod cluster;
 mod data_recovery;
 mod journal;
 mod journal_recovery;
@@ -30,6 +31,9 @@ pub const ALL: &[Target] = &[
     records::STORE_KEY,
     records::BACKPTR,
     records::SYSTEM,
+    records::REGISTRY,
+    cluster::MAP,
+    cluster::DELTA,
     kernel::REQUEST,
     texts::MOUNT_OPTIONS,
     texts::ADDRESS,

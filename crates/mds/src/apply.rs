@@ -71,7 +71,11 @@ pub(crate) fn apply(
             Mutation::DelBackptr { ino, version } => inode_gone(view, ino, version, source),
             Mutation::Session { id, open, client } => sessions.replay_session(id, open, client, source),
             Mutation::SessionFloor { id, floor } => sessions.set_floor(id, floor),
-            Mutation::InoCounter { next, .. } => view.inos.reserved = view.inos.reserved.max(next),
+            Mutation::InoCounter { rank, next } if rank == view.config.rank => {
+                view.inos.reserved = view.inos.reserved.max(next);
+            }
+            // Numbers of another rank: they are its own to count.
+            Mutation::InoCounter { .. } => {}
             Mutation::DataCut { file, size, truncate_seq } => {
                 let cut = Cut { seq: truncate_seq, size };
                 follow.push((DataOp::Truncate { file, cut }, Some(file.ino)));

@@ -348,10 +348,10 @@ impl Rank {
         self.checkpoint.phase = Phase::Record;
         let mut batch = StoreBatch::new(Ino::SYSTEM, None);
         let closed = std::mem::take(&mut self.sessions.closed);
-        for id in &closed {
-            batch.delete(StoreKey::Session { id: *id });
-        }
         let rank = self.view.config.rank;
+        for id in &closed {
+            batch.delete(StoreKey::Session { rank, id: *id });
+        }
         let next_ino = self.view.inos.reserved;
         batch.put(StoreKey::Counter { rank }, |w| {
             w.u64(next_ino);

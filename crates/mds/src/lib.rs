@@ -1,11 +1,12 @@
-//! Crate `mds`: the rank machine. Requests of clients become transactions in a journal and records in a
-//! cache; what is dirty reaches the store by checkpoints; what others see is durable first.
+//! Crate `mds`: the rank machine, and the coordinator machine (`coordinator`, which shares nothing with it but notes). Requests of
+//! clients become transactions in a journal and records in a cache; what is dirty reaches the store by checkpoints; what others see
+//! is durable first.
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
 //! `journal`, `hold`, `recent`, `early`, `load`, `moved`, `warm`, `session`, `performed`, `caps`, `checkpoint`, `replay`, `pace`,
 //! `tail`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order` is for drivers.
 //!
-//! Absent on purpose: I/O, clocks, threads, stores, sockets; a coordinator (it comes with several ranks).
+//! Absent on purpose: I/O, clocks, threads, stores, sockets.
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
@@ -16,6 +17,7 @@ mod cache;
 mod caps;
 mod checkpoint;
 pub mod config;
+pub mod coordinator;
 mod data;
 mod early;
 mod files;

@@ -91,8 +91,11 @@ impl Rank {
             return;
         }
         let rank = self.view.config.rank;
-        let mut requests =
-            vec![LoadRequest::Checkpoint { rank }, LoadRequest::Counter { rank }, LoadRequest::Sessions];
+        let mut requests = vec![
+            LoadRequest::Checkpoint { rank },
+            LoadRequest::Counter { rank },
+            LoadRequest::Sessions { rank },
+        ];
         requests.extend(self.system_dirs().map(|dir| LoadRequest::Header { dir, frag: Frag::WHOLE }));
         let from = NameHash::FIRST;
         requests.push(LoadRequest::Scan { dir: Ino::SYSTEM, from, entries_max: 1 << 16 });

@@ -17,6 +17,11 @@ pub const HASH_SIPHASH_1_3: u8 = 1;
 pub const COMPAT_DATA_MARKED: u64 = 1;
 /// Incompatible feature: sessions may have flags and numbers delegated to them (FORMAT.md, mutations 32 and 33).
 pub const INCOMPAT_SESSIONS: u64 = 1;
+/// Incompatible feature: there may be ranks above 0, with journals in folders of their own and sessions under keys of their own. Set
+/// before the first such thing is made.
+pub const INCOMPAT_RANKS: u64 = 2;
+/// Every incompatible feature that this version knows.
+pub const INCOMPAT_KNOWN: u64 = INCOMPAT_SESSIONS | INCOMPAT_RANKS;
 
 /// What a data folder says about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

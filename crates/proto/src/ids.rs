@@ -115,6 +115,23 @@ pub struct Frag {
 impl Frag {
     /// The whole directory.
     pub const WHOLE: Self = Self { prefix: 0, depth: 0 };
+
+    /// The frag of this depth, at most 64, that the hash is in.
+    #[must_use]
+    pub const fn leading(hash: NameHash, depth: u8) -> Self {
+        let kept = match depth {
+            0 => 0,
+            1..64 => u64::MAX << (64 - depth),
+            64.. => u64::MAX,
+        };
+        Self { prefix: hash.0 & kept, depth }
+    }
+
+    /// Whether the hash is in it.
+    #[must_use]
+    pub const fn covers(self, hash: NameHash) -> bool {
+        Self::leading(hash, self.depth).prefix == self.prefix
+    }
 }
 
 /// The snapshot a record belongs to. HEAD sorts first.

@@ -8,6 +8,7 @@
 pub mod admin;
 pub mod attr;
 pub mod caps;
+pub mod cluster;
 pub mod codec;
 pub mod dentry;
 pub mod errno;

@@ -27,17 +27,37 @@ pub enum Table {
 /// The key of one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StoreKey<'a> {
-    Dentry { dir: Ino, hash: NameHash, name: &'a [u8], snap: SnapId },
-    Header { dir: Ino, frag: Frag },
-    Backptr { ino: Ino },
-    Session { id: SessionId },
-    Counter { rank: RankId },
-    Checkpoint { rank: RankId },
+    Dentry {
+        dir: Ino,
+        hash: NameHash,
+        name: &'a [u8],
+        snap: SnapId,
+    },
+    Header {
+        dir: Ino,
+        frag: Frag,
+    },
+    Backptr {
+        ino: Ino,
+    },
+    /// A session with one rank; its number is unique over all ranks.
+    Session {
+        rank: RankId,
+        id: SessionId,
+    },
+    Counter {
+        rank: RankId,
+    },
+    Checkpoint {
+        rank: RankId,
+    },
 }
 
 const SYSTEM_SESSION: u8 = 1;
 const SYSTEM_COUNTER: u8 = 2;
 const SYSTEM_CHECKPOINT: u8 = 3;
+/// A session of a rank above 0.
+const SYSTEM_RANK_SESSION: u8 = 4;
 
 impl<'a> StoreKey<'a> {
     /// The HEAD dentry of a name.
@@ -83,7 +103,12 @@ impl<'a> StoreKey<'a> {
                 out.push(frag.depth);
             }
             Self::Backptr { ino } => out.extend_from_slice(&ino.0.to_be_bytes()),
-            Self::Session { id } => system(out, SYSTEM_SESSION, id.0),
+            // As before there were several ranks.
+            Self::Session { rank: RankId(0), id } => system(out, SYSTEM_SESSION, id.0),
+            Self::Session { rank, id } => {
+                system(out, SYSTEM_RANK_SESSION, u64::from(rank.0));
+                out.extend_from_slice(&id.0.to_be_bytes());
+            }
             Self::Counter { rank } => system(out, SYSTEM_COUNTER, u64::from(rank.0)),
             Self::Checkpoint { rank } => system(out, SYSTEM_CHECKPOINT, u64::from(rank.0)),
         }
@@ -94,25 +119,32 @@ impl<'a> StoreKey<'a> {
     /// # Errors
     /// `DecodeError` when the bytes are not such a key.
     pub fn decode(table: Table, bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let (number, rest) = match table {
-            Table::System => (0, bytes),
-            Table::Dentry | Table::Backptr => split_be(bytes)?,
-        };
+        if table == Table::System {
+            return decode_system(bytes);
+        }
+        let (number, rest) = split_be(bytes)?;
         match table {
             Table::Backptr if rest.is_empty() => Ok(Self::Backptr { ino: Ino(number) }),
             Table::Backptr => Err(DecodeError::Invalid { what: "backptr key" }),
-            Table::Dentry => decode_dentry(Ino(number), rest),
-            Table::System => {
-                let (tag, rest) = rest.split_first().ok_or(DecodeError::Truncated { need: 9, have: 0 })?;
-                let (id, rest) = split_be(rest)?;
-                match (*tag, u16::try_from(id).map(RankId), rest.is_empty()) {
-                    (SYSTEM_SESSION, _, true) => Ok(Self::Session { id: SessionId(id) }),
-                    (SYSTEM_COUNTER, Ok(rank), true) => Ok(Self::Counter { rank }),
-                    (SYSTEM_CHECKPOINT, Ok(rank), true) => Ok(Self::Checkpoint { rank }),
-                    _ => Err(DecodeError::Invalid { what: "system key" }),
-                }
-            }
+            Table::Dentry | Table::System => decode_dentry(Ino(number), rest),
         }
+    }
+}
+
+fn decode_system<'a>(bytes: &[u8]) -> Result<StoreKey<'a>, DecodeError> {
+    let (tag, rest) = bytes.split_first().ok_or(DecodeError::Truncated { need: 9, have: 0 })?;
+    let (number, rest) = split_be(rest)?;
+    let rank = u16::try_from(number).map(RankId);
+    match (*tag, rank, rest.is_empty()) {
+        (SYSTEM_SESSION, _, true) => Ok(StoreKey::Session { rank: RankId(0), id: SessionId(number) }),
+        (SYSTEM_COUNTER, Ok(rank), true) => Ok(StoreKey::Counter { rank }),
+        (SYSTEM_CHECKPOINT, Ok(rank), true) => Ok(StoreKey::Checkpoint { rank }),
+        // Those of rank 0 have a key of their own: each record has one key only.
+        (SYSTEM_RANK_SESSION, Ok(rank), false) if rank.0 > 0 => match split_be(rest)? {
+            (id, []) => Ok(StoreKey::Session { rank, id: SessionId(id) }),
+            _ => Err(DecodeError::Invalid { what: "system key" }),
+        },
+        _ => Err(DecodeError::Invalid { what: "system key" }),
     }
 }
 
@@ -171,8 +203,10 @@ pub enum LoadRequest {
     Backptr {
         ino: Ino,
     },
-    /// Every session record (only at boot).
-    Sessions,
+    /// Every session record of a rank (only at boot).
+    Sessions {
+        rank: RankId,
+    },
     Counter {
         rank: RankId,
     },
@@ -369,6 +403,9 @@ pub enum StoreError {
     /// The stored header is newer than the batch's guard.
     #[error("stored version {stored} is newer than {guard}")]
     Guard { stored: u64, guard: u64 },
+    /// The life of the rank that asks was ended: another one may have begun. Nothing of what was asked is done.
+    #[error("fenced: the life of the rank was ended")]
+    Fenced,
 }
 
 /// An operating system error by number, so that store errors can be compared and replayed.
@@ -388,7 +425,8 @@ mod tests {
             header,
             dentry,
             StoreKey::Backptr { ino: Ino(7) },
-            StoreKey::Session { id: SessionId(1) },
+            StoreKey::Session { rank: RankId(0), id: SessionId(1) },
+            StoreKey::Session { rank: RankId(3), id: SessionId(1 << 40) },
             StoreKey::Counter { rank: RankId(2) },
             StoreKey::Checkpoint { rank: RankId(2) },
         ];
@@ -401,6 +439,22 @@ mod tests {
         header.encode(&mut a);
         dentry.encode(&mut b);
         assert!(a < b);
+    }
+
+    #[test]
+    fn sessions_of_rank_0_have_the_key_of_before_there_were_ranks() {
+        let key = |rank, id| {
+            let mut bytes = Vec::new();
+            StoreKey::Session { rank: RankId(rank), id: SessionId(id) }.encode(&mut bytes);
+            bytes
+        };
+        assert_eq!(key(0, 5), [1, 0, 0, 0, 0, 0, 0, 0, 5]);
+        assert_eq!(key(3, 5), [4, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 5]);
+        let mut of_rank_0 = key(3, 5);
+        of_rank_0[8] = 0;
+        for bad in [&of_rank_0[..], &key(3, 5)[..9], &key(3, 5)[..16], &[key(3, 5), vec![0]].concat()] {
+            assert!(StoreKey::decode(Table::System, bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

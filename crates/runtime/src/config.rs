@@ -49,6 +49,11 @@ pub struct Config {
     pub mds_client_delegate_inos_pct: u64,
     /// Seconds after which a request without an answer is blocked, and what takes longer is slow.
     pub mds_op_complaint_time: u64,
+    /// Seconds between two signs of life of a daemon, and after how many without one it is taken for dead.
+    pub mds_beacon_interval: u64,
+    pub mds_beacon_grace: u64,
+    /// With fewer standbys `health` warns; 0: with none, too, it does not.
+    pub standby_count_wanted: u64,
     /// A checkpoint starts when the journal has this many bytes.
     pub journal_size: u64,
     /// Bytes of file data kept in the page cache.
@@ -80,6 +85,9 @@ impl Default for Config {
             mds_recall_max_caps: 1024,
             mds_client_delegate_inos_pct: 50,
             mds_op_complaint_time: 30,
+            mds_beacon_interval: 4,
+            mds_beacon_grace: 15,
+            standby_count_wanted: 0,
             journal_size: GIB,
             data_cache_limit: 2 * GIB,
             data_cache_max_filesize: GIB,
@@ -145,6 +153,17 @@ pub const OPTIONS: &[OptionHelp] = &[
         "30",
         "seconds after which a request without an answer is blocked, 1 to 3600",
     ),
+    help(
+        "mds_beacon_interval",
+        "4",
+        "seconds between two beacons of a daemon of `pando serve` to the coordinator, 1 to 60",
+    ),
+    help(
+        "mds_beacon_grace",
+        "15",
+        "seconds without a beacon after which a daemon's rank is given to a standby, 2 to 3600",
+    ),
+    help("standby_count_wanted", "0", "with fewer standbys `pando health` warns, 0 to 63"),
     help("journal_size", "1G", "size of the journal at which a checkpoint starts, 16M to 1T"),
     help("data_cache_limit", "2G", "file data kept in the page cache, up to 64T"),
     help("data_cache_max_filesize", "1G", "data of larger files is not kept in the page cache"),
@@ -185,6 +204,9 @@ struct Raw {
     mds_recall_max_caps: Option<u64>,
     mds_client_delegate_inos_pct: Option<u64>,
     mds_op_complaint_time: Option<u64>,
+    mds_beacon_interval: Option<u64>,
+    mds_beacon_grace: Option<u64>,
+    standby_count_wanted: Option<u64>,
     journal_size: Option<Bytes>,
     data_cache_limit: Option<Bytes>,
     data_cache_max_filesize: Option<Bytes>,
@@ -238,6 +260,9 @@ impl Config {
                 .mds_client_delegate_inos_pct
                 .unwrap_or(d.mds_client_delegate_inos_pct),
             mds_op_complaint_time: raw.mds_op_complaint_time.unwrap_or(d.mds_op_complaint_time),
+            mds_beacon_interval: raw.mds_beacon_interval.unwrap_or(d.mds_beacon_interval),
+            mds_beacon_grace: raw.mds_beacon_grace.unwrap_or(d.mds_beacon_grace),
+            standby_count_wanted: raw.standby_count_wanted.unwrap_or(d.standby_count_wanted),
             journal_size: bytes(raw.journal_size, d.journal_size),
             data_cache_limit: bytes(raw.data_cache_limit, d.data_cache_limit),
             data_cache_max_filesize: bytes(raw.data_cache_max_filesize, d.data_cache_max_filesize),
@@ -266,6 +291,10 @@ impl Config {
         range("mds_recall_max_caps", self.mds_recall_max_caps, 1, 30_000)?;
         range("mds_client_delegate_inos_pct", self.mds_client_delegate_inos_pct, 0, 100)?;
         range("mds_op_complaint_time", self.mds_op_complaint_time, 1, 3600)?;
+        range("mds_beacon_interval", self.mds_beacon_interval, 1, 60)?;
+        // One that is late by an interval is not dead.
+        range("mds_beacon_grace", self.mds_beacon_grace, 2 * self.mds_beacon_interval, 3600)?;
+        range("standby_count_wanted", self.standby_count_wanted, 0, 63)?;
         range("journal_size", self.journal_size, 16 * MIB, 1 << 40)?;
         range("data_cache_limit", self.data_cache_limit, 0, 1 << 46)?;
         range("data_cache_max_filesize", self.data_cache_max_filesize, 0, u64::MAX)

@@ -31,7 +31,7 @@ impl SocketConnector {
     }
 
     fn open(&self, sink: Arc<dyn Sink>) -> io::Result<Arc<dyn Port>> {
-        let mut stream = Stream::connect(&self.addr)?;
+        let stream = Stream::connect(&self.addr)?;
         let poll = Poll::new()?;
         stream.register(poll.registry(), Token(0))?;
         let shared = Arc::new(Shared { pipe: Pipe::new(stream), closed: AtomicBool::new(false) });

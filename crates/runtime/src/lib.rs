@@ -25,6 +25,6 @@ pub use alarm::Alarm;
 pub use clock::Clock;
 pub use config::Config;
 pub use connect::SocketConnector;
-pub use listen::{Acceptor, ListenError, Listener};
+pub use listen::{Acceptor, Clients, Door, Guest, ListenError, Listener};
 pub use log::{Log, LogLevel};
 pub use peer::SocketPeer;

@@ -5,10 +5,11 @@
 use crate::addr::Addr;
 use crate::peer::{self, SocketPeer};
 use mio::net::{TcpStream, UnixStream};
+use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 /// A connected socket.
 #[derive(Debug)]
@@ -36,12 +37,21 @@ impl Stream {
     }
 
     /// Watches for both directions, edge-triggered: whoever writes may stop at `WouldBlock`, the
-    /// loop hears when there is room again.
-    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+    /// loop hears when there is room again. What is there already is told at once.
+    pub(crate) fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {
         let both = Interest::READABLE | Interest::WRITABLE;
+        registry.register(&mut SourceFd(&self.fd()), token, both)
+    }
+
+    /// Another loop may watch it from now on.
+    pub(crate) fn deregister(&self, registry: &Registry) -> io::Result<()> {
+        registry.deregister(&mut SourceFd(&self.fd()))
+    }
+
+    fn fd(&self) -> RawFd {
         match self {
-            Self::Unix(s) => registry.register(s, token, both),
-            Self::Tcp(s) => registry.register(s, token, both),
+            Self::Unix(s) => s.as_raw_fd(),
+            Self::Tcp(s) => s.as_raw_fd(),
         }
     }
 

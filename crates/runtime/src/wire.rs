@@ -72,6 +72,14 @@ impl Inbox {
         }
     }
 
+    /// The next whole frame's body, which stays; `None` while it is not complete.
+    ///
+    /// # Errors
+    /// As `next`.
+    pub(crate) fn peek(&self) -> Result<Option<&[u8]>, DecodeError> {
+        Ok(take_frame(&self.bytes[self.start..self.filled])?.map(|(body, _)| body))
+    }
+
     /// Takes the next whole frame's body; `None` while it is not complete.
     ///
     /// # Errors

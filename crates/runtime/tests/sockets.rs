@@ -6,7 +6,9 @@ use proto::request::Request;
 use proto::storeio::Payload;
 use proto::{Cred, Ino, NodeRef, Tid};
 use runtime::port::{Connector, Port, PortError, Sink};
-use runtime::{Acceptor, Addr, ListenError, Listener, Log, SocketConnector, SocketPeer};
+use runtime::{
+    Acceptor, Addr, Clients, Door, Guest, ListenError, Listener, Log, SocketConnector, SocketPeer,
+};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex};
@@ -113,10 +115,30 @@ fn read(tid: u64, len: u32) -> ClientMsg {
     ClientMsg::Request { tid: Tid(tid), floor: Tid(0), cred: Cred::ROOT, request }
 }
 
+/// Takes all clients into one loop; a question is answered with itself, from another thread.
+struct Hall(Clients);
+
+impl Door for Hall {
+    fn admit(&self, guest: Guest) {
+        self.0.admit(guest);
+    }
+
+    fn ask(&self, _: &SocketPeer, id: u64, command: String, answers: Arc<dyn Sink>) {
+        std::thread::spawn(move || answers.messages(vec![ServerMsg::Admin { id, answer: command }]));
+    }
+}
+
+fn hall(acceptor: Arc<dyn Acceptor>) -> Arc<Hall> {
+    Arc::new(Hall(Clients::start(acceptor, Arc::new(Log::silent())).expect("a loop")))
+}
+
+fn start(at: &Addr, insecure: bool, acceptor: Arc<dyn Acceptor>) -> Result<Listener, ListenError> {
+    Listener::start(std::slice::from_ref(at), insecure, hall(acceptor), Arc::new(Log::silent()))
+}
+
 fn listen(at: &Addr) -> (Arc<Echo>, Listener) {
     let echo = Arc::new(Echo::default());
-    let listener = Listener::start(std::slice::from_ref(at), true, echo.clone(), Arc::new(Log::silent()))
-        .expect("listen");
+    let listener = start(at, true, echo.clone()).expect("listen");
     (echo, listener)
 }
 
@@ -232,7 +254,10 @@ fn ends_are_told_once_on_both_sides() {
     let connector = SocketConnector::new(listener.addrs()[0].clone());
     // Closed by the client: its sink hears nothing, the server does.
     let quiet = Arc::new(Mailbox::default());
-    connector.connect(quiet.clone()).expect("connect").close();
+    let port = connector.connect(quiet.clone()).expect("connect");
+    port.send(vec![read(0, 1)], &mut Vec::new()).expect("send");
+    quiet.wait(|r| r.0.len() == 1);
+    port.close();
     echo.wait_closed(1);
     // Closed by the server.
     let told = Arc::new(Mailbox::default());
@@ -255,10 +280,7 @@ fn ends_are_told_once_on_both_sides() {
 #[test]
 fn addresses_are_refused_or_taken_over() {
     let dir = tempfile::tempdir().expect("dir");
-    let start = |at: &Addr, insecure| {
-        let echo: Arc<dyn Acceptor> = Arc::new(Echo::default());
-        Listener::start(std::slice::from_ref(at), insecure, echo, Arc::new(Log::silent()))
-    };
+    let start = |at: &Addr, insecure| start(at, insecure, Arc::new(Echo::default()));
     let tcp = Addr::Tcp("127.0.0.1:0".into());
     let refused = start(&tcp, false).expect_err("no TLS");
     assert_eq!(refused.to_string(), "127.0.0.1:0: refusing to listen without TLS");
@@ -437,7 +459,7 @@ fn listen_stalled(dir: &tempfile::TempDir) -> (Arc<Stalled>, Listener, std::path
     let stalled = Arc::new(Stalled::default());
     let at = unix(dir);
     let acceptor = Arc::new(StalledAcceptor(stalled.clone()));
-    let listener = Listener::start(std::slice::from_ref(&at), false, acceptor, Arc::new(Log::silent()));
+    let listener = start(&at, false, acceptor);
     let Addr::Unix(path) = at else { unreachable!() };
     (stalled, listener.expect("listen"), path)
 }
@@ -467,4 +489,70 @@ fn a_peer_that_goes_while_it_is_not_read_is_let_go() {
     stream.shutdown(std::net::Shutdown::Both).expect("shutdown");
     drop(stalled.wait(|kept| kept.closed));
     assert!(!sender.join().expect("sender"), "the server did not read it all");
+}
+
+/// Who asks one thing after the other, and all at once; the answers come in order.
+fn asks(stream: &mut UnixStream, questions: &[&str]) -> Vec<String> {
+    let mut w = proto::Writer::new();
+    for (id, command) in (0..).zip(questions) {
+        let message = ClientMsg::Admin { id, command: (*command).to_owned() };
+        proto::frame::put_frame(&mut w, |w| message.encode(w));
+    }
+    stream.write_all(&w.0).expect("asked");
+    let (mut bytes, mut buf, mut answers) = (Vec::new(), vec![0; 4096], Vec::new());
+    while answers.len() < questions.len() {
+        let n = stream.read(&mut buf).expect("read");
+        assert!(n > 0, "closed after {answers:?}");
+        bytes.extend_from_slice(&buf[..n]);
+        while let Some((body, len)) = proto::frame::take_frame(&bytes).expect("frame") {
+            match ServerMsg::decode(body).expect("an answer") {
+                ServerMsg::Admin { id, answer } if id == answers.len() as u64 => answers.push(answer),
+                other => panic!("{other:?}"),
+            }
+            bytes.drain(..len);
+        }
+    }
+    answers
+}
+
+/// A port whose rank never comes back.
+struct Stuck(std::sync::mpsc::Sender<()>);
+
+impl Port for Stuck {
+    fn send(&self, _: Vec<ClientMsg>, _: &mut Vec<ServerMsg>) -> Result<(), PortError> {
+        let _heard_or_over = self.0.send(());
+        loop {
+            std::thread::park();
+        }
+    }
+
+    fn close(&self) {}
+}
+
+struct StuckAcceptor(Mutex<std::sync::mpsc::Sender<()>>);
+
+impl Acceptor for StuckAcceptor {
+    fn accept(&self, _: SocketPeer, _: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+        Ok(Arc::new(Stuck(self.0.lock().expect("lock").clone())))
+    }
+}
+
+#[test]
+fn operators_are_answered_and_clients_let_go_while_the_rank_hangs() {
+    let dir = tempfile::tempdir().expect("dir");
+    let Addr::Unix(path) = unix(&dir) else { unreachable!() };
+    let (stuck_in, stuck) = std::sync::mpsc::channel();
+    let hall = hall(Arc::new(StuckAcceptor(Mutex::new(stuck_in))));
+    let at = [Addr::Unix(path.clone())];
+    let _listener = Listener::start(&at, false, hall.clone(), Arc::new(Log::silent())).expect("listen");
+    let mut operator = UnixStream::connect(&path).expect("connect");
+    assert_eq!(asks(&mut operator, &["one", "two", "three"]), ["one", "two", "three"]);
+    let told = Arc::new(Mailbox::default());
+    let port = SocketConnector::new(at[0].clone()).connect(told.clone()).expect("connect");
+    port.send(vec![read(2, 1)], &mut Vec::new()).expect("send");
+    stuck.recv().expect("its thread is in the rank");
+    assert_eq!(asks(&mut operator, &["four"]), ["four"]);
+    assert!(!hall.0.stop(std::time::Duration::ZERO), "the thread is still there");
+    told.wait(|r| r.1 == 1);
+    assert_eq!(asks(&mut UnixStream::connect(&path).expect("connect"), &["five"]), ["five"]);
 }

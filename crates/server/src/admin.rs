@@ -8,7 +8,7 @@
 use crate::driver::{Driver, Life};
 use crate::health::{Facts, Space};
 use crate::server::Server;
-use crate::{backup, health, perf};
+use crate::{backup, fs, health, perf};
 use mds::input::Input;
 use proto::admin::Refusal;
 use proto::storeio::{DataDone, DataOp};
@@ -22,7 +22,14 @@ pub(crate) fn refusal(why: Refusal, error: &str) -> Value {
     json!({ "schema": 1, "ok": false, "code": why.code(), "error": error })
 }
 
-fn done(result: Value) -> Value {
+/// A refusal with what to do about it.
+pub(crate) fn refusal_with(why: Refusal, error: &str, step: &str) -> Value {
+    let mut answer = refusal(why, error);
+    answer["do"] = json!(step);
+    answer
+}
+
+pub(crate) fn done(result: Value) -> Value {
     json!({ "schema": 1, "ok": true, "result": result })
 }
 
@@ -31,20 +38,38 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
     let Some(cmd) = command.get("cmd").and_then(Value::as_str) else {
         return refusal(Refusal::Usage, "no `cmd`");
     };
-    let driver = &server.driver;
     match cmd {
         "status" => return done(status(server)),
         "health" => return done(health::json(&health::checks(&facts(server)))),
-        "perf dump" => return done(perf::dump(server)),
-        "cache status" => return done(cache(driver)),
         "backup status" => return done(server.backup.report()),
-        "client ls" => return clients(driver, command),
         _ => {}
     }
-    if !may_change {
+    if let Some(answer) = fs::look(server, cmd, command) {
+        return answer;
+    }
+    if !may_change && !LOOKS.contains(&cmd) {
         return refusal(Refusal::Denied, "permission denied: only root may do this, and who runs the server");
     }
+    if let Some(answer) = fs::change(server, cmd, command) {
+        return answer;
+    }
+    match server.driver() {
+        Some(driver) => of_rank(server, &driver, cmd, command),
+        None => {
+            refusal_with(Refusal::State, "no rank has a life now", "`pando fs status`, `pando health detail`")
+        }
+    }
+}
+
+/// Questions to a rank that anybody may ask.
+const LOOKS: [&str; 3] = ["perf dump", "cache status", "client ls"];
+
+/// What a rank answers.
+fn of_rank(server: &Arc<Server>, driver: &Driver, cmd: &str, command: &Value) -> Value {
     match cmd {
+        "perf dump" => done(perf::dump(server, driver)),
+        "cache status" => done(cache(driver)),
+        "client ls" => clients(driver, command),
         "checkpoint" => {
             driver.feed([Input::Checkpoint]);
             done(json!({ "started": true }))
@@ -108,24 +133,21 @@ fn clients(driver: &Driver, command: &Value) -> Value {
 fn report(driver: &Driver, command: &Value) -> Value {
     match driver.report(command) {
         Some(result) => done(result),
+        None if driver.state().is_none() => {
+            refusal(Refusal::State, "mds.0 does not answer: it hangs, or its life has just ended")
+        }
         None => refusal(Refusal::Usage, "unknown command"),
     }
 }
 
 fn status(server: &Server) -> Value {
-    let driver = &server.driver;
-    let (state, why) = match driver.life.get() {
-        Life::Booting => ("boot", None),
-        Life::Active => ("active", None),
-        Life::Damaged(why) => ("damaged", Some(why)),
-        Life::Stopped => ("stopped", None),
-    };
+    let driver = server.driver();
+    let (state, why) = state(server, driver.as_deref());
     let mut answer = json!({
         "dir": server.place,
         "pid": std::process::id(),
         "state": state,
         "uptime_s": server.started.elapsed().as_secs(),
-        "journal": journal(driver),
     });
     let mut put = |key: &str, value: Value| {
         if !value.is_null() {
@@ -133,6 +155,7 @@ fn status(server: &Server) -> Value {
         }
     };
     put("why", json!(why));
+    put("journal", json!(driver.as_deref().map(journal)));
     if server.ends_with_last_client.load(Ordering::Acquire) {
         put("ends_with_last_client", json!(true));
     }
@@ -142,9 +165,11 @@ fn status(server: &Server) -> Value {
         put("name", json!(record.name));
     }
     let facts = facts(server);
+    put("mds", fs::daemons(&facts));
     put("space", json!(facts.space.map(Space::json)));
     // What the rank says of itself: its own state word is the finer one.
-    if let Some(Value::Object(rank)) = driver.report(&json!({ "cmd": "status" })) {
+    let report = driver.as_ref().and_then(|driver| driver.report(&json!({ "cmd": "status" })));
+    if let Some(Value::Object(rank)) = report {
         for (key, value) in rank {
             put(&key, value);
         }
@@ -155,25 +180,44 @@ fn status(server: &Server) -> Value {
     answer
 }
 
+/// The word for where the rank is, and why if it is damaged.
+fn state(server: &Server, driver: Option<&Driver>) -> (&'static str, Option<String>) {
+    match driver.map(|driver| driver.life.get()) {
+        Some(Life::Booting) => ("boot", None),
+        Some(Life::Active) => ("active", None),
+        Some(Life::Damaged(why)) => ("damaged", Some(why)),
+        Some(Life::Stopped) => ("stopped", None),
+        None => {
+            let ranks = server.cluster.get().map(|cluster| cluster.facts().ranks).unwrap_or_default();
+            (ranks.first().map_or("boot", |(_, state)| state.name()), None)
+        }
+    }
+}
+
 /// What health is judged by.
 pub(crate) fn facts(server: &Server) -> Facts {
-    let driver = &server.driver;
-    let rank = driver.facts();
+    let driver = server.driver();
+    let rank = driver.as_ref().and_then(|driver| driver.facts());
     let full = rank.as_ref().is_some_and(|rank| rank.full);
-    let why = match driver.life.get() {
-        Life::Damaged(why) => Some(why),
-        Life::Booting | Life::Active | Life::Stopped => None,
+    let why = match driver.as_ref().map(|driver| driver.life.get()) {
+        Some(Life::Damaged(why)) => Some(why),
+        Some(Life::Booting | Life::Active | Life::Stopped) | None => None,
     };
-    let space = match driver.data_io.run(&DataOp::StatFs) {
+    let space = match driver.as_ref().map(|driver| driver.data_io.run(&DataOp::StatFs)) {
         // What is free then is kept for unlink and checkpoints.
-        Ok(DataDone::Space(space)) => {
+        Some(Ok(DataDone::Space(space))) => {
             let available = if full { 0 } else { space.available };
             Some(Space { total: space.total, free: space.free, available })
         }
         _ => None,
     };
-    let damage = driver.damage.first().map(|first| (driver.damage.count(), first.to_string()));
-    Facts { rank, dir: server.place.clone(), why, damage, space }
+    let damage = driver.as_ref().and_then(|driver| {
+        let first = driver.damage.first()?;
+        Some((driver.damage.count(), first.to_string()))
+    });
+    let name = server.opened.as_ref().map_or("pandofs", |opened| opened.folder.record().name.as_str());
+    let cluster = server.cluster.get().map(|cluster| cluster.facts());
+    Facts { rank, cluster, name: name.to_owned(), dir: server.place.clone(), why, damage, space }
 }
 
 /// As `ceph tell mds.N cache status`: items and bytes, and the limit.

@@ -6,6 +6,7 @@
 
 mod container;
 mod content;
+mod registry;
 mod restore;
 mod task;
 
@@ -23,6 +24,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use store::folder::FolderError;
+use store::registry::MAP;
 use thiserror::Error;
 
 /// Why there is no backup, or no file system from it.
@@ -47,6 +49,8 @@ pub enum BackupError {
     LastEpoch { epoch: u32 },
     #[error("this server has no data folder")]
     NoFolder,
+    #[error("no rank has a life now")]
+    NoLife,
     #[error(transparent)]
     Decode(#[from] DecodeError),
     #[error(transparent)]
@@ -120,16 +124,21 @@ fn write_file(server: &Server, path: &Path) -> Result<Summary, BackupError> {
 /// As `create`.
 fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError> {
     let opened = server.opened.as_ref().ok_or(BackupError::NoFolder)?;
-    let record = opened.folder.record().clone();
-    let _frozen = server.driver.freeze().map_err(|e| match e {
+    let record = opened.folder.current_record();
+    let driver = server.driver().ok_or(BackupError::NoLife)?;
+    let _frozen = driver.freeze().map_err(|e| match e {
         FreezeError::AlreadyFrozen => BackupError::Busy,
         FreezeError::NotQuiescent => BackupError::Restless,
         FreezeError::Store(error) => BackupError::Store(error),
         FreezeError::Damaged(why) => BackupError::RankDamaged(why),
     })?;
-    let mut chunks = ChunkWriter::begin(to)?;
+    let map = opened.registry.read(MAP)?;
+    let mut chunks = ChunkWriter::begin(to, map.is_some())?;
     chunks.put(Kind::FsRecord, &record.encode())?;
-    let mut content = Content::new(chunks, server.driver.data_io.as_ref());
+    if let Some(map) = map {
+        registry::put(&mut chunks, MAP, &map)?;
+    }
+    let mut content = Content::new(chunks, driver.data_io.as_ref());
     for table in [Table::System, Table::Dentry, Table::Backptr] {
         let mut failed = None;
         opened.meta.each(table, &mut |key, value| {
@@ -142,6 +151,10 @@ fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError>
         }
     }
     let (counts, bytes) = content.end()?;
+    if driver.is_halted() {
+        // What was copied last may be the next life's.
+        return Err(BackupError::NoLife);
+    }
     server.log.info("backup", "written", &[("records", &counts.records), ("bytes", &bytes)]);
     Ok(Summary { record, records: counts.records, files: counts.files, data_bytes: counts.data_bytes, bytes })
 }

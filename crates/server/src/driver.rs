@@ -18,6 +18,7 @@ mod inbox;
 mod journal;
 mod life;
 mod loads;
+mod pulse;
 mod stores;
 mod threads;
 mod timer;
@@ -36,23 +37,31 @@ use proto::SessionId;
 use proto::message::ServerMsg;
 use runtime::port::Sink;
 use runtime::{Clock, Log};
+use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use stdx::Mono;
 use store::meta::MetaStore;
 
 pub(crate) use self::core::TurnCounts;
 pub(crate) use gate::FreezeError;
 pub(crate) use life::{Life, LifeCell};
-pub(crate) use threads::Threads;
+pub(crate) use threads::{Last, Threads};
 
 /// No turn should take longer, whatever is asked.
 const TURN_MAX_NS: u64 = 5 * stdx::time::MS;
 
 /// After this a turn takes in no more of what it was given: others who want the rank get it first.
 const TURN_AIM_NS: u64 = stdx::time::MS;
+
+/// How long a question about the rank waits for it, and how often it tries. Of one that hangs there is no answer.
+const ASK_MAX: Duration = Duration::from_secs(2);
+const ASK_AGAIN: Duration = Duration::from_micros(200);
+
+/// Drivers begun in this process.
+static DRIVERS: AtomicU64 = AtomicU64::new(0);
 
 /// Counters of the driver, for `perf dump`.
 #[derive(Debug, Default)]
@@ -113,17 +122,30 @@ pub(crate) struct Driver {
     /// No input is taken any more: the server was dropped or its stop is complete.
     halted: AtomicBool,
     next_conn: AtomicU64,
+    /// Those of the connections, beside the rank's mutex: they are told of the end of a rank that hangs, too.
+    sinks: Mutex<BTreeMap<ConnId, Arc<dyn Sink>>>,
+    pub(crate) pulse: pulse::Pulse,
+    /// Of this one among the drivers of the process.
+    pub(crate) number: u64,
+    /// It loads all names when it begins to serve.
+    warm: bool,
     /// Named in log lines: the data folder.
     place: String,
 }
 
 impl Driver {
     /// Builds a driver and starts its threads; `Input::Boot` is the caller's first input.
-    pub(crate) fn start(parts: Parts, log: Arc<Log>, place: String) -> std::io::Result<(Arc<Self>, Threads)> {
+    pub(crate) fn start(
+        parts: Parts,
+        log: Arc<Log>,
+        place: String,
+        warm: bool,
+        clock: Clock,
+    ) -> std::io::Result<(Arc<Self>, Threads)> {
         let Parts { rank, journal, meta, data, ballast } = parts;
         let driver = Arc::new(Self {
             core: Turnstile::new(Core::new(rank)),
-            clock: Clock::new(),
+            clock,
             log,
             journal: journal::Queue::default(),
             loads: loads::Queue::default(),
@@ -143,6 +165,10 @@ impl Driver {
             counters: Counters::default(),
             halted: AtomicBool::new(false),
             next_conn: AtomicU64::new(1),
+            sinks: Mutex::default(),
+            pulse: pulse::Pulse::default(),
+            number: 1 + DRIVERS.fetch_add(1, Ordering::Relaxed),
+            warm,
             place,
         });
         if driver.ballast.as_ref().is_some_and(|ballast| !ballast.is_held()) {
@@ -152,15 +178,30 @@ impl Driver {
         Ok((driver, threads))
     }
 
-    fn core(&self) -> Held<'_, Core> {
-        if let Some(core) = self.core.try_lock() {
-            return core;
+    /// `None`: the life was ended while this waited.
+    fn core(&self) -> Option<Held<'_, Core>> {
+        self.core.try_lock().or_else(|| self.timed(Turnstile::lock))
+    }
+
+    /// For questions, whose askers want to hear that the rank does not answer.
+    fn asked(&self) -> Option<Held<'_, Core>> {
+        let begin = Instant::now();
+        loop {
+            if let Some(core) = self.core.try_lock() {
+                return Some(core);
+            }
+            if begin.elapsed() > ASK_MAX || self.is_halted() {
+                return None;
+            }
+            std::thread::sleep(ASK_AGAIN);
         }
-        self.timed(Turnstile::lock)
     }
 
     /// Waits for the rank, and counts that.
-    fn timed<'a>(&'a self, lock: impl FnOnce(&'a Turnstile<Core>) -> Held<'a, Core>) -> Held<'a, Core> {
+    fn timed<'a>(
+        &'a self,
+        lock: impl FnOnce(&'a Turnstile<Core>) -> Option<Held<'a, Core>>,
+    ) -> Option<Held<'a, Core>> {
         let begin = self.clock.mono();
         let core = lock(&self.core);
         let waited = self.clock.mono().since(begin);
@@ -172,6 +213,18 @@ impl Driver {
 
     pub(crate) fn is_halted(&self) -> bool {
         self.halted.load(Ordering::Acquire)
+    }
+
+    /// The life is over: no input is taken any more, and nobody waits for the rank, were it never to come back.
+    pub(crate) fn halt(&self) {
+        self.halted.store(true, Ordering::Release);
+        self.core.close();
+        // Who waits for it to serve waits no longer.
+        self.life.set(Life::Stopped);
+    }
+
+    fn sinks(&self) -> MutexGuard<'_, BTreeMap<ConnId, Arc<dyn Sink>>> {
+        self.sinks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Feeds inputs and carries out what follows, until no work is left that this thread can do at
@@ -212,12 +265,11 @@ impl Driver {
         again: bool,
         turn: &mut Turn<'_>,
     ) -> bool {
-        let mut core = if again { self.timed(Turnstile::lock_last) } else { self.core() };
-        if self.is_halted() {
-            turn.delivered.clear();
-            turn.inputs.clear();
+        let core = if again { self.timed(Turnstile::lock_last) } else { self.core() };
+        let Some(mut core) = core.filter(|_| !self.is_halted()) else {
+            turn.clear();
             return false;
-        }
+        };
         let now = self.clock.now();
         core.settle_deliveries(turn);
         let (mut count, mut at) = (0, now.mono);
@@ -227,7 +279,10 @@ impl Driver {
             let Some(input) = known.or_else(|| self.next_of(inputs, since, at)) else { break false };
             count += 1;
             core.step(now, input, self, turn);
-            if !(core.gate.lets_go() || !turn.inputs.is_empty() || inputs.peek().is_some()) {
+            // Whatever kept it so long: another life may have begun.
+            if self.is_halted()
+                || !(core.gate.lets_go() || !turn.inputs.is_empty() || inputs.peek().is_some())
+            {
                 break false;
             }
             at = self.clock.mono();
@@ -258,6 +313,10 @@ impl Driver {
 
     /// Acts on a turn's outputs, with no mutex held.
     fn act(&self, turn: &mut Turn<'_>) {
+        if self.is_halted() {
+            turn.clear();
+            return;
+        }
         if std::mem::take(&mut turn.commit_journal) {
             turn.wake_journal |= self.journal.commit();
         }
@@ -292,15 +351,22 @@ impl Driver {
             return None;
         }
         let conn = ConnId(self.next_conn.fetch_add(1, Ordering::Relaxed));
-        self.core().conns.add(conn, sink);
+        self.sinks().insert(conn, sink.clone());
+        let known = self.core().map(|mut core| core.conns.add(conn, sink));
+        // Else it may have been overlooked by who tells of the end.
+        if known.is_none() || self.is_halted() {
+            self.sinks().remove(&conn);
+            return None;
+        }
         self.feed([Input::Connected { conn, peer }]);
         Some(conn)
     }
 
     /// The peer left: its sink hears nothing more.
     pub(crate) fn disconnect(&self, conn: ConnId) {
-        let known = self.core().conns.remove(conn);
-        if known {
+        self.sinks().remove(&conn);
+        let known = self.core().map(|mut core| core.conns.remove(conn));
+        if known == Some(true) {
             self.feed([Input::Disconnected { conn }]);
         }
     }
@@ -315,32 +381,48 @@ impl Driver {
 
     /// What was counted of turns so far.
     pub(crate) fn turns(&self) -> TurnCounts {
-        self.core().turns
+        self.asked().map(|core| core.turns).unwrap_or_default()
     }
 
     /// The longest turn is the longest from now on.
     pub(crate) fn forget_longest_turn(&self) {
-        self.core().turns.nanos_max = 0;
+        if let Some(mut core) = self.asked() {
+            core.turns.nanos_max = 0;
+        }
     }
 
-    /// Asks the rank between two steps.
+    /// Asks the rank between two steps. `None`: it does not know the question, or hangs.
     pub(crate) fn report(&self, question: &serde_json::Value) -> Option<serde_json::Value> {
         let _guard = life::AbortOnPanic { log: &self.log };
-        let core = self.core();
+        let core = self.asked()?;
         core.rank().report(self.clock.mono(), question)
     }
 
     /// Whether the rank has this session.
     pub(crate) fn has_session(&self, id: SessionId) -> bool {
         let _guard = life::AbortOnPanic { log: &self.log };
-        self.core().rank().has_session(id)
+        self.asked().is_some_and(|core| core.rank().has_session(id))
     }
 
     /// What the rank says of its health.
     pub(crate) fn facts(&self) -> Option<RankFacts> {
         let _guard = life::AbortOnPanic { log: &self.log };
-        let core = self.core();
+        let core = self.asked()?;
         core.rank().facts(self.clock.mono())
+    }
+
+    /// Where the rank is. `None`: it does not say, or its life was ended.
+    pub(crate) fn state(&self) -> Option<mds::State> {
+        Some(self.asked()?.rank().state())
+    }
+
+    /// The next input never comes back from the rank: what `pando tell mds.N hang` is for.
+    pub(crate) fn hang(&self) {
+        if let Some(mut core) = self.asked() {
+            core.gate.hang_at_next();
+        }
+        // The timer's thread, if no client is faster.
+        self.timer.set(self.clock.mono());
     }
 
     /// Journal bytes appended and not yet durable.

@@ -2,8 +2,10 @@
 //!
 //! Absent: gathering the numbers (`report.rs`), texts for people (crate `cli`).
 
+use crate::cluster::ClusterFacts;
 use crate::machine::{ClientName, RankFacts};
 use mds::State;
+use proto::cluster::RankState;
 use serde_json::{Map, Value, json};
 
 /// How bad it is; the worst check is the state of the whole.
@@ -46,8 +48,12 @@ const NEAR_FULL_PERCENT: u64 = 15;
 /// What a server is judged by.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    /// `None` of a stand-in.
+    /// `None` of a stand-in, of a rank without a life, and of one that does not answer.
     pub(crate) rank: Option<RankFacts>,
+    /// `None` without a coordinator.
+    pub(crate) cluster: Option<ClusterFacts>,
+    /// Of the file system.
+    pub(crate) name: String,
     /// Where the file system lies.
     pub(crate) dir: String,
     /// Why the rank is damaged.
@@ -84,6 +90,9 @@ pub(crate) fn checks(facts: &Facts) -> Vec<Check> {
         found.extend(cache_pressure(rank));
         found.extend(oldest_tid(rank));
     }
+    if let Some(cluster) = &facts.cluster {
+        found.extend(of_cluster(cluster, facts));
+    }
     found.extend(space(facts));
     found
 }
@@ -104,6 +113,49 @@ fn rank_state(state: State, why: Option<&str>) -> Option<Check> {
             Some(check("FS_DEGRADED", Severity::Warn, "1 filesystem is degraded", detail))
         }
     }
+}
+
+/// What the cluster map says, of ranks that do not say it themselves.
+fn of_cluster(cluster: &ClusterFacts, facts: &Facts) -> Vec<Check> {
+    let name = &facts.name;
+    let mut found = Vec::new();
+    let count = |wanted: RankState| cluster.ranks.iter().filter(|(_, state)| *state == wanted).count();
+    let (failed, damaged) = (count(RankState::Failed), count(RankState::Damaged));
+    let is_up = |state: &RankState| *state != RankState::Failed && *state != RankState::Damaged;
+    if !cluster.ranks.iter().any(|(_, state)| is_up(state)) && cluster.version > 0 {
+        let detail = format!("fs {name} is offline because no MDS is active for it.");
+        found.push(check("MDS_ALL_DOWN", Severity::Err, "1 filesystem is offline", detail));
+    }
+    if facts.rank.is_some() {
+        // It has told how it is.
+    } else if damaged > 0 {
+        let detail = format!("fs {name} mds.0 is damaged");
+        found.push(check("MDS_DAMAGE", Severity::Err, "1 mds daemon damaged", detail));
+    } else if cluster.version > 0 {
+        let detail = format!("fs {name} is degraded");
+        found.push(check("FS_DEGRADED", Severity::Warn, "1 filesystem is degraded", detail));
+    }
+    if failed > 0 {
+        let summary = "1 filesystem has a failed mds daemon";
+        let detail = format!("fs {name} has {failed} failed mds");
+        found.push(check("FS_WITH_FAILED_MDS", Severity::Warn, summary, detail));
+    }
+    if let Some(error) = &cluster.trouble {
+        let detail = format!("cluster/map: {error}: no rank changes hands before it can be read and written");
+        found.push(check(
+            "CLUSTER_MAP_UNWRITABLE",
+            Severity::Err,
+            "the cluster map cannot be read or written",
+            detail,
+        ));
+    }
+    if cluster.standbys < cluster.standbys_wanted {
+        let summary = "insufficient standby MDS daemons available";
+        let missing = cluster.standbys_wanted - cluster.standbys;
+        let detail = format!("have {}; want {missing} more", cluster.standbys);
+        found.push(check("MDS_INSUFFICIENT_STANDBY", Severity::Warn, summary, detail));
+    }
+    found
 }
 
 /// The rank serves what it can read.
@@ -230,7 +282,23 @@ pub(crate) mod tests {
             pressed: Vec::new(),
         };
         let space = Space { total: 100 * GIB, free: 60 * GIB, available: 50 * GIB };
-        Facts { rank: Some(rank), dir: "/srv/p".into(), why: None, damage: None, space: Some(space) }
+        let cluster = Some(ClusterFacts {
+            version: 7,
+            joinable: true,
+            max_mds: 1,
+            ranks: vec![(proto::RankId(0), RankState::Active)],
+            ..ClusterFacts::default()
+        });
+        let name = "pandofs".into();
+        Facts {
+            rank: Some(rank),
+            cluster,
+            name,
+            dir: "/srv/p".into(),
+            why: None,
+            damage: None,
+            space: Some(space),
+        }
     }
 
     /// What is found if only this is changed.
@@ -290,6 +358,41 @@ pub(crate) mod tests {
         assert_eq!(of(&unread), (Severity::Err, vec![("MDS_DAMAGE", text.to_owned())]));
         let damage = (Severity::Err, vec![("MDS_DAMAGE", "mds.0: no journal".to_owned())]);
         assert_eq!(of(&damaged), damage);
+    }
+
+    #[test]
+    fn what_the_cluster_map_says_has_cephs_codes_too() {
+        let with = |rank: bool, state, standbys, wanted| {
+            let mut facts = good();
+            facts.rank = facts.rank.filter(|_| rank);
+            let cluster = facts.cluster.as_mut().expect("good");
+            cluster.ranks = vec![(proto::RankId(0), state)];
+            (cluster.standbys, cluster.standbys_wanted) = (standbys, wanted);
+            let checks = checks(&facts);
+            checks.into_iter().map(|check| (check.code, check.detail.join("|"))).collect::<Vec<_>>()
+        };
+        let line = |code, text: &str| (code, text.to_owned());
+        assert_eq!(with(true, RankState::Active, 1, 1), []);
+        let standby = line("MDS_INSUFFICIENT_STANDBY", "have 1; want 2 more");
+        assert_eq!(with(true, RankState::Active, 1, 3), [standby]);
+        let failed = [
+            line("MDS_ALL_DOWN", "fs pandofs is offline because no MDS is active for it."),
+            line("FS_DEGRADED", "fs pandofs is degraded"),
+            line("FS_WITH_FAILED_MDS", "fs pandofs has 1 failed mds"),
+        ];
+        assert_eq!(with(false, RankState::Failed, 0, 0), failed);
+        let damaged = [
+            line("MDS_ALL_DOWN", "fs pandofs is offline because no MDS is active for it."),
+            line("MDS_DAMAGE", "fs pandofs mds.0 is damaged"),
+        ];
+        assert_eq!(with(false, RankState::Damaged, 0, 0), damaged);
+        let hangs = [line("FS_DEGRADED", "fs pandofs is degraded")];
+        assert_eq!(with(false, RankState::Active, 0, 0), hangs);
+        let mut facts = good();
+        let cluster = facts.cluster.as_mut().expect("good");
+        cluster.trouble = Some(proto::storeio::StoreError::Poisoned);
+        let (severity, found) = of(&facts);
+        assert_eq!((severity, found.len(), found[0].0), (Severity::Err, 1, "CLUSTER_MAP_UNWRITABLE"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Crate `server`: the driver of a rank: its mutex, its threads, its stores, its listeners; and what
-//! an operator asks of it.
+//! an operator asks of it; the coordinator and the slots that begin and end lives of the rank.
 //!
 //! One rule orders everything: the rank is stepped under one mutex, by whoever has an input for it,
 //! and nothing is read, written or waited for while that mutex is held.
@@ -11,8 +11,11 @@
 
 mod admin;
 pub mod backup;
+mod cluster;
 mod driver;
+mod fs;
 mod health;
+mod life;
 pub mod machine;
 mod metrics;
 mod open;
@@ -23,4 +26,5 @@ mod report;
 pub mod server;
 mod stores;
 
+pub use cluster::SLOTS_MAX;
 pub use server::{Server, ServerError, ServerOptions};

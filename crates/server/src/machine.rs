@@ -55,6 +55,11 @@ pub trait RankMachine: Send {
         false
     }
 
+    /// Where it is in its life.
+    fn state(&self) -> State {
+        State::Active
+    }
+
     /// Whether it has this session.
     fn has_session(&self, _id: SessionId) -> bool {
         false

@@ -14,6 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use proto::cluster::RankState;
 use runtime::http::{Content, Page};
 use runtime::process;
 use serde_json::Value;
@@ -71,6 +72,18 @@ const GAUGES: &[(&str, &str, &str)] = &[
     ("pando_mds_locks", "locks", "File locks held"),
 ];
 
+/// Each has a series from the beginning, so that what is not there reads 0.
+const STATES: [RankState; 8] = [
+    RankState::Failed,
+    RankState::Creating,
+    RankState::Replay,
+    RankState::Resolve,
+    RankState::Reconnect,
+    RankState::Active,
+    RankState::Stopping,
+    RankState::Damaged,
+];
+
 impl Server {
     /// Serves the metrics page, and returns where it listens.
     ///
@@ -90,7 +103,8 @@ impl Server {
 
 /// The page's text now.
 pub(crate) fn page(server: &Server) -> String {
-    let (counters, gauges) = perf::counted(&server.driver);
+    let counted = server.driver().map(|driver| perf::counted(&driver));
+    let (counters, gauges) = counted.unwrap_or_default();
     let snapshot = Snapshot {
         counters,
         gauges,
@@ -132,6 +146,7 @@ impl Collector for Snapshot {
             let help = "Requests under way beyond mds_op_complaint_time";
             gauge(out, "pando_mds_blocked_requests", help, rank.blocked as f64)?;
         }
+        self.cluster(out)?;
         self.space(out)?;
         self.health(out)?;
         let usage = &self.usage;
@@ -168,6 +183,22 @@ impl Snapshot {
             ConstCounter::new(number(counts, "nanos") as f64 / 1e9).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+
+    fn cluster(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let Some(cluster) = &self.facts.cluster else { return Ok(()) };
+        gauge(out, "pando_cluster_map_version", "Version of the cluster map", cluster.version as f64)?;
+        let help = "Ranks by state";
+        let mut family = out.encode_descriptor("pando_mds_ranks", help, None, MetricType::Gauge)?;
+        for state in STATES {
+            let count = cluster.ranks.iter().filter(|(_, of)| *of == state).count();
+            ConstGauge::new(count as f64).encode(family.encode_family(&[("state", state.name())])?)?;
+        }
+        gauge(out, "pando_mds_standbys", "Daemons that stand by", cluster.standbys as f64)?;
+        let help = "Lives of ranks that followed another one in this process";
+        counter(out, "pando_mds_failovers", help, cluster.failovers)?;
+        let help = "Threads of lives that did not end";
+        gauge(out, "pando_mds_threads_left_behind", help, cluster.left_behind as f64)
     }
 
     fn space(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -258,6 +289,10 @@ mod tests {
             "pando_mds_blocked_requests 2.0",
             "pando_mds_requests_total{op=\"link\"} 0",
             "pando_data_available_bytes 4.0",
+            "pando_cluster_map_version 7.0",
+            "pando_mds_ranks{state=\"active\"} 1.0",
+            "pando_mds_ranks{state=\"failed\"} 0.0",
+            "pando_mds_failovers_total 0",
             "pando_health_status 1.0",
             "pando_health_detail{name=\"MDS_SLOW_REQUEST\",severity=\"HEALTH_WARN\"} 1.0",
             "process_cpu_seconds_total 2.5",
@@ -274,7 +309,7 @@ mod tests {
         let folder = dir.path().join("fs");
         format(&folder, &FormatOptions::new(Wall(1))).expect("format");
         let server = Server::open(&folder, &ServerOptions::default()).expect("open");
-        let (counters, gauges) = perf::counted(&server.driver);
+        let (counters, gauges) = perf::counted(&server.driver().expect("a life"));
         let number = |of: &Value, key: &str| of[key].as_u64().is_some();
         let lost = COUNTERS.iter().filter(|(_, part, key, _)| !number(&counters[part], key));
         let lost = lost.map(|(name, ..)| *name);

@@ -1,13 +1,14 @@
-//! Opening a data folder: the rank and its stores on the real disk.
+//! Opening a data folder: the stores on the real disk, and what lives of ranks are made of.
 //!
 //! Absent: format (crate `store`), the driver.
 
-use crate::parts::{Ballast, Parts};
+use crate::cluster::Setup;
+use crate::parts::{Ballast, DataIo, Parts};
 use crate::server::{Opened, Server, ServerError, ServerOptions};
 use crate::stores::FolderBallast;
 use mds::Rank;
 use mds::config::{Prefetch, RankConfig};
-use proto::RankId;
+use proto::{Incarnation, RankId};
 use runtime::Config;
 use runtime::config::DirPrefetch;
 use std::path::Path;
@@ -16,8 +17,11 @@ use stdx::time::SECOND;
 use store::data::{DataFiles, Limits as DataLimits};
 use store::disk::Disk;
 use store::disk_real::RealDisk;
+use store::fence::{Fence, Fenced};
 use store::folder::Folder;
 use store::journal_files::{JournalFiles, JournalLimits};
+use store::meta::MetaStore;
+use store::registry::RegistryFiles;
 
 /// Journal kept as spare segments beyond the size at which a checkpoint starts: while one runs the
 /// journal grows on.
@@ -25,61 +29,136 @@ const JOURNAL_SLACK: u64 = 256 << 20;
 /// Of a journal on the smallest device.
 const JOURNAL_MIN: u64 = 8 << 20;
 
-/// What a process's configuration means for a rank.
-fn rank_config(config: &Config, journal_bytes: u64, folder: &Folder) -> RankConfig {
-    let record = folder.record();
-    let mut rank = RankConfig::new(record.fsid, record.hash_seed, folder.incarnation());
-    rank.fs_epoch = record.epoch;
-    rank.cache_bytes = config.mds_cache_memory_limit;
-    rank.journal_bytes = journal_bytes;
-    rank.lease_ns = config.session_timeout * SECOND;
-    rank.limits.caps_per_client = config.mds_max_caps_per_client;
-    rank.limits.caps_least = config.mds_min_caps_per_client;
-    rank.limits.recall_caps = config.mds_recall_max_caps as usize;
-    rank.delegate_pct = config.mds_client_delegate_inos_pct;
-    rank.complaint_ns = config.mds_op_complaint_time * SECOND;
-    rank.prefetch = match config.mds_dir_prefetch {
-        DirPrefetch::Auto => Prefetch::Auto,
-        DirPrefetch::Keyed => Prefetch::Keyed,
-        DirPrefetch::Full => Prefetch::Full,
-    };
-    rank
+/// What lives of ranks are made of: an open folder and its stores, which they share.
+pub(crate) struct Maker {
+    config: Config,
+    journal_bytes: u64,
+    limits: JournalLimits,
+    data: Arc<DataFiles<RealDisk>>,
+    ballast: Arc<FolderBallast>,
+    pub(crate) place: String,
+    /// A rank loads all names when it begins to serve.
+    pub(crate) warm: bool,
+    /// A life may end while the process lives.
+    fenced: bool,
+    opened: Arc<Opened>,
+}
+
+impl Maker {
+    /// Opens the stores of a folder.
+    fn new(folder: Folder, place: String, options: &ServerOptions) -> Result<Self, ServerError> {
+        let config = &options.config;
+        let total = RealDisk::new(&folder.journal_root()).space()?.total;
+        let journal_bytes = journal_size(config.journal_size, total);
+        let limits = DataLimits {
+            data_cache_limit: config.data_cache_limit,
+            data_cache_max_filesize: config.data_cache_max_filesize,
+            ..DataLimits::default()
+        };
+        let small = folder.record().small_file_bytes;
+        let data = Arc::new(DataFiles::open(RealDisk::new(&folder.data_root()), small, limits)?);
+        let ballast = Arc::new(FolderBallast::new(folder.ballast(), options.log.clone()));
+        // Before anything takes space: what data reserves could be what the journal, which begins a segment, does not find.
+        ballast.restore();
+        let meta = Arc::new(folder.open_meta()?);
+        let registry = Arc::new(RegistryFiles::open(RealDisk::new(&folder.registry_root()))?);
+        Ok(Self {
+            config: config.clone(),
+            journal_bytes,
+            limits: journal_limits(journal_bytes, total),
+            data,
+            ballast,
+            place,
+            warm: config.mds_warmup_on_start,
+            fenced: options.ranks.is_some(),
+            opened: Arc::new(Opened { meta, registry, folder }),
+        })
+    }
+
+    /// What a life of a rank begins with.
+    ///
+    /// # Errors
+    /// `Folder` if its incarnation cannot be noted, `Store` if its journal cannot be opened.
+    pub(crate) fn parts(
+        &self,
+        rank: RankId,
+        incarnation: Incarnation,
+        fence: &Fence,
+    ) -> Result<Parts, ServerError> {
+        let Opened { meta, folder, .. } = self.opened.as_ref();
+        // Before anything is done in its name.
+        if let Err(error) = folder.note_incarnation(incarnation) {
+            // As for the cluster map: what is kept back on a full disk is for this, too.
+            if !self.release_ballast() {
+                return Err(error.into());
+            }
+            folder.note_incarnation(incarnation)?;
+        }
+        let disk = RealDisk::new(&folder.journal_root());
+        let journal = JournalFiles::open_fenced(disk, rank, incarnation, self.limits, fence.clone())?;
+        let (meta, data): (Arc<dyn MetaStore>, Arc<dyn DataIo>) = if self.fenced {
+            let meta = Fenced::new(meta.clone(), fence.clone());
+            (Arc::new(meta), Arc::new(Fenced::new(self.data.clone(), fence.clone())))
+        } else {
+            (meta.clone(), self.data.clone())
+        };
+        Ok(Parts {
+            rank: Box::new(Rank::new(self.rank_config(rank, incarnation))),
+            journal: Arc::new(journal),
+            meta,
+            data,
+            ballast: Some(self.ballast.clone()),
+        })
+    }
+
+    /// What a process's configuration means for a rank.
+    fn rank_config(&self, rank: RankId, incarnation: Incarnation) -> RankConfig {
+        let (config, record) = (&self.config, self.opened.folder.record());
+        let mut made = RankConfig::new(record.fsid, record.hash_seed, incarnation);
+        made.rank = rank;
+        made.fs_epoch = record.epoch;
+        made.cache_bytes = config.mds_cache_memory_limit;
+        made.journal_bytes = self.journal_bytes;
+        made.lease_ns = config.session_timeout * SECOND;
+        made.limits.caps_per_client = config.mds_max_caps_per_client;
+        made.limits.caps_least = config.mds_min_caps_per_client;
+        made.limits.recall_caps = config.mds_recall_max_caps as usize;
+        made.delegate_pct = config.mds_client_delegate_inos_pct;
+        made.complaint_ns = config.mds_op_complaint_time * SECOND;
+        made.prefetch = match config.mds_dir_prefetch {
+            DirPrefetch::Auto => Prefetch::Auto,
+            DirPrefetch::Keyed => Prefetch::Keyed,
+            DirPrefetch::Full => Prefetch::Full,
+        };
+        made
+    }
+
+    /// Gives the ballast up; whether that made room just now.
+    pub(crate) fn release_ballast(&self) -> bool {
+        self.data.keep_room(true);
+        self.ballast.release() > 0
+    }
 }
 
 impl Server {
     /// Opens a formatted data folder, replays its journal, serves.
     ///
     /// # Errors
-    /// `Folder` for a folder that is absent, in use or of another format; `Damaged`; `Store`.
+    /// `Folder` for a folder that is absent, in use or of another format; `Damaged`; `Store`; `Closed` for the rank of a mount.
     pub fn open(dir: &Path, options: &ServerOptions) -> Result<Arc<Self>, ServerError> {
-        let folder = Folder::open(dir)?;
-        let log = Arc::clone(&options.log);
-        let record = folder.record();
-        let config = &options.config;
-        let journal_disk = RealDisk::new(&folder.journal_root());
-        let total = journal_disk.space()?.total;
-        let journal_bytes = journal_size(config.journal_size, total);
-        let limits = journal_limits(journal_bytes, total);
-        let journal = JournalFiles::open(journal_disk, RankId(0), folder.incarnation(), limits)?;
-        let limits = DataLimits {
-            data_cache_limit: config.data_cache_limit,
-            data_cache_max_filesize: config.data_cache_max_filesize,
-            ..DataLimits::default()
-        };
-        let data = DataFiles::open(RealDisk::new(&folder.data_root()), record.small_file_bytes, limits)?;
-        let ballast = FolderBallast::new(folder.ballast(), log.clone());
-        // Before anything takes space: what data reserves could be what the journal, which begins a segment, does not find.
-        ballast.restore();
-        let meta = Arc::new(folder.open_meta()?);
-        let parts = Parts {
-            rank: Box::new(Rank::new(rank_config(config, journal_bytes, &folder))),
-            journal: Arc::new(journal),
-            meta: meta.clone(),
-            data: Arc::new(data),
-            ballast: Some(Arc::new(ballast)),
-        };
         let place = dir.display().to_string();
-        Self::start(parts, &place, options, log, Some(Opened { meta, folder }))
+        let maker = Maker::new(Folder::open(dir)?, place.clone(), options)?;
+        let opened = maker.opened.clone();
+        let setup = Setup {
+            // The first life of this process has the number that the folder's opening began: were one left out, clients would take it
+            // for a life whose end they have missed, and give up what they have not synced.
+            floor: Incarnation(opened.folder.incarnation().0.saturating_sub(1)),
+            slots: options.ranks,
+            config: options.config.clone(),
+            registry: opened.registry.clone(),
+            maker,
+        };
+        Self::with_cluster(setup, &place, options, opened)
     }
 }
 

@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What `perf reset` has taken off.
+/// What `perf reset` has taken off, and of which driver: each life of the rank counts from zero.
 #[derive(Default)]
-pub(crate) struct Baseline(Mutex<Value>);
+pub(crate) struct Baseline(Mutex<(u64, Value)>);
 
 impl Baseline {
     /// Counts from now.
@@ -22,11 +22,12 @@ impl Baseline {
         driver.forget_longest_turn();
         driver.counters.queue_nanos_max.store(0, Ordering::Relaxed);
         let (counters, _) = counted(driver);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = counters;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (driver.number, counters);
     }
 
-    fn off(&self, counters: &Value) -> Value {
-        less(counters, &self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn off(&self, driver: &Driver, counters: &Value) -> Value {
+        let base = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if base.0 == driver.number { less(counters, &base.1) } else { counters.clone() }
     }
 }
 
@@ -78,9 +79,9 @@ fn of_driver(driver: &Driver) -> Value {
 }
 
 /// `perf dump`.
-pub(crate) fn dump(server: &Server) -> Value {
-    let (counters, gauges) = counted(&server.driver);
-    let counters = server.baseline.off(&counters);
+pub(crate) fn dump(server: &Server, driver: &Driver) -> Value {
+    let (counters, gauges) = counted(driver);
+    let counters = server.baseline.off(driver, &counters);
     shown(&counters, &gauges, process::usage().map_or(0, |usage| usage.resident_bytes))
 }
 

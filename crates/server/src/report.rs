@@ -36,6 +36,10 @@ impl RankMachine for Rank {
         self.status().recalls > 0
     }
 
+    fn state(&self) -> mds::State {
+        Self::state(self)
+    }
+
     fn has_session(&self, id: SessionId) -> bool {
         // No time matters for that.
         self.sessions(Mono(0)).iter().any(|session| session.id == id)

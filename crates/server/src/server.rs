@@ -1,24 +1,27 @@
-//! A server: one rank, its driver, its listeners.
+//! A server: the lives of its rank, one after the other, and what stays over all of them: listeners, metrics, operators' commands.
 //!
-//! Absent: the folder's layout (crate `store`), several ranks.
+//! Absent: the folder's layout (crate `store`), several ranks at a time.
 
 use crate::backup::Task;
-use crate::driver::{Driver, Life, Threads};
+use crate::cluster::{Cluster, Setup};
+use crate::driver::{Driver, Life};
+use crate::life::{Identity, RankLife};
 use crate::parts::Parts;
 use crate::perf::Baseline;
-use crate::port::{Embedded, RemoteAcceptor};
+use crate::port::{Embedded, Porter};
 use mds::input::Input;
-use proto::Ino;
 use proto::storeio::StoreError;
+use proto::{Incarnation, RankId};
 use runtime::http::Page;
 use runtime::port::Connector;
-use runtime::{Addr, Config, ListenError, Listener, Log};
+use runtime::{Addr, Clock, Config, ListenError, Listener, Log};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 use store::folder::{Folder, FolderError};
 use store::meta_lmdb::LmdbMeta;
+use store::registry::Registry;
 use thiserror::Error;
 
 /// How a server is opened.
@@ -29,11 +32,13 @@ pub struct ServerOptions {
     pub log: Arc<Log>,
     /// Permits TCP without TLS.
     pub insecure: bool,
+    /// Slots for ranks, 1 to 64, that take over from each other. `None`: this is the process of a mount, whose rank lives and dies with it.
+    pub ranks: Option<u16>,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        Self { config: Config::default(), log: Arc::new(Log::silent()), insecure: false }
+        Self { config: Config::default(), log: Arc::new(Log::silent()), insecure: false, ranks: None }
     }
 }
 
@@ -47,14 +52,47 @@ pub enum ServerError {
     Store(#[from] StoreError),
     #[error("damaged: {0}")]
     Damaged(String),
+    /// No rank may begin a life before an operator says so.
+    #[error("the file system was failed by an operator and is not joinable")]
+    Closed,
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
 }
 
+/// The life that there is, for whoever asks for it.
+#[derive(Default)]
+pub(crate) struct Stage {
+    present: Mutex<Option<Arc<RankLife>>>,
+}
+
+impl Stage {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<RankLife>>> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The life there is, in whatever state.
+    pub(crate) fn present(&self) -> Option<Arc<RankLife>> {
+        self.lock().clone()
+    }
+
+    pub(crate) fn enter(&self, life: Arc<RankLife>) {
+        *self.lock() = Some(life);
+    }
+
+    /// It has ended; another one may be there already.
+    pub(crate) fn leave(&self, life: &Arc<RankLife>) {
+        let mut present = self.lock();
+        if present.as_ref().is_some_and(|present| Arc::ptr_eq(present, life)) {
+            *present = None;
+        }
+    }
+}
+
 /// A running server.
 pub struct Server {
-    pub(crate) driver: Arc<Driver>,
-    threads: Mutex<Threads>,
+    pub(crate) stage: Arc<Stage>,
+    /// `None`: stores that were handed over (`with_parts`) have one life only.
+    pub(crate) cluster: OnceLock<Cluster>,
     listeners: Mutex<Vec<Listener>>,
     /// The metrics page.
     pub(crate) page: Mutex<Option<Page>>,
@@ -66,17 +104,18 @@ pub struct Server {
     pub(crate) backup: Task,
     pub(crate) ends_with_last_client: AtomicBool,
     /// The locked folder: the last to go, so that nobody opens it while a store is still open.
-    pub(crate) opened: Option<Opened>,
+    pub(crate) opened: Option<Arc<Opened>>,
 }
 
 /// What a server over a data folder keeps beside its driver.
 pub(crate) struct Opened {
     pub(crate) meta: Arc<LmdbMeta>,
+    pub(crate) registry: Arc<dyn Registry>,
     pub(crate) folder: Folder,
 }
 
 impl Server {
-    /// Boots a rank over these stores; returns when it serves. `place` names it in log lines.
+    /// Boots a rank over these stores, for one life; returns when it serves. `place` names it in log lines.
     ///
     /// # Errors
     /// `Damaged` with what the rank found, `Io` when threads cannot be started.
@@ -86,49 +125,69 @@ impl Server {
         options: &ServerOptions,
         log: Arc<Log>,
     ) -> Result<Arc<Self>, ServerError> {
-        Self::start(parts, place, options, log, None)
+        let identity = Identity { rank: RankId(0), incarnation: Incarnation(0), name: String::new() };
+        let around = (log.clone(), place.to_owned(), options.config.mds_warmup_on_start, Clock::new());
+        let life = RankLife::begin(parts, identity, None, around)
+            .map_err(|source| ServerError::Io { what: "threads".into(), source })?;
+        let server = Self::new(place, options.insecure, log, None);
+        server.stage.enter(life.clone());
+        server.serves(&life)?;
+        Ok(server)
     }
 
-    pub(crate) fn start(
-        parts: Parts,
+    /// Boots a rank over a folder; returns when it serves, or when nobody may begin a life.
+    pub(crate) fn with_cluster(
+        setup: Setup,
         place: &str,
         options: &ServerOptions,
-        log: Arc<Log>,
-        opened: Option<Opened>,
+        opened: Arc<Opened>,
     ) -> Result<Arc<Self>, ServerError> {
-        let started = Instant::now();
-        let (driver, mut threads) = Driver::start(parts, log.clone(), place.to_owned())
+        let of_mount = setup.slots.is_none();
+        let server = Self::new(place, options.insecure, options.log.clone(), Some(opened));
+        let cluster = Cluster::start(setup, server.stage.clone(), server.log.clone())
             .map_err(|source| ServerError::Io { what: "threads".into(), source })?;
-        driver.feed([Input::Boot]);
-        match driver.life.wait(|life| *life != Life::Booting) {
-            Life::Active | Life::Booting => {}
-            Life::Damaged(reason) => {
-                threads.end(&driver);
-                return Err(ServerError::Damaged(reason));
-            }
-            Life::Stopped => {
-                threads.end(&driver);
-                return Err(ServerError::Damaged("the rank stopped while it booted".into()));
-            }
+        match server.cluster.get_or_init(|| cluster).first_life()? {
+            Some(life) => server.serves(&life)?,
+            None if of_mount => return Err(ServerError::Closed),
+            None => server.log.warn("server", "no rank may begin: the file system is not joinable", &[]),
         }
-        if options.config.mds_warmup_on_start {
-            driver.feed([Input::Warmup { dir: Some(Ino::ROOT) }]);
-        }
-        log.info("server", "active", &[("place", &place), ("boot_ms", &started.elapsed().as_millis())]);
-        Ok(Arc::new(Self {
-            driver,
-            threads: Mutex::new(threads),
+        Ok(server)
+    }
+
+    fn new(place: &str, insecure: bool, log: Arc<Log>, opened: Option<Arc<Opened>>) -> Arc<Self> {
+        Arc::new(Self {
+            stage: Arc::default(),
+            cluster: OnceLock::new(),
             listeners: Mutex::default(),
             page: Mutex::default(),
             baseline: Baseline::default(),
-            insecure: options.insecure,
+            insecure,
             log,
             place: place.to_owned(),
-            started,
+            started: Instant::now(),
             backup: Task::default(),
             ends_with_last_client: AtomicBool::new(false),
             opened,
-        }))
+        })
+    }
+
+    /// Waits for the first life to serve.
+    fn serves(&self, life: &RankLife) -> Result<(), ServerError> {
+        match life.driver.life.wait(|life| *life != Life::Booting) {
+            Life::Active | Life::Booting => {}
+            Life::Damaged(reason) => return Err(ServerError::Damaged(reason)),
+            Life::Stopped => {
+                return Err(ServerError::Damaged("the rank stopped while it booted".into()));
+            }
+        }
+        let boot_ms = self.started.elapsed().as_millis();
+        self.log.info("server", "active", &[("place", &self.place), ("boot_ms", &boot_ms)]);
+        Ok(())
+    }
+
+    /// The driver of the life there is.
+    pub(crate) fn driver(&self) -> Option<Arc<Driver>> {
+        self.stage.present().map(|life| life.driver.clone())
     }
 
     /// Connects mounts of this process.
@@ -142,8 +201,8 @@ impl Server {
     /// # Errors
     /// `ListenError`: TCP without `insecure`, an address in use.
     pub fn listen(self: &Arc<Self>, addrs: &[Addr]) -> Result<Vec<Addr>, ListenError> {
-        let acceptor = Arc::new(RemoteAcceptor(Arc::downgrade(self)));
-        let listener = Listener::start(addrs, self.insecure, acceptor, self.log.clone())?;
+        let door = Arc::new(Porter::new(Arc::downgrade(self), self.log.clone()));
+        let listener = Listener::start(addrs, self.insecure, door, self.log.clone())?;
         let bound = listener.addrs().to_vec();
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(listener);
         Ok(bound)
@@ -179,12 +238,19 @@ impl Server {
             self.log.warn("server", "the lock does not say that it ends", &[("error", &e)]);
         }
         self.close_doors();
-        if self.driver.is_halted() {
-            return Ok(());
+        if let Some(cluster) = self.cluster.get() {
+            // First: the end of the rank is no failure to it.
+            cluster.stop();
         }
-        self.driver.feed([Input::Stop]);
-        let end = self.driver.life.wait(|life| matches!(life, Life::Stopped | Life::Damaged(_)));
-        self.end();
+        let Some(life) = self.stage.present().filter(|life| !life.driver.is_halted()) else { return Ok(()) };
+        life.close();
+        if life.driver.state().is_none() {
+            life.end_with_process();
+            return Err(ServerError::Damaged("the rank hangs: its last checkpoint is not written".into()));
+        }
+        life.driver.feed([Input::Stop]);
+        let end = life.driver.life.wait(|life| matches!(life, Life::Stopped | Life::Damaged(_)));
+        life.end_with_process();
         if let Life::Damaged(reason) = end {
             return Err(ServerError::Damaged(reason));
         }
@@ -201,16 +267,17 @@ impl Server {
         let page = self.page.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(page);
     }
-
-    fn end(&self) {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).end(&self.driver);
-    }
 }
 
 impl Drop for Server {
     /// Without `stop` this is a crash: nothing more is written, the next start replays the journal.
     fn drop(&mut self) {
         self.close_doors();
-        self.end();
+        if let Some(cluster) = self.cluster.get() {
+            cluster.stop();
+        }
+        if let Some(life) = self.stage.present() {
+            life.end_with_process();
+        }
     }
 }

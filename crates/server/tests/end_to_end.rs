@@ -4,7 +4,11 @@ mod common;
 
 use common::{Client, ROOT};
 use proto::caps::Bits;
+use proto::cluster::{ClusterMap, MoveId, RankState};
+use proto::fsrecord::{INCOMPAT_RANKS, INCOMPAT_SESSIONS};
 use proto::request::Request;
+use proto::storeio::{LoadRequest, Loaded};
+use proto::{Incarnation, Ino, RankId};
 use runtime::{Addr, SocketConnector};
 use serde_json::json;
 use server::{Server, ServerError, ServerOptions, backup};
@@ -13,7 +17,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use stdx::Wall;
-use store::folder::{FolderError, FormatOptions, format};
+use store::disk_real::RealDisk;
+use store::folder::{Folder, FolderError, FormatOptions, format};
+use store::initial::ensure_rank;
+use store::meta::MetaStore;
+use store::registry::{MAP, Registry, RegistryFiles};
 
 fn new_folder() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("dir");
@@ -240,4 +248,60 @@ fn a_backup_restores_to_the_same_tree() {
     // What cannot be told from anything else is not called damaged.
     std::fs::write(&file, b"").expect("write");
     assert!(backup::verify(&file).is_err_and(|error| !error.is_damage()));
+}
+
+/// Journals and sessions stay behind; what the map says of owners and settings goes along, and nobody in it lives.
+#[test]
+fn a_backup_takes_the_cluster_map_along() {
+    let dir = new_folder();
+    let source = dir.path().join("fs");
+    let registry = |dir: &Path| RegistryFiles::open(RealDisk::new(dir)).expect("opened");
+    let mut map = ClusterMap::first();
+    (map.max_mds, map.last_incarnation, map.last_move) = (2, Incarnation(40), MoveId(17));
+    map.made = map.made.with(RankId(1));
+    let first = map.encode();
+    registry(&source).swap(MAP, 0, &first).expect("written");
+    let seed = {
+        let folder = Folder::open(&source).expect("opened");
+        folder.allow_ranks().expect("noted");
+        let seed = folder.record().hash_seed;
+        ensure_rank(&folder.open_meta().expect("meta"), &seed, RankId(1), Wall(1)).expect("made");
+        seed
+    };
+    let file = dir.path().join("backup");
+    let server = open(dir.path()).expect("open");
+    let summary = backup::create(&server, &file).expect("backup");
+    server.stop().expect("stop");
+    drop(server);
+    assert_eq!(summary.record.incompat, INCOMPAT_SESSIONS | INCOMPAT_RANKS);
+    assert_eq!(backup::verify(&file).expect("verify"), summary);
+    assert_eq!(std::fs::read(&file).expect("read")[8], 2, "earlier versions say that it is newer");
+    let copy = dir.path().join("second/fs");
+    let restore = || backup::restore(&file, &copy, &FormatOptions::new(Wall(1)));
+    restore().expect("restored");
+    let record = registry(&copy).read(MAP).expect("read").expect("there");
+    let restored = ClusterMap::decode(&record.bytes).expect("a map");
+    assert!(record.version > 1 && restored.version == record.version);
+    assert_eq!((restored.max_mds, restored.made, restored.last_move), (2, map.made, map.last_move));
+    assert!(restored.last_incarnation >= Incarnation(40));
+    assert!(
+        restored.daemons.is_empty() && restored.ranks.values().all(|rank| rank.state == RankState::Failed)
+    );
+    let folder = Folder::open(&copy).expect("opened");
+    assert!(folder.allows_ranks());
+    let name = b"orphans-1"[..].into();
+    let hash = proto::name::name_hash(&seed, b"orphans-1");
+    let there =
+        folder.open_meta().expect("meta").load(&[LoadRequest::Dentry { dir: Ino::SYSTEM, hash, name }]);
+    assert!(matches!(there.as_slice(), [Ok(Loaded::Value(Some(_)))]), "{there:?}");
+    drop(folder);
+    open(&dir.path().join("second")).expect("it serves").stop().expect("stop");
+    // What cannot be a map is not restored, and what was restored until then is not left.
+    let mut bytes = std::fs::read(&file).expect("read");
+    let at = bytes.windows(first.len()).position(|window| window[..6] == first[..6]).expect("the map");
+    bytes[at] = 9;
+    std::fs::write(&file, bytes).expect("write");
+    assert!(backup::verify(&file).is_err_and(|error| error.is_damage()));
+    assert!(backup::restore(&file, &dir.path().join("third"), &FormatOptions::new(Wall(1))).is_err());
+    assert!(!dir.path().join("third/cluster").exists());
 }

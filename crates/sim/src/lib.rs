@@ -1,9 +1,15 @@
-//! Crate `sim`: a world from one seed. The production rank, clients, journal and data files run on a
-//! simulated disk under virtual time; a judge follows them with a reference tree.
+//! Crate `sim`: worlds from one seed under virtual time. In one the production rank, clients, journal and data files run on a
+//! simulated disk, and a judge follows them with a reference tree (`world`). In the other production coordinators give ranks to daemons
+//! (`cluster`).
 //!
 //! Absent: threads, clocks and files (the binary brings threads for sweeps); LMDB.
 
+mod clock;
+pub mod cluster;
 pub mod model;
 pub mod mutants;
+mod trace;
 pub mod workload;
 pub mod world;
+
+pub use trace::Sink;

@@ -5,8 +5,9 @@
 // The rules of a pure crate end where the binary begins.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use sim::mutants::{ELSEWHERE, MUTANTS};
-use sim::world::{Coverage, Outcome, Sink, bit_rot, run};
+use sim::mutants::{ELSEWHERE, MUTANTS, is_of_cluster};
+use sim::world::{bit_rot, run};
+use sim::{Sink, cluster, world};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,24 +16,26 @@ use std::time::Instant;
 
 const USAGE: &str = "usage:
   sim sweep [--seeds N] [--start S] [--jobs J] [--ops N] [--crashes N] [--once] [--mutant NAME]
+  sim sweep --cluster [--seeds N] [--start S] [--jobs J] [--once] [--mutant NAME]
   sim replay --seed S [--trace] [--ops N] [--crashes N] [--mutant NAME]
   sim replay --seed S --rot [--trace] [--mutant NAME]
+  sim replay --seed S --cluster [--trace] [--mutant NAME]
   sim mutants [--seeds N] [--jobs J] [--only NAME]
   sim elsewhere
-  sim coverage [--seeds N] [--start S] [--jobs J]
+  sim coverage [--cluster] [--seeds N] [--start S] [--jobs J]
 
---rot replays the flipped bit of that seed. elsewhere: the tests that show the defects which mutants does
+--cluster: the world of the coordinator. --rot replays the flipped bit of that seed. elsewhere: the tests that show the defects which mutants does
 not, one a line. coverage: a sweep of 500 seeds, each once. --mutant, mutants: build with --features mutants.
 A seed is a run of at least 2,000 operations and 5 crashes. A sweep runs each seed twice and compares
 the trace hashes (--once: one run); from 500 seeds on an operation that never met a fault fails it.";
 
 /// The verbs, and what each has a use for.
 const VERBS: &[(&str, &[&str])] = &[
-    ("sweep", &["--seeds", "--start", "--jobs", "--ops", "--crashes", "--once", "--mutant"]),
-    ("replay", &["--seed", "--trace", "--rot", "--ops", "--crashes", "--mutant"]),
+    ("sweep", &["--seeds", "--start", "--jobs", "--ops", "--crashes", "--once", "--mutant", "--cluster"]),
+    ("replay", &["--seed", "--trace", "--rot", "--ops", "--crashes", "--mutant", "--cluster"]),
     ("mutants", &["--seeds", "--jobs", "--only"]),
     ("elsewhere", &[]),
-    ("coverage", &["--seeds", "--start", "--jobs"]),
+    ("coverage", &["--seeds", "--start", "--jobs", "--cluster"]),
 ];
 
 /// Seeds from which on every cell of the coverage table must be hit.
@@ -51,6 +54,8 @@ struct Options {
     once: bool,
     trace: bool,
     rot: bool,
+    /// The world of the coordinator.
+    cluster: bool,
     mutant: Option<&'static str>,
 }
 
@@ -66,6 +71,7 @@ impl Default for Options {
             once: false,
             trace: false,
             rot: false,
+            cluster: false,
             mutant: None,
         }
     }
@@ -128,6 +134,7 @@ fn parse(verb: &str, args: &[String]) -> Result<Options, String> {
             "--once" => options.once = true,
             "--trace" => options.trace = true,
             "--rot" => options.rot = true,
+            "--cluster" => options.cluster = true,
             "--mutant" | "--only" => {
                 let name = args.next().ok_or_else(|| format!("{flag} needs a name"))?;
                 let known = MUTANTS.iter().find(|(mutant, ..)| mutant == name);
@@ -139,9 +146,12 @@ fn parse(verb: &str, args: &[String]) -> Result<Options, String> {
     if verb == "replay" && !given.contains("--seed") {
         return Err("--seed is needed: which run?".to_owned());
     }
-    // That scenario has a length of its own.
-    if let Some(flag) = ["--ops", "--crashes"].iter().find(|flag| options.rot && given.contains(**flag)) {
-        return Err(format!("{flag} is of no use with --rot"));
+    // These have a length of their own.
+    for (other, is_given) in [("--rot", options.rot), ("--cluster", options.cluster)] {
+        let mut useless = ["--ops", "--crashes", "--rot"].iter().filter(|flag| **flag != other);
+        if let Some(flag) = useless.find(|flag| is_given && given.contains(**flag)) {
+            return Err(format!("{flag} is of no use with {other}"));
+        }
     }
     if options.start.checked_add(options.seeds).is_none() {
         return Err("seeds end at 2^64".to_owned());
@@ -166,11 +176,56 @@ fn sink() -> Sink {
     Box::new(|line| println!("{line}"))
 }
 
+/// What a run of one of the worlds came to.
+enum Ran {
+    World(world::Outcome),
+    Cluster(cluster::Outcome),
+}
+
+impl Ran {
+    const fn verdict(&self) -> (u64, &Result<(), String>) {
+        match self {
+            Self::World(outcome) => (outcome.hash, &outcome.verdict),
+            Self::Cluster(outcome) => (outcome.hash, &outcome.verdict),
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::World(outcome) => format!(
+                "seed {}: hash {:016x}, {} operations, {} transactions, {} crashes, {} events, {:.3} s of virtual time",
+                outcome.seed,
+                outcome.hash,
+                outcome.operations,
+                outcome.transactions,
+                outcome.crashes,
+                outcome.events,
+                outcome.virtual_ns as f64 / 1e9
+            ),
+            Self::Cluster(outcome) => format!(
+                "seed {}: hash {:016x}, {} versions of the map, {} acts, {} events, {:.3} s of virtual time",
+                outcome.seed,
+                outcome.hash,
+                outcome.versions,
+                outcome.acts,
+                outcome.events,
+                outcome.virtual_ns as f64 / 1e9
+            ),
+        }
+    }
+}
+
 /// Runs a seed; a panic of the code under test is a verdict too.
-fn run_caught(seed: u64, options: &Options, trace: bool) -> Result<Outcome, String> {
+fn run_caught(seed: u64, options: &Options, trace: bool) -> Result<Ran, String> {
     let (operations, crashes) = (options.operations, options.crashes);
-    std::panic::catch_unwind(|| run(seed, operations, crashes, trace.then(sink)))
-        .map_err(|panic| format!("panic: {}", text_of(panic.as_ref())))
+    let ran = || {
+        if options.cluster {
+            Ran::Cluster(cluster::run(seed, trace.then(sink)))
+        } else {
+            Ran::World(run(seed, operations, crashes, trace.then(sink)))
+        }
+    };
+    std::panic::catch_unwind(ran).map_err(|panic| format!("panic: {}", text_of(panic.as_ref())))
 }
 
 fn text_of(panic: &(dyn std::any::Any + Send)) -> String {
@@ -184,17 +239,17 @@ fn judge(seed: u64, options: &Options, sum: &Mutex<Sum>) -> Option<String> {
         Ok(outcome) => outcome,
         Err(panic) => return Some(panic),
     };
-    let failed = match &outcome.verdict {
-        Err(error) => Some(error.clone()),
-        Ok(()) if options.once => None,
-        Ok(()) => match run_caught(seed, options, false) {
-            Ok(second) if second.hash == outcome.hash => None,
-            Ok(second) => Some(format!("two runs differ: {:016x} and {:016x}", outcome.hash, second.hash)),
+    let failed = match outcome.verdict() {
+        (_, Err(error)) => Some(error.clone()),
+        (_, Ok(())) if options.once => None,
+        (first, Ok(())) => match run_caught(seed, options, false).map(|second| second.verdict().0) {
+            Ok(second) if second == first => None,
+            Ok(second) => Some(format!("two runs differ: {first:016x} and {second:016x}")),
             Err(panic) => Some(panic),
         },
     };
     sum.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
-    failed.or_else(|| rotten(seed, false))
+    if options.cluster { failed } else { failed.or_else(|| rotten(seed, false)) }
 }
 
 /// The seed's flipped bit.
@@ -207,24 +262,62 @@ fn rotten(seed: u64, trace: bool) -> Option<String> {
 
 #[derive(Default)]
 struct Sum {
-    coverage: Coverage,
+    coverage: world::Coverage,
+    cluster: cluster::Coverage,
     runs: u64,
     operations: u64,
     transactions: u64,
     answers: u64,
     crashes: u64,
     events: u64,
+    versions: u64,
+    acts: u64,
 }
 
 impl Sum {
-    fn add(&mut self, outcome: &Outcome) {
-        self.coverage.add(&outcome.coverage);
+    fn add(&mut self, ran: &Ran) {
         self.runs += 1;
-        self.operations += outcome.operations;
-        self.transactions += outcome.transactions;
-        self.answers += outcome.answers;
-        self.crashes += outcome.crashes;
-        self.events += outcome.events;
+        match ran {
+            Ran::World(outcome) => {
+                self.coverage.add(&outcome.coverage);
+                self.operations += outcome.operations;
+                self.transactions += outcome.transactions;
+                self.answers += outcome.answers;
+                self.crashes += outcome.crashes;
+                self.events += outcome.events;
+            }
+            Ran::Cluster(outcome) => {
+                self.cluster.add(&outcome.coverage);
+                self.versions += outcome.versions;
+                self.acts += outcome.acts;
+                self.events += outcome.events;
+            }
+        }
+    }
+
+    fn table(&self, options: &Options) -> String {
+        let (runs, events) = (self.runs, self.events);
+        if options.cluster {
+            let (versions, acts) = (self.versions, self.acts);
+            let table = self.cluster.table();
+            return format!("{table}{runs} seeds, {versions} versions of maps, {acts} acts, {events} events");
+        }
+        format!(
+            "{}{runs} seeds, {} operations, {} transactions, {} answers, {} crashes, {events} events",
+            self.coverage.table(),
+            self.operations,
+            self.transactions,
+            self.answers,
+            self.crashes,
+        )
+    }
+
+    fn empty(&self, options: &Options) -> Vec<(&'static str, &'static str)> {
+        match options.seeds {
+            0..COVERED_SEEDS => Vec::new(),
+            _ if options.cluster => self.cluster.empty(),
+            _ => self.coverage.empty(),
+        }
     }
 }
 
@@ -243,7 +336,9 @@ fn run_seeds(options: &Options, stop: bool, sum: &Mutex<Sum>) -> Failures {
                         return;
                     }
                     // A seed that fails without a defect proves nothing about one.
-                    if options.mutant.is_some() && known_failures().any(|known| known == seed) {
+                    if options.mutant.is_some()
+                        && known_failures().any(|known| known == seed && !options.cluster)
+                    {
                         continue;
                     }
                     if let Some(error) = judge(seed, options, sum) {
@@ -269,17 +364,7 @@ fn sweep(options: &Options) -> bool {
     silence_panics();
     let failures = run_seeds(options, false, &sum);
     let sum = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
-    print!("{}", sum.coverage.table());
-    println!(
-        "{} seeds, {} operations, {} transactions, {} answers, {} crashes, {} events, {:.1} s",
-        sum.runs,
-        sum.operations,
-        sum.transactions,
-        sum.answers,
-        sum.crashes,
-        sum.events,
-        begin.elapsed().as_secs_f64()
-    );
+    println!("{}, {:.1} s", sum.table(options), begin.elapsed().as_secs_f64());
     let (known, failures) = split_known(options, known_failures(), failures);
     for (seed, error) in &known {
         println!("known: seed {seed}: {}", error.chars().take(200).collect::<String>());
@@ -288,11 +373,12 @@ fn sweep(options: &Options) -> bool {
         println!("seed {seed}: {error}");
     }
     if let Some((seed, _)) = failures.first() {
-        println!("{} seeds failed; replay: sim replay --seed {seed} --trace", failures.len());
+        let world = if options.cluster { " --cluster" } else { "" };
+        println!("{} seeds failed; replay: sim replay --seed {seed}{world} --trace", failures.len());
     }
-    let empty = if options.seeds >= COVERED_SEEDS { sum.coverage.empty() } else { Vec::new() };
-    for (operation, fault) in &empty {
-        println!("not covered: {operation} x {fault}");
+    let empty = sum.empty(options);
+    for (what, fault) in &empty {
+        println!("not covered: {what} x {fault}");
     }
     failures.is_empty() && empty.is_empty()
 }
@@ -311,7 +397,7 @@ fn split_known(
 ) -> (Failures, Failures) {
     let ordinary = Options::default();
     let length = (options.operations, options.crashes);
-    if options.mutant.is_some() || length != (ordinary.operations, ordinary.crashes) {
+    if options.mutant.is_some() || options.cluster || length != (ordinary.operations, ordinary.crashes) {
         return (Vec::new(), failures);
     }
     let range = options.start..options.start + options.seeds;
@@ -338,21 +424,13 @@ fn replay(options: &Options) -> bool {
     }
     match run_caught(options.start, options, options.trace) {
         Ok(outcome) => {
-            println!(
-                "seed {}: hash {:016x}, {} operations, {} transactions, {} crashes, {} events, {:.3} s of virtual time",
-                outcome.seed,
-                outcome.hash,
-                outcome.operations,
-                outcome.transactions,
-                outcome.crashes,
-                outcome.events,
-                outcome.virtual_ns as f64 / 1e9
-            );
-            match &outcome.verdict {
+            println!("{}", outcome.text());
+            let (_, verdict) = outcome.verdict();
+            match verdict {
                 Ok(()) => println!("good"),
                 Err(error) => println!("{error}"),
             }
-            outcome.verdict.is_ok()
+            verdict.is_ok()
         }
         Err(panic) => {
             println!("{panic}");
@@ -382,7 +460,8 @@ fn mutants(options: &Options) -> bool {
             continue;
         }
         tried += 1;
-        let one = Options { mutant: Some(name), once: true, ..options.clone() };
+        let cluster = is_of_cluster(name);
+        let one = Options { mutant: Some(name), once: true, cluster, ..options.clone() };
         let first = Options { start: *seed, seeds: 1, ..one.clone() };
         let mut failures = run_seeds(&first, true, &Mutex::new(Sum::default()));
         if failures.is_empty() {
@@ -429,6 +508,9 @@ mod tests {
             ("replay --seed", "--seed needs a number"),
             ("replay --seed x", "--seed x: not a number"),
             ("replay --seed 3 --rot --ops 9", "--ops is of no use with --rot"),
+            ("replay --seed 3 --rot --cluster", "--rot is of no use with --cluster"),
+            ("sweep --cluster --crashes 9", "--crashes is of no use with --cluster"),
+            ("mutants --cluster", "--cluster is of no use here"),
             ("sweep --fast", "--fast is no option"),
             ("sweep --start 18446744073709551615", "seeds end at 2^64"),
             ("mutants --only mds_perfect", "no defect is called mds_perfect"),

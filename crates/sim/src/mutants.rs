@@ -3,9 +3,47 @@
 //!
 //! Absent: defects outside of what the simulator runs (driver, mount, kernel adapter).
 
+/// Whether a defect is of the coordinator, and shown by its world.
+#[must_use]
+pub fn is_of_cluster(name: &str) -> bool {
+    name.starts_with("coord_")
+}
+
 /// Name of the defect, the crate it is in, and the seed that is tried first: one that showed it. A change of the workload may
 /// make another seed the first; `sim mutants --seeds 500` finds it.
 pub const MUTANTS: &[(&str, &str, u64)] = &[
+    ("coord_acknowledges_stale", "mds", 96),
+    ("coord_acknowledges_unread", "mds", 20),
+    ("coord_acknowledges_unreadable", "mds", 1),
+    ("coord_answers_early", "mds", 0),
+    ("coord_answers_unread", "mds", 51),
+    ("coord_assign_not_repeated", "mds", 2),
+    ("coord_assigns_early", "mds", 0),
+    ("coord_begins_impatient", "mds", 1),
+    ("coord_condemned_acknowledged", "mds", 4),
+    ("coord_daemon_again", "mds", 0),
+    ("coord_damaged_taken_over", "mds", 2),
+    ("coord_damaged_tried_by_anybody", "mds", 2),
+    ("coord_deposed_goes_on", "mds", 1),
+    ("coord_deposed_keeps_commands", "mds", 0),
+    ("coord_dismiss_not_said", "mds", 0),
+    ("coord_fence_not_repeated", "mds", 0),
+    ("coord_floor_ignored", "mds", 1),
+    ("coord_gone_is_fenced", "mds", 14),
+    ("coord_grace_from_sent", "mds", 0),
+    ("coord_incarnation_again", "mds", 0),
+    ("coord_joinable_ignored", "mds", 4),
+    ("coord_lease_ignored", "mds", 1),
+    ("coord_made_too_early", "mds", 0),
+    ("coord_no_fence", "mds", 0),
+    ("coord_overwrites", "mds", 1),
+    ("coord_own_pause_counts", "mds", 2),
+    ("coord_patience_is_lease", "mds", 0),
+    ("coord_publishes_early", "mds", 0),
+    ("coord_remembers_before", "mds", 0),
+    ("coord_states_go_back", "mds", 4),
+    ("coord_unknown_acknowledged", "mds", 1),
+    ("coord_unknown_lease_over", "mds", 38),
     ("mds_data_unordered", "mds", 1),
     ("mds_early_despite_others", "mds", 5),
     ("mds_eviction_ends_records", "mds", 156),
@@ -194,4 +232,10 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_write_before_cut", "mds", "tests::files::a_write_before_its_cut_is_caught"),
     // A rank never sends a batch that its own header forbids; a deposed one would.
     ("store_no_guard", "store", "conformance::a_store_without_its_guard_does_not_conform"),
+    // Threads of a life that has ended: the simulator's stores finish what they begin.
+    ("fence_does_not_wait", "store", "fence::tests::a_fence_that_does_not_wait_is_caught"),
+    // A power cut between two syncs of one swap.
+    ("registry_no_sync", "store", "registry::tests::a_registry_that_does_not_sync_is_caught"),
+    ("registry_no_folder_sync", "store", "registry::tests::a_registry_that_does_not_sync_is_caught"),
+    ("registry_reads_undurable", "store", "registry::tests::a_registry_that_does_not_sync_is_caught"),
 ];

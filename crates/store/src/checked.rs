@@ -4,7 +4,7 @@
 //! Absent: where records lie.
 
 use proto::header::FragHeader;
-use proto::ids::{Ino, NameHash, SessionId, SnapId};
+use proto::ids::{Ino, NameHash, RankId, SessionId, SnapId};
 use proto::storeio::{Loaded, StoreError, StoreKey, StoredDentry, Table};
 use stdx::checksum::crc32c_parts;
 
@@ -48,7 +48,8 @@ pub(crate) fn describe(table: Table, key: &[u8]) -> String {
             format!("header {:x} frag {:x}/{}", dir.0, frag.prefix, frag.depth)
         }
         Ok(StoreKey::Backptr { ino }) => format!("backptr {:x}", ino.0),
-        Ok(StoreKey::Session { id }) => format!("session {:x}", id.0),
+        Ok(StoreKey::Session { rank: RankId(0), id }) => format!("session {:x}", id.0),
+        Ok(StoreKey::Session { rank, id }) => format!("session {:x} of rank {}", id.0, rank.0),
         Ok(StoreKey::Counter { rank }) => format!("counter of rank {}", rank.0),
         Ok(StoreKey::Checkpoint { rank }) => format!("checkpoint of rank {}", rank.0),
         Err(_) => key.iter().fold(String::from("key 0x"), |text, byte| text + &format!("{byte:02x}")),
@@ -122,21 +123,27 @@ pub(crate) fn dentry_page<'a>(
     Ok(Loaded::Dentries { entries, next })
 }
 
-/// The session records among system records in key order, starting at the first session.
-pub(crate) fn sessions<'a>(records: impl Iterator<Item = Found<'a>>) -> Result<Loaded, StoreError> {
+/// The session records of a rank among system records in key order, starting at its first session.
+pub(crate) fn sessions<'a>(
+    of: RankId,
+    records: impl Iterator<Item = Found<'a>>,
+) -> Result<Loaded, StoreError> {
     let mut found = Vec::new();
     for record in records {
         let (key, value) = record?;
-        let Ok(StoreKey::Session { id }) = StoreKey::decode(Table::System, key) else { break };
+        let Ok(StoreKey::Session { rank, id }) = StoreKey::decode(Table::System, key) else { break };
+        if rank != of {
+            break;
+        }
         found.push((id, value.into()));
     }
     Ok(Loaded::Sessions(found))
 }
 
-/// The key of the lowest possible session.
-pub(crate) fn first_session() -> Vec<u8> {
+/// The key of a rank's lowest possible session.
+pub(crate) fn first_session(rank: RankId) -> Vec<u8> {
     let mut key = Vec::new();
-    StoreKey::Session { id: SessionId(0) }.encode(&mut key);
+    StoreKey::Session { rank, id: SessionId(0) }.encode(&mut key);
     key
 }
 

@@ -85,13 +85,20 @@ fn records_are_kept(meta: &dyn MetaStore) {
 }
 
 fn system_records(meta: &dyn MetaStore) {
-    assert_eq!(load(meta, LoadRequest::Sessions), Loaded::Sessions(Vec::new()));
+    let sessions_of = |rank| match load(meta, LoadRequest::Sessions { rank: RankId(rank) }) {
+        Loaded::Sessions(sessions) => sessions,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(sessions_of(0), []);
     let mut system = StoreBatch::new(Ino::SYSTEM, None);
     put_header(&mut system, 1);
     for id in [3_u64, 1, 1 << 60] {
-        system.put(StoreKey::Session { id: SessionId(id) }, |w| {
-            w.u64(id);
-        });
+        for rank in [0, 2, 3] {
+            let key = StoreKey::Session { rank: RankId(rank), id: SessionId(id + u64::from(rank)) };
+            system.put(key, |w| {
+                w.u64(id + u64::from(rank));
+            });
+        }
     }
     system.put(StoreKey::Counter { rank: RankId(0) }, |w| {
         w.u8(1);
@@ -104,10 +111,13 @@ fn system_records(meta: &dyn MetaStore) {
         w.u8(3);
     });
     meta.apply(&[system, backptr]).expect("applied");
-    let Loaded::Sessions(sessions) = load(meta, LoadRequest::Sessions) else { panic!("kind") };
-    let ids: Vec<u64> = sessions.iter().map(|(id, _)| id.0).collect();
-    assert_eq!(ids, [1, 3, 1 << 60]);
-    assert_eq!(*sessions[1].1, 3_u64.to_le_bytes());
+    for rank in [0, 2, 3] {
+        let sessions = sessions_of(rank);
+        let ids: Vec<u64> = sessions.iter().map(|(id, _)| id.0 - u64::from(rank)).collect();
+        assert_eq!(ids, [1, 3, 1 << 60], "those of rank {rank} and of no other");
+        assert_eq!(*sessions[1].1, (3 + u64::from(rank)).to_le_bytes());
+    }
+    assert!(sessions_of(1).is_empty() && sessions_of(4).is_empty());
     let one = |byte: u8| Loaded::Value(Some([byte][..].into()));
     assert_eq!(load(meta, LoadRequest::Counter { rank: RankId(0) }), one(1));
     assert_eq!(load(meta, LoadRequest::Checkpoint { rank: RankId(0) }), one(2));

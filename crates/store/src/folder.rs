@@ -20,11 +20,12 @@ use crate::meta_lmdb::{LmdbMeta, LmdbOptions};
 use error::{io_error, is_closed};
 use lock::Lock;
 use proto::codec::DecodeError;
-use proto::fsrecord::{COMPAT_DATA_MARKED, FsRecord, INCOMPAT_SESSIONS};
+use proto::fsrecord::{COMPAT_DATA_MARKED, FsRecord, INCOMPAT_KNOWN, INCOMPAT_RANKS, INCOMPAT_SESSIONS};
 use proto::ids::Incarnation;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use stdx::crc32c;
 
 const RECORD: &str = "pando.fs";
@@ -33,7 +34,7 @@ const MEMBER: &str = "pando.member";
 const RESTORE: &str = "pando.restore";
 /// Where the server listens for attaching mounts.
 pub const SOCKET: &str = "pando.sock";
-const FOLDERS: [&str; 4] = ["meta", "journal", "data", "log"];
+const FOLDERS: [&str; 5] = ["meta", "journal", "data", "log", "cluster"];
 /// Strangers named in an error.
 const SHOWN: usize = 2;
 
@@ -55,7 +56,16 @@ pub struct Folder {
     root: PathBuf,
     record: FsRecord,
     incarnation: Incarnation,
+    written: Mutex<Written>,
     lock: Lock,
+}
+
+/// What the small files say by now.
+#[derive(Debug)]
+struct Written {
+    incarnation: Incarnation,
+    /// The record says that there may be ranks above 0.
+    ranks: bool,
 }
 
 impl Folder {
@@ -76,7 +86,9 @@ impl Folder {
                 return Err(Self::not_complete(dir, found));
             }
         };
-        let mut folder = Self { root: dir.into(), record, incarnation: Incarnation(0), lock };
+        let written = Written { incarnation: Incarnation(0), ranks: record.incompat & INCOMPAT_RANKS != 0 };
+        let written = Mutex::new(written);
+        let mut folder = Self { root: dir.into(), record, incarnation: Incarnation(0), written, lock };
         for (part, place) in folder.parts_elsewhere() {
             check_member(&folder.record, part, &place)?;
         }
@@ -90,6 +102,7 @@ impl Folder {
             write_whole(dir, RECORD, &folder.record.encode())?;
         }
         folder.incarnation = begin_incarnation(dir)?;
+        folder.written.get_mut().unwrap_or_else(PoisonError::into_inner).incarnation = folder.incarnation;
         // Left where a restore stopped between its last two steps; the record says that it was complete.
         let _gone_or_never_there = fs::remove_file(dir.join(RESTORE));
         Ok(folder)
@@ -103,16 +116,65 @@ impl Folder {
         }
     }
 
-    /// The record.
+    /// The record, as it was when the folder was opened.
     #[must_use]
     pub const fn record(&self) -> &FsRecord {
         &self.record
     }
 
-    /// This life of the file system's rank.
+    /// The record as it is now.
+    #[must_use]
+    pub fn current_record(&self) -> FsRecord {
+        let ranks = if self.allows_ranks() { INCOMPAT_RANKS } else { 0 };
+        FsRecord { incompat: self.record.incompat | ranks, ..self.record.clone() }
+    }
+
+    /// What the folder's counter was raised to by opening it: higher than any life of any rank before.
     #[must_use]
     pub const fn incarnation(&self) -> Incarnation {
         self.incarnation
+    }
+
+    /// Notes, durably, that a life of a rank has this incarnation. To be called before that life writes anything: a counter behind it
+    /// would be given out again by whoever opens the folder later and does not ask the cluster map, and fsck takes the header of a
+    /// journal segment with a higher incarnation for damaged.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn note_incarnation(&self, incarnation: Incarnation) -> Result<(), FolderError> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if incarnation > written.incarnation {
+            write_incarnation(&self.root, incarnation)?;
+            written.incarnation = incarnation;
+        }
+        Ok(())
+    }
+
+    /// Says in the record, durably, that there may be ranks above 0. To be called before anything of one is made: versions that know
+    /// rank 0 only would overlook the journals of the others.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn allow_ranks(&self) -> Result<(), FolderError> {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if !written.ranks {
+            let record = FsRecord { incompat: self.record.incompat | INCOMPAT_RANKS, ..self.record.clone() };
+            write_whole(&self.root, RECORD, &record.encode())?;
+            written.ranks = true;
+        }
+        Ok(())
+    }
+
+    /// Whether the record says that there may be ranks above 0.
+    #[must_use]
+    pub fn allows_ranks(&self) -> bool {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner).ranks
+    }
+
+    /// The root of the `Disk` that holds `cluster/`.
+    #[must_use]
+    pub fn registry_root(&self) -> PathBuf {
+        self.root.clone()
     }
 
     /// Tells whoever wants the folder that it will be free in a moment.
@@ -176,7 +238,7 @@ pub fn inspect(dir: &Path) -> Result<Found, FolderError> {
     if names.iter().any(|name| name == RESTORE) {
         return Ok(Found::HalfRestored);
     }
-    match names.iter().find(|name| matches!(name.as_str(), "meta" | "journal" | "data")) {
+    match names.iter().find(|name| matches!(name.as_str(), "meta" | "journal" | "data" | "cluster")) {
         // Never taken for an empty folder: format would begin anew over somebody's files.
         Some(part) => {
             let what = format!("is missing, but {part} is there");
@@ -208,7 +270,7 @@ fn read_record(dir: &Path) -> Result<Found, FolderError> {
         }
         Err(error) => return Err(FolderError::Damaged { path, what: error.to_string() }),
     };
-    let bits = (record.incompat & !INCOMPAT_SESSIONS) | record.ro_compat;
+    let bits = (record.incompat & !INCOMPAT_KNOWN) | record.ro_compat;
     if bits != 0 {
         return Err(FolderError::Features { dir: dir.into(), bits });
     }

@@ -20,6 +20,7 @@ mod tail;
 pub use header::{HEADER_BYTES, SegmentHeader};
 
 use crate::disk::{DIRECT_BYTES, Disk, DiskFile};
+use crate::fence::Fence;
 use header::Segment;
 use proto::Errno;
 use proto::ids::{Incarnation, Position, RankId};
@@ -59,6 +60,8 @@ pub struct JournalFiles<D: Disk> {
     rank: RankId,
     incarnation: Incarnation,
     limits: JournalLimits,
+    /// Of the life that appends.
+    fence: Fence,
     state: Mutex<State<D::File>>,
     /// Held while the file appended to is synced. The kernel tells each failure once: who comes next must find it noted.
     syncing: Mutex<()>,
@@ -94,9 +97,23 @@ impl<D: Disk> JournalFiles<D> {
         incarnation: Incarnation,
         limits: JournalLimits,
     ) -> Result<Self, StoreError> {
+        Self::open_fenced(disk, rank, incarnation, limits, Fence::new())
+    }
+
+    /// The same for a life that may be ended: once its fence is revoked, nothing of it changes the journal.
+    ///
+    /// # Errors
+    /// As `open`; `Fenced`.
+    pub fn open_fenced(
+        disk: D,
+        rank: RankId,
+        incarnation: Incarnation,
+        limits: JournalLimits,
+        fence: Fence,
+    ) -> Result<Self, StoreError> {
         let segment_bytes = limits.segment_bytes.next_multiple_of(DIRECT_BYTES as u64);
         let limits = JournalLimits { segment_bytes, ..limits };
-        let folder = if rank.0 == 0 { "journal".to_owned() } else { format!("journal/{:04x}", rank.0) };
+        let folder = folder_of(rank);
         let state = State {
             segments: VecDeque::new(),
             current: None,
@@ -109,8 +126,12 @@ impl<D: Disk> JournalFiles<D> {
             poisoned: false,
         };
         let (state, syncing, making) = (Mutex::new(state), Mutex::new(()), Mutex::new(()));
-        let journal = Self { disk, folder, rank, incarnation, limits, state, syncing, making };
-        journal.find_segments()?;
+        let journal = Self { disk, folder, rank, incarnation, limits, fence, state, syncing, making };
+        {
+            // It removes what it takes for leftovers; a later life may be at work there.
+            let _pass = journal.fence.enter()?;
+            journal.find_segments()?;
+        }
         Ok(journal)
     }
 
@@ -131,8 +152,9 @@ impl<D: Disk> JournalFiles<D> {
     ///
     /// # Errors
     /// `NoSpace`: the same append may be tried again. `Poisoned`, `Io`: nothing will ever be durable. `Io` also for bytes that
-    /// are not whole entries at the end of the stream.
+    /// are not whole entries at the end of the stream. `Fenced`.
     pub fn append(&self, position: Position, bytes: &[u8]) -> Result<(), StoreError> {
+        let _pass = self.fence.enter()?;
         if self.lock().end.is_none() {
             self.read_tail()?;
         }
@@ -242,8 +264,10 @@ impl<D: Disk> JournalFiles<D> {
     /// is durable now. Appends go on meanwhile.
     ///
     /// # Errors
-    /// `Poisoned`, `Io`: nothing more will ever be durable.
+    /// `Poisoned`, `Io`: nothing more will ever be durable. `Fenced`: whoever appended may not tell anybody any more.
     pub fn sync(&self) -> Result<Position, StoreError> {
+        // It adds nothing, so that the end of this life need not wait for it.
+        self.fence.check()?;
         let _syncing = self.syncing();
         let (file, end) = {
             let state = self.lock();
@@ -263,6 +287,7 @@ impl<D: Disk> JournalFiles<D> {
             return Err(StoreError::Poisoned);
         }
         state.durable = state.durable.max(end);
+        self.fence.check()?;
         Ok(state.durable)
     }
 
@@ -316,6 +341,11 @@ impl<F> State<F> {
         }
         bytes.get(usize::try_from(written).ok()?..)
     }
+}
+
+/// Where the segments of a rank lie, below the root of the disk.
+fn folder_of(rank: RankId) -> String {
+    if rank.0 == 0 { "journal".to_owned() } else { format!("journal/{:04x}", rank.0) }
 }
 
 /// How many bytes of leading whole entries fit `room`; `None` when the bytes are not whole entries.

@@ -11,6 +11,7 @@ pub mod disk;
 #[cfg(feature = "embedded")]
 pub mod disk_real;
 pub mod disk_sim;
+pub mod fence;
 #[cfg(feature = "embedded")]
 pub mod folder;
 pub mod initial;
@@ -19,6 +20,7 @@ pub mod meta;
 #[cfg(feature = "embedded")]
 pub mod meta_lmdb;
 pub mod meta_memory;
+pub mod registry;
 
 mod checked;
 #[cfg(test)]

@@ -211,7 +211,9 @@ const fn shard_of(request: &LoadRequest) -> Ino {
         | LoadRequest::Scan { dir, .. }
         | LoadRequest::Header { dir, .. } => dir,
         LoadRequest::Backptr { ino } => ino,
-        LoadRequest::Sessions | LoadRequest::Counter { .. } | LoadRequest::Checkpoint { .. } => Ino::SYSTEM,
+        LoadRequest::Sessions { .. } | LoadRequest::Counter { .. } | LoadRequest::Checkpoint { .. } => {
+            Ino::SYSTEM
+        }
     }
 }
 

@@ -254,7 +254,7 @@ impl State {
             }
             LoadRequest::Header { dir, frag } => self.value(StoreKey::Header { dir, frag }),
             LoadRequest::Backptr { ino } => self.value(StoreKey::Backptr { ino }),
-            LoadRequest::Sessions => sessions(self.range(Table::System, first_session())),
+            LoadRequest::Sessions { rank } => sessions(rank, self.range(Table::System, first_session(rank))),
             LoadRequest::Counter { rank } => self.value(StoreKey::Counter { rank }),
             LoadRequest::Checkpoint { rank } => self.value(StoreKey::Checkpoint { rank }),
         }

@@ -39,11 +39,8 @@ fn inspect(verb: &Journal, out: &Output) -> Result<(Listing, Option<Problem>), P
     let Found::Complete(record) = found else {
         return Err(place::explain(&FolderError::Absent { dir: dir.clone() }));
     };
-    if *rank != 0 {
-        let what = format!("{}: no rank {rank}: there is one, rank 0", dir.display());
-        return Err(Problem::new(Exit::State, what).do_this("leave out `--rank`"));
-    }
     let root = if record.journal_dir.is_empty() { dir.clone() } else { record.journal_dir.into() };
+    check_rank(dir, &root, *rank)?;
     let disk = Looking(RealDisk::new(&root));
     let damaged = |error: StoreError| {
         Problem::new(Exit::Refused, chain(&error)).do_this(format!("`pando fsck {}`", dir.display()))
@@ -67,6 +64,42 @@ fn inspect(verb: &Journal, out: &Output) -> Result<(Listing, Option<Problem>), P
         Err(error) => return Err(damaged(error)),
     }
     Ok((list, None))
+}
+
+/// Refuses a rank that never had a journal, and says which ones had.
+fn check_rank(dir: &Path, root: &Path, rank: u16) -> Result<(), Problem> {
+    let ranks = ranks_with_journal(root)?;
+    if ranks.contains(&rank) {
+        return Ok(());
+    }
+    let (known, step) = match ranks.as_slice() {
+        [] | [_] => ("there is one, rank 0".to_owned(), "leave out `--rank`"),
+        several => {
+            let list: Vec<String> = several.iter().map(u16::to_string).collect();
+            (format!("journals are there of ranks {}", list.join(", ")), "name one of these")
+        }
+    };
+    let what = format!("{}: no rank {rank}: {known}", dir.display());
+    Err(Problem::new(Exit::State, what).do_this(step))
+}
+
+/// Rank 0, and those that have a folder for their journal, ascending.
+fn ranks_with_journal(root: &Path) -> Result<Vec<u16>, Problem> {
+    let place = root.join("journal");
+    let entries = match std::fs::read_dir(&place) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(vec![0]),
+        Err(error) => return Err(Problem::io(place.display(), &error)),
+    };
+    let mut ranks = vec![0];
+    for entry in entries {
+        let entry = entry.map_err(|error| Problem::io(place.display(), &error))?;
+        let name = entry.file_name();
+        let rank = name.to_str().and_then(|name| u16::from_str_radix(name, 16).ok());
+        ranks.extend(rank.filter(|rank| *rank > 0 && *name == *format!("{rank:04x}")));
+    }
+    ranks.sort_unstable();
+    Ok(ranks)
 }
 
 #[derive(Default)]
@@ -199,9 +232,52 @@ fn text(mutation: &Mutation<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proto::Writer;
+    use proto::journal::{TxnCluster, begin_entry, end_entry, put_transaction};
     use runtime::Config;
     use std::fs::OpenOptions;
     use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn each_ranks_journal_is_listed_by_itself() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path().join("data");
+        place::format(&dir, &place::format_options()).expect("made");
+        let out = Output { format: Format::Json, ..Output::default() };
+        let look = |rank| inspect(&Journal::Inspect { dir: dir.clone(), rank, from: 0, limit: None }, &out);
+        let refused = look(2).map(|_| ()).expect_err("no such rank");
+        assert!(refused.what.ends_with(": no rank 2: there is one, rank 0"), "{}", refused.what);
+        for (rank, transactions) in [(0, 1_u64), (2, 3)] {
+            let limits = JournalLimits { segment_bytes: 64 << 10, journal_bytes: 1 << 20 };
+            let files = JournalFiles::open(RealDisk::new(&dir), RankId(rank), Incarnation(1), limits);
+            let files = files.expect("opens");
+            let mut at = Position(0);
+            for next in 0..transactions {
+                let mut w = Writer::new();
+                let entry = begin_entry(&mut w, at, at);
+                put_transaction(&mut w, stdx::Wall(1), None, TxnCluster::default());
+                Mutation::InoCounter { rank: RankId(rank), next }.encode(&mut w);
+                end_entry(&mut w, entry);
+                files.append(at, &w.0).expect("appended");
+                at = Position(at.0 + w.len() as u64);
+            }
+            files.sync().expect("synced");
+        }
+        for (rank, transactions, segment) in [(0, 1, "journal/00000001"), (2, 3, "journal/0002/00000001")] {
+            let (list, damage) = look(rank).expect("read");
+            assert_eq!((list.seen, damage), (transactions, None));
+            assert_eq!(list.starts.values().collect::<Vec<_>>(), [segment]);
+        }
+        let refused = look(3).map(|_| ()).expect_err("no such rank");
+        assert!(refused.what.ends_with(": no rank 3: journals are there of ranks 0, 2"), "{}", refused.what);
+        // The damage in one is not the other's.
+        let file = OpenOptions::new().write(true).open(dir.join("journal/0002/00000001")).expect("a segment");
+        file.write_all_at(b"x", HEADER_BYTES + 20).expect("written");
+        let (list, damage) = look(2).expect("read");
+        assert_eq!(list.seen, 0);
+        assert!(damage.expect("damage").what.starts_with("journal/0002/00000001 at 0x1000: "));
+        assert_eq!(look(0).expect("read").1, None);
+    }
 
     #[test]
     fn what_is_before_the_damage_is_listed() {

@@ -214,7 +214,7 @@ type Connected = (Arc<dyn Connector>, Option<place::Served>, Arc<Log>);
 fn connect(plan: &Plan, source: &Source, until: Instant, config: &Config) -> Result<Connected, Problem> {
     let addr = match source {
         Source::Folder(dir) => {
-            let served = place::serve(dir, config, plan.may_create, &[], false, until)
+            let served = place::serve((dir, place::By::Mount), config, plan.may_create, &[], false, until)
                 .map_err(place::may_not_create)?;
             let log = Arc::clone(&served.log);
             return Ok((served.server.embedded(), Some(served), log));

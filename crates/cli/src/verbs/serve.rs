@@ -37,7 +37,9 @@ pub fn run(args: &Serve, conf_file: Option<&Path>, out: &Output) -> Verdict {
     }
     let endings = Endings::hold().map_err(|error| Problem::io("signals", &error))?;
     process::raise_file_limit();
-    let served = place::serve(&args.dir, &config, false, &listen, args.insecure, Instant::now() + CLEARING)?;
+    let by = place::By::Server { ranks: args.ranks };
+    let served =
+        place::serve((&args.dir, by), &config, false, &listen, args.insecure, Instant::now() + CLEARING)?;
     let places: Vec<String> = served.addrs.iter().map(ToString::to_string).collect();
     let text = format!("{} is served at {} (pid {})", served.name, places.join(", "), std::process::id());
     let mut json =

@@ -79,8 +79,8 @@ fn text(answer: &Value) -> String {
     let number = |key: &str| answer.get(key).and_then(Value::as_u64);
     let id = word("fsid").map(|fsid: String| place::short(&fsid).to_string());
     let rank = word("state").map(|state: String| match number("pid") {
-        Some(pid) => format!("1 rank, {state} (pid {pid})"),
-        None => format!("1 rank, {state}"),
+        Some(pid) => format!("{}{state} (pid {pid})", daemons(answer)),
+        None => format!("{}{state}", daemons(answer)),
     });
     let cached = number("cached_inodes").map(|count| format!("{} inodes", grouped(count)));
     let parts = [
@@ -99,6 +99,17 @@ fn text(answer: &Value) -> String {
         text.push_str(&format!("  journal: {count} ops not checkpointed (replay about {seconds:.1} s)\n"));
     }
     text
+}
+
+/// `1/1 up, 1 standby, `
+fn daemons(answer: &Value) -> String {
+    let number = |key: &str| answer["mds"][key].as_u64();
+    let (Some(up), Some(all)) = (number("up"), number("in")) else { return String::new() };
+    let standby = match number("standby") {
+        None | Some(0) => String::new(),
+        Some(standby) => format!("{standby} standby, "),
+    };
+    format!("{up}/{all} up, {standby}")
 }
 
 /// The word, and below it what it is for.
@@ -139,13 +150,13 @@ mod tests {
     fn the_shape_is_that_of_ceph() {
         let answer = json!({
             "fsid": "3f1c9a02-6dbe-63d8-9f41-0ca539912327", "name": "pandofs", "state": "active", "pid": 4242, "clients": 2,
-            "dir": "/srv/pando", "space": {"total": 1_u64 << 30, "available": 1_u64 << 29},
+            "mds": {"up": 1, "in": 1, "standby": 1}, "dir": "/srv/pando", "space": {"total": 1_u64 << 30, "available": 1_u64 << 29},
             "journal_operations": 81_000, "replay_seconds": 0.4, "health": "HEALTH_WARN",
             "health_summary": ["1 pool(s) nearfull"],
             "requests_per_s": 1_200, "read_bytes_per_s": 3_u64 << 20, "written_bytes_per_s": 512
         });
         let expected = "  cluster:\n    id:       3f1c9a02\n    name:     pandofs\n    health:   HEALTH_WARN\n              1 pool(s) nearfull\n    state:    active\n\n  \
-            services:\n    mds:      1 rank, active (pid 4242)\n    clients:  2\n\n  \
+            services:\n    mds:      1/1 up, 1 standby, active (pid 4242)\n    clients:  2\n\n  \
             data:\n    folder:   /srv/pando\n    usage:    512.0 MiB available of 1.0 GiB\n\n  \
             io:\n    client:   3.0 MiB/s rd, 512 B/s wr, 1,200 op/s\n\n  \
             journal: 81,000 ops not checkpointed (replay about 0.4 s)\n";

@@ -8,7 +8,8 @@ use crate::edit;
 use crate::fix::{At, Edit, Spot};
 use crate::folder::FsckError;
 use crate::record::{
-    self, DIRECTORY, Dentry, LINKS, ORPHANS, ROOT, SYSTEM, dentry_key, header_key, number_name, system_name,
+    self, DIRECTORY, Dentry, LINKS, ROOT, SYSTEM, dentry_key, header_key, is_orphans, number_name,
+    system_name,
 };
 use crate::tables::Table;
 use crate::tree::name_hash;
@@ -70,7 +71,7 @@ impl Editor<'_> {
             Some(ino) => ino,
             None => {
                 let ino = self.next_ino;
-                self.raise_counter(ino + INO_BLOCK)?;
+                self.raise_counter(0, ino + INO_BLOCK)?;
                 let at = self.free_name(ROOT, LOST_FOUND)?.ok_or_else(|| self.no_name())?;
                 self.place_directory(at, ino, 0o700);
                 ino
@@ -139,7 +140,7 @@ impl Editor<'_> {
         Ok(())
     }
 
-    /// Makes the root directory, `//links` or `//orphans/0`.
+    /// Makes the root directory, `//links` or a rank's `//orphans`.
     pub(super) fn system_directory(&mut self, ino: u64) -> Result<(), FsckError> {
         let Some(name) = system_name(ino) else { return Ok(()) };
         let permissions = if ino == ROOT { 0o755 } else { 0o700 };
@@ -159,10 +160,10 @@ impl Editor<'_> {
             _ => None,
         };
         match (dir, primary) {
-            (LINKS | ORPHANS, Some(ino)) => name = number_name(ino).into_bytes(),
+            (dir, Some(ino)) if dir == LINKS || is_orphans(dir) => name = number_name(ino).into_bytes(),
             (SYSTEM, Some(ino)) => {
                 if let Some(system) = system_name(ino) {
-                    name = system.as_bytes().to_vec();
+                    name = system.into_bytes();
                 }
             }
             _ => {}

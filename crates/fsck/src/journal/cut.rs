@@ -14,12 +14,16 @@ impl Journal {
     /// Makes an empty segment behind all there is. Returns where it starts: the checkpoint must be set
     /// to that before `remove_old`.
     pub(crate) fn begin_anew(&self, folder: &Folder) -> Result<u64, FsckError> {
-        std::fs::create_dir_all(&folder.journal).map_err(io_error(&folder.journal))?;
+        let place = folder.journal_of(self.rank);
+        std::fs::create_dir_all(&place).map_err(io_error(&place))?;
+        if self.rank > 0 {
+            sync_dir(&folder.journal)?;
+        }
         // Positions never go back, not even behind what could not be read.
         let start = self.beyond.max(self.end);
         let sequence = self.sequence + 1;
-        let header = encode_header(self.incarnation, sequence, start);
-        write_whole(&folder.journal, &format!("{sequence:08x}"), SEGMENT_NEW, &header)?;
+        let header = encode_header(self.rank, self.incarnation, sequence, start);
+        write_whole(&place, &format!("{sequence:08x}"), SEGMENT_NEW, &header)?;
         Ok(start)
     }
 
@@ -32,6 +36,6 @@ impl Journal {
                 removed => removed.map_err(io_error(path))?,
             }
         }
-        sync_dir(&folder.journal)
+        sync_dir(&folder.journal_of(self.rank))
     }
 }

@@ -82,6 +82,7 @@ pub(super) fn behind(bytes: &[u8], position: u64) -> Behind {
 enum Mutation<'a> {
     Dentry {
         key: Box<[u8]>,
+        version: u64,
         value: Option<&'a [u8]>,
     },
     Backptr {
@@ -123,7 +124,7 @@ enum Mutation<'a> {
 }
 
 /// Takes an entry's statements into the overlay: all of them, or none if one cannot be read.
-pub(super) fn apply(payload: &[u8], overlay: &mut Overlay) -> Option<()> {
+pub(super) fn apply(payload: &[u8], rank: u16, overlay: &mut Overlay) -> Option<()> {
     let mut b = Bytes(payload);
     match b.u8()? {
         MARK => return Some(()),
@@ -143,9 +144,9 @@ pub(super) fn apply(payload: &[u8], overlay: &mut Overlay) -> Option<()> {
     while !b.is_empty() {
         mutations.push(read(&mut b)?);
     }
-    mutations.into_iter().for_each(|mutation| overlay.state(mutation));
+    mutations.into_iter().for_each(|mutation| overlay.state(rank, mutation));
     if let Some((session, tid, result)) = origin
-        && let Some(session) = overlay.system.sessions.get_mut(&session)
+        && let Some(session) = overlay.system.rank(rank).sessions.get_mut(&session)
         && tid >= session.floor
     {
         session.results.insert(tid, result.into());
@@ -156,16 +157,16 @@ pub(super) fn apply(payload: &[u8], overlay: &mut Overlay) -> Option<()> {
 fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
     Some(match b.u8()? {
         ordinal @ (1 | 2) => {
-            let (dir, hash, _version) = (b.u64()?, b.u64()?, b.u64()?);
+            let (dir, hash, version) = (b.u64()?, b.u64()?, b.u64()?);
             let name = b.name()?;
             let value = if ordinal == 1 { Some(b.bytes()?) } else { None };
-            Mutation::Dentry { key: dentry_key(dir, hash, name), value }
+            Mutation::Dentry { key: dentry_key(dir, hash, name), version, value }
         }
         3 => {
-            let (dir, prefix, depth, _version) = (b.u64()?, b.u64()?, b.u8()?, b.u64()?);
+            let (dir, prefix, depth, version) = (b.u64()?, b.u64()?, b.u8()?, b.u64()?);
             let _newborn = b.u8()?;
             let key = [&dir.to_be_bytes()[..], &[0; 8], &prefix.to_be_bytes(), &[depth]].concat();
-            Mutation::Dentry { key: key.into(), value: Some(b.bytes()?) }
+            Mutation::Dentry { key: key.into(), version, value: Some(b.bytes()?) }
         }
         4 => {
             let ino = b.u64()?;
@@ -201,32 +202,33 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
 }
 
 impl Overlay {
-    fn state(&mut self, mutation: Mutation<'_>) {
+    fn state(&mut self, rank: u16, mutation: Mutation<'_>) {
         match mutation {
-            Mutation::Dentry { key, value } => {
-                self.dentry.insert(key, value.map(Into::into));
-            }
+            Mutation::Dentry { key, version, value } => self.state_dentry(key, version, value),
             Mutation::Backptr { ino, version, value } => self.state_backptr(ino, version, value),
             Mutation::Session { id, open: true, client } => {
-                self.closed.remove(&id);
+                self.closed.remove(&(rank, id));
                 let session = Session { client: client.into(), ..Session::default() };
-                self.system.sessions.insert(id, session);
+                self.system.rank(rank).sessions.insert(id, session);
             }
             Mutation::Session { id, open: false, .. } => {
-                self.system.sessions.remove(&id);
-                self.closed.insert(id);
+                self.system.rank(rank).sessions.remove(&id);
+                self.closed.insert((rank, id));
             }
             Mutation::Evicted { id } => {
-                if let Some(session) = self.system.sessions.get_mut(&id) {
+                if let Some(session) = self.system.rank(rank).sessions.get_mut(&id) {
                     session.evicted = true;
                 }
             }
             Mutation::Floor { id, floor } => {
-                if let Some(session) = self.system.sessions.get_mut(&id) {
+                if let Some(session) = self.system.rank(rank).sessions.get_mut(&id) {
                     session.raise_floor(floor);
                 }
             }
-            Mutation::Counter { rank: 0, next } => self.system.counter = self.system.counter.max(Some(next)),
+            Mutation::Counter { rank: of, next } if of == rank => {
+                let rank = self.system.rank(rank);
+                rank.counter = rank.counter.max(Some(next));
+            }
             // A cut is in the inode's record, too, and every access goes by that. Which of the numbers delegated to a session are
             // used only the rank tells: after a repair none are delegated.
             Mutation::Counter { .. } | Mutation::Cut | Mutation::OfSession => {}
@@ -243,10 +245,22 @@ impl Overlay {
         }
     }
 
+    /// A directory that moved to another rank is in the journals of both: what was said later has the higher version.
+    fn state_dentry(&mut self, key: Box<[u8]>, version: u64, value: Option<&[u8]>) {
+        if let Some(versions) = &mut self.versions {
+            let known = versions.entry(key.clone()).or_default();
+            if *known > version {
+                return;
+            }
+            *known = version;
+        }
+        self.dentry.insert(key, value.map(Into::into));
+    }
+
     fn state_backptr(&mut self, ino: u64, version: u64, value: Option<&[u8]>) {
         if value.is_none() {
             // An inode is gone: its header too, if it was a directory.
-            self.dentry.insert(header_key(ino), None);
+            self.state_dentry(header_key(ino), u64::MAX, None);
         } else if self.backptr_versions.get(&ino).is_some_and(|known| *known > version) {
             return;
         }

@@ -20,6 +20,7 @@ const ENTRY_BYTES_MAX: usize = 4 << 20;
 /// A segment whose place in the stream is known.
 pub(super) struct Segment {
     pub(super) path: PathBuf,
+    /// Below the folder that holds `journal/`.
     pub(super) name: String,
     pub(super) sequence: u64,
     pub(super) start: u64,
@@ -36,8 +37,8 @@ pub(super) struct Header {
 
 impl Header {
     /// Whether the header is one that this segment can have.
-    pub(super) fn fits(&self, sequence: u64, incarnation: Option<u64>) -> bool {
-        self.rank == 0
+    pub(super) fn fits(&self, rank: u16, sequence: u64, incarnation: Option<u64>) -> bool {
+        self.rank == rank
             && self.sequence == sequence
             && self.start == self.predecessor_end
             && incarnation.is_none_or(|newest| self.incarnation <= newest)
@@ -58,7 +59,7 @@ impl Segment {
 
     /// File and offset of a position.
     pub(super) fn place(&self, position: u64) -> String {
-        format!("journal/{} at {:#x}", self.name, HEADER_BYTES + position.saturating_sub(self.start))
+        format!("{} at {:#x}", self.name, HEADER_BYTES + position.saturating_sub(self.start))
     }
 }
 
@@ -87,10 +88,10 @@ fn decode_header(bytes: &[u8]) -> Option<Header> {
 }
 
 /// The header of a segment that starts where its predecessor ended.
-pub(super) fn encode_header(incarnation: u64, sequence: u64, start: u64) -> Vec<u8> {
+pub(super) fn encode_header(rank: u16, incarnation: u64, sequence: u64, start: u64) -> Vec<u8> {
     let mut out = Out::default();
     out.raw(MAGIC).u32(FORMAT).u32(0);
-    out.u16(0).u64(incarnation).u64(sequence).u64(start).u64(start);
+    out.u16(rank).u64(incarnation).u64(sequence).u64(start).u64(start);
     out.0.resize(HEADER_BYTES as usize, 0);
     let crc = crc32c(&out.0[16..]);
     out.patch_u32(12, crc);

@@ -4,6 +4,7 @@
 
 use crate::common::{Folder, Meta, crashed, encode, flip, stopped};
 use fsck::Kind;
+use proto::cluster::ClusterMap;
 use proto::dentry::DentryValue;
 use proto::inode::InodeExt;
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_transaction, read_entry};
@@ -136,6 +137,7 @@ fn shorten(path: &Path, by: u64) {
 
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = folder_and_journal();
+    cases.extend(cluster());
     cases.extend(records());
     cases.extend(inodes());
     cases.extend(directories());
@@ -143,6 +145,36 @@ pub(crate) fn all() -> Vec<Case> {
     cases.extend(system());
     cases.extend(data());
     cases
+}
+
+/// The map of a file system with one rank, as its file has it.
+fn map(dir: &Path, version: u64, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut map = ClusterMap::first().encode();
+    change(&mut map);
+    fs::create_dir_all(dir.join("cluster")).expect("made");
+    let file = store::registry::encode(version, &map).expect("short enough");
+    fs::write(dir.join("cluster/map"), file).expect("written");
+}
+
+fn cluster() -> Vec<Case> {
+    vec![
+        case(Kind::RegistryDamaged, |dir| {
+            map(dir, 1, |_| {});
+            flip(&dir.join("cluster/map"), 40, 3);
+        }),
+        case(Kind::ClusterMapUnreadable, |dir| map(dir, 1, |map| map[0] = 7)),
+        case(Kind::ClusterMapWrong, |dir| map(dir, 2, |_| {})),
+        case(Kind::ClusterMapMissing, |dir| {
+            std::fs::remove_file(dir.join("cluster/map")).expect("its server's");
+            store::folder::Folder::open(dir).expect("opened").allow_ranks().expect("written");
+        }),
+        case(Kind::RanksUndeclared, |dir| {
+            let folder = store::folder::Folder::open(dir).expect("opened");
+            let meta = folder.open_meta().expect("meta");
+            let seed = folder.record().hash_seed;
+            store::initial::ensure_rank(&meta, &seed, RankId(1), Wall(1)).expect("made");
+        }),
+    ]
 }
 
 fn folder_and_journal() -> Vec<Case> {
@@ -408,7 +440,7 @@ fn system() -> Vec<Case> {
             });
         }),
         case(Kind::SessionUnreadable, |dir| {
-            with_meta(dir, |meta| meta.put(StoreKey::Session { id: SessionId(9) }, b"no"));
+            with_meta(dir, |meta| meta.put(StoreKey::Session { rank: RankId(0), id: SessionId(9) }, b"no"));
         }),
         case(Kind::SystemKeyUnknown, |dir| {
             with_meta(dir, |meta| {

@@ -14,6 +14,7 @@ use proto::storeio::{Backptr, StoreKey, Table};
 use proto::system::{CheckpointRecord, SessionRecord, decode_counter};
 use proto::{FileKind, Frag, Ino, NameHash, Position, RankId, SessionId, SnapId, Tid, Version};
 use stdx::hash::HashSeed;
+use store::registry::{self, Record};
 
 pub(super) const INODE: Target = Target { name: "inode", execute: inode, repair: None, seeds: inode_seeds };
 pub(super) const DENTRY: Target =
@@ -26,6 +27,12 @@ pub(super) const STORE_KEY: Target =
     Target { name: "store-key", execute: store_key, repair: None, seeds: store_key_seeds };
 pub(super) const BACKPTR: Target =
     Target { name: "backptr", execute: backptr, repair: None, seeds: backptr_seeds };
+pub(super) const REGISTRY: Target = Target {
+    name: "registry-record",
+    execute: registry,
+    repair: Some(repair::registry_record),
+    seeds: registry_seeds,
+};
 pub(super) const SYSTEM: Target =
     Target { name: "system-record", execute: system, repair: None, seeds: system_seeds };
 
@@ -95,6 +102,13 @@ fn store_key(input: &[u8]) -> Verdict {
         return Err(format!("{key:?} of {table:?} is encoded as {}", crate::corpus::hex(&again)));
     }
     Ok(class("read", &key))
+}
+
+fn registry(input: &[u8]) -> Verdict {
+    let encode = |record: &Record| registry::encode(record.version, &record.bytes).unwrap_or_default();
+    round_trip(input, Exact::Bytes, registry::decode, encode, |record| {
+        size_of::<Record>() + record.bytes.len()
+    })
 }
 
 fn backptr(input: &[u8]) -> Verdict {
@@ -182,15 +196,21 @@ fn store_key_seeds() -> Vec<(String, Vec<u8>)> {
         StoreKey::Dentry { dir: Ino(5), hash: NameHash(9), name: b"old", snap: SnapId(7) },
         StoreKey::Header { dir: Ino(5), frag: Frag::WHOLE },
         StoreKey::Backptr { ino: Ino(4097) },
-        StoreKey::Session { id: SessionId(1) },
+        StoreKey::Session { rank: RankId(0), id: SessionId(1) },
         StoreKey::Counter { rank: RankId(2) },
         StoreKey::Checkpoint { rank: RankId(0) },
+        StoreKey::Session { rank: RankId(3), id: SessionId(1 << 40) },
     ];
     named(keys, |key| {
         let mut bytes = vec![key.table() as u8 - 1];
         key.encode(&mut bytes);
         bytes
     })
+}
+
+fn registry_seeds() -> Vec<(String, Vec<u8>)> {
+    let record = |version, bytes: &[u8]| registry::encode(version, bytes).unwrap_or_default();
+    named(vec![record(1, b""), record(u64::MAX, &[7; 300])], Vec::clone)
 }
 
 fn backptr_seeds() -> Vec<(String, Vec<u8>)> {

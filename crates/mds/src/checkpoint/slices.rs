@@ -21,6 +21,7 @@ impl Rank {
     /// the tail says of a session is all there once more, and comes to the same.
     pub(super) fn sessions_slice(&mut self, now: Now) {
         let Some(from) = self.checkpoint.sessions_from.take() else { return };
+        let rank = self.view.config.rank;
         let most = self.view.config.limits.store_bytes / SESSIONS_PART;
         let mut batch = StoreBatch::new(Ino::SYSTEM, None);
         for (id, session) in self.sessions.map.range(from..).filter(|(_, session)| !session.embedded) {
@@ -28,7 +29,7 @@ impl Rank {
                 self.checkpoint.sessions_from = Some(*id);
                 break;
             }
-            batch.put(StoreKey::Session { id: *id }, |w| session.record().encode(w));
+            batch.put(StoreKey::Session { rank, id: *id }, |w| session.record().encode(w));
         }
         let batches = if batch.bytes() == 0 { Vec::new() } else { vec![batch] };
         self.emit(now, batches, Writing::default());

@@ -13,6 +13,7 @@ mod loads;
 mod names;
 mod operations;
 mod pace;
+mod ranks;
 mod restart;
 mod sessions;
 mod stores;
@@ -34,8 +35,8 @@ use proto::storeio::{
     Table,
 };
 use proto::{
-    Attr, Cred, Errno, FileId, Frag, Incarnation, Ino, Name, NameHash, NodeRef, Position, SessionId, SnapId,
-    Tid, Version, Writer,
+    Attr, Cred, Errno, FileId, Frag, Incarnation, Ino, Name, NameHash, NodeRef, Position, RankId, SessionId,
+    SnapId, Tid, Version, Writer,
 };
 use std::collections::{BTreeMap, VecDeque};
 use stdx::hash::HashSeed;
@@ -53,17 +54,20 @@ fn key_bytes(key: StoreKey<'_>) -> (Table, Vec<u8>) {
     (key.table(), bytes)
 }
 
-/// What `format` writes.
-fn formatted() -> Records {
+/// What `format` writes, and what is made before a rank above 0 lives for the first time.
+fn formatted(rank: RankId) -> Records {
     let mut records = Records::new();
-    let dirs = [(Ino::SYSTEM, 3), (Ino::ROOT, 0), (Ino::LINKS, 0), (Ino(0x100), 0)];
+    let own = Ino::orphans(rank);
+    let dirs = [(Ino::SYSTEM, 3), (Ino::ROOT, 0), (Ino::LINKS, 0), (Ino(0x100), 0), (own, 0)];
     for (dir, subdirs) in dirs {
         let header = FragHeader { version: Version(1), entries: subdirs, subdirs, ..Default::default() };
         let mut w = Writer::new();
         header.encode(&mut w);
         records.insert(key_bytes(StoreKey::Header { dir, frag: Frag::WHOLE }), w.0);
     }
-    for (name, ino) in [("root", Ino::ROOT), ("links", Ino::LINKS), ("orphans-0", Ino(0x100))] {
+    let name = format!("orphans-{}", rank.0);
+    let names = [("root", Ino::ROOT), ("links", Ino::LINKS), ("orphans-0", Ino(0x100)), (name.as_str(), own)];
+    for (name, ino) in names {
         let core = InodeCore { ino, mode: 0o040_755, nlink: 1, change: 1, ..Default::default() };
         let mut w = Writer::new();
         encode_primary(&core, None, &mut w);
@@ -121,8 +125,8 @@ impl World {
         config(&mut base);
         let mut world = Self {
             rank: Rank::new(base.clone()),
+            store: formatted(base.rank),
             config: base,
-            store: formatted(),
             journal: Vec::new(),
             durable: 0,
             auto_durable: true,

@@ -53,11 +53,13 @@ impl World {
             LoadRequest::Backptr { ino } => get(StoreKey::Backptr { ino: *ino }),
             LoadRequest::Counter { rank } => get(StoreKey::Counter { rank: *rank }),
             LoadRequest::Checkpoint { rank } => get(StoreKey::Checkpoint { rank: *rank }),
-            LoadRequest::Sessions => Loaded::Sessions(
+            LoadRequest::Sessions { rank: of } => Loaded::Sessions(
                 self.store
                     .iter()
                     .filter_map(|((table, key), value)| match StoreKey::decode(*table, key) {
-                        Ok(StoreKey::Session { id }) => Some((id, value.as_slice().into())),
+                        Ok(StoreKey::Session { rank, id }) if rank == *of => {
+                            Some((id, value.as_slice().into()))
+                        }
                         _ => None,
                     })
                     .collect(),

@@ -90,6 +90,29 @@ pub enum DataOp {
 }
 
 impl DataOp {
+    /// Whether it leaves everything as it is: that goes on after a failed write or sync, and takes no space.
+    #[must_use]
+    pub const fn only_reads(&self) -> bool {
+        match self {
+            Self::Read { .. } | Self::Seek { .. } | Self::StatFs => true,
+            Self::Write { .. }
+            | Self::Truncate { .. }
+            | Self::Zero { .. }
+            | Self::Allocate { .. }
+            | Self::Copy { .. }
+            | Self::Sync { .. }
+            | Self::SyncAll
+            | Self::Redo { .. }
+            | Self::Remove { .. } => false,
+        }
+    }
+
+    /// Whether it changes what a file is. A sync only makes durable what it is already.
+    #[must_use]
+    pub const fn changes(&self) -> bool {
+        !self.only_reads() && !matches!(self, Self::Sync { .. } | Self::SyncAll)
+    }
+
     /// Whether it frees space or makes data durable: such an operation may use what is kept back for a full disk.
     #[must_use]
     pub const fn may_use_ballast(&self) -> bool {

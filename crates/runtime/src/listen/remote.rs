@@ -2,12 +2,11 @@
 //!
 //! Absent: waiting for readiness (the loop does it).
 
-use super::{Acceptor, Control};
+use super::{Acceptor, Control, Guest};
 use crate::conn::{Pipe, why};
 use crate::log::LogLevel;
 use crate::peer::SocketPeer;
 use crate::port::{Port, Sink};
-use crate::stream::Stream;
 use crate::wire::{Inbox, ReadEnd};
 use mio::{Registry, Token};
 use proto::message::{ClientMsg, ServerMsg};
@@ -72,7 +71,7 @@ impl fmt::Display for Reason {
 
 /// What a connection's sink and its loop share.
 struct Shared {
-    pipe: Pipe,
+    pipe: Arc<Pipe>,
     token: Token,
     control: Arc<Control>,
     /// Answers owed: the bytes each unanswered request has and the most its answer may bring.
@@ -118,8 +117,7 @@ impl Shared {
         // A connection that broke is found by the loop: its socket was shut down.
         let _gone = self.pipe.send(batch, ServerMsg::encode);
         if self.paused.load(Ordering::Acquire) && self.held() < HELD_BYTES_MAX / 2 {
-            self.control.resumed.lock().unwrap_or_else(PoisonError::into_inner).push(self.token);
-            let _loop_ended = self.control.waker.wake();
+            self.control.resume(self.token);
         }
     }
 }
@@ -158,16 +156,16 @@ pub(super) struct Remote {
 
 impl Remote {
     pub(super) fn open(
-        mut stream: Stream,
+        guest: Guest,
         token: Token,
         registry: &Registry,
         control: &Arc<Control>,
         acceptor: &dyn Acceptor,
     ) -> io::Result<Self> {
-        let peer = stream.peer()?;
-        stream.register(registry, token)?;
+        let Guest { pipe, peer, inbox, ends, .. } = guest;
+        pipe.stream.register(registry, token)?;
         let shared = Arc::new(Shared {
-            pipe: Pipe::new(stream),
+            pipe,
             token,
             control: control.clone(),
             owed: Mutex::default(),
@@ -180,12 +178,13 @@ impl Remote {
             shared,
             port,
             peer,
-            inbox: Inbox::default(),
-            undecoded: false,
+            inbox,
+            // What told that it is a client.
+            undecoded: true,
             paused: false,
             since: None,
             usual: Duration::ZERO,
-            ends: false,
+            ends,
             is_client: false,
         })
     }

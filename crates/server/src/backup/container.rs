@@ -13,7 +13,10 @@ use stdx::checksum::crc32c_parts;
 use stdx::crc32c;
 
 const MAGIC: &[u8; 8] = b"PandoBK\n";
-const VERSION: u32 = 1;
+/// The newest version. Whoever writes nothing that version 1 does not know writes version 1.
+const VERSION: u32 = 2;
+/// From this version on there may be records of the registry.
+const VERSION_REGISTRY: u32 = 2;
 const HEADER_BYTES: usize = 9;
 /// The longest body.
 pub(super) const CHUNK_BYTES_MAX: usize = 2 << 20;
@@ -25,15 +28,17 @@ pub(super) enum Kind {
     FsRecord = 1,
     Records = 2,
     Data = 3,
+    Registry = 4,
     Trailer = 255,
 }
 
 impl Kind {
-    const fn of(byte: u8) -> Option<Self> {
+    const fn of(byte: u8, version: u32) -> Option<Self> {
         Some(match byte {
             1 => Self::FsRecord,
             2 => Self::Records,
             3 => Self::Data,
+            4 if version >= VERSION_REGISTRY => Self::Registry,
             255 => Self::Trailer,
             _ => return None,
         })
@@ -53,9 +58,10 @@ pub(super) struct ChunkWriter<W> {
 }
 
 impl<W: Write> ChunkWriter<W> {
-    pub(super) fn begin(mut to: W) -> Result<Self, BackupError> {
+    /// `registry`: chunks of it will come.
+    pub(super) fn begin(mut to: W, registry: bool) -> Result<Self, BackupError> {
         let mut w = Writer::new();
-        w.raw(MAGIC).u32(VERSION);
+        w.raw(MAGIC).u32(if registry { VERSION_REGISTRY } else { 1 });
         let crc = crc32c(&w.0);
         w.u32(crc);
         to.write_all(&w.0)?;
@@ -95,6 +101,7 @@ impl<W: Write> ChunkWriter<W> {
 /// Reads chunks and checks each.
 pub(super) struct ChunkReader<R> {
     from: R,
+    version: u32,
     number: u64,
     at: u64,
     body: Vec<u8>,
@@ -120,7 +127,7 @@ impl<R: Read> ChunkReader<R> {
         if crc32c(&head[..12]) != crc {
             return Err(BackupError::Damaged { at: 0, what: "checksum mismatch".into() });
         }
-        Ok(Self { from, number: 0, at: head.len() as u64, body: Vec::new() })
+        Ok(Self { from, version, number: 0, at: head.len() as u64, body: Vec::new() })
     }
 
     /// The next chunk. The trailer is a chunk too; `finish` says whether it was the last.
@@ -139,7 +146,7 @@ impl<R: Read> ChunkReader<R> {
         if checksum(self.number, byte, &self.body) != crc {
             return Err(damaged("checksum mismatch"));
         }
-        let kind = Kind::of(byte).ok_or_else(|| damaged("unknown chunk"))?;
+        let kind = Kind::of(byte, self.version).ok_or_else(|| damaged("unknown chunk"))?;
         self.number += 1;
         self.at += (HEADER_BYTES + len) as u64;
         Ok((kind, &self.body))
@@ -178,7 +185,7 @@ mod tests {
     use super::*;
 
     fn sample() -> Vec<u8> {
-        let mut w = ChunkWriter::begin(Vec::new()).expect("begin");
+        let mut w = ChunkWriter::begin(Vec::new(), false).expect("begin");
         for body in [&b"one"[..], b"", b"three"] {
             w.put(Kind::Records, body).expect("put");
         }
@@ -188,11 +195,24 @@ mod tests {
 
     #[test]
     fn a_chunk_that_no_reader_takes_is_not_written() {
-        let mut w = ChunkWriter::begin(Vec::new()).expect("begin");
+        let mut w = ChunkWriter::begin(Vec::new(), false).expect("begin");
         let before = w.bytes();
         assert!(w.put(Kind::Records, &vec![0; CHUNK_BYTES_MAX]).is_ok());
         assert!(w.put(Kind::Records, &vec![0; CHUNK_BYTES_MAX + 1]).is_err());
         assert_eq!(w.bytes(), before + (HEADER_BYTES + CHUNK_BYTES_MAX) as u64);
+    }
+
+    #[test]
+    fn a_backup_without_a_registry_is_one_that_earlier_versions_read() {
+        let version = |registry| {
+            let mut w = ChunkWriter::begin(Vec::new(), registry).expect("begin");
+            w.put(Kind::Registry, b"").expect("put");
+            let bytes = w.end();
+            let mut r = ChunkReader::begin(&bytes[..]).expect("begin");
+            (bytes[8], r.next().map(|(kind, _)| kind).ok())
+        };
+        assert_eq!(version(false), (1, None), "they know no such chunk");
+        assert_eq!(version(true), (2, Some(Kind::Registry)));
     }
 
     fn read(bytes: &[u8]) -> Result<Vec<Vec<u8>>, BackupError> {

@@ -7,6 +7,7 @@
 
 use super::container::{ChunkReader, Kind};
 use super::content::{Counts, Piece, Record};
+use super::registry::{Gathered, Whole};
 use super::{BackupError, Summary};
 use proto::fsrecord::FsRecord;
 use proto::storeio::{DataOp, Payload, StoreBatch, StoreKey};
@@ -21,6 +22,7 @@ use store::disk_real::RealDisk;
 use store::folder::{self, FormatOptions};
 use store::meta::MetaStore;
 use store::meta_lmdb::LmdbMeta;
+use store::registry::{RegistryFiles, SwapError};
 
 /// Metadata gathered before it is written.
 const BATCH_BYTES: usize = 8 << 20;
@@ -31,6 +33,7 @@ const NUMBERS_SKIPPED: u64 = 10_000_000_000;
 trait Target {
     fn record(&mut self, record: Record<'_>) -> Result<(), BackupError>;
     fn piece(&mut self, piece: Piece<'_>) -> Result<(), BackupError>;
+    fn registry(&mut self, record: Whole) -> Result<(), BackupError>;
 }
 
 /// Looks only.
@@ -44,6 +47,10 @@ impl Target for Nothing {
 
     fn piece(&mut self, _: Piece<'_>) -> Result<(), BackupError> {
         Ok(())
+    }
+
+    fn registry(&mut self, record: Whole) -> Result<(), BackupError> {
+        record.restored().map(|_| ())
     }
 }
 
@@ -75,6 +82,7 @@ fn rest(
     target: &mut dyn Target,
 ) -> Result<Summary, BackupError> {
     let mut counts = Counts::default();
+    let mut gathered = Gathered::default();
     let mut last_file = None;
     loop {
         let at = chunks.at();
@@ -100,7 +108,13 @@ fn rest(
                 }
                 target.piece(piece)?;
             }
+            Kind::Registry => {
+                if let Some(whole) = gathered.take(body, at)? {
+                    target.registry(whole)?;
+                }
+            }
             Kind::Trailer => {
+                gathered.check_end(at)?;
                 if Counts::decode(body)? != counts {
                     return Err(BackupError::Damaged { at, what: "counts do not match".into() });
                 }
@@ -126,7 +140,14 @@ pub fn restore(path: &Path, dir: &Path, places: &FormatOptions) -> Result<Summar
     folder::format_from(dir, places, &record, |meta, data_root| -> Result<(), BackupError> {
         let disk = RealDisk::new(data_root);
         let data = DataFiles::open(disk, record.small_file_bytes, Limits::default())?;
-        let mut filler = Filler { meta, data, batches: BTreeMap::new(), counters: BTreeMap::new(), bytes: 0 };
+        let mut filler = Filler {
+            meta,
+            data,
+            registry: RegistryFiles::open(RealDisk::new(dir))?,
+            batches: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            bytes: 0,
+        };
         let all = rest(chunks, record.clone(), &mut filler)?;
         filler.finish()?;
         summary = Some(all);
@@ -144,6 +165,7 @@ fn next_epoch(record: &FsRecord) -> Result<u32, BackupError> {
 struct Filler<'a> {
     meta: &'a LmdbMeta,
     data: DataFiles<RealDisk>,
+    registry: RegistryFiles<RealDisk>,
     batches: BTreeMap<Ino, StoreBatch>,
     bytes: usize,
     counters: BTreeMap<RankId, u64>,
@@ -181,6 +203,17 @@ impl Target for Filler<'_> {
         let data = Payload::Owned(piece.data.to_vec());
         self.data.run(&DataOp::Write { file: piece.file, cut: piece.cut, offset: piece.offset, data })?;
         Ok(())
+    }
+
+    fn registry(&mut self, record: Whole) -> Result<(), BackupError> {
+        let Whole { name, version, bytes } = record.restored()?;
+        match self.registry.adopt(&name, version, &bytes) {
+            Ok(()) => Ok(()),
+            Err(SwapError::Store(error)) => Err(error.into()),
+            Err(SwapError::Stale { .. }) => {
+                Err(BackupError::Damaged { at: 0, what: format!("{name:?} is there twice") })
+            }
+        }
     }
 }
 
@@ -243,7 +276,7 @@ mod tests {
         };
         let folder = tempfile::tempdir().expect("a folder");
         let (file, dir) = (folder.path().join("backup"), folder.path().join("fs"));
-        let mut chunks = ChunkWriter::begin(Vec::new()).expect("begin");
+        let mut chunks = ChunkWriter::begin(Vec::new(), false).expect("begin");
         chunks.put(Kind::FsRecord, &record.encode()).expect("put");
         std::fs::write(&file, chunks.end()).expect("written");
         let error = restore(&file, &dir, &FormatOptions::new(Wall(1))).expect_err("no epoch is left");

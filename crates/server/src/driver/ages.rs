@@ -34,7 +34,7 @@ impl Ages {
 impl Driver {
     /// How long ago the session was first welcomed, in milliseconds.
     pub(crate) fn age_ms(&self, session: SessionId) -> Option<u64> {
-        let since = self.core().ages.since(session)?;
+        let since = self.asked()?.ages.since(session)?;
         Some(self.clock.mono().since(since) / MS)
     }
 }

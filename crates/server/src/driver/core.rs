@@ -11,9 +11,9 @@ use crate::machine::RankMachine;
 use mds::input::{ConnId, Input, Tag};
 use mds::order::DataOrder;
 use mds::output::{Level, Output};
-use proto::Position;
 use proto::message::ServerMsg;
 use proto::storeio::{DataOp, LoadRequest};
+use proto::{Ino, Position};
 use runtime::LogLevel;
 use std::collections::VecDeque;
 use stdx::{Mono, Now};
@@ -38,6 +38,8 @@ pub(super) struct Turn<'a> {
     /// Store writers to wake, one bit each.
     pub(super) wake_stores: u32,
     pub(super) wake_timer: Option<Mono>,
+    /// The rank has just begun to serve.
+    serves: bool,
 }
 
 impl<'a> Turn<'a> {
@@ -54,7 +56,20 @@ impl<'a> Turn<'a> {
             commit_journal: false,
             wake_stores: 0,
             wake_timer: None,
+            serves: false,
         }
+    }
+
+    /// Forgets what is left: the life is over.
+    pub(super) fn clear(&mut self) {
+        self.inputs.clear();
+        self.loads.clear();
+        self.data.clear();
+        self.deliveries.clear();
+        self.delivered.clear();
+        (self.wake_journal, self.commit_journal) = (false, false);
+        (self.wake_stores, self.wake_timer) = (0, None);
+        self.serves = false;
     }
 }
 
@@ -159,6 +174,12 @@ impl Core {
             self.sort(now, output, driver, turn);
         }
         self.out = out;
+        if std::mem::take(&mut turn.serves) {
+            if driver.warm {
+                self.step(now, Input::Warmup { dir: Some(Ino::ROOT) }, driver, turn);
+            }
+            driver.life.set(Life::Active);
+        }
     }
 
     fn sort(&mut self, now: Now, output: Output, driver: &Driver, turn: &mut Turn<'_>) {
@@ -203,7 +224,7 @@ impl Core {
                     turn.data.push(ready);
                 }
             }
-            Output::Active => driver.life.set(Life::Active),
+            Output::Active => turn.serves = true,
             Output::Damaged { reason } => {
                 driver.log.error("rank", "damaged", &[("why", &reason)]);
                 driver.life.set(Life::Damaged(reason));

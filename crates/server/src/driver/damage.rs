@@ -18,8 +18,8 @@ pub(crate) struct Damage {
 impl Damage {
     /// Notes an error of the store, if it is one of damage. Whether it is the first.
     pub(super) fn note(&self, error: &StoreError) -> bool {
-        // A full disk, and a write that came too late, say nothing of what is stored.
-        if matches!(error, StoreError::NoSpace | StoreError::Guard { .. }) {
+        // A full disk, a write that came too late, and one of a life that has ended, say nothing of what is stored.
+        if matches!(error, StoreError::NoSpace | StoreError::Guard { .. } | StoreError::Fenced) {
             return false;
         }
         let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,6 +54,7 @@ mod tests {
     fn a_full_disk_is_no_damage_and_the_first_error_is_kept() {
         let damage = Damage::default();
         assert!(!damage.note(&StoreError::NoSpace) && damage.first().is_none());
+        assert!(!damage.note(&StoreError::Fenced) && damage.first().is_none());
         let bad = StoreError::Damaged { at: "meta/03".into(), what: "MDB_CORRUPTED".into() };
         assert!(damage.note(&bad) && !damage.note(&StoreError::Poisoned));
         assert_eq!((damage.count(), damage.first()), (2, Some(bad)));

@@ -54,10 +54,6 @@ impl Conns {
         self.slots.remove(&conn).is_some()
     }
 
-    pub(super) fn sinks(&mut self) -> Vec<Arc<dyn Sink>> {
-        std::mem::take(&mut self.slots).into_values().map(|slot| slot.sink).collect()
-    }
-
     pub(super) fn push(&mut self, conn: ConnId, message: ServerMsg, turn: &mut Turn<'_>) {
         let Some(slot) = self.slots.get_mut(&conn) else { return };
         slot.outbox.push(message);
@@ -112,7 +108,10 @@ impl Driver {
                 sink.messages(batch);
             }
             if close {
-                self.core().conns.remove(conn);
+                self.sinks().remove(&conn);
+                if let Some(mut core) = self.core() {
+                    core.conns.remove(conn);
+                }
                 sink.disconnected();
             } else {
                 turn.delivered.push(conn);

@@ -42,6 +42,7 @@ pub(super) struct Gate {
     /// Requests are held back. Not always while it is frozen: what others wait for is let through now and then.
     closed: bool,
     held: VecDeque<Input>,
+    hangs: bool,
 }
 
 impl Gate {
@@ -54,9 +55,17 @@ impl Gate {
         !was_frozen
     }
 
+    /// Whoever brings the next input does not come back.
+    pub(super) fn hang_at_next(&mut self) {
+        self.hangs = true;
+    }
+
     /// Lets an input pass, or keeps it.
     #[inline]
     pub(super) fn pass(&mut self, input: Input) -> Option<Input> {
+        if self.hangs {
+            hang();
+        }
         if self.closed && self.is_held_back(&input) {
             self.held.push_back(input);
             return None;
@@ -115,6 +124,14 @@ impl Gate {
     }
 }
 
+/// As a defect in a step would, with the rank's mutex held.
+#[cold]
+fn hang() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
 /// Whether it asks for something to be done.
 pub(super) fn is_request(input: &Input) -> bool {
     matches!(input, Input::Message { message, .. } if message.asked().is_some())
@@ -127,9 +144,8 @@ pub(crate) struct Frozen<'a> {
 
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
-        {
-            let gate = &mut self.driver.core().gate;
-            (gate.frozen, gate.closed) = (false, false);
+        if let Some(mut core) = self.driver.core() {
+            (core.gate.frozen, core.gate.closed) = (false, false);
         }
         self.driver.feed([Input::Frozen(false)]);
     }
@@ -138,12 +154,12 @@ impl Drop for Frozen<'_> {
 impl Driver {
     /// Whether a backup keeps the stores as they are.
     pub(crate) fn is_frozen(&self) -> bool {
-        self.core().gate.frozen
+        self.asked().is_some_and(|core| core.gate.frozen)
     }
 
     /// Requests that wait for the end of a backup.
     pub(crate) fn held_back(&self) -> usize {
-        self.core().gate.len()
+        self.asked().map_or(0, |core| core.gate.len())
     }
 
     /// Closes the gate and brings the rank to rest: everything that was let in is answered by the stores, and a checkpoint that
@@ -154,7 +170,7 @@ impl Driver {
     /// `AlreadyFrozen` by another backup; `Store` when the metadata store turns out to be damaged; `Damaged` when the rank is; `NotQuiescent` when no checkpoint
     /// completes (a full disk) or the server is ending.
     pub(crate) fn freeze(&self) -> Result<Frozen<'_>, FreezeError> {
-        if !self.core().gate.freeze() {
+        if !self.core().ok_or(FreezeError::NotQuiescent)?.gate.freeze() {
             return Err(FreezeError::AlreadyFrozen);
         }
         let begin = Instant::now();
@@ -166,16 +182,16 @@ impl Driver {
         let mut closed = begin;
         while !self.is_halted() && begin.elapsed() < REST_MAX {
             let (at_rest, recalling, appended, trimmed) = {
-                let core = self.core();
+                let core = self.core().ok_or(FreezeError::NotQuiescent)?;
                 let at_rest = core.in_flight == 0 && core.rank().is_at_rest();
                 (at_rest, core.rank().is_recalling(), core.appended, core.trimmed)
             };
             if recalling && closed.elapsed() > RECALL_MAX {
                 // A client's kernel gives pages back only when its READ of them is answered, and that is held back here.
-                self.core().gate.closed = false;
+                self.core().ok_or(FreezeError::NotQuiescent)?.gate.closed = false;
                 self.feed([]);
                 std::thread::sleep(LOOK);
-                self.core().gate.closed = true;
+                self.core().ok_or(FreezeError::NotQuiescent)?.gate.closed = true;
                 closed = Instant::now();
             }
             // Of a rank that has found damage before no checkpoint begins any more.

@@ -62,12 +62,14 @@ struct State {
     failed: bool,
     /// Senders that wait for room.
     waiting: u32,
+    /// Nothing more comes: what there is is written, then the threads end.
+    last: bool,
     stop: bool,
 }
 
 impl State {
     fn is_due(&self) -> bool {
-        self.urgent || self.bytes.len() >= COMMIT_BYTES
+        self.urgent || self.last || self.bytes.len() >= COMMIT_BYTES
     }
 
     /// Whether a thread must be woken; at most once per sleep.
@@ -159,6 +161,15 @@ impl Queue {
         }
     }
 
+    /// Ends the threads when what is gathered is written and synced, or cannot be.
+    pub(super) fn finish(&self) {
+        self.lock().last = true;
+        self.attention.store(true, Ordering::Release);
+        self.wake.notify_all();
+        self.lead.notify_all();
+        self.room.notify_all();
+    }
+
     /// Ends the threads; what is gathered stays uncommitted.
     pub(super) fn stop(&self) {
         self.lock().stop = true;
@@ -185,7 +196,7 @@ impl Queue {
         }
         let mut state = self.lock();
         state.waiting += 1;
-        while !state.stop && self.pending() > PENDING_BYTES_MAX {
+        while !state.stop && !state.last && self.pending() > PENDING_BYTES_MAX {
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.waiting -= 1;
@@ -198,6 +209,12 @@ impl Queue {
         if state.is_due() {
             self.lead.notify_one();
         }
+    }
+
+    /// Who leads ends: so does who waits for the lead.
+    fn pass_on_the_end(&self) {
+        self.lock().led = false;
+        self.lead.notify_all();
     }
 
     /// A group is durable, or will never be; its buffer comes back for a later one.
@@ -237,7 +254,7 @@ impl Queue {
         loop {
             state.sleep = Sleep::Awake;
             self.attention.store(false, Ordering::Relaxed);
-            if state.stop {
+            if state.stop || (state.last && state.bytes.is_empty()) {
                 return Work::Stop;
             }
             if let Some(from) = state.read.take() {
@@ -273,7 +290,10 @@ pub(super) fn run(driver: &Driver) {
     let spinner = Spinner::new();
     loop {
         match driver.journal.next(driver, &spinner) {
-            Work::Stop => return,
+            Work::Stop => {
+                driver.journal.pass_on_the_end();
+                return;
+            }
             Work::Read(from) => {
                 replay(driver, from);
                 driver.journal.pass_on();

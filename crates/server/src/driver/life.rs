@@ -1,6 +1,6 @@
 //! The rank's life as its server waits for it, and what a panic does.
 //!
-//! Absent: restarting a rank; that is a new server.
+//! Absent: the next life (`life.rs` of the crate): it has a driver of its own.
 
 use runtime::Log;
 use std::sync::{Condvar, Mutex, PoisonError};

@@ -9,6 +9,8 @@
 //! Who looks takes it from under those who sleep. So whoever has had a long turn and wants another goes behind them (`lock_last`): else it
 //! would have it again before the one that it woke has come, each time.
 //!
+//! It can be closed for good: then nobody waits for it any more, whatever keeps who has it.
+//!
 //! Absent: an order among those who look; whoever comes first has it.
 
 use std::collections::VecDeque;
@@ -33,6 +35,14 @@ struct Sleeper {
 /// Those who sleep; the first is woken first.
 type Line = VecDeque<Sleeper>;
 
+/// How sleeping ended.
+enum Slept<'a, T> {
+    Woken,
+    /// It was free at last.
+    Has(Held<'a, T>),
+    Closed,
+}
+
 /// Which end of the line.
 #[derive(Clone, Copy)]
 enum End {
@@ -49,6 +59,7 @@ pub(super) struct Turnstile<T> {
     /// The length of the line, for those who only look whether there is one.
     asleep: AtomicUsize,
     sleepers: Mutex<Line>,
+    closed: AtomicBool,
 }
 
 /// Whoever has it. The fields are dropped in this order: first it is free, then somebody is woken.
@@ -88,6 +99,18 @@ impl<T> Turnstile<T> {
             passed: AtomicU32::new(0),
             asleep: AtomicUsize::new(0),
             sleepers: Mutex::default(),
+            closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Nobody waits from now on, and who sleeps goes away.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        // Who comes to the line later looks at `closed` first.
+        let mut line = self.sleepers();
+        self.asleep.store(0, Ordering::SeqCst);
+        for sleeper in line.drain(..) {
+            self.wake(sleeper);
         }
     }
 
@@ -101,17 +124,21 @@ impl<T> Turnstile<T> {
         }
     }
 
-    pub(super) fn lock(&self) -> Held<'_, T> {
+    /// `None`: it was closed while this waited.
+    pub(super) fn lock(&self) -> Option<Held<'_, T>> {
         self.looking.fetch_add(1, Ordering::SeqCst);
         self.look_and_sleep(End::Back)
     }
 
-    /// Has it when those who sleep, and who was woken, have had it.
-    pub(super) fn lock_last(&self) -> Held<'_, T> {
+    /// Has it when those who sleep, and who was woken, have had it. `None`: as of `lock`.
+    pub(super) fn lock_last(&self) -> Option<Held<'_, T>> {
         if self.asleep.load(Ordering::SeqCst) == 0 && self.looking.load(Ordering::SeqCst) == 0 {
             return self.lock();
         }
         let mut line = self.sleepers();
+        if self.closed.load(Ordering::SeqCst) {
+            return self.try_lock();
+        }
         self.asleep.store(line.len() + 1, Ordering::SeqCst);
         // As in `sleep`. If nobody looks, nobody may come who would wake the first.
         fence(Ordering::SeqCst);
@@ -122,7 +149,7 @@ impl<T> Turnstile<T> {
                     if let Some(held) = self.try_lock() {
                         self.asleep.store(0, Ordering::SeqCst);
                         drop(line);
-                        return held;
+                        return Some(held);
                     }
                 }
             }
@@ -132,14 +159,18 @@ impl<T> Turnstile<T> {
     }
 
     /// Of one who counts as looking. If that is in vain it sleeps at that end of the line, once woken at the front.
-    fn look_and_sleep(&self, mut end: End) -> Held<'_, T> {
+    fn look_and_sleep(&self, mut end: End) -> Option<Held<'_, T>> {
         loop {
             let held = self.look();
             self.looking.fetch_sub(1, Ordering::SeqCst);
-            if let Some(held) = held.or_else(|| self.sleep(end)) {
+            if held.is_some() {
                 return held;
             }
-            end = End::Front;
+            match self.sleep(end) {
+                Slept::Has(held) => return Some(held),
+                Slept::Closed => return None,
+                Slept::Woken => end = End::Front,
+            }
         }
     }
 
@@ -156,19 +187,22 @@ impl<T> Turnstile<T> {
         None
     }
 
-    /// Sleeps until woken to look again; or has it, which was free at last.
-    fn sleep(&self, end: End) -> Option<Held<'_, T>> {
+    /// Sleeps until woken to look again.
+    fn sleep(&self, end: End) -> Slept<'_, T> {
         let line = self.sleepers();
+        if self.closed.load(Ordering::SeqCst) {
+            return Slept::Closed;
+        }
         self.asleep.store(line.len() + 1, Ordering::SeqCst);
         // Whoever has it now sees this sleeper when it lets go: it looks at `asleep` after that, and here it is the other way round.
         fence(Ordering::SeqCst);
         if let Some(held) = self.try_lock() {
             self.asleep.store(line.len(), Ordering::SeqCst);
             drop(line);
-            return Some(held);
+            return Slept::Has(held);
         }
         self.wait_in(line, end);
-        None
+        Slept::Woken
     }
 
     /// Stands in the line until woken.
@@ -241,7 +275,8 @@ mod tests {
                     scope.spawn(|| {
                         for number in 0..EACH {
                             let last = number % 5 == 0;
-                            let mut held = if last { turnstile.lock_last() } else { turnstile.lock() };
+                            let held = if last { turnstile.lock_last() } else { turnstile.lock() };
+                            let mut held = held.expect("open");
                             assert!(!std::mem::replace(&mut held.1, true), "two have it");
                             held.0 += 1;
                             held.1 = false;
@@ -249,7 +284,7 @@ mod tests {
                     });
                 }
             });
-            assert_eq!(turnstile.lock().0, threads * EACH);
+            assert_eq!(turnstile.lock().expect("open").0, threads * EACH);
             assert_eq!(turnstile.looking.load(Ordering::SeqCst), 0);
             assert_eq!(turnstile.asleep.load(Ordering::SeqCst), 0);
         }
@@ -258,7 +293,7 @@ mod tests {
     #[test]
     fn whoever_sleeps_is_woken_when_nobody_looks() {
         let turnstile = Turnstile::new(());
-        let held = turnstile.lock();
+        let held = turnstile.lock().expect("open");
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| drop(turnstile.lock()));
@@ -272,17 +307,17 @@ mod tests {
     #[test]
     fn they_are_woken_in_the_order_in_which_they_came() {
         let turnstile = Turnstile::new(Vec::new());
-        let held = turnstile.lock();
+        let held = turnstile.lock().expect("open");
         thread::scope(|scope| {
             for number in 0..4 {
                 let turnstile = &turnstile;
-                scope.spawn(move || turnstile.lock().push(number));
+                scope.spawn(move || turnstile.lock().expect("open").push(number));
                 until(|| turnstile.sleepers().len() == number + 1);
             }
             // Each of them wakes the next one, and only when it has had its turn: nobody else looks.
             drop(held);
         });
-        assert_eq!(*turnstile.lock(), [0, 1, 2, 3]);
+        assert_eq!(*turnstile.lock().expect("open"), [0, 1, 2, 3]);
     }
 
     /// Found by review: one thread with much to do had its next turn before the one that it woke had come, a thousand times over.
@@ -290,17 +325,17 @@ mod tests {
     fn whoever_wants_another_turn_has_it_after_those_who_sleep() {
         let turnstile = Turnstile::new(Vec::new());
         for round in 0..200 {
-            let held = turnstile.lock();
+            let held = turnstile.lock().expect("open");
             thread::scope(|scope| {
                 for number in 0..3 {
                     let turnstile = &turnstile;
-                    scope.spawn(move || turnstile.lock().push((round, number)));
+                    scope.spawn(move || turnstile.lock().expect("open").push((round, number)));
                     until(|| turnstile.sleepers().len() == number + 1);
                 }
                 drop(held);
                 // The first is on its way now, or has had it.
                 for had in 1..=3 {
-                    let held = turnstile.lock_last();
+                    let held = turnstile.lock_last().expect("open");
                     assert!(
                         held.len() >= 3 * round + had,
                         "round {round}: {} had it, not {had}",
@@ -315,7 +350,7 @@ mod tests {
     #[test]
     fn after_some_turns_another_is_woken_although_somebody_looks() {
         let turnstile = Turnstile::new(());
-        let held = turnstile.lock();
+        let held = turnstile.lock().expect("open");
         thread::scope(|scope| {
             scope.spawn(|| drop(turnstile.lock()));
             until(|| turnstile.sleepers().len() == 1);
@@ -330,5 +365,22 @@ mod tests {
             until(|| turnstile.sleepers().is_empty());
         });
         assert_eq!(turnstile.looking.load(Ordering::SeqCst), 1);
+    }
+
+    /// Who hangs with it keeps nobody else, neither who sleeps nor who comes later.
+    #[test]
+    fn nobody_waits_for_one_that_is_closed() {
+        let turnstile = Turnstile::new(());
+        let held = turnstile.lock().expect("open");
+        thread::scope(|scope| {
+            let waits: Vec<_> = (0..3).map(|_| scope.spawn(|| turnstile.lock().is_none())).collect();
+            until(|| turnstile.sleepers().len() == 3);
+            turnstile.close();
+            assert!(waits.into_iter().all(|thread| thread.join().expect("it ends")));
+            assert!(turnstile.lock().is_none() && turnstile.lock_last().is_none());
+        });
+        drop(held);
+        assert!(turnstile.lock().is_some(), "it is free");
+        assert_eq!(turnstile.looking.load(Ordering::SeqCst), 0);
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! Absent: retries, caching; that is the client machine's.
 
+#![allow(dead_code, reason = "each of the tests uses a part of it")]
+
+pub(crate) mod bench;
+
 use proto::attr::Attr;
 use proto::caps::Bits;
 use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
@@ -54,10 +58,14 @@ impl Mailbox {
     }
 
     fn wait(&self, until: impl Fn(&Seen) -> bool) -> MutexGuard<'_, Seen> {
+        self.wait_or_end(until).expect("the connection ended")
+    }
+
+    /// `None`: the connection ended first.
+    fn wait_or_end(&self, until: impl Fn(&Seen) -> bool) -> Option<MutexGuard<'_, Seen>> {
         let seen = self.more.wait_while(self.seen.lock().expect("lock"), |s| !until(s) && !s.gone);
         let seen = seen.expect("lock");
-        assert!(until(&seen), "the connection ended");
-        seen
+        until(&seen).then_some(seen)
     }
 }
 
@@ -84,6 +92,45 @@ impl Client {
         Self::wanting(connector, Bits::NONE)
     }
 
+    /// Goes on with a session of before, which has nothing open and nothing granted, or begins one; comes back until a rank serves.
+    pub(crate) fn resume(connector: &dyn Connector, session: SessionId, tid: u64) -> Self {
+        loop {
+            let mailbox = Arc::new(Mailbox::default());
+            let Ok(port) = connector.connect(mailbox.clone()) else {
+                std::thread::yield_now();
+                continue;
+            };
+            mailbox.port.get_or_init(|| port.clone());
+            let mut client = Self { mailbox, port, tid };
+            let info = ClientInfo { host: "test".into(), mount: "/t".into(), pid: 1, caps_max: 0 };
+            let hello = ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: Bits::NONE };
+            if !client.try_send(hello) || client.mailbox.wait_or_end(|s| s.welcome.is_some()).is_none() {
+                continue;
+            }
+            let rest = [ClientMsg::Reclaimed, ClientMsg::Settled, ClientMsg::Presented];
+            if session == SessionId(0) || rest.into_iter().all(|message| client.try_send(message)) {
+                return client;
+            }
+        }
+    }
+
+    /// A connection without a session.
+    pub(crate) fn connect_only(connector: &dyn Connector) -> Self {
+        let mailbox = Arc::new(Mailbox::default());
+        let port = connector.connect(mailbox.clone()).expect("connect");
+        mailbox.port.get_or_init(|| port.clone());
+        Self { mailbox, port, tid: 0 }
+    }
+
+    /// Its session's number, and the last tid.
+    pub(crate) fn identity(&self) -> (SessionId, u64) {
+        let seen = self.mailbox.seen.lock().expect("lock");
+        match seen.welcome {
+            Some(ServerMsg::Welcome { session, .. }) => (session, self.tid),
+            _ => (SessionId(0), self.tid),
+        }
+    }
+
     /// One that has a use for these capabilities.
     pub(crate) fn wanting(connector: &dyn Connector, wants: Bits) -> Self {
         let mailbox = Arc::new(Mailbox::default());
@@ -100,6 +147,24 @@ impl Client {
         let mut answers = Vec::new();
         self.port.send(vec![message], &mut answers).expect("send");
         self.mailbox.take(answers);
+    }
+
+    fn try_send(&mut self, message: ClientMsg) -> bool {
+        let mut answers = Vec::new();
+        let sent = self.port.send(vec![message], &mut answers).is_ok();
+        self.mailbox.take(answers);
+        sent
+    }
+
+    /// `None`: the connection ended before the answer.
+    pub(crate) fn try_call(&mut self, request: Request) -> Option<Outcome> {
+        self.tid += 1;
+        let tid = Tid(self.tid);
+        let message = ClientMsg::Request { tid, floor: tid, cred: Cred::ROOT, request };
+        if !self.try_send(message) {
+            return None;
+        }
+        self.mailbox.wait_or_end(|s| s.replies.contains_key(&tid))?.replies.remove(&tid)
     }
 
     pub(crate) fn call(&mut self, request: Request) -> Outcome {

@@ -22,7 +22,7 @@ pub enum Key {
     Dentry { dir: Ino, hash: NameHash, name: Rc<[u8]> },
     Header { dir: Ino },
     Backptr { ino: Ino },
-    Session { id: SessionId },
+    Session { rank: RankId, id: SessionId },
     Counter { rank: RankId },
     Checkpoint { rank: RankId },
 }
@@ -35,7 +35,7 @@ impl Key {
             StoreKey::Dentry { dir, hash, name, .. } => Self::Dentry { dir, hash, name: name.into() },
             StoreKey::Header { dir, .. } => Self::Header { dir },
             StoreKey::Backptr { ino } => Self::Backptr { ino },
-            StoreKey::Session { id } => Self::Session { id },
+            StoreKey::Session { rank, id } => Self::Session { rank, id },
             StoreKey::Counter { rank } => Self::Counter { rank },
             StoreKey::Checkpoint { rank } => Self::Checkpoint { rank },
         }
@@ -190,7 +190,7 @@ impl Records {
                 Ok(())
             }
             Mutation::Session { id, open, .. } => {
-                let key = Key::Session { id };
+                let key = Key::Session { rank: RankId(0), id };
                 if open {
                     self.put(key, b"", undo)
                 } else {

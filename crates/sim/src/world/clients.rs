@@ -2,11 +2,12 @@
 //!
 //! Absent: what one is made of (`slot.rs`), the callers above them (`callers.rs`), whether their ends are right (`endings.rs`).
 
-use super::clocks::HostClock;
+use super::clocks::SKEW_MAX;
 use super::early::performances;
 use super::kernel::Kernel;
 use super::slot::Busy;
 use super::{Event, Kind, Phase, Plan, World, fold};
+use crate::clock::HostClock;
 use crate::model::judge::{Asked, Verdict};
 use crate::workload::Knowledge;
 use client::{Client, Input as ClientInput, Output as ClientOutput};
@@ -30,7 +31,7 @@ impl World {
         self.trace.event(self.now, "born", birth, || format!("client {client}"));
         let slot = &mut self.clients[client];
         if self.plan.clocks && slot.kind != Kind::Embedded {
-            slot.clock = HostClock::any(&mut self.rng);
+            slot.clock = HostClock::any(&mut self.rng, SKEW_MAX);
         }
         (slot.closed, slot.closing) = (false, false);
         slot.machine = Some(Client::new(self.plan.client(slot.kind, slot.number, &mut self.rng)));

@@ -24,16 +24,15 @@ mod plan;
 mod rank;
 mod rot;
 mod slot;
-mod trace;
 
 pub use coverage::{Coverage, FAULTS};
 pub use plan::{Kind, Plan};
 pub use rot::{Found, bit_rot};
-pub use trace::Sink;
 
 use crate::model::judge::{Judge, Verdict};
 use crate::model::locks::Locks;
 use crate::model::records::Records;
+use crate::trace::{Sink, Trace, fold};
 use crate::workload::Workload;
 
 use early::Positions;
@@ -54,7 +53,6 @@ use stdx::{Mono, Now, Prng, Wall};
 use store::SimDisk;
 use store::meta::MetaStore;
 use store::meta_memory::MemoryMeta;
-use trace::{Trace, fold};
 
 /// Virtual time in which everything must be answered once faults stop.
 const PROGRESS_NS: u64 = 120 * SECOND;

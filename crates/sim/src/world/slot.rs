@@ -3,9 +3,9 @@
 //! Absent: what happens to it (`clients.rs`), what its callers ask (`callers.rs`).
 
 use super::Kind;
-use super::clocks::HostClock;
 use super::early::Performance;
 use super::kernel::Kernel;
+use crate::clock::HostClock;
 use crate::workload::Knowledge;
 use client::{CallId, Client};
 use mds::input::ConnId;

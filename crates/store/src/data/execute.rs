@@ -15,7 +15,7 @@ impl<D: Disk> DataFiles<D> {
     /// # Errors
     /// `NoSpace` (nothing changed), `Damaged`, `Io`, `Poisoned`.
     pub fn run(&self, op: &DataOp) -> Result<DataDone, StoreError> {
-        if !only_reads(op) {
+        if !op.only_reads() {
             self.check_poison()?;
             self.admit(op)?;
         }
@@ -169,21 +169,5 @@ impl<D: Disk> DataFiles<D> {
             | DataOp::SyncAll
             | DataOp::StatFs => false,
         }
-    }
-}
-
-/// Whether it leaves everything as it is: that goes on after a failed write or sync, and takes no space.
-const fn only_reads(op: &DataOp) -> bool {
-    match op {
-        DataOp::Read { .. } | DataOp::Seek { .. } | DataOp::StatFs => true,
-        DataOp::Write { .. }
-        | DataOp::Truncate { .. }
-        | DataOp::Zero { .. }
-        | DataOp::Allocate { .. }
-        | DataOp::Copy { .. }
-        | DataOp::Sync { .. }
-        | DataOp::SyncAll
-        | DataOp::Redo { .. }
-        | DataOp::Remove { .. } => false,
     }
 }

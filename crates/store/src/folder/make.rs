@@ -26,6 +26,8 @@ const META_NEEDS: u64 = BALLAST_BYTES + (16 << 20);
 const JOURNAL_NEEDS: u64 = 16 << 20;
 const DATA_NEEDS: u64 = 96 << 20;
 const ENVIRONMENTS: u16 = 16;
+/// The folder of the registry.
+const CLUSTER: &str = crate::registry::FOLDER;
 
 /// Choices of a format.
 #[derive(Clone, Debug)]
@@ -84,10 +86,14 @@ pub fn format_from<E: From<FolderError>>(
     fill: impl FnOnce(&LmdbMeta, &Path) -> Result<(), E>,
 ) -> Result<FsRecord, E> {
     make(dir, options, Some(identity), |meta, _, data_root| {
-        let data = data_root.join("data");
-        match fs::remove_dir_all(&data) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(io_error(&data, error).into()),
-            _ => {}
+        // What an earlier try left.
+        for place in [data_root.join("data"), dir.join(CLUSTER)] {
+            match fs::remove_dir_all(&place) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(io_error(&place, error).into());
+                }
+                _ => {}
+            }
         }
         fill(meta, data_root)
     })
@@ -127,7 +133,11 @@ fn make<E: From<FolderError>>(
     drop(store);
     if filled.is_err() && restoring {
         // Its space is wanted for the next try, which removes what is left, too.
-        let _as_far_as_it_goes = (clear_meta(&meta), fs::remove_dir_all(data_root.join("data")));
+        let _as_far_as_it_goes = (
+            clear_meta(&meta),
+            fs::remove_dir_all(data_root.join("data")),
+            fs::remove_dir_all(dir.join(CLUSTER)),
+        );
     }
     filled?;
     let data = data_root.join("data");

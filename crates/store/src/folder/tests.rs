@@ -76,6 +76,73 @@ fn a_folder_that_is_served_has_the_features_of_this_version() {
     assert_eq!(record.incompat, INCOMPAT_SESSIONS);
 }
 
+/// Version 0.2 refuses what it does not know; it must not overlook the journal of rank 1.
+#[test]
+fn several_ranks_are_told_before_there_are_any() {
+    let place = tempfile::tempdir().expect("folder");
+    let dir = place.path();
+    format(dir, &options()).expect("formatted");
+    let features = || match inspect(dir) {
+        Ok(Found::Complete(record)) => record.incompat,
+        other => panic!("{other:?}"),
+    };
+    let folder = Folder::open(dir).expect("opened");
+    assert!(!folder.allows_ranks());
+    assert_eq!(features(), INCOMPAT_SESSIONS, "a folder with one rank opens with version 0.2");
+    folder.allow_ranks().expect("written");
+    assert!(folder.allows_ranks());
+    assert_eq!(features(), INCOMPAT_SESSIONS | INCOMPAT_RANKS);
+    assert_eq!(folder.current_record().incompat, features());
+    // The record is not written once more.
+    let inode =
+        |dir: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(dir.join(RECORD)).expect("there"));
+    let before = inode(dir);
+    folder.allow_ranks().expect("written already");
+    assert_eq!(inode(dir), before);
+    drop(folder);
+    let folder = Folder::open(dir).expect("opened");
+    assert!(folder.allows_ranks());
+    assert_eq!((folder.record().incompat, features()), (INCOMPAT_SESSIONS | INCOMPAT_RANKS, 3));
+}
+
+/// A folder that was never served by 0.2 or later gets both bits.
+#[test]
+fn several_ranks_keep_the_other_features() {
+    let place = tempfile::tempdir().expect("folder");
+    let dir = place.path();
+    let record = format(dir, &options()).expect("formatted");
+    fs::write(dir.join(RECORD), FsRecord { incompat: 0, ..record }.encode()).expect("written");
+    let folder = Folder::open(dir).expect("opened");
+    folder.allow_ranks().expect("written");
+    let Ok(Found::Complete(record)) = inspect(dir) else { panic!("not complete") };
+    assert_eq!(record.incompat, INCOMPAT_SESSIONS | INCOMPAT_RANKS);
+}
+
+#[test]
+fn incarnations_that_others_gave_are_not_given_again() {
+    let place = tempfile::tempdir().expect("folder");
+    let dir = place.path();
+    format(dir, &options()).expect("formatted");
+    let folder = Folder::open(dir).expect("opened");
+    assert_eq!(folder.incarnation(), Incarnation(1));
+    folder.note_incarnation(Incarnation(7)).expect("noted");
+    folder.note_incarnation(Incarnation(5)).expect("lower: nothing to do");
+    assert_eq!(folder.incarnation(), Incarnation(1), "what opening gave stays");
+    drop(folder);
+    assert_eq!(Folder::open(dir).expect("opened").incarnation(), Incarnation(8));
+}
+
+#[test]
+fn a_cluster_map_of_before_is_not_taken_for_that_of_a_new_file_system() {
+    let place = tempfile::tempdir().expect("folder");
+    let dir = place.path();
+    fs::create_dir(dir.join("cluster")).expect("made");
+    assert!(matches!(format(dir, &options()), Err(FolderError::Damaged { .. })));
+    fs::remove_dir(dir.join("cluster")).expect("removed");
+    format(dir, &options()).expect("formatted");
+    assert_eq!(Folder::open(dir).expect("opened").registry_root(), dir);
+}
+
 #[test]
 fn half_formatted_newer_and_damaged_records_are_told_apart() {
     let place = tempfile::tempdir().expect("folder");

@@ -92,12 +92,13 @@ impl<D: Disk> JournalFiles<D> {
     /// then: the next append goes there.
     ///
     /// # Errors
-    /// `Damaged` with file, offset and the number of operations behind it; `Io`.
+    /// `Damaged` with file, offset and the number of operations behind it; `Io`; `Fenced`.
     pub fn read(
         &self,
         from: Position,
         take: &mut dyn FnMut(Position, &[u8]),
     ) -> Result<Position, StoreError> {
+        self.fence.check()?;
         let (segments, appended) = {
             let state = self.lock();
             let segments: Vec<Segment> = state.segments.iter().cloned().collect();

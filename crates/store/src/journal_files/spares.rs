@@ -65,8 +65,9 @@ impl<D: Disk> JournalFiles<D> {
     /// spares, or removed beyond the journal's size.
     ///
     /// # Errors
-    /// `Io`; the journal stays usable.
+    /// `Io`; the journal stays usable. `Fenced`.
     pub fn trim(&self, before: Position) -> Result<(), StoreError> {
+        let _pass = self.fence.enter()?;
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let (old, mut keep) = {
             let mut state = self.lock();
@@ -111,7 +112,7 @@ impl<D: Disk> JournalFiles<D> {
     /// can call it until it returns false.
     ///
     /// # Errors
-    /// `NoSpace`, `Io`; the journal stays usable.
+    /// `NoSpace`, `Io`; the journal stays usable. `Fenced`.
     pub fn prepare(&self) -> Result<bool, StoreError> {
         let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let name = {
@@ -127,7 +128,9 @@ impl<D: Disk> JournalFiles<D> {
             return Ok(false);
         }
         let making = self.path("new");
-        if let Err(error) = self.prewrite(&making) {
+        let made = self.prewrite(&making);
+        let _pass = self.fence.enter()?;
+        if let Err(error) = made {
             self.disk.remove(&making)?;
             return Err(error);
         }
@@ -138,11 +141,16 @@ impl<D: Disk> JournalFiles<D> {
     }
 
     fn prewrite(&self, path: &str) -> Result<(), StoreError> {
-        let file = self.disk.create_direct(path)?;
+        let file = {
+            let _pass = self.fence.enter()?;
+            self.disk.create_direct(path)?
+        };
         let zeros = vec![0; PREWRITE_BYTES + DIRECT_BYTES];
         let zeros = &zeros[zeros.as_ptr().align_offset(DIRECT_BYTES)..];
         let mut at = 0;
         while at < self.limits.segment_bytes {
+            // A pass for each piece: who ends this life does not wait for a whole segment.
+            let _pass = self.fence.enter()?;
             let part = (self.limits.segment_bytes - at).min(PREWRITE_BYTES as u64);
             file.write_at(&zeros[..part as usize], at)?;
             at += part;

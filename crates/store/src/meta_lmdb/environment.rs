@@ -125,7 +125,9 @@ impl Environment {
             }
             LoadRequest::Header { dir, frag } => self.value(reader, StoreKey::Header { dir, frag }),
             LoadRequest::Backptr { ino } => self.value(reader, StoreKey::Backptr { ino }),
-            LoadRequest::Sessions => sessions(self.records(reader, Table::System, &first_session())?),
+            LoadRequest::Sessions { rank } => {
+                sessions(rank, self.records(reader, Table::System, &first_session(rank))?)
+            }
             LoadRequest::Counter { rank } => self.value(reader, StoreKey::Counter { rank }),
             LoadRequest::Checkpoint { rank } => self.value(reader, StoreKey::Checkpoint { rank }),
         }

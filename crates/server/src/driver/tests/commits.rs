@@ -87,7 +87,7 @@ fn an_append_behind_a_gap_fails_the_journal() {
     assert_eq!(told.appended.recv_timeout(LIMIT), Ok(2 * ENTRY as u64));
     // Both threads are busy: these two are one group.
     told.change(3);
-    told.server.driver.journal.append(stdx::Mono(0), Position(1 << 40), &[0; 8]);
+    told.server.driver().expect("a life").journal.append(stdx::Mono(0), Position(1 << 40), &[0; 8]);
     told.ends.send(Ok(())).expect("it waits");
     told.ends.send(Ok(())).expect("it waits");
     drop(told.mailbox.wait(|seen| !seen.others.is_empty()));

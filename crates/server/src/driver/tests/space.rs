@@ -157,7 +157,7 @@ fn after_a_failed_commit_nothing_is_answered_and_stop_says_so() {
     for tid in 0..10 {
         port.send(vec![message(4 * tid, request(4 * tid))], &mut Vec::new()).expect("send");
     }
-    match server.driver.life.wait(|life| matches!(life, crate::driver::Life::Damaged(_))) {
+    match server.driver().expect("a life").life.wait(|life| matches!(life, crate::driver::Life::Damaged(_))) {
         crate::driver::Life::Damaged(why) => assert!(why.contains("poisoned"), "{why}"),
         other => panic!("{other:?}"),
     }
@@ -183,7 +183,7 @@ fn a_journal_that_finds_the_disk_full_while_another_makes_room_goes_on() {
     let port = server.embedded().connect(mailbox.clone()).expect("connect");
     port.send(vec![message(4, request(4))], &mut Vec::new()).expect("send");
     drop(mailbox.wait(|seen| seen.replies.contains_key(&Tid(4))));
-    assert!(!matches!(server.driver.life.get(), crate::driver::Life::Damaged(_)));
+    assert!(!matches!(server.driver().expect("a life").life.get(), crate::driver::Life::Damaged(_)));
     server.stop().expect("stop");
 }
 

@@ -33,7 +33,7 @@ impl Slow {
         send(port, big(2));
         self.entered.recv_timeout(LIMIT).expect("the first append");
         send(port, big(4));
-        assert!(self.server.driver.journal_pending() > 64 << 20);
+        assert!(self.server.driver().expect("a life").journal_pending() > 64 << 20);
     }
 }
 
@@ -92,7 +92,7 @@ fn the_journal_thread_never_waits_for_itself() {
     pump.port.get_or_init(|| port.clone());
     slow.fall_behind(&port);
     // A third group, so that too much is pending still when the first is answered.
-    let third = RemoteAcceptor(Arc::downgrade(&slow.server));
+    let third = RemoteAcceptor::of(&slow.server);
     let third = third.accept(SocketPeer::Trusted, Arc::new(Mailbox::default())).expect("accept");
     let third = send_aside(&third, big(8));
     third.recv_timeout(LIMIT).expect("a socket's thread never waits");
@@ -110,13 +110,13 @@ fn requests_of_this_process_wait_and_nothing_else_does() {
     for message in [ClientMsg::Renew { number: 1 }, ClientMsg::Reclaimed, ClientMsg::Goodbye] {
         send_aside(&port, message).recv_timeout(LIMIT).expect("does not wait");
     }
-    let remote = RemoteAcceptor(Arc::downgrade(&slow.server));
+    let remote = RemoteAcceptor::of(&slow.server);
     let remote = remote.accept(SocketPeer::Trusted, Arc::new(Mailbox::default())).expect("accept");
     for message in [message(1_000, Request::SyncFs), ClientMsg::Renew { number: 1 }] {
         send_aside(&remote, message).recv_timeout(LIMIT).expect("a socket's thread never waits");
     }
     let waits = send_aside(&port, message(2_000, Request::SyncFs));
-    while slow.server.driver.journal.waiting() == 0 {
+    while slow.server.driver().expect("a life").journal.waiting() == 0 {
         assert_eq!(waits.try_recv(), Err(TryRecvError::Empty), "it does not wait");
         std::thread::yield_now();
     }

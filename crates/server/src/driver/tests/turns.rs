@@ -9,10 +9,11 @@ const REQUESTS: u64 = 20;
 #[test]
 fn a_long_batch_takes_many_turns_and_its_wait_is_counted() {
     let server = server(Toy::default(), Arc::default()).expect("boot");
-    let counters = &server.driver.counters;
+    let driver = server.driver().expect("a life");
+    let counters = &driver.counters;
     let count = |counter: &std::sync::atomic::AtomicU64| counter.load(std::sync::atomic::Ordering::Relaxed);
     let port = server.embedded().connect(Arc::new(Mailbox::default())).expect("connect");
-    let before = server.driver.turns().turns;
+    let before = driver.turns().turns;
     let slow = |tid| message(tid, Request::ReadLink { node: NodeRef::bare(Ino::ROOT) });
     let mut answers = Vec::new();
     let arrived = Instant::now();
@@ -26,7 +27,7 @@ fn a_long_batch_takes_many_turns_and_its_wait_is_counted() {
     });
     assert!(tids.eq(0..REQUESTS), "each once and in order");
     // Two of them are longer than a turn aims to be.
-    assert!(server.driver.turns().turns - before >= REQUESTS / 2);
+    assert!(driver.turns().turns - before >= REQUESTS / 2);
     assert_eq!((count(&counters.queued), count(&counters.queue_over_5ms)), (REQUESTS, REQUESTS));
     assert!(count(&counters.queue_nanos_max) >= 6_000_000 + (REQUESTS - 1) * SLOW_NS);
     assert!(count(&counters.queue_nanos) >= REQUESTS * 6_000_000);

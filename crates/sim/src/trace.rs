@@ -8,7 +8,7 @@ use stdx::hash::mix64;
 pub type Sink = Box<dyn FnMut(&str)>;
 
 /// Hash and, when wanted, lines.
-pub(super) struct Trace {
+pub(crate) struct Trace {
     hash: u64,
     events: u64,
     sink: Option<Sink>,
@@ -16,12 +16,12 @@ pub(super) struct Trace {
 
 impl Trace {
     /// Without a sink no text is made.
-    pub(super) const fn new(sink: Option<Sink>) -> Self {
+    pub(crate) const fn new(sink: Option<Sink>) -> Self {
         Self { hash: 0, events: 0, sink }
     }
 
     /// Folds an event in: when, what kind, and its content.
-    pub(super) fn event(&mut self, at: u64, kind: &'static str, content: u64, text: impl FnOnce() -> String) {
+    pub(crate) fn event(&mut self, at: u64, kind: &'static str, content: u64, text: impl FnOnce() -> String) {
         self.hash = mix64(self.hash ^ mix64(at ^ content.rotate_left(17) ^ fold(kind.as_bytes())));
         self.events += 1;
         if let Some(sink) = &mut self.sink {
@@ -30,25 +30,25 @@ impl Trace {
     }
 
     /// Lines that explain an event and are no events themselves.
-    pub(super) fn explain(&mut self, at: u64, kind: &'static str, lines: impl FnOnce() -> Vec<String>) {
+    pub(crate) fn explain(&mut self, at: u64, kind: &'static str, lines: impl FnOnce() -> Vec<String>) {
         if let Some(sink) = &mut self.sink {
             lines().iter().for_each(|line| sink(&format!("{:>14.6} {kind:<9} {line}", at as f64 / 1e6)));
         }
     }
 
     /// The hash so far.
-    pub(super) const fn hash(&self) -> u64 {
+    pub(crate) const fn hash(&self) -> u64 {
         self.hash
     }
 
     /// Events so far.
-    pub(super) const fn events(&self) -> u64 {
+    pub(crate) const fn events(&self) -> u64 {
         self.events
     }
 }
 
 /// A hash of bytes.
 #[must_use]
-pub(super) fn fold(bytes: &[u8]) -> u64 {
+pub(crate) fn fold(bytes: &[u8]) -> u64 {
     u64::from(stdx::crc32c(bytes)) | ((bytes.len() as u64) << 32)
 }

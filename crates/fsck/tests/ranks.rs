@@ -1,0 +1,381 @@
+//! Folders with several ranks: they are clean as their ranks leave them, what each says is seen, and what is wrong is named by the
+//! rank's file and offset.
+
+mod common;
+
+use common::{Folder, Meta, bytes, flip, stopped};
+use fsck::{FsckError, Kind, RepairOptions, Report, check, repair};
+use proto::cluster::{ClusterMap, Mask};
+use proto::dentry::encode_primary;
+use proto::header::FragHeader;
+use proto::inode::InodeCore;
+use proto::journal::{TxnCluster, begin_entry, end_entry, put_mark, put_transaction};
+use proto::mutation::Mutation;
+use proto::name::name_hash;
+use proto::storeio::{StoreBatch, StoreKey, Table};
+use proto::system::{CheckpointRecord, SessionRecord};
+use proto::{Frag, Incarnation, Ino, Position, RankId, SessionId, Version, Writer};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use stdx::Wall;
+use stdx::hash::HashSeed;
+use store::disk_real::RealDisk;
+use store::folder;
+use store::initial::ensure_rank;
+use store::journal_files::{JournalFiles, JournalLimits};
+use store::meta::MetaStore;
+use store::registry::{MAP, Registry, RegistryFiles};
+
+const RANK: RankId = RankId(2);
+const LIMITS: JournalLimits = JournalLimits { segment_bytes: 64 << 10, journal_bytes: 1 << 20 };
+const SEGMENT: &str = "journal/0002/00000001";
+/// Sessions of rank 2: one that the tables know and the journal closes, one that only the journal knows, one that stays.
+const CLOSED: SessionId = SessionId(7 << 32);
+const OPENED: SessionId = SessionId(8 << 32);
+const STAYS: SessionId = SessionId((7 << 32) + 1);
+/// An inode that rank 2 made and that has lost its name.
+const ORPHAN: u64 = 5000;
+
+/// What rank 2 says in its journal, in three transactions.
+fn tail(seed: &HashSeed) -> Vec<Writer> {
+    let mut session = Writer::new();
+    Mutation::Session { id: OPENED, open: true, client: b"uid=0 h:/m pid 1" }.encode(&mut session);
+    Mutation::Session { id: CLOSED, open: false, client: b"" }.encode(&mut session);
+    let mut counter = Writer::new();
+    Mutation::InoCounter { rank: RANK, next: 4096 + 2 * 65_536 }.encode(&mut counter);
+    let (ino, dir) = (Ino::of_rank(RANK, ORPHAN), Ino::orphans(RANK));
+    let core = InodeCore { ino, mode: 0o100_644, change: 9, ..InodeCore::default() };
+    let (mut value, mut header) = (Writer::new(), Writer::new());
+    encode_primary(&core, None, &mut value);
+    let version = Version(3);
+    FragHeader { version, entries: 1, change: 2, ..FragHeader::default() }.encode(&mut header);
+    let name = ino.link_name();
+    let mut orphan = Writer::new();
+    let hash = name_hash(seed, &name);
+    Mutation::PutDentry { dir, hash, version, name: &name, value: &value.0 }.encode(&mut orphan);
+    Mutation::PutHeader { dir, frag: Frag::WHOLE, version, newborn: false, header: &header.0 }
+        .encode(&mut orphan);
+    vec![session, counter, orphan]
+}
+
+/// Appends transactions, each with the mark that all before it is durable, and a mark behind them. Returns where they begin.
+fn append(journal: &JournalFiles<RealDisk>, mut at: Position, transactions: &[Writer]) -> Vec<u64> {
+    let mut begins = Vec::new();
+    for muts in transactions.iter().map(Some).chain([None]) {
+        let mut w = Writer::new();
+        let entry = begin_entry(&mut w, at, at);
+        match muts {
+            Some(muts) => {
+                put_transaction(&mut w, Wall(1), None, TxnCluster::default());
+                w.raw(&muts.0);
+            }
+            None => put_mark(&mut w),
+        }
+        end_entry(&mut w, entry);
+        journal.append(at, &w.0).expect("appended");
+        begins.push(at.0);
+        at = Position(at.0 + w.len() as u64);
+    }
+    journal.sync().expect("synced");
+    begins
+}
+
+/// The map of a file system in which ranks 0 and 2 were made.
+fn map() -> ClusterMap {
+    let mut map = ClusterMap::first();
+    map.max_mds = 3;
+    map.last_incarnation = Incarnation(9);
+    map.made = Mask::NONE.with(RankId(0)).with(RANK);
+    map
+}
+
+/// A folder that rank 0 left cleanly, and rank 2 with a tail in its journal. And where the tail's entries begin.
+fn two_ranks() -> (Folder, Vec<u64>) {
+    let folder = stopped();
+    // That of its server, with one rank.
+    std::fs::remove_file(folder.path.join("cluster/map")).expect("removed");
+    let opened = folder::Folder::open(&folder.path).expect("opened");
+    opened.allow_ranks().expect("noted");
+    opened.note_incarnation(Incarnation(9)).expect("noted");
+    let seed = opened.record().hash_seed;
+    let meta = opened.open_meta().expect("meta");
+    ensure_rank(&meta, &seed, RANK, Wall(1)).expect("made");
+    let mut system = StoreBatch::new(Ino::SYSTEM, None);
+    for id in [CLOSED, STAYS] {
+        system.put(StoreKey::Session { rank: RANK, id }, |w| SessionRecord::default().encode(w));
+    }
+    let next_ino = 4096 + 65_536;
+    system.put(StoreKey::Counter { rank: RANK }, |w| {
+        w.u64(next_ino);
+    });
+    let journal = JournalFiles::open(RealDisk::new(&folder.path), RANK, Incarnation(8), LIMITS);
+    let journal = journal.expect("opens");
+    // A transaction that the checkpoint covers, then the tail.
+    let covered = append(&journal, Position(0), &tail(&seed)[1..2]);
+    let position = Position(covered[1] + 24 + 1);
+    system.put(StoreKey::Checkpoint { rank: RANK }, |w| CheckpointRecord { position, next_ino }.encode(w));
+    meta.apply(&[system]).expect("applied");
+    let begins = append(&journal, position, &tail(&seed));
+    let registry = RegistryFiles::open(RealDisk::new(&opened.registry_root())).expect("opened");
+    registry.swap(MAP, 0, &map().encode()).expect("written");
+    drop(journal);
+    drop(meta);
+    (folder, begins)
+}
+
+fn clean(report: &Report) {
+    assert!(report.is_clean() && report.notes.is_empty(), "{:#?} {:#?}", report.findings, report.notes);
+}
+
+fn finds(path: &Path, kind: Kind, place: &str) -> Report {
+    let report = check(path).expect("checked");
+    let named = report.findings.iter().any(|f| f.kind == kind && f.place == place);
+    assert!(named, "no {kind:?} at {place}: {:#?}", report.findings);
+    report
+}
+
+#[test]
+fn a_folder_with_two_ranks_is_clean_and_both_tails_are_seen() {
+    let (folder, _) = two_ranks();
+    let one = check(&stopped().path).expect("checked");
+    let report = check(&folder.path).expect("checked");
+    clean(&report);
+    assert_eq!(report.journal_operations, 3);
+    assert_eq!((report.directories, report.files), (one.directories, one.files + 1), "the orphan is a file");
+    assert_eq!(repair(&folder.path, &RepairOptions::default()).expect("repaired"), report, "nothing to do");
+}
+
+#[test]
+fn what_rank_2_says_is_folded_into_the_tables_by_a_repair() {
+    let (folder, _) = two_ranks();
+    let meta = Meta::open(&folder.path);
+    let home = meta.home(Ino::SYSTEM.0);
+    meta.put_at(home, Table::System, b"stranger", b"?");
+    meta.close();
+    let report = repair(&folder.path, &RepairOptions::default()).expect("repaired");
+    assert!(report.is_clean() && report.is_changed(), "{report:#?}");
+    let report = check(&folder.path).expect("checked");
+    clean(&report);
+    assert_eq!(report.journal_operations, 0);
+    let meta = Meta::open(&folder.path);
+    let sessions: Vec<_> = meta.all(Table::System).into_iter().filter(|record| record.key[0] == 4).collect();
+    let keys: Vec<&[u8]> = sessions.iter().map(|record| record.key.as_slice()).collect();
+    let expected = [STAYS, OPENED].map(|id| bytes(StoreKey::Session { rank: RANK, id }));
+    assert_eq!(keys, expected);
+    let number = |value: &[u8], at| u64::from_le_bytes(value[at..at + 8].try_into().expect("8 bytes"));
+    assert_eq!(number(&meta.value(StoreKey::Counter { rank: RANK }), 0), 4096 + 2 * 65_536);
+    let position = number(&meta.value(StoreKey::Checkpoint { rank: RANK }), 0);
+    let rank_0 = number(&meta.value(StoreKey::Checkpoint { rank: RankId(0) }), 0);
+    let name = Ino::of_rank(RANK, ORPHAN).link_name();
+    meta.value(StoreKey::head(Ino::orphans(RANK), meta.hash(&name), &name));
+    meta.close();
+    // Each rank goes on where its own journal ends.
+    for (rank, position) in [(RANK, position), (RankId(0), rank_0)] {
+        let disk = RealDisk::new(&folder.path);
+        let journal = JournalFiles::open(disk, rank, Incarnation(99), LIMITS).expect("opens");
+        let end = journal.read(Position(position), &mut |_, _| panic!("nothing is left")).expect("read");
+        assert_eq!(end, Position(position));
+    }
+}
+
+#[test]
+fn flips_in_the_journal_of_rank_2_are_named_with_its_folder() {
+    let (folder, begins) = two_ranks();
+    let path = folder.path.join(SEGMENT);
+    for begin in &begins[..3] {
+        for byte in [0, 5, 9, 30] {
+            flip(&path, 4096 + begin + byte, 3);
+            let place = format!("{SEGMENT} at {:#x}", 4096 + begin);
+            let report = finds(&folder.path, Kind::JournalEntryDamaged, &place);
+            assert!(report.findings[0].detail.contains("after seq"), "{:?}", report.findings);
+            let refused = repair(&folder.path, &RepairOptions::default());
+            assert!(matches!(&refused, Err(FsckError::JournalDamaged { what, .. }) if what.contains(&place)));
+            flip(&path, 4096 + begin + byte, 3);
+        }
+    }
+    for offset in [0, 9, 17, 33, 40, 700, 4095] {
+        flip(&path, offset, 5);
+        finds(&folder.path, Kind::JournalHeaderDamaged, &format!("{SEGMENT} at 0x0"));
+        flip(&path, offset, 5);
+    }
+    clean(&check(&folder.path).expect("checked"));
+}
+
+#[test]
+fn a_journal_that_is_cut_off_goes_on_empty_in_its_own_folder() {
+    let (folder, begins) = two_ranks();
+    flip(&folder.path.join(SEGMENT), 4096 + begins[1] + 9, 3);
+    let options = RepairOptions { cut_damaged_journal: true };
+    clean(&repair(&folder.path, &options).expect("repaired"));
+    clean(&check(&folder.path).expect("checked"));
+    let names: Vec<_> = fs::read_dir(folder.path.join("journal/0002"))
+        .expect("dir")
+        .map(|entry| entry.expect("entry").file_name().to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(names, ["00000002"], "the old segment is gone, the new one goes on behind it");
+    let journal = JournalFiles::open(RealDisk::new(&folder.path), RANK, Incarnation(99), LIMITS);
+    assert_eq!(journal.expect("opens").segments()[0].header.rank, RANK);
+}
+
+#[test]
+fn a_journal_that_is_gone_is_missed() {
+    let (folder, _) = two_ranks();
+    fs::remove_dir_all(folder.path.join("journal/0002")).expect("removed");
+    finds(&folder.path, Kind::JournalBeforeCheckpoint, "journal/0002");
+    // Rank 0's own segment there is a header of another rank.
+    let (folder, _) = two_ranks();
+    fs::copy(folder.path.join("journal/00000001"), folder.path.join(SEGMENT)).expect("copied");
+    finds(&folder.path, Kind::JournalHeaderDamaged, &format!("{SEGMENT} at 0x0"));
+}
+
+#[test]
+fn flips_in_the_cluster_map_are_named() {
+    let (folder, _) = two_ranks();
+    let path = folder.path.join("cluster/map");
+    let len = fs::metadata(&path).expect("there").len();
+    for offset in 0..len {
+        flip(&path, offset, (offset % 8) as u8);
+        let report = check(&folder.path).expect("checked");
+        flip(&path, offset, (offset % 8) as u8);
+        let named =
+            |f: &fsck::Finding| f.kind == Kind::RegistryDamaged && f.place.starts_with("cluster/map at 0x");
+        assert!(report.findings.iter().any(named), "{offset:#x}: {:#?}", report.findings);
+    }
+    clean(&check(&folder.path).expect("checked"));
+}
+
+/// Writes this map, rightly sealed, and has it checked.
+fn with_map(folder: &Folder, version: u64, map: &[u8]) -> Report {
+    let file = store::registry::encode(version, map).expect("short enough");
+    fs::write(folder.path.join("cluster/map"), file).expect("written");
+    check(&folder.path).expect("checked")
+}
+
+#[test]
+fn a_map_that_contradicts_itself_is_named_where_it_does() {
+    let (folder, _) = two_ranks();
+    let whole = map().encode();
+    clean(&with_map(&folder, 1, &whole));
+    let mut later = whole.clone();
+    later.extend_from_slice(&[9, 1, 0, 0, 0, 7]);
+    clean(&with_map(&folder, 1, &later));
+    // The server's own check is of the same mind about each of these.
+    let mut wrong = 0;
+    for at in 0..whole.len() {
+        for bit in [0, 7] {
+            let mut bad = whole.clone();
+            bad[at] ^= 1 << bit;
+            let report = with_map(&folder, 1, &bad);
+            let version_differs = (6..14).contains(&at);
+            assert_eq!(
+                report.findings.iter().any(|f| {
+                    matches!(f.kind, Kind::ClusterMapUnreadable | Kind::ClusterMapWrong)
+                        && f.place.starts_with("cluster/map")
+                }),
+                ClusterMap::decode(&bad).is_err() || version_differs,
+                "byte {at} bit {bit}: {:?} {:#?}",
+                ClusterMap::decode(&bad),
+                report.findings
+            );
+            wrong += u32::from(!report.is_clean());
+        }
+    }
+    assert!(wrong > 100, "{wrong}");
+    for len in 0..whole.len() {
+        assert!(!with_map(&folder, 1, &whole[..len]).is_clean(), "cut at {len}");
+    }
+    let mut rootless = map();
+    rootless.entries = Arc::default();
+    let report = with_map(&folder, 1, &rootless.encode());
+    assert_eq!(report.findings[0].kind, Kind::ClusterMapWrong);
+    assert_eq!(report.findings[0].detail, "the root directory has no entry");
+    let report = with_map(&folder, 2, &whole);
+    assert_eq!(
+        report.findings[0].to_string(),
+        "C03 cluster/map: the cluster map contradicts itself (version 1, in a record of version 2)"
+    );
+}
+
+#[test]
+fn a_map_that_is_lost_is_made_anew_behind_all_numbers() {
+    let (folder, _) = two_ranks();
+    let path = folder.path.join("cluster/map");
+    for harm in [|path: &Path| fs::remove_file(path).expect("removed"), |path: &Path| flip(path, 40, 1)] {
+        harm(&path);
+        let report = repair(&folder.path, &RepairOptions::default()).expect("repaired");
+        assert!(report.is_clean() && report.is_changed(), "{report:#?}");
+        clean(&check(&folder.path).expect("checked"));
+        let registry = RegistryFiles::open(RealDisk::new(&folder.path)).expect("opened");
+        let record = registry.read(MAP).expect("read").expect("there");
+        let map = ClusterMap::decode(&record.bytes).expect("a map");
+        assert_eq!((map.version, map.max_mds), (record.version, 1));
+        assert!(map.last_incarnation >= Incarnation(9) && map.last_move.0 > 1 << 40);
+        assert!(map.made.has(RANK), "its orphans are still there");
+        assert!(!map.ranks.contains_key(&RANK));
+    }
+}
+
+/// What `ensure_rank` leaves when it is stopped half-way is no error, and gone after a repair.
+#[test]
+fn a_rank_that_is_being_made_is_no_error() {
+    let folder = stopped();
+    // That of its server, with one rank.
+    std::fs::remove_file(folder.path.join("cluster/map")).expect("removed");
+    let opened = folder::Folder::open(&folder.path).expect("opened");
+    opened.allow_ranks().expect("noted");
+    let registry = RegistryFiles::open(RealDisk::new(&folder.path)).expect("opened");
+    registry.swap(MAP, 0, &ClusterMap::first().encode()).expect("written");
+    let meta = opened.open_meta().expect("meta");
+    let seed = opened.record().hash_seed;
+    ensure_rank(&meta, &seed, RankId(1), Wall(1)).expect("made");
+    drop((meta, opened));
+    clean(&check(&folder.path).expect("checked"));
+    let meta = Meta::open(&folder.path);
+    let name = b"orphans-1";
+    meta.delete(StoreKey::head(Ino::SYSTEM, meta.hash(name), name));
+    meta.close();
+    let report = check(&folder.path).expect("checked");
+    assert!(report.is_clean(), "{:#?}", report.findings);
+    let kinds: Vec<Kind> = report.notes.iter().map(|note| note.kind).collect();
+    assert_eq!(kinds, [Kind::BackptrDangling, Kind::HeaderOrphaned]);
+    let report = repair(&folder.path, &RepairOptions::default()).expect("repaired");
+    assert!(report.is_clean() && report.tidied == 2, "{report:#?}");
+    let opened = folder::Folder::open(&folder.path).expect("opened");
+    let meta = opened.open_meta().expect("meta");
+    ensure_rank(&meta, &seed, RankId(1), Wall(1)).expect("made again");
+    drop((meta, opened));
+    clean(&check(&folder.path).expect("checked"));
+}
+
+#[test]
+fn what_a_rank_needs_and_has_lost_is_made_again() {
+    let (folder, _) = two_ranks();
+    let meta = Meta::open(&folder.path);
+    let name = b"orphans-2";
+    meta.delete(StoreKey::head(Ino::SYSTEM, meta.hash(name), name));
+    meta.close();
+    finds(&folder.path, Kind::SystemDirectoryMissing, "inode 102");
+    let report = repair(&folder.path, &RepairOptions::default()).expect("repaired");
+    assert!(report.is_clean() && report.is_changed(), "{report:#?}");
+    clean(&check(&folder.path).expect("checked"));
+}
+
+#[test]
+fn a_counter_of_rank_2_that_is_behind_is_raised() {
+    let (folder, _) = two_ranks();
+    let meta = Meta::open(&folder.path);
+    let home = meta.home(Ino::SYSTEM.0);
+    // Folds the tail in, so that only the tables speak.
+    meta.put_at(home, Table::System, b"stranger", b"?");
+    meta.close();
+    repair(&folder.path, &RepairOptions::default()).expect("repaired");
+    let meta = Meta::open(&folder.path);
+    let position = meta.value(StoreKey::Checkpoint { rank: RANK })[..8].to_vec();
+    meta.put(StoreKey::Counter { rank: RANK }, &4097_u64.to_le_bytes());
+    meta.put(StoreKey::Checkpoint { rank: RANK }, &[position, 4097_u64.to_le_bytes().to_vec()].concat());
+    meta.close();
+    finds(&folder.path, Kind::CounterBehind, "inode counter of rank 2");
+    clean(&repair(&folder.path, &RepairOptions::default()).expect("repaired"));
+    clean(&check(&folder.path).expect("checked"));
+}

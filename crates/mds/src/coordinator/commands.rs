@@ -1,0 +1,76 @@
+//! What operators ask for, carried out on the next map; the texts are for them.
+//!
+//! Absent: when they are answered (`machine`).
+
+use super::plan::{daemon_name, take_down};
+use super::{Command, CommandError};
+use crate::output::Level;
+use proto::RankId;
+use proto::cluster::{ClusterMap, DaemonId, RANKS_MAX, RankInfo, RankState};
+
+pub(super) fn carry_out(
+    next: &mut ClusterMap,
+    command: Command,
+    notes: &mut Vec<(Level, String)>,
+) -> Result<String, CommandError> {
+    let text = match command {
+        Command::Get => return Ok(String::new()),
+        Command::SetMaxMds(ranks) => {
+            if !(1..=RANKS_MAX).contains(&ranks) {
+                let text = format!("max_mds: {ranks}: a file system has 1 to {RANKS_MAX} ranks");
+                return Err(CommandError::Unsupported(text));
+            }
+            next.max_mds = ranks;
+            format!("max_mds is {ranks}")
+        }
+        Command::SetJoinable(joinable) => {
+            next.joinable = joinable;
+            format!("joinable is {joinable}")
+        }
+        Command::FailRank(rank) => fail_rank(next, rank)?,
+        Command::FailFs => fail_all(next),
+    };
+    notes.push((Level::Info, format!("by command: {text}")));
+    Ok(text)
+}
+
+fn fail_rank(next: &mut ClusterMap, rank: RankId) -> Result<String, CommandError> {
+    let Some(info) = next.ranks.get(&rank).copied() else {
+        let ranks: Vec<String> = next.ranks.keys().map(|rank| rank.0.to_string()).collect();
+        let text = format!("rank {}: no such rank: there is {}", rank.0, ranks.join(", "));
+        return Err(CommandError::WrongState(text));
+    };
+    if info.state == RankState::Failed {
+        let text = format!("rank {}: it has failed already: {}", rank.0, follows(next));
+        return Err(CommandError::WrongState(text));
+    }
+    let was = match info.daemon {
+        DaemonId::NONE => format!("it was {}", info.state.name()),
+        daemon => format!("it was {} on {}", info.state.name(), daemon_name(next, daemon)),
+    };
+    take_down(next, rank);
+    // Also what is damaged: whoever says this wants it tried again.
+    next.ranks.insert(rank, RankInfo::failed(info.incarnation));
+    Ok(format!("rank {} failed: {was}: {}", rank.0, follows(next)))
+}
+
+fn fail_all(next: &mut ClusterMap) -> String {
+    next.joinable = false;
+    let alive: Vec<RankId> =
+        next.ranks.iter().filter(|(_, info)| info.daemon != DaemonId::NONE).map(|(rank, _)| *rank).collect();
+    for rank in &alive {
+        take_down(next, *rank);
+    }
+    let ranks = if alive.len() == 1 { "1 rank".to_owned() } else { format!("{} ranks", alive.len()) };
+    format!("{ranks} ended; nobody takes over before the file system is joinable again")
+}
+
+/// What becomes of a failed rank.
+fn follows(next: &ClusterMap) -> &'static str {
+    let stands_by = next.daemons.keys().any(|daemon| next.rank_of(*daemon).is_none());
+    match (next.joinable, stands_by) {
+        (false, _) => "nobody takes over, because the file system is not joinable",
+        (true, true) => "a standby takes over once its last life can neither write nor answer",
+        (true, false) => "nobody takes over before a standby registers",
+    }
+}

@@ -1,0 +1,116 @@
+//! A connection that has not said yet what it wants, or only asks operators' questions: one at a time.
+//!
+//! Absent: answering (the server does it), clients (`clients.rs`).
+
+use super::Control;
+use crate::conn::Pipe;
+use crate::peer::SocketPeer;
+use crate::port::Sink;
+use crate::stream::Stream;
+use crate::wire::{Inbox, ReadEnd};
+use mio::{Registry, Token};
+use proto::message::{ClientMsg, ServerMsg};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Who does not take its answers is let go when so many bytes of them wait.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// An accepted connection, with what was read of it.
+pub struct Guest {
+    pub(super) pipe: Arc<Pipe>,
+    pub(super) peer: SocketPeer,
+    pub(super) inbox: Inbox,
+    /// The peer's end lies behind what was not read yet; it is told once only.
+    pub(super) ends: bool,
+    /// A question is without its answer.
+    asking: Arc<AtomicBool>,
+}
+
+/// What a guest's turn came to.
+pub(super) enum Visit {
+    Stays,
+    /// It has asked this; no other is taken before the answer.
+    Asks {
+        id: u64,
+        command: String,
+    },
+    /// Its next message is a client's, or none at all.
+    IsClient,
+    Leaves,
+}
+
+impl Guest {
+    pub(super) fn new(stream: Stream, token: Token, registry: &Registry) -> io::Result<Self> {
+        let peer = stream.peer()?;
+        stream.register(registry, token)?;
+        Ok(Self {
+            pipe: Arc::new(Pipe::new(stream)),
+            peer,
+            inbox: Inbox::default(),
+            ends: false,
+            asking: Arc::default(),
+        })
+    }
+
+    /// Where the answer goes.
+    pub(super) fn answers(&self, token: Token, control: &Arc<Control>) -> Arc<dyn Sink> {
+        let (pipe, asking, control) = (self.pipe.clone(), self.asking.clone(), control.clone());
+        Arc::new(Answers { pipe, asking, control, token })
+    }
+
+    /// Writes what waits, reads what is there, and looks at the next message.
+    pub(super) fn visit(&mut self) -> Visit {
+        if self.pipe.flush().map_or(true, |waiting| waiting > WAITING_BYTES_MAX) {
+            return Visit::Leaves;
+        }
+        loop {
+            if self.asking.load(Ordering::Acquire) {
+                // The answer wakes the loop.
+                return Visit::Stays;
+            }
+            match self.inbox.peek().map(|body| body.map(ClientMsg::decode)) {
+                Ok(None) => {}
+                Ok(Some(Ok(ClientMsg::Admin { id, command }))) => {
+                    // It was whole a moment ago.
+                    let _the_same = self.inbox.next();
+                    self.asking.store(true, Ordering::Release);
+                    return Visit::Asks { id, command };
+                }
+                Ok(Some(_)) | Err(_) => return Visit::IsClient,
+            }
+            match self.inbox.fill(|buf| self.pipe.stream.read(buf)) {
+                Ok(ReadEnd::More) => {}
+                // What came with the end is looked at first.
+                Ok(ReadEnd::Short) => {
+                    if !self.ends && self.inbox.peek().is_ok_and(|body| body.is_none()) {
+                        return Visit::Stays;
+                    }
+                }
+                Ok(ReadEnd::Drained) => return Visit::Stays,
+                Ok(ReadEnd::Closed) | Err(_) => return Visit::Leaves,
+            }
+        }
+    }
+}
+
+struct Answers {
+    pipe: Arc<Pipe>,
+    asking: Arc<AtomicBool>,
+    control: Arc<Control>,
+    token: Token,
+}
+
+impl Sink for Answers {
+    fn messages(&self, batch: Vec<ServerMsg>) {
+        // One that is gone is found by the loop.
+        let _gone = self.pipe.send(&batch, ServerMsg::encode);
+        self.asking.store(false, Ordering::Release);
+        self.control.resume(self.token);
+    }
+
+    fn disconnected(&self) {
+        self.pipe.finish();
+    }
+}

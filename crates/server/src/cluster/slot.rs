@@ -1,0 +1,249 @@
+//! A slot: the thread that carries one rank, or stands by. It begins and ends lives; whatever these take, nobody else waits.
+//!
+//! Absent: which life it is to carry (the coordinator's).
+
+use super::Shared;
+use crate::driver::Last;
+use crate::life::{Identity, RankLife};
+use crate::server::ServerError;
+use mds::State;
+use mds::coordinator::{Beacon, BeaconState, Input};
+use proto::cluster::{DaemonId, RankState};
+use proto::{Incarnation, RankId};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use store::fence::Fence;
+
+/// What it is told, in order.
+pub(super) enum Order {
+    Registered(DaemonId),
+    Refused(String),
+    Begin {
+        daemon: DaemonId,
+        rank: RankId,
+        incarnation: Incarnation,
+    },
+    /// End this life, or an earlier one of the rank.
+    Fence {
+        rank: RankId,
+        incarnation: Incarnation,
+    },
+    Dismiss(DaemonId),
+    /// End the life as by a crash.
+    Crash,
+    Stop,
+}
+
+/// What it carries.
+enum Carries {
+    Nothing,
+    Life(Arc<RankLife>),
+    /// A life that did not begin: the rank is damaged until somebody says that it may be tried again.
+    Failed(Identity),
+}
+
+impl Carries {
+    fn identity(&self) -> Option<&Identity> {
+        match self {
+            Self::Nothing => None,
+            Self::Life(life) => Some(&life.identity),
+            Self::Failed(identity) => Some(identity),
+        }
+    }
+}
+
+struct Slot {
+    shared: Arc<Shared>,
+    /// Its number here: the coordinator's token for it.
+    n: usize,
+    name: String,
+    daemon: Option<DaemonId>,
+    /// It has asked for a number.
+    asked: bool,
+    carries: Carries,
+    /// Of its beacons.
+    seq: Arc<AtomicU64>,
+}
+
+/// The thread.
+pub(super) fn run(shared: Arc<Shared>, n: usize, orders: &Receiver<Order>) {
+    let (name, interval) = (shared.slot_name(n), shared.interval);
+    let mut slot =
+        Slot { shared, n, name, daemon: None, asked: false, carries: Carries::Nothing, seq: Arc::default() };
+    slot.register();
+    loop {
+        match orders.recv_timeout(interval) {
+            Ok(Order::Registered(daemon)) => {
+                (slot.daemon, slot.asked) = (Some(daemon), false);
+                slot.beat();
+            }
+            Ok(Order::Refused(why)) => {
+                slot.shared.log.warn(
+                    "cluster",
+                    "a slot was not taken in",
+                    &[("mds", &slot.name), ("why", &why)],
+                );
+                slot.asked = false;
+            }
+            Ok(Order::Begin { daemon, rank, incarnation }) => slot.assigned(daemon, rank, incarnation),
+            Ok(Order::Fence { rank, incarnation }) => slot.fence(rank, incarnation),
+            Ok(Order::Dismiss(daemon)) => {
+                if slot.daemon == Some(daemon) {
+                    slot.drop_all(Last::Journal, "dismissed");
+                }
+            }
+            Ok(Order::Crash) => {
+                if matches!(slot.carries, Carries::Life(_)) {
+                    slot.drop_all(Last::Nothing, "crash asked for");
+                }
+            }
+            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Timeout) => slot.beat(),
+        }
+    }
+}
+
+impl Slot {
+    fn register(&mut self) {
+        if !self.asked {
+            self.asked = true;
+            self.shared.tell(Input::Register { token: self.n as u64, name: self.name.clone() });
+        }
+    }
+
+    /// Says that it is there, unless the pulse of its life does.
+    fn beat(&mut self) {
+        let Some(daemon) = self.daemon else {
+            self.register();
+            return;
+        };
+        let state = match &self.carries {
+            Carries::Nothing => BeaconState::Standby,
+            Carries::Life(_) => return,
+            Carries::Failed(identity) => {
+                let Identity { rank, incarnation, .. } = *identity;
+                BeaconState::Rank { rank, incarnation, state: RankState::Damaged }
+            }
+        };
+        beacon(&self.shared, &self.seq, daemon, state);
+    }
+
+    fn assigned(&mut self, daemon: DaemonId, rank: RankId, incarnation: Incarnation) {
+        if self.daemon != Some(daemon)
+            || self.carries.identity().is_some_and(|i| i.incarnation >= incarnation)
+        {
+            return;
+        }
+        let identity = Identity { rank, incarnation, name: self.name.clone() };
+        match self.begin(daemon, identity.clone()) {
+            Ok(life) => {
+                self.shared.log.info(
+                    "cluster",
+                    "a life begins",
+                    &[("rank", &rank.0), ("incarnation", &incarnation.0), ("mds", &self.name)],
+                );
+                self.carries = Carries::Life(life);
+            }
+            Err(error) => {
+                self.shared.log.error(
+                    "cluster",
+                    "a life does not begin",
+                    &[("rank", &rank.0), ("incarnation", &incarnation.0), ("why", &error)],
+                );
+                self.carries = Carries::Failed(identity);
+                self.shared.views.begun(Err(error));
+                self.beat();
+            }
+        }
+    }
+
+    fn begin(&self, daemon: DaemonId, identity: Identity) -> Result<Arc<RankLife>, ServerError> {
+        let shared = &self.shared;
+        let fence = Fence::new();
+        let parts = shared.maker.parts(identity.rank, identity.incarnation, &fence)?;
+        let threads = |source| ServerError::Io { what: "threads".into(), source };
+        let around = (shared.log.clone(), shared.maker.place.clone(), shared.maker.warm, shared.clock);
+        let life = RankLife::begin(parts, identity, Some(fence), around).map_err(threads)?;
+        shared.stage.enter(life.clone());
+        shared.views.begun(Ok(life.clone()));
+        let (heard_by, seq) = (shared.clone(), self.seq.clone());
+        let Identity { rank, incarnation, .. } = life.identity;
+        let tell = move |state: State| {
+            if let Some(state) = told(state) {
+                beacon(&heard_by, &seq, daemon, BeaconState::Rank { rank, incarnation, state });
+            }
+        };
+        let watched = life.watch(shared.interval, tell);
+        if let Err(error) = watched {
+            self.end(&life, Last::Nothing, "no thread for its pulse");
+            return Err(threads(error));
+        }
+        Ok(life)
+    }
+
+    fn fence(&mut self, rank: RankId, incarnation: Incarnation) {
+        let is_meant = |i: &Identity| i.rank == rank && i.incarnation <= incarnation;
+        if self.carries.identity().is_some_and(is_meant) {
+            self.drop_all(Last::Journal, "failed");
+        }
+        self.shared.tell(Input::Fenced { rank, incarnation });
+    }
+
+    /// Ends what it carries and begins anew as somebody else: whatever was said of the one before is not about this one.
+    fn drop_all(&mut self, last: Last, why: &str) {
+        if let Carries::Life(life) = std::mem::replace(&mut self.carries, Carries::Nothing) {
+            self.end(&life, last, why);
+        }
+        if let Some(daemon) = self.daemon.take() {
+            self.shared.tell(Input::Gone { daemon });
+        }
+        self.register();
+    }
+
+    fn end(&self, life: &Arc<RankLife>, last: Last, why: &str) {
+        let Identity { rank, incarnation, .. } = life.identity;
+        let left = life.end(last);
+        self.shared.stage.leave(life);
+        let log = &self.shared.log;
+        let lasted_ms = life.began.elapsed().as_millis();
+        log.info(
+            "cluster",
+            "a life ended",
+            &[
+                ("rank", &rank.0),
+                ("incarnation", &incarnation.0),
+                ("mds", &self.name),
+                ("why", &why),
+                ("lasted_ms", &lasted_ms),
+            ],
+        );
+        if left > 0 {
+            log.error(
+                "cluster",
+                "threads of a life do not come back: they are left behind, fenced",
+                &[("incarnation", &incarnation.0), ("threads", &left)],
+            );
+            self.shared.views.change(|view| view.left_behind += left as u64);
+        }
+    }
+}
+
+/// As the map calls it.
+const fn told(state: State) -> Option<RankState> {
+    match state {
+        State::Boot | State::Replay => Some(RankState::Replay),
+        State::Reconnect => Some(RankState::Reconnect),
+        State::Active => Some(RankState::Active),
+        State::Damaged => Some(RankState::Damaged),
+        // With its process, whose end the coordinator does not see.
+        State::Stopping | State::Stopped => None,
+    }
+}
+
+fn beacon(shared: &Shared, seq: &AtomicU64, daemon: DaemonId, state: BeaconState) {
+    let seq = 1 + seq.fetch_add(1, Ordering::Relaxed);
+    let map_version = shared.views.map().map_or(0, |map| map.version);
+    let beacon = Beacon { seq, sent: shared.clock.mono(), state, map_version };
+    shared.tell(Input::Beacon { daemon, beacon });
+}

@@ -1,0 +1,115 @@
+//! What is known of the cluster outside of the coordinator's thread, and a way to wait for the next.
+//!
+//! Absent: the rank's own numbers (`report.rs`).
+
+use crate::life::RankLife;
+use crate::server::ServerError;
+use proto::RankId;
+use proto::cluster::{ClusterMap, RankState};
+use proto::storeio::StoreError;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// How the first life of a process came out, until it is asked for.
+pub(super) type First = Result<Arc<RankLife>, ServerError>;
+
+/// What there is.
+#[derive(Default)]
+pub(super) struct View {
+    /// The last one that is durable.
+    pub(super) map: Option<Arc<ClusterMap>>,
+    pub(super) first: Option<First>,
+    /// The map cannot be read or written.
+    pub(super) trouble: Option<StoreError>,
+    /// Lives that this process has begun.
+    pub(super) lives: u64,
+    /// Threads that were left behind in hung lives.
+    pub(super) left_behind: u64,
+}
+
+/// A look at it.
+pub(super) struct Seen {
+    pub(super) first: Option<First>,
+    pub(super) trouble: Option<StoreError>,
+}
+
+/// The present view.
+#[derive(Default)]
+pub(crate) struct Views {
+    view: Mutex<View>,
+    changed: Condvar,
+}
+
+/// What health and metrics are judged by.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClusterFacts {
+    /// 0: no map yet.
+    pub(crate) version: u64,
+    pub(crate) joinable: bool,
+    pub(crate) max_mds: u16,
+    /// State of each rank.
+    pub(crate) ranks: Vec<(RankId, RankState)>,
+    pub(crate) standbys: u64,
+    pub(crate) standbys_wanted: u64,
+    pub(crate) failovers: u64,
+    pub(crate) left_behind: u64,
+    /// The map cannot be read or written.
+    pub(crate) trouble: Option<StoreError>,
+}
+
+impl Views {
+    fn lock(&self) -> MutexGuard<'_, View> {
+        self.view.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut View)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    /// A life has begun, or could not.
+    pub(super) fn begun(&self, came: First) {
+        self.change(|view| {
+            view.lives += 1;
+            // Of later ones nobody asks.
+            if view.lives == 1 {
+                view.first = Some(came);
+            }
+        });
+    }
+
+    /// Waits until there is what `wanted` accepts, and takes what came of the first life.
+    pub(super) fn wait(&self, wanted: impl Fn(&View) -> bool) -> Seen {
+        let view = self.changed.wait_while(self.lock(), |view| !wanted(view));
+        let mut view = view.unwrap_or_else(PoisonError::into_inner);
+        Seen { first: view.first.take(), trouble: view.trouble.clone() }
+    }
+
+    /// The map that is durable now.
+    pub(crate) fn map(&self) -> Option<Arc<ClusterMap>> {
+        self.lock().map.clone()
+    }
+
+    pub(super) fn facts(&self) -> ClusterFacts {
+        let view = self.lock();
+        let mut facts = ClusterFacts {
+            failovers: view.lives.saturating_sub(1),
+            left_behind: view.left_behind,
+            trouble: view.trouble.clone(),
+            ..ClusterFacts::default()
+        };
+        if let Some(map) = &view.map {
+            facts.version = map.version;
+            (facts.joinable, facts.max_mds) = (map.joinable, map.max_mds);
+            facts.ranks = map.ranks.iter().map(|(rank, info)| (*rank, info.state)).collect();
+            facts.standbys = standbys(map).count() as u64;
+        }
+        facts
+    }
+}
+
+/// The daemons without a rank, as people call them.
+pub(crate) fn standbys(map: &ClusterMap) -> impl Iterator<Item = &str> {
+    let carries = |daemon| map.ranks.values().any(|rank| rank.daemon == daemon);
+    let idle = map.daemons.iter().filter(move |(daemon, _)| !carries(**daemon));
+    idle.map(|(_, info)| info.name.as_str())
+}

@@ -1,0 +1,366 @@
+//! Operators' commands about the file system and its ranks (`fs ...`, `mds fail`, `tell`), with the keys that Ceph's have.
+//!
+//! Absent: what they come to (the coordinator's), texts for people (crate `cli`).
+
+use crate::admin::{done, refusal, refusal_with};
+use crate::cluster::{Failed, standbys};
+use crate::health::{Facts, Space};
+use crate::server::Server;
+use mds::coordinator::{Command, CommandError, Reply};
+use proto::admin::Refusal;
+use proto::cluster::{ClusterMap, DaemonId, RANKS_MAX, RankInfo, RankState};
+use proto::{Incarnation, RankId};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// What `fs set` knows.
+const SETTINGS: [&str; 2] = ["max_mds", "joinable"];
+
+/// Questions that anybody may ask; `None`: it is none of them.
+pub(crate) fn look(server: &Server, cmd: &str, command: &Value) -> Option<Value> {
+    let answer = match cmd {
+        "fs ls" => with_map(server, |name, _| json!([listed(name)])),
+        "fs status" => named(server, command).map(|()| done(status(server))).unwrap_or_else(|no| no),
+        "fs dump" => with_map(server, dump),
+        "fs get" => named(server, command).map(|()| with_map(server, get)).unwrap_or_else(|no| no),
+        _ => return None,
+    };
+    Some(answer)
+}
+
+/// Commands that change something; `None`: it is none of them.
+pub(crate) fn change(server: &Arc<Server>, cmd: &str, command: &Value) -> Option<Value> {
+    let changed = match cmd {
+        "fs set" => named(server, command).and_then(|()| set(server, command)),
+        "fs fail" => named(server, command).and_then(|()| not_of_mount(server)).and_then(|()| {
+            let name = fs_name(server);
+            let text = format!(
+                "{name} marked not joinable; MDS cannot join the cluster. All MDS ranks marked failed."
+            );
+            carry_out(server, Command::FailFs, |_| text)
+        }),
+        "fs joinable" => named(server, command).and_then(|()| {
+            let text = format!("{} marked joinable; MDS may join as newly active.", fs_name(server));
+            carry_out(server, Command::SetJoinable(true), |_| text)
+        }),
+        "mds fail" => not_of_mount(server).and_then(|()| fail(server, command)),
+        "tell" => not_of_mount(server).and_then(|()| tell(server, command)),
+        _ => return None,
+    };
+    Some(changed.unwrap_or_else(|no| no))
+}
+
+fn text<'a>(command: &'a Value, key: &str) -> Result<&'a str, Value> {
+    let missing = || refusal(Refusal::Usage, &format!("no `{key}`"));
+    command.get(key).and_then(Value::as_str).ok_or_else(missing)
+}
+
+fn fs_name(server: &Server) -> &str {
+    server.opened.as_ref().map_or("pandofs", |opened| opened.folder.record().name.as_str())
+}
+
+/// Whether the file system that is named, if one is, is this one.
+fn named(server: &Server, command: &Value) -> Result<(), Value> {
+    let own = fs_name(server);
+    match command.get("fs").and_then(Value::as_str) {
+        Some(name) if name != own => {
+            let what = format!("no file system '{name}': this server has '{own}'");
+            Err(refusal_with(Refusal::State, &what, "`pando fs ls`"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn not_of_mount(server: &Server) -> Result<(), Value> {
+    match server.cluster.get() {
+        Some(cluster) if !cluster.is_of_mount() => Ok(()),
+        Some(_) => {
+            let what = "a mount runs in this process: its rank ends with it";
+            Err(refusal_with(Refusal::State, what, "`pando serve`"))
+        }
+        None => Err(refusal(Refusal::State, "this server has no coordinator")),
+    }
+}
+
+fn with_map(server: &Server, shown: impl FnOnce(&str, &ClusterMap) -> Value) -> Value {
+    match server.cluster.get().and_then(|cluster| cluster.shared.views.map()) {
+        Some(map) => done(shown(fs_name(server), &map)),
+        None => refusal(Refusal::State, "there is no cluster map"),
+    }
+}
+
+/// Has the coordinator carry it out; `words` makes of its reply what people read.
+fn carry_out(
+    server: &Server,
+    command: Command,
+    words: impl FnOnce(&Reply) -> String,
+) -> Result<Value, Value> {
+    let Some(cluster) = server.cluster.get() else {
+        return Err(refusal(Refusal::State, "this server has no coordinator"));
+    };
+    match cluster.command(command) {
+        Ok(reply) => Ok(done(json!({ "text": words(&reply), "epoch": reply.map.version }))),
+        Err(Failed::Silent) => {
+            let what = "the coordinator does not answer: the disk of the data folder may hang";
+            Err(refusal(Refusal::State, what))
+        }
+        Err(Failed::Refused(why)) => {
+            let kind = match &why {
+                CommandError::Unsupported(_) => Refusal::Usage,
+                CommandError::WrongState(_) | CommandError::Store(_) => Refusal::State,
+            };
+            Err(refusal(kind, &why.to_string()))
+        }
+    }
+}
+
+fn set(server: &Server, command: &Value) -> Result<Value, Value> {
+    let (key, value) = (text(command, "key")?, text(command, "value")?);
+    let usage = |what: String| Err(refusal(Refusal::Usage, &what));
+    match key {
+        "max_mds" => match value.parse::<u16>() {
+            Ok(1) => carry_out(server, Command::SetMaxMds(1), |reply| reply.text.clone()),
+            Ok(2..=RANKS_MAX) => usage(format!("max_mds {value}: not in this version: it serves one rank")),
+            Ok(_) | Err(_) => usage(format!("max_mds {value}: not between 1 and {RANKS_MAX}")),
+        },
+        "joinable" => match value {
+            "true" | "1" | "yes" => carry_out(server, Command::SetJoinable(true), |reply| reply.text.clone()),
+            "false" | "0" | "no" => {
+                // It would be the next mount that finds it closed.
+                not_of_mount(server)?;
+                carry_out(server, Command::SetJoinable(false), |reply| reply.text.clone())
+            }
+            _ => usage(format!("joinable {value}: neither true nor false")),
+        },
+        "standby_count_wanted" => {
+            let what = "standby_count_wanted: a setting of the server's process in this version";
+            let step = format!("`pando config set standby_count_wanted {value}`, and start the server again");
+            Err(refusal_with(Refusal::Usage, what, &step))
+        }
+        _ => usage(format!("{key}: unknown setting (known: {})", SETTINGS.join(", "))),
+    }
+}
+
+/// The rank that is meant: `0`, `FS:0`, `mds.0`, or the name or number of the daemon that carries it.
+fn rank_meant(server: &Server, who: &str) -> Result<RankId, Value> {
+    let map = server.cluster.get().and_then(|cluster| cluster.shared.views.map());
+    let short = who.strip_prefix("mds.").unwrap_or(who);
+    let digits = short.strip_prefix(fs_name(server)).and_then(|rest| rest.strip_prefix(':')).unwrap_or(short);
+    if let Ok(number) = digits.parse::<u16>()
+        && number < RANKS_MAX
+    {
+        return Ok(RankId(number));
+    }
+    let Some(map) = map else { return Err(refusal(Refusal::State, "there is no cluster map")) };
+    let is_meant = |id: &DaemonId, name: &str| name == short || id.0.to_string() == short;
+    let daemon = map.daemons.iter().find(|(id, info)| is_meant(id, &info.name));
+    match daemon.map(|(id, _)| map.rank_of(*id)) {
+        Some(Some((rank, _))) => Ok(rank),
+        Some(None) => {
+            let what = format!("{who}: it stands by: there is nothing to fail");
+            Err(refusal(Refusal::State, &what))
+        }
+        None => {
+            let what = format!("{who}: neither a rank nor a daemon");
+            Err(refusal_with(Refusal::Usage, &what, "`pando fs status` shows both"))
+        }
+    }
+}
+
+fn fail(server: &Server, command: &Value) -> Result<Value, Value> {
+    let rank = rank_meant(server, text(command, "who")?)?;
+    carry_out(server, Command::FailRank(rank), |reply| reply.text.clone())
+}
+
+/// Faults, so that a failover can be tried.
+fn tell(server: &Server, command: &Value) -> Result<Value, Value> {
+    let (who, what) = (text(command, "who")?, text(command, "what")?);
+    let rank = rank_meant(server, who)?;
+    let life = server.stage.present().filter(|life| life.identity.rank == rank);
+    let Some(life) = life else {
+        return Err(refusal(Refusal::State, &format!("mds.{}: it has no life now", rank.0)));
+    };
+    server.log.warn("server", "a fault was asked for", &[("rank", &rank.0), ("fault", &what)]);
+    match what {
+        "crash" => {
+            if let Some(cluster) = server.cluster.get() {
+                cluster.crash(&life.identity.name);
+            }
+        }
+        "hang" => life.driver.hang(),
+        _ => return Err(refusal(Refusal::Usage, &format!("{what}: neither crash nor hang"))),
+    }
+    Ok(done(json!({ "text": format!("mds.{}: {what}", rank.0) })))
+}
+
+fn listed(name: &str) -> Value {
+    json!({
+        "name": name,
+        "metadata_pool": "meta",
+        "metadata_pool_id": 1,
+        "data_pool_ids": [2],
+        "data_pools": ["data"],
+    })
+}
+
+/// As Ceph's map calls a state.
+fn up(state: RankState) -> String {
+    match state {
+        RankState::Failed | RankState::Damaged => format!("down:{}", state.name()),
+        RankState::Replay
+        | RankState::Resolve
+        | RankState::Reconnect
+        | RankState::Active
+        | RankState::Stopping
+        | RankState::Creating => format!("up:{}", state.name()),
+    }
+}
+
+fn daemon(map: &ClusterMap, id: DaemonId, carried: Option<(RankId, RankInfo)>) -> Value {
+    let name = map.daemons.get(&id).map(|info| info.name.as_str());
+    json!({
+        "gid": id.0,
+        "name": name,
+        "rank": carried.map_or(-1, |(rank, _)| i64::from(rank.0)),
+        "incarnation": carried.map_or(0, |(_, info)| info.incarnation.0),
+        "state": carried.map_or_else(|| "up:standby".into(), |(_, info)| up(info.state)),
+    })
+}
+
+/// One file system of `fs dump`.
+fn get(name: &str, map: &ClusterMap) -> Value {
+    let of = |state: RankState| -> Vec<u16> {
+        map.ranks.iter().filter(|(_, info)| info.state == state).map(|(rank, _)| rank.0).collect()
+    };
+    let (mut up_ranks, mut info) = (Map::new(), Map::new());
+    for (rank, carried) in map.ranks.iter().filter(|(_, info)| info.daemon != DaemonId::NONE) {
+        let gid = carried.daemon.0;
+        up_ranks.insert(format!("mds_{}", rank.0), json!(gid));
+        info.insert(format!("gid_{gid}"), daemon(map, carried.daemon, Some((*rank, *carried))));
+    }
+    json!({
+        "id": 1,
+        "mdsmap": {
+            "epoch": map.version,
+            "fs_name": name,
+            "enabled": true,
+            "joinable": map.joinable,
+            "max_mds": map.max_mds,
+            "in": map.ranks.keys().map(|rank| rank.0).collect::<Vec<_>>(),
+            "up": up_ranks,
+            "failed": of(RankState::Failed),
+            "damaged": of(RankState::Damaged),
+            "stopped": [],
+            "info": info,
+            "last_incarnation": map.last_incarnation.0,
+        },
+    })
+}
+
+fn dump(name: &str, map: &ClusterMap) -> Value {
+    let idle = map.daemons.keys().filter(|id| map.rank_of(**id).is_none());
+    json!({
+        "epoch": map.version,
+        "standbys": idle.map(|id| daemon(map, *id, None)).collect::<Vec<_>>(),
+        "filesystems": [get(name, map)],
+    })
+}
+
+/// How many daemons there are, for `status`.
+pub(crate) fn daemons(facts: &Facts) -> Value {
+    let Some(cluster) = &facts.cluster else { return Value::Null };
+    let is_up = |state: RankState| state != RankState::Failed && state != RankState::Damaged;
+    let up = cluster.ranks.iter().filter(|(_, state)| is_up(*state)).count();
+    json!({ "up": up, "in": cluster.ranks.len(), "standby": cluster.standbys, "epoch": cluster.version })
+}
+
+fn status(server: &Server) -> Value {
+    let name = fs_name(server);
+    let map = server.cluster.get().and_then(|cluster| cluster.shared.views.map());
+    let driver = server.driver();
+    let asked =
+        |cmd: &str| driver.as_ref().and_then(|d| d.report(&json!({ "cmd": cmd }))).unwrap_or_default();
+    let rank = asked("status");
+    // One that hangs is not waited for twice.
+    let perf = if rank.is_null() { Value::Null } else { asked("perf dump") };
+    let mut mdsmap: Vec<Value> = Vec::new();
+    // A server without a coordinator has one rank, and its state.
+    let first = (
+        RankId(0),
+        RankInfo { state: RankState::Active, incarnation: Incarnation(0), daemon: DaemonId::NONE },
+    );
+    let ranks =
+        map.as_ref().map_or_else(|| vec![first], |map| map.ranks.iter().map(|(r, i)| (*r, *i)).collect());
+    for (id, info) in ranks {
+        let daemon = map.as_ref().and_then(|map| map.daemons.get(&info.daemon));
+        // The rank's own word is the newer one; one that hangs says nothing.
+        let own = rank["state"].as_str().filter(|_| info.state != RankState::Failed);
+        let word = match (own, info.state) {
+            (Some("boot"), _) => "replay",
+            (Some(own), _) => own,
+            (None, RankState::Active) if driver.is_some() => "active(laggy)",
+            (None, state) => state.name(),
+        };
+        mdsmap.push(json!({
+            "rank": id.0,
+            "name": daemon.map_or("", |daemon| daemon.name.as_str()),
+            "state": word,
+            "rate": rank["requests_per_s"].as_u64().unwrap_or(0),
+            "dns": rank["cached_inodes"].as_u64().unwrap_or(0),
+            "inos": rank["cached_inodes"].as_u64().unwrap_or(0),
+            "dirs": rank["cached_dirs"].as_u64().unwrap_or(0),
+            "caps": perf["gauges"]["caps"].as_u64().unwrap_or(0),
+        }));
+    }
+    for name in map.iter().flat_map(|map| standbys(map)) {
+        mdsmap.push(json!({ "name": name, "state": "standby" }));
+    }
+    let names: Vec<&Value> = mdsmap.iter().map(|daemon| &daemon["name"]).collect();
+    let facts = crate::admin::facts(server);
+    json!({
+        "clients": [{ "fs": name, "clients": rank["clients"].as_u64().unwrap_or(0) }],
+        "mds_version": [{ "version": concat!("PandoFS ", env!("CARGO_PKG_VERSION")), "daemon": names }],
+        "mdsmap": mdsmap,
+        "pools": pools(facts.space, server),
+    })
+}
+
+/// What Ceph has pools for. Of space that metadata and data share each shows what is free of it.
+fn pools(space: Option<Space>, server: &Server) -> Value {
+    let meta = server.opened.as_ref().map(|opened| opened.folder.meta());
+    let used = meta.as_deref().map_or(0, bytes_below);
+    let (free, taken) =
+        space.map_or((0, 0), |space| (space.available, space.total.saturating_sub(space.free)));
+    json!([
+        { "id": 1, "name": "meta", "type": "metadata", "used": used, "avail": free },
+        { "id": 2, "name": "data", "type": "data", "used": taken.saturating_sub(used), "avail": free },
+    ])
+}
+
+/// What the files right below a folder take on their disk.
+fn bytes_below(folder: &std::path::Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let entries = std::fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    entries.filter_map(|entry| entry.metadata().ok()).map(|found| found.blocks() * 512).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_are_those_of_ceph() {
+        let mut map = ClusterMap::first();
+        let info = |name: &str| proto::cluster::DaemonInfo { name: name.into() };
+        map.daemons = [(DaemonId(5), info("a")), (DaemonId(6), info("b"))].into();
+        let rank = RankInfo { state: RankState::Active, incarnation: Incarnation(9), daemon: DaemonId(5) };
+        map.ranks.insert(RankId(0), rank);
+        let shown = dump("pandofs", &map);
+        let of = &shown["filesystems"][0]["mdsmap"];
+        assert_eq!((&of["in"], &of["up"]["mds_0"], &of["failed"]), (&json!([0]), &json!(5), &json!([])));
+        let carrier = json!({ "gid": 5, "name": "a", "rank": 0, "incarnation": 9, "state": "up:active" });
+        assert_eq!(of["info"]["gid_5"], carrier);
+        let idle = json!({ "gid": 6, "name": "b", "rank": -1, "incarnation": 0, "state": "up:standby" });
+        assert_eq!(shown["standbys"], json!([idle]));
+    }
+}

@@ -1,0 +1,81 @@
+//! Operators: what they ask of coordinators at random times.
+//!
+//! Absent: whether they are answered as they should (`judge/commands.rs`).
+
+use super::event::{Event, ToSeat};
+use super::faults::Fault;
+use super::{Cluster, Phase};
+use mds::coordinator::Command;
+use proto::ids::RankId;
+use std::collections::BTreeMap;
+use stdx::time::MS;
+
+/// Ranks that an operator wants at most.
+pub(super) const RANKS: u64 = 4;
+
+/// Commands on their way or without an answer.
+#[derive(Default)]
+pub(super) struct Operator {
+    last: u64,
+    pub(super) open: BTreeMap<u64, Command>,
+}
+
+/// What a command is called.
+pub(super) const fn kind(command: &Command) -> &'static str {
+    match command {
+        Command::Get => "command: get",
+        Command::SetMaxMds(_) => "command: max_mds",
+        Command::SetJoinable(_) => "command: joinable",
+        Command::FailRank(_) => "command: mds fail",
+        Command::FailFs => "command: fs fail",
+    }
+}
+
+impl Cluster {
+    pub(super) fn operates(&mut self) {
+        if self.phase > Phase::Faults {
+            return;
+        }
+        let rank = self.any_rank();
+        let command = match self.rng.below(16) {
+            0..=1 => Command::Get,
+            2..=6 => Command::SetMaxMds(1 + self.rng.below(RANKS) as u16),
+            // Nothing starts while it is off: mostly it is switched on again.
+            7..=9 => Command::SetJoinable(true),
+            10 => Command::SetJoinable(false),
+            11..=14 => Command::FailRank(rank),
+            _ => Command::FailFs,
+        };
+        let seat = self.rng.index(self.seats.len());
+        self.commands(seat, command);
+        // Whoever has just failed somebody, or is about to, may die of something else.
+        let fails = matches!(command, Command::FailRank(_) | Command::FailFs);
+        if fails && self.plan.faults.contains(&Fault::SeatCrash) && self.rng.chance(1, 2) {
+            let longest = [100 * MS, self.plan.interval][self.rng.index(2)];
+            self.after(longest, Event::SeatDies { seat });
+        }
+        let every = self.plan.command_every;
+        self.after(every * 2, Event::Operates);
+    }
+
+    /// Mostly one that is there.
+    fn any_rank(&mut self) -> RankId {
+        let ranks: Vec<RankId> =
+            self.registry.map().into_iter().flat_map(|map| map.ranks.keys().copied()).collect();
+        if ranks.is_empty() || self.rng.chance(1, 4) {
+            return RankId(self.rng.below(RANKS + 1) as u16);
+        }
+        ranks[self.rng.index(ranks.len())]
+    }
+
+    /// One command, to one coordinator.
+    pub(super) fn commands(&mut self, seat: usize, command: Command) -> u64 {
+        self.operator.last += 1;
+        let id = self.operator.last;
+        self.trace.event(self.now, "command", id, || format!("{id} to {seat}: {command:?}"));
+        self.operator.open.insert(id, command);
+        let delay = self.delay();
+        self.at(self.now + delay, Event::ToSeat { seat, message: Box::new(ToSeat::Command { id, command }) });
+        id
+    }
+}
