@@ -30,8 +30,8 @@ struct Thread<'a> {
     machine: Coordinator,
     jobs: &'a Sender<Job>,
     slots: &'a [Sender<Order>],
-    /// Whose number each slot has.
-    daemons: BTreeMap<DaemonId, usize>,
+    /// The number that each slot has now, or had last: one each, so that nothing is left of those before.
+    daemons: Vec<Option<DaemonId>>,
     /// Which slot was told to begin which life.
     lives: BTreeMap<(RankId, Incarnation), usize>,
     questions: BTreeMap<u64, SyncSender<Result<Reply, CommandError>>>,
@@ -52,7 +52,7 @@ pub(super) fn run(
         machine: Coordinator::new(config),
         jobs,
         slots,
-        daemons: BTreeMap::new(),
+        daemons: vec![None; slots.len()],
         lives: BTreeMap::new(),
         questions: BTreeMap::new(),
         next_question: 0,
@@ -96,7 +96,9 @@ impl Thread<'_> {
             Output::Swap { expected, bytes } => self.job(Job::Swap { expected, bytes }),
             Output::Registered { token, daemon } => {
                 let slot = token as usize;
-                self.daemons.insert(daemon, slot);
+                if let Some(number) = self.daemons.get_mut(slot) {
+                    *number = Some(daemon);
+                }
                 self.order(slot, Order::Registered(daemon));
             }
             Output::Refused { token, text } => self.order(token as usize, Order::Refused(text)),
@@ -114,13 +116,13 @@ impl Thread<'_> {
             // What it is for is said in `cluster.rs`.
             Output::Ack { .. } => {}
             Output::Assign { daemon, rank, incarnation } => {
-                if let Some(slot) = self.daemons.get(&daemon).copied() {
+                if let Some(slot) = self.slot_of(daemon) {
                     self.lives.insert((rank, incarnation), slot);
                     self.order(slot, Order::Begin { daemon, rank, incarnation });
                 }
             }
             Output::Dismiss { daemon } => {
-                if let Some(slot) = self.daemons.remove(&daemon) {
+                if let Some(slot) = self.slot_of(daemon) {
                     self.order(slot, Order::Dismiss(daemon));
                 }
             }
@@ -147,6 +149,11 @@ impl Thread<'_> {
                 self.shared.log.event(level, "cluster", &text, &[]);
             }
         }
+    }
+
+    /// Which slot has that number; none: it has another one by now.
+    fn slot_of(&self, daemon: DaemonId) -> Option<usize> {
+        self.daemons.iter().position(|number| *number == Some(daemon))
     }
 
     fn job(&self, job: Job) {
