@@ -68,11 +68,12 @@ mutants() {
     [ $status = 0 ] && [ $missing = 0 ]
 }
 
-# Both worlds of the simulator.
+# The worlds of the simulator.
 sweep() {
     local seeds=${PANDOFS_SEEDS:-1000}
     cargo run --release --locked -p sim -- sweep --seeds "$seeds" &&
-        cargo run --release --locked -p sim -- sweep --cluster --seeds "$seeds"
+        cargo run --release --locked -p sim -- sweep --cluster --seeds "$seeds" &&
+        cargo run --release --locked -p sim -- sweep --ranks --once --seeds $((seeds / 5))
 }
 
 system() {

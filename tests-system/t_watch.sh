@@ -46,7 +46,12 @@ mkdir a/d
 for n in $(seq 200); do echo "$n" >a/d/$n; done
 cat a/d/* >/dev/null
 dd if=/dev/zero of=a/large bs=1M count=8 status=none
-count() { page /metrics | sed -n "s/^$1 //p"; }
+# rank 0's: NAME{LABELS}, or NAME where it has no other label.
+count() {
+    local series=$1
+    case $series in *}) series=${series%\}},rank=\"0\"} ;; *) series=$series{rank=\"0\"} ;; esac
+    page /metrics | awk -v series="$series" '$1 == series { print $2 }'
+}
 check "creates are counted" [ "$(count 'pando_mds_requests_total{op="create"}')" -ge 200 ]
 check "bytes are counted" [ "$(count pando_mds_written_bytes_total)" -ge $((8 << 20)) ]
 same "one session" 1.0 "$(count pando_mds_sessions)"
@@ -109,7 +114,7 @@ for n in $(seq 5); do
     kill -9 $SERVER
     serve ./data --metrics 127.0.0.1:$port
 done
-same "a server that follows one that was killed has its page" 1 "$(page /metrics | grep -c '^pando_mds_loads_total ')"
+same "a server that follows one that was killed has its page" 1 "$(page /metrics | grep -c '^pando_mds_loads_total{')"
 kill -TERM $SERVER
 wait $SERVER
 check "fsck" clean ./data

@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use proto::caps::Bits;
-use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
+use proto::message::{At, ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Cred, Ino, NodeRef, SessionId, Tid};
@@ -75,8 +75,10 @@ impl Link {
         let mut link = Self { port, inbox, next_tid: 1, answers, session, wants, root: Ino::ROOT };
         let info =
             ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id(), caps_max: 0 };
-        link.port
-            .send(vec![ClientMsg::Hello { protocol: PROTOCOL, session, info, wants }], &mut link.answers)?;
+        link.port.send(
+            vec![ClientMsg::Hello { protocol: PROTOCOL, session, info, wants, at: At::default() }],
+            &mut link.answers,
+        )?;
         loop {
             match link.next()? {
                 ServerMsg::Welcome { root, session: given, .. } => {

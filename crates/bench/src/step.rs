@@ -12,7 +12,7 @@ use mds::input::{ConnId, Input, Peer};
 use mds::output::Output;
 use mds::{Rank, RankConfig};
 use proto::caps::Bits;
-use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
+use proto::message::{At, ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::request::{NewNode, Request};
 use proto::storeio::{DataDone, DataOp};
 use proto::{Cred, Incarnation, Ino, Name, NodeRef, Position, SessionId, Tid};
@@ -207,7 +207,13 @@ impl World {
         world.say(Input::Connected { conn: CONN, peer })?;
         let info =
             ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id(), caps_max: 0 };
-        let hello = ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE };
+        let hello = ClientMsg::Hello {
+            protocol: PROTOCOL,
+            session: SessionId(0),
+            info,
+            wants: Bits::NONE,
+            at: At::default(),
+        };
         world.say(Input::Message { conn: CONN, message: hello })?;
         ensure!(world.welcome.is_some(), "the rank took no session");
         Ok(world)
@@ -297,7 +303,9 @@ impl World {
                 self.count.journal_bytes += bytes.len() as u64;
                 self.end = Position(position.0 + bytes.len() as u64);
             }
-            Output::ReadJournal { from } => self.inbox.push_back(Input::ReplayEnd { end: from }),
+            Output::ReadJournal { from } => {
+                self.inbox.push_back(Input::ReplayEnd { end: from, former: Incarnation(0) })
+            }
             Output::Load { tag, requests } => {
                 let begin = Instant::now();
                 let results = self.meta.load(&requests);
@@ -315,6 +323,9 @@ impl World {
             }
             Output::Data { op, .. } => self.failed = Some(format!("file data is not in this run: {op:?}")),
             Output::Damaged { reason } => self.failed = Some(reason),
+            Output::SendRank { .. } | Output::Wish(_) => {
+                self.failed = Some("the rank asks for another".into())
+            }
             Output::Close { .. } => self.failed = Some("the rank closed the connection".into()),
             Output::Commit | Output::Trim { .. } | Output::Active | Output::Stopped | Output::Note { .. } => {
             }
@@ -337,6 +348,8 @@ impl World {
             ServerMsg::Admin { .. }
             | ServerMsg::Recall { .. }
             | ServerMsg::Renewed { .. }
+            | ServerMsg::NotMine { .. }
+            | ServerMsg::Map { .. }
             | ServerMsg::Damaged => {}
             // For sessions that want to be answered early.
             ServerMsg::Early { .. }

@@ -11,7 +11,7 @@ mod trial;
 
 pub use bench::{Bench, BenchCold, BenchFolder, BenchList, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
 pub use bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};
-pub use cluster::{Fs, Mds, Tell};
+pub use cluster::{Fs, Mds, Subtree, Tell};
 pub use running::{By, Cache, Client, Health, Ops, Perf, Stats, Status, Top, Warmup};
 pub use trial::{Demo, Load, LoadPhase, LoadWrite, Phase};
 
@@ -88,9 +88,11 @@ pub enum Verb {
     /// Ranks and the daemons that carry them
     #[command(subcommand)]
     Mds(Mds),
-    /// Faults, to try a failover with
-    #[command(hide = true)]
+    /// One rank's counters, cache, sessions, requests
     Tell(Tell),
+    /// Directories whose content is with a rank of their own
+    #[command(subcommand)]
+    Subtree(Subtree),
     /// Who asks how much of a server
     Top(Top),
     /// What a mount does, line by line
@@ -215,7 +217,7 @@ pub struct Serve {
     /// Listen on TCP without TLS: only on a trusted network
     #[arg(long)]
     pub insecure: bool,
-    /// Slots for ranks on this host, 1 to 64: one is active, the others stand by and take over
+    /// Slots for ranks in this process, 1 to 64: `max_mds` of them are active, the others stand by and take over
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(server::SLOTS_MAX)))]
     pub ranks: u16,
     /// Serve the metrics page for Prometheus there, over HTTP: http://HOST:PORT/metrics

@@ -8,7 +8,6 @@ use std::ffi::OsString;
 /// First words whose time has not come, and what comes nearest to them now.
 const VERBS: &[(&str, Option<&str>)] = &[
     ("auth", None),
-    ("subtree", None),
     ("dirfrag", None),
     ("quota", None),
     ("qos", None),
@@ -32,9 +31,6 @@ const VERBS: &[(&str, Option<&str>)] = &[
 const BELOW: &[(&str, &[&str])] =
     &[("bench", &["vdbench", "compare"]), ("fs", &["authorize", "subvolume", "subvolumegroup", "clone"])];
 
-/// Values of options of present verbs whose time has not come.
-const VALUES: &[(&str, &str, &str)] = &[("top", "--by", "subtree")];
-
 /// Options of present verbs whose time has not come.
 const OPTIONS: &[(&str, &[&str])] =
     &[("serve", &["--tls-cert", "--tls-key", "--tls-ca", "--log-format"]), ("mount", &["--log-format"])];
@@ -57,13 +53,6 @@ pub fn check(args: &[OsString]) -> Option<(String, Problem)> {
             second = first_verb(&mut words)?;
         }
         return below.contains(&second).then(|| (format!("{verb} {second}"), not_yet("")));
-    }
-    if let Some((_, option, value)) = VALUES.iter().find(|(name, ..)| *name == verb) {
-        let words: Vec<&str> = words.collect();
-        let together = format!("{option}={value}");
-        let named =
-            words.windows(2).any(|pair| pair == [*option, *value]) || words.contains(&together.as_str());
-        return named.then(|| (verb.into(), not_yet(&format!("{option} {value}"))));
     }
     let (_, options) = OPTIONS.iter().find(|(name, _)| *name == verb)?;
     for word in words.take_while(|word| *word != "--") {
@@ -123,14 +112,7 @@ mod tests {
         );
         let serve = text("pando serve /d --tls-cert=x");
         assert_eq!(serve.as_deref(), Some("pando serve: --tls-cert: not in this version\n"));
-        for line in ["pando top --by subtree", "pando top -n 1 --by=subtree"] {
-            assert_eq!(
-                text(line).as_deref(),
-                Some("pando top: --by subtree: not in this version\n"),
-                "{line}"
-            );
-        }
-        assert_eq!(text("pando top --by user"), None);
+        assert_eq!(text("pando top --by subtree"), None);
     }
 
     #[test]

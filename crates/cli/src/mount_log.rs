@@ -4,7 +4,7 @@
 //!
 //! Absent: what the server logs about the same session, under the same number.
 
-use mount::{LateError, Mount, SessionEvent};
+use mount::{LateError, Mount, SessionEvent, SessionNews};
 use proto::SessionId;
 use runtime::{Log, LogLevel};
 use std::fmt::Display;
@@ -27,7 +27,7 @@ pub fn client(session: SessionId) -> String {
 /// From here on what becomes of the mount's session is logged.
 pub fn follow(mount: &Arc<Mount>, log: &Arc<Log>, at: &str) {
     let (told, place) = (Arc::clone(log), at.to_owned());
-    mount.on_session(Box::new(move |event, session| session_event(&told, &place, session, event)));
+    mount.on_session(Box::new(move |news| session_event(&told, &place, news)));
     // The mount keeps its hooks: they must not keep it.
     let (asked, log, at) = (Arc::downgrade(mount), Arc::clone(log), at.to_owned());
     mount.on_late(Box::new(move |errors| {
@@ -36,33 +36,32 @@ pub fn follow(mount: &Arc<Mount>, log: &Arc<Log>, at: &str) {
     }));
 }
 
-fn session_event(log: &Log, at: &str, session: SessionId, event: &SessionEvent) {
+fn session_event(log: &Log, at: &str, news: &SessionNews) {
     use LogLevel::{Error, Info, Warn};
     let why = |why: &String| Some(("why", why.clone()));
     let ms = |key, time: &Duration| Some((key, time.as_millis().to_string()));
-    let (level, text, more) = match event {
+    let (level, text, more) = match &news.event {
         SessionEvent::Lost { why: said } => {
             let said = said.as_ref().and_then(why);
-            (Warn, "mds.0 socket closed: calls wait for the server", said)
+            (Warn, "socket closed: calls wait for the server", said)
         }
-        SessionEvent::Hung => (Warn, "mds.0 hung", None),
-        SessionEvent::Back { silent } => (Info, "mds.0 came back", ms("silent_ms", silent)),
-        SessionEvent::Damaged => {
-            (Error, "mds.0 is damaged: calls fail until its server is started again", None)
-        }
-        SessionEvent::Resumed { away } => (Info, "mds.0 reconnect success", ms("away_ms", away)),
-        SessionEvent::Rejected { why: said } => (Warn, "mds.0 rejected session", why(said)),
+        SessionEvent::Hung => (Warn, "hung", None),
+        SessionEvent::Back { silent } => (Info, "came back", ms("silent_ms", silent)),
+        SessionEvent::Damaged => (Error, "is damaged: calls fail until its server is started again", None),
+        SessionEvent::Resumed { away } => (Info, "reconnect success", ms("away_ms", away)),
+        SessionEvent::Rejected { why: said } => (Warn, "rejected session", why(said)),
         SessionEvent::Replaced { former } => {
-            (Warn, "mds.0 new session after an eviction", Some(("former", client(*former))))
+            (Warn, "new session after an eviction", Some(("former", client(*former))))
         }
         SessionEvent::Ended { why: said } => {
-            (Error, "mds.0 session ended: calls fail until it is mounted again", why(said))
+            (Error, "session ended: calls fail until it is mounted again", why(said))
         }
     };
-    let who = client(session);
+    let who = client(news.session);
+    let text = format!("mds.{} {text}", news.rank.0);
     let mut fields: Vec<(&str, &dyn Display)> = vec![("at", &at), ("client", &who)];
     fields.extend(more.as_ref().map(|(key, value)| (*key, value as &dyn Display)));
-    log.event(level, TARGET, text, &fields);
+    log.event(level, TARGET, &text, &fields);
 }
 
 /// What failed after its caller was told of success. Of many at once, as after an eviction, a few and how many.
@@ -115,7 +114,10 @@ mod tests {
             SessionEvent::Replaced { former: SessionId(4) },
             SessionEvent::Ended { why },
         ];
-        events.iter().for_each(|event| session_event(&log, "/mnt/a b", SessionId(7), event));
+        let (session, rank) = (SessionId(7), proto::RankId(0));
+        for event in events.clone() {
+            session_event(&log, "/mnt/a b", &SessionNews { event, session, rank });
+        }
         let error = LateError {
             kind: proto::Kind::WRITE,
             name: None,

@@ -165,7 +165,7 @@ fn listen_for_metrics(at: &str) -> Result<TcpListener, Problem> {
 /// The folder's and the server's refusals.
 pub fn open_unheard(dir: &Path, config: &Config) -> Result<Arc<Server>, Problem> {
     let options = ServerOptions { config: config.clone(), ..ServerOptions::default() };
-    Server::open(dir, &options).map_err(|error| explain_server(dir, error))
+    Server::open_whole(dir, &options).map_err(|error| explain_server(dir, error))
 }
 
 fn changed(dir: &Path) -> Problem {
@@ -299,6 +299,11 @@ fn explain_server(dir: &Path, error: ServerError) -> Problem {
         ServerError::Closed => Problem::new(Exit::State, format!("{}: {error}", dir.display())).do_this(
             format!("`pando serve {0}`, then `pando fs joinable FS --cluster {0}`", mounts::shown(dir)),
         ),
+        ServerError::SeveralRanks(ranks) => {
+            let place = mounts::shown(dir);
+            Problem::new(Exit::State, format!("{}: {error}", dir.display()))
+                .do_this(format!("`pando serve {place} --ranks {ranks}`, and mount unix:{place}/pando.sock"))
+        }
         ServerError::Damaged(what) => Problem::new(Exit::Refused, format!("{}: {what}", dir.display()))
             .do_this(format!("`pando fsck {}`", mounts::shown(dir))),
         ServerError::Store(error @ StoreError::Damaged { .. }) => {

@@ -24,6 +24,7 @@ pub mod perf;
 pub mod serve;
 pub mod stats;
 pub mod status;
+pub mod subtree;
 pub mod top;
 pub mod umount;
 pub mod warmup;

@@ -7,8 +7,8 @@ use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags::TRUNC};
 use proto::{Attr, FileKind, Ino, Name, NodeRef};
 use proto::{
-    every_request, locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests,
-    writing_requests,
+    every_request, locking_requests, looking_requests, naming_requests, rank_requests, setting_requests,
+    syncing_requests, writing_requests,
 };
 
 /// What a name leads to, seen from its directory.
@@ -62,6 +62,7 @@ pub(crate) fn names_of(request: &Request) -> impl Iterator<Item = (Ino, &Name)> 
         | writing_requests!()
         | locking_requests!()
         | syncing_requests!()
+        | rank_requests!()
         | Request::Open { .. }
         | Request::TmpFile { .. }
         | Request::Release { .. }
@@ -87,6 +88,7 @@ pub(crate) const fn changed_dir(request: &Request) -> Option<Ino> {
         | writing_requests!()
         | locking_requests!()
         | syncing_requests!()
+        | rank_requests!()
         | Request::Open { .. }
         | Request::TmpFile { .. }
         | Request::Release { .. }
@@ -111,6 +113,7 @@ pub(crate) const fn touched(request: &Request) -> Option<Ino> {
         | looking_requests!()
         | locking_requests!()
         | syncing_requests!()
+        | rank_requests!()
         | Request::Open { .. }
         | Request::TmpFile { .. }
         | Request::Release { .. }

@@ -10,7 +10,8 @@ use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
 use proto::{Attr, Errno, Ino, NodeRef};
 use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+    locking_requests, looking_requests, naming_requests, rank_requests, setting_requests, syncing_requests,
+    writing_requests,
 };
 use std::collections::BTreeMap;
 
@@ -69,6 +70,7 @@ impl Held {
             naming_requests!()
             | looking_requests!()
             | setting_requests!()
+            | rank_requests!()
             | Request::SyncFs
             | Request::Open { .. }
             | Request::TmpFile { .. }
@@ -109,6 +111,7 @@ impl Held {
                 | writing_requests!()
                 | locking_requests!()
                 | syncing_requests!()
+                | rank_requests!()
                 | Request::Open { .. }
                 | Request::TmpFile { .. }
                 | Request::Read { .. }

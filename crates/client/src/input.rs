@@ -1,11 +1,11 @@
-//! Everything that can happen to a client.
+//! Everything that can happen to a client, of one rank or of several.
 //!
 //! Absent: how calls are made (FUSE, Rust API) and how messages travel.
 
 use proto::caps::Returned;
 use proto::message::ServerMsg;
 use proto::request::Request;
-use proto::{Cred, Ino, Tid};
+use proto::{Cred, Ino, RankId, Tid};
 
 /// A caller's handle for one call; chosen by the edge, given back with the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,11 +29,18 @@ pub enum Input {
     Abandon {
         call: CallId,
     },
-    /// The connection to the rank stands.
-    Connected,
-    /// The connection broke; the driver is connecting again.
-    Disconnected,
-    Message(ServerMsg),
+    /// The connection to a rank stands. To the first one, 0, the driver connects unasked.
+    Connected {
+        rank: RankId,
+    },
+    /// It broke; the driver is connecting again.
+    Disconnected {
+        rank: RankId,
+    },
+    Message {
+        rank: RankId,
+        message: ServerMsg,
+    },
     /// What `Output::Recalled` named is dropped, or a part of it; with its stamp.
     Returned {
         stamp: u64,

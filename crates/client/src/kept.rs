@@ -156,6 +156,12 @@ impl KeptBook {
         self.unanswered.first().copied()
     }
 
+    /// The last one that moves something from one place to another.
+    pub(crate) fn last_rename(&self) -> Option<Tid> {
+        let renames = |kept: &Kept| matches!(kept.request, Request::Rename { .. });
+        self.list.iter().rev().find(|(_, kept)| renames(kept)).map(|(tid, _)| *tid)
+    }
+
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! Crate `client`: the client machine. It says what its edge may keep of answers, and keeps what it needs to perform operations by
+//! Crate `client`: the client machine, for one rank and for several. It says what its edge may keep of answers, and keeps what it needs to perform operations by
 //! itself in directories that are delegated to it.
 //!
 //! Absent: I/O, clocks, threads.
@@ -20,6 +20,7 @@ mod numbers;
 pub mod output;
 mod ranges;
 mod ranktime;
+mod router;
 mod unsynced;
 mod uses;
 mod validity;
@@ -29,4 +30,5 @@ pub use config::{ClientConfig, Limits};
 pub use input::{CallId, Input, Waiting};
 pub use machine::Client;
 pub use output::Output;
+pub use router::Router;
 pub use validity::Validity;

@@ -1,20 +1,22 @@
-//! The client machine: one session with one rank. It numbers requests, keeps those without an answer and those that are not
+//! The client machine: one client's session with one rank. It numbers requests, keeps those without an answer and those that are not
 //! durable, says Hello again after each break of the connection, reclaims what it held, and repeats. What it may, it performs
 //! by itself.
 //!
-//! Absent: caches, which the edge has; choosing among ranks; reconnecting, which the driver does.
+//! Absent: caches, which the edge has; choosing among ranks (`router.rs`); reconnecting, which the driver does.
 
 mod calls;
 mod close;
 mod early;
 mod idle;
 mod keep;
+mod parting;
 mod perform;
 mod rewrite;
+mod routed;
 mod send;
 mod session;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::config::ClientConfig;
 use crate::delegations::Delegations;
@@ -36,6 +38,7 @@ use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Cred, Errno, Incarnation, Ino, SessionId, Tid};
 use rewrite::Rewrites;
+use routed::Seat;
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Machine, Mono, Now, Outbox};
 
@@ -91,6 +94,7 @@ pub struct Client {
     held: Held,
     /// 0: none yet.
     session: SessionId,
+    seat: Seat,
     root: Ino,
     /// The life of the rank that welcomed this session last.
     incarnation: Incarnation,
@@ -132,9 +136,9 @@ impl Machine for Client {
             Input::Forgotten { ino } => self.on_forgotten(now.mono, ino),
             Input::Interrupt { call } => self.on_interrupt(call, out),
             Input::Abandon { call } => self.on_abandon(call, out),
-            Input::Connected => self.on_connected(now.mono, out),
-            Input::Disconnected => self.on_disconnected(out),
-            Input::Message(message) => self.on_message(now, message, out),
+            Input::Connected { .. } => self.on_connected(now.mono, out),
+            Input::Disconnected { .. } => self.on_disconnected(out),
+            Input::Message { message, .. } => self.on_message(now, message, out),
             Input::Tick => self.on_tick(now.mono, out),
             Input::Close => self.on_close(out),
             Input::GiveUp => self.on_give_up(out),
@@ -165,6 +169,7 @@ impl Client {
             queue: VecDeque::new(),
             held: Held::new(),
             session: SessionId(0),
+            seat: Seat::FIRST,
             root: Ino::ROOT,
             incarnation: Incarnation(0),
             damaged: false,
@@ -265,8 +270,9 @@ impl Client {
             (ServerMsg::Refused { errno, reason }, _) => {
                 self.on_refused(Errno(errno as i32), reason, out);
             }
-            // Nothing else is said before the session stands; and only an operator's connection asks for `Admin`.
-            (_, Link::Greeting) | (ServerMsg::Admin { .. }, _) => {}
+            // Nothing else is said before the session stands; only an operator's connection asks for `Admin`; and who owns what is
+            // the router's business.
+            (_, Link::Greeting) | (ServerMsg::Admin { .. } | ServerMsg::Map { .. }, _) => {}
             (ServerMsg::Reply { tid, outcome }, Link::Up) => {
                 self.on_reply(now.mono, tid, outcome, Grants::None, out);
             }
@@ -276,6 +282,9 @@ impl Client {
             (ServerMsg::Early { tid, position, wall, outcome, grants, delegated }, Link::Up) => {
                 let early = Early { position, wall, delegated: &delegated };
                 self.on_early(now, tid, (outcome, grants), early, out);
+            }
+            (ServerMsg::NotMine { tid, owner, version }, Link::Up) => {
+                self.on_not_mine(now.mono, tid, (owner, version), out);
             }
             (ServerMsg::Recall { list }, Link::Up) => self.on_recall(list, out),
             (ServerMsg::Renewed { number }, Link::Up) => self.on_renewed(number),

@@ -246,15 +246,15 @@ impl Unsynced {
     }
 
     /// Welcomed by `life` of the rank: what has to be rewritten, in this order, before anything else is sent; and what is
-    /// lost. `synced`: the life before that had written everything to its disk when it ended. `may`: bytes are kept for that.
+    /// lost. `synced`: that life, the one before, had written everything to its disk when it ended. `may`: bytes are kept for that.
     /// `unanswered`: what has no answer yet.
     pub(crate) fn restarted(
         &mut self,
         life: Incarnation,
-        (synced, may): (bool, bool),
+        (synced, may): (Option<Incarnation>, bool),
         (unanswered, seed): (&[Unanswered<'_>], Option<&HashSeed>),
     ) -> (VecDeque<Rewrite>, Losses) {
-        let was_synced = |of: Incarnation| synced && of.0 + 1 == life.0;
+        let was_synced = |of: Incarnation| synced == Some(of);
         let (mut again, mut losses) = (VecDeque::new(), Losses::default());
         for file in self.files.values_mut() {
             file.pieces.retain(|piece| !was_synced(piece.life));

@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 use stdx::Mono;
 use stdx::time::MS;
 
+/// The low bits of a stamp that say of which rank it is, where there are several.
+const LANE_BITS: u32 = 8;
+
 /// Recalled inodes remembered one by one; beyond, everything asked for is void.
 const RECALLED_MAX: usize = 4096;
 
@@ -45,6 +48,8 @@ impl Validity {
 pub(crate) struct Validities {
     /// Moves with each recall and each loss.
     stamp: u64,
+    /// Of several ranks: this one, in the stamps that are made here.
+    lane: Option<u8>,
     /// The stamp when the connection broke last.
     broken: u64,
     /// The rank grants on this connection, and this client has dropped what it had from earlier ones.
@@ -65,6 +70,7 @@ impl Validities {
     pub(crate) const fn new() -> Self {
         Self {
             stamp: 1,
+            lane: None,
             broken: 0,
             settled: false,
             void_below: Tid(0),
@@ -98,9 +104,36 @@ impl Validities {
         self.recalled.clear();
     }
 
+    /// From here on stamps are of this rank, one of several.
+    pub(crate) const fn in_lane(&mut self, lane: u8) {
+        self.lane = Some(lane);
+    }
+
+    /// The rank in whose lane a stamp is.
+    pub(crate) const fn lane_of(stamp: u64) -> u8 {
+        (stamp & ((1 << LANE_BITS) - 1)) as u8
+    }
+
+    /// The newest stamp.
+    pub(crate) const fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// Another rank's stamp is newer: those that are made here from now on are higher.
+    pub(crate) fn raise(&mut self, stamp: u64) {
+        self.stamp = self.stamp.max(stamp);
+    }
+
+    fn advance(&mut self) {
+        self.stamp = match self.lane {
+            None => self.stamp + 1,
+            Some(lane) => (((self.stamp >> LANE_BITS) + 1) << LANE_BITS) | u64::from(lane),
+        };
+    }
+
     /// Everything is void. Returns the stamp that says so.
     pub(crate) fn lose(&mut self, next: Tid) -> u64 {
-        self.stamp += 1;
+        self.advance();
         self.void(next);
         self.dropping = self.stamp;
         self.stamp
@@ -129,7 +162,7 @@ impl Validities {
 
     /// The rank recalls these. Returns the stamp of it.
     pub(crate) fn recall(&mut self, inos: impl Iterator<Item = Ino>, next: Tid, floor: Tid) -> u64 {
-        self.stamp += 1;
+        self.advance();
         self.outdate(inos, next, floor);
         self.stamp
     }

@@ -69,6 +69,11 @@ impl Window {
         Self { pending: BTreeMap::new(), kept, next: Tid(1), lock_waits: 0, bytes: 0 }
     }
 
+    /// Tids below are of what was asked before.
+    pub(crate) const fn begin_at(&mut self, next: Tid) {
+        self.next = next;
+    }
+
     pub(crate) fn tids(&self) -> Tids {
         Tids { next: self.next(), unanswered: self.unanswered() }
     }

@@ -8,8 +8,8 @@ use crate::fix::{At, Edit, Fix};
 use crate::folder::Folder;
 use crate::journal::Overlay;
 use crate::record::{
-    self, DIRECTORY, FIRST_COUNTER, FLAG_BACKPTR, LINKS, ORPHANS, RANKS, ROOT, SYSTEM, is_orphans,
-    orphans_of, rank_of,
+    self, DIRECTORY, FIRST_COUNTER, FLAG_BACKPTR, FLAG_NEWBORN, LINKS, ORPHANS, RANKS, ROOT, SYSTEM,
+    is_orphans, orphans_of, rank_of,
 };
 use crate::tables::{Table, Tables, place};
 use crate::tree::{Hint, Listing, Node, Tree, name_hash};
@@ -145,11 +145,14 @@ fn check_listings(tree: &Tree, ranks: &BTreeSet<u16>, found: &mut Found) {
     for listing in &tree.listings {
         check_listing(tree, ranks, listing, found);
     }
-    let directories = tree.nodes.iter().filter(|node| node.kind == DIRECTORY).map(|node| node.ino);
-    for ino in directories.chain([SYSTEM]) {
+    let directories = tree.nodes.iter().filter(|node| node.kind == DIRECTORY);
+    let directories = directories.map(|node| (node.ino, node.flags & FLAG_NEWBORN != 0));
+    for (ino, newborn) in directories.chain([(SYSTEM, false)]) {
         let listing = tree.listings.binary_search_by_key(&ino, |listing| listing.dir);
         let listing = listing.map(|at| tree.listings[at]).unwrap_or_default();
-        if listing.header.is_none() {
+        // Whoever has its content has changed nothing in it yet.
+        let unborn = newborn && listing.entries == 0 && !listing.unreadable;
+        if listing.header.is_none() && !unborn {
             if !listing.unreadable {
                 found.add(Kind::HeaderMissing, format!("directory {ino:x}"), "");
             }

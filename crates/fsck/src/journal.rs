@@ -36,6 +36,8 @@ pub(crate) struct Overlay {
     pub(crate) closed: BTreeSet<(u16, u64)>,
     /// Content of small files, by inode and generation.
     pub(crate) redo: BTreeMap<(u64, u32), Redo>,
+    /// Transactions of several ranks, by the rank that leads them, that others have not all carried out.
+    pub(crate) undecided: BTreeSet<(u16, u64)>,
     /// Data that the next start removes.
     pub(crate) removed: BTreeSet<(u64, u32)>,
 }
@@ -75,7 +77,10 @@ impl Journal {
         let mut overlay = Overlay { system, versions, ..Overlay::default() };
         let read = |rank| Self::read(folder, rank, &mut overlay, found);
         let journals = ranks.into_iter().map(read).collect::<Result<_, _>>()?;
-        Ok((journals, overlay))
+        match overlay.undecided.len() {
+            0 => Ok((journals, overlay)),
+            count => Err(FsckError::Undecided { dir: folder.root.clone(), count }),
+        }
     }
 
     /// Whether it must be replaced by an empty one.

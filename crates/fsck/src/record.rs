@@ -16,9 +16,10 @@ pub(crate) const ORPHANS: u64 = 0x100;
 pub(crate) const RANKS: u16 = 256;
 pub(crate) const FIRST_COUNTER: u64 = 4096;
 
-/// Packed, recovering, cut pending, backptr.
-pub(crate) const FLAGS_KNOWN: u32 = 1 | 2 | 4 | 8;
+/// Packed, recovering, cut pending, backptr, placed by slots, newborn.
+pub(crate) const FLAGS_KNOWN: u32 = 1 | 2 | 4 | 8 | 16 | 32;
 pub(crate) const FLAG_BACKPTR: u32 = 8;
+pub(crate) const FLAG_NEWBORN: u32 = 32;
 const XATTRS_BYTES_MAX: usize = 65_536;
 const SYMLINK_BYTES_MAX: usize = 4095;
 

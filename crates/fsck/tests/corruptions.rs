@@ -8,8 +8,9 @@ use cases::{After, Case, count, linked, with_meta};
 use common::{attach, bytes, crashed, flip, listing, serve, stopped};
 use fsck::{FsckError, Kind, RepairOptions, check, repair};
 use proto::dentry::DentryValue;
+use proto::inode::flags;
 use proto::storeio::{Cut, DataOp, Payload, StoreKey, Table};
-use proto::{FileId, Ino};
+use proto::{FileId, Frag, Ino};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -103,6 +104,25 @@ fn every_kind_has_a_case() {
     let missing: Vec<&Kind> = Kind::ALL.iter().filter(|kind| !covered.contains(kind)).collect();
     // These have tests of their own.
     assert_eq!(missing, [&Kind::PartForeign, &Kind::FreePagesDamaged, &Kind::BlockBeyondSize]);
+}
+
+/// One that was made for another rank is empty until that has changed something in it.
+#[test]
+fn a_newborn_needs_no_header_while_it_is_empty() {
+    let folder = stopped();
+    let header = |dir| StoreKey::Header { dir, frag: Frag::WHOLE };
+    with_meta(&folder.path, |meta| {
+        for name in ["a", "c"] {
+            meta.edit(name, |inode| inode.core.flags |= flags::SLOTS | flags::NEWBORN);
+        }
+        meta.delete(header(meta.ino("c")));
+    });
+    let report = check(&folder.path).expect("checked");
+    assert!(report.is_clean(), "{report:#?}");
+    with_meta(&folder.path, |meta| meta.delete(header(meta.ino("a"))));
+    let report = check(&folder.path).expect("checked");
+    let kinds: Vec<Kind> = report.findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [Kind::HeaderMissing]);
 }
 
 #[test]

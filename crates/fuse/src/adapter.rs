@@ -131,9 +131,9 @@ impl Adapter {
         let weak = Arc::downgrade(&shared);
         queues.serve(&weak).map_err(|error| error.raw_os_error().map_or(Errno::EAGAIN, Errno))?;
         let looks = weak.clone();
-        shared.mount.on_session(Box::new(move |event, _| {
+        shared.mount.on_session(Box::new(move |news| {
             if let Some(shared) = looks.upgrade() {
-                shared.on_session(event);
+                shared.on_session(&news.event);
             }
         }));
         shared.mount.on_caps(Box::new(move |event| recall::on_caps(&weak, event)));

@@ -13,7 +13,8 @@ use proto::header::FragHeader;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::storeio::{Backptr, Cut, DataOp};
-use proto::{DecodeError, Ino};
+use proto::transact::{Left, TxnId, take_decided, take_left, take_reserved};
+use proto::{DecodeError, Ino, RankId, Reader};
 
 /// Work for the data store that follows a transaction.
 pub(crate) type Followups = Vec<(DataOp, Option<Ino>)>;
@@ -61,12 +62,7 @@ pub(crate) fn apply(
                 put_header(view, slot, FragHeader::decode(header)?, newborn, source);
             }
             Mutation::PutBackptr { ino, version, parent, hash, name } => {
-                view.moved.note(ino);
-                let newer = view.backptrs.get(&ino).is_none_or(|(known, _)| *known <= version);
-                if newer {
-                    let place = Backptr { version, parent, hash, name: name.into() };
-                    view.backptrs.insert(ino, (version, Some(place)));
-                }
+                put_backptr(view, ino, Backptr { version, parent, hash, name: name.into() });
             }
             Mutation::DelBackptr { ino, version } => inode_gone(view, ino, version, source),
             Mutation::Session { id, open, client } => sessions.replay_session(id, open, client, source),
@@ -81,19 +77,35 @@ pub(crate) fn apply(
                 follow.push((DataOp::Truncate { file, cut }, Some(file.ino)));
             }
             Mutation::DataRedo { file, truncate_seq, write_seq, data } => {
+                view.redone.note(file.ino);
                 if source == Source::Replay {
-                    let data = data.to_vec();
-                    follow.push((DataOp::Redo { file, truncate_seq, write_seq, data }, None));
+                    let redo = DataOp::Redo { file, truncate_seq, write_seq, data: data.to_vec() };
+                    follow.push((redo, None));
                 }
             }
-            Mutation::DataRemove { file } => follow.push((DataOp::Remove { file }, None)),
+            Mutation::DataRemove { file } => {
+                view.spent_cuts.remove(&file.ino);
+                follow.push((DataOp::Remove { file }, None));
+            }
+            Mutation::Sealed { unit, .. } => sealed(view, unit.dir, source),
+            Mutation::Prepared { id, leader, parts } => reserved(view, (id, leader), parts, source)?,
+            Mutation::Committed { id, decided, left } => committed(view, id, (decided, left))?,
+            Mutation::Resolved { id, left } => resolved(view, id, left)?,
             Mutation::DelegateInos { id, first, count } => sessions.delegate_inos(id, first, count),
             Mutation::SessionFlags { id, flags } => sessions.set_flags(id, flags, source),
         }
     }
-    let book = &mut view.book;
-    view.cache.end_transaction(|ino| book.end(ino));
+    view.cache.end_transaction(|ino| view.book.end(ino));
     Ok(follow)
+}
+
+/// Where the primary dentry of an inode is.
+fn put_backptr(view: &mut View, ino: Ino, place: Backptr) {
+    view.moved.note(ino);
+    view.moved.is_back(ino);
+    if view.backptrs.get(&ino).is_none_or(|(known, _)| *known <= place.version) {
+        view.backptrs.insert(ino, (place.version, Some(place)));
+    }
 }
 
 /// The name, and what it led to: a directory that goes must have been empty.
@@ -133,8 +145,66 @@ fn put_header(view: &mut View, slot: u32, header: FragHeader, newborn: bool, sou
     cache.queue_dir(slot);
 }
 
+/// What waits for a transaction of another rank.
+#[cold]
+fn reserved(
+    view: &mut View,
+    (id, leader): (TxnId, RankId),
+    parts: &[u8],
+    source: Source,
+) -> Result<(), DecodeError> {
+    if source == Source::Replay && stdx::mutant!("mds_prepared_not_replayed") {
+        return Ok(());
+    }
+    view.transactions.prepare(id, leader, take_reserved(&mut Reader::new(parts))?);
+    view.territory.reserve(true);
+    Ok(())
+}
+
+/// A transaction that this rank leads.
+#[cold]
+fn committed(view: &mut View, id: TxnId, (decided, left): (&[u8], &[u8])) -> Result<(), DecodeError> {
+    let decided = take_decided(&mut Reader::new(decided))?;
+    view.transactions.committed.insert(id, decided);
+    gone_to_others(view, left)
+}
+
+/// One of either that is over.
+#[cold]
+fn resolved(view: &mut View, id: TxnId, left: &[u8]) -> Result<(), DecodeError> {
+    gone_to_others(view, left)?;
+    view.transactions.resolve(id);
+    view.territory.reserve(!view.transactions.is_free());
+    Ok(())
+}
+
+/// Their new owner says where they are, and stores it; what this rank has said of it before would be stored over that.
+fn gone_to_others(view: &mut View, left: &[u8]) -> Result<(), DecodeError> {
+    for Left { ino, parent, hash } in take_left(&mut Reader::new(left))? {
+        if !stdx::mutant!("mds_left_backptr_stored") {
+            view.backptrs.remove(&ino);
+            view.backptrs_old.remove(&ino);
+        }
+        view.moved.left(ino, Backptr { version: 0, parent, hash, name: Box::default() });
+        view.moved.note(ino);
+    }
+    Ok(())
+}
+
+/// Another rank may have changed the directory's content since: what the tail said of it before counts no more.
+fn sealed(view: &mut View, dir: Ino, source: Source) {
+    if source == Source::Replay && !stdx::mutant!("mds_seal_not_replayed") {
+        view.cache.undo_content(dir);
+        let inside = |place: &Backptr| place.parent == dir;
+        view.backptrs.retain(|_, (_, place)| !place.as_ref().is_some_and(inside));
+    }
+}
+
 /// An inode is gone: its backptr, and its header if it was a directory.
 fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
+    if view.territory.entry(ino).is_some() && !stdx::mutant!("mds_purged_keeps_entry") {
+        view.purged.push(ino);
+    }
     let slot = match source {
         Source::Live => view.cache.find_dir(ino),
         Source::Replay => Some(view.cache.dir_or_new(ino)),

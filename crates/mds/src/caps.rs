@@ -18,12 +18,13 @@ use crate::perm;
 use crate::rank::Rank;
 use crate::session::Session;
 use crate::view::{Found, View};
-use book::{AGE_NS, Need};
+use book::{AGE_NS, Need, RECORD};
 use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, Recalled, Returned};
 use proto::message::ServerMsg;
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply};
 use proto::request::{Request, open_flags};
+use proto::transact::Step;
 use proto::{Attr, Effect, FileKind, Ino, Kind, SessionId};
 use proto::{every_request, plain_replies};
 use std::collections::BTreeMap;
@@ -52,6 +53,7 @@ pub(crate) const fn waits_for_settled(request: &Request) -> bool {
     match request {
         Request::Fsync { .. } => false,
         Request::Open { flags, .. } => open_flags::writes(*flags),
+        Request::Transact { step, .. } => matches!(step, Step::Clear { .. }),
         every_request!() => matches!(request.effect(), Effect::Journal),
     }
 }
@@ -94,6 +96,15 @@ impl Rank {
     /// What the answer grants its session.
     pub(crate) fn grants(&mut self, op: &Op, outcome: &Outcome) -> Grants {
         let Some(slot) = op.place else { return Grants::None };
+        if let Ok(Reply::Record { place, .. }) = outcome {
+            if matches!(op.request, Request::Replicate { .. }) {
+                self.view.book.copied(slot, place.ino, RECORD);
+            }
+            return Grants::None;
+        }
+        if let (Ok(Reply::Totals(_)), Some((dir, _))) = (outcome, op.request.subject()) {
+            return self.grant_totals(slot, dir.ino);
+        }
         // Kernels believe these answers whatever they were told meanwhile, so nobody keeps anything of them.
         if matches!(op.request, Request::SetAttr { .. } | Request::Link { .. }) {
             return Grants::None;
@@ -130,10 +141,22 @@ impl Rank {
         }
     }
 
+    /// Whether a rank may go by what it is told of a directory's content until it is recalled.
+    fn grant_totals(&mut self, slot: u16, dir: Ino) -> Grants {
+        let now = self.view.now.mono;
+        // Its content is about to be another's.
+        if self.view.is_leaving(dir) || !self.view.book.may_keep_totals(slot, dir, now) {
+            return Grants::None;
+        }
+        self.view.book.copied(slot, dir, Bits::FS);
+        Grants::One(Bits::FS)
+    }
+
     fn grant(&mut self, session: SessionId, slot: u16, attr: &Attr, wants: Bits) -> Bits {
         let view = &mut self.view;
         let (now, limit) = (view.now.mono, view.config.limits.caps_per_client);
         if attr.ino.is_reserved()
+            || !(view.territory.is_whole() || view.may_promise(attr.ino))
             || !view.book.may_grant(slot, attr.ino, now)
             || (view.book.is_full(slot, limit)
                 && !view.book.has(slot, attr.ino)
@@ -354,7 +377,7 @@ impl Rank {
             return false;
         }
         (session.evicted, session.settled) = (true, false);
-        if !session.embedded && !stdx::mutant!("mds_eviction_not_journaled") {
+        if session.is_clients() && !stdx::mutant!("mds_eviction_not_journaled") {
             let flags = session.flags(session.quiet);
             Mutation::SessionFlags { id, flags }.encode(&mut self.view.txn.muts);
             self.commit(now, None, out);

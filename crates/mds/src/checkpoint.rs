@@ -154,7 +154,7 @@ impl Rank {
             if early || !self.checkpoint_wanted() {
                 return;
             }
-            self.start_checkpoint();
+            self.start_checkpoint(now, out);
         }
         if self.store_has_room() && !self.checkpoint.failed && self.checkpoint.slice_at <= now.mono {
             match self.checkpoint.phase {
@@ -167,7 +167,7 @@ impl Rank {
         self.advance(now, out);
     }
 
-    fn start_checkpoint(&mut self) {
+    fn start_checkpoint(&mut self, now: Now, out: &mut Outbox<Output>) {
         let c = &mut self.checkpoint;
         c.phase = Phase::Entries;
         c.wanted = false;
@@ -179,8 +179,13 @@ impl Rank {
         self.view.cache.round = self.view.cache.round.wrapping_add(1);
         self.view.cache.checkpointing = true;
         self.view.backptrs_old = std::mem::take(&mut self.view.backptrs);
+        self.view.redone.checkpoint_begins();
         c.work = self.view.cache.dirty() + (c.dirs_left + self.view.backptrs_old.len()) as u64;
         c.stored = 0;
+        for muts in self.view.transactions_again() {
+            self.view.txn.muts.0 = muts;
+            self.commit(now, None, out);
+        }
     }
 
     /// Hands batches over once the journal holds all that they say.
@@ -225,10 +230,7 @@ impl Rank {
         for ino in writing.headers {
             self.header_stored(ino, ok);
         }
-        for ino in writing.backptrs {
-            let Some(entry) = self.view.backptrs_writing.remove(&ino).filter(|_| !ok) else { continue };
-            self.view.backptrs.entry(ino).or_insert(entry);
-        }
+        self.backptrs_stored(writing.backptrs, ok);
         if ok {
             if self.checkpoint.phase == Phase::Record {
                 self.record_stored(out);
@@ -236,6 +238,26 @@ impl Rank {
             return;
         }
         self.sessions.closed.extend(writing.closed);
+    }
+
+    fn backptrs_stored(&mut self, inos: Vec<Ino>, ok: bool) {
+        if inos.is_empty() {
+            return;
+        }
+        for ino in inos {
+            let Some(entry) = self.view.backptrs_writing.remove(&ino).filter(|_| !ok) else { continue };
+            // Where it is by now its owner says.
+            if self.view.moved.went(ino).is_none() {
+                self.view.backptrs.entry(ino).or_insert(entry);
+            }
+        }
+        self.look_at_places_again();
+    }
+
+    /// Who waits until places are stored, or are not any more.
+    fn look_at_places_again(&mut self) {
+        let waiting = std::mem::take(&mut self.view.transactions.waiting);
+        self.runnable.extend(waiting);
     }
 
     fn header_stored(&mut self, ino: Ino, ok: bool) {
@@ -306,6 +328,7 @@ impl Rank {
         for (ino, entry) in std::mem::take(&mut self.view.backptrs_old) {
             self.view.backptrs.entry(ino).or_insert(entry);
         }
+        self.look_at_places_again();
         for ino in later {
             self.header_stored(ino, false);
         }
@@ -349,6 +372,9 @@ impl Rank {
         let mut batch = StoreBatch::new(Ino::SYSTEM, None);
         let closed = std::mem::take(&mut self.sessions.closed);
         let rank = self.view.config.rank;
+        // A session that ended at this rank may have joined it again, under its number.
+        let closed: Vec<SessionId> =
+            closed.into_iter().filter(|id| !self.sessions.map.contains_key(id)).collect();
         for id in &closed {
             batch.delete(StoreKey::Session { rank, id: *id });
         }
@@ -365,6 +391,7 @@ impl Rank {
         let position = self.checkpoint.position;
         self.checkpoint.phase = Phase::Idle;
         self.checkpoint.completed += 1;
+        self.view.redone.checkpoint_ends();
         self.checkpoint.failures = 0;
         self.view.cache.checkpointing = false;
         self.view.full = false;
@@ -372,7 +399,9 @@ impl Rank {
         out.push(Output::Trim { before: position });
         // A header may be dirty although no name is: all that changed in between came and went.
         let cache = &self.view.cache;
-        let clean = cache.dirty() == 0 && cache.dirty_dirs.is_empty() && self.view.backptrs.is_empty();
+        // Places of what is reserved stay in the journal until it is known whose they are: nobody would say that who stops.
+        let waits = |ino: &Ino| self.view.transactions.is_reserved(*ino);
+        let clean = cache.dirty() == 0 && cache.dirty_dirs.is_empty() && self.view.backptrs.keys().all(waits);
         if self.state == State::Stopping && self.data_is_idle() && clean && !self.stopped {
             self.stopped = true;
             self.state = State::Stopped;

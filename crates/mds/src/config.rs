@@ -62,10 +62,14 @@ pub struct Limits {
     /// Who holds capabilities on no more inodes than that is asked for nothing because memory is short
     /// (`mds_min_caps_per_client`).
     pub caps_least: u64,
+    /// The most that `dir.pin.random` may be (`mds_export_ephemeral_random_max`).
+    pub random_max: f64,
     /// Inodes of one session recalled to make room, and without an answer (`mds_recall_max_caps`).
     pub recall_caps: usize,
     /// Cached entries forgotten in one step.
     pub forget: u32,
+    /// Things looked at, or dropped, in one step for a move.
+    pub move_slice: u32,
     /// Directories delegated to one session at a time.
     pub delegated_per_session: usize,
 }
@@ -83,6 +87,8 @@ pub struct RankConfig {
     pub incarnation: Incarnation,
     pub fsid: [u8; 16],
     pub hash_seed: HashSeed,
+    /// What tokens of sessions are made of: the same at all ranks of the file system, and known to nobody else.
+    pub join_key: [u8; 16],
     /// The file system's epoch: seeds generations.
     pub fs_epoch: u32,
     /// `mds_cache_memory_limit`.
@@ -108,6 +114,7 @@ impl RankConfig {
             incarnation,
             fsid,
             hash_seed,
+            join_key: [0; 16],
             fs_epoch: 1,
             cache_bytes: 4 << 30,
             journal_bytes: 1 << 30,
@@ -134,8 +141,10 @@ impl RankConfig {
                 results: 20_000,
                 caps_per_client: 1_000_000,
                 caps_least: 100,
+                random_max: 0.01,
                 recall_caps: 1_024,
                 forget: 256,
+                move_slice: 1_024,
                 delegated_per_session: 1_024,
             },
         }
@@ -166,8 +175,10 @@ impl RankConfig {
             results: 4_096,
             caps_per_client: 48,
             caps_least: 4,
+            random_max: 0.01,
             recall_caps: 8,
             forget: 16,
+            move_slice: 8,
             delegated_per_session: 3,
         };
         config

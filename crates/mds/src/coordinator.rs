@@ -5,22 +5,27 @@
 //! swapped in, and what follows from it is said when it is durable. After a swap that came too late the map is read again, and the
 //! next plan is made from what is there: no step of a decision has to be taken back.
 //!
-//! Reading order: `machine`, `plan`, `seen`, `states`, `commands`.
+//! Reading order: `machine`, `plan`, `seen`, `states`, `commands`, `ask`, `changes`, `moves`, `placement`.
 //!
 //! Absent: I/O, clocks, threads; who is the coordinator (a driver's choice, of which the map's `coordinator` decides).
 
+mod ask;
+mod changes;
 mod commands;
 mod machine;
+mod moves;
+mod placement;
 mod plan;
 mod seen;
 mod states;
 #[cfg(test)]
 mod tests;
 
+pub use ask::{Ask, Dropped, Found, Governing, Holder, Life, Moved};
 pub use machine::Coordinator;
 
 use crate::output::Level;
-use proto::cluster::{ClusterMap, DaemonId, RankState};
+use proto::cluster::{ClusterMap, DaemonId, Mask, MoveId, RankState};
 use proto::storeio::StoreError;
 use proto::{Incarnation, RankId};
 use std::sync::Arc;
@@ -155,7 +160,7 @@ pub enum Output {
     },
 }
 
-/// What an operator asks for.
+/// What an operator asks for, or a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// The map.
@@ -166,6 +171,19 @@ pub enum Command {
     FailRank(RankId),
     /// End every life and let nobody take over until `SetJoinable(true)`.
     FailFs,
+    /// Ranks that the coordinator places slots and entries at by itself; also the balancer's.
+    SetBalRankMask(Mask),
+    /// Whether directories made from now on are placed by slots, which are spread for that.
+    SetHashPlacement(bool),
+    /// Announce a move to its present owner. What it governs by was found by a rank.
+    Move {
+        moved: Moved,
+        to: RankId,
+    },
+    /// Give a move up.
+    CancelMove(MoveId),
+    /// A rank asks; not for people.
+    Ask(Life, Ask),
 }
 
 /// A command was carried out: what it came to, for people, and the durable map that says so.
@@ -184,6 +202,9 @@ pub enum CommandError {
     /// Not now (exit code 5).
     #[error("{0}")]
     WrongState(String),
+    /// The map does not say what was named, but this (exit code 5).
+    #[error("not what the cluster map says: {0}")]
+    Stale(Found),
     /// The map could not be read or written; whether the command was carried out is not known.
     #[error("the cluster map: {0}")]
     Store(StoreError),

@@ -3,6 +3,7 @@
 //! Absent: contents; planning the second half (`ops/finish.rs`).
 
 use crate::cache::node;
+use crate::cache::slab::NONE;
 use crate::config::State;
 use crate::op::{Claim, LoadKey, Next, Op, Park, Stop, Syncing, Waits};
 use crate::ops::finish;
@@ -106,7 +107,10 @@ impl Rank {
         let mut missing = None;
         for (ino, seq) in std::mem::take(&mut self.view.spent_cuts) {
             let Some(slot) = self.view.cache.by_ino(ino) else {
-                self.view.spent_cuts.insert(ino, seq);
+                // One that left took the cut along: it was synced under it.
+                if self.view.moved.went(ino).is_none() {
+                    self.view.spent_cuts.insert(ino, seq);
+                }
                 continue;
             };
             let mut core = self.view.changed_core(slot);
@@ -193,7 +197,9 @@ impl Rank {
             | Next::StatFs => {
                 let now = self.told_now(now, &op);
                 self.view.now = now;
+                self.view.resolved = NONE;
                 let planned = finish::plan(&mut self.view, &op, next, done);
+                self.note_heat(&op, &planned);
                 self.carry_out_plan(now, &mut op, planned, out);
                 self.view.now.wall = self.wall;
             }
@@ -217,6 +223,7 @@ impl Rank {
         if (core.truncate_seq != cut || uncut) && !stdx::mutant!("mds_redo_behind_cut") {
             return false;
         }
+        let stored = !matches!(done, DataDone::Redo { .. });
         if let DataDone::Redo { truncate_seq, write_seq, data } = done
             && !stdx::mutant!("mds_redo_not_journaled")
         {
@@ -227,6 +234,9 @@ impl Rank {
             self.view.files.get(ino).is_none_or(|f| f.writes == writes && f.shared == 0 && !f.exclusive);
         if same {
             self.view.cache.flag(ino, node::DATA_CLEAN, node::WRITTEN);
+            if stored {
+                self.view.redone.forget(ino);
+            }
         }
         true
     }

@@ -20,7 +20,8 @@ use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::{Attr, FileKind, Ino, Name, NodeRef, Position, SessionId};
 use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+    locking_requests, looking_requests, naming_requests, rank_requests, setting_requests, syncing_requests,
+    writing_requests,
 };
 use stdx::time::{MS, SECOND};
 use stdx::{Now, Outbox, Wall};
@@ -179,6 +180,8 @@ impl Rank {
         };
         let mut early =
             (self.sessions.map.get(&op.session).is_some_and(ready) && !partial) || op.told.is_some();
+        // Whether it comes to the same once more, other ranks have a say in.
+        early &= !self.deciding;
         if let Some(Touched { resources, headers }) = touched {
             let source = match &op.request {
                 Request::CopyRange { source: node, .. } | Request::TmpFile { parent: node, .. } => {
@@ -287,6 +290,7 @@ pub(crate) const fn above(request: &Request) -> [Option<NodeRef>; 2] {
         | writing_requests!()
         | locking_requests!()
         | syncing_requests!()
+        | rank_requests!()
         | Request::Open { .. }
         | Request::TmpFile { .. }
         | Request::Release { .. }
@@ -325,6 +329,7 @@ fn shown(view: &View, request: &Request, outcome: &Outcome) -> Option<Vec<Resour
         | writing_requests!()
         | locking_requests!()
         | syncing_requests!()
+        | rank_requests!()
         | Request::TmpFile { .. }
         | Request::Rewrite { .. } => return None,
     }

@@ -74,6 +74,9 @@ pub(crate) struct FileState {
     pub exclusive: bool,
     /// Data operations under way that need the data to stay (reads, syncs).
     pub users: u32,
+    /// Answers of a former life that may have opened it, and that their clients may not have: nothing that ends by itself. A client
+    /// says that it has one when it has all answers before it, so who waits for that may wait for himself.
+    pub kept: u32,
     /// Writes completed, to see whether one came while a sync was under way.
     pub writes: u32,
     /// A cut is journaled and the data store has not answered.
@@ -87,9 +90,14 @@ pub(crate) struct FileState {
 }
 
 impl FileState {
+    /// Whether somebody has it open, or may have.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.opens.is_empty() || self.kept > 0
+    }
+
     /// Whether a removal of the last name must keep the data.
     pub(crate) fn needs_data(&self) -> bool {
-        !self.opens.is_empty() || self.shared > 0 || self.exclusive || self.users > 0 || self.cutting
+        self.is_open() || self.shared > 0 || self.exclusive || self.users > 0 || self.cutting
     }
 
     fn idle(&self) -> bool {
@@ -225,6 +233,14 @@ impl Files {
             }
         }
         (found, None)
+    }
+
+    pub(crate) fn from(&self, first: Ino) -> impl Iterator<Item = (Ino, &FileState)> {
+        self.files.range(first..).map(|(ino, file)| (*ino, file))
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = (Ino, &FileState)> {
+        self.files.iter().map(|(ino, file)| (*ino, file))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -5,7 +5,6 @@
 
 use crate::cache::node;
 use crate::meter::Asked;
-use crate::op::Claim;
 use crate::output::Output;
 use crate::rank::Rank;
 use crate::session::StoredResult;
@@ -33,7 +32,7 @@ impl Rank {
         }
         for (key, ino) in kept {
             if self.former_opens.insert(key, ino).is_none() {
-                self.view.files.claim(Claim::User(ino));
+                self.view.files.get_mut(ino).kept += 1;
                 self.view.cache.flag(ino, node::BUSY, 0);
             }
         }
@@ -51,7 +50,11 @@ impl Rank {
     /// The session has this answer, or will never have it.
     fn forget_one(&mut self, id: SessionId, tid: Tid) {
         if let Some(ino) = self.former_opens.remove(&(id, tid)) {
-            self.end_claim(Claim::User(ino));
+            if let Some(file) = self.view.files.existing(ino) {
+                file.kept = file.kept.saturating_sub(1);
+            }
+            self.wake(ino);
+            self.forget_or_purge(ino);
         }
     }
 

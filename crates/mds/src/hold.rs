@@ -9,6 +9,7 @@ use proto::caps::Grants;
 use proto::message::ServerMsg;
 use proto::reply::Outcome;
 use proto::storeio::{DataOp, StoreBatch};
+use proto::transact::TxnId;
 use std::collections::VecDeque;
 
 /// Something that waits for a position.
@@ -37,6 +38,10 @@ pub(crate) enum Waiting {
     /// Inode numbers below this are reserved.
     Inos {
         reserved: u64,
+    },
+    /// Other ranks carry out what this one has decided.
+    Decided {
+        id: TxnId,
     },
     /// The rank may become active.
     Boot,
@@ -83,6 +88,7 @@ impl HoldQueue {
             | Waiting::Data { .. }
             | Waiting::Batches { .. }
             | Waiting::Inos { .. }
+            | Waiting::Decided { .. }
             | Waiting::Boot => None,
         })
     }

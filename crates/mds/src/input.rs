@@ -2,9 +2,11 @@
 //!
 //! Absent: how it came (socket, function call, simulated network).
 
-use proto::message::ClientMsg;
+use proto::cluster::{ClusterMap, Unit};
+use proto::message::{ClientMsg, ServerMsg};
 use proto::storeio::{DataDone, Loaded, StoreError};
-use proto::{Cred, Ino, Position, SessionId};
+use proto::{Cred, Incarnation, Ino, Position, RankId, SessionId};
+use std::sync::Arc;
 
 /// A connection, numbered by the driver; never reused while the rank lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,9 +40,11 @@ pub enum Input {
         position: Position,
         entries: Vec<u8>,
     },
-    /// The journal ends here; the next append starts at this position (in a new segment).
+    /// The journal ends here; the next append starts at this position (in a new segment). `former`: which life of this rank wrote the
+    /// newest segment; 0: there is none.
     ReplayEnd {
         end: Position,
+        former: Incarnation,
     },
     /// The journal cannot be read: the rank becomes `damaged`.
     ReplayFailed(StoreError),
@@ -94,6 +98,27 @@ pub enum Input {
     /// An operator ends a session: as if its lease had run out.
     Evict {
         session: SessionId,
+    },
+    /// The cluster map; before `Boot` for a rank that is not alone.
+    Map(Arc<ClusterMap>),
+    /// Another rank answers what `Output::SendRank` asked, or takes something back.
+    FromRank {
+        rank: RankId,
+        message: Box<ServerMsg>,
+    },
+    /// The connection that `Output::SendRank` made is gone, or could not be made.
+    RankGone {
+        rank: RankId,
+    },
+    /// The coordinator does not do what `Output::Wish` asked for.
+    WishRefused {
+        unit: Unit,
+        reason: String,
+    },
+    /// An operator wants a directory's content at another rank: `owner_of` says that it is this one's.
+    Move {
+        dir: Ino,
+        to: RankId,
     },
     /// No new sessions; checkpoint; then `Output::Stopped`.
     Stop,

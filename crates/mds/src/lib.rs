@@ -4,7 +4,8 @@
 //!
 //! Reading order: `input`, `output`, `rank` (one step), `answer`, `data`, `op`, `view`, `ops/`, `txn`, `apply`, `cache/`,
 //! `journal`, `hold`, `recent`, `early`, `load`, `moved`, `warm`, `session`, `performed`, `caps`, `checkpoint`, `replay`, `pace`,
-//! `tail`, `former`, `orphans`, `files`, `locks`, `meter`, `status`; `order` is for drivers.
+//! `tail`, `former`, `orphans`, `files`, `locks`, `territory`, `search`, `peers`, `replicas`, `moves`, `transactions/`, `meter`, `status`; `order` is
+//! for drivers.
 //!
 //! Absent on purpose: I/O, clocks, threads, stores, sockets.
 
@@ -22,34 +23,47 @@ mod data;
 mod early;
 mod files;
 mod former;
+mod heat;
 mod hold;
 pub mod input;
 mod journal;
+mod leave;
 mod load;
 mod locks;
 mod meter;
 mod moved;
+mod moves;
+mod news;
 mod op;
 mod ops;
 pub mod order;
 mod orphans;
 pub mod output;
 mod pace;
+mod peers;
 mod performed;
 mod perm;
+mod placing;
 mod rank;
 mod recent;
+mod redone;
 mod replay;
+mod replicas;
+mod search;
 mod session;
 pub mod status;
 mod tail;
+mod territory;
 #[cfg(test)]
 mod tests;
+mod totals;
+mod transactions;
 mod txn;
 mod view;
 mod warm;
 
 pub use config::{Prefetch, RankConfig, State};
+pub use heat::{Load, UnitLoad};
 pub use meter::{OpCount, TrafficStatus};
 pub use op::Waits;
 pub use rank::Rank;

@@ -7,7 +7,7 @@ mod whole;
 
 use crate::cache::{dir, node};
 use crate::input::Tag;
-use crate::op::{LoadKey, Op, OpId, ScanFor, ScanPage, Waits};
+use crate::op::{Learned, LoadKey, Op, OpId, ScanFor, ScanPage, Waits};
 use crate::output::{Level, Output};
 use crate::rank::Rank;
 use proto::dentry::DentryValue;
@@ -26,6 +26,8 @@ struct Flight {
     waiters: Vec<OpId>,
     /// Names forgotten since it began: what it brings of them may be old.
     forgotten: Vec<NameHash>,
+    /// Seals before it began.
+    seals: u64,
 }
 
 /// All loads under way.
@@ -86,6 +88,16 @@ const fn brings_names_of(key: &LoadKey) -> Option<Ino> {
     }
 }
 
+/// The directory of which it brings something.
+const fn names_dir(key: &LoadKey) -> Option<Ino> {
+    match key {
+        LoadKey::Header { dir } => Some(*dir),
+        LoadKey::Dentry { .. } | LoadKey::ByHash { .. } | LoadKey::Scan { .. } | LoadKey::Backptr { .. } => {
+            brings_names_of(key)
+        }
+    }
+}
+
 impl Rank {
     /// Makes an operation wait for a load.
     pub(crate) fn wait_for_load(&mut self, op: OpId, key: LoadKey) {
@@ -97,13 +109,14 @@ impl Rank {
 
     pub(crate) fn start_load(&mut self, key: LoadKey, op: Option<OpId>) {
         if !self.loads.flights.contains_key(&key) {
-            if let Some(dir) = brings_names_of(&key) {
+            if let Some(dir) = names_dir(&key) {
                 let slot = self.view.cache.dir_or_new(dir);
                 self.view.cache.dirs.get_mut(slot).loads += 1;
             }
             self.loads.queue.push_back(key.clone());
         }
-        self.loads.flights.entry(key).or_default().waiters.extend(op);
+        let new = Flight { seals: self.view.territory.seals(), ..Flight::default() };
+        self.loads.flights.entry(key).or_insert(new).waiters.extend(op);
     }
 
     /// Looks for orphans from `from` on.
@@ -173,26 +186,20 @@ impl Rank {
             self.loads.queue.push_back(key);
             return;
         }
+        let other = names_dir(&key).is_some_and(|dir| self.is_too_late(dir, flight.seals));
         let failed = match result {
+            // It is another rank's by now, and what is in the store may be old.
+            Ok(_) if other => {
+                self.end_load_for_nothing(&key);
+                None
+            }
             Ok(loaded) => self.bring(&key, loaded, &flight.waiters).err().map(|e| e.to_string()),
             Err(error) => Some(error.to_string()),
         };
         if let Some(reason) = &failed {
             let text = format!("load {key:?}: {reason}");
             out.push(Output::Note { level: Level::Error, text });
-            match &key {
-                LoadKey::Scan { dir, purpose: ScanFor::WholeDirectory, .. } => {
-                    self.end_whole_load(*dir, false)
-                }
-                LoadKey::Scan { dir, purpose: ScanFor::Warmup, .. } => {
-                    self.warm_dir_over(*dir, ScanFor::Warmup, false);
-                }
-                LoadKey::Scan { purpose: ScanFor::Request(_) | ScanFor::Orphans, .. }
-                | LoadKey::Dentry { .. }
-                | LoadKey::ByHash { .. }
-                | LoadKey::Header { .. }
-                | LoadKey::Backptr { .. } => {}
-            }
+            self.end_load_for_nothing(&key);
         }
         for id in flight.waiters {
             if let Some(op) = self.parked.get_mut(&id) {
@@ -203,12 +210,39 @@ impl Rank {
                 self.runnable.push_back(id);
             }
         }
-        if let Some(dir) = brings_names_of(&key)
+        if let Some(dir) = names_dir(&key)
             && let Some(slot) = self.view.cache.find_dir(dir)
         {
             let entries = self.view.cache.dirs.get_mut(slot);
             entries.loads = entries.loads.saturating_sub(1);
-            self.view.cache.drop_dir_if_idle(slot);
+            // Whoever waited for a header takes it from there.
+            if brings_names_of(&key).is_some() {
+                self.view.cache.drop_dir_if_idle(slot);
+            }
+        }
+    }
+
+    /// Whether what was read of a directory may be another rank's to change by now, or may have been since.
+    fn is_too_late(&mut self, dir: Ino, seals: u64) -> bool {
+        // The system's stay where they are.
+        let moves = !dir.is_reserved() && dir != Ino::ROOT;
+        let sealed =
+            moves && seals != self.view.territory.seals() && !stdx::mutant!("mds_load_outlives_seal");
+        sealed || !self.view.may_load(dir)
+    }
+
+    /// Nothing of it comes into the cache: what it was part of ends.
+    fn end_load_for_nothing(&mut self, key: &LoadKey) {
+        match key {
+            LoadKey::Scan { dir, purpose: ScanFor::WholeDirectory, .. } => self.end_whole_load(*dir, false),
+            LoadKey::Scan { dir, purpose: ScanFor::Warmup, .. } => {
+                self.warm_dir_over(*dir, ScanFor::Warmup, false);
+            }
+            LoadKey::Scan { purpose: ScanFor::Request(_) | ScanFor::Orphans, .. }
+            | LoadKey::Dentry { .. }
+            | LoadKey::ByHash { .. }
+            | LoadKey::Header { .. }
+            | LoadKey::Backptr { .. } => {}
         }
     }
 
@@ -235,9 +269,20 @@ impl Rank {
                 }
             }
             (LoadKey::Header { dir }, Loaded::Value(value)) => {
-                // Neither header, nor newborn, nor in the tail: damage, not emptiness.
-                let bytes = value.ok_or(DecodeError::Invalid { what: "missing directory header" })?;
-                self.keep_header(*dir, &bytes)?;
+                match value {
+                    Some(bytes) => self.keep_header(*dir, &bytes)?,
+                    None if self.view.is_newborn(*dir) => self.view.born(*dir),
+                    // Its home knows.
+                    None if self.view.cache.by_ino(*dir).is_none() && !waiters.is_empty() => {
+                        for id in waiters {
+                            if let Some(op) = self.parked.get_mut(id) {
+                                op.hears().learned = Some(Box::new(Learned::NoHeader(*dir)));
+                            }
+                        }
+                    }
+                    // Neither header, nor newborn, nor in the tail: damage, not emptiness.
+                    None => return Err(DecodeError::Invalid { what: "missing directory header" }),
+                }
                 if let Some(node) = self.view.cache.by_ino(*dir) {
                     self.pin_for(waiters, node);
                 }
@@ -297,7 +342,7 @@ impl Rank {
     }
 
     /// Keeps a node for the operations it was loaded for.
-    fn pin_for(&mut self, waiters: &[OpId], node: u32) {
+    pub(crate) fn pin_for(&mut self, waiters: &[OpId], node: u32) {
         for id in waiters {
             if let Some(op) = self.parked.get_mut(id) {
                 op.pins.push(node);
@@ -322,6 +367,7 @@ impl Rank {
         flags: u32,
     ) -> Result<(), DecodeError> {
         let slot = self.view.cache.dir_or_new(dir);
+        self.view.note_fetched(slot, entries.len());
         for entry in entries {
             let value = DentryValue::decode(&entry.value)?;
             let ino = value.ino();

@@ -402,6 +402,21 @@ impl Locks {
         }
     }
 
+    /// Whether a file is locked, or waited for.
+    pub(crate) fn is_locked(&self, ino: Ino) -> bool {
+        self.files.get(&ino).is_some_and(|locks| locks.len() > 0)
+    }
+
+    /// Files that are locked, or waited for.
+    pub(crate) fn files(&self) -> impl Iterator<Item = Ino> {
+        self.files_from(Ino(0))
+    }
+
+    /// The same from that one on.
+    pub(crate) fn files_from(&self, first: Ino) -> impl Iterator<Item = Ino> {
+        self.files.range(first..).filter(|(_, locks)| locks.len() > 0).map(|(ino, _)| *ino)
+    }
+
     /// Locks held.
     pub(crate) fn held(&self) -> usize {
         self.files.values().map(|f| f.posix.len() + f.flock.len()).sum()

@@ -1,18 +1,26 @@
 //! Inodes that moved lately. To find an inode takes several loads, one place after the other; one that moves behind the search, is
-//! stored there and leaves the cache before the next look would be found nowhere.
+//! stored there and leaves the cache before the next look would be found nowhere. And inodes that went to other ranks.
 //!
 //! Absent: where inodes are (`View::resolve`).
 
 use proto::Ino;
+use proto::storeio::Backptr;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Moves remembered: more than can happen during the few loads of one search.
 const REMEMBERED: usize = 4096;
+
+/// Inodes that went to other ranks, remembered: who looks for one here is sent on, until the store knows of it.
+const LEFT_MAX: usize = 1 << 16;
 
 /// The last moves, counted.
 #[derive(Debug, Default)]
 pub(crate) struct Moved {
     last: Vec<Ino>,
     count: u64,
+    /// Where they went.
+    left: BTreeMap<Ino, Option<Backptr>>,
+    order: VecDeque<Ino>,
 }
 
 impl Moved {
@@ -24,6 +32,29 @@ impl Moved {
             None => self.last.push(ino),
         }
         self.count += 1;
+    }
+
+    /// An inode is another rank's, and its name is there.
+    pub(crate) fn left(&mut self, ino: Ino, place: Backptr) {
+        if self.left.insert(ino, Some(place)).is_none() {
+            self.order.push_back(ino);
+        }
+        while self.left.len() > LEFT_MAX {
+            let Some(oldest) = self.order.pop_front() else { return };
+            self.left.remove(&oldest);
+        }
+    }
+
+    /// It has a place here again.
+    pub(crate) fn is_back(&mut self, ino: Ino) {
+        if !self.left.is_empty() && self.left.remove(&ino).is_some() {
+            self.order.retain(|other| *other != ino);
+        }
+    }
+
+    /// Where an inode went.
+    pub(crate) fn went(&self, ino: Ino) -> Option<&Option<Backptr>> {
+        self.left.get(&ino)
     }
 
     /// Moves so far.

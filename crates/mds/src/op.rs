@@ -4,14 +4,18 @@
 
 use crate::caps::book::Need;
 use crate::meter::Asked;
+use crate::moves::Goal;
+use crate::search::Climb;
 use crate::view::Found;
+use proto::header::FragHeader;
 use proto::message::Told;
 use proto::mutation::REDO_BYTES_MAX;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::storeio::{Cut, DataOp, StoredDentry};
-use proto::{Cred, Errno, Ino, NameHash, SessionId, Tid};
-use stdx::Mono;
+use proto::transact::Part;
+use proto::{Attr, Cred, Errno, Ino, NameHash, NodeRef, RankId, SessionId, Tid};
+use stdx::{Mono, Wall};
 
 const _: () = assert!(REDO_BYTES_MAX < proto::journal::ENTRY_BYTES_MAX);
 
@@ -26,6 +30,22 @@ pub(crate) struct ScanPage {
     pub next: Option<NameHash>,
 }
 
+/// Answers of other ranks that they have not what they were asked for, for one operation.
+const SENT_BACK_MAX: u8 = 8;
+
+/// What an operation heard from other ranks; few hear anything.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// What is told for its next planning.
+    pub learned: Option<Box<Learned>>,
+    /// Directories whose content is not placed by slots, or of which nobody knows.
+    pub inherits: Vec<Ino>,
+    /// The directory that its home says its session has open for reading.
+    pub opened: Ino,
+    /// How often another rank had not what it was asked for.
+    sent_back: u8,
+}
+
 /// A request and what it needs to be planned again.
 #[derive(Debug)]
 pub(crate) struct Op {
@@ -33,6 +53,8 @@ pub(crate) struct Op {
     pub session: SessionId,
     pub tid: Tid,
     pub embedded: bool,
+    /// Whose session it is, if a rank's.
+    pub of_rank: Option<RankId>,
     /// Its session's place in the book of capabilities.
     pub place: Option<u16>,
     /// The rank checks permissions.
@@ -47,6 +69,10 @@ pub(crate) struct Op {
     pub hint: Option<(Ino, NameHash)>,
     /// Moves of inodes when the search began.
     pub moves: u64,
+    /// The search where not everything is this rank's.
+    pub climb: Option<Box<Climb>>,
+    /// What it heard from other ranks.
+    pub heard: Option<Box<Heard>>,
     pub scan: Option<Box<ScanPage>>,
     /// Nodes that were loaded for it.
     pub pins: Vec<u32>,
@@ -56,6 +82,8 @@ pub(crate) struct Op {
     pub woken: bool,
     /// The file whose data was synced for it: what is written since then is not its concern.
     pub synced: Ino,
+    /// A rewrite of bytes that are lost, should the file be here.
+    pub lost: bool,
     /// When the rank got it.
     pub since: Mono,
     pub waits: Waits,
@@ -75,6 +103,7 @@ impl Op {
             session,
             tid,
             embedded: false,
+            of_rank: None,
             place: None,
             check: false,
             cred,
@@ -83,14 +112,34 @@ impl Op {
             probe: None,
             hint: None,
             moves: 0,
+            climb: None,
+            heard: None,
             scan: None,
             pins: Vec::new(),
             failed: None,
             woken: false,
             synced: Ino::NONE,
+            lost: false,
             since,
             waits: Waits::Turn,
         }
+    }
+
+    /// Another rank has not what this one asked it for. Whether to look again: what is gone hints may lead to without end.
+    pub(crate) fn is_sent_back(&mut self) -> bool {
+        let heard = self.hears();
+        heard.sent_back = heard.sent_back.saturating_add(1);
+        heard.sent_back < SENT_BACK_MAX || stdx::mutant!("mds_sent_back_for_ever")
+    }
+
+    /// Room for what other ranks tell.
+    pub(crate) fn hears(&mut self) -> &mut Heard {
+        self.heard.get_or_insert_default()
+    }
+
+    /// Whether that directory is known to be placed by nothing of its own.
+    pub(crate) fn inherits(&self, dir: Ino) -> bool {
+        self.heard.as_ref().is_some_and(|heard| heard.inherits.contains(&dir))
     }
 
     /// What is to wait, out of the hands of who runs it: that one is done with it.
@@ -132,6 +181,10 @@ pub enum Waits {
     JournalSync,
     /// What its session performed before it.
     Line,
+    /// What another rank was asked for.
+    Rank,
+    /// The end of a move.
+    Move,
 }
 
 impl Waits {
@@ -150,6 +203,8 @@ impl Waits {
             Self::Data => "data store",
             Self::JournalSync => "journal sync",
             Self::Line => "session's line",
+            Self::Rank => "another rank",
+            Self::Move => "move",
         }
     }
 }
@@ -163,8 +218,23 @@ impl From<&Park> for Waits {
             Park::Reconnect | Park::Presented => Self::Reconnect,
             Park::Caps(_) | Park::Settled => Self::Caps,
             Park::Journal => Self::JournalRoom,
+            asking_parks!() | Park::Part { .. } | Park::Reserved | Park::Votes | Park::Ranks => Self::Rank,
+            Park::Move | Park::Slots | Park::Pin(..) => Self::Move,
         }
     }
+}
+
+/// What another rank tells for one planning of one operation.
+#[derive(Clone, Debug)]
+pub(crate) enum Learned {
+    /// The header of a directory whose content is there.
+    Totals(Ino, FragHeader),
+    /// The store has no header of the directory. Whether that may be nobody here knows.
+    NoHeader(Ino),
+    /// The same after its time was set.
+    Times(Ino, FragHeader),
+    /// The attributes of an inode with several names.
+    Attr(Attr),
 }
 
 /// Where an inode that is not cached is looked for, in this order. Each place is asked once.
@@ -205,6 +275,20 @@ pub(crate) enum ScanFor {
     Orphans,
 }
 
+/// What another rank is asked for.
+macro_rules! asking_parks {
+    () => {
+        $crate::op::Park::Replica { .. }
+            | $crate::op::Park::Facts { .. }
+            | $crate::op::Park::Totals(_)
+            | $crate::op::Park::Linked(_)
+            | $crate::op::Park::Hand(_)
+            | $crate::op::Park::SetTimes(..)
+            | $crate::op::Park::Opened(_)
+    };
+}
+pub(crate) use asking_parks;
+
 /// What a request waits for.
 #[derive(Clone, Debug)]
 pub(crate) enum Park {
@@ -223,6 +307,43 @@ pub(crate) enum Park {
     Presented,
     /// Room in the journal.
     Journal,
+    /// The inode of a directory whose content is here, from its home, as far as that is known.
+    Replica {
+        node: NodeRef,
+        home: Option<RankId>,
+    },
+    /// Whether a directory that is not at home here is placed by slots: its content would be here.
+    Facts {
+        node: NodeRef,
+        home: Option<RankId>,
+    },
+    /// The header of a directory whose content is elsewhere.
+    Totals(Ino),
+    /// The attributes of an inode that has several names.
+    Linked(Ino),
+    /// The content of an empty directory, to end it.
+    Hand(Ino),
+    /// The header's time of a directory whose content is elsewhere, set to that.
+    SetTimes(Ino, Wall),
+    /// Whether the session has the directory open for reading at its home, which is elsewhere.
+    Opened(NodeRef),
+    /// Greetings of all other ranks: they may keep replicas from the life before.
+    Ranks,
+    /// The end of a move.
+    Move,
+    /// The map: slots are to be used.
+    Slots,
+    /// The directory's entry of the cluster map, which is to be so.
+    Pin(Ino, Goal),
+    /// What another rank has of a transaction.
+    Part {
+        hint: Option<RankId>,
+        part: Box<Part>,
+    },
+    /// The end of a transaction that another rank leads.
+    Reserved,
+    /// What other ranks told does not go together: they reserve it, and tell once more.
+    Votes,
 }
 
 /// Why a plan ends early.
@@ -230,6 +351,8 @@ pub(crate) enum Park {
 pub(crate) enum Stop {
     Park(Park),
     Fail(Errno),
+    /// It is another rank's, perhaps that one's.
+    NotMine(Option<RankId>),
 }
 
 impl From<Errno> for Stop {
@@ -344,6 +467,8 @@ pub(crate) enum Plan {
     /// The transaction in the view's buffer, and its answer.
     Commit(Reply, Effects),
     Data(DataOp, Claim, Next),
+    /// The same of a step of a transaction that another rank leads: it is no session's.
+    Step(Reply, Effects),
     /// Answer when everything up to now is durable.
     Durable(Reply),
     /// A lock was queued: the answer comes with the grant.

@@ -48,7 +48,7 @@ impl DataOrder {
     }
 }
 
-const fn changed_file(op: &DataOp) -> Option<FileId> {
+pub(crate) const fn changed_file(op: &DataOp) -> Option<FileId> {
     match op {
         DataOp::Write { file, .. }
         | DataOp::Truncate { file, .. }

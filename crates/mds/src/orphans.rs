@@ -49,6 +49,10 @@ impl Rank {
             {
                 self.purge(now, slot, out);
             }
+            // Another rank may have asked for it meanwhile, for a transaction: it hears that there is no such inode.
+            if !stdx::mutant!("mds_purge_wakes_nobody") {
+                self.wake(ino);
+            }
             if self.view.files.forget_idle(ino) {
                 self.view.cache.flag(ino, 0, node::BUSY);
             }

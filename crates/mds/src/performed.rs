@@ -16,6 +16,7 @@ use proto::caps::{Grants, Returned};
 use proto::message::{Behind, ClientMsg, ServerMsg, Told};
 use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::Request;
+use proto::transact::Step;
 use proto::{Errno, Ino, Reader, SessionId, Tid};
 use proto::{every_request, locking_requests};
 use stdx::{Now, Outbox};
@@ -38,7 +39,10 @@ fn line_items(message: &ClientMsg) -> usize {
         | ClientMsg::Admin { .. }
         | ClientMsg::Settled
         | ClientMsg::Performed { .. }
-        | ClientMsg::Presented => 0,
+        | ClientMsg::Presented
+        | ClientMsg::RankHello { .. }
+        | ClientMsg::WantMap { .. }
+        | ClientMsg::CapsMax { .. } => 0,
     }
 }
 
@@ -48,6 +52,11 @@ fn is_request(message: &ClientMsg, wanted: Tid) -> bool {
 
 const fn is_locking(request: &Request) -> bool {
     matches!(request, locking_requests!())
+}
+
+/// Whether another rank asks what names are: then they must be what their clients were told.
+const fn clears(request: &Request) -> bool {
+    matches!(request, Request::Transact { step: Step::Clear { .. }, .. })
 }
 
 impl Rank {
@@ -138,7 +147,7 @@ impl Rank {
     }
 
     /// Something performed is carried out, or cannot be.
-    fn performed_ended(&mut self, id: SessionId, op: OpId) {
+    pub(crate) fn performed_ended(&mut self, id: SessionId, op: OpId) {
         if let Some(session) = self.sessions.map.get_mut(&id)
             && session.performing == Some(op)
         {
@@ -253,7 +262,12 @@ impl Rank {
 
     /// Whether a request must wait until what was answered early before the crash is presented.
     pub(crate) fn must_wait_for_presented(&self, op: &Op) -> bool {
-        !self.presenting.is_empty() && op.told.is_none() && !stdx::mutant!("mds_presented_not_awaited")
+        // What a rank asks may be for somebody who presents there.
+        let of_rank = matches!(op.request, proto::rank_requests!()) && !clears(&op.request);
+        !self.presenting.is_empty()
+            && op.told.is_none()
+            && !of_rank
+            && !stdx::mutant!("mds_presented_not_awaited")
     }
 
     /// A transaction of the tail: the numbers of its session that it used.

@@ -6,6 +6,7 @@
 use crate::acl;
 use crate::op::Op;
 use crate::view::View;
+use proto::inode::{InodeCore, InodeExt};
 use proto::{Cred, Errno, SetAttr};
 
 pub(crate) const READ: u32 = 4;
@@ -19,14 +20,21 @@ pub(crate) fn access(view: &View, op: &Op, slot: u32, mask: u32) -> Result<(), E
 
 /// Whether `cred` has `mask` on a primary node.
 pub(crate) fn allowed(view: &View, cred: &Cred, slot: u32, mask: u32) -> Result<(), Errno> {
-    let node = view.cache.node(slot);
-    let core = &node.core;
+    allowed_by((&view.cache.node(slot).core, view.cache.ext(slot)), cred, mask)
+}
+
+/// The same by an inode's record.
+pub(crate) fn allowed_by(
+    (core, ext): (&InodeCore, Option<&InodeExt>),
+    cred: &Cred,
+    mask: u32,
+) -> Result<(), Errno> {
     if cred.uid == 0 {
         // The superuser may execute a file only if someone may.
-        let executable = node.is_dir() || core.mode & 0o111 != 0;
+        let executable = core.mode & 0o170_000 == 0o040_000 || core.mode & 0o111 != 0;
         return if mask & EXEC == 0 || executable { Ok(()) } else { Err(Errno::EACCES) };
     }
-    let granted = match view.cache.ext(slot).and_then(|ext| acl::stored(ext, acl::ACCESS)) {
+    let granted = match ext.and_then(|ext| acl::stored(ext, acl::ACCESS)) {
         Some(acl) if cred.uid != core.uid => acl.permits(cred, core.gid, core.mode, mask),
         _ => mode_permits(cred, core.uid, core.gid, core.mode, mask),
     };
@@ -49,12 +57,16 @@ pub(crate) fn modify(view: &View, op: &Op, dir: u32) -> Result<(), Errno> {
 
 /// Removing or renaming `target` out of a sticky directory takes the owner of either.
 pub(crate) fn sticky(view: &View, op: &Op, dir: u32, target: u32) -> Result<(), Errno> {
-    let parent = &view.cache.node(dir).core;
+    sticky_by(op, &view.cache.node(dir).core, &view.cache.node(target).core)
+}
+
+/// The same by their records.
+pub(crate) fn sticky_by(op: &Op, parent: &InodeCore, target: &InodeCore) -> Result<(), Errno> {
     if !op.check || parent.mode & 0o1000 == 0 || stdx::mutant!("mds_no_sticky") {
         return Ok(());
     }
     let uid = op.cred.uid;
-    let owner = uid == 0 || uid == parent.uid || uid == view.cache.node(target).core.uid;
+    let owner = uid == 0 || uid == parent.uid || uid == target.uid;
     if owner { Ok(()) } else { Err(Errno::EPERM) }
 }
 

@@ -13,17 +13,23 @@ use crate::early::Committed;
 use crate::hold::HoldQueue;
 use crate::input::Input;
 use crate::journal::Journal;
+use crate::leave::Leaving;
 use crate::load::Loads;
 use crate::meter::Meter;
+use crate::moves::Moves;
+use crate::news::News;
 use crate::op::{Claim, Next, Op, OpId, Syncing};
 use crate::output::Output;
 use crate::pace::Pace;
+use crate::peers::Peers;
 use crate::recent::Recent;
 use crate::session::life::EvictReason;
 use crate::session::{Conn, Sessions};
+use crate::transactions::lead::Leads;
 use crate::view::View;
 use crate::warm::Warm;
-use proto::{Ino, Position, SessionId, Tid, Writer};
+use proto::storeio::DataOp;
+use proto::{Incarnation, Ino, Position, SessionId, Tid, Writer};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::time::MS;
 use stdx::{Machine, Mono, Now, Outbox, Wall};
@@ -103,8 +109,12 @@ pub struct Rank {
     pub(crate) boot_tag: Option<u64>,
     pub(crate) boot_durable: bool,
     pub(crate) replay_data: u64,
+    /// Of the tail, by inode: what waits for its end.
+    pub(crate) held_redos: BTreeMap<Ino, Vec<DataOp>>,
     pub(crate) replay_at: Position,
     pub(crate) replayed: u64,
+    /// The rank's life before this one; 0: its journal knows of none.
+    pub(crate) former: Incarnation,
     /// Among them was one of an inode: file data may have been lost with it.
     pub(crate) replayed_files: bool,
     pub(crate) stopped: bool,
@@ -123,6 +133,17 @@ pub struct Rank {
     pub(crate) parks: u64,
     pub(crate) meter: Meter,
     pub(crate) warm: Warm,
+    /// Other ranks.
+    pub(crate) peers: Peers,
+    pub(crate) news: News,
+    pub(crate) moves: Moves,
+    /// Operations that wait for slots to be used, and whether the coordinator was asked.
+    pub(crate) slots_wanted: (Vec<crate::op::OpId>, bool),
+    pub(crate) leaving: Leaving,
+    /// Transactions of several ranks that this one leads.
+    pub(crate) leads: Leads,
+    /// The transaction at hand is one of these.
+    pub(crate) deciding: bool,
 }
 
 impl Rank {
@@ -163,8 +184,10 @@ impl Rank {
             boot_tag: None,
             boot_durable: false,
             replay_data: 0,
+            held_redos: BTreeMap::new(),
             replay_at: Position(0),
             replayed: 0,
+            former: Incarnation(0),
             replayed_files: false,
             stopped: false,
             full_until: Mono(0),
@@ -178,6 +201,13 @@ impl Rank {
             parks: 0,
             meter,
             warm: Warm::default(),
+            peers: Peers::default(),
+            news: News::default(),
+            moves: Moves::default(),
+            slots_wanted: (Vec::new(), false),
+            leaving: Leaving::default(),
+            leads: Leads::default(),
+            deciding: false,
         }
     }
 
@@ -272,7 +302,12 @@ impl Rank {
             self.refill_inos(now, out);
             self.warm_turn();
             self.checkpoint_turn(now, out);
+            self.moves_turn(now, out);
+            self.ask_for_slots(out);
+            self.leave_turn(now, out);
+            self.leads_turn(out);
             self.caps_turn(out);
+            self.ask_turn(now, out);
         }
         self.forget();
         self.issue_loads(out);
@@ -286,6 +321,7 @@ impl Rank {
 
     fn stop(&mut self, out: &mut Outbox<Output>) {
         self.warm_from(None);
+        self.stop_moving(out);
         match self.state {
             State::Reconnect | State::Active => {
                 self.state = State::Stopping;
@@ -314,7 +350,7 @@ impl Machine for Rank {
         match input {
             Input::Boot => self.boot(out),
             Input::Replay { position, entries } => self.replay(position, &entries, out),
-            Input::ReplayEnd { end } => self.replay_end(now, end, out),
+            Input::ReplayEnd { end, former } => self.replay_end(now, (end, former), out),
             Input::ReplayFailed(error) => self.damage(error.to_string(), out),
             Input::Connected { conn, peer } => {
                 self.sessions.conns.insert(conn, Conn { peer, session: None });
@@ -348,6 +384,11 @@ impl Machine for Rank {
             }
             Input::Frozen(frozen) => self.freeze(now, frozen),
             Input::Evict { session } => self.evict_session(now, session, EvictReason::Operator, out),
+            Input::Map(map) => self.new_map(now, map, out),
+            Input::FromRank { rank, message } => self.rank_says(now, rank, *message, out),
+            Input::RankGone { rank } => self.rank_gone(rank, out),
+            Input::WishRefused { unit, reason } => self.wish_refused(unit, &reason, out),
+            Input::Move { dir, to } => self.move_wanted(dir, to),
             Input::Stop => self.stop(out),
         }
         self.turn(now, out);
@@ -362,6 +403,7 @@ impl Machine for Rank {
             || self.view.book.takes_back()
             || self.drop_left > 0
             || !self.purges.is_empty()
+            || (self.moves.has_slices() && self.state.serves())
             || self.sessions.busy_closing()
             || self.held.ready(self.journal.durable)
             || self.may_let_go()
@@ -378,6 +420,9 @@ impl Machine for Rank {
             self.sessions.quiet_due.filter(|_| self.state == State::Active),
             self.sessions.fading.iter().map(|fading| fading.until).min(),
             full,
+            self.peers.due().filter(|_| serving),
+            self.moves.due().filter(|_| serving),
+            self.leaving.due().filter(|_| serving),
             self.checkpoint_due().filter(|_| serving),
         ];
         times.into_iter().flatten().min()

@@ -8,18 +8,21 @@ use crate::cache::{Source, dir};
 use crate::config::State;
 use crate::hold::Waiting;
 use crate::input::Tag;
+use crate::order::changed_file;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Pending, Rank};
 use crate::session::LOOK_PART;
 use crate::session::life::EvictReason;
 use crate::session::{Session, StoredResult};
+use crate::territory::Side;
 use proto::caps::Grants;
 use proto::journal::{Mutations, Payload, read_entry};
 use proto::message::ServerMsg;
 use proto::mutation::Mutation;
-use proto::storeio::{LoadRequest, Loaded, StoreError};
+use proto::storeio::{DataOp, LoadRequest, Loaded, StoreError};
 use proto::system::{CheckpointRecord, SessionRecord, decode_counter};
-use proto::{DecodeError, Errno, Frag, Ino, NameHash, Position, SessionId};
+use proto::transact::take_left;
+use proto::{DecodeError, Errno, Frag, Incarnation, Ino, NameHash, Position, Reader, SessionId};
 use stdx::{Now, Outbox};
 use thiserror::Error;
 
@@ -70,7 +73,11 @@ impl Rank {
                 Waiting::Message { conn, message: ServerMsg::Welcome { .. } } => {
                     self.refuse(conn, Errno::ESHUTDOWN, "the rank is damaged", out);
                 }
-                Waiting::Message { .. } | Waiting::Batches { .. } | Waiting::Inos { .. } | Waiting::Boot => {}
+                Waiting::Message { .. }
+                | Waiting::Batches { .. }
+                | Waiting::Inos { .. }
+                | Waiting::Decided { .. }
+                | Waiting::Boot => {}
             }
         }
         self.pace.waiting.clear();
@@ -81,9 +88,17 @@ impl Rank {
         out.extend(conns.map(|conn| Output::Send { conn, message: ServerMsg::Damaged }));
     }
 
-    /// The directories that must be known before anything else.
-    fn system_dirs(&self) -> [Ino; 4] {
-        [Ino::SYSTEM, Ino::ROOT, Ino::LINKS, self.view.orphans()]
+    /// Whether the namespace begins here: at rank 0, or at one that was told of no other.
+    fn has_root(&self) -> bool {
+        self.view.territory.of_number(Ino::ROOT) == Some(Side::Mine)
+    }
+
+    /// The directories that must be known before anything else. Root and `//links` are rank 0's.
+    fn system_dirs(&self) -> Vec<Ino> {
+        match self.has_root() {
+            true => vec![Ino::SYSTEM, Ino::ROOT, Ino::LINKS, self.view.orphans()],
+            false => vec![Ino::SYSTEM, self.view.orphans()],
+        }
     }
 
     pub(crate) fn boot(&mut self, out: &mut Outbox<Output>) {
@@ -96,7 +111,8 @@ impl Rank {
             LoadRequest::Counter { rank },
             LoadRequest::Sessions { rank },
         ];
-        requests.extend(self.system_dirs().map(|dir| LoadRequest::Header { dir, frag: Frag::WHOLE }));
+        let dirs = self.system_dirs().into_iter();
+        requests.extend(dirs.map(|dir| LoadRequest::Header { dir, frag: Frag::WHOLE }));
         let from = NameHash::FIRST;
         requests.push(LoadRequest::Scan { dir: Ino::SYSTEM, from, entries_max: 1 << 16 });
         let tag = self.new_tag();
@@ -145,7 +161,11 @@ impl Rank {
             self.keep_header(dir, &bytes).map_err(|e| record("system directory's header", e))?;
         }
         match results.next() {
-            Some(Ok(Loaded::Dentries { entries, .. })) => {
+            Some(Ok(Loaded::Dentries { mut entries, .. })) => {
+                // Another rank's directories may change behind what is in the store.
+                let name = format!("orphans-{}", self.view.config.rank.0);
+                let is_own = |name_of: &[u8]| name_of == name.as_bytes();
+                entries.retain(|entry| self.has_root() || is_own(&entry.name));
                 self.keep(Ino::SYSTEM, entries, 0).map_err(|e| record("system directory", e))?;
             }
             Some(Err(error)) => return Err(BootError::Store(error)),
@@ -153,7 +173,7 @@ impl Rank {
         }
         let slot = self.view.cache.dir_or_new(Ino::SYSTEM);
         self.view.cache.dirs.get_mut(slot).set(dir::PINNED | dir::COMPLETE);
-        for dir in [Ino::ROOT, Ino::LINKS, self.view.orphans()] {
+        for dir in self.system_dirs().into_iter().skip(1) {
             if self.view.cache.by_ino(dir).is_none() {
                 return Err(BootError::Missing { what: "a system directory" });
             }
@@ -198,9 +218,11 @@ impl Rank {
                     let result = StoredResult { bytes: origin.result.into(), former: true };
                     session.results.insert(origin.tid, result);
                 }
+                if !self.held_redos.is_empty() {
+                    self.forget_redos_of_left(mutations).map_err(fail)?;
+                }
                 for (op, _) in follow {
-                    self.replay_data += 1;
-                    self.internal_data(op, Inner::Replay, out);
+                    self.replay_data_op(op, out);
                 }
                 self.replayed += 1;
                 self.replayed_files = self.replayed_files
@@ -213,8 +235,50 @@ impl Rank {
         Ok(())
     }
 
+    /// Content that an fsync made durable in the journal waits for the rest of the tail: that may say that its file went to another rank.
+    /// It was synced before that, and the other may have removed it since: written again it would be nobody's. What follows for the same
+    /// file waits behind it.
+    fn replay_data_op(&mut self, op: DataOp, out: &mut Outbox<Output>) {
+        let ino = changed_file(&op).map(|file| file.ino).filter(|_| !self.view.territory.is_whole());
+        if let Some(ino) = ino
+            && (matches!(op, DataOp::Redo { .. }) || self.held_redos.contains_key(&ino))
+        {
+            return self.held_redos.entry(ino).or_default().push(op);
+        }
+        self.replay_data += 1;
+        self.internal_data(op, Inner::Replay, out);
+    }
+
+    fn forget_redos_of_left(&mut self, mutations: &[u8]) -> Result<(), DecodeError> {
+        for mutation in Mutations::new(mutations) {
+            let (Mutation::Committed { left, .. } | Mutation::Resolved { left, .. }) = mutation? else {
+                continue;
+            };
+            for left in take_left(&mut Reader::new(left))? {
+                if let Some(held) = self.held_redos.get_mut(&left.ino)
+                    && !stdx::mutant!("mds_redo_of_left")
+                {
+                    held.retain(|op| !matches!(op, DataOp::Redo { .. }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end_held_redos(&mut self, out: &mut Outbox<Output>) {
+        for op in std::mem::take(&mut self.held_redos).into_values().flatten() {
+            self.replay_data += 1;
+            self.internal_data(op, Inner::Replay, out);
+        }
+    }
+
     /// The tail is applied: fresh inode numbers, then service.
-    pub(crate) fn replay_end(&mut self, now: Now, end: Position, out: &mut Outbox<Output>) {
+    pub(crate) fn replay_end(
+        &mut self,
+        now: Now,
+        (end, former): (Position, Incarnation),
+        out: &mut Outbox<Output>,
+    ) {
         if self.state != State::Replay || self.journal.end > Position(0) {
             return;
         }
@@ -223,7 +287,9 @@ impl Rank {
             self.damage(error.to_string(), out);
             return;
         }
+        self.end_held_redos(out);
         self.journal.start(end);
+        self.former = former;
         // Numbers of the block in use may have been given out: the next life begins behind them.
         self.view.inos.next = self.view.inos.reserved;
         self.view.inos.usable = self.view.inos.reserved;
@@ -242,6 +308,7 @@ impl Rank {
         self.view.reconnecting = true;
         self.lease_all(now);
         self.await_former(now);
+        self.await_ranks();
         let presents = |(id, s): (&SessionId, &Session)| s.may_present().then_some(*id);
         self.presenting = self.sessions.map.iter().filter_map(presents).collect();
         self.sessions.quiet_due = Some(now.mono);
@@ -257,6 +324,9 @@ impl Rank {
         out.push(Output::Note { level: Level::Info, text });
         self.end_reconnect_if_all_back(out);
         self.greet_waiting(now, out);
+        self.resolve_transactions();
+        self.release_of_absent(now, out);
+        self.greet_all(out);
     }
 
     /// Those that are evicted count, too: for what they had open or locked others wait until they end.

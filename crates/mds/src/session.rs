@@ -21,9 +21,9 @@ use crate::op::OpId;
 use crate::output::{Level, Output};
 use looks::Looks;
 use proto::caps::Bits;
-use proto::message::{ClientInfo, ClientMsg};
+use proto::message::{At, ClientInfo, ClientMsg};
 use proto::system::{SessionRecord, session_flags};
-use proto::{Ino, Position, SessionId, Tid};
+use proto::{Incarnation, Ino, Position, RankId, SessionId, Tid};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::{Mono, Now};
 
@@ -46,6 +46,10 @@ pub(crate) enum Admitted {
 pub(crate) struct Session {
     pub conn: Option<ConnId>,
     pub embedded: bool,
+    /// It is that life of another rank: in no journal, and without a lease.
+    pub rank: Option<(RankId, Incarnation)>,
+    /// The cluster map that it has.
+    pub map_version: u64,
     pub check: Option<proto::Cred>,
     /// `uid=N HOST:MOUNT pid P`; of a long place the beginning and three dots.
     pub client: Box<[u8]>,
@@ -123,6 +127,7 @@ pub(crate) struct WaitingHello {
     session: SessionId,
     info: ClientInfo,
     wants: Bits,
+    at: At,
 }
 
 /// All sessions and connections.
@@ -257,7 +262,7 @@ impl Sessions {
     }
 
     /// A number that no session has; none when those of this incarnation are used up.
-    fn number(&mut self, incarnation: u64) -> Option<SessionId> {
+    pub(crate) fn number(&mut self, incarnation: u64) -> Option<SessionId> {
         while self.next < (1 << COUNTER_BITS) - 1 {
             self.next += 1;
             let id = SessionId((incarnation << COUNTER_BITS) | self.next);
@@ -277,7 +282,7 @@ impl Sessions {
             session.return_looks = Looks::default();
         }
         let end = *session.return_end.get_or_insert(end);
-        if !session.embedded {
+        if session.is_clients() {
             let due = end.max(now);
             self.next_expiry = Some(self.next_expiry.map_or(due, |next| next.min(due)));
         }
@@ -295,6 +300,11 @@ impl Sessions {
         self.map.get(&id).map(Session::named).unwrap_or_default()
     }
 
+    /// Whether locks or opens of an ended session are still to be dropped.
+    fn is_closing(&self, id: SessionId) -> bool {
+        self.unlocking.contains(&id) || self.closing.iter().any(|(closing, _)| *closing == id)
+    }
+
     pub(crate) fn busy_closing(&self) -> bool {
         !(self.unlocking.is_empty() && self.closing.is_empty())
     }
@@ -307,7 +317,7 @@ impl Sessions {
     pub(crate) fn lease(&mut self, id: SessionId, now: Now, lease_ns: u64) -> Option<&Session> {
         let end = now.mono.after(lease_ns);
         let session = self.map.get_mut(&id)?;
-        if !session.embedded {
+        if session.is_clients() {
             (session.lease_end, session.looks) = (end, Looks::default());
             self.next_expiry = Some(self.next_expiry.map_or(end, |next| next.min(end)));
         }
@@ -326,6 +336,17 @@ impl InoRange {
 }
 
 impl Session {
+    /// That of another rank.
+    pub(crate) fn of_rank(conn: ConnId, rank: (RankId, Incarnation), client: Box<[u8]>) -> Self {
+        let (rank, conn) = (Some(rank), Some(conn));
+        Self { conn, client, rank, keeps_nothing: true, settled: true, ..Self::default() }
+    }
+
+    /// Whether a client elsewhere has it: it is journaled, and has a lease.
+    pub(crate) const fn is_clients(&self) -> bool {
+        !self.embedded && self.rank.is_none()
+    }
+
     /// What a line of the log adds: its client's user, host, mount point and process.
     pub(crate) fn named(&self) -> String {
         format!(" ({})", String::from_utf8_lossy(&self.client))

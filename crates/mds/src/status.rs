@@ -10,7 +10,7 @@ use crate::rank::{Pending, Rank};
 use crate::session::Session;
 use crate::warm::WarmStatus;
 use proto::request::Request;
-use proto::{Ino, Kind, Name, Position, SessionId};
+use proto::{Ino, Kind, Name, Position, RankId, SessionId};
 use std::collections::BTreeMap;
 use stdx::Mono;
 
@@ -101,6 +101,11 @@ pub struct Status {
     pub full: bool,
 }
 
+/// Whether it is a client's: other ranks are not listed among these.
+const fn is_shown(session: &Session) -> bool {
+    !session.evicted && session.rank.is_none()
+}
+
 impl Rank {
     /// Where it is in its life.
     #[must_use]
@@ -128,6 +133,8 @@ impl Rank {
             && self.settling.is_empty()
             && self.after_presented.is_empty()
             && self.sessions.lines.is_empty()
+            && self.peers.is_idle()
+            && self.moves.is_idle()
             && self.view.book.recalls() == 0
             && self.loads.in_flight() == 0
             && !self.view.cache.checkpointing
@@ -162,7 +169,7 @@ impl Rank {
             recalls: self.view.book.recalls() as u64,
             lined_up: self.in_lines().count() as u64,
             caps_bytes: self.view.book.bytes(),
-            sessions: self.sessions.map.values().filter(|session| !session.evicted).count() as u64,
+            sessions: self.sessions.map.values().filter(|session| is_shown(session)).count() as u64,
             next_ino: self.view.inos.next,
             full: self.view.is_full(),
         }
@@ -295,6 +302,20 @@ impl Rank {
         if path.is_empty() { "/".to_owned() } else { path }
     }
 
+    /// Where a cached inode is.
+    #[must_use]
+    pub fn place_of(&self, ino: Ino) -> Option<(Ino, String)> {
+        let slot = self.view.cache.by_ino(ino)?;
+        let name = String::from_utf8_lossy(self.view.cache.node(slot).name.as_bytes()).into_owned();
+        Some((self.view.cache.parent_ino(slot), name))
+    }
+
+    /// Whose the content of a cached directory is. Of those that answer the one that says it of itself knows.
+    #[must_use]
+    pub fn owner_of(&self, dir: Ino) -> Option<RankId> {
+        self.owner(dir)
+    }
+
     /// The sessions in order of their numbers.
     #[must_use]
     pub fn sessions(&self, now: Mono) -> Vec<SessionStatus> {
@@ -317,6 +338,6 @@ impl Rank {
             room_ns: owes(s, |book, slot| book.owes_since(slot).1),
             results: s.results.len() as u64,
         };
-        self.sessions.map.iter().filter(|(_, session)| !session.evicted).map(describe).collect()
+        self.sessions.map.iter().filter(|(_, session)| is_shown(session)).map(describe).collect()
     }
 }

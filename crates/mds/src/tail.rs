@@ -207,7 +207,7 @@ impl Rank {
         if op.told.is_none() {
             return Some(Err(Errno::EINVAL));
         }
-        let follows = life.0.checked_add(1) == Some(self.view.config.incarnation.0);
+        let follows = *life == self.former && self.former.0 > 0;
         match self.view.tail_writes.verdict(op.session, node.ino, *wrote, follows) {
             Verdict::There => return Some(Ok(Reply::Ok)),
             Verdict::Lost => return Some(Err(Errno::EIO)),

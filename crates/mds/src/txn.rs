@@ -7,7 +7,9 @@ use proto::dentry::{encode_primary, encode_remote};
 use proto::header::FragHeader;
 use proto::inode::{InodeCore, InodeExt};
 use proto::mutation::{Mutation, put_dentry, put_header};
-use proto::{FileId, FileKind, Frag, Incarnation, Ino, NameHash, Version, Writer};
+use proto::transact::{Change, Left};
+use proto::{FileId, FileKind, Frag, Incarnation, Ino, NameHash, RankId, Version, Writer};
+use std::collections::BTreeMap;
 use stdx::Wall;
 
 /// A buffer of mutations.
@@ -18,6 +20,14 @@ pub(crate) struct Txn {
     pub inos: u64,
     /// Which life of the rank the versions belong to.
     pub incarnation: Incarnation,
+    /// What other ranks change with it.
+    pub others: BTreeMap<RankId, Vec<Change>>,
+    /// Inodes that were another rank's until now: nothing is known of their data.
+    pub received: Vec<Ino>,
+    /// Inodes whose change counter another rank has set: it is not of this life.
+    pub counted: Vec<Ino>,
+    /// Inodes that are another rank's from now on.
+    pub left: Vec<Left>,
 }
 
 /// A name in a directory.
@@ -48,6 +58,12 @@ impl Txn {
     pub(crate) fn clear(&mut self) {
         self.muts.0.clear();
         self.inos = 0;
+        if !self.others.is_empty() {
+            self.others.clear();
+        }
+        self.received.clear();
+        self.counted.clear();
+        self.left.clear();
     }
 
     /// The name leads to this inode.

@@ -3,20 +3,28 @@
 //! Absent: changes. A plan fills the transaction buffer (`ops/mod.rs` has the exceptions).
 
 use crate::cache::slab::NONE;
-use crate::cache::{Cache, dir, node};
+use crate::cache::{Cache, attr_of, dir, header_attr, node};
 use crate::caps::book::{Book, RoomLimits};
 use crate::config::RankConfig;
 use crate::files::{Files, Open};
+use crate::heat::Heats;
 use crate::locks::Locks;
 use crate::moved::Moved;
-use crate::op::{LoadKey, Op, Park, Probe, Stop, Syncing};
+use crate::op::{Learned, LoadKey, Op, Park, Probe, Stop, Syncing};
 use crate::recent::Touched;
+use crate::redone::Redone;
 use crate::tail::TailWrites;
+use crate::territory::{Side, Territory};
+use crate::totals::Totals;
+use crate::transactions::{Told, Transactions};
 use crate::txn::{Delta, DentryAt, Txn};
+use proto::cluster::{ClusterMap, RankState};
+use proto::header::FragHeader;
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
-use proto::{Attr, Errno, Incarnation, Ino, Name, NameHash, NodeRef, SessionId};
+use proto::{Attr, Errno, Incarnation, Ino, Name, NameHash, NodeRef, RankId, SessionId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use stdx::{Now, Wall};
 
 /// What planning finds, or why it ends early.
@@ -65,6 +73,22 @@ pub(crate) struct View {
     /// Former sessions may still come back with their opens.
     pub reconnecting: bool,
     pub tail_writes: TailWrites,
+    pub redone: Redone,
+    /// What of the namespace is this rank's.
+    pub territory: Territory,
+    /// What is asked of it.
+    pub heats: Heats,
+    /// The node that was resolved last for the operation at hand.
+    pub resolved: u32,
+    /// What another rank has told for the operation at hand.
+    pub learned: Option<Box<Learned>>,
+    /// Directories that are gone and have an entry in the cluster map.
+    pub purged: Vec<Ino>,
+    /// What other ranks have told of the content of directories that are at home here.
+    pub totals: Totals,
+    /// What other ranks told of parts of the transaction at hand.
+    pub told: Option<Box<Told>>,
+    pub transactions: Transactions,
     pub moved: Moved,
     pub now: Now,
 }
@@ -90,6 +114,12 @@ impl View {
                 least: config.limits.caps_least,
                 recalls_max: config.limits.recall_caps,
             }),
+            territory: Territory::new(config.rank),
+            heats: Heats::default(),
+            resolved: NONE,
+            learned: None,
+            told: None,
+            transactions: Transactions::default(),
             config,
             inos: Inos::default(),
             given: None,
@@ -101,6 +131,9 @@ impl View {
             disk_full: false,
             reconnecting: false,
             tail_writes: TailWrites::default(),
+            redone: Redone::default(),
+            purged: Vec::new(),
+            totals: Totals::default(),
             moved: Moved::default(),
             now: Now::default(),
         }
@@ -118,9 +151,21 @@ impl View {
         Ino::orphans(self.config.rank)
     }
 
-    /// The node of an inode, from the cache, from where the client saw it, from its backptr, from the
-    /// system directories; in this order.
-    pub(crate) fn resolve(&self, reference: NodeRef, op: &mut Op) -> Found<u32> {
+    /// The node of an inode that is at home here.
+    #[inline]
+    pub(crate) fn resolve(&mut self, reference: NodeRef, op: &mut Op) -> Found<u32> {
+        let found = if self.territory.is_whole() {
+            self.resolve_anywhere(reference, op)
+        } else {
+            self.at_home(reference, op)
+        };
+        self.resolved = found.as_ref().map_or(NONE, |slot| *slot);
+        found
+    }
+
+    /// Where everything is this rank's: from the cache, from where the client saw it, from its backptr, from the system directories;
+    /// in this order.
+    fn resolve_anywhere(&self, reference: NodeRef, op: &mut Op) -> Found<u32> {
         let ino = reference.ino;
         if ino.is_reserved() {
             return Err(Errno::ESTALE.into());
@@ -163,7 +208,7 @@ impl View {
         hint: &mut Option<(Ino, NameHash)>,
     ) -> (Option<LoadKey>, Option<Probe>) {
         let ino = reference.ino;
-        let by_hash = |dir, hash| (!self.complete(dir)).then_some(LoadKey::ByHash { dir, hash });
+        let by_hash = |dir, hash| (!self.is_complete(dir)).then_some(LoadKey::ByHash { dir, hash });
         let by_number = |dir| {
             let name = ino.link_name();
             LoadKey::Dentry { dir, hash: self.hash(&name), name: name.into() }
@@ -174,11 +219,11 @@ impl View {
                 (seen.and_then(|dir| by_hash(dir, reference.hash)), Some(Probe::Backptr))
             }
             Probe::Backptr => {
-                let unknown = self.backptr(ino).is_none();
+                let unknown = self.known_place(ino).is_none();
                 (unknown.then_some(LoadKey::Backptr { ino }), Some(Probe::Noted))
             }
             Probe::Noted => {
-                let place = match self.backptr(ino) {
+                let place = match self.known_place(ino) {
                     Some(known) => known.as_ref().map(|b| (b.parent, b.hash)),
                     None => hint.take(),
                 };
@@ -190,21 +235,29 @@ impl View {
         }
     }
 
-    fn complete(&self, ino: Ino) -> bool {
+    pub(crate) fn is_complete(&self, ino: Ino) -> bool {
         self.cache.find_dir(ino).is_some_and(|slot| self.cache.dir(slot).has(dir::COMPLETE))
     }
 
     /// What is known of an inode's place that the store may not know.
-    fn backptr(&self, ino: Ino) -> Option<&Option<Backptr>> {
+    pub(crate) fn known_place(&self, ino: Ino) -> Option<&Option<Backptr>> {
         let known = [&self.backptrs, &self.backptrs_old, &self.backptrs_writing];
-        known.into_iter().find_map(|map| map.get(&ino)).map(|(_, place)| place)
+        let known = known.into_iter().find_map(|map| map.get(&ino)).map(|(_, place)| place);
+        known.or_else(|| self.moved.went(ino))
     }
 
-    /// The names of a directory inode, with its header.
+    /// The names of a directory inode, with its header; EXDEV if another rank has them.
     pub(crate) fn entries_of(&self, slot: u32) -> Found<u32> {
         let node = self.cache.node(slot);
         if !node.is_dir() {
             return Err(Errno::ENOTDIR.into());
+        }
+        if !self.territory.is_whole() {
+            match self.of_itself(node.ino()) {
+                Some(Side::Other(_)) => return Err(Errno::EXDEV.into()),
+                Some(Side::Sealed) => return Err(Stop::Park(Park::Move)),
+                Some(Side::Mine) | None => {}
+            }
         }
         if node.own == NONE || !self.cache.dir(node.own).has(dir::HEADER) {
             return park(LoadKey::Header { dir: node.ino() });
@@ -212,20 +265,81 @@ impl View {
         Ok(node.own)
     }
 
-    /// A directory by reference: (inode's node, names).
-    pub(crate) fn directory(&self, reference: NodeRef, op: &mut Op) -> Found<(u32, u32)> {
-        let slot = self.resolve(reference, op)?;
+    /// A directory whose content is here, by reference: (inode's node, names).
+    pub(crate) fn directory(&mut self, reference: NodeRef, op: &mut Op) -> Found<(u32, u32)> {
+        let slot = self.inode_of_content(reference, op)?;
         Ok((slot, self.entries_of(slot)?))
     }
 
-    /// One of the system's own directories.
+    /// The inode of a directory whose content is here, perhaps a replica.
+    pub(crate) fn inode_of_content(&mut self, reference: NodeRef, op: &mut Op) -> Found<u32> {
+        let found = if self.territory.is_whole() {
+            self.resolve_anywhere(reference, op)
+        } else {
+            self.of_content(reference, op)
+        };
+        self.resolved = found.as_ref().map_or(NONE, |slot| *slot);
+        found
+    }
+
+    /// Whether there is such a rank.
+    pub(crate) fn has_rank(&self, rank: RankId) -> bool {
+        self.territory.map().is_some_and(|map| map.ranks.contains_key(&rank))
+    }
+
+    /// Whether a rank can be given something.
+    pub(crate) fn serves(&self, rank: RankId) -> bool {
+        let info = self.territory.map().and_then(|map| map.ranks.get(&rank));
+        let below = |map: &Arc<ClusterMap>| rank.0 < map.max_mds;
+        info.is_some_and(|info| info.state == RankState::Active) && self.territory.map().is_some_and(below)
+    }
+
+    /// Whether it may be able to soon.
+    pub(crate) fn is_coming(&self, rank: RankId) -> bool {
+        let info = self.territory.map().and_then(|map| map.ranks.get(&rank));
+        info.is_some_and(|info| {
+            matches!(
+                info.state,
+                RankState::Creating | RankState::Replay | RankState::Resolve | RankState::Reconnect
+            )
+        })
+    }
+
+    /// The header of a directory at home here, wherever its content is.
+    pub(crate) fn header_of(&self, slot: u32) -> Found<FragHeader> {
+        let ino = self.cache.node(slot).ino();
+        if !self.is_boundary(ino) {
+            return Ok(self.cache.dir(self.entries_of(slot)?).header.clone());
+        }
+        match (self.learned.as_deref(), self.totals.of(ino)) {
+            (Some(Learned::Totals(of, header)), _) if *of == ino => Ok(header.clone()),
+            (_, Some(header)) => Ok(header.clone()),
+            (_, None) => Err(Stop::Park(Park::Totals(ino))),
+        }
+    }
+
+    /// The header of a directory whose content is elsewhere, after its time was set there.
+    pub(crate) fn header_set(&self, ino: Ino, mtime: Wall) -> Found<FragHeader> {
+        match self.learned.as_deref() {
+            Some(Learned::Times(of, header)) if *of == ino => Ok(header.clone()),
+            _ => Err(Stop::Park(Park::SetTimes(ino, mtime))),
+        }
+    }
+
+    /// One of the system's own directories; EXDEV if it is another rank's.
     pub(crate) fn system(&self, ino: Ino) -> Found<u32> {
+        if self.is_boundary(ino) {
+            return Err(Errno::EXDEV.into());
+        }
         let slot = self.cache.by_ino(ino).ok_or(Errno::EIO)?;
         self.entries_of(slot)
     }
 
     /// The node of an existing name, `None` when it does not exist.
     pub(crate) fn lookup(&mut self, dir: u32, hash: NameHash, name: &[u8]) -> Found<Option<u32>> {
+        if !self.territory.is_whole() {
+            self.free_of_reservations(dir, hash)?;
+        }
         if let Some(slot) = self.cache.find(dir, hash, name) {
             return Ok(self.cache.node(slot).positive().then_some(slot));
         }
@@ -236,8 +350,8 @@ impl View {
         park(LoadKey::Dentry { dir: ino, hash, name: name.into() })
     }
 
-    /// The node that holds the inode a name leads to.
-    pub(crate) fn target(&self, slot: u32, op: &mut Op) -> Found<u32> {
+    /// The node that holds the inode a name leads to; EXDEV if another rank has it.
+    pub(crate) fn target(&mut self, slot: u32, op: &mut Op) -> Found<u32> {
         let node = self.cache.node(slot);
         if node.primary() {
             return Ok(slot);
@@ -246,15 +360,44 @@ impl View {
         let hash = self.hash(&ino.link_name());
         match self.resolve(NodeRef { ino, parent: Ino::LINKS, hash }, op) {
             Err(Stop::Fail(_)) => Err(Errno::EIO.into()),
-            other => other,
+            Err(Stop::NotMine(_)) if self.is_boundary(Ino::LINKS) => Err(Errno::EXDEV.into()),
+            Err(Stop::NotMine(_)) => Err(Errno::EIO.into()),
+            other @ (Ok(_) | Err(Stop::Park(_))) => other,
         }
     }
 
     /// The attributes of a primary node.
     pub(crate) fn attr(&self, slot: u32) -> Found<Attr> {
+        if !self.territory.is_whole() {
+            self.listing_is_free(self.cache.node(slot).ino())?;
+        }
         match self.cache.attr(slot) {
-            Some(attr) => Ok(attr),
-            None => park(LoadKey::Header { dir: self.cache.node(slot).ino() }),
+            // What is sealed may be another's by now, who has changed it.
+            Some(attr) if self.territory.is_whole() || !self.is_sealed(attr.ino) => Ok(attr),
+            Some(_) | None => self.attr_of_content(slot),
+        }
+    }
+
+    #[cold]
+    fn is_sealed(&self, ino: Ino) -> bool {
+        self.of_itself(ino) == Some(Side::Sealed) && !stdx::mutant!("mds_sealed_still_shown")
+    }
+
+    /// Of a directory whose header is not cached, or may not be shown.
+    #[cold]
+    fn attr_of_content(&self, slot: u32) -> Found<Attr> {
+        let ino = self.cache.node(slot).ino();
+        match self.of_itself(ino) {
+            Some(Side::Other(_)) => {
+                let header = self.header_of(slot)?;
+                let node = self.cache.node(slot);
+                let (ext, parent) = (self.cache.ext(slot), self.cache.parent_ino(slot));
+                let mut attr = attr_of(&node.core, ext, parent, node.hash);
+                header_attr(&mut attr, &header);
+                Ok(attr)
+            }
+            Some(Side::Sealed) => Err(Stop::Park(Park::Move)),
+            Some(Side::Mine) | None => park(LoadKey::Header { dir: ino }),
         }
     }
 
@@ -285,7 +428,12 @@ impl View {
         if self.cache.dir(dir).has(dir::HEADER) {
             return Ok(dir);
         }
-        park(LoadKey::Header { dir: self.cache.dir(dir).ino })
+        let ino = self.cache.dir(dir).ino;
+        // Names without a header are damage, whatever their directory is.
+        if matches!(self.learned.as_deref(), Some(Learned::NoHeader(of)) if *of == ino) {
+            return Err(Errno::EIO.into());
+        }
+        park(LoadKey::Header { dir: ino })
     }
 
     /// Plans the change of one inode's record: the dentry and its directory's header.

@@ -153,7 +153,8 @@ impl Rank {
 
     fn warm_dir(&mut self, ino: Ino) {
         // Forgotten or removed meanwhile: nobody would find its names, and a header that is gone would be taken for damage.
-        if self.view.cache.by_ino(ino).is_none() {
+        // Nor where it is, or may soon be, another rank's: of a directory without names here a seal finds nothing to be dropped.
+        if !self.view.cache.by_ino(ino).is_some_and(|node| self.view.has_content(node)) {
             return;
         }
         let slot = self.view.cache.dir_or_new(ino);

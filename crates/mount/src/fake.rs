@@ -1,4 +1,4 @@
-//! A small rank in memory behind a connector, for tests of the edges: one process, no durability.
+//! A small rank in memory behind a connector, for tests of the edges: one process, no durability. Or several ranks of one tree.
 //!
 //! It keeps the session contract (tids, results, resume) to the letter and the file system
 //! only as far as tests need it. What it grants and recalls the test says: it looks at no conflict.
@@ -7,6 +7,7 @@
 
 mod early;
 mod rank;
+mod ranks;
 mod tree;
 
 use crate::shared::lock;
@@ -16,7 +17,8 @@ use proto::message::{ClientMsg, ServerMsg};
 use proto::name::Name;
 use proto::reply::Outcome;
 use proto::request::{LockSpec, Request};
-use proto::{Ino, SessionId, Tid};
+use proto::{Ino, RankId, SessionId, Tid};
+use ranks::Ranks;
 use runtime::port::{Connector, Port, PortError, Sink};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -45,6 +47,9 @@ struct State {
     sends: u64,
     embedded: bool,
     refuse_connect: bool,
+    /// So many connections are being made for ever.
+    stalled: u32,
+    stalling: u32,
     lease_ms: u32,
     /// Each session is granted what it wants.
     granting: bool,
@@ -53,6 +58,7 @@ struct State {
     settled: u32,
     renewed: u32,
     early: Early,
+    ranks: Ranks,
 }
 
 #[derive(Default)]
@@ -66,7 +72,9 @@ struct Session {
 
 struct Conn {
     sink: Arc<dyn Sink>,
+    /// With a rank: each has its own part of a session.
     session: SessionId,
+    rank: RankId,
 }
 
 struct Wait {
@@ -287,6 +295,20 @@ impl Fake {
         lock(&self.state).refuse_connect = refuse;
     }
 
+    /// Whoever connects next waits, until this is said with 0.
+    pub fn stall_connects(&self, count: u32) {
+        lock(&self.state).stalled = count;
+        self.said.notify_all();
+    }
+
+    /// Waits until somebody does.
+    ///
+    /// # Panics
+    /// When nobody does in time.
+    pub fn wait_stalled(&self, patience: Duration) {
+        self.wait(patience, |state| state.stalling > 0);
+    }
+
     /// Says something to every connection.
     pub fn say(&self, message: &ServerMsg) {
         let posts = lock(&self.state).conns.keys().map(|conn| (*conn, message.clone())).collect();
@@ -306,13 +328,21 @@ impl Fake {
 impl Connector for Fake {
     fn connect(&self, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
         let mut state = lock(&self.state);
+        if state.stalled > state.stalling {
+            state.stalling += 1;
+            self.said.notify_all();
+            while state.stalled > 0 {
+                state = self.said.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.stalling -= 1;
+        }
         if state.refuse_connect {
             let source = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
             return Err(PortError::Unreachable { at: self.describe(), source });
         }
         state.next += 1;
         let conn = state.next;
-        state.conns.insert(conn, Conn { sink, session: SessionId(0) });
+        state.conns.insert(conn, Conn { sink, session: SessionId(0), rank: RankId(0) });
         Ok(Arc::new(FakePort { state: Arc::downgrade(&self.state), fake: self.clone(), conn }))
     }
 

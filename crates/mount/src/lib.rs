@@ -1,4 +1,4 @@
-//! Crate `mount`: drives one client machine over a connection, and the Rust file-system API on top.
+//! Crate `mount`: drives one client machine over a connection to each rank, and the Rust file-system API on top.
 //!
 //! Absent: caching (the kernel's, as far as the rank grants it; none here), the kernel's protocol (`fuse`),
 //! and knowledge of how a connection is made (`runtime::port`).
@@ -9,6 +9,7 @@ mod error;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod fs;
+mod lane;
 mod late;
 mod link;
 mod mount;
@@ -24,6 +25,6 @@ pub use error::{MountError, Result};
 pub use fs::Fs;
 pub use late::LateError;
 pub use mount::{CapsEvent, Done, Mount, OnLate, OnSession};
-pub use session::{SessionEvent, SessionState, SessionStatus};
+pub use session::{SessionEvent, SessionNews, SessionState, SessionStatus};
 pub use settings::Settings;
 pub use state::Counts;

@@ -6,12 +6,14 @@
 //!
 //! Absent: making connections (`threads.rs`).
 
+use proto::RankId;
 use proto::message::ClientMsg;
 use runtime::port::Port;
 use std::sync::Arc;
 
 pub(crate) struct Link {
     port: Arc<dyn Port>,
+    rank: RankId,
     pub(crate) generation: u64,
     /// Plain sends under way.
     sending: u32,
@@ -23,14 +25,35 @@ pub(crate) struct Link {
 /// Messages to send, by the thread that got this.
 pub(crate) struct Dispatch {
     pub(crate) port: Arc<dyn Port>,
+    pub(crate) rank: RankId,
     pub(crate) generation: u64,
     pub(crate) messages: Vec<ClientMsg>,
     in_order: bool,
 }
 
+/// What one turn sends: mostly to one rank.
+#[derive(Default)]
+pub(crate) struct Dispatches {
+    first: Option<Dispatch>,
+    more: Vec<Dispatch>,
+}
+
+impl Dispatches {
+    pub(crate) fn push(&mut self, dispatch: Dispatch) {
+        match self.first {
+            None => self.first = Some(dispatch),
+            Some(_) => self.more.push(dispatch),
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Dispatch> {
+        self.more.pop().or_else(|| self.first.take())
+    }
+}
+
 impl Link {
-    pub(crate) const fn new(port: Arc<dyn Port>, generation: u64) -> Self {
-        Self { port, generation, sending: 0, in_order: false, backlog: Vec::new() }
+    pub(crate) const fn new(port: Arc<dyn Port>, rank: RankId, generation: u64) -> Self {
+        Self { port, rank, generation, sending: 0, in_order: false, backlog: Vec::new() }
     }
 
     /// What the caller must send now, given that `messages` are to leave.
@@ -55,7 +78,8 @@ impl Link {
     }
 
     fn dispatch(&self, messages: Vec<ClientMsg>, in_order: bool) -> Dispatch {
-        Dispatch { port: Arc::clone(&self.port), generation: self.generation, messages, in_order }
+        let Self { rank, generation, .. } = *self;
+        Dispatch { port: Arc::clone(&self.port), rank, generation, messages, in_order }
     }
 
     /// The dispatch's send has returned; `plan` says what comes next.
@@ -94,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_cancel_waits_for_sends_under_way_and_holds_later_ones_back() {
-        let mut link = Link::new(Arc::new(Nowhere), 1);
+        let mut link = Link::new(Arc::new(Nowhere), RankId(0), 1);
         let first = link.plan(vec![ClientMsg::Renew { number: 1 }]).expect("plain goes at once");
         let second = link.plan(vec![ClientMsg::Renew { number: 1 }]).expect("plain goes beside plain");
         assert!(link.plan(vec![ClientMsg::Cancel { tid: Tid(1) }]).is_none());

@@ -1,4 +1,4 @@
-//! One session of this process with one rank: calls in, answers out.
+//! One session of this process with a cluster: calls in, answers out.
 //!
 //! Absent: how a call travels (`shared.rs`); threads that carry calls: only the timer, the link and losses have one each (`threads.rs`).
 
@@ -8,12 +8,12 @@ mod tests;
 use crate::calls::Asker;
 use crate::error::MountError;
 use crate::late::LateError;
-use crate::session::{SessionEvent, SessionState};
+use crate::session::{SessionNews, SessionState};
 use crate::settings::Settings;
 use crate::shared::{Shared, lock};
-use crate::state::{Core, Counts, Turn};
+use crate::state::{Core, Counts, FIRST, Turn};
 use crate::threads;
-use client::{CallId, Client, ClientConfig, Input, Validity};
+use client::{CallId, ClientConfig, Input, Router, Validity};
 use proto::caps::{Recalled, Returned};
 use proto::message::ClientInfo;
 use proto::reply::Outcome;
@@ -32,9 +32,9 @@ pub type Done = Box<dyn FnOnce(Outcome, Validity) + Send>;
 pub(crate) type Hook = Arc<dyn Fn(CapsEvent) + Send + Sync>;
 /// Called with what failed after its caller was told of success, on any thread, with no mutex held.
 pub type OnLate = dyn Fn(&[LateError]) + Send + Sync;
-/// Called with what became of the session and its number now, on any thread, with no mutex held. Two that come at the same time may
-/// be told in either order.
-pub type OnSession = dyn Fn(&SessionEvent, SessionId) + Send + Sync;
+/// Called with what became of the session, on any thread, with no mutex held. Two that come at the same time may be told in either
+/// order.
+pub type OnSession = dyn Fn(&SessionNews) + Send + Sync;
 
 /// What whoever keeps something of answers is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum CapsEvent {
     Lost { stamp: u64 },
 }
 
-/// A session with a rank. Closed when dropped.
+/// A session with all ranks that are needed. Closed when dropped.
 pub struct Mount {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -80,10 +80,10 @@ impl Mount {
         };
         let clock = Clock::new();
         let alarm = Alarm::new(clock).map_err(MountError::Threads)?;
-        let core = Core::new(Client::new(config));
+        let core = Core::new(Router::new(config));
         let shared = Arc::new(Shared::new((clock, alarm), connector, settings, core));
         let at = shared.connector.describe();
-        shared.connect().map_err(|source| MountError::Unreachable { at, source })?;
+        shared.connect(FIRST).map_err(|source| MountError::Unreachable { at, source })?;
         // From here on dropping ends the session.
         let mount = Self { shared: Arc::clone(&shared), threads: Mutex::default() };
         let started = threads::start(&shared).map_err(MountError::Threads)?;
@@ -201,7 +201,7 @@ impl Mount {
 
     /// How the session is.
     pub fn state(&self) -> SessionState {
-        self.shared.core().tracker.state().clone()
+        self.shared.core().state()
     }
 
     /// A number for a handle that is being opened, for `late_error`; never 0, never given twice.

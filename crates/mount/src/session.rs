@@ -2,7 +2,7 @@
 //!
 //! Absent: decisions, which the client machine has made by then; texts, which the command line has.
 
-use proto::SessionId;
+use proto::{RankId, SessionId};
 use std::time::Duration;
 use stdx::Mono;
 
@@ -25,6 +25,15 @@ pub enum SessionEvent {
     Replaced { former: SessionId },
     /// There will be none any more: calls fail.
     Ended { why: String },
+}
+
+/// Such an event: of which session, and with which rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionNews {
+    pub event: SessionEvent,
+    /// The number that it has now.
+    pub session: SessionId,
+    pub rank: RankId,
 }
 
 /// How the session is.
@@ -52,12 +61,26 @@ impl SessionStatus {
             Self::Ended => "ended",
         }
     }
+
+    /// Of several ranks the worst is shown.
+    pub(crate) const fn badness(self) -> u8 {
+        match self {
+            Self::Open => 0,
+            Self::Opening => 1,
+            Self::Hung => 2,
+            Self::Damaged => 3,
+            Self::Lost => 4,
+            Self::Ended => 5,
+        }
+    }
 }
 
 /// How the session is, since when, and why if somebody said so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionState {
     pub session: SessionId,
+    /// Of several ranks, with which it is so.
+    pub rank: RankId,
     pub status: SessionStatus,
     pub since: Mono,
     pub why: Option<String>,
@@ -68,6 +91,10 @@ pub struct SessionState {
 pub(crate) struct SessionTracker(SessionState);
 
 impl SessionTracker {
+    pub(crate) fn of(rank: RankId) -> Self {
+        Self(SessionState { rank, ..SessionState::default() })
+    }
+
     pub(crate) const fn state(&self) -> &SessionState {
         &self.0
     }
@@ -78,7 +105,7 @@ impl SessionTracker {
     }
 
     fn becomes(&mut self, status: SessionStatus, now: Mono, why: Option<String>) {
-        self.0 = SessionState { session: self.0.session, status, since: now, why };
+        self.0 = SessionState { status, since: now, why, ..self.0 };
     }
 
     pub(crate) fn welcomed(&mut self, session: SessionId, now: Mono) -> Option<SessionEvent> {
@@ -165,8 +192,13 @@ mod tests {
         let why = || "evicted".to_owned();
         assert_eq!(tracker.ended(why(), ms(40)), Some(SessionEvent::Ended { why: why() }));
         assert_eq!((tracker.ended(why(), ms(41)), tracker.lost(None, ms(42))), (None, None));
-        let state =
-            SessionState { session: b, status: SessionStatus::Ended, since: ms(40), why: Some(why()) };
+        let state = SessionState {
+            session: b,
+            rank: RankId(0),
+            status: SessionStatus::Ended,
+            since: ms(40),
+            why: Some(why()),
+        };
         assert_eq!(tracker.state(), &state);
     }
 }

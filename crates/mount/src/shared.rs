@@ -8,14 +8,15 @@
 
 use crate::answering;
 use crate::error::MountError;
+use crate::lane::Lane;
 use crate::late::{LateError, LateErrors};
 use crate::link::{Dispatch, Link};
 use crate::mount::{CapsEvent, Hook, OnLate, OnSession};
-use crate::session::SessionEvent;
+use crate::session::SessionNews;
 use crate::settings::Settings;
 use crate::state::{Core, Phase, Turn};
 use client::Input;
-use proto::SessionId;
+use proto::RankId;
 use proto::caps::Recalled;
 use proto::message::ServerMsg;
 use runtime::port::{Connector, PortError, Sink};
@@ -105,12 +106,13 @@ impl Shared {
                 self.losses.notify_one();
             }
             if turn.wake_link {
-                self.linker.notify_one();
+                // Each rank has a thread that waits for this.
+                self.linker.notify_all();
             }
             if turn.phase_changed {
                 self.phase.notify_all();
             }
-            if let Some(port) = turn.close.take() {
+            for port in turn.close.drain(..) {
                 port.close();
             }
             // Before the answers: somebody waits for these. In which order they come makes no difference, stamps tell.
@@ -124,8 +126,10 @@ impl Shared {
                 && answering::hand_out(self, || {
                     turn.done.drain(..).for_each(|(done, outcome, validity)| done(outcome, validity));
                 });
-            let dispatch = turn.dispatch.take();
-            turn = Turn::default();
+            let mut dispatches = std::mem::take(&mut turn.dispatches);
+            let dispatch = dispatches.pop();
+            // Those to other ranks follow.
+            turn = Turn { dispatches, ..Turn::default() };
             let mut core = match dispatch {
                 Some(dispatch) => self.send(dispatch, &mut turn),
                 None if asked => self.core(),
@@ -144,12 +148,14 @@ impl Shared {
         let sent = dispatch.port.send(messages, &mut answers);
         let now = self.step_time();
         let mut core = self.core();
-        if let Some(link) = core.link.as_mut().filter(|link| link.generation == dispatch.generation) {
+        let connection = (dispatch.rank, dispatch.generation);
+        let lane = core.lane(dispatch.rank).filter(|lane| lane.is_on(dispatch.generation));
+        if let Some(link) = lane.and_then(|lane| lane.link.as_mut()) {
             link.sent(&dispatch);
         }
-        core.receive(now, dispatch.generation, answers, turn);
+        core.receive(now, connection, answers, turn);
         if sent.is_err() {
-            core.lost(now, dispatch.generation, turn);
+            core.lost(now, connection, turn);
         }
         core
     }
@@ -172,32 +178,34 @@ impl Shared {
         }
     }
 
-    fn tell_session(&self, events: &[(SessionEvent, SessionId)]) {
+    fn tell_session(&self, events: &[SessionNews]) {
         let hooks = lock(&self.session_hooks).clone();
-        for (event, session) in events {
-            hooks.iter().for_each(|hook| hook(event, *session));
+        for news in events {
+            hooks.iter().for_each(|hook| hook(news));
         }
     }
 
-    /// Makes a connection and says Hello.
-    pub(crate) fn connect(self: &Arc<Self>) -> Result<(), PortError> {
+    /// Makes a connection to a rank and says Hello: all ranks of this version are where the first one is.
+    pub(crate) fn connect(self: &Arc<Self>, rank: RankId) -> Result<(), PortError> {
         let generation = {
             let mut core = self.core();
             core.generation += 1;
             core.generation
         };
-        let sink = LinkSink { shared: Arc::downgrade(self), generation };
+        let sink = LinkSink { shared: Arc::downgrade(self), rank, generation };
         let port = self.connector.connect(Arc::new(sink))?;
         let mut turn = Turn::default();
         let now = self.step_time();
         let mut core = self.core();
-        if core.stop || core.broken >= generation {
+        let stop = core.stop;
+        let lane = core.lane(rank).filter(|lane| !stop && lane.wanted && lane.broken < generation);
+        let Some(lane) = lane else {
             drop(core);
             port.close();
             return Err(PortError::Lost);
-        }
-        core.link = Some(Link::new(port, generation));
-        core.step(now, Input::Connected, &mut turn);
+        };
+        lane.link = Some(Link::new(port, rank, generation));
+        core.step(now, Input::Connected { rank }, &mut turn);
         self.end_turn(core, turn);
         Ok(())
     }
@@ -226,7 +234,7 @@ impl Shared {
     pub(crate) fn wait_closed(self: &Arc<Self>) {
         let until = Instant::now() + self.settings.close_timeout;
         let mut core = self.core();
-        while !(core.is_ended() && core.link.as_ref().is_none_or(Link::is_idle)) {
+        while !(core.is_ended() && core.lanes.iter().all(Lane::is_idle)) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -235,14 +243,17 @@ impl Shared {
         }
         core.stop = true;
         let mut turn = Turn { wake_timer: true, wake_loss_thread: true, wake_link: true, ..Turn::default() };
-        let port = core.link.as_ref().map(|link| Arc::clone(link.port()));
-        let generation = core.generation;
+        let links = core.lanes.iter().filter_map(|lane| lane.link.as_ref().map(|link| (lane.rank, link)));
+        let links = links.map(|(rank, link)| (rank, link.generation, Arc::clone(link.port())));
+        let links: Vec<_> = links.collect();
         let now = self.step_time();
         // Answers whatever is still open; a session that ended in order ignores it.
-        core.lost(now, generation, &mut turn);
+        for (rank, generation, _) in &links {
+            core.lost(now, (*rank, *generation), &mut turn);
+        }
         core.step(now, Input::GiveUp, &mut turn);
         self.end_turn(core, turn);
-        if let Some(port) = port {
+        for (_, _, port) in links {
             port.close();
         }
     }
@@ -250,6 +261,7 @@ impl Shared {
 
 struct LinkSink {
     shared: Weak<Shared>,
+    rank: RankId,
     generation: u64,
 }
 
@@ -259,7 +271,7 @@ impl Sink for LinkSink {
         let mut turn = Turn::default();
         let now = shared.step_time();
         let mut core = shared.core();
-        core.receive(now, self.generation, batch, &mut turn);
+        core.receive(now, (self.rank, self.generation), batch, &mut turn);
         shared.end_turn(core, turn);
     }
 
@@ -268,7 +280,7 @@ impl Sink for LinkSink {
         let mut turn = Turn::default();
         let now = shared.step_time();
         let mut core = shared.core();
-        core.lost(now, self.generation, &mut turn);
+        core.lost(now, (self.rank, self.generation), &mut turn);
         shared.end_turn(core, turn);
     }
 }

@@ -1,49 +1,43 @@
-//! What the mount's mutex guards: the machine, its link, and what a step leaves to be done outside.
+//! What the mount's mutex guards: the machine, its links, and what a step leaves to be done outside.
 //!
 //! Absent: sending and calling back; both happen without the mutex.
 
 use crate::calls::Calls;
+use crate::lane::Lane;
 use crate::late::{LateError, LateErrors};
-use crate::link::{Dispatch, Link};
+use crate::link::Dispatches;
 use crate::mount::Done;
-use crate::session::{SessionEvent, SessionTracker};
-use client::{Client, Input, Output, Validity};
+use crate::session::{SessionEvent, SessionNews, SessionState, SessionTracker};
+use client::{Input, Output, Router, Validity};
 use proto::caps::Recalled;
 use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Outcome;
-use proto::{Errno, Kind, SessionId, Tid};
+use proto::{Errno, Kind, RankId, SessionId, Tid};
 use runtime::port::Port;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use stdx::{Machine, Mono, Now};
 
-/// For how long messages about what was performed are coalesced, and how many leave at the latest.
-const COALESCE_NS: u64 = 300_000;
-const COALESCE_MAX: usize = 64;
+/// The rank that is connected to first.
+pub(crate) const FIRST: RankId = RankId(0);
 
 /// Everything behind the mutex.
 pub(crate) struct Core {
-    pub(crate) client: Client,
+    pub(crate) client: Router,
     pub(crate) calls: Calls,
-    pub(crate) link: Option<Link>,
+    /// Ranks that were needed; the first rank's is the first.
+    pub(crate) lanes: Vec<Lane>,
     /// The number of the newest connection, made or in the making.
     pub(crate) generation: u64,
-    /// The newest connection that broke.
-    pub(crate) broken: u64,
     pub(crate) phase: Phase,
-    pub(crate) tracker: SessionTracker,
-    /// What the rank said when it ended the connection.
-    said: Option<String>,
-    /// The newest request that was counted.
-    counted: Tid,
+    /// The session of which was told last that it took another's place.
+    replaced: SessionId,
     /// The stamp of the newest loss, in force from here on; read without the mutex.
     pub(crate) lost_stamp: Arc<AtomicU64>,
     /// The stamp of the newest recall that the hook was told of, or is about to be.
     pub(crate) recalled: u64,
     /// A loss that the hook has not seen. A newer one says all that an older one does.
     pub(crate) loss: Option<u64>,
-    /// What was performed leaves then, if nothing else has to before.
-    coalesce_until: Option<Mono>,
     /// Of the last step.
     now: Mono,
     /// What came too late for an answer; noted before any answer that follows it is handed out.
@@ -53,7 +47,6 @@ pub(crate) struct Core {
     pub(crate) stop: bool,
     pub(crate) counts: Counts,
     out: Vec<Output>,
-    messages: Vec<ClientMsg>,
 }
 
 /// What a session has done so far, and what is under way.
@@ -95,10 +88,10 @@ pub(crate) struct Turn {
     /// What is to be logged.
     pub(crate) late: Vec<LateError>,
     /// What became of the session.
-    pub(crate) events: Vec<(SessionEvent, SessionId)>,
-    pub(crate) dispatch: Option<Dispatch>,
-    /// A connection nobody uses any more.
-    pub(crate) close: Option<Arc<dyn Port>>,
+    pub(crate) events: Vec<SessionNews>,
+    pub(crate) dispatches: Dispatches,
+    /// Connections that nobody uses any more.
+    pub(crate) close: Vec<Arc<dyn Port>>,
     /// Some waiter may go on.
     pub(crate) phase_changed: bool,
     /// The timer thread waits for too long.
@@ -110,8 +103,8 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    fn tell(&mut self, event: Option<SessionEvent>, session: SessionId) {
-        self.events.extend(event.map(|event| (event, session)));
+    fn tell(&mut self, event: Option<SessionEvent>, session: SessionId, rank: RankId) {
+        self.events.extend(event.map(|event| SessionNews { event, session, rank }));
     }
 }
 
@@ -130,52 +123,56 @@ impl Counts {
 }
 
 impl Core {
-    pub(crate) fn new(client: Client) -> Self {
+    pub(crate) fn new(client: Router) -> Self {
         Self {
             client,
             calls: Calls::default(),
-            link: None,
+            lanes: vec![Lane::new(FIRST)],
             generation: 0,
-            broken: 0,
             phase: Phase::Opening,
-            tracker: SessionTracker::default(),
-            said: None,
-            counted: Tid(0),
+            replaced: SessionId(0),
             lost_stamp: Arc::default(),
             recalled: 0,
             loss: None,
-            coalesce_until: None,
             now: Mono(0),
             late: Arc::default(),
             timer_wakes: Mono(u64::MAX),
             stop: false,
             counts: Counts::default(),
             out: Vec::new(),
-            messages: Vec::new(),
         }
+    }
+
+    /// That rank's lane, if it was ever needed.
+    fn place_of(&self, rank: RankId) -> Option<usize> {
+        self.lanes.iter().position(|lane| lane.rank == rank)
+    }
+
+    pub(crate) fn lane(&mut self, rank: RankId) -> Option<&mut Lane> {
+        self.lanes.iter_mut().find(|lane| lane.rank == rank)
     }
 
     /// One input. `settle` must follow before the mutex is let go.
     pub(crate) fn step(&mut self, now: Now, input: Input, turn: &mut Turn) {
         self.now = now.mono;
-        let (mut welcomed, mut lost) = (false, false);
-        self.client.step(now, input, &mut self.out);
-        for output in self.out.drain(..) {
+        let mut lost = false;
+        let mut out = std::mem::take(&mut self.out);
+        self.client.step(now, input, &mut out);
+        for output in out.drain(..) {
             match output {
-                Output::Send(message) => {
-                    self.counts.count(&message, &mut self.counted);
-                    self.messages.push(message);
+                Output::Send { rank, message } => {
+                    let Some(lane) = self.lanes.iter_mut().find(|lane| lane.rank == rank) else { continue };
+                    self.counts.count(&message, &mut lane.counted);
+                    lane.messages.push(message);
                 }
                 Output::Answer { call, outcome, validity } => {
                     if let Some((done, asked)) = self.calls.take(call) {
                         turn.done.push((done, outcome, Validity { asked, ..validity }));
                     }
                 }
-                Output::Ready => {
-                    self.phase = Phase::Ready;
-                    welcomed = true;
-                    turn.phase_changed = true;
-                }
+                Output::Connect { rank } => self.wants(rank, turn),
+                Output::Disconnect { rank } => self.needs_no_more(rank, turn),
+                Output::Ready { rank } => self.is_ready(rank, turn),
                 Output::Recalled { stamp, list } => {
                     self.counts.recalls += list.len() as u64;
                     self.recalled = stamp;
@@ -189,121 +186,181 @@ impl Core {
                     lost = true;
                 }
                 Output::Late { kind, name, inos, errno } => {
-                    let late = LateError { kind, name, inos, errno };
-                    self.late.add(&late);
-                    self.counts.late += 1;
-                    turn.late.push(late);
+                    self.is_late(LateError { kind, name, inos, errno }, turn);
                 }
                 Output::BytesLost { inos, others } => {
-                    let late = LateError { kind: Kind::WRITE, name: None, inos, errno: Errno::EIO };
-                    self.late.add(&late);
+                    let errno = Errno::EIO;
+                    self.is_late(LateError { kind: Kind::WRITE, name: None, inos, errno }, turn);
                     if others {
-                        self.late.add_others(Errno::EIO);
+                        self.late.add_others(errno);
                     }
-                    self.counts.late += 1;
-                    turn.late.push(late);
                 }
-                Output::Refused { reason } => {
-                    let ended = self.tracker.ended(reason.clone(), now.mono);
-                    turn.tell(ended, self.client.session());
-                    self.phase = Phase::Refused(reason);
-                    turn.phase_changed = true;
-                }
+                Output::Refused { reason } => self.is_refused(reason, turn),
+                // The router asks elsewhere by itself.
+                Output::Bounced { .. } => {}
                 Output::Closed => {
                     self.phase = Phase::Closed;
                     turn.phase_changed = true;
                 }
             }
         }
-        let session = self.client.session();
-        if welcomed {
-            turn.tell(self.tracker.welcomed(session, now.mono), session);
-        }
-        // What was kept is void although the connection stands: the lease ran out.
-        if lost && self.client.is_linked() {
-            turn.tell(self.tracker.hung(now.mono), session);
+        self.out = out;
+        if lost {
+            self.tell_hung(turn);
         }
     }
 
-    /// Messages of connection `generation`; those of an older one are void.
-    pub(crate) fn receive(&mut self, now: Now, generation: u64, batch: Vec<ServerMsg>, turn: &mut Turn) {
-        for message in batch {
-            if self.link.as_ref().is_none_or(|link| link.generation != generation) {
-                return;
+    fn is_late(&mut self, late: LateError, turn: &mut Turn) {
+        self.late.add(&late);
+        self.counts.late += 1;
+        turn.late.push(late);
+    }
+
+    fn wants(&mut self, rank: RankId, turn: &mut Turn) {
+        match self.lane(rank) {
+            // What is left of the connection before was for a part of the session that is over.
+            Some(lane) if !lane.wanted => {
+                lane.wanted = true;
+                turn.close.extend(lane.cut());
             }
-            turn.tell(self.tracker.heard(now.mono), self.client.session());
+            Some(_) => {}
+            None => self.lanes.push(Lane::new(rank)),
+        }
+        turn.wake_link = true;
+    }
+
+    fn needs_no_more(&mut self, rank: RankId, turn: &mut Turn) {
+        let Some(lane) = self.lane(rank) else { return };
+        lane.wanted = false;
+        if lane.messages.contains(&ClientMsg::Goodbye) {
+            // It leaves first. Should the rank be needed again that is nothing that goes on.
+            lane.tracker = SessionTracker::of(rank);
+        } else {
+            turn.close.extend(lane.cut());
+        }
+    }
+
+    /// The session with a rank stands.
+    fn is_ready(&mut self, rank: RankId, turn: &mut Turn) {
+        let (session, now) = (self.client.session(), self.now);
+        if self.phase == Phase::Opening {
+            self.phase = Phase::Ready;
+            turn.phase_changed = true;
+        }
+        let Some(lane) = self.lane(rank) else { return };
+        let event = lane.tracker.welcomed(session, now);
+        // Each rank joins it; it is told once.
+        let again = matches!(event, Some(SessionEvent::Replaced { .. })) && self.replaced == session;
+        if matches!(event, Some(SessionEvent::Replaced { .. })) {
+            self.replaced = session;
+        }
+        turn.tell(event.filter(|_| !again), session, rank);
+    }
+
+    fn is_refused(&mut self, reason: String, turn: &mut Turn) {
+        let (session, now) = (self.client.session(), self.now);
+        let ended: Vec<_> = self
+            .lanes
+            .iter_mut()
+            .filter_map(|lane| Some((lane.tracker.ended(reason.clone(), now)?, lane.rank)))
+            .collect();
+        if let Some((event, rank)) = ended.into_iter().next() {
+            turn.tell(Some(event), session, rank);
+        }
+        self.phase = Phase::Refused(reason);
+        turn.phase_changed = true;
+    }
+
+    /// What was kept is void although connections stand: a lease ran out, of those whose rank is silent.
+    fn tell_hung(&mut self, turn: &mut Turn) {
+        let (session, now) = (self.client.session(), self.now);
+        for lane in &mut self.lanes {
+            if self.client.is_hung(lane.rank) {
+                turn.tell(lane.tracker.hung(now), session, lane.rank);
+            }
+        }
+    }
+
+    /// Messages of connection `generation` to a rank; those of an older one are void.
+    pub(crate) fn receive(
+        &mut self,
+        now: Now,
+        (rank, generation): (RankId, u64),
+        batch: Vec<ServerMsg>,
+        turn: &mut Turn,
+    ) {
+        for message in batch {
+            let session = self.client.session();
+            let Some(at) = self.place_of(rank).filter(|at| self.lanes[*at].is_on(generation)) else { return };
+            turn.tell(self.lanes[at].tracker.heard(now.mono), session, rank);
             let refused = match &message {
                 ServerMsg::Refused { errno, reason } => Some((Errno(*errno as i32), reason.clone())),
                 _ => None,
             };
             let damaged = message == ServerMsg::Damaged;
-            let session = self.client.session();
-            self.step(now, Input::Message(message), turn);
+            self.step(now, Input::Message { rank, message }, turn);
             if damaged {
-                turn.tell(self.tracker.damaged(now.mono), session);
+                turn.tell(self.lanes[at].tracker.damaged(now.mono), session, rank);
             }
             let Some((errno, why)) = refused.filter(|_| !self.is_ended()) else { continue };
             if errno == Errno::ESTALE {
-                turn.tell(Some(SessionEvent::Rejected { why: why.clone() }), session);
+                turn.tell(Some(SessionEvent::Rejected { why: why.clone() }), session, rank);
             }
-            self.said = Some(why);
+            self.lanes[at].said = Some(why);
         }
     }
 
-    /// The connection is gone, and the session is not over by that.
-    fn tell_lost(&mut self, session: SessionId, turn: &mut Turn) {
-        let said = self.said.take();
+    /// The connection to a rank is gone, and the session is not over by that.
+    fn tell_lost(&mut self, at: usize, session: SessionId, turn: &mut Turn) {
+        let said = self.lanes[at].said.take();
         if self.phase == Phase::Ready {
-            turn.tell(self.tracker.lost(said, self.now), session);
+            turn.tell(self.lanes[at].tracker.lost(said, self.now), session, self.lanes[at].rank);
         }
     }
 
-    /// Connection `generation` is gone.
-    pub(crate) fn lost(&mut self, now: Now, generation: u64, turn: &mut Turn) {
-        self.broken = self.broken.max(generation);
-        if self.link.as_ref().is_some_and(|link| link.generation == generation) {
-            self.link = None;
-            self.step(now, Input::Disconnected, turn);
-            self.tell_lost(self.client.session(), turn);
+    /// Connection `generation` to a rank is gone.
+    pub(crate) fn lost(&mut self, now: Now, (rank, generation): (RankId, u64), turn: &mut Turn) {
+        let Some(at) = self.place_of(rank) else { return };
+        let lane = &mut self.lanes[at];
+        lane.broken = lane.broken.max(generation);
+        if lane.is_on(generation) {
+            lane.link = None;
+            self.step(now, Input::Disconnected { rank }, turn);
+            self.tell_lost(at, self.client.session(), turn);
             turn.wake_link = true;
         }
     }
 
-    /// Ends a turn: decides what leaves on the link and whom to wake.
+    /// Ends a turn: decides what leaves on the links and whom to wake.
     pub(crate) fn settle(&mut self, turn: &mut Turn) {
-        let messages = if self.coalesces() { Vec::new() } else { std::mem::take(&mut self.messages) };
-        if !self.client.is_linked()
-            && let Some(link) = self.link.take()
-        {
-            self.broken = self.broken.max(link.generation);
-            turn.close = Some(Arc::clone(link.port()));
-            turn.wake_link = true;
-            self.tell_lost(self.tracker.state().session, turn);
+        for at in 0..self.lanes.len() {
+            self.settle_lane(at, turn);
         }
-        // Without a link they are void: the machine repeats them after the next Hello.
-        turn.dispatch = self.link.as_mut().and_then(|link| link.plan(messages));
         let early = self.deadline().is_some_and(|at| at < self.timer_wakes);
         turn.wake_timer |= early;
         turn.wake_loss_thread |= self.loss.is_some();
     }
 
-    /// Whether what is to be sent is kept a moment longer. Nobody waits for what was performed, and more of it that leaves with the
-    /// same call wakes both sides once.
-    fn coalesces(&mut self) -> bool {
-        let alone = !self.messages.is_empty()
-            && self.messages.len() < COALESCE_MAX
-            && self.link.is_some()
-            && self.client.is_linked()
-            && self.messages.iter().all(ClientMsg::is_performed);
-        if !alone {
-            self.coalesce_until = None;
-            return false;
+    fn settle_lane(&mut self, at: usize, turn: &mut Turn) {
+        let lane = &mut self.lanes[at];
+        let parting = !lane.wanted && lane.link.is_some();
+        let linked = self.client.is_linked(lane.rank) || parting;
+        let messages = lane.leaves(linked, self.now);
+        if parting && messages.is_empty() && lane.is_idle() {
+            return turn.close.extend(lane.cut());
         }
-        let until = *self.coalesce_until.get_or_insert(self.now.after(COALESCE_NS));
-        if until <= self.now {
-            self.coalesce_until = None;
+        if !linked && let Some(port) = lane.cut() {
+            turn.close.push(port);
+            turn.wake_link = true;
+            let session = lane.tracker.state().session;
+            self.tell_lost(at, session, turn);
         }
-        self.coalesce_until.is_some()
+        // Without a link they are void: the machine repeats them after the next Hello.
+        if let Some(link) = &mut self.lanes[at].link
+            && let Some(dispatch) = link.plan(messages)
+        {
+            turn.dispatches.push(dispatch);
+        }
     }
 
     /// What was done so far, and what is under way.
@@ -317,9 +374,17 @@ impl Core {
         }
     }
 
+    /// How the session is: as with the rank with which it is worst.
+    pub(crate) fn state(&self) -> SessionState {
+        let states = self.lanes.iter().filter(|lane| lane.wanted).map(|lane| lane.tracker.state());
+        let opened = states.filter(|state| state.session != SessionId(0));
+        opened.max_by_key(|state| state.status.badness()).cloned().unwrap_or_default()
+    }
+
     /// When to tick.
     pub(crate) fn deadline(&self) -> Option<Mono> {
-        [self.client.deadline(), self.coalesce_until].into_iter().flatten().min()
+        let coalesced = self.lanes.iter().filter_map(|lane| lane.coalesce_until);
+        self.client.deadline().into_iter().chain(coalesced).min()
     }
 
     /// Whether no session will ever be again.
@@ -327,8 +392,18 @@ impl Core {
         matches!(self.phase, Phase::Refused(_) | Phase::Closed)
     }
 
-    /// Whether connecting (again) makes sense.
-    pub(crate) fn wants_link(&self) -> bool {
-        !self.stop && self.link.is_none() && !self.is_ended()
+    /// From when on it makes sense to connect to a rank (again).
+    pub(crate) fn wants_link(&mut self, rank: RankId) -> Option<Mono> {
+        if self.stop || self.is_ended() {
+            return None;
+        }
+        self.lane(rank).filter(|lane| lane.wanted && lane.link.is_none()).map(|lane| lane.retry.at)
+    }
+
+    /// A rank to which no thread connects yet; from here on one does.
+    pub(crate) fn wants_keeper(&mut self) -> Option<RankId> {
+        let lane = self.lanes.iter_mut().find(|lane| !lane.kept)?;
+        lane.kept = true;
+        Some(lane.rank)
     }
 }

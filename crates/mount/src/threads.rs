@@ -1,4 +1,4 @@
-//! The mount's three threads: one keeps time, one reconnects, one tells of losses.
+//! The mount's threads: one keeps time, one tells of losses, and one for each rank connects to it.
 //!
 //! Absent: calls; their callers' threads carry them.
 
@@ -6,6 +6,7 @@ use crate::mount::CapsEvent;
 use crate::shared::{Shared, lock};
 use crate::state::{Core, Turn};
 use client::Input;
+use proto::RankId;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use stdx::Mono;
@@ -14,7 +15,7 @@ type ThreadBody = fn(&Arc<Shared>);
 
 pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<JoinHandle<()>>> {
     let bodies: [(&str, ThreadBody); 3] =
-        [("mount-timer", keep_time), ("mount-link", keep_link), ("mount-losses", tell_losses)];
+        [("mount-timer", keep_time), ("mount-link", keep_links), ("mount-losses", tell_losses)];
     let mut threads = Vec::new();
     for (name, body) in bodies {
         let own = Arc::clone(shared);
@@ -34,7 +35,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<Vec<JoinHandle<()>>
 fn stop(shared: &Shared) {
     shared.core().stop = true;
     shared.timer.ring();
-    shared.linker.notify_one();
+    shared.linker.notify_all();
     shared.losses.notify_one();
 }
 
@@ -88,27 +89,53 @@ fn wait<'a>(shared: &'a Shared, mut core: MutexGuard<'a, Core>, due: Option<Mono
     core
 }
 
-/// Connects again after each break, ever more slowly while connections do not last.
-fn keep_link(shared: &Arc<Shared>) {
+/// Sees that a thread connects to each rank that is needed: none waits for another that cannot be reached.
+fn keep_links(shared: &Arc<Shared>) {
+    let mut keepers = Vec::new();
+    let mut core = shared.core();
+    while !core.stop {
+        let Some(rank) = core.wants_keeper() else {
+            core = shared.linker.wait(core).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        drop(core);
+        let own = Arc::clone(shared);
+        match Builder::new().name(format!("mount-link-{}", rank.0)).spawn(move || keep_link(&own, rank)) {
+            Ok(keeper) => keepers.push(keeper),
+            // Of this one others have to wait.
+            Err(_) => keep_link(shared, rank),
+        }
+        core = shared.core();
+    }
+    drop(core);
+    for keeper in keepers {
+        // A panic there has been printed.
+        let _ended = keeper.join();
+    }
+}
+
+/// Connects to a rank when it is needed, and again after each break, ever more slowly while connections do not last.
+fn keep_link(shared: &Arc<Shared>, rank: RankId) {
     let (first, last) = shared.settings.backoff;
-    let (first, last) = (first.as_nanos() as u64, last.as_nanos() as u64);
-    let mut pause = first;
-    let mut next_try = Mono(0);
+    let backoff = (first.as_nanos() as u64, last.as_nanos() as u64);
     let mut core = shared.core();
     while !core.stop {
         let now = shared.clock.mono();
-        if !core.wants_link() {
-            core = shared.linker.wait(core).unwrap_or_else(PoisonError::into_inner);
-        } else if now < next_try {
-            let left = shared.clock.until(next_try);
-            core = shared.linker.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
-        } else {
-            pause = if now.since(next_try) > last { first } else { (pause * 2).min(last) };
-            next_try = now.after(pause);
-            drop(core);
-            // Refused or unreachable: tried again at `next_try`.
-            let _failed = shared.connect();
-            core = shared.core();
+        match core.wants_link(rank) {
+            None => core = shared.linker.wait(core).unwrap_or_else(PoisonError::into_inner),
+            Some(at) if now < at => {
+                let left = shared.clock.until(at);
+                core = shared.linker.wait_timeout(core, left).unwrap_or_else(PoisonError::into_inner).0;
+            }
+            Some(_) => {
+                if let Some(lane) = core.lane(rank) {
+                    lane.retry.tried(now, backoff);
+                }
+                drop(core);
+                // Refused or unreachable: tried again after a pause.
+                let _failed = shared.connect(rank);
+                core = shared.core();
+            }
         }
     }
 }

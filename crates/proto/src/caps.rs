@@ -47,7 +47,8 @@ impl Bits {
     pub const DELEGATED: Self = Self(Self::DS.0 | Self::DX.0 | Self::ALONE.0);
     /// What a kernel's one timeout for all attributes needs.
     pub const ATTRS: Self = Self(Self::AS.0 | Self::LS.0 | Self::XS.0 | Self::FS.0);
-    const KNOWN: Self = Self((1 << 14) - 1);
+    /// Every one there is.
+    pub const ALL: Self = Self((1 << 14) - 1);
 
     /// Both.
     #[must_use]
@@ -93,7 +94,7 @@ impl Bits {
 
     pub(crate) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let bits = Self(r.u16()?);
-        if Self::KNOWN.has(bits) { Ok(bits) } else { Err(DecodeError::Invalid { what: "capability bits" }) }
+        if Self::ALL.has(bits) { Ok(bits) } else { Err(DecodeError::Invalid { what: "capability bits" }) }
     }
 }
 

@@ -6,12 +6,16 @@
 mod check;
 mod codec;
 mod delta;
+mod mask;
+mod parts;
 mod slots;
 #[cfg(test)]
 mod tests;
 
 pub use check::MapError;
 pub use delta::{Change, Delta};
+pub use mask::MaskError;
+pub use parts::MapParts;
 pub use slots::{SLOTS, Slot, Slots};
 
 use crate::ids::{Frag, Incarnation, Ino, NameHash, RankId};
@@ -113,7 +117,8 @@ pub struct Moving {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub rank: RankId,
-    /// The version of the map that changed the entry last: never one that an earlier entry of the unit had.
+    /// The version of the map that changed the entry last, or made or dropped one that it governs otherwise: never one that an earlier
+    /// entry of the unit had.
     pub version: u64,
     pub policy: Policy,
     pub moving: Option<Moving>,
@@ -142,6 +147,8 @@ pub struct ClusterMap {
     pub joinable: bool,
     /// Directories made from now on are placed by slots.
     pub hash_placement: bool,
+    /// There may be directories that are placed by slots: so it stays.
+    pub slots_used: bool,
     /// The coordinator whose word counts: grows by one with each that begins. One that finds a higher number is deposed.
     pub coordinator: u64,
     /// The last one given to a life of any rank; no life gets it, or a lower one, again.
@@ -220,6 +227,7 @@ impl ClusterMap {
             max_mds: 1,
             joinable: true,
             hash_placement: false,
+            slots_used: false,
             coordinator: 0,
             last_incarnation: Incarnation(0),
             last_daemon: DaemonId::NONE,
@@ -252,11 +260,29 @@ impl ClusterMap {
         }
     }
 
+    /// The entry of the smallest unit that this one is in, itself counted.
+    #[must_use]
+    pub fn covering(&self, unit: Unit) -> Option<(Unit, &Entry)> {
+        let larger = |depth| Unit { frag: Frag::leading(NameHash(unit.frag.prefix), depth), ..unit };
+        let mut units = (0..=unit.frag.depth).rev().map(larger);
+        units.find_map(|unit| Some((unit, self.entries.get(&unit)?)))
+    }
+
     /// The slot of a unit whose directory is placed by slots.
     #[must_use]
     pub const fn slot_of(dir: Ino, frag: Frag) -> u16 {
         let frag = Frag::leading(NameHash(frag.prefix), frag.depth);
         (mix64(mix64(dir.0) ^ (frag.prefix | frag.depth as u64)) % SLOTS as u64) as u16
+    }
+
+    /// Whether an entry or a slot is the rank's, or on its way to it.
+    #[must_use]
+    pub fn is_owner(&self, rank: RankId) -> bool {
+        let names = |owner: RankId, moving: Option<Moving>| {
+            owner == rank || moving.is_some_and(|moving| moving.to == rank)
+        };
+        self.slots.runs().any(|(_, slot)| names(slot.rank, slot.moving))
+            || self.entries.values().any(|entry| names(entry.rank, entry.moving))
     }
 
     /// The rank that a daemon carries.

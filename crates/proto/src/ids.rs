@@ -24,10 +24,13 @@ impl Ino {
         Self(0x100 + rank.0 as u64)
     }
 
+    /// Bits of a number below the rank that gave it out.
+    pub const COUNTER_BITS: u32 = 48;
+
     /// The number `counter` of `rank`'s allocator.
     #[must_use]
     pub const fn of_rank(rank: RankId, counter: u64) -> Self {
-        Self(((rank.0 as u64) << 48) | (counter & 0xFFFF_FFFF_FFFF))
+        Self(((rank.0 as u64) << Self::COUNTER_BITS) | (counter & 0xFFFF_FFFF_FFFF))
     }
 
     /// Its name in `//links` and `//orphans`: 16 hex digits.

@@ -3,6 +3,10 @@
 //!
 //! Absent: a directory's entry count and content times (they are in its frag header), block maps.
 
+mod policies;
+
+pub use policies::{Chance, Placement, Policies, Rules};
+
 use crate::codec::{DecodeError, Fixed, Reader, Writer};
 use crate::ids::{Ino, NameHash};
 use stdx::Wall;
@@ -21,6 +25,7 @@ const SECTION_SYMLINK: u8 = 2;
 const SECTION_XATTRS: u8 = 3;
 const SECTION_DEVICE: u8 = 4;
 const SECTION_LINKS: u8 = 5;
+const SECTION_PLACEMENT: u8 = 6;
 const CORE_BYTES: usize = 104;
 
 /// Bits of `InodeCore::flags`.
@@ -34,6 +39,10 @@ pub mod flags {
     pub const CUT_PENDING: u32 = 4;
     /// A backptr of this file exists (it was renamed or linked; directories always have one).
     pub const BACKPTR: u32 = 8;
+    /// Of a directory: the slots of the cluster map say whose its content is, unless it has an entry there. Given when it is made.
+    pub const SLOTS: u32 = 16;
+    /// Of a directory: it was made by a rank that did not own its content. Without a header in the store it is empty.
+    pub const NEWBORN: u32 = 32;
 }
 
 /// The fixed part of every inode.
@@ -81,6 +90,8 @@ pub struct InodeExt {
     pub rdev: u32,
     /// The names of a linked inode as (parent, name hash); equal pairs may repeat.
     pub links: Vec<(Ino, NameHash)>,
+    /// What was asked for about where a directory's content is to be.
+    pub policies: Policies,
     /// Sections of later versions, kept as they are.
     pub unknown: Vec<(u8, Box<[u8]>)>,
 }
@@ -89,8 +100,9 @@ impl InodeExt {
     /// Whether nothing is in it, so that it need not be kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let Self { symlink, xattrs, rdev, links, unknown } = self;
-        symlink.is_none() && xattrs.is_empty() && *rdev == 0 && links.is_empty() && unknown.is_empty()
+        let Self { symlink, xattrs, rdev, links, policies, unknown } = self;
+        let plain = symlink.is_none() && xattrs.is_empty() && *rdev == 0 && links.is_empty();
+        plain && policies.is_empty() && unknown.is_empty()
     }
 }
 
@@ -131,6 +143,7 @@ impl InodeRecord {
                 SECTION_XATTRS => ext.xattrs = decode_xattrs(body)?,
                 SECTION_DEVICE => ext.rdev = Reader::new(body).u32()?,
                 SECTION_LINKS => ext.links = decode_links(body)?,
+                SECTION_PLACEMENT => ext.policies = Policies::decode(body)?,
                 _ => ext.unknown.push((tag, body.into())),
             }
         }
@@ -168,6 +181,9 @@ pub(crate) fn encode_inode(core: &InodeCore, ext: Option<&InodeExt>, w: &mut Wri
                 w.u64(parent.0).u64(hash.0);
             }
         });
+    }
+    if !ext.policies.is_empty() {
+        section(w, SECTION_PLACEMENT, |w| ext.policies.encode(w));
     }
     for (tag, body) in &ext.unknown {
         w.u8(*tag).bytes(body);
@@ -222,7 +238,24 @@ fn decode_links(body: &[u8]) -> Result<Vec<(Ino, NameHash)>, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Mask;
+    use crate::ids::RankId;
     use std::collections::BTreeMap;
+
+    fn policies() -> Policies {
+        let all = Rules {
+            random: Chance::new(0.25),
+            placement: Some(Placement::Hash),
+            mask: Some(Mask::NONE.with(RankId(200))),
+        };
+        Policies {
+            pin: Some(RankId(3)),
+            distributed: true,
+            own: all,
+            taken: Rules { placement: Some(Placement::Subtree), ..all },
+            unknown: vec![(9, b"later"[..].into())],
+        }
+    }
 
     fn sample() -> InodeRecord {
         let core =
@@ -232,6 +265,7 @@ mod tests {
             xattrs: vec![(b"user.a"[..].into(), b"1"[..].into())],
             rdev: 9,
             links: vec![(Ino::ROOT, NameHash(77))],
+            policies: policies(),
             unknown: vec![(200, b"later"[..].into())],
         };
         InodeRecord { core, ext: Some(Box::new(ext)) }
@@ -252,11 +286,12 @@ mod tests {
         let mut ends = BTreeMap::new();
         let mut part = InodeRecord { core: sample().core, ext: None };
         let whole = sample().ext.expect("a sample of everything");
-        let mut more: [&mut dyn FnMut(&mut InodeExt); 5] = [
+        let mut more: [&mut dyn FnMut(&mut InodeExt); 6] = [
             &mut |ext| ext.symlink = whole.symlink.clone(),
             &mut |ext| ext.xattrs = whole.xattrs.clone(),
             &mut |ext| ext.rdev = whole.rdev,
             &mut |ext| ext.links = whole.links.clone(),
+            &mut |ext| ext.policies = whole.policies.clone(),
             &mut |ext| ext.unknown = whole.unknown.clone(),
         ];
         let mut note = |part: &InodeRecord| {
@@ -269,7 +304,7 @@ mod tests {
             add(part.ext.get_or_insert_default());
             note(&part);
         }
-        assert_eq!((ends.len(), ends.get(&w.0.len())), (6, Some(&sample())));
+        assert_eq!((ends.len(), ends.get(&w.0.len())), (7, Some(&sample())));
         for len in 0..=w.0.len() {
             let read = InodeRecord::decode(&w.0[..len]);
             assert_eq!(read.as_ref().ok(), ends.get(&len), "cut at {len}: {read:?}");

@@ -4,15 +4,16 @@
 
 use crate::ids::NodeRef;
 use crate::name::Name;
+use crate::rank_requests;
 use crate::request::Request;
 use crate::request::open_flags::TRUNC;
 
-/// A kind of request; its number is the request's wire ordinal less one.
+/// A kind of request; the number of most is the request's wire ordinal less one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kind(u8);
 
 /// Ceph's word where it has the operation.
-const NAMES: [&str; 34] = [
+const NAMES: [&str; 41] = [
     "lookup",
     "getattr",
     "setattr",
@@ -47,6 +48,13 @@ const NAMES: [&str; 34] = [
     "access",
     "lookupparent",
     "rewrite",
+    "replicate",
+    "totals",
+    "hand",
+    "set_times",
+    "opened",
+    "transact",
+    "facts",
 ];
 
 impl Kind {
@@ -122,7 +130,9 @@ impl Request {
             | Self::Access { .. }
             | Self::Parent { .. }
             // What it writes was there before.
-            | Self::Rewrite { .. } => Effect::Nothing,
+            | Self::Rewrite { .. }
+            // A move done twice is done once, and so is the setting of a time.
+            | rank_requests!() => Effect::Nothing,
         }
     }
 
@@ -164,11 +174,19 @@ impl Request {
             Self::Access { .. } => 31,
             Self::Parent { .. } => 32,
             Self::Rewrite { .. } => 33,
+            Self::Replicate { .. } => 34,
+            Self::Totals { .. } => 35,
+            Self::Hand { .. } => 36,
+            Self::SetTimes { .. } => 37,
+            Self::Opened { .. } => 38,
+            Self::Transact { .. } => 39,
+            Self::Facts { .. } => 40,
         })
     }
 
     /// The inode it is about, and the name in it where it is about one. Of two (a rename, a copy) the first.
     #[must_use]
+    #[inline]
     pub const fn subject(&self) -> Option<(NodeRef, Option<&Name>)> {
         match self {
             Self::Lookup { parent, name }
@@ -203,7 +221,13 @@ impl Request {
             | Self::Access { node, .. }
             | Self::Parent { node }
             | Self::Rewrite { node, .. } => Some((*node, None)),
-            Self::SyncFs | Self::StatFs => None,
+            Self::Replicate { node } | Self::Opened { node, .. } | Self::Facts { node } => {
+                Some((*node, None))
+            }
+            Self::Totals { dir } | Self::Hand { dir, .. } | Self::SetTimes { dir, .. } => {
+                Some((NodeRef::bare(*dir), None))
+            }
+            Self::SyncFs | Self::StatFs | Self::Transact { .. } => None,
         }
     }
 }
@@ -213,9 +237,10 @@ mod tests {
     use super::*;
     use crate::attr::SetAttr;
     use crate::codec::Writer;
-    use crate::ids::{Incarnation, Tid};
+    use crate::ids::{Incarnation, RankId, Tid};
     use crate::request::{LockKind, LockSpec, NewNode, XattrMode};
     use crate::storeio::Payload;
+    use crate::transact::{Step, TxnId};
 
     fn one_of_each() -> Vec<Request> {
         let (node, parent) = (NodeRef::default(), NodeRef::default());
@@ -270,6 +295,13 @@ mod tests {
                 offset: 0,
                 data: Payload::Owned(Vec::new()),
             },
+            Request::Replicate { node },
+            Request::Totals { dir: node.ino },
+            Request::Hand { dir: node.ino, to: RankId(1) },
+            Request::SetTimes { dir: node.ino, mtime: stdx::Wall(0) },
+            Request::Opened { node, session: crate::ids::SessionId(1) },
+            Request::Transact { id: TxnId(1), step: Step::Abort },
+            Request::Facts { node },
         ]
     }
 
@@ -280,9 +312,10 @@ mod tests {
         for (at, request) in requests.iter().enumerate() {
             let mut w = Writer::new();
             request.encode(&mut w);
+            let ordinal = if matches!(request, Request::Facts { .. }) { 50 } else { at + 1 };
             assert_eq!(
                 (request.kind().index(), usize::from(w.0[0])),
-                (at, at + 1),
+                (at, ordinal),
                 "{}",
                 request.kind().name()
             );

@@ -26,6 +26,7 @@ pub mod reply;
 pub mod request;
 pub mod storeio;
 pub mod system;
+pub mod transact;
 
 pub use attr::{Attr, Cred, FileKind, SetAttr};
 pub use codec::{DecodeError, Fixed, Reader, Writer};

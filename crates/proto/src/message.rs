@@ -10,15 +10,15 @@ pub use classes::{Behind, Class};
 use crate::attr::{Attr, Cred};
 use crate::caps::{Bits, Grants, IDLE_MAX, Recalled, Returned};
 use crate::codec::{DecodeError, Reader, Writer};
-use crate::ids::{Incarnation, Position, SessionId, Tid};
+use crate::ids::{Incarnation, Position, RankId, SessionId, Tid};
 use crate::reply::{Outcome, Reply, decode_outcome, encode_outcome};
 use crate::request::{LockSpec, Request};
 use crate::{Ino, NodeRef};
 use stdx::Wall;
-use stdx::hash::HashSeed;
+use stdx::hash::{HashSeed, keyed_tag};
 
 /// The protocol version this code speaks, and the oldest it accepts.
-pub const PROTOCOL: u16 = 2;
+pub const PROTOCOL: u16 = 3;
 
 /// What a client tells of itself when it opens a session; shown by `client ls`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct ClientInfo {
 pub enum ClientMsg {
     /// First message on a connection. `session` 0 asks for a new session; a former number resumes it
     /// (opens and locks follow as `Reclaim`, then retried requests). `wants`: what it has a use for.
-    Hello { protocol: u16, session: SessionId, info: ClientInfo, wants: Bits },
+    Hello { protocol: u16, session: SessionId, info: ClientInfo, wants: Bits, at: At },
     /// `floor`: the client has the results of every tid below it.
     Request { tid: Tid, floor: Tid, cred: Cred, request: Request },
     /// Give up a wait for a file lock: a `SetLock` without an answer answers EINTR. It changes nothing of any other request.
@@ -61,6 +61,41 @@ pub enum ClientMsg {
     Presented,
     /// What was granted of these is not in use: the rank may recall it.
     Idle { list: Vec<Ino> },
+    /// First message of a rank to another: this life of `from` keeps nothing that `to` told it before. `map_version`: of its cluster
+    /// map.
+    RankHello { protocol: u16, from: RankId, incarnation: Incarnation, to: RankId, map_version: u64 },
+    /// The client has a cluster map of this version, or none (0): it is to be told the newest, if that is another.
+    WantMap { have: u64 },
+    /// From here on it asks to be granted something of no more inodes than so many; 0: as many as the rank likes.
+    CapsMax { caps_max: u32 },
+}
+
+/// What a session shows to a rank that it joins: who has it was given that number. Made of the number and a key that all ranks of the
+/// file system have, and no client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JoinToken(pub [u8; 16]);
+
+impl JoinToken {
+    /// That of a session.
+    #[must_use]
+    pub fn of(key: &[u8; 16], session: SessionId) -> Self {
+        Self(keyed_tag(key, &session.0.to_le_bytes()))
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.raw(16)?.try_into().map(Self).map_err(|_| DecodeError::Invalid { what: "token" })
+    }
+}
+
+/// Which rank a client greets, and what it knows of all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct At {
+    pub rank: RankId,
+    /// The session has its number from another rank, with this token.
+    pub join: bool,
+    pub token: JoinToken,
+    /// Of the cluster map that it has; 0: none.
+    pub map_version: u64,
 }
 
 /// What a caller was told of a `Performed` request.
@@ -86,7 +121,7 @@ pub struct Delegated {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerMsg {
     /// `resumed`: the former session was known. `lease_ms`: renew within it. `synced`: when the rank's life before this one ended
-    /// everything that it had answered was on its disk, file data included.
+    /// everything that it had answered was on its disk, file data included. `former`: that life; 0 if the journal knows of none.
     Welcome {
         protocol: u16,
         session: SessionId,
@@ -96,6 +131,8 @@ pub enum ServerMsg {
         lease_ms: u32,
         root: Ino,
         synced: bool,
+        former: Incarnation,
+        token: JoinToken,
     },
     Reply {
         tid: Tid,
@@ -153,7 +190,40 @@ pub enum ServerMsg {
     },
     /// The rank serves no more: what is not durable never will be in this life of it, and every answer is EIO.
     Damaged,
+    /// The request was not executed: it is another rank's, perhaps `owner`'s, by the cluster map of this version.
+    NotMine {
+        tid: Tid,
+        owner: Option<RankId>,
+        version: u64,
+    },
+    /// The cluster map of that version, or what has changed up to it. A long one comes in parts, of which this is one, counted from 0.
+    Map {
+        version: u64,
+        part: u16,
+        parts: u16,
+        bytes: Vec<u8>,
+    },
 }
+
+/// Parts of a map, and bytes of each: together as much as a record of the registry.
+pub const MAP_PARTS_MAX: u16 = 16;
+pub const MAP_PART_BYTES_MAX: usize = 512 << 10;
+
+impl ServerMsg {
+    /// A map or a delta as it is said: in so many messages. A longer one, which no registry has, in none.
+    #[must_use]
+    pub fn maps(version: u64, bytes: &[u8]) -> Vec<Self> {
+        let parts = bytes.len().div_ceil(MAP_PART_BYTES_MAX);
+        let Some(parts) = u16::try_from(parts).ok().filter(|parts| *parts <= MAP_PARTS_MAX) else {
+            return Vec::new();
+        };
+        let part = |(part, bytes): (u16, &[u8])| Self::Map { version, part, parts, bytes: bytes.to_vec() };
+        (0..parts).zip(bytes.chunks(MAP_PART_BYTES_MAX)).map(part).collect()
+    }
+}
+
+/// On the wire: the owner is not known.
+const NO_OWNER: u16 = u16::MAX;
 
 /// The longest text in a message.
 const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -169,11 +239,14 @@ impl ClientMsg {
     /// Appends the wire form.
     pub fn encode(&self, w: &mut Writer) {
         match self {
-            Self::Hello { protocol, session, info, wants } => {
+            Self::Hello { protocol, session, info, wants, at } => {
                 w.u8(1).u16(*protocol).u64(session.0);
                 w.bytes(info.host.as_bytes()).bytes(info.mount.as_bytes()).u32(info.pid);
                 if *protocol >= 2 {
                     w.u16(wants.0).u32(info.caps_max);
+                }
+                if *protocol >= 3 {
+                    w.u16(at.rank.0).bool(at.join).raw(&at.token.0).u64(at.map_version);
                 }
             }
             Self::Request { tid, floor, cred, request } => {
@@ -225,6 +298,15 @@ impl ClientMsg {
                     w.u64(ino.0);
                 }
             }
+            Self::RankHello { protocol, from, incarnation, to, map_version } => {
+                w.u8(69).u16(*protocol).u16(from.0).u64(incarnation.0).u16(to.0).u64(*map_version);
+            }
+            Self::WantMap { have } => {
+                w.u8(70).u64(*have);
+            }
+            Self::CapsMax { caps_max } => {
+                w.u8(71).u32(*caps_max);
+            }
         }
     }
 
@@ -239,11 +321,20 @@ impl ClientMsg {
                 let (protocol, session) = (r.u16()?, SessionId(r.u64()?));
                 let (host, mount) = (text(&mut r, HOST_BYTES_MAX)?, text(&mut r, MOUNT_BYTES_MAX)?);
                 let pid = r.u32()?;
-                // The first version's is shorter; it is read, so that its user learns why it is refused.
+                // Those of earlier versions are shorter; they are read, so that their users learn why they are refused.
                 let (wants, caps_max) =
                     if protocol >= 2 { (Bits::decode(&mut r)?, r.u32()?) } else { (Bits::NONE, 0) };
+                let at = match protocol >= 3 {
+                    true => At {
+                        rank: RankId(r.u16()?),
+                        join: r.bool()?,
+                        token: JoinToken::decode(&mut r)?,
+                        map_version: r.u64()?,
+                    },
+                    false => At::default(),
+                };
                 let info = ClientInfo { host, mount, pid, caps_max };
-                Self::Hello { protocol, session, info, wants }
+                Self::Hello { protocol, session, info, wants, at }
             }
             2 => Self::Request {
                 tid: Tid(r.u64()?),
@@ -282,6 +373,15 @@ impl ClientMsg {
                     list: (0..count).map(|_| Ok(Ino(r.u64()?))).collect::<Result<_, DecodeError>>()?,
                 }
             }
+            69 => Self::RankHello {
+                protocol: r.u16()?,
+                from: RankId(r.u16()?),
+                incarnation: Incarnation(r.u64()?),
+                to: RankId(r.u16()?),
+                map_version: r.u64()?,
+            },
+            70 => Self::WantMap { have: r.u64()? },
+            71 => Self::CapsMax { caps_max: r.u32()? },
             tag => return Err(DecodeError::UnknownTag { what: "client message", tag: u64::from(tag) }),
         };
         r.finish()?;
@@ -293,9 +393,20 @@ impl ServerMsg {
     /// Appends the wire form.
     pub fn encode(&self, w: &mut Writer) {
         match self {
-            Self::Welcome { protocol, session, incarnation, fsid, resumed, lease_ms, root, synced } => {
+            Self::Welcome {
+                protocol,
+                session,
+                incarnation,
+                fsid,
+                resumed,
+                lease_ms,
+                root,
+                synced,
+                former,
+                token,
+            } => {
                 w.u8(1).u16(*protocol).u64(session.0).u64(incarnation.0).raw(fsid);
-                w.bool(*resumed).u32(*lease_ms).u64(root.0).bool(*synced);
+                w.bool(*resumed).u32(*lease_ms).u64(root.0).bool(*synced).u64(former.0).raw(&token.0);
             }
             Self::Reply { tid, outcome } => {
                 w.u8(2).u64(tid.0);
@@ -341,6 +452,12 @@ impl ServerMsg {
             Self::Damaged => {
                 w.u8(71);
             }
+            Self::NotMine { tid, owner, version } => {
+                w.u8(72).u64(tid.0).u16(owner.map_or(NO_OWNER, |rank| rank.0)).u64(*version);
+            }
+            Self::Map { version, part, parts, bytes } => {
+                w.u8(73).u64(*version).u16(*part).u16(*parts).bytes(bytes);
+            }
         }
     }
 
@@ -360,6 +477,8 @@ impl ServerMsg {
                 lease_ms: r.u32()?,
                 root: Ino(r.u64()?),
                 synced: r.bool()?,
+                former: Incarnation(r.u64()?),
+                token: JoinToken::decode(&mut r)?,
             },
             2 => Self::Reply { tid: Tid(r.u64()?), outcome: decode_outcome(&mut r)? },
             5 => Self::Refused { errno: r.u32()?, reason: text(&mut r, TEXT_BYTES_MAX)? },
@@ -393,6 +512,17 @@ impl ServerMsg {
                 Self::Numbers { first, count, generation, seed: HashSeed(seed) }
             }
             71 => Self::Damaged,
+            72 => {
+                let (tid, owner) = (Tid(r.u64()?), r.u16()?);
+                Self::NotMine { tid, owner: (owner != NO_OWNER).then_some(RankId(owner)), version: r.u64()? }
+            }
+            73 => {
+                let (version, part, parts) = (r.u64()?, r.u16()?, r.u16()?);
+                if part >= parts || parts > MAP_PARTS_MAX {
+                    return Err(DecodeError::Invalid { what: "part of a map" });
+                }
+                Self::Map { version, part, parts, bytes: r.bytes(MAP_PART_BYTES_MAX)?.to_vec() }
+            }
             tag => return Err(DecodeError::UnknownTag { what: "server message", tag: u64::from(tag) }),
         };
         r.finish()?;

@@ -1,13 +1,17 @@
 //! Journal mutations: idempotent statements of state. Live execution and replay apply them with one function.
 //!
-//! Absent: steps ("add one link"); partial changes of a record. Ordinals are never reused; 12 to 31
-//! are reserved for prepared and committed transactions, seals, link lists and orphan states.
+//! Absent: steps ("add one link"); partial changes of a record. Ordinals are never reused; 16 to 31
+//! are reserved for link lists and orphan states.
 
+use crate::cluster::{MoveId, Unit};
 use crate::codec::{DecodeError, Fixed, Reader, Writer};
 use crate::ids::{FileId, Frag, Ino, NameHash, RankId, SessionId, Tid, Version};
+use crate::transact::TxnId;
 
 /// The most bytes one file's content may have inside a journal record.
 pub const REDO_BYTES_MAX: usize = 65_536;
+/// The most bytes of what a transaction of several ranks reserves or decides.
+const TRANSACTION_BYTES_MAX: usize = 1 << 21;
 
 /// One idempotent statement. Borrowed from the journal buffer it is read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +86,28 @@ pub enum Mutation<'a> {
     DataRemove {
         file: FileId,
     },
+    /// The unit may be another rank's from here on. What earlier transactions of this journal say of it is in the store.
+    Sealed {
+        id: MoveId,
+        unit: Unit,
+    },
+    /// These names, and the inodes that they have, wait for what becomes of a transaction that another rank leads: `reserved`.
+    Prepared {
+        id: TxnId,
+        leader: RankId,
+        parts: &'a [u8],
+    },
+    /// A transaction of several ranks that this one leads is committed: `decided`, of the others; `left`, inodes that are theirs now.
+    Committed {
+        id: TxnId,
+        decided: &'a [u8],
+        left: &'a [u8],
+    },
+    /// A prepared one is over here, or a committed one everywhere.
+    Resolved {
+        id: TxnId,
+        left: &'a [u8],
+    },
     /// Inode numbers `first` and the `count - 1` after it are the session's to give out.
     DelegateInos {
         id: SessionId,
@@ -106,6 +132,10 @@ const INO_COUNTER: u8 = 8;
 const DATA_CUT: u8 = 9;
 const DATA_REDO: u8 = 10;
 const DATA_REMOVE: u8 = 11;
+const SEALED: u8 = 12;
+const PREPARED: u8 = 13;
+const COMMITTED: u8 = 14;
+const RESOLVED: u8 = 15;
 const DELEGATE_INOS: u8 = 32;
 const SESSION_FLAGS: u8 = 33;
 
@@ -155,6 +185,18 @@ impl<'a> Mutation<'a> {
             Self::DataRemove { file } => {
                 w.u8(DATA_REMOVE);
                 put_file(w, file);
+            }
+            Self::Sealed { id, unit } => {
+                w.u8(SEALED).u64(id.0).u64(unit.dir.0).u64(unit.frag.prefix).u8(unit.frag.depth);
+            }
+            Self::Prepared { id, leader, parts } => {
+                w.u8(PREPARED).u64(id.0).u16(leader.0).bytes(parts);
+            }
+            Self::Committed { id, decided, left } => {
+                w.u8(COMMITTED).u64(id.0).bytes(decided).bytes(left);
+            }
+            Self::Resolved { id, left } => {
+                w.u8(RESOLVED).u64(id.0).bytes(left);
             }
             Self::DelegateInos { id, first, count } => {
                 w.u8(DELEGATE_INOS).u64(id.0).u64(first.0).u32(count);
@@ -210,6 +252,21 @@ impl<'a> Mutation<'a> {
                 data: r.bytes(REDO_BYTES_MAX)?,
             },
             DATA_REMOVE => Self::DataRemove { file: take_file(r)? },
+            SEALED => {
+                let (id, dir) = (MoveId(r.u64()?), Ino(r.u64()?));
+                Self::Sealed { id, unit: Unit { dir, frag: Frag { prefix: r.u64()?, depth: r.u8()? } } }
+            }
+            PREPARED => Self::Prepared {
+                id: TxnId(r.u64()?),
+                leader: RankId(r.u16()?),
+                parts: r.bytes(TRANSACTION_BYTES_MAX)?,
+            },
+            COMMITTED => Self::Committed {
+                id: TxnId(r.u64()?),
+                decided: r.bytes(TRANSACTION_BYTES_MAX)?,
+                left: r.bytes(TRANSACTION_BYTES_MAX)?,
+            },
+            RESOLVED => Self::Resolved { id: TxnId(r.u64()?), left: r.bytes(TRANSACTION_BYTES_MAX)? },
             DELEGATE_INOS => {
                 Self::DelegateInos { id: SessionId(r.u64()?), first: Ino(r.u64()?), count: r.u32()? }
             }
@@ -273,6 +330,10 @@ mod tests {
             Mutation::DataCut { file, size: 10, truncate_seq: 1 },
             Mutation::DataRedo { file, truncate_seq: 1, write_seq: 8, data: b"content" },
             Mutation::DataRemove { file },
+            Mutation::Sealed { id: MoveId(3), unit: Unit { dir: Ino(9), frag: Frag::WHOLE } },
+            Mutation::Prepared { id: TxnId(4), leader: RankId(1), parts: b"parts" },
+            Mutation::Committed { id: TxnId(4), decided: b"changes", left: b"" },
+            Mutation::Resolved { id: TxnId(4), left: b"left" },
             Mutation::DelegateInos { id: SessionId(1), first: Ino(8192), count: 4096 },
             Mutation::SessionFlags { id: SessionId(1), flags: 2 },
         ]

@@ -10,6 +10,11 @@ use crate::errno::Errno;
 use crate::ids::{Ino, NameHash, NodeRef};
 use crate::request::{IO_BYTES_MAX, LockSpec};
 use crate::storeio::{Payload, Space};
+use crate::transact::{Seen, put_seen, take_seen};
+
+/// The most bytes of an inode's record, and of a header, in an answer.
+const RECORD_BYTES_MAX: usize = 1 << 20;
+const HEADER_BYTES_MAX: usize = 1 << 16;
 
 /// One entry of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +66,16 @@ pub enum Reply {
     /// TestLock: the lock in the way, if any.
     Lock(Option<LockSpec>),
     Node(NodeRef),
+    /// Of a directory: where its name is, the name, and the record (a dentry's value).
+    Record {
+        place: NodeRef,
+        name: Box<[u8]>,
+        value: Box<[u8]>,
+    },
+    /// A directory's header.
+    Totals(Box<[u8]>),
+    /// Of each part of a transaction.
+    Seen(Vec<Seen>),
 }
 
 /// What a request comes to.
@@ -119,6 +134,14 @@ fn encode_reply(reply: &Reply, w: &mut Writer) {
             w.u8(12).option(lock.as_ref(), |w, lock| lock.encode(w));
         }
         Reply::Node(node) => node.encode(w.u8(13)),
+        Reply::Record { place, name, value } => {
+            place.encode(w.u8(14));
+            w.name(name).bytes(value);
+        }
+        Reply::Totals(header) => {
+            w.u8(15).bytes(header);
+        }
+        Reply::Seen(seen) => put_seen(seen, w.u8(16)),
     }
 }
 
@@ -150,6 +173,12 @@ pub fn decode_outcome(r: &mut Reader<'_>) -> Result<Outcome, DecodeError> {
         11 => Reply::XattrNames(r.bytes(crate::inode::XATTR_TOTAL_BYTES_MAX)?.into()),
         12 => Reply::Lock(r.option(LockSpec::decode)?),
         13 => Reply::Node(NodeRef::decode(r)?),
+        14 => {
+            let (place, name) = (NodeRef::decode(r)?, r.name()?.into());
+            Reply::Record { place, name, value: r.bytes(RECORD_BYTES_MAX)?.into() }
+        }
+        15 => Reply::Totals(r.bytes(HEADER_BYTES_MAX)?.into()),
+        16 => Reply::Seen(take_seen(r)?),
         tag => return Err(DecodeError::UnknownTag { what: "reply", tag: u64::from(tag) }),
     }))
 }

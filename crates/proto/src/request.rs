@@ -8,9 +8,11 @@ mod codec;
 
 use crate::attr::SetAttr;
 use crate::frame::FRAME_BYTES_MAX;
-use crate::ids::{Incarnation, NodeRef, Tid};
+use crate::ids::{Incarnation, Ino, NodeRef, RankId, SessionId, Tid};
 use crate::name::Name;
 use crate::storeio::{Buffer, Payload};
+use crate::transact::{Step, TxnId};
+use stdx::Wall;
 
 /// The most bytes one read or write carries.
 pub const IO_BYTES_MAX: usize = 1 << 20;
@@ -273,6 +275,38 @@ pub enum Request {
         offset: u64,
         data: Payload,
     },
+    /// By a rank: the record of a directory, which stays as told until it is recalled.
+    Replicate {
+        node: NodeRef,
+    },
+    /// By a rank: the record of a directory, for what never changes in it.
+    Facts {
+        node: NodeRef,
+    },
+    /// By a rank: what a directory's content adds to its attributes.
+    Totals {
+        dir: Ino,
+    },
+    /// By a rank: the content of a directory becomes `to`'s.
+    Hand {
+        dir: Ino,
+        to: RankId,
+    },
+    /// By a rank: the time of a directory's content becomes this, or now if that is earlier.
+    SetTimes {
+        dir: Ino,
+        mtime: Wall,
+    },
+    /// By a rank: whether that session has the directory open for reading.
+    Opened {
+        node: NodeRef,
+        session: SessionId,
+    },
+    /// By a rank: a step of a transaction of several ranks.
+    Transact {
+        id: TxnId,
+        step: Step,
+    },
 }
 
 impl Request {
@@ -296,6 +330,7 @@ impl Request {
             | writing_requests!()
             | locking_requests!()
             | syncing_requests!()
+            | rank_requests!()
             | Self::Open { .. }
             | Self::TmpFile { .. }
             | Self::Release { .. }
@@ -317,6 +352,7 @@ impl Request {
             | Self::CopyRange { .. }
             | locking_requests!()
             | syncing_requests!()
+            | rank_requests!()
             | Self::Open { .. }
             | Self::TmpFile { .. }
             | Self::Release { .. }

@@ -5,6 +5,7 @@
 
 use crate::addr::Addr;
 use crate::conn::Pipe;
+use crate::listen::Guest;
 use crate::port::{Connector, Port, PortError, Sink};
 use crate::stream::Stream;
 use crate::wire::{Inbox, ReadEnd};
@@ -31,14 +32,28 @@ impl SocketConnector {
     }
 
     fn open(&self, sink: Arc<dyn Sink>) -> io::Result<Arc<dyn Port>> {
-        let stream = Stream::connect(&self.addr)?;
-        let poll = Poll::new()?;
-        stream.register(poll.registry(), Token(0))?;
-        let shared = Arc::new(Shared { pipe: Pipe::new(stream), closed: AtomicBool::new(false) });
-        let reader = Reader { shared: shared.clone(), sink, poll };
-        let thread = thread::Builder::new().name("pando-port".into()).spawn(move || reader.run())?;
-        Ok(Arc::new(SocketPort { shared, reader: thread.thread().id() }))
+        attend(Stream::connect(&self.addr)?, sink)
     }
+}
+
+/// A connection within this process: an end for the life that takes it in, and the other for who made it, whom that life trusts.
+///
+/// # Errors
+/// Of sockets and threads.
+pub fn within_process(sink: Arc<dyn Sink>) -> io::Result<(Guest, Arc<dyn Port>)> {
+    let (near, far) = Stream::pair()?;
+    let port = attend(near, sink)?;
+    Ok((Guest::trusted(far), port))
+}
+
+/// A port over a stream, whose reader hands on what arrives.
+fn attend(stream: Stream, sink: Arc<dyn Sink>) -> io::Result<Arc<dyn Port>> {
+    let poll = Poll::new()?;
+    stream.register(poll.registry(), Token(0))?;
+    let shared = Arc::new(Shared { pipe: Pipe::new(stream), closed: AtomicBool::new(false) });
+    let reader = Reader { shared: shared.clone(), sink, poll };
+    let thread = thread::Builder::new().name("pando-port".into()).spawn(move || reader.run())?;
+    Ok(Arc::new(SocketPort { shared, reader: thread.thread().id() }))
 }
 
 impl Connector for SocketConnector {

@@ -9,7 +9,7 @@ mod remote;
 mod sockets;
 
 pub use clients::Clients;
-pub use guest::Guest;
+pub use guest::{Guest, Meant};
 
 use crate::addr::Addr;
 use crate::log::Log;

@@ -36,6 +36,14 @@ impl Stream {
         }
     }
 
+    /// Both ends of a connection within this process.
+    pub(crate) fn pair() -> io::Result<(Self, Self)> {
+        let (near, far) = std::os::unix::net::UnixStream::pair()?;
+        near.set_nonblocking(true)?;
+        far.set_nonblocking(true)?;
+        Ok((Self::Unix(UnixStream::from_std(near)), Self::Unix(UnixStream::from_std(far))))
+    }
+
     /// Watches for both directions, edge-triggered: whoever writes may stop at `WouldBlock`, the
     /// loop hears when there is room again. What is there already is told at once.
     pub(crate) fn register(&self, registry: &Registry, token: Token) -> io::Result<()> {

@@ -40,7 +40,7 @@ impl RankMachine for NullRank {
     fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         match input {
             Input::Boot => out.push(Output::ReadJournal { from: Position(0) }),
-            Input::ReplayEnd { end } => {
+            Input::ReplayEnd { end, .. } => {
                 self.end = end.0;
                 out.push(Output::Active);
             }
@@ -103,6 +103,10 @@ impl JournalIo for NullStore {
 
     fn bytes(&self) -> u64 {
         0
+    }
+
+    fn former(&self) -> Incarnation {
+        Incarnation(0)
     }
 }
 
@@ -183,6 +187,7 @@ fn hello(port: &dyn Port, sink: &Welcomed) -> Result<(), Box<dyn Error>> {
         session: SessionId(0),
         info: ClientInfo::default(),
         wants: Bits::NONE,
+        at: proto::message::At::default(),
     };
     port.send(vec![hello], &mut Vec::new())?;
     let seen = sink.seen.lock().unwrap_or_else(PoisonError::into_inner);

@@ -5,15 +5,18 @@
 //!
 //! Absent: texts and tables (crate `cli`).
 
+use crate::cluster::Cluster;
 use crate::driver::{Driver, Life};
-use crate::health::{Facts, Space};
+use crate::health::{Facts, OfRank, Space};
+use crate::life::RankLife;
 use crate::server::Server;
-use crate::{backup, fs, health, perf};
+use crate::{backup, fs, health, perf, several, tell};
 use mds::input::Input;
 use proto::admin::Refusal;
 use proto::storeio::{DataDone, DataOp};
-use proto::{Ino, SessionId};
+use proto::{Ino, RankId, SessionId};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,6 +36,10 @@ pub(crate) fn done(result: Value) -> Value {
     json!({ "schema": 1, "ok": true, "result": result })
 }
 
+fn denied() -> Value {
+    refusal(Refusal::Denied, "permission denied: only root may do this, and who runs the server")
+}
+
 /// Answers one command. `may_change`: the asker is root, who runs the server, or this process.
 pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) -> Value {
     let Some(cmd) = command.get("cmd").and_then(Value::as_str) else {
@@ -44,58 +51,100 @@ pub(crate) fn answer(server: &Arc<Server>, command: &Value, may_change: bool) ->
         "backup status" => return done(server.backup.report()),
         _ => {}
     }
+    if cmd == "tell" {
+        return match tell::inner(server, command) {
+            Ok(Some(inner)) => self::answer(server, &inner, may_change),
+            Ok(None) if may_change => tell::fault(server, command).unwrap_or_else(|no| no),
+            Ok(None) => denied(),
+            Err(no) => no,
+        };
+    }
     if let Some(answer) = fs::look(server, cmd, command) {
         return answer;
     }
     if !may_change && !LOOKS.contains(&cmd) {
-        return refusal(Refusal::Denied, "permission denied: only root may do this, and who runs the server");
+        return denied();
     }
     if let Some(answer) = fs::change(server, cmd, command) {
         return answer;
     }
-    match server.driver() {
-        Some(driver) => of_rank(server, &driver, cmd, command),
-        None => {
-            refusal_with(Refusal::State, "no rank has a life now", "`pando fs status`, `pando health detail`")
-        }
+    match meant(server, command) {
+        Ok(lives) => of_ranks(server, &lives, cmd, command),
+        Err(no) => no,
     }
 }
 
-/// Questions to a rank that anybody may ask.
+/// Questions to ranks that anybody may ask.
 const LOOKS: [&str; 3] = ["perf dump", "cache status", "client ls"];
 
-/// What a rank answers.
-fn of_rank(server: &Arc<Server>, driver: &Driver, cmd: &str, command: &Value) -> Value {
+/// The lives that are asked: of one rank if `rank` names it, else all there are.
+fn meant(server: &Server, command: &Value) -> Result<Vec<Arc<RankLife>>, Value> {
+    let Some(rank) = command.get("rank").filter(|rank| !rank.is_null()) else {
+        let lives = server.stage.all();
+        let step = "`pando fs status`, `pando health detail`";
+        let none = || Err(refusal_with(Refusal::State, "no rank has a life now", step));
+        return if lives.is_empty() { none() } else { Ok(lives) };
+    };
+    let number = rank.as_u64().and_then(|rank| u16::try_from(rank).ok());
+    let Some(number) = number else { return Err(refusal(Refusal::Usage, "`rank` is no rank's number")) };
+    match server.stage.of(RankId(number)) {
+        Some(life) => Ok(vec![life]),
+        None => Err(refusal(Refusal::State, &format!("mds.{number}: it has no life now"))),
+    }
+}
+
+/// What ranks answer: one alone as it is, several as one.
+fn of_ranks(server: &Arc<Server>, lives: &[Arc<RankLife>], cmd: &str, command: &Value) -> Value {
+    let drivers: Vec<Arc<Driver>> = lives.iter().map(|life| life.driver.clone()).collect();
+    let feed = |input: fn() -> Input| drivers.iter().for_each(|driver| driver.feed([input()]));
     match cmd {
-        "perf dump" => done(perf::dump(server, driver)),
-        "cache status" => done(cache(driver)),
-        "client ls" => clients(driver, command),
+        "perf dump" => done(perf::dump(server, &drivers)),
+        "cache status" => done(cache(&drivers)),
+        "client ls" => match gathered(lives, &json!({ "cmd": cmd })) {
+            Ok(mut answers) => {
+                for (life, answer) in lives.iter().zip(&mut answers) {
+                    add_ages(&life.driver, answer);
+                }
+                done(several::clients(answers.into_iter()))
+            }
+            Err(no) => no,
+        },
         "checkpoint" => {
-            driver.feed([Input::Checkpoint]);
+            feed(|| Input::Checkpoint);
             done(json!({ "started": true }))
         }
         "cache drop" => {
-            driver.feed([Input::DropCache]);
+            feed(|| Input::DropCache);
             done(json!({ "started": true }))
         }
         "perf reset" => {
-            server.baseline.reset(driver);
+            let all: Vec<Arc<Driver>> = server.stage.all().iter().map(|life| life.driver.clone()).collect();
+            server.baseline.reset(&drivers, &all);
             done(json!({ "reset": true }))
         }
         "warmup start" => match command.get("ino").and_then(Value::as_u64) {
             None => refusal(Refusal::Usage, "no `ino`"),
-            Some(_) if driver.is_frozen() => refusal(Refusal::State, "a backup is under way"),
+            Some(_) if drivers.iter().any(|driver| driver.is_frozen()) => {
+                refusal(Refusal::State, "a backup is under way")
+            }
             Some(ino) => {
-                driver.feed([Input::Warmup { dir: Some(Ino(ino)) }]);
-                report(driver, &json!({ "cmd": "warmup status" }))
+                for driver in &drivers {
+                    driver.feed([Input::Warmup { dir: Some(Ino(ino)) }]);
+                }
+                warmth(lives)
             }
         },
-        "ops" => {
-            let mut answer = report(driver, command);
-            answer["result"]["held_back"] = json!(driver.held_back());
-            answer
-        }
-        "client evict" => evict(driver, command),
+        "warmup status" => warmth(lives),
+        "ops" => match gathered(lives, &json!({ "cmd": cmd })) {
+            Ok(mut answers) => {
+                for (driver, answer) in drivers.iter().zip(&mut answers) {
+                    answer["held_back"] = json!(driver.held_back());
+                }
+                done(several::ops(lives.iter().map(|life| life.identity.rank.0).zip(answers)))
+            }
+            Err(no) => no,
+        },
+        "client evict" => evict(&drivers, command),
         "backup create" => match command.get("path").and_then(Value::as_str) {
             None => refusal(Refusal::Usage, "no `path`"),
             Some(path) => match backup::start(server, PathBuf::from(path)) {
@@ -103,46 +152,55 @@ fn of_rank(server: &Arc<Server>, driver: &Driver, cmd: &str, command: &Value) ->
                 Err(e) => refusal(Refusal::State, &e.to_string()),
             },
         },
-        _ => report(driver, command),
+        _ => refusal(Refusal::Usage, "unknown command"),
     }
 }
 
-fn evict(driver: &Driver, command: &Value) -> Value {
+fn evict(drivers: &[Arc<Driver>], command: &Value) -> Value {
     let Some(id) = command.get("id").and_then(Value::as_u64) else {
         return refusal(Refusal::Usage, "no `id`");
     };
-    if !driver.has_session(SessionId(id)) {
+    let session = SessionId(id);
+    let mut known = drivers.iter().filter(|driver| driver.has_session(session)).peekable();
+    if known.peek().is_none() {
         return refusal(Refusal::State, &format!("no client {id}"));
     }
-    driver.feed([Input::Evict { session: SessionId(id) }]);
+    known.for_each(|driver| driver.feed([Input::Evict { session }]));
     done(json!({ "evicted": id }))
 }
 
-/// The rank's sessions, and how long this server has known each.
-fn clients(driver: &Driver, command: &Value) -> Value {
-    let mut answer = report(driver, command);
-    for client in answer["result"]["clients"].as_array_mut().into_iter().flatten() {
+/// How long this server has known each of a rank's sessions.
+fn add_ages(driver: &Driver, answer: &mut Value) {
+    for client in answer["clients"].as_array_mut().into_iter().flatten() {
         if let Some(age) = client["id"].as_u64().and_then(|id| driver.age_ms(SessionId(id))) {
             client["age_ms"] = json!(age);
         }
     }
-    answer
 }
 
-/// A question about the rank's own state.
-fn report(driver: &Driver, command: &Value) -> Value {
-    match driver.report(command) {
-        Some(result) => done(result),
-        None if driver.state().is_none() => {
-            refusal(Refusal::State, "mds.0 does not answer: it hangs, or its life has just ended")
-        }
-        None => refusal(Refusal::Usage, "unknown command"),
+/// What each says to a question about its own state. One that hangs is no reason to hear nothing of the others, unless it is the only
+/// one that was asked.
+fn gathered(lives: &[Arc<RankLife>], question: &Value) -> Result<Vec<Value>, Value> {
+    let answers: Vec<Option<Value>> = lives.iter().map(|life| life.driver.report(question)).collect();
+    if answers.iter().all(Option::is_none) {
+        let rank = lives.first().map_or(0, |life| life.identity.rank.0);
+        let what = format!("mds.{rank} does not answer: it hangs, or its life has just ended");
+        return Err(refusal(Refusal::State, &what));
+    }
+    Ok(answers.into_iter().map(Option::unwrap_or_default).collect())
+}
+
+fn warmth(lives: &[Arc<RankLife>]) -> Value {
+    match gathered(lives, &json!({ "cmd": "warmup status" })) {
+        Ok(answers) => done(several::warmth(&answers)),
+        Err(no) => no,
     }
 }
 
 fn status(server: &Server) -> Value {
-    let driver = server.driver();
-    let (state, why) = state(server, driver.as_deref());
+    let lives = server.stage.all();
+    let of: Vec<Value> = lives.iter().map(own_status).collect();
+    let (state, why) = state(server, &of);
     let mut answer = json!({
         "dir": server.place,
         "pid": std::process::id(),
@@ -155,7 +213,12 @@ fn status(server: &Server) -> Value {
         }
     };
     put("why", json!(why));
-    put("journal", json!(driver.as_deref().map(journal)));
+    let bytes = |count: fn(&Driver) -> u64| lives.iter().map(|life| count(&life.driver)).sum::<u64>();
+    if !lives.is_empty() {
+        let (bytes, pending) =
+            (bytes(|driver| driver.journal_io.bytes()), bytes(|driver| driver.journal_pending() as u64));
+        put("journal", json!({ "bytes": bytes, "pending_bytes": pending }));
+    }
     if server.ends_with_last_client.load(Ordering::Acquire) {
         put("ends_with_last_client", json!(true));
     }
@@ -167,43 +230,61 @@ fn status(server: &Server) -> Value {
     let facts = facts(server);
     put("mds", fs::daemons(&facts));
     put("space", json!(facts.space.map(Space::json)));
-    // What the rank says of itself: its own state word is the finer one.
-    let report = driver.as_ref().and_then(|driver| driver.report(&json!({ "cmd": "status" })));
-    if let Some(Value::Object(rank)) = report {
-        for (key, value) in rank {
+    if of.iter().any(|rank| rank["clients"].is_u64()) {
+        for (key, value) in several::status(&of) {
             put(&key, value);
         }
     }
+    put("ranks", json!(of));
     let checks = health::checks(&facts);
     answer["health"] = json!(health::overall(&checks).name());
     answer["health_summary"] = checks.into_iter().map(|check| check.summary).collect();
     answer
 }
 
-/// The word for where the rank is, and why if it is damaged.
-fn state(server: &Server, driver: Option<&Driver>) -> (&'static str, Option<String>) {
-    match driver.map(|driver| driver.life.get()) {
-        Some(Life::Booting) => ("boot", None),
-        Some(Life::Active) => ("active", None),
-        Some(Life::Damaged(why)) => ("damaged", Some(why)),
-        Some(Life::Stopped) => ("stopped", None),
-        None => {
-            let ranks = server.cluster.get().map(|cluster| cluster.facts().ranks).unwrap_or_default();
-            (ranks.first().map_or("boot", |(_, state)| state.name()), None)
+/// What a rank says of itself, with its number.
+fn own_status(life: &Arc<RankLife>) -> Value {
+    let mut own = life.driver.report(&json!({ "cmd": "status" })).unwrap_or_default();
+    let word = match life.driver.life.get() {
+        Life::Booting => "boot",
+        Life::Active => "active",
+        Life::Damaged(why) => {
+            own["why"] = json!(why);
+            "damaged"
+        }
+        Life::Stopped => "stopped",
+    };
+    if own["state"].is_null() {
+        own["state"] = json!(word);
+    }
+    own["rank"] = json!(life.identity.rank.0);
+    own
+}
+
+/// The word for where the file system is, and why if it is damaged: that of the first rank that does not serve.
+fn state(server: &Server, of: &[Value]) -> (String, Option<String>) {
+    let cluster = server.cluster.get().map(Cluster::facts);
+    let mapped = cluster.into_iter().flat_map(|facts| facts.ranks);
+    let mut words: BTreeMap<u64, String> =
+        mapped.map(|(rank, state)| (u64::from(rank.0), state.name().to_owned())).collect();
+    for rank in of {
+        if let (Some(number), Some(word)) = (rank["rank"].as_u64(), rank["state"].as_str()) {
+            words.insert(number, word.to_owned());
         }
     }
+    let serves = |word: &String| word == "active";
+    let word = words.values().find(|word| !serves(word)).or(words.values().next()).cloned();
+    let why = of.iter().find_map(|rank| rank["why"].as_str()).map(Into::into);
+    (word.unwrap_or_else(|| "boot".into()), why)
 }
 
 /// What health is judged by.
 pub(crate) fn facts(server: &Server) -> Facts {
-    let driver = server.driver();
-    let rank = driver.as_ref().and_then(|driver| driver.facts());
-    let full = rank.as_ref().is_some_and(|rank| rank.full);
-    let why = match driver.as_ref().map(|driver| driver.life.get()) {
-        Some(Life::Damaged(why)) => Some(why),
-        Some(Life::Booting | Life::Active | Life::Stopped) | None => None,
-    };
-    let space = match driver.as_ref().map(|driver| driver.data_io.run(&DataOp::StatFs)) {
+    let lives = server.stage.all();
+    let ranks: Vec<OfRank> = lives.iter().filter_map(of_life).collect();
+    let full = ranks.iter().any(|of| of.facts.full);
+    // The device is the same for all.
+    let space = match lives.first().map(|life| life.driver.data_io.run(&DataOp::StatFs)) {
         // What is free then is kept for unlink and checkpoints.
         Some(Ok(DataDone::Space(space))) => {
             let available = if full { 0 } else { space.available };
@@ -211,26 +292,30 @@ pub(crate) fn facts(server: &Server) -> Facts {
         }
         _ => None,
     };
-    let damage = driver.as_ref().and_then(|driver| {
-        let first = driver.damage.first()?;
-        Some((driver.damage.count(), first.to_string()))
-    });
     let name = server.opened.as_ref().map_or("pandofs", |opened| opened.folder.record().name.as_str());
-    let cluster = server.cluster.get().map(|cluster| cluster.facts());
-    Facts { rank, cluster, name: name.to_owned(), dir: server.place.clone(), why, damage, space }
+    let cluster = server.cluster.get().map(Cluster::facts);
+    Facts { ranks, cluster, name: name.to_owned(), dir: server.place.clone(), space }
+}
+
+/// `None` of a stand-in, and of one that does not answer.
+fn of_life(life: &Arc<RankLife>) -> Option<OfRank> {
+    let driver = &life.driver;
+    let why = match driver.life.get() {
+        Life::Damaged(why) => Some(why),
+        Life::Booting | Life::Active | Life::Stopped => None,
+    };
+    let damage = driver.damage.first().map(|first| (driver.damage.count(), first.to_string()));
+    Some(OfRank { rank: life.identity.rank, facts: driver.facts()?, why, damage })
 }
 
 /// As `ceph tell mds.N cache status`: items and bytes, and the limit.
-fn cache(driver: &Driver) -> Value {
-    let rank = driver.report(&json!({ "cmd": "status" })).unwrap_or_default();
+fn cache(drivers: &[Arc<Driver>]) -> Value {
+    let of = drivers.iter().map(|driver| driver.report(&json!({ "cmd": "status" })).unwrap_or_default());
+    let all = Value::Object(several::status(&of.collect::<Vec<_>>()));
     json!({
-        "pool": { "items": rank["cached_inodes"], "bytes": rank["cache_bytes"] },
-        "dirs": rank["cached_dirs"],
-        "dirty": rank["dirty"],
-        "limit": rank["cache_limit"],
+        "pool": { "items": all["cached_inodes"], "bytes": all["cache_bytes"] },
+        "dirs": all["cached_dirs"],
+        "dirty": all["dirty"],
+        "limit": all["cache_limit"],
     })
-}
-
-fn journal(driver: &Driver) -> Value {
-    json!({ "bytes": driver.journal_io.bytes(), "pending_bytes": driver.journal_pending() })
 }

@@ -13,7 +13,7 @@ mod task;
 pub use restore::{restore, verify};
 pub(crate) use task::{Task, start};
 
-use crate::driver::FreezeError;
+use crate::driver::{FreezeError, freeze};
 use crate::server::Server;
 use container::{ChunkWriter, Kind};
 use content::Content;
@@ -23,6 +23,7 @@ use proto::storeio::{StoreError, Table};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use store::folder::FolderError;
 use store::registry::MAP;
 use thiserror::Error;
@@ -49,7 +50,7 @@ pub enum BackupError {
     LastEpoch { epoch: u32 },
     #[error("this server has no data folder")]
     NoFolder,
-    #[error("no rank has a life now")]
+    #[error("no rank has a life now, or one began or ended meanwhile")]
     NoLife,
     #[error(transparent)]
     Decode(#[from] DecodeError),
@@ -125,8 +126,10 @@ fn write_file(server: &Server, path: &Path) -> Result<Summary, BackupError> {
 fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError> {
     let opened = server.opened.as_ref().ok_or(BackupError::NoFolder)?;
     let record = opened.folder.current_record();
-    let driver = server.driver().ok_or(BackupError::NoLife)?;
-    let _frozen = driver.freeze().map_err(|e| match e {
+    let lives = server.stage.all();
+    let drivers: Vec<_> = lives.iter().map(|life| life.driver.clone()).collect();
+    let driver = drivers.first().ok_or(BackupError::NoLife)?;
+    let _frozen = freeze(&drivers).map_err(|e| match e {
         FreezeError::AlreadyFrozen => BackupError::Busy,
         FreezeError::NotQuiescent => BackupError::Restless,
         FreezeError::Store(error) => BackupError::Store(error),
@@ -151,8 +154,10 @@ fn write_to(server: &Server, to: &mut dyn Write) -> Result<Summary, BackupError>
         }
     }
     let (counts, bytes) = content.end()?;
-    if driver.is_halted() {
-        // What was copied last may be the next life's.
+    let now = server.stage.all();
+    let same = now.len() == lives.len() && now.iter().zip(&lives).all(|(a, b)| Arc::ptr_eq(a, b));
+    if !same || drivers.iter().any(|driver| driver.is_halted()) {
+        // What was copied last may be the next life's, or that of a rank that came meanwhile.
         return Err(BackupError::NoLife);
     }
     server.log.info("backup", "written", &[("records", &counts.records), ("bytes", &bytes)]);

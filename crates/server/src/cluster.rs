@@ -9,6 +9,7 @@
 //! Absent: decisions; coordinators of other processes, which the folder's lock keeps away.
 
 mod coordinator;
+mod neighbours;
 mod registry;
 mod slot;
 mod view;
@@ -17,11 +18,12 @@ pub(crate) use view::{ClusterFacts, standbys};
 
 use crate::life::RankLife;
 use crate::open::Maker;
-use crate::server::{ServerError, Stage};
+use crate::server::ServerError;
+use crate::stage::Stage;
 use coordinator::Event;
 use mds::coordinator::{Command, CommandError, CoordinatorConfig, Input, Reply};
 use proto::Incarnation;
-use proto::cluster::ClusterMap;
+use proto::cluster::{ClusterMap, RankState};
 use runtime::{Clock, Config, Log};
 use slot::Order;
 use std::io;
@@ -162,6 +164,27 @@ impl Cluster {
             (Some(first), _) => first.map(Some),
             (None, Some(error)) => Err(ServerError::Store(error)),
             (None, None) => Ok(None),
+        }
+    }
+
+    /// Waits until every rank of the map serves.
+    ///
+    /// # Errors
+    /// `Damaged` with the first that is; `Closed`.
+    pub(crate) fn all_serve(&self) -> Result<(), ServerError> {
+        let settled = |state: RankState| match state {
+            RankState::Reconnect | RankState::Active | RankState::Stopping | RankState::Damaged => true,
+            RankState::Failed | RankState::Replay | RankState::Resolve | RankState::Creating => false,
+        };
+        let all = |map: &ClusterMap| !map.joinable || map.ranks.values().all(|info| settled(info.state));
+        drop(self.shared.views.wait(|view| view.map.as_deref().is_some_and(all)));
+        let Some(map) = self.shared.views.map() else { return Ok(()) };
+        if !map.joinable {
+            return Err(ServerError::Closed);
+        }
+        match map.ranks.iter().find(|(_, info)| info.state == RankState::Damaged) {
+            Some((rank, _)) => Err(ServerError::Damaged(format!("rank {} does not serve", rank.0))),
+            None => Ok(()),
         }
     }
 

@@ -17,7 +17,9 @@ mod gate;
 mod inbox;
 mod journal;
 mod life;
+mod links;
 mod loads;
+mod news;
 mod pulse;
 mod stores;
 mod threads;
@@ -34,6 +36,7 @@ use crate::machine::RankFacts;
 use crate::parts::{Ballast, DataIo, JournalIo, Parts};
 use mds::input::{ConnId, Input, Peer};
 use proto::SessionId;
+use proto::cluster::ClusterMap;
 use proto::message::ServerMsg;
 use runtime::port::Sink;
 use runtime::{Clock, Log};
@@ -46,8 +49,9 @@ use stdx::Mono;
 use store::meta::MetaStore;
 
 pub(crate) use self::core::TurnCounts;
-pub(crate) use gate::FreezeError;
+pub(crate) use gate::{FreezeError, freeze};
 pub(crate) use life::{Life, LifeCell};
+pub(crate) use links::Neighbours;
 pub(crate) use threads::{Last, Threads};
 
 /// No turn should take longer, whatever is asked.
@@ -125,6 +129,10 @@ pub(crate) struct Driver {
     /// Those of the connections, beside the rank's mutex: they are told of the end of a rank that hangs, too.
     sinks: Mutex<BTreeMap<ConnId, Arc<dyn Sink>>>,
     pub(crate) pulse: pulse::Pulse,
+    pub(crate) news: news::News,
+    links: links::Links,
+    /// `None` of a rank that is alone for good.
+    neighbours: Option<Arc<dyn Neighbours>>,
     /// Of this one among the drivers of the process.
     pub(crate) number: u64,
     /// It loads all names when it begins to serve.
@@ -134,14 +142,16 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Builds a driver and starts its threads; `Input::Boot` is the caller's first input.
+    /// Builds a driver and starts its threads, and boots the rank. `around`: of one that is not alone, with the map of its beginning.
     pub(crate) fn start(
         parts: Parts,
         log: Arc<Log>,
         place: String,
         warm: bool,
         clock: Clock,
+        around: Option<(Arc<dyn Neighbours>, Arc<ClusterMap>)>,
     ) -> std::io::Result<(Arc<Self>, Threads)> {
+        let (neighbours, map) = around.unzip();
         let Parts { rank, journal, meta, data, ballast } = parts;
         let driver = Arc::new(Self {
             core: Turnstile::new(Core::new(rank)),
@@ -167,6 +177,9 @@ impl Driver {
             next_conn: AtomicU64::new(1),
             sinks: Mutex::default(),
             pulse: pulse::Pulse::default(),
+            news: news::News::default(),
+            links: links::Links::default(),
+            neighbours,
             number: 1 + DRIVERS.fetch_add(1, Ordering::Relaxed),
             warm,
             place,
@@ -174,7 +187,12 @@ impl Driver {
         if driver.ballast.as_ref().is_some_and(|ballast| !ballast.is_held()) {
             driver.data_io.keep_room(true);
         }
+        if let Some(map) = &map {
+            driver.news.begin(map);
+            driver.links.learn(map);
+        }
         let threads = Threads::start(&driver)?;
+        driver.feed(map.map(Input::Map).into_iter().chain([Input::Boot]));
         Ok((driver, threads))
     }
 

@@ -6,15 +6,16 @@ use crate::admin::{done, refusal, refusal_with};
 use crate::cluster::{Failed, standbys};
 use crate::health::{Facts, Space};
 use crate::server::Server;
+use crate::subtree;
 use mds::coordinator::{Command, CommandError, Reply};
 use proto::admin::Refusal;
-use proto::cluster::{ClusterMap, DaemonId, RANKS_MAX, RankInfo, RankState};
+use proto::cluster::{ClusterMap, DaemonId, Mask, MaskError, RANKS_MAX, RankInfo, RankState};
 use proto::{Incarnation, RankId};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// What `fs set` knows.
-const SETTINGS: [&str; 2] = ["max_mds", "joinable"];
+const SETTINGS: [&str; 4] = ["max_mds", "joinable", "bal_rank_mask", "placement"];
 
 /// Questions that anybody may ask; `None`: it is none of them.
 pub(crate) fn look(server: &Server, cmd: &str, command: &Value) -> Option<Value> {
@@ -22,6 +23,8 @@ pub(crate) fn look(server: &Server, cmd: &str, command: &Value) -> Option<Value>
         "fs ls" => with_map(server, |name, _| json!([listed(name)])),
         "fs status" => named(server, command).map(|()| done(status(server))).unwrap_or_else(|no| no),
         "fs dump" => with_map(server, dump),
+        "subtree ls" => with_map(server, |_, map| subtree::list(server, map)),
+        "subtree load" => done(subtree::loads(server)),
         "fs get" => named(server, command).map(|()| with_map(server, get)).unwrap_or_else(|no| no),
         _ => return None,
     };
@@ -43,14 +46,15 @@ pub(crate) fn change(server: &Arc<Server>, cmd: &str, command: &Value) -> Option
             let text = format!("{} marked joinable; MDS may join as newly active.", fs_name(server));
             carry_out(server, Command::SetJoinable(true), |_| text)
         }),
+        "subtree move" => not_of_mount(server).and_then(|()| subtree::begin(server, command)),
+        "subtree cancel" => not_of_mount(server).and_then(|()| subtree::cancel(server, command)),
         "mds fail" => not_of_mount(server).and_then(|()| fail(server, command)),
-        "tell" => not_of_mount(server).and_then(|()| tell(server, command)),
         _ => return None,
     };
     Some(changed.unwrap_or_else(|no| no))
 }
 
-fn text<'a>(command: &'a Value, key: &str) -> Result<&'a str, Value> {
+pub(crate) fn text<'a>(command: &'a Value, key: &str) -> Result<&'a str, Value> {
     let missing = || refusal(Refusal::Usage, &format!("no `{key}`"));
     command.get(key).and_then(Value::as_str).ok_or_else(missing)
 }
@@ -71,7 +75,7 @@ fn named(server: &Server, command: &Value) -> Result<(), Value> {
     }
 }
 
-fn not_of_mount(server: &Server) -> Result<(), Value> {
+pub(crate) fn not_of_mount(server: &Server) -> Result<(), Value> {
     match server.cluster.get() {
         Some(cluster) if !cluster.is_of_mount() => Ok(()),
         Some(_) => {
@@ -90,7 +94,7 @@ fn with_map(server: &Server, shown: impl FnOnce(&str, &ClusterMap) -> Value) -> 
 }
 
 /// Has the coordinator carry it out; `words` makes of its reply what people read.
-fn carry_out(
+pub(crate) fn carry_out(
     server: &Server,
     command: Command,
     words: impl FnOnce(&Reply) -> String,
@@ -107,7 +111,9 @@ fn carry_out(
         Err(Failed::Refused(why)) => {
             let kind = match &why {
                 CommandError::Unsupported(_) => Refusal::Usage,
-                CommandError::WrongState(_) | CommandError::Store(_) => Refusal::State,
+                CommandError::WrongState(_) | CommandError::Stale(_) | CommandError::Store(_) => {
+                    Refusal::State
+                }
             };
             Err(refusal(kind, &why.to_string()))
         }
@@ -119,8 +125,12 @@ fn set(server: &Server, command: &Value) -> Result<Value, Value> {
     let usage = |what: String| Err(refusal(Refusal::Usage, &what));
     match key {
         "max_mds" => match value.parse::<u16>() {
-            Ok(1) => carry_out(server, Command::SetMaxMds(1), |reply| reply.text.clone()),
-            Ok(2..=RANKS_MAX) => usage(format!("max_mds {value}: not in this version: it serves one rank")),
+            Ok(ranks @ 1..=RANKS_MAX) => {
+                if ranks > 1 {
+                    not_of_mount(server)?;
+                }
+                carry_out(server, Command::SetMaxMds(ranks), |reply| reply.text.clone())
+            }
             Ok(_) | Err(_) => usage(format!("max_mds {value}: not between 1 and {RANKS_MAX}")),
         },
         "joinable" => match value {
@@ -132,6 +142,28 @@ fn set(server: &Server, command: &Value) -> Result<Value, Value> {
             }
             _ => usage(format!("joinable {value}: neither true nor false")),
         },
+        "bal_rank_mask" => {
+            let mask = if value == "all" { Ok(Mask::ALL) } else { Mask::from_hex(value) };
+            match mask {
+                Ok(mask) => {
+                    let text = format!("setting the metadata balancer rank mask to {}", mask.hex());
+                    carry_out(server, Command::SetBalRankMask(mask), |_| text)
+                }
+                Err(MaskError::Rank) => {
+                    usage(format!("bal_rank_mask {value}: ranks are 0 to {}", RANKS_MAX - 1))
+                }
+                Err(MaskError::Text) => {
+                    usage(format!("bal_rank_mask {value}: neither all nor 0x and a number"))
+                }
+            }
+        }
+        "placement" => match value {
+            "hash" | "subtree" => {
+                let text = format!("setting the placement of new directories to {value}");
+                carry_out(server, Command::SetHashPlacement(value == "hash"), |_| text)
+            }
+            _ => usage(format!("placement {value}: neither subtree nor hash")),
+        },
         "standby_count_wanted" => {
             let what = "standby_count_wanted: a setting of the server's process in this version";
             let step = format!("`pando config set standby_count_wanted {value}`, and start the server again");
@@ -142,7 +174,7 @@ fn set(server: &Server, command: &Value) -> Result<Value, Value> {
 }
 
 /// The rank that is meant: `0`, `FS:0`, `mds.0`, or the name or number of the daemon that carries it.
-fn rank_meant(server: &Server, who: &str) -> Result<RankId, Value> {
+pub(crate) fn rank_meant(server: &Server, who: &str) -> Result<RankId, Value> {
     let map = server.cluster.get().and_then(|cluster| cluster.shared.views.map());
     let short = who.strip_prefix("mds.").unwrap_or(who);
     let digits = short.strip_prefix(fs_name(server)).and_then(|rest| rest.strip_prefix(':')).unwrap_or(short);
@@ -170,27 +202,6 @@ fn rank_meant(server: &Server, who: &str) -> Result<RankId, Value> {
 fn fail(server: &Server, command: &Value) -> Result<Value, Value> {
     let rank = rank_meant(server, text(command, "who")?)?;
     carry_out(server, Command::FailRank(rank), |reply| reply.text.clone())
-}
-
-/// Faults, so that a failover can be tried.
-fn tell(server: &Server, command: &Value) -> Result<Value, Value> {
-    let (who, what) = (text(command, "who")?, text(command, "what")?);
-    let rank = rank_meant(server, who)?;
-    let life = server.stage.present().filter(|life| life.identity.rank == rank);
-    let Some(life) = life else {
-        return Err(refusal(Refusal::State, &format!("mds.{}: it has no life now", rank.0)));
-    };
-    server.log.warn("server", "a fault was asked for", &[("rank", &rank.0), ("fault", &what)]);
-    match what {
-        "crash" => {
-            if let Some(cluster) = server.cluster.get() {
-                cluster.crash(&life.identity.name);
-            }
-        }
-        "hang" => life.driver.hang(),
-        _ => return Err(refusal(Refusal::Usage, &format!("{what}: neither crash nor hang"))),
-    }
-    Ok(done(json!({ "text": format!("mds.{}: {what}", rank.0) })))
 }
 
 fn listed(name: &str) -> Value {
@@ -246,6 +257,8 @@ fn get(name: &str, map: &ClusterMap) -> Value {
             "enabled": true,
             "joinable": map.joinable,
             "max_mds": map.max_mds,
+            "bal_rank_mask": map.bal_rank_mask.hex(),
+            "placement": if map.hash_placement { "hash" } else { "subtree" },
             "in": map.ranks.keys().map(|rank| rank.0).collect::<Vec<_>>(),
             "up": up_ranks,
             "failed": of(RankState::Failed),
@@ -277,13 +290,7 @@ pub(crate) fn daemons(facts: &Facts) -> Value {
 fn status(server: &Server) -> Value {
     let name = fs_name(server);
     let map = server.cluster.get().and_then(|cluster| cluster.shared.views.map());
-    let driver = server.driver();
-    let asked =
-        |cmd: &str| driver.as_ref().and_then(|d| d.report(&json!({ "cmd": cmd }))).unwrap_or_default();
-    let rank = asked("status");
-    // One that hangs is not waited for twice.
-    let perf = if rank.is_null() { Value::Null } else { asked("perf dump") };
-    let mut mdsmap: Vec<Value> = Vec::new();
+    let (mut mdsmap, mut clients): (Vec<Value>, u64) = (Vec::new(), 0);
     // A server without a coordinator has one rank, and its state.
     let first = (
         RankId(0),
@@ -293,12 +300,22 @@ fn status(server: &Server) -> Value {
         map.as_ref().map_or_else(|| vec![first], |map| map.ranks.iter().map(|(r, i)| (*r, *i)).collect());
     for (id, info) in ranks {
         let daemon = map.as_ref().and_then(|map| map.daemons.get(&info.daemon));
-        // The rank's own word is the newer one; one that hangs says nothing.
-        let own = rank["state"].as_str().filter(|_| info.state != RankState::Failed);
+        let life = server.stage.of(id);
+        let asked = |cmd: &str| {
+            life.as_ref().and_then(|life| life.driver.report(&json!({ "cmd": cmd }))).unwrap_or_default()
+        };
+        let rank = asked("status");
+        // One that hangs is not waited for twice.
+        let perf = if rank.is_null() { Value::Null } else { asked("perf dump") };
+        clients = clients.max(rank["clients"].as_u64().unwrap_or(0));
+        // The rank's own word is the newer one, but it does not know that it is to go; one that hangs says nothing.
+        let own = rank["state"].as_str();
         let word = match (own, info.state) {
+            (_, RankState::Failed) => "failed",
+            (Some("active"), RankState::Stopping) => "stopping",
             (Some("boot"), _) => "replay",
             (Some(own), _) => own,
-            (None, RankState::Active) if driver.is_some() => "active(laggy)",
+            (None, RankState::Active) if life.is_some() => "active(laggy)",
             (None, state) => state.name(),
         };
         mdsmap.push(json!({
@@ -318,7 +335,7 @@ fn status(server: &Server) -> Value {
     let names: Vec<&Value> = mdsmap.iter().map(|daemon| &daemon["name"]).collect();
     let facts = crate::admin::facts(server);
     json!({
-        "clients": [{ "fs": name, "clients": rank["clients"].as_u64().unwrap_or(0) }],
+        "clients": [{ "fs": name, "clients": clients }],
         "mds_version": [{ "version": concat!("PandoFS ", env!("CARGO_PKG_VERSION")), "daemon": names }],
         "mdsmap": mdsmap,
         "pools": pools(facts.space, server),

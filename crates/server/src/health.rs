@@ -5,6 +5,7 @@
 use crate::cluster::ClusterFacts;
 use crate::machine::{ClientName, RankFacts};
 use mds::State;
+use proto::RankId;
 use proto::cluster::RankState;
 use serde_json::{Map, Value, json};
 
@@ -48,20 +49,27 @@ const NEAR_FULL_PERCENT: u64 = 15;
 /// What a server is judged by.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
-    /// `None` of a stand-in, of a rank without a life, and of one that does not answer.
-    pub(crate) rank: Option<RankFacts>,
+    /// Those that have told of themselves: not a stand-in, nor a rank without a life, nor one that does not answer.
+    pub(crate) ranks: Vec<OfRank>,
     /// `None` without a coordinator.
     pub(crate) cluster: Option<ClusterFacts>,
     /// Of the file system.
     pub(crate) name: String,
     /// Where the file system lies.
     pub(crate) dir: String,
-    /// Why the rank is damaged.
-    pub(crate) why: Option<String>,
-    /// How often the metadata store has failed, and how the first time.
-    pub(crate) damage: Option<(u64, String)>,
     /// `None`: the device does not answer.
     pub(crate) space: Option<Space>,
+}
+
+/// What one rank is judged by.
+#[derive(Clone, Debug)]
+pub(crate) struct OfRank {
+    pub(crate) rank: RankId,
+    pub(crate) facts: RankFacts,
+    /// Why it is damaged.
+    pub(crate) why: Option<String>,
+    /// How often the metadata store has failed it, and how the first time.
+    pub(crate) damage: Option<(u64, String)>,
 }
 
 /// Space of the device that holds file data, in bytes.
@@ -81,15 +89,15 @@ impl Space {
 
 /// What is wrong.
 pub(crate) fn checks(facts: &Facts) -> Vec<Check> {
+    let ranks = &facts.ranks;
     let mut found = Vec::new();
-    if let Some(rank) = &facts.rank {
-        found.extend(rank_state(rank.state, facts.why.as_deref()));
-        found.extend(damage(facts).filter(|_| rank.state != State::Damaged));
-        found.extend(of_rank(rank));
-        found.extend(late_release(rank));
-        found.extend(cache_pressure(rank));
-        found.extend(oldest_tid(rank));
-    }
+    found.extend(damaged(facts));
+    found.extend(degraded(facts));
+    found.extend(damage(ranks));
+    found.extend(of_ranks(ranks));
+    found.extend(late_release(ranks));
+    found.extend(cache_pressure(ranks));
+    found.extend(oldest_tid(ranks));
     if let Some(cluster) = &facts.cluster {
         found.extend(of_cluster(cluster, facts));
     }
@@ -101,18 +109,55 @@ fn check(code: &'static str, severity: Severity, summary: &str, detail: String) 
     Check { code, severity, summary: summary.to_owned(), count: 1, detail: vec![detail] }
 }
 
-fn rank_state(state: State, why: Option<&str>) -> Option<Check> {
-    match state {
-        State::Active => None,
-        State::Damaged => {
-            let detail = format!("mds.0: {}", why.unwrap_or("see the log"));
-            Some(check("MDS_DAMAGE", Severity::Err, "1 mds daemon damaged", detail))
-        }
-        State::Boot | State::Replay | State::Reconnect | State::Stopping | State::Stopped => {
-            let detail = format!("mds.0: the rank is {}", state.name());
-            Some(check("FS_DEGRADED", Severity::Warn, "1 filesystem is degraded", detail))
-        }
+/// A check with a line for each that it is about; none where there is no line. `words` makes the summary of their number.
+fn check_each(
+    code: &'static str,
+    severity: Severity,
+    words: impl FnOnce(usize) -> String,
+    detail: Vec<String>,
+) -> Option<Check> {
+    let count = detail.len();
+    (count > 0).then(|| Check { code, severity, summary: words(count), count, detail })
+}
+
+/// Those of the map that do not tell how they are.
+fn silent(facts: &Facts) -> impl Iterator<Item = (RankId, RankState)> {
+    let told = |rank: RankId| facts.ranks.iter().any(|of| of.rank == rank);
+    let all = facts.cluster.iter().flat_map(|cluster| cluster.ranks.iter().copied());
+    all.filter(move |(rank, _)| !told(*rank))
+}
+
+fn damaged(facts: &Facts) -> Option<Check> {
+    let own = facts.ranks.iter().filter(|of| of.facts.state == State::Damaged);
+    let own = own.map(|of| format!("mds.{}: {}", of.rank.0, of.why.as_deref().unwrap_or("see the log")));
+    let mapped = silent(facts).filter(|(_, state)| *state == RankState::Damaged);
+    let mapped = mapped.map(|(rank, _)| format!("fs {} mds.{} is damaged", facts.name, rank.0));
+    let words = |count| match count {
+        1 => "1 mds daemon damaged".to_owned(),
+        count => format!("{count} mds daemons damaged"),
+    };
+    check_each("MDS_DAMAGE", Severity::Err, words, own.chain(mapped).collect())
+}
+
+fn degraded(facts: &Facts) -> Option<Check> {
+    let on_its_way = |of: &&OfRank| match of.facts.state {
+        State::Active | State::Damaged => false,
+        State::Boot | State::Replay | State::Reconnect | State::Stopping | State::Stopped => true,
+    };
+    let own = facts.ranks.iter().filter(on_its_way);
+    let own = own.map(|of| format!("mds.{}: the rank is {}", of.rank.0, of.facts.state.name()));
+    let mut detail: Vec<String> = own.collect();
+    let mapped = facts.cluster.as_ref().is_some_and(|cluster| {
+        let nobody = cluster.ranks.is_empty() && facts.ranks.is_empty();
+        cluster.version > 0 && (nobody || silent(facts).any(|(_, state)| state != RankState::Damaged))
+    });
+    if mapped {
+        detail.push(format!("fs {} is degraded", facts.name));
     }
+    let mut check =
+        check_each("FS_DEGRADED", Severity::Warn, |_| "1 filesystem is degraded".to_owned(), detail)?;
+    check.count = 1;
+    Some(check)
 }
 
 /// What the cluster map says, of ranks that do not say it themselves.
@@ -120,20 +165,16 @@ fn of_cluster(cluster: &ClusterFacts, facts: &Facts) -> Vec<Check> {
     let name = &facts.name;
     let mut found = Vec::new();
     let count = |wanted: RankState| cluster.ranks.iter().filter(|(_, state)| *state == wanted).count();
-    let (failed, damaged) = (count(RankState::Failed), count(RankState::Damaged));
-    let is_up = |state: &RankState| *state != RankState::Failed && *state != RankState::Damaged;
-    if !cluster.ranks.iter().any(|(_, state)| is_up(state)) && cluster.version > 0 {
+    let failed = count(RankState::Failed);
+    let up = cluster.ranks.len() - failed - count(RankState::Damaged);
+    if up > 0 && up < usize::from(cluster.max_mds) {
+        let summary = "1 filesystem is online with fewer MDS than max_mds";
+        let detail = format!("fs {name} has {up} MDS online, but wants {}", cluster.max_mds);
+        found.push(check("MDS_UP_LESS_THAN_MAX", Severity::Warn, summary, detail));
+    }
+    if up == 0 && cluster.version > 0 {
         let detail = format!("fs {name} is offline because no MDS is active for it.");
         found.push(check("MDS_ALL_DOWN", Severity::Err, "1 filesystem is offline", detail));
-    }
-    if facts.rank.is_some() {
-        // It has told how it is.
-    } else if damaged > 0 {
-        let detail = format!("fs {name} mds.0 is damaged");
-        found.push(check("MDS_DAMAGE", Severity::Err, "1 mds daemon damaged", detail));
-    } else if cluster.version > 0 {
-        let detail = format!("fs {name} is degraded");
-        found.push(check("FS_DEGRADED", Severity::Warn, "1 filesystem is degraded", detail));
     }
     if failed > 0 {
         let summary = "1 filesystem has a failed mds daemon";
@@ -159,68 +200,75 @@ fn of_cluster(cluster: &ClusterFacts, facts: &Facts) -> Vec<Check> {
 }
 
 /// The rank serves what it can read.
-fn damage(facts: &Facts) -> Option<Check> {
-    let (count, first) = facts.damage.as_ref()?;
-    let detail = format!("mds.0: Metadata damage detected ({count} errors, the first: {first})");
-    Some(check("MDS_DAMAGE", Severity::Err, "1 MDSs report damaged metadata", detail))
+fn damage(ranks: &[OfRank]) -> Option<Check> {
+    let serving = ranks.iter().filter(|of| of.facts.state != State::Damaged);
+    let detail = serving.filter_map(|of| {
+        let (count, first) = of.damage.as_ref()?;
+        let rank = of.rank.0;
+        Some(format!("mds.{rank}: Metadata damage detected ({count} errors, the first: {first})"))
+    });
+    let words = |count| format!("{count} MDSs report damaged metadata");
+    check_each("MDS_DAMAGE", Severity::Err, words, detail.collect())
 }
 
-/// What one rank is behind with.
-fn of_rank(rank: &RankFacts) -> Vec<Check> {
-    let warn =
-        |code, summary, detail: String| check(code, Severity::Warn, summary, format!("mds.0: {detail}"));
-    let mut found = Vec::new();
-    if rank.blocked > 0 {
-        let detail = format!("{} slow requests are blocked > {} secs", rank.blocked, rank.complaint_s);
-        found.push(warn("MDS_SLOW_REQUEST", "1 MDSs report slow requests", detail));
-    }
-    let (used, limit) = (rank.cache_bytes, rank.cache_limit);
-    if limit > 0 && used / CACHE_HALVES > limit / 2 {
-        let detail = format!("MDS cache is too large ({}/{})", gib(used), gib(limit));
-        found.push(warn("MDS_CACHE_OVERSIZED", "1 MDSs report oversized cache", detail));
-    }
-    let (backlog, size) = (rank.journal_backlog, rank.journal_size);
-    if size > 0 && backlog / JOURNAL_HALVES > size / 2 {
-        let detail = format!("Behind on trimming ({}/{})", gib(backlog), gib(size));
-        found.push(warn("MDS_TRIM", "1 MDSs behind on trimming", detail));
-    }
-    found
+/// What ranks are behind with.
+fn of_ranks(ranks: &[OfRank]) -> Vec<Check> {
+    let warn = |code, report: &str, line: &dyn Fn(&RankFacts) -> Option<String>| {
+        let line = |of: &OfRank| Some(format!("mds.{}: {}", of.rank.0, line(&of.facts)?));
+        let words = |count| format!("{count} MDSs {report}");
+        check_each(code, Severity::Warn, words, ranks.iter().filter_map(line).collect())
+    };
+    let slow = warn("MDS_SLOW_REQUEST", "report slow requests", &|rank| {
+        let text = format!("{} slow requests are blocked > {} secs", rank.blocked, rank.complaint_s);
+        (rank.blocked > 0).then_some(text)
+    });
+    let large = warn("MDS_CACHE_OVERSIZED", "report oversized cache", &|rank| {
+        let (used, limit) = (rank.cache_bytes, rank.cache_limit);
+        let text = format!("MDS cache is too large ({}/{})", gib(used), gib(limit));
+        (limit > 0 && used / CACHE_HALVES > limit / 2).then_some(text)
+    });
+    let behind = warn("MDS_TRIM", "behind on trimming", &|rank| {
+        let (backlog, size) = (rank.journal_backlog, rank.journal_size);
+        let text = format!("Behind on trimming ({}/{})", gib(backlog), gib(size));
+        (size > 0 && backlog / JOURNAL_HALVES > size / 2).then_some(text)
+    });
+    [slow, large, behind].into_iter().flatten().collect()
 }
 
-fn late_release(rank: &RankFacts) -> Option<Check> {
-    of_clients(&rank.late, "MDS_CLIENT_LATE_RELEASE", "failing to respond to capability release", "")
+fn late_release(ranks: &[OfRank]) -> Option<Check> {
+    let what = "failing to respond to capability release";
+    of_clients(ranks, |rank| &rank.late, "MDS_CLIENT_LATE_RELEASE", (what, ""))
 }
 
-fn cache_pressure(rank: &RankFacts) -> Option<Check> {
-    of_clients(&rank.pressed, "MDS_CLIENT_RECALL", "failing to respond to cache pressure", "")
+fn cache_pressure(ranks: &[OfRank]) -> Option<Check> {
+    let what = "failing to respond to cache pressure";
+    of_clients(ranks, |rank| &rank.pressed, "MDS_CLIENT_RECALL", (what, ""))
 }
 
-fn oldest_tid(rank: &RankFacts) -> Option<Check> {
-    of_clients(&rank.behind, "MDS_CLIENT_OLDEST_TID", "failing to advance ", "oldest client/flush tid")
+fn oldest_tid(ranks: &[OfRank]) -> Option<Check> {
+    let words = ("failing to advance ", "oldest client/flush tid");
+    of_clients(ranks, |rank| &rank.behind, "MDS_CLIENT_OLDEST_TID", words)
 }
 
 /// A check of clients: what they fail to do, and to what; in the line of one client it is its own.
-fn of_clients(clients: &[ClientName], code: &'static str, what: &str, to: &str) -> Option<Check> {
-    if clients.is_empty() {
-        return None;
-    }
+fn of_clients(
+    ranks: &[OfRank],
+    who: impl Fn(&RankFacts) -> &[ClientName],
+    code: &'static str,
+    (what, to): (&str, &str),
+) -> Option<Check> {
     let its = if to.is_empty() { "" } else { "its " };
-    let line = |client: &ClientName| {
+    let line = |(rank, client): (RankId, &ClientName)| {
         let ClientName { id, host, mount } = client;
-        format!("mds.0: Client {host}:{mount} {what}{its}{to}. client_id: {}", id.0)
+        format!("mds.{}: Client {host}:{mount} {what}{its}{to}. client_id: {}", rank.0, id.0)
     };
-    Some(Check {
-        code,
-        severity: Severity::Warn,
-        summary: format!("{} clients {what}{to}", clients.len()),
-        count: clients.len(),
-        detail: clients.iter().map(line).collect(),
-    })
+    let all = ranks.iter().flat_map(|of| who(&of.facts).iter().map(|client| (of.rank, client)));
+    check_each(code, Severity::Warn, |count| format!("{count} clients {what}{to}"), all.map(line).collect())
 }
 
 fn space(facts: &Facts) -> Option<Check> {
     let place = &facts.dir;
-    if facts.rank.as_ref().is_some_and(|rank| rank.full) {
+    if facts.ranks.iter().any(|of| of.facts.full) {
         let detail = format!("pool '{place}' is full (no space): new data refused, unlink still works");
         return Some(check("POOL_FULL", Severity::Err, "1 pool(s) full", detail));
     }
@@ -290,21 +338,14 @@ pub(crate) mod tests {
             ..ClusterFacts::default()
         });
         let name = "pandofs".into();
-        Facts {
-            rank: Some(rank),
-            cluster,
-            name,
-            dir: "/srv/p".into(),
-            why: None,
-            damage: None,
-            space: Some(space),
-        }
+        let rank = OfRank { rank: RankId(0), facts: rank, why: None, damage: None };
+        Facts { ranks: vec![rank], cluster, name, dir: "/srv/p".into(), space: Some(space) }
     }
 
     /// What is found if only this is changed.
     fn found(change: impl FnOnce(&mut RankFacts)) -> (Severity, Vec<(&'static str, String)>) {
         let mut facts = good();
-        change(facts.rank.as_mut().expect("good"));
+        change(&mut facts.ranks[0].facts);
         of(&facts)
     }
 
@@ -351,9 +392,11 @@ pub(crate) mod tests {
         assert_eq!(of(&Facts { space: Some(space), ..good() }), near);
         let start = warn("FS_DEGRADED", "mds.0: the rank is reconnect");
         assert_eq!(found(|rank| rank.state = State::Reconnect), start);
-        let mut damaged = Facts { why: Some("no journal".into()), ..good() };
-        damaged.rank.as_mut().expect("good").state = State::Damaged;
-        let unread = Facts { damage: Some((2, "meta/03: is damaged".into())), ..good() };
+        let mut damaged = good();
+        damaged.ranks[0].why = Some("no journal".into());
+        damaged.ranks[0].facts.state = State::Damaged;
+        let mut unread = good();
+        unread.ranks[0].damage = Some((2, "meta/03: is damaged".into()));
         let text = "mds.0: Metadata damage detected (2 errors, the first: meta/03: is damaged)";
         assert_eq!(of(&unread), (Severity::Err, vec![("MDS_DAMAGE", text.to_owned())]));
         let damage = (Severity::Err, vec![("MDS_DAMAGE", "mds.0: no journal".to_owned())]);
@@ -364,7 +407,7 @@ pub(crate) mod tests {
     fn what_the_cluster_map_says_has_cephs_codes_too() {
         let with = |rank: bool, state, standbys, wanted| {
             let mut facts = good();
-            facts.rank = facts.rank.filter(|_| rank);
+            facts.ranks.retain(|_| rank);
             let cluster = facts.cluster.as_mut().expect("good");
             cluster.ranks = vec![(proto::RankId(0), state)];
             (cluster.standbys, cluster.standbys_wanted) = (standbys, wanted);
@@ -376,14 +419,14 @@ pub(crate) mod tests {
         let standby = line("MDS_INSUFFICIENT_STANDBY", "have 1; want 2 more");
         assert_eq!(with(true, RankState::Active, 1, 3), [standby]);
         let failed = [
-            line("MDS_ALL_DOWN", "fs pandofs is offline because no MDS is active for it."),
             line("FS_DEGRADED", "fs pandofs is degraded"),
+            line("MDS_ALL_DOWN", "fs pandofs is offline because no MDS is active for it."),
             line("FS_WITH_FAILED_MDS", "fs pandofs has 1 failed mds"),
         ];
         assert_eq!(with(false, RankState::Failed, 0, 0), failed);
         let damaged = [
-            line("MDS_ALL_DOWN", "fs pandofs is offline because no MDS is active for it."),
             line("MDS_DAMAGE", "fs pandofs mds.0 is damaged"),
+            line("MDS_ALL_DOWN", "fs pandofs is offline because no MDS is active for it."),
         ];
         assert_eq!(with(false, RankState::Damaged, 0, 0), damaged);
         let hangs = [line("FS_DEGRADED", "fs pandofs is degraded")];
@@ -396,9 +439,31 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn several_ranks_are_one_check_with_a_line_each() {
+        let mut facts = good();
+        let mut other = facts.ranks[0].clone();
+        other.rank = RankId(1);
+        facts.ranks.push(other);
+        let cluster = facts.cluster.as_mut().expect("good");
+        cluster.max_mds = 4;
+        cluster.ranks = [0, 1, 2].map(|rank| (RankId(rank), RankState::Active)).into();
+        cluster.ranks[2].1 = RankState::Failed;
+        facts.ranks.iter_mut().for_each(|of| of.facts.blocked = 3);
+        let found = checks(&facts);
+        let slow = found.iter().find(|check| check.code == "MDS_SLOW_REQUEST").expect("slow");
+        assert_eq!((slow.summary.as_str(), slow.count), ("2 MDSs report slow requests", 2));
+        assert_eq!(slow.detail[1], "mds.1: 3 slow requests are blocked > 30 secs");
+        let line = |code| found.iter().find(|check| check.code == code).map(|check| check.detail[0].as_str());
+        assert_eq!(line("FS_DEGRADED"), Some("fs pandofs is degraded"), "{found:?}");
+        assert_eq!(line("FS_WITH_FAILED_MDS"), Some("fs pandofs has 1 failed mds"));
+        assert_eq!(line("MDS_UP_LESS_THAN_MAX"), Some("fs pandofs has 2 MDS online, but wants 4"));
+        assert_eq!(line("MDS_ALL_DOWN"), None);
+    }
+
+    #[test]
     fn the_worst_check_is_the_state() {
         let mut facts = good();
-        let rank = facts.rank.as_mut().expect("good");
+        let rank = &mut facts.ranks[0].facts;
         (rank.blocked, rank.full) = (1, true);
         let shown = json(&checks(&facts));
         assert_eq!(

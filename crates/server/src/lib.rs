@@ -24,7 +24,11 @@ mod perf;
 mod port;
 mod report;
 pub mod server;
+mod several;
+mod stage;
 mod stores;
+mod subtree;
+mod tell;
 
 pub use cluster::SLOTS_MAX;
 pub use server::{Server, ServerError, ServerOptions};

@@ -3,10 +3,10 @@
 //!
 //! Absent: the decision that it ends (the coordinator's), the stores (`open.rs`).
 
-use crate::driver::{Driver, Last, Life, Threads};
+use crate::driver::{Driver, Last, Life, Neighbours, Threads};
 use crate::parts::Parts;
 use mds::State;
-use mds::input::Input;
+use proto::cluster::ClusterMap;
 use proto::{Incarnation, RankId};
 use runtime::{Acceptor, Clients, Clock, Guest, Log};
 use std::io;
@@ -58,9 +58,9 @@ impl RankLife {
         identity: Identity,
         fence: Option<Fence>,
         (log, place, warm, clock): (Arc<Log>, String, bool, Clock),
+        around: Option<(Arc<dyn Neighbours>, Arc<ClusterMap>)>,
     ) -> io::Result<Arc<Self>> {
-        let (driver, threads) = Driver::start(parts, log, place, warm, clock)?;
-        driver.feed([Input::Boot]);
+        let (driver, threads) = Driver::start(parts, log, place, warm, clock, around)?;
         let (threads, hall) = (Mutex::new(threads), Mutex::default());
         Ok(Arc::new(Self { driver, identity, began: Instant::now(), fence, threads, hall }))
     }

@@ -5,6 +5,8 @@
 //! Absent: HTTP (crate `runtime`), counting.
 
 use crate::health::{self, Facts, Severity};
+use crate::life::RankLife;
+use crate::machine::RankFacts;
 use crate::perf;
 use crate::server::Server;
 use prometheus_client::collector::Collector;
@@ -103,11 +105,12 @@ impl Server {
 
 /// The page's text now.
 pub(crate) fn page(server: &Server) -> String {
-    let counted = server.driver().map(|driver| perf::counted(&driver));
-    let (counters, gauges) = counted.unwrap_or_default();
+    let of = |life: &Arc<RankLife>| {
+        let (counters, gauges) = perf::counted(&life.driver);
+        Counted { rank: life.identity.rank.0.to_string(), counters, gauges }
+    };
     let snapshot = Snapshot {
-        counters,
-        gauges,
+        ranks: server.stage.all().iter().map(of).collect(),
         facts: crate::admin::facts(server),
         usage: process::usage().unwrap_or_default(),
     };
@@ -119,11 +122,18 @@ pub(crate) fn page(server: &Server) -> String {
     page
 }
 
+/// What one rank has counted.
+#[derive(Debug)]
+struct Counted {
+    rank: String,
+    counters: Value,
+    gauges: Value,
+}
+
 /// The numbers of one moment.
 #[derive(Debug)]
 struct Snapshot {
-    counters: Value,
-    gauges: Value,
+    ranks: Vec<Counted>,
     facts: Facts,
     usage: process::Usage,
 }
@@ -133,19 +143,25 @@ impl Collector for Snapshot {
         let out = &mut encoder;
         self.requests(out)?;
         for (name, part, key, help) in COUNTERS {
-            counter(out, name, help, number(&self.counters[part], key))?;
+            let mut family = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for of in &self.ranks {
+                let labels = [("rank", of.rank.as_str())];
+                ConstCounter::new(number(&of.counters[part], key)).encode(family.encode_family(&labels)?)?;
+            }
         }
         for (name, key, help) in GAUGES {
-            gauge(out, name, help, number(&self.gauges, key) as f64)?;
+            let values = self.ranks.iter().map(|of| (of.rank.clone(), number(&of.gauges, key)));
+            gauges(out, name, help, values)?;
         }
-        if let Some(rank) = &self.facts.rank {
-            let help = "mds_cache_memory_limit";
-            gauge(out, "pando_mds_cache_limit_bytes", help, rank.cache_limit as f64)?;
-            let help = "Journal at which a checkpoint starts";
-            gauge(out, "pando_mds_journal_size_bytes", help, rank.journal_size as f64)?;
-            let help = "Requests under way beyond mds_op_complaint_time";
-            gauge(out, "pando_mds_blocked_requests", help, rank.blocked as f64)?;
-        }
+        let of_ranks = |value: fn(&RankFacts) -> u64| {
+            self.facts.ranks.iter().map(move |of| (of.rank.0.to_string(), value(&of.facts)))
+        };
+        let help = "mds_cache_memory_limit";
+        gauges(out, "pando_mds_cache_limit_bytes", help, of_ranks(|rank| rank.cache_limit))?;
+        let help = "Journal at which a checkpoint starts";
+        gauges(out, "pando_mds_journal_size_bytes", help, of_ranks(|rank| rank.journal_size))?;
+        let help = "Requests under way beyond mds_op_complaint_time";
+        gauges(out, "pando_mds_blocked_requests", help, of_ranks(|rank| rank.blocked))?;
         self.cluster(out)?;
         self.space(out)?;
         self.health(out)?;
@@ -162,27 +178,30 @@ impl Collector for Snapshot {
 impl Snapshot {
     /// By kind of request, also those that never came: a rate begins with a zero.
     fn requests(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let ops = self.counters["rank"]["ops"].as_object();
-        let ops: Vec<_> = ops.into_iter().flatten().collect();
         let families = [
             ("pando_mds_requests", "count", "Requests answered"),
             ("pando_mds_request_errors", "errors", "Requests answered with an error"),
         ];
         for (name, key, help) in families {
             let mut family = out.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (op, counts) in &ops {
-                let labels = [("op", op.as_str())];
+            for (labels, counts) in self.ops() {
                 ConstCounter::new(number(counts, key)).encode(family.encode_family(&labels)?)?;
             }
         }
         let help = "Time from the rank's getting a request to its answer";
         let mut family =
             out.encode_descriptor("pando_mds_request_seconds", help, None, MetricType::Counter)?;
-        for (op, counts) in &ops {
-            let labels = [("op", op.as_str())];
+        for (labels, counts) in self.ops() {
             ConstCounter::new(number(counts, "nanos") as f64 / 1e9).encode(family.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+
+    fn ops(&self) -> impl Iterator<Item = ([(&str, &str); 2], &Value)> {
+        self.ranks.iter().flat_map(|of| {
+            let ops = of.counters["rank"]["ops"].as_object().into_iter().flatten();
+            ops.map(|(op, counts)| ([("op", op.as_str()), ("rank", of.rank.as_str())], counts))
+        })
     }
 
     fn cluster(&self, out: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -237,6 +256,20 @@ fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) 
     ConstCounter::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
 }
 
+/// One that each rank has.
+fn gauges(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    values: impl Iterator<Item = (String, u64)>,
+) -> Result<(), fmt::Error> {
+    let mut family = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for (rank, value) in values {
+        ConstGauge::new(value as f64).encode(family.encode_family(&[("rank", rank)])?)?;
+    }
+    Ok(())
+}
+
 fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> Result<(), fmt::Error> {
     ConstGauge::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }
@@ -255,13 +288,16 @@ mod tests {
         let never = serde_json::json!({ "count": 0, "errors": 0, "nanos": 0 });
         let space = Some(Space { total: 8, free: 4, available: 4 });
         let mut facts = Facts { space, ..health::tests::good() };
-        facts.rank.as_mut().expect("good").blocked = 2;
+        facts.ranks[0].facts.blocked = 2;
+        let counters = serde_json::json!({
+            "rank": { "ops": { "create": create, "link": never }, "transactions": 4 },
+            "driver": { "journal_bytes": 9 },
+        });
+        let gauges = serde_json::json!({ "cached_inodes": 12 });
+        let other =
+            Counted { rank: "1".into(), counters: Value::Null, gauges: serde_json::json!({ "dirty": 5 }) };
         Snapshot {
-            counters: serde_json::json!({
-                "rank": { "ops": { "create": create, "link": never }, "transactions": 4 },
-                "driver": { "journal_bytes": 9 },
-            }),
-            gauges: serde_json::json!({ "cached_inodes": 12 }),
+            ranks: vec![Counted { rank: "0".into(), counters, gauges }, other],
             facts,
             usage: process::Usage { cpu_ms: 2500, resident_bytes: 8192, anonymous_bytes: 4096 },
         }
@@ -280,14 +316,15 @@ mod tests {
         let text = text();
         for line in [
             "# TYPE pando_mds_requests counter",
-            "pando_mds_requests_total{op=\"create\"} 3",
-            "pando_mds_request_errors_total{op=\"create\"} 1",
-            "pando_mds_request_seconds_total{op=\"create\"} 1.5",
-            "pando_mds_transactions_total 4",
-            "pando_mds_journal_bytes_total 9",
-            "pando_mds_cached_inodes 12.0",
-            "pando_mds_blocked_requests 2.0",
-            "pando_mds_requests_total{op=\"link\"} 0",
+            "pando_mds_requests_total{op=\"create\",rank=\"0\"} 3",
+            "pando_mds_request_errors_total{op=\"create\",rank=\"0\"} 1",
+            "pando_mds_request_seconds_total{op=\"create\",rank=\"0\"} 1.5",
+            "pando_mds_transactions_total{rank=\"0\"} 4",
+            "pando_mds_journal_bytes_total{rank=\"0\"} 9",
+            "pando_mds_cached_inodes{rank=\"0\"} 12.0",
+            "pando_mds_dirty{rank=\"1\"} 5.0",
+            "pando_mds_blocked_requests{rank=\"0\"} 2.0",
+            "pando_mds_requests_total{op=\"link\",rank=\"0\"} 0",
             "pando_data_available_bytes 4.0",
             "pando_cluster_map_version 7.0",
             "pando_mds_ranks{state=\"active\"} 1.0",
@@ -322,7 +359,9 @@ mod tests {
         for (op, counts) in ops {
             assert!(["count", "errors", "nanos"].iter().all(|key| number(counts, key)), "{op}: {counts}");
         }
-        assert!(page(&server).lines().any(|line| line == "pando_mds_requests_total{op=\"create\"} 0"));
+        assert!(
+            page(&server).lines().any(|line| line == "pando_mds_requests_total{op=\"create\",rank=\"0\"} 0")
+        );
         server.stop().expect("stop");
     }
 

@@ -2,26 +2,30 @@
 //!
 //! Absent: format (crate `store`), the driver.
 
-use crate::cluster::Setup;
+use crate::cluster::{Cluster, Setup};
 use crate::parts::{Ballast, DataIo, Parts};
 use crate::server::{Opened, Server, ServerError, ServerOptions};
 use crate::stores::FolderBallast;
 use mds::Rank;
 use mds::config::{Prefetch, RankConfig};
+use proto::cluster::ClusterMap;
+use proto::storeio::StoreError;
 use proto::{Incarnation, RankId};
 use runtime::Config;
 use runtime::config::DirPrefetch;
 use std::path::Path;
 use std::sync::Arc;
+use stdx::Wall;
 use stdx::time::SECOND;
 use store::data::{DataFiles, Limits as DataLimits};
 use store::disk::Disk;
 use store::disk_real::RealDisk;
 use store::fence::{Fence, Fenced};
-use store::folder::Folder;
+use store::folder::{self, Folder};
+use store::initial::ensure_rank;
 use store::journal_files::{JournalFiles, JournalLimits};
 use store::meta::MetaStore;
-use store::registry::RegistryFiles;
+use store::registry::{self, MAP, Registry, RegistryFiles};
 
 /// Journal kept as spare segments beyond the size at which a checkpoint starts: while one runs the
 /// journal grows on.
@@ -41,6 +45,7 @@ pub(crate) struct Maker {
     pub(crate) warm: bool,
     /// A life may end while the process lives.
     fenced: bool,
+    join_key: [u8; 16],
     opened: Arc<Opened>,
 }
 
@@ -62,6 +67,7 @@ impl Maker {
         ballast.restore();
         let meta = Arc::new(folder.open_meta()?);
         let registry = Arc::new(RegistryFiles::open(RealDisk::new(&folder.registry_root()))?);
+        let join_key = join_key(registry.as_ref(), ballast.as_ref())?;
         Ok(Self {
             config: config.clone(),
             journal_bytes,
@@ -71,6 +77,7 @@ impl Maker {
             place,
             warm: config.mds_warmup_on_start,
             fenced: options.ranks.is_some(),
+            join_key,
             opened: Arc::new(Opened { meta, registry, folder }),
         })
     }
@@ -81,11 +88,16 @@ impl Maker {
     /// `Folder` if its incarnation cannot be noted, `Store` if its journal cannot be opened.
     pub(crate) fn parts(
         &self,
-        rank: RankId,
-        incarnation: Incarnation,
+        (rank, incarnation): (RankId, Incarnation),
+        now: Wall,
         fence: &Fence,
     ) -> Result<Parts, ServerError> {
         let Opened { meta, folder, .. } = self.opened.as_ref();
+        if rank != RankId(0) {
+            // Before the first record that says there are several.
+            folder.allow_ranks()?;
+            ensure_rank(meta.as_ref(), &folder.record().hash_seed, rank, now)?;
+        }
         // Before anything is done in its name.
         if let Err(error) = folder.note_incarnation(incarnation) {
             // As for the cluster map: what is kept back on a full disk is for this, too.
@@ -116,6 +128,7 @@ impl Maker {
         let (config, record) = (&self.config, self.opened.folder.record());
         let mut made = RankConfig::new(record.fsid, record.hash_seed, incarnation);
         made.rank = rank;
+        made.join_key = self.join_key;
         made.fs_epoch = record.epoch;
         made.cache_bytes = config.mds_cache_memory_limit;
         made.journal_bytes = self.journal_bytes;
@@ -144,10 +157,36 @@ impl Server {
     /// Opens a formatted data folder, replays its journal, serves.
     ///
     /// # Errors
-    /// `Folder` for a folder that is absent, in use or of another format; `Damaged`; `Store`; `Closed` for the rank of a mount.
+    /// `Folder` for a folder that is absent, in use or of another format; `Damaged`; `Store`; `Closed` and `SeveralRanks` for the rank of
+    /// a mount.
     pub fn open(dir: &Path, options: &ServerOptions) -> Result<Arc<Self>, ServerError> {
         let place = dir.display().to_string();
         let maker = Maker::new(Folder::open(dir)?, place.clone(), options)?;
+        match ranks_of(maker.opened.registry.as_ref()) {
+            ranks if ranks > 1 && options.ranks.is_none() => Err(ServerError::SeveralRanks(ranks)),
+            _ => Self::of(maker, &place, options),
+        }
+    }
+
+    /// As `open`, with as many slots as the file system has ranks, and returns when all of them serve: for whoever wants all that there
+    /// is, and no client.
+    ///
+    /// # Errors
+    /// As `open`; `Damaged` when one of them does not serve.
+    pub fn open_whole(dir: &Path, options: &ServerOptions) -> Result<Arc<Self>, ServerError> {
+        let place = dir.display().to_string();
+        let maker = Maker::new(Folder::open(dir)?, place.clone(), options)?;
+        let ranks = ranks_of(maker.opened.registry.as_ref());
+        if ranks < 2 {
+            return Self::of(maker, &place, options);
+        }
+        let options = ServerOptions { ranks: Some(ranks), ..options.clone() };
+        let server = Self::of(Maker { fenced: true, ..maker }, &place, &options)?;
+        server.cluster.get().map_or(Ok(()), Cluster::all_serve)?;
+        Ok(server)
+    }
+
+    fn of(maker: Maker, place: &str, options: &ServerOptions) -> Result<Arc<Self>, ServerError> {
         let opened = maker.opened.clone();
         let setup = Setup {
             // The first life of this process has the number that the folder's opening began: were one left out, clients would take it
@@ -158,8 +197,25 @@ impl Server {
             registry: opened.registry.clone(),
             maker,
         };
-        Self::with_cluster(setup, &place, options, opened)
+        Self::with_cluster(setup, place, options, opened)
     }
+}
+
+/// How many ranks the cluster map has; one if there is none that can be read, of which the coordinator tells.
+fn ranks_of(registry: &dyn Registry) -> u16 {
+    let record = registry.read(MAP).ok().flatten();
+    let map = record.and_then(|record| ClusterMap::decode(&record.bytes).ok());
+    map.map_or(1, |map| map.ranks.len().max(1) as u16)
+}
+
+/// What tokens of sessions are made of. On a full disk it is made of what is kept back.
+fn join_key(registry: &dyn Registry, ballast: &dyn Ballast) -> Result<[u8; 16], ServerError> {
+    let fresh = folder::random()?;
+    let mut key = registry::join_key(registry, &fresh);
+    if key == Err(StoreError::NoSpace) && ballast.release() > 0 {
+        key = registry::join_key(registry, &fresh);
+    }
+    Ok(key?)
 }
 
 /// The journal's size on this device. Of a small one it takes an eighth: full size would leave no room for data, nor for

@@ -2,8 +2,8 @@
 //!
 //! Absent: layouts.
 
-use proto::Position;
 use proto::storeio::{DataDone, DataOp, StoreError};
+use proto::{Incarnation, Position};
 use std::sync::Arc;
 use stdx::Mono;
 use store::meta::MetaStore;
@@ -43,6 +43,9 @@ pub trait JournalIo: Send + Sync {
 
     /// Bytes not trimmed.
     fn bytes(&self) -> u64;
+
+    /// The life of the rank that wrote the newest segment, before this one begins its own; 0: there is none.
+    fn former(&self) -> Incarnation;
 }
 
 /// The data store. Used by many threads.

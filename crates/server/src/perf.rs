@@ -6,28 +6,40 @@
 
 use crate::driver::Driver;
 use crate::server::Server;
+use crate::several;
 use runtime::process;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What `perf reset` has taken off, and of which driver: each life of the rank counts from zero.
+/// What `perf reset` has taken off, by the driver's number: each life of a rank counts from zero.
 #[derive(Default)]
-pub(crate) struct Baseline(Mutex<(u64, Value)>);
+pub(crate) struct Baseline(Mutex<BTreeMap<u64, Value>>);
 
 impl Baseline {
-    /// Counts from now.
-    pub(crate) fn reset(&self, driver: &Driver) {
-        // The longest ones are no counts: they begin anew.
-        driver.forget_longest_turn();
-        driver.counters.queue_nanos_max.store(0, Ordering::Relaxed);
-        let (counters, _) = counted(driver);
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (driver.number, counters);
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Value>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// These count from now. `all` there are: others are over, and forgotten.
+    pub(crate) fn reset(&self, drivers: &[Arc<Driver>], all: &[Arc<Driver>]) {
+        let counters: Vec<(u64, Value)> = drivers
+            .iter()
+            .map(|driver| {
+                // The longest ones are no counts: they begin anew.
+                driver.forget_longest_turn();
+                driver.counters.queue_nanos_max.store(0, Ordering::Relaxed);
+                (driver.number, counted(driver).0)
+            })
+            .collect();
+        let mut base = self.lock();
+        base.retain(|number, _| all.iter().any(|driver| driver.number == *number));
+        base.extend(counters);
     }
 
     fn off(&self, driver: &Driver, counters: &Value) -> Value {
-        let base = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if base.0 == driver.number { less(counters, &base.1) } else { counters.clone() }
+        self.lock().get(&driver.number).map_or_else(|| counters.clone(), |base| less(counters, base))
     }
 }
 
@@ -78,10 +90,14 @@ fn of_driver(driver: &Driver) -> Value {
     Value::Object(map)
 }
 
-/// `perf dump`.
-pub(crate) fn dump(server: &Server, driver: &Driver) -> Value {
-    let (counters, gauges) = counted(driver);
-    let counters = server.baseline.off(driver, &counters);
+/// `perf dump`, of all these together.
+pub(crate) fn dump(server: &Server, drivers: &[Arc<Driver>]) -> Value {
+    let (mut counters, mut gauges) = (Value::Null, Value::Null);
+    for driver in drivers {
+        let (own, state) = counted(driver);
+        several::add(&mut counters, server.baseline.off(driver, &own));
+        several::add(&mut gauges, state);
+    }
     shown(&counters, &gauges, process::usage().map_or(0, |usage| usage.resident_bytes))
 }
 

@@ -6,6 +6,7 @@
 use crate::driver::Driver;
 use crate::server::Server;
 use mds::input::{ConnId, Input, Peer};
+use proto::RankId;
 use proto::admin::Refusal;
 use proto::message::{ClientMsg, ServerMsg};
 use runtime::port::{Connector, Port, PortError, Sink};
@@ -29,7 +30,7 @@ impl Connector for Embedded {
             source: io::Error::new(ErrorKind::NotConnected, "the server is closed"),
         };
         let server = self.0.upgrade().ok_or_else(gone)?;
-        let life = server.stage.present().filter(|life| life.serves()).ok_or_else(gone)?;
+        let life = server.stage.serving(RankId(0)).ok_or_else(gone)?;
         open(&self.0, &life.driver, Peer::Embedded, true, sink).ok_or_else(gone)
     }
 
@@ -58,12 +59,8 @@ impl Porter {
 
 impl Door for Porter {
     fn admit(&self, guest: Guest) {
-        let life = self.server.upgrade().and_then(|server| server.stage.present());
-        // Where nobody serves, its connection ends, and it comes again.
-        let Some(life) = life else { return };
-        let (server, driver) = (self.server.clone(), Arc::downgrade(&life.driver));
-        let acceptor = || -> Arc<dyn Acceptor> { Arc::new(RemoteAcceptor { server, driver }) };
-        if let Err(e) = life.admit(guest, acceptor, &self.log) {
+        let Some(server) = self.server.upgrade() else { return };
+        if let Err(e) = server.stage.admit(guest, &self.log) {
             self.log.error("listen", "no loop for the clients", &[("error", &e)]);
         }
     }

@@ -7,7 +7,7 @@ use mds::Rank;
 use mds::input::Input;
 use mds::output::Output;
 use mds::status::{OpStatus, SessionStatus, Status};
-use proto::{Kind, SessionId};
+use proto::{Ino, Kind, SessionId};
 use serde_json::{Map, Value, json};
 use stdx::time::{MS, SECOND};
 use stdx::{Machine, Mono, Now};
@@ -56,9 +56,28 @@ impl RankMachine for Rank {
             "client ls" => json!({ "clients": self.sessions(now).iter().map(client).collect::<Vec<_>>() }),
             "ops" => operations(self, now),
             "warmup status" => warmth(self),
+            "place" => match self.place_of(ino_of(question)?) {
+                Some((parent, name)) => json!({ "parent": parent.0, "name": name }),
+                None => Value::Null,
+            },
+            "loads" => json!({ "units": self.loads(now).iter().map(unit).collect::<Vec<_>>() }),
+            "owner" => json!({ "owner": self.owner_of(ino_of(question)?).map(|rank| rank.0) }),
             _ => return None,
         })
     }
+}
+
+/// What is asked of the directories that one entry governs; the number 0: of those that slots place.
+fn unit(unit: &mds::UnitLoad) -> Value {
+    let mds::Load { reads, writes, misses, fetched, cpu } = unit.load;
+    json!({
+        "ino": unit.dir.0, "reads_per_s": reads, "writes_per_s": writes, "misses_per_s": misses,
+        "fetched_per_s": fetched, "cpu": cpu,
+    })
+}
+
+fn ino_of(question: &Value) -> Option<Ino> {
+    Some(Ino(question.get("ino")?.as_u64()?))
 }
 
 fn status(rank: &Rank, now: Mono) -> Value {
@@ -78,6 +97,7 @@ fn status(rank: &Rank, now: Mono) -> Value {
         "journal_backlog": s.journal_backlog,
         "journal_operations": operations,
         "replay_seconds": operations as f64 / REPLAYED_PER_SECOND,
+        "in_flight": rank.in_flight(),
         "requests_per_s": traffic.request_rate,
         "read_bytes_per_s": traffic.read_rate,
         "written_bytes_per_s": traffic.write_rate,

@@ -4,11 +4,14 @@
 
 use crate::backup::Task;
 use crate::cluster::{Cluster, Setup};
-use crate::driver::{Driver, Life};
+#[cfg(test)]
+use crate::driver::Driver;
+use crate::driver::Life;
 use crate::life::{Identity, RankLife};
 use crate::parts::Parts;
 use crate::perf::Baseline;
 use crate::port::{Embedded, Porter};
+use crate::stage::Stage;
 use mds::input::Input;
 use proto::storeio::StoreError;
 use proto::{Incarnation, RankId};
@@ -17,7 +20,7 @@ use runtime::port::Connector;
 use runtime::{Addr, Clock, Config, ListenError, Listener, Log};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 use store::folder::{Folder, FolderError};
 use store::meta_lmdb::LmdbMeta;
@@ -52,40 +55,14 @@ pub enum ServerError {
     Store(#[from] StoreError),
     #[error("damaged: {0}")]
     Damaged(String),
+    /// A mount's own process carries one rank.
+    #[error("its file system has {0} ranks, and the process of a mount carries one")]
+    SeveralRanks(u16),
     /// No rank may begin a life before an operator says so.
     #[error("the file system was failed by an operator and is not joinable")]
     Closed,
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
-}
-
-/// The life that there is, for whoever asks for it.
-#[derive(Default)]
-pub(crate) struct Stage {
-    present: Mutex<Option<Arc<RankLife>>>,
-}
-
-impl Stage {
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<RankLife>>> {
-        self.present.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The life there is, in whatever state.
-    pub(crate) fn present(&self) -> Option<Arc<RankLife>> {
-        self.lock().clone()
-    }
-
-    pub(crate) fn enter(&self, life: Arc<RankLife>) {
-        *self.lock() = Some(life);
-    }
-
-    /// It has ended; another one may be there already.
-    pub(crate) fn leave(&self, life: &Arc<RankLife>) {
-        let mut present = self.lock();
-        if present.as_ref().is_some_and(|present| Arc::ptr_eq(present, life)) {
-            *present = None;
-        }
-    }
 }
 
 /// A running server.
@@ -127,7 +104,7 @@ impl Server {
     ) -> Result<Arc<Self>, ServerError> {
         let identity = Identity { rank: RankId(0), incarnation: Incarnation(0), name: String::new() };
         let around = (log.clone(), place.to_owned(), options.config.mds_warmup_on_start, Clock::new());
-        let life = RankLife::begin(parts, identity, None, around)
+        let life = RankLife::begin(parts, identity, None, around, None)
             .map_err(|source| ServerError::Io { what: "threads".into(), source })?;
         let server = Self::new(place, options.insecure, log, None);
         server.stage.enter(life.clone());
@@ -155,8 +132,8 @@ impl Server {
     }
 
     fn new(place: &str, insecure: bool, log: Arc<Log>, opened: Option<Arc<Opened>>) -> Arc<Self> {
-        Arc::new(Self {
-            stage: Arc::default(),
+        Arc::new_cyclic(|server| Self {
+            stage: Arc::new(Stage::new(server.clone())),
             cluster: OnceLock::new(),
             listeners: Mutex::default(),
             page: Mutex::default(),
@@ -185,9 +162,10 @@ impl Server {
         Ok(())
     }
 
-    /// The driver of the life there is.
+    /// The driver of rank 0's life.
+    #[cfg(test)]
     pub(crate) fn driver(&self) -> Option<Arc<Driver>> {
-        self.stage.present().map(|life| life.driver.clone())
+        self.stage.of(RankId(0)).map(|life| life.driver.clone())
     }
 
     /// Connects mounts of this process.
@@ -242,18 +220,36 @@ impl Server {
             // First: the end of the rank is no failure to it.
             cluster.stop();
         }
-        let Some(life) = self.stage.present().filter(|life| !life.driver.is_halted()) else { return Ok(()) };
-        life.close();
-        if life.driver.state().is_none() {
+        let mut lives = self.stage.all();
+        lives.retain(|life| !life.driver.is_halted());
+        if lives.is_empty() {
+            return Ok(());
+        }
+        for life in &lives {
+            life.close();
+        }
+        let mut ended = Ok(());
+        // All of them begin before one is waited for: their checkpoints run at the same time.
+        lives.retain(|life| {
+            let answers = life.driver.state().is_some();
+            if answers {
+                life.driver.feed([Input::Stop]);
+            } else {
+                let rank = life.identity.rank.0;
+                let what = format!("rank {rank} hangs: its last checkpoint is not written");
+                ended = Err(ServerError::Damaged(what));
+                life.end_with_process();
+            }
+            answers
+        });
+        for life in &lives {
+            let end = life.driver.life.wait(|life| matches!(life, Life::Stopped | Life::Damaged(_)));
             life.end_with_process();
-            return Err(ServerError::Damaged("the rank hangs: its last checkpoint is not written".into()));
+            if let Life::Damaged(reason) = end {
+                ended = Err(ServerError::Damaged(reason));
+            }
         }
-        life.driver.feed([Input::Stop]);
-        let end = life.driver.life.wait(|life| matches!(life, Life::Stopped | Life::Damaged(_)));
-        life.end_with_process();
-        if let Life::Damaged(reason) = end {
-            return Err(ServerError::Damaged(reason));
-        }
+        ended?;
         self.log.info("server", "stopped", &[("place", &self.place)]);
         Ok(())
     }
@@ -276,7 +272,7 @@ impl Drop for Server {
         if let Some(cluster) = self.cluster.get() {
             cluster.stop();
         }
-        if let Some(life) = self.stage.present() {
+        for life in self.stage.all() {
             life.end_with_process();
         }
     }

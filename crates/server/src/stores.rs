@@ -3,8 +3,8 @@
 //! Absent: opening them (`open.rs`).
 
 use crate::parts::{Ballast, DataIo, JournalIo};
-use proto::Position;
 use proto::storeio::{DataDone, DataOp, StoreError};
+use proto::{Incarnation, Position};
 use runtime::Log;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +41,10 @@ impl<D: Disk> JournalIo for JournalFiles<D> {
 
     fn bytes(&self) -> u64 {
         Self::bytes(self)
+    }
+
+    fn former(&self) -> Incarnation {
+        Self::former(self)
     }
 }
 

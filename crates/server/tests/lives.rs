@@ -181,6 +181,8 @@ fn the_rank_of_a_mount_is_nobodys_to_end() {
         json!({"cmd": "mds fail", "who": "0"}),
         json!({"cmd": "fs fail", "fs": "pandofs"}),
         json!({"cmd": "fs set", "fs": "pandofs", "key": "joinable", "value": "false"}),
+        json!({"cmd": "fs set", "fs": "pandofs", "key": "max_mds", "value": "2"}),
+        json!({"cmd": "subtree move", "ino": 0x1000, "to": 1}),
         json!({"cmd": "tell", "who": "mds.0", "what": "crash"}),
         json!({"cmd": "tell", "who": "mds.0", "what": "hang"}),
     ] {
@@ -201,13 +203,29 @@ fn settings_are_taken_or_refused_by_name() {
         bench.admin(&json!({"cmd": "fs set", "fs": "pandofs", "key": key, "value": value}))
     };
     assert_eq!(set("max_mds", "1")["result"]["text"], "max_mds is 1");
+    // Remembered: a rank comes when there is a slot for it.
+    assert_eq!(set("max_mds", "256")["result"]["text"], "max_mds is 256");
+    assert_eq!(bench.checks(), ["MDS_UP_LESS_THAN_MAX"]);
+    assert_eq!(set("max_mds", "1")["ok"], true);
+    let text = |key: &str, value: &str| set(key, value)["result"]["text"].clone();
+    assert_eq!(text("bal_rank_mask", "0x0038"), "setting the metadata balancer rank mask to 0x38");
+    assert_eq!(text("bal_rank_mask", "all"), "setting the metadata balancer rank mask to all");
+    assert_eq!(text("placement", "hash"), "setting the placement of new directories to hash");
+    let map = bench.admin(&json!({"cmd": "fs get", "fs": "pandofs"}))["result"]["mdsmap"].clone();
+    assert_eq!((&map["bal_rank_mask"], &map["placement"]), (&json!("all"), &json!("hash")));
+    assert_eq!(text("placement", "subtree"), "setting the placement of new directories to subtree");
     for (key, value, words) in [
-        ("max_mds", "2", "not in this version"),
-        ("max_mds", "256", "not in this version"),
         ("max_mds", "257", "not between 1 and 256"),
         ("max_mds", "0", "not between 1 and 256"),
         ("joinable", "perhaps", "neither true nor false"),
-        ("allow_new_snaps", "true", "unknown setting (known: max_mds, joinable)"),
+        ("bal_rank_mask", "38", "neither all nor 0x and a number"),
+        (
+            "bal_rank_mask",
+            "0x1ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+            "ranks are 0 to 255",
+        ),
+        ("placement", "slots", "neither subtree nor hash"),
+        ("allow_new_snaps", "true", "unknown setting (known: max_mds, joinable, bal_rank_mask, placement)"),
     ] {
         let no = set(key, value);
         assert_eq!(no["code"], 2, "{no}");

@@ -1,6 +1,6 @@
 //! Crate `sim`: worlds from one seed under virtual time. In one the production rank, clients, journal and data files run on a
-//! simulated disk, and a judge follows them with a reference tree (`world`). In the other production coordinators give ranks to daemons
-//! (`cluster`).
+//! simulated disk, and a judge follows them with a reference tree (`world`). In another production coordinators give ranks to daemons
+//! (`cluster`). The third has several ranks, coordinator and clients of a cluster (`ranks`).
 //!
 //! Absent: threads, clocks and files (the binary brings threads for sweeps); LMDB.
 
@@ -8,6 +8,8 @@ mod clock;
 pub mod cluster;
 pub mod model;
 pub mod mutants;
+pub mod ranks;
+pub mod scale;
 mod trace;
 pub mod workload;
 pub mod world;

@@ -5,9 +5,12 @@
 // The rules of a pure crate end where the binary begins.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use sim::mutants::{ELSEWHERE, MUTANTS, is_of_cluster};
+#[path = "bin/verbs/scale.rs"]
+mod scale_verb;
+
+use sim::mutants::{ELSEWHERE, MUTANTS, is_of_cluster, is_of_ranks};
 use sim::world::{bit_rot, run};
-use sim::{Sink, cluster, world};
+use sim::{Sink, cluster, ranks, world};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,25 +20,32 @@ use std::time::Instant;
 const USAGE: &str = "usage:
   sim sweep [--seeds N] [--start S] [--jobs J] [--ops N] [--crashes N] [--once] [--mutant NAME]
   sim sweep --cluster [--seeds N] [--start S] [--jobs J] [--once] [--mutant NAME]
+  sim sweep --ranks [--seeds N] [--start S] [--jobs J] [--once] [--mutant NAME]
   sim replay --seed S [--trace] [--ops N] [--crashes N] [--mutant NAME]
   sim replay --seed S --rot [--trace] [--mutant NAME]
   sim replay --seed S --cluster [--trace] [--mutant NAME]
+  sim replay --seed S --ranks [--trace] [--mutant NAME]
   sim mutants [--seeds N] [--jobs J] [--only NAME]
   sim elsewhere
-  sim coverage [--cluster] [--seeds N] [--start S] [--jobs J]
+  sim coverage [--cluster] [--ranks] [--seeds N] [--start S] [--jobs J]
+  sim scale [--ranks LIST] [--workload NAME] [--placement NAME] [--hosts N] [--hosts-per-rank N] [--tasks N] [--in-flight N] [--dirs N] [--files N] [--client-batch-ns N] [--client-message-ns N] [--client-cpus one|each] [--network-us N] [--store-us N] [--store-workers N] [--journal-us N] [--journal-mb-s N] [--writer-us N] [--writer-records-s N] [--cache-mib N] [--journal-mib N] [--seconds S] [--warm-seconds S] [--seed N] [--costs FILE] [--csv DIR] [--svg DIR]
 
---cluster: the world of the coordinator. --rot replays the flipped bit of that seed. elsewhere: the tests that show the defects which mutants does
+--cluster: the world of the coordinator. --ranks: that of several ranks. --rot replays the flipped bit of that seed. elsewhere: the tests that show the defects which mutants does
 not, one a line. coverage: a sweep of 500 seeds, each once. --mutant, mutants: build with --features mutants.
 A seed is a run of at least 2,000 operations and 5 crashes. A sweep runs each seed twice and compares
 the trace hashes (--once: one run); from 500 seeds on an operation that never met a fault fails it.";
 
 /// The verbs, and what each has a use for.
 const VERBS: &[(&str, &[&str])] = &[
-    ("sweep", &["--seeds", "--start", "--jobs", "--ops", "--crashes", "--once", "--mutant", "--cluster"]),
-    ("replay", &["--seed", "--trace", "--rot", "--ops", "--crashes", "--mutant", "--cluster"]),
+    (
+        "sweep",
+        &["--seeds", "--start", "--jobs", "--ops", "--crashes", "--once", "--mutant", "--cluster", "--ranks"],
+    ),
+    ("replay", &["--seed", "--trace", "--rot", "--ops", "--crashes", "--mutant", "--cluster", "--ranks"]),
     ("mutants", &["--seeds", "--jobs", "--only"]),
     ("elsewhere", &[]),
-    ("coverage", &["--seeds", "--start", "--jobs", "--cluster"]),
+    ("coverage", &["--seeds", "--start", "--jobs", "--cluster", "--ranks"]),
+    ("scale", scale_verb::FLAGS),
 ];
 
 /// Seeds from which on every cell of the coverage table must be hit.
@@ -54,8 +64,9 @@ struct Options {
     once: bool,
     trace: bool,
     rot: bool,
-    /// The world of the coordinator.
+    /// The world of the coordinator; of several ranks.
     cluster: bool,
+    ranks: bool,
     mutant: Option<&'static str>,
 }
 
@@ -72,8 +83,16 @@ impl Default for Options {
             trace: false,
             rot: false,
             cluster: false,
+            ranks: false,
             mutant: None,
         }
+    }
+}
+
+impl Options {
+    /// Of another world than that of one rank.
+    const fn is_other(&self) -> bool {
+        self.cluster || self.ranks
     }
 }
 
@@ -83,6 +102,15 @@ fn main() -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
+    if verb == "scale" {
+        return match scale_verb::run(rest) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(what) => {
+                eprintln!("sim scale: {what}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let options = match parse(verb, rest) {
         Ok(options) => options,
         Err(what) => {
@@ -135,6 +163,7 @@ fn parse(verb: &str, args: &[String]) -> Result<Options, String> {
             "--trace" => options.trace = true,
             "--rot" => options.rot = true,
             "--cluster" => options.cluster = true,
+            "--ranks" => options.ranks = true,
             "--mutant" | "--only" => {
                 let name = args.next().ok_or_else(|| format!("{flag} needs a name"))?;
                 let known = MUTANTS.iter().find(|(mutant, ..)| mutant == name);
@@ -146,9 +175,11 @@ fn parse(verb: &str, args: &[String]) -> Result<Options, String> {
     if verb == "replay" && !given.contains("--seed") {
         return Err("--seed is needed: which run?".to_owned());
     }
-    // These have a length of their own.
-    for (other, is_given) in [("--rot", options.rot), ("--cluster", options.cluster)] {
-        let mut useless = ["--ops", "--crashes", "--rot"].iter().filter(|flag| **flag != other);
+    // These have a length of their own; another world has no rot.
+    for (other, is_given) in
+        [("--ranks", options.ranks), ("--cluster", options.cluster), ("--rot", options.rot)]
+    {
+        let mut useless = ["--ops", "--crashes", "--rot", "--cluster"].iter().filter(|flag| **flag != other);
         if let Some(flag) = useless.find(|flag| is_given && given.contains(**flag)) {
             return Err(format!("{flag} is of no use with {other}"));
         }
@@ -180,6 +211,7 @@ fn sink() -> Sink {
 enum Ran {
     World(world::Outcome),
     Cluster(cluster::Outcome),
+    Ranks(ranks::Outcome),
 }
 
 impl Ran {
@@ -187,6 +219,7 @@ impl Ran {
         match self {
             Self::World(outcome) => (outcome.hash, &outcome.verdict),
             Self::Cluster(outcome) => (outcome.hash, &outcome.verdict),
+            Self::Ranks(outcome) => (outcome.hash, &outcome.verdict),
         }
     }
 
@@ -211,6 +244,17 @@ impl Ran {
                 outcome.events,
                 outcome.virtual_ns as f64 / 1e9
             ),
+            Self::Ranks(outcome) => format!(
+                "seed {}: hash {:016x}, {} operations, {} transactions, {} moves, {} lives, {} events, {:.3} s of virtual time",
+                outcome.seed,
+                outcome.hash,
+                outcome.operations,
+                outcome.transactions,
+                outcome.moves,
+                outcome.lives,
+                outcome.events,
+                outcome.virtual_ns as f64 / 1e9
+            ),
         }
     }
 }
@@ -221,6 +265,8 @@ fn run_caught(seed: u64, options: &Options, trace: bool) -> Result<Ran, String> 
     let ran = || {
         if options.cluster {
             Ran::Cluster(cluster::run(seed, trace.then(sink)))
+        } else if options.ranks {
+            Ran::Ranks(ranks::run(seed, trace.then(sink)))
         } else {
             Ran::World(run(seed, operations, crashes, trace.then(sink)))
         }
@@ -249,7 +295,7 @@ fn judge(seed: u64, options: &Options, sum: &Mutex<Sum>) -> Option<String> {
         },
     };
     sum.lock().unwrap_or_else(PoisonError::into_inner).add(&outcome);
-    if options.cluster { failed } else { failed.or_else(|| rotten(seed, false)) }
+    if options.is_other() { failed } else { failed.or_else(|| rotten(seed, false)) }
 }
 
 /// The seed's flipped bit.
@@ -264,6 +310,7 @@ fn rotten(seed: u64, trace: bool) -> Option<String> {
 struct Sum {
     coverage: world::Coverage,
     cluster: cluster::Coverage,
+    ranks: ranks::Coverage,
     runs: u64,
     operations: u64,
     transactions: u64,
@@ -272,6 +319,8 @@ struct Sum {
     events: u64,
     versions: u64,
     acts: u64,
+    moves: u64,
+    lives: u64,
 }
 
 impl Sum {
@@ -292,6 +341,14 @@ impl Sum {
                 self.acts += outcome.acts;
                 self.events += outcome.events;
             }
+            Ran::Ranks(outcome) => {
+                self.ranks.add(&outcome.coverage);
+                self.operations += outcome.operations;
+                self.transactions += outcome.transactions;
+                self.moves += outcome.moves;
+                self.lives += outcome.lives;
+                self.events += outcome.events;
+            }
         }
     }
 
@@ -301,6 +358,13 @@ impl Sum {
             let (versions, acts) = (self.versions, self.acts);
             let table = self.cluster.table();
             return format!("{table}{runs} seeds, {versions} versions of maps, {acts} acts, {events} events");
+        }
+        if options.ranks {
+            let (operations, transactions) = (self.operations, self.transactions);
+            let (table, moves, lives) = (&self.ranks, self.moves, self.lives);
+            return format!(
+                "{table}{runs} seeds, {operations} operations, {transactions} transactions, {moves} moves, {lives} lives, {events} events"
+            );
         }
         format!(
             "{}{runs} seeds, {} operations, {} transactions, {} answers, {} crashes, {events} events",
@@ -316,6 +380,7 @@ impl Sum {
         match options.seeds {
             0..COVERED_SEEDS => Vec::new(),
             _ if options.cluster => self.cluster.empty(),
+            _ if options.ranks => self.ranks.empty(),
             _ => self.coverage.empty(),
         }
     }
@@ -337,7 +402,7 @@ fn run_seeds(options: &Options, stop: bool, sum: &Mutex<Sum>) -> Failures {
                     }
                     // A seed that fails without a defect proves nothing about one.
                     if options.mutant.is_some()
-                        && known_failures().any(|known| known == seed && !options.cluster)
+                        && known_failures().any(|known| known == seed && !options.is_other())
                     {
                         continue;
                     }
@@ -373,7 +438,11 @@ fn sweep(options: &Options) -> bool {
         println!("seed {seed}: {error}");
     }
     if let Some((seed, _)) = failures.first() {
-        let world = if options.cluster { " --cluster" } else { "" };
+        let world = match (options.cluster, options.ranks) {
+            (true, _) => " --cluster",
+            (_, true) => " --ranks",
+            (false, false) => "",
+        };
         println!("{} seeds failed; replay: sim replay --seed {seed}{world} --trace", failures.len());
     }
     let empty = sum.empty(options);
@@ -397,7 +466,7 @@ fn split_known(
 ) -> (Failures, Failures) {
     let ordinary = Options::default();
     let length = (options.operations, options.crashes);
-    if options.mutant.is_some() || options.cluster || length != (ordinary.operations, ordinary.crashes) {
+    if options.mutant.is_some() || options.is_other() || length != (ordinary.operations, ordinary.crashes) {
         return (Vec::new(), failures);
     }
     let range = options.start..options.start + options.seeds;
@@ -460,8 +529,8 @@ fn mutants(options: &Options) -> bool {
             continue;
         }
         tried += 1;
-        let cluster = is_of_cluster(name);
-        let one = Options { mutant: Some(name), once: true, cluster, ..options.clone() };
+        let (cluster, ranks) = (is_of_cluster(name), is_of_ranks(name));
+        let one = Options { mutant: Some(name), once: true, cluster, ranks, ..options.clone() };
         let first = Options { start: *seed, seeds: 1, ..one.clone() };
         let mut failures = run_seeds(&first, true, &Mutex::new(Sum::default()));
         if failures.is_empty() {
@@ -509,6 +578,8 @@ mod tests {
             ("replay --seed x", "--seed x: not a number"),
             ("replay --seed 3 --rot --ops 9", "--ops is of no use with --rot"),
             ("replay --seed 3 --rot --cluster", "--rot is of no use with --cluster"),
+            ("sweep --cluster --ranks", "--cluster is of no use with --ranks"),
+            ("sweep --ranks --ops 9", "--ops is of no use with --ranks"),
             ("sweep --cluster --crashes 9", "--crashes is of no use with --cluster"),
             ("mutants --cluster", "--cluster is of no use here"),
             ("sweep --fast", "--fast is no option"),

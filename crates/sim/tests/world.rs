@@ -14,6 +14,19 @@ fn a_few_seeds_are_good_and_repeat() {
 }
 
 #[test]
+fn a_few_seeds_of_several_ranks_are_good_and_repeat() {
+    let (mut moves, mut lives) = (0, 0);
+    for seed in 0..6 {
+        let first = sim::ranks::run(seed, None);
+        assert_eq!(first.verdict, Ok(()), "seed {seed}");
+        let second = sim::ranks::run(seed, None);
+        assert_eq!(first.hash, second.hash, "seed {seed} gives two histories");
+        (moves, lives) = (moves + first.moves, lives + first.lives);
+    }
+    assert!(moves > 5 && lives > 20, "{moves} moves, {lives} lives");
+}
+
+#[test]
 fn a_flipped_bit_is_found_or_harmless() {
     let mut found = 0;
     for seed in 0..40 {

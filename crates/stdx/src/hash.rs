@@ -17,6 +17,14 @@ pub fn keyed_hash(seed: &HashSeed, bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// What nobody can make, or tell from chance, who does not have the key: SipHash-2-4 with 128 bits.
+#[must_use]
+pub fn keyed_tag(key: &[u8; 16], bytes: &[u8]) -> [u8; 16] {
+    let mut hasher = siphasher::sip128::SipHasher24::new_with_key(key);
+    hasher.write(bytes);
+    siphasher::sip128::Hasher128::finish128(&hasher).as_bytes()
+}
+
 /// A fixed bijective mix of 64 bits (the finalizer of SplitMix64): spreads consecutive inode
 /// numbers over environments and hash-table slots. Part of the disk format where it chooses an
 /// environment.
@@ -37,5 +45,16 @@ mod tests {
         assert_eq!(keyed_hash(&seed, b"name"), 0x4a06_1907_1467_0c61);
         assert_ne!(keyed_hash(&seed, b"name"), keyed_hash(&HashSeed([8; 16]), b"name"));
         assert_eq!(mix64(1), 0x5692_161D_100B_05E5);
+    }
+
+    #[test]
+    fn a_tag_depends_on_each_bit_of_key_and_bytes() {
+        let tag = keyed_tag(&[7; 16], b"12345678");
+        assert_ne!(tag, keyed_tag(&[6; 16], b"12345678"));
+        assert_ne!(tag, keyed_tag(&[7; 16], b"12345679"));
+        // The test vector of SipHash-2-4-128 for no bytes.
+        let key: [u8; 16] = std::array::from_fn(|at| at as u8);
+        let expected = 0xa3_81_7f_04_ba_25_a8_e6_6d_f6_72_14_c7_55_02_93_u128.to_be_bytes();
+        assert_eq!(keyed_tag(&key, b""), expected);
     }
 }

@@ -14,7 +14,7 @@ mod make;
 
 pub use ballast::{BALLAST_BYTES, Ballast};
 pub use error::FolderError;
-pub use make::{FormatOptions, format, format_from};
+pub use make::{FormatOptions, format, format_from, random};
 
 use crate::meta_lmdb::{LmdbMeta, LmdbOptions};
 use error::{io_error, is_closed};

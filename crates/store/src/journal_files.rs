@@ -317,6 +317,15 @@ impl<D: Disk> JournalFiles<D> {
         infos.collect()
     }
 
+    /// The life that wrote the newest segment, until this one begins its own; 0: there is none. A life that served anybody has one: it
+    /// makes something durable before that.
+    #[must_use]
+    pub fn former(&self) -> Incarnation {
+        let state = self.lock();
+        let before = state.segments.iter().rev().find(|last| last.header.incarnation != self.incarnation);
+        before.map_or(Incarnation(0), |last| last.header.incarnation)
+    }
+
     /// Number of spare segments.
     #[must_use]
     pub fn spares(&self) -> usize {

@@ -21,6 +21,8 @@ use thiserror::Error;
 pub const FOLDER: &str = "cluster";
 /// The name of the record that holds the cluster map.
 pub const MAP: &str = "map";
+/// The name of the record that holds what tokens of sessions are made of.
+pub const JOIN_KEY: &str = "join-key";
 /// Letters of a record's name at most.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -194,6 +196,23 @@ impl<D: Disk> Registry for RegistryFiles<D> {
         state.poisoned = false;
         Ok(())
     }
+}
+
+/// The key of sessions' tokens. It is made once: by whoever is first, of bytes that nobody can guess.
+///
+/// # Errors
+/// As `Registry::read` and `Registry::swap`; `Damaged` if what is there is no key.
+pub fn join_key(registry: &dyn Registry, fresh: &[u8; 16]) -> Result<[u8; 16], StoreError> {
+    let odd = || StoreError::Damaged { at: format!("{FOLDER}/{JOIN_KEY}"), what: "no key".to_owned() };
+    if registry.read(JOIN_KEY)?.is_none() {
+        match registry.swap(JOIN_KEY, 0, fresh) {
+            // Somebody else's, then.
+            Ok(_) | Err(SwapError::Stale { .. }) => {}
+            Err(SwapError::Store(error)) => return Err(error),
+        }
+    }
+    let record = registry.read(JOIN_KEY)?.ok_or_else(odd)?;
+    record.bytes.try_into().map_err(|_| odd())
 }
 
 /// Names become file names: lower-case letters, digits and `-`, so that none leads out of the folder or ends in `.new`.

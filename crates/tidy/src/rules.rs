@@ -54,7 +54,8 @@ pub const CRATES: &[Crate] = &[
         &["mds", "store", "runtime", "proto", "stdx"],
         &["prometheus-client", "serde_json", "thiserror"],
     )
-    .tests(&["tempfile"]),
+    // Tests of several ranks need a client that goes to each.
+    .tests(&["mount", "tempfile"]),
     impure("mount", &["client", "runtime", "proto", "stdx"], &["thiserror"]),
     // mount(2), /dev/fuse, io_uring. Its tests switch on the fake rank that `mount` has for them, and its own null responder.
     with_unsafe(impure("fuse", &["mount", "proto", "stdx"], &["io-uring", "libc"])).tests(&["fuse", "mount"]),

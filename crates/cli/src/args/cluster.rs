@@ -2,7 +2,8 @@
 //!
 //! Absent: file systems and subvolumes of which there could be several (`later.rs`).
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueHint};
+use std::path::PathBuf;
 
 /// `fs`.
 #[derive(Debug, Subcommand)]
@@ -21,7 +22,8 @@ pub enum Fs {
         #[arg(value_name = "FS")]
         fs: String,
     },
-    /// Change a setting of the file system: max_mds (1 in this version), joinable (true or false)
+    /// Change a setting of the file system: max_mds (how many ranks are wanted), joinable (true or false),
+    /// bal_rank_mask (ranks that may be given what nobody pinned: 0x38, or all), placement (of new directories: subtree or hash)
     Set {
         #[arg(value_name = "FS")]
         fs: String,
@@ -45,7 +47,7 @@ pub enum Fs {
 pub enum Mds {
     /// End a rank's life; a standby takes over. Of a damaged rank: let one try again
     Fail {
-        /// 0, FS:0, or the name of the daemon that carries it
+        /// N, FS:N, or the name of the daemon that carries it
         #[arg(value_name = "RANK")]
         who: String,
     },
@@ -54,7 +56,31 @@ pub enum Mds {
 /// `tell`.
 #[derive(Debug, Args)]
 pub struct Tell {
-    /// mds.0
+    /// mds.N, or the name of the daemon that carries the rank
+    #[arg(value_name = "MDS")]
     pub who: String,
+    /// perf dump|reset, cache status|drop, session ls, session evict ID, ops, flush journal
+    #[arg(value_name = "COMMAND", required = true)]
     pub words: Vec<String>,
+}
+
+/// `subtree`.
+#[derive(Debug, Subcommand)]
+pub enum Subtree {
+    /// Which directories are a rank's by an entry of the cluster map
+    Ls,
+    /// Have a directory's content, with all that inherits below it, handed over to another rank
+    Move {
+        /// A directory inside a mount
+        #[arg(value_hint = ValueHint::DirPath)]
+        path: PathBuf,
+        #[arg(value_name = "RANK", value_parser = clap::value_parser!(u16).range(0..256))]
+        rank: u16,
+    },
+    /// Give such a move up, while that is possible
+    Cancel {
+        /// A directory inside a mount
+        #[arg(value_hint = ValueHint::DirPath)]
+        path: PathBuf,
+    },
 }

@@ -77,6 +77,7 @@ pub enum By {
     Client,
     User,
     Rank,
+    Subtree,
 }
 
 impl By {
@@ -87,6 +88,7 @@ impl By {
             Self::Client => "client",
             Self::User => "user",
             Self::Rank => "rank",
+            Self::Subtree => "subtree",
         }
     }
 }

@@ -98,7 +98,7 @@ mod tests {
     use crate::place;
     use proto::SessionId;
     use proto::caps::Bits;
-    use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
+    use proto::message::{At, ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
     use runtime::Config;
     use runtime::port::Sink;
     use std::sync::Arc;
@@ -129,7 +129,13 @@ mod tests {
         let server = place::open_unheard(&dir, &Config::default()).expect("opened");
         let port = server.embedded().connect(Arc::new(Deaf)).expect("connected");
         let info = ClientInfo { host: "a".into(), mount: "/m".into(), pid: 7, caps_max: 0 };
-        let hello = ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE };
+        let hello = ClientMsg::Hello {
+            protocol: PROTOCOL,
+            session: SessionId(0),
+            info,
+            wants: Bits::NONE,
+            at: At::default(),
+        };
         port.send(vec![hello], &mut Vec::new()).expect("sent");
         let mut answer = server.admin(&json!({"cmd": "client ls"}))["result"].take();
         let client = &mut answer["clients"][0];

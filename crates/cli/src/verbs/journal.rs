@@ -222,6 +222,12 @@ fn text(mutation: &Mutation<'_>) -> String {
         }
         Mutation::DataRedo { file, data, .. } => format!("redo {:#x} {} bytes", file.ino.0, data.len()),
         Mutation::DataRemove { file } => format!("remove {:#x}", file.ino.0),
+        Mutation::Sealed { id, unit } => format!("seal {:#x} for move {}", unit.dir.0, id.0),
+        Mutation::Prepared { id, leader, .. } => {
+            format!("transaction {:#x} of rank {} prepared", id.0, leader.0)
+        }
+        Mutation::Committed { id, .. } => format!("transaction {:#x} committed", id.0),
+        Mutation::Resolved { id, .. } => format!("transaction {:#x} over", id.0),
         Mutation::DelegateInos { id, first, count } => {
             format!("session {} gets {count} numbers from {:#x}", id.0, first.0)
         }

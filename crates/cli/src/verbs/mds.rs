@@ -1,10 +1,10 @@
-//! `pando mds`: ranks and the daemons that carry them; `pando tell`: faults, to try a failover with.
+//! `pando mds`: ranks and the daemons that carry them; `pando tell`: commands for one rank.
 //!
-//! Absent: what else Ceph's `tell` takes: verbs of their own.
+//! Absent: what else Ceph's `tell` takes.
 
 use crate::args::{Mds, Tell};
 use crate::output::Output;
-use crate::problem::{Exit, Problem, Verdict};
+use crate::problem::{Problem, Verdict};
 use crate::source::Source;
 use crate::verbs::fs::changed;
 use crate::{ANSWER_TIME, admin};
@@ -20,18 +20,16 @@ pub fn run(verb: &Mds, source: Result<Source, Problem>, out: &Output) -> Verdict
     Ok(0)
 }
 
-/// Runs `tell`.
+/// Runs `tell`: what a rank answers is shown as JSON, as Ceph shows it.
 ///
 /// # Errors
-/// As `run`; exit 2 for what is another verb here.
+/// As `run`; exit 2 for what is told to no rank here.
 pub fn tell(args: &Tell, source: impl FnOnce() -> Result<Source, Problem>, out: &Output) -> Verdict {
-    match args.words.as_slice() {
-        [what] if what == "crash" || what == "hang" => {
-            let command = json!({"cmd": "tell", "who": args.who, "what": what});
-            changed(admin::ask(&source()?, &command, ANSWER_TIME)?, out);
-            Ok(0)
-        }
-        _ => Err(Problem::new(Exit::Usage, "not in this version")
-            .do_this("`pando perf dump`, `pando ops`, `pando client ls`")),
+    let command = json!({"cmd": "tell", "who": args.who, "what": args.words.join(" ")});
+    let answer = admin::ask(&source()?, &command, ANSWER_TIME)?;
+    match answer["text"].as_str() {
+        Some(_) => changed(answer, out),
+        None => out.result(&format!("{answer:#}\n"), answer),
     }
+    Ok(0)
 }

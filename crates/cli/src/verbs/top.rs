@@ -1,6 +1,6 @@
 //! `pando top`: who asks how much of a server, again and again on a terminal.
 //!
-//! Absent: subtrees, whose loads are counted when there are ranks to move them between.
+//! Absent: single directories; `pando.dir.load` of each says it.
 
 use crate::args::{By, Top};
 use crate::output::{Output, bytes, grouped, table};
@@ -29,6 +29,14 @@ pub fn run(args: &Top, source: Result<Source, Problem>, out: &Output) -> Verdict
         }
         let status = admin::ask(&source, &json!({"cmd": "status"}), ANSWER_TIME)?;
         let clients = admin::ask(&source, &json!({"cmd": "client ls"}), ANSWER_TIME)?;
+        if args.by == By::Subtree {
+            let answer = admin::ask(&source, &json!({"cmd": "subtree load"}), ANSWER_TIME)?;
+            let rows = answer["subtrees"].as_array().map_or(&[][..], Vec::as_slice);
+            let text = format!("{}\n{}", summary(&status), subtrees(rows));
+            let text = if live { format!("{CLEAR}{text}") } else { text };
+            out.result(&text, json!({"by": args.by.name(), "status": status, "rows": rows}));
+            continue;
+        }
         let rows = rows(args.by, &status, clients["clients"].as_array().map_or(&[], Vec::as_slice));
         let text = format!("{}\n{}", summary(&status), shown(args.by, &rows));
         let text = if live { format!("{CLEAR}{text}") } else { text };
@@ -61,7 +69,8 @@ fn rows(by: By, status: &Value, clients: &[Value]) -> Vec<Value> {
     let mut rows = match by {
         By::Client => clients.to_vec(),
         By::User => users(clients),
-        By::Rank => vec![rank(status, clients)],
+        By::Rank => ranks(status),
+        By::Subtree => Vec::new(),
     };
     let load = |row: &Value| {
         let number = |key: &str| row[key].as_u64().unwrap_or(0);
@@ -79,14 +88,19 @@ fn users(clients: &[Value]) -> Vec<Value> {
     users.into_iter().map(|(user, clients)| summed(json!({"user": user}), &clients)).collect()
 }
 
-fn rank(status: &Value, clients: &[Value]) -> Value {
-    let own = json!({"rank": 0, "state": status["state"], "inos": status["cached_inodes"]});
-    let mut row = summed(own, &clients.iter().collect::<Vec<_>>());
-    // Those of sessions that have ended count, too.
-    for (key, whole) in SUMS.iter().zip(["requests_per_s", "read_bytes_per_s", "written_bytes_per_s"]) {
-        row[*key] = status[whole].clone();
-    }
-    row
+fn ranks(status: &Value) -> Vec<Value> {
+    let all = status["ranks"].as_array().map_or(&[][..], Vec::as_slice);
+    let of = |rank: &Value| {
+        let mut row = json!({"rank": rank["rank"], "state": rank["state"], "inos": rank["cached_inodes"], "clients": rank["clients"]});
+        // Those of sessions that have ended count, too.
+        for (key, whole) in
+            SUMS.iter().zip(["requests_per_s", "read_bytes_per_s", "written_bytes_per_s", "in_flight"])
+        {
+            row[*key] = rank[whole].clone();
+        }
+        row
+    };
+    all.iter().map(of).collect()
 }
 
 fn summed(mut row: Value, clients: &[&Value]) -> Value {
@@ -102,6 +116,7 @@ fn shown(by: By, rows: &[Value]) -> String {
         By::Client => &[("ID", "id"), ("HOST", "host"), ("MOUNT", "mount"), ("USER", "user")],
         By::User => &[("USER", "user"), ("CLIENTS", "clients")],
         By::Rank => &[("RANK", "rank"), ("STATE", "state"), ("INOS", "inos"), ("CLIENTS", "clients")],
+        By::Subtree => &[],
     };
     let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), Into::into);
     let mut lines: Vec<Vec<String>> = Vec::new();
@@ -123,6 +138,21 @@ fn shown(by: By, rows: &[Value]) -> String {
     table(&lines)
 }
 
+/// What is asked of what one entry of the cluster map governs, per second.
+fn subtrees(rows: &[Value]) -> String {
+    let heads = ["PATH", "RANK", "RD/s", "WR/s", "MISS/s", "FETCH/s", "CPU"];
+    let mut lines = vec![heads.map(String::from).to_vec()];
+    for row in rows {
+        let number = |key: &str| row[key].as_f64().unwrap_or(0.0);
+        let mut line = vec![row["path"].as_str().unwrap_or_default().to_owned(), row["rank"].to_string()];
+        let rates = ["reads_per_s", "writes_per_s", "misses_per_s", "fetched_per_s"];
+        line.extend(rates.map(|key| grouped(number(key).round() as u64)));
+        line.push(format!("{:.1}%", number("cpu") * 100.0));
+        lines.push(line);
+    }
+    table(&lines)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,8 +167,7 @@ mod tests {
     #[test]
     fn who_asks_most_comes_first_and_users_add_up() {
         let clients = [client(1, "0", 5), client(2, "1000", 2_000), client(3, "0", 7)];
-        let status =
-            json!({"state": "active", "cached_inodes": 9, "requests_per_s": 2_012, "read_bytes_per_s": 6144});
+        let status = json!({"ranks": [{"rank": 0, "state": "active", "cached_inodes": 9, "clients": 3, "requests_per_s": 2_012, "read_bytes_per_s": 6144, "in_flight": 3}]});
         let text = |by| shown(by, &rows(by, &status, &clients));
         let expected = "ID  HOST  MOUNT  USER  OPS/s  RD/s     WR/s  IN-FLIGHT\n\
             2   h     /m     1000  2,000  2.0 KiB  0 B   1\n\
@@ -152,6 +181,21 @@ mod tests {
         let expected = "RANK  STATE   INOS  CLIENTS  OPS/s  RD/s     WR/s  IN-FLIGHT\n\
             0     active  9     3        2,012  6.0 KiB  0 B   3\n";
         assert_eq!(text(By::Rank), expected);
+    }
+
+    #[test]
+    fn subtrees_show_what_is_asked_of_them() {
+        let row = |path: &str, rank: u16, reads: f64, writes: f64, cpu: f64| {
+            json!({
+                "path": path, "rank": rank, "reads_per_s": reads, "writes_per_s": writes, "misses_per_s": 0.4,
+                "fetched_per_s": 0.0, "cpu": cpu,
+            })
+        };
+        let rows = [row("/a", 1, 12_345.6, 9.5, 0.071), row("(placed by slots)", 0, 1.0, 0.0, 0.0004)];
+        let expected = "PATH               RANK  RD/s    WR/s  MISS/s  FETCH/s  CPU\n\
+            /a                 1     12,346  10    0       0        7.1%\n\
+            (placed by slots)  0     1       0     0       0        0.0%\n";
+        assert_eq!(subtrees(&rows), expected);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use proto::request::{LockKind, LockSpec, Request};
 use proto::{Cred, Effect, Errno};
 use proto::{every_reply, every_request};
 use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+    locking_requests, looking_requests, naming_requests, rank_requests, setting_requests, syncing_requests,
+    writing_requests,
 };
 use std::collections::VecDeque;
 use stdx::Mono;
@@ -109,6 +110,7 @@ impl Client {
             | writing_requests!()
             | locking_requests!()
             | syncing_requests!()
+            | rank_requests!()
             | Request::Release { .. }
             | Request::Read { .. }
             | Request::Rewrite { .. } => None,
@@ -129,7 +131,7 @@ impl Client {
             pending.cancelled = true;
             // A renewing one was told already; while the link is down, the resume tells.
             if link == Link::Up && !pending.renewing {
-                out.push(Output::Send(ClientMsg::Cancel { tid }));
+                out.push(Output::Send { rank: self.rank(), message: ClientMsg::Cancel { tid } });
             }
         }
     }
@@ -208,6 +210,7 @@ const fn is_uncredited(request: &Request) -> bool {
         | setting_requests!()
         | writing_requests!()
         | syncing_requests!()
+        | rank_requests!()
         | Request::Open { .. }
         | Request::TmpFile { .. }
         | Request::Read { .. }

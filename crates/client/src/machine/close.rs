@@ -26,9 +26,10 @@ impl Client {
         for queued in waits {
             answer(out, queued.call, Err(Errno::EINTR));
         }
+        let rank = self.rank();
         for (tid, pending) in self.window.iter_mut().filter(|(_, p)| p.lock_wait && !p.cancelled) {
             pending.cancelled = true;
-            out.push(Output::Send(ClientMsg::Cancel { tid }));
+            out.push(Output::Send { rank, message: ClientMsg::Cancel { tid } });
         }
     }
 
@@ -41,7 +42,7 @@ impl Client {
     pub(super) fn finish(&mut self, out: &mut Out) {
         if self.life == Life::Closing && self.is_idle() {
             if self.link == Link::Up {
-                out.push(Output::Send(ClientMsg::Goodbye));
+                out.push(Output::Send { rank: self.rank(), message: ClientMsg::Goodbye });
             }
             self.life = Life::Over;
             self.stop_clocks();

@@ -194,13 +194,16 @@ impl Client {
         for (at, lowest) in lowest.into_iter().enumerate() {
             while let Some((tid, pending)) = pending.next_if(|(tid, _)| *tid < lowest) {
                 let Some(Sent { cred, request }) = pending.sent.as_deref().cloned() else { continue };
-                out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
+                out.push(Output::Send {
+                    rank: self.rank(),
+                    message: ClientMsg::Request { tid, floor, cred, request },
+                });
                 if pending.cancelled || pending.renewing {
-                    cancels.push(Output::Send(ClientMsg::Cancel { tid }));
+                    cancels.push(Output::Send { rank: self.rank(), message: ClientMsg::Cancel { tid } });
                 }
             }
             if let Some((tid, kept)) = again.get(at) {
-                out.push(Output::Send(performed(*tid, floor, kept)));
+                out.push(Output::Send { rank: self.rank(), message: performed(*tid, floor, kept) });
             }
         }
         out.append(&mut cancels);

@@ -140,7 +140,7 @@ impl Client {
         // Of those that had to make room here the rank does not know it yet.
         list.append(&mut self.delegations.take_displaced());
         if !list.is_empty() {
-            out.push(Output::Send(ClientMsg::Idle { list }));
+            out.push(Output::Send { rank: self.rank(), message: ClientMsg::Idle { list } });
         }
     }
 }

@@ -56,7 +56,7 @@ impl Client {
     /// answer for one to a later recall.
     pub(super) fn on_returned(&mut self, stamp: u64, list: Vec<Returned>, out: &mut Out) {
         if self.link == Link::Up && self.validities.stands(stamp) && !list.is_empty() {
-            out.push(Output::Send(ClientMsg::Returned { list }));
+            out.push(Output::Send { rank: self.rank(), message: ClientMsg::Returned { list } });
         }
     }
 
@@ -71,7 +71,7 @@ impl Client {
         let follows = self.rewrites.resuming.is_none();
         if follows && settles_at.is_some() && at.is_some_and(|at| at <= now) {
             self.validities.settle(self.window.next());
-            out.push(Output::Send(ClientMsg::Settled));
+            out.push(Output::Send { rank: self.rank(), message: ClientMsg::Settled });
         }
     }
 

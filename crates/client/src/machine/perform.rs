@@ -58,7 +58,9 @@ impl Client {
             Request::Rename { parent, name, new_parent, new_name, flags } => {
                 self.rename(now, (parent.ino, name), (new_parent.ino, new_name), *flags)
             }
-            Request::Link { node, parent, name } => self.link(now, node.ino, (parent.ino, name)),
+            Request::Link { node, parent, name } if self.may_link() => {
+                self.link(now, node.ino, (parent.ino, name))
+            }
             Request::SetAttr { node, set } if self.may_set(node.ino, set) => {
                 let change = |attr: &Attr, wall| made::set(attr, set, wall);
                 self.change(now, *node, change).map(|done| done.with(Reply::Attr))
@@ -83,7 +85,7 @@ impl Client {
         debug_assert_eq!(tid, self.window.next(), "nothing was sent meanwhile");
         self.negatives.changed(&kept.request, Tid(tid.0 + 1));
         self.window.perform(kept);
-        out.push(Output::Send(message));
+        out.push(Output::Send { rank: self.rank(), message });
         out.push(Output::Answer { call, outcome, validity });
         None
     }
@@ -221,6 +223,13 @@ impl Client {
         if flags & !NOREPLACE != 0 {
             return None;
         }
+        // Of several ranks none moves a directory from below one entry of the map to below another: what is above them it may not
+        // know. Nor does this client.
+        let is_dir = || matches!(self.delegations.known(from.0, from.1), Known::Dir(_));
+        let apart = !self.seat.alone && from.0 != to.0;
+        if apart && is_dir() && !stdx::mutant!("client_moves_dirs_of_several") {
+            return None;
+        }
         let plan = self.delegations.plan_move(from, to, flags == 0)?;
         let target = MovedTo { dir: to.0, name: to.1, hash: to.1.hash(self.numbers.seed()?) };
         let wall = self.time.tell(now, plan.changed);
@@ -233,6 +242,10 @@ impl Client {
     fn may_set(&self, ino: Ino, set: &SetAttr) -> bool {
         let rights = set.mode.is_some() || set.uid.is_some() || set.gid.is_some() || set.kill_suidgid;
         !rights || !self.delegations.newborns.is_delegated(ino)
+    }
+
+    fn may_link(&self) -> bool {
+        self.seat.links || stdx::mutant!("client_links_anywhere")
     }
 
     /// A second name of a newborn: its first may be anywhere.

@@ -12,9 +12,10 @@ use proto::message::{ClientMsg, Told};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::request::fallocate::changes_bytes;
-use proto::{Cred, Ino, NodeRef, Tid};
+use proto::{Cred, Incarnation, Ino, NodeRef, Tid};
 use proto::{
-    every_request, locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests,
+    every_request, locking_requests, looking_requests, naming_requests, rank_requests, setting_requests,
+    syncing_requests,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
@@ -178,8 +179,9 @@ impl Client {
         self.rewrites = Rewrites { syncing: self.rewrites.syncing, ..Rewrites::new() };
     }
 
-    /// Welcomed again: what was not synced is rewritten. `synced`: the rank's life before had nothing that was not.
-    pub(super) fn plan_rewrites(&mut self, resumed: bool, synced: bool, out: &mut Out) {
+    /// Welcomed again: what was not synced is rewritten. `synced`: the rank's life before this one, if it had nothing that was
+    /// not.
+    pub(super) fn plan_rewrites(&mut self, resumed: bool, synced: Option<Incarnation>, out: &mut Out) {
         let may = resumed && self.kept_bytes_max() > 0;
         let unanswered = under_way(&self.window);
         let unanswered = (&unanswered[..], self.numbers.seed());
@@ -205,7 +207,7 @@ impl Client {
             self.window.perform(kept);
             self.rewrites.sent.insert(tid, sent);
             self.rewrites.bytes += bytes;
-            out.push(Output::Send(message));
+            out.push(Output::Send { rank: self.rank(), message });
         }
         if !self.rewrites.queue.is_empty() {
             return false;
@@ -261,6 +263,7 @@ const fn changed(request: &Request) -> Ino {
         | setting_requests!()
         | locking_requests!()
         | syncing_requests!()
+        | rank_requests!()
         | Request::Open { .. }
         | Request::TmpFile { .. }
         | Request::Release { .. }

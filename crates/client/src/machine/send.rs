@@ -51,7 +51,10 @@ impl Client {
         let tid = self.window.insert(pending);
         self.negatives.changed(&request, self.window.next());
         let floor = self.window.floor();
-        out.push(Output::Send(ClientMsg::Request { tid, floor, cred, request }));
+        out.push(Output::Send {
+            rank: self.rank(),
+            message: ClientMsg::Request { tid, floor, cred, request },
+        });
     }
 
     /// Where changes have to be asked for because names are not known, all names are: who works through a directory, to fill or
@@ -85,7 +88,7 @@ impl Client {
             && !pending.cancelled
         {
             pending.renewing = true;
-            out.push(Output::Send(ClientMsg::Cancel { tid }));
+            out.push(Output::Send { rank: self.rank(), message: ClientMsg::Cancel { tid } });
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::numbers::Numbers;
 use crate::output::Output;
 use crate::ranktime::RankTime;
 use crate::window::Sent;
-use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
+use proto::message::{ClientMsg, JoinToken, PROTOCOL, ServerMsg};
 use proto::{Errno, SessionId};
 use stdx::Mono;
 use stdx::time::MS;
@@ -21,7 +21,14 @@ impl Client {
         self.link = Link::Greeting;
         let (session, info, wants) = (self.session, self.config.info.clone(), self.config.wants);
         self.renewing = [(0, now)].into();
-        out.push(Output::Send(ClientMsg::Hello { protocol: PROTOCOL, session, info, wants }));
+        let mut at = self.seat.at;
+        if session == SessionId(0) {
+            at.token = JoinToken::default();
+        }
+        out.push(Output::Send {
+            rank: self.rank(),
+            message: ClientMsg::Hello { protocol: PROTOCOL, session, info, wants, at },
+        });
     }
 
     pub(super) fn on_disconnected(&mut self, out: &mut Out) {
@@ -54,7 +61,8 @@ impl Client {
     /// A rank that stops or is not ready yet is asked again over the next connection; a session that was
     /// evicted is replaced if that was asked for; anything else is the end.
     pub(super) fn on_refused(&mut self, errno: Errno, reason: String, out: &mut Out) {
-        if self.session == SessionId(0) || !self.config.retry {
+        // While another session is to take the place of one that was refused, who stops is asked again, too.
+        if (self.session == SessionId(0) && !self.replaces) || !self.config.retry {
             return self.end(reason, out);
         }
         match errno {
@@ -69,16 +77,18 @@ impl Client {
     }
 
     pub(super) fn on_welcome(&mut self, now: Mono, message: ServerMsg, out: &mut Out) {
-        let ServerMsg::Welcome { protocol, session, incarnation, resumed, lease_ms, root, synced, .. } =
-            message
+        let ServerMsg::Welcome { protocol, session, incarnation, resumed, lease_ms, root, .. } = message
         else {
             return;
         };
+        let ServerMsg::Welcome { synced, former: before, token, .. } = message else { return };
         if protocol != PROTOCOL {
             return self.end(format!("the server speaks protocol {protocol}, not {PROTOCOL}"), out);
         }
         let former = std::mem::replace(&mut self.session, session);
-        let known = former == SessionId(0) || (resumed && former == session);
+        let joined = std::mem::take(&mut self.seat.at.join);
+        self.seat.at.token = token;
+        let known = former == SessionId(0) || ((resumed || joined) && former == session);
         if !known && !self.config.recover_clean {
             return self.end(format!("session {} was evicted", former.0), out);
         }
@@ -91,7 +101,7 @@ impl Client {
         self.renew_every_ns = self.lease_ns / 3;
         self.renew_at = Some(now.after(self.renew_every_ns));
         self.on_renewed(0);
-        out.push(Output::Ready);
+        out.push(Output::Ready { rank: self.rank() });
         if resumed {
             self.validities.resume(now)
         } else {
@@ -101,9 +111,11 @@ impl Client {
             self.start_over(out);
         }
         // What is open, and what was not synced, goes on in a session that takes the place of one that was refused.
-        if former != SessionId(0) || std::mem::take(&mut self.replaces) {
-            // Of a life in between nothing is known.
-            self.plan_rewrites(resumed, synced && incarnation.0 == life.0 + 1, out);
+        let replaces = std::mem::take(&mut self.replaces);
+        let begins = former == SessionId(0) || (joined && !resumed && self.held.inodes() == 0);
+        if !begins || replaces {
+            // Of a life in between nothing is known. Not by the number: other ranks' lives have those between.
+            self.plan_rewrites(resumed, (synced && before.0 > 0).then_some(before), out);
             self.resume(resumed, lives_on, out);
         }
         self.answer_syncs(out);
@@ -111,7 +123,7 @@ impl Client {
 
     /// The former session was evicted. What it sent is unknown: executed or not, nobody remembers; the
     /// callers get EIO, those who have their results later. Its locks may belong to others by now.
-    fn start_over(&mut self, out: &mut Out) {
+    pub(super) fn start_over(&mut self, out: &mut Out) {
         for pending in self.window.take_all().into_values() {
             let outcome = Err(Errno::EIO);
             if let Some(sent) = &pending.sent {
@@ -130,9 +142,10 @@ impl Client {
     fn resume(&mut self, resumed: bool, lives_on: bool, out: &mut Out) {
         let again = self.opens_again();
         if !stdx::mutant!("client_no_reclaim") {
-            out.extend(self.held.reclaims(&again).into_iter().map(Output::Send));
+            let rank = self.rank();
+            out.extend(self.held.reclaims(&again).into_iter().map(|message| Output::Send { rank, message }));
         }
-        out.push(Output::Send(ClientMsg::Reclaimed));
+        out.push(Output::Send { rank: self.rank(), message: ClientMsg::Reclaimed });
         if resumed {
             // The rank says them again right behind its Welcome, however long the bytes take.
             self.numbers.resumed();
@@ -145,7 +158,7 @@ impl Client {
     pub(super) fn go_on(&mut self, Resuming { resumed, lives_on, again }: Resuming, out: &mut Out) {
         self.send_again(out);
         if resumed && self.is_delegable() {
-            out.push(Output::Send(ClientMsg::Presented));
+            out.push(Output::Send { rank: self.rank(), message: ClientMsg::Presented });
         }
         if !(resumed && lives_on) || stdx::mutant!("client_releases_twice") {
             self.release_again(again);
@@ -155,7 +168,7 @@ impl Client {
     pub(super) fn on_tick(&mut self, now: Mono, out: &mut Out) {
         if self.renew_at.is_some_and(|at| at <= now) {
             self.renewals = self.renewals.wrapping_add(1).max(1);
-            out.push(Output::Send(ClientMsg::Renew { number: self.renewals }));
+            out.push(Output::Send { rank: self.rank(), message: ClientMsg::Renew { number: self.renewals } });
             self.renewing.push_back((self.renewals, now));
             self.renew_at = Some(now.after(self.renew_every_ns.max(MS)));
             self.look_for_idle(now);

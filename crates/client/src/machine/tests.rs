@@ -5,10 +5,10 @@
 use super::*;
 use crate::config::Limits;
 use proto::caps::{Bits, Grants, KEEP_ASKED_MS, KEEP_MARGIN_MS, KEEP_MS, Recalled, Returned};
-use proto::message::{ClientMsg, PROTOCOL};
+use proto::message::{ClientMsg, JoinToken, PROTOCOL};
 use proto::reply::Reply;
 use proto::request::{LockKind, LockSpec, NewNode};
-use proto::{Attr, Incarnation, Name, NodeRef};
+use proto::{Attr, Incarnation, Name, NodeRef, RankId};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Prng;
 use stdx::time::{MS, SECOND};
@@ -21,11 +21,24 @@ mod ended;
 mod files;
 mod grants;
 mod idle;
-mod model;
+pub(crate) mod model;
 mod moved;
 mod rewrite;
+mod shadow;
+
+use shadow::Shadow;
 
 const LEASE_MS: u32 = 9_000;
+
+const RANK: RankId = RankId(0);
+
+fn from_rank(message: ServerMsg) -> Input {
+    Input::Message { rank: RANK, message }
+}
+
+fn to_rank(message: ClientMsg) -> Output {
+    Output::Send { rank: RANK, message }
+}
 
 fn node(ino: u64) -> NodeRef {
     NodeRef::bare(Ino(ino))
@@ -56,7 +69,12 @@ fn welcome_in(session: u64, resumed: bool, life: u64) -> Input {
 }
 
 fn welcome_after(session: u64, resumed: bool, life: u64, synced: bool) -> Input {
-    Input::Message(ServerMsg::Welcome {
+    welcome_behind(session, resumed, (life, life - 1), synced)
+}
+
+/// Between a life of the rank and the one before there may be many of others.
+fn welcome_behind(session: u64, resumed: bool, (life, former): (u64, u64), synced: bool) -> Input {
+    from_rank(ServerMsg::Welcome {
         protocol: PROTOCOL,
         session: SessionId(session),
         incarnation: Incarnation(life),
@@ -65,27 +83,42 @@ fn welcome_after(session: u64, resumed: bool, life: u64, synced: bool) -> Input 
         lease_ms: LEASE_MS,
         root: Ino::ROOT,
         synced,
+        former: Incarnation(former),
+        token: JoinToken([session as u8; 16]),
     })
 }
 
 fn reply(tid: u64, outcome: Outcome) -> Input {
-    Input::Message(ServerMsg::Reply { tid: Tid(tid), outcome })
+    from_rank(ServerMsg::Reply { tid: Tid(tid), outcome })
 }
 
 struct Bench {
     client: Client,
+    /// The same behind routers.
+    shadows: [Shadow; 2],
     at: Now,
 }
 
 impl Bench {
     fn new(retry: bool, limits: Limits) -> Self {
-        let config = ClientConfig { retry, limits, ..ClientConfig::default() };
-        Self { client: Client::new(config), at: Now::default() }
+        Self::with(ClientConfig { retry, limits, ..ClientConfig::default() })
+    }
+
+    fn with(config: ClientConfig) -> Self {
+        let client = Client::new(config);
+        let shadows = [Shadow::of_one(&client), Shadow::of_many(&client)];
+        Self { client, shadows, at: Now::default() }
+    }
+
+    /// Does something to the client behind its edge.
+    fn tamper(&mut self, act: impl Fn(&mut Client)) {
+        act(&mut self.client);
+        self.shadows.iter_mut().for_each(|shadow| shadow.router.each_client().for_each(&act));
     }
 
     fn up(retry: bool) -> Self {
         let mut bench = Self::new(retry, Limits::tiny());
-        bench.step(Input::Connected);
+        bench.step(Input::Connected { rank: RANK });
         bench.step(welcome(5, false));
         bench
     }
@@ -103,7 +136,10 @@ impl Bench {
 
     fn step_undropped(&mut self, input: Input) -> Vec<Output> {
         let mut out = Vec::new();
-        self.client.step(self.at, input, &mut out);
+        self.client.step(self.at, input.clone(), &mut out);
+        for shadow in &mut self.shadows {
+            shadow.follows(&self.client, self.at, input.clone(), &out);
+        }
         out
     }
 
@@ -129,8 +165,8 @@ fn bytes_that_a_dead_server_lost_are_told() {
         out.into_iter().find_map(|o| if let Output::BytesLost { inos, .. } = o { Some(inos) } else { None })
     };
     let again = |bench: &mut Bench, life, synced| {
-        bench.step(Input::Disconnected);
-        bench.step(Input::Connected);
+        bench.step(Input::Disconnected { rank: RANK });
+        bench.step(Input::Connected { rank: RANK });
         lost(bench.step(welcome_after(5, true, life, synced)))
     };
     let mut bench = Bench::up(true);
@@ -162,8 +198,9 @@ fn bytes_that_a_dead_server_lost_are_told() {
 }
 
 fn sent(out: &[Output]) -> Vec<ClientMsg> {
-    let sends =
-        out.iter().filter_map(|o| if let Output::Send(message) = o { Some(message.clone()) } else { None });
+    let sends = out
+        .iter()
+        .filter_map(|o| if let Output::Send { message, .. } = o { Some(message.clone()) } else { None });
     sends.collect()
 }
 
@@ -184,11 +221,11 @@ fn answers(out: &[Output]) -> Vec<(u64, Outcome)> {
 fn calls_wait_for_the_session_and_carry_the_floor() {
     let mut bench = Bench::new(true, Limits::default());
     assert!(bench.call(1, getattr(1)).is_empty());
-    let out = bench.step(Input::Connected);
+    let out = bench.step(Input::Connected { rank: RANK });
     assert!(matches!(sent(&out)[..], [ClientMsg::Hello { session: SessionId(0), .. }]));
     assert!(bench.call(2, getattr(2)).is_empty());
     let out = bench.step(welcome(5, false));
-    assert_eq!(out[0], Output::Ready);
+    assert_eq!(out[0], Output::Ready { rank: RANK });
     assert_eq!(tids(&out), [1, 2]);
     assert_eq!(answers(&bench.step(reply(1, attr(1)))), [(1, attr(1))]);
     let out = bench.call(3, getattr(3));
@@ -207,15 +244,15 @@ fn a_resume_claims_opens_and_locks_then_retries_in_order() {
     bench.call(4, Request::Release { node: node(7), count: 1 });
     bench.call(5, lock_wait(9, 1));
     bench.step(Input::Interrupt { call: CallId(5) });
-    bench.step(Input::Disconnected);
-    let out = bench.step(Input::Connected);
+    bench.step(Input::Disconnected { rank: RANK });
+    let out = bench.step(Input::Connected { rank: RANK });
     assert!(matches!(sent(&out)[..], [ClientMsg::Hello { session: SessionId(5), .. }]));
     let out = sent(&bench.step(welcome(5, true)));
     // The release has no answer, so it is claimed and released again.
     let claim =
         ClientMsg::Reclaim { node: node(7), count: 1, writes: false, locks: vec![lock(1, LockKind::Read)] };
     assert_eq!(out[..2], [claim, ClientMsg::Reclaimed]);
-    let retried: Vec<_> = out[2..5].iter().cloned().map(Output::Send).collect();
+    let retried: Vec<_> = out[2..5].iter().cloned().map(to_rank).collect();
     assert_eq!(tids(&retried), [3, 4, 5]);
     assert_eq!(out[5], ClientMsg::Cancel { tid: Tid(5) });
     bench.step(reply(4, Ok(Reply::Ok)));
@@ -232,8 +269,8 @@ fn a_flock_that_could_not_change_its_kind_is_gone() {
         bench.step(reply(1, Ok(Reply::Ok)));
         bench.call(2, Request::SetLock { node: node(7), lock: flock(LockKind::Write), wait: false });
         bench.step(reply(2, Err(errno)));
-        bench.step(Input::Disconnected);
-        bench.step(Input::Connected);
+        bench.step(Input::Disconnected { rank: RANK });
+        bench.step(Input::Connected { rank: RANK });
         let out = sent(&bench.step(welcome(5, true)));
         let is_claimed = out.iter().any(|message| matches!(message, ClientMsg::Reclaim { .. }));
         assert_eq!(is_claimed, errno == Errno::ENOLCK, "{errno:?}");
@@ -250,8 +287,8 @@ fn many_locks_of_one_file_are_claimed_in_several_messages() {
         bench.call(at, Request::SetLock { node: node(7), lock: place, wait: false });
         bench.step(reply(at, Ok(Reply::Ok)));
     }
-    bench.step(Input::Disconnected);
-    bench.step(Input::Connected);
+    bench.step(Input::Disconnected { rank: RANK });
+    bench.step(Input::Connected { rank: RANK });
     let claims = sent(&bench.step(welcome(5, true))).into_iter().filter_map(|message| match message {
         ClientMsg::Reclaim { locks, .. } => Some(locks.into_iter().map(|lock| lock.start / 10).collect()),
         _ => None,
@@ -271,9 +308,9 @@ fn an_evicted_session_ends_or_starts_over() {
         bench.call(2, Request::SetLock { node: node(7), lock: lock(1, LockKind::Write), wait: false });
         bench.step(reply(2, Ok(Reply::Ok)));
         bench.call(3, getattr(7));
-        bench.step(Input::Disconnected);
+        bench.step(Input::Disconnected { rank: RANK });
         bench.call(4, getattr(8));
-        bench.step(Input::Connected);
+        bench.step(Input::Connected { rank: RANK });
         let out = bench.step(welcome(6, false));
         let read = Request::Read { node: node(7), offset: 0, len: 1, into: None };
         if clean {
@@ -299,9 +336,8 @@ fn an_evicted_session_ends_or_starts_over() {
 
 #[test]
 fn a_refusal_of_an_evicted_session_starts_over_when_asked_to() {
-    let refused = |errno: Errno| {
-        Input::Message(ServerMsg::Refused { errno: errno.0 as u32, reason: "evicted".to_owned() })
-    };
+    let refused =
+        |errno: Errno| from_rank(ServerMsg::Refused { errno: errno.0 as u32, reason: "evicted".to_owned() });
     let mut bench = Bench::up(true);
     bench.client.config.recover_clean = true;
     bench.call(1, getattr(1));
@@ -309,7 +345,7 @@ fn a_refusal_of_an_evicted_session_starts_over_when_asked_to() {
     assert_eq!(answers(&out), [(1, Err(Errno::EIO))]);
     assert!(!bench.client.is_linked());
     bench.call(2, getattr(2));
-    let out = bench.step(Input::Connected);
+    let out = bench.step(Input::Connected { rank: RANK });
     assert!(matches!(sent(&out)[..], [ClientMsg::Hello { session: SessionId(0), .. }]));
     assert_eq!(tids(&bench.step(welcome(6, false))), [2]);
     bench.client.config.recover_clean = false;
@@ -323,12 +359,12 @@ fn a_rank_that_stops_is_waited_for() {
     let mut bench = Bench::up(true);
     bench.call(1, getattr(1));
     assert_eq!(bench.step(reply(1, Err(Errno::ESHUTDOWN))), [], "not executed: kept");
-    bench.step(Input::Disconnected);
-    bench.step(Input::Connected);
+    bench.step(Input::Disconnected { rank: RANK });
+    bench.step(Input::Connected { rank: RANK });
     let reason = "the rank is stopping".to_owned();
     let stopping = ServerMsg::Refused { errno: Errno::ESHUTDOWN.0 as u32, reason };
-    assert!(matches!(bench.step(Input::Message(stopping))[..], [Output::Lost { .. }]));
-    bench.step(Input::Connected);
+    assert!(matches!(bench.step(from_rank(stopping))[..], [Output::Lost { .. }]));
+    bench.step(Input::Connected { rank: RANK });
     assert_eq!(tids(&bench.step(welcome(5, true))), [1]);
 }
 
@@ -336,7 +372,7 @@ fn a_rank_that_stops_is_waited_for() {
 fn without_retry_the_end_of_the_connection_is_the_end() {
     let mut bench = Bench::up(false);
     bench.call(1, getattr(1));
-    let out = bench.step(Input::Disconnected);
+    let out = bench.step(Input::Disconnected { rank: RANK });
     assert_eq!(answers(&out), [(1, Err(Errno::EIO))]);
     assert!(matches!(out.last(), Some(Output::Refused { .. })));
 }
@@ -351,12 +387,12 @@ fn the_lease_is_renewed_three_times_as_often_as_needed() {
     bench.wait(1);
     assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Renew { number: 1 }]);
     assert_eq!(bench.client.deadline().map(|at| at.0), Some(6 * SECOND));
-    bench.step(Input::Disconnected);
+    bench.step(Input::Disconnected { rank: RANK });
     assert_eq!(bench.client.deadline(), None);
 }
 
 fn granted(tid: u64, ino: u64, bits: Bits) -> Input {
-    Input::Message(ServerMsg::Granted { tid: Tid(tid), outcome: attr(ino), grants: Grants::One(bits) })
+    from_rank(ServerMsg::Granted { tid: Tid(tid), outcome: attr(ino), grants: Grants::One(bits) })
 }
 
 fn left(out: &[Output]) -> Vec<Bits> {
@@ -369,7 +405,7 @@ fn left(out: &[Output]) -> Vec<Bits> {
 
 fn recall(ino: u64) -> Input {
     let list = vec![Recalled { ino: Ino(ino), bits: Bits::FS, number: 3, name: None }];
-    Input::Message(ServerMsg::Recall { list })
+    from_rank(ServerMsg::Recall { list })
 }
 
 fn caching() -> Bench {
@@ -387,7 +423,7 @@ fn closing_answers_everything_then_says_goodbye() {
     assert_eq!(answers(&bench.call(3, getattr(1))), [(3, Err(Errno::ESHUTDOWN))]);
     bench.step(reply(2, Err(Errno::EINTR)));
     let out = bench.step(reply(1, attr(1)));
-    assert_eq!(out[1..], [Output::Send(ClientMsg::Goodbye), Output::Closed]);
+    assert_eq!(out[1..], [to_rank(ClientMsg::Goodbye), Output::Closed]);
     assert_eq!(bench.client.deadline(), None);
     let mut bench = Bench::new(true, Limits::tiny());
     bench.call(1, getattr(1));

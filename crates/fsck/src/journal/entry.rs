@@ -119,8 +119,20 @@ enum Mutation<'a> {
         ino: u64,
         generation: u32,
     },
-    /// Numbers delegated to a session, or its flags: only the rank has a use for them.
-    OfSession,
+    /// What earlier entries say of a directory's content counts no more.
+    Sealed {
+        dir: u64,
+    },
+    /// A transaction of several ranks that this one leads is committed, and others have not all carried it out.
+    Committed {
+        id: u64,
+    },
+    /// It is over.
+    Resolved {
+        id: u64,
+    },
+    /// Numbers delegated to a session, its flags, or what waits for a transaction: only the rank has a use for them.
+    OfRank,
 }
 
 /// Takes an entry's statements into the overlay: all of them, or none if one cannot be read.
@@ -189,13 +201,35 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
             Mutation::Redo { ino, generation, truncate: b.u32()?, write: b.u64()?, data: b.bytes()? }
         }
         11 => Mutation::Remove { ino: b.u64()?, generation: b.u32()? },
+        12 => {
+            let _move = b.u64()?;
+            let dir = b.u64()?;
+            b.take(8 + 1)?;
+            Mutation::Sealed { dir }
+        }
+        13 => {
+            b.take(8 + 2)?;
+            b.bytes()?;
+            Mutation::OfRank
+        }
+        14 => {
+            let id = b.u64()?;
+            b.bytes()?;
+            b.bytes()?;
+            Mutation::Committed { id }
+        }
+        15 => {
+            let id = b.u64()?;
+            b.bytes()?;
+            Mutation::Resolved { id }
+        }
         32 => {
             b.take(8 + 8 + 4)?;
-            Mutation::OfSession
+            Mutation::OfRank
         }
         33 => match (b.u64()?, b.u8()?) {
             (id, flags) if flags & EVICTED != 0 => Mutation::Evicted { id },
-            _ => Mutation::OfSession,
+            _ => Mutation::OfRank,
         },
         _ => return None,
     })
@@ -231,18 +265,29 @@ impl Overlay {
             }
             // A cut is in the inode's record, too, and every access goes by that. Which of the numbers delegated to a session are
             // used only the rank tells: after a repair none are delegated.
-            Mutation::Counter { .. } | Mutation::Cut | Mutation::OfSession => {}
+            Mutation::Counter { .. } | Mutation::Cut | Mutation::OfRank => {}
             Mutation::Redo { ino, generation, truncate, write, data } => {
                 let known = self.redo.get(&(ino, generation)).map(|redo| (redo.truncate, redo.write));
                 if known.is_none_or(|known| known < (truncate, write)) {
                     self.redo.insert((ino, generation), Redo { truncate, write, data: data.into() });
                 }
             }
+            Mutation::Sealed { dir } => self.seal(dir),
+            Mutation::Committed { id } => drop(self.undecided.insert((rank, id))),
+            Mutation::Resolved { id } => drop(self.undecided.remove(&(rank, id))),
             Mutation::Remove { ino, generation } => {
                 self.redo.remove(&(ino, generation));
                 self.removed.insert((ino, generation));
             }
         }
+    }
+
+    /// Another rank may have changed it since: what was said of it before counts no more.
+    fn seal(&mut self, dir: u64) {
+        self.dentry.retain(|key, _| !key.starts_with(&dir.to_be_bytes()));
+        // A backptr is its version, then the directory.
+        let inside = |value: &[u8]| value.get(8..16) == Some(&dir.to_le_bytes()[..]);
+        self.backptr.retain(|_, value| !value.as_deref().is_some_and(inside));
     }
 
     /// A directory that moved to another rank is in the journals of both: what was said later has the higher version.

@@ -34,6 +34,7 @@ fn weigh_delta(delta: &Delta) -> usize {
         Change::MaxMds(_)
         | Change::Joinable(_)
         | Change::HashPlacement(_)
+        | Change::SlotsUsed(_)
         | Change::Coordinator(_)
         | Change::LastIncarnation(_)
         | Change::LastDaemon(_)
@@ -116,6 +117,7 @@ fn delta_seeds() -> Vec<(String, Vec<u8>)> {
     let mut newer = full.clone();
     newer.version = 12;
     (newer.max_mds, newer.joinable, newer.hash_placement) = (3, false, true);
+    newer.slots_used = true;
     (newer.coordinator, newer.bal_rank_mask) = (7, Mask::NONE.with(RankId(0)));
     (newer.last_incarnation, newer.last_daemon, newer.last_move) = (Incarnation(6), DaemonId(5), MoveId(3));
     newer.daemons.remove(&DaemonId(2));

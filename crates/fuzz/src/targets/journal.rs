@@ -5,12 +5,14 @@
 use crate::class::class;
 use crate::repair::{self, STREAM_BASE};
 use crate::target::{Exact, Target, Verdict, round_trip};
+use proto::cluster::{MoveId, Unit};
 use proto::codec::{Reader, Writer};
 use proto::journal::{
     ENTRY_HEADER_BYTES, Mutations, Payload, TxnCluster, TxnOrigin, begin_entry, end_entry, highest_mark,
     put_mark, put_transaction, read_entry,
 };
 use proto::mutation::Mutation;
+use proto::transact::TxnId;
 use proto::{FileId, Frag, Ino, NameHash, Position, RankId, SessionId, Tid, Version};
 use stdx::Wall;
 
@@ -118,6 +120,10 @@ fn samples() -> Vec<Mutation<'static>> {
         Mutation::DataCut { file, size: 10, truncate_seq: 1 },
         Mutation::DataRedo { file, truncate_seq: 1, write_seq: 8, data: b"content" },
         Mutation::DataRemove { file },
+        Mutation::Sealed { id: MoveId(3), unit: Unit::ROOT },
+        Mutation::Prepared { id: TxnId(4), leader: RankId(1), parts: b"parts" },
+        Mutation::Committed { id: TxnId(4), decided: b"changes", left: b"" },
+        Mutation::Resolved { id: TxnId(4), left: b"left" },
         Mutation::DelegateInos { id: SessionId(1), first: Ino(8192), count: 4096 },
         Mutation::SessionFlags { id: SessionId(1), flags: 3 },
     ]

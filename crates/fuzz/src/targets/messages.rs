@@ -8,13 +8,13 @@ use crate::target::{Exact, Target, Verdict, check_size, round_trip};
 use proto::caps::{Bits, Grants, Recalled, Returned};
 use proto::codec::Writer;
 use proto::frame::{FRAME_HEADER_BYTES, put_frame, take_frame};
-use proto::message::{ClientInfo, ClientMsg, Delegated, PROTOCOL, ServerMsg, Told};
+use proto::message::{At, ClientInfo, ClientMsg, Delegated, JoinToken, PROTOCOL, ServerMsg, Told};
 use proto::reply::{DirEntry, Reply, StatFs};
 use proto::request::{LockKind, LockSpec, NewNode, Request, XattrMode};
 use proto::storeio::{Payload, Space};
 use proto::{
-    Attr, Cred, Errno, FileKind, Incarnation, Ino, Name, NameHash, NodeRef, Position, SessionId, SetAttr,
-    Tid, attr::SetTime,
+    Attr, Cred, Errno, FileKind, Incarnation, Ino, Name, NameHash, NodeRef, Position, RankId, SessionId,
+    SetAttr, Tid, attr::SetTime,
 };
 use stdx::Wall;
 use stdx::hash::HashSeed;
@@ -181,6 +181,12 @@ fn requests() -> Vec<Request> {
         Request::ReleaseLocks { node, flock: true, owner: 5 },
         Request::Access { node, mask: 4 },
         Request::Parent { node },
+        Request::Replicate { node },
+        Request::Facts { node },
+        Request::Totals { dir: Ino(4097) },
+        Request::Hand { dir: Ino(4097), to: RankId(1) },
+        Request::SetTimes { dir: Ino(4097), mtime: Wall(-5) },
+        Request::Opened { node, session: SessionId(7) },
         Request::Rewrite {
             node,
             wrote: Tid(3),
@@ -196,7 +202,13 @@ pub(super) fn client_messages() -> Vec<ClientMsg> {
     let info = ClientInfo { host: "host".into(), mount: "/mnt".into(), pid: 42, caps_max: 0 };
     let lock = LockSpec { flock: true, owner: 1, kind: LockKind::Read, start: 0, end: 9, pid: 2 };
     let mut messages = vec![
-        ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE },
+        ClientMsg::Hello {
+            protocol: PROTOCOL,
+            session: SessionId(0),
+            info,
+            wants: Bits::NONE,
+            at: At::default(),
+        },
         ClientMsg::Cancel { tid: Tid(3) },
         ClientMsg::Renew { number: 6 },
         ClientMsg::Reclaim { node: NodeRef::bare(Ino(4097)), count: 2, writes: true, locks: vec![lock; 3] },
@@ -219,6 +231,15 @@ pub(super) fn client_messages() -> Vec<ClientMsg> {
         request,
     }));
     messages.push(ClientMsg::Idle { list: vec![Ino(4097), Ino(4098)] });
+    messages.push(ClientMsg::WantMap { have: 3 });
+    messages.push(ClientMsg::CapsMax { caps_max: 1000 });
+    messages.push(ClientMsg::RankHello {
+        protocol: PROTOCOL,
+        from: RankId(1),
+        incarnation: Incarnation(7),
+        to: RankId(0),
+        map_version: 3,
+    });
     messages
 }
 
@@ -255,6 +276,12 @@ fn replies() -> Vec<Reply> {
         Reply::Lock(Some(lock)),
         Reply::Lock(None),
         Reply::Node(NodeRef::bare(Ino::ROOT)),
+        Reply::Record {
+            place: NodeRef::bare(Ino(4097)),
+            name: b"dir"[..].into(),
+            value: b"record"[..].into(),
+        },
+        Reply::Totals(b"header"[..].into()),
     ]
 }
 
@@ -272,6 +299,8 @@ fn server_messages() -> Vec<ServerMsg> {
             lease_ms: 10_000,
             root: Ino::ROOT,
             synced: true,
+            former: Incarnation(1),
+            token: JoinToken([5; 16]),
         },
         ServerMsg::Renewed { number: 6 },
         ServerMsg::Damaged,
@@ -293,6 +322,9 @@ fn server_messages() -> Vec<ServerMsg> {
     messages.extend([
         ServerMsg::Done { tid: Tid(7), position: Position(99) },
         ServerMsg::Durable { position: Position(99) },
+        ServerMsg::NotMine { tid: Tid(7), owner: Some(RankId(1)), version: 3 },
+        ServerMsg::NotMine { tid: Tid(7), owner: None, version: 3 },
+        ServerMsg::Map { version: 3, part: 1, parts: 2, bytes: b"map".to_vec() },
         ServerMsg::Numbers { first: Ino(8192), count: 4096, generation: 1, seed },
     ]);
     messages.extend(replies().into_iter().map(|reply| {

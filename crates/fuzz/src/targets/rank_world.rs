@@ -7,7 +7,7 @@ use mds::input::{ConnId, Input, Peer, Tag};
 use mds::output::Output;
 use mds::{RankConfig, State};
 use proto::caps::Bits;
-use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
+use proto::message::{At, ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, LockSpec, NewNode, Request};
 use proto::storeio::DataOp;
@@ -142,7 +142,7 @@ impl World {
         let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: peer as u32, caps_max: 0 };
         let session = self.clients[peer].session;
         self.inbox.push_back(Input::Connected { conn, peer: kind });
-        let message = ClientMsg::Hello { protocol: PROTOCOL, session, info, wants };
+        let message = ClientMsg::Hello { protocol: PROTOCOL, session, info, wants, at: At::default() };
         self.inbox.push_back(Input::Message { conn, message });
         self.run()
     }
@@ -320,7 +320,8 @@ impl World {
                 for (position, bytes) in self.journal.iter().filter(|(at, _)| *at >= from) {
                     self.inbox.push_back(Input::Replay { position: *position, entries: bytes.clone() });
                 }
-                self.inbox.push_back(Input::ReplayEnd { end: self.durable });
+                self.inbox
+                    .push_back(Input::ReplayEnd { end: self.durable, former: Incarnation(self.life - 1) });
             }
             Output::Append { position, bytes, .. } => {
                 self.journal.push((position, bytes));
@@ -340,6 +341,7 @@ impl World {
             Output::Data { tag, op } => self.data(tag, &op),
             Output::Damaged { reason } => self.damaged = Some(reason),
             Output::Stopped => self.stopped = true,
+            Output::SendRank { .. } | Output::Wish(_) => self.damaged = Some("asks for another rank".into()),
             Output::Commit | Output::Trim { .. } | Output::Active | Output::Note { .. } => {}
         }
     }

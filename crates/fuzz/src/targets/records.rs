@@ -5,11 +5,12 @@
 use crate::class::class;
 use crate::repair;
 use crate::target::{Exact, Target, Verdict, round_trip};
+use proto::cluster::Mask;
 use proto::codec::Writer;
 use proto::dentry::DentryValue;
 use proto::fsrecord::{FORMAT, FsRecord, HASH_SIPHASH_1_3};
 use proto::header::FragHeader;
-use proto::inode::{InodeCore, InodeExt, InodeRecord};
+use proto::inode::{Chance, InodeCore, InodeExt, InodeRecord, Placement, Policies, Rules};
 use proto::storeio::{Backptr, StoreKey, Table};
 use proto::system::{CheckpointRecord, SessionRecord, decode_counter};
 use proto::{FileKind, Frag, Ino, NameHash, Position, RankId, SessionId, SnapId, Tid, Version};
@@ -137,12 +138,21 @@ fn inodes() -> Vec<InodeRecord> {
     let core = |mode| InodeCore { ino: Ino(4097), mode, nlink: 1, size: 9, ..InodeCore::default() };
     let record = |mode, ext: InodeExt| InodeRecord { core: core(mode), ext: Some(Box::new(ext)) };
     let xattrs = vec![(b"user.a"[..].into(), b"1"[..].into()), (b"user.b"[..].into(), b"22"[..].into())];
+    let own = Rules {
+        random: Chance::new(0.5),
+        placement: Some(Placement::Hash),
+        mask: Some(Mask::NONE.with(RankId(3))),
+    };
+    let taken = Rules { placement: Some(Placement::Subtree), ..Rules::default() };
+    let unknown = vec![(7, b"later"[..].into())];
+    let pinned = Policies { pin: Some(RankId(300)), distributed: true, own, taken, unknown };
     vec![
         InodeRecord { core: core(0o100_644), ext: None },
         record(0o120_777, InodeExt { symlink: Some(b"target"[..].into()), ..InodeExt::default() }),
         record(0o100_600, InodeExt { xattrs, ..InodeExt::default() }),
         record(0o020_600, InodeExt { rdev: 0x0103, ..InodeExt::default() }),
         record(0o100_644, InodeExt { links: vec![(Ino::ROOT, NameHash(9)); 3], ..InodeExt::default() }),
+        record(0o040_755, InodeExt { policies: pinned, ..InodeExt::default() }),
         record(0o040_755, InodeExt { unknown: vec![(200, b"later"[..].into())], ..InodeExt::default() }),
     ]
 }

@@ -5,6 +5,7 @@
 use super::Cache;
 use super::dir::{self, Dir};
 use super::slab::NONE;
+use proto::header::FragHeader;
 use proto::inode::{InodeCore, InodeExt};
 use proto::{Attr, Ino, NameHash};
 
@@ -47,13 +48,18 @@ pub(crate) fn attr_of(core: &InodeCore, ext: Option<&InodeExt>, parent: Ino, has
         change: core.change,
         parent,
         hash,
-        has_xattrs: ext.is_some_and(|e| !e.xattrs.is_empty()),
+        // What is made there by its client would not take after its policies.
+        has_xattrs: ext.is_some_and(|e| !e.xattrs.is_empty() || e.policies.places()),
     }
 }
 
 /// What a directory's header adds.
 pub(crate) fn dir_attr(attr: &mut Attr, dir: &Dir) {
-    let header = &dir.header;
+    header_attr(attr, &dir.header);
+}
+
+/// The same of the header alone.
+pub(crate) fn header_attr(attr: &mut Attr, header: &FragHeader) {
     attr.size = header.entries;
     attr.blocks = 0;
     attr.nlink = if attr.nlink == 0 { 0 } else { (header.subdirs + 2).min(u64::from(u32::MAX)) as u32 };

@@ -4,6 +4,8 @@
 
 use super::slab::{NONE, Slot};
 use super::table::Table;
+use crate::heat::Heat;
+use crate::territory::Side;
 use proto::header::FragHeader;
 use proto::{Incarnation, Ino, Version};
 
@@ -30,6 +32,12 @@ pub(crate) const HEADER_LATER: u32 = 512;
 
 /// The store may hold its header.
 pub(crate) const STORED: u32 = 1024;
+/// Another rank's: nothing is in it but replicas of directories' inodes.
+pub(crate) const FOREIGN: u32 = 2048;
+/// It is known to be placed by slots.
+pub(crate) const SLOTS: u32 = 4096;
+/// It is known to be empty if the store has no header of it.
+pub(crate) const NEWBORN: u32 = 8192;
 
 /// A directory with cached names or a known header.
 pub(crate) struct Dir {
@@ -41,11 +49,17 @@ pub(crate) struct Dir {
     /// Slot of the directory's inode; `NONE` while that is not cached.
     pub node: u32,
     pub flags: u32,
+    /// Whose its content is, as it was found under that turn of the territory; 0: it was not.
+    pub side: Side,
+    pub seen: u32,
     pub dirty_head: u32,
     pub dirty_tail: u32,
     pub dirty: u32,
     /// Loads under way that will bring names.
     pub loads: u32,
+    /// What is asked of it, and where that adds up.
+    pub heat: Heat,
+    pub unit: u32,
     pub misses: u32,
     /// Checkpoint number of the last change.
     pub round: u8,
@@ -62,10 +76,14 @@ impl Dir {
             table: Table::new(),
             node: NONE,
             flags: 0,
+            side: Side::Mine,
+            seen: 0,
             dirty_head: NONE,
             dirty_tail: NONE,
             dirty: 0,
             loads: 0,
+            heat: Heat::default(),
+            unit: 0,
             misses: 0,
             round: 0,
             queued: 0,

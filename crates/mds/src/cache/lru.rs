@@ -5,7 +5,17 @@
 use super::node::{self, Node};
 use super::slab::NONE;
 use super::{Cache, dir};
-use proto::Ino;
+use proto::{Ino, NameHash};
+
+/// What became of a directory's names.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dropped {
+    pub gone: u32,
+    /// The store has to hear of them.
+    pub kept: u32,
+    /// Not all were looked at.
+    pub more: bool,
+}
 
 impl Cache {
     pub(super) fn lru_push(&mut self, slot: u32) {
@@ -100,6 +110,11 @@ impl Cache {
         self.set_ext(slot, None);
         let dir = self.dirs.get_mut(dir_slot);
         dir.table.remove(slot, &self.nodes);
+        if dir.has(dir::FOREIGN) && dir.table.len() == 0 {
+            // Whose it is has to be found out anew.
+            dir.clear(dir::FOREIGN);
+            dir.seen = 0;
+        }
         if positive {
             dir.clear(dir::COMPLETE);
             dir.set(dir::LOAD_BROKEN);
@@ -110,6 +125,61 @@ impl Cache {
         let gone = self.nodes.remove(slot, Node::empty());
         self.heap -= gone.name.heap();
         self.drop_dir_if_idle(dir_slot);
+    }
+
+    /// Drops a node that the store need not hear of, whoever uses it; whether it is gone.
+    pub(crate) fn drop_clean(&mut self, slot: u32) -> bool {
+        let clean = !self.nodes.get(slot).has(node::DIRTY | node::WRITING);
+        if clean {
+            self.forget_one(slot);
+        }
+        clean
+    }
+
+    /// Drops what is known of a directory's content, whoever uses it, but for what the store has to hear of; `most` names.
+    pub(crate) fn drop_content(&mut self, ino: Ino, most: u32) -> Dropped {
+        let Some(slot) = self.find_dir(ino) else { return Dropped::default() };
+        let (mut nodes, mut more) = (Vec::new(), false);
+        self.dirs.get(slot).table.walk(NameHash(0), &self.nodes, |at| {
+            more = nodes.len() >= most as usize;
+            if !more {
+                nodes.push(at);
+            }
+            !more
+        });
+        // Kept until the last is gone.
+        self.dirs.get_mut(slot).loads += 1;
+        let looked = nodes.len() as u32;
+        let kept = nodes.into_iter().filter(|node| !self.drop_clean(*node)).count() as u32;
+        let dir = self.dirs.get_mut(slot);
+        dir.loads -= 1;
+        dir.set(dir::LOAD_BROKEN);
+        dir.clear(dir::HEADER | dir::COMPLETE | dir::JUMPED | dir::STORED);
+        let dropped = Dropped { gone: looked - kept, kept, more };
+        // Whose it is the rest still has to say.
+        if !more {
+            let above = std::mem::replace(&mut dir.node, NONE);
+            if above != NONE {
+                self.nodes.get_mut(above).own = NONE;
+            }
+            self.drop_dir_if_idle(slot);
+        }
+        dropped
+    }
+
+    /// Drops what the journal's tail said of a directory's content.
+    pub(crate) fn undo_content(&mut self, ino: Ino) {
+        let Some(slot) = self.find_dir(ino) else { return };
+        let mut nodes = Vec::new();
+        self.dirs.get(slot).table.walk(NameHash(0), &self.nodes, |at| {
+            nodes.push(at);
+            true
+        });
+        nodes.into_iter().for_each(|node| self.make_clean(node));
+        let dir = self.dirs.get_mut(slot);
+        dir.saved = None;
+        dir.clear(dir::QUEUED | dir::HEADER_DIRTY | dir::REMOVED);
+        self.drop_content(ino, u32::MAX);
     }
 
     /// Forgets a directory that nothing refers to: no inode cached, no names, nothing dirty.

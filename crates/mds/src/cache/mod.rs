@@ -14,7 +14,7 @@ pub(crate) mod slab;
 pub(crate) mod table;
 pub(crate) mod worth;
 
-pub(crate) use attr::{attr_of, dir_attr};
+pub(crate) use attr::{attr_of, dir_attr, header_attr};
 pub(crate) use records::Source;
 
 use dir::Dir;
@@ -79,6 +79,8 @@ pub(crate) struct Cache {
     pub worth: Worth,
     /// Names loaded in this step: so many may have to go.
     pub brought: u32,
+    /// Directories with a pin that came into the cache, or into a new record.
+    pub pinned: Vec<Ino>,
     displaced: Vec<Displaced>,
 }
 
@@ -102,6 +104,7 @@ impl Cache {
             forgotten: Vec::new(),
             worth: Worth::new(burst),
             brought: 0,
+            pinned: Vec::new(),
             displaced: Vec::new(),
         }
     }

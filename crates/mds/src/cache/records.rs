@@ -42,6 +42,9 @@ impl Cache {
         let new = match ext {
             None => NONE,
             Some(ext) => {
+                if ext.policies.pin.is_some() {
+                    self.pinned.push(self.nodes.get(slot).core.ino);
+                }
                 self.heap += ext_bytes(Some(&ext));
                 self.exts.insert(ExtSlot { ext: Some(ext), link: NONE })
             }

@@ -30,6 +30,12 @@ impl<T: Slot> Slab<T> {
         self.len
     }
 
+    /// Slots, free ones too.
+    pub(crate) fn slots(&self) -> u32 {
+        let whole = self.chunks.len().saturating_sub(1) << CHUNK_BITS;
+        (whole + self.chunks.last().map_or(0, Vec::len)) as u32
+    }
+
     #[inline]
     pub(crate) fn get(&self, slot: u32) -> &T {
         &self.chunks[(slot >> CHUNK_BITS) as usize][slot as usize & (CHUNK - 1)]

@@ -20,7 +20,8 @@ use proto::request::{Request, open_flags};
 use proto::{Attr, FileKind, Ino, Name, NodeRef, SessionId};
 use proto::{every_reply, every_request, plain_replies};
 use proto::{
-    locking_requests, looking_requests, naming_requests, setting_requests, syncing_requests, writing_requests,
+    locking_requests, looking_requests, naming_requests, rank_requests, setting_requests, syncing_requests,
+    writing_requests,
 };
 
 /// The file that a request shows because its client has it open for writing.
@@ -47,6 +48,7 @@ const fn looks_into(request: &Request) -> Option<NodeRef> {
         | writing_requests!()
         | locking_requests!()
         | syncing_requests!()
+        | rank_requests!()
         | Request::TmpFile { .. }
         | Request::Release { .. }
         | Request::Rewrite { .. } => None,
@@ -100,10 +102,12 @@ impl Rank {
             && attr.nlink == 1
             && !attr.has_xattrs
             && !dir.is_reserved();
+        let stays = self.view.territory.is_whole() || self.view.may_promise(ino);
         let book = &self.view.book;
         let room = book.delegated_to(ino) == Some(slot)
             || book.files(slot) < self.view.config.limits.delegated_per_session;
         if !plain
+            || !stays
             || !room
             || !self.may_perform(op.session)
             || !self.is_quiet_but_for(op, ino)
@@ -142,7 +146,7 @@ impl Rank {
         alone
             && file.opens.iter().any(|open| open.session == op.session && open.writes)
             && file.shared + u32::from(file.exclusive) <= mine
-            && file.users == 0
+            && file.users + file.kept == 0
             && counted
     }
 

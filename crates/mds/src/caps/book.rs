@@ -2,14 +2,16 @@
 //!
 //! Absent: recalls and who waits for them (`book/recalls.rs`); what an operation needs (`needs.rs`); messages, sessions and time (`caps.rs`).
 
+mod copies;
 mod recalls;
 mod room;
 #[cfg(test)]
 mod tests;
 mod trust;
 
-use super::records::{Holder, Records};
+use super::records::{Holder, PARTS, Records};
 use crate::op::OpId;
+use copies::Copies;
 use proto::caps::{Bits, KEEP_ASKED_MS, KEEP_EMBEDDED_MS, KEEP_MARGIN_MS, KEEP_MS, Recalled};
 use proto::{Ino, Name, SessionId};
 use recalls::{Intent, Recall};
@@ -18,6 +20,7 @@ use stdx::Mono;
 use stdx::time::{MS, SECOND};
 use trust::Trust;
 
+pub(crate) use copies::RECORD;
 pub(crate) use room::RoomLimits;
 
 /// An inode that two sessions want by turns is granted to the one that changes it for so long, and longer each time.
@@ -89,6 +92,8 @@ pub(crate) struct Book {
     delegated: BTreeMap<Ino, Trust>,
     /// The same by place.
     trusts: BTreeSet<(u16, Ino)>,
+    /// What other ranks keep.
+    copies: Copies,
     /// How far it is taken back from everybody; none: it is not.
     taking_back: Option<(u16, Ino)>,
     /// How many of these files a directory has, by the place of who holds them.
@@ -160,6 +165,7 @@ impl Book {
     /// The session is gone and its place another's.
     pub(crate) fn leave(&mut self, slot: u16) {
         self.end_delegated(slot);
+        self.copies.leave(slot);
         self.forget(slot);
         self.free.push(slot);
     }
@@ -180,7 +186,9 @@ impl Book {
 
     /// Whether nobody but that place has anything.
     pub(crate) fn is_alone(&self, slot: Option<u16>) -> bool {
-        self.total == slot.map_or(0, |slot| self.count(slot)) && !self.is_delegated_to_others(slot)
+        self.total == slot.map_or(0, |slot| self.count(slot))
+            && !self.is_delegated_to_others(slot)
+            && self.copies.is_empty()
     }
 
     /// Whether a session may be granted anything of an inode now.
@@ -212,6 +220,21 @@ impl Book {
         }
     }
 
+    /// Inodes of which anybody has anything, in one part of the book; none: there are no more parts.
+    pub(crate) fn held_in(&self, part: usize) -> Option<BTreeSet<Ino>> {
+        let places = &self.places;
+        let is_live = |holder: Holder| places[usize::from(holder.slot)].serial == holder.serial;
+        let live = |(ino, holder): (Ino, Holder)| is_live(holder).then_some(ino);
+        match part {
+            0..PARTS => Some(self.records.in_part(part).filter_map(live).collect()),
+            PARTS => {
+                let crowded = self.records.crowded().filter_map(live);
+                Some(crowded.chain(self.delegated.keys().copied()).chain(self.copies.inos()).collect())
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it has something of an inode already.
     pub(crate) fn has(&self, slot: u16, ino: Ino) -> bool {
         let holder = Holder { slot, serial: self.places[usize::from(slot)].serial };
@@ -235,6 +258,7 @@ impl Book {
     /// An inode is gone.
     pub(crate) fn end(&mut self, ino: Ino) {
         self.end_trust(ino);
+        self.copies.end_all(ino);
         if self.total == 0 {
             return;
         }

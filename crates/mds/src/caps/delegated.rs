@@ -18,7 +18,8 @@ use proto::request::{Request, open_flags};
 use proto::{Errno, Ino, SessionId};
 use proto::{every_reply, plain_replies};
 use proto::{
-    every_request, locking_requests, looking_requests, setting_requests, syncing_requests, writing_requests,
+    every_request, locking_requests, looking_requests, rank_requests, setting_requests, syncing_requests,
+    writing_requests,
 };
 
 /// The directory in which a request changed a name, if it is one after which others of the kind often follow.
@@ -37,6 +38,7 @@ const fn worked_in(request: &Request) -> Option<Ino> {
         | writing_requests!()
         | locking_requests!()
         | syncing_requests!()
+        | rank_requests!()
         | Request::Open { .. }
         | Request::TmpFile { .. }
         | Request::Release { .. }
@@ -121,7 +123,14 @@ impl Rank {
         if ino.is_reserved() || view.book.delegated_to(ino).is_some() || view.book.directories(slot) >= most {
             return None;
         }
+        if !(view.territory.is_whole() || view.may_promise(ino)) {
+            return None;
+        }
         let node = view.cache.by_ino(ino)?;
+        // Its client would work in what it makes there, and take it for this rank's.
+        if view.may_place(node) && !stdx::mutant!("mds_delegates_where_slots_place") {
+            return None;
+        }
         let dir = view.cache.attr(node)?;
         // What is made there would take after them.
         if dir.has_xattrs || !view.book.may_delegate(slot, ino, view.now.mono) {

@@ -44,6 +44,16 @@ pub(crate) fn opening(ino: Ino) -> Need {
     Need { ino, bits: bits.with(Bits::ALONE), name: None }
 }
 
+/// Nobody else keeps the listing of a directory, or works in it by himself.
+pub(crate) fn of_listing(dir: Ino) -> Vec<Need> {
+    if dir.is_reserved() { Vec::new() } else { vec![Need { ino: dir, bits: FILE, name: None }] }
+}
+
+/// Nobody else keeps anything of an inode that is, or may soon be, another rank's.
+pub(crate) fn of_place(ino: Ino, dir: Ino, name: &Name) -> Vec<Need> {
+    vec![Need { ino, bits: Bits::ALL, name: named(dir, name.as_bytes()) }]
+}
+
 #[derive(Default)]
 struct Needs {
     list: Vec<Need>,
@@ -92,7 +102,11 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
             | Mutation::DataRedo { .. }
             | Mutation::DataRemove { .. }
             | Mutation::DelegateInos { .. }
-            | Mutation::SessionFlags { .. } => {}
+            | Mutation::SessionFlags { .. }
+            | Mutation::Sealed { .. }
+            | Mutation::Prepared { .. }
+            | Mutation::Committed { .. }
+            | Mutation::Resolved { .. } => {}
         }
     }
     view.txn.muts = muts;
@@ -136,7 +150,8 @@ fn changed(view: &View, record: &InodeRecord, at: DentryKey<'_>, needs: &mut Nee
     if (new.mode, new.uid, new.gid) != (old.mode, old.uid, old.gid) {
         bits = bits.with(AUTH);
     }
-    if xattrs(record.ext.as_deref()) != xattrs(ext) {
+    let pin = |ext: Option<&InodeExt>| ext.and_then(|ext| ext.policies.pin);
+    if xattrs(record.ext.as_deref()) != xattrs(ext) || pin(record.ext.as_deref()) != pin(ext) {
         // An ACL is one of them.
         bits = bits.with(XATTR).with(AUTH);
     }

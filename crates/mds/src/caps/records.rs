@@ -158,6 +158,17 @@ impl Records {
         part.places(ino, hash).map(|at| (part.slots[at].holder(), part.slots[at].held())).collect()
     }
 
+    /// Every record.
+    pub(crate) fn in_part(&self, part: usize) -> impl Iterator<Item = (Ino, Holder)> {
+        let slots = self.parts.get(part).into_iter().flat_map(|part| &part.slots);
+        slots.filter(|record| record.ino != Ino::NONE).map(|record| (record.ino, record.holder()))
+    }
+
+    /// Those of inodes that have many holders.
+    pub(crate) fn crowded(&self) -> impl Iterator<Item = (Ino, Holder)> {
+        self.crowds.iter().flat_map(|(ino, crowd)| crowd.iter().map(|one| (*ino, one.holder)))
+    }
+
     /// Takes from what `holder` holds of `ino`; whether it holds nothing any more and did before.
     pub(crate) fn take(&mut self, ino: Ino, holder: Holder, bits: Bits) -> bool {
         if let Some(crowd) = self.crowds.get_mut(&ino) {

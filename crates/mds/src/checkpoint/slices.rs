@@ -24,7 +24,7 @@ impl Rank {
         let rank = self.view.config.rank;
         let most = self.view.config.limits.store_bytes / SESSIONS_PART;
         let mut batch = StoreBatch::new(Ino::SYSTEM, None);
-        for (id, session) in self.sessions.map.range(from..).filter(|(_, session)| !session.embedded) {
+        for (id, session) in self.sessions.map.range(from..).filter(|(_, session)| session.is_clients()) {
             if batch.bytes() >= most {
                 self.checkpoint.sessions_from = Some(*id);
                 break;

@@ -1,18 +1,15 @@
 //! What operators ask for, carried out on the next map; the texts are for them.
 //!
-//! Absent: when they are answered (`machine`).
+//! Absent: when they are answered (`machine`); changes of ownership (`changes`).
 
-use super::plan::{daemon_name, take_down};
-use super::{Command, CommandError};
+use super::plan::{Plan, daemon_name, take_down};
+use super::{Command, CommandError, changes};
 use crate::output::Level;
 use proto::RankId;
 use proto::cluster::{ClusterMap, DaemonId, RANKS_MAX, RankInfo, RankState};
 
-pub(super) fn carry_out(
-    next: &mut ClusterMap,
-    command: Command,
-    notes: &mut Vec<(Level, String)>,
-) -> Result<String, CommandError> {
+pub(super) fn carry_out(plan: &mut Plan, command: Command) -> Result<String, CommandError> {
+    let next = &mut plan.next;
     let text = match command {
         Command::Get => return Ok(String::new()),
         Command::SetMaxMds(ranks) => {
@@ -29,8 +26,24 @@ pub(super) fn carry_out(
         }
         Command::FailRank(rank) => fail_rank(next, rank)?,
         Command::FailFs => fail_all(next),
+        Command::SetBalRankMask(mask) => {
+            next.bal_rank_mask = mask;
+            format!("bal_rank_mask is {}", mask.hex())
+        }
+        Command::SetHashPlacement(on) => {
+            next.hash_placement = on;
+            next.slots_used |= on && !stdx::mutant!("coord_placement_without_slots");
+            format!("hash_placement is {on}")
+        }
+        Command::Move { moved, to } => changes::begin(next, None, moved, to)?,
+        Command::CancelMove(id) => changes::end(plan, None, id, false)?,
+        Command::Ask(life, ask) => {
+            let text = changes::carry_out(plan, life, ask)?;
+            plan.notes.push((Level::Info, text.clone()));
+            return Ok(text);
+        }
     };
-    notes.push((Level::Info, format!("by command: {text}")));
+    plan.notes.push((Level::Info, format!("by command: {text}")));
     Ok(text)
 }
 

@@ -4,7 +4,7 @@
 
 mod record;
 
-use super::plan::{Plan, View, plan};
+use super::plan::{Marks, Plan, View, plan};
 use super::seen::Seen;
 use super::{Beacon, BeaconState, Command, CommandError, CoordinatorConfig, Input, Output, Reply};
 use crate::output::Level;
@@ -64,6 +64,7 @@ struct Planned {
     registered: Vec<(u64, DaemonId)>,
     answers: Vec<(u64, Result<String, CommandError>)>,
     notes: Vec<(Level, String)>,
+    marks: Marks,
 }
 
 impl Machine for Coordinator {
@@ -265,7 +266,7 @@ impl Coordinator {
     }
 
     fn swap(&mut self, base: Arc<ClusterMap>, planned: Plan, out: &mut Outbox<Output>) {
-        let Plan { next, changed: _, registered, answers, notes } = planned;
+        let Plan { next, changed: _, registered, answers, notes, marks } = planned;
         let next = Arc::new(next);
         out.push(Output::Swap { expected: base.version, bytes: next.encode() });
         if stdx::mutant!("coord_publishes_early") {
@@ -277,7 +278,7 @@ impl Coordinator {
         if stdx::mutant!("coord_answers_early") {
             self.answer(&next, answers.clone(), out);
         }
-        let planned = Box::new(Planned { base, next, registered, answers, notes });
+        let planned = Box::new(Planned { base, next, registered, answers, notes, marks });
         self.asked = Some(Asked::Swap { planned, confirms: std::mem::take(&mut self.beacons) });
     }
 

@@ -1,11 +1,11 @@
 //! The next map, from the last one and what was observed since: a pure function. What it decides is said when the map is durable.
 //!
-//! Absent: I/O and its failures (`machine`); changes of entries and slots, which nobody asks for in this version.
+//! Absent: I/O and its failures (`machine`); changes of entries and slots (`changes`, `moves`).
 
-use super::commands;
 use super::seen::{Death, Seen};
 use super::states::{is_made, reported, without_daemon};
 use super::{BeaconState, Command, CommandError, CoordinatorConfig};
+use super::{commands, moves};
 use crate::output::Level;
 use proto::cluster::{ClusterMap, DAEMONS_MAX, DaemonId, DaemonInfo, RankInfo, RankState};
 use proto::{Incarnation, RankId};
@@ -34,6 +34,16 @@ pub(super) struct Plan {
     /// Of every command that the view had, in order.
     pub answers: Vec<(u64, Result<String, CommandError>)>,
     pub notes: Vec<(Level, String)>,
+    pub marks: Marks,
+}
+
+/// What is to be remembered of a map that is durable, and is not in it.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    /// Lives that said that nothing of theirs is left.
+    pub left: Vec<(RankId, Incarnation)>,
+    /// Ranks that had a move given up.
+    pub aborted: Vec<RankId>,
 }
 
 pub(super) fn plan(base: &ClusterMap, view: View<'_>) -> Plan {
@@ -43,7 +53,10 @@ pub(super) fn plan(base: &ClusterMap, view: View<'_>) -> Plan {
         registered: Vec::new(),
         answers: Vec::new(),
         notes: Vec::new(),
+        marks: Marks::default(),
     };
+    // What is changed says so.
+    plan.next.version = base.version + 1;
     if !view.begun {
         plan.next.coordinator += 1;
     }
@@ -56,13 +69,17 @@ pub(super) fn plan(base: &ClusterMap, view: View<'_>) -> Plan {
     }
     plan.take_reports(view);
     for (id, command) in view.commands {
-        let result = commands::carry_out(&mut plan.next, *command, &mut plan.notes);
+        let result = commands::carry_out(&mut plan, *command);
         plan.answers.push((*id, result));
     }
     plan.shrink();
+    moves::end_lost(&mut plan, base, view.begun);
+    plan.let_go(view);
     plan.give_ranks(view);
+    moves::begin_due(&mut plan, view);
     // Behind the others: a daemon that nobody told its number carries nothing.
     plan.register(view);
+    plan.next.version = base.version;
     plan.changed = plan.next != *base;
     plan.next.version = base.version + 1;
     debug_assert_eq!(plan.next.check(), Ok(()));
@@ -143,6 +160,26 @@ impl Plan {
         }
     }
 
+    /// Takes the highest ranks off the map that are not wanted, have nothing, and need no other life for that to stay so. A rank that is
+    /// not in the map has no life that could write or answer.
+    fn let_go(&mut self, view: View<'_>) {
+        while let Some((rank, info)) = self.next.ranks.last_key_value().map(|(rank, info)| (*rank, *info)) {
+            let over = view.seen.may_succeed(rank, info.incarnation, view.now)
+                || stdx::mutant!("coord_left_unfenced");
+            if !self.is_going(view, rank, info) || !over || self.next.is_owner(rank) {
+                return;
+            }
+            self.next.ranks.remove(&rank);
+            self.note(Level::Info, format!("rank {}: gone ({})", rank.0, life(info)));
+        }
+    }
+
+    /// Whether a rank needs no other life: it was never made, or has left.
+    fn is_going(&self, view: View<'_>, rank: RankId, info: RankInfo) -> bool {
+        let idle = !self.next.made.has(rank) || view.seen.has_left(rank, info.incarnation);
+        info.state == RankState::Failed && rank.0 >= self.next.max_mds && idle
+    }
+
     /// Gives standbys the ranks that need a life: first those that had one, whose daemons nobody else is given while their last life may
     /// still write or answer, then those that are wanted and never had.
     fn give_ranks(&mut self, view: View<'_>) {
@@ -151,7 +188,7 @@ impl Plan {
         }
         let standbys = self.standbys(view);
         let failed: Vec<(RankId, Incarnation)> = (self.next.ranks.iter())
-            .filter(|(_, info)| info.state == RankState::Failed)
+            .filter(|(rank, info)| info.state == RankState::Failed && !self.is_going(view, **rank, **info))
             .map(|(rank, info)| (*rank, info.incarnation))
             .collect();
         let spare = standbys.len().saturating_sub(failed.len());

@@ -3,6 +3,7 @@
 //!
 //! Absent: what is made of it (`plan`); everything here is lost with the coordinator, and safe to lose.
 
+use super::plan::Marks;
 use super::{BeaconState, CoordinatorConfig};
 use proto::cluster::{ClusterMap, DaemonId, RankInfo};
 use proto::{Incarnation, RankId};
@@ -23,6 +24,11 @@ pub(super) struct Seen {
     ended: BTreeMap<RankId, Ended>,
     fenced: BTreeMap<RankId, Incarnation>,
     fencing: BTreeMap<RankId, Incarnation>,
+    /// Lives that said that nothing of theirs is left.
+    left: BTreeMap<RankId, Incarnation>,
+    /// Ranks that gave a move up: until then none of theirs is begun.
+    paused: BTreeMap<RankId, Mono>,
+    pause_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +69,9 @@ impl Seen {
             ended: BTreeMap::new(),
             fenced: BTreeMap::new(),
             fencing: BTreeMap::new(),
+            left: BTreeMap::new(),
+            paused: BTreeMap::new(),
+            pause_ns: config.grace_ns / 15,
         }
     }
 
@@ -155,6 +164,25 @@ impl Seen {
         }
         self.fenced.retain(|rank, _| new.ranks.contains_key(rank));
         self.fencing.retain(|rank, _| new.ranks.contains_key(rank));
+        self.left.retain(|rank, _| new.ranks.contains_key(rank));
+        self.paused.retain(|_, until| *until > now);
+    }
+
+    /// A map is durable of which this is to be remembered.
+    pub(super) fn mark(&mut self, marks: Marks, now: Mono) {
+        self.left.extend(marks.left);
+        if !stdx::mutant!("coord_begins_again_at_once") {
+            let until = now.after(self.pause_ns);
+            self.paused.extend(marks.aborted.into_iter().map(|rank| (rank, until)));
+        }
+    }
+
+    pub(super) fn has_left(&self, rank: RankId, incarnation: Incarnation) -> bool {
+        self.left.get(&rank) == Some(&incarnation)
+    }
+
+    pub(super) fn is_paused(&self, rank: RankId, now: Mono) -> bool {
+        self.paused.get(&rank).is_some_and(|until| now < *until)
     }
 
     /// By when a daemon's last acknowledgement has run out.
@@ -195,7 +223,8 @@ impl Seen {
     /// When time alone changes what is to be done.
     pub(super) fn deadline(&self, now: Mono) -> Option<Mono> {
         let silent = self.heard.values().map(|heard| heard.at.after(self.patience_ns));
-        let ended = self.ended.values().map(|ended| ended.until).filter(|until| *until > now);
-        silent.chain(ended).min()
+        let ended = self.ended.values().map(|ended| ended.until);
+        let paused = self.paused.values().copied();
+        silent.chain(ended.chain(paused).filter(|until| *until > now)).min()
     }
 }

@@ -2,14 +2,21 @@
 //!
 //! Absent: the simulator's world of them, with real ranks.
 
+mod changes;
 mod commands;
 mod leases;
+mod lost;
+mod moves;
+mod owners;
+mod placement;
 mod record;
 mod takeover;
 
 use super::states::{is_made, reported, without_daemon};
 use super::*;
-use proto::cluster::RankInfo;
+use proto::Ino;
+use proto::cluster::{Entry, RankInfo, Unit};
+use proto::{Frag, NameHash};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -248,6 +255,23 @@ impl World {
         answer.expect("it is answered")
     }
 
+    /// The rank's life asks.
+    fn ask(&mut self, rank: u16, ask: Ask) -> Result<String, CommandError> {
+        let life = Life { rank: RankId(rank), incarnation: self.rank(rank).incarnation };
+        self.command(Command::Ask(life, ask))
+    }
+
+    fn entry(&self, unit: Unit) -> Option<Entry> {
+        self.stored().entries.get(&unit).copied()
+    }
+
+    /// The daemon of a rank ends.
+    fn kill(&mut self, rank: u16) {
+        let daemon = self.rank(rank).daemon;
+        self.alive.remove(&daemon);
+        self.give(Input::Gone { daemon });
+    }
+
     fn count(&self, wanted: impl Fn(&Output) -> bool) -> usize {
         self.said.iter().filter(|output| wanted(output)).count()
     }
@@ -284,6 +308,27 @@ fn served() -> (World, DaemonId, DaemonId) {
     assert_eq!((w.state(0), w.rank(0).daemon), (RankState::Active, a), "{:?}", w.said);
     w.said.clear();
     (w, a, b)
+}
+
+/// So many ranks are active, and as many daemons stand by.
+fn several(ranks: u16) -> World {
+    let mut w = World::sole();
+    for _ in 0..2 * ranks {
+        w.register("d");
+    }
+    assert!(w.command(Command::SetMaxMds(ranks)).is_ok());
+    assert!((0..ranks).all(|rank| w.state(rank) == RankState::Active), "{:?}", w.stored());
+    w.said.clear();
+    w
+}
+
+fn dir(number: u64) -> Unit {
+    Unit { dir: Ino(number), frag: Frag::WHOLE }
+}
+
+/// One half of a directory, or half of a half.
+fn part(number: u64, prefix: u64, depth: u8) -> Unit {
+    Unit { dir: Ino(number), frag: Frag::leading(NameHash(prefix), depth) }
 }
 
 /// The order, spelled once more: what a life that reports (column) makes of a rank that the map has so (row).

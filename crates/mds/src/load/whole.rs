@@ -16,6 +16,7 @@ impl Rank {
     /// A name had to be read alone: perhaps its whole directory is worth reading now.
     pub(super) fn count_miss(&mut self, ino: Ino) {
         let slot = self.view.cache.dir_or_new(ino);
+        self.view.note_miss(slot);
         let config = &self.view.config;
         let used = self.view.cache.bytes();
         // Where others must make room for it, it must be small.

@@ -6,6 +6,7 @@ use crate::caps::check_bytes;
 use crate::files::FileState;
 use crate::op::{Claim, Next, Op, Park, Plan, Stop};
 use crate::ops::setattr::{clean_end, cut_of};
+use crate::ops::{both, here};
 use crate::perm;
 use crate::txn::file_id;
 use crate::view::{Found, View};
@@ -20,7 +21,7 @@ use proto::{Errno, FileKind, NodeRef};
 const COPY_BYTES_MAX: u64 = 64 << 20;
 
 /// A regular file the caller may use with `mask`, and its record.
-pub(crate) fn file(view: &View, op: &mut Op, node: NodeRef, mask: u32) -> Found<(u32, InodeCore)> {
+pub(crate) fn file(view: &mut View, op: &mut Op, node: NodeRef, mask: u32) -> Found<(u32, InodeCore)> {
     let slot = view.resolve(node, op)?;
     let core = view.cache.node(slot).core;
     match FileKind::of_mode(core.mode) {
@@ -142,8 +143,9 @@ pub(crate) fn copy(
     (target, target_offset): (NodeRef, u64),
     len: u64,
 ) -> Found<Plan> {
-    let (_, from) = file(view, op, source, perm::READ)?;
-    let (slot, mut to) = file(view, op, target, perm::WRITE)?;
+    let from = here(file(view, op, source, perm::READ))?;
+    let to = here(file(view, op, target, perm::WRITE))?;
+    let ((_, from), (slot, mut to)) = both(from, to)?;
     if from.ino == to.ino
         && source_offset < target_offset.saturating_add(len)
         && target_offset < source_offset.saturating_add(len)

@@ -30,7 +30,7 @@ pub(crate) fn parent(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan>
         return Err(Errno::ENOTDIR.into());
     }
     let parent = if node.ino == Ino::ROOT { Ino::ROOT } else { view.cache.parent_ino(slot) };
-    let at = view.resolve(NodeRef::bare(parent), op)?;
+    let at = view.inode_of_content(NodeRef::bare(parent), op)?;
     let hash = view.cache.node(at).hash;
     Plan::reply(Reply::Node(NodeRef { ino: parent, parent: view.cache.parent_ino(at), hash }))
 }

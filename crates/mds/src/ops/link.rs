@@ -1,17 +1,21 @@
 //! Link: the second name moves the inode to `//links`; a nameless file gets its first.
 //!
-//! Absent: links to directories.
+//! Absent: links to directories; what takes several ranks (`transactions/across.rs`).
 
 use crate::cache::attr_of;
 use crate::op::{Op, Plan};
-use crate::ops::Headers;
 use crate::ops::create::free_name;
+use crate::ops::{Headers, here};
+use crate::transactions::across;
 use crate::view::{Found, View};
 use proto::inode::{InodeCore, LINKS_MAX, flags};
 use proto::reply::Reply;
 use proto::{Errno, Ino, Name, NodeRef};
 
 pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name: &Name) -> Found<Plan> {
+    if !view.territory.is_whole() && of_several(view, op, node, parent)? {
+        return across::link(view, op, node, parent, name);
+    }
     let target = view.resolve(node, op)?;
     let found = view.cache.node(target);
     if found.is_dir() {
@@ -22,7 +26,8 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef,
     }
     let free = free_name(view, op, parent, name)?.map_err(|_| Errno::EEXIST)?;
     let home = view.writable(target)?;
-    let links = view.system(Ino::LINKS)?;
+    let first = view.cache.node(target).core.nlink == 0;
+    let links = if first { home } else { view.system(Ino::LINKS)? };
     let new = (view.cache.dir(free.dir).ino, free.hash);
     let now = view.wall();
     let mut core = view.changed_core(target);
@@ -47,6 +52,13 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef,
     view.txn.remote(place, core.ino, view.cache.node(target).kind());
     headers.emit(view);
     Plan::commit(Reply::Attr(attr))
+}
+
+/// Whether the inode, its home or `//links` is another rank's. Whose the new name is leads. A file without a name just gets one.
+fn of_several(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef) -> Found<bool> {
+    view.directory(parent, op)?;
+    let Ok(target) = here(view.resolve(node, op))? else { return Ok(true) };
+    Ok(view.cache.node(target).core.nlink > 0 && view.is_boundary(Ino::LINKS))
 }
 
 /// Plans the record in `//links`; coming from a primary dentry, that name becomes remote.

@@ -14,11 +14,15 @@ pub(crate) mod lock;
 pub(crate) mod lookup;
 pub(crate) mod mkdir;
 pub(crate) mod open;
+pub(crate) mod pin;
+pub(crate) mod policies;
+pub(crate) mod ranks;
 pub(crate) mod readdir;
 pub(crate) mod rename;
 pub(crate) mod rewrite;
 pub(crate) mod rmdir;
 pub(crate) mod setattr;
+pub(crate) mod shown;
 pub(crate) mod symlink;
 pub(crate) mod sync;
 pub(crate) mod tmpfile;
@@ -26,11 +30,15 @@ pub(crate) mod unlink;
 pub(crate) mod write;
 pub(crate) mod xattr;
 
-use crate::op::{Op, Plan};
+use crate::op::{Op, Plan, Stop};
+use crate::transactions::part;
 use crate::txn::Delta;
 use crate::view::{Found, View};
 use proto::request::Request;
-use proto::{locking_requests, looking_requests, naming_requests, syncing_requests, writing_requests};
+use proto::{Errno, RankId};
+use proto::{
+    locking_requests, looking_requests, naming_requests, rank_requests, syncing_requests, writing_requests,
+};
 use stdx::Wall;
 
 /// Plans any request.
@@ -57,6 +65,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, request: &mut Request) -> Found
             readdir::plan(view, op, *dir, *after, *attrs, *bytes_max)
         }
         other @ (writing_requests!()
+        | rank_requests!()
         | locking_requests!()
         | syncing_requests!()
         | Request::Read { .. }
@@ -104,6 +113,13 @@ fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan>
         }
         Request::Access { node, mask } => getattr::access(view, op, *node, *mask),
         Request::Parent { node } => getattr::parent(view, op, *node),
+        Request::Replicate { node } => ranks::replicate(view, op, *node),
+        Request::Facts { node } => ranks::facts(view, op, *node),
+        Request::Totals { dir } => ranks::totals(view, op, *dir),
+        Request::Hand { dir, to } => ranks::hand(view, op, *dir, *to),
+        Request::SetTimes { dir, mtime } => ranks::set_times(view, op, *dir, *mtime),
+        Request::Opened { node, session } => ranks::opened(view, op, *node, *session),
+        Request::Transact { id, step } => part::plan(view, op, *id, step),
         // Planned above.
         naming_requests!()
         | looking_requests!()
@@ -111,6 +127,27 @@ fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan>
         | Request::Open { .. }
         | Request::TmpFile { .. }
         | Request::Release { .. } => Err(proto::Errno::ENOSYS.into()),
+    }
+}
+
+/// Something found here, or whose it may be.
+pub(crate) type Here<T> = Result<T, Option<RankId>>;
+
+/// Sets apart that it is another rank's.
+pub(crate) fn here<T>(found: Found<T>) -> Found<Here<T>> {
+    match found {
+        Ok(found) => Ok(Ok(found)),
+        Err(Stop::NotMine(rank)) => Ok(Err(rank)),
+        Err(stop @ (Stop::Park(_) | Stop::Fail(_))) => Err(stop),
+    }
+}
+
+/// What needs two things of one rank.
+pub(crate) fn both<A, B>(first: Here<A>, second: Here<B>) -> Found<(A, B)> {
+    match (first, second) {
+        (Ok(first), Ok(second)) => Ok((first, second)),
+        (Err(rank), Err(_)) => Err(Stop::NotMine(rank)),
+        (Ok(_), Err(_)) | (Err(_), Ok(_)) => Err(Errno::EXDEV.into()),
     }
 }
 

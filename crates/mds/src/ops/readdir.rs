@@ -4,7 +4,7 @@
 //! second of two would be lost. Absent: "." and ".." (the client makes them).
 
 use crate::cache::{attr_of, dir};
-use crate::op::{LoadKey, Op, Plan, ScanFor, ScanPage};
+use crate::op::{LoadKey, Op, Park, Plan, ScanFor, ScanPage, Stop};
 use crate::perm;
 use crate::view::{Found, View, park};
 use proto::dentry::DentryValue;
@@ -50,8 +50,9 @@ pub(crate) fn plan(
     bytes_max: u32,
 ) -> Found<Plan> {
     let (node, slot) = view.directory(dir, op)?;
+    view.listing_is_free(view.cache.dir(slot).ino)?;
     if !(op.check && view.has_open(op.session, view.cache.node(node).ino(), perm::READ)) {
-        perm::access(view, op, node, perm::READ)?;
+        may_list(view, op, node)?;
     }
     if after > u64::MAX >> 1 {
         return Err(Errno::EINVAL.into());
@@ -84,6 +85,18 @@ pub(crate) fn plan(
     Plan::reply(Reply::Entries { entries: page.entries, end })
 }
 
+/// Whether a directory may be listed that is not known to be open. Its home may know it: permission was checked there.
+fn may_list(view: &View, op: &Op, node: u32) -> Found<()> {
+    let allowed = perm::access(view, op, node, perm::READ);
+    let found = view.cache.node(node);
+    let (ino, parent) = (found.ino(), view.cache.dir(found.dir));
+    let is_open = op.heard.as_ref().is_some_and(|heard| heard.opened == ino);
+    if allowed.is_ok() || !parent.has(dir::FOREIGN) || is_open {
+        return if is_open { Ok(()) } else { Ok(allowed?) };
+    }
+    Err(Stop::Park(Park::Opened(NodeRef { ino, parent: parent.ino, hash: found.hash })))
+}
+
 /// The hash from which on a stretch knows nothing: the first of its successor's cookie.
 fn limit(next: Option<NameHash>) -> Option<NameHash> {
     next.map(|next| NameHash(next.cookie() << 1))
@@ -95,10 +108,12 @@ fn cached(view: &View, slot: u32, from: NameHash, page: &mut Page) {
     cache.dir(slot).table.walk(from, &cache.nodes, |at| take(view, at, None, page));
 }
 
+/// An entry; without attributes if they are reserved: what is told of them could be over.
 fn entry_of(view: &View, at: u32, attrs: bool) -> DirEntry {
     let node = view.cache.node(at);
     let inode = if node.primary() { Some(at) } else { view.cache.by_ino(node.ino()) };
-    let attr = inode.filter(|_| attrs).and_then(|slot| view.cache.attr(slot));
+    let shown = attrs && !view.transactions.is_reserved(node.ino());
+    let attr = inode.filter(|_| shown).and_then(|slot| view.attr(slot).ok());
     DirEntry { hash: node.hash, name: node.name.as_bytes().into(), ino: node.ino(), kind: node.kind(), attr }
 }
 
@@ -198,7 +213,7 @@ fn add_stored(
             (record.core.ino, kind, attr)
         }
     };
-    let attr = attr.filter(|_| page.attrs);
+    let attr = attr.filter(|_| page.attrs && !view.transactions.is_reserved(ino));
     if keep && page.attrs {
         view.cache.load(slot, stored.hash, &stored.name, Some(value), 0);
         if view.files.get(ino).is_some() {

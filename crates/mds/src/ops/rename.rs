@@ -1,13 +1,12 @@
 //! Rename, with NOREPLACE and EXCHANGE.
 //!
-//! Absent: WHITEOUT; renames across ranks.
+//! Absent: WHITEOUT; what takes several ranks (`transactions/across.rs`).
 
-use crate::cache::node;
-use crate::op::{Claim, Effects, Next, Op, Plan};
-use crate::ops::Headers;
+use crate::op::{Effects, Op, Plan};
 use crate::ops::destroy::{Fate, lose_name, prepare};
-use crate::ops::sync::sync_of;
+use crate::ops::{Headers, here, sync};
 use crate::perm;
+use crate::transactions::across;
 use crate::view::{Found, View};
 use proto::inode::flags;
 use proto::reply::Reply;
@@ -42,6 +41,9 @@ pub(crate) fn plan(
     if how & !(NOREPLACE | EXCHANGE) != 0 || how == NOREPLACE | EXCHANGE {
         return Err(Errno::EINVAL.into());
     }
+    if !view.territory.is_whole() && of_several(view, op, (parent, name), (new_parent, new_name))? {
+        return across::rename(view, op, (parent, name), (new_parent, new_name), how);
+    }
     let from = find_end(view, op, parent, name)?;
     let to = find_end(view, op, new_parent, new_name)?;
     let source = held(view, op, &from)?.ok_or(Errno::ENOENT)?;
@@ -60,7 +62,9 @@ pub(crate) fn plan(
     for held in [Some(source), target].into_iter().flatten() {
         prepare(view, held.target)?;
     }
-    view.system(Ino::LINKS)?;
+    if !view.is_boundary(Ino::LINKS) {
+        view.system(Ino::LINKS)?;
+    }
     let mut headers = Headers::new();
     match target {
         Some(target) if exchange => {
@@ -77,6 +81,25 @@ pub(crate) fn plan(
             Ok(Plan::Commit(Reply::Ok, Effects { orphan, ..Default::default() }))
         }
     }
+}
+
+/// Whether one of the names, or of their inodes, is another rank's. Whose the new name is leads.
+fn of_several(
+    view: &mut View,
+    op: &mut Op,
+    (parent, name): (NodeRef, &Name),
+    (new_parent, new_name): (NodeRef, &Name),
+) -> Found<bool> {
+    let to = find_end(view, op, new_parent, new_name)?;
+    let Ok(from) = here(find_end(view, op, parent, name))? else { return Ok(true) };
+    Ok(is_elsewhere(view, &from)? || is_elsewhere(view, &to)?)
+}
+
+/// Whether the inode of a name is another rank's.
+fn is_elsewhere(view: &mut View, end: &End<'_>) -> Found<bool> {
+    let found = view.lookup(end.dir, end.hash, end.name)?;
+    let remote = found.is_some_and(|slot| !view.cache.node(slot).primary());
+    Ok(remote && view.is_boundary(Ino::LINKS))
 }
 
 fn find_end<'a>(view: &mut View, op: &mut Op, parent: NodeRef, name: &'a Name) -> Found<End<'a>> {
@@ -111,7 +134,8 @@ fn check_shape(
         let moves = if how & EXCHANGE != 0 { &moved[..] } else { &moved[..1] };
         for (held, into) in moves {
             if held.is_dir {
-                check_loop(view, op, view.cache.node(held.target).ino(), into.ino)?;
+                let out_of = if into.dir == to.dir { from.ino } else { to.ino };
+                check_loop(view, op, view.cache.node(held.target).ino(), (out_of, into.ino))?;
                 perm::access(view, op, held.target, perm::WRITE)?;
             }
         }
@@ -130,22 +154,35 @@ fn check_shape(
     }
 }
 
-/// A directory must not move below itself: walks from its new parent to the root.
-fn check_loop(view: &View, op: &mut Op, moved: Ino, mut at: Ino) -> Found<()> {
+/// A directory must not move below itself: walks from its new parent to the root, or to where this rank's part begins. What is above
+/// that is above its old parent as well, or it cannot be known here.
+fn check_loop(view: &mut View, op: &mut Op, moved: Ino, (from, to): (Ino, Ino)) -> Found<()> {
     if stdx::mutant!("mds_rename_no_loop_check") {
         return Ok(());
     }
+    let top = top_of(view, op, to, moved)?;
+    if !view.territory.is_whole() && top != top_of(view, op, from, Ino::NONE)? {
+        return Err(Errno::EXDEV.into());
+    }
+    Ok(())
+}
+
+/// The highest directory above a directory that is reached within this rank's part; `moved` must not be on the way.
+fn top_of(view: &mut View, op: &mut Op, mut at: Ino, moved: Ino) -> Found<Ino> {
     while at != Ino::ROOT {
         if at == moved {
             return Err(Errno::EINVAL.into());
         }
+        if !view.territory.is_whole() && view.of_itself(at).is_some() {
+            break;
+        }
         let slot = view.resolve(NodeRef::bare(at), op)?;
         at = view.cache.parent_ino(slot);
         if at == Ino::SYSTEM {
-            return Ok(());
+            break;
         }
     }
-    Ok(())
+    Ok(at)
 }
 
 /// Replacing a file by one that was written and not synced would, after a crash, leave neither
@@ -156,14 +193,11 @@ fn sync_first(
     source: ExistingName,
     target: Option<ExistingName>,
 ) -> Found<Option<Plan>> {
-    let node = view.cache.node(source.target);
     let replaces = target.is_some_and(|t| view.cache.node(t.target).is_file());
-    let synced = node.core.size == 0 || node.has(node::DATA_CLEAN) || op.synced == node.ino();
-    if !replaces || !node.is_file() || synced || stdx::mutant!("mds_rename_no_sync") {
+    if !replaces || stdx::mutant!("mds_rename_no_sync") {
         return Ok(None);
     }
-    let (data, syncing) = sync_of(view, node)?;
-    Ok(Some(Plan::Data(data, Claim::User(syncing.ino), Next::Synced(syncing))))
+    sync::sync_first(view, op, source.target, false)
 }
 
 /// Plans that the inode of `held`, named at `from`, is named at `to`.

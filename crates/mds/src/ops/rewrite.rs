@@ -22,9 +22,14 @@ pub(crate) fn plan(
     let core = match file(view, op, node, perm::WRITE) {
         Ok((_, core)) => core,
         // Nobody can look at them.
-        Err(Stop::Fail(Errno::ENOENT | Errno::ESTALE)) => return Plan::reply(Reply::Ok),
+        Err(Stop::Fail(Errno::ENOENT | Errno::ESTALE) | Stop::NotMine(None)) => {
+            return Plan::reply(Reply::Ok);
+        }
         Err(stop) => return Err(stop),
     };
+    if op.lost {
+        return Err(Stop::Fail(Errno::EIO));
+    }
     // What was beyond was cut off, or comes with what makes the file longer again.
     let len = data.len().min(core.size.saturating_sub(offset));
     if len == 0 {

@@ -2,7 +2,7 @@
 //!
 //! Absent: trees.
 
-use crate::op::{Op, Plan};
+use crate::op::{Op, Park, Plan, Stop};
 use crate::ops::Headers;
 use crate::perm;
 use crate::view::{Found, View};
@@ -17,6 +17,12 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -
     perm::access(view, op, parent, perm::WRITE)?;
     let target = view.target(slot, op)?;
     perm::sticky(view, op, parent, target)?;
+    let ino = view.cache.node(target).ino();
+    if view.is_boundary(ino) {
+        // What is empty there now may be filled before it is here: then it stays, and is here.
+        let empty = view.header_of(target)?.entries == 0;
+        return Err(if empty { Stop::Park(Park::Hand(ino)) } else { Errno::ENOTEMPTY.into() });
+    }
     let entries = view.entries_of(target)?;
     if view.cache.dir(entries).header.entries > 0 && !stdx::mutant!("mds_rmdir_not_empty") {
         return Err(Errno::ENOTEMPTY.into());

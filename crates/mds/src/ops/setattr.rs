@@ -4,12 +4,13 @@
 
 use crate::acl::{self, Acl};
 use crate::cache::dir::{JUMPED, next_number};
-use crate::cache::{attr_of, dir_attr, node};
+use crate::cache::{attr_of, dir_attr, header_attr, node};
 use crate::op::{Claim, Effects, Next, Op, Park, Plan, Stop};
 use crate::perm;
 use crate::txn::file_id;
 use crate::view::{Found, View};
 use proto::attr::SetTime;
+use proto::header::FragHeader;
 use proto::inode::{InodeCore, InodeExt, flags};
 use proto::reply::Reply;
 use proto::storeio::{Cut, DataOp};
@@ -71,22 +72,37 @@ fn directory_times(
     attr: &mut proto::Attr,
 ) -> Found<()> {
     view.writable(slot)?;
-    let dir = view.cache.dirs.get(view.entries_of(slot)?);
+    if view.is_boundary(core.ino) {
+        let header = match mtime {
+            Some(mtime) => view.header_set(core.ino, mtime)?,
+            None => view.header_of(slot)?,
+        };
+        header_attr(attr, &header);
+        return Ok(());
+    }
+    let dir = view.entries_of(slot)?;
     let Some(mtime) = mtime else {
-        dir_attr(attr, dir);
+        dir_attr(attr, view.cache.dir(dir));
         return Ok(());
     };
-    let mut header = dir.header.clone();
-    header.version = dir.next_version(view.config.incarnation);
-    header.mtime = mtime.min(view.now.wall);
-    header.change = next_number(header.change, dir.has(JUMPED), view.config.incarnation);
+    let header = timed_header(view, dir, mtime);
     let ino = core.ino;
-    dir_attr(attr, dir);
+    dir_attr(attr, view.cache.dir(dir));
     attr.mtime = mtime;
     attr.ctime = core.ctime;
     attr.change = core.change.wrapping_add(header.change);
     view.txn.whole_header(ino, &header);
     Ok(())
+}
+
+/// A directory's header with another time.
+pub(crate) fn timed_header(view: &View, dir: u32, mtime: Wall) -> FragHeader {
+    let dir = view.cache.dir(dir);
+    let mut header = dir.header.clone();
+    header.version = dir.next_version(view.config.incarnation);
+    header.mtime = mtime.min(view.now.wall);
+    header.change = next_number(header.change, dir.has(JUMPED), view.config.incarnation);
+    header
 }
 
 /// Changes size fields. `Ok(true)`: the data must be cut. Inner `Err`: the
@@ -142,9 +158,10 @@ fn earlier_cut(view: &View, ino: proto::Ino, core: &InodeCore) -> Found<Option<P
 /// The number of a cut is never used twice: data written under a cut that a crash took back must not
 /// count as written under the next one. Only the first cut of a life may be acted on before it is journaled (`clean_end`); so
 /// the first one is higher than that of any life before that began with the same record, also where the file was
-/// cut so often that its number is ahead of the life's.
+/// cut so often that its number is ahead of the life's. Of another rank's life, too, that had the file before it came here: incarnations
+/// are one count for all ranks.
 fn cut_at(view: &View, core: &mut InodeCore, size: u64) {
-    let incarnation = view.config.incarnation.0 as u32;
+    let incarnation = view.config.incarnation.max(view.territory.last_incarnation()).0 as u32;
     let ours = view.cache.by_ino(core.ino).is_some_and(|slot| view.cache.node(slot).has(node::END_CLEAN));
     let step = if ours || stdx::mutant!("mds_cut_number_again") { 1 } else { incarnation.saturating_add(1) };
     let spent = view.spent_cuts.get(&core.ino).copied().unwrap_or(0);

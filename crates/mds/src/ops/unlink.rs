@@ -6,15 +6,19 @@ use crate::op::{Effects, Op, Plan};
 use crate::ops::Headers;
 use crate::ops::destroy::{Fate, lose_name, prepare};
 use crate::perm;
+use crate::transactions::across;
 use crate::view::{Found, View};
 use proto::reply::Reply;
-use proto::{Errno, Name, NodeRef};
+use proto::{Errno, Ino, Name, NodeRef};
 
-pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Found<Plan> {
-    let (parent, dir) = view.directory(parent, op)?;
+pub(crate) fn plan(view: &mut View, op: &mut Op, reference: NodeRef, name: &Name) -> Found<Plan> {
+    let (parent, dir) = view.directory(reference, op)?;
     perm::access(view, op, parent, perm::EXEC)?;
     let hash = view.name_hash(name);
     let slot = view.lookup(dir, hash, name.as_bytes())?.ok_or(Errno::ENOENT)?;
+    if !view.cache.node(slot).primary() && view.is_boundary(Ino::LINKS) {
+        return across::unlink(view, op, reference, name);
+    }
     let target = view.target(slot, op)?;
     perm::access(view, op, parent, perm::WRITE)?;
     perm::sticky(view, op, parent, target)?;

@@ -1,10 +1,10 @@
 //! Extended attributes: user, trusted, security, ACLs, and the virtual ones.
 //!
-//! Absent: policies (pins, layouts, quotas): none can be set in this version, so none is there.
+//! Absent: policies of placement (`pin.rs`, `policies.rs`); others (layouts, quotas) cannot be set in this version, so none is there.
 
 use crate::acl::{self, Acl};
-use crate::cache::dir;
 use crate::op::{Op, Plan};
+use crate::ops::{pin, policies, shown};
 use crate::perm;
 use crate::view::{Found, View};
 use proto::inode::{InodeExt, XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
@@ -39,6 +39,15 @@ fn allows_user(kind: FileKind) -> bool {
 
 pub(crate) fn get(view: &mut View, op: &mut Op, node: NodeRef, name: &[u8]) -> Found<Plan> {
     let slot = view.resolve(node, op)?;
+    if pin::is_pin(view, name) {
+        return pin::get(view, slot);
+    }
+    if let Some(kind) = policies::kind_of(view, name) {
+        return policies::get(view, slot, kind);
+    }
+    if let Some(shown) = shown::kind_of(view, name) {
+        return shown::get(view, slot, shown);
+    }
     match space_of(name)? {
         Space::Virtual => return virtual_value(view, op, slot, name),
         Space::User if !allows_user(view.cache.node(slot).kind()) => return Err(Errno::ENODATA.into()),
@@ -112,6 +121,15 @@ pub(crate) fn set(
     if value.len() > XATTR_VALUE_BYTES_MAX {
         return Err(Errno::E2BIG.into());
     }
+    if pin::is_pin(view, name) {
+        return pin::set(view, op, slot, value);
+    }
+    if shown::kind_of(view, name).is_some() {
+        return Err(Errno::EPERM.into());
+    }
+    if let Some(kind) = policies::kind_of(view, name) {
+        return policies::set(view, op, slot, kind, value);
+    }
     let space = may_change(view, op, slot, name)?;
     let exists = view.cache.ext(slot).is_some_and(|ext| find(ext, name).is_ok());
     match mode {
@@ -128,6 +146,15 @@ pub(crate) fn set(
 
 pub(crate) fn remove(view: &mut View, op: &mut Op, node: NodeRef, name: &[u8]) -> Found<Plan> {
     let slot = view.resolve(node, op)?;
+    if pin::is_pin(view, name) {
+        return pin::remove(view, op, slot);
+    }
+    if shown::kind_of(view, name).is_some() {
+        return Err(Errno::EPERM.into());
+    }
+    if let Some(kind) = policies::kind_of(view, name) {
+        return policies::remove(view, op, slot, kind);
+    }
     if space_of(name)? == Space::Virtual
         && let Virtual::Policy(of) = known_virtual(name)?
     {
@@ -292,12 +319,10 @@ fn virtual_value(view: &View, op: &Op, slot: u32, name: &[u8]) -> Found<Plan> {
         Virtual::Policy(of) => return Err(unset(view, slot, of).into()),
     };
     if key.starts_with(b"dir.") {
-        let header = &view.cache.dir(match view.entries_of(slot) {
-            Err(crate::op::Stop::Fail(_)) => return Err(Errno::EINVAL.into()),
-            other => other?,
-        });
-        debug_assert!(header.has(dir::HEADER));
-        let header = &header.header;
+        if !view.cache.node(slot).is_dir() {
+            return Err(Errno::EINVAL.into());
+        }
+        let header = view.header_of(slot)?;
         let value = match key {
             b"dir.entries" => header.entries,
             b"dir.files" => header.entries.saturating_sub(header.subdirs),

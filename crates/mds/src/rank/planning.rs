@@ -3,9 +3,10 @@
 //! Absent: what each operation does (`ops/`); who wakes whom (`load.rs`, `files.rs`, `caps.rs`, `pace.rs`).
 
 use crate::cache::node;
+use crate::cache::slab::NONE;
 use crate::hold::Waiting;
 use crate::input::Tag;
-use crate::op::{Claim, Effects, Next, Op, OpId, Park, Plan, Stop, Waits};
+use crate::op::{Claim, Effects, Next, Op, OpId, Park, Plan, Stop, Waits, asking_parks};
 use crate::ops;
 use crate::output::Output;
 use crate::perm;
@@ -14,7 +15,8 @@ use crate::view::Found;
 use proto::reply::Reply;
 use proto::request::Request;
 use proto::storeio::DataOp;
-use proto::{Errno, Ino, SessionId};
+use proto::transact::Step;
+use proto::{Errno, Ino, RankId, SessionId};
 use stdx::{Now, Outbox};
 
 /// Parked operations run per step.
@@ -24,7 +26,9 @@ impl Rank {
     /// Plans an operation and does what planning came to.
     pub(super) fn run(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
         // It may have come before its session had a place.
+        // What a rank keeps by itself of what it asks to be changed is taken back from it as from any other.
         if op.place.is_none()
+            && !matches!(op.request, Request::Transact { .. })
             && let Some(session) = self.sessions.map.get(&op.session)
         {
             op.place = session.place;
@@ -36,20 +40,30 @@ impl Rank {
             let (ino, count) = (node.ino, *count);
             return self.release(op, ino, count, out);
         }
-        if self.must_wait_for_presented(op) {
-            return self.park(op, Park::Presented);
+        if let Request::Transact { id, step } = &op.request {
+            let id = *id;
+            match step {
+                Step::Abort => return self.part_aborted(now, op, id, out),
+                // Nobody waits for others while something is reserved.
+                Step::Prepare { parts, .. } => {
+                    let waits = !self.presenting.is_empty() || !self.sessions.former.is_empty();
+                    if waits || self.parts_may_be_copied(parts) {
+                        return self.answer(op, Err(Errno::EBUSY), false, out);
+                    }
+                }
+                Step::Clear { .. } | Step::Commit { .. } | Step::Ask => {}
+            }
         }
-        if self.must_wait(op.id, &op.request) {
-            return self.park(op, Park::Journal);
-        }
-        if self.must_settle(op) {
-            return self.park(op, Park::Settled);
-        }
-        if let Some(needs) = self.delegated_in_the_way(op).or_else(|| self.alone_in_the_way(op)) {
-            return self.park(op, Park::Caps(needs));
+        if let Some(park) = self.waits_before_planning(op) {
+            self.let_votes_go(op.id, out);
+            return self.park(op, park);
         }
         if let Some(outcome) = self.rewrite_outcome(op) {
-            return self.answer(op, outcome, false, out);
+            // Of a file that went to another rank the tail may know nothing, and its bytes were synced before: it is looked for first.
+            op.lost = outcome.is_err() && op.told.is_some() && !self.view.territory.is_whole();
+            if !op.lost {
+                return self.answer(op, outcome, false, out);
+            }
         }
         match self.told_number(op) {
             Ok(number) => self.view.given = number,
@@ -61,10 +75,31 @@ impl Rank {
         self.view.now.wall = self.wall;
     }
 
+    /// What an operation waits for whatever it will come to.
+    fn waits_before_planning(&mut self, op: &Op) -> Option<Park> {
+        if self.must_wait_for_presented(op) {
+            return Some(Park::Presented);
+        }
+        if self.must_wait(op.id, &op.request) {
+            return Some(Park::Journal);
+        }
+        if self.must_settle(op) {
+            return Some(Park::Settled);
+        }
+        self.delegated_in_the_way(op).or_else(|| self.alone_in_the_way(op)).map(Park::Caps)
+    }
+
     fn plan_now(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
         self.view.now = now;
+        self.view.resolved = NONE;
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);
+        self.view.learned = op.heard.as_mut().and_then(|heard| heard.learned.take());
+        if !self.leads.is_idle() {
+            self.view.told = self.told_for(op.id);
+        }
         let planned = ops::plan(&mut self.view, op, &mut request);
+        self.view.learned = None;
+        self.view.told = None;
         op.request = request;
         if let Some(needs) = self.delegated_not_empty(op, &planned).or_else(|| self.alone_shown(op, &planned))
         {
@@ -75,16 +110,35 @@ impl Rank {
             Ok(Plan::Answer(Ok(_), effects)) if effects.open.is_some() => {
                 self.needs_if_blocked(op, effects.open, false)
             }
-            Ok(Plan::Answer(..) | Plan::Data(..) | Plan::Durable(_) | Plan::Queued) | Err(_) => None,
+            Ok(Plan::Answer(..) | Plan::Step(..) | Plan::Data(..) | Plan::Durable(_) | Plan::Queued)
+            | Err(_) => None,
         };
         if let Some(needs) = needs {
             return self.carry_out_plan(now, op, Err(Stop::Park(Park::Caps(needs))), out);
+        }
+        if matches!(planned, Ok(Plan::Commit(..))) && self.may_be_copied() {
+            return self.carry_out_plan(now, op, Err(Stop::Park(Park::Ranks)), out);
+        }
+        let of_several = matches!(planned, Ok(Plan::Commit(..))) && !self.view.txn.others.is_empty();
+        if of_several && !self.has_votes(op.id) {
+            self.view.txn.clear();
+            return self.gather_votes(op);
         }
         if matches!(planned, Ok(Plan::Commit(..))) {
             self.own_names_change(op);
             self.own_files_move(op);
         }
+        self.note_heat(op, &planned);
         self.carry_out_plan(now, op, planned, out);
+    }
+
+    fn not_mine(&mut self, op: &mut Op, owner: Option<RankId>, out: &mut Outbox<Output>) {
+        self.view.txn.clear();
+        if matches!(op.request, Request::Rewrite { .. }) && !stdx::mutant!("mds_rewrite_sent_away") {
+            // Before it left its bytes were synced.
+            return self.answer(op, Ok(Reply::Ok), false, out);
+        }
+        self.bounce(op, owner, out);
     }
 
     pub(crate) fn carry_out_plan(
@@ -94,6 +148,10 @@ impl Rank {
         planned: Found<Plan>,
         out: &mut Outbox<Output>,
     ) {
+        let decides = matches!(planned, Ok(Plan::Commit(..))) && !self.view.txn.others.is_empty();
+        if !decides && !self.leads.is_idle() {
+            self.let_votes_go(op.id, out);
+        }
         match planned {
             Ok(Plan::Answer(outcome, effects)) => {
                 self.effects(op, effects);
@@ -101,10 +159,21 @@ impl Rank {
             }
             Ok(Plan::Commit(reply, effects)) => {
                 let outcome = Ok(reply);
+                let decided = if decides { self.decide(op.id) } else { None };
+                self.deciding = decides;
                 self.commit_for(now, op, &outcome, out);
+                self.deciding = false;
+                if let Some(id) = decided {
+                    self.decided(id);
+                }
                 self.effects(op, effects);
                 self.answer(op, outcome, false, out);
                 self.committed = None;
+            }
+            Ok(Plan::Step(reply, effects)) => {
+                self.commit_step(now, out);
+                self.effects(op, effects);
+                self.answer(op, Ok(reply), false, out);
             }
             Ok(Plan::Data(data, claim, next)) => {
                 self.view.files.claim(claim);
@@ -136,6 +205,11 @@ impl Rank {
                 self.view.txn.clear();
                 self.answer(op, Err(errno), false, out);
             }
+            Err(Stop::NotMine(owner)) => self.not_mine(op, owner, out),
+            Err(Stop::Park(Park::Votes)) => {
+                self.view.txn.clear();
+                self.gather_votes(op);
+            }
             Err(Stop::Park(park)) => {
                 self.view.txn.clear();
                 self.park(op, park);
@@ -162,6 +236,29 @@ impl Rank {
             Park::Settled => self.settling.push(id),
             Park::Presented => self.after_presented.push(id),
             Park::Journal => drop(self.pace.waiting.insert(id)),
+            Park::Ranks => self.peers.unheard_waiters.push(id),
+            Park::Move => self.moves.waiting.push(id),
+            Park::Slots => self.want_slots(id),
+            Park::Pin(dir, goal) => self.pin(id, dir, goal),
+            Park::Reserved => self.view.transactions.waiting.push(id),
+            Park::Part { hint, part } => {
+                if !self.ask_part(id, hint, *part) {
+                    op.failed = Some(Errno::ESTALE);
+                    self.runnable.push_back(id);
+                }
+            }
+            // Carried out before.
+            Park::Votes => {}
+            park @ asking_parks!() => {
+                if !self.ask_for((id, op.session), &park) {
+                    if let Park::Facts { node, .. } = park {
+                        op.hears().inherits.push(node.ino);
+                    } else {
+                        op.failed = Some(Errno::ESTALE);
+                    }
+                    self.runnable.push_back(id);
+                }
+            }
         }
         self.parked.insert(id, op.take());
     }
@@ -217,6 +314,9 @@ impl Rank {
 
     /// Plans a parked operation again.
     pub(crate) fn plan_again(&mut self, now: Now, id: OpId, out: &mut Outbox<Output>) {
+        if self.leads.is_waiting(id) {
+            return;
+        }
         let Some(mut op) = self.parked.remove(&id) else { return };
         if self.sessions.map.get(&op.session).is_none_or(|session| session.evicted) {
             self.unpin(&op);

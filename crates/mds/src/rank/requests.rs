@@ -61,12 +61,21 @@ impl Rank {
             (ClientMsg::Request { tid, floor, cred, request }, Some(id)) => {
                 self.request(now, Arrived { conn, session: id, tid, floor, cred, told: None, request }, out);
             }
-            (ClientMsg::Hello { protocol, session, info, wants }, _) => {
-                self.hello(now, conn, (protocol, session), (info, wants), out);
+            (ClientMsg::Hello { protocol, session, info, wants, at }, _) => {
+                self.hello(now, conn, (protocol, session), (info, wants, at), out);
+            }
+            (ClientMsg::RankHello { protocol, from, incarnation, to, map_version }, _) => {
+                self.rank_hello(now, conn, (protocol, to, map_version), (from, incarnation), out);
             }
             (ClientMsg::Admin { .. }, _) => {}
             (_, None) => self.refuse(conn, Errno::EPROTO, "no session on this connection", out),
             (ClientMsg::Cancel { tid }, Some(id)) => self.cancel(id, tid, out),
+            (ClientMsg::CapsMax { caps_max }, Some(id)) => {
+                if let Some(slot) = self.sessions.map.get(&id).and_then(|session| session.place) {
+                    self.view.book.ask_for(slot, caps_max);
+                }
+            }
+            (ClientMsg::WantMap { have }, Some(id)) => self.want_map(id, have, out),
             (ClientMsg::Renew { number }, Some(id)) => self.renewed(now, id, number, out),
             (ClientMsg::Reclaim { node, count, writes, locks }, Some(id)) => {
                 self.reclaim(id, node, (count, writes), &locks, out);
@@ -102,6 +111,9 @@ impl Rank {
         if floor > tid {
             return self.refuse(conn, Errno::EPROTO, "a floor above the request that says it", out);
         }
+        if !Self::may_ask(session, &request) {
+            return self.refuse(conn, Errno::EPROTO, "a request that is not for this session", out);
+        }
         if told.is_some() && !early::is_eager(session) {
             let reason =
                 "only a session that is answered early and may act for anyone performs requests by itself";
@@ -112,7 +124,9 @@ impl Rank {
             let Some(again) = self.sessions.map.get_mut(&id) else { return };
             session = again;
         }
-        let (embedded, place, checked) = (session.embedded, session.place, session.check.is_some());
+        let place = session.place.filter(|_| !matches!(request, Request::Transact { .. }));
+        let (embedded, checked) = (session.embedded, session.check.is_some());
+        let of_rank = session.rank.map(|(rank, _)| rank);
         if let Some(check) = &session.check {
             // Into the memory that came with the request: a list of groups is long.
             (cred.uid, cred.gid) = (check.uid, check.gid);
@@ -152,6 +166,7 @@ impl Rank {
         self.next_op += 1;
         let mut op = Op::new(self.next_op, (id, tid), cred, request, now.mono);
         (op.embedded, op.place, op.check, op.told) = (embedded, place, checked, told);
+        op.of_rank = of_rank;
         self.begin(now, conn, &mut op, room, out);
     }
 

@@ -10,7 +10,7 @@ use crate::input::{ConnId, Peer};
 use crate::output::Output;
 use crate::rank::Rank;
 use proto::caps::Bits;
-use proto::message::{ClientInfo, PROTOCOL, ServerMsg};
+use proto::message::{At, ClientInfo, JoinToken, PROTOCOL, ServerMsg};
 use proto::mutation::Mutation;
 use proto::system::session_flags;
 use proto::{Errno, Ino, SessionId};
@@ -20,6 +20,8 @@ use stdx::{Now, Outbox};
 const CLIENT_BYTES_MAX: usize = 240;
 /// It is encoded as a name.
 const _: () = assert!(CLIENT_BYTES_MAX <= 255);
+/// Why a session is refused that is not here, or whose client does not show that it has it.
+const UNKNOWN: &str = "the session is unknown or was evicted";
 /// Where the end of a long place is left out.
 const LEFT_OUT: &[u8] = b"...";
 
@@ -57,8 +59,14 @@ impl Rank {
         self.close_conn(conn, out);
     }
 
+    /// Refuses a greeting that may succeed later, or elsewhere by a newer map.
+    fn not_now(&mut self, conn: ConnId, at: At, reason: &str, out: &mut Outbox<Output>) {
+        self.tell_map_to(conn, at.map_version, out);
+        self.refuse(conn, Errno::ESHUTDOWN, reason, out);
+    }
+
     /// Ends a connection; nobody tells the rank of its end once more.
-    fn close_conn(&mut self, conn: ConnId, out: &mut Outbox<Output>) {
+    pub(crate) fn close_conn(&mut self, conn: ConnId, out: &mut Outbox<Output>) {
         self.disconnected(self.view.now, conn, out);
         out.push(Output::Close { conn });
     }
@@ -68,7 +76,7 @@ impl Rank {
         now: Now,
         conn: ConnId,
         (protocol, session): (u16, SessionId),
-        (info, wants): (ClientInfo, Bits),
+        (info, wants, at): (ClientInfo, Bits, At),
         out: &mut Outbox<Output>,
     ) {
         let Some(known) = self.sessions.conns.get(&conn) else { return };
@@ -79,24 +87,35 @@ impl Rank {
             let reason = format!("protocol {protocol} is not spoken here (this is {PROTOCOL})");
             return self.refuse(conn, Errno::EPROTO, &reason, out);
         }
+        let me = self.view.config.rank;
+        if at.rank != me {
+            let reason = format!("this is rank {}, not rank {}", me.0, at.rank.0);
+            return self.not_now(conn, at, &reason, out);
+        }
+        // Whoever is unknown would find nothing; and the number of one that was ended here may be known elsewhere.
+        if self.leaving.is_over() && self.sessions.map.get(&session).is_none_or(|known| known.evicted) {
+            return self.not_now(conn, at, "the rank leaves", out);
+        }
         match self.state {
             State::Boot | State::Replay => {
-                self.sessions.greeting.insert(conn, WaitingHello { session, info, wants });
+                self.sessions.greeting.insert(conn, WaitingHello { session, info, wants, at });
             }
             state @ (State::Stopping | State::Stopped | State::Damaged) => {
-                self.refuse(conn, Errno::ESHUTDOWN, &format!("the rank is {}", state.name()), out);
+                self.not_now(conn, at, &format!("the rank is {}", state.name()), out);
             }
-            State::Reconnect | State::Active if session == SessionId(0) => {
-                self.new_session(now, conn, (&info, wants), out);
+            State::Reconnect | State::Active
+                if session == SessionId(0) || (at.join && !self.sessions.map.contains_key(&session)) =>
+            {
+                self.new_session(now, conn, session, (&info, wants, at), out);
             }
-            State::Reconnect | State::Active => self.resume(now, conn, session, (&info, wants), out),
+            State::Reconnect | State::Active => self.resume(now, conn, session, (&info, wants, at), out),
         }
     }
 
     /// Answers the greetings that came before the rank could.
     pub(crate) fn greet_waiting(&mut self, now: Now, out: &mut Outbox<Output>) {
         for (conn, hello) in std::mem::take(&mut self.sessions.greeting) {
-            self.hello(now, conn, (PROTOCOL, hello.session), (hello.info, hello.wants), out);
+            self.hello(now, conn, (PROTOCOL, hello.session), (hello.info, hello.wants, hello.at), out);
         }
     }
 
@@ -104,14 +123,30 @@ impl Rank {
         &mut self,
         now: Now,
         conn: ConnId,
-        (info, wants): (&ClientInfo, Bits),
+        joined: SessionId,
+        (info, wants, at): (&ClientInfo, Bits, At),
         out: &mut Outbox<Output>,
     ) {
         let Some(known) = self.sessions.conns.get(&conn) else { return };
         if let Some(reason) = self.sessions.crowded(&known.peer, &self.view.config.limits) {
             return self.refuse(conn, Errno::EAGAIN, &reason, out);
         }
-        let Some(id) = self.sessions.number(self.view.config.incarnation.0) else {
+        if joined != SessionId(0) {
+            let token = JoinToken::of(&self.view.config.join_key, joined);
+            if at.token != token && !stdx::mutant!("mds_joins_without_token") {
+                return self.refuse(conn, Errno::ESTALE, UNKNOWN, out);
+            }
+            // What is left of it goes by the number.
+            if self.sessions.is_closing(joined) {
+                return self.not_now(conn, at, "the session's end here is under way", out);
+            }
+        }
+        // One that joins has its number from another rank.
+        let number = match joined {
+            SessionId(0) => self.sessions.number(self.view.config.incarnation.0),
+            joined => Some(joined),
+        };
+        let Some(id) = number else {
             let reason = "all session numbers are used up: the server must be restarted";
             return self.refuse(conn, Errno::EAGAIN, reason, out);
         };
@@ -145,6 +180,7 @@ impl Rank {
             place,
             settled: true,
             fresh: true,
+            map_version: at.map_version,
             ..Default::default()
         };
         let noted = self.notes().is_some();
@@ -161,14 +197,14 @@ impl Rank {
         now: Now,
         conn: ConnId,
         id: SessionId,
-        (info, wants): (&ClientInfo, Bits),
+        (info, wants, at): (&ClientInfo, Bits, At),
         out: &mut Outbox<Output>,
     ) {
         let Some(known) = self.sessions.conns.get_mut(&conn) else { return };
         let session = self.sessions.map.get_mut(&id);
-        let may = |s: &&mut Session| !s.embedded && !s.evicted && may_resume(&known.peer, s);
+        let may = |s: &&mut Session| s.is_clients() && !s.evicted && may_resume(&known.peer, s);
         let Some(session) = session.filter(may) else {
-            self.refuse(conn, Errno::ESTALE, "the session is unknown or was evicted", out);
+            self.refuse(conn, Errno::ESTALE, UNKNOWN, out);
             return;
         };
         known.session = Some(id);
@@ -182,7 +218,7 @@ impl Rank {
         self.fade_later(id, now);
         self.take_place(id, info, wants);
         if let Some(session) = self.sessions.map.get_mut(&id) {
-            session.last_request = now.mono;
+            (session.last_request, session.map_version) = (now.mono, at.map_version);
         }
         self.sessions.lease(id, now, self.view.config.lease_ns);
         self.welcome(id, true, out);
@@ -208,6 +244,8 @@ impl Rank {
             // A checkpoint syncs data, and a write is a transaction that states the inode: without one behind the last
             // checkpoint nothing was left to sync.
             synced: !self.replayed_files,
+            former: self.former,
+            token: JoinToken::of(&self.view.config.join_key, id),
         };
         if embedded {
             out.push(Output::Send { conn, message });

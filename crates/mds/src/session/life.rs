@@ -51,7 +51,11 @@ impl Rank {
         let late = |session: &Session| {
             session.return_end.is_some_and(|end| end.since(now.mono) < half) && !session.is_in_line()
         };
-        if self.sessions.map.get(&id).is_some_and(|session| !late(session)) {
+        if let Some(session) = self.sessions.map.get(&id).filter(|session| !late(session)) {
+            // Of a map that it has it hears what becomes: a rank that it uses may go.
+            if session.map_version > 0 {
+                self.tell_map(id, out);
+            }
             self.send_now(id, ServerMsg::Renewed { number }, out);
         }
     }
@@ -156,7 +160,7 @@ impl Rank {
         self.presented(id);
         self.sessions.count_eager();
         self.forget_former(id, Tid(u64::MAX));
-        if !session.embedded {
+        if session.is_clients() {
             // What it had under way goes on, and whoever comes next is another.
             self.sessions.many = true;
             Mutation::Session { id, open: false, client: b"" }.encode(&mut self.view.txn.muts);
@@ -209,7 +213,7 @@ impl Rank {
         let hung = late_ns > look_ns && !stdx::mutant!("mds_own_pause_counts");
         let mut dead = Vec::new();
         let mut next: Option<Mono> = None;
-        for (id, session) in self.sessions.map.iter_mut().filter(|(_, s)| !s.embedded && !s.evicted) {
+        for (id, session) in self.sessions.map.iter_mut().filter(|(_, s)| s.is_clients() && !s.evicted) {
             // One without a connection may have greeted on a new one.
             if session.lease_end <= now.mono
                 && let Some(grace_ns) = session.looks.next(late_ns, lease_ns)
@@ -269,7 +273,7 @@ impl Rank {
         let Some(session) = self.sessions.map.get_mut(&id) else { return };
         // Who was not heard of for a lease asked nothing for as long.
         let silent =
-            !session.embedded && session.lease_end <= now.mono && self.view.config.lease_ns >= FADES_NS;
+            session.is_clients() && session.lease_end <= now.mono && self.view.config.lease_ns >= FADES_NS;
         let text = format!("session {} evicted: {}{}", id.0, why.text(), session.named());
         out.push(Output::Note { level: Level::Warn, text });
         if silent || !self.evict_later(id, now, out) {

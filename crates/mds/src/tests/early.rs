@@ -455,3 +455,36 @@ fn a_performed_rename_takes_place_when_it_was_told() {
     // It was opened when it was made.
     assert_eq!(stat(&mut w, Ino(numbers + 1)).nlink, 0);
 }
+
+/// What broke: lives of other ranks have the numbers in between, and whoever had synced the bytes in the life before was told that
+/// they are lost.
+#[test]
+fn the_life_before_is_the_ranks_own() {
+    let mut w = two();
+    let (_, made) = early(&mut w, REMOTE, create(root(), "f"));
+    let (session, life) = (w.sessions[&REMOTE], Incarnation(w.incarnation));
+    let rewrite = |tid, w: &mut World| {
+        let data = vec![1; 10].into();
+        let node = node(&made.attr);
+        let request = Request::Rewrite { node, wrote: Tid(1), life, append: false, offset: 0, data };
+        let told = Told { heard: true, ..Told::default() };
+        perform(w, REMOTE, tid, told, request);
+        answer(w, REMOTE, Tid(tid)).cloned()
+    };
+    w.checkpoint();
+    for (next, expected) in [(9, Ok(())), (17, Err(Errno::EIO))] {
+        let before = Incarnation(w.incarnation);
+        w.crash_as(next);
+        let welcome = w.hello(REMOTE, Peer::Trusted, session);
+        let Some(ServerMsg::Welcome { former, resumed: true, .. }) = welcome else { panic!("{welcome:?}") };
+        assert_eq!(former, before);
+        w.say(REMOTE, ClientMsg::Reclaimed);
+        let answer = rewrite(600 + next, &mut w);
+        let outcome = match answer {
+            Some(ServerMsg::Done { .. }) => Ok(()),
+            Some(ServerMsg::Reply { outcome: Err(errno), .. }) => Err(errno),
+            odd => panic!("{odd:?}"),
+        };
+        assert_eq!(outcome, expected, "life {next}");
+    }
+}

@@ -16,17 +16,19 @@ mod pace;
 mod ranks;
 mod restart;
 mod sessions;
+mod several;
 mod stores;
 
 use crate::config::{RankConfig, State};
 use crate::input::{ConnId, Input, Peer, Tag};
-use crate::output::Output;
+use crate::output::{MapWish, Output};
 use crate::rank::Rank;
 use proto::caps::Bits;
+use proto::cluster::ClusterMap;
 use proto::dentry::{DentryValue, encode_primary};
 use proto::header::FragHeader;
 use proto::inode::InodeCore;
-use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
+use proto::message::{At, ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::name::name_hash;
 use proto::reply::{DirEntry, Outcome, Reply};
 use proto::request::{NewNode, Request};
@@ -39,6 +41,7 @@ use proto::{
     SnapId, Tid, Version, Writer,
 };
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use stdx::hash::HashSeed;
 use stdx::time::MS;
 use stdx::{Machine, Mono, Now, Wall};
@@ -114,19 +117,33 @@ pub(crate) struct World {
     tid: u64,
     pub sessions: BTreeMap<ConnId, SessionId>,
     pub incarnation: u64,
+    /// Who began the newest segment of the journal, as its files say it.
+    pub former: Incarnation,
     pub max_step_loads: usize,
     /// The most the cache and what is on its way to it took after a step.
     pub max_bytes: u64,
+    /// Given to each life of the rank before it boots.
+    pub map: Option<Arc<ClusterMap>>,
+    /// What it said to other ranks, and to the coordinator.
+    pub to_ranks: VecDeque<(RankId, ClientMsg)>,
+    pub wishes: VecDeque<MapWish>,
 }
 
 impl World {
     pub(crate) fn with(config: impl Fn(&mut RankConfig)) -> Self {
         let mut base = RankConfig::tiny([1; 16], SEED, Incarnation(1));
         config(&mut base);
+        let store = formatted(base.rank);
+        Self::of(base, store, None)
+    }
+
+    /// A rank of perhaps several.
+    pub(crate) fn of(base: RankConfig, store: Records, map: Option<Arc<ClusterMap>>) -> Self {
+        let incarnation = base.incarnation.0;
         let mut world = Self {
             rank: Rank::new(base.clone()),
-            store: formatted(base.rank),
             config: base,
+            store,
             journal: Vec::new(),
             durable: 0,
             auto_durable: true,
@@ -150,9 +167,13 @@ impl World {
             inbox: VecDeque::new(),
             tid: 0,
             sessions: BTreeMap::new(),
-            incarnation: 1,
+            incarnation,
+            former: Incarnation(0),
             max_step_loads: 0,
             max_bytes: 0,
+            map,
+            to_ranks: VecDeque::new(),
+            wishes: VecDeque::new(),
         };
         world.boot();
         world.hello(EMBEDDED, Peer::Embedded, SessionId(0));
@@ -164,6 +185,9 @@ impl World {
     }
 
     pub(crate) fn boot(&mut self) {
+        if let Some(map) = self.map.clone() {
+            self.inject(Input::Map(map));
+        }
         self.inject(Input::Boot);
         assert!(matches!(self.rank.state(), State::Active | State::Reconnect), "{:?}", self.notes);
     }
@@ -171,8 +195,16 @@ impl World {
     pub(crate) fn hello(&mut self, conn: ConnId, peer: Peer, session: SessionId) -> Option<ServerMsg> {
         self.inject(Input::Connected { conn, peer });
         let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: 1, caps_max: self.caps_max };
-        self.say(conn, ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: self.wants });
+        self.say(
+            conn,
+            ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: self.wants, at: self.at() },
+        );
         self.welcomed(conn)
+    }
+
+    /// This rank, for who greets it.
+    pub(crate) fn at(&self) -> At {
+        At { rank: self.config.rank, ..At::default() }
     }
 
     pub(crate) fn welcomed(&mut self, conn: ConnId) -> Option<ServerMsg> {
@@ -192,13 +224,20 @@ impl World {
 
     /// Power off: undurable journal bytes are gone, the store is as it is; a new incarnation boots.
     pub(crate) fn crash(&mut self) {
+        self.crash_as(self.incarnation + 1);
+    }
+
+    pub(crate) fn crash_as(&mut self, incarnation: u64) {
         self.journal.truncate(self.durable);
-        self.incarnation += 1;
+        self.former = Incarnation(self.incarnation);
+        self.incarnation = incarnation;
         self.config.incarnation = Incarnation(self.incarnation);
         self.rank = Rank::new(self.config.clone());
         self.inbox.clear();
         self.held.clear();
         self.sent.clear();
+        self.to_ranks.clear();
+        self.wishes.clear();
         self.sessions.clear();
         (self.hold_loads, self.hold_data, self.hold_stores, self.auto_durable) = (false, false, false, true);
         self.store_fails = None;
@@ -228,7 +267,11 @@ impl World {
         let mut steps = 0;
         while self.one_step() {
             steps += 1;
-            assert!(steps < 200_000, "the rank does not come to rest");
+            assert!(
+                steps < 200_000,
+                "the rank does not come to rest: {:?}",
+                self.rank.operations(Mono(self.now), 9)
+            );
         }
     }
 
@@ -270,7 +313,8 @@ impl World {
             Output::ReadJournal { from } => {
                 let bytes = self.journal[from.0 as usize..].to_vec();
                 self.inbox.push_back(Input::Replay { position: from, entries: bytes });
-                self.inbox.push_back(Input::ReplayEnd { end: Position(self.journal.len() as u64) });
+                let end = Position(self.journal.len() as u64);
+                self.inbox.push_back(Input::ReplayEnd { end, former: self.former });
             }
             Output::Append { position, bytes, urgent } => {
                 assert_eq!(position.0 as usize, self.journal.len());
@@ -283,6 +327,8 @@ impl World {
                 self.durable_soon();
             }
             Output::Trim { before } => self.trims.push(before),
+            Output::SendRank { rank, message } => self.to_ranks.push_back((rank, message)),
+            Output::Wish(wish) => self.wishes.push_back(wish),
             Output::Load { tag, requests } => {
                 self.max_step_loads = self.max_step_loads.max(requests.len());
                 let results = requests.iter().map(|r| Ok(self.load(r))).collect();

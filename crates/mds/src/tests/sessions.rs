@@ -360,7 +360,10 @@ fn the_process_of_a_client_with_a_long_place_is_known() {
     w.inject(Input::Connected { conn, peer: Peer::Trusted });
     let info =
         ClientInfo { host: "h".into(), mount: format!("/{}", "m".repeat(300)), pid: 4711, caps_max: 0 };
-    w.say(conn, ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE });
+    w.say(
+        conn,
+        ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants: Bits::NONE, at: w.at() },
+    );
     let shown: Vec<String> =
         w.rank.sessions(Mono(w.now)).into_iter().map(|session| session.client.to_string()).collect();
     assert!(shown.iter().any(|client| client.ends_with("mmm... pid 4711")), "{shown:?}");

@@ -2,9 +2,9 @@
 //!
 //! Absent: how tests steer it (`fake.rs`), its files (`tree.rs`).
 
-use super::{Posts, State, Wait};
+use super::{Posts, State, Wait, ranks};
 use proto::caps::{Bits, Grants};
-use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
+use proto::message::{At, ClientMsg, JoinToken, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::{LockKind, LockSpec, Request};
 use proto::storeio::Payload;
@@ -14,12 +14,15 @@ impl State {
     pub(super) fn receive(&mut self, conn: u64, message: ClientMsg) -> Posts {
         let Some(session) = self.conns.get(&conn).map(|conn| conn.session) else { return Vec::new() };
         match message {
-            ClientMsg::Hello { session, wants, .. } => self.hello(conn, session, wants),
+            ClientMsg::Hello { session, wants, at, .. } => self.hello(conn, session, wants, at),
             ClientMsg::Request { tid, floor, request, .. } => {
                 let Some(known) = self.sessions.get_mut(&session) else { return Vec::new() };
                 known.results.retain(|tid, _| *tid >= floor);
                 if let Some(outcome) = known.results.get(&tid) {
                     return vec![(conn, ServerMsg::Reply { tid, outcome: outcome.clone() })];
+                }
+                if let Some(away) = self.sent_away(conn, tid, &request) {
+                    return away;
                 }
                 self.seen.push(kept(&request));
                 self.request(conn, session, tid, &request)
@@ -69,34 +72,46 @@ impl State {
                 self.presented();
                 Vec::new()
             }
-            ClientMsg::Reclaimed | ClientMsg::Admin { .. } => Vec::new(),
+            ClientMsg::WantMap { have } => self.ranks.news(have).into_iter().map(|map| (conn, map)).collect(),
+            ClientMsg::Reclaimed
+            | ClientMsg::Admin { .. }
+            | ClientMsg::RankHello { .. }
+            | ClientMsg::CapsMax { .. } => Vec::new(),
         }
     }
 
-    fn hello(&mut self, conn: u64, former: SessionId, wants: Bits) -> Posts {
+    fn hello(&mut self, conn: u64, told: SessionId, wants: Bits, at: At) -> Posts {
+        let former = ranks::part(told, at.rank);
         let resumed = self.sessions.contains_key(&former);
-        if former != SessionId(0) && !resumed {
+        let joins = at.join
+            && at.token == JoinToken([told.0 as u8; 16])
+            && self.sessions.keys().any(|part| ranks::whole(*part) == told);
+        if told != SessionId(0) && !resumed && !joins {
             let (errno, reason) = (Errno::ESTALE.0 as u32, "the session was evicted".to_owned());
             return vec![(conn, ServerMsg::Refused { errno, reason })];
         }
         self.next += 1;
-        let session = if resumed { former } else { SessionId(self.next) };
+        let told = if resumed || joins { told } else { SessionId(self.next) };
+        let session = ranks::part(told, at.rank);
         let known = self.sessions.entry(session).or_default();
         (known.wants, known.lives_on) = (wants, resumed);
         if let Some(conn) = self.conns.get_mut(&conn) {
-            conn.session = session;
+            (conn.session, conn.rank) = (session, at.rank);
         }
         let welcome = ServerMsg::Welcome {
             protocol: PROTOCOL,
-            session,
+            session: told,
             incarnation: proto::Incarnation(1),
             fsid: [7; 16],
             resumed,
             lease_ms: self.lease_ms,
             root: Ino::ROOT,
             synced: true,
+            former: proto::Incarnation(0),
+            token: JoinToken([told.0 as u8; 16]),
         };
         let mut posts = vec![(conn, welcome)];
+        posts.extend(self.ranks.news(at.map_version).map(|map| (conn, map)));
         if !resumed {
             self.greet_early(conn, wants, &mut posts);
         }

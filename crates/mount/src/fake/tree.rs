@@ -60,6 +60,11 @@ impl Tree {
         self.clock
     }
 
+    /// The directory that an inode was made in, or moved to.
+    pub(super) fn parent(&self, ino: Ino) -> Option<Ino> {
+        self.inodes.get(&ino).map(|inode| inode.attr.parent)
+    }
+
     /// Attributes of a directory.
     pub(super) fn directory(&mut self, ino: Ino) -> Option<Attr> {
         self.stat(ino).ok().filter(|attr| attr.kind() == FileKind::Directory)

@@ -5,13 +5,15 @@
 use super::*;
 use crate::fake::Fake;
 use crate::fs::Fs;
-use crate::session::SessionStatus;
+use crate::session::{SessionEvent, SessionStatus};
 use proto::caps::Bits;
 use proto::message::ServerMsg;
 use proto::request::{LockKind, LockSpec};
 use proto::{Errno, Ino, NodeRef};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
+
+mod ranks;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -239,7 +241,7 @@ fn an_evicted_mount_starts_over_or_ends() {
         let mount = Mount::open_with(fake.connector(), ClientInfo::default(), settings).expect("welcome");
         let session = mount.session();
         let (told, events) = channel();
-        mount.on_session(Box::new(move |event, session| drop(told.send((event.clone(), session)))));
+        mount.on_session(Box::new(move |news| drop(told.send((news.event.clone(), news.session)))));
         assert_eq!((mount.state().status, mount.state().session), (SessionStatus::Open, session));
         let fs = Fs::new(Arc::clone(&mount), Cred::ROOT);
         fs.write("/f", b"unsynced").expect("written");
@@ -278,7 +280,7 @@ fn a_connection_that_broke_is_told_with_how_long_it_was_away() {
     let fake = Fake::new();
     let mount = open(&fake);
     let (told, events) = channel();
-    mount.on_session(Box::new(move |event, _| drop(told.send(event.clone()))));
+    mount.on_session(Box::new(move |news| drop(told.send(news.event.clone()))));
     for _ in 0..3 {
         fake.cut();
         assert!(mount.call(Cred::ROOT, getattr()).is_ok());

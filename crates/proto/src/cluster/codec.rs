@@ -22,6 +22,7 @@ const SECTION_ENTRIES: u8 = 4;
 pub(super) const SECTION_SLOTS: u8 = 5;
 const FLAG_JOINABLE: u8 = 1;
 const FLAG_HASH_PLACEMENT: u8 = 2;
+const FLAG_SLOTS_USED: u8 = 4;
 
 impl ClusterMap {
     /// The map's bytes.
@@ -97,7 +98,8 @@ impl ClusterMap {
     fn encode_core(&self, w: &mut Writer) {
         let joinable = if self.joinable { FLAG_JOINABLE } else { 0 };
         let placement = if self.hash_placement { FLAG_HASH_PLACEMENT } else { 0 };
-        w.u64(self.version).u16(self.max_mds).u8(joinable | placement).u64(self.coordinator);
+        let used = if self.slots_used { FLAG_SLOTS_USED } else { 0 };
+        w.u64(self.version).u16(self.max_mds).u8(joinable | placement | used).u64(self.coordinator);
         w.u64(self.last_incarnation.0).u64(self.last_daemon.0).u64(self.last_move.0);
         put_mask(w, self.bal_rank_mask);
         put_mask(w, self.made);
@@ -110,10 +112,11 @@ fn take_core(body: &[u8]) -> Result<ClusterMap, DecodeError> {
     let mut map = ClusterMap::first();
     (map.version, map.max_mds) = (r.u64()?, r.u16()?);
     let flags = r.u8()?;
-    if flags & !(FLAG_JOINABLE | FLAG_HASH_PLACEMENT) != 0 {
+    if flags & !(FLAG_JOINABLE | FLAG_HASH_PLACEMENT | FLAG_SLOTS_USED) != 0 {
         return Err(DecodeError::Invalid { what: "flags of a cluster map" });
     }
     (map.joinable, map.hash_placement) = (flags & FLAG_JOINABLE != 0, flags & FLAG_HASH_PLACEMENT != 0);
+    map.slots_used = flags & FLAG_SLOTS_USED != 0;
     map.coordinator = r.u64()?;
     map.last_incarnation = Incarnation(r.u64()?);
     (map.last_daemon, map.last_move) = (DaemonId(r.u64()?), MoveId(r.u64()?));

@@ -31,6 +31,7 @@ const DAEMON: u8 = 11;
 const ENTRY: u8 = 12;
 const SLOT_RUN: u8 = 13;
 const SECTION: u8 = 14;
+const SLOTS_USED: u8 = 15;
 
 /// One field or one key that is different: what it is now, `None` when it is not there any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +55,7 @@ pub enum Change {
     },
     /// A section of a later version; empty when it is not there any more.
     Section(u8, Box<[u8]>),
+    SlotsUsed(bool),
 }
 
 /// The changes that make the map of version `from` the one of version `to`, in ascending order of what they change.
@@ -103,6 +105,9 @@ impl ClusterMap {
             since(&self.unknown, &older.unknown)
                 .map(|(tag, body)| Change::Section(tag, body.unwrap_or_default())),
         );
+        if self.slots_used != older.slots_used {
+            changes.push(Change::SlotsUsed(self.slots_used));
+        }
         Delta { from: older.version, to: self.version, changes }
     }
 
@@ -129,6 +134,7 @@ impl ClusterMap {
             Change::MaxMds(ranks) => self.max_mds = *ranks,
             Change::Joinable(joinable) => self.joinable = *joinable,
             Change::HashPlacement(on) => self.hash_placement = *on,
+            Change::SlotsUsed(used) => self.slots_used = *used,
             Change::Coordinator(number) => self.coordinator = *number,
             Change::LastIncarnation(last) => self.last_incarnation = *last,
             Change::LastDaemon(last) => self.last_daemon = *last,
@@ -228,6 +234,7 @@ impl Change {
             Self::Entry(unit, _) => (ENTRY, unit.dir.0, unit.frag.prefix, unit.frag.depth),
             Self::Slots { first, .. } => (SLOT_RUN, u64::from(*first), 0, 0),
             Self::Section(tag, _) => (SECTION, u64::from(*tag), 0, 0),
+            Self::SlotsUsed(_) => (SLOTS_USED, 0, 0, 0),
         }
     }
 
@@ -247,7 +254,8 @@ impl Change {
             | Self::Rank(..)
             | Self::Daemon(..)
             | Self::Entry(..)
-            | Self::Section(..) => self.place(),
+            | Self::Section(..)
+            | Self::SlotsUsed(_) => self.place(),
         }
     }
 
@@ -257,7 +265,7 @@ impl Change {
             Self::MaxMds(ranks) => {
                 w.u16(*ranks);
             }
-            Self::Joinable(on) | Self::HashPlacement(on) => {
+            Self::Joinable(on) | Self::HashPlacement(on) | Self::SlotsUsed(on) => {
                 w.bool(*on);
             }
             Self::Coordinator(number)
@@ -285,6 +293,7 @@ impl Change {
             MAX_MDS => Self::MaxMds(r.u16()?),
             JOINABLE => Self::Joinable(r.bool()?),
             HASH_PLACEMENT => Self::HashPlacement(r.bool()?),
+            SLOTS_USED => Self::SlotsUsed(r.bool()?),
             COORDINATOR => Self::Coordinator(r.u64()?),
             LAST_INCARNATION => Self::LastIncarnation(Incarnation(r.u64()?)),
             LAST_DAEMON => Self::LastDaemon(DaemonId(r.u64()?)),

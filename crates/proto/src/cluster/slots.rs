@@ -14,7 +14,7 @@ pub const SLOTS: u16 = 4096;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub rank: RankId,
-    /// The version of the map that changed the slot last.
+    /// The version of the map that changed the slot last, or made or dropped an entry that it governs otherwise.
     pub version: u64,
     pub moving: Option<Moving>,
 }

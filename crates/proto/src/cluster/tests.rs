@@ -44,19 +44,16 @@ fn new_daemon(map: &mut ClusterMap, dice: &mut Prng) -> DaemonId {
     map.last_daemon
 }
 
-fn is_owner(map: &ClusterMap, rank: RankId) -> bool {
-    let names = |owner: RankId, moving: Option<Moving>| owner == rank || moving.is_some_and(|m| m.to == rank);
-    map.entries.values().any(|entry| names(entry.rank, entry.moving))
-        || map.slots.runs().any(|(_, slot)| names(slot.rank, slot.moving))
-}
-
 /// One thing of a map made different.
 fn change(map: &mut ClusterMap, dice: &mut Prng) {
     let rank = RankId(dice.below(5) as u16);
     match dice.below(12) {
         0 => map.max_mds = 1 + dice.below(256) as u16,
         1 => map.joinable = !map.joinable,
-        2 => map.hash_placement = !map.hash_placement,
+        2 => {
+            map.hash_placement = !map.hash_placement;
+            map.slots_used |= map.hash_placement;
+        }
         3 => map.coordinator += 1,
         4 => map.bal_rank_mask = Mask([dice.next_u64(), 0, dice.next_u64(), u64::MAX]),
         5 => {
@@ -74,7 +71,7 @@ fn change(map: &mut ClusterMap, dice: &mut Prng) {
             let info = RankInfo { state, incarnation: map.last_incarnation, daemon: new_daemon(map, dice) };
             map.ranks.insert(rank, info);
         }
-        8 if rank.0 > 0 && !is_owner(map, rank) => {
+        8 if rank.0 > 0 && !map.is_owner(rank) => {
             map.ranks.remove(&rank);
         }
         8 => {
@@ -188,6 +185,11 @@ fn the_smallest_unit_with_the_hash_governs() {
             let expected = map.entries.keys().filter(covers).max_by_key(|unit| unit.frag.depth);
             let found = map.governing(dir, hash).map(|(unit, _)| unit);
             assert_eq!(found.as_ref(), expected, "{hash:?} of {dir:?} among {:?}", map.entries.keys());
+            let unit = Unit { dir, frag: Frag::leading(hash, dice.below(25) as u8) };
+            let larger = |other: &&Unit| covers(other) && other.frag.depth <= unit.frag.depth;
+            let expected = map.entries.keys().filter(larger).max_by_key(|unit| unit.frag.depth);
+            let found = map.covering(unit).map(|(unit, _)| unit);
+            assert_eq!(found.as_ref(), expected, "{unit:?} among {:?}", map.entries.keys());
         }
     }
     let root = ClusterMap::first();

@@ -60,6 +60,9 @@ impl ClientMsg {
             Self::Reclaim { .. } => class(false, Behind::Nothing, false),
             Self::Reclaimed => class(false, Behind::Nothing, false),
             Self::Admin { .. } => class(false, Behind::Nothing, false),
+            Self::RankHello { .. } => class(false, Behind::Nothing, false),
+            Self::WantMap { .. } => class(true, Behind::Nothing, false),
+            Self::CapsMax { .. } => class(false, Behind::Nothing, false),
         }
     }
 
@@ -81,7 +84,10 @@ impl ClientMsg {
             | Self::Returned { .. }
             | Self::Settled
             | Self::Presented
-            | Self::Idle { .. } => None,
+            | Self::Idle { .. }
+            | Self::RankHello { .. }
+            | Self::WantMap { .. }
+            | Self::CapsMax { .. } => None,
         }
     }
 

@@ -16,6 +16,9 @@ macro_rules! plain_replies {
             | $crate::reply::Reply::XattrNames(_)
             | $crate::reply::Reply::Lock(_)
             | $crate::reply::Reply::Node(_)
+            | $crate::reply::Reply::Record { .. }
+            | $crate::reply::Reply::Totals(_)
+            | $crate::reply::Reply::Seen(_)
     };
 }
 

@@ -5,9 +5,11 @@
 use super::{IO_BYTES_MAX, LockKind, LockSpec, NewNode, Request, XattrMode};
 use crate::attr::SetAttr;
 use crate::codec::{DecodeError, Reader, Writer};
-use crate::ids::{Incarnation, Ino, NameHash, NodeRef, Tid};
+use crate::ids::{Incarnation, Ino, NameHash, NodeRef, RankId, SessionId, Tid};
 use crate::name::Name;
 use crate::storeio::Payload;
+use crate::transact::{Step, TxnId};
+use stdx::Wall;
 
 impl Request {
     /// Appends the wire form.
@@ -126,6 +128,25 @@ impl Request {
                 noded(w, 34, node);
                 w.u64(wrote.0).u64(life.0).bool(*append).u64(*offset).bytes(data.bytes());
             }
+            Self::Replicate { node } => noded(w, 35, node),
+            Self::Facts { node } => noded(w, 50, node),
+            Self::Totals { dir } => {
+                w.u8(36).u64(dir.0);
+            }
+            Self::Hand { dir, to } => {
+                w.u8(37).u64(dir.0).u16(to.0);
+            }
+            Self::SetTimes { dir, mtime } => {
+                w.u8(38).u64(dir.0).i64(mtime.0);
+            }
+            Self::Opened { node, session } => {
+                noded(w, 39, node);
+                w.u64(session.0);
+            }
+            Self::Transact { id, step } => {
+                w.u8(40).u64(id.0);
+                step.encode(w);
+            }
         }
     }
 
@@ -224,6 +245,13 @@ impl Request {
                 offset: r.u64()?,
                 data: Payload::Owned(r.bytes(IO_BYTES_MAX)?.to_vec()),
             },
+            35 => Self::Replicate { node: node(r)? },
+            50 => Self::Facts { node: node(r)? },
+            36 => Self::Totals { dir: Ino(r.u64()?) },
+            37 => Self::Hand { dir: Ino(r.u64()?), to: RankId(r.u16()?) },
+            38 => Self::SetTimes { dir: Ino(r.u64()?), mtime: Wall(r.i64()?) },
+            39 => Self::Opened { node: node(r)?, session: SessionId(r.u64()?) },
+            40 => Self::Transact { id: TxnId(r.u64()?), step: Step::decode(r)? },
             _ => return Err(unknown(tag)),
         })
     }

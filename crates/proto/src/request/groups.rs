@@ -74,6 +74,20 @@ macro_rules! syncing_requests {
     };
 }
 
+/// What one rank asks another.
+#[macro_export]
+macro_rules! rank_requests {
+    () => {
+        $crate::request::Request::Replicate { .. }
+            | $crate::request::Request::Facts { .. }
+            | $crate::request::Request::Totals { .. }
+            | $crate::request::Request::Hand { .. }
+            | $crate::request::Request::SetTimes { .. }
+            | $crate::request::Request::Opened { .. }
+            | $crate::request::Request::Transact { .. }
+    };
+}
+
 /// Every request there is: the last arm of a match that is about a few. A new request that is in no group is added here when those
 /// matches, which this name finds, have been looked through.
 #[macro_export]
@@ -85,6 +99,7 @@ macro_rules! every_request {
             | $crate::writing_requests!()
             | $crate::locking_requests!()
             | $crate::syncing_requests!()
+            | $crate::rank_requests!()
             | $crate::request::Request::Open { .. }
             | $crate::request::Request::TmpFile { .. }
             | $crate::request::Request::Release { .. }
@@ -107,6 +122,7 @@ mod tests {
             writing_requests!() => "writing",
             locking_requests!() => "locking",
             syncing_requests!() => "syncing",
+            rank_requests!() => "ranks",
             Request::Open { .. }
             | Request::TmpFile { .. }
             | Request::Release { .. }

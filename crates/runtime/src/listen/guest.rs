@@ -10,6 +10,7 @@ use crate::stream::Stream;
 use crate::wire::{Inbox, ReadEnd};
 use mio::{Registry, Token};
 use proto::message::{ClientMsg, ServerMsg};
+use proto::{Errno, RankId, SessionId};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +42,46 @@ pub(super) enum Visit {
     Leaves,
 }
 
+/// Whom a connection wants to talk to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meant {
+    pub rank: RankId,
+    /// It has no session that could go on.
+    pub is_new: bool,
+}
+
 impl Guest {
+    /// One that this process made itself.
+    pub(crate) fn trusted(stream: Stream) -> Self {
+        Self {
+            pipe: Arc::new(Pipe::new(stream)),
+            peer: SocketPeer::Trusted,
+            inbox: Inbox::default(),
+            ends: false,
+            asking: Arc::default(),
+        }
+    }
+
+    /// Which rank its greeting names. `None`: it has not said one, or something else.
+    #[must_use]
+    pub fn meant(&self) -> Option<Meant> {
+        match ClientMsg::decode(self.inbox.peek().ok()??).ok()? {
+            ClientMsg::Hello { session, at, .. } => {
+                Some(Meant { rank: at.rank, is_new: session == SessionId(0) })
+            }
+            ClientMsg::RankHello { to, .. } => Some(Meant { rank: to, is_new: true }),
+            _ => None,
+        }
+    }
+
+    /// Says why nobody takes it in, and ends the connection.
+    pub fn refuse(self, errno: Errno, reason: String) {
+        // One that is gone needs no answer.
+        let _gone =
+            self.pipe.send(&[ServerMsg::Refused { errno: errno.0 as u32, reason }], ServerMsg::encode);
+        self.pipe.finish();
+    }
+
     pub(super) fn new(stream: Stream, token: Token, registry: &Registry) -> io::Result<Self> {
         let peer = stream.peer()?;
         stream.register(registry, token)?;

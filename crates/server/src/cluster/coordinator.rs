@@ -5,12 +5,14 @@
 use super::Shared;
 use super::registry::Job;
 use super::slot::Order;
-use mds::coordinator::{Command, CommandError, Coordinator, CoordinatorConfig, Input, Output, Reply};
-use mds::output::Level;
-use proto::cluster::DaemonId;
+use crate::life::RankLife;
+use mds::coordinator::{Command, CommandError, Coordinator, CoordinatorConfig, Input, Life, Output, Reply};
+use mds::output::{Level, MapWish};
+use proto::cluster::{DaemonId, Unit};
 use proto::{Incarnation, RankId};
 use runtime::LogLevel;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::time::Duration;
 use stdx::{Machine, Outbox};
@@ -21,8 +23,23 @@ const REST_MAX: Duration = Duration::from_secs(3600);
 /// What the thread hears.
 pub(super) enum Event {
     Input(Input),
-    Ask { command: Command, answer: SyncSender<Result<Reply, CommandError>> },
+    Ask {
+        command: Command,
+        answer: SyncSender<Result<Reply, CommandError>>,
+    },
+    /// A rank of this process asks.
+    Wish {
+        life: Life,
+        wish: MapWish,
+    },
     Stop,
+}
+
+/// Who waits for an answer.
+enum Asker {
+    Operator(SyncSender<Result<Reply, CommandError>>),
+    /// The map tells it, unless it is refused.
+    Rank(Life, Unit),
 }
 
 struct Thread<'a> {
@@ -34,7 +51,7 @@ struct Thread<'a> {
     daemons: Vec<Option<DaemonId>>,
     /// Which slot was told to begin which life.
     lives: BTreeMap<(RankId, Incarnation), usize>,
-    questions: BTreeMap<u64, SyncSender<Result<Reply, CommandError>>>,
+    questions: BTreeMap<u64, Asker>,
     next_question: u64,
     out: Outbox<Output>,
 }
@@ -65,10 +82,10 @@ pub(super) fn run(
         match events.recv_timeout(rest) {
             Ok(Event::Input(input)) => thread.step(input),
             Ok(Event::Ask { command, answer }) => {
-                thread.next_question += 1;
-                let id = thread.next_question;
-                thread.questions.insert(id, answer);
-                thread.step(Input::Command { id, command });
+                thread.ask(Asker::Operator(answer), command);
+            }
+            Ok(Event::Wish { life, wish }) => {
+                thread.ask(Asker::Rank(life, wish.unit()), Command::Ask(life, wish.ask()));
             }
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return,
@@ -126,13 +143,12 @@ impl Thread<'_> {
                     self.order(slot, Order::Dismiss(daemon));
                 }
             }
-            Output::Publish(map) => self.shared.views.change(|view| view.map = Some(map)),
-            Output::Answer { id, result } => {
-                if let Some(answer) = self.questions.remove(&id) {
-                    // Who asked may have given up.
-                    let _heard = answer.try_send(result);
-                }
+            Output::Publish(map) => {
+                // First: a life that begins just now is not among them yet, and looks here after it is.
+                self.shared.views.change(|view| view.map = Some(map.clone()));
+                self.shared.stage.all().iter().for_each(|life| life.driver.news.map(map.clone()));
             }
+            Output::Answer { id, result } => self.answer(id, result),
             Output::Deposed => {
                 self.shared.log.error(
                     "cluster",
@@ -148,6 +164,26 @@ impl Thread<'_> {
                 };
                 self.shared.log.event(level, "cluster", &text, &[]);
             }
+        }
+    }
+
+    fn ask(&mut self, asker: Asker, command: Command) {
+        self.next_question += 1;
+        self.questions.insert(self.next_question, asker);
+        self.step(Input::Command { id: self.next_question, command });
+    }
+
+    fn answer(&mut self, id: u64, result: Result<Reply, CommandError>) {
+        match (self.questions.remove(&id), result) {
+            // Who asked may have given up.
+            (Some(Asker::Operator(answer)), result) => drop(answer.try_send(result)),
+            (Some(Asker::Rank(of, unit)), Err(why)) => {
+                let is_meant = |life: &Arc<RankLife>| life.identity.incarnation == of.incarnation;
+                if let Some(life) = self.shared.stage.of(of.rank).filter(is_meant) {
+                    life.driver.news.refused(unit, why.to_string());
+                }
+            }
+            (Some(Asker::Rank(..)), Ok(_)) | (None, _) => {}
         }
     }
 

@@ -3,12 +3,13 @@
 //! Absent: which life it is to carry (the coordinator's).
 
 use super::Shared;
-use crate::driver::Last;
+use super::neighbours::Around;
+use crate::driver::{Last, Neighbours};
 use crate::life::{Identity, RankLife};
 use crate::server::ServerError;
 use mds::State;
 use mds::coordinator::{Beacon, BeaconState, Input};
-use proto::cluster::{DaemonId, RankState};
+use proto::cluster::{ClusterMap, DaemonId, RankState};
 use proto::{Incarnation, RankId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -152,7 +153,7 @@ impl Slot {
                     &[("rank", &rank.0), ("incarnation", &incarnation.0), ("why", &error)],
                 );
                 self.carries = Carries::Failed(identity);
-                self.shared.views.begun(Err(error));
+                self.shared.views.begun(rank, Err(error));
                 self.beat();
             }
         }
@@ -161,14 +162,24 @@ impl Slot {
     fn begin(&self, daemon: DaemonId, identity: Identity) -> Result<Arc<RankLife>, ServerError> {
         let shared = &self.shared;
         let fence = Fence::new();
-        let parts = shared.maker.parts(identity.rank, identity.incarnation, &fence)?;
+        let now = shared.clock.now().wall;
+        let parts = shared.maker.parts((identity.rank, identity.incarnation), now, &fence)?;
         let threads = |source| ServerError::Io { what: "threads".into(), source };
         let around = (shared.log.clone(), shared.maker.place.clone(), shared.maker.warm, shared.clock);
-        let life = RankLife::begin(parts, identity, Some(fence), around).map_err(threads)?;
+        let Identity { rank, incarnation, .. } = identity;
+        let out =
+            Around { shared: Arc::downgrade(shared), life: mds::coordinator::Life { rank, incarnation } };
+        // The map that named this life is there, or it would not begin.
+        let map = shared.views.map().unwrap_or_else(|| Arc::new(ClusterMap::first()));
+        let out: (Arc<dyn Neighbours>, _) = (Arc::new(out), map);
+        let life = RankLife::begin(parts, identity, Some(fence), around, Some(out)).map_err(threads)?;
         shared.stage.enter(life.clone());
-        shared.views.begun(Ok(life.clone()));
+        // One that was published before it entered.
+        if let Some(map) = shared.views.map() {
+            life.driver.news.map(map);
+        }
+        shared.views.begun(rank, Ok(life.clone()));
         let (heard_by, seq) = (shared.clone(), self.seq.clone());
-        let Identity { rank, incarnation, .. } = life.identity;
         let tell = move |state: State| {
             if let Some(state) = told(state) {
                 beacon(&heard_by, &seq, daemon, BeaconState::Rank { rank, incarnation, state });

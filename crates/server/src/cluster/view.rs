@@ -7,9 +7,10 @@ use crate::server::ServerError;
 use proto::RankId;
 use proto::cluster::{ClusterMap, RankState};
 use proto::storeio::StoreError;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// How the first life of a process came out, until it is asked for.
+/// How the first life of rank 0 came out, until it is asked for.
 pub(super) type First = Result<Arc<RankLife>, ServerError>;
 
 /// What there is.
@@ -20,8 +21,9 @@ pub(super) struct View {
     pub(super) first: Option<First>,
     /// The map cannot be read or written.
     pub(super) trouble: Option<StoreError>,
-    /// Lives that this process has begun.
-    pub(super) lives: u64,
+    /// Ranks of which this process has begun a life, and the lives that followed those.
+    begun: BTreeSet<RankId>,
+    failovers: u64,
     /// Threads that were left behind in hung lives.
     pub(super) left_behind: u64,
 }
@@ -66,12 +68,13 @@ impl Views {
         self.changed.notify_all();
     }
 
-    /// A life has begun, or could not.
-    pub(super) fn begun(&self, came: First) {
+    /// A life of a rank has begun, or could not.
+    pub(super) fn begun(&self, rank: RankId, came: First) {
         self.change(|view| {
-            view.lives += 1;
-            // Of later ones nobody asks.
-            if view.lives == 1 {
+            let before = view.begun.insert(rank);
+            view.failovers += u64::from(!before);
+            // Rank 0 is the one that clients greet first; of later lives nobody asks.
+            if before && rank == RankId(0) {
                 view.first = Some(came);
             }
         });
@@ -92,7 +95,7 @@ impl Views {
     pub(super) fn facts(&self) -> ClusterFacts {
         let view = self.lock();
         let mut facts = ClusterFacts {
-            failovers: view.lives.saturating_sub(1),
+            failovers: view.failovers,
             left_behind: view.left_behind,
             trouble: view.trouble.clone(),
             ..ClusterFacts::default()

@@ -147,8 +147,9 @@ impl Core {
                 }
             }
             Input::Loaded { .. } | Input::Stored { .. } => self.in_flight -= 1,
-            Input::ReplayEnd { end } => self.appended = *end,
+            Input::ReplayEnd { end, .. } => self.appended = *end,
             Input::Tick => self.timer_at = None,
+            Input::RankGone { rank } => driver.links.heard_gone(*rank),
             Input::Boot
             | Input::Replay { .. }
             | Input::ReplayFailed(_)
@@ -162,6 +163,10 @@ impl Core {
             | Input::Space { .. }
             | Input::Frozen(_)
             | Input::Evict { .. }
+            | Input::Map(_)
+            | Input::FromRank { .. }
+            | Input::WishRefused { .. }
+            | Input::Move { .. }
             | Input::Stop => {}
         }
         self.rank.step(now, input, &mut self.out);
@@ -222,6 +227,12 @@ impl Core {
                 self.in_flight += 1;
                 if let Some(ready) = self.order.admit(tag, op) {
                     turn.data.push(ready);
+                }
+            }
+            Output::SendRank { rank, message } => driver.links.push(rank, message),
+            Output::Wish(wish) => {
+                if let Some(neighbours) = &driver.neighbours {
+                    neighbours.wish(wish);
                 }
             }
             Output::Active => turn.serves = true,

@@ -174,8 +174,10 @@ impl Driver {
         let Some(ballast) = &self.ballast else { return };
         let (again, lacking) = {
             let mut refusing = self.refusing();
-            let again = ballast.restore();
+            let restored = ballast.restore();
             let held = ballast.is_held();
+            // Another rank's driver may have been the one that took it.
+            let again = restored || (held && *refusing);
             self.data_io.keep_room(!held);
             // The rank's first input is that it boots, and until it is active nobody writes.
             let lacking = !held && !*refusing && self.life.get() == Life::Active;

@@ -6,10 +6,11 @@
 
 use super::{Driver, Life};
 use mds::input::{ConnId, Input};
-use proto::Tid;
 use proto::message::{Behind, ClientMsg};
 use proto::storeio::StoreError;
-use std::collections::VecDeque;
+use proto::{Position, Tid};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the state of the rank is looked at while it comes to rest.
@@ -41,7 +42,12 @@ pub(super) struct Gate {
     frozen: bool,
     /// Requests are held back. Not always while it is frozen: what others wait for is let through now and then.
     closed: bool,
+    /// Everything is at rest: no map sets a move off.
+    still: bool,
+    maps: VecDeque<Input>,
     held: VecDeque<Input>,
+    /// Connections of other ranks, which may be waited for while they come to rest.
+    ranks: BTreeSet<ConnId>,
     hangs: bool,
 }
 
@@ -66,6 +72,13 @@ impl Gate {
         if self.hangs {
             hang();
         }
+        if let Input::Message { conn, message: ClientMsg::RankHello { .. } } = &input {
+            self.ranks.insert(*conn);
+        }
+        if self.still && matches!(input, Input::Map(_)) {
+            self.maps.push_back(input);
+            return None;
+        }
         if self.closed && self.is_held_back(&input) {
             self.held.push_back(input);
             return None;
@@ -77,6 +90,9 @@ impl Gate {
     /// performed was sent stays behind that, as in its stream.
     fn is_held_back(&self, input: &Input) -> bool {
         let Input::Message { conn, message } = input else { return false };
+        if self.ranks.contains(conn) {
+            return false;
+        }
         let class = message.class();
         let stays_behind = || match class.behind {
             Behind::Nothing => false,
@@ -104,13 +120,18 @@ impl Gate {
     /// one of them may take back what is held.
     #[inline]
     pub(super) fn let_go(&mut self) -> Option<Input> {
+        if !self.still
+            && let Some(map) = self.maps.pop_front()
+        {
+            return Some(map);
+        }
         if self.closed { None } else { self.held.pop_front() }
     }
 
     /// Whether `let_go` has more.
     #[inline]
     pub(super) fn lets_go(&self) -> bool {
-        !self.closed && !self.held.is_empty()
+        (!self.still && !self.maps.is_empty()) || (!self.closed && !self.held.is_empty())
     }
 
     /// Requests held back.
@@ -120,6 +141,7 @@ impl Gate {
 
     /// A connection ended: what it asked is not executed.
     pub(super) fn forget(&mut self, gone: ConnId) {
+        self.ranks.remove(&gone);
         self.held.retain(|input| !matches!(input, Input::Message { conn, .. } if *conn == gone));
     }
 }
@@ -145,7 +167,7 @@ pub(crate) struct Frozen<'a> {
 impl Drop for Frozen<'_> {
     fn drop(&mut self) {
         if let Some(mut core) = self.driver.core() {
-            (core.gate.frozen, core.gate.closed) = (false, false);
+            (core.gate.frozen, core.gate.closed, core.gate.still) = (false, false, false);
         }
         self.driver.feed([Input::Frozen(false)]);
     }
@@ -162,58 +184,114 @@ impl Driver {
         self.asked().map_or(0, |core| core.gate.len())
     }
 
-    /// Closes the gate and brings the rank to rest: everything that was let in is answered by the stores, and a checkpoint that
-    /// began after the last change has written all of it. One that began before is not enough: it stores some directories as
-    /// they were, so that of a rename between two of them neither or both would be copied.
-    ///
-    /// # Errors
-    /// `AlreadyFrozen` by another backup; `Store` when the metadata store turns out to be damaged; `Damaged` when the rank is; `NotQuiescent` when no checkpoint
-    /// completes (a full disk) or the server is ending.
-    pub(crate) fn freeze(&self) -> Result<Frozen<'_>, FreezeError> {
+    /// Closes the gate. Whoever comes to rest behind it does so by `rests`.
+    fn close_gate(&self) -> Result<Resting<'_>, FreezeError> {
         if !self.core().ok_or(FreezeError::NotQuiescent)?.gate.freeze() {
             return Err(FreezeError::AlreadyFrozen);
         }
-        let begin = Instant::now();
         let frozen = Frozen { driver: self };
         let errors = self.damage.count();
         // Its loads would never end before the cache is full.
         self.feed([Input::Warmup { dir: None }, Input::Frozen(true)]);
-        let mut goal = None;
-        let mut closed = begin;
-        while !self.is_halted() && begin.elapsed() < REST_MAX {
-            let (at_rest, recalling, appended, trimmed) = {
-                let core = self.core().ok_or(FreezeError::NotQuiescent)?;
-                let at_rest = core.in_flight == 0 && core.rank().is_at_rest();
-                (at_rest, core.rank().is_recalling(), core.appended, core.trimmed)
-            };
-            if recalling && closed.elapsed() > RECALL_MAX {
-                // A client's kernel gives pages back only when its READ of them is answered, and that is held back here.
-                self.core().ok_or(FreezeError::NotQuiescent)?.gate.closed = false;
-                self.feed([]);
-                std::thread::sleep(LOOK);
-                self.core().ok_or(FreezeError::NotQuiescent)?.gate.closed = true;
-                closed = Instant::now();
-            }
-            // Of a rank that has found damage before no checkpoint begins any more.
-            if let Some(error) = self.damage.last().filter(|_| self.damage.count() > errors) {
-                return Err(FreezeError::Store(error));
-            }
-            if let Life::Damaged(why) = self.life.get() {
-                return Err(FreezeError::Damaged(why));
-            }
-            let is_asked = goal == Some(appended);
-            if at_rest && is_asked && trimmed >= appended {
-                return Ok(frozen);
-            }
-            if at_rest && !is_asked {
-                goal = Some(appended);
-                self.feed([Input::Checkpoint]);
-            } else {
-                std::thread::sleep(LOOK);
-            }
-        }
-        Err(FreezeError::NotQuiescent)
+        Ok(Resting { frozen, errors, goal: None, closed: Instant::now() })
     }
+}
+
+/// A rank that comes to rest.
+struct Resting<'a> {
+    frozen: Frozen<'a>,
+    /// Of its metadata store, before.
+    errors: u64,
+    /// What a checkpoint was asked for that stores all below it.
+    goal: Option<Position>,
+    closed: Instant,
+}
+
+impl Resting<'_> {
+    /// Maps that come wait, or do no more.
+    fn keep_still(&self, still: bool) -> Result<(), FreezeError> {
+        let driver = self.frozen.driver;
+        let was = {
+            let mut core = driver.core().ok_or(FreezeError::NotQuiescent)?;
+            std::mem::replace(&mut core.gate.still, still)
+        };
+        if was && !still {
+            driver.feed([]);
+        }
+        Ok(())
+    }
+
+    /// Where its journal ends, if it is at rest and everything below is stored; asks for what is missing.
+    fn look(&mut self) -> Result<Option<Position>, FreezeError> {
+        let driver = self.frozen.driver;
+        if driver.is_halted() {
+            return Err(FreezeError::NotQuiescent);
+        }
+        let core = || driver.core().ok_or(FreezeError::NotQuiescent);
+        let (at_rest, recalling, appended, trimmed) = {
+            let core = core()?;
+            let at_rest = core.in_flight == 0 && core.rank().is_at_rest();
+            (at_rest, core.rank().is_recalling(), core.appended, core.trimmed)
+        };
+        if recalling && self.closed.elapsed() > RECALL_MAX {
+            // A client's kernel gives pages back only when its READ of them is answered, and that is held back here.
+            core()?.gate.closed = false;
+            driver.feed([]);
+            std::thread::sleep(LOOK);
+            core()?.gate.closed = true;
+            self.closed = Instant::now();
+        }
+        // Of a rank that has found damage before no checkpoint begins any more.
+        if let Some(error) = driver.damage.last().filter(|_| driver.damage.count() > self.errors) {
+            return Err(FreezeError::Store(error));
+        }
+        if let Life::Damaged(why) = driver.life.get() {
+            return Err(FreezeError::Damaged(why));
+        }
+        let is_asked = self.goal == Some(appended);
+        if at_rest && !is_asked {
+            self.goal = Some(appended);
+            driver.feed([Input::Checkpoint]);
+        }
+        Ok((at_rest && is_asked && trimmed >= appended).then_some(appended))
+    }
+}
+
+/// Closes the gates and brings the ranks to rest: everything that was let in is answered by the stores, and a checkpoint that
+/// began after the last change has written all of it. One that began before is not enough: it stores some directories as
+/// they were, so that of a rename between two of them neither or both would be copied.
+///
+/// They come to rest together, because one may wait for what another tells: what ranks ask each other passes the gates. Two looks in
+/// a row must find all of them so: between two of the first one may have asked another one something.
+///
+/// # Errors
+/// `AlreadyFrozen` by another backup; `Store` when the metadata store turns out to be damaged; `Damaged` when a rank is; `NotQuiescent` when no checkpoint
+/// completes (a full disk) or the server is ending.
+pub(crate) fn freeze(drivers: &[Arc<Driver>]) -> Result<Vec<Frozen<'_>>, FreezeError> {
+    let begin = Instant::now();
+    let mut resting = Vec::with_capacity(drivers.len());
+    for driver in drivers {
+        resting.push(driver.close_gate()?);
+    }
+    let mut before: Option<Vec<Position>> = None;
+    while begin.elapsed() < REST_MAX {
+        let mut ends = Vec::with_capacity(resting.len());
+        for one in &mut resting {
+            ends.extend(one.look()?);
+        }
+        let all = (ends.len() == resting.len()).then_some(ends);
+        for one in &resting {
+            one.keep_still(all.is_some())?;
+        }
+        if all.is_some() && all == before {
+            return Ok(resting.into_iter().map(|one| one.frozen).collect());
+        }
+        if all.is_none() {
+            std::thread::sleep(LOOK);
+        }
+        before = all;
+    }
+    Err(FreezeError::NotQuiescent)
 }
 
 #[cfg(test)]
@@ -271,6 +349,40 @@ mod tests {
         }
         assert!(gate.pass(says(1, ClientMsg::Goodbye)).is_none());
         assert!(gate.pass(says(2, ClientMsg::Goodbye)).is_some());
+    }
+
+    /// A rank that comes to rest may wait for another one, whose gate is closed, too.
+    #[test]
+    fn what_ranks_ask_each_other_passes() {
+        let ask = |conn| {
+            let request = Request::Totals { dir: proto::Ino::ROOT };
+            says(conn, ClientMsg::Request { tid: Tid(7), floor: Tid(1), cred: Cred::ROOT, request })
+        };
+        let hello = ClientMsg::RankHello {
+            protocol: 3,
+            from: proto::RankId(1),
+            incarnation: proto::Incarnation(2),
+            to: proto::RankId(0),
+            map_version: 1,
+        };
+        let mut gate = Gate { closed: true, ..Gate::default() };
+        assert!(gate.pass(says(2, hello)).is_some() && gate.pass(ask(2)).is_some());
+        assert!(gate.pass(ask(3)).is_none(), "a client's");
+        gate.forget(ConnId(2));
+        assert!(gate.pass(ask(2)).is_none());
+    }
+
+    /// A move that the coordinator announces would write to what is being copied.
+    #[test]
+    fn no_map_comes_while_all_is_at_rest() {
+        let map = || Input::Map(Arc::new(proto::cluster::ClusterMap::first()));
+        let mut gate = Gate { closed: true, ..Gate::default() };
+        assert!(gate.pass(map()).is_some(), "one that comes to rest may wait for it");
+        gate.still = true;
+        assert!(gate.pass(map()).is_none());
+        assert!(gate.let_go().is_none());
+        gate.still = false;
+        assert!(matches!(gate.let_go(), Some(Input::Map(_))));
     }
 
     #[test]

@@ -360,7 +360,7 @@ fn replay(driver: &Driver, from: Position) {
         driver.feed([Input::Replay { position, entries: entries.to_vec() }]);
     });
     match end {
-        Ok(end) => driver.feed([Input::ReplayEnd { end }]),
+        Ok(end) => driver.feed([Input::ReplayEnd { end, former: driver.journal_io.former() }]),
         Err(e) => driver.feed([Input::ReplayFailed(e)]),
     }
 }

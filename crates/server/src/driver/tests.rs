@@ -16,7 +16,7 @@ use proto::message::{ClientMsg, ServerMsg};
 use proto::reply::Reply;
 use proto::request::Request;
 use proto::storeio::{DataDone, DataOp, LoadRequest, Loaded, StoreBatch, StoreError, StoreKey};
-use proto::{Cred, FileId, Ino, NodeRef, Position, RankId, Tid};
+use proto::{Cred, FileId, Incarnation, Ino, NodeRef, Position, RankId, Tid};
 use runtime::Log;
 use runtime::port::Sink;
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ impl RankMachine for Toy {
                 Some(why) => out.push(Output::Damaged { reason: why.clone() }),
                 None => out.push(Output::ReadJournal { from: Position(0) }),
             },
-            Input::ReplayEnd { end } => {
+            Input::ReplayEnd { end, .. } => {
                 self.end = end.0;
                 out.push(Output::Active);
             }
@@ -187,6 +187,10 @@ impl JournalIo for MemoryJournal {
 
     fn bytes(&self) -> u64 {
         0
+    }
+
+    fn former(&self) -> Incarnation {
+        Incarnation(0)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Absent: what they do.
 
-use super::{Driver, background, data, journal, life, loads, pulse, stores, timer};
+use super::{Driver, background, data, journal, life, links, loads, news, pulse, stores, timer};
 use mds::State;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -78,6 +78,11 @@ impl Threads {
         for n in 0..data::WORKERS {
             self.spawn(driver, format!("data-{n}"), data::run)?;
         }
+        if driver.neighbours.is_some() {
+            let me = Arc::downgrade(driver);
+            self.spawn(driver, "links".into(), move |driver| links::run(driver, &me))?;
+            self.spawn(driver, "news".into(), news::run)?;
+        }
         self.spawn(driver, "background".into(), background::run)?;
         self.spawn(driver, "data-background".into(), background::run_data)
     }
@@ -128,6 +133,8 @@ impl Threads {
         driver.background.stop();
         driver.data_background.stop();
         driver.pulse.stop();
+        driver.links.stop();
+        driver.news.stop();
         let left = self.wait(driver, limit);
         for handle in self.handles.drain(..) {
             // The last user of a server may be one of its own threads, in a sink.

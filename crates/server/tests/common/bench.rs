@@ -30,6 +30,16 @@ impl Bench {
         bench
     }
 
+    /// Of a folder that somebody else makes.
+    pub(crate) fn closed(ranks: Option<u16>) -> Self {
+        Self { dir: tempfile::tempdir().expect("dir"), server: None, ranks }
+    }
+
+    /// As kill -9 would: nothing more is written.
+    pub(crate) fn crash(&mut self) {
+        drop(self.server.take().expect("started"));
+    }
+
     pub(crate) fn start(&mut self) -> Result<(), ServerError> {
         let config = Config { mds_beacon_interval: 1, mds_beacon_grace: 2, ..Config::default() };
         let options = ServerOptions { config, ranks: self.ranks, ..ServerOptions::default() };
@@ -68,6 +78,13 @@ impl Bench {
 
     pub(crate) fn rank(&self) -> Value {
         self.ok(&json!({"cmd": "fs status"}))["mdsmap"][0].take()
+    }
+
+    /// Its line of `fs status`; null: there is none.
+    pub(crate) fn of_rank(&self, rank: u64) -> Value {
+        let status = self.ok(&json!({"cmd": "fs status"}));
+        let mut all = status["mdsmap"].as_array().into_iter().flatten();
+        all.find(|daemon| daemon["rank"] == rank).cloned().unwrap_or_default()
     }
 
     pub(crate) fn map(&self) -> Value {

@@ -8,11 +8,11 @@ pub(crate) mod bench;
 
 use proto::attr::Attr;
 use proto::caps::Bits;
-use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
+use proto::message::{At, ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::{NewNode, Request};
 use proto::storeio::Payload;
-use proto::{Cred, Ino, Name, NodeRef, SessionId, Tid};
+use proto::{Cred, Errno, Ino, Name, NodeRef, SessionId, Tid};
 use runtime::port::{Connector, Port, Sink};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -49,7 +49,11 @@ impl Mailbox {
                 | ServerMsg::Done { .. }
                 | ServerMsg::Durable { .. }
                 | ServerMsg::Numbers { .. }
+                | ServerMsg::NotMine { .. }
+                | ServerMsg::Map { .. }
                 | ServerMsg::Damaged) => panic!("unasked: {other:?}"),
+                // Its end follows.
+                ServerMsg::Refused { errno, .. } if errno == Errno::ESHUTDOWN.0 as u32 => {}
                 ServerMsg::Refused { reason, .. } => panic!("refused: {reason}"),
             }
         }
@@ -103,7 +107,8 @@ impl Client {
             mailbox.port.get_or_init(|| port.clone());
             let mut client = Self { mailbox, port, tid };
             let info = ClientInfo { host: "test".into(), mount: "/t".into(), pid: 1, caps_max: 0 };
-            let hello = ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: Bits::NONE };
+            let hello =
+                ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: Bits::NONE, at: At::default() };
             if !client.try_send(hello) || client.mailbox.wait_or_end(|s| s.welcome.is_some()).is_none() {
                 continue;
             }
@@ -138,7 +143,13 @@ impl Client {
         mailbox.port.get_or_init(|| port.clone());
         let mut client = Self { mailbox, port, tid: 0 };
         let info = ClientInfo { host: "test".into(), mount: "/t".into(), pid: 1, caps_max: 0 };
-        client.send(ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants });
+        client.send(ClientMsg::Hello {
+            protocol: PROTOCOL,
+            session: SessionId(0),
+            info,
+            wants,
+            at: At::default(),
+        });
         drop(client.mailbox.wait(|s| s.welcome.is_some()));
         client
     }

@@ -29,16 +29,21 @@ const MESSAGES: [&str; 8] = ["register", "registered", "beacon", "ack", "assign"
 const BECOMES: [&str; 4] = ["late", "lost", "twice", "cut"];
 
 /// What happens.
-const EVENTS: [&str; 45] = [
+const EVENTS: [&str; 51] = [
     "acts left undone without a lease",
     "answers",
     "appends",
     "appends refused",
+    "ask: abort",
+    "ask: leave",
+    "ask: switch",
+    "command: bal_rank_mask",
     "command: fs fail",
     "command: get",
     "command: joinable",
     "command: max_mds",
     "command: mds fail",
+    "command: placement",
     "commands refused",
     "coordinators begun",
     "coordinators deposed",
@@ -59,6 +64,7 @@ const EVENTS: [&str; 45] = [
     "ranks active",
     "ranks damaged",
     "ranks failed",
+    "ranks gone",
     "ranks in creating",
     "ranks in reconnect",
     "ranks in replay",

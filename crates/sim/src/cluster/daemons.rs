@@ -182,6 +182,7 @@ impl Cluster {
         if at.map.as_ref().is_none_or(|old| old.version < map.version) {
             at.map = Some(map);
             self.looks_at_map(place);
+            self.asks(place);
         }
     }
 

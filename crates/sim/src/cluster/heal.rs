@@ -6,7 +6,7 @@ use super::event::Event;
 use super::{Cluster, Phase};
 use crate::model::judge::Verdict;
 use mds::coordinator::Command;
-use proto::cluster::{ClusterMap, RankState};
+use proto::cluster::{ClusterMap, RankInfo, RankState};
 use proto::ids::{Incarnation, RankId};
 use std::collections::BTreeMap;
 use stdx::time::SECOND;
@@ -19,10 +19,10 @@ fn lives(map: &ClusterMap) -> Lives {
 }
 
 impl Cluster {
-    /// Virtual time in which everything comes to be: the coordinator gives everybody time, fails who is silent, waits for leases, and
-    /// each rank goes through its states.
+    /// Virtual time in which everything comes to be: the coordinator gives everybody time, fails who is silent, waits for leases,
+    /// each rank goes through its states, and those that are not wanted leave one after the other.
     fn bound(&self) -> u64 {
-        self.plan.lease * 6 + self.plan.work * 6
+        self.plan.lease * 12 + self.plan.work * 6
     }
 
     /// No more faults: one coordinator stays, and most of the daemons that died come back.
@@ -155,9 +155,33 @@ impl Cluster {
         ranks.into_iter().find_map(|rank| self.lacks(map, rank))
     }
 
+    /// Of a rank that is on its way out of the map what it lacks for that; it goes once those above it have.
+    fn goes(&self, map: &ClusterMap, rank: RankId, info: RankInfo) -> Option<Option<String>> {
+        if rank.0 < map.max_mds {
+            return None;
+        }
+        let left = self.seats[self.kept].record.left.contains(&info.incarnation);
+        let highest = map.ranks.keys().all(|other| *other <= rank);
+        if info.state == RankState::Failed && (left || !map.made.has(rank)) {
+            return Some(highest.then(|| format!("rank {} is not gone yet", rank.0)));
+        }
+        // One stops at a time, from above.
+        let stops = map.ranks.values().any(|info| info.state == RankState::Stopping);
+        if info.state == RankState::Active && highest && !stops {
+            return Some(Some(format!("rank {} does not stop", rank.0)));
+        }
+        // Who is to have its slots may have no life.
+        let active = |rank: &RankId| map.ranks.get(rank).is_some_and(|info| info.state == RankState::Active);
+        let can = !map.is_owner(rank) || (0..map.max_mds).map(RankId).all(|rank| active(&rank));
+        (info.state == RankState::Stopping && can).then(|| Some(format!("rank {} does not leave", rank.0)))
+    }
+
     /// What a rank lacks that it could have.
     fn lacks(&self, map: &ClusterMap, rank: RankId) -> Option<String> {
         let info = map.ranks.get(&rank);
+        if let Some(lacks) = info.and_then(|info| self.goes(map, rank, *info)) {
+            return lacks;
+        }
         match info.map_or(RankState::Failed, |info| info.state) {
             RankState::Damaged => None,
             RankState::Failed if !map.joinable || self.standbys() == 0 => None,

@@ -5,6 +5,7 @@
 mod commands;
 mod lives;
 mod maps;
+mod owners;
 mod states;
 
 use proto::cluster::{ClusterMap, DaemonId, RankState};

@@ -1,12 +1,13 @@
-//! Lives of ranks, as far as a coordinator can see them: they work from state to state, look at their lease, act.
+//! Lives of ranks, as far as a coordinator can see them: they work from state to state, look at their lease, act, and
+//! answer what the map asks of their rank.
 //!
 //! Absent: what a rank does (the other world, `crate::world`).
 
 use super::event::{Act, Event};
 use super::{Cluster, Phase};
 use crate::model::judge::Verdict;
-use mds::coordinator::BeaconState;
-use proto::cluster::RankState;
+use mds::coordinator::{Ask, BeaconState, Command};
+use proto::cluster::{ClusterMap, MoveId, RankState};
 use proto::ids::{Incarnation, RankId};
 use stdx::Mono;
 
@@ -40,6 +41,11 @@ impl Life {
             RankState::Failed | RankState::Active | RankState::Stopping | RankState::Damaged => None,
         }
     }
+}
+
+/// A move of what the rank has.
+fn moved_by(map: &ClusterMap, rank: RankId) -> Option<MoveId> {
+    map.slots.runs().find_map(|(_, slot)| slot.moving.filter(|_| slot.rank == rank)).map(|moving| moving.id)
 }
 
 impl Cluster {
@@ -103,6 +109,7 @@ impl Cluster {
             return Ok(());
         }
         self.judge_act(act)?;
+        self.asks(act.place);
         if state == RankState::Active && self.rng.chance(1, 2) {
             self.coverage.count("answers", 1);
             return Ok(());
@@ -115,6 +122,23 @@ impl Cluster {
         let at = self.places[act.place].paused;
         self.at(at, Event::Leaves { act });
         Ok(())
+    }
+
+    /// What the map asks of the rank is answered: a move that is begun with Switch or Abort, by one that stops and has nothing with Leave.
+    pub(super) fn asks(&mut self, place: usize) {
+        let at = &self.places[place];
+        let (Some(map), Some(life)) = (&at.map, &at.life) else { return };
+        let named = map.ranks.get(&life.rank).filter(|info| info.incarnation == life.incarnation);
+        let Some(state) = named.map(|info| info.state).filter(|_| !life.hung) else { return };
+        let by = mds::coordinator::Life { rank: life.rank, incarnation: life.incarnation };
+        let ask = match moved_by(map, life.rank) {
+            Some(id) if self.phase == Phase::Faults && self.rng.chance(1, 8) => Ask::Abort { id },
+            Some(id) => Ask::Switch { id },
+            None if state == RankState::Stopping && !map.is_owner(life.rank) => Ask::Leave,
+            None => return,
+        };
+        let home = at.home;
+        self.commands(home, Command::Ask(by, ask));
     }
 
     pub(super) fn leaves(&mut self, act: Act) {

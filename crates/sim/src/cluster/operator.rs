@@ -5,7 +5,8 @@
 use super::event::{Event, ToSeat};
 use super::faults::Fault;
 use super::{Cluster, Phase};
-use mds::coordinator::Command;
+use mds::coordinator::{Ask, Command};
+use proto::cluster::Mask;
 use proto::ids::RankId;
 use std::collections::BTreeMap;
 use stdx::time::MS;
@@ -28,6 +29,14 @@ pub(super) const fn kind(command: &Command) -> &'static str {
         Command::SetJoinable(_) => "command: joinable",
         Command::FailRank(_) => "command: mds fail",
         Command::FailFs => "command: fs fail",
+        Command::SetBalRankMask(_) => "command: bal_rank_mask",
+        Command::SetHashPlacement(_) => "command: placement",
+        Command::Move { .. } => "command: move",
+        Command::CancelMove(_) => "command: cancel",
+        Command::Ask(_, Ask::Leave) => "ask: leave",
+        Command::Ask(_, Ask::Switch { .. }) => "ask: switch",
+        Command::Ask(_, Ask::Abort { .. }) => "ask: abort",
+        Command::Ask(..) => "ask",
     }
 }
 
@@ -37,13 +46,15 @@ impl Cluster {
             return;
         }
         let rank = self.any_rank();
-        let command = match self.rng.below(16) {
+        let command = match self.rng.below(20) {
             0..=1 => Command::Get,
             2..=6 => Command::SetMaxMds(1 + self.rng.below(RANKS) as u16),
             // Nothing starts while it is off: mostly it is switched on again.
             7..=9 => Command::SetJoinable(true),
             10 => Command::SetJoinable(false),
             11..=14 => Command::FailRank(rank),
+            15 => Command::SetHashPlacement(self.rng.chance(1, 2)),
+            16..=18 => Command::SetBalRankMask(self.any_mask()),
             _ => Command::FailFs,
         };
         let seat = self.rng.index(self.seats.len());
@@ -56,6 +67,17 @@ impl Cluster {
         }
         let every = self.plan.command_every;
         self.after(every * 2, Event::Operates);
+    }
+
+    /// Mostly all of them, seldom none.
+    fn any_mask(&mut self) -> Mask {
+        if self.rng.chance(1, 2) {
+            return Mask::ALL;
+        }
+        let drawn = self.rng.below(1 << RANKS);
+        (0..RANKS as u16)
+            .filter(|rank| drawn >> rank & 1 == 1)
+            .fold(Mask::NONE, |mask, rank| mask.with(RankId(rank)))
     }
 
     /// Mostly one that is there.

@@ -63,6 +63,8 @@ pub(super) struct Heard {
     pub(super) commands: Vec<(u64, (u64, u64), Command)>,
     /// Those without an answer.
     pub(super) open: BTreeSet<u64>,
+    /// Lives that were told that they have left.
+    pub(super) left: BTreeSet<Incarnation>,
 }
 
 impl Heard {

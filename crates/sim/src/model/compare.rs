@@ -57,7 +57,7 @@ impl Walk<'_> {
             }
             self.inode(node, inode, self.records.header(ino))?;
         }
-        if dir == Ino::LINKS || dir == Ino::orphans(RankId(0)) {
+        if dir == Ino::LINKS || is_orphans(dir) {
             let wanted = format!("{:016x}", ino.0);
             return if name == wanted.as_bytes() {
                 Ok(())
@@ -134,7 +134,7 @@ impl Walk<'_> {
             if names.len() != node.nlink as usize {
                 return Err(format!("inode {} has {} names and nlink {}", ino.0, names.len(), node.nlink));
             }
-            if (home == Ino::orphans(RankId(0))) != (node.nlink == 0) {
+            if is_orphans(home) != (node.nlink == 0) {
                 return Err(format!("inode {} with nlink {} has its home in {}", ino.0, node.nlink, home.0));
             }
             if node.nlink > 1 && home != Ino::LINKS {
@@ -179,6 +179,12 @@ impl Walk<'_> {
             Err(format!("link list of {}: {listed:?} instead of {names:?}", ino.0))
         }
     }
+}
+
+/// Whether that is where a rank keeps files without a name.
+#[must_use]
+pub fn is_orphans(dir: Ino) -> bool {
+    dir.is_reserved() && dir >= Ino::orphans(RankId(0))
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, wanted: T, found: T) -> Result<(), String> {

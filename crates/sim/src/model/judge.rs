@@ -23,15 +23,17 @@ mod seen;
 mod stored;
 
 pub use history::{Manner, Sent};
+pub(crate) use history::{adopt, is_making, may_keep_times};
 pub use kept::{Changed, Sight};
 pub use promise::Presented;
+pub(crate) use replies::{Teller, check_listing, check_reply};
 
 use crate::model::bytes::{FileBytes, Source};
 use crate::model::records::{Records, Undo};
 use crate::model::tree::Tree;
 use delegated::Trust;
 use depends::Undurable;
-use history::adopt_place;
+pub(crate) use history::adopt_place;
 use promise::Promise;
 use proto::ids::{Position, SessionId, Tid};
 use proto::reply::Outcome;

@@ -134,6 +134,31 @@ impl Records {
         Ok(undo)
     }
 
+    /// Applies the mutations of one entry to a store, those that count under the version of their directory.
+    ///
+    /// # Errors
+    /// A mutation that cannot be read.
+    pub fn apply_if(
+        &mut self,
+        mutations: &[u8],
+        counts: impl Fn(Ino, Version) -> bool,
+    ) -> Result<(), String> {
+        let mut undo = Undo::new();
+        for mutation in Mutations::new(mutations) {
+            let mutation = mutation.map_err(|error| format!("journal mutation: {error}"))?;
+            let of = match mutation {
+                Mutation::PutDentry { dir, version, .. }
+                | Mutation::DelDentry { dir, version, .. }
+                | Mutation::PutHeader { dir, version, .. } => Some((dir, version)),
+                _ => None,
+            };
+            if of.is_none_or(|(dir, version)| counts(dir, version)) {
+                self.apply_one(&mutation, false, &mut undo)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes an entry back.
     pub fn revert(&mut self, undo: Undo) {
         for (key, old) in undo.into_iter().rev() {
@@ -205,7 +230,11 @@ impl Records {
             | Mutation::DataRemove { .. }
             | Mutation::SessionFloor { .. }
             | Mutation::DelegateInos { .. }
-            | Mutation::SessionFlags { .. } => Ok(()),
+            | Mutation::SessionFlags { .. }
+            | Mutation::Sealed { .. }
+            | Mutation::Prepared { .. }
+            | Mutation::Committed { .. }
+            | Mutation::Resolved { .. } => Ok(()),
         }
     }
 

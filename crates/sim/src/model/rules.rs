@@ -229,7 +229,8 @@ impl Tree {
             | Request::Read { .. }
             | Request::Seek { .. }
             | Request::ReadDir { .. }
-            | Request::Fsync { .. } => refuse(Errno::ENOSYS),
+            | Request::Fsync { .. }
+            | proto::rank_requests!() => refuse(Errno::ENOSYS),
         }
     }
 

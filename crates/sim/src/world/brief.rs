@@ -9,7 +9,7 @@ use proto::message::ClientMsg;
 use proto::mutation::Mutation;
 use proto::storeio::{DataDone, DataOp, StoreBatch, StoreError, StoreKey};
 
-pub(super) fn brief(op: &DataOp) -> String {
+pub(crate) fn brief(op: &DataOp) -> String {
     match op {
         DataOp::Write { file, offset, data, cut } => {
             format!("Write {} at {offset} +{} {cut:?}", file.ino.0, data.len())
@@ -21,7 +21,7 @@ pub(super) fn brief(op: &DataOp) -> String {
     }
 }
 
-pub(super) fn brief_batch(batch: &StoreBatch) -> String {
+pub(crate) fn brief_batch(batch: &StoreBatch) -> String {
     let mut text = format!("[{}:", batch.shard.0);
     for (table, key, value) in batch.iter() {
         let sign = if value.is_some() { '+' } else { '-' };
@@ -36,7 +36,7 @@ pub(super) fn brief_batch(batch: &StoreBatch) -> String {
     text
 }
 
-pub(super) fn brief_done(result: &Result<DataDone, StoreError>) -> String {
+pub(crate) fn brief_done(result: &Result<DataDone, StoreError>) -> String {
     match result {
         Ok(DataDone::Bytes(bytes)) => format!("{} bytes", bytes.len()),
         Ok(DataDone::Redo { truncate_seq, write_seq, data }) => {
@@ -46,7 +46,7 @@ pub(super) fn brief_done(result: &Result<DataDone, StoreError>) -> String {
     }
 }
 
-pub(super) fn brief_message(message: &ClientMsg) -> String {
+pub(crate) fn brief_message(message: &ClientMsg) -> String {
     match message {
         ClientMsg::Request { tid, request, .. } => {
             let text = format!("{request:?}");
@@ -61,7 +61,7 @@ pub(super) fn brief_message(message: &ClientMsg) -> String {
 }
 
 /// The transactions of an append, a line each: where it ends, whose it is, what it states.
-pub(super) fn brief_entries(mut at: Position, mut bytes: &[u8]) -> Vec<String> {
+pub(crate) fn brief_entries(mut at: Position, mut bytes: &[u8]) -> Vec<String> {
     let mut lines = Vec::new();
     while let Ok(entry) = read_entry(bytes, at) {
         at = Position(at.0 + entry.len as u64);

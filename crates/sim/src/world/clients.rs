@@ -16,9 +16,12 @@ use proto::caps::Bits;
 use proto::ids::{SessionId, Tid};
 use proto::message::{ClientMsg, ServerMsg};
 use proto::request::Request;
-use proto::{Cred, Ino, Writer};
+use proto::{Cred, Ino, RankId, Writer};
 use stdx::time::{MS, SECOND};
 use stdx::{Machine, Mono};
+
+/// There is one.
+const RANK: RankId = RankId(0);
 
 impl World {
     pub(super) fn client_starts(&mut self, client: usize) -> Verdict {
@@ -73,7 +76,7 @@ impl World {
             self.judge.believes_nothing(session);
         }
         self.after(50 * MS, Event::Connect { client, birth });
-        self.step_client(client, ClientInput::Disconnected)
+        self.step_client(client, ClientInput::Disconnected { rank: RANK })
     }
 
     pub(super) fn connect(&mut self, client: usize, birth: u64) -> Verdict {
@@ -100,7 +103,7 @@ impl World {
         }
         self.trace.event(self.now, "connect", conn.0, || format!("client {client} as {}", conn.0));
         self.step_rank(Input::Connected { conn, peer })?;
-        self.step_client(client, ClientInput::Connected)
+        self.step_client(client, ClientInput::Connected { rank: RANK })
     }
 
     /// The rank closes a connection: what it sent before still arrives.
@@ -159,7 +162,7 @@ impl World {
             return Ok(());
         }
         self.heard_by_client(client, &message);
-        self.step_client(client, ClientInput::Message(message))
+        self.step_client(client, ClientInput::Message { rank: RANK, message })
     }
 
     pub(super) fn step_client(&mut self, client: usize, input: ClientInput) -> Verdict {
@@ -234,12 +237,12 @@ impl World {
     /// `refused`: its session is over with this step.
     fn client_output(&mut self, client: usize, output: ClientOutput, refused: bool) -> Verdict {
         match output {
-            ClientOutput::Send(message) => self.send_to_rank(client, message),
+            ClientOutput::Send { message, .. } => self.send_to_rank(client, message),
             ClientOutput::Answer { call, outcome, mut validity } => {
                 validity.until = Mono(self.clients[client].clock.when(validity.until));
                 return self.finish(client, call, outcome, validity);
             }
-            ClientOutput::Ready => self.clients[client].ready = true,
+            ClientOutput::Ready { .. } => self.clients[client].ready = true,
             ClientOutput::Recalled { stamp, list } => self.recalled(client, stamp, list),
             // `judge_late` has looked at it.
             ClientOutput::Late { .. } => {}
@@ -247,6 +250,12 @@ impl World {
                 self.bytes_lost(client, (&inos, others), refused)?;
             }
             ClientOutput::Lost { stamp } => self.clients[client].kernel.lose(stamp),
+            ClientOutput::Connect { rank } | ClientOutput::Disconnect { rank } => {
+                return Err(format!("client {client} speaks of rank {}, and there is one", rank.0));
+            }
+            ClientOutput::Bounced { request, .. } => {
+                return Err(format!("the only rank sends {} of client {client} away", request.kind().name()));
+            }
             ClientOutput::Refused { reason } => {
                 self.trace.event(self.now, "refused", fold(reason.as_bytes()), || {
                     format!("client {client}: {reason}")

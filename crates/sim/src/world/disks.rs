@@ -28,6 +28,7 @@ impl World {
         if self.disk.is_dead() {
             return Ok(());
         }
+        let former = running.journal.former();
         let end = end.map_err(|error| format!("the journal cannot be read: {error}"))?;
         self.trace.event(self.now, "replay", end.0, || format!("{} to {}", from.0, end.0));
         self.judge.recovered(end)?;
@@ -44,7 +45,7 @@ impl World {
             at += 1 + self.rng.below(self.plan.disk_ns);
             self.at(at, Event::Rank { life, input: Box::new(Input::Replay { position, entries }) });
         }
-        self.at(at + 1, Event::Rank { life, input: Box::new(Input::ReplayEnd { end }) });
+        self.at(at + 1, Event::Rank { life, input: Box::new(Input::ReplayEnd { end, former }) });
         if let Some(running) = &mut self.life {
             running.replayed = true;
         }

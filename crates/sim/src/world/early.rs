@@ -64,7 +64,7 @@ pub(super) const fn performed_kind(request: &Request) -> &'static str {
 /// What a client's messages say that it performed, and had not said before.
 pub(super) fn performances(messages: &[client::Output], knows: impl Fn(Tid) -> bool) -> Vec<Performance> {
     let new = messages.iter().filter_map(|output| match output {
-        client::Output::Send(ClientMsg::Performed { tid, told, cred, request, .. })
+        client::Output::Send { message: ClientMsg::Performed { tid, told, cred, request, .. }, .. }
             if !told.heard && !knows(*tid) =>
         {
             Some(Performance { tid: *tid, told: *told, cred: cred.clone(), request: request.clone() })
@@ -279,6 +279,8 @@ impl World {
                 | ServerMsg::Refused { .. }
                 | ServerMsg::Admin { .. }
                 | ServerMsg::Renewed { .. }
+                | ServerMsg::NotMine { .. }
+                | ServerMsg::Map { .. }
                 | ServerMsg::Damaged => continue,
             }
             if self.clients[client].kind != Kind::Trusted || !self.plan.wants(client).has(Bits::DX) {

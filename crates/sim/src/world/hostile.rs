@@ -10,7 +10,7 @@ use crate::workload::Knowledge;
 use mds::input::{ConnId, Input, Peer};
 use proto::caps::{Bits, Returned};
 use proto::ids::{SessionId, Tid};
-use proto::message::{ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
+use proto::message::{At, ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
 use proto::request::{LockKind, LockSpec, Request};
 use proto::{Cred, Ino, NodeRef};
 
@@ -80,7 +80,8 @@ impl World {
         self.step_rank(Input::Connected { conn, peer })?;
         let info = ClientInfo { host: "hostile".into(), mount: "/".into(), pid: 0, caps_max: u32::MAX };
         let wants = Bits::ATTRS.with(Bits::FC);
-        let message = ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants };
+        let message =
+            ClientMsg::Hello { protocol: PROTOCOL, session: SessionId(0), info, wants, at: At::default() };
         self.step_rank(Input::Message { conn, message })
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Absent: threads; the meaning of effects (`model/`).
 
-mod brief;
+pub(crate) mod brief;
 mod callers;
 mod clients;
 mod clocks;

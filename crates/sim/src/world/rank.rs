@@ -207,6 +207,7 @@ impl World {
             }
             Output::Damaged { reason } => return Err(format!("the rank says it is damaged: {reason}")),
             Output::Stopped => return self.stopped(),
+            Output::SendRank { .. } | Output::Wish(_) => return Err("the only rank asks for another".into()),
             Output::Note { text, .. } => {
                 self.trace.event(self.now, "note", fold(text.as_bytes()), || text.clone())
             }
@@ -302,6 +303,8 @@ fn answer_of(session: SessionId, message: &ServerMsg) -> Option<Sent> {
         | ServerMsg::Renewed { .. }
         | ServerMsg::Durable { .. }
         | ServerMsg::Numbers { .. }
+        | ServerMsg::NotMine { .. }
+        | ServerMsg::Map { .. }
         | ServerMsg::Damaged => return None,
     };
     Some(Sent { session, tid, outcome, embedded: false, manner })

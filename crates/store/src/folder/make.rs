@@ -247,7 +247,11 @@ pub(super) fn new_record(options: &FormatOptions, fsid: Option<[u8; 16]>) -> Res
     })
 }
 
-fn random() -> Result<[u8; 16], FolderError> {
+/// Sixteen bytes that nobody can guess.
+///
+/// # Errors
+/// `Io`.
+pub fn random() -> Result<[u8; 16], FolderError> {
     let path = Path::new("/dev/urandom");
     let mut bytes = [0; 16];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut bytes));

@@ -395,3 +395,29 @@ fn no_spare_segment_is_written_where_there_is_no_room_for_it() {
     life.disk.set_capacity(u64::MAX);
     assert_eq!(journal.prepare(), Ok(true));
 }
+
+/// Lives of other ranks have the numbers in between; and one that made nothing durable served nobody.
+#[test]
+fn the_life_before_is_read_from_the_newest_segment() {
+    let disk = SimDisk::new(9);
+    let mut end = Position(0);
+    let mut former = 0;
+    for (life, appends) in [(5, true), (9, true), (11, false), (14, true), (20, true)] {
+        let journal = open(&disk, life).expect("opens");
+        assert_eq!(journal.former(), Incarnation(former));
+        assert_eq!(read_all(&journal, Position(0)).expect("reads").0, end);
+        if appends {
+            let bytes = one(end, Position(0), 100);
+            journal.append(end, &bytes).expect("appended");
+            end = journal.sync().expect("synced");
+            assert_eq!(journal.former(), Incarnation(former), "its own segment does not count");
+            former = life;
+        }
+        disk.crash();
+    }
+    // All that was before is trimmed: the newest segment stays.
+    let journal = open(&disk, 30).expect("opens");
+    read_all(&journal, Position(0)).expect("reads");
+    journal.trim(end).expect("trimmed");
+    assert_eq!(open(&disk, 31).expect("opens").former(), Incarnation(20));
+}

@@ -54,6 +54,16 @@ fn check_registry(registry: &dyn Registry) {
 }
 
 #[test]
+fn the_key_of_tokens_is_made_once() {
+    let registry = open(SimDisk::new(3));
+    let (first, second) = ([1; 16], [2; 16]);
+    assert_eq!(join_key(&registry, &first), Ok(first));
+    assert_eq!(join_key(&registry, &second), Ok(first));
+    assert_eq!(registry.swap(JOIN_KEY, 1, b"short"), Ok(2));
+    assert!(matches!(join_key(&registry, &second), Err(StoreError::Damaged { .. })));
+}
+
+#[test]
 fn the_registry_of_a_simulated_disk_conforms() {
     check_registry(&open(SimDisk::new(1)));
 }

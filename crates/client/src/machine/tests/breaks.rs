@@ -20,7 +20,7 @@ impl Rank {
         let ClientMsg::Request { tid, floor, request, .. } = message else {
             match message {
                 ClientMsg::Hello { .. } => {
-                    let Input::Message(message) = welcome(5, self.known) else { return };
+                    let Input::Message { message, .. } = welcome(5, self.known) else { return };
                     self.known = true;
                     // A new connection: the former one's waits are sent again.
                     self.waits.clear();
@@ -71,14 +71,17 @@ impl Run {
     fn feed(&mut self, bench: &mut Bench, input: Input) {
         for output in bench.step(input) {
             match output {
-                Output::Send(message) => self.to_rank.push_back(message),
+                Output::Send { message, .. } => self.to_rank.push_back(message),
                 Output::Answer { call, outcome, .. } => {
                     assert_eq!(self.answered.insert(call.0, outcome), None, "call {} answered twice", call.0);
                 }
                 Output::Refused { reason } => panic!("refused: {reason}"),
                 Output::Late { .. } => panic!("nothing is early here"),
+                Output::Bounced { .. } | Output::Connect { .. } | Output::Disconnect { .. } => {
+                    panic!("there is one rank")
+                }
                 Output::BytesLost { .. }
-                | Output::Ready
+                | Output::Ready { .. }
                 | Output::Recalled { .. }
                 | Output::Lost { .. }
                 | Output::Closed => {}
@@ -91,7 +94,7 @@ impl Run {
             self.rank.receive(message, &mut self.to_client);
         }
         if let Some(message) = self.to_client.pop_front() {
-            self.feed(bench, Input::Message(message));
+            self.feed(bench, from_rank(message));
         }
     }
 
@@ -99,7 +102,10 @@ impl Run {
         self.to_rank.clear();
         self.to_client.clear();
         self.connected = connected;
-        self.feed(bench, if connected { Input::Connected } else { Input::Disconnected });
+        self.feed(
+            bench,
+            if connected { Input::Connected { rank: RANK } } else { Input::Disconnected { rank: RANK } },
+        );
     }
 }
 

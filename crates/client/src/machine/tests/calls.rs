@@ -61,14 +61,14 @@ fn a_killed_caller_is_answered_at_once_and_what_it_opened_is_closed() {
     bench.call(1, open);
     assert_eq!(answers(&bench.step(Input::Abandon { call: CallId(1) })), eintr(1));
     assert_eq!(bench.step(Input::Abandon { call: CallId(1) }), [], "once is enough");
-    bench.step(Input::Disconnected);
+    bench.step(Input::Disconnected { rank: RANK });
     // Unsent: never was. What gives back is sent all the same, and the resume asks for the open again.
     bench.call(2, getattr(2));
     bench.call(3, Request::Release { node: node(9), count: 1 });
     for call in [2, 3] {
         assert_eq!(answers(&bench.step(Input::Abandon { call: CallId(call) })), eintr(call));
     }
-    bench.step(Input::Connected);
+    bench.step(Input::Connected { rank: RANK });
     let out = bench.step(welcome(5, true));
     let requests: Vec<_> =
         sent(&out).into_iter().filter(|m| matches!(m, ClientMsg::Request { .. })).collect();

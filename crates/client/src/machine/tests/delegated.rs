@@ -37,7 +37,7 @@ pub(super) fn delegated(ino: u64, empty: bool) -> Vec<Delegated> {
 }
 
 pub(super) fn numbers(first: u64, count: u32) -> Input {
-    Input::Message(ServerMsg::Numbers { first: Ino(first), count, generation: 4, seed: SEED })
+    from_rank(ServerMsg::Numbers { first: Ino(first), count, generation: 4, seed: SEED })
 }
 
 /// Directory 50 is delegated with the answer to tid 1, durable already; numbers 1000 to 1009 are given.
@@ -93,8 +93,13 @@ pub(super) fn write(ino: u64, offset: u64, len: usize, append: bool) -> Request 
 /// The attributes in a call's answer that came at once, with what was sent before it.
 pub(super) fn here(out: &[Output]) -> Attr {
     match out {
-        [Output::Send(ClientMsg::Performed { told, .. }), Output::Answer { outcome, .. }, rest @ ..] => {
-            let offers = |output: &Output| matches!(output, Output::Send(ClientMsg::Idle { .. }));
+        [
+            Output::Send { message: ClientMsg::Performed { told, .. }, .. },
+            Output::Answer { outcome, .. },
+            rest @ ..,
+        ] => {
+            let offers =
+                |output: &Output| matches!(output, Output::Send { message: ClientMsg::Idle { .. }, .. });
             assert!(!told.heard && rest.iter().all(offers), "{rest:?}");
             match outcome {
                 Ok(Reply::Attr(attr) | Reply::Created { attr, new: true } | Reply::Written { attr, .. }) => {
@@ -111,14 +116,14 @@ pub(super) fn here(out: &[Output]) -> Attr {
 /// The tid under which a call went to the rank and waits.
 pub(super) fn asked(out: &[Output]) -> u64 {
     match out {
-        [Output::Send(ClientMsg::Request { tid, .. })] => tid.0,
+        [Output::Send { message: ClientMsg::Request { tid, .. }, .. }] => tid.0,
         other => panic!("not asked: {other:?}"),
     }
 }
 
 pub(super) fn recall_bits(ino: u64, bits: Bits) -> Input {
     let list = vec![Recalled { ino: Ino(ino), bits, number: 3, name: None }];
-    Input::Message(ServerMsg::Recall { list })
+    from_rank(ServerMsg::Recall { list })
 }
 
 #[test]
@@ -129,7 +134,9 @@ fn in_an_empty_directory_names_are_made_at_once() {
     let made = here(&out);
     assert_eq!((made.ino, made.generation, made.mode, made.nlink), (Ino(1000), 4, 0o100_644, 1));
     assert_eq!((made.parent, made.hash), (Ino(DIR), name("a").hash(&SEED)));
-    let Output::Send(ClientMsg::Performed { tid, floor, told, .. }) = &out[0] else { panic!("{out:?}") };
+    let Output::Send { message: ClientMsg::Performed { tid, floor, told, .. }, .. } = &out[0] else {
+        panic!("{out:?}")
+    };
     assert_eq!((*tid, *floor), (Tid(2), Tid(2)));
     assert_eq!(*told, Told { ino: Ino(1000), wall: made.mtime, heard: false });
     // By the rank's clock as heard with the answer, counted on, and never ahead of it.
@@ -217,7 +224,10 @@ fn newborns_are_changed_and_removed_here() {
     assert_eq!((wrote.size, wrote.blocks, wrote.change), (700, 2, 2));
     let out = bench.call(4, write(1000, 0, 10, true));
     assert_eq!(here(&out).size, 710);
-    let Output::Send(ClientMsg::Performed { request: Request::Write { offset, append, .. }, .. }) = &out[0]
+    let Output::Send {
+        message: ClientMsg::Performed { request: Request::Write { offset, append, .. }, .. },
+        ..
+    } = &out[0]
     else {
         panic!("{out:?}")
     };
@@ -343,7 +353,7 @@ fn a_directory_that_is_changing_is_left_alone_until_it_is_known_again() {
         let look = asked(&bench.call(6, getattr(DIR)));
         bench.step(reply(look, Ok(Reply::Attr(Attr { has_xattrs, ..dir_attr(DIR) }))));
         let out = bench.call(7, create(DIR, if known { "d" } else { "c" }));
-        let performed = matches!(out[0], Output::Send(ClientMsg::Performed { .. }));
+        let performed = matches!(out[0], Output::Send { message: ClientMsg::Performed { .. }, .. });
         assert_eq!(performed, known);
     }
     // Moved, or removed: by its place.
@@ -372,8 +382,8 @@ fn who_works_through_a_directory_asks_for_all_its_names() {
     let one = asked(&bench.call(2, unlink(DIR, "a")));
     let out = bench.call(3, unlink(DIR, "b"));
     let [
-        Output::Send(ClientMsg::Request { tid: two, .. }),
-        Output::Send(ClientMsg::Request { tid: page, request, .. }),
+        Output::Send { message: ClientMsg::Request { tid: two, .. }, .. },
+        Output::Send { message: ClientMsg::Request { tid: page, request, .. }, .. },
     ] = &out[..]
     else {
         panic!("{out:?}")
@@ -388,13 +398,16 @@ fn who_works_through_a_directory_asks_for_all_its_names() {
         kind: FileKind::Regular,
         attr: Some(Attr { ino: Ino(ino), mode: 0o100_644, nlink: 1, parent: Ino(DIR), ..Attr::default() }),
     };
-    let listed = |tid, entries, end| {
-        Input::Message(ServerMsg::Reply { tid, outcome: Ok(Reply::Entries { entries, end }) })
-    };
+    let listed =
+        |tid, entries, end| from_rank(ServerMsg::Reply { tid, outcome: Ok(Reply::Entries { entries, end }) });
     // The page was asked for while "b" was being removed: of that it teaches nothing.
     let out = bench.step(listed(page, vec![entry(80, "b"), entry(81, "c")], false));
-    let [Output::Send(ClientMsg::Request { tid: next, request: Request::ReadDir { after, .. }, .. })] =
-        &out[..]
+    let [
+        Output::Send {
+            message: ClientMsg::Request { tid: next, request: Request::ReadDir { after, .. }, .. },
+            ..
+        },
+    ] = &out[..]
     else {
         panic!("{out:?}")
     };
@@ -423,14 +436,14 @@ fn whoever_wakes_up_after_its_lease_performs_nothing_and_keeps_nothing() {
     bench.wait(3600 * SECOND);
     let granted =
         ServerMsg::Granted { tid: Tid(2), outcome: attr(9), grants: Grants::One(Bits::ATTRS.with(Bits::FC)) };
-    let out = bench.step(Input::Message(granted));
+    let out = bench.step(from_rank(granted));
     assert!(
         matches!(&out[..], [Output::Answer { validity, .. }] if validity.grants == Grants::None),
         "{out:?}"
     );
     for message in [None, Some(ServerMsg::Renewed { number: 1 })] {
         if let Some(message) = message {
-            bench.step(Input::Message(message));
+            bench.step(from_rank(message));
         }
         let out = bench.call(4, create(DIR, "after"));
         assert!(matches!(sent(&out)[..], [ClientMsg::Request { .. }]), "{out:?}");

@@ -33,7 +33,7 @@ pub(super) fn early_with(
     outcome: Outcome,
     delegated: Vec<proto::message::Delegated>,
 ) -> Input {
-    Input::Message(ServerMsg::Early {
+    from_rank(ServerMsg::Early {
         tid: Tid(tid),
         position: Position(position),
         wall: Wall(1_000 + position as i64),
@@ -48,18 +48,18 @@ pub(super) fn created(ino: u64) -> Outcome {
 }
 
 pub(super) fn durable(position: u64) -> Input {
-    Input::Message(ServerMsg::Durable { position: Position(position) })
+    from_rank(ServerMsg::Durable { position: Position(position) })
 }
 
 pub(super) fn done(tid: u64, position: u64) -> Input {
-    Input::Message(ServerMsg::Done { tid: Tid(tid), position: Position(position) })
+    from_rank(ServerMsg::Done { tid: Tid(tid), position: Position(position) })
 }
 
 /// A bench whose client asks to be answered early.
 pub(super) fn hasty(limits: Limits) -> Bench {
     let mut bench = Bench::new(true, limits);
     bench.client.config.wants = Bits::ATTRS.with(Bits::FC).with(Bits::DX);
-    bench.step(Input::Connected);
+    bench.step(Input::Connected { rank: RANK });
     bench.step(welcome(5, false));
     bench
 }
@@ -71,8 +71,8 @@ pub(super) fn again(bench: &mut Bench) -> Vec<ClientMsg> {
 }
 
 fn resumed(bench: &mut Bench, life: u64) -> Vec<ClientMsg> {
-    bench.step(Input::Disconnected);
-    bench.step(Input::Connected);
+    bench.step(Input::Disconnected { rank: RANK });
+    bench.step(Input::Connected { rank: RANK });
     sent(&bench.step(welcome_in(5, true, life)))
 }
 
@@ -200,7 +200,7 @@ fn of_a_damaged_rank_every_caller_hears_eio_and_what_was_answered_early_waits_fo
         };
         out.iter().filter_map(eio).collect()
     };
-    assert_eq!(failed(&bench.step(Input::Message(ServerMsg::Damaged))), [CallId(5)]);
+    assert_eq!(failed(&bench.step(from_rank(ServerMsg::Damaged))), [CallId(5)]);
     assert_eq!(failed(&bench.step(reply(3, Err(Errno::EIO)))), [CallId(3)]);
     assert_eq!(failed(&bench.step(reply(4, Err(Errno::EIO)))), [CallId(4)]);
     for call in 6..3 * bench.client.config.limits.tid_span() {
@@ -356,8 +356,8 @@ fn with_its_session_what_was_kept_is_lost() {
         bench.client.config.recover_clean = clean;
         bench.call(1, create(1, "a"));
         bench.step(early(1, 10, created(7)));
-        bench.step(Input::Disconnected);
-        bench.step(Input::Connected);
+        bench.step(Input::Disconnected { rank: RANK });
+        bench.step(Input::Connected { rank: RANK });
         let out = bench.step(welcome(6, false));
         assert_eq!(late(&out), [(create(1, "a").kind(), vec![1, 7], Errno::EIO)]);
         assert_eq!(bench.client.kept(), 0);
@@ -368,7 +368,7 @@ fn with_its_session_what_was_kept_is_lost() {
     bench.call(1, create(1, "a"));
     bench.step(early(1, 10, created(7)));
     let refused = ServerMsg::Refused { errno: Errno::ESTALE.0 as u32, reason: "evicted".to_owned() };
-    assert_eq!(late(&bench.step(Input::Message(refused))).len(), 1);
+    assert_eq!(late(&bench.step(from_rank(refused))).len(), 1);
 }
 
 #[test]
@@ -377,7 +377,7 @@ fn closing_waits_for_durability() {
     bench.call(1, unlink(1, "a"));
     bench.step(early(1, 10, Ok(Reply::Ok)));
     assert_eq!(bench.step(Input::Close), []);
-    assert_eq!(bench.step(durable(10)), [Output::Send(ClientMsg::Goodbye), Output::Closed]);
+    assert_eq!(bench.step(durable(10)), [to_rank(ClientMsg::Goodbye), Output::Closed]);
 }
 
 /// What broke: whoever unmounted while the server was being restarted lost what it had been told was done.
@@ -388,7 +388,7 @@ fn closing_while_the_rank_is_away_waits_for_what_callers_were_told() {
         bench.call(1, unlink(1, "a"));
         bench.step(early(1, 10, Ok(Reply::Ok)));
         bench.call(2, unlink(1, "b"));
-        bench.step(Input::Disconnected);
+        bench.step(Input::Disconnected { rank: RANK });
         let out = bench.step(Input::Close);
         assert_eq!(answers(&out), [(2, Err(Errno::EIO))]);
         assert!(late(&out).is_empty() && !out.contains(&Output::Closed));
@@ -398,14 +398,14 @@ fn closing_while_the_rank_is_away_waits_for_what_callers_were_told() {
             continue;
         }
         let has = |sent: &[ClientMsg]| sent.iter().any(|m| matches!(m, ClientMsg::Performed { .. }));
-        bench.step(Input::Connected);
+        bench.step(Input::Connected { rank: RANK });
         assert!(has(&sent(&bench.step(welcome_in(5, true, 2)))));
         if stops {
             bench.step(reply(1, Err(Errno::ESHUTDOWN)));
             assert!(has(&again(&mut bench)), "it stops once more");
         }
         bench.step(done(1, 20));
-        assert_eq!(bench.step(durable(20)), [Output::Send(ClientMsg::Goodbye), Output::Closed]);
+        assert_eq!(bench.step(durable(20)), [to_rank(ClientMsg::Goodbye), Output::Closed]);
         assert_eq!(bench.step(Input::GiveUp), []);
     }
 }

@@ -14,12 +14,12 @@ fn a_recall_ends_it_and_is_answered_behind_everything() {
     here(&bench.call(2, create(DIR, "a")));
     let returned =
         |ino, bits| ClientMsg::Returned { list: vec![Returned { ino: Ino(ino), bits, number: 3 }] };
-    assert_eq!(bench.step(recall_bits(DIR, Bits::DX)), [Output::Send(returned(DIR, Bits::DX))]);
+    assert_eq!(bench.step(recall_bits(DIR, Bits::DX)), [to_rank(returned(DIR, Bits::DX))]);
     asked(&bench.call(3, create(DIR, "b")));
     asked(&bench.call(4, getattr(1000)));
     asked(&bench.call(5, lookup(DIR, "c")));
     let again = bench.step(recall_bits(DIR, Bits::DX));
-    assert_eq!(again, [Output::Send(returned(DIR, Bits::DX))], "nothing of it is left here, and yet");
+    assert_eq!(again, [to_rank(returned(DIR, Bits::DX))], "nothing of it is left here, and yet");
     // The edge has something of it as well, and answers for all.
     let mut bench = trusted(true);
     let both = Bits::DX.with(Bits::FS);
@@ -109,7 +109,7 @@ fn what_cannot_be_performed_is_asked_for() {
     asked(&bench.call(3, lookup(DIR, "b")));
     // A link that is down, or a client that closes.
     let mut bench = trusted(true);
-    bench.step(Input::Disconnected);
+    bench.step(Input::Disconnected { rank: RANK });
     assert_eq!(bench.call(2, create(DIR, "a")), []);
     let mut bench = trusted(true);
     here(&bench.call(2, create(DIR, "a")));
@@ -146,7 +146,7 @@ fn so_much_at_once_and_no_more() {
     // Of so many directories those are forgotten that were used longest ago; the rank may recall them all the same.
     assert!(bench.client.delegations.get(Ino(1000)).is_none());
     let returned = bench.step(recall_bits(1000, Bits::DX));
-    assert!(matches!(returned[..], [Output::Send(ClientMsg::Returned { .. })]));
+    assert!(matches!(returned[..], [Output::Send { message: ClientMsg::Returned { .. }, .. }]));
     here(&bench.call(2002, mkdir(DIR, "z")));
 }
 
@@ -194,7 +194,7 @@ fn what_is_told_again_is_kept_no_longer_than_the_rank_believes() {
     let dir = Attr { parent: Ino(DIR), ..dir_attr(1001) };
     let outcome = Ok(Reply::Attr(dir));
     let granted = ServerMsg::Granted { tid: Tid(look), outcome, grants: Grants::One(Bits::ATTRS) };
-    bench.step(Input::Message(granted));
+    bench.step(from_rank(granted));
     assert_eq!(validity(&bench.call(7, lookup(DIR, "d"))).grants.of(0), Bits::ATTRS);
 }
 
@@ -206,7 +206,7 @@ fn time_never_goes_back_for_a_caller() {
     let first = here(&bench.call(2, create(DIR, "a"))).mtime;
     let tid = asked(&bench.call(3, unlink(1, "x")));
     // The rank's clock was set back.
-    bench.step(Input::Message(ServerMsg::Early {
+    bench.step(from_rank(ServerMsg::Early {
         tid: Tid(tid),
         position: Position(50),
         wall: Wall(20),

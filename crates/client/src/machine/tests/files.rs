@@ -24,7 +24,7 @@ fn open(ino: u64) -> Request {
 /// The answer to a request, with the file.
 fn granted(tid: u64, outcome: Outcome) -> Input {
     let grants = Grants::One(Bits::ATTRS.with(Bits::ALONE));
-    Input::Message(ServerMsg::Granted { tid: Tid(tid), outcome, grants })
+    from_rank(ServerMsg::Granted { tid: Tid(tid), outcome, grants })
 }
 
 pub(super) fn shown(size: u64) -> Outcome {
@@ -61,7 +61,10 @@ fn a_file_is_written_cut_and_dated_at_once() {
     assert_eq!(here(&bench.call(3, write(FILE, 100, 20, false))).size, 120);
     let out = bench.call(4, write(FILE, 0, 5, true));
     assert_eq!(here(&out).size, 125);
-    let Output::Send(ClientMsg::Performed { request: Request::Write { offset, append, .. }, .. }) = &out[0]
+    let Output::Send {
+        message: ClientMsg::Performed { request: Request::Write { offset, append, .. }, .. },
+        ..
+    } = &out[0]
     else {
         panic!("{out:?}")
     };
@@ -80,7 +83,7 @@ fn a_recall_is_answered_behind_what_was_performed() {
     let mut bench = holding();
     here(&bench.call(3, write(FILE, 0, 5, false)));
     let list = vec![Returned { ino: Ino(FILE), bits: Bits::ALONE, number: 3 }];
-    assert_eq!(bench.step(recall_bits(FILE, Bits::ALONE)), [Output::Send(ClientMsg::Returned { list })]);
+    assert_eq!(bench.step(recall_bits(FILE, Bits::ALONE)), [to_rank(ClientMsg::Returned { list })]);
     let tid = asked(&bench.call(4, write(FILE, 0, 5, false)));
     // What overtakes its grant makes it void.
     bench.step(recall_bits(FILE, Bits::ALONE));
@@ -157,7 +160,7 @@ fn a_break_ends_it_and_what_was_performed_is_sent_again() {
     assert_eq!(order(&messages), [(1, Some(true)), (3, Some(true)), (4, Some(false))]);
     asked(&bench.call(5, write(FILE, 0, 5, false)));
     let position = Position(30);
-    let found = bench.step(Input::Message(ServerMsg::Durable { position }));
+    let found = bench.step(from_rank(ServerMsg::Durable { position }));
     assert!(found.is_empty());
 }
 

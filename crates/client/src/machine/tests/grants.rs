@@ -42,8 +42,8 @@ fn after_a_break_nothing_is_kept_before_settled_and_settled_waits_for_what_was()
     bench.step(granted(1, 7, Bits::ATTRS));
     let out = bench.step(recall(7));
     let Output::Recalled { stamp, .. } = &out[0] else { panic!("{out:?}") };
-    assert!(matches!(bench.step(Input::Disconnected)[..], [Output::Lost { .. }]));
-    bench.step(Input::Connected);
+    assert!(matches!(bench.step(Input::Disconnected { rank: RANK })[..], [Output::Lost { .. }]));
+    bench.step(Input::Connected { rank: RANK });
     bench.step(welcome(5, true));
     let list = vec![Returned { ino: Ino(7), bits: Bits::ATTRS, number: 3 }];
     assert!(bench.step(Input::Returned { stamp: *stamp, list }).is_empty(), "not owed any more");
@@ -69,8 +69,8 @@ fn settled_waits_for_pages_and_the_lease_does_not() {
         let [Output::Lost { stamp }] = out else { panic!("{out:?}") };
         *stamp
     };
-    let first = lost(&bench.step_undropped(Input::Disconnected));
-    for input in [Input::Connected, welcome(5, true)] {
+    let first = lost(&bench.step_undropped(Input::Disconnected { rank: RANK }));
+    for input in [Input::Connected { rank: RANK }, welcome(5, true)] {
         bench.step(input);
     }
     let third = u64::from(LEASE_MS) * MS / 3;
@@ -81,10 +81,10 @@ fn settled_waits_for_pages_and_the_lease_does_not() {
             bench.client.deadline().is_some_and(|at| at > bench.at.mono),
             "nothing is left to be ticked for"
         );
-        bench.step(Input::Message(ServerMsg::Renewed { number }));
+        bench.step(from_rank(ServerMsg::Renewed { number }));
     }
-    let second = lost(&bench.step_undropped(Input::Disconnected));
-    for input in [Input::Connected, welcome(5, true), Input::Dropped { stamp: first }] {
+    let second = lost(&bench.step_undropped(Input::Disconnected { rank: RANK }));
+    for input in [Input::Connected { rank: RANK }, welcome(5, true), Input::Dropped { stamp: first }] {
         bench.step(input);
     }
     bench.wait(1);
@@ -100,7 +100,7 @@ fn a_lease_that_nobody_confirms_runs_out_here_first() {
     let lease = u64::from(LEASE_MS) * MS;
     bench.wait(lease / 3);
     assert_eq!(sent(&bench.step(Input::Tick)), [ClientMsg::Renew { number: 1 }]);
-    bench.step(Input::Message(ServerMsg::Renewed { number: 1 }));
+    bench.step(from_rank(ServerMsg::Renewed { number: 1 }));
     bench.wait(lease - 1);
     assert!(!bench.step(Input::Tick).iter().any(|o| matches!(o, Output::Lost { .. })));
     bench.wait(1);
@@ -128,9 +128,9 @@ fn a_renewal_that_is_not_answered_shifts_no_other() {
         assert_eq!(sent(&out), [ClientMsg::Renew { number: round }]);
         assert!(!out.iter().any(|o| matches!(o, Output::Lost { .. })), "round {round}");
         // The server renews by itself, too: nobody asked for that one.
-        bench.step(Input::Message(ServerMsg::Renewed { number: 0 }));
+        bench.step(from_rank(ServerMsg::Renewed { number: 0 }));
         if round % 3 != 0 {
-            bench.step(Input::Message(ServerMsg::Renewed { number: round }));
+            bench.step(from_rank(ServerMsg::Renewed { number: round }));
         }
     }
 }
@@ -150,7 +150,7 @@ fn without_a_lease_nothing_is_kept() {
     bench.step(Input::Tick);
     bench.call(2, getattr(7));
     assert_eq!(left(&bench.step(granted(2, 7, Bits::ATTRS))), [Bits::NONE]);
-    bench.step(Input::Message(ServerMsg::Renewed { number: 1 }));
+    bench.step(from_rank(ServerMsg::Renewed { number: 1 }));
     bench.call(3, getattr(7));
     assert_eq!(left(&bench.step(granted(3, 7, Bits::ATTRS))), [Bits::ATTRS]);
 }
@@ -164,7 +164,7 @@ fn a_name_is_not_known_to_be_absent_while_the_rank_is_asked_to_make_it() {
     bench.call(1, getattr(7));
     let dir = Attr { ino: Ino(7), mode: 0o040_755, ..Attr::default() };
     let (outcome, grants) = (Ok(Reply::Attr(dir)), Grants::One(Bits::ATTRS));
-    bench.step(Input::Message(ServerMsg::Granted { tid: Tid(1), outcome, grants }));
+    bench.step(from_rank(ServerMsg::Granted { tid: Tid(1), outcome, grants }));
     assert_eq!(tids(&bench.call(2, lookup())), [2]);
     bench.step(reply(2, Err(Errno::ENOENT)));
     let out = bench.call(3, lookup());

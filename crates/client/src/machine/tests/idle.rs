@@ -12,8 +12,8 @@ const CAPS: Bits = Bits::ATTRS.with(Bits::FC);
 fn keeping(caps_max: u32) -> Bench {
     let mut config = ClientConfig { retry: true, wants: CAPS, ..ClientConfig::default() };
     config.info.caps_max = caps_max;
-    let mut bench = Bench { client: Client::new(config), at: Now::default() };
-    bench.step(Input::Connected);
+    let mut bench = Bench::with(config);
+    bench.step(Input::Connected { rank: RANK });
     bench.step(welcome(5, false));
     bench
 }
@@ -45,7 +45,7 @@ fn pass(bench: &mut Bench, nanos: u64) -> Vec<u64> {
         let out = bench.step(Input::Tick);
         for message in sent(&out) {
             if let ClientMsg::Renew { number } = message {
-                list.extend(offered(&bench.step(Input::Message(ServerMsg::Renewed { number }))));
+                list.extend(offered(&bench.step(from_rank(ServerMsg::Renewed { number }))));
             }
         }
         list.extend(offered(&out));
@@ -109,8 +109,8 @@ fn nothing_is_offered_of_what_a_break_has_ended_nor_before_the_rank_grants_again
     let mut bench = keeping(1);
     (1..=3).for_each(|ino| open(&mut bench, ino));
     (1..=3).for_each(|ino| close(&mut bench, ino));
-    bench.step(Input::Disconnected);
-    bench.step(Input::Connected);
+    bench.step(Input::Disconnected { rank: RANK });
+    bench.step(Input::Connected { rank: RANK });
     bench.step(welcome(5, true));
     assert_eq!(pass(&mut bench, 100 * SECOND), []);
     // A lease that has run out ends it as well.

@@ -3,7 +3,8 @@
 //!
 //! Absent: content, permissions, and what the kernel may keep; the simulator has these.
 
-mod rank;
+pub(crate) mod rank;
+pub(crate) mod tree;
 
 use super::early::name;
 use super::*;
@@ -12,6 +13,7 @@ use proto::request::{NewNode, open_flags};
 use proto::storeio::Payload;
 use proto::{Effect, FileKind, Name, SetAttr};
 use rank::Rank;
+use tree::Tree;
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -46,7 +48,7 @@ impl World {
         let mut performed = None;
         for output in bench.step(input) {
             match output {
-                Output::Send(message) => {
+                Output::Send { message, .. } => {
                     if let ClientMsg::Performed { tid, told: Told { heard: false, .. }, .. } = &message {
                         performed = Some(*tid);
                     }
@@ -75,7 +77,10 @@ impl World {
                 }
                 Output::Late { kind, errno, .. } => panic!("{} came to {errno}", kind.name()),
                 Output::Refused { reason } => panic!("refused: {reason}"),
-                Output::Ready | Output::Recalled { .. } | Output::Lost { .. } | Output::Closed => {}
+                Output::Bounced { .. } | Output::Connect { .. } | Output::Disconnect { .. } => {
+                    panic!("there is one rank")
+                }
+                Output::Ready { .. } | Output::Recalled { .. } | Output::Lost { .. } | Output::Closed => {}
             }
         }
     }
@@ -114,7 +119,7 @@ impl World {
             let ahead = if in_order { 1 } else { self.to_client.len().min(4) };
             let at = welcome.unwrap_or_else(|| prng.index(ahead));
             let message = self.to_client.remove(at);
-            self.feed(bench, Input::Message(message));
+            self.feed(bench, from_rank(message));
         }
     }
 
@@ -123,7 +128,10 @@ impl World {
         self.to_client.clear();
         self.connected = connected;
         self.rank.disconnected();
-        self.feed(bench, if connected { Input::Connected } else { Input::Disconnected });
+        self.feed(
+            bench,
+            if connected { Input::Connected { rank: RANK } } else { Input::Disconnected { rank: RANK } },
+        );
     }
 
     /// As a kernel does: changes of names in one directory, and of one inode, one after the other.
@@ -235,7 +243,7 @@ fn run(seed: u64, crashes: bool) -> [usize; 4] {
             }
             1..=10 if !world.connected => world.connect(&mut bench, true),
             11..=40 => world.to_client.extend(world.rank.sync()),
-            41..=50 => world.to_client.extend(world.rank.begin_foreign(&mut prng)),
+            41..=50 => world.to_client.extend(world.rank.begin_foreign(&mut prng, |_| true)),
             51..=100 => world.feed(&mut bench, Input::Tick),
             101..=400 => world.ask(&mut bench, &mut prng, crashes),
             _ => world.deliver(&mut bench, &mut prng, crashes),

@@ -69,6 +69,9 @@ impl Book {
                 None => found.push((trust.slot, trust.bits())),
             }
         }
+        if !stdx::mutant!("mds_copy_not_recalled") {
+            found.extend(self.copies.blockers(slot, need.ino, need.bits));
+        }
         found
     }
 
@@ -175,6 +178,7 @@ impl Book {
         if self.delegated.get(&ino).is_some_and(|trust| trust.slot == slot && bits.has(trust.bits())) {
             self.end_trust(ino);
         }
+        self.copies.end(slot, ino);
         self.answered(slot, ino);
     }
 
@@ -196,6 +200,11 @@ impl Book {
                 self.woken.push(op);
             }
         }
+    }
+
+    /// Whether an operation, or what recalls like one, waits for answers.
+    pub(crate) fn is_waiting(&self, op: OpId) -> bool {
+        self.intents.get(&op).is_some_and(|intent| intent.waits > 0)
     }
 
     /// Since when something is recalled from that place.

@@ -23,11 +23,12 @@ impl Coordinator {
         out: &mut Outbox<Output>,
     ) {
         let Some(Asked::Swap { planned, confirms }) = self.asked.take() else { return };
-        let Planned { base, next, registered, answers, notes: told } = *planned;
+        let Planned { base, next, registered, answers, notes: told, marks } = *planned;
         match result {
             Ok(version) if version == next.version => {
                 self.trouble = None;
                 self.follow(&base, &next, now, out);
+                self.seen.mark(marks, now);
                 notes(told, out);
                 self.registering.drain(..registered.len());
                 for (token, daemon) in registered {

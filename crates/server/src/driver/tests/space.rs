@@ -139,6 +139,10 @@ impl JournalIo for FaultyJournal {
     fn bytes(&self) -> u64 {
         0
     }
+
+    fn former(&self) -> Incarnation {
+        Incarnation(0)
+    }
 }
 
 #[test]

@@ -63,6 +63,10 @@ impl JournalIo for ToldJournal {
     fn bytes(&self) -> u64 {
         0
     }
+
+    fn former(&self) -> Incarnation {
+        Incarnation(0)
+    }
 }
 
 /// A server of a toy rank on that journal.

@@ -5,8 +5,8 @@
 use super::super::Cluster;
 use super::super::operator::kind;
 use crate::model::judge::Verdict;
-use mds::coordinator::{Command, CommandError, Reply};
-use proto::cluster::{ClusterMap, RankState};
+use mds::coordinator::{Ask, Command, CommandError, Life, Reply};
+use proto::cluster::{ClusterMap, MoveId, RankState};
 use proto::ids::{Incarnation, RankId};
 
 impl Cluster {
@@ -30,6 +30,9 @@ impl Cluster {
         match result {
             Ok(reply) => {
                 self.coverage.count(kind(&command), 1);
+                if let Command::Ask(life, Ask::Leave) = command {
+                    self.seats[seat].record.left.insert(life.incarnation);
+                }
                 self.carried_out((begun, known), command, &later, &reply)
                     .map_err(|what| format!("command {id} {command:?} is answered, and {what}"))
             }
@@ -38,7 +41,7 @@ impl Cluster {
                 let impossible = matches!(command, Command::SetMaxMds(_));
                 if impossible { Ok(()) } else { Err(format!("{command:?} is impossible: {text}")) }
             }
-            Err(CommandError::WrongState(_)) => {
+            Err(CommandError::WrongState(_) | CommandError::Stale(_)) => {
                 self.coverage.count("commands refused", 1);
                 Ok(())
             }
@@ -84,6 +87,20 @@ impl Cluster {
                     || undone(&|command| matches!(command, Command::FailFs | Command::SetJoinable(false)))
             }
             Command::SetJoinable(false) => since().any(|map| !map.joinable) || undone(&joins),
+            Command::SetBalRankMask(mask) => {
+                since().any(|map| map.bal_rank_mask == mask)
+                    || undone(&|command| command == Command::SetBalRankMask(reply.map.bal_rank_mask))
+            }
+            Command::SetHashPlacement(on) => {
+                since().any(|map| map.hash_placement == on)
+                    || undone(&|command| command == Command::SetHashPlacement(reply.map.hash_placement))
+            }
+            Command::Ask(Life { rank, incarnation }, Ask::Leave) => {
+                since().any(|map| is_failed(map, rank, incarnation))
+            }
+            Command::Ask(_, Ask::Switch { id } | Ask::Abort { id }) => since().any(|map| !is_moving(map, id)),
+            // Nobody says these in this world.
+            Command::Move { .. } | Command::CancelMove(_) | Command::Ask(..) => false,
             Command::FailRank(rank) => since().any(|map| is_failed(map, rank, self.life_at(begun, rank))),
             Command::FailFs => since().any(|map| {
                 let lives = self.registry.history.get(&begun).map(|old| &old.ranks);
@@ -105,6 +122,10 @@ impl Cluster {
 /// The rank has no life, or another than it had.
 fn is_failed(map: &ClusterMap, rank: RankId, life: Incarnation) -> bool {
     map.ranks.get(&rank).is_none_or(|info| info.state == RankState::Failed || info.incarnation > life)
+}
+
+fn is_moving(map: &ClusterMap, id: MoveId) -> bool {
+    map.slots.runs().any(|(_, slot)| slot.moving.is_some_and(|moving| moving.id == id))
 }
 
 /// That, or it is damaged.

@@ -1,24 +1,25 @@
 //! What is written and published: each map follows from the one before by something that its coordinator was told.
 //!
-//! Absent: what is true of a map alone (`proto::cluster`); the order of states (`states.rs`).
+//! Absent: what is true of a map alone (`proto::cluster`); the order of states (`states.rs`); who owns what (`owners.rs`).
 
 use super::super::Cluster;
 use super::super::seats::{Heard, SKEW_MAX};
 use super::Judge;
+use super::owners::owners;
 use super::states::{Way, is_at, way};
 use crate::model::judge::Verdict;
-use mds::coordinator::Command;
+use mds::coordinator::{Ask, Command, Life};
 use proto::cluster::{ClusterMap, DaemonId, RankInfo, RankState};
 use proto::ids::{Incarnation, RankId};
 use std::sync::Arc;
 use stdx::Mono;
 
-fn must(holds: bool, what: impl FnOnce() -> String) -> Verdict {
+pub(super) fn must(holds: bool, what: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { Err(what()) }
 }
 
 /// What the writer of a map knew when it wrote.
-struct Why<'a> {
+pub(super) struct Why<'a> {
     heard: &'a Heard,
     now: Mono,
     /// It stood still until then, and cannot know who spoke meanwhile.
@@ -33,7 +34,7 @@ struct Why<'a> {
 }
 
 impl Why<'_> {
-    fn commanded(&self, wanted: impl Fn(&Command) -> bool) -> bool {
+    pub(super) fn commanded(&self, wanted: impl Fn(&Command) -> bool) -> bool {
         self.heard.commands.iter().any(|(.., command)| wanted(command))
     }
 
@@ -41,8 +42,25 @@ impl Why<'_> {
         self.commanded(|command| match command {
             Command::FailRank(of) => *of == rank,
             Command::FailFs => true,
-            Command::Get | Command::SetMaxMds(_) | Command::SetJoinable(_) => false,
+            Command::Get
+            | Command::SetMaxMds(_)
+            | Command::SetJoinable(_)
+            | Command::SetBalRankMask(_)
+            | Command::SetHashPlacement(_)
+            | Command::Move { .. }
+            | Command::CancelMove(_)
+            | Command::Ask(..) => false,
         })
+    }
+
+    /// Whether the life said that it has nothing left.
+    fn left(&self, rank: RankId, incarnation: Incarnation) -> bool {
+        self.commanded(|command| *command == Command::Ask(Life { rank, incarnation }, Ask::Leave))
+    }
+
+    /// Whether a damaged rank may be tried again: somebody asked, or a process has opened its stores anew.
+    fn releases(&self, rank: RankId) -> bool {
+        self.fails(rank) || (self.sole && self.begins)
     }
 
     /// Whether the daemon was heard of too recently for anybody to think that it is dead.
@@ -94,10 +112,31 @@ impl Cluster {
                 begins: map.coordinator > old.coordinator,
             };
             reasons(old, &map, &why)?;
+            owners(old, &map, &why)?;
+            self.gone(old, &map, &why)?;
             starts(old, &map, why.floor)
         };
         judged().map_err(wrong)?;
         Ok(map)
+    }
+
+    /// Ranks leave the map from above, when they are not wanted, have nothing, and no life of theirs can write or answer.
+    fn gone(&self, old: &ClusterMap, map: &ClusterMap, why: &Why<'_>) -> Verdict {
+        for (rank, info) in old.ranks.iter().filter(|(rank, _)| !map.ranks.contains_key(rank)) {
+            let (life, state) = (info.incarnation, info.state);
+            let no = |what: &str| format!("has no rank {}, which was {} and {what}", rank.0, state.name());
+            must(rank.0 >= map.max_mds, || no("is wanted"))?;
+            must(map.ranks.keys().all(|other| other < rank), || no("is not the highest"))?;
+            let over = state == RankState::Failed || (state == RankState::Damaged && why.releases(*rank));
+            must(over, || no("did not fail"))?;
+            must(!old.made.has(*rank) || why.left(*rank, life), || no("never left"))?;
+            must(!map.is_owner(*rank), || no("has something"))?;
+            must(self.store.is_fenced(*rank, life), || no("is not fenced"))?;
+            let acts =
+                self.places.iter().any(|place| place.may_act(self.now).is_some_and(|(of, _)| of == *rank));
+            must(!acts, || no("may act"))?;
+        }
+        Ok(())
     }
 
     /// It is in the registry.
@@ -127,6 +166,11 @@ impl Cluster {
     }
 
     fn count_changes(&mut self, old: Option<&ClusterMap>, map: &ClusterMap) {
+        let gone =
+            old.into_iter().flat_map(|old| old.ranks.keys()).filter(|rank| !map.ranks.contains_key(rank));
+        for _ in gone {
+            self.coverage.count("ranks gone", 1);
+        }
         for (rank, info) in &map.ranks {
             let before = old.and_then(|old| old.ranks.get(rank)).copied();
             if before.map(|before| before.state) == Some(info.state) {
@@ -162,11 +206,6 @@ impl Judge {
         must(map.coordinator >= old.coordinator, || "forgets coordinators".to_owned())?;
         must(old.made.0.iter().zip(map.made.0).all(|(old, new)| old & !new == 0), || {
             "unmakes a rank".to_owned()
-        })?;
-        let same = (old.last_move, old.hash_placement, old.bal_rank_mask)
-            == (map.last_move, map.hash_placement, map.bal_rank_mask);
-        must(same && old.entries == map.entries && old.slots == map.slots, || {
-            "changes who owns what, which nobody asked for".to_owned()
         })?;
         for daemon in map.daemons.keys().filter(|id| !old.daemons.contains_key(id)) {
             must(*daemon > old.last_daemon, || format!("names daemon {} again", daemon.0))?;
@@ -211,11 +250,6 @@ fn reasons(old: &ClusterMap, map: &ClusterMap, why: &Why<'_>) -> Verdict {
         of_rank(*rank, map.max_mds, before, *info, why)
             .map_err(|what| format!("has rank {} {what}", rank.0))?;
     }
-    for (rank, info) in &old.ranks {
-        must(map.ranks.contains_key(rank) || info.state == RankState::Stopping, || {
-            format!("has no rank {}, which was {}", rank.0, info.state.name())
-        })?;
-    }
     for daemon in old.daemons.keys().filter(|id| !map.daemons.contains_key(id)) {
         let carried = old.rank_of(*daemon);
         must(!why.is_alive(*daemon) || carried.is_some(), || {
@@ -247,15 +281,15 @@ fn of_rank(rank: RankId, wanted: u16, before: RankInfo, info: RankInfo, why: &Wh
             must(why.reported(info.incarnation, to), || "damaged, which no life said".to_owned())
         }
         Way::Released => {
-            // A process that has opened its stores anew may look again.
-            must((why.fails(rank) || (why.sole && why.begins)) && same_life, || {
-                "failed after damage, which nobody asked for".to_owned()
-            })
+            must(why.releases(rank) && same_life, || "failed after damage, which nobody asked for".to_owned())
         }
         Way::Failed => {
             must(same_life, || "failed in another life".to_owned())?;
             let alive = why.is_alive(before.daemon);
-            must(why.fails(rank) || !alive, || format!("failed, and life {} lives", before.incarnation.0))
+            let left = before.state == RankState::Stopping && why.left(rank, before.incarnation);
+            must(why.fails(rank) || left || !alive, || {
+                format!("failed, and life {} lives", before.incarnation.0)
+            })
         }
     }
 }

@@ -261,7 +261,8 @@ impl Shown<'_> {
             | Request::StatFs
             | Request::TestLock { .. }
             | Request::SetLock { .. }
-            | Request::ReleaseLocks { .. } => {}
+            | Request::ReleaseLocks { .. }
+            | proto::rank_requests!() => {}
         }
     }
 }

@@ -20,8 +20,8 @@ use proto::reply::{Outcome, Reply, decode_outcome};
 use proto::request::{Request, open_flags};
 use proto::system::session_flags;
 use proto::{FileKind, Ino, Name, Reader, SetAttr, every_request};
-use recovered::adopt;
-pub(super) use recovered::adopt_place;
+pub(crate) use recovered::adopt;
+pub(crate) use recovered::adopt_place;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
 
@@ -395,7 +395,7 @@ fn renames(request: &Request, mutations: &[u8]) -> bool {
     changes(parent.ino, name) && changes(new_parent.ino, new_name)
 }
 
-const fn is_making(request: &Request, reply: &Reply) -> bool {
+pub(crate) const fn is_making(request: &Request, reply: &Reply) -> bool {
     match request {
         Request::MkNod { .. } | Request::MkDir { .. } | Request::Symlink { .. } | Request::TmpFile { .. } => {
             true
@@ -406,7 +406,7 @@ const fn is_making(request: &Request, reply: &Reply) -> bool {
 }
 
 /// POSIX leaves open whether a change to the present state touches the times.
-const fn may_keep_times(request: &Request) -> bool {
+pub(crate) const fn may_keep_times(request: &Request) -> bool {
     matches!(
         request,
         Request::Fallocate { .. } | Request::SetAttr { .. } | Request::Open { .. } | Request::Create { .. }

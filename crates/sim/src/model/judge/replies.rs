@@ -17,7 +17,7 @@ use stdx::hash::HashSeed;
 
 /// Who tells of attributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Teller {
+pub(crate) enum Teller {
     /// At that moment.
     Rank(Wall),
     /// It knows no counters, no times of access, and no places of what others moved.
@@ -34,7 +34,7 @@ impl Teller {
 }
 
 /// One reply against what the rules say it must show.
-pub(super) fn check_reply(tree: &Tree, answer: &Answer, reply: &Reply, teller: Teller) -> Verdict {
+pub(crate) fn check_reply(tree: &Tree, answer: &Answer, reply: &Reply, teller: Teller) -> Verdict {
     let attr_of = |ino: &Ino, attr: &Attr| match tree.node(*ino) {
         Some(node) => teller.same(&tree.attr(node), attr),
         None => Err(format!("inode {} is gone", ino.0)),
@@ -74,7 +74,7 @@ pub(super) fn check_reply(tree: &Tree, answer: &Answer, reply: &Reply, teller: T
 }
 
 /// A page of a listing holds every name from its start to its end, once.
-pub(super) fn check_listing(
+pub(crate) fn check_listing(
     seed: &HashSeed,
     tree: &Tree,
     request: &Request,

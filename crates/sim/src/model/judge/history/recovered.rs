@@ -92,7 +92,7 @@ impl Judge {
 
 /// Takes from the records what the rules leave open: generations, ACLs and the mode they decide, the
 /// times of an operation that need not change them.
-pub(super) fn adopt(tree: &mut Tree, records: &Records, undo: &Undo, times: Option<Wall>) {
+pub(crate) fn adopt(tree: &mut Tree, records: &Records, undo: &Undo, times: Option<Wall>) {
     for (key, _) in undo {
         let Some(record) = records.0.get(key) else { continue };
         if let Some(DentryValue::Primary(inode)) = record.dentry.as_deref() {
@@ -104,7 +104,7 @@ pub(super) fn adopt(tree: &mut Tree, records: &Records, undo: &Undo, times: Opti
 
 /// Where an inode's record is, and the counters: what the rank tells of them is compared with its own records, and that these are
 /// where they belong and never go back is looked at elsewhere (`compare.rs`, `fresh_versions`).
-pub(in crate::model::judge) fn adopt_place(tree: &mut Tree, key: &Key, record: &Record) {
+pub(crate) fn adopt_place(tree: &mut Tree, key: &Key, record: &Record) {
     let known = |ino: Ino| tree.node(ino).is_some();
     match (key, record.dentry.as_deref(), &record.header) {
         (Key::Dentry { dir, hash, .. }, Some(DentryValue::Primary(inode)), _) if known(inode.core.ino) => {

@@ -1,0 +1,81 @@
+//! How a client parts with one of several ranks: in order with one that goes, and at once with one that is not in the cluster any more.
+//! docs/PROTOCOL.md, "Ranks that go".
+//!
+//! Absent: which ranks those are, and who is asked instead (`router/parting.rs`).
+
+use super::{Client, Life, Link, Out, answer};
+use crate::output::Output;
+use crate::window::{Pending, Sent};
+use proto::message::ClientMsg;
+use proto::reply::Reply;
+use proto::request::Request;
+use proto::{Effect, Errno};
+
+impl Client {
+    /// Whether the session has nothing at the rank. The rank may have ended it there, and closed the connection.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.link != Link::Greeting
+            && self.life == Life::Serving
+            && self.rewrites.resuming.is_none()
+            && self.is_idle()
+            && self.held.inodes() == 0
+            && self.delegations.is_empty()
+            && self.unsynced.is_empty()
+    }
+
+    /// What was written is synced, if that is all that is left there; whether that is asked for now.
+    pub(crate) fn syncs_to_part(&mut self) -> bool {
+        let due = self.link == Link::Up && self.is_idle() && !self.unsynced.is_empty();
+        if due {
+            self.sync_behind();
+        }
+        due && self.queued() > 0
+    }
+
+    /// The session ends there, in order. It goes on elsewhere.
+    pub(crate) fn part(&mut self, out: &mut Out) {
+        if self.link == Link::Up {
+            out.push(Output::Send { rank: self.rank(), message: ClientMsg::Goodbye });
+        }
+        (self.link, self.life) = (Link::Down, Life::Over);
+        self.stop_clocks();
+    }
+
+    /// The rank is no more. It went when it owned nothing and had heard of all sessions that they have ended, or given them up: this
+    /// one it has not heard. All that was its own is in the store, and another rank's.
+    pub(crate) fn is_left(&mut self, out: &mut Out) {
+        self.link = Link::Down;
+        self.life = Life::Over;
+        self.stop_clocks();
+        let unheard = !self.window.kept.is_empty();
+        // Whether the rank had it, or had made it durable, nobody can tell any more.
+        self.lose_kept(out);
+        for call in std::mem::take(&mut self.syncs).into_values() {
+            answer(out, Some(call), if unheard { Err(Errno::EIO) } else { Ok(Reply::Ok) });
+        }
+        for pending in self.window.take_all().into_values() {
+            let Pending { call, sent, cancelled, .. } = pending;
+            match sent.map(|sent| *sent) {
+                Some(_) if cancelled => answer(out, call, Err(Errno::EINTR)),
+                Some(Sent { cred, request }) if may_be_asked_again(&request) => {
+                    out.push(Output::Bounced { call, cred, request, owner: None, version: 0 });
+                }
+                _ => answer(out, call, Err(Errno::EIO)),
+            }
+        }
+        for queued in self.uncredited.drain(..).chain(self.queue.drain(..)) {
+            let (call, cred, request) = (queued.call, queued.cred, queued.request);
+            out.push(Output::Bounced { call, cred, request, owner: None, version: 0 });
+        }
+        self.lose(out);
+    }
+}
+
+/// Whether it makes no difference if the rank that has left had carried it out.
+const fn may_be_asked_again(request: &Request) -> bool {
+    match request.effect() {
+        // What a rank remembers of opens and locks ended with it.
+        Effect::Nothing | Effect::Memory => true,
+        Effect::Journal => matches!(request, Request::Fsync { .. } | Request::SyncFs),
+    }
+}

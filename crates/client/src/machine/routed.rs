@@ -1,0 +1,195 @@
+//! What a client of several ranks (`router.rs`) needs of the machine of one: how it greets, what it lets go of, and how far it is.
+//!
+//! Absent: which rank a request goes to.
+
+use super::{Client, Life, Link, Out, answer};
+use crate::config::ClientConfig;
+use crate::output::Output;
+use crate::validity::Validity;
+use crate::window::{Pending, Sent};
+use proto::cluster::RANKS_MAX;
+use proto::message::{At, ClientMsg, JoinToken};
+use proto::{Errno, Incarnation, RankId, SessionId, Tid};
+use stdx::Mono;
+
+// The rank is the low byte of its stamps.
+const _: () = assert!(RANKS_MAX <= 1 << 8);
+
+/// Which rank's client this is among those of one mount.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    /// How it greets it.
+    pub(super) at: At,
+    /// An inode that gets a second name stays with this rank (`//links` does): the client may perform that.
+    pub(super) links: bool,
+    /// Every directory is this rank's: one may be moved to any other, and the client may perform that.
+    pub(super) alone: bool,
+}
+
+impl Seat {
+    /// The only one, as far as anybody knows.
+    pub(super) const FIRST: Self = Self {
+        at: At { rank: RankId(0), join: false, token: JoinToken([0; 16]), map_version: 0 },
+        links: true,
+        alone: true,
+    };
+}
+
+impl Client {
+    /// One more rank of a client whose session is there, with its token; 0: it will be (`joins`). `next`: the first tid; those below
+    /// it were the rank's when the session was there before.
+    pub(crate) fn of_rank(
+        config: ClientConfig,
+        rank: RankId,
+        session: (SessionId, JoinToken),
+        next: Tid,
+    ) -> Self {
+        let mut client = Self::new(config);
+        client.window.begin_at(next);
+        client.seat.at.rank = rank;
+        client.joins(session);
+        client
+    }
+
+    /// The session of which it is to be a part.
+    pub(crate) fn joins(&mut self, (session, token): (SessionId, JoinToken)) {
+        self.session = session;
+        (self.seat.at.join, self.seat.at.token) = (session != SessionId(0), token);
+    }
+
+    /// The session, and what it shows where it joins; 0 while there is none.
+    pub(crate) const fn member(&self) -> (SessionId, JoinToken) {
+        (self.session, self.seat.at.token)
+    }
+
+    /// There is a cluster map of that version. `links`: `//links` is this rank's; `alone`: so is everything.
+    pub(crate) const fn has_map(&mut self, version: u64, links: bool, alone: bool) {
+        (self.seat.at.map_version, self.seat.links, self.seat.alone) = (version, links, alone);
+    }
+
+    pub(crate) const fn rank(&self) -> RankId {
+        self.seat.at.rank
+    }
+
+    /// Whether the rank has welcomed it, at any time.
+    pub(crate) const fn was_welcomed(&self) -> bool {
+        self.incarnation.0 != Incarnation(0).0
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.life == Life::Over
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.life == Life::Closing
+    }
+
+    /// Whether its connection stands, and the rank was silent for a lease.
+    pub(crate) fn is_hung(&self) -> bool {
+        self.link == Link::Up && self.config.retry && self.lease_end.is_none()
+    }
+
+    pub(crate) const fn config(&self) -> &ClientConfig {
+        &self.config
+    }
+
+    /// Stamps say that they are this rank's from here on.
+    pub(crate) const fn in_lane(&mut self) {
+        self.validities.in_lane(self.seat.at.rank.0 as u8);
+    }
+
+    pub(crate) const fn stamp(&self) -> u64 {
+        self.validities.stamp()
+    }
+
+    pub(crate) fn raise_stamp(&mut self, stamp: u64) {
+        self.validities.raise(stamp);
+    }
+
+    /// Its share of what the client keeps: bytes that are not synced, and inodes of which it is granted something.
+    pub(crate) fn shares(&mut self, unsynced_bytes_max: usize, caps_max: u32, out: &mut Out) {
+        self.config.limits.unsynced_bytes_max = unsynced_bytes_max;
+        let before = std::mem::replace(&mut self.config.info.caps_max, caps_max);
+        // Whoever is yet to be greeted hears of it then.
+        if before != caps_max && self.link == Link::Up {
+            out.push(Output::Send { rank: self.rank(), message: ClientMsg::CapsMax { caps_max } });
+        }
+    }
+
+    /// Every tid from here on is new.
+    pub(crate) fn next_tid(&self) -> Tid {
+        self.window.next()
+    }
+
+    /// The oldest request that callers were told of and that is perhaps not durable.
+    pub(crate) fn first_kept(&self) -> Option<Tid> {
+        self.window.kept.first()
+    }
+
+    /// The last of these that moves a name.
+    pub(crate) fn last_kept_rename(&self) -> Option<Tid> {
+        self.window.kept.last_rename()
+    }
+
+    /// The rank has not carried it out. To the books it is a request that failed.
+    pub(super) fn on_not_mine(
+        &mut self,
+        now: Mono,
+        tid: Tid,
+        (owner, version): (Option<RankId>, u64),
+        out: &mut Out,
+    ) {
+        if self.window.kept.contains(tid) {
+            // A directory in which a client performs something moves when the client has given it back, behind all that. A rank
+            // that says this nevertheless cannot carry it out any more.
+            return self.on_reply_to_kept(tid, Err(Errno::ESTALE), None, out);
+        }
+        let Some(mut pending) = self.window.remove(tid) else { return };
+        self.note_bounced(now, tid, &mut pending, out);
+        let Pending { call, sent, cancelled, .. } = pending;
+        match sent.map(|sent| *sent) {
+            Some(_) if cancelled => answer(out, call, Err(Errno::EINTR)),
+            Some(Sent { cred, request }) => out.push(Output::Bounced { call, cred, request, owner, version }),
+            // Of a rank in this process nothing is kept, and it is the only one.
+            None => answer(out, call, Err(Errno::EIO)),
+        }
+    }
+
+    /// Opens and locks of nothing change.
+    fn note_bounced(&mut self, now: Mono, tid: Tid, pending: &mut Pending, out: &mut Out) {
+        if !self.config.retry {
+            return;
+        }
+        let outcome = Err(Errno::ESTALE);
+        self.note_answer(tid, pending, &outcome, out);
+        let Some(sent) = &pending.sent else { return };
+        self.note_negatives(now, tid, (sent, &outcome), &Validity::default());
+        if self.is_delegable() {
+            self.learn(now, tid, (&sent.request, &outcome), &Validity::default(), &[]);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn recover_clean(&mut self) {
+        self.config.recover_clean = true;
+    }
+
+    /// The session is over, because another rank has said so; it is to go on in another. `session`: that one's number, or 0 while
+    /// nobody knows it.
+    pub(crate) fn start_over_with(&mut self, session: (SessionId, JoinToken), out: &mut Out) {
+        if self.life == Life::Over {
+            return;
+        }
+        self.start_over(out);
+        self.replaces = true;
+        self.joins(session);
+        self.on_disconnected(out);
+    }
+
+    /// The session is over, because another rank has said so, or the cluster has.
+    pub(crate) fn end_with(&mut self, reason: String, out: &mut Out) {
+        if self.life != Life::Over {
+            self.end(reason, out);
+        }
+    }
+}

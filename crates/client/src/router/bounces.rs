@@ -1,0 +1,200 @@
+//! Calls that a rank sends away: NotMine. The rank has not carried them out, so the next one is asked under a tid of the stream
+//! there. docs/PROTOCOL.md, "Calls that are sent away".
+//!
+//! Absent: what was performed: no rank sends that away (`machine/routed.rs`).
+
+use super::Out;
+use super::many::{Life, Many};
+use super::route::{self, Place};
+use crate::input::{CallId, Input};
+use crate::validity::Validity;
+use proto::request::Request;
+use proto::{Cred, Errno, Ino, RankId};
+use std::collections::BTreeSet;
+use stdx::Mono;
+use stdx::time::{MS, SECOND};
+
+/// So often a call goes at once to whom a rank names that goes by the same map.
+const NAMED_MAX: u32 = 8;
+/// How long it goes to whom ranks name that go by one map.
+const NAMED_NS: u64 = 5 * SECOND;
+/// How long a call waits before it is asked again: at first, and at most.
+const PAUSE_NS: u64 = MS;
+const PAUSE_MAX_NS: u64 = 100 * MS;
+
+/// A call that was sent away.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Bounced {
+    /// What the client's map said of owners when it was sent away first: all this counts as long as no other is named.
+    owners: u64,
+    since: Mono,
+    /// Who has sent it away by that map, or one with the same owners.
+    by: BTreeSet<RankId>,
+    named: u32,
+    /// The last pause.
+    pause_ns: u64,
+    /// Of an inode: the directory in which it was last seen.
+    pub(super) seen_in: Option<Ino>,
+}
+
+/// A call that is asked again later.
+#[derive(Clone, Debug)]
+pub(super) struct Parked {
+    pub(super) call: CallId,
+    cred: Cred,
+    request: Request,
+    /// Who was named.
+    rank: Option<RankId>,
+    pub(super) at: Mono,
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Ask(RankId),
+    /// After a pause; that rank, or whose it is by the map of then.
+    Wait(Option<RankId>),
+    /// Nobody has it.
+    Fail,
+}
+
+impl Bounced {
+    /// Twice as long as the one before.
+    fn pause(&mut self) -> u64 {
+        self.pause_ns = (self.pause_ns * 2).clamp(PAUSE_NS, PAUSE_MAX_NS);
+        self.pause_ns
+    }
+}
+
+impl Many {
+    pub(super) fn on_bounced(
+        &mut self,
+        from: RankId,
+        (call, cred, request): (Option<CallId>, Cred, Request),
+        (owner, version): (Option<RankId>, u64),
+        out: &mut Out,
+    ) {
+        let place = route::of(&request);
+        self.doubt_map(place, from, version, out);
+        let owner = owner.filter(|owner| *owner != from && self.is_rank(*owner));
+        if let (Place::Inside(dir), Some(owner)) = (place, owner)
+            && version >= self.map_version()
+        {
+            self.places.learn(dir.ino, owner, Ino::NONE);
+        }
+        // What nobody waits for gives something back, which moves with nothing, or was for the rank that it was sent to.
+        let Some(call) = call else { return };
+        if self.life != Life::Serving {
+            return self.failed(call, Errno::ESHUTDOWN, out);
+        }
+        let next = self.next_to_ask(call, from, (owner, version));
+        if let (Place::Home(node), Some(bounced)) = (place, self.bounces.get_mut(&call)) {
+            bounced.seen_in = Some(node.parent);
+        }
+        if version > self.map_version() {
+            self.want_map(from, version, out);
+        }
+        match next {
+            Next::Ask(rank) => self.ask_again(rank, (call, cred, request), out),
+            Next::Wait(rank) => {
+                let pause_ns = self.bounces.entry(call).or_default().pause();
+                self.parked.push(Parked { call, cred, request, rank, at: self.now.after(pause_ns) });
+            }
+            Next::Fail => self.failed(call, Errno::ESTALE, out),
+        }
+    }
+
+    pub(super) fn ask_again(
+        &mut self,
+        rank: RankId,
+        (call, cred, request): (CallId, Cred, Request),
+        out: &mut Out,
+    ) {
+        let rank = self.needed(Some(rank), out);
+        if matches!(request, Request::Fsync { .. }) {
+            self.follows_renames(call, Some(rank));
+        }
+        if stdx::mutant!("client_bounce_asks_two") {
+            let (cred, request) = (cred.clone(), request.clone());
+            self.give(super::FIRST, Input::Call { call, cred, request });
+        }
+        self.give(rank, Input::Call { call, cred, request });
+    }
+
+    fn next_to_ask(&mut self, call: CallId, from: RankId, (owner, version): (Option<RankId>, u64)) -> Next {
+        let (have, owners, now) = (self.map_version(), self.owners, self.now);
+        let fresh = || Bounced { owners, since: now, ..Bounced::default() };
+        let bounced = self.bounces.entry(call).or_insert_with(fresh);
+        if bounced.owners != owners {
+            // Whoever did not have it may have it now. Not with every map: where ranks die and return all the time there is a new one
+            // before the five seconds are over, and nobody would ever hear that a file is gone.
+            *bounced = Bounced { seen_in: bounced.seen_in, ..fresh() };
+        }
+        if version < have && !stdx::mutant!("client_believes_who_is_behind") {
+            return Next::Wait(None);
+        }
+        if version > have {
+            bounced.named += 1;
+            // Its map is asked for. As long as that is not there, who names whom may have no end.
+            return owner.filter(|_| bounced.named <= NAMED_MAX).map_or(Next::Wait(owner), Next::Ask);
+        }
+        bounced.by.insert(from);
+        let by = bounced.by.clone();
+        let again = owner.filter(|owner| by.contains(owner));
+        if again.is_none()
+            && let Some(owner) = owner
+        {
+            return Next::Ask(owner);
+        }
+        // Two that name each other go by hints: a third one may have it.
+        let other = self.askable().into_iter().find(|rank| !by.contains(rank));
+        if let Some(rank) = other.filter(|_| !stdx::mutant!("client_asks_only_whom_hints_name")) {
+            return Next::Ask(rank);
+        }
+        // All have sent it away. Where it went meanwhile from one to the other, who is named has it by now.
+        let Some((owner, bounced)) = again.zip(self.bounces.get_mut(&call)) else { return Next::Fail };
+        bounced.named += 1;
+        if bounced.named <= NAMED_MAX {
+            Next::Ask(owner)
+        } else if now.since(bounced.since) < NAMED_NS {
+            Next::Wait(Some(owner))
+        } else {
+            Next::Fail
+        }
+    }
+
+    /// Asks again what has waited long enough, or, with a new map, all of it.
+    pub(super) fn ask_parked(&mut self, all: bool, out: &mut Out) {
+        let due = |parked: &mut Parked| all || parked.at <= self.now;
+        let parked: Vec<Parked> = self.parked.extract_if(.., due).collect();
+        for Parked { call, cred, request, rank, .. } in parked {
+            let rank = rank.filter(|rank| !all && self.is_rank(*rank));
+            let rank = rank.or_else(|| self.owner(route::of(&request)));
+            self.ask_again(rank.unwrap_or(super::FIRST), (call, cred, request), out);
+        }
+    }
+
+    /// Whoever waits for it gives up: nobody has carried it out.
+    pub(super) fn give_up_parked(&mut self, call: CallId, only_locks: bool, out: &mut Out) {
+        let lock = |request: &Request| matches!(request, Request::SetLock { wait: true, .. });
+        let is = |parked: &Parked| parked.call == call && (!only_locks || lock(&parked.request));
+        let before = self.parked.len();
+        self.parked.retain(|parked| !is(parked));
+        // A sync may have two parts.
+        for _ in self.parked.len()..before {
+            self.failed(call, Errno::EINTR, out);
+        }
+    }
+
+    /// Nothing is asked again any more.
+    pub(super) fn fail_parked(&mut self, out: &mut Out) {
+        for parked in std::mem::take(&mut self.parked) {
+            self.failed(parked.call, Errno::ESHUTDOWN, out);
+        }
+    }
+
+    /// No rank has carried it out.
+    fn failed(&mut self, call: CallId, errno: Errno, out: &mut Out) {
+        self.on_answer(super::FIRST, call, Err(errno), Validity::default(), out);
+    }
+}

@@ -1,0 +1,187 @@
+//! The cluster map as a client has it, and whose it says that a place is. Entries name whole directories; no directory is placed by
+//! slots.
+//!
+//! Absent: what is known from answers (`places.rs`).
+
+use super::many::Many;
+use super::route::Place;
+use super::{FIRST, Out};
+use crate::machine::Client;
+use crate::output::Output;
+use proto::cluster::{ClusterMap, Delta, RANKS_MAX, RankState, SLOTS};
+use proto::message::ClientMsg;
+use proto::{Ino, NameHash, NodeRef, RankId};
+
+/// What comes of a message with a map or a delta.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum News {
+    Map(ClusterMap),
+    /// Nothing new, or nothing that can be used.
+    Nothing,
+    /// It begins at another map than the one that is there: another rank's news was quicker, or was lost. It says what is different at
+    /// its end, not what came and went in between; so it cannot be used, and the map of that version is to be asked for.
+    Gap(u64),
+}
+
+pub(super) fn after(have: Option<&ClusterMap>, bytes: &[u8]) -> News {
+    let version = have.map_or(0, |have| have.version);
+    if let Ok(map) = ClusterMap::decode(bytes) {
+        return if map.version > version { News::Map(map) } else { News::Nothing };
+    }
+    let Some(delta) = Delta::decode(bytes).ok().filter(|delta| delta.to > version) else {
+        return News::Nothing;
+    };
+    match have.filter(|have| have.version == delta.from || stdx::mutant!("client_takes_any_delta")) {
+        None => News::Gap(delta.to),
+        Some(have) => {
+            let mut next = have.clone();
+            let applied = next.apply(&Delta { from: have.version, ..delta });
+            applied.map_or(News::Nothing, |()| News::Map(next))
+        }
+    }
+}
+
+/// Whether that rank owns everything.
+pub(super) fn is_all_of(map: &ClusterMap, rank: RankId) -> bool {
+    map.entries.values().all(|entry| entry.rank == rank)
+}
+
+/// Whether everything is whose it was; what is on its way still is.
+fn have_same_owners(one: Option<&ClusterMap>, other: Option<&ClusterMap>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return false };
+    let owners =
+        |map: &ClusterMap| map.entries.iter().map(|(unit, entry)| (*unit, entry.rank)).collect::<Vec<_>>();
+    let slot = |number: u16| one.slots.get(number).rank == other.slots.get(number).rank;
+    (one.entries == other.entries || owners(one) == owners(other))
+        && (one.slots == other.slots || (0..SLOTS).all(slot))
+}
+
+/// Whose the content of a directory is, if its number says so: it has an entry, or is the system's.
+fn of_number(map: Option<&ClusterMap>, dir: Ino) -> Option<RankId> {
+    let orphans = Ino::orphans(FIRST).0;
+    match dir {
+        Ino::NONE => None,
+        Ino(number) if (orphans..orphans + u64::from(RANKS_MAX)).contains(&number) => {
+            Some(RankId((number - orphans) as u16))
+        }
+        dir if dir.is_reserved() => Some(FIRST),
+        dir => map?.governing(dir, NameHash(0)).map(|(_, entry)| entry.rank),
+    }
+}
+
+impl Many {
+    /// A rank says what the cluster is like now.
+    pub(super) fn on_map(&mut self, from: RankId, bytes: &[u8], out: &mut Out) {
+        match after(self.map.as_ref(), bytes) {
+            News::Map(map) => {
+                self.has_map(Some(map));
+                self.look_for_parting(out);
+                self.ask_parked(true, out);
+            }
+            News::Gap(version) => self.want_map(from, version, out),
+            News::Nothing => {}
+        }
+    }
+
+    /// `None`: what was known of it was wrong.
+    pub(super) fn has_map(&mut self, map: Option<ClusterMap>) {
+        let entries = |map: &Option<ClusterMap>| map.as_ref().map(|map| map.entries.clone());
+        if entries(&self.map) != entries(&map) {
+            self.places.map_changed();
+        }
+        self.owners += u64::from(!have_same_owners(self.map.as_ref(), map.as_ref()));
+        let version = map.as_ref().map_or(0, |map| map.version);
+        self.map = map;
+        for client in &mut self.clients {
+            client.has_map(version, client.rank() == FIRST, false);
+        }
+    }
+
+    pub(super) fn map_version(&self) -> u64 {
+        self.map.as_ref().map_or(0, |map| map.version)
+    }
+
+    /// A rank says by that version that a place is not its own. If the map here says by the same one that it is, it is wrong.
+    pub(super) fn doubt_map(&mut self, place: Place, from: RankId, version: u64, out: &mut Out) {
+        let Place::Inside(dir) = place else { return };
+        if version == self.map_version() && of_number(self.map.as_ref(), dir.ino) == Some(from) {
+            self.has_map(None);
+            self.map_wanted = 0;
+            self.want_map(from, version, out);
+        }
+    }
+
+    /// That rank has a map of that version. It said so before, and that is on its way; or the session has dropped it since.
+    pub(super) fn want_map(&mut self, rank: RankId, version: u64, out: &mut Out) {
+        if version > self.map_wanted {
+            self.map_wanted = version;
+            let message = ClientMsg::WantMap { have: self.map_version() };
+            out.push(Output::Send { rank, message });
+        }
+    }
+
+    /// Whose a place is, as far as anybody here knows.
+    pub(super) fn owner(&mut self, place: Place) -> Option<RankId> {
+        match place {
+            Place::Inside(dir) => self.content(dir),
+            Place::Home(node) => self.home(node),
+            Place::Any => self.clients.iter().find(|client| client.is_linked()).map(Client::rank),
+            Place::All => None,
+        }
+    }
+
+    fn content(&mut self, dir: NodeRef) -> Option<RankId> {
+        let map = self.map.as_ref();
+        let above = |ino| of_number(map, ino);
+        let known = above(dir.ino).or_else(|| self.places.rank(dir.ino, above));
+        // Of one that is not known: what it was last seen in.
+        known.or_else(|| above(dir.parent)).or_else(|| self.places.rank(dir.parent, above))
+    }
+
+    fn home(&mut self, node: NodeRef) -> Option<RankId> {
+        let parent = match node.parent {
+            _ if node.ino == Ino::ROOT => Ino::SYSTEM,
+            Ino::NONE => self.places.parent(node.ino),
+            parent => parent,
+        };
+        match parent {
+            // A directory, perhaps, that inherits.
+            Ino::NONE => self.content(node),
+            parent => self.content(NodeRef::bare(parent)),
+        }
+    }
+
+    /// Who besides its home has what a sync of that inode is about: the owner of a directory's content, where that is another.
+    pub(super) fn content_elsewhere(&mut self, node: NodeRef) -> Option<RankId> {
+        let content = of_number(self.map.as_ref(), node.ino)?;
+        (self.home(node) != Some(content)).then_some(content)
+    }
+
+    /// Ranks that may be asked for what nobody knows the place of: first those that serve.
+    pub(super) fn askable(&self) -> Vec<RankId> {
+        let Some(map) = &self.map else { return self.clients.iter().map(Client::rank).collect() };
+        let state = |of: fn(RankState) -> bool| {
+            let ranks = map.ranks.iter().filter(move |(_, info)| of(info.state));
+            ranks.map(|(rank, _)| *rank)
+        };
+        state(serves).chain(state(may_serve)).collect()
+    }
+
+    /// Whether there is such a rank.
+    pub(super) fn is_rank(&self, rank: RankId) -> bool {
+        let named = self.map.as_ref().is_some_and(|map| map.ranks.contains_key(&rank));
+        named || self.clients.iter().any(|client| client.rank() == rank)
+    }
+}
+
+const fn serves(state: RankState) -> bool {
+    matches!(state, RankState::Active | RankState::Stopping)
+}
+
+/// It does not now.
+const fn may_serve(state: RankState) -> bool {
+    match state {
+        RankState::Failed | RankState::Replay | RankState::Resolve | RankState::Reconnect => true,
+        RankState::Active | RankState::Stopping | RankState::Damaged | RankState::Creating => false,
+    }
+}

@@ -1,0 +1,104 @@
+//! Ranks that go: the session ends with each that has nothing for it any more, and what was asked of one that is gone is asked of others.
+//!
+//! Absent: how one client parts with its rank (`machine/parting.rs`).
+
+use super::many::{Life, Many};
+use super::route::{self, Place};
+use super::{FIRST, Out};
+use crate::input::Input;
+use crate::machine::Client;
+use crate::output::Output;
+use crate::validity::Validity;
+use proto::RankId;
+use proto::cluster::{ClusterMap, RankState};
+use proto::reply::Reply;
+use stdx::Now;
+
+/// Whether the map gives the rank nothing, and it will get nothing: it stops.
+fn has_nothing(map: &ClusterMap, rank: RankId) -> bool {
+    map.ranks.get(&rank).is_some_and(|info| info.state == RankState::Stopping)
+        && map.entries.values().all(|entry| entry.rank != rank)
+        && map.slots.runs().all(|(_, slot)| slot.rank != rank)
+}
+
+impl Many {
+    /// There is a newer map.
+    pub(super) fn look_for_parting(&mut self, out: &mut Out) {
+        let Some(map) = &self.map else { return };
+        let ranks: Vec<RankId> =
+            self.clients.iter().map(Client::rank).filter(|rank| *rank != FIRST).collect();
+        let (there, gone): (Vec<_>, Vec<_>) =
+            ranks.into_iter().partition(|rank| map.ranks.contains_key(rank));
+        self.going = there.into_iter().filter(|rank| has_nothing(map, *rank)).collect();
+        for rank in gone {
+            self.is_left(rank, out);
+        }
+    }
+
+    /// Says goodbye where nothing is left.
+    pub(super) fn part(&mut self, now: Now, out: &mut Out) {
+        if self.going.is_empty() || self.life != Life::Serving {
+            return;
+        }
+        for rank in self.going.clone() {
+            let Ok(at) = self.place_of(rank) else { continue };
+            if self.clients[at].syncs_to_part() {
+                self.give(rank, Input::Tick);
+                self.work_off(now, out);
+            }
+            if self.clients[at].is_unused() {
+                self.going.remove(&rank);
+                self.with(at, out, |client, outputs| client.part(outputs));
+                self.remove(at, out);
+            }
+        }
+    }
+
+    /// A rank is not in the map any more.
+    fn is_left(&mut self, rank: RankId, out: &mut Out) {
+        let Ok(at) = self.place_of(rank) else { return };
+        if self.clients[at].kept() > 0 {
+            self.answers.lost(rank);
+        }
+        let mut outputs = Vec::new();
+        let stamp = self.stamp();
+        self.clients[at].raise_stamp(stamp);
+        self.clients[at].is_left(&mut outputs);
+        self.raise_stamp(self.clients[at].stamp());
+        self.remove(at, out);
+        for output in outputs {
+            match output {
+                Output::Bounced { call: Some(call), request, .. } if route::of(&request) == Place::All => {
+                    self.on_answer(rank, call, Ok(Reply::Ok), Validity::default(), out);
+                }
+                Output::Bounced { call: Some(call), cred, request, .. } => {
+                    let owner = self.owner(route::of(&request));
+                    self.ask_again(owner.unwrap_or(FIRST), (call, cred, request), out);
+                }
+                // What nobody waits for gave something back to that rank.
+                Output::Bounced { call: None, .. } => {}
+                Output::Answer { call, outcome, validity } => {
+                    self.on_answer(rank, call, outcome, validity, out);
+                }
+                plain @ (Output::Send { .. }
+                | Output::Connect { .. }
+                | Output::Disconnect { .. }
+                | Output::Ready { .. }
+                | Output::Recalled { .. }
+                | Output::Lost { .. }
+                | Output::Late { .. }
+                | Output::BytesLost { .. }
+                | Output::Refused { .. }
+                | Output::Closed) => out.push(plain),
+            }
+        }
+    }
+
+    fn remove(&mut self, at: usize, out: &mut Out) {
+        let client = self.clients.remove(at);
+        let rank = client.rank();
+        self.parted.insert(rank, client.next_tid());
+        self.share(out);
+        out.push(Output::Disconnect { rank });
+    }
+}

@@ -1,0 +1,82 @@
+//! Copies: what other ranks keep of directories: of those at home here the record (As Ls Xs), of those whose content is here the totals
+//! (Fs). Until they are recalled: they do not run out, so they are not among the records.
+//!
+//! Absent: what a copy is at the rank that keeps it (`replicas.rs`, `totals.rs`).
+
+use super::Book;
+use proto::Ino;
+use proto::caps::Bits;
+use std::collections::BTreeMap;
+use stdx::Mono;
+
+/// What the holder of a record goes by.
+pub(crate) const RECORD: Bits = Bits(Bits::AS.0 | Bits::LS.0 | Bits::XS.0);
+
+/// Who keeps copies of what.
+#[derive(Debug, Default)]
+pub(super) struct Copies {
+    of: BTreeMap<Ino, BTreeMap<u16, Bits>>,
+}
+
+impl Copies {
+    pub(super) fn is_empty(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    pub(super) fn inos(&self) -> impl Iterator<Item = Ino> {
+        self.of.keys().copied()
+    }
+
+    /// What others than `slot` have of it in the way of `need`.
+    pub(super) fn blockers(
+        &self,
+        slot: Option<u16>,
+        ino: Ino,
+        need: Bits,
+    ) -> impl Iterator<Item = (u16, Bits)> {
+        let holders = self.of.get(&ino).into_iter().flatten();
+        let others = holders.filter(move |(at, _)| Some(**at) != slot);
+        others.map(move |(at, bits)| (*at, bits.and(need))).filter(|(_, bits)| !bits.is_empty())
+    }
+
+    /// That place keeps none of it any more.
+    pub(super) fn end(&mut self, slot: u16, ino: Ino) {
+        if let Some(holders) = self.of.get_mut(&ino) {
+            holders.remove(&slot);
+            if holders.is_empty() {
+                self.of.remove(&ino);
+            }
+        }
+    }
+
+    /// Nobody does.
+    pub(super) fn end_all(&mut self, ino: Ino) {
+        self.of.remove(&ino);
+    }
+
+    /// That place keeps nothing any more.
+    pub(super) fn leave(&mut self, slot: u16) {
+        self.of.retain(|_, holders| {
+            holders.remove(&slot);
+            !holders.is_empty()
+        });
+    }
+}
+
+impl Book {
+    /// Whether a copy may be given to a place: not while it is taken back from there, or somebody is about to change it.
+    pub(crate) fn may_copy(&self, slot: u16, ino: Ino) -> bool {
+        !self.withheld.contains_key(&ino) && !self.recalls.contains_key(&(slot, ino))
+    }
+
+    /// The same of totals: nor while it changes all the time, since each change would have to wait for the holder.
+    pub(crate) fn may_keep_totals(&self, slot: u16, ino: Ino, now: Mono) -> bool {
+        self.may_copy(slot, ino) && self.contests.get(&ino).is_none_or(|contest| contest.until <= now)
+    }
+
+    /// That place keeps a copy.
+    pub(crate) fn copied(&mut self, slot: u16, ino: Ino, bits: Bits) {
+        let kept = self.copies.of.entry(ino).or_default().entry(slot).or_default();
+        *kept = kept.with(bits);
+    }
+}

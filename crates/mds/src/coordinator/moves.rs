@@ -1,0 +1,224 @@
+//! Moves that the coordinator begins and ends by itself: slots that are not where they should be, what a rank has that goes, and what
+//! cannot go on because a rank lost its life.
+//!
+//! Absent: where slots should be (`placement`); moves that others ask for (`changes`).
+
+use super::ask::Named;
+use super::changes::{begin_slots, begin_unit};
+use super::placement::shifts;
+use super::plan::{Plan, View};
+use crate::output::Level;
+use proto::RankId;
+use proto::cluster::{ClusterMap, Entry, Mask, MoveId, Moving, Policy, RankState, Slot, Unit};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Moves under way beyond which the coordinator begins none.
+const MOVES_MAX: usize = 8;
+/// Slots of one move that it begins.
+const SLOTS_MAX: u16 = 32;
+
+/// Whether a rank can carry out moves of what it has.
+pub(super) const fn may_give(state: RankState) -> bool {
+    matches!(state, RankState::Active | RankState::Stopping)
+}
+
+/// Whether a rank can be given anything.
+pub(super) const fn may_take(state: RankState) -> bool {
+    matches!(state, RankState::Active)
+}
+
+/// What has a move's number.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Entry(Unit, Entry),
+    Slots(Range<u16>),
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Entry(unit, _) => Named(*unit).fmt(f),
+            Self::Slots(range) => write!(f, "slots {} to {}", range.start, range.end - 1),
+        }
+    }
+}
+
+/// All that is under way: what moves, whose it is, and where it goes.
+fn under_way(map: &ClusterMap) -> impl Iterator<Item = (What, RankId, Moving)> + '_ {
+    let entry =
+        |(unit, entry): (&Unit, &Entry)| Some((What::Entry(*unit, *entry), entry.rank, entry.moving?));
+    let slots = |(range, slot): (Range<u16>, Slot)| Some((What::Slots(range), slot.rank, slot.moving?));
+    map.entries.iter().filter_map(entry).chain(map.slots.runs().filter_map(slots))
+}
+
+pub(super) fn find(map: &ClusterMap, id: MoveId) -> Option<(What, RankId, Moving)> {
+    under_way(map).find(|(.., moving)| moving.id == id)
+}
+
+/// Takes a move's number out; `rank` has it from then on.
+pub(super) fn settle(next: &mut ClusterMap, what: &What, rank: RankId) {
+    let version = next.version;
+    match what {
+        What::Entry(unit, entry) => {
+            let entry = Entry { rank, version, moving: None, ..*entry };
+            Arc::make_mut(&mut next.entries).insert(*unit, entry);
+        }
+        What::Slots(range) => {
+            Arc::make_mut(&mut next.slots).set(range.clone(), Slot { rank, version, moving: None });
+        }
+    }
+}
+
+/// Gives up what a rank moved that does not live on, and what was on its way to one.
+pub(super) fn end_lost(plan: &mut Plan, base: &ClusterMap, begun: bool) {
+    // Otherwise the map was left so that there are none.
+    if (begun && plan.next.ranks == base.ranks) || stdx::mutant!("coord_move_outlives_life") {
+        return;
+    }
+    let lives_on = |rank: RankId, may: fn(RankState) -> bool| {
+        let (was, is) = (base.ranks.get(&rank), plan.next.ranks.get(&rank));
+        is.is_some_and(|is| may(is.state) && was.is_some_and(|was| was.incarnation == is.incarnation))
+    };
+    let lost: Vec<_> = under_way(&plan.next)
+        .filter(|(_, rank, moving)| !lives_on(*rank, may_give) || !lives_on(moving.to, may_take))
+        .collect();
+    for (what, rank, moving) in lost {
+        settle(&mut plan.next, &what, rank);
+        let text = format!(
+            "move {}: given up: {what} stays with rank {}: it or rank {} does not serve as it did",
+            moving.id.0, rank.0, moving.to.0
+        );
+        plan.notes.push((Level::Warn, text));
+    }
+}
+
+/// Something that should be another rank's.
+enum Due {
+    Entry(Unit, Entry, RankId),
+    Slots(Range<u16>, RankId, RankId),
+}
+
+/// Begins some of the moves that are due.
+pub(super) fn begin_due(plan: &mut Plan, view: View<'_>) {
+    let stopping = |(rank, info): (&RankId, &proto::cluster::RankInfo)| {
+        (info.state == RankState::Stopping).then_some(*rank)
+    };
+    let goes = plan.next.ranks.iter().find_map(stopping);
+    let mut due = due_entries(&plan.next, goes);
+    due.extend(due_slots(&plan.next, goes));
+    if due.is_empty() {
+        return;
+    }
+    let mut busy = BTreeSet::new();
+    if !stdx::mutant!("coord_begins_again_at_once") {
+        busy.extend(plan.marks.aborted.iter().copied());
+    }
+    let mut count = 0;
+    for (_, rank, _) in under_way(&plan.next) {
+        busy.insert(rank);
+        count += 1;
+    }
+    let at_once = stdx::mutant!("coord_moves_at_once");
+    for due in due {
+        let (from, to) = match &due {
+            Due::Entry(_, entry, to) => (entry.rank, *to),
+            Due::Slots(_, from, to) => (*from, *to),
+        };
+        let state = |rank| plan.next.ranks.get(&rank).map_or(RankState::Failed, |info| info.state);
+        let waits = busy.contains(&from) || count >= MOVES_MAX || view.seen.is_paused(from, view.now);
+        if (waits && !at_once) || !may_give(state(from)) || !may_take(state(to)) {
+            continue;
+        }
+        busy.insert(from);
+        count += 1;
+        let text = match due {
+            Due::Entry(unit, entry, to) => {
+                let id = begin_unit(&mut plan.next, unit, entry, to);
+                format!("move {}: {} from rank {} to rank {}", id.0, Named(unit), from.0, to.0)
+            }
+            Due::Slots(range, from, to) => {
+                let last = if at_once { range.end } else { range.end.min(range.start + SLOTS_MAX) };
+                let id = begin_slots(&mut plan.next, range.start..last, to);
+                let (first, last) = (range.start, last - 1);
+                format!("move {}: slots {first} to {last} from rank {} to rank {}", id.0, from.0, to.0)
+            }
+        };
+        plan.notes.push((Level::Info, text));
+    }
+}
+
+/// Whether the operator lets the rank be given what nobody placed by name.
+fn is_allowed(map: &ClusterMap, rank: RankId) -> bool {
+    rank.0 < map.max_mds && (map.bal_rank_mask.has(rank) || stdx::mutant!("coord_mask_ignored"))
+}
+
+/// The entries of a rank that goes, and those that nobody pinned of ranks that are not to have any: each to the one that has the fewest then.
+fn due_entries(map: &ClusterMap, goes: Option<RankId>) -> Vec<Due> {
+    let masked = |rank: RankId| {
+        map.bal_rank_mask != Mask::NONE
+            && !map.bal_rank_mask.has(rank)
+            && !stdx::mutant!("coord_mask_keeps_entries")
+    };
+    let is_due = |unit: &Unit, entry: &Entry| {
+        let carved = matches!(entry.policy, Policy::Carved) && *unit != Unit::ROOT;
+        Some(entry.rank) == goes || (carved && masked(entry.rank))
+    };
+    if !map.entries.iter().any(|(unit, entry)| entry.moving.is_none() && is_due(unit, entry)) {
+        return Vec::new();
+    }
+
+    let takers = map.ranks.iter().filter(|(rank, info)| may_take(info.state) && is_allowed(map, **rank));
+    let mut has: BTreeMap<RankId, usize> = takers.map(|(rank, _)| (*rank, 0)).collect();
+    // What only the mask wants elsewhere stays, if nobody may have it.
+    if has.is_empty() {
+        let Some(goes) = goes else { return Vec::new() };
+        has.insert(RankId(0), 0);
+        let own = |unit: &Unit, entry: &Entry| entry.rank == goes && is_due(unit, entry);
+        let entries = map.entries.iter().filter(|(unit, entry)| own(unit, entry) && entry.moving.is_none());
+        let due = entries.map(|(unit, entry)| Due::Entry(*unit, *entry, RankId(0)));
+        return due.take(MOVES_MAX).collect();
+    }
+    for entry in map.entries.values() {
+        let owner = entry.moving.map_or(entry.rank, |moving| moving.to);
+        if let Some(count) = has.get_mut(&owner) {
+            *count += 1;
+        }
+    }
+    let mut due = Vec::new();
+    for (unit, entry) in map.entries.iter() {
+        if entry.moving.is_some() || !is_due(unit, entry) {
+            continue;
+        }
+        let Some((to, count)) = has.iter_mut().min_by_key(|(rank, count)| (**count, **rank)) else { break };
+        *count += 1;
+        due.push(Due::Entry(*unit, *entry, *to));
+        // No more can begin at a time.
+        if due.len() == MOVES_MAX {
+            break;
+        }
+    }
+    due
+}
+
+/// The slots that are not where they should be.
+fn due_slots(map: &ClusterMap, goes: Option<RankId>) -> Vec<Due> {
+    let used = map.slots.runs().any(|(_, slot)| slot.rank != RankId(0) || slot.moving.is_some());
+    if !map.slots_used && !used {
+        return Vec::new();
+    }
+    let stays = |state: RankState| state != RankState::Stopping && state != RankState::Creating;
+    let shares = |rank: RankId, state| map.made.has(rank) && is_allowed(map, rank) && stays(state);
+    let mut ranks: Vec<RankId> =
+        map.ranks.iter().filter(|(rank, info)| shares(**rank, info.state)).map(|(rank, _)| *rank).collect();
+    if ranks.is_empty() {
+        ranks.push(RankId(0));
+    }
+    let off = map.bal_rank_mask == Mask::NONE;
+    (shifts(&map.slots, &ranks).into_iter())
+        .filter(|shift| !off || Some(shift.from) == goes)
+        .map(|shift| Due::Slots(shift.slots, shift.from, shift.to))
+        .collect()
+}

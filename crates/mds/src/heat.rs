@@ -1,0 +1,283 @@
+//! How much is asked of directories of late: reads, writes, names that had to be read from the store, names that came with others,
+//! and time. A count loses half of itself in five seconds (CephFS's `mds_decay_halflife`), when it is looked at. What is asked of all
+//! directories that one entry of the cluster map governs adds up as it comes.
+//!
+//! Absent: who asks (`meter.rs`); what follows for where anything is.
+
+use crate::cache::dir;
+use crate::cache::slab::NONE;
+use crate::op::{Op, Plan, Stop};
+use crate::rank::Rank;
+use crate::view::{Found, View};
+use proto::request::Request;
+use proto::{Ino, every_request};
+use std::collections::BTreeMap;
+use stdx::Mono;
+use stdx::time::SECOND;
+
+const HALF_LIFE_NS: u64 = 5 * SECOND;
+/// Counts cool down in steps of this.
+const TICKS: u32 = 64;
+/// One of what is counted.
+const ONE: u32 = 256;
+/// Units whose counts add up; what is in others counts for the root's.
+const UNITS_MAX: usize = 65_538;
+const READS: usize = 0;
+const WRITES: usize = 1;
+const MISSES: usize = 2;
+const FETCHED: usize = 3;
+/// Microseconds.
+const TIME: usize = 4;
+
+/// 2 to the power of -i/64, in 65536ths.
+const COOLED: [u32; TICKS as usize] = {
+    // The 64th root of a half, in parts of 2^32.
+    const STEP: u64 = 4_248_701_965;
+    let mut table = [0; TICKS as usize];
+    let (mut at, mut value) = (0, 1_u64 << 32);
+    while at < table.len() {
+        table[at] = (value >> 16) as u32;
+        value = (value * STEP) >> 32;
+        at += 1;
+    }
+    table
+};
+
+/// Counts of one directory, or of many.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Heat {
+    tick: u32,
+    counts: [u32; 5],
+}
+
+/// What was asked per second, of late.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    pub reads: f64,
+    pub writes: f64,
+    pub misses: f64,
+    pub fetched: f64,
+    /// Seconds of a CPU.
+    pub cpu: f64,
+}
+
+/// What is asked of the directories that one entry governs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UnitLoad {
+    /// `Ino::NONE`: of those that slots place.
+    pub dir: Ino,
+    pub load: Load,
+}
+
+fn tick_of(now: Mono) -> u32 {
+    (now.0 / (HALF_LIFE_NS / u64::from(TICKS))) as u32
+}
+
+impl Heat {
+    fn cool(&mut self, tick: u32) {
+        let passed = tick.wrapping_sub(self.tick);
+        self.tick = tick;
+        let (halves, part) = (passed / TICKS, COOLED[(passed % TICKS) as usize]);
+        for count in &mut self.counts {
+            let left = (u64::from(*count) * u64::from(part)) >> 16;
+            *count = left.checked_shr(halves).unwrap_or(0) as u32;
+        }
+    }
+
+    #[inline]
+    fn add(&mut self, tick: u32, counts: &[(usize, u32)]) {
+        if self.tick != tick && !stdx::mutant!("mds_heat_stays") {
+            self.cool(tick);
+        }
+        for (what, count) in counts {
+            self.counts[*what] = self.counts[*what].saturating_add(*count);
+        }
+    }
+
+    fn load(mut self, tick: u32) -> Load {
+        self.cool(tick);
+        // So many seconds' worth are in a count that neither grows nor shrinks.
+        let seconds = HALF_LIFE_NS as f64 / SECOND as f64 / std::f64::consts::LN_2;
+        let [reads, writes, misses, fetched, time] =
+            self.counts.map(|count| f64::from(count) / f64::from(ONE) / seconds);
+        Load { reads, writes, misses, fetched, cpu: time / 1e6 }
+    }
+}
+
+/// Counts that add up, by the directory whose entry governs.
+#[derive(Debug)]
+pub(crate) struct Heats {
+    units: Vec<(Ino, Heat)>,
+    places: BTreeMap<Ino, u32>,
+}
+
+impl Default for Heats {
+    fn default() -> Self {
+        Self {
+            units: vec![(Ino::ROOT, Heat::default()), (Ino::NONE, Heat::default())],
+            places: BTreeMap::from([(Ino::ROOT, 0), (Ino::NONE, 1)]),
+        }
+    }
+}
+
+impl Heats {
+    /// The place of an entry's directory; NONE: of slots.
+    pub(crate) fn place(&mut self, dir: Ino) -> u32 {
+        if let Some(place) = self.places.get(&dir) {
+            return *place;
+        }
+        if self.units.len() >= UNITS_MAX {
+            return 0;
+        }
+        let place = self.units.len() as u32;
+        self.units.push((dir, Heat::default()));
+        self.places.insert(dir, place);
+        place
+    }
+}
+
+/// CPU time of one planning and what follows, in nanoseconds as it was measured (docs/PERFORMANCE.md): a clock costs more.
+const fn cost_ns(request: &Request) -> u32 {
+    match request {
+        Request::Lookup { .. } => 561,
+        Request::GetAttr { .. } | Request::Access { .. } => 532,
+        Request::Open { .. } => 860,
+        Request::Release { .. } => 656,
+        Request::MkNod { .. } | Request::MkDir { .. } => 1323,
+        Request::Unlink { .. } | Request::RmDir { .. } | Request::Rename { .. } => 2378,
+        Request::Write { .. } => 6470,
+        every_request!() => 1251,
+    }
+}
+
+impl View {
+    /// The directory that a request is about: in which it looks, or in which its inode is.
+    fn asked_of(&self, request: &Request) -> Option<u32> {
+        let (node, name) = request.subject()?;
+        let inside = name.is_some() || matches!(request, Request::ReadDir { .. } | Request::TmpFile { .. });
+        // Mostly it was resolved last, and is at hand.
+        let resolved = self.resolved != NONE && self.cache.node(self.resolved).ino() == node.ino;
+        if inside {
+            let own = if resolved { self.cache.node(self.resolved).own } else { NONE };
+            return if own == NONE { self.cache.find_dir(node.ino) } else { Some(own) };
+        }
+        let slot = if resolved { self.resolved } else { self.cache.by_ino(node.ino)? };
+        Some(self.cache.node(slot).dir)
+    }
+
+    fn warm_up(&mut self, slot: u32, counts: &[(usize, u32)]) {
+        let tick = tick_of(self.now.mono);
+        let whole = self.territory.is_whole();
+        // What governs it is found with whose it is.
+        let _side = self.side(slot);
+        let dir = self.cache.dirs.get_mut(slot);
+        dir.heat.add(tick, counts);
+        let unit = if whole { 0 } else { dir.unit as usize };
+        if let Some((_, heat)) = self.heats.units.get_mut(unit) {
+            heat.add(tick, counts);
+        }
+    }
+
+    /// Names of a directory came from the store.
+    pub(crate) fn note_fetched(&mut self, slot: u32, names: usize) {
+        self.warm_up(slot, &[(FETCHED, u32::try_from(names).unwrap_or(u32::MAX).saturating_mul(ONE))]);
+    }
+
+    /// A name had to be read.
+    pub(crate) fn note_miss(&mut self, slot: u32) {
+        self.warm_up(slot, &[(MISSES, ONE)]);
+    }
+
+    /// What is asked of a cached directory by itself.
+    pub(crate) fn load_of(&self, dir: Ino) -> Load {
+        let slot = self.cache.find_dir(dir);
+        slot.map_or_else(Load::default, |slot| self.cache.dir(slot).heat.load(tick_of(self.now.mono)))
+    }
+}
+
+impl Rank {
+    /// A request was planned.
+    #[inline]
+    pub(crate) fn note_heat(&mut self, op: &Op, planned: &Found<Plan>) {
+        let what = match planned {
+            Ok(Plan::Answer(..) | Plan::Durable(_) | Plan::Queued) => Some(READS),
+            Ok(Plan::Commit(..) | Plan::Step(..)) => Some(WRITES),
+            // Its second half is counted.
+            Ok(Plan::Data(..)) => None,
+            Err(Stop::Fail(_)) => Some(READS),
+            Err(Stop::Park(_)) => None,
+            Err(Stop::NotMine(_)) => return,
+        };
+        let Some(slot) = self.view.asked_of(&op.request) else { return };
+        if self.view.cache.dir(slot).has(dir::FOREIGN) {
+            return;
+        }
+        let time = (u64::from(cost_ns(&op.request)) * u64::from(ONE) / 1000) as u32;
+        let counts = [(TIME, time), (what.unwrap_or(READS), if what.is_some() { ONE } else { 0 })];
+        self.view.warm_up(slot, &counts);
+    }
+
+    /// What is asked of late, by what governs it; those of which nothing is asked are left out.
+    #[must_use]
+    pub fn loads(&self, now: Mono) -> Vec<UnitLoad> {
+        let tick = tick_of(now);
+        let units =
+            self.view.heats.units.iter().map(|(dir, heat)| UnitLoad { dir: *dir, load: heat.load(tick) });
+        units.filter(|unit| unit.load != Load::default()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HALF: u32 = TICKS;
+
+    #[test]
+    fn half_of_it_is_gone_in_five_seconds() {
+        let mut heat = Heat::default();
+        heat.add(100, &[(READS, 1000 * ONE)]);
+        for (passed, left) in
+            [(0, 1000.0), (HALF / 2, 707.1), (HALF, 500.0), (2 * HALF, 250.0), (100 * HALF, 0.0)]
+        {
+            let seconds = 5.0 / std::f64::consts::LN_2;
+            let found = heat.load(100 + passed).reads * seconds;
+            assert!((found - left).abs() <= left / 200.0, "{passed}: {found}");
+        }
+    }
+
+    /// Whatever is asked steadily shows as that, in small steps and in large ones.
+    #[test]
+    fn what_is_steady_shows_so() {
+        for (every, count) in [(1, 1), (1, 4_000), (7, 50)] {
+            let mut heat = Heat::default();
+            let mut tick = 5;
+            while tick < 5 + 20 * HALF {
+                heat.add(tick, &[(WRITES, count * ONE)]);
+                tick += every;
+            }
+            let asked = f64::from(count) / f64::from(every) * f64::from(TICKS) / 5.0;
+            let shown = heat.load(tick).writes;
+            assert!((shown - asked).abs() < asked / 12.0, "{shown} instead of {asked}");
+        }
+    }
+
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn a_heat_that_stays_is_caught() {
+        stdx::mutant::activate(Some("mds_heat_stays"));
+        let seen = std::panic::catch_unwind(what_is_steady_shows_so);
+        stdx::mutant::activate(None);
+        assert!(seen.is_err());
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let mut heat = Heat::default();
+        for _ in 0..3 {
+            heat.add(1, &[(TIME, u32::MAX)]);
+        }
+        assert!(heat.load(1).cpu > 0.0);
+        assert_eq!(heat.load(u32::MAX), Load::default());
+    }
+}

@@ -1,0 +1,130 @@
+//! A rank that stops for good: when it owns nothing any more it ends what is left at it, and asks to leave. docs/PROTOCOL.md, "Ranks
+//! that go".
+//!
+//! Absent: how what it owns comes to others (`moves.rs`); a rank whose process stops, which lives again.
+
+use crate::config::State;
+use crate::output::{MapWish, Output};
+use crate::rank::Rank;
+use crate::session::Session;
+use proto::cluster::{ClusterMap, RankState};
+use proto::{Ino, SessionId};
+use stdx::time::MS;
+use stdx::{Mono, Now, Outbox};
+
+/// Between two looks at what is left.
+const LOOK_NS: u64 = 100 * MS;
+
+/// How far a rank is that stops.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving {
+    /// It has owned nothing since.
+    since: Option<Mono>,
+    /// Transactions when the last checkpoint was asked for, and which one that is.
+    flushed: Option<(u64, u64)>,
+    /// When it looks again.
+    due: Option<Mono>,
+}
+
+impl Leaving {
+    pub(crate) const fn due(&self) -> Option<Mono> {
+        self.due
+    }
+
+    /// Whether nobody has a reason to come.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.since.is_some()
+    }
+}
+
+impl Rank {
+    /// A new map. An ask that has no answer is asked again with it.
+    pub(crate) fn leave_by_map(&mut self, map: &ClusterMap, now: Mono) {
+        let me = self.view.config.rank;
+        let stops = map.ranks.get(&me).is_some_and(|info| info.state == RankState::Stopping);
+        if !stops || map.is_owner(me) {
+            self.leaving = Leaving::default();
+            return;
+        }
+        self.leaving.since.get_or_insert(now);
+        self.leaving.due = Some(now);
+    }
+
+    #[inline]
+    pub(crate) fn leave_turn(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if self.leaving.due.is_some_and(|due| due <= now.mono) {
+            self.leave(now, out);
+        }
+    }
+
+    fn leave(&mut self, now: Now, out: &mut Outbox<Output>) {
+        let Some(since) = self.leaving.since else { return };
+        self.leaving.due = Some(now.mono.after(LOOK_NS));
+        if self.state != State::Active || !self.moves.is_idle() {
+            return;
+        }
+        // Who renews its lease meanwhile has all answers that were sent before.
+        if since.after(self.view.config.lease_ns) <= now.mono || stdx::mutant!("mds_leaves_at_once") {
+            self.end_idle_sessions(now, out);
+        }
+        if self.has_leftovers() {
+            self.leaving.flushed = None;
+            return;
+        }
+        match self.leaving.flushed {
+            Some((entries, until)) if entries == self.journal.entries => {
+                if self.checkpoint.completed >= until {
+                    out.push(Output::Wish(MapWish::Leave));
+                    self.leaving.due = Some(now.mono.after(self.view.config.lease_ns));
+                }
+            }
+            Some(_) | None => self.leaving.flushed = Some((self.journal.entries, self.next_checkpoint())),
+        }
+    }
+
+    /// Ends sessions of clients that are connected and have nothing here.
+    fn end_idle_sessions(&mut self, now: Now, out: &mut Outbox<Output>) {
+        let idle = |(id, session): (&SessionId, &Session)| self.has_nothing(*id, session).then_some(*id);
+        let idle: Vec<SessionId> = self.sessions.map.iter().filter_map(idle).collect();
+        for id in idle {
+            let Some(session) = self.sessions.map.get(&id) else { continue };
+            let conn = session.conn;
+            out.push(session.note(id, "ended: the rank leaves"));
+            self.end_session(now, id, out);
+            if let Some(conn) = conn {
+                self.close_conn(conn, out);
+            }
+        }
+    }
+
+    fn has_nothing(&self, id: SessionId, session: &Session) -> bool {
+        let opens =
+            |(_, file): (Ino, &crate::files::FileState)| file.opens.iter().any(|open| open.session == id);
+        session.is_clients()
+            && session.conn.is_some()
+            && !session.absent
+            && !session.evicted
+            && session.in_flight == 0
+            && session.running.is_empty()
+            && !session.is_in_line()
+            && session.told_early <= self.journal.durable
+            && !self.view.files.all().any(opens)
+            && !self.view.locks.files().any(|ino| self.view.locks.has(ino, id))
+    }
+
+    /// Whether something is here that nobody else will take care of.
+    fn has_leftovers(&self) -> bool {
+        let orphans = self.view.cache.find_dir(self.view.orphans());
+        let no_orphans = orphans.is_some_and(|slot| self.view.cache.dir(slot).header.entries == 0);
+        self.sessions.map.values().any(Session::is_clients)
+            || self.sessions.busy_closing()
+            || !no_orphans
+            || !self.purges.is_empty()
+            || self.view.files.len() > 0
+            || !self.data_is_idle()
+            || self.held.len() > 0
+            || !self.parked.is_empty()
+            || !self.view.transactions.is_free()
+            || self.leads.is_owed()
+    }
+}

@@ -1,0 +1,537 @@
+//! Moves: a directory's content, and what inherits below it, becomes another rank's; and entries of the cluster map that are made
+//! and dropped without one. docs/PROTOCOL.md, "The move of a directory".
+//!
+//! One at a time, in the order in which they were asked for; checkpoints are of the whole rank; nobody may have anything below open or locked.
+//!
+//! Absent: the coordinator, which changes the map; the new owner's side: it reads what it owns from the store.
+
+mod below;
+mod map;
+mod pins;
+
+use crate::op::{OpId, Waits};
+use crate::output::{MapWish, Output};
+use crate::rank::Rank;
+use crate::territory::Part;
+use below::{InUse, Slice};
+use pins::Pins;
+use proto::cluster::{MoveId, Policy, Unit};
+use proto::mutation::Mutation;
+use proto::{Errno, Frag, Ino, Position, RankId, SessionId};
+use std::collections::{BTreeSet, VecDeque};
+use stdx::{Mono, Now, Outbox};
+
+/// Directories that one transaction says are sealed.
+const SEALED_MAX: usize = 10_000;
+/// What recalls for a move is no operation.
+const RECALLS: OpId = OpId::MAX;
+/// A move takes no longer than so many leases until it asks for the switch.
+const LEASES: u64 = 2;
+/// A switch without an answer is asked for so often in a lease.
+const SWITCHES: u64 = 4;
+
+/// Phases that may be over in one step: more than there are.
+const STEPS_MAX: usize = 12;
+
+/// What is to become of a directory's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// One that somebody asked for by name, at that rank.
+    Pin(RankId),
+    /// None: its content is with the rank that it inherits from already.
+    Unpin,
+    /// The move of that number is carried out.
+    Carry(MoveId, RankId),
+    /// An operator wants its content there.
+    Move(RankId),
+}
+
+/// How far a move is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The map is to have an entry that says that it was asked for.
+    Name,
+    /// The coordinator was asked for it.
+    Named,
+    /// The entry is to go.
+    Unname,
+    /// The coordinator was asked for that.
+    Dropping,
+    /// Whether what is below is in use.
+    Look(InUse),
+    /// Until so many checkpoints are complete, what is dirty goes to the store while requests are served.
+    PreFlush { until: u64 },
+    /// The coordinator is asked to say so in the map.
+    Announce,
+    /// What is granted below comes back: that part of the book is next, and something was found since the first.
+    Recall { part: usize, found: bool },
+    /// Sealed: what is under way below ends.
+    Drain(InUse),
+    /// What is dirty below goes to the store.
+    Flush { until: u64 },
+    /// It has where inodes below are.
+    Places(u8, Ino),
+    /// What is below leaves the cache, from that directory's slot on.
+    Empty(u32),
+    /// The journal says that it is sealed.
+    Journal(Position),
+    /// The coordinator was asked to switch: what becomes of it the map will say.
+    Switch,
+}
+
+impl Phase {
+    /// Whether it can be given up without a word about anything that is sealed, and is not about to make or drop an entry.
+    const fn is_before_seal(self) -> bool {
+        match self {
+            Self::Name
+            | Self::Unname
+            | Self::Look(_)
+            | Self::PreFlush { .. }
+            | Self::Announce
+            | Self::Recall { .. } => true,
+            Self::Named
+            | Self::Dropping
+            | Self::Drain(_)
+            | Self::Flush { .. }
+            | Self::Places(..)
+            | Self::Empty(_)
+            | Self::Journal(_)
+            | Self::Switch => false,
+        }
+    }
+}
+
+/// One that waits for its turn.
+#[derive(Debug)]
+struct Wanted {
+    part: Part,
+    goal: Goal,
+    /// Requests for it.
+    ops: Vec<OpId>,
+}
+
+/// One move.
+#[derive(Debug)]
+struct Move {
+    part: Part,
+    goal: Goal,
+    /// None: nothing changes hands.
+    to: Option<RankId>,
+    /// From the map.
+    id: Option<MoveId>,
+    phase: Phase,
+    until: Mono,
+    ops: Vec<OpId>,
+}
+
+/// The move under way, and those that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    current: Option<Move>,
+    /// It waits for what others do.
+    waits: bool,
+    queue: VecDeque<Wanted>,
+    /// Operations that wait for the end of the one under way.
+    pub waiting: Vec<OpId>,
+    /// Units whose moves were asked for and given up before the map had them.
+    abandoned: BTreeSet<Unit>,
+    /// Directories whose content has left the cache for the one under way.
+    emptied: Vec<Ino>,
+    pins: Pins,
+}
+
+impl Moves {
+    /// When it is given up, or a pin is looked at.
+    pub(crate) fn due(&self) -> Option<Mono> {
+        let current = self.current.as_ref().map(|one| one.until);
+        current.into_iter().chain(self.pins.due()).min()
+    }
+
+    /// Whether the next slice of it is due.
+    pub(crate) fn has_slices(&self) -> bool {
+        let waits = self.waits;
+        self.current.as_ref().is_some_and(|one| match one.phase {
+            Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) => true,
+            Phase::Recall { .. } | Phase::Drain(_) => !waits,
+            Phase::Name
+            | Phase::Named
+            | Phase::Unname
+            | Phase::Dropping
+            | Phase::PreFlush { .. }
+            | Phase::Announce
+            | Phase::Flush { .. }
+            | Phase::Journal(_)
+            | Phase::Switch => false,
+        })
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.current.is_none() && self.queue.is_empty() && self.pins.is_idle()
+    }
+
+    /// Asks for one, unless that is done already.
+    fn add(&mut self, part: Part, goal: Goal, op: Option<OpId>) {
+        if let Some(one) = self.current.as_mut().filter(|one| (one.part, one.goal) == (part, goal)) {
+            return one.ops.extend(op);
+        }
+        match self.queue.iter_mut().find(|wanted| (wanted.part, wanted.goal) == (part, goal)) {
+            Some(wanted) => wanted.ops.extend(op),
+            None => self.queue.push_back(Wanted { part, goal, ops: op.into_iter().collect() }),
+        }
+    }
+}
+
+/// What the coordinator is told of; of slots nothing, because it knows the move.
+const fn named(part: Part) -> Unit {
+    match part {
+        Part::Of(dir) => unit_of(dir),
+        Part::Slots { .. } => unit_of(Ino::NONE),
+    }
+}
+
+const fn unit_of(dir: Ino) -> Unit {
+    Unit { dir, frag: Frag::WHOLE }
+}
+
+/// Whether the next one begins.
+enum Begin {
+    At(Phase),
+    Later,
+    /// Things are not any more as they were when it was asked for.
+    Moot,
+    Refused(String),
+}
+
+impl Rank {
+    /// Which one begins from now on and ends.
+    pub(crate) fn next_checkpoint(&mut self) -> u64 {
+        self.checkpoint.wanted = true;
+        self.checkpoint.completed + if self.view.cache.checkpointing { 2 } else { 1 }
+    }
+
+    /// An operator wants a directory's content at another rank. What becomes of it the map says, or the log.
+    pub(crate) fn move_wanted(&mut self, dir: Ino, to: RankId) {
+        self.moves.add(Part::Of(dir), Goal::Move(to), None);
+    }
+
+    /// Goes on with the move as far as it can.
+    #[inline]
+    pub(crate) fn moves_turn(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if !self.view.purged.is_empty() {
+            self.note_purged();
+        }
+        let pins =
+            !self.view.cache.pinned.is_empty() || self.moves.pins.due().is_some_and(|at| at <= now.mono);
+        if !self.moves.is_idle() || pins {
+            self.pins_turn(now, out);
+            self.go_on_moving(now, out);
+        }
+    }
+
+    fn go_on_moving(&mut self, now: Now, out: &mut Outbox<Output>) {
+        for _ in 0..STEPS_MAX {
+            if self.moves.current.is_none() {
+                self.begin_next(now, out);
+            }
+            let Some(one) = &self.moves.current else { return };
+            let (phase, part) = (one.phase, one.part);
+            if phase != Phase::Switch && one.until <= now.mono {
+                return self.give_up_move("it took too long", out);
+            }
+            let next = self.move_on(now, phase, part, out);
+            self.moves.waits = next.is_none();
+            let Some(next) = next else {
+                // Ended in this very step, others may begin.
+                if self.moves.current.is_none() && !self.moves.queue.is_empty() {
+                    continue;
+                }
+                return;
+            };
+            if let Some(one) = &mut self.moves.current {
+                one.phase = next;
+            }
+            // The next slice has a step of its own.
+            if std::mem::discriminant(&phase) == std::mem::discriminant(&next) {
+                return;
+            }
+        }
+    }
+
+    /// Takes the next one that there is something to be done for.
+    fn begin_next(&mut self, now: Now, out: &mut Outbox<Output>) {
+        for _ in 0..self.moves.queue.len() {
+            let Some(Wanted { part, goal, ops }) = self.moves.queue.pop_front() else { return };
+            let phase = match self.how_to_begin(part, goal) {
+                Begin::At(phase) => phase,
+                Begin::Later => {
+                    self.moves.queue.push_back(Wanted { part, goal, ops });
+                    continue;
+                }
+                Begin::Moot => {
+                    self.look_again(ops);
+                    continue;
+                }
+                Begin::Refused(why) => {
+                    self.say_refused(part, &why, out);
+                    if let Goal::Carry(id, _) = goal {
+                        out.push(Output::Wish(MapWish::Abort { unit: named(part), id }));
+                    }
+                    self.fail_moves(ops);
+                    continue;
+                }
+            };
+            let (id, to) = match goal {
+                Goal::Carry(id, to) => (Some(id), Some(to)),
+                Goal::Pin(to) => (None, Some(to).filter(|to| *to != self.view.config.rank)),
+                Goal::Move(to) => (None, Some(to)),
+                Goal::Unpin => (None, None),
+            };
+            let until = now.mono.after(LEASES * self.view.config.lease_ns);
+            self.moves.current = Some(Move { part, goal, to, id, phase, until, ops });
+            return;
+        }
+    }
+
+    fn how_to_begin(&mut self, part: Part, goal: Goal) -> Begin {
+        let me = self.view.config.rank;
+        let dir = match part {
+            Part::Of(dir) => dir,
+            Part::Slots { first, .. } => {
+                let slot = self.view.territory.map().map(|map| map.slots.get(first));
+                let moving = slot.filter(|slot| slot.rank == me).and_then(|slot| slot.moving);
+                let announced = moving.is_some_and(|moving| goal == Goal::Carry(moving.id, moving.to));
+                return if announced { self.carry_out() } else { Begin::Moot };
+            }
+        };
+        let entry = self.view.territory.entry(dir).copied();
+        if entry.is_some_and(|entry| entry.rank != me) {
+            return Begin::Moot;
+        }
+        match goal {
+            // The coordinator has announced another move of it.
+            Goal::Pin(_) | Goal::Move(_) | Goal::Unpin
+                if entry.is_some_and(|entry| entry.moving.is_some()) =>
+            {
+                Begin::Later
+            }
+            Goal::Move(to) if to == me => Begin::Moot,
+            // Its place was looked for by whoever asked, and is cached.
+            Goal::Move(_) if self.owner(dir) != Some(me) => Begin::Moot,
+            Goal::Pin(to) if to == me && self.is_pinned(dir) => Begin::Moot,
+            Goal::Pin(_) => Begin::At(Phase::Name),
+            Goal::Unpin if entry.is_none() => Begin::Moot,
+            Goal::Unpin => Begin::At(Phase::Unname),
+            Goal::Carry(id, _)
+                if entry.and_then(|entry| entry.moving).is_none_or(|moving| moving.id != id) =>
+            {
+                Begin::Moot
+            }
+            Goal::Carry(..) | Goal::Move(_) => self.carry_out(),
+        }
+    }
+
+    fn carry_out(&self) -> Begin {
+        match self.nothing_moves() {
+            Some(why) => Begin::Refused(why),
+            None => Begin::At(Phase::Look(InUse::FIRST)),
+        }
+    }
+
+    /// The phase after this one, if this one is over.
+    fn move_on(&mut self, now: Now, phase: Phase, part: Part, out: &mut Outbox<Output>) -> Option<Phase> {
+        let unit = named(part);
+        let top = unit.dir;
+        match phase {
+            Phase::Name => self.name_entry(unit, out),
+            Phase::Named => self.is_pinned(top).then_some(Phase::Name),
+            Phase::Unname => self.unname_entry(unit, out),
+            Phase::Dropping => None,
+            Phase::Look(at) => match self.in_use_below(part, at, false) {
+                Slice::More(at) => Some(Phase::Look(at)),
+                Slice::Wait | Slice::Done => Some(Phase::PreFlush { until: self.next_checkpoint() }),
+                Slice::No(why) => self.no_move(&why, out),
+            },
+            Phase::PreFlush { until } if self.checkpoint.completed < until => None,
+            Phase::PreFlush { .. } if self.moves.current.as_ref()?.id.is_some() => Some(Phase::Announce),
+            Phase::PreFlush { .. } => {
+                let (governing, to) = (self.governing(top, false)?, self.moves.current.as_ref()?.to?);
+                out.push(Output::Wish(MapWish::Begin { unit, to, governing }));
+                Some(Phase::Announce)
+            }
+            Phase::Announce => {
+                self.moves.current.as_ref()?.id?;
+                self.view.territory.leave(Some((part, false)));
+                Some(Phase::Recall { part: 0, found: false })
+            }
+            Phase::Recall { part: at, found } => self.recall_below(now, part, at, found),
+            Phase::Drain(at) => match self.in_use_below(part, at, true) {
+                Slice::More(at) => Some(Phase::Drain(at)),
+                Slice::Wait => None,
+                Slice::Done => Some(Phase::Flush { until: self.next_checkpoint() }),
+                Slice::No(why) => self.no_move(&why, out),
+            },
+            Phase::Flush { .. } if stdx::mutant!("mds_move_unflushed") => self.seal(now, part, out),
+            Phase::Flush { until } if self.checkpoint.completed < until => None,
+            Phase::Flush { .. } => Some(Phase::Places(0, Ino(0))),
+            Phase::Places(list, from) => match self.places_stored(part, (list, from)) {
+                Slice::More((list, from)) => Some(Phase::Places(list, from)),
+                Slice::Wait | Slice::Done => Some(Phase::Empty(0)),
+                Slice::No(_) => Some(Phase::Flush { until: self.next_checkpoint() }),
+            },
+            Phase::Empty(_) if stdx::mutant!("mds_moved_stays_cached") => self.seal(now, part, out),
+            Phase::Empty(from) => match self.empty_below(from) {
+                Slice::More(from) => Some(Phase::Empty(from)),
+                Slice::Wait | Slice::Done => self.seal(now, part, out),
+                Slice::No(_) => Some(Phase::Flush { until: self.next_checkpoint() }),
+            },
+            Phase::Journal(position) if self.journal.durable < position => None,
+            Phase::Journal(_) => self.wish_switch(now, out).then_some(Phase::Switch),
+            Phase::Switch => {
+                let is_due = self.moves.current.as_ref().is_some_and(|one| one.until <= now.mono);
+                if is_due {
+                    self.wish_switch(now, out);
+                }
+                None
+            }
+        }
+    }
+
+    /// The entry gets the policy of a pin; then the content moves, if it is to.
+    fn name_entry(&mut self, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
+        let top = unit.dir;
+        let wish = match self.view.territory.entry(top).copied() {
+            Some(entry) if entry.policy == Policy::Pin => {
+                if self.moves.current.as_ref()?.to.is_none() {
+                    self.end_move(true);
+                    return None;
+                }
+                return match self.nothing_moves() {
+                    Some(why) => self.no_move(&why, out),
+                    None => Some(Phase::Look(InUse::FIRST)),
+                };
+            }
+            Some(entry) => MapWish::SetPolicy { unit, version: entry.version, policy: Policy::Pin },
+            None => match self.governing(top, false) {
+                Some(governing) => MapWish::Make { unit, policy: Policy::Pin, governing },
+                None => {
+                    self.give_up_move("its place is not cached", out);
+                    return None;
+                }
+            },
+        };
+        out.push(Output::Wish(wish));
+        Some(Phase::Named)
+    }
+
+    /// The entry goes: what it has is with the rank that it inherits from.
+    fn unname_entry(&mut self, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
+        let entry = self.view.territory.entry(unit.dir).copied();
+        let (Some(entry), Some(governing)) = (entry, self.governing(unit.dir, true)) else {
+            self.give_up_move("its place is not cached", out);
+            return None;
+        };
+        let why = crate::coordinator::Dropped::Merged(governing);
+        out.push(Output::Wish(MapWish::Drop { unit, version: entry.version, why }));
+        Some(Phase::Dropping)
+    }
+
+    fn no_move(&mut self, why: &str, out: &mut Outbox<Output>) -> Option<Phase> {
+        self.give_up_move(why, out);
+        None
+    }
+
+    /// The journal says that it is let go.
+    fn seal(&mut self, now: Now, part: Part, out: &mut Outbox<Output>) -> Option<Phase> {
+        let id = self.moves.current.as_ref()?.id?;
+        let emptied = std::mem::take(&mut self.moves.emptied);
+        // Of slots it is said of each directory: a replay does not know which are placed.
+        let dirs = match part {
+            Part::Of(dir) => vec![dir],
+            Part::Slots { .. } => emptied,
+        };
+        for some in dirs.chunks(SEALED_MAX) {
+            for dir in some {
+                Mutation::Sealed { id, unit: unit_of(*dir) }.encode(&mut self.view.txn.muts);
+            }
+            self.commit(now, None, out);
+        }
+        self.journal.want_durable();
+        Some(Phase::Journal(self.journal.end))
+    }
+
+    /// Takes back what is granted below, and again until nothing is found: things that were performed meanwhile count as granted.
+    fn recall_below(&mut self, now: Now, of: Part, part: usize, found: bool) -> Option<Phase> {
+        let (needs, next) = self.granted_below(of, part);
+        if !needs.is_empty() && !stdx::mutant!("mds_move_keeps_grants") {
+            self.view.book.wait(RECALLS, (SessionId(0), None), &needs, now.mono);
+            return Some(Phase::Recall { part: next.unwrap_or(usize::MAX), found: true });
+        }
+        if let Some(part) = next {
+            return Some(Phase::Recall { part, found });
+        }
+        if self.view.book.is_waiting(RECALLS) {
+            return None;
+        }
+        self.view.book.operation_ended(RECALLS);
+        if found {
+            return Some(Phase::Recall { part: 0, found: false });
+        }
+        self.view.territory.leave(Some((of, !stdx::mutant!("mds_move_unsealed"))));
+        Some(Phase::Drain(InUse::FIRST))
+    }
+
+    /// The rank stops: what it has not let go of stays.
+    pub(crate) fn stop_moving(&mut self, out: &mut Outbox<Output>) {
+        self.moves.queue.clear();
+        if self.moves.current.as_ref().is_some_and(|one| one.phase != Phase::Switch) {
+            self.give_up_move("the rank stops", out);
+        }
+    }
+
+    /// It is asked for again while no map tells what became of it: who was asked may be no more. Asked for twice it is made once.
+    fn wish_switch(&mut self, now: Now, out: &mut Outbox<Output>) -> bool {
+        let again = now.mono.after(self.view.config.lease_ns / SWITCHES);
+        let Some(one) = &mut self.moves.current else { return false };
+        let Some(id) = one.id else { return false };
+        one.until = again;
+        out.push(Output::Wish(MapWish::Switch { unit: named(one.part), id }));
+        true
+    }
+
+    /// Before the switch is asked for.
+    fn give_up_move(&mut self, why: &str, out: &mut Outbox<Output>) {
+        let Some(one) = &self.moves.current else { return };
+        let (part, id) = (one.part, one.id);
+        let unit = named(part);
+        if one.phase == Phase::Announce && id.is_none() {
+            self.moves.abandoned.insert(unit);
+        }
+        self.say_refused(part, why, out);
+        out.extend(id.map(|id| Output::Wish(MapWish::Abort { unit, id })));
+        self.end_move(false);
+    }
+
+    fn fail_moves(&mut self, ops: Vec<OpId>) {
+        for id in ops {
+            if let Some(op) = self.parked.get_mut(&id) {
+                (op.failed, op.waits) = (Some(Errno::EBUSY), Waits::Turn);
+                self.runnable.push_back(id);
+            }
+        }
+    }
+
+    /// The move is over: what waited looks again.
+    fn end_move(&mut self, done: bool) {
+        let Some(one) = self.moves.current.take() else { return };
+        self.view.book.operation_ended(RECALLS);
+        self.moves.emptied = Vec::new();
+        self.view.territory.leave(None);
+        if done {
+            self.look_again(one.ops)
+        } else {
+            self.fail_moves(one.ops)
+        }
+        let waiting = std::mem::take(&mut self.moves.waiting);
+        self.look_again(waiting);
+    }
+}

@@ -1,0 +1,171 @@
+//! What is below a directory that moves: whether it is in use, what is granted of it, whether the store has it; and its end in the
+//! cache. Each is looked through in slices.
+//!
+//! Absent: what follows from that (`moves.rs`).
+
+use crate::cache::dir::{self, Dir};
+use crate::caps::book::Need;
+use crate::config::State;
+use crate::files::FileState;
+use crate::rank::Rank;
+use crate::territory::{Part, Side};
+use proto::Ino;
+use proto::caps::Bits;
+
+/// Where a look at what is in use is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InUse {
+    Files(Ino),
+    Locks(Ino),
+}
+
+impl InUse {
+    pub(super) const FIRST: Self = Self::Files(Ino(0));
+}
+
+/// What a slice comes to.
+pub(super) enum Slice<T> {
+    /// It goes on there.
+    More(T),
+    /// It waits there.
+    Wait,
+    Done,
+    /// It is not so, and why.
+    No(String),
+}
+
+/// Whether the store has to hear something of a directory.
+const fn is_dirty(dir: &Dir) -> bool {
+    dir.dirty > 0 || dir.has(dir::QUEUED | dir::HEADER_DIRTY | dir::HEADER_LATER)
+}
+
+impl Rank {
+    const fn looks(&self) -> usize {
+        self.view.config.limits.move_slice as usize
+    }
+
+    /// Why nothing can move now.
+    pub(super) fn nothing_moves(&self) -> Option<String> {
+        // What those keep that were granted it in a former life nobody knows.
+        let former = !self.presenting.is_empty() || !self.sessions.former.is_empty();
+        (self.state != State::Active || former).then(|| "sessions of before are awaited".to_owned())
+    }
+
+    /// Whether something below is open or locked; `drains`: whether something is under way there, too. Sealed, what was passed stays
+    /// as it was.
+    pub(super) fn in_use_below(&self, part: Part, at: InUse, drains: bool) -> Slice<InUse> {
+        let below = |ino: Ino| self.view.is_inode_below(ino, part) || self.is_nameless(ino);
+        let matters = !stdx::mutant!("mds_move_despite_opens");
+        match at {
+            InUse::Files(from) => {
+                for (count, (ino, file)) in self.view.files.from(from).enumerate() {
+                    if count == self.looks() {
+                        return Slice::More(InUse::Files(ino));
+                    }
+                    if matters && file.is_open() && below(ino) {
+                        return Slice::No(format!("inode {:#x}, which is or may be below, is open", ino.0));
+                    }
+                    if drains && self.is_busy(ino, file, part) {
+                        return Slice::Wait;
+                    }
+                }
+                Slice::More(InUse::Locks(Ino(0)))
+            }
+            InUse::Locks(from) => {
+                for (count, ino) in self.view.locks.files_from(from).enumerate() {
+                    if count == self.looks() {
+                        return Slice::More(InUse::Locks(ino));
+                    }
+                    if matters && below(ino) {
+                        return Slice::No(format!("inode {:#x}, which is or may be below, is locked", ino.0));
+                    }
+                }
+                let decided = |dir| self.view.is_below(dir, part);
+                let busy = !self.view.spent_cuts.is_empty() || self.view.transactions.has_below(decided);
+                if drains && busy { Slice::Wait } else { Slice::Done }
+            }
+        }
+    }
+
+    fn is_busy(&self, ino: Ino, file: &FileState, part: Part) -> bool {
+        !file.is_open() && self.view.is_inode_below(ino, part)
+    }
+
+    /// A file without a name may have had it anywhere, and its client looks for it there.
+    fn is_nameless(&self, ino: Ino) -> bool {
+        self.view
+            .cache
+            .by_ino(ino)
+            .is_some_and(|slot| self.view.cache.parent_ino(slot) == self.view.orphans())
+    }
+
+    /// What is granted below to anybody, and of the directory itself, from that part of the book on; and the next part, if there is one.
+    pub(super) fn granted_below(&self, of: Part, mut part: usize) -> (Vec<Need>, Option<usize>) {
+        let all = |ino| Need { ino, bits: Bits::ALL, name: None };
+        let (mut needs, mut looked) = (Vec::new(), 0);
+        while let Some(held) = self.view.book.held_in(part) {
+            looked += held.len();
+            let below = held
+                .into_iter()
+                .filter(|ino| self.view.begins(*ino, of) || self.view.is_inode_below(*ino, of));
+            needs.extend(below.map(all));
+            part += 1;
+            if looked >= self.looks() {
+                return (needs, Some(part));
+            }
+        }
+        (needs, None)
+    }
+
+    /// Whether the store has where inodes below are; of three lists of places.
+    pub(super) fn places_stored(&self, part: Part, (list, from): (u8, Ino)) -> Slice<(u8, Ino)> {
+        let places = match list {
+            0 => &self.view.backptrs,
+            1 => &self.view.backptrs_old,
+            2 => &self.view.backptrs_writing,
+            _ => return Slice::Done,
+        };
+        for (count, (ino, (_, place))) in places.range(from..).enumerate() {
+            if count == self.looks() {
+                return Slice::More((list, *ino));
+            }
+            if place.as_ref().is_some_and(|place| self.view.is_below(place.parent, part)) {
+                return Slice::No(format!("the place of {:#x} is not stored", ino.0));
+            }
+        }
+        Slice::More((list + 1, Ino(0)))
+    }
+
+    /// What is below leaves the cache: nobody is served from it, and whoever has it next changes it.
+    pub(super) fn empty_below(&mut self, from: u32) -> Slice<u32> {
+        let slots = self.view.cache.dirs.slots();
+        let slice = self.view.config.limits.move_slice;
+        let (mut names, next) = (slice, from.saturating_add(slice));
+        for slot in from..slots.min(next) {
+            let dir = self.view.cache.dir(slot);
+            if dir.ino == Ino::NONE || dir.has(dir::FOREIGN | dir::PINNED | dir::REMOVED) {
+                continue;
+            }
+            let (ino, dirty) = (dir.ino, is_dirty(dir));
+            match self.view.side(slot) {
+                Some(Side::Sealed) if dirty => {
+                    return Slice::No(format!("directory {:#x} is not stored", ino.0));
+                }
+                Some(Side::Sealed) => {}
+                // Its own place is not known. If it is dirty it is below nothing that was stored.
+                None if !dirty => {}
+                Some(Side::Mine | Side::Other(_)) | None => continue,
+            }
+            let dropped = self.view.cache.drop_content(ino, names);
+            if dropped.kept > 0 {
+                return Slice::No(format!("a name in directory {:#x} is not stored", ino.0));
+            }
+            if dropped.more {
+                return Slice::More(slot);
+            }
+            names -= dropped.gone;
+            self.moves.emptied.push(ino);
+        }
+        if next < slots { Slice::More(next) } else { Slice::Done }
+    }
+}

@@ -1,0 +1,144 @@
+//! New cluster maps: what they say of what this rank has, and of moves under way.
+//!
+//! Absent: other ranks' lives (`peers.rs`); whose each directory is (`territory.rs`).
+
+use super::{Goal, Phase, named, unit_of};
+use crate::output::{Level, MapWish, Output};
+use crate::rank::Rank;
+use crate::territory::Part;
+use proto::Errno;
+use proto::cluster::{ClusterMap, Unit};
+use std::sync::Arc;
+use stdx::{Now, Outbox};
+
+impl Rank {
+    /// A map: what it says of this rank's territory counts from here on.
+    pub(crate) fn new_map(&mut self, now: Now, map: Arc<ClusterMap>, out: &mut Outbox<Output>) {
+        let before = self.view.territory.map().cloned();
+        if !self.view.territory.set(map.clone()) {
+            return;
+        }
+        self.news.note(before.as_deref(), &map);
+        self.slots_by_map(&map);
+        self.replicas_by_map();
+        self.totals_by_map();
+        self.ranks_by_map(now, out);
+        self.move_by_map(&map, out);
+        self.carry_out_announced(&map, out);
+        self.leave_by_map(&map, now.mono);
+        self.moves.pins.look_again(now.mono);
+        // What waited for a rank that has it no more looks again.
+        if self.moves.current.is_none() {
+            let waiting = std::mem::take(&mut self.moves.waiting);
+            self.look_again(waiting);
+        }
+    }
+
+    fn move_by_map(&mut self, map: &ClusterMap, out: &mut Outbox<Output>) {
+        let Some(one) = &mut self.moves.current else { return };
+        let (part, to) = (one.part, one.to);
+        // Whose it is, and which move it is in.
+        let found = match part {
+            Part::Of(dir) => map.entries.get(&unit_of(dir)).map(|entry| (entry.rank, entry.moving)),
+            Part::Slots { first, .. } => Some(map.slots.get(first)).map(|slot| (slot.rank, slot.moving)),
+        };
+        let moving = found.and_then(|(_, moving)| moving).map(|moving| moving.id);
+        let found = found.map(|(rank, moving)| (rank == self.view.config.rank, moving));
+        match (one.phase, found) {
+            (Phase::PreFlush { .. } | Phase::Announce, _) if one.id.is_some() && moving != one.id => {
+                self.say_refused(part, "it was given up before it began", out);
+                self.end_move(false);
+            }
+            (Phase::Announce, Some((true, moving))) => {
+                one.id = moving.filter(|moving| Some(moving.to) == to).map(|moving| moving.id);
+            }
+            // Not every map is heard of: the other rank has it, and may have dropped its entry since.
+            (Phase::Dropping | Phase::Switch, None) => self.end_move(true),
+            (_, Some((true, moving))) if one.id.is_some() && moving.map(|moving| moving.id) != one.id => {
+                self.say_refused(part, "the coordinator gave it up", out);
+                self.end_move(false);
+            }
+            (
+                Phase::Name
+                | Phase::Look(_)
+                | Phase::Named
+                | Phase::Unname
+                | Phase::Dropping
+                | Phase::PreFlush { .. }
+                | Phase::Announce,
+                _,
+            ) => {}
+            (Phase::Switch, Some((false, _))) => self.end_move(true),
+            (_, Some((true, _))) => {}
+            // Somebody else's, though this rank did not let go of it: it cannot know what it has any more.
+            (_, Some((false, _)) | None) => {
+                self.damage(format!("the content of {} was taken from this rank", words(part)), out);
+            }
+        }
+    }
+
+    /// Moves of what is this rank's that others have announced are its to carry out; what it had asked for and given up itself it
+    /// gives up in the map as well.
+    fn carry_out_announced(&mut self, map: &ClusterMap, out: &mut Outbox<Output>) {
+        let me = self.view.config.rank;
+        let current = self.moves.current.as_ref().map(|one| named(one.part));
+        let announced =
+            map.entries.iter().filter(|(unit, entry)| entry.rank == me && Some(**unit) != current);
+        for (unit, moving) in announced.filter_map(|(unit, entry)| Some((*unit, entry.moving?))) {
+            if self.moves.abandoned.remove(&unit) || stdx::mutant!("mds_others_moves_aborted") {
+                out.push(Output::Wish(MapWish::Abort { unit, id: moving.id }));
+            } else if unit == unit_of(unit.dir) {
+                self.moves.add(Part::Of(unit.dir), Goal::Carry(moving.id, moving.to), None);
+            }
+        }
+        for (run, slot) in map.slots.runs().filter(|(_, slot)| slot.rank == me) {
+            if let Some(moving) = slot.moving {
+                let part = Part::Slots { first: run.start, count: run.end - run.start };
+                self.moves.add(part, Goal::Carry(moving.id, moving.to), None);
+            }
+        }
+    }
+
+    /// The coordinator does not do what was asked.
+    pub(crate) fn wish_refused(&mut self, unit: Unit, why: &str, out: &mut Outbox<Output>) {
+        if unit == Unit::ROOT {
+            return self.end_slots_wait(Some(Errno::EBUSY));
+        }
+        self.moves.abandoned.remove(&unit);
+        let Some(one) = self.moves.current.as_ref().filter(|one| named(one.part) == unit) else { return };
+        let part = one.part;
+        match one.phase {
+            Phase::Named | Phase::Dropping | Phase::Announce => self.give_up_move(why, out),
+            // Whatever it says, the switch may have been made: the map will tell, or has told.
+            Phase::Switch => {
+                self.say_refused(part, why, out);
+                if let Some(map) = self.view.territory.map().cloned() {
+                    self.move_by_map(&map, out);
+                }
+            }
+            Phase::Name
+            | Phase::Unname
+            | Phase::PreFlush { .. }
+            | Phase::Look(_)
+            | Phase::Recall { .. }
+            | Phase::Drain(_)
+            | Phase::Places(..)
+            | Phase::Empty(_)
+            | Phase::Flush { .. }
+            | Phase::Journal(_) => {}
+        }
+    }
+
+    pub(super) fn say_refused(&self, part: Part, why: &str, out: &mut Outbox<Output>) {
+        let text = format!("{} does not move: {why}", words(part));
+        out.push(Output::Note { level: Level::Warn, text });
+    }
+}
+
+/// What moves, for people.
+fn words(part: Part) -> String {
+    match part {
+        Part::Of(dir) => format!("directory {:#x}", dir.0),
+        Part::Slots { first, count } => format!("run of {count} slots from {first}"),
+    }
+}

@@ -1,0 +1,180 @@
+//! What is wanted of entries of the cluster map: pins that are asked for, remembered ones, and entries of directories that are gone.
+//!
+//! Absent: how a wish is carried out (`moves.rs`); the xattr (`ops/pin.rs`).
+
+use super::{Goal, unit_of};
+use crate::coordinator::{Dropped, Governing, Holder};
+use crate::op::OpId;
+use crate::output::{MapWish, Output};
+use crate::peers::Ask;
+use crate::rank::Rank;
+use crate::territory::{Part, Side};
+use proto::cluster::{ClusterMap, Entry, Policy};
+use proto::request::Request;
+use proto::{Frag, Ino, Position, RankId};
+use std::collections::BTreeMap;
+use stdx::{Mono, Now, Outbox};
+
+/// Pins, by directory.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    /// Cached directories at home here that have one, and when it is looked at next if it is not as it says.
+    known: BTreeMap<Ino, Mono>,
+    due: Option<Mono>,
+    /// Directories that are gone and may have an entry, and where the journal says so.
+    purged: BTreeMap<Ino, Position>,
+    /// The map is to be asked for without them.
+    purge: bool,
+}
+
+impl Pins {
+    pub(super) fn due(&self) -> Option<Mono> {
+        self.due
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.purged.is_empty()
+    }
+
+    /// A new map: each is looked at again.
+    pub(super) fn look_again(&mut self, now: Mono) {
+        self.purge = !self.purged.is_empty();
+        if !self.known.is_empty() {
+            self.due = Some(now);
+        }
+    }
+}
+
+impl Rank {
+    /// A directory's entry is to be as `goal` says; the operation waits for it. If its content is elsewhere, that rank is asked.
+    pub(crate) fn pin(&mut self, op: OpId, dir: Ino, goal: Goal) {
+        self.hold_pin(dir);
+        match (self.view.of_itself(dir), goal) {
+            (Some(Side::Other(Some(owner))), Goal::Pin(to)) => {
+                self.ask(Ask::Hand(dir, to), owner, Request::Hand { dir, to }, Some(op));
+            }
+            _ => self.moves.add(Part::Of(dir), goal, Some(op)),
+        }
+    }
+
+    /// Somebody is about to have it elsewhere than its pin says yet, or to remove it.
+    pub(crate) fn hold_pin(&mut self, dir: Ino) {
+        let until = self.view.now.mono.after(super::LEASES * self.view.config.lease_ns);
+        if !stdx::mutant!("mds_pin_pulls_back") {
+            self.moves.pins.known.insert(dir, until);
+        }
+    }
+
+    /// What governs a directory's content; `without`: if it had no entry itself.
+    pub(crate) fn governing(&self, dir: Ino, without: bool) -> Option<Governing> {
+        let mut at = dir;
+        let mut skip = without;
+        loop {
+            if let Some(entry) = self.view.territory.entry(at).filter(|_| !skip) {
+                return Some(Governing { by: Holder::Entry(unit_of(at)), version: entry.version });
+            }
+            skip = false;
+            if self.view.is_placed(at) {
+                let slot = ClusterMap::slot_of(at, Frag::WHOLE);
+                let version = self.view.territory.map()?.slots.get(slot).version;
+                return Some(Governing { by: Holder::Slot(slot), version });
+            }
+            let node = self.view.cache.by_ino(at)?;
+            at = self.view.cache.parent_ino(node);
+        }
+    }
+
+    /// Whose a directory's content is; none: what governs it is not cached, or this rank has no map.
+    pub(crate) fn owner(&self, dir: Ino) -> Option<RankId> {
+        match self.governing(dir, false)?.by {
+            Holder::Entry(unit) => Some(self.view.territory.entry(unit.dir)?.rank),
+            Holder::Slot(number) => Some(self.view.territory.map()?.slots.get(number).rank),
+        }
+    }
+
+    /// Pins that may be set now, and entries that nobody needs.
+    pub(super) fn pins_turn(&mut self, now: Now, out: &mut Outbox<Output>) {
+        for dir in std::mem::take(&mut self.view.cache.pinned) {
+            self.moves.pins.known.entry(dir).or_insert(now.mono);
+            self.moves.pins.due = Some(now.mono);
+        }
+        if self.moves.pins.due.is_some_and(|due| due <= now.mono) {
+            let known = std::mem::take(&mut self.moves.pins.known);
+            let looked =
+                known.into_iter().filter_map(|(dir, at)| Some((dir, self.look_at_pin(dir, at, now)?)));
+            let looked: BTreeMap<Ino, Mono> = looked.collect();
+            self.moves.pins.due = looked.values().copied().filter(|at| *at > now.mono).min();
+            self.moves.pins.known = looked;
+        }
+        self.drop_purged(out);
+    }
+
+    /// Has a pin carried out that is not, if that is possible now. Returns when to look again (not later than now: not before
+    /// something changes); none: it is not this rank's to see to.
+    fn look_at_pin(&mut self, dir: Ino, at: Mono, now: Now) -> Option<Mono> {
+        let node = self.view.cache.by_ino(dir)?;
+        let to = self.view.cache.ext(node)?.policies.pin?;
+        let home = self.view.cache.node(node).dir;
+        if self.view.side(home) != Some(Side::Mine) {
+            return None;
+        }
+        let owner = self.view.territory.entry(dir).map(|entry| entry.rank);
+        if owner == Some(to) || !self.view.serves(to) || at > now.mono {
+            return Some(at);
+        }
+        match owner.filter(|owner| *owner != self.view.config.rank) {
+            Some(owner) => self.ask(Ask::Hand(dir, to), owner, Request::Hand { dir, to }, None),
+            None => self.moves.add(Part::Of(dir), Goal::Pin(to), None),
+        }
+        // If nothing comes of it, it is tried again, but not all the time.
+        Some(now.mono.after(super::LEASES * self.view.config.lease_ns))
+    }
+
+    /// An inode is gone; its directory may have an entry here.
+    pub(crate) fn note_purged(&mut self) {
+        let position = self.journal.end;
+        for dir in std::mem::take(&mut self.view.purged) {
+            self.moves.pins.purged.insert(dir, position);
+            self.moves.pins.purge = true;
+        }
+    }
+
+    fn drop_purged(&mut self, out: &mut Outbox<Output>) {
+        if !self.moves.pins.purge {
+            return;
+        }
+        self.stop_moves_of_purged(out);
+        let me = self.view.config.rank;
+        let territory = &self.view.territory;
+        // One may be in the making.
+        let moving = self.moves.current.as_ref().map(|one| super::named(one.part).dir);
+        self.moves.pins.purged.retain(|dir, _| {
+            moving == Some(*dir) || territory.entry(*dir).is_some_and(|entry| entry.rank == me)
+        });
+        self.moves.pins.purge = self.moves.pins.purged.values().any(|at| *at > self.journal.durable);
+        let durable = self.moves.pins.purged.iter().filter(|(_, at)| **at <= self.journal.durable);
+        let drop = |(dir, _): (&Ino, &Position)| {
+            let Entry { version, .. } = *territory.entry(*dir).filter(|entry| entry.moving.is_none())?;
+            Some(Output::Wish(MapWish::Drop { unit: unit_of(*dir), version, why: Dropped::Purged }))
+        };
+        out.extend(durable.filter_map(drop));
+    }
+
+    /// What is gone does not move. It was removed before the seal: behind that nothing of it is changed.
+    fn stop_moves_of_purged(&mut self, out: &mut Outbox<Output>) {
+        let gone = |dir: &Ino| self.moves.pins.purged.contains_key(dir);
+        if self
+            .moves
+            .current
+            .as_ref()
+            .is_some_and(|one| gone(&super::named(one.part).dir) && one.phase.is_before_seal())
+        {
+            self.give_up_move("it was removed", out);
+        }
+    }
+
+    /// Whether the entry of a directory says that it was pinned.
+    pub(super) fn is_pinned(&self, dir: Ino) -> bool {
+        self.view.territory.entry(dir).is_some_and(|entry| entry.policy == Policy::Pin)
+    }
+}

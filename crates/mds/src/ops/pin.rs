@@ -1,0 +1,105 @@
+//! `dir.pin`: which rank is to have the content of a directory. What was asked for is kept in the inode; where the content is the
+//! cluster map says. It is set when the map says so, or at once if there is no such rank yet: then it is applied when there is.
+//!
+//! Absent: how the map changes (`moves.rs`); the other policies.
+
+use crate::moves::Goal;
+use crate::op::{Op, Park, Plan, Stop};
+use crate::territory::Side;
+use crate::view::{Found, View};
+use proto::cluster::{Policy, RANKS_MAX};
+use proto::reply::Reply;
+use proto::{Errno, Ino, RankId};
+
+/// Whether that is the name of the policy, and there can be one.
+pub(crate) fn is_pin(view: &View, name: &[u8]) -> bool {
+    view.territory.map().is_some() && matches!(name, b"ceph.dir.pin" | b"pando.dir.pin")
+}
+
+/// Whether the directory's entry says that it was asked for.
+pub(crate) fn is_named(view: &View, ino: Ino) -> bool {
+    view.territory.entry(ino).is_some_and(|entry| entry.policy == Policy::Pin)
+}
+
+fn parse(value: &[u8]) -> Result<Option<RankId>, Errno> {
+    let text = std::str::from_utf8(value).map_err(|_| Errno::EINVAL)?;
+    match text.trim().parse::<i64>() {
+        Ok(-1) => Ok(None),
+        Ok(rank) => match u16::try_from(rank) {
+            Ok(rank) if rank < RANKS_MAX => Ok(Some(RankId(rank))),
+            Ok(_) | Err(_) => Err(Errno::EDOM),
+        },
+        Err(_) => Err(Errno::EINVAL),
+    }
+}
+
+/// Who may, and of what.
+fn may_set(view: &View, op: &Op, slot: u32) -> Result<Ino, Errno> {
+    let node = view.cache.node(slot);
+    if op.check && op.cred.uid != 0 {
+        return Err(Errno::EPERM);
+    }
+    if !node.is_dir() || node.ino() == Ino::ROOT {
+        return Err(Errno::EINVAL);
+    }
+    Ok(node.ino())
+}
+
+fn pin_of(view: &View, slot: u32) -> Option<RankId> {
+    view.cache.ext(slot)?.policies.pin
+}
+
+pub(crate) fn set(view: &mut View, op: &Op, slot: u32, value: &[u8]) -> Found<Plan> {
+    let ino = may_set(view, op, slot)?;
+    let Some(rank) = parse(value)? else { return unset(view, ino, slot, Reply::Ok) };
+    let entry = view.territory.entry(ino).copied();
+    let here = view.config.rank;
+    // Where there is no such rank yet, it stays, and the map knows that somebody placed it.
+    let to = if view.serves(rank) { rank } else { entry.map_or(here, |entry| entry.rank) };
+    match entry {
+        Some(entry) if entry.rank == to && entry.policy == Policy::Pin => note(view, slot, Some(rank)),
+        Some(_) | None => Err(Stop::Park(Park::Pin(ino, Goal::Pin(to)))),
+    }
+}
+
+pub(crate) fn remove(view: &mut View, op: &Op, slot: u32) -> Found<Plan> {
+    let ino = may_set(view, op, slot)?;
+    if pin_of(view, slot).is_none() && !is_named(view, ino) {
+        return Err(Errno::ENODATA.into());
+    }
+    unset(view, ino, slot, Reply::Ok)
+}
+
+/// The content comes home; then the entry goes, and at last what was asked for.
+fn unset(view: &mut View, ino: Ino, slot: u32, reply: Reply) -> Found<Plan> {
+    let here = view.config.rank;
+    // It would have to be dropped where the slot is.
+    let elsewhere = view.is_placed(ino) && view.territory.of_slot(ino) != Side::Mine;
+    match view.territory.entry(ino).filter(|entry| entry.policy == Policy::Pin) {
+        Some(_) if elsewhere => Err(Errno::EOPNOTSUPP.into()),
+        Some(entry) if entry.rank == here => Err(Stop::Park(Park::Pin(ino, Goal::Unpin))),
+        Some(_) => Err(Stop::Park(Park::Pin(ino, Goal::Pin(here)))),
+        None if pin_of(view, slot).is_none() => Plan::reply(reply),
+        None => note(view, slot, None),
+    }
+}
+
+fn note(view: &mut View, slot: u32, pin: Option<RankId>) -> Found<Plan> {
+    let mut ext = view.cache.ext(slot).cloned().unwrap_or_default();
+    if ext.policies.pin == pin {
+        return Plan::reply(Reply::Ok);
+    }
+    ext.policies.pin = pin;
+    let mut core = view.changed_core(slot);
+    core.ctime = view.wall();
+    view.put_inode(slot, &core, Some(&ext).filter(|ext| !ext.is_empty()))?;
+    Plan::commit(Reply::Ok)
+}
+
+pub(crate) fn get(view: &View, slot: u32) -> Found<Plan> {
+    if !view.cache.node(slot).is_dir() {
+        return Err(Errno::EINVAL.into());
+    }
+    let rank = pin_of(view, slot).ok_or(Errno::ENODATA)?;
+    Plan::reply(Reply::Xattr(rank.0.to_string().into_bytes().into()))
+}

@@ -1,0 +1,123 @@
+//! What other ranks ask: a directory's record, its totals and times, who has it open, its content.
+//!
+//! Absent: who asks, and what becomes of it there (`peers.rs`, `replicas.rs`); the move itself (`moves.rs`).
+
+use crate::cache::dir;
+use crate::moves::Goal;
+use crate::op::{Learned, LoadKey, Op, Park, Plan, Stop};
+use crate::ops::pin;
+use crate::ops::setattr::timed_header;
+use crate::perm;
+use crate::territory::Side;
+use crate::view::{Found, View, park};
+use proto::dentry::encode_primary;
+use proto::reply::Reply;
+use proto::{Errno, Ino, NodeRef, RankId, SessionId, Writer};
+use stdx::Wall;
+
+/// The record of a directory whose home is here; the answer makes it a copy that is recalled before it changes.
+pub(crate) fn replicate(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan> {
+    let slot = view.resolve(node, op)?;
+    let found = view.cache.node(slot);
+    if !found.is_dir() {
+        return Err(Errno::ENOTDIR.into());
+    }
+    let copies = op.place.is_some_and(|place| view.book.may_copy(place, node.ino));
+    // Its home is about to be another.
+    let leaves = view.territory.leaving().is_some_and(|part| view.is_inode_below(node.ino, part));
+    if !copies || leaves {
+        return Err(Errno::EAGAIN.into());
+    }
+    record(view, slot)
+}
+
+/// The same for what never changes in it: it is no copy, and nobody is in its way.
+pub(crate) fn facts(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan> {
+    let slot = view.resolve(node, op)?;
+    if !view.cache.node(slot).is_dir() {
+        return Err(Errno::ENOTDIR.into());
+    }
+    record(view, slot)
+}
+
+fn record(view: &View, slot: u32) -> Found<Plan> {
+    let node = view.cache.node(slot);
+    let mut value = Writer::new();
+    encode_primary(&node.core, view.cache.ext(slot), &mut value);
+    let place = NodeRef { ino: node.ino(), parent: view.cache.parent_ino(slot), hash: node.hash };
+    Plan::reply(Reply::Record { place, name: node.name.as_bytes().into(), value: value.0.into() })
+}
+
+/// Whose the content of a directory is that another rank, its home, takes for this one's.
+fn side(view: &View, op: &Op, ino: Ino) -> Found<Side> {
+    match view.of_itself(ino) {
+        Some(side) => Ok(side),
+        None if view.territory.has_slot(ino) && !op.inherits(ino) => {
+            Err(Stop::Park(Park::Facts { node: NodeRef::bare(ino), home: op.of_rank }))
+        }
+        None => Err(Stop::NotMine(None)),
+    }
+}
+
+/// What a directory's content adds to its attributes.
+pub(crate) fn totals(view: &View, op: &Op, ino: Ino) -> Found<Plan> {
+    let dir = view.cache.dir(content(view, op, ino)?);
+    let mut header = Writer::new();
+    dir.header.encode(&mut header);
+    Plan::reply(Reply::Totals(header.0.into()))
+}
+
+/// The time of a directory's content is set from its home, where the inode's is.
+pub(crate) fn set_times(view: &mut View, op: &Op, ino: Ino, mtime: Wall) -> Found<Plan> {
+    let dir = content(view, op, ino)?;
+    let timed = timed_header(view, dir, mtime);
+    view.txn.whole_header(ino, &timed);
+    let mut header = Writer::new();
+    timed.encode(&mut header);
+    Plan::commit(Reply::Totals(header.0.into()))
+}
+
+/// The names of a directory, if they are here, with its header.
+fn content(view: &View, op: &Op, ino: Ino) -> Found<u32> {
+    match side(view, op, ino)? {
+        Side::Mine => {}
+        Side::Sealed => return Err(Stop::Park(Park::Move)),
+        Side::Other(rank) => return Err(Stop::NotMine(rank)),
+    }
+    view.listing_is_free(ino)?;
+    if let Some(slot) = view.cache.find_dir(ino).filter(|slot| view.cache.dir(*slot).has(dir::HEADER)) {
+        return Ok(slot);
+    }
+    let missing = matches!(view.learned.as_deref(), Some(Learned::NoHeader(of)) if *of == ino);
+    if missing && op.inherits(ino) {
+        return Err(Errno::EIO.into());
+    }
+    if missing {
+        return Err(Stop::Park(Park::Facts { node: NodeRef::bare(ino), home: op.of_rank }));
+    }
+    park(LoadKey::Header { dir: ino })
+}
+
+/// Whether a session has a directory open for reading whose content is at the rank that asks.
+pub(crate) fn opened(view: &mut View, op: &mut Op, node: NodeRef, session: SessionId) -> Found<Plan> {
+    view.resolve(node, op)?;
+    if view.has_open(session, node.ino, perm::READ) {
+        return Plan::reply(Reply::Ok);
+    }
+    // Its client may be about to say so.
+    Err(if view.reconnecting { Errno::EAGAIN } else { Errno::EACCES }.into())
+}
+
+/// A directory's content becomes another rank's, or stays; either way its entry says that it was asked for.
+pub(crate) fn hand(view: &View, op: &Op, ino: Ino, to: RankId) -> Found<Plan> {
+    match side(view, op, ino)? {
+        Side::Mine if to == view.config.rank && pin::is_named(view, ino) => Plan::reply(Reply::Ok),
+        // It lives again soon, or the map of here is old.
+        Side::Mine if to != view.config.rank && view.is_coming(to) => Err(Errno::EAGAIN.into()),
+        Side::Mine if to != view.config.rank && !view.serves(to) => Err(Errno::EBUSY.into()),
+        Side::Mine => Err(Stop::Park(Park::Pin(ino, Goal::Pin(to)))),
+        Side::Sealed => Err(Stop::Park(Park::Move)),
+        Side::Other(Some(rank)) if rank == to => Plan::reply(Reply::Ok),
+        Side::Other(rank) => Err(Stop::NotMine(rank)),
+    }
+}

@@ -1,0 +1,250 @@
+//! How an inode that is not cached is found where only a part of the namespace is this rank's. The place in the request and the
+//! store's backptr are hints. Each is followed only if the directory there is the rank's own, and for that it may have to be found
+//! itself: so a search climbs until it meets a directory whose owner is known. docs/PROTOCOL.md, "What a rank has in its cache".
+//!
+//! Absent: the search where everything is this rank's (`View::resolve`).
+
+use crate::op::{LoadKey, Op, Park, Probe, Stop};
+use crate::territory::Side;
+use crate::view::{Found, View, park};
+use proto::{Errno, Ino, NameHash, NodeRef, RankId};
+
+/// Directories above each other that are not cached and are looked for.
+const CLIMB_MAX: usize = 64;
+
+/// The search of one operation: for an inode, and for directories above it.
+#[derive(Debug, Default)]
+pub(crate) struct Climb {
+    /// The territory's: under another map everything is looked for anew.
+    turn: u32,
+    /// What was looked for stays, found nowhere too: an operation that looks for two things comes by it again.
+    steps: Vec<Step>,
+    /// To whom the hints led.
+    elsewhere: Option<RankId>,
+}
+
+#[derive(Debug)]
+struct Step {
+    ino: Ino,
+    probe: Probe,
+    /// Where its backptr says that it is.
+    noted: Option<(Ino, NameHash)>,
+    /// Moves of inodes when it began.
+    moves: u64,
+}
+
+impl Climb {
+    fn step(&mut self, ino: Ino, moves: u64) -> &mut Step {
+        let at = self.steps.iter().position(|step| step.ino == ino).unwrap_or_else(|| {
+            self.steps.push(Step { ino, probe: Probe::Seen, noted: None, moves });
+            self.steps.len() - 1
+        });
+        &mut self.steps[at]
+    }
+
+    fn found(&mut self, ino: Ino) {
+        self.steps.retain(|step| step.ino != ino);
+    }
+}
+
+/// What is to be done at one step.
+enum Look {
+    In(Ino, NameHash),
+    ByNumber(Ino),
+    Load(LoadKey),
+    Nothing,
+    Over,
+}
+
+impl View {
+    /// The node of an inode: its own record, or a replica.
+    fn find(&mut self, reference: NodeRef, op: &mut Op, above: usize) -> Found<u32> {
+        let ino = reference.ino;
+        if ino.is_reserved() || ino.0 >> 63 == 1 {
+            return Err(Errno::ESTALE.into());
+        }
+        if let Some(slot) = self.cache.by_ino(ino) {
+            if let Some(climb) = &mut op.climb {
+                climb.found(ino);
+            }
+            return Ok(slot);
+        }
+        let climb = op.climb.get_or_insert_default();
+        if climb.turn != self.territory.turn() {
+            **climb = Climb { turn: self.territory.turn(), ..Climb::default() };
+        }
+        if above > CLIMB_MAX {
+            return Err(Stop::NotMine(climb.elsewhere));
+        }
+        loop {
+            let look = self.next_look(reference, op);
+            let (dir, hash, key) = match look {
+                Look::Load(key) => {
+                    self.advance(ino, op);
+                    return park(key);
+                }
+                Look::In(dir, hash) => (dir, hash, LoadKey::ByHash { dir, hash }),
+                Look::ByNumber(dir) => {
+                    let name = ino.link_name();
+                    let hash = self.hash(&name);
+                    (dir, hash, LoadKey::Dentry { dir, hash, name: name.into() })
+                }
+                Look::Nothing => {
+                    self.advance(ino, op);
+                    continue;
+                }
+                Look::Over => return Err(self.nowhere(ino, op)),
+            };
+            let side = self.side_of(dir, op, above + 1)?;
+            // It may be coming here, from a rank that says so already.
+            if side == Side::Mine {
+                self.name_is_free(dir, hash)?;
+            }
+            self.advance(ino, op);
+            match side {
+                Side::Mine if self.is_complete(dir) => {}
+                Side::Mine => return park(key),
+                Side::Sealed => return Err(Stop::Park(Park::Move)),
+                Side::Other(rank) => {
+                    // Where it was seen is a better hint than where it was stored, and that than where everything may be.
+                    // What this rank knows is no hint.
+                    let known = matches!(self.known_place(ino), Some(Some(place)) if place.parent == dir);
+                    let climb = op.climb.get_or_insert_default();
+                    let (first, second) = match known {
+                        true => (rank, climb.elsewhere),
+                        false => (climb.elsewhere, rank),
+                    };
+                    climb.elsewhere = first.or(second);
+                }
+            }
+        }
+    }
+
+    fn next_look(&mut self, NodeRef { ino, parent, hash }: NodeRef, op: &mut Op) -> Look {
+        let moves = self.moved.count();
+        let hint = &mut op.hint;
+        let step = op.climb.get_or_insert_default().step(ino, moves);
+        match step.probe {
+            Probe::Seen if parent == Ino::NONE => Look::Nothing,
+            Probe::Seen => Look::In(parent, hash),
+            Probe::Backptr if self.known_place(ino).is_some() => Look::Nothing,
+            Probe::Backptr => {
+                *hint = None;
+                Look::Load(LoadKey::Backptr { ino })
+            }
+            Probe::Noted => {
+                step.noted = match self.known_place(ino) {
+                    Some(known) => known.as_ref().map(|place| (place.parent, place.hash)),
+                    None => step.noted.or_else(|| hint.take()),
+                };
+                step.noted.map_or(Look::Nothing, |(dir, hash)| Look::In(dir, hash))
+            }
+            Probe::Links => Look::ByNumber(Ino::LINKS),
+            Probe::Orphans => Look::ByNumber(self.orphans()),
+            Probe::Nowhere if self.moved.has(ino, step.moves) => {
+                (step.probe, step.noted, step.moves) = (Probe::Seen, None, moves);
+                self.next_look(NodeRef { ino, parent, hash }, op)
+            }
+            Probe::Nowhere => Look::Over,
+        }
+    }
+
+    fn advance(&self, ino: Ino, op: &mut Op) {
+        let step = op.climb.get_or_insert_default().step(ino, self.moved.count());
+        step.probe = match step.probe {
+            Probe::Seen => Probe::Backptr,
+            Probe::Backptr => Probe::Noted,
+            Probe::Noted => Probe::Links,
+            Probe::Links => Probe::Orphans,
+            Probe::Orphans | Probe::Nowhere => Probe::Nowhere,
+        };
+    }
+
+    /// It was looked for everywhere here. It may have gone to another rank which has not stored its place yet, and this one may have
+    /// forgotten that with its former life: only all of them together know that there is no such inode.
+    fn nowhere(&self, ino: Ino, op: &mut Op) -> Stop {
+        let climb = op.climb.get_or_insert_default();
+        // Who made it knows of it before the store does.
+        let maker = Some(RankId((ino.0 >> Ino::COUNTER_BITS) as u16));
+        let maker = maker.filter(|maker| *maker != self.config.rank && self.has_rank(*maker));
+        match climb.elsewhere.or(maker) {
+            None if stdx::mutant!("mds_forgotten_is_gone") => Errno::ESTALE.into(),
+            named => Stop::NotMine(named),
+        }
+    }
+
+    /// Whose the content of a directory is, cached or not.
+    fn side_of(&mut self, dir: Ino, op: &mut Op, above: usize) -> Found<Side> {
+        if let Some(side) = self.of_itself(dir) {
+            return Ok(side);
+        }
+        if let Some(slot) = self.cache.find_dir(dir)
+            && let Some(side) = self.side(slot)
+        {
+            return Ok(side);
+        }
+        match self.find(NodeRef::bare(dir), op, above) {
+            Ok(node) => {
+                let parent = self.cache.node(node).dir;
+                match self.side(parent) {
+                    Some(side) => Ok(side),
+                    None => self.side_of(self.cache.dir(parent).ino, op, above + 1),
+                }
+            }
+            Err(Stop::NotMine(home)) if self.may_be_placed_here(dir, op) => {
+                Err(Stop::Park(Park::Facts { node: NodeRef::bare(dir), home }))
+            }
+            Err(Stop::NotMine(rank)) => Ok(Side::Other(rank)),
+            Err(Stop::Fail(_)) => Ok(Side::Other(None)),
+            Err(stop @ Stop::Park(_)) => Err(stop),
+        }
+    }
+
+    /// Whether a directory that is not at home here may have its content here: its home would have to be asked.
+    fn may_be_placed_here(&self, dir: Ino, op: &Op) -> bool {
+        self.territory.has_slot(dir) && !op.inherits(dir)
+    }
+
+    /// An inode whose home is here.
+    pub(crate) fn at_home(&mut self, reference: NodeRef, op: &mut Op) -> Found<u32> {
+        let slot = self.find(reference, op, 0)?;
+        let dir = self.cache.node(slot).dir;
+        let side = match self.side(dir) {
+            Some(side) => side,
+            None => self.side_of(self.cache.dir(dir).ino, op, 0)?,
+        };
+        match side {
+            Side::Mine => self.inode_is_free(reference.ino).map(|()| slot),
+            Side::Sealed => Err(Stop::Park(Park::Move)),
+            Side::Other(rank) => Err(Stop::NotMine(rank)),
+        }
+    }
+
+    fn is_home_sealed(&mut self, slot: u32) -> bool {
+        let home = self.cache.node(slot).dir;
+        self.side(home) == Some(Side::Sealed)
+    }
+
+    /// The inode of a directory whose content is here: its own record, or a replica.
+    pub(crate) fn of_content(&mut self, reference: NodeRef, op: &mut Op) -> Found<u32> {
+        if reference.ino.is_reserved() {
+            return Err(Errno::ESTALE.into());
+        }
+        match self.of_itself(reference.ino) {
+            None => match self.at_home(reference, op) {
+                Err(Stop::NotMine(home)) if self.may_be_placed_here(reference.ino, op) => {
+                    Err(Stop::Park(Park::Facts { node: reference, home }))
+                }
+                found => found,
+            },
+            Some(Side::Sealed) => Err(Stop::Park(Park::Move)),
+            Some(Side::Other(rank)) => Err(Stop::NotMine(rank)),
+            Some(Side::Mine) => match self.find(reference, op, 0) {
+                Err(Stop::NotMine(home)) => Err(Stop::Park(Park::Replica { node: reference, home })),
+                // Its home is on its way to another rank, who may have changed the inode.
+                Ok(slot) if self.is_home_sealed(slot) => Err(Stop::Park(Park::Move)),
+                found => found,
+            },
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Which part of the namespace is this rank's: the cluster map, and whose each cached directory is under it. docs/PROTOCOL.md,
+//! "Several ranks".
+//!
+//! Absent: how inodes that are not cached are found (`search.rs`); other ranks (`peers.rs`); moves (`moves.rs`).
+
+use crate::cache::dir;
+use crate::cache::slab::NONE;
+use crate::view::View;
+use proto::cluster::{ClusterMap, Entry, Slot, Unit};
+use proto::header::FragHeader;
+use proto::inode::{InodeCore, flags};
+use proto::{Frag, Incarnation, Ino, RankId, Version};
+use std::sync::Arc;
+
+/// Directories above each other that are looked at; a way that is longer leads nowhere.
+const WAY_MAX: usize = 1 << 16;
+/// The directories of orphans, one for each rank, in the order of ranks.
+const ORPHANS: Ino = Ino::orphans(RankId(0));
+
+/// Whose the content of a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Mine,
+    /// It may be another's soon: nobody is served from it.
+    Sealed,
+    /// Another rank's; perhaps it is known whose.
+    Other(Option<RankId>),
+}
+
+/// What moves together, with all that inherits below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// A directory's content.
+    Of(Ino),
+    /// The contents of directories that these slots place.
+    Slots { first: u16, count: u16 },
+}
+
+impl Part {
+    /// Whether it has the content of the directories of that slot.
+    const fn has_slot(self, number: u16) -> bool {
+        match self {
+            Self::Of(_) => false,
+            Self::Slots { first, count } => first <= number && number - first < count,
+        }
+    }
+}
+
+/// What is this rank's.
+#[derive(Debug)]
+pub(crate) struct Territory {
+    rank: RankId,
+    map: Option<Arc<ClusterMap>>,
+    /// Grows with each map and seal: what was found under one before is found again. Never 0.
+    turn: u32,
+    /// Everything is this rank's: nothing is looked up.
+    whole: bool,
+    /// There may be directories that are placed by slots.
+    placing: bool,
+    /// What is on its way to another rank, and whether that is sealed.
+    leaving: Option<(Part, bool)>,
+    /// Something waits for what becomes of transactions of other ranks.
+    reserved: bool,
+    /// Seals so far: what was asked of the store before one may be another's by now.
+    seals: u64,
+}
+
+impl Territory {
+    /// Who is told of no map is alone.
+    pub(crate) const fn new(rank: RankId) -> Self {
+        Self {
+            rank,
+            map: None,
+            turn: 1,
+            whole: true,
+            placing: false,
+            leaving: None,
+            reserved: false,
+            seals: 0,
+        }
+    }
+
+    /// Whether everything is this rank's.
+    #[inline(always)]
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    pub(crate) const fn map(&self) -> Option<&Arc<ClusterMap>> {
+        self.map.as_ref()
+    }
+
+    pub(crate) const fn turn(&self) -> u32 {
+        self.turn
+    }
+
+    /// Of the map; 0: there is none.
+    pub(crate) fn version(&self) -> u64 {
+        self.map.as_ref().map_or(0, |map| map.version)
+    }
+
+    /// The last that any rank was given, as far as is known.
+    pub(crate) fn last_incarnation(&self) -> Incarnation {
+        self.map.as_ref().map_or(Incarnation(0), |map| map.last_incarnation)
+    }
+
+    /// Takes a map in; whether it is newer than what there was.
+    pub(crate) fn set(&mut self, map: Arc<ClusterMap>) -> bool {
+        if map.version <= self.version() {
+            return false;
+        }
+        self.map = Some(map);
+        self.look_again();
+        true
+    }
+
+    /// From here on that is on its way; `sealed`: nobody is served from it.
+    pub(crate) fn leave(&mut self, leaving: Option<(Part, bool)>) {
+        self.seals += u64::from(leaving.is_some_and(|(_, sealed)| sealed));
+        self.leaving = leaving;
+        self.look_again();
+    }
+
+    pub(crate) const fn seals(&self) -> u64 {
+        self.seals
+    }
+
+    /// What is on its way.
+    pub(crate) fn leaving(&self) -> Option<Part> {
+        self.leaving.map(|(part, _)| part)
+    }
+
+    /// Whether anything is reserved for transactions of other ranks: who looks must see that.
+    pub(crate) fn reserve(&mut self, reserved: bool) {
+        if self.reserved != reserved {
+            self.reserved = reserved;
+            self.look_again();
+        }
+    }
+
+    fn look_again(&mut self) {
+        self.turn = self.turn.wrapping_add(1).max(1);
+        let mine = |entry: &Entry| entry.rank == self.rank && entry.moving.is_none();
+        let slot = |slot: Slot| slot.rank == self.rank && slot.moving.is_none();
+        let all = self
+            .map
+            .as_ref()
+            .is_none_or(|map| map.entries.values().all(mine) && map.slots.runs().all(|(_, run)| slot(run)));
+        self.whole = all && self.leaving.is_none() && !self.reserved;
+        self.placing = self.map.as_ref().is_some_and(|map| map.slots_used);
+    }
+
+    /// The entry of a directory.
+    pub(crate) fn entry(&self, dir: Ino) -> Option<&Entry> {
+        self.map.as_ref()?.entries.get(&Unit { dir, frag: Frag::WHOLE })
+    }
+
+    /// Whose a directory's content is, if its number says so: it has an entry, or is the system's.
+    pub(crate) fn of_number(&self, dir: Ino) -> Option<Side> {
+        if self.leaving == Some((Part::Of(dir), true)) {
+            return Some(Side::Sealed);
+        }
+        if self.map.is_none() {
+            return Some(Side::Mine);
+        }
+        let owner = match self.entry(dir) {
+            Some(entry) => entry.rank,
+            None if dir == Ino::ROOT || (dir.is_reserved() && dir < ORPHANS) => RankId(0),
+            None if dir.is_reserved() => RankId((dir.0 - ORPHANS.0) as u16),
+            None => return None,
+        };
+        Some(if owner == self.rank { Side::Mine } else { Side::Other(Some(owner)) })
+    }
+
+    /// Whose the content of a directory is that is placed by slots and has no entry.
+    pub(crate) fn of_slot(&self, dir: Ino) -> Side {
+        let Some(map) = &self.map else { return Side::Mine };
+        let number = ClusterMap::slot_of(dir, Frag::WHOLE);
+        if self.leaving.is_some_and(|(part, sealed)| sealed && part.has_slot(number)) {
+            return Side::Sealed;
+        }
+        let owner = map.slots.get(number).rank;
+        if owner == self.rank { Side::Mine } else { Side::Other(Some(owner)) }
+    }
+
+    /// Whether it would be this rank's if it were placed by slots.
+    pub(crate) fn has_slot(&self, dir: Ino) -> bool {
+        self.placing && !self.whole && !matches!(self.of_slot(dir), Side::Other(_))
+    }
+}
+
+/// Whether slots say whose the content of that directory is.
+pub(crate) const fn is_placed(core: &InodeCore) -> bool {
+    core.flags & flags::SLOTS != 0
+}
+
+impl View {
+    /// Whose the content of a cached directory is; none: that depends on a directory above it that is not cached.
+    #[inline]
+    pub(crate) fn side(&mut self, slot: u32) -> Option<Side> {
+        if self.territory.whole {
+            return Some(Side::Mine);
+        }
+        let dir = self.cache.dir(slot);
+        if dir.seen == self.territory.turn { Some(dir.side) } else { self.side_anew(slot) }
+    }
+
+    /// The same, looked up; what is passed on the way is noted.
+    #[cold]
+    fn side_anew(&mut self, slot: u32) -> Option<Side> {
+        let turn = self.territory.turn;
+        let mut way = Vec::new();
+        let mut at = slot;
+        let (side, unit) = loop {
+            let dir = self.cache.dir(at);
+            // Of a directory that only replicas are in nothing is known but who told of them.
+            if dir.seen == turn || dir.has(dir::FOREIGN) {
+                break (dir.side, dir.unit);
+            }
+            way.push(at);
+            let (ino, placed) = (dir.ino, dir.has(dir::SLOTS));
+            if let Some(side) = self.territory.of_number(ino) {
+                break (side, self.heats.place(ino));
+            }
+            if placed || (dir.node != NONE && is_placed(&self.cache.node(dir.node).core)) {
+                self.cache.dirs.get_mut(at).set(dir::SLOTS);
+                break (self.territory.of_slot(ino), self.heats.place(Ino::NONE));
+            }
+            if dir.node == NONE || way.len() > WAY_MAX {
+                return None;
+            }
+            at = self.cache.node(dir.node).dir;
+        };
+        for at in way {
+            let dir = self.cache.dirs.get_mut(at);
+            (dir.side, dir.seen, dir.unit) = (side, turn, unit);
+        }
+        Some(side)
+    }
+
+    /// Whose a directory's content is, if its number or what is known of its inode says so: it has an entry, is the system's, or is
+    /// placed by slots.
+    pub(crate) fn of_itself(&self, dir: Ino) -> Option<Side> {
+        let known = self.territory.of_number(dir);
+        if known.is_some() || self.territory.whole {
+            return known;
+        }
+        self.is_placed(dir).then(|| self.territory.of_slot(dir))
+    }
+
+    /// Whether slots say whose a directory's content is, as far as that is known.
+    pub(crate) fn is_placed(&self, dir: Ino) -> bool {
+        self.cache.find_dir(dir).is_some_and(|slot| self.cache.dir(slot).has(dir::SLOTS))
+            || self.cache.by_ino(dir).is_some_and(|slot| is_placed(&self.cache.node(slot).core))
+    }
+
+    /// Whether the directory has its content at another rank; asked of one whose inode is at home here.
+    pub(crate) fn is_boundary(&self, dir: Ino) -> bool {
+        !self.territory.whole && matches!(self.of_itself(dir), Some(Side::Other(_)))
+    }
+
+    /// What never changes of a directory, as its home has told it: noted with its content, which outlives what is told.
+    pub(crate) fn note_facts(&mut self, core: &InodeCore) {
+        let slot = self.cache.dir_or_new(core.ino);
+        let dir = self.cache.dirs.get_mut(slot);
+        if is_placed(core) {
+            dir.set(dir::SLOTS);
+        }
+        if core.flags & flags::NEWBORN != 0 {
+            dir.set(dir::NEWBORN);
+            if !dir.has(dir::HEADER) {
+                dir.header.mtime = core.btime;
+            }
+        }
+    }
+
+    /// Whether a directory is empty if the store has no header of it.
+    pub(crate) fn is_newborn(&self, dir: Ino) -> bool {
+        let noted = self.cache.find_dir(dir).is_some_and(|slot| self.cache.dir(slot).has(dir::NEWBORN));
+        let newborn = |slot: u32| self.cache.node(slot).core.flags & flags::NEWBORN != 0;
+        noted || self.cache.by_ino(dir).is_some_and(newborn)
+    }
+
+    /// The store has no header of it: nobody has changed anything in it since it was made.
+    pub(crate) fn born(&mut self, ino: Ino) {
+        if let Some(slot) = self.cache.by_ino(ino) {
+            let core = self.cache.node(slot).core;
+            self.note_facts(&core);
+        }
+        let slot = self.cache.dir_or_new(ino);
+        let dir = self.cache.dirs.get_mut(slot);
+        if !dir.has(dir::HEADER) {
+            dir.header = FragHeader {
+                version: Version(1),
+                change: 1,
+                mtime: dir.header.mtime,
+                ..FragHeader::default()
+            };
+            dir.set(dir::HEADER | dir::COMPLETE);
+        }
+    }
+
+    /// Whether what is granted of an inode would have to be taken back soon.
+    pub(crate) fn is_leaving(&self, ino: Ino) -> bool {
+        self.territory.leaving().is_some_and(|part| self.begins(ino, part) || self.is_inode_below(ino, part))
+    }
+
+    /// Whether the content of that directory is of it by itself, as far as that is known.
+    pub(crate) fn begins(&self, dir: Ino, part: Part) -> bool {
+        match part {
+            Part::Of(top) => dir == top,
+            Part::Slots { .. } => {
+                self.territory.of_number(dir).is_none()
+                    && part.has_slot(ClusterMap::slot_of(dir, Frag::WHOLE))
+                    && self.is_placed(dir)
+            }
+        }
+    }
+
+    /// Whether a directory's content is, or may be, of it.
+    pub(crate) fn is_below(&self, dir: Ino, part: Part) -> bool {
+        let mut at = dir;
+        for _ in 0..WAY_MAX {
+            if self.begins(at, part) {
+                return true;
+            }
+            if self.of_itself(at).is_some() {
+                return false;
+            }
+            let above = self.cache.find_dir(at).map_or(NONE, |slot| self.cache.dir(slot).node);
+            let node = if above == NONE { self.cache.by_ino(at) } else { Some(above) };
+            let Some(node) = node else { return true };
+            at = self.cache.parent_ino(node);
+        }
+        true
+    }
+
+    /// Whether the inode is, or may be, in such a directory.
+    pub(crate) fn is_inode_below(&self, ino: Ino, part: Part) -> bool {
+        if ino.is_reserved() {
+            return false;
+        }
+        match self.cache.by_ino(ino).map(|slot| self.cache.parent_ino(slot)) {
+            Some(parent) => self.is_below(parent, part),
+            None => true,
+        }
+    }
+
+    /// Whether something of an inode may be promised to anybody: all of it is here, and stays.
+    #[cold]
+    pub(crate) fn may_promise(&mut self, ino: Ino) -> bool {
+        let Some(slot) = self.cache.by_ino(ino) else { return false };
+        let home = self.cache.node(slot).dir;
+        self.side(home) == Some(Side::Mine)
+            && !self.is_boundary(ino)
+            && !self.is_leaving(ino)
+            && !self.transactions.has_in(ino)
+            && !self.transactions.is_reserved(ino)
+    }
+
+    /// Whether the content of a directory is here, and its home is not known to be.
+    pub(crate) fn is_shown_elsewhere(&mut self, dir: Ino) -> bool {
+        if dir.is_reserved() || self.of_itself(dir) != Some(Side::Mine) {
+            return false;
+        }
+        let Some(slot) = self.cache.by_ino(dir) else { return true };
+        let home = self.cache.node(slot).dir;
+        self.side(home) != Some(Side::Mine)
+    }
+
+    /// Whether the content of a directory with that inode is this rank's, and stays for now.
+    pub(crate) fn has_content(&mut self, node: u32) -> bool {
+        if self.territory.whole {
+            return true;
+        }
+        let (ino, home) = (self.cache.node(node).ino(), self.cache.node(node).dir);
+        let side = match self.of_itself(ino) {
+            Some(side) => Some(side),
+            None => self.side(home),
+        };
+        side == Some(Side::Mine)
+    }
+
+    /// Whether something of a directory may be taken in from the store: not of another's, nor of what is about to be.
+    pub(crate) fn may_load(&mut self, dir: Ino) -> bool {
+        if self.territory.whole {
+            return true;
+        }
+        let side = match self.of_itself(dir) {
+            Some(side) => Some(side),
+            None => self.cache.find_dir(dir).and_then(|slot| self.side(slot)),
+        };
+        !matches!(side, Some(Side::Other(_) | Side::Sealed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proto::cluster::Policy;
+
+    fn map(version: u64, entries: &[(Ino, u16)]) -> Arc<ClusterMap> {
+        let mut map = ClusterMap::first();
+        map.version = version;
+        for (dir, rank) in entries {
+            let entry = Entry { rank: RankId(*rank), version, policy: Policy::Pin, moving: None };
+            Arc::make_mut(&mut map.entries).insert(Unit { dir: *dir, frag: Frag::WHOLE }, entry);
+        }
+        Arc::new(map)
+    }
+
+    #[test]
+    fn one_rank_has_everything_and_looks_nothing_up() {
+        let mut zero = Territory::new(RankId(0));
+        assert!(zero.is_whole());
+        assert!(zero.set(map(1, &[])) && zero.is_whole());
+        assert!(zero.set(map(2, &[(Ino(5000), 0)])) && zero.is_whole());
+        assert!(!zero.set(map(2, &[(Ino(5000), 1)])), "no newer one");
+        assert!(zero.set(map(3, &[(Ino(5000), 1)])) && !zero.is_whole());
+        let mut one = Territory::new(RankId(1));
+        assert!(one.set(map(1, &[])) && !one.is_whole());
+    }
+
+    #[test]
+    fn numbers_say_whose_the_systems_directories_are() {
+        let mut one = Territory::new(RankId(1));
+        one.set(map(1, &[(Ino(5000), 1)]));
+        let other = |rank| Some(Side::Other(Some(RankId(rank))));
+        assert_eq!(one.of_number(Ino::ROOT), other(0));
+        assert_eq!((one.of_number(Ino::SYSTEM), one.of_number(Ino::LINKS)), (other(0), other(0)));
+        assert_eq!(one.of_number(Ino::orphans(RankId(1))), Some(Side::Mine));
+        assert_eq!(one.of_number(Ino::orphans(RankId(2))), other(2));
+        assert_eq!(one.of_number(Ino(5000)), Some(Side::Mine));
+        assert_eq!(one.of_number(Ino(5001)), None, "it inherits");
+        one.leave(Some((Part::Of(Ino(5000)), true)));
+        assert_eq!(one.of_number(Ino(5000)), Some(Side::Sealed));
+    }
+}

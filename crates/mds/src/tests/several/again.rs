@@ -1,0 +1,105 @@
+//! What a session says again to a rank that lives again, of files that are another rank's by now.
+//!
+//! Absent: one rank (`tests/early.rs`).
+
+use super::*;
+use crate::tests::early::{WANTS, answer, perform};
+use proto::message::Told;
+
+const MORE: ConnId = ConnId(61);
+
+/// What broke: the client told EIO of bytes that the move's checkpoint had synced.
+#[test]
+fn bytes_of_a_file_that_has_moved_away_are_there() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let (moved, stays) = (c.create(dir, "moved"), c.create(root(), "stays"));
+    c.greet(0, Peer::Trusted, WANTS);
+    // It is given numbers with its first change.
+    let new = mode(0o755);
+    c.start(0, REMOTE, Request::MkDir { parent: root(), name: n("mine"), new });
+    let session = c.worlds[0].sessions[&REMOTE];
+    let life = Incarnation(c.worlds[0].incarnation);
+    for file in [moved, stays] {
+        let data = Payload::Owned(vec![7; 5]);
+        c.start(
+            0,
+            REMOTE,
+            Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data },
+        );
+    }
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    // Two lives later nobody knows what the first one had synced, but for what it gave away.
+    c.crash(0);
+    c.crash(0);
+    let world = c.hold(0);
+    world.wants = WANTS;
+    let welcome = world.hello(MORE, Peer::Trusted, session);
+    assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
+    world.say(MORE, ClientMsg::Reclaimed);
+    let mut outcomes = Vec::new();
+    for (tid, node) in [(700, moved), (701, stays)] {
+        let data = Payload::Owned(vec![7; 5]);
+        // Another write of which no journal tells.
+        let wrote = Tid(9);
+        let request = Request::Rewrite { node, wrote, life, append: false, offset: 0, data };
+        perform(c.hold(0), MORE, tid, Told { heard: true, ..Told::default() }, request);
+        c.settle();
+        outcomes.push(answer(&c.worlds[0], MORE, Tid(tid)).cloned());
+    }
+    assert!(matches!(outcomes[0], Some(ServerMsg::Done { .. })), "{outcomes:?}");
+    assert!(matches!(outcomes[1], Some(ServerMsg::Reply { outcome: Err(Errno::EIO), .. })), "{outcomes:?}");
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_rank_that_sends_a_rewrite_away_is_caught() {
+    stdx::mutant::activate(Some("mds_rewrite_sent_away"));
+    let verdict = std::panic::catch_unwind(bytes_of_a_file_that_has_moved_away_are_there);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
+/// What broke (seeds 49, 142 and 306 of several ranks): a client shows that it has an answer when it has all before it. The oldest
+/// one that it lacked was of a transaction, or waited for a move, and that waited until the client showed that it had another one.
+#[test]
+fn nobody_waits_until_a_client_has_an_answer_of_a_former_life() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+    let above = c.mkdir(root(), "e");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    let session = c.worlds[0].sessions[&REMOTE];
+    let mut made = |parent: NodeRef, name: &str| {
+        let new = mode(0o644);
+        let tid = c.start(0, REMOTE, Request::Create { parent, name: n(name), new, flags: 0 });
+        let answer = c.wait(0, REMOTE, tid);
+        let Answered::Outcome(Ok(Reply::Created { attr, .. })) = answer else { panic!("{answer:?}") };
+        (tid, NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash })
+    };
+    let (stays, leaves, below) = (made(root(), "stays"), made(root(), "leaves"), made(above, "below"));
+    c.crash(0);
+    let welcome = c.hold(0).hello(REMOTE, Peer::Trusted, session);
+    assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
+    c.hold(0).say(REMOTE, ClientMsg::Reclaimed);
+    c.hold(0).say(REMOTE, ClientMsg::Settled);
+    c.settle();
+    c.pass(50);
+    // The file stays at its rank, whoever has it open; others may not go.
+    let link = c.start(1, EMBEDDED, Request::Link { node: stays.1, parent: dir, name: n("second") });
+    c.pass(50);
+    let linked = c.take_answer(1, EMBEDDED, link);
+    assert!(matches!(linked, Some(Answered::Outcome(Ok(_)))), "{linked:?}");
+    assert_eq!(c.rename((root(), "leaves"), (dir, "g")), Err(Errno::EXDEV));
+    let pin = c.start(0, EMBEDDED, Cluster::pin_request(above, 1));
+    c.pass(50);
+    assert_eq!(c.take_answer(0, EMBEDDED, pin), Some(Answered::Outcome(Err(Errno::EBUSY))));
+    // The client has all these answers, and has nothing open any more.
+    let next = Tid(below.0.0 + 1);
+    assert!(next > leaves.0 && next > stays.0);
+    let request = ClientMsg::Request { tid: next, floor: next, cred: Cred::ROOT, request: Request::StatFs };
+    c.hold(0).say(REMOTE, request);
+    c.settle();
+    assert_eq!(c.rename((root(), "leaves"), (dir, "g")), Ok(Reply::Ok));
+    assert_eq!(c.pin(above, 1), Ok(Reply::Ok));
+}

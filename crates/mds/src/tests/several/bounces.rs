@@ -1,0 +1,181 @@
+//! Whose a request is, and what is said where it is another's.
+//!
+//! Absent: moves (`moves.rs`).
+
+use super::*;
+
+#[test]
+fn one_rank_with_a_map_is_as_one_without() {
+    let mut w = World::new();
+    w.inject(Input::Map(Arc::new(ClusterMap::first())));
+    let dir = w.mkdir(root(), "d");
+    w.create(dir, "f");
+    w.drop_cache();
+    assert_eq!(w.lookup(dir, "f").map(|attr| attr.parent), Ok(dir.ino));
+    assert!(w.rename((dir, "f"), (root(), "g"), 0).is_ok());
+    assert!(w.to_ranks.is_empty() && w.wishes.is_empty());
+}
+
+#[test]
+fn names_are_asked_for_where_the_content_is_and_inodes_at_home() {
+    let (mut c, dir) = Cluster::with_moved();
+    let lookup = |name: &str| Request::Lookup { parent: dir, name: n(name) };
+    assert_eq!(c.ask(0, lookup("f")), NOT_MINE(1));
+    assert!(matches!(c.ask(1, lookup("f")), Answered::Outcome(Ok(Reply::Attr(_)))));
+    // The directory's own inode is at home.
+    assert!(matches!(c.ask(0, Request::GetAttr { node: dir }), Answered::Outcome(Ok(_))));
+    assert_eq!(c.ask(1, Request::GetAttr { node: dir }), NOT_MINE(0));
+    // A file's home is where its name is.
+    let file = node(&c.lookup(dir, "f").expect("a file"));
+    assert_eq!(c.ask(0, Request::GetAttr { node: file }), NOT_MINE(1));
+    // What is below goes with it, found by nothing but numbers of directories.
+    let sub = node(&c.lookup(dir, "sub").expect("a directory"));
+    assert_eq!(c.ask(0, Request::Lookup { parent: sub, name: n("deep") }), NOT_MINE(1));
+    assert!(c.lookup(sub, "deep").is_ok());
+    assert_eq!(c.ask(0, Request::Lookup { parent: NodeRef::bare(sub.ino), name: n("deep") }), NOT_MINE(1));
+    assert_eq!(c.ask(1, Request::Lookup { parent: root(), name: n("d") }), NOT_MINE(0));
+}
+
+#[test]
+fn nothing_of_what_is_bounced_is_remembered() {
+    let (mut c, dir) = Cluster::with_moved();
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    let request = || Request::MkNod { parent: dir, name: n("new"), new: mode(0o100_644) };
+    let tid = c.start(0, REMOTE, request());
+    let order: Vec<bool> = c.worlds[0]
+        .sent
+        .iter()
+        .filter(|(to, _)| *to == REMOTE)
+        .map(|(_, message)| matches!(message, ServerMsg::Map { .. }))
+        .collect();
+    assert_eq!(order, [true, false], "the map, then the bounce");
+    let map = c.heard(0, |message| matches!(message, ServerMsg::Map { .. }));
+    let Some(ServerMsg::Map { bytes, .. }) = map else { panic!("no map") };
+    assert_eq!(ClusterMap::decode(&bytes).as_ref(), Ok(&c.map));
+    assert_eq!(c.wait(0, REMOTE, tid), NOT_MINE(1));
+    let status = &c.worlds[0].rank.sessions(Mono(c.worlds[0].now))[1];
+    assert_eq!((status.results, status.in_flight), (0, 0));
+    // Asked again under the same number it is looked at again; and the map is known by now.
+    c.hold(0).retry(REMOTE, tid, Cred::ROOT, request());
+    assert_eq!(c.wait(0, REMOTE, tid), NOT_MINE(1));
+    assert_eq!(c.heard(0, |message| matches!(message, ServerMsg::Map { .. })), None);
+    assert_eq!(c.lookup(dir, "new"), Err(Errno::ENOENT));
+}
+
+#[test]
+fn a_stored_result_is_told_whoever_owns_it_by_now() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    let request = || Request::MkNod { parent: dir, name: n("f"), new: mode(0o100_644) };
+    let tid = c.start(0, REMOTE, request());
+    let first = c.wait(0, REMOTE, tid);
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+    c.hold(0).retry(REMOTE, tid, Cred::ROOT, request());
+    assert_eq!(c.wait(0, REMOTE, tid), first);
+    let next = c.start(0, REMOTE, request());
+    assert_eq!(c.wait(0, REMOTE, next), NOT_MINE(1));
+}
+
+#[test]
+fn whose_the_new_name_is_is_asked_for_what_takes_two() {
+    let (mut c, dir) = Cluster::with_moved();
+    let file = c.create(root(), "here");
+    let rename = |parent, name: &str, new_parent, new_name: &str| Request::Rename {
+        parent,
+        name: n(name),
+        new_parent,
+        new_name: n(new_name),
+        flags: 0,
+    };
+    assert_eq!(c.ask(0, rename(root(), "here", dir, "there")), NOT_MINE(1));
+    assert_eq!(c.ask(1, rename(dir, "f", root(), "there")), NOT_MINE(0));
+    let link = Request::Link { node: file, parent: dir, name: n("l") };
+    assert_eq!(c.ask(0, link), NOT_MINE(1));
+    assert_eq!(c.rename((dir, "f"), (dir, "g")), Ok(Reply::Ok));
+    assert_eq!(c.names(dir), ["g", "sub"]);
+}
+
+#[test]
+fn directories_move_within_one_part_only() {
+    let (mut c, dir) = Cluster::with_moved();
+    let sub = node(&c.lookup(dir, "sub").expect("there"));
+    let other = c.mkdir(dir, "other");
+    assert_eq!(c.rename((dir, "sub"), (other, "sub")), Ok(Reply::Ok));
+    assert_eq!(c.rename((dir, "other"), (sub, "x")), Err(Errno::EINVAL), "below itself");
+    // Another part of the same rank: whether that is below it nobody here knows.
+    let far = c.mkdir(root(), "far");
+    assert_eq!(c.pin(far, 1), Ok(Reply::Ok));
+    assert_eq!(c.rename((dir, "other"), (far, "x")), Err(Errno::EXDEV));
+    assert_eq!(c.rename((dir, "f"), (far, "f")), Ok(Reply::Ok), "a file may");
+}
+
+#[test]
+fn what_is_nowhere_is_stale_in_the_end() {
+    let (mut c, dir) = Cluster::with_moved();
+    let ghost = NodeRef { ino: Ino(9_999_999), parent: dir.ino, hash: NameHash(77) };
+    assert_eq!(c.ask(0, Request::GetAttr { node: ghost }), NOT_MINE(1));
+    let bare = Request::GetAttr { node: NodeRef::bare(ghost.ino) };
+    assert_eq!(c.ask(0, bare.clone()), Answered::NotMine(None), "only all of them together know");
+    assert_eq!(c.call(0, bare), Err(Errno::ESTALE));
+}
+
+/// Found by the simulator: the rank that had made a file, and had forgotten with its former life that it went to another one, said
+/// that there is none.
+#[test]
+fn what_a_former_life_knew_of_is_not_said_to_be_gone() {
+    let (mut c, dir) = Cluster::with_moved();
+    let file = c.create(root(), "here");
+    assert_eq!(c.rename((root(), "here"), (dir, "there")), Ok(Reply::Ok));
+    c.pass(50);
+    // Its place is stored by the other rank, who is in no hurry.
+    c.checkpoint(0);
+    c.crash(0);
+    c.settle();
+    assert_eq!(c.attr(0, Request::GetAttr { node: file }).map(|attr| attr.ino), Ok(file.ino));
+}
+
+#[test]
+fn what_is_not_cached_is_found_by_climbing() {
+    let (mut c, dir) = Cluster::with_moved();
+    let mut at = dir;
+    for name in ["a", "b", "c", "e"] {
+        at = c.mkdir(at, name);
+    }
+    let file = c.create(at, "file");
+    // Each time the lowest directories go.
+    for rank in [0, 1].repeat(6) {
+        c.drop_cache(rank);
+    }
+    let cached = c.worlds[1].rank.status().cached;
+    assert!(cached < 4, "{cached} names are cached");
+    assert_eq!(
+        c.ask(0, Request::GetAttr { node: NodeRef::bare(at.ino) }),
+        NOT_MINE(1),
+        "backptrs lead there"
+    );
+    assert_eq!(c.stat(file).ino, file.ino);
+    assert_eq!(c.stat(NodeRef::bare(at.ino)).size, 1);
+}
+
+#[test]
+fn ranks_ask_for_little_and_clients_for_nothing_of_that() {
+    let (mut c, dir) = Cluster::with_moved();
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.start(0, REMOTE, Request::Replicate { node: dir });
+    assert!(c.heard(0, |message| matches!(message, ServerMsg::Refused { .. })).is_some());
+    let conn = ConnId(52);
+    c.inject(0, Input::Connected { conn, peer: Peer::User(Cred { uid: 7, gid: 7, groups: Vec::new() }) });
+    let from = RankId(1);
+    let hello = ClientMsg::RankHello {
+        protocol: PROTOCOL,
+        from,
+        incarnation: Incarnation(9),
+        to: RankId(0),
+        map_version: 0,
+    };
+    c.inject(0, Input::Message { conn, message: hello });
+    let refused =
+        c.worlds[0].sent.iter().any(|(to, m)| *to == conn && matches!(m, ServerMsg::Refused { .. }));
+    assert!(refused, "any user could say that");
+}

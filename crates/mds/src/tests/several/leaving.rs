@@ -1,0 +1,166 @@
+//! A rank that stops: it gives away what it has, ends what is left, and leaves; and it may come again.
+//!
+//! Absent: its daemon.
+
+use super::*;
+use proto::request::open_flags;
+
+/// As the coordinator does: the rank stops, and what it has goes to rank 0.
+pub(super) fn stop(c: &mut Cluster) {
+    c.map.ranks.get_mut(&RankId(1)).expect("a rank").state = RankState::Stopping;
+    c.map.max_mds = 1;
+    c.publish();
+    give_away(c);
+}
+
+fn give_away(c: &mut Cluster) {
+    for _ in 0..20 {
+        let is_still = |(unit, entry): (&Unit, &Entry)| {
+            (entry.rank == RankId(1) && entry.moving.is_none()).then_some(*unit)
+        };
+        let Some(unit) = c.map.entries.iter().find_map(is_still) else { return };
+        c.map.last_move = MoveId(c.map.last_move.0 + 1);
+        let moving = Some(Moving { id: c.map.last_move, to: RankId(0) });
+        Arc::make_mut(&mut c.map.entries).get_mut(&unit).expect("an entry").moving = moving;
+        c.publish();
+        c.settle();
+        c.pass(100);
+    }
+}
+
+pub(super) fn is_gone(c: &Cluster) -> bool {
+    !c.map.ranks.contains_key(&RankId(1))
+}
+
+/// It is given a life again.
+pub(super) fn come_again(c: &mut Cluster) {
+    c.map.max_mds = 2;
+    let life = Incarnation(c.last_life);
+    let info = RankInfo { state: RankState::Active, incarnation: life, daemon: DaemonId(2) };
+    c.map.ranks.insert(RankId(1), info);
+    c.crash(1);
+}
+
+#[test]
+pub(crate) fn who_has_nothing_left_leaves() {
+    let (mut c, dir) = Cluster::with_moved();
+    let other = c.mkdir(root(), "other");
+    assert_eq!(c.pin(other, 1), Ok(Reply::Ok));
+    c.create(other, "x");
+    c.greet(0, Peer::Trusted, Bits::ATTRS);
+    c.join(0, 1, Peer::Trusted);
+    let tid = c.start(1, REMOTE, Request::MkNod { parent: dir, name: n("g"), new: mode(0o100_644) });
+    assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
+    stop(&mut c);
+    assert_eq!((c.owner(dir), c.owner(other)), (Some(0), Some(0)), "{:?}", c.worlds[1].notes);
+    c.pass(1_000);
+    assert!(!is_gone(&c), "its client may not have all answers yet");
+    // Whoever comes now is sent away for a while; who is known is not.
+    let world = c.hold(1);
+    let late = ConnId(60);
+    let refused = world.hello(late, Peer::Trusted, SessionId(0));
+    let Some(ServerMsg::Refused { errno, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(errno, Errno::ESHUTDOWN.0 as u32);
+    for number in 0..12 {
+        c.pass(1_000);
+        if let Some(conn) = c.worlds[1].sessions.get(&REMOTE).map(|_| REMOTE) {
+            c.inject(1, Input::Message { conn, message: ClientMsg::Renew { number } });
+            c.settle();
+        }
+    }
+    c.pass(2_000);
+    assert!(is_gone(&c), "{:?}", c.worlds[1].notes);
+    assert!(c.worlds[1].notes.iter().any(|note| note.contains("ended: the rank leaves")));
+    assert_eq!((c.names(dir).len(), c.names(other)), (3, vec!["x".to_owned()]));
+    // It comes again, as one that was made before, and knows nothing of what it had.
+    come_again(&mut c);
+    let now = Mono(c.worlds[1].now);
+    assert_eq!(
+        c.worlds[1].rank.sessions(now).iter().filter(|session| session.client.contains("/m")).count(),
+        1
+    );
+    assert!(c.worlds[1].notes.iter().any(|note| note.starts_with("replayed 0 transactions, 0 sessions")));
+    // Pins that were remembered are carried out.
+    c.pass(20_000);
+    assert_eq!((c.owner(dir), c.owner(other)), (Some(1), Some(1)), "{:?}", c.worlds[0].notes);
+    assert_eq!((c.names(dir).len(), c.names(other)), (3, vec!["x".to_owned()]));
+}
+
+#[test]
+pub(crate) fn what_is_open_without_a_name_keeps_it() {
+    let (mut c, dir) = Cluster::with_moved();
+    let file = node(&c.lookup(dir, "f").expect("there"));
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    let tid = c.start(1, REMOTE, Request::Open { node: file, flags: open_flags::RDWR });
+    assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
+    // What it has cannot go.
+    stop(&mut c);
+    assert_eq!(c.owner(dir), Some(1));
+    assert!(c.call(1, Request::Unlink { parent: dir, name: n("f") }).is_ok());
+    let tid = c.start(1, REMOTE, Request::Release { node: file, count: 1 });
+    c.wait(1, REMOTE, tid);
+    give_away(&mut c);
+    assert_eq!(c.owner(dir), Some(0), "{:?}", c.worlds[1].notes);
+    for number in 0..13 {
+        c.pass(1_000);
+        c.inject(1, Input::Message { conn: REMOTE, message: ClientMsg::Renew { number } });
+        c.settle();
+    }
+    c.pass(2_000);
+    assert!(is_gone(&c), "{:?}", c.worlds[1].notes);
+    let orphans = key_bytes(StoreKey::Header { dir: Ino::orphans(RankId(1)), frag: Frag::WHOLE });
+    let header = FragHeader::decode(&c.hold(1).store[&orphans]).expect("a header");
+    assert_eq!(header.entries, 0, "all of it is in the store");
+}
+
+/// Nobody answers Leave: it is asked again.
+#[test]
+fn a_wish_to_leave_that_is_lost_is_repeated() {
+    let (mut c, dir) = Cluster::with_moved();
+    stop(&mut c);
+    assert_eq!(c.owner(dir), Some(0));
+    c.refuses = true;
+    c.pass(3_000);
+    assert!(!is_gone(&c));
+    c.refuses = false;
+    c.pass(11_000);
+    assert!(is_gone(&c), "{:?}", c.worlds[1].notes);
+}
+
+/// What an absent rank kept it keeps no more.
+#[test]
+fn who_left_is_not_waited_for() {
+    let (mut c, dir) = Cluster::with_moved();
+    c.create(dir, "made");
+    c.stat(dir);
+    // Failed, it may still go by its replica.
+    c.cut.insert((1, 0));
+    c.map.ranks.get_mut(&RankId(1)).expect("a rank").state = RankState::Failed;
+    c.publish();
+    let set = proto::SetAttr { mode: Some(0o700), ..Default::default() };
+    let tid = c.start(0, EMBEDDED, Request::SetAttr { node: dir, set });
+    c.pass(100);
+    assert_eq!(c.take_answer(0, EMBEDDED, tid), None);
+    c.map.ranks.remove(&RankId(1));
+    c.publish();
+    assert!(matches!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(_))));
+}
+
+/// The same by a home that lives again.
+#[test]
+fn who_failed_is_waited_for_and_who_is_damaged_is_not() {
+    let (mut c, dir) = Cluster::with_moved();
+    c.create(dir, "made");
+    c.stat(dir);
+    c.cut.insert((1, 0));
+    c.map.ranks.get_mut(&RankId(1)).expect("a rank").state = RankState::Failed;
+    c.crash(0);
+    let set = proto::SetAttr { mode: Some(0o700), ..Default::default() };
+    let tid = c.start(0, EMBEDDED, Request::SetAttr { node: dir, set });
+    c.pass(100);
+    assert_eq!(c.take_answer(0, EMBEDDED, tid), None);
+    c.map.ranks.get_mut(&RankId(1)).expect("a rank").state = RankState::Damaged;
+    c.publish();
+    assert!(matches!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(_))));
+}

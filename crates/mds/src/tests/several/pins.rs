@@ -1,0 +1,265 @@
+//! `dir.pin`: set, read back, taken away, remembered for a rank to come; entries of the map that come and go with it.
+//!
+//! Absent: what moves (`moves.rs`).
+
+use super::*;
+
+/// Ranks below that may be given something.
+fn max_mds(c: &mut Cluster, max: u16) {
+    c.map.max_mds = max;
+    c.publish();
+    c.settle();
+}
+
+fn unpin(dir: NodeRef) -> Request {
+    Request::RemoveXattr { node: dir, name: n("pando.dir.pin") }
+}
+
+#[test]
+pub(crate) fn a_pin_is_read_back_and_taken_away() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    c.create(dir, "f");
+    assert_eq!(c.pin_of(dir), Err(Errno::ENODATA));
+    assert_eq!(c.pin_as(dir, " 1 "), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert_eq!((c.owner(dir), c.pin_of(dir)), (Some(1), Ok("1".to_owned())));
+    c.create(dir, "g");
+    // What inherits goes with it, and has no entry then.
+    assert_eq!(c.pin_as(dir, "-1"), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    assert_eq!((c.owner(dir), c.pin_of(dir)), (None, Err(Errno::ENODATA)));
+    assert_eq!(c.map.last_move, MoveId(2), "there and back");
+    assert!(matches!(c.ask(0, Request::Lookup { parent: dir, name: n("g") }), Answered::Outcome(Ok(_))));
+    assert_eq!(c.ask(1, Request::Lookup { parent: dir, name: n("g") }), NOT_MINE(0));
+    assert_eq!(c.pin_as(dir, "-1"), Ok(Reply::Ok));
+    assert_eq!(c.call(0, unpin(dir)), Err(Errno::ENODATA));
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+    assert_eq!(c.call(0, unpin(dir)), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    assert_eq!((c.owner(dir), c.pin_of(dir)), (None, Err(Errno::ENODATA)));
+    let list = c.call(0, Request::ListXattr { node: dir });
+    assert_eq!(list, Ok(Reply::XattrNames(b""[..].into())), "never listed");
+    for rank in 0..2 {
+        c.crash(rank);
+    }
+    assert_eq!((c.names(dir), c.pin_of(dir)), (vec!["f".to_owned(), "g".to_owned()], Err(Errno::ENODATA)));
+}
+
+#[test]
+fn values_are_checked() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    for (value, errno) in [
+        ("x", Errno::EINVAL),
+        ("", Errno::EINVAL),
+        ("1.5", Errno::EINVAL),
+        ("256", Errno::EDOM),
+        ("-2", Errno::EDOM),
+        ("70000", Errno::EDOM),
+    ] {
+        assert_eq!(c.pin_as(dir, value), Err(errno), "{value}");
+    }
+    assert_eq!(c.pin_as(root(), "1"), Err(Errno::EINVAL));
+    assert_eq!(c.pin_as(file, "1"), Err(Errno::EINVAL));
+    assert_eq!((c.pin_of(file), c.pin_of(dir)), (Err(Errno::EINVAL), Err(Errno::ENODATA)));
+    let user = Cred { uid: 5, gid: 5, groups: Vec::new() };
+    c.greet(0, Peer::User(user.clone()), Bits::NONE);
+    let tid = c.start_as(0, REMOTE, user, unpin(dir));
+    assert_eq!(c.wait(0, REMOTE, tid), Answered::Outcome(Err(Errno::EPERM)));
+}
+
+#[test]
+fn a_pin_to_where_it_is_makes_an_entry_and_moves_nothing() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    // What stands in the way of a move is no matter.
+    assert!(c.call(0, Request::Open { node: file, flags: 0 }).is_ok());
+    let before = c.map.last_move;
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert_eq!((c.owner(dir), c.pin_of(dir), c.map.last_move), (Some(0), Ok("0".to_owned()), before));
+    assert_eq!(c.map.entries[&Unit { dir: dir.ino, frag: Frag::WHOLE }].policy, Policy::Pin);
+    // And it goes as it came.
+    assert_eq!(c.pin_as(dir, "-1"), Ok(Reply::Ok));
+    assert_eq!((c.owner(dir), c.map.last_move), (None, before));
+    assert_eq!(c.names(dir), ["f"]);
+}
+
+#[test]
+fn who_has_it_by_another_policy_keeps_it_by_name() {
+    let (mut c, dir) = Cluster::with_moved();
+    let unit = Unit { dir: dir.ino, frag: Frag::WHOLE };
+    Arc::make_mut(&mut c.map.entries).get_mut(&unit).expect("an entry").policy = Policy::Carved;
+    c.publish();
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    assert_eq!((c.owner(dir), c.map.entries[&unit].policy), (Some(1), Policy::Pin));
+}
+
+#[test]
+pub(crate) fn a_pin_to_a_rank_that_is_not_there_is_applied_when_it_is() {
+    for dies in [false, true] {
+        let mut c = Cluster::new();
+        max_mds(&mut c, 1);
+        let dir = c.mkdir(root(), "d");
+        c.create(dir, "f");
+        assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+        assert_eq!((c.owner(dir), c.pin_of(dir)), (Some(0), Ok("1".to_owned())));
+        if dies {
+            c.checkpoint(0);
+            c.crash(0);
+            // Nobody has looked at it since.
+            max_mds(&mut c, 2);
+            c.pass(50);
+            assert_eq!(c.owner(dir), Some(0));
+            assert!(c.lookup(root(), "d").is_ok());
+        } else {
+            max_mds(&mut c, 2);
+        }
+        c.pass(100);
+        assert_eq!(c.owner(dir), Some(1), "{:?}", c.worlds[0].notes);
+        assert_eq!((c.names(dir), c.pin_of(dir)), (vec!["f".to_owned()], Ok("1".to_owned())));
+    }
+}
+
+/// It is in the way of that now: it is tried again.
+#[test]
+fn a_remembered_pin_waits_for_what_is_open() {
+    let mut c = Cluster::new();
+    max_mds(&mut c, 1);
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+    assert!(c.call(0, Request::Open { node: file, flags: 0 }).is_ok());
+    max_mds(&mut c, 2);
+    c.pass(100);
+    assert_eq!(c.owner(dir), Some(0));
+    assert!(c.call(0, Request::Release { node: file, count: 1 }).is_ok());
+    c.pass(100);
+    assert_eq!(c.owner(dir), Some(0), "not all the time");
+    c.pass(20_000);
+    assert_eq!(c.owner(dir), Some(1), "{:?}", c.worlds[0].notes);
+}
+
+#[test]
+fn a_pin_from_the_home_is_applied_by_the_owner() {
+    let (mut c, dir) = Cluster::with_moved();
+    let inner = c.mkdir(dir, "inner");
+    assert_eq!(c.pin(inner, 0), Ok(Reply::Ok));
+    max_mds(&mut c, 1);
+    assert_eq!(c.pin_as(inner, "1"), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert_eq!((c.owner(inner), c.pin_of(inner)), (Some(0), Ok("1".to_owned())));
+    max_mds(&mut c, 2);
+    c.pass(100);
+    assert_eq!(c.owner(inner), Some(1), "{:?}", c.worlds[0].notes);
+}
+
+#[test]
+fn several_at_once_are_carried_out_one_after_the_other() {
+    let mut c = Cluster::new();
+    let dirs: Vec<NodeRef> = ["a", "b", "c"].map(|name| c.mkdir(root(), name)).to_vec();
+    let tids: Vec<Tid> =
+        dirs.iter().map(|dir| c.hold(0).start(EMBEDDED, Cred::ROOT, Cluster::pin_request(*dir, 1))).collect();
+    // The same again is the same, and another one waits for it.
+    let again = c.hold(0).start(EMBEDDED, Cred::ROOT, Cluster::pin_request(dirs[0], 1));
+    c.settle();
+    for tid in tids.into_iter().chain([again]) {
+        assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)), "{:?}", c.worlds[0].notes);
+    }
+    for dir in dirs {
+        assert_eq!(c.owner(dir), Some(1));
+        c.create(dir, "f");
+    }
+}
+
+#[test]
+pub(crate) fn an_entry_goes_with_its_directory() {
+    for dies in [false, true] {
+        let (mut c, dir) = Cluster::with_moved();
+        let inner = c.mkdir(dir, "inner");
+        assert_eq!(c.pin(inner, 0), Ok(Reply::Ok));
+        assert_eq!(c.owner(inner), Some(0));
+        let tid = c.start(1, EMBEDDED, Request::RmDir { parent: dir, name: n("inner") });
+        assert_eq!(c.wait(1, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
+        if dies {
+            c.crash(1);
+        }
+        c.pass(100);
+        assert_eq!(c.owner(inner), None);
+        assert_eq!(c.names(dir), ["f", "sub"]);
+    }
+}
+
+/// The rank dies before the coordinator has heard of it: the journal's tail tells it again.
+#[test]
+pub(crate) fn the_tail_tells_of_directories_that_are_gone() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok));
+    c.deaf = true;
+    assert_eq!(c.call(0, Request::RmDir { parent: root(), name: n("d") }), Ok(Reply::Ok));
+    c.pass(20);
+    assert_eq!(c.owner(dir), Some(0));
+    c.crash(0);
+    c.deaf = false;
+    c.pass(100);
+    assert_eq!(c.owner(dir), None);
+}
+
+#[test]
+fn a_refused_wish_for_that_is_repeated_with_the_next_map() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok));
+    c.refuses = true;
+    assert_eq!(c.call(0, Request::RmDir { parent: root(), name: n("d") }), Ok(Reply::Ok));
+    c.pass(20);
+    c.refuses = false;
+    assert_eq!(c.owner(dir), Some(0));
+    c.publish();
+    c.pass(20);
+    assert_eq!(c.owner(dir), None);
+}
+
+/// What the map announces for a directory of this rank's is its to carry out, whoever asked for it.
+#[test]
+pub(crate) fn a_move_that_others_announce_is_carried_out() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    let unit = Unit { dir: dir.ino, frag: Frag::WHOLE };
+    let entry = Entry { rank: RankId(0), version: 1, policy: Policy::Carved, moving: None };
+    Arc::make_mut(&mut c.map.entries).insert(unit, entry);
+    let announce = |c: &mut Cluster| {
+        c.map.last_move = MoveId(c.map.last_move.0 + 1);
+        let moving = Some(Moving { id: c.map.last_move, to: RankId(1) });
+        Arc::make_mut(&mut c.map.entries).get_mut(&unit).expect("an entry").moving = moving;
+        c.publish();
+        c.settle();
+        c.pass(50);
+    };
+    // It cannot be now: the coordinator may try again.
+    assert!(c.call(0, Request::Open { node: file, flags: 0 }).is_ok());
+    announce(&mut c);
+    assert_eq!(c.owner(dir), Some(0));
+    assert!(c.call(0, Request::Release { node: file, count: 1 }).is_ok());
+    announce(&mut c);
+    assert_eq!(c.owner(dir), Some(1), "{:?}", c.worlds[0].notes);
+    assert_eq!((c.names(dir), c.pin_of(dir)), (vec!["f".to_owned()], Err(Errno::ENODATA)));
+}
+
+/// A rank that goes gives up what is pinned to it, and gets it back when it is there again.
+#[test]
+fn what_is_pinned_comes_back_to_its_rank() {
+    let (mut c, dir) = Cluster::with_moved();
+    max_mds(&mut c, 1);
+    c.map.last_move = MoveId(c.map.last_move.0 + 1);
+    let moving = Some(Moving { id: c.map.last_move, to: RankId(0) });
+    let unit = Unit { dir: dir.ino, frag: Frag::WHOLE };
+    Arc::make_mut(&mut c.map.entries).get_mut(&unit).expect("an entry").moving = moving;
+    c.publish();
+    c.settle();
+    c.pass(50);
+    assert_eq!((c.owner(dir), c.pin_of(dir)), (Some(0), Ok("1".to_owned())), "{:?}", c.worlds[1].notes);
+    max_mds(&mut c, 2);
+    c.pass(20_000);
+    assert_eq!((c.owner(dir), c.names(dir).len()), (Some(1), 2), "{:?}", c.worlds[0].notes);
+}

@@ -1,0 +1,260 @@
+//! Transactions of several ranks: what this rank has reserved for others, and what it has decided and others have not all carried
+//! out. docs/PROTOCOL.md, "Transactions of several ranks". Presumed abort: who leads one and remembers nothing of it has given it up.
+//!
+//! A rank that is asked reserves names and tells what they lead to; the leader alone plans what becomes of all, and says it with the
+//! commit. So what is reserved has no state but that it waits.
+//!
+//! Absent: the leader's way (`lead.rs`); what a rank that is asked does (`part.rs`); what transactions change (`across.rs`).
+
+pub(crate) mod across;
+pub(crate) mod lead;
+pub(crate) mod part;
+
+use crate::op::{OpId, Park, Stop};
+use crate::view::{Found, View};
+use proto::mutation::Mutation;
+use proto::storeio::Backptr;
+use proto::transact::{Decided, Part, Reserved, Seen, TxnId, put_decided, put_left, put_reserved};
+use proto::{Ino, NameHash, RankId, Writer};
+use std::collections::{BTreeMap, BTreeSet};
+use stdx::Wall;
+
+/// An entry of what is journaled again ends when it has so many bytes.
+const AGAIN_BYTES: usize = 1 << 20;
+
+/// Reserved here for a transaction that another rank leads.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub leader: RankId,
+    pub parts: Vec<Reserved>,
+}
+
+/// Whose turn it is at these names, of all that have not reserved them yet.
+#[derive(Debug)]
+struct Intent {
+    since: Wall,
+    leader: RankId,
+    names: Vec<(Ino, NameHash)>,
+}
+
+/// What other ranks told for one planning of one operation.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// They have reserved it: what they told stays so until this rank says what becomes of it.
+    pub voted: bool,
+    pub parts: Vec<(RankId, Part, Seen)>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Transactions {
+    prepared: BTreeMap<TxnId, Prepared>,
+    names: BTreeMap<(Ino, NameHash), TxnId>,
+    inos: BTreeMap<Ino, TxnId>,
+    /// Directories in which something is reserved.
+    dirs: BTreeMap<Ino, u32>,
+    intents: BTreeMap<TxnId, Intent>,
+    /// Led by this rank, and not carried out by all others.
+    pub committed: BTreeMap<TxnId, Decided>,
+    /// Led by this rank, and undecided.
+    pub leading: BTreeSet<TxnId>,
+    /// Whose step is being planned: what it has reserved is not in its way.
+    pub own: Option<TxnId>,
+    /// Operations that wait for something reserved, or for places that are being stored.
+    pub waiting: Vec<OpId>,
+}
+
+/// Of what says nothing of inodes.
+pub(crate) fn no_left() -> Writer {
+    let mut w = Writer::new();
+    put_left(&[], &mut w);
+    w
+}
+
+impl Transactions {
+    pub(crate) fn prepared(&self) -> &BTreeMap<TxnId, Prepared> {
+        &self.prepared
+    }
+
+    /// Whether nothing is reserved here.
+    pub(crate) fn is_free(&self) -> bool {
+        self.prepared.is_empty()
+    }
+
+    fn is_others(&self, id: Option<&TxnId>) -> bool {
+        id.is_some_and(|id| Some(*id) != self.own) && !stdx::mutant!("mds_reservation_ignored")
+    }
+
+    fn has_name(&self, dir: Ino, hash: NameHash) -> bool {
+        self.is_others(self.names.get(&(dir, hash)))
+    }
+
+    fn has_inode(&self, ino: Ino) -> bool {
+        self.is_others(self.inos.get(&ino))
+    }
+
+    /// Whether names of a directory are reserved.
+    pub(crate) fn has_in(&self, dir: Ino) -> bool {
+        self.dirs.contains_key(&dir)
+    }
+
+    /// Whether names of directories that are such are reserved.
+    pub(crate) fn has_below(&self, is_below: impl Fn(Ino) -> bool) -> bool {
+        self.dirs.keys().any(|dir| is_below(*dir))
+    }
+
+    /// Whether an older transaction, or one that has it already, comes before this one at a name.
+    fn comes_later(&self, (since, id): (Wall, TxnId), part: &Reserved) -> bool {
+        let older = |(other, intent): (&TxnId, &Intent)| {
+            (intent.since, *other) < (since, id) && intent.names.contains(&(part.dir, part.hash))
+        };
+        self.has_name(part.dir, part.hash) || self.has_inode(part.ino) || self.intents.iter().any(older)
+    }
+
+    fn intend(&mut self, id: TxnId, since: Wall, leader: RankId, parts: &[Reserved]) {
+        let names = parts.iter().map(|part| (part.dir, part.hash)).collect();
+        self.intents.insert(id, Intent { since, leader, names });
+    }
+
+    /// What another rank meant to do it will say again, if it still does.
+    pub(crate) fn forget_intents(&mut self, leader: RankId) {
+        self.intents.retain(|_, intent| intent.leader != leader);
+    }
+
+    pub(crate) fn forget_intent(&mut self, id: TxnId) {
+        self.intents.remove(&id);
+    }
+
+    /// Applies that something is reserved: from here on it waits.
+    pub(crate) fn prepare(&mut self, id: TxnId, leader: RankId, parts: Vec<Reserved>) {
+        self.resolve(id);
+        for part in &parts {
+            self.names.insert((part.dir, part.hash), id);
+            if part.ino != Ino::NONE {
+                self.inos.insert(part.ino, id);
+            }
+            *self.dirs.entry(part.dir).or_default() += 1;
+        }
+        self.prepared.insert(id, Prepared { leader, parts });
+    }
+
+    /// Applies that a transaction is over: here, if something was reserved for it, or for all, if this rank led it.
+    pub(crate) fn resolve(&mut self, id: TxnId) {
+        self.committed.remove(&id);
+        self.intents.remove(&id);
+        let Some(prepared) = self.prepared.remove(&id) else { return };
+        for part in &prepared.parts {
+            self.names.remove(&(part.dir, part.hash));
+            self.inos.remove(&part.ino);
+            if let Some(count) = self.dirs.get_mut(&part.dir) {
+                *count -= 1;
+                if *count == 0 {
+                    self.dirs.remove(&part.dir);
+                }
+            }
+        }
+    }
+
+    /// Whether an inode is reserved, for whomever.
+    pub(crate) fn is_reserved(&self, ino: Ino) -> bool {
+        self.inos.contains_key(&ino)
+    }
+
+    /// Inodes that are reserved.
+    pub(crate) fn inodes(&self) -> impl Iterator<Item = Ino> {
+        self.inos.keys().copied()
+    }
+
+    /// All that is not over, once more, for a journal whose beginning goes: each in a mutation.
+    fn journal_again(&self, mut each: impl FnMut(&Mutation<'_>)) {
+        if stdx::mutant!("mds_transactions_trimmed") {
+            return;
+        }
+        let mut w = Writer::new();
+        for (id, prepared) in &self.prepared {
+            w.0.clear();
+            put_reserved(&prepared.parts, &mut w);
+            each(&Mutation::Prepared { id: *id, leader: prepared.leader, parts: &w.0 });
+        }
+        for (id, decided) in &self.committed {
+            w.0.clear();
+            put_decided(decided, &mut w);
+            let left = no_left();
+            each(&Mutation::Committed { id: *id, decided: &w.0, left: &left.0 });
+        }
+    }
+}
+
+/// Mutations in entries of the journal, none of them much longer than it should be: there is a bound on each.
+#[derive(Default)]
+struct Entries {
+    full: Vec<Vec<u8>>,
+    last: Writer,
+}
+
+impl Entries {
+    fn add(&mut self, mutation: &Mutation<'_>) {
+        mutation.encode(&mut self.last);
+        if self.last.0.len() >= AGAIN_BYTES {
+            self.full.push(std::mem::take(&mut self.last.0));
+        }
+    }
+
+    fn end(mut self) -> Vec<Vec<u8>> {
+        if !self.last.0.is_empty() {
+            self.full.push(self.last.0);
+        }
+        self.full
+    }
+}
+
+impl View {
+    /// A checkpoint begins. What is not over is journaled again, and so are places of inodes that may leave: in the store they could
+    /// come behind those that the new owner stores. Returned: the mutations of one entry after the other.
+    pub(crate) fn transactions_again(&mut self) -> Vec<Vec<u8>> {
+        let mut entries = Entries::default();
+        if self.transactions.is_free() && self.transactions.committed.is_empty() {
+            return entries.full;
+        }
+        self.transactions.journal_again(|mutation| entries.add(mutation));
+        for ino in self.transactions.inodes() {
+            if let Some((version, Some(place))) = self.backptrs_old.remove(&ino) {
+                let Backptr { parent, hash, name, .. } = &place;
+                let (parent, hash) = (*parent, *hash);
+                entries.add(&Mutation::PutBackptr { ino, version, parent, hash, name });
+            }
+        }
+        entries.end()
+    }
+
+    /// Whoever wants that name waits while it is reserved.
+    #[cold]
+    pub(crate) fn free_of_reservations(&self, dir: u32, hash: NameHash) -> Found<()> {
+        self.name_is_free(self.cache.dir(dir).ino, hash)
+    }
+
+    /// The same of a directory that is perhaps not cached.
+    pub(crate) fn name_is_free(&self, dir: Ino, hash: NameHash) -> Found<()> {
+        if self.transactions.has_name(dir, hash) { Err(Stop::Park(Park::Reserved)) } else { Ok(()) }
+    }
+
+    /// The same of an inode.
+    pub(crate) fn inode_is_free(&self, ino: Ino) -> Found<()> {
+        if self.transactions.has_inode(ino) { Err(Stop::Park(Park::Reserved)) } else { Ok(()) }
+    }
+
+    /// The same of a directory's listing, counts and times: what was told of them could be over.
+    pub(crate) fn listing_is_free(&self, dir: Ino) -> Found<()> {
+        let waits = self.transactions.has_in(dir) && !stdx::mutant!("mds_listing_despite_reservation");
+        if waits { Err(Stop::Park(Park::Reserved)) } else { Ok(()) }
+    }
+
+    /// What another rank has told of a part; if it was not asked yet, that comes first. `hint`: the rank that has it.
+    pub(crate) fn told(&self, hint: Option<RankId>, part: &Part) -> Found<(RankId, Seen)> {
+        let told = self.told.iter().flat_map(|told| &told.parts);
+        match told.into_iter().find(|(_, of, _)| of == part) {
+            Some((rank, _, seen)) => Ok((*rank, seen.clone())),
+            None => Err(Stop::Park(Park::Part { hint, part: Box::new(part.clone()) })),
+        }
+    }
+}

@@ -1,0 +1,506 @@
+//! What takes names or inodes of two ranks: planned by the rank that has the name in the end, from what the others tell.
+//!
+//! Each thing is at a place, here or at another rank; what changes there goes into the transaction's `others`.
+//!
+//! Absent: how others are asked (`lead.rs`); what is all here (`ops/`).
+
+use crate::cache::attr_of;
+use crate::cache::dir::next_number;
+use crate::cache::slab::NONE;
+use crate::op::{Effects, Op, Park, Plan, Stop};
+use crate::ops::destroy::{self, Fate};
+use crate::ops::sync::sync_first;
+use crate::ops::{Headers, here};
+use crate::perm;
+use crate::territory::Side;
+use crate::transactions::part::may_leave;
+use crate::txn::DentryAt;
+use crate::view::{Found, View};
+use proto::dentry::{DentryValue, encode_primary, encode_remote};
+use proto::inode::{InodeCore, InodeExt, InodeRecord, LINKS_MAX, flags};
+use proto::reply::Reply;
+use proto::request::rename_flags::{EXCHANGE, NOREPLACE};
+use proto::transact::{Change, Left, Part, Seen};
+use proto::{Errno, FileKind, Ino, Name, NameHash, NodeRef, RankId, Version, Writer};
+
+/// A name, existing or not.
+#[derive(Clone, Debug)]
+struct At {
+    /// None: here.
+    rank: Option<RankId>,
+    dir: Ino,
+    /// The directory's names, if here.
+    slot: u32,
+    hash: NameHash,
+    name: Name,
+}
+
+/// A name, the directory that it is in, and what it leads to.
+struct End {
+    at: At,
+    above: InodeRecord,
+    held: Option<Held>,
+}
+
+/// An inode, and the place of its record.
+struct Held {
+    core: InodeCore,
+    ext: Option<Box<InodeExt>>,
+    home: At,
+    /// Its node, if here.
+    node: u32,
+    /// The name that led here is its primary one.
+    direct: bool,
+}
+
+impl Held {
+    const fn ino(&self) -> Ino {
+        self.core.ino
+    }
+
+    fn kind(&self) -> FileKind {
+        FileKind::of_mode(self.core.mode).unwrap_or(FileKind::Regular)
+    }
+
+    fn is_dir(&self) -> bool {
+        self.kind() == FileKind::Directory
+    }
+
+    /// Its record, about to be changed.
+    fn changed(&self, view: &View) -> InodeCore {
+        if self.node != NONE {
+            return view.changed_core(self.node);
+        }
+        let change = next_number(self.core.change, false, view.config.incarnation);
+        InodeCore { change, ..self.core }
+    }
+}
+
+/// A record that another rank told.
+fn record_of(bytes: &[u8]) -> Found<InodeRecord> {
+    match DentryValue::decode(bytes) {
+        Ok(DentryValue::Primary(record)) => Ok(record),
+        Ok(DentryValue::Remote { .. }) | Err(_) => Err(Errno::EIO.into()),
+    }
+}
+
+fn record_at(view: &View, slot: u32) -> InodeRecord {
+    InodeRecord { core: view.cache.node(slot).core, ext: view.cache.ext(slot).cloned().map(Box::new) }
+}
+
+/// Place and record of an inode here.
+fn held_here(view: &View, slot: u32, direct: bool) -> Found<Held> {
+    let dir = view.writable(slot)?;
+    view.system(view.orphans())?;
+    let node = view.cache.node(slot);
+    let name = Name::new(node.name.as_bytes()).map_err(|_| Errno::EIO)?;
+    let home = At { rank: None, dir: view.cache.dir(dir).ino, slot: dir, hash: node.hash, name };
+    let InodeRecord { core, ext } = record_at(view, slot);
+    Ok(Held { core, ext, home, node: slot, direct })
+}
+
+fn there(view: &View, rank: RankId, seen: &Seen) -> At {
+    let hash = view.name_hash(&seen.name);
+    At { rank: Some(rank), dir: seen.dir, slot: NONE, hash, name: seen.name.clone() }
+}
+
+/// The record of an inode in `//links`; `synced`: with its data.
+fn linked(view: &mut View, op: &mut Op, ino: Ino, synced: bool) -> Found<Held> {
+    let hex = ino.link_name();
+    let hash = view.hash(&hex);
+    let hint = match view.territory.of_number(Ino::LINKS) {
+        Some(Side::Other(rank)) => rank,
+        Some(Side::Mine | Side::Sealed) | None => {
+            let slot = match view.resolve(NodeRef { ino, parent: Ino::LINKS, hash }, op) {
+                // The name that was told is over.
+                Err(Stop::Fail(Errno::ESTALE) | Stop::NotMine(_)) if is_told_unreserved(view) => {
+                    return Err(Stop::Park(Park::Votes));
+                }
+                Err(Stop::NotMine(_)) => return Err(Errno::EIO.into()),
+                found => found?,
+            };
+            return held_here(view, slot, false);
+        }
+    };
+    let name = Name::new(&hex).map_err(|_| Errno::EIO)?;
+    let parent = NodeRef::bare(Ino::LINKS);
+    let (rank, seen) = view.told(hint, &Part::Name { parent, name, leaves: false, synced })?;
+    match DentryValue::decode(&seen.value) {
+        Ok(DentryValue::Primary(InodeRecord { core, ext })) if core.ino == ino => {
+            Ok(Held { core, ext, home: there(view, rank, &seen), node: NONE, direct: false })
+        }
+        // What was told at different times.
+        _ if !has_votes(view) => Err(Stop::Park(Park::Votes)),
+        _ => Err(Errno::EIO.into()),
+    }
+}
+
+/// What is planned by is from other ranks, and may be over by now.
+fn is_told_unreserved(view: &View) -> bool {
+    let told = view.told.as_ref().is_some_and(|told| !told.voted && !told.parts.is_empty());
+    told && !stdx::mutant!("mds_told_name_is_believed")
+}
+
+fn has_votes(view: &View) -> bool {
+    view.told.as_ref().is_some_and(|told| told.voted)
+}
+
+/// A name in a directory here; NotMine if it is another rank's.
+fn end_here(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name, synced: bool) -> Found<End> {
+    let (above, slot) = view.directory(parent, op)?;
+    perm::access(view, op, above, perm::EXEC)?;
+    let hash = view.name_hash(name);
+    let at = At { rank: None, dir: view.cache.dir(slot).ino, slot, hash, name: name.clone() };
+    let held = match view.lookup(slot, hash, name.as_bytes())? {
+        None => None,
+        Some(found) if view.cache.node(found).primary() => Some(held_here(view, found, true)?),
+        Some(found) => Some(linked(view, op, view.cache.node(found).ino(), synced)?),
+    };
+    Ok(End { at, above: record_at(view, above), held })
+}
+
+/// A name in a directory of another rank's.
+fn end_there(
+    view: &mut View,
+    op: &mut Op,
+    hint: Option<RankId>,
+    (parent, name): (NodeRef, &Name),
+    synced: bool,
+) -> Found<End> {
+    let part = Part::Name { parent, name: name.clone(), leaves: true, synced };
+    let (rank, seen) = view.told(hint, &part)?;
+    let above = record_of(&seen.parent)?;
+    may(op, &above, perm::EXEC)?;
+    let at = there(view, rank, &seen);
+    let held = match DentryValue::decode(&seen.value) {
+        _ if seen.value.is_empty() => None,
+        Ok(DentryValue::Primary(InodeRecord { core, ext })) => {
+            Some(Held { core, ext, home: at.clone(), node: NONE, direct: true })
+        }
+        Ok(DentryValue::Remote { ino, .. }) => Some(linked(view, op, ino, synced)?),
+        Err(_) => return Err(Errno::EIO.into()),
+    };
+    Ok(End { at, above, held })
+}
+
+fn may(op: &Op, above: &InodeRecord, mask: u32) -> Found<()> {
+    if op.check {
+        perm::allowed_by((&above.core, above.ext.as_deref()), &op.cred, mask)?;
+    }
+    Ok(())
+}
+
+fn others(view: &mut View, rank: RankId) -> &mut Vec<Change> {
+    view.txn.others.entry(rank).or_default()
+}
+
+/// The name leads to that inode from here on.
+fn put_primary(view: &mut View, at: &At, core: &InodeCore, ext: Option<&InodeExt>) {
+    match at.rank {
+        None => {
+            let place = view.place_in(at.slot, at.hash, at.name.as_bytes());
+            view.txn.primary(place, core, ext);
+        }
+        Some(rank) => {
+            let mut value = Writer::new();
+            encode_primary(core, ext, &mut value);
+            put_there(view, rank, at, value);
+        }
+    }
+}
+
+fn put_remote(view: &mut View, at: &At, ino: Ino, kind: FileKind) {
+    match at.rank {
+        None => {
+            let place = view.place_in(at.slot, at.hash, at.name.as_bytes());
+            view.txn.remote(place, ino, kind);
+        }
+        Some(rank) => {
+            let mut value = Writer::new();
+            encode_remote(ino, kind, &mut value);
+            put_there(view, rank, at, value);
+        }
+    }
+}
+
+fn put_there(view: &mut View, rank: RankId, at: &At, value: Writer) {
+    let change = Change::Put { dir: at.dir, name: at.name.clone(), value: value.0.into() };
+    others(view, rank).push(change);
+}
+
+fn delete(view: &mut View, at: &At) {
+    match at.rank {
+        None => view.txn.delete(view.place_in(at.slot, at.hash, at.name.as_bytes())),
+        Some(rank) => {
+            let change = Change::Delete { dir: at.dir, name: at.name.clone() };
+            others(view, rank).push(change);
+        }
+    }
+}
+
+/// The directory's counts change; `listing`: and its times.
+fn count(view: &mut View, headers: &mut Headers, at: &At, (entries, subdirs): (i64, i64), listing: bool) {
+    let mtime = listing.then(|| view.wall());
+    match at.rank {
+        None => headers.add(at.slot, entries, subdirs, mtime),
+        Some(rank) => others(view, rank).push(Change::Header { dir: at.dir, entries, subdirs, mtime }),
+    }
+}
+
+/// Where the inode's primary dentry is: its owner stores that, and the rank that had it remembers it for a while.
+fn backptr(view: &mut View, core: &InodeCore, was: &At, is: &At) {
+    match is.rank {
+        None => {
+            let (dir, hash, name) = (is.dir, is.hash, is.name.as_bytes());
+            let place = DentryAt { dir, hash, version: Version(0), name };
+            view.txn.backptr(core.ino, core.change, place);
+        }
+        Some(rank) => {
+            let (ino, version, parent) = (core.ino, core.change, is.dir);
+            let name = is.name.clone();
+            others(view, rank).push(Change::Backptr { ino, version, parent, name });
+        }
+    }
+    if is.rank == was.rank {
+        return;
+    }
+    let left = Left { ino: core.ino, parent: is.dir, hash: is.hash };
+    match was.rank {
+        None => view.txn.left.push(left),
+        Some(rank) => others(view, rank).push(Change::Left(left)),
+    }
+    if is.rank.is_none() {
+        view.txn.received.push(core.ino);
+    }
+}
+
+/// The inode that is named at `from` is named at `to`.
+fn name_moves(view: &mut View, headers: &mut Headers, from: &At, held: &Held, to: &At) {
+    let mut core = held.changed(view);
+    core.ctime = core.ctime.max(view.wall());
+    if held.direct {
+        if !held.is_dir() {
+            core.flags |= flags::BACKPTR;
+        }
+        put_primary(view, to, &core, held.ext.as_deref());
+        return backptr(view, &core, from, to);
+    }
+    put_remote(view, to, core.ino, held.kind());
+    let mut ext = held.ext.as_deref().cloned().unwrap_or_default();
+    match ext.links.iter_mut().find(|link| **link == (from.dir, from.hash)) {
+        Some(link) => *link = (to.dir, to.hash),
+        None => ext.links.push((to.dir, to.hash)),
+    }
+    put_primary(view, &held.home, &core, Some(&ext));
+    count(view, headers, &held.home, (0, 0), false);
+}
+
+/// The inode loses the name at `at`; an orphan of this rank's.
+fn lose(view: &mut View, headers: &mut Headers, at: &At, held: &Held) -> Found<Option<Ino>> {
+    if held.node != NONE {
+        let fate = destroy::lose_name(view, held.node, (at.dir, at.hash), headers)?;
+        return Ok((fate == Fate::Orphan).then_some(held.ino()));
+    }
+    let change = Change::Lose { ino: held.ino(), parent: at.dir, hash: at.hash };
+    // Whoever has it open keeps it there, too.
+    let rank = held.home.rank.ok_or(Errno::EIO)?;
+    others(view, rank).push(change);
+    Ok(None)
+}
+
+/// What was performed is not planned with other ranks: its client did it in a directory that is its own.
+fn not_performed(op: &Op) -> Found<()> {
+    if op.told.is_some() { Err(Errno::EXDEV.into()) } else { Ok(()) }
+}
+
+/// Rename where a name or an inode is another rank's.
+pub(crate) fn rename(
+    view: &mut View,
+    op: &mut Op,
+    (parent, name): (NodeRef, &Name),
+    (new_parent, new_name): (NodeRef, &Name),
+    how: u32,
+) -> Found<Plan> {
+    not_performed(op)?;
+    let to = end_here(view, op, new_parent, new_name, how & EXCHANGE != 0)?;
+    let from = match here(end_here(view, op, parent, name, true))? {
+        Ok(from) => from,
+        Err(hint) => end_there(view, op, hint, (parent, name), true)?,
+    };
+    let source = from.held.as_ref().ok_or(Errno::ENOENT)?;
+    may(op, &from.above, perm::WRITE)?;
+    may(op, &to.above, perm::WRITE)?;
+    perm::sticky_by(op, &from.above.core, &source.core)?;
+    if let Some(target) = &to.held {
+        perm::sticky_by(op, &to.above.core, &target.core)?;
+    }
+    check_shape(source, to.held.as_ref(), how)?;
+    if to.held.as_ref().is_some_and(|target| target.ino() == source.ino()) {
+        return if has_votes(view) { Plan::reply(Reply::Ok) } else { Err(Stop::Park(Park::Votes)) };
+    }
+    let mut headers = Headers::new();
+    let effects = match &to.held {
+        Some(target) if how & EXCHANGE != 0 => {
+            if target.direct
+                && from.at.rank.is_some()
+                && let Some(plan) = leaves(view, op, target.node)?
+            {
+                return Ok(plan);
+            }
+            name_moves(view, &mut headers, &from.at, source, &to.at);
+            name_moves(view, &mut headers, &to.at, target, &from.at);
+            count(view, &mut headers, &from.at, (0, 0), true);
+            count(view, &mut headers, &to.at, (0, 0), true);
+            Effects::default()
+        }
+        target => {
+            if let Some(plan) = replaces(view, op, source, target.as_ref())? {
+                return Ok(plan);
+            }
+            count(view, &mut headers, &from.at, (-1, 0), true);
+            count(view, &mut headers, &to.at, (1, 0), true);
+            name_moves(view, &mut headers, &from.at, source, &to.at);
+            let mut orphan = None;
+            if let Some(target) = target {
+                count(view, &mut headers, &to.at, (-1, 0), true);
+                orphan = lose(view, &mut headers, &to.at, target)?;
+            }
+            delete(view, &from.at);
+            Effects { orphan, ..Default::default() }
+        }
+    };
+    headers.emit(view);
+    Ok(Plan::Commit(Reply::Ok, effects))
+}
+
+/// An inode of this rank's goes to another one: its bytes are synced before that, or this rank's next life would write them again for
+/// nobody.
+fn leaves(view: &View, op: &Op, slot: u32) -> Found<Option<Plan>> {
+    may_leave(view, slot)?;
+    if stdx::mutant!("mds_leaves_unsynced") { Ok(None) } else { sync_first(view, op, slot, true) }
+}
+
+/// What replaces a file is synced first, as where all is one rank's. Another rank has done that with what it has.
+fn replaces(view: &View, op: &Op, source: &Held, target: Option<&Held>) -> Found<Option<Plan>> {
+    if source.node == NONE || !target.is_some_and(|held| held.kind() == FileKind::Regular) {
+        return Ok(None);
+    }
+    sync_first(view, op, source.node, false)
+}
+
+/// The rules that depend on what the names lead to.
+fn check_shape(source: &Held, target: Option<&Held>, how: u32) -> Found<()> {
+    if how & EXCHANGE != 0 && target.is_none() {
+        return Err(Errno::ENOENT.into());
+    }
+    if how & NOREPLACE != 0 && target.is_some() {
+        return Err(Errno::EEXIST.into());
+    }
+    let target_is_dir = target.is_some_and(Held::is_dir);
+    // What is in it would have another owner.
+    if source.is_dir() {
+        return Err(Errno::EXDEV.into());
+    }
+    match target_is_dir {
+        true if how & EXCHANGE == 0 => Err(Errno::EISDIR.into()),
+        true => Err(Errno::EXDEV.into()),
+        false => Ok(()),
+    }
+}
+
+/// Link where the inode, its first name or `//links` is another rank's.
+pub(crate) fn link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name: &Name) -> Found<Plan> {
+    not_performed(op)?;
+    let to = end_here(view, op, parent, name, false)?;
+    let target = match here(view.resolve(node, op))? {
+        Ok(slot) => held_here(view, slot, true)?,
+        Err(hint) => {
+            let (rank, seen) = view.told(hint, &Part::Inode { node })?;
+            let InodeRecord { core, ext } = record_of(&seen.value)?;
+            Held { core, ext, home: there(view, rank, &seen), node: NONE, direct: true }
+        }
+    };
+    if target.is_dir() {
+        return Err(Errno::EPERM.into());
+    }
+    if target.core.nlink >= LINKS_MAX {
+        return Err(Errno::EMLINK.into());
+    }
+    // Whoever has it open has it where it is.
+    if target.core.nlink == 0 {
+        return Err(Errno::EXDEV.into());
+    }
+    if to.held.is_some() {
+        return Err(Errno::EEXIST.into());
+    }
+    may(op, &to.above, perm::WRITE)?;
+    view.space()?;
+    let mut headers = Headers::new();
+    let mut core = target.changed(view);
+    core.ctime = core.ctime.max(view.wall());
+    core.nlink += 1;
+    core.flags |= flags::BACKPTR;
+    let mut ext = target.ext.as_deref().cloned().unwrap_or_default();
+    let new = (to.at.dir, to.at.hash);
+    let kind = target.kind();
+    let home = if target.home.dir == Ino::LINKS {
+        ext.links.push(new);
+        put_primary(view, &target.home, &core, Some(&ext));
+        count(view, &mut headers, &target.home, (0, 0), false);
+        target.home
+    } else {
+        let links = place_in_links(view, core.ino)?;
+        if target.home.rank != links.rank
+            && target.node != NONE
+            && let Some(plan) = leaves(view, op, target.node)?
+        {
+            return Ok(plan);
+        }
+        ext.links = vec![(target.home.dir, target.home.hash), new];
+        put_primary(view, &links, &core, Some(&ext));
+        backptr(view, &core, &target.home, &links);
+        put_remote(view, &target.home, core.ino, kind);
+        count(view, &mut headers, &links, (1, 0), true);
+        count(view, &mut headers, &target.home, (0, 0), false);
+        links
+    };
+    put_remote(view, &to.at, core.ino, kind);
+    count(view, &mut headers, &to.at, (1, 0), true);
+    headers.emit(view);
+    Plan::commit(Reply::Attr(attr_of(&core, Some(&ext), home.dir, home.hash)))
+}
+
+/// Where an inode is put that gets its second name.
+fn place_in_links(view: &mut View, ino: Ino) -> Found<At> {
+    let hex = ino.link_name();
+    let name = Name::new(&hex).map_err(|_| Errno::EIO)?;
+    let hint = match view.territory.of_number(Ino::LINKS) {
+        Some(Side::Other(rank)) => rank,
+        Some(Side::Mine | Side::Sealed) | None => {
+            let slot = view.system(Ino::LINKS)?;
+            return Ok(At { rank: None, dir: Ino::LINKS, slot, hash: view.hash(&hex), name });
+        }
+    };
+    let parent = NodeRef::bare(Ino::LINKS);
+    let (rank, seen) = view.told(hint, &Part::Name { parent, name, leaves: false, synced: false })?;
+    match seen.value.is_empty() {
+        true => Ok(there(view, rank, &seen)),
+        false if !has_votes(view) => Err(Stop::Park(Park::Votes)),
+        false => Err(Errno::EIO.into()),
+    }
+}
+
+/// Unlink of a name whose inode is another rank's.
+pub(crate) fn unlink(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Found<Plan> {
+    not_performed(op)?;
+    let from = end_here(view, op, parent, name, false)?;
+    let held = from.held.as_ref().ok_or(Errno::ENOENT)?;
+    may(op, &from.above, perm::WRITE)?;
+    perm::sticky_by(op, &from.above.core, &held.core)?;
+    let mut headers = Headers::new();
+    count(view, &mut headers, &from.at, (-1, 0), true);
+    let orphan = lose(view, &mut headers, &from.at, held)?;
+    delete(view, &from.at);
+    headers.emit(view);
+    Ok(Plan::Commit(Reply::Ok, Effects { orphan, ..Default::default() }))
+}

@@ -1,0 +1,416 @@
+//! The way of a transaction at the rank that leads it: CLEAR, PREPARE, COMMIT.
+//!
+//! An operation is planned by what other ranks tell. First they tell without reserving anything, and the plan waits for whatever it has
+//! to wait for here. When it comes to a transaction, they reserve and tell once more, and it is planned by that. This last plan
+//! waits for nothing: whatever it comes to but that transaction gives up what is reserved. So nobody waits while he holds something.
+//!
+//! | phase | what happens |
+//! |---|---|
+//! | `Clear` | they are asked what their parts are |
+//! | `Cleared` | the operation is planned by it; what it waits for it has to itself |
+//! | `Prepare` | they are asked to reserve |
+//! | `Voted` | all have: planned once more, committed |
+//!
+//! Absent: the other ranks' side (`part.rs`); what is planned (`across.rs`).
+
+use crate::hold::Waiting;
+use crate::op::{Op, OpId, Waits};
+use crate::output::{Level, Output};
+use crate::peers::Ask;
+use crate::rank::{Pending, Rank};
+use crate::transactions::{Told, no_left};
+use proto::message::ClientMsg;
+use proto::mutation::Mutation;
+use proto::reply::{Outcome, Reply};
+use proto::request::Request;
+use proto::transact::{Decided, Part, Seen, Step, TxnId, put_decided, put_left};
+use proto::{Cred, Errno, RankId, Tid, Writer};
+use std::collections::{BTreeMap, BTreeSet};
+use stdx::time::MS;
+use stdx::{Now, Outbox, Wall};
+
+/// What another transaction has reserved is asked for again after that.
+const NOT_YET_NS: u64 = MS;
+/// What a rank could not carry out it is told again after that.
+const FAILED_NS: u64 = 100 * MS;
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Clear,
+    Cleared,
+    Prepare,
+    Voted,
+}
+
+/// What one rank has of it.
+#[derive(Debug, Default)]
+struct Share {
+    parts: Vec<Part>,
+    seen: Vec<Seen>,
+    /// It has not answered.
+    asked: bool,
+}
+
+/// One transaction that this rank leads, for one operation that waits.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    /// Of this try: what was reserved for the one before is not reserved for this.
+    id: TxnId,
+    /// When it began first: the oldest comes before all others.
+    since: Wall,
+    phase: Phase,
+    /// Who has said that it has not what was asked for last.
+    by: BTreeSet<RankId>,
+    shares: BTreeMap<RankId, Share>,
+}
+
+/// All that it leads.
+#[derive(Debug, Default)]
+pub(crate) struct Leads {
+    of: BTreeMap<OpId, Lead>,
+    last: u64,
+    /// Who has not acknowledged what was decided.
+    told: BTreeMap<TxnId, BTreeSet<RankId>>,
+}
+
+impl Leads {
+    /// Whether it leads none.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.of.is_empty()
+    }
+
+    /// Whether somebody may have to ask yet what became of one.
+    pub(crate) fn is_owed(&self) -> bool {
+        !(self.of.is_empty() && self.told.is_empty())
+    }
+
+    /// Whether an operation waits for other ranks.
+    pub(crate) fn is_waiting(&self, op: OpId) -> bool {
+        self.of.get(&op).is_some_and(|lead| matches!(lead.phase, Phase::Clear | Phase::Prepare))
+    }
+}
+
+impl Rank {
+    fn new_transaction(&mut self) -> TxnId {
+        self.leads.last += 1;
+        let id = TxnId((self.view.config.incarnation.0 << 32) | self.leads.last);
+        self.view.transactions.leading.insert(id);
+        id
+    }
+
+    /// What other ranks told for an operation, before it is planned.
+    pub(crate) fn told_for(&self, op: OpId) -> Option<Box<Told>> {
+        let lead = self.leads.of.get(&op)?;
+        let voted = match lead.phase {
+            Phase::Cleared => false,
+            Phase::Voted => true,
+            Phase::Clear | Phase::Prepare => return None,
+        };
+        let share = |(rank, share): (&RankId, &Share)| {
+            let (rank, told) = (*rank, share.parts.iter().cloned().zip(share.seen.iter().cloned()));
+            told.map(|(part, seen)| (rank, part, seen)).collect::<Vec<_>>()
+        };
+        Some(Box::new(Told { voted, parts: lead.shares.iter().flat_map(share).collect() }))
+    }
+
+    /// An operation waits for what another rank tells of a part; false: there is nobody to be asked.
+    pub(crate) fn ask_part(&mut self, op: OpId, hint: Option<RankId>, part: Part) -> bool {
+        let me = self.view.config.rank;
+        let Some(rank) = hint.filter(|rank| *rank != me).or_else(|| self.somebody()) else { return false };
+        let since = self.view.wall();
+        if !self.leads.of.contains_key(&op) {
+            let id = self.new_transaction();
+            let lead =
+                Lead { id, since, phase: Phase::Cleared, by: BTreeSet::new(), shares: BTreeMap::new() };
+            self.leads.of.insert(op, lead);
+        }
+        if let Some(lead) = self.leads.of.get_mut(&op) {
+            let share = lead.shares.entry(rank).or_default();
+            share.parts.push(part);
+            lead.phase = Phase::Clear;
+        }
+        self.ask_share(op, rank, 0);
+        true
+    }
+
+    /// A rank is asked for what it has of a transaction, in the phase in which that is.
+    fn ask_share(&mut self, op: OpId, rank: RankId, after_ns: u64) {
+        let Some(lead) = self.leads.of.get_mut(&op) else { return };
+        let Some(share) = lead.shares.get_mut(&rank) else { return };
+        share.asked = true;
+        let (since, parts) = (lead.since, share.parts.clone());
+        let step = match lead.phase {
+            Phase::Clear | Phase::Cleared => Step::Clear { since, parts },
+            Phase::Prepare | Phase::Voted => Step::Prepare { since, parts },
+        };
+        let request = Request::Transact { id: lead.id, step };
+        self.ask_unawaited(Ask::Share(op, rank), rank, request, after_ns);
+    }
+
+    /// The plan came to a transaction: all reserve their parts.
+    pub(crate) fn gather_votes(&mut self, op: &mut Op) {
+        op.waits = Waits::Rank;
+        let id = op.id;
+        self.parked.insert(id, op.take());
+        let Some(lead) = self.leads.of.get_mut(&id) else { return };
+        lead.phase = if stdx::mutant!("mds_commit_before_votes") { Phase::Voted } else { Phase::Prepare };
+        let ranks: Vec<RankId> = lead.shares.keys().copied().collect();
+        for rank in ranks {
+            self.ask_share(id, rank, 0);
+        }
+        if stdx::mutant!("mds_commit_before_votes") {
+            self.runnable.push_back(id);
+        }
+    }
+
+    /// Another rank answers what it was asked for a transaction.
+    pub(crate) fn share_told(&mut self, now: Now, ask: Ask, outcome: Outcome, out: &mut Outbox<Output>) {
+        match ask {
+            Ask::Share(op, rank) => self.share_answered(op, rank, outcome, out),
+            Ask::Settle(id, rank) => self.settled_by(now, id, rank, outcome, out),
+            // Nobody leads it any more.
+            Ask::Outcome(id) => self.release_part(now, id, out),
+            Ask::Replica(_)
+            | Ask::Facts(_)
+            | Ask::Totals(_)
+            | Ask::Linked(_)
+            | Ask::Hand(..)
+            | Ask::SetTimes(..)
+            | Ask::Opened(..) => {}
+        }
+    }
+
+    fn share_answered(&mut self, op: OpId, rank: RankId, outcome: Outcome, out: &mut Outbox<Output>) {
+        let Some(lead) = self.leads.of.get_mut(&op) else { return };
+        let Some(share) = lead.shares.get_mut(&rank) else { return };
+        match outcome {
+            Ok(Reply::Seen(seen)) if seen.len() == share.parts.len() => {
+                if share.seen.len() < share.parts.len() {
+                    lead.by.clear();
+                }
+                (share.seen, share.asked) = (seen, false);
+                if lead.shares.values().any(|share| share.asked) {
+                    return;
+                }
+                lead.phase = match lead.phase {
+                    Phase::Clear | Phase::Cleared => Phase::Cleared,
+                    Phase::Prepare | Phase::Voted => Phase::Voted,
+                };
+                self.wake_operation(op, None);
+            }
+            Err(Errno::EBUSY) => self.clear_again(op, NOT_YET_NS, out),
+            Err(errno) => {
+                self.end_lead(op, out);
+                self.wake_operation(op, Some(errno));
+            }
+            Ok(_) => {
+                let text = format!("rank {} answers something else than it was asked", rank.0);
+                out.push(Output::Note { level: Level::Error, text });
+                self.end_lead(op, out);
+                self.wake_operation(op, Some(Errno::EIO));
+            }
+        }
+    }
+
+    /// A part is another rank's than was thought: all begins anew, by the map of now.
+    pub(crate) fn share_elsewhere(
+        &mut self,
+        op: OpId,
+        rank: RankId,
+        owner: Option<RankId>,
+        out: &mut Outbox<Output>,
+    ) {
+        let by = self.leads.of.get_mut(&op).map(|lead| {
+            lead.by.insert(rank);
+            lead.by.clone()
+        });
+        let Some(next) = by.and_then(|by| self.next_to_ask(owner, &by)) else {
+            self.end_lead(op, out);
+            // It came here meanwhile, or went where it was asked for before it came: it is looked for anew. What is gone is nobody's,
+            // and each says that it is another's.
+            let looks = owner.is_some() && self.parked.get_mut(&op).is_some_and(|op| op.is_sent_back());
+            return self.wake_operation(op, (!looks).then_some(Errno::ESTALE));
+        };
+        self.release_votes(op, out);
+        let Some(lead) = self.leads.of.get_mut(&op) else { return };
+        let Some(share) = lead.shares.get_mut(&rank) else { return };
+        // What it has told of before stays with it.
+        let told = if stdx::mutant!("mds_all_parts_follow_one") { 0 } else { share.seen.len() };
+        let moved = share.parts.split_off(told.min(share.parts.len()));
+        if moved.is_empty() {
+            return self.lead_anew(op, out);
+        }
+        if told == 0 {
+            lead.shares.remove(&rank);
+        }
+        lead.shares.entry(next).or_default().parts.extend(moved);
+        self.clear_again(op, NOT_YET_NS, out);
+    }
+
+    /// Something that was told of is not there any more, and nobody says which part that was: all are looked for anew.
+    fn lead_anew(&mut self, op: OpId, out: &mut Outbox<Output>) {
+        if !self.parked.get_mut(&op).is_some_and(|op| op.is_sent_back()) {
+            self.end_lead(op, out);
+            return self.wake_operation(op, Some(Errno::ESTALE));
+        }
+        if let Some(lead) = self.leads.of.get_mut(&op) {
+            lead.shares.clear();
+            lead.by.clear();
+        }
+        self.wake_operation(op, None);
+    }
+
+    fn wake_operation(&mut self, op: OpId, failed: Option<Errno>) {
+        if let Some(parked) = self.parked.get_mut(&op) {
+            (parked.failed, parked.waits) = (failed, Waits::Turn);
+            self.runnable.push_back(op);
+        }
+    }
+
+    /// Nothing stays reserved for this try, and what was asked for it has no answer any more.
+    fn release_votes(&mut self, op: OpId, out: &mut Outbox<Output>) {
+        let Some(lead) = self.leads.of.get(&op) else { return };
+        let (old, ranks): (TxnId, Vec<RankId>) = (lead.id, lead.shares.keys().copied().collect());
+        for rank in ranks {
+            self.peers.end_ask(Ask::Share(op, rank));
+            self.say_aborted(old, rank, out);
+        }
+        self.view.transactions.leading.remove(&old);
+        let id = self.new_transaction();
+        if let Some(lead) = self.leads.of.get_mut(&op) {
+            (lead.id, lead.phase) = (id, Phase::Cleared);
+        }
+    }
+
+    /// If that does not arrive, the rank asks what became of it.
+    fn say_aborted(&mut self, id: TxnId, rank: RankId, out: &mut Outbox<Output>) {
+        if let Some(tid) = self.peers.next_tid(rank) {
+            let request = Request::Transact { id, step: Step::Abort };
+            let message = ClientMsg::Request { tid, floor: Tid(0), cred: Cred::ROOT, request };
+            out.push(Output::SendRank { rank, message });
+        }
+    }
+
+    /// Not yet: all are asked again what their parts are, and nothing is reserved meanwhile.
+    fn clear_again(&mut self, op: OpId, after_ns: u64, out: &mut Outbox<Output>) {
+        self.release_votes(op, out);
+        let Some(lead) = self.leads.of.get_mut(&op) else { return };
+        lead.phase = Phase::Clear;
+        let ranks: Vec<RankId> = lead.shares.keys().copied().collect();
+        for rank in ranks {
+            self.ask_share(op, rank, after_ns);
+        }
+    }
+
+    /// The operation goes on by itself, or not at all.
+    fn end_lead(&mut self, op: OpId, out: &mut Outbox<Output>) {
+        self.release_votes(op, out);
+        if let Some(lead) = self.leads.of.remove(&op) {
+            self.view.transactions.leading.remove(&lead.id);
+        }
+    }
+
+    /// Whether all have reserved what the operation is planned by.
+    pub(crate) fn has_votes(&self, op: OpId) -> bool {
+        self.leads.of.get(&op).is_some_and(|lead| lead.phase == Phase::Voted)
+    }
+
+    /// The plan by what is reserved comes to something else than that transaction: all is let go, and asked for again when it
+    /// is planned again.
+    pub(crate) fn let_votes_go(&mut self, op: OpId, out: &mut Outbox<Output>) {
+        if self.has_votes(op) {
+            self.release_votes(op, out);
+        }
+    }
+
+    /// The transaction at hand is committed with this: the others' changes are in the same entry as this rank's.
+    pub(crate) fn decide(&mut self, op: OpId) -> Option<TxnId> {
+        let mut others = std::mem::take(&mut self.view.txn.others);
+        let lead = self.leads.of.remove(&op)?;
+        let share = |rank: &RankId| (*rank, others.remove(rank).unwrap_or_default());
+        let decided: Decided = lead.shares.keys().map(share).collect();
+        let mut w = Writer::new();
+        put_decided(&decided, &mut w);
+        let mut left = Writer::new();
+        put_left(&self.view.txn.left, &mut left);
+        let committed = Mutation::Committed { id: lead.id, decided: &w.0, left: &left.0 };
+        committed.encode(&mut self.view.txn.muts);
+        Some(lead.id)
+    }
+
+    /// It is in the journal: when that is durable, the others are told.
+    pub(crate) fn decided(&mut self, id: TxnId) {
+        self.view.transactions.leading.remove(&id);
+        if stdx::mutant!("mds_told_before_durable") {
+            return self.settle(id);
+        }
+        self.hold(Waiting::Decided { id });
+    }
+
+    /// The others carry it out.
+    pub(crate) fn settle(&mut self, id: TxnId) {
+        let Some(decided) = self.view.transactions.committed.get(&id).cloned() else { return };
+        self.leads.told.insert(id, decided.iter().map(|(rank, _)| *rank).collect());
+        for (rank, changes) in decided {
+            let request = Request::Transact { id, step: Step::Commit { changes } };
+            self.ask_unawaited(Ask::Settle(id, rank), rank, request, 0);
+        }
+    }
+
+    /// The rank lives again: it tells what was decided before, and asks what became of what is reserved here.
+    pub(crate) fn resolve_transactions(&mut self) {
+        let committed: Vec<TxnId> = self.view.transactions.committed.keys().copied().collect();
+        committed.into_iter().for_each(|id| self.settle(id));
+        self.ask_outcomes(None);
+    }
+
+    fn settled_by(&mut self, now: Now, id: TxnId, rank: RankId, outcome: Outcome, out: &mut Outbox<Output>) {
+        if let Err(errno) = outcome
+            && let Some((_, changes)) = self
+                .view
+                .transactions
+                .committed
+                .get(&id)
+                .and_then(|decided| decided.iter().find(|(of, _)| *of == rank).cloned())
+        {
+            if errno != Errno::EBUSY {
+                let text = format!("rank {} does not carry transaction {:#x} out: {errno}", rank.0, id.0);
+                out.push(Output::Note { level: Level::Error, text });
+            }
+            let request = Request::Transact { id, step: Step::Commit { changes } };
+            return self.ask_unawaited(Ask::Settle(id, rank), rank, request, FAILED_NS);
+        }
+        let Some(waits) = self.leads.told.get_mut(&id) else { return };
+        waits.remove(&rank);
+        if waits.is_empty() || stdx::mutant!("mds_forgotten_early") {
+            self.leads.told.remove(&id);
+            Mutation::Resolved { id, left: &no_left().0 }.encode(&mut self.view.txn.muts);
+            self.commit(now, None, out);
+        }
+    }
+
+    /// What was asked for operations that are over is given up.
+    #[inline]
+    pub(crate) fn leads_turn(&mut self, out: &mut Outbox<Output>) {
+        if !self.leads.of.is_empty() {
+            self.look_at_leads(out);
+        }
+    }
+
+    fn look_at_leads(&mut self, out: &mut Outbox<Output>) {
+        let has_data = |id: OpId| {
+            self.pending.values().any(|pending| matches!(pending, Pending::Op(op, ..) if op.id == id))
+        };
+        let over: Vec<OpId> = self
+            .leads
+            .of
+            .keys()
+            .copied()
+            .filter(|id| !self.parked.contains_key(id) && !has_data(*id))
+            .collect();
+        for op in over {
+            self.end_lead(op, out);
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! What a rank does for a transaction that another one leads: takes back what clients keep, tells, reserves, and carries out.
+//!
+//! Absent: what the leader makes of it (`lead.rs`, `across.rs`).
+
+use crate::caps::book::Need;
+use crate::caps::needs;
+use crate::op::{Effects, LoadKey, Op, OpId, Park, Plan, Stop};
+use crate::ops::Headers;
+use crate::ops::destroy::{self, Fate};
+use crate::ops::sync;
+use crate::output::Output;
+use crate::peers::Ask;
+use crate::rank::{Pending, Rank};
+use crate::transactions::no_left;
+use crate::txn::DentryAt;
+use crate::view::{Found, View, park};
+use proto::dentry::{DentryValue, encode_primary, encode_remote};
+use proto::mutation::Mutation;
+use proto::reply::Reply;
+use proto::request::Request;
+use proto::transact::{Change, Part, Reserved, Seen, Step, TxnId, put_left, put_reserved};
+use proto::{Errno, Ino, Name, RankId, SessionId, Version, Writer};
+use stdx::{Now, Outbox, Wall};
+
+/// A part as it is here.
+struct Looked {
+    seen: Seen,
+    reserved: Reserved,
+    /// Where the inode is, if the name is its primary one.
+    node: Option<u32>,
+    leaves: bool,
+    synced: bool,
+}
+
+/// What a step may wait for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    /// For all: nothing is reserved.
+    All,
+    /// For the store alone: others may wait for what is reserved elsewhere.
+    Store,
+}
+
+impl Patience {
+    /// Waits, or says that it is not yet to be had.
+    fn wait<T>(self, park: Park) -> Found<T> {
+        match self {
+            Self::All => Err(Stop::Park(park)),
+            Self::Store => Err(Errno::EBUSY.into()),
+        }
+    }
+}
+
+/// Plans a step but for `Abort`, which waits for nothing.
+pub(crate) fn plan(view: &mut View, op: &mut Op, id: TxnId, step: &Step) -> Found<Plan> {
+    view.transactions.own = Some(id);
+    let planned = match step {
+        Step::Clear { since, parts } => clear(view, op, (id, *since), parts),
+        Step::Prepare { since, parts } => prepare(view, op, (id, *since), parts),
+        Step::Commit { changes } => commit(view, id, changes),
+        Step::Ask => ask(view, id),
+        Step::Abort => Plan::reply(Reply::Ok),
+    };
+    view.transactions.own = None;
+    planned
+}
+
+fn leader(op: &Op) -> RankId {
+    op.of_rank.unwrap_or_default()
+}
+
+fn clear(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part]) -> Found<Plan> {
+    let mut looked = Vec::with_capacity(parts.len());
+    for part in parts {
+        let one = look(view, op, part, Patience::All)?;
+        if let Some(plan) = sync_first(view, op, &one)? {
+            return Ok(plan);
+        }
+        looked.push(one);
+    }
+    let reserved: Vec<Reserved> = looked.iter().map(|one| one.reserved).collect();
+    view.transactions.intend(id, since, leader(op), &reserved);
+    Plan::reply(Reply::Seen(looked.into_iter().map(|one| one.seen).collect()))
+}
+
+fn prepare(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part]) -> Found<Plan> {
+    let again = view.transactions.prepared().contains_key(&id);
+    let mut looked = Vec::with_capacity(parts.len());
+    for part in parts {
+        let one = match look(view, op, part, Patience::Store) {
+            Err(Stop::Park(Park::Load(key))) => return park(key),
+            Err(Stop::Park(_)) => return Err(Errno::EBUSY.into()),
+            other => other?,
+        };
+        let late = view.transactions.comes_later((since, id), &one.reserved);
+        if !again && (late || !is_synced_yet(view, &one)) {
+            return Err(Errno::EBUSY.into());
+        }
+        looked.push(one);
+    }
+    let seen = looked.iter().map(|one| one.seen.clone()).collect();
+    if again {
+        return Plan::reply(Reply::Seen(seen));
+    }
+    let reserved: Vec<Reserved> = looked.iter().map(|one| one.reserved).collect();
+    let mut w = Writer::new();
+    put_reserved(&reserved, &mut w);
+    if stdx::mutant!("mds_prepare_not_journaled") {
+        view.transactions.prepare(id, leader(op), reserved);
+        view.territory.reserve(true);
+    } else {
+        Mutation::Prepared { id, leader: leader(op), parts: &w.0 }.encode(&mut view.txn.muts);
+    }
+    Ok(Plan::Step(Reply::Seen(seen), Effects::default()))
+}
+
+fn ask(view: &View, id: TxnId) -> Found<Plan> {
+    let known = view.transactions.leading.contains(&id) || view.transactions.committed.contains_key(&id);
+    if known && !stdx::mutant!("mds_undecided_is_aborted") {
+        return Err(Errno::EAGAIN.into());
+    }
+    Plan::reply(Reply::Ok)
+}
+
+fn is_blocked(view: &View, op: &Op, needs: &[Need]) -> bool {
+    needs.iter().any(|need| view.book.is_blocked(op.place, need))
+}
+
+/// Whether what clients keep is out of the way; else it is taken back.
+fn cleared(view: &View, op: &Op, needs: Vec<Need>, patience: Patience) -> Found<()> {
+    if is_blocked(view, op, &needs) { patience.wait(Park::Caps(needs)) } else { Ok(()) }
+}
+
+fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<Looked> {
+    match part {
+        Part::Name { parent, name, leaves, synced } => {
+            let system = parent.ino.is_reserved();
+            let (above, dir) = if system {
+                (None, view.system(parent.ino)?)
+            } else {
+                let (above, dir) = view.directory(*parent, op)?;
+                (Some(above), dir)
+            };
+            // Who works in it by himself may have made or removed the name.
+            cleared(view, op, needs::of_listing(parent.ino), patience)?;
+            let hash = view.name_hash(name);
+            let found = view.lookup(dir, hash, name.as_bytes())?;
+            let mut record = Writer::new();
+            if let Some(above) = above {
+                encode_primary(&view.cache.node(above).core, view.cache.ext(above), &mut record);
+            }
+            let ino = view.cache.dir(dir).ino;
+            let seen = Seen {
+                parent: record.0.into(),
+                dir: ino,
+                name: name.clone(),
+                value: found.map(|slot| value_of(view, slot)).unwrap_or_default(),
+            };
+            if !view.cache.dir(dir).has(crate::cache::dir::HEADER) {
+                return park(LoadKey::Header { dir: ino });
+            }
+            let node = found.filter(|slot| view.cache.node(*slot).primary());
+            let reserved = Reserved { dir: ino, hash, ino: ino_of(view, node) };
+            let one = Looked { seen, reserved, node, leaves: *leaves, synced: *synced };
+            at_rest(view, op, one, patience)
+        }
+        Part::Inode { node } => {
+            let slot = view.resolve(*node, op)?;
+            let dir = view.writable(slot)?;
+            let found = view.cache.node(slot);
+            let name = Name::new(found.name.as_bytes()).map_err(|_| Errno::EIO)?;
+            let (ino, home) = (found.ino(), view.cache.dir(dir).ino);
+            let seen = Seen { parent: Box::default(), dir: home, name, value: value_of(view, slot) };
+            let leaves = home != Ino::LINKS && view.is_boundary(Ino::LINKS);
+            let reserved = Reserved { dir: home, hash: found.hash, ino };
+            let one = Looked { seen, reserved, node: Some(slot), leaves, synced: false };
+            at_rest(view, op, one, patience)
+        }
+    }
+}
+
+fn ino_of(view: &View, node: Option<u32>) -> Ino {
+    node.map_or(Ino::NONE, |slot| view.cache.node(slot).ino())
+}
+
+fn value_of(view: &View, slot: u32) -> Box<[u8]> {
+    let node = view.cache.node(slot);
+    let mut value = Writer::new();
+    if node.primary() {
+        encode_primary(&node.core, view.cache.ext(slot), &mut value);
+    } else {
+        encode_remote(node.ino(), node.kind(), &mut value);
+    }
+    value.0.into()
+}
+
+/// Nothing is under way with the inode, and nobody keeps anything of it: what is told of it stays.
+fn at_rest(view: &View, op: &Op, one: Looked, patience: Patience) -> Found<Looked> {
+    let Some(slot) = one.node else { return Ok(one) };
+    let place = &one.seen;
+    cleared(view, op, needs::of_place(one.reserved.ino, place.dir, &place.name), patience)?;
+    still(view, slot, one.leaves, patience)?;
+    // Nobody is told when the store has it.
+    if one.leaves && place_is_being_stored(view, one.reserved.ino) {
+        return Err(if patience == Patience::All { Errno::EAGAIN } else { Errno::EBUSY }.into());
+    }
+    Ok(one)
+}
+
+/// The store is about to get a place of an inode, which may be over when it has it.
+fn place_is_being_stored(view: &View, ino: Ino) -> bool {
+    view.backptrs_old.contains_key(&ino) || view.backptrs_writing.contains_key(&ino)
+}
+
+/// The inode at a node has no data operation under way; if it is to leave, nobody has it open or locked either.
+fn still(view: &View, slot: u32, leaves: bool, patience: Patience) -> Found<()> {
+    let node = view.cache.node(slot);
+    let ino = node.ino();
+    if leaves && !node.is_dir() {
+        if view.reconnecting {
+            return patience.wait(Park::Reconnect);
+        }
+        let open = view.files.get(ino).is_some_and(crate::files::FileState::is_open);
+        if (open || view.locks.is_locked(ino)) && !stdx::mutant!("mds_open_file_leaves") {
+            return Err(Errno::EXDEV.into());
+        }
+    }
+    let busy = |file: &crate::files::FileState| {
+        file.shared > 0 || file.exclusive || file.users > 0 || file.cutting || file.purging
+    };
+    if view.files.get(ino).is_some_and(busy) {
+        return patience.wait(Park::File(ino));
+    }
+    Ok(())
+}
+
+/// An inode of this rank's that leaves with a transaction that it leads itself.
+pub(crate) fn may_leave(view: &View, slot: u32) -> Found<()> {
+    still(view, slot, true, Patience::All)?;
+    match place_is_being_stored(view, view.cache.node(slot).ino()) {
+        true => Err(Stop::Park(Park::Reserved)),
+        false => Ok(()),
+    }
+}
+
+/// Bytes that no sync covers would be the old owner's to keep, or to write again.
+fn sync_first(view: &View, op: &Op, one: &Looked) -> Found<Option<Plan>> {
+    let Some(slot) = one.node.filter(|_| one.leaves || one.synced) else { return Ok(None) };
+    if stdx::mutant!("mds_leaves_unsynced") {
+        return Ok(None);
+    }
+    sync::sync_first(view, op, slot, one.leaves)
+}
+
+/// Whether what was synced before it was told is so yet; nobody syncs while others wait. Of what stays, and somebody writes on, that
+/// was enough.
+fn is_synced_yet(view: &View, one: &Looked) -> bool {
+    let Some(slot) = one.node.filter(|_| one.leaves || one.synced) else { return true };
+    let node = view.cache.node(slot);
+    let written = |file: &crate::files::FileState| file.opens.iter().any(|open| open.writes);
+    (if one.leaves { sync::is_stored(view, node) } else { sync::is_synced(node) })
+        || (!one.leaves && view.files.get(node.ino()).is_some_and(written))
+        || stdx::mutant!("mds_leaves_unsynced")
+}
+
+/// Carries out what was decided, with the end of what is reserved: both or none.
+fn commit(view: &mut View, id: TxnId, changes: &[Change]) -> Found<Plan> {
+    if !view.transactions.prepared().contains_key(&id) && !stdx::mutant!("mds_commit_carried_out_twice") {
+        return Plan::reply(Reply::Ok);
+    }
+    let mut headers = Headers::new();
+    let mut effects = Effects::default();
+    for change in changes {
+        if let Some(orphan) = carry_out(view, change, &mut headers)? {
+            effects.orphan = Some(orphan);
+        }
+    }
+    headers.emit(view);
+    let mut left = Writer::new();
+    put_left(&view.txn.left, &mut left);
+    Mutation::Resolved { id, left: &left.0 }.encode(&mut view.txn.muts);
+    Ok(Plan::Step(Reply::Ok, effects))
+}
+
+/// The names of a directory of this rank's, with its header.
+fn content(view: &View, dir: Ino) -> Found<u32> {
+    let known = view.cache.find_dir(dir);
+    match known.filter(|slot| view.cache.dir(*slot).has(crate::cache::dir::HEADER)) {
+        Some(slot) => Ok(slot),
+        None => park(LoadKey::Header { dir }),
+    }
+}
+
+/// One change; an inode that becomes an orphan by it.
+fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<Option<Ino>> {
+    match change {
+        Change::Put { dir, name, value } => {
+            let decoded = DentryValue::decode(value).map_err(|_| Errno::EIO)?;
+            let slot = content(view, *dir)?;
+            let hash = view.name_hash(name);
+            view.lookup(slot, hash, name.as_bytes())?;
+            if let DentryValue::Primary(record) = &decoded {
+                view.txn.counted.push(record.core.ino);
+                if view.cache.by_ino(record.core.ino).is_none() {
+                    view.txn.received.push(record.core.ino);
+                }
+            }
+            let DentryAt { dir, hash, version, name } = view.place_in(slot, hash, name.as_bytes());
+            Mutation::PutDentry { dir, hash, version, name, value }.encode(&mut view.txn.muts);
+        }
+        Change::Delete { dir, name } => {
+            let slot = content(view, *dir)?;
+            let hash = view.name_hash(name);
+            view.lookup(slot, hash, name.as_bytes())?;
+            view.txn.delete(view.place_in(slot, hash, name.as_bytes()));
+        }
+        Change::Header { dir, entries, subdirs, mtime } => {
+            let slot = content(view, *dir)?;
+            // The leader's clock may be behind: times do not go back.
+            let mtime = mtime.map(|mtime| mtime.max(view.cache.dir(slot).header.mtime));
+            headers.add(slot, *entries, *subdirs, mtime);
+        }
+        Change::Backptr { ino, version, parent, name } => {
+            let (dir, hash, name) = (*parent, view.name_hash(name), name.as_bytes());
+            view.txn.backptr(*ino, *version, DentryAt { dir, hash, version: Version(0), name });
+        }
+        Change::Left(left) => view.txn.left.push(*left),
+        Change::Lose { ino, parent, hash } => {
+            let hex = ino.link_name();
+            let links = view.system(Ino::LINKS)?;
+            view.system(view.orphans())?;
+            let found = view.lookup(links, view.hash(&hex), &hex)?;
+            let slot = found.filter(|slot| view.cache.node(*slot).primary()).ok_or(Errno::EIO)?;
+            if destroy::lose_name(view, slot, (*parent, *hash), headers)? == Fate::Orphan {
+                return Ok(Some(*ino));
+            }
+        }
+    }
+    Ok(None)
+}
+
+impl Rank {
+    /// Whether another rank may keep something of what a step changes, from a former life of this one, and has not greeted this life.
+    pub(crate) fn parts_may_be_copied(&mut self, parts: &[Part]) -> bool {
+        if self.peers.unheard.is_empty() {
+            return false;
+        }
+        let dir = |part: &Part| match part {
+            Part::Name { parent, .. } => parent.ino,
+            Part::Inode { node } => {
+                let known = self.view.cache.by_ino(node.ino);
+                known.map_or(node.parent, |slot| self.view.cache.parent_ino(slot))
+            }
+        };
+        let dirs: Vec<Ino> = parts.iter().map(dir).collect();
+        dirs.into_iter().any(|dir| self.is_copied(dir))
+    }
+
+    /// A transaction is given up: what was reserved for it is free, and what still looks for something stops.
+    pub(crate) fn part_aborted(&mut self, now: Now, op: &Op, id: TxnId, out: &mut Outbox<Output>) {
+        let is_it = |other: &Op| {
+            other.session == op.session
+                && matches!(&other.request, Request::Transact { id: of, .. } if *of == id)
+        };
+        let parked: Vec<OpId> =
+            self.parked.values().filter(|other| is_it(other)).map(|other| other.id).collect();
+        for id in parked {
+            if let Some(other) = self.parked.remove(&id) {
+                self.answer(&other, Err(Errno::EINTR), false, out);
+            }
+        }
+        // One that waits for the data store hears of it behind that, and means to do nothing any more.
+        for pending in self.pending.values_mut() {
+            if let Pending::Op(other, ..) = pending
+                && is_it(other)
+            {
+                other.failed = Some(Errno::EINTR);
+            }
+        }
+        self.view.transactions.forget_intent(id);
+        self.release_part(now, id, out);
+        self.answer(op, Ok(Reply::Ok), false, out);
+    }
+
+    /// What is reserved for a transaction is free again.
+    pub(crate) fn release_part(&mut self, now: Now, id: TxnId, out: &mut Outbox<Output>) {
+        if !self.view.transactions.prepared().contains_key(&id) {
+            return;
+        }
+        Mutation::Resolved { id, left: &no_left().0 }.encode(&mut self.view.txn.muts);
+        self.commit(now, None, out);
+        self.reservations_changed();
+    }
+
+    /// A leader that is in the map no more has left when all had acknowledged what it decided: what is reserved for it was given up.
+    pub(crate) fn release_of_absent(&mut self, now: Now, out: &mut Outbox<Output>) {
+        let Some(map) = self.view.territory.map().filter(|_| self.state.serves()).cloned() else { return };
+        let prepared = self.view.transactions.prepared().iter();
+        let absent = prepared.filter(|(_, prepared)| !map.ranks.contains_key(&prepared.leader));
+        for id in absent.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.release_part(now, id, out);
+        }
+    }
+
+    /// The step of a transaction that another rank leads: it is in the journal, and nobody presents it again.
+    pub(crate) fn commit_step(&mut self, now: Now, out: &mut Outbox<Output>) {
+        self.view.touched = self.notes();
+        self.commit(now, None, out);
+        if let Some(touched) = self.view.touched.take() {
+            let changed = touched.resources.into_iter().chain(touched.headers);
+            self.recent.changed(SessionId(0), changed, self.journal.end, self.journal.durable);
+        }
+        self.reservations_changed();
+    }
+
+    /// What waited for something reserved looks again; of what is over nobody has to be asked.
+    pub(crate) fn reservations_changed(&mut self) {
+        let free = self.view.transactions.is_free();
+        self.view.territory.reserve(!free);
+        let waiting = std::mem::take(&mut self.view.transactions.waiting);
+        self.runnable.extend(waiting);
+        let prepared = self.view.transactions.prepared();
+        self.peers.keep_asks(|ask| !matches!(ask, Ask::Outcome(id) if !prepared.contains_key(id)));
+    }
+
+    /// Nobody may be there any more who remembers what that rank leads: it is asked.
+    pub(crate) fn ask_outcomes(&mut self, leader: Option<RankId>) {
+        if let Some(leader) = leader {
+            self.view.transactions.forget_intents(leader);
+        }
+        let prepared = self.view.transactions.prepared().iter();
+        let asked: Vec<(TxnId, RankId)> = prepared
+            .filter(|(_, prepared)| leader.is_none_or(|leader| leader == prepared.leader))
+            .map(|(id, prepared)| (*id, prepared.leader))
+            .collect();
+        for (id, leader) in asked {
+            let request = Request::Transact { id, step: Step::Ask };
+            self.ask_unawaited(Ask::Outcome(id), leader, request, 0);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What a session asks, one operation after the other for each caller. The longer ones are those of `sim scale`.
+//!
+//! Absent: sending.
+
+use proto::reply::{Outcome, Reply};
+use proto::request::{NewNode, Request, open_flags};
+use proto::storeio::Payload;
+use proto::{Name, NodeRef};
+use stdx::Prng;
+
+/// Files of one caller in one directory, before it goes to the next one.
+const FILES: u64 = 200;
+const FILE: NewNode = NewNode { mode: 0o100_644, umask: 0o022, rdev: 0 };
+/// Files of its own that a caller of `Mixed` keeps before it removes one.
+const KEPT: u64 = 16;
+
+/// What is done to each file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Job {
+    #[default]
+    MkNod,
+    Create,
+    Write,
+    Release,
+    GetAttr,
+    Lookup,
+    Open,
+    Unlink,
+    /// Create, write 4 KiB, close.
+    Mdtest,
+    /// Look up any, open, close.
+    Read,
+    /// 70 of 100 as `Read`; the others make a file or remove one of these.
+    Mixed,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum At {
+    #[default]
+    One,
+    Looking,
+    Making,
+    Opening,
+    Writing,
+    Last,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Caller {
+    at: At,
+    next: u64,
+    number: u64,
+    node: NodeRef,
+    made: u64,
+    removed: u64,
+}
+
+/// A session's directories and files, and how far it is.
+#[derive(Default)]
+pub(crate) struct Work {
+    dirs: Vec<NodeRef>,
+    files: u64,
+    job: Job,
+    callers: Vec<Caller>,
+    /// Found when a file was made.
+    nodes: Vec<NodeRef>,
+    dice: Option<Prng>,
+    operations: u64,
+}
+
+impl Work {
+    pub(crate) fn new(dirs: Vec<NodeRef>, files: u64, seed: u64) -> Self {
+        let nodes = vec![NodeRef::default(); files as usize];
+        Self { dirs, files, nodes, dice: Some(Prng::new(seed)), ..Self::default() }
+    }
+
+    pub(crate) fn begin(&mut self, job: Job, callers: usize) {
+        (self.job, self.operations) = (job, 0);
+        self.callers = vec![Caller::default(); callers];
+    }
+
+    pub(crate) const fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    fn any(&mut self) -> u64 {
+        let files = self.files;
+        self.dice.as_mut().map_or(0, |dice| dice.below(files))
+    }
+
+    /// Directory and name of a file. Those of one caller are together.
+    fn place(&self, number: u64) -> (NodeRef, Name) {
+        let each = self.files.div_ceil(self.callers.len() as u64).max(1);
+        let (caller, own) = (number / each, number % each);
+        let dir = own / FILES * self.callers.len() as u64 + caller;
+        let name = Name::new(format!("file.{number:012}").as_bytes()).expect("a plain name");
+        (self.dirs[dir as usize % self.dirs.len()], name)
+    }
+
+    fn own_place(&self, caller: usize, number: u64) -> (NodeRef, Name) {
+        let name = Name::new(format!("own.{caller:04}.{number:08}").as_bytes()).expect("a plain name");
+        (self.dirs[(number as usize * 31 + caller) % self.dirs.len()], name)
+    }
+
+    /// The caller's next operation.
+    pub(crate) fn start(&mut self, caller: usize) -> Option<Request> {
+        let each = self.files.div_ceil(self.callers.len() as u64).max(1);
+        let own = self.callers[caller];
+        let number = caller as u64 * each + own.next;
+        if own.next >= each || number >= self.files {
+            return None;
+        }
+        self.callers[caller].next += 1;
+        self.callers[caller].number = number;
+        self.callers[caller].at = At::One;
+        let node = self.nodes[number as usize];
+        let (parent, name) = self.place(number);
+        let flags = open_flags::WRONLY | open_flags::EXCL;
+        Some(match self.job {
+            Job::MkNod => Request::MkNod { parent, name, new: FILE },
+            Job::Create => Request::Create { parent, name, new: FILE, flags },
+            Job::Write => write(node),
+            Job::Release => Request::Release { node, count: 1 },
+            Job::GetAttr => Request::GetAttr { node },
+            Job::Lookup => Request::Lookup { parent, name },
+            Job::Open => Request::Open { node, flags: 0 },
+            Job::Unlink => Request::Unlink { parent, name },
+            Job::Mdtest => {
+                self.callers[caller].at = At::Making;
+                Request::Create { parent, name, new: FILE, flags }
+            }
+            Job::Read => self.look(caller),
+            Job::Mixed => self.mixed(caller),
+        })
+    }
+
+    fn any_place(&mut self) -> (NodeRef, Name) {
+        let number = self.any();
+        self.place(number)
+    }
+
+    fn look(&mut self, caller: usize) -> Request {
+        self.callers[caller].at = At::Looking;
+        let (parent, name) = self.any_place();
+        Request::Lookup { parent, name }
+    }
+
+    fn mixed(&mut self, caller: usize) -> Request {
+        if self.dice.as_mut().is_none_or(|dice| !dice.chance(30, 100)) {
+            return self.look(caller);
+        }
+        let own = self.callers[caller];
+        if own.made - own.removed > KEPT {
+            self.callers[caller].removed += 1;
+            self.callers[caller].at = At::Last;
+            let (parent, name) = self.own_place(caller, own.removed);
+            return Request::Unlink { parent, name };
+        }
+        self.callers[caller].made += 1;
+        self.callers[caller].at = At::Opening;
+        let (parent, name) = self.own_place(caller, own.made);
+        Request::Create { parent, name, new: FILE, flags: open_flags::WRONLY | open_flags::EXCL }
+    }
+
+    /// The operation's next request; none: it is over.
+    pub(crate) fn answered(&mut self, caller: usize, outcome: Outcome) -> Result<Option<Request>, String> {
+        let reply = outcome.map_err(|errno| format!("{:?}: {errno}", self.job))?;
+        let own = &mut self.callers[caller];
+        if let Reply::Attr(attr) | Reply::Created { attr, .. } = &reply {
+            own.node = NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash };
+            if matches!(self.job, Job::MkNod | Job::Create) {
+                self.nodes[own.number as usize] = own.node;
+            }
+        }
+        let node = own.node;
+        let (at, next) = match own.at {
+            At::One | At::Last => (At::One, None),
+            At::Looking => (At::Opening, Some(Request::Open { node, flags: 0 })),
+            At::Making => (At::Writing, Some(write(node))),
+            At::Opening | At::Writing => (At::Last, Some(Request::Release { node, count: 1 })),
+        };
+        own.at = at;
+        self.operations += u64::from(next.is_none());
+        Ok(next)
+    }
+}
+
+fn write(node: NodeRef) -> Request {
+    Request::Write { node, offset: 0, append: false, kill_suidgid: false, data: Payload::from(vec![7; 4096]) }
+}

@@ -1,0 +1,76 @@
+//! `tell mds.N ...`: a command for one rank, in Ceph's words; and faults, so that a failover can be tried.
+//!
+//! Absent: what the commands do (`admin.rs`).
+
+use crate::admin::{done, refusal, refusal_with};
+use crate::fs::{not_of_mount, rank_meant, text};
+use crate::server::Server;
+use proto::admin::Refusal;
+use serde_json::{Value, json};
+
+/// What may be told, and what it is elsewhere.
+const WORDS: [(&str, &str); 12] = [
+    ("perf dump", "perf dump"),
+    ("perf reset", "perf reset"),
+    ("cache status", "cache status"),
+    ("cache drop", "cache drop"),
+    ("client ls", "client ls"),
+    ("session ls", "client ls"),
+    ("client evict", "client evict"),
+    ("session evict", "client evict"),
+    ("ops", "ops"),
+    ("dump_ops_in_flight", "ops"),
+    ("flush journal", "checkpoint"),
+    ("checkpoint", "checkpoint"),
+];
+
+/// The command that is meant, for its rank; none: a fault.
+///
+/// # Errors
+/// What is refused, to the operator.
+pub(crate) fn inner(server: &Server, command: &Value) -> Result<Option<Value>, Value> {
+    let (who, what) = (text(command, "who")?, text(command, "what")?);
+    if is_fault(what) {
+        return Ok(None);
+    }
+    let rank = rank_meant(server, who)?;
+    // `session evict id=7`, `session evict 7`.
+    let (words, id) = match what.rsplit_once(' ') {
+        Some((words, last)) if words.ends_with("evict") => {
+            (words, last.strip_prefix("id=").unwrap_or(last).parse::<u64>().ok())
+        }
+        _ => (what, None),
+    };
+    match WORDS.iter().find(|(word, _)| *word == words) {
+        Some((_, cmd)) => Ok(Some(json!({ "cmd": cmd, "rank": rank.0, "id": id }))),
+        None => {
+            let known: Vec<&str> = WORDS.iter().map(|(word, _)| *word).collect();
+            let step = format!("`pando tell mds.N` with {}", known.join(", "));
+            Err(refusal_with(Refusal::Usage, &format!("{what}: not in this version"), &step))
+        }
+    }
+}
+
+fn is_fault(what: &str) -> bool {
+    matches!(what, "crash" | "hang")
+}
+
+/// Does harm to a life.
+///
+/// # Errors
+/// What is refused, to the operator.
+pub(crate) fn fault(server: &Server, command: &Value) -> Result<Value, Value> {
+    not_of_mount(server)?;
+    let (who, what) = (text(command, "who")?, text(command, "what")?);
+    let rank = rank_meant(server, who)?;
+    let Some(life) = server.stage.of(rank) else {
+        return Err(refusal(Refusal::State, &format!("mds.{}: it has no life now", rank.0)));
+    };
+    server.log.warn("server", "a fault was asked for", &[("rank", &rank.0), ("fault", &what)]);
+    if what == "hang" {
+        life.driver.hang();
+    } else if let Some(cluster) = server.cluster.get() {
+        cluster.crash(&life.identity.name);
+    }
+    Ok(done(json!({ "text": format!("mds.{}: {what}", rank.0) })))
+}

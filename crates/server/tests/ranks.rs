@@ -1,0 +1,280 @@
+//! Several ranks in one process, as mounts and operators see them.
+
+mod common;
+
+use common::bench::Bench;
+use mount::{Fs, Mount, Settings};
+use proto::caps::Bits;
+use proto::message::ClientInfo;
+use proto::request::XattrMode;
+use proto::{Cred, Errno};
+use runtime::SocketConnector;
+use serde_json::{Value, json};
+use server::{Server, ServerError, ServerOptions, backup};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use stdx::Wall;
+use store::folder::FormatOptions;
+
+const PIN: &[u8] = b"ceph.dir.pin";
+
+fn client(bench: &Bench) -> Fs {
+    let info = ClientInfo { host: "test".into(), mount: "/t".into(), pid: 1, caps_max: 0 };
+    let connector = Arc::new(SocketConnector::new(bench.addr()));
+    // What a mount of root has a use for: it writes again what a crash took back.
+    let settings = Settings { wants: Bits::ALL, ..Settings::default() };
+    Fs::new(Mount::open_with(connector, info, settings).expect("mounted"), Cred::ROOT)
+}
+
+/// Two ranks of three slots serve.
+fn two() -> Bench {
+    let bench = Bench::new(Some(3));
+    bench.ok(&json!({"cmd": "fs set", "fs": "pandofs", "key": "max_mds", "value": "2"}));
+    both_serve(&bench);
+    bench
+}
+
+fn both_serve(bench: &Bench) {
+    bench.until("not both serve", |bench| {
+        (0..2).all(|rank| bench.of_rank(rank)["state"] == "active") && bench.checks().is_empty()
+    });
+}
+
+/// The home may not know yet that the rank serves: then it remembers the pin until a map says so.
+fn pin(bench: &Bench, fs: &Fs, path: &str, rank: u64) {
+    fs.setxattr(path, PIN, rank.to_string().as_bytes(), XattrMode::Either).expect("pinned");
+    let wanted = entry(&format!("/{path}"), rank, "pin");
+    bench.until("does not come to its rank", |bench| subtrees(bench).contains(&wanted));
+}
+
+/// Path, rank and policy of each entry of the map.
+fn subtrees(bench: &Bench) -> Vec<(String, u64, String)> {
+    let listed = bench.ok(&json!({"cmd": "subtree ls"}));
+    let word = |of: &Value, key: &str| of[key].as_str().expect("a word").to_owned();
+    let all = listed["subtrees"].as_array().expect("a list");
+    all.iter()
+        .map(|of| (word(of, "path"), of["rank"].as_u64().expect("a rank"), word(of, "policy")))
+        .collect()
+}
+
+fn entry(path: &str, rank: u64, policy: &str) -> (String, u64, String) {
+    (path.to_owned(), rank, policy.to_owned())
+}
+
+/// Writes and syncs files in a directory until told; answers how many.
+fn writes(fs: Fs, dir: &'static str, stop: Arc<AtomicBool>) -> thread::JoinHandle<u32> {
+    thread::spawn(move || {
+        for n in 0.. {
+            if stop.load(Ordering::Acquire) {
+                return n;
+            }
+            let file = fs.create(format!("{dir}/{n}")).expect("created");
+            file.write(format!("{dir} {n}").as_bytes()).expect("written");
+            file.fsync().expect("synced");
+            file.close().expect("closed");
+        }
+        0
+    })
+}
+
+fn holds(fs: &Fs, dir: &str, count: u32) {
+    for n in 0..count {
+        let found = fs.read(format!("{dir}/{n}")).unwrap_or_else(|error| panic!("{dir}/{n}: {error:?}"));
+        assert_eq!(found, format!("{dir} {n}").as_bytes(), "{dir}/{n}");
+    }
+}
+
+#[test]
+fn a_pinned_directory_is_served_by_its_rank_and_each_counts_its_own() {
+    let mut bench = two();
+    let fs = client(&bench);
+    for dir in ["here", "there"] {
+        fs.mkdir(dir, 0o755).expect("made");
+        fs.write(format!("{dir}/before"), b"1").expect("written");
+    }
+    pin(&bench, &fs, "there", 1);
+    assert_eq!(&*fs.getxattr("there", PIN).expect("its pin"), b"1");
+    for n in 0..50 {
+        fs.write(format!("there/{n}"), b"2").expect("written");
+    }
+    assert_eq!(fs.read("there/before").expect("read"), b"1");
+    // What it does by itself in a delegated directory its rank hears of later.
+    fs.syncfs().expect("synced");
+    let made = |rank: u16| {
+        let perf = bench.ok(&json!({"cmd": "tell", "who": format!("mds.{rank}"), "what": "perf dump"}));
+        perf["mds_server"]["req_create_latency"]["avgcount"].as_u64().expect("a count")
+    };
+    assert!(made(1) >= 50, "{}", made(1));
+    let all = bench.ok(&json!({"cmd": "perf dump"}))["mds_server"]["req_create_latency"]["avgcount"].as_u64();
+    assert_eq!(all, Some(made(0) + made(1)));
+    // One client, with a session at each.
+    let status = bench.ok(&json!({"cmd": "fs status"}));
+    assert_eq!(status["clients"][0]["clients"], 1, "{status}");
+    assert!(bench.of_rank(1)["dns"].as_u64() >= Some(51), "{status}");
+    assert!(bench.of_rank(0)["dns"].as_u64() < Some(51), "{status}");
+    let sessions = bench.ok(&json!({"cmd": "tell", "who": "mds.1", "what": "session ls"}));
+    assert_eq!(sessions["clients"].as_array().map(Vec::len), Some(1), "{sessions}");
+    assert_eq!(bench.ok(&json!({"cmd": "client ls"}))["clients"].as_array().map(Vec::len), Some(1));
+    assert_eq!(subtrees(&bench), [entry("/", 0, "root"), entry("/there", 1, "pin")]);
+    // Both write their last checkpoint.
+    drop(fs);
+    bench.stop();
+    bench.start().expect("again");
+    both_serve(&bench);
+    for rank in 0..2 {
+        let dump = bench.ok(&json!({"cmd": "tell", "who": format!("mds.{rank}"), "what": "perf dump"}));
+        assert_eq!(dump["mds_log"]["replayed"], 0, "rank {rank}");
+    }
+    assert_eq!(client(&bench).read("there/49").expect("read"), b"2");
+    bench.stop();
+}
+
+/// Lives of both ranks end, in any order, while a mount writes to both: nobody is told of an error, and everything is there.
+#[test]
+fn lives_of_both_end_under_a_mount_and_nothing_is_lost() {
+    let mut bench = two();
+    let fs = client(&bench);
+    for dir in ["here", "there"] {
+        fs.mkdir(dir, 0o755).expect("made");
+    }
+    pin(&bench, &fs, "there", 1);
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers = ["here", "there"].map(|dir| writes(fs.clone(), dir, stop.clone()));
+    for round in 0..12 {
+        let before = bench.incarnation();
+        let who = format!("mds.{}", round % 2);
+        let command = match round % 3 {
+            0 => json!({"cmd": "mds fail", "who": who}),
+            _ => json!({"cmd": "tell", "who": who, "what": "crash"}),
+        };
+        bench.ok(&command);
+        bench.until("no next life", |bench| bench.incarnation() > before);
+        both_serve(&bench);
+    }
+    // Both at once, as their process would.
+    bench.crash();
+    bench.start().expect("again");
+    both_serve(&bench);
+    stop.store(true, Ordering::Release);
+    let counts = writers.map(|writer| writer.join().expect("no error"));
+    holds(&fs, "here", counts[0]);
+    holds(&fs, "there", counts[1]);
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    assert_eq!(subtrees(&bench)[1], entry("/there", 1, "pin"));
+    drop(fs);
+    bench.stop();
+}
+
+#[test]
+fn a_mounts_own_process_refuses_several_ranks_and_whoever_wants_all_has_all() {
+    let mut bench = two();
+    let fs = client(&bench);
+    fs.mkdir("there", 0o755).expect("made");
+    pin(&bench, &fs, "there", 1);
+    fs.write("there/file", b"kept").expect("written");
+    fs.syncfs().expect("synced");
+    bench.crash();
+    // Its mount is gone with it.
+    drop(fs);
+    bench.ranks = None;
+    assert!(matches!(bench.start(), Err(ServerError::SeveralRanks(2))));
+    let dir = bench.dir.path().join("fs");
+    let whole = Server::open_whole(&dir, &ServerOptions::default()).expect("both");
+    let file = bench.dir.path().join("backup");
+    backup::create(&whole, &file).expect("a backup");
+    whole.stop().expect("stopped");
+    drop(whole);
+    let mut other = Bench::closed(Some(2));
+    backup::restore(&file, &other.dir.path().join("fs"), &FormatOptions::new(Wall(1))).expect("restored");
+    other.start().expect("open");
+    both_serve(&other);
+    assert_eq!(client(&other).read("there/file").expect("read"), b"kept");
+    other.stop();
+}
+
+/// While two ranks come to rest one may wait for the other: `stat` of a boundary asks the owner of its content.
+#[test]
+fn a_backup_under_load_is_whole() {
+    let mut bench = two();
+    let fs = client(&bench);
+    for dir in ["here", "there"] {
+        fs.mkdir(dir, 0o755).expect("made");
+    }
+    pin(&bench, &fs, "there", 1);
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers = ["here", "there"].map(|dir| writes(fs.clone(), dir, stop.clone()));
+    let (looker, looks) = (client(&bench), stop.clone());
+    let looker = thread::spawn(move || {
+        while !looks.load(Ordering::Acquire) {
+            looker.stat("there").expect("told");
+        }
+    });
+    let file = bench.dir.path().join("backup");
+    for round in 0..3 {
+        let begin = std::time::Instant::now();
+        let path = file.with_extension(round.to_string());
+        backup::create(bench.server(), &path).expect("a backup");
+        assert!(begin.elapsed().as_secs() < 20, "round {round}: {:?}", begin.elapsed());
+        backup::verify(&path).expect("whole");
+    }
+    stop.store(true, Ordering::Release);
+    looker.join().expect("no error");
+    let counts = writers.map(|writer| writer.join().expect("no error"));
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    drop(fs);
+    bench.stop();
+}
+
+#[test]
+fn subtrees_move_by_command_and_a_rank_that_is_not_wanted_goes() {
+    let mut bench = two();
+    let fs = client(&bench);
+    fs.mkdir_all("a/b/c", 0o755).expect("made");
+    fs.write("a/b/c/file", b"1").expect("written");
+    let number = |path: &str| fs.stat(path).expect("there").ino.0;
+    let moved =
+        |path: &str, to: u16| bench.admin(&json!({"cmd": "subtree move", "ino": number(path), "to": to}));
+    assert_eq!(moved("a/b", 7)["code"], 5, "no such rank");
+    assert_eq!(moved("/", 1)["code"], 2, "the root stays");
+    assert_eq!(bench.admin(&json!({"cmd": "subtree cancel", "ino": number("a/b")}))["code"], 5);
+    assert_eq!(moved("a/b", 1)["ok"], true);
+    bench.until("does not move", |bench| subtrees(bench).contains(&entry("/a/b", 1, "carved")));
+    assert_eq!(fs.read("a/b/c/file").expect("read"), b"1");
+    fs.write("a/b/c/more", b"2").expect("written");
+    bench.ok(&json!({"cmd": "fs set", "fs": "pandofs", "key": "max_mds", "value": "1"}));
+    bench.until("does not go", |bench| bench.map()["in"] == json!([0]));
+    assert_eq!(subtrees(&bench)[1].1, 0);
+    assert_eq!(fs.read("a/b/c/more").expect("read"), b"2");
+    drop(fs);
+    // And comes again, with what was made for it before.
+    bench.ok(&json!({"cmd": "fs set", "fs": "pandofs", "key": "max_mds", "value": "2"}));
+    both_serve(&bench);
+    let fs = client(&bench);
+    pin(&bench, &fs, "a/b", 1);
+    assert_eq!(subtrees(&bench)[1], entry("/a/b", 1, "pin"));
+    assert_eq!(fs.read("a/b/c/more").expect("read"), b"2");
+    drop(fs);
+    bench.stop();
+}
+
+#[test]
+fn an_evicted_client_is_evicted_everywhere() {
+    let mut bench = two();
+    let fs = client(&bench);
+    fs.mkdir("there", 0o755).expect("made");
+    pin(&bench, &fs, "there", 1);
+    fs.write("there/file", b"1").expect("written");
+    let clients = bench.ok(&json!({"cmd": "client ls"}));
+    let id = clients["clients"][0]["id"].as_u64().expect("a number");
+    bench.ok(&json!({"cmd": "client evict", "id": id}));
+    for who in ["mds.0", "mds.1"] {
+        let sessions = bench.ok(&json!({"cmd": "tell", "who": who, "what": "session ls"}));
+        let has = sessions["clients"].as_array().is_some_and(|all| all.iter().any(|one| one["id"] == id));
+        assert!(!has, "{who}: {sessions}");
+    }
+    let told = fs.read("there/file");
+    assert!(matches!(told, Err(Errno::EIO | Errno::ESHUTDOWN)), "{told:?}");
+    drop(fs);
+    bench.stop();
+}

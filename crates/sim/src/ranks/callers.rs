@@ -1,0 +1,154 @@
+//! The callers above the clients: random requests, pins among them, and what they learn of the answers.
+//!
+//! Absent: what is asked (`crate::workload`), whether the answers are right (`judge.rs`).
+
+use super::clients::Busy;
+use super::event::Event;
+use super::judge::{Asked, Key, refusals};
+use super::{PIN, Phase, Ranks};
+use crate::model::judge::Verdict;
+use crate::trace::fold;
+use crate::workload::Knowledge;
+use client::{CallId, Input};
+use proto::reply::{Outcome, Reply, encode_outcome};
+use proto::request::{Request, XattrMode};
+use proto::{Attr, Cred, Errno, Name, NodeRef, Writer};
+use std::collections::BTreeSet;
+
+impl Ranks {
+    /// The callers' turn: one more call, then a pause.
+    pub(super) fn call(&mut self, client: usize, birth: u64) -> Verdict {
+        let slot = &self.clients[client];
+        if slot.birth != birth || slot.machine.is_none() || self.phase != Phase::Faults {
+            return Ok(());
+        }
+        let (busy, ready) = (slot.busy.len(), slot.is_ready());
+        self.after(self.plan.pause_ns, Event::Call { client, birth });
+        if busy >= self.plan.calls_max || !ready {
+            return Ok(());
+        }
+        self.issued += 1;
+        if self.rng.chance(1, self.plan.pin_one_in)
+            && let Some(request) = self.pin(client)
+        {
+            return self.start(client, "pin", Cred::ROOT, request);
+        }
+        // What is open does not move: for a while before pins everybody closes what it has open, in most runs.
+        let tidy = self.plan.tidy && self.now % self.plan.turn_ns < self.plan.turn_ns / 2;
+        if tidy && let Some(node) = self.clients[client].known.opens.pop() {
+            return self.start(client, "release", Cred::ROOT, Request::Release { node, count: 1 });
+        }
+        let (kind, request) = loop {
+            let slot = &mut self.clients[client];
+            let (kind, request) = self.workload.next(&mut slot.known, self.judge.tree());
+            let opens = matches!(kind, "open" | "create" | "tmpfile");
+            if kind != "lock" && !(tidy && opens) {
+                break (kind, request);
+            }
+        };
+        let cred = match self.rng.below(4) {
+            0 => Cred { uid: 1, gid: 2, groups: Vec::new() },
+            _ => Cred::ROOT,
+        };
+        self.start(client, kind, cred, request)
+    }
+
+    /// Gives a directory to a rank.
+    fn pin(&mut self, client: usize) -> Option<Request> {
+        let tree = self.judge.tree();
+        let is_dir = |place: &&NodeRef| tree.node(place.ino).is_some_and(|node| node.is_dir());
+        let known = &self.clients[client].known;
+        let all: Vec<NodeRef> = known.places.values().filter(is_dir).copied().collect();
+        if all.is_empty() {
+            return None;
+        }
+        let node = all[self.rng.index(all.len())];
+        let rank = self.rng.below(u64::from(self.plan.ranks));
+        let name = Name::new(PIN).ok()?;
+        Some(Request::SetXattr {
+            node,
+            name,
+            value: rank.to_string().into_bytes().into(),
+            mode: XattrMode::Either,
+        })
+    }
+
+    /// Hands a call to the machine.
+    pub(super) fn start(
+        &mut self,
+        client: usize,
+        kind: &'static str,
+        cred: Cred,
+        request: Request,
+    ) -> Verdict {
+        self.calls += 1;
+        let call = CallId(self.calls);
+        self.trace.event(self.now, "call", call.0, || format!("client {client}: {} {kind}", call.0));
+        let asked = Asked { cred: cred.clone(), request: request.clone(), call: Some(call.0) };
+        let since = self.judge.now();
+        self.clients[client].busy.insert(call, Busy { kind, asked, keys: BTreeSet::new(), since });
+        self.step_client(client, Input::Call { call, cred, request })
+    }
+
+    /// A caller has its answer.
+    pub(super) fn finish(&mut self, client: usize, call: CallId, outcome: Outcome) -> Verdict {
+        let Some(busy) = self.clients[client].busy.remove(&call) else {
+            return Err(format!("client {client} answers call {} that is not open", call.0));
+        };
+        let mut w = Writer::new();
+        encode_outcome(&outcome, &mut w);
+        self.trace.event(self.now, "finish", call.0 ^ fold(&w.0), || {
+            let text = format!("{outcome:?}");
+            format!("client {client}: {} {} {text:.120}", call.0, busy.kind)
+        });
+        let keys: Vec<Key> = busy.keys.iter().copied().collect();
+        self.judge.heard(&keys, busy.since, &busy.asked, &outcome)?;
+        if refusals::is_pin(&busy.asked.request) {
+            self.coverage.count(match &outcome {
+                Ok(_) => "pins",
+                Err(Errno::EBUSY) => "pins that cannot be now (EBUSY)",
+                Err(_) => "pins refused",
+            });
+        }
+        if keys.len() > 1 {
+            self.coverage.count("calls asked of several ranks");
+        }
+        self.learn(client, &busy, &outcome);
+        Ok(())
+    }
+
+    fn learn(&mut self, client: usize, busy: &Busy, outcome: &Outcome) {
+        let known = &mut self.clients[client].known;
+        let request = &busy.asked.request;
+        if let (Request::Open { .. } | Request::Create { .. } | Request::TmpFile { .. }, Ok(reply)) =
+            (request, outcome)
+            && let Reply::Attr(attr) | Reply::Created { attr, .. } = reply
+        {
+            known.opens.push(place(attr));
+        }
+        if let (Request::Lookup { parent, name }, Err(Errno::ENOENT)) = (request, outcome) {
+            known.missed = Some((*parent, name.clone()));
+        }
+        match outcome {
+            Ok(Reply::Attr(attr) | Reply::Created { attr, .. } | Reply::Written { attr, .. }) => {
+                see(known, attr)
+            }
+            Ok(Reply::Entries { entries, end }) => {
+                entries.iter().filter_map(|entry| entry.attr.as_ref()).for_each(|attr| see(known, attr));
+                if let Request::ReadDir { dir, .. } = request {
+                    let next = entries.last().filter(|_| !*end).map_or(0, |entry| entry.hash.cookie());
+                    known.cursors.insert(dir.ino, next);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+const fn place(attr: &Attr) -> NodeRef {
+    NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash }
+}
+
+fn see(known: &mut Knowledge, attr: &Attr) {
+    known.places.insert(attr.ino, place(attr));
+}

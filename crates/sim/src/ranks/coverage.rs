@@ -1,0 +1,94 @@
+//! How often things happened.
+//!
+//! Absent: code coverage.
+
+use super::Ranks;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What must happen in a sweep.
+const EVENTS: [&str; 33] = [
+    "answers of clients by themselves",
+    "boundaries told by halves",
+    "calls asked of several ranks",
+    "checkpoints asked for",
+    "daemons dismissed",
+    "fault: cache dropped",
+    "fault: connection between ranks",
+    "fault: connection of a client",
+    "fault: coordinator begins anew",
+    "fault: coordinator pauses",
+    "fault: hang",
+    "fault: power",
+    "fault: power in a journal operation",
+    "fault: process",
+    "fault: rank failed by an operator",
+    "fault: session evicted",
+    "faults while something moves",
+    "lives begun",
+    "lives that a fence ended",
+    "messages between ranks",
+    "moves sealed",
+    "moves switched",
+    "pins",
+    "pins refused",
+    "pins that cannot be now (EBUSY)",
+    "power failed in a journal operation",
+    "ranks added",
+    "recalls",
+    "requests sent away",
+    "reservations that came to nothing",
+    "sessions lost",
+    "transactions of several ranks",
+    "wishes refused",
+];
+
+/// Counts by name.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage(BTreeMap<&'static str, u64>);
+
+impl Coverage {
+    pub(super) fn count(&mut self, what: &'static str) {
+        self.add_to(what, 1);
+    }
+
+    pub(super) fn add_to(&mut self, what: &'static str, count: u64) {
+        *self.0.entry(what).or_default() += count;
+    }
+
+    /// How often that happened.
+    #[must_use]
+    pub fn of(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or(0)
+    }
+
+    /// Takes the counts of another run in.
+    pub fn add(&mut self, other: &Self) {
+        other.0.iter().for_each(|(what, count)| self.add_to(what, *count));
+    }
+
+    /// What should have happened and never did.
+    #[must_use]
+    pub fn empty(&self) -> Vec<(&'static str, &'static str)> {
+        EVENTS.into_iter().filter(|what| self.of(what) == 0).map(|what| (what, "any")).collect()
+    }
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(what, count)| writeln!(f, "{count:>10}  {what}"))
+    }
+}
+
+impl Ranks {
+    pub(super) fn coverage(&self) -> Coverage {
+        let mut all = self.coverage.clone();
+        all.add_to("moves sealed", self.judge.seals());
+        all.add_to("answers of clients by themselves", self.judge.own);
+        all.add_to("boundaries told by halves", self.judge.halves);
+        all.add_to("transactions of several ranks", self.judge.across);
+        all.add_to("reservations that came to nothing", self.judge.released);
+        self.judge.refused.iter().for_each(|(why, count)| all.add_to(why, *count));
+        all
+    }
+}

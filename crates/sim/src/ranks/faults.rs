@@ -1,0 +1,211 @@
+//! Faults: dice, and what they do.
+//!
+//! Absent: how everything comes to rest after them (`heal.rs`).
+
+use super::event::Event;
+use super::links::End;
+use super::{Phase, Ranks};
+use crate::model::judge::Verdict;
+use mds::coordinator::Command;
+use mds::input::{ConnId, Input};
+use proto::ids::RankId;
+use stdx::Prng;
+use stdx::time::{MS, SECOND};
+
+/// What can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// A rank's process ends; what its journal's disk has not synced is lost, or not.
+    Power,
+    Process,
+    /// The power fails in one of the next operations of a journal's disk.
+    JournalStep,
+    /// A rank makes no progress for a while, shorter than its lease or longer.
+    Hang,
+    /// Connections of clients to ranks break; of ranks to ranks.
+    CutClient,
+    CutLink,
+    /// The coordinator stands still; another one begins in its place.
+    SeatPause,
+    SeatRestart,
+    /// An operator ends a session, or a rank's life.
+    Evict,
+    FailRank,
+    /// Caches are dropped, checkpoints made.
+    DropCache,
+    Checkpoint,
+    /// One more rank.
+    Grow,
+}
+
+pub(super) const ALL: [Fault; 13] = [
+    Fault::Power,
+    Fault::Process,
+    Fault::JournalStep,
+    Fault::Hang,
+    Fault::CutClient,
+    Fault::CutLink,
+    Fault::SeatPause,
+    Fault::SeatRestart,
+    Fault::Evict,
+    Fault::FailRank,
+    Fault::DropCache,
+    Fault::Checkpoint,
+    Fault::Grow,
+];
+
+impl Fault {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Power => "fault: power",
+            Self::Process => "fault: process",
+            Self::JournalStep => "fault: power in a journal operation",
+            Self::Hang => "fault: hang",
+            Self::CutClient => "fault: connection of a client",
+            Self::CutLink => "fault: connection between ranks",
+            Self::SeatPause => "fault: coordinator pauses",
+            Self::SeatRestart => "fault: coordinator begins anew",
+            Self::Evict => "fault: session evicted",
+            Self::FailRank => "fault: rank failed by an operator",
+            Self::DropCache => "fault: cache dropped",
+            Self::Checkpoint => "checkpoints asked for",
+            Self::Grow => "ranks added",
+        }
+    }
+
+    /// Some of them, for one run.
+    pub(super) fn some(rng: &mut Prng) -> Vec<Self> {
+        if rng.chance(1, 8) {
+            return Vec::new();
+        }
+        ALL.into_iter().filter(|_| rng.chance(1, 2)).collect()
+    }
+}
+
+impl Ranks {
+    pub(super) fn strikes(&mut self) -> Verdict {
+        if self.phase > Phase::Faults {
+            return Ok(());
+        }
+        self.after(self.plan.fault_every, Event::Strikes);
+        if self.phase != Phase::Faults || self.plan.kinds.is_empty() {
+            return Ok(());
+        }
+        let fault = self.plan.kinds[self.rng.index(self.plan.kinds.len())];
+        self.struck += 1;
+        if self.strike(fault)? {
+            self.coverage.count(fault.name());
+            let moving = self
+                .seat
+                .map
+                .as_ref()
+                .is_some_and(|map| map.entries.values().any(|entry| entry.moving.is_some()));
+            if moving {
+                self.coverage.count("faults while something moves");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there was something to strike.
+    fn strike(&mut self, fault: Fault) -> Verdict<bool> {
+        let Some(life) = self.any_life() else { return Ok(false) };
+        self.trace.event(self.now, "fault", life, || format!("{fault:?} {life}"));
+        match fault {
+            Fault::Power => self.life_ends(life, true)?,
+            Fault::Process => self.life_ends(life, false)?,
+            Fault::JournalStep => {
+                let operations = self.rng.below(12);
+                let disk = self.lives.get(&life).and_then(|life| self.disks.get(&life.rank));
+                disk.into_iter().for_each(|disk| disk.die_after(operations));
+            }
+            Fault::Hang => {
+                let longest = [self.plan.grace_ns / 2, self.plan.grace_ns * 2][self.rng.index(2)];
+                let until = self.now + 1 + self.rng.below(longest);
+                // Not while it hangs: a shorter one would let what comes overtake what is held up, longer ones never end.
+                let now = self.now;
+                if let Some(life) = self.lives.get_mut(&life).filter(|life| life.hung_until <= now) {
+                    life.hung_until = until;
+                }
+            }
+            Fault::CutClient => return Ok(self.cut_some(|end| matches!(end, End::Client { .. }))),
+            Fault::CutLink => return Ok(self.cut_some(|end| matches!(end, End::Rank { .. }))),
+            Fault::SeatPause => {
+                let longest = [SECOND / 4, self.plan.grace_ns * 2][self.rng.index(2)];
+                let until = self.now + 1 + self.rng.below(longest);
+                if self.seat.paused <= self.now {
+                    self.seat.paused = until;
+                }
+            }
+            Fault::SeatRestart => {
+                let longest = [50 * MS, self.plan.grace_ns][self.rng.index(2)];
+                self.seat_ends();
+                self.after(longest, Event::SeatStarts);
+            }
+            Fault::Evict => {
+                let sessions = self
+                    .conns
+                    .values()
+                    .filter(|conn| conn.life == life && matches!(conn.end, End::Client { .. }));
+                let sessions: Vec<_> = sessions.filter_map(|conn| conn.session).collect();
+                let Some(session) = sessions.get(self.rng.index(sessions.len())).copied() else {
+                    return Ok(false);
+                };
+                self.step_rank(life, Input::Evict { session })?;
+            }
+            Fault::FailRank => {
+                let rank = self.lives.get(&life).map_or(RankId(0), |life| life.rank);
+                self.command(Command::FailRank(rank))?;
+            }
+            Fault::DropCache => self.step_rank(life, Input::DropCache)?,
+            Fault::Checkpoint => self.step_rank(life, Input::Checkpoint)?,
+            Fault::Grow => {
+                if self.plan.ranks >= self.plan.most {
+                    return Ok(false);
+                }
+                self.plan.ranks += 1;
+                let ranks = self.plan.ranks;
+                self.command(Command::SetMaxMds(ranks))?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn any_life(&mut self) -> Option<u64> {
+        let lives: Vec<u64> = self.lives.keys().copied().collect();
+        lives.get(self.rng.index(lives.len())).copied()
+    }
+
+    /// Cuts one connection, or all of that kind.
+    fn cut_some(&mut self, is: impl Fn(End) -> bool) -> bool {
+        let conns: Vec<ConnId> =
+            self.conns.iter().filter(|(_, conn)| is(conn.end)).map(|(conn, _)| *conn).collect();
+        let Some(one) = conns.get(self.rng.index(conns.len())).copied() else { return false };
+        let all = self.rng.chance(1, 4);
+        conns.into_iter().filter(|conn| all || *conn == one).for_each(|conn| self.cut(conn));
+        true
+    }
+
+    /// Gives an event back if whose it is can do something now; otherwise it happens when he can, behind what came to him before.
+    pub(super) fn unless_hung(&mut self, event: Event) -> Option<Event> {
+        let until = match (&event, event.life()) {
+            (
+                Event::Commit { .. }
+                | Event::Load { .. }
+                | Event::Store { .. }
+                | Event::StoreComplete { .. }
+                | Event::Data { .. }
+                | Event::Background { .. },
+                _,
+            ) => 0,
+            (_, Some(life)) => self.lives.get(&life).map_or(0, |life| life.hung_until),
+            _ if event.is_seats() => self.seat.paused,
+            _ => 0,
+        };
+        if until <= self.now {
+            return Some(event);
+        }
+        self.at(until, event);
+        None
+    }
+}

@@ -1,0 +1,60 @@
+//! The end of a run: no more faults. Everything is answered and given back, clients end, ranks stop, and everything is in the store.
+//!
+//! Absent: faults (`faults.rs`).
+
+use super::{Phase, Ranks};
+use crate::model::judge::Verdict;
+use client::Input as ClientInput;
+use mds::input::Input;
+use proto::request::Request;
+use proto::{Cred, NodeRef};
+
+impl Ranks {
+    pub(super) fn heal(&mut self) -> Verdict {
+        self.trace.event(self.now, "heal", 0, String::new);
+        (self.phase, self.healed_at) = (Phase::Heal, self.now);
+        self.disks.values().for_each(|disk| disk.die_after(u64::MAX));
+        Ok(())
+    }
+
+    /// Gives everything back, and ends.
+    pub(super) fn healing(&mut self) -> Verdict {
+        for client in 0..self.clients.len() {
+            let slot = &mut self.clients[client];
+            if slot.closed || !slot.is_ready() || !slot.busy.is_empty() {
+                continue;
+            }
+            if let Some(node) = slot.known.opens.pop() {
+                self.start(client, "release", Cred::ROOT, Request::Release { node, count: 1 })?;
+            } else if slot.probes < 3 {
+                slot.probes += 1;
+                let root = NodeRef::bare(proto::Ino::ROOT);
+                let request = match slot.probes {
+                    1 => Request::ReadDir { dir: root, after: 0, attrs: true, bytes_max: 65_536 },
+                    2 => Request::SyncFs,
+                    _ => Request::GetAttr { node: root },
+                };
+                self.start(client, "probe", Cred::ROOT, request)?;
+            } else {
+                self.step_client(client, ClientInput::Close)?;
+            }
+        }
+        let quiet = self.clients.iter().all(|slot| slot.closed);
+        let orphans = self.judge.tree().nodes.values().any(|node| !node.is_dir() && node.nlink == 0);
+        let moving = self
+            .seat
+            .map
+            .as_ref()
+            .is_some_and(|map| map.entries.values().any(|entry| entry.moving.is_some()));
+        // Who still hangs would not stop while the others do, and a coordinator that stands still hears nothing of them: the last faults
+        // have to be over.
+        let now = self.now;
+        let awake = self.seat.is_awake(now) && self.lives.values().all(|life| life.hung_until <= now);
+        if quiet && awake && !orphans && !moving && self.judge.is_settled() && self.all_serve() {
+            self.phase = Phase::Stop;
+            let lives: Vec<u64> = self.lives.keys().copied().collect();
+            lives.into_iter().try_for_each(|life| self.step_rank(life, Input::Stop))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! The judge of several ranks: sees what enters and leaves each of them, their journals and the cluster map, and nothing inside.
+//!
+//! Entries of all journals, in the order in which they were appended, are one history: a rank executes against what is, and holds its
+//! answer back until its journal is durable. So the order of all changes is known here, too. A crash of one rank takes entries out of
+//! the middle; what stays is executed again without them, and must come to the same.
+//!
+//! Absent: locks, bytes of files, capabilities; ranks, the driver.
+
+mod answers;
+mod history;
+mod owners;
+pub(super) mod refusals;
+mod stores;
+mod transactions;
+
+use crate::model::judge::Verdict;
+use crate::model::records::{Records, Undo};
+use crate::model::tree::Tree;
+use owners::Owners;
+use proto::ids::{Position, RankId, SessionId, Tid};
+use proto::reply::Outcome;
+use proto::request::Request;
+use proto::{Cred, Ino};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use stdx::Wall;
+use stdx::hash::HashSeed;
+use transactions::{At, Transactions};
+
+/// Tids count for each rank by themselves.
+pub(super) type Key = (RankId, SessionId, Tid);
+
+/// A request, as a connection handed it to a rank.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) cred: Cred,
+    pub(super) request: Request,
+    /// The call that it is for; a call may be asked of one rank after the other, and is carried out by one.
+    pub(super) call: Option<u64>,
+}
+
+/// An answer that left a rank.
+#[derive(Clone, Debug)]
+pub(super) struct Sent {
+    pub(super) key: Key,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Clone, Debug)]
+struct Pending {
+    asked: Asked,
+    /// The state it arrived at.
+    first: u64,
+    executed: Option<(Outcome, Position)>,
+    /// What it was answered.
+    answered: Option<Outcome>,
+    /// Nobody looks at the answer.
+    gone: bool,
+}
+
+/// Whose transaction an entry is.
+#[derive(Clone, Debug)]
+struct Origin {
+    key: Key,
+    outcome: Outcome,
+    asked: Asked,
+}
+
+/// One entry of history.
+#[derive(Clone, Debug)]
+struct Step {
+    rank: RankId,
+    end: Position,
+    wall: Wall,
+    mutations: Vec<u8>,
+    origin: Option<Origin>,
+    undo: Undo,
+    /// The state that it made.
+    tree: Tree,
+    /// A boundary whose times it sets.
+    timed: Option<Ino>,
+}
+
+impl Step {
+    const fn at(&self) -> At {
+        At { rank: self.rank, end: self.end, wall: self.wall }
+    }
+}
+
+/// The journal of one rank.
+#[derive(Clone, Debug, Default)]
+struct Journal {
+    end: Position,
+    durable: Position,
+    /// Entries since the last trim: start, end, mutations.
+    log: VecDeque<(Position, Position, Vec<u8>)>,
+}
+
+/// The judge of one run.
+pub(super) struct Judge {
+    seed: HashSeed,
+    /// What every entry that is kept comes after.
+    base: (Records, Tree, Transactions),
+    /// The number of the base's state; the entry at `i` makes state `first + 1 + i`.
+    first: u64,
+    line: VecDeque<Step>,
+    /// What journals say: behind the tree by what is committed and not carried out everywhere.
+    records: Records,
+    open: Transactions,
+    ranks: BTreeMap<RankId, Journal>,
+    pending: BTreeMap<Key, Pending>,
+    /// Sessions that clients have lost.
+    gone: BTreeSet<SessionId>,
+    /// Of each stream what the client has all results of.
+    floors: BTreeMap<(RankId, SessionId), Tid>,
+    /// The stream in which a call was carried out.
+    calls: BTreeMap<u64, Key>,
+    owners: Owners,
+    /// The highest version of each directory and change counter of each inode ever seen, in histories that were lost too.
+    versions: BTreeMap<Ino, u64>,
+    changes: BTreeMap<Ino, u64>,
+    /// Inodes that were moved or linked in a history that a crash took back.
+    displaced: BTreeSet<Ino>,
+    /// The ranks' time.
+    pub(super) wall: Wall,
+    pub(super) transactions: u64,
+    /// Of several ranks: committed; reservations that came to nothing.
+    pub(super) across: u64,
+    pub(super) released: u64,
+    pub(super) answers: u64,
+    /// Answers of clients by themselves.
+    pub(super) own: u64,
+    /// Answers that fit a boundary only by halves; answers that are legal for now.
+    pub(super) halves: u64,
+    pub(super) refused: BTreeMap<&'static str, u64>,
+}
+
+impl Judge {
+    pub(super) fn new(seed: HashSeed, records: Records, wall: Wall) -> Self {
+        let mut tree = Tree::fresh(wall);
+        for (key, record) in &records.0 {
+            crate::model::judge::adopt_place(&mut tree, key, record);
+        }
+        Self {
+            seed,
+            base: (records.clone(), tree, Transactions::default()),
+            first: 0,
+            line: VecDeque::new(),
+            records,
+            open: Transactions::default(),
+            ranks: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            floors: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            owners: Owners::default(),
+            versions: BTreeMap::new(),
+            changes: BTreeMap::new(),
+            displaced: BTreeSet::new(),
+            wall,
+            transactions: 0,
+            across: 0,
+            released: 0,
+            answers: 0,
+            own: 0,
+            halves: 0,
+            refused: BTreeMap::new(),
+        }
+    }
+
+    /// The present tree.
+    pub(super) fn tree(&self) -> &Tree {
+        self.line.back().map_or(&self.base.1, |step| &step.tree)
+    }
+
+    fn last(&self) -> u64 {
+        self.first + self.line.len() as u64
+    }
+
+    /// States from that number on, oldest first.
+    fn states(&self, from: u64) -> impl DoubleEndedIterator<Item = (u64, &Tree)> {
+        let base = std::iter::once(&self.base.1);
+        let all = base.chain(self.line.iter().map(|step| &step.tree));
+        let skip = from.saturating_sub(self.first);
+        let numbered = (self.first..).zip(all);
+        let states: Vec<_> = numbered.skip(skip as usize).collect();
+        states.into_iter()
+    }
+
+    /// Whether everything that this rank did up to that state is durable.
+    fn is_durable(&self, rank: RankId, state: u64) -> bool {
+        let durable = self.ranks.get(&rank).map_or(Position(0), |journal| journal.durable);
+        let until = state.saturating_sub(self.first) as usize;
+        self.line.iter().take(until).all(|step| step.rank != rank || step.end <= durable)
+    }
+
+    /// A connection delivered a request to a rank; a retry of a known one changes nothing.
+    pub(super) fn asked(&mut self, key: Key, floor: Tid, asked: Asked) {
+        let (rank, session, _) = key;
+        let known = self.floors.entry((rank, session)).or_default();
+        if floor > *known {
+            *known = floor;
+            let from = (rank, session, Tid(0));
+            let over: Vec<Key> =
+                self.pending.range(from..(rank, session, floor)).map(|(key, _)| *key).collect();
+            over.iter().for_each(|key| drop(self.pending.remove(key)));
+        }
+        if key.2 < floor {
+            return;
+        }
+        let first = self.last();
+        let gone = asked.call.is_none();
+        self.pending.entry(key).or_insert(Pending { asked, first, executed: None, answered: None, gone });
+    }
+
+    /// A client was told that its session is gone: nobody will hear what becomes of its requests.
+    pub(super) fn unheard(&mut self, session: SessionId) {
+        self.gone.insert(session);
+        let of = |key: &Key| key.1 == session;
+        self.pending.iter_mut().filter(|(key, _)| of(key)).for_each(|(_, pending)| pending.gone = true);
+        self.prune();
+    }
+
+    /// A rank says that a request is not its own.
+    pub(super) fn turned_away(&mut self, key: Key) -> Verdict {
+        let Some(pending) = self.pending.remove(&key) else { return Ok(()) };
+        match pending.executed {
+            Some(_) => Err(format!("{key:?} is sent away and was carried out: {:?}", pending.asked.request)),
+            None => Ok(()),
+        }
+    }
+
+    /// A journal said that everything below is durable.
+    pub(super) fn durable(&mut self, rank: RankId, position: Position) {
+        let journal = self.ranks.entry(rank).or_default();
+        journal.durable = journal.durable.max(position);
+        self.prune();
+    }
+
+    /// Forgets states that no answer can need, and no crash take back.
+    pub(super) fn prune(&mut self) {
+        let oldest = self.pending.values().filter(|pending| !pending.gone).map(|pending| pending.first).min();
+        let keep = oldest.unwrap_or(u64::MAX);
+        while self.first < keep && !self.line.is_empty() {
+            let step = &self.line[0];
+            if self.ranks.get(&step.rank).is_none_or(|journal| journal.durable < step.end) {
+                return;
+            }
+            let Some(step) = self.line.pop_front() else { return };
+            // It was applied before.
+            let _ = self.base.0.apply(&step.mutations, true);
+            let at = step.at();
+            let _ = self.base.2.apply(at, &step.mutations, None);
+            self.base.1 = step.tree;
+            self.first += 1;
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Answers: what left a rank against the states it may have seen.
+//!
+//! Absent: the order of transactions (`history.rs`).
+
+use super::history::is_harmless;
+use super::{Asked, Judge, Key, Origin, Pending, Sent, Step, refusals};
+use crate::model::judge::{Teller, Verdict, check_listing, check_reply};
+use crate::model::rules::{Answer, Op, given};
+use crate::model::tree::Tree;
+use proto::attr::SetTime;
+use proto::name::name_hash;
+use proto::reply::{Outcome, Reply};
+use proto::request::Request;
+use proto::{Errno, Ino, NodeRef, every_request};
+use std::rc::Rc;
+use stdx::Wall;
+
+/// States of which each is looked at with each, for boundaries.
+const HALVES_MAX: usize = 24;
+
+impl Judge {
+    /// An answer leaves a rank.
+    pub(super) fn sent(&mut self, sent: &Sent) -> Verdict {
+        self.answers += 1;
+        let Some(pending) = self.pending.get(&sent.key).cloned() else {
+            let floor = self.floors.get(&(sent.key.0, sent.key.1)).copied().unwrap_or_default();
+            return if sent.key.2 < floor {
+                Ok(())
+            } else {
+                Err(format!("answers {:?}, which nobody asked for", sent.key))
+            };
+        };
+        let judged = match &pending.executed {
+            Some((outcome, _)) if *outcome != sent.outcome => {
+                Err(format!("answers but executed {outcome:?}"))
+            }
+            Some((_, end)) if self.ranks.get(&sent.key.0).is_none_or(|journal| journal.durable < *end) => {
+                Err(format!("answers before {} is durable", end.0))
+            }
+            Some(_) => Ok(()),
+            None if pending.gone => Ok(()),
+            None => self.unexecuted(sent.key, &pending, &sent.outcome),
+        };
+        judged.map_err(|error| {
+            format!(
+                "{error}\n  of {:?}\n  request {:?}\n  answer {:?}",
+                sent.key, pending.asked.request, sent.outcome
+            )
+        })?;
+        if let Some(pending) = self.pending.get_mut(&sent.key) {
+            pending.answered = Some(sent.outcome.clone());
+        }
+        Ok(())
+    }
+
+    /// A caller has its answer: the one that a rank gave it, or the client's own.
+    pub(in crate::ranks) fn heard(
+        &mut self,
+        keys: &[Key],
+        since: u64,
+        asked: &Asked,
+        outcome: &Outcome,
+    ) -> Verdict {
+        let told = |key: &Key| self.pending.get(key).and_then(|pending| pending.answered.as_ref());
+        let answers: Vec<&Outcome> = keys.iter().filter_map(told).collect();
+        let own = !answers.contains(&outcome);
+        let lost = keys.iter().any(|(_, session, _)| self.gone.contains(session));
+        for key in keys {
+            if lost {
+                // It may still take its course.
+                self.pending.entry(*key).and_modify(|pending| pending.gone = true);
+            } else {
+                self.pending.remove(key);
+            }
+        }
+        self.prune();
+        // With its session a client loses the answers of what it had asked for.
+        if !own || (lost && *outcome == Err(Errno::EIO)) {
+            return Ok(());
+        }
+        self.own += 1;
+        let judged = self.of_the_clients_own(since, asked, outcome).map_err(|error| {
+            format!("a client says by itself: {error}\n  request {:?}\n  answer {outcome:?}", asked.request)
+        });
+        if judged.is_err()
+            && let Some(why) =
+                outcome.as_ref().err().and_then(|errno| refusals::legal_of_client(&asked.request, *errno))
+        {
+            *self.refused.entry(why).or_default() += 1;
+            return Ok(());
+        }
+        judged
+    }
+
+    /// What a client answers by itself: from what it was granted, or because no rank has it.
+    fn of_the_clients_own(&self, since: u64, asked: &Asked, outcome: &Outcome) -> Verdict {
+        if matches!(outcome, Err(Errno::ESTALE)) && self.may_be_gone(asked) {
+            return Ok(());
+        }
+        let mut why = String::from("no state to compare with");
+        for (_, tree) in self.states(since).rev() {
+            match self.fits(tree, asked, outcome, Teller::Client) {
+                Ok(()) => return Ok(()),
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    /// The number of the newest state: a call that begins now sees nothing older.
+    pub(in crate::ranks) fn now(&self) -> u64 {
+        self.last()
+    }
+
+    /// An answer without a transaction must fit a state since the request came, of which all that the rank did is durable.
+    fn unexecuted(&mut self, key: Key, pending: &Pending, outcome: &Outcome) -> Verdict {
+        let request = &pending.asked.request;
+        if refusals::is_pin(request) {
+            return match outcome {
+                Ok(Reply::Ok) => Ok(()),
+                Err(errno) if refusals::pin_may_fail(*errno) => Ok(()),
+                _ => Err("no answer to a pin".into()),
+            };
+        }
+        if let Err(errno) = outcome
+            && self.is_divided()
+            && let Some(why) = refusals::legal(request, *errno)
+        {
+            *self.refused.entry(why).or_default() += 1;
+            return Ok(());
+        }
+        if matches!(outcome, Err(Errno::ESTALE | Errno::ENOENT)) && self.may_be_gone(&pending.asked) {
+            return Ok(());
+        }
+        if let (Request::Seek { hole: false, .. }, Err(Errno::ENXIO)) = (request, outcome) {
+            // Zeros that were never written are a hole.
+            return Ok(());
+        }
+        let (mut why, teller) = (String::from("no state to compare with"), Teller::Rank(self.wall));
+        for (number, tree) in self.states(pending.first).rev() {
+            if !self.is_durable(key.0, number) {
+                why = "only fits what is not durable".into();
+                continue;
+            }
+            match self.fits(tree, &pending.asked, outcome, teller) {
+                Ok(()) => return Ok(()),
+                Err(error) => why = error,
+            }
+        }
+        if self.fits_by_halves(pending, outcome) {
+            self.halves += 1;
+            return Ok(());
+        }
+        Err(why)
+    }
+
+    /// A boundary's attributes are told by two ranks, of which each says what it has: the content's part may be of another instant.
+    fn fits_by_halves(&self, pending: &Pending, outcome: &Outcome) -> bool {
+        let told = told_of(outcome);
+        let boundaries: Vec<Ino> = told.into_iter().filter(|ino| self.is_boundary(*ino)).collect();
+        if boundaries.is_empty() {
+            return false;
+        }
+        let first = self.since_set(&boundaries, pending.first);
+        let states: Vec<&Tree> = self.states(first).rev().take(HALVES_MAX).map(|(_, tree)| tree).collect();
+        let halves = states.iter().flat_map(|home| states.iter().map(move |content| (home, content)));
+        halves.into_iter().any(|(home, content)| {
+            [false, true].into_iter().any(|later| {
+                let mut tree = (*home).clone();
+                boundaries.iter().for_each(|ino| take_content(&mut tree, content, *ino, later));
+                self.fits(&tree, &pending.asked, outcome, Teller::Rank(self.wall)).is_ok()
+            })
+        })
+    }
+
+    /// A time that is being set is set in two steps: in between either one is told.
+    fn since_set(&self, boundaries: &[Ino], first: u64) -> u64 {
+        let setting = self.pending.values().filter(|other| match &other.asked.request {
+            Request::SetAttr { node, set } => set.mtime.is_some() && boundaries.contains(&node.ino),
+            every_request!() => false,
+        });
+        setting.map(|other| other.first).chain([first]).min().unwrap_or(first)
+    }
+
+    /// A file without a name may be gone at any moment; and what a crash moved back is not where its client looks for it.
+    fn may_be_gone(&self, asked: &Asked) -> bool {
+        nodes_of(&asked.request).into_iter().any(|node| {
+            let nameless =
+                |tree: &Tree| tree.node(node.ino).is_none_or(|node| !node.is_dir() && node.nlink == 0);
+            nameless(self.tree()) || self.is_misled(node)
+        })
+    }
+
+    fn is_misled(&self, reference: NodeRef) -> bool {
+        let there = self.tree().node(reference.parent).is_some_and(|dir| {
+            let named = |(name, ino): (&Rc<[u8]>, &Ino)| {
+                *ino == reference.ino && name_hash(&self.seed, name) == reference.hash
+            };
+            dir.entries.iter().any(named)
+        });
+        self.displaced.contains(&reference.ino) && !there
+    }
+
+    fn fits(&self, state: &Tree, asked: &Asked, outcome: &Outcome, teller: Teller) -> Verdict {
+        let mut tree = state.clone();
+        let (made, offset, count) = match outcome {
+            Ok(reply) => given(&asked.request, reply, None),
+            Err(_) => (Ino::NONE, 0, 1),
+        };
+        let op = Op { request: &asked.request, cred: &asked.cred, wall: Wall(0), made, offset, count };
+        match (tree.run(&op), outcome) {
+            (Err(errors), Err(errno)) if errors.contains(errno) => Ok(()),
+            (Err(errors), _) => Err(format!("must fail with {errors:?}")),
+            (Ok(answer), Err(_)) => Err(format!("must succeed with {answer:?}")),
+            (Ok(answer), Ok(reply)) => {
+                let nothing = matches!(reply, Reply::Written { count: 0, .. });
+                if !nothing && !is_harmless(&asked.request) && tree != *state {
+                    return Err("answers without a transaction".into());
+                }
+                if let (Request::Read { node, offset, len, .. }, Reply::Data(found)) = (&asked.request, reply)
+                {
+                    let size = state.node(node.ino).map_or(0, |node| node.size);
+                    let wanted = u64::from(*len).min(size.saturating_sub(*offset));
+                    if found.bytes().len() as u64 != wanted {
+                        return Err(format!("reads {} bytes instead of {wanted}", found.bytes().len()));
+                    }
+                }
+                check_reply(state, &answer, reply, teller)?;
+                check_listing(&self.seed, state, &asked.request, reply, teller)
+            }
+        }
+    }
+
+    /// The answer that is part of a transaction, against the state after it.
+    pub(super) fn check_executed(&self, step: &Step, origin: &Origin, answer: &Answer) -> Verdict {
+        let reply = match &origin.outcome {
+            Ok(reply) => reply,
+            Err(errno) => return Err(format!("executed and failed with {errno}")),
+        };
+        let teller = Teller::Rank(self.wall);
+        let judged = check_reply(&step.tree, answer, reply, teller);
+        let told = told_of(&origin.outcome).into_iter().find(|ino| self.is_boundary(*ino));
+        let Some(dir) = told.filter(|_| judged.is_err()) else { return judged };
+        let set = match &origin.asked.request {
+            Request::SetAttr { set, .. } => set.mtime,
+            every_request!() => None,
+        };
+        // Of a boundary the content's part was told by its owner before.
+        let first = self.pending.get(&origin.key).map_or(self.first, |pending| pending.first);
+        let first = self.since_set(&[dir], first);
+        let fits = self.states(first).any(|(_, content)| {
+            [false, true].into_iter().any(|later| {
+                let mut tree = step.tree.clone();
+                take_content(&mut tree, content, dir, later);
+                let by_content = check_reply(&tree, answer, reply, teller).is_ok();
+                if let (Some(set), Reply::Attr(attr)) = (set, reply) {
+                    let node = tree.change(dir);
+                    node.mtime = if set == SetTime::Now { step.wall } else { attr.mtime };
+                    let as_set = set == SetTime::Now || set == SetTime::At(attr.mtime);
+                    return by_content || (as_set && check_reply(&tree, answer, reply, teller).is_ok());
+                }
+                by_content
+            })
+        });
+        if fits { Ok(()) } else { judged }
+    }
+}
+
+/// What the owner of a directory's content says of it: names, times and counter of the listing. `later`: its time counts for the
+/// inode's, too.
+fn take_content(tree: &mut Tree, content: &Tree, ino: Ino, later: bool) {
+    let Some(from) = content.node(ino).cloned().filter(|_| tree.node(ino).is_some()) else { return };
+    let node = tree.change(ino);
+    (node.entries, node.listing, node.mtime) = (from.entries, from.listing, from.mtime);
+    if later {
+        node.ctime = from.ctime;
+    }
+    let children: Vec<Ino> = node.entries.values().copied().collect();
+    for child in children.into_iter().filter(|child| content.node(*child).is_some()) {
+        if tree.node(child).is_some() {
+            continue;
+        }
+        if let Some(node) = content.nodes.get(&child) {
+            tree.nodes.insert(child, Rc::clone(node));
+        }
+    }
+}
+
+/// Inodes whose attributes an answer tells.
+fn told_of(outcome: &Outcome) -> Vec<Ino> {
+    match outcome {
+        Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) => vec![attr.ino],
+        Ok(Reply::Entries { entries, .. }) => entries.iter().map(|entry| entry.ino).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The inodes that a request names by number, which fails when they are gone.
+fn nodes_of(request: &Request) -> Vec<NodeRef> {
+    match request {
+        Request::CopyRange { source, target, .. } => vec![*source, *target],
+        Request::Link { node, .. } => vec![*node],
+        every_request!() => request.subject().map(|(node, _)| node).into_iter().collect(),
+    }
+}

@@ -1,0 +1,51 @@
+//! Refusals that POSIX does not know, legal while ranks cannot do better: the whole list, so that it can shrink.
+//!
+//! Absent: errors that a rule gives (`model/rules.rs`).
+
+use proto::request::Request;
+use proto::{Errno, every_request};
+
+/// Whether that is how a request may fail between ranks for now, and why.
+pub(super) const fn legal(request: &Request, errno: Errno) -> Option<&'static str> {
+    match (request, errno) {
+        (Request::Rename { .. } | Request::Link { .. }, Errno::EXDEV) => {
+            Some("rename or link between ranks: no transactions across ranks")
+        }
+        (Request::CopyRange { .. }, Errno::EXDEV) => Some("copy between files of two ranks"),
+        (Request::Unlink { .. } | Request::RmDir { .. } | Request::Create { .. }, Errno::EXDEV) => {
+            Some("a name of a file with several, at a rank above 0: its inode is rank 0's")
+        }
+        (Request::RmDir { .. }, Errno::EBUSY) => Some("a boundary's content cannot be handed over now"),
+        _ => None,
+    }
+}
+
+/// Errors that a client gives by itself, legal for now, and why.
+pub(super) const fn legal_of_client(request: &Request, errno: Errno) -> Option<&'static str> {
+    match (request, errno) {
+        (Request::Fsync { .. } | Request::SyncFs, Errno::EIO) => {
+            Some("a rank died with bytes that were written and not synced")
+        }
+        (_, Errno::ESTALE) => {
+            Some("a client is sent to and fro while ranks have different maps, eight times at most")
+        }
+        _ => None,
+    }
+}
+
+/// How a pin may fail: it changes nothing in the tree.
+pub(super) const fn pin_may_fail(errno: Errno) -> bool {
+    matches!(
+        errno,
+        // Something below is open, or moves; it is root, or no directory by now; it is gone.
+        Errno::EBUSY | Errno::EINVAL | Errno::ESTALE | Errno::ENOENT
+    )
+}
+
+/// Whether a request pins a directory to a rank.
+pub(in crate::ranks) fn is_pin(request: &Request) -> bool {
+    match request {
+        Request::SetXattr { name, .. } => name.as_bytes() == super::super::PIN,
+        every_request!() => false,
+    }
+}

@@ -1,0 +1,130 @@
+//! What a seed decides before the first event: how many ranks, daemons and clients, which limits, which delays and faults.
+//!
+//! Absent: dice during the run.
+
+use super::faults::Fault;
+use client::ClientConfig;
+use mds::RankConfig;
+use proto::caps::Bits;
+use proto::ids::{Incarnation, RankId};
+use proto::message::ClientInfo;
+use stdx::Prng;
+use stdx::hash::HashSeed;
+use stdx::time::{MS, SECOND};
+use store::data;
+use store::journal_files::JournalLimits;
+
+/// How one run is.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// At the beginning, and at most.
+    pub(super) ranks: u16,
+    pub(super) most: u16,
+    pub(super) daemons: usize,
+    pub(super) clients: usize,
+    pub(super) operations: u64,
+    /// Faults that strike at least, and one in how much time.
+    pub(super) kinds: Vec<Fault>,
+    pub(super) faults: u64,
+    pub(super) fault_every: u64,
+    pub(super) calls_max: usize,
+    /// Longest pause between calls, delay of a message, of a disk operation, of a batch of the store; and of a map on its way.
+    pub(super) pause_ns: u64,
+    pub(super) message_ns: u64,
+    pub(super) disk_ns: u64,
+    pub(super) store_ns: u64,
+    pub(super) map_ns: u64,
+    /// How often a daemon says that it is there, and how long a rank goes on without.
+    pub(super) interval_ns: u64,
+    pub(super) grace_ns: u64,
+    pub(super) tiny_cache: bool,
+    /// One call of so many pins a directory.
+    pub(super) pin_one_in: u64,
+    /// Clients close what they have open, half of the time.
+    pub(super) tidy: bool,
+    pub(super) turn_ns: u64,
+    pub(super) small_file_bytes: u32,
+    pub(super) hash_seed: HashSeed,
+    wants: u8,
+}
+
+impl Plan {
+    pub(super) fn any(rng: &mut Prng) -> Self {
+        let mut seed = [0; 16];
+        seed[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
+        let kinds = Fault::some(rng);
+        let mut some = |of: &[u64]| of[rng.index(of.len())];
+        let ranks = some(&[2, 2, 3, 4]) as u16;
+        let most = ranks + if kinds.contains(&Fault::Grow) { 1 } else { 0 };
+        Self {
+            ranks,
+            most,
+            daemons: usize::from(most) + some(&[1, 2]) as usize,
+            clients: some(&[2, 2, 3]) as usize,
+            operations: 600,
+            faults: if kinds.is_empty() { 0 } else { 8 },
+            kinds,
+            fault_every: some(&[SECOND / 4, SECOND, 4 * SECOND]),
+            calls_max: some(&[1, 2, 4]) as usize,
+            pause_ns: some(&[MS, 5 * MS, 20 * MS]),
+            message_ns: some(&[MS / 20, MS, 10 * MS]),
+            disk_ns: some(&[MS / 20, MS, 8 * MS]),
+            store_ns: some(&[MS / 20, MS, 8 * MS, 100 * MS]),
+            map_ns: some(&[MS, 20 * MS, 500 * MS]),
+            interval_ns: SECOND / 2,
+            grace_ns: 2 * SECOND,
+            tiny_cache: some(&[0, 1]) == 1,
+            pin_one_in: some(&[6, 15, 40]),
+            tidy: some(&[0, 1, 1, 1]) == 1,
+            turn_ns: some(&[200 * MS, SECOND]),
+            small_file_bytes: some(&[0, 1000, 4096]) as u32,
+            hash_seed: HashSeed(seed),
+            wants: some(&[0, 1, 2, 3]) as u8,
+        }
+    }
+
+    /// As many as there may ever be.
+    pub(super) const fn ranks_max(&self) -> u16 {
+        8
+    }
+
+    pub(super) const fn rank(&self, rank: RankId, incarnation: Incarnation) -> RankConfig {
+        let mut config = RankConfig::tiny([7; 16], self.hash_seed, incarnation);
+        // As many as clients may have open: courses are long.
+        config.limits.reclaims = 1 << 20;
+        config.rank = rank;
+        if !self.tiny_cache {
+            config.cache_bytes = 64 << 20;
+            config.journal_bytes = 256 << 10;
+        }
+        config
+    }
+
+    pub(super) const fn journal(&self) -> JournalLimits {
+        if self.tiny_cache {
+            JournalLimits { segment_bytes: 16 << 10, journal_bytes: 64 << 10 }
+        } else {
+            JournalLimits { segment_bytes: 128 << 10, journal_bytes: 512 << 10 }
+        }
+    }
+
+    pub(super) fn data(&self) -> data::Limits {
+        data::Limits::tiny()
+    }
+
+    pub(super) fn client(&self, number: usize) -> ClientConfig {
+        let keeps = self.wants >> (number % 2) & 1 == 1;
+        ClientConfig {
+            info: ClientInfo {
+                host: format!("host{number}"),
+                mount: "/mnt".into(),
+                pid: number as u32,
+                caps_max: 0,
+            },
+            wants: if keeps { Bits::ATTRS.with(Bits::FC) } else { Bits::NONE },
+            retry: true,
+            recover_clean: true,
+            limits: client::Limits::default(),
+        }
+    }
+}
