@@ -334,6 +334,9 @@ impl Client {
         if self.config.retry {
             self.note_answer(tid, &mut pending, &outcome, out);
         }
+        if let Ok(Reply::Further(after)) = outcome {
+            return self.list_further(now, pending, after, out);
+        }
         if self.waits_as_sync(tid, &pending, &outcome) {
             self.syncs.extend(pending.call.map(|call| (tid, call)));
             return;
@@ -360,6 +363,17 @@ impl Client {
         }
         if let Some(call) = pending.call {
             out.push(Output::Answer { call, outcome, validity: validity.for_edge() });
+        }
+    }
+
+    /// Nothing more is there in that part of a directory. The next part may be another rank's: then this one says so.
+    fn list_further(&mut self, now: Mono, pending: Pending, after: u64, out: &mut Out) {
+        match (pending.call, pending.sent.map(|sent| *sent)) {
+            (Some(call), Some(Sent { cred, request: Request::ReadDir { dir, attrs, bytes_max, .. } })) => {
+                let request = Request::ReadDir { dir, after, attrs, bytes_max };
+                self.on_call(now, call, cred, request, out);
+            }
+            (call, _) => answer(out, call, Err(Errno::EIO)),
         }
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn apply(
                 let slot = view.cache.dir_or_new(dir);
                 if let Some(touched) = &mut view.touched {
                     touched.resources.push(Resource::Inode(value.ino()));
+                    let dir = view.cache.dir(slot).of();
                     replaced(&mut view.cache, slot, DentryKey { dir, hash, name }, touched);
                 }
                 if dir == Ino::LINKS || dir == view.orphans() {
@@ -49,13 +50,14 @@ pub(crate) fn apply(
             Mutation::DelDentry { dir, hash, name, .. } => {
                 let slot = view.cache.dir_or_new(dir);
                 if let Some(touched) = &mut view.touched {
+                    let dir = view.cache.dir(slot).of();
                     replaced(&mut view.cache, slot, DentryKey { dir, hash, name }, touched);
                 }
                 view.cache.delete(slot, hash, name, source);
             }
             Mutation::PutHeader { dir, newborn, header, .. } => {
                 if let Some(touched) = &mut view.touched {
-                    touched.headers.push(Resource::Header(dir));
+                    touched.headers.push(Resource::Header(view.cache.outer(dir)));
                 }
                 let known = before.filter(|(put_in, _)| *put_in == dir).map(|(_, slot)| slot);
                 let slot = known.unwrap_or_else(|| view.cache.dir_or_new(dir));
@@ -132,6 +134,7 @@ fn put_header(view: &mut View, slot: u32, header: FragHeader, newborn: bool, sou
         dir.saved = Some(Box::new(std::mem::take(&mut dir.header)));
     }
     dir.round = round;
+    let becomes_spread = header.spreading.is_some() && dir.header.spreading.is_none();
     dir.header = header;
     dir.set(dir::HEADER | dir::HEADER_DIRTY);
     if source == Source::Live {
@@ -143,6 +146,10 @@ fn put_header(view: &mut View, slot: u32, header: FragHeader, newborn: bool, sou
         dir.set(dir::COMPLETE);
     }
     cache.queue_dir(slot);
+    if becomes_spread {
+        cache.hand_out(slot);
+        view.territory.outdate_loads();
+    }
 }
 
 /// What waits for a transaction of another rank.
@@ -194,16 +201,18 @@ fn gone_to_others(view: &mut View, left: &[u8]) -> Result<(), DecodeError> {
 /// Another rank may have changed the directory's content since: what the tail said of it before counts no more.
 fn sealed(view: &mut View, dir: Ino, source: Source) {
     if source == Source::Replay && !stdx::mutant!("mds_seal_not_replayed") {
+        let unit = view.cache.unit(dir);
         view.cache.undo_content(dir);
-        let inside = |place: &Backptr| place.parent == dir;
+        let inside = |place: &Backptr| place.parent == unit.dir && unit.frag.covers(place.hash);
         view.backptrs.retain(|_, (_, place)| !place.as_ref().is_some_and(inside));
     }
 }
 
 /// An inode is gone: its backptr, and its header if it was a directory.
 fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
-    if view.territory.entry(ino).is_some() && !stdx::mutant!("mds_purged_keeps_entry") {
-        view.purged.push(ino);
+    let unit = view.cache.unit(ino);
+    if view.territory.entry_of(unit).is_some() && !stdx::mutant!("mds_purged_keeps_entry") {
+        view.purged.push(unit);
     }
     let slot = match source {
         Source::Live => view.cache.find_dir(ino),

@@ -102,8 +102,12 @@ impl Rank {
             }
             return Grants::None;
         }
-        if let (Ok(Reply::Totals(_)), Some((dir, _))) = (outcome, op.request.subject()) {
-            return self.grant_totals(slot, dir.ino);
+        if matches!(outcome, Ok(Reply::Totals(_))) {
+            return match &op.request {
+                Request::Totals { unit } => self.grant_totals(slot, self.view.number_of(*unit)),
+                Request::SetTimes { dir, .. } => self.grant_totals(slot, *dir),
+                every_request!() => Grants::None,
+            };
         }
         // Kernels believe these answers whatever they were told meanwhile, so nobody keeps anything of them.
         if matches!(op.request, Request::SetAttr { .. } | Request::Link { .. }) {

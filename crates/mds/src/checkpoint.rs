@@ -13,6 +13,7 @@ use crate::config::State;
 use crate::hold::Waiting;
 use crate::output::{Level, Output};
 use crate::rank::{Inner, Rank};
+use proto::cluster::Unit;
 use proto::header::FragHeader;
 use proto::storeio::{DataOp, StoreBatch, StoreError, StoreKey};
 use proto::system::CheckpointRecord;
@@ -76,7 +77,7 @@ pub(crate) struct Checkpoint {
     cursor: Option<Cursor>,
     under_way: BTreeMap<u64, Writing>,
     bytes_under_way: usize,
-    later: VecDeque<(Ino, Option<FragHeader>)>,
+    later: VecDeque<(Ino, Unit, Option<FragHeader>)>,
     /// Sessions up to there have been visited; none: all.
     sessions_from: Option<SessionId>,
     failed: bool,
@@ -322,7 +323,7 @@ impl Rank {
             dir.clear(dir::QUEUED);
             cache.queue_dir(cursor.dir);
         }
-        let later: Vec<Ino> = c.later.drain(..).map(|(ino, _)| ino).collect();
+        let later: Vec<Ino> = c.later.drain(..).map(|(ino, ..)| ino).collect();
         c.dirs_left = 0;
         c.sessions_from = None;
         for (ino, entry) in std::mem::take(&mut self.view.backptrs_old) {

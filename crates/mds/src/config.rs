@@ -72,6 +72,8 @@ pub struct Limits {
     pub move_slice: u32,
     /// Directories delegated to one session at a time.
     pub delegated_per_session: usize,
+    /// Names of the largest directory that is spread.
+    pub spread_entries: u64,
 }
 
 impl Limits {
@@ -102,6 +104,8 @@ pub struct RankConfig {
     /// How many numbers for new inodes are delegated to a session at a time, in per cent of an eighth of `ino_block`
     /// (`mds_client_delegate_inos_pct`); 0: no directory is delegated to anybody.
     pub delegate_pct: u64,
+    /// Names at which a directory that is placed by slots is spread over several ranks (`mds_bal_split_size`); 0: never.
+    pub split_size: u64,
     pub limits: Limits,
 }
 
@@ -122,6 +126,7 @@ impl RankConfig {
             complaint_ns: 30 * SECOND,
             prefetch: Prefetch::Auto,
             delegate_pct: 50,
+            split_size: 10_000,
             limits: Limits {
                 slice_entries: 256,
                 store_bytes: 16 << 20,
@@ -146,6 +151,7 @@ impl RankConfig {
                 forget: 256,
                 move_slice: 1_024,
                 delegated_per_session: 1_024,
+                spread_entries: 65_536,
             },
         }
     }
@@ -156,6 +162,7 @@ impl RankConfig {
         let mut config = Self::new(fsid, hash_seed, incarnation);
         config.cache_bytes = 64 << 10;
         config.journal_bytes = 32 << 10;
+        config.split_size = 24;
         config.limits = Limits {
             slice_entries: 8,
             store_bytes: 1 << 10,
@@ -180,6 +187,7 @@ impl RankConfig {
             forget: 16,
             move_slice: 8,
             delegated_per_session: 3,
+            spread_entries: 64,
         };
         config
     }

@@ -120,6 +120,11 @@ pub enum Input {
         dir: Ino,
         to: RankId,
     },
+    /// An operator wants a directory's names in 2^`depth` parts, at several ranks: `owner_of` says that it is this one's.
+    Spread {
+        dir: Ino,
+        depth: u8,
+    },
     /// No new sessions; checkpoint; then `Output::Stopped`.
     Stop,
 }

@@ -51,7 +51,8 @@ mod replay;
 mod replicas;
 mod search;
 mod session;
-pub mod status;
+pub mod spreads;
+mod status;
 mod tail;
 mod territory;
 #[cfg(test)]
@@ -59,6 +60,7 @@ mod tests;
 mod totals;
 mod transactions;
 mod txn;
+mod units;
 mod view;
 mod warm;
 

@@ -5,13 +5,13 @@
 
 mod whole;
 
-use crate::cache::{dir, node};
+use crate::cache::{Cache, dir, node};
 use crate::input::Tag;
 use crate::op::{Learned, LoadKey, Op, OpId, ScanFor, ScanPage, Waits};
 use crate::output::{Level, Output};
 use crate::rank::Rank;
 use proto::dentry::DentryValue;
-use proto::header::FragHeader;
+use proto::header::{FragHeader, Spreading};
 use proto::storeio::{Backptr, LoadRequest, Loaded, StoreError, StoredDentry};
 use proto::{DecodeError, Errno, Frag, Ino, NameHash};
 use std::collections::{BTreeMap, VecDeque};
@@ -62,7 +62,10 @@ impl Loads {
                     *d == dir && *h == hash
                 }
                 LoadKey::Scan { dir: d, from, .. } => *d == dir && *from <= hash,
-                LoadKey::Header { .. } | LoadKey::Backptr { .. } => false,
+                LoadKey::Header { .. }
+                | LoadKey::UnitHeader { .. }
+                | LoadKey::Spread { .. }
+                | LoadKey::Backptr { .. } => false,
             };
             if touches {
                 flight.forgotten.push(hash);
@@ -84,17 +87,22 @@ fn outdated(flight: &Flight, loaded: &Loaded) -> bool {
 const fn brings_names_of(key: &LoadKey) -> Option<Ino> {
     match key {
         LoadKey::Dentry { dir, .. } | LoadKey::ByHash { dir, .. } | LoadKey::Scan { dir, .. } => Some(*dir),
-        LoadKey::Header { .. } | LoadKey::Backptr { .. } => None,
+        LoadKey::Header { .. }
+        | LoadKey::UnitHeader { .. }
+        | LoadKey::Spread { .. }
+        | LoadKey::Backptr { .. } => None,
     }
 }
 
 /// The directory of which it brings something.
 const fn names_dir(key: &LoadKey) -> Option<Ino> {
     match key {
-        LoadKey::Header { dir } => Some(*dir),
-        LoadKey::Dentry { .. } | LoadKey::ByHash { .. } | LoadKey::Scan { .. } | LoadKey::Backptr { .. } => {
-            brings_names_of(key)
-        }
+        LoadKey::Header { dir } | LoadKey::UnitHeader { dir, .. } => Some(*dir),
+        LoadKey::Dentry { .. }
+        | LoadKey::ByHash { .. }
+        | LoadKey::Scan { .. }
+        | LoadKey::Spread { .. }
+        | LoadKey::Backptr { .. } => brings_names_of(key),
     }
 }
 
@@ -108,6 +116,13 @@ impl Rank {
     }
 
     pub(crate) fn start_load(&mut self, key: LoadKey, op: Option<OpId>) {
+        let key = match key {
+            LoadKey::UnitHeader { dir, unit } => {
+                self.view.cache.note_unit(dir, unit);
+                LoadKey::Header { dir }
+            }
+            other => other,
+        };
         if !self.loads.flights.contains_key(&key) {
             if let Some(dir) = names_dir(&key) {
                 let slot = self.view.cache.dir_or_new(dir);
@@ -150,7 +165,8 @@ impl Rank {
 
     fn issue(&mut self, keys: Vec<LoadKey>, out: &mut Outbox<Output>) {
         let entries_max = self.view.config.limits.scan_entries;
-        let requests = keys.iter().map(|key| request_of(key, entries_max)).collect();
+        let cache = &self.view.cache;
+        let requests = keys.iter().map(|key| request_of(cache, key, entries_max)).collect();
         let tag = self.new_tag();
         self.loads.issued += keys.len() as u64;
         self.loads.tags.insert(tag, keys);
@@ -180,6 +196,8 @@ impl Rank {
 
     fn loaded_one(&mut self, key: LoadKey, result: Result<Loaded, StoreError>, out: &mut Outbox<Output>) {
         let Some(mut flight) = self.loads.flights.remove(&key) else { return };
+        let frag = brings_names_of(&key).map_or(Frag::WHOLE, |dir| self.view.cache.unit(dir).frag);
+        let result = result.map(|loaded| of_unit(frag, loaded));
         if result.as_ref().is_ok_and(|loaded| outdated(&flight, loaded)) {
             flight.forgotten.clear();
             self.loads.flights.insert(key.clone(), flight);
@@ -242,6 +260,8 @@ impl Rank {
             | LoadKey::Dentry { .. }
             | LoadKey::ByHash { .. }
             | LoadKey::Header { .. }
+            | LoadKey::UnitHeader { .. }
+            | LoadKey::Spread { .. }
             | LoadKey::Backptr { .. } => {}
         }
     }
@@ -272,8 +292,11 @@ impl Rank {
                 match value {
                     Some(bytes) => self.keep_header(*dir, &bytes)?,
                     None if self.view.is_newborn(*dir) => self.view.born(*dir),
-                    // Its home knows.
-                    None if self.view.cache.by_ino(*dir).is_none() && !waiters.is_empty() => {
+                    // Its home knows; of a unit nobody, because its directory's header came after it.
+                    None if self.view.cache.by_ino(*dir).is_none()
+                        && !waiters.is_empty()
+                        && self.view.cache.outer(*dir) == *dir =>
+                    {
                         for id in waiters {
                             if let Some(op) = self.parked.get_mut(id) {
                                 op.hears().learned = Some(Box::new(Learned::NoHeader(*dir)));
@@ -287,6 +310,7 @@ impl Rank {
                     self.pin_for(waiters, node);
                 }
             }
+            (LoadKey::Spread { dir }, Loaded::Value(value)) => self.bring_spread(*dir, value, waiters)?,
             (LoadKey::Backptr { .. }, Loaded::Value(value)) => {
                 let place = value.map(|bytes| Backptr::decode(&bytes)).transpose()?;
                 for id in waiters {
@@ -390,9 +414,46 @@ impl Rank {
         let slot = self.view.cache.dir_or_new(ino);
         let dir = self.view.cache.dirs.get_mut(slot);
         if !dir.has(dir::HEADER) {
+            let (is_spread, was_known) = (header.spread().is_some(), dir.header.spreading.is_some());
             dir.header = header;
+            dir.set(dir::HEADER | dir::STORED);
+            if is_spread && !was_known {
+                self.view.cache.hand_out(slot);
+            }
+            // Units that were to go to other ranks may not have come so far.
+            if is_spread && self.view.territory.map().is_some_and(|map| map.max_mds > 1) {
+                self.view.grown.push(ino);
+            }
         }
+        let dir = self.view.cache.dirs.get_mut(slot);
         dir.set(dir::HEADER | dir::STORED);
+        Ok(())
+    }
+
+    /// How a directory is spread, for whoever has a part of it. Without a header it is gone.
+    fn bring_spread(
+        &mut self,
+        ino: Ino,
+        value: Option<Box<[u8]>>,
+        waiters: &[OpId],
+    ) -> Result<(), DecodeError> {
+        let header = value.map(|bytes| FragHeader::decode(&bytes)).transpose()?;
+        let Some(spread) = header.as_ref().map(FragHeader::spread) else {
+            for id in waiters {
+                if let Some(op) = self.parked.get_mut(id) {
+                    op.failed = Some(Errno::ESTALE);
+                }
+            }
+            return Ok(());
+        };
+        let spread = spread.ok_or(DecodeError::Invalid { what: "header of a directory with units" })?;
+        let slot = self.view.cache.dir_or_new(ino);
+        let known = &mut self.view.cache.dirs.get_mut(slot).header.spreading;
+        if known.is_none() {
+            *known = Some(Box::new(Spreading::Over(spread)));
+            self.view.cache.hand_out(slot);
+        }
+        self.moves.learned = true;
         Ok(())
     }
 }
@@ -404,18 +465,41 @@ const fn coming_of(key: &LoadKey, entries_max: u32) -> u64 {
         LoadKey::Dentry { .. }
         | LoadKey::ByHash { .. }
         | LoadKey::Header { .. }
+        | LoadKey::UnitHeader { .. }
+        | LoadKey::Spread { .. }
         | LoadKey::Backptr { .. } => 1,
     }
 }
 
-fn request_of(key: &LoadKey, entries_max: u32) -> LoadRequest {
+/// In the store the names of units are their directory's.
+fn request_of(cache: &Cache, key: &LoadKey, entries_max: u32) -> LoadRequest {
     match key {
         LoadKey::Dentry { dir, hash, name } => {
-            LoadRequest::Dentry { dir: *dir, hash: *hash, name: name.clone() }
+            LoadRequest::Dentry { dir: cache.outer(*dir), hash: *hash, name: name.clone() }
         }
-        LoadKey::ByHash { dir, hash } => LoadRequest::ByHash { dir: *dir, hash: *hash },
-        LoadKey::Header { dir } => LoadRequest::Header { dir: *dir, frag: Frag::WHOLE },
+        LoadKey::ByHash { dir, hash } => LoadRequest::ByHash { dir: cache.outer(*dir), hash: *hash },
+        LoadKey::Header { dir } => {
+            let unit = cache.unit(*dir);
+            LoadRequest::Header { dir: unit.dir, frag: unit.frag }
+        }
+        LoadKey::UnitHeader { unit, .. } => LoadRequest::Header { dir: unit.dir, frag: unit.frag },
+        LoadKey::Spread { dir } => LoadRequest::Header { dir: *dir, frag: Frag::WHOLE },
         LoadKey::Backptr { ino } => LoadRequest::Backptr { ino: *ino },
-        LoadKey::Scan { dir, from, .. } => LoadRequest::Scan { dir: *dir, from: *from, entries_max },
+        LoadKey::Scan { dir, from, .. } => {
+            let unit = cache.unit(*dir);
+            let from = (*from).max(NameHash(unit.frag.prefix));
+            LoadRequest::Scan { dir: unit.dir, from, entries_max }
+        }
+    }
+}
+
+/// What the store brings of a directory's names behind those of a unit is not the unit's.
+fn of_unit(frag: Frag, loaded: Loaded) -> Loaded {
+    match loaded {
+        Loaded::Dentries { mut entries, next } if frag != Frag::WHOLE => {
+            entries.retain(|entry| frag.covers(entry.hash));
+            Loaded::Dentries { entries, next: next.filter(|next| frag.covers(*next)) }
+        }
+        other => other,
     }
 }

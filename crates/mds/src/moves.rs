@@ -13,11 +13,12 @@ use crate::op::{OpId, Waits};
 use crate::output::{MapWish, Output};
 use crate::rank::Rank;
 use crate::territory::Part;
+use crate::units::whole;
 use below::{InUse, Slice};
 use pins::Pins;
 use proto::cluster::{MoveId, Policy, Unit};
 use proto::mutation::Mutation;
-use proto::{Errno, Frag, Ino, Position, RankId, SessionId};
+use proto::{Errno, Frag, Ino, NameHash, Position, RankId, SessionId};
 use std::collections::{BTreeSet, VecDeque};
 use stdx::{Mono, Now, Outbox};
 
@@ -105,6 +106,7 @@ impl Phase {
 #[derive(Debug)]
 struct Wanted {
     part: Part,
+    unit: Unit,
     goal: Goal,
     /// Requests for it.
     ops: Vec<OpId>,
@@ -114,6 +116,8 @@ struct Wanted {
 #[derive(Debug)]
 struct Move {
     part: Part,
+    /// What the coordinator is told of; of slots nothing, because it knows the move.
+    unit: Unit,
     goal: Goal,
     /// None: nothing changes hands.
     to: Option<RankId>,
@@ -137,6 +141,8 @@ pub(crate) struct Moves {
     abandoned: BTreeSet<Unit>,
     /// Directories whose content has left the cache for the one under way.
     emptied: Vec<Ino>,
+    /// How directories are spread of which units are to move came into the cache.
+    pub learned: bool,
     pins: Pins,
 }
 
@@ -170,27 +176,15 @@ impl Moves {
     }
 
     /// Asks for one, unless that is done already.
-    fn add(&mut self, part: Part, goal: Goal, op: Option<OpId>) {
+    fn add(&mut self, (part, unit): (Part, Unit), goal: Goal, op: Option<OpId>) {
         if let Some(one) = self.current.as_mut().filter(|one| (one.part, one.goal) == (part, goal)) {
             return one.ops.extend(op);
         }
         match self.queue.iter_mut().find(|wanted| (wanted.part, wanted.goal) == (part, goal)) {
             Some(wanted) => wanted.ops.extend(op),
-            None => self.queue.push_back(Wanted { part, goal, ops: op.into_iter().collect() }),
+            None => self.queue.push_back(Wanted { part, unit, goal, ops: op.into_iter().collect() }),
         }
     }
-}
-
-/// What the coordinator is told of; of slots nothing, because it knows the move.
-const fn named(part: Part) -> Unit {
-    match part {
-        Part::Of(dir) => unit_of(dir),
-        Part::Slots { .. } => unit_of(Ino::NONE),
-    }
-}
-
-const fn unit_of(dir: Ino) -> Unit {
-    Unit { dir, frag: Frag::WHOLE }
 }
 
 /// Whether the next one begins.
@@ -211,7 +205,21 @@ impl Rank {
 
     /// An operator wants a directory's content at another rank. What becomes of it the map says, or the log.
     pub(crate) fn move_wanted(&mut self, dir: Ino, to: RankId) {
-        self.moves.add(Part::Of(dir), Goal::Move(to), None);
+        self.moves.add(self.part_of(dir), Goal::Move(to), None);
+    }
+
+    /// A directory's content or a unit, and what it is called in the map.
+    fn part_of(&self, number: Ino) -> (Part, Unit) {
+        (Part::Of(number), self.view.cache.unit(number))
+    }
+
+    /// By which number a unit is called here, if that is known.
+    fn number_of(&self, unit: Unit) -> Option<Ino> {
+        if unit.frag == Frag::WHOLE {
+            return Some(unit.dir);
+        }
+        let (number, frag) = self.view.cache.spread(unit.dir)?.of(NameHash(unit.frag.prefix));
+        (frag == unit.frag).then_some(number)
     }
 
     /// Goes on with the move as far as it can.
@@ -219,6 +227,11 @@ impl Rank {
     pub(crate) fn moves_turn(&mut self, now: Now, out: &mut Outbox<Output>) {
         if !self.view.purged.is_empty() {
             self.note_purged();
+        }
+        if std::mem::take(&mut self.moves.learned)
+            && let Some(map) = self.view.territory.map().cloned()
+        {
+            self.carry_out_announced(&map, out);
         }
         let pins =
             !self.view.cache.pinned.is_empty() || self.moves.pins.due().is_some_and(|at| at <= now.mono);
@@ -260,11 +273,11 @@ impl Rank {
     /// Takes the next one that there is something to be done for.
     fn begin_next(&mut self, now: Now, out: &mut Outbox<Output>) {
         for _ in 0..self.moves.queue.len() {
-            let Some(Wanted { part, goal, ops }) = self.moves.queue.pop_front() else { return };
-            let phase = match self.how_to_begin(part, goal) {
+            let Some(Wanted { part, unit, goal, ops }) = self.moves.queue.pop_front() else { return };
+            let phase = match self.how_to_begin((part, unit), goal) {
                 Begin::At(phase) => phase,
                 Begin::Later => {
-                    self.moves.queue.push_back(Wanted { part, goal, ops });
+                    self.moves.queue.push_back(Wanted { part, unit, goal, ops });
                     continue;
                 }
                 Begin::Moot => {
@@ -274,7 +287,7 @@ impl Rank {
                 Begin::Refused(why) => {
                     self.say_refused(part, &why, out);
                     if let Goal::Carry(id, _) = goal {
-                        out.push(Output::Wish(MapWish::Abort { unit: named(part), id }));
+                        out.push(Output::Wish(MapWish::Abort { unit, id }));
                     }
                     self.fail_moves(ops);
                     continue;
@@ -287,12 +300,12 @@ impl Rank {
                 Goal::Unpin => (None, None),
             };
             let until = now.mono.after(LEASES * self.view.config.lease_ns);
-            self.moves.current = Some(Move { part, goal, to, id, phase, until, ops });
+            self.moves.current = Some(Move { part, unit, goal, to, id, phase, until, ops });
             return;
         }
     }
 
-    fn how_to_begin(&mut self, part: Part, goal: Goal) -> Begin {
+    fn how_to_begin(&mut self, (part, unit): (Part, Unit), goal: Goal) -> Begin {
         let me = self.view.config.rank;
         let dir = match part {
             Part::Of(dir) => dir,
@@ -303,7 +316,7 @@ impl Rank {
                 return if announced { self.carry_out() } else { Begin::Moot };
             }
         };
-        let entry = self.view.territory.entry(dir).copied();
+        let entry = self.view.territory.entry_of(unit).copied();
         if entry.is_some_and(|entry| entry.rank != me) {
             return Begin::Moot;
         }
@@ -315,9 +328,12 @@ impl Rank {
                 Begin::Later
             }
             Goal::Move(to) if to == me => Begin::Moot,
+            Goal::Move(to) if !self.view.serves(to) => {
+                Begin::Refused(format!("rank {} can be given nothing now", to.0))
+            }
             // Its place was looked for by whoever asked, and is cached.
             Goal::Move(_) if self.owner(dir) != Some(me) => Begin::Moot,
-            Goal::Pin(to) if to == me && self.is_pinned(dir) => Begin::Moot,
+            Goal::Pin(to) if to == me && self.is_pinned(unit) => Begin::Moot,
             Goal::Pin(_) => Begin::At(Phase::Name),
             Goal::Unpin if entry.is_none() => Begin::Moot,
             Goal::Unpin => Begin::At(Phase::Unname),
@@ -339,12 +355,11 @@ impl Rank {
 
     /// The phase after this one, if this one is over.
     fn move_on(&mut self, now: Now, phase: Phase, part: Part, out: &mut Outbox<Output>) -> Option<Phase> {
-        let unit = named(part);
-        let top = unit.dir;
+        let unit = self.moves.current.as_ref()?.unit;
         match phase {
-            Phase::Name => self.name_entry(unit, out),
-            Phase::Named => self.is_pinned(top).then_some(Phase::Name),
-            Phase::Unname => self.unname_entry(unit, out),
+            Phase::Name => self.name_entry(part, unit, out),
+            Phase::Named => self.is_pinned(unit).then_some(Phase::Name),
+            Phase::Unname => self.unname_entry(part, unit, out),
             Phase::Dropping => None,
             Phase::Look(at) => match self.in_use_below(part, at, false) {
                 Slice::More(at) => Some(Phase::Look(at)),
@@ -354,7 +369,10 @@ impl Rank {
             Phase::PreFlush { until } if self.checkpoint.completed < until => None,
             Phase::PreFlush { .. } if self.moves.current.as_ref()?.id.is_some() => Some(Phase::Announce),
             Phase::PreFlush { .. } => {
-                let (governing, to) = (self.governing(top, false)?, self.moves.current.as_ref()?.to?);
+                let to = self.moves.current.as_ref()?.to?;
+                let Some(governing) = self.governing_part(part, false) else {
+                    return self.no_move("its place is not cached", out);
+                };
                 out.push(Output::Wish(MapWish::Begin { unit, to, governing }));
                 Some(Phase::Announce)
             }
@@ -397,9 +415,8 @@ impl Rank {
     }
 
     /// The entry gets the policy of a pin; then the content moves, if it is to.
-    fn name_entry(&mut self, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
-        let top = unit.dir;
-        let wish = match self.view.territory.entry(top).copied() {
+    fn name_entry(&mut self, part: Part, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
+        let wish = match self.view.territory.entry_of(unit).copied() {
             Some(entry) if entry.policy == Policy::Pin => {
                 if self.moves.current.as_ref()?.to.is_none() {
                     self.end_move(true);
@@ -411,7 +428,7 @@ impl Rank {
                 };
             }
             Some(entry) => MapWish::SetPolicy { unit, version: entry.version, policy: Policy::Pin },
-            None => match self.governing(top, false) {
+            None => match self.governing_part(part, false) {
                 Some(governing) => MapWish::Make { unit, policy: Policy::Pin, governing },
                 None => {
                     self.give_up_move("its place is not cached", out);
@@ -424,9 +441,9 @@ impl Rank {
     }
 
     /// The entry goes: what it has is with the rank that it inherits from.
-    fn unname_entry(&mut self, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
-        let entry = self.view.territory.entry(unit.dir).copied();
-        let (Some(entry), Some(governing)) = (entry, self.governing(unit.dir, true)) else {
+    fn unname_entry(&mut self, part: Part, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
+        let entry = self.view.territory.entry_of(unit).copied();
+        let (Some(entry), Some(governing)) = (entry, self.governing_part(part, true)) else {
             self.give_up_move("its place is not cached", out);
             return None;
         };
@@ -451,7 +468,7 @@ impl Rank {
         };
         for some in dirs.chunks(SEALED_MAX) {
             for dir in some {
-                Mutation::Sealed { id, unit: unit_of(*dir) }.encode(&mut self.view.txn.muts);
+                Mutation::Sealed { id, unit: whole(*dir) }.encode(&mut self.view.txn.muts);
             }
             self.commit(now, None, out);
         }
@@ -494,15 +511,14 @@ impl Rank {
         let Some(one) = &mut self.moves.current else { return false };
         let Some(id) = one.id else { return false };
         one.until = again;
-        out.push(Output::Wish(MapWish::Switch { unit: named(one.part), id }));
+        out.push(Output::Wish(MapWish::Switch { unit: one.unit, id }));
         true
     }
 
     /// Before the switch is asked for.
     fn give_up_move(&mut self, why: &str, out: &mut Outbox<Output>) {
         let Some(one) = &self.moves.current else { return };
-        let (part, id) = (one.part, one.id);
-        let unit = named(part);
+        let (part, unit, id) = (one.part, one.unit, one.id);
         if one.phase == Phase::Announce && id.is_none() {
             self.moves.abandoned.insert(unit);
         }

@@ -7,6 +7,7 @@ use crate::meter::Asked;
 use crate::moves::Goal;
 use crate::search::Climb;
 use crate::view::Found;
+use proto::cluster::Unit;
 use proto::header::FragHeader;
 use proto::message::Told;
 use proto::mutation::REDO_BYTES_MAX;
@@ -15,6 +16,7 @@ use proto::request::Request;
 use proto::storeio::{Cut, DataOp, StoredDentry};
 use proto::transact::Part;
 use proto::{Attr, Cred, Errno, Ino, NameHash, NodeRef, RankId, SessionId, Tid};
+use std::collections::BTreeMap;
 use stdx::{Mono, Wall};
 
 const _: () = assert!(REDO_BYTES_MAX < proto::journal::ENTRY_BYTES_MAX);
@@ -38,6 +40,8 @@ const SENT_BACK_MAX: u8 = 8;
 pub(crate) struct Heard {
     /// What is told for its next planning.
     pub learned: Option<Box<Learned>>,
+    /// Headers of a spread directory and its units, which come one after the other: their owners may not say when they change.
+    pub units: BTreeMap<Ino, FragHeader>,
     /// Directories whose content is not placed by slots, or of which nobody knows.
     pub inherits: Vec<Ino>,
     /// The directory that its home says its session has open for reading.
@@ -255,11 +259,35 @@ pub(crate) enum Probe {
 /// What a load brings, and who shares it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LoadKey {
-    Dentry { dir: Ino, hash: NameHash, name: Box<[u8]> },
-    ByHash { dir: Ino, hash: NameHash },
-    Header { dir: Ino },
-    Backptr { ino: Ino },
-    Scan { dir: Ino, from: NameHash, purpose: ScanFor },
+    Dentry {
+        dir: Ino,
+        hash: NameHash,
+        name: Box<[u8]>,
+    },
+    ByHash {
+        dir: Ino,
+        hash: NameHash,
+    },
+    Header {
+        dir: Ino,
+    },
+    /// The same of a unit, of which that is perhaps not known; `dir`: its number.
+    UnitHeader {
+        dir: Ino,
+        unit: Unit,
+    },
+    /// How a directory is spread, whoever has its content: that stays as it is.
+    Spread {
+        dir: Ino,
+    },
+    Backptr {
+        ino: Ino,
+    },
+    Scan {
+        dir: Ino,
+        from: NameHash,
+        purpose: ScanFor,
+    },
 }
 
 /// What names of a directory are loaded for, page by page.
@@ -282,8 +310,8 @@ macro_rules! asking_parks {
             | $crate::op::Park::Facts { .. }
             | $crate::op::Park::Totals(_)
             | $crate::op::Park::Linked(_)
-            | $crate::op::Park::Hand(_)
-            | $crate::op::Park::SetTimes(..)
+            | $crate::op::Park::Hand(..)
+            | $crate::op::Park::SetTimes { .. }
             | $crate::op::Park::Opened(_)
     };
 }
@@ -317,14 +345,18 @@ pub(crate) enum Park {
         node: NodeRef,
         home: Option<RankId>,
     },
-    /// The header of a directory whose content is elsewhere.
-    Totals(Ino),
+    /// Headers of a directory whose content, or parts of it, are elsewhere: of these.
+    Totals(Vec<(Ino, Unit)>),
     /// The attributes of an inode that has several names.
     Linked(Ino),
-    /// The content of an empty directory, to end it.
-    Hand(Ino),
+    /// The content of an empty directory, or a part of it, to end it.
+    Hand(Ino, Unit),
     /// The header's time of a directory whose content is elsewhere, set to that.
-    SetTimes(Ino, Wall),
+    SetTimes {
+        dir: Ino,
+        mtime: Wall,
+        stamp: u64,
+    },
     /// Whether the session has the directory open for reading at its home, which is elsewhere.
     Opened(NodeRef),
     /// Greetings of all other ranks: they may keep replicas from the life before.

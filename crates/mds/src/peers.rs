@@ -10,7 +10,7 @@ use crate::rank::Rank;
 use crate::session::Session;
 use crate::territory::Side;
 use proto::caps::Bits;
-use proto::cluster::{ClusterMap, Delta, MapParts, RankInfo, RankState};
+use proto::cluster::{ClusterMap, Delta, MapParts, RankInfo, RankState, Unit};
 use proto::header::FragHeader;
 use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
@@ -31,8 +31,8 @@ pub(crate) enum Ask {
     Facts(Ino),
     Totals(Ino),
     Linked(Ino),
-    Hand(Ino, RankId),
-    SetTimes(Ino, Wall),
+    Hand(Unit, RankId),
+    SetTimes(Ino, Wall, u64),
     Opened(Ino, SessionId),
     /// What that rank has of the transaction that the operation waits for.
     Share(OpId, RankId),
@@ -46,7 +46,7 @@ impl Ask {
     /// What the other rank would recall if it were no more as it told.
     const fn recallable(self) -> Option<Ino> {
         match self {
-            Self::Replica(ino) | Self::Totals(ino) | Self::SetTimes(ino, _) => Some(ino),
+            Self::Replica(ino) | Self::Totals(ino) | Self::SetTimes(ino, ..) => Some(ino),
             Self::Facts(_)
             | Self::Linked(_)
             | Self::Hand(..)
@@ -350,9 +350,15 @@ impl Rank {
             }
             (Ask::Totals(dir), Ok(Reply::Totals(bytes))) => {
                 let header = self.take_totals(from.0, dir, &bytes, counts);
-                header.map(|header| Some(Learned::Totals(dir, header)))
+                header.map(|header| match header.spreading {
+                    None => Some(Learned::Totals(dir, header)),
+                    Some(_) => {
+                        self.has_learned_unit(dir, &header, &asking.waiters);
+                        None
+                    }
+                })
             }
-            (Ask::SetTimes(dir, _), Ok(Reply::Totals(bytes))) => {
+            (Ask::SetTimes(dir, ..), Ok(Reply::Totals(bytes))) => {
                 let header = self.take_totals(from.0, dir, &bytes, counts);
                 header.map(|header| Some(Learned::Times(dir, header)))
             }
@@ -397,6 +403,14 @@ impl Rank {
             self.runnable.push_back(id);
         }
         self.look_again(asking.late);
+    }
+
+    fn has_learned_unit(&mut self, dir: Ino, header: &FragHeader, waiters: &[OpId]) {
+        for id in waiters {
+            if let Some(op) = self.parked.get_mut(id) {
+                op.hears().units.insert(dir, header.clone());
+            }
+        }
     }
 
     fn take_totals(
@@ -624,6 +638,9 @@ impl Rank {
             Some(Side::Other(rank)) => rank,
             Some(Side::Mine | Side::Sealed) | None => None,
         };
+        if let Park::Totals(units) = park {
+            return self.ask_for_totals(op, units);
+        }
         let (ask, rank, request) = match *park {
             Park::Replica { node, home } => {
                 let home = home.filter(|home| *home != me).or_else(|| self.somebody());
@@ -633,24 +650,25 @@ impl Rank {
                 let home = home.filter(|home| *home != me).or_else(|| self.somebody());
                 (Ask::Facts(node.ino), home, Request::Facts { node })
             }
-            Park::Totals(dir) => (Ask::Totals(dir), owner(self, dir), Request::Totals { dir }),
             Park::Linked(ino) => {
                 let hash = self.view.hash(&ino.link_name());
                 let node = NodeRef { ino, parent: Ino::LINKS, hash };
                 (Ask::Linked(ino), owner(self, Ino::LINKS), Request::GetAttr { node })
             }
-            Park::Hand(dir) => {
-                self.hold_pin(dir);
-                (Ask::Hand(dir, me), owner(self, dir), Request::Hand { dir, to: me })
+            Park::Hand(number, unit) => {
+                self.hold_pin(unit.dir);
+                (Ask::Hand(unit, me), self.owner_of_unit(number, unit), Request::Hand { unit, to: me })
             }
-            Park::SetTimes(dir, mtime) => {
-                (Ask::SetTimes(dir, mtime), owner(self, dir), Request::SetTimes { dir, mtime })
+            Park::SetTimes { dir, mtime, stamp } => {
+                let request = Request::SetTimes { dir, mtime, stamp };
+                (Ask::SetTimes(dir, mtime, stamp), owner(self, dir), request)
             }
             Park::Opened(node) => {
                 let home = self.peers.replicas.get(&node.ino).copied();
                 (Ask::Opened(node.ino, session), home, Request::Opened { node, session })
             }
-            Park::Load(_)
+            Park::Totals(_)
+            | Park::Load(_)
             | Park::File(_)
             | Park::Inos
             | Park::Reconnect
@@ -668,6 +686,22 @@ impl Rank {
         };
         let Some(rank) = rank else { return false };
         self.ask(ask, rank, request, Some(op));
+        true
+    }
+
+    fn owner_of_unit(&self, number: Ino, unit: Unit) -> Option<RankId> {
+        match self.view.side_of_unit((number, unit)) {
+            Some(Side::Other(rank)) => rank,
+            Some(Side::Mine | Side::Sealed) | None => None,
+        }
+    }
+
+    /// All at once: it goes on with the first answer, and waits for the others then.
+    fn ask_for_totals(&mut self, op: OpId, units: &[(Ino, Unit)]) -> bool {
+        for (number, unit) in units {
+            let Some(rank) = self.owner_of_unit(*number, *unit) else { return false };
+            self.ask(Ask::Totals(*number), rank, Request::Totals { unit: *unit }, Some(op));
+        }
         true
     }
 

@@ -25,6 +25,7 @@ use crate::peers::Peers;
 use crate::recent::Recent;
 use crate::session::life::EvictReason;
 use crate::session::{Conn, Sessions};
+use crate::spreads::Spreads;
 use crate::transactions::lead::Leads;
 use crate::view::View;
 use crate::warm::Warm;
@@ -137,6 +138,7 @@ pub struct Rank {
     pub(crate) peers: Peers,
     pub(crate) news: News,
     pub(crate) moves: Moves,
+    pub(crate) spreads: Spreads,
     /// Operations that wait for slots to be used, and whether the coordinator was asked.
     pub(crate) slots_wanted: (Vec<crate::op::OpId>, bool),
     pub(crate) leaving: Leaving,
@@ -204,6 +206,7 @@ impl Rank {
             peers: Peers::default(),
             news: News::default(),
             moves: Moves::default(),
+            spreads: Spreads::default(),
             slots_wanted: (Vec::new(), false),
             leaving: Leaving::default(),
             leads: Leads::default(),
@@ -302,6 +305,7 @@ impl Rank {
             self.refill_inos(now, out);
             self.warm_turn();
             self.checkpoint_turn(now, out);
+            self.spreads_turn(now, out);
             self.moves_turn(now, out);
             self.ask_for_slots(out);
             self.leave_turn(now, out);
@@ -389,6 +393,7 @@ impl Machine for Rank {
             Input::RankGone { rank } => self.rank_gone(rank, out),
             Input::WishRefused { unit, reason } => self.wish_refused(unit, &reason, out),
             Input::Move { dir, to } => self.move_wanted(dir, to),
+            Input::Spread { dir, depth } => self.spread_wanted(dir, depth),
             Input::Stop => self.stop(out),
         }
         self.turn(now, out);
@@ -422,6 +427,7 @@ impl Machine for Rank {
             full,
             self.peers.due().filter(|_| serving),
             self.moves.due().filter(|_| serving),
+            self.spreads.due().filter(|_| serving),
             self.leaving.due().filter(|_| serving),
             self.checkpoint_due().filter(|_| serving),
         ];

@@ -30,7 +30,8 @@ impl Rank {
         if self.view.cache.by_ino(ino).is_some() {
             return Ok(());
         }
-        let slot = self.view.cache.dir_or_new(place.parent);
+        let parent = self.view.cache.inner(place.parent, place.hash);
+        let slot = self.view.cache.dir_or_new(parent);
         if self.view.side(slot) == Some(Side::Mine) && !self.view.cache.dir(slot).has(dir::FOREIGN) {
             self.view.cache.drop_dir_if_idle(slot);
             return Ok(());

@@ -95,10 +95,16 @@ impl View {
                 }
                 Look::Over => return Err(self.nowhere(ino, op)),
             };
-            let side = self.side_of(dir, op, above + 1)?;
+            let unit = self.unit_at(dir, hash)?;
+            let side = match unit.and_then(|(number, unit)| self.territory.of_unit(number, unit)) {
+                Some(side) => side,
+                None => self.side_of(dir, op, above + 1)?,
+            };
+            let (dir, outer) = (unit.map_or(dir, |(number, _)| number), dir);
+            let key = of_content(key, dir);
             // It may be coming here, from a rank that says so already.
             if side == Side::Mine {
-                self.name_is_free(dir, hash)?;
+                self.name_is_free(outer, hash)?;
             }
             self.advance(ino, op);
             match side {
@@ -108,7 +114,7 @@ impl View {
                 Side::Other(rank) => {
                     // Where it was seen is a better hint than where it was stored, and that than where everything may be.
                     // What this rank knows is no hint.
-                    let known = matches!(self.known_place(ino), Some(Some(place)) if place.parent == dir);
+                    let known = matches!(self.known_place(ino), Some(Some(place)) if place.parent == outer);
                     let climb = op.climb.get_or_insert_default();
                     let (first, second) = match known {
                         true => (rank, climb.elsewhere),
@@ -183,6 +189,10 @@ impl View {
         {
             return Ok(side);
         }
+        let of = self.cache.outer(dir);
+        if of != dir {
+            return self.side_of(of, op, above);
+        }
         match self.find(NodeRef::bare(dir), op, above) {
             Ok(node) => {
                 let parent = self.cache.node(node).dir;
@@ -225,12 +235,19 @@ impl View {
         self.side(home) == Some(Side::Sealed)
     }
 
-    /// The inode of a directory whose content is here: its own record, or a replica.
-    pub(crate) fn of_content(&mut self, reference: NodeRef, op: &mut Op) -> Found<u32> {
+    /// The inode of a directory whose content, or the part of it that this hash is in, is here: its own record, or a replica.
+    pub(crate) fn of_content(
+        &mut self,
+        reference: NodeRef,
+        hash: Option<NameHash>,
+        op: &mut Op,
+    ) -> Found<u32> {
         if reference.ino.is_reserved() {
             return Err(Errno::ESTALE.into());
         }
-        match self.of_itself(reference.ino) {
+        let unit = hash.map_or(Ok(None), |hash| self.unit_at(reference.ino, hash))?;
+        let of_unit = unit.and_then(|(number, unit)| self.territory.of_unit(number, unit));
+        match of_unit.or_else(|| self.of_itself(reference.ino)) {
             None => match self.at_home(reference, op) {
                 Err(Stop::NotMine(home)) if self.may_be_placed_here(reference.ino, op) => {
                     Err(Stop::Park(Park::Facts { node: reference, home }))
@@ -246,5 +263,18 @@ impl View {
                 found => found,
             },
         }
+    }
+}
+
+/// The same load of that content.
+fn of_content(key: LoadKey, dir: Ino) -> LoadKey {
+    match key {
+        LoadKey::ByHash { hash, .. } => LoadKey::ByHash { dir, hash },
+        LoadKey::Dentry { hash, name, .. } => LoadKey::Dentry { dir, hash, name },
+        key @ (LoadKey::Header { .. }
+        | LoadKey::UnitHeader { .. }
+        | LoadKey::Spread { .. }
+        | LoadKey::Backptr { .. }
+        | LoadKey::Scan { .. }) => key,
     }
 }

@@ -287,12 +287,12 @@ impl Rank {
                 break;
             }
             // The name of an inode in a directory of the system's is a number.
-            let slot = cache.by_ino(ino).filter(|slot| !cache.parent_ino(*slot).is_reserved());
+            let slot = cache.by_ino(ino).filter(|slot| !cache.parent_of(*slot).is_reserved());
             let Some(slot) = slot else { break };
             let name = cache.node(slot).name.as_bytes();
             bytes += name.len();
             names.push(name.to_vec());
-            ino = cache.parent_ino(slot);
+            ino = cache.parent_of(slot);
         }
         let mut path = if ino == Ino::ROOT { String::new() } else { format!("#{:#x}", ino.0) };
         for name in names.iter().rev() {
@@ -307,7 +307,7 @@ impl Rank {
     pub fn place_of(&self, ino: Ino) -> Option<(Ino, String)> {
         let slot = self.view.cache.by_ino(ino)?;
         let name = String::from_utf8_lossy(self.view.cache.node(slot).name.as_bytes()).into_owned();
-        Some((self.view.cache.parent_ino(slot), name))
+        Some((self.view.cache.parent_of(slot), name))
     }
 
     /// Whose the content of a cached directory is. Of those that answer the one that says it of itself knows.

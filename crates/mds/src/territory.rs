@@ -59,6 +59,8 @@ pub(crate) struct Territory {
     placing: bool,
     /// What is on its way to another rank, and whether that is sealed.
     leaving: Option<(Part, bool)>,
+    /// There are entries of parts of directories.
+    units: bool,
     /// Something waits for what becomes of transactions of other ranks.
     reserved: bool,
     /// Seals so far: what was asked of the store before one may be another's by now.
@@ -75,6 +77,7 @@ impl Territory {
             whole: true,
             placing: false,
             leaving: None,
+            units: false,
             reserved: false,
             seals: 0,
         }
@@ -148,6 +151,43 @@ impl Territory {
             .is_none_or(|map| map.entries.values().all(mine) && map.slots.runs().all(|(_, run)| slot(run)));
         self.whole = all && self.leaving.is_none() && !self.reserved;
         self.placing = self.map.as_ref().is_some_and(|map| map.slots_used);
+        let parts = |map: &Arc<ClusterMap>| map.entries.keys().any(|unit| unit.frag != Frag::WHOLE);
+        self.units = self.map.as_ref().is_some_and(parts);
+    }
+
+    /// What was asked of the store is not what it was asked for any more.
+    pub(crate) const fn outdate_loads(&mut self) {
+        self.seals += 1;
+    }
+
+    /// Whether the map has entries of parts of a directory: it is spread.
+    pub(crate) fn is_split(&self, dir: Ino) -> bool {
+        let unit = |prefix, depth| Unit { dir, frag: Frag { prefix, depth } };
+        let parts = unit(0, 1)..=unit(u64::MAX, u8::MAX);
+        self.units && self.map.as_ref().is_some_and(|map| map.entries.range(parts).next().is_some())
+    }
+
+    /// Whether parts of a directory are this rank's by entries of their own.
+    pub(crate) fn has_unit(&self, dir: Ino) -> bool {
+        let unit = |prefix, depth| Unit { dir, frag: Frag { prefix, depth } };
+        let parts = unit(0, 1)..=unit(u64::MAX, u8::MAX);
+        let is_mine =
+            |map: &Arc<ClusterMap>| map.entries.range(parts).any(|(_, entry)| entry.rank == self.rank);
+        self.units && self.map.as_ref().is_some_and(is_mine)
+    }
+
+    /// Whose a unit is that has an entry of its own.
+    pub(crate) fn of_unit(&self, number: Ino, unit: Unit) -> Option<Side> {
+        if self.leaving == Some((Part::Of(number), true)) {
+            return Some(Side::Sealed);
+        }
+        let entry = if self.units { self.entry_of(unit)? } else { return None };
+        Some(if entry.rank == self.rank { Side::Mine } else { Side::Other(Some(entry.rank)) })
+    }
+
+    /// The entry of a unit.
+    pub(crate) fn entry_of(&self, unit: Unit) -> Option<&Entry> {
+        self.map.as_ref()?.entries.get(&unit)
     }
 
     /// The entry of a directory.
@@ -222,6 +262,13 @@ impl View {
             if let Some(side) = self.territory.of_number(ino) {
                 break (side, self.heats.place(ino));
             }
+            if let Some(unit) = dir.header.unit() {
+                if let Some(side) = self.territory.of_unit(ino, unit) {
+                    break (side, self.heats.place(ino));
+                }
+                at = self.cache.find_dir(unit.dir)?;
+                continue;
+            }
             if placed || (dir.node != NONE && is_placed(&self.cache.node(dir.node).core)) {
                 self.cache.dirs.get_mut(at).set(dir::SLOTS);
                 break (self.territory.of_slot(ino), self.heats.place(Ino::NONE));
@@ -245,7 +292,18 @@ impl View {
         if known.is_some() || self.territory.whole {
             return known;
         }
-        self.is_placed(dir).then(|| self.territory.of_slot(dir))
+        match self.cache.unit(dir) {
+            unit if unit.dir != dir => self.territory.of_unit(dir, unit).or_else(|| self.of_itself(unit.dir)),
+            _ => self.is_placed(dir).then(|| self.territory.of_slot(dir)),
+        }
+    }
+
+    /// The same, if it does not follow the directory of which it is a unit.
+    fn of_itself_alone(&self, dir: Ino) -> Option<Side> {
+        match self.cache.unit(dir) {
+            unit if unit.dir != dir => self.territory.of_unit(dir, unit),
+            _ => self.of_itself(dir),
+        }
     }
 
     /// Whether slots say whose a directory's content is, as far as that is known.
@@ -324,8 +382,13 @@ impl View {
             if self.begins(at, part) {
                 return true;
             }
-            if self.of_itself(at).is_some() {
+            if self.of_itself_alone(at).is_some() {
                 return false;
+            }
+            let of = self.cache.outer(at);
+            if of != at {
+                at = of;
+                continue;
             }
             let above = self.cache.find_dir(at).map_or(NONE, |slot| self.cache.dir(slot).node);
             let node = if above == NONE { self.cache.by_ino(at) } else { Some(above) };
@@ -354,6 +417,7 @@ impl View {
         self.side(home) == Some(Side::Mine)
             && !self.is_boundary(ino)
             && !self.is_leaving(ino)
+            && !self.is_spread(ino)
             && !self.transactions.has_in(ino)
             && !self.transactions.is_reserved(ino)
     }
@@ -363,9 +427,14 @@ impl View {
         if dir.is_reserved() || self.of_itself(dir) != Some(Side::Mine) {
             return false;
         }
-        let Some(slot) = self.cache.by_ino(dir) else { return true };
+        let Some(slot) = self.cache.by_ino(self.cache.outer(dir)) else { return true };
         let home = self.cache.node(slot).dir;
         self.side(home) != Some(Side::Mine)
+    }
+
+    /// Whether the names of a directory are in units, or about to be.
+    pub(crate) fn is_spread(&self, dir: Ino) -> bool {
+        self.spreading == Some(dir) || self.cache.spread(dir).is_some()
     }
 
     /// Whether the content of a directory with that inode is this rank's, and stays for now.

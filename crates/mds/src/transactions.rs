@@ -230,10 +230,10 @@ impl View {
     /// Whoever wants that name waits while it is reserved.
     #[cold]
     pub(crate) fn free_of_reservations(&self, dir: u32, hash: NameHash) -> Found<()> {
-        self.name_is_free(self.cache.dir(dir).ino, hash)
+        self.name_is_free(self.cache.dir(dir).of(), hash)
     }
 
-    /// The same of a directory that is perhaps not cached.
+    /// The same of a directory that is perhaps not cached. What is reserved in a unit is so under its directory's number.
     pub(crate) fn name_is_free(&self, dir: Ino, hash: NameHash) -> Found<()> {
         if self.transactions.has_name(dir, hash) { Err(Stop::Park(Park::Reserved)) } else { Ok(()) }
     }

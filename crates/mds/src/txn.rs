@@ -34,6 +34,8 @@ pub(crate) struct Txn {
 #[derive(Clone, Copy)]
 pub(crate) struct DentryAt<'a> {
     pub dir: Ino,
+    /// The directory, where `dir` is a unit of it.
+    pub of: Ino,
     pub hash: NameHash,
     pub version: Version,
     pub name: &'a [u8],
@@ -76,13 +78,17 @@ impl Txn {
         self.put(place, |w| encode_remote(ino, kind, w));
     }
 
-    fn put(&mut self, DentryAt { dir, hash, version, name }: DentryAt<'_>, value: impl FnOnce(&mut Writer)) {
+    fn put(
+        &mut self,
+        DentryAt { dir, hash, version, name, .. }: DentryAt<'_>,
+        value: impl FnOnce(&mut Writer),
+    ) {
         put_dentry(&mut self.muts, (dir, hash, version, name), value);
     }
 
     /// The name is gone.
     pub(crate) fn delete(&mut self, place: DentryAt<'_>) {
-        let DentryAt { dir, hash, version, name } = place;
+        let DentryAt { dir, hash, version, name, .. } = place;
         Mutation::DelDentry { dir, hash, version, name }.encode(&mut self.muts);
     }
 
@@ -116,8 +122,8 @@ impl Txn {
 
     /// Where the inode's primary dentry is.
     pub(crate) fn backptr(&mut self, ino: Ino, version: u64, place: DentryAt<'_>) {
-        let DentryAt { dir, hash, name, .. } = place;
-        Mutation::PutBackptr { ino, version, parent: dir, hash, name }.encode(&mut self.muts);
+        let DentryAt { of, hash, name, .. } = place;
+        Mutation::PutBackptr { ino, version, parent: of, hash, name }.encode(&mut self.muts);
     }
 
     /// The inode is gone.

@@ -18,7 +18,8 @@ use crate::territory::{Side, Territory};
 use crate::totals::Totals;
 use crate::transactions::{Told, Transactions};
 use crate::txn::{Delta, DentryAt, Txn};
-use proto::cluster::{ClusterMap, RankState};
+use crate::units::whole;
+use proto::cluster::{ClusterMap, RankState, Unit};
 use proto::header::FragHeader;
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
@@ -82,8 +83,14 @@ pub(crate) struct View {
     pub resolved: u32,
     /// What another rank has told for the operation at hand.
     pub learned: Option<Box<Learned>>,
+    /// What other ranks have told of units for the operation at hand.
+    pub learned_units: BTreeMap<Ino, FragHeader>,
+    /// The directory that is being spread.
+    pub spreading: Option<Ino>,
+    /// Directories that have become so large that they are to be, or are and may have units to share.
+    pub grown: Vec<Ino>,
     /// Directories that are gone and have an entry in the cluster map.
-    pub purged: Vec<Ino>,
+    pub purged: Vec<Unit>,
     /// What other ranks have told of the content of directories that are at home here.
     pub totals: Totals,
     /// What other ranks told of parts of the transaction at hand.
@@ -98,7 +105,7 @@ fn place_of(cache: &Cache, slot: u32, incarnation: Incarnation) -> DentryAt<'_> 
     let node = cache.nodes.get(slot);
     let entries = cache.dirs.get(node.dir);
     let version = entries.next_version(incarnation);
-    DentryAt { dir: entries.ino, hash: node.hash, version, name: node.name.as_bytes() }
+    DentryAt { dir: entries.ino, of: entries.of(), hash: node.hash, version, name: node.name.as_bytes() }
 }
 
 impl View {
@@ -118,6 +125,9 @@ impl View {
             heats: Heats::default(),
             resolved: NONE,
             learned: None,
+            learned_units: BTreeMap::new(),
+            spreading: None,
+            grown: Vec::new(),
             told: None,
             transactions: Transactions::default(),
             config,
@@ -208,7 +218,10 @@ impl View {
         hint: &mut Option<(Ino, NameHash)>,
     ) -> (Option<LoadKey>, Option<Probe>) {
         let ino = reference.ino;
-        let by_hash = |dir, hash| (!self.is_complete(dir)).then_some(LoadKey::ByHash { dir, hash });
+        let by_hash = |dir, hash| {
+            let dir = self.cache.inner(dir, hash);
+            (!self.is_complete(dir)).then_some(LoadKey::ByHash { dir, hash })
+        };
         let by_number = |dir| {
             let name = ino.link_name();
             LoadKey::Dentry { dir, hash: self.hash(&name), name: name.into() }
@@ -265,18 +278,36 @@ impl View {
         Ok(node.own)
     }
 
-    /// A directory whose content is here, by reference: (inode's node, names).
-    pub(crate) fn directory(&mut self, reference: NodeRef, op: &mut Op) -> Found<(u32, u32)> {
-        let slot = self.inode_of_content(reference, op)?;
-        Ok((slot, self.entries_of(slot)?))
+    /// The names of a directory inode that are where this hash is, with their header; EXDEV if another rank has them.
+    pub(crate) fn entries_at(&self, slot: u32, hash: NameHash) -> Found<u32> {
+        let node = self.cache.node(slot);
+        if node.own != NONE && node.is_dir() {
+            let own = self.cache.dir(node.own);
+            let plain = own.has(dir::HEADER) && !own.is_spread();
+            if !plain && let Some(unit) = self.unit_at(node.ino(), hash)? {
+                return self.unit_here(unit);
+            }
+        }
+        self.entries_of(slot)
     }
 
-    /// The inode of a directory whose content is here, perhaps a replica.
-    pub(crate) fn inode_of_content(&mut self, reference: NodeRef, op: &mut Op) -> Found<u32> {
+    /// A directory whose content is here, by reference: (inode's node, names); of one that is spread, the part that this hash is in.
+    pub(crate) fn directory(&mut self, reference: NodeRef, hash: NameHash, op: &mut Op) -> Found<(u32, u32)> {
+        let slot = self.inode_of_content(reference, Some(hash), op)?;
+        Ok((slot, self.entries_at(slot, hash)?))
+    }
+
+    /// The inode of a directory whose content, or the part of it that this hash is in, is here; perhaps a replica.
+    pub(crate) fn inode_of_content(
+        &mut self,
+        reference: NodeRef,
+        hash: Option<NameHash>,
+        op: &mut Op,
+    ) -> Found<u32> {
         let found = if self.territory.is_whole() {
             self.resolve_anywhere(reference, op)
         } else {
-            self.of_content(reference, op)
+            self.of_content(reference, hash, op)
         };
         self.resolved = found.as_ref().map_or(NONE, |slot| *slot);
         found
@@ -308,21 +339,32 @@ impl View {
     /// The header of a directory at home here, wherever its content is.
     pub(crate) fn header_of(&self, slot: u32) -> Found<FragHeader> {
         let ino = self.cache.node(slot).ino();
+        self.sum(self.own_header_of(slot)?, ino)
+    }
+
+    /// The same without its units.
+    pub(crate) fn own_header_of(&self, slot: u32) -> Found<&FragHeader> {
+        let ino = self.cache.node(slot).ino();
         if !self.is_boundary(ino) {
-            return Ok(self.cache.dir(self.entries_of(slot)?).header.clone());
+            return Ok(&self.cache.dir(self.entries_of(slot)?).header);
         }
-        match (self.learned.as_deref(), self.totals.of(ino)) {
-            (Some(Learned::Totals(of, header)), _) if *of == ino => Ok(header.clone()),
-            (_, Some(header)) => Ok(header.clone()),
-            (_, None) => Err(Stop::Park(Park::Totals(ino))),
+        match (self.learned.as_deref(), self.learned_units.get(&ino).or_else(|| self.totals.of(ino))) {
+            (Some(Learned::Totals(of, header)), _) if *of == ino => Ok(header),
+            (_, Some(header)) => Ok(header),
+            (_, None) => Err(Stop::Park(Park::Totals(vec![(ino, whole(ino))]))),
         }
     }
 
+    /// Whether its time was set there already.
+    pub(crate) fn has_times(&self, ino: Ino) -> bool {
+        matches!(self.learned.as_deref(), Some(Learned::Times(of, _)) if *of == ino)
+    }
+
     /// The header of a directory whose content is elsewhere, after its time was set there.
-    pub(crate) fn header_set(&self, ino: Ino, mtime: Wall) -> Found<FragHeader> {
+    pub(crate) fn header_set(&self, ino: Ino, mtime: Wall, stamp: u64) -> Found<FragHeader> {
         match self.learned.as_deref() {
             Some(Learned::Times(of, header)) if *of == ino => Ok(header.clone()),
-            _ => Err(Stop::Park(Park::SetTimes(ino, mtime))),
+            _ => Err(Stop::Park(Park::SetTimes { dir: ino, mtime, stamp })),
         }
     }
 
@@ -388,17 +430,21 @@ impl View {
     fn attr_of_content(&self, slot: u32) -> Found<Attr> {
         let ino = self.cache.node(slot).ino();
         match self.of_itself(ino) {
-            Some(Side::Other(_)) => {
-                let header = self.header_of(slot)?;
-                let node = self.cache.node(slot);
-                let (ext, parent) = (self.cache.ext(slot), self.cache.parent_ino(slot));
-                let mut attr = attr_of(&node.core, ext, parent, node.hash);
-                header_attr(&mut attr, &header);
-                Ok(attr)
-            }
+            Some(Side::Other(_)) => self.attr_by(slot, &self.header_of(slot)?),
             Some(Side::Sealed) => Err(Stop::Park(Park::Move)),
+            Some(Side::Mine) | None if self.cache.spread(ino).is_some() => {
+                self.attr_by(slot, &self.header_of(slot)?)
+            }
             Some(Side::Mine) | None => park(LoadKey::Header { dir: ino }),
         }
+    }
+
+    fn attr_by(&self, slot: u32, header: &FragHeader) -> Found<Attr> {
+        let node = self.cache.node(slot);
+        let (ext, parent) = (self.cache.ext(slot), self.cache.parent_of(slot));
+        let mut attr = attr_of(&node.core, ext, parent, node.hash);
+        header_attr(&mut attr, header);
+        Ok(attr)
     }
 
     /// What a sync that begins now will cover.
@@ -419,7 +465,8 @@ impl View {
     /// A new name in a directory.
     pub(crate) fn place_in<'a>(&self, dir: u32, hash: NameHash, name: &'a [u8]) -> DentryAt<'a> {
         let dir = self.cache.dir(dir);
-        DentryAt { dir: dir.ino, hash, version: dir.next_version(self.config.incarnation), name }
+        let version = dir.next_version(self.config.incarnation);
+        DentryAt { dir: dir.ino, of: dir.of(), hash, version, name }
     }
 
     /// The directory a node's record is in must have a known header before it is changed.
@@ -457,7 +504,21 @@ impl View {
     /// Plans the change of the one directory in which names come or go.
     pub(crate) fn put_listing(&mut self, dir: u32, entries: i64, subdirs: i64) {
         let delta = Delta { entries, subdirs, mtime: Some(self.now.wall) };
-        self.txn.header(self.cache.dirs.get(dir), delta);
+        let dir = self.cache.dirs.get(dir);
+        self.txn.header(dir, delta);
+        // Once on the way up: whether it comes so far is looked at then.
+        if entries > 0 && dir.header.entries == self.config.split_size {
+            self.grows(dir.ino);
+        }
+    }
+
+    /// A directory has become large. One that is placed by slots is there for several ranks.
+    #[cold]
+    fn grows(&mut self, dir: Ino) {
+        let placed = self.is_placed(dir) && self.territory.map().is_some_and(|map| map.max_mds > 1);
+        if placed && self.config.split_size > 0 {
+            self.grown.push(dir);
+        }
     }
 
     /// A fresh inode number for this transaction.

@@ -13,6 +13,7 @@ mod slots;
 mod tests;
 
 pub use check::MapError;
+pub(crate) use codec::{put_unit, take_unit};
 pub use delta::{Change, Delta};
 pub use mask::MaskError;
 pub use parts::MapParts;
@@ -59,6 +60,8 @@ pub struct Unit {
 impl Unit {
     /// The whole root directory. Its entry is always there.
     pub const ROOT: Self = Self { dir: Ino::ROOT, frag: Frag::WHOLE };
+    /// What has no entry.
+    pub const NOTHING: Self = Self { dir: Ino::NONE, frag: Frag::WHOLE };
 }
 
 /// Where a rank is. One that was stopped is not in the map.

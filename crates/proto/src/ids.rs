@@ -100,15 +100,24 @@ impl NameHash {
     /// Hashes below this are free for cookies of start, "." and "..", and for headers in the store.
     pub const FIRST: Self = Self(8);
 
+    /// The highest one.
+    pub const LAST: Self = Self(u64::MAX);
+
     /// The readdir cookie of a name: positive as a signed 64-bit offset, above "." and "..".
     #[must_use]
     pub const fn cookie(self) -> u64 {
         self.0 >> 1
     }
+
+    /// The lowest hash with that cookie; none has one of more than 63 bits.
+    #[must_use]
+    pub const fn from_cookie(cookie: u64) -> Self {
+        Self(cookie << 1)
+    }
 }
 
 /// A hash prefix of a directory: `depth` leading bits of `prefix` are significant. Depth 0 is the
-/// whole directory, the only frag of format 1 that this version writes.
+/// whole directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Frag {
     pub prefix: u64,

@@ -224,9 +224,8 @@ impl Request {
             Self::Replicate { node } | Self::Opened { node, .. } | Self::Facts { node } => {
                 Some((*node, None))
             }
-            Self::Totals { dir } | Self::Hand { dir, .. } | Self::SetTimes { dir, .. } => {
-                Some((NodeRef::bare(*dir), None))
-            }
+            Self::Totals { unit } | Self::Hand { unit, .. } => Some((NodeRef::bare(unit.dir), None)),
+            Self::SetTimes { dir, .. } => Some((NodeRef::bare(*dir), None)),
             Self::SyncFs | Self::StatFs | Self::Transact { .. } => None,
         }
     }
@@ -236,8 +235,9 @@ impl Request {
 mod tests {
     use super::*;
     use crate::attr::SetAttr;
+    use crate::cluster::Unit;
     use crate::codec::Writer;
-    use crate::ids::{Incarnation, RankId, Tid};
+    use crate::ids::{Frag, Incarnation, RankId, Tid};
     use crate::request::{LockKind, LockSpec, NewNode, XattrMode};
     use crate::storeio::Payload;
     use crate::transact::{Step, TxnId};
@@ -296,9 +296,9 @@ mod tests {
                 data: Payload::Owned(Vec::new()),
             },
             Request::Replicate { node },
-            Request::Totals { dir: node.ino },
-            Request::Hand { dir: node.ino, to: RankId(1) },
-            Request::SetTimes { dir: node.ino, mtime: stdx::Wall(0) },
+            Request::Totals { unit: Unit { dir: node.ino, frag: Frag::WHOLE } },
+            Request::Hand { unit: Unit { dir: node.ino, frag: Frag::WHOLE }, to: RankId(1) },
+            Request::SetTimes { dir: node.ino, mtime: stdx::Wall(0), stamp: 0 },
             Request::Opened { node, session: crate::ids::SessionId(1) },
             Request::Transact { id: TxnId(1), step: Step::Abort },
             Request::Facts { node },

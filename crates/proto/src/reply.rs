@@ -76,6 +76,8 @@ pub enum Reply {
     Totals(Box<[u8]>),
     /// Of each part of a transaction.
     Seen(Vec<Seen>),
+    /// Of a listing: nothing more before that cookie's names; it goes on behind it, perhaps at another rank.
+    Further(u64),
 }
 
 /// What a request comes to.
@@ -142,6 +144,9 @@ fn encode_reply(reply: &Reply, w: &mut Writer) {
             w.u8(15).bytes(header);
         }
         Reply::Seen(seen) => put_seen(seen, w.u8(16)),
+        Reply::Further(after) => {
+            w.u8(17).u64(*after);
+        }
     }
 }
 
@@ -179,6 +184,7 @@ pub fn decode_outcome(r: &mut Reader<'_>) -> Result<Outcome, DecodeError> {
         }
         15 => Reply::Totals(r.bytes(HEADER_BYTES_MAX)?.into()),
         16 => Reply::Seen(take_seen(r)?),
+        17 => Reply::Further(r.u64()?),
         tag => return Err(DecodeError::UnknownTag { what: "reply", tag: u64::from(tag) }),
     }))
 }

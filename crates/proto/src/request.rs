@@ -7,6 +7,7 @@ mod groups;
 mod codec;
 
 use crate::attr::SetAttr;
+use crate::cluster::Unit;
 use crate::frame::FRAME_BYTES_MAX;
 use crate::ids::{Incarnation, Ino, NodeRef, RankId, SessionId, Tid};
 use crate::name::Name;
@@ -283,19 +284,21 @@ pub enum Request {
     Facts {
         node: NodeRef,
     },
-    /// By a rank: what a directory's content adds to its attributes.
+    /// By a rank: what a directory's content, or a unit of it, adds to its attributes.
     Totals {
-        dir: Ino,
+        unit: Unit,
     },
-    /// By a rank: the content of a directory becomes `to`'s.
+    /// By a rank: the content of a directory, or a unit of it, becomes `to`'s.
     Hand {
-        dir: Ino,
+        unit: Unit,
         to: RankId,
     },
-    /// By a rank: the time of a directory's content becomes this, or now if that is earlier.
+    /// By a rank: the time of a directory's content becomes this, or now if that is earlier. `stamp`: the sum of its units' change
+    /// counters by then; 0 if it has none.
     SetTimes {
         dir: Ino,
         mtime: Wall,
+        stamp: u64,
     },
     /// By a rank: whether that session has the directory open for reading.
     Opened {

@@ -277,9 +277,11 @@ pub type StoreWrite<'a> = (Table, &'a [u8], Option<&'a [u8]>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreBatch {
     pub shard: Ino,
-    /// Refuse the batch if the stored header of this directory has a higher version: a late write
+    /// Refuse the batch if the stored header of that part of this directory has a higher version: a late write
     /// of an old owner must never overwrite a newer one's state.
     pub guard: Option<Version>,
+    /// The part of the directory that it is about.
+    pub frag: Frag,
     /// Flat: `table u8 | key len u16 | key | present u8 | value len u32 | value`, repeated; read with
     /// `StoreBatch::iter`, written with `put` and `delete`. Sorted by key where the writer can.
     ops: Vec<u8>,
@@ -295,7 +297,13 @@ impl StoreBatch {
     /// An empty batch for `shard`.
     #[must_use]
     pub const fn new(shard: Ino, guard: Option<Version>) -> Self {
-        Self { shard, guard, ops: Vec::new(), count: 0, mixed: false }
+        Self::of_unit(shard, Frag::WHOLE, guard)
+    }
+
+    /// The same for one unit of a directory.
+    #[must_use]
+    pub const fn of_unit(shard: Ino, frag: Frag, guard: Option<Version>) -> Self {
+        Self { shard, guard, frag, ops: Vec::new(), count: 0, mixed: false }
     }
 
     /// Adds a put; `value` appends the value's bytes.

@@ -46,8 +46,8 @@ pub enum Change {
     Put { dir: Ino, name: Name, value: Box<[u8]> },
     /// The name is gone.
     Delete { dir: Ino, name: Name },
-    /// The directory's counts change by that; with a time its listing changes.
-    Header { dir: Ino, entries: i64, subdirs: i64, mtime: Option<Wall> },
+    /// The counts of the directory, or of the part of it that this hash is in, change by that; with a time its listing changes.
+    Header { dir: Ino, hash: NameHash, entries: i64, subdirs: i64, mtime: Option<Wall> },
     /// The inode's primary dentry is there.
     Backptr { ino: Ino, version: u64, parent: Ino, name: Name },
     /// The inode is another rank's from here on; its primary dentry is there.
@@ -156,8 +156,8 @@ impl Change {
             Self::Delete { dir, name } => {
                 w.u8(2).u64(dir.0).name(name.as_bytes());
             }
-            Self::Header { dir, entries, subdirs, mtime } => {
-                w.u8(3).u64(dir.0).i64(*entries).i64(*subdirs);
+            Self::Header { dir, hash, entries, subdirs, mtime } => {
+                w.u8(3).u64(dir.0).u64(hash.0).i64(*entries).i64(*subdirs);
                 w.option(mtime.as_ref(), |w, mtime| {
                     w.i64(mtime.0);
                 });
@@ -178,6 +178,7 @@ impl Change {
             2 => Self::Delete { dir: Ino(r.u64()?), name: name(r)? },
             3 => Self::Header {
                 dir: Ino(r.u64()?),
+                hash: NameHash(r.u64()?),
                 entries: r.i64()?,
                 subdirs: r.i64()?,
                 mtime: r.option(|r| r.i64().map(Wall))?,
@@ -332,8 +333,8 @@ mod tests {
         let changes = vec![
             Change::Put { dir, name: name(), value: [1, 2].into() },
             Change::Delete { dir, name: name() },
-            Change::Header { dir, entries: -1, subdirs: 1, mtime: Some(since) },
-            Change::Header { dir, entries: 0, subdirs: 0, mtime: None },
+            Change::Header { dir, hash: NameHash(9), entries: -1, subdirs: 1, mtime: Some(since) },
+            Change::Header { dir, hash: NameHash(0), entries: 0, subdirs: 0, mtime: None },
             Change::Backptr { ino, version: 3, parent: dir, name: name() },
             Change::Lose { ino, parent: dir, hash: NameHash(99) },
             Change::Left(Left { ino, parent: dir, hash: NameHash(99) }),

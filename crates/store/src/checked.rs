@@ -56,11 +56,6 @@ pub(crate) fn describe(table: Table, key: &[u8]) -> String {
     }
 }
 
-/// First and last possible key of a directory's frag headers, as `start..end`.
-pub(crate) fn header_range(dir: Ino) -> (Vec<u8>, Vec<u8>) {
-    (dentry_bound(dir, NameHash(0)), dentry_bound(dir, NameHash(1)))
-}
-
 /// The smallest key a dentry of this hash can have.
 pub(crate) fn dentry_bound(dir: Ino, hash: NameHash) -> Vec<u8> {
     let mut bound = Vec::with_capacity(16);

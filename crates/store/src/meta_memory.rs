@@ -4,8 +4,8 @@
 //! Absent: disk, latency, threads (a lock only makes it shareable).
 
 use crate::checked::{
-    CRC_BYTES, Found, Page, damaged, dentry_bound, dentry_page, first_session, header_range, header_version,
-    seal, sessions, unseal,
+    CRC_BYTES, Found, Page, damaged, dentry_bound, dentry_page, first_session, header_version, seal,
+    sessions, unseal,
 };
 use crate::meta::MetaStore;
 use proto::ids::{Ino, NameHash, SnapId};
@@ -262,11 +262,12 @@ impl State {
 
     fn check_guard(&self, batch: &StoreBatch) -> Result<(), StoreError> {
         let Some(guard) = batch.guard else { return Ok(()) };
-        let (from, end) = header_range(batch.shard);
-        for record in self.range(Table::Dentry, from) {
+        let mut wanted = Vec::new();
+        StoreKey::Header { dir: batch.shard, frag: batch.frag }.encode(&mut wanted);
+        if let Some(record) = self.range(Table::Dentry, wanted.clone()).next() {
             let (key, value) = record?;
-            if key >= end.as_slice() {
-                break;
+            if key != wanted {
+                return Ok(());
             }
             let stored = header_version(value)
                 .ok_or_else(|| damaged("memory", Table::Dentry, key, "not a frag header"))?;

@@ -11,6 +11,7 @@ use proto::cluster::RANKS_MAX;
 use proto::message::{At, ClientMsg, JoinToken};
 use proto::{Errno, Incarnation, RankId, SessionId, Tid};
 use stdx::Mono;
+use stdx::hash::HashSeed;
 
 // The rank is the low byte of its stamps.
 const _: () = assert!(RANKS_MAX <= 1 << 8);
@@ -65,6 +66,11 @@ impl Client {
     /// There is a cluster map of that version. `links`: `//links` is this rank's; `alone`: so is everything.
     pub(crate) const fn has_map(&mut self, version: u64, links: bool, alone: bool) {
         (self.seat.at.map_version, self.seat.links, self.seat.alone) = (version, links, alone);
+    }
+
+    /// The seed of name hashes, if the rank has told it.
+    pub(crate) const fn seed(&self) -> Option<&HashSeed> {
+        self.numbers.seed()
     }
 
     pub(crate) const fn rank(&self) -> RankId {

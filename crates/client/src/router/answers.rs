@@ -136,7 +136,7 @@ impl Many {
     fn learn_hint(&mut self, rank: RankId, call: CallId, outcome: &Outcome) {
         let Some(seen_in) = self.bounces.get(&call).and_then(|bounced| bounced.seen_in) else { return };
         let hint = NodeRef::bare(seen_in);
-        if !seen_in.is_reserved() && outcome.is_ok() && self.owner(Place::Inside(hint)).is_none() {
+        if !seen_in.is_reserved() && outcome.is_ok() && self.owner(Place::Inside(hint, None)).is_none() {
             self.places.learn(seen_in, rank, Ino::NONE);
         }
     }

@@ -5,7 +5,7 @@
 
 use super::Out;
 use super::many::{Life, Many};
-use super::route::{self, Place};
+use super::route::Place;
 use crate::input::{CallId, Input};
 use crate::validity::Validity;
 use proto::request::Request;
@@ -74,11 +74,12 @@ impl Many {
         (owner, version): (Option<RankId>, u64),
         out: &mut Out,
     ) {
-        let place = route::of(&request);
+        let place = self.place(&request);
         self.doubt_map(place, from, version, out);
         let owner = owner.filter(|owner| *owner != from && self.is_rank(*owner));
-        if let (Place::Inside(dir), Some(owner)) = (place, owner)
+        if let (Place::Inside(dir, _), Some(owner)) = (place, owner)
             && version >= self.map_version()
+            && !self.has_units(dir.ino)
         {
             self.places.learn(dir.ino, owner, Ino::NONE);
         }
@@ -169,7 +170,7 @@ impl Many {
         let parked: Vec<Parked> = self.parked.extract_if(.., due).collect();
         for Parked { call, cred, request, rank, .. } in parked {
             let rank = rank.filter(|rank| !all && self.is_rank(*rank));
-            let rank = rank.or_else(|| self.owner(route::of(&request)));
+            let rank = rank.or_else(|| self.owner(self.place(&request)));
             self.ask_again(rank.unwrap_or(super::FIRST), (call, cred, request), out);
         }
     }

@@ -5,7 +5,7 @@
 use super::answers::Answers;
 use super::bounces::{Bounced, Parked};
 use super::places::Places;
-use super::route::{self, Place};
+use super::route::Place;
 use super::{FIRST, Out};
 use crate::config::ClientConfig;
 use crate::input::{CallId, Input};
@@ -236,7 +236,7 @@ impl Many {
             out.push(Output::Answer { call, outcome: Err(Errno::EAGAIN), validity: Validity::default() });
             return;
         }
-        match (route::of(&request), &request) {
+        match (self.place(&request), &request) {
             (Place::All, _) => {
                 // Whoever has never been greeted has told nobody anything.
                 let told = |client: &&Client| client.rank() == FIRST || client.was_welcomed();
@@ -247,9 +247,11 @@ impl Many {
                 let home = self.owner(place);
                 self.follows_renames(call, home);
                 // Each syncs what it has of it.
-                let content = self.content_elsewhere(*node).map(|rank| self.needed(Some(rank), out));
+                let content = self.content_elsewhere(*node).into_iter();
+                let content: Vec<RankId> = content.map(|rank| self.needed(Some(rank), out)).collect();
                 let home = self.needed(home, out);
-                let ranks = std::iter::once(home).chain(content.filter(|rank| *rank != home));
+                let content = content.into_iter().filter(|rank| *rank != home);
+                let ranks = std::iter::once(home).chain(content);
                 self.ask_several(call, &cred, ranks.map(|rank| (rank, request.clone())));
             }
             (place, _) => {

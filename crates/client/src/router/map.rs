@@ -1,16 +1,18 @@
-//! The cluster map as a client has it, and whose it says that a place is. Entries name whole directories; no directory is placed by
-//! slots.
+//! The cluster map as a client has it, and whose it says that a place is. Which directories are placed by slots a client does not
+//! know: it learns from answers whose they are.
 //!
 //! Absent: what is known from answers (`places.rs`).
 
 use super::many::Many;
-use super::route::Place;
+use super::route::{self, Place};
 use super::{FIRST, Out};
 use crate::machine::Client;
 use crate::output::Output;
-use proto::cluster::{ClusterMap, Delta, RANKS_MAX, RankState, SLOTS};
+use proto::cluster::{ClusterMap, Delta, Entry, RANKS_MAX, RankState, SLOTS, Unit};
 use proto::message::ClientMsg;
-use proto::{Ino, NameHash, NodeRef, RankId};
+use proto::request::Request;
+use proto::{Frag, Ino, NameHash, NodeRef, RankId};
+use std::collections::BTreeSet;
 
 /// What comes of a message with a map or a delta.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,8 +58,9 @@ fn have_same_owners(one: Option<&ClusterMap>, other: Option<&ClusterMap>) -> boo
         && (one.slots == other.slots || (0..SLOTS).all(slot))
 }
 
-/// Whose the content of a directory is, if its number says so: it has an entry, or is the system's.
-fn of_number(map: Option<&ClusterMap>, dir: Ino) -> Option<RankId> {
+/// Whose the content of a directory is, or of the part of it that this hash is in, if its number says so: it has an entry, or is the
+/// system's.
+fn of_number(map: Option<&ClusterMap>, dir: Ino, hash: Option<NameHash>) -> Option<RankId> {
     let orphans = Ino::orphans(FIRST).0;
     match dir {
         Ino::NONE => None,
@@ -65,8 +68,17 @@ fn of_number(map: Option<&ClusterMap>, dir: Ino) -> Option<RankId> {
             Some(RankId((number - orphans) as u16))
         }
         dir if dir.is_reserved() => Some(FIRST),
-        dir => map?.governing(dir, NameHash(0)).map(|(_, entry)| entry.rank),
+        dir => match hash {
+            Some(hash) => map?.governing(dir, hash).map(|(_, entry)| entry.rank),
+            None => map?.entries.get(&Unit { dir, frag: Frag::WHOLE }).map(|entry| entry.rank),
+        },
     }
+}
+
+/// Entries of a directory's parts.
+fn units_of(map: &ClusterMap, dir: Ino) -> impl Iterator<Item = &Entry> {
+    let unit = |prefix, depth| Unit { dir, frag: Frag { prefix, depth } };
+    map.entries.range(unit(0, 1)..=unit(u64::MAX, u8::MAX)).map(|(_, entry)| entry)
 }
 
 impl Many {
@@ -103,8 +115,13 @@ impl Many {
 
     /// A rank says by that version that a place is not its own. If the map here says by the same one that it is, it is wrong.
     pub(super) fn doubt_map(&mut self, place: Place, from: RankId, version: u64, out: &mut Out) {
-        let Place::Inside(dir) = place else { return };
-        if version == self.map_version() && of_number(self.map.as_ref(), dir.ino) == Some(from) {
+        let Place::Inside(dir, hash) = place else { return };
+        // Which part it is about may not be known here.
+        let is_known = hash.is_some() || !self.has_units(dir.ino);
+        if is_known
+            && version == self.map_version()
+            && of_number(self.map.as_ref(), dir.ino, hash) == Some(from)
+        {
             self.has_map(None);
             self.map_wanted = 0;
             self.want_map(from, version, out);
@@ -120,20 +137,31 @@ impl Many {
         }
     }
 
+    /// What says whose a request is.
+    pub(super) fn place(&self, request: &Request) -> Place {
+        // All ranks hash names alike.
+        route::of(request, self.clients.iter().find_map(Client::seed))
+    }
+
+    /// Whether a directory has parts at several ranks.
+    pub(super) fn has_units(&self, dir: Ino) -> bool {
+        self.map.as_ref().is_some_and(|map| units_of(map, dir).next().is_some())
+    }
+
     /// Whose a place is, as far as anybody here knows.
     pub(super) fn owner(&mut self, place: Place) -> Option<RankId> {
         match place {
-            Place::Inside(dir) => self.content(dir),
+            Place::Inside(dir, hash) => self.content(dir, hash),
             Place::Home(node) => self.home(node),
             Place::Any => self.clients.iter().find(|client| client.is_linked()).map(Client::rank),
             Place::All => None,
         }
     }
 
-    fn content(&mut self, dir: NodeRef) -> Option<RankId> {
+    fn content(&mut self, dir: NodeRef, hash: Option<NameHash>) -> Option<RankId> {
         let map = self.map.as_ref();
-        let above = |ino| of_number(map, ino);
-        let known = above(dir.ino).or_else(|| self.places.rank(dir.ino, above));
+        let above = |ino| of_number(map, ino, None);
+        let known = of_number(map, dir.ino, hash).or_else(|| self.places.rank(dir.ino, above));
         // Of one that is not known: what it was last seen in.
         known.or_else(|| above(dir.parent)).or_else(|| self.places.rank(dir.parent, above))
     }
@@ -146,15 +174,23 @@ impl Many {
         };
         match parent {
             // A directory, perhaps, that inherits.
-            Ino::NONE => self.content(node),
-            parent => self.content(NodeRef::bare(parent)),
+            Ino::NONE => self.content(node, None),
+            parent => {
+                let hash = Some(node.hash).filter(|hash| *hash != NameHash(0));
+                self.content(NodeRef::bare(parent), hash)
+            }
         }
     }
 
-    /// Who besides its home has what a sync of that inode is about: the owner of a directory's content, where that is another.
-    pub(super) fn content_elsewhere(&mut self, node: NodeRef) -> Option<RankId> {
-        let content = of_number(self.map.as_ref(), node.ino)?;
-        (self.home(node) != Some(content)).then_some(content)
+    /// Who besides its home has what a sync of that inode is about: the owners of a directory's content, where they are others.
+    pub(super) fn content_elsewhere(&mut self, node: NodeRef) -> BTreeSet<RankId> {
+        let whole = of_number(self.map.as_ref(), node.ino, None);
+        let units = self.map.iter().flat_map(|map| units_of(map, node.ino));
+        let mut ranks: BTreeSet<RankId> = units.map(|entry| entry.rank).chain(whole).collect();
+        if let Some(home) = self.home(node) {
+            ranks.remove(&home);
+        }
+        ranks
     }
 
     /// Ranks that may be asked for what nobody knows the place of: first those that serve.

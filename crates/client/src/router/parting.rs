@@ -3,7 +3,7 @@
 //! Absent: how one client parts with its rank (`machine/parting.rs`).
 
 use super::many::{Life, Many};
-use super::route::{self, Place};
+use super::route::Place;
 use super::{FIRST, Out};
 use crate::input::Input;
 use crate::machine::Client;
@@ -68,11 +68,11 @@ impl Many {
         self.remove(at, out);
         for output in outputs {
             match output {
-                Output::Bounced { call: Some(call), request, .. } if route::of(&request) == Place::All => {
+                Output::Bounced { call: Some(call), request, .. } if self.place(&request) == Place::All => {
                     self.on_answer(rank, call, Ok(Reply::Ok), Validity::default(), out);
                 }
                 Output::Bounced { call: Some(call), cred, request, .. } => {
-                    let owner = self.owner(route::of(&request));
+                    let owner = self.owner(self.place(&request));
                     self.ask_again(owner.unwrap_or(FIRST), (call, cred, request), out);
                 }
                 // What nobody waits for gave something back to that rank.

@@ -15,10 +15,10 @@ impl Cache {
     pub(crate) fn attr(&self, slot: u32) -> Option<Attr> {
         let node = self.nodes.get(slot);
         let ext = self.ext(slot);
-        let mut attr = attr_of(&node.core, ext, self.dirs.get(node.dir).ino, node.hash);
+        let mut attr = attr_of(&node.core, ext, self.dirs.get(node.dir).of(), node.hash);
         if node.is_dir() {
             let dir = self.dirs.get(if node.own == NONE { return None } else { node.own });
-            if !dir.has(dir::HEADER) {
+            if !dir.has(dir::HEADER) || dir.header.spreading.is_some() {
                 return None;
             }
             dir_attr(&mut attr, dir);
@@ -54,7 +54,7 @@ pub(crate) fn attr_of(core: &InodeCore, ext: Option<&InodeExt>, parent: Ino, has
 }
 
 /// What a directory's header adds.
-pub(crate) fn dir_attr(attr: &mut Attr, dir: &Dir) {
+fn dir_attr(attr: &mut Attr, dir: &Dir) {
     header_attr(attr, &dir.header);
 }
 

@@ -10,7 +10,7 @@ use super::{Cache, dir};
 
 impl Cache {
     /// Puts a node on its directory's dirty list; no effect if it is there.
-    pub(super) fn make_dirty(&mut self, slot: u32) {
+    pub(crate) fn make_dirty(&mut self, slot: u32) {
         let node = self.nodes.get(slot);
         if node.has(node::DIRTY) {
             return;

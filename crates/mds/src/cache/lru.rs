@@ -5,6 +5,7 @@
 use super::node::{self, Node};
 use super::slab::NONE;
 use super::{Cache, dir};
+use proto::header::Spread;
 use proto::{Ino, NameHash};
 
 /// What became of a directory's names.
@@ -189,10 +190,21 @@ impl Cache {
             return;
         }
         let ino = dir.ino;
-        if ino == Ino::NONE {
+        if ino == Ino::NONE || self.is_noted_unit(slot) {
             return;
         }
         self.dir_inos.remove(ino.0, slot);
-        self.dirs.remove(slot, dir::Dir::new(Ino::NONE));
+        let gone = self.dirs.remove(slot, dir::Dir::new(Ino::NONE));
+        for (unit, _) in gone.header.spread().into_iter().flat_map(Spread::all) {
+            if let Some(slot) = self.find_dir(unit) {
+                self.drop_dir_if_idle(slot);
+            }
+        }
+    }
+
+    /// Whether it is a unit of a directory of which is known how it is spread: what the unit is is known as long as that.
+    fn is_noted_unit(&self, slot: u32) -> bool {
+        let unit = self.dirs.get(slot).header.unit();
+        unit.is_some_and(|unit| self.spread(unit.dir).is_some())
     }
 }

@@ -14,7 +14,7 @@ pub(crate) mod slab;
 pub(crate) mod table;
 pub(crate) mod worth;
 
-pub(crate) use attr::{attr_of, dir_attr, header_attr};
+pub(crate) use attr::{attr_of, header_attr};
 pub(crate) use records::Source;
 
 use dir::Dir;

@@ -45,8 +45,10 @@ pub(crate) fn opening(ino: Ino) -> Need {
 }
 
 /// Nobody else keeps the listing of a directory, or works in it by himself.
-pub(crate) fn of_listing(dir: Ino) -> Vec<Need> {
-    if dir.is_reserved() { Vec::new() } else { vec![Need { ino: dir, bits: FILE, name: None }] }
+pub(crate) fn of_listing(view: &View, dir: u32) -> Vec<Need> {
+    let mut needs = Needs::default();
+    needs.listed(view, dir, FILE);
+    needs.list
 }
 
 /// Nobody else keeps anything of an inode that is, or may soon be, another rank's.
@@ -70,6 +72,15 @@ impl Needs {
                 need.name = need.name.take().or(name);
             }
             None => self.list.push(Need { ino, bits, name }),
+        }
+    }
+
+    /// Of a directory whose content changes: clients keep that by its own number, ranks what a unit adds by the unit's.
+    fn listed(&mut self, view: &View, slot: u32, bits: Bits) {
+        let dir = view.cache.dir(slot);
+        self.add(dir.of(), bits, None);
+        if dir.of() != dir.ino {
+            self.add(dir.ino, bits, None);
         }
     }
 }
@@ -120,15 +131,16 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
 /// loses it. The header does not always show that: a rename within a directory may happen in the same moment as the change before.
 fn replaced(view: &mut View, at: DentryKey<'_>, by: Ino, needs: &mut Needs) {
     let DentryKey { dir, hash, name } = at;
-    let Some(slot) = view.cache.find_dir(dir) else { return };
+    let Some(entries) = view.cache.find_dir(dir) else { return };
     let listed = if stdx::mutant!("mds_names_by_header") { Bits::NONE } else { FILE };
-    let Some(slot) = view.cache.find(slot, hash, name) else {
-        return needs.add(dir, listed, None);
+    let Some(slot) = view.cache.find(entries, hash, name) else {
+        return needs.listed(view, entries, listed);
     };
+    let dir = view.cache.dir(entries).of();
     let node = view.cache.node(slot);
     let (ino, primary) = (node.ino(), node.primary());
     if ino != by {
-        needs.add(dir, listed, None);
+        needs.listed(view, entries, listed);
         if primary {
             needs.add(ino, LINK, named(dir, name));
         }
@@ -161,7 +173,8 @@ fn changed(view: &View, record: &InodeRecord, at: DentryKey<'_>, needs: &mut Nee
         bits = bits.with(CONTENT);
     }
     let mut gone = None;
-    let here = view.cache.parent_ino(slot);
+    let here = view.cache.parent_of(slot);
+    let at = DentryKey { dir: view.cache.outer(at.dir), ..at };
     if at != (DentryKey { dir: here, hash: node.hash, name: node.name.as_bytes() }) {
         bits = bits.with(LINK);
         gone = named(here, node.name.as_bytes());
@@ -190,6 +203,6 @@ fn listing(view: &View, dir: Ino, header: &[u8], needs: &mut Needs) {
     let Ok(new) = FragHeader::decode(header) else { return };
     let old = &view.cache.dir(slot).header;
     if (new.entries, new.subdirs, new.mtime) != (old.entries, old.subdirs, old.mtime) {
-        needs.add(dir, FILE, None);
+        needs.listed(view, slot, FILE);
     }
 }

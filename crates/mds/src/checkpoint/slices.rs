@@ -6,10 +6,11 @@ use super::{Cursor, Writing};
 use crate::cache::slab::NONE;
 use crate::cache::{dir, node};
 use crate::rank::Rank;
+use proto::cluster::Unit;
 use proto::dentry::{encode_primary, encode_remote};
 use proto::header::FragHeader;
 use proto::storeio::{Backptr, StoreBatch, StoreKey};
-use proto::{Frag, Ino, NameHash};
+use proto::{Ino, NameHash};
 use stdx::Now;
 
 /// Which part of what may be under way to the store one slice of sessions' records is, about. Each has up to `Limits::results`
@@ -86,12 +87,12 @@ impl Rank {
     ) -> usize {
         let (slots, seen) = self.old_entries(&mut cursor, budget);
         let dir = self.view.cache.dirs.get(cursor.dir);
-        let ino = dir.ino;
+        let unit = dir.unit();
         // Of a directory that a former life removed nothing but that is known.
         let known = dir.has(dir::HEADER) && !dir.has(dir::REMOVED);
-        let mut batch = StoreBatch::new(ino, known.then_some(dir.header.version));
+        let mut batch = StoreBatch::of_unit(unit.dir, unit.frag, known.then_some(dir.header.version));
         for slot in slots {
-            self.encode_entry(ino, slot, &mut batch);
+            self.encode_entry(unit.dir, slot, &mut batch);
             self.view.cache.take_dirty(slot);
             self.view.cache.nodes.get_mut(slot).flags |= node::WRITING | node::STORED;
             writing.nodes.push(slot);
@@ -162,7 +163,7 @@ impl Rank {
     fn finish_dir(&mut self, cursor: Cursor, batch: &mut StoreBatch, writing: &mut Writing) {
         let round = self.view.cache.round;
         let dir = self.view.cache.dirs.get_mut(cursor.dir);
-        let ino = dir.ino;
+        let (ino, unit) = (dir.ino, dir.unit());
         dir.clear(dir::QUEUED);
         let changed_since = dir.saved.is_some() || (dir.round == round && dir.dirty > 0);
         if dir.has(dir::HEADER_DIRTY) || dir.saved.is_some() {
@@ -175,9 +176,9 @@ impl Rank {
             dir.set(dir::STORED | dir::HEADER_LATER);
             dir.clear(dir::HEADER_DIRTY);
             if cursor.split && !stdx::mutant!("mds_header_before_entries") {
-                self.checkpoint.later.push_back((ino, header));
+                self.checkpoint.later.push_back((ino, unit, header));
             } else {
-                put_header(batch, ino, header.as_ref());
+                put_header(batch, unit, header.as_ref());
                 writing.headers.push(ino);
             }
         }
@@ -191,9 +192,10 @@ impl Rank {
         let mut batches = Vec::new();
         let mut writing = Writing::default();
         for _ in 0..self.view.config.limits.slice_entries {
-            let Some((ino, header)) = self.checkpoint.later.pop_front() else { break };
-            let mut batch = StoreBatch::new(ino, header.as_ref().map(|h| h.version));
-            put_header(&mut batch, ino, header.as_ref());
+            let Some((ino, unit, header)) = self.checkpoint.later.pop_front() else { break };
+            let guard = header.as_ref().map(|header| header.version);
+            let mut batch = StoreBatch::of_unit(unit.dir, unit.frag, guard);
+            put_header(&mut batch, unit, header.as_ref());
             writing.headers.push(ino);
             batches.push(batch);
         }
@@ -201,8 +203,8 @@ impl Rank {
     }
 }
 
-fn put_header(batch: &mut StoreBatch, ino: Ino, header: Option<&FragHeader>) {
-    let key = StoreKey::Header { dir: ino, frag: Frag::WHOLE };
+fn put_header(batch: &mut StoreBatch, unit: Unit, header: Option<&FragHeader>) {
+    let key = StoreKey::Header { dir: unit.dir, frag: unit.frag };
     match header {
         Some(header) => batch.put(key, |w| header.encode(w)),
         None => batch.delete(key),

@@ -2,7 +2,8 @@
 //!
 //! Absent: other ranks' lives (`peers.rs`); whose each directory is (`territory.rs`).
 
-use super::{Goal, Phase, named, unit_of};
+use super::{Goal, Phase};
+use crate::op::LoadKey;
 use crate::output::{Level, MapWish, Output};
 use crate::rank::Rank;
 use crate::territory::Part;
@@ -36,10 +37,10 @@ impl Rank {
 
     fn move_by_map(&mut self, map: &ClusterMap, out: &mut Outbox<Output>) {
         let Some(one) = &mut self.moves.current else { return };
-        let (part, to) = (one.part, one.to);
+        let (part, unit, to) = (one.part, one.unit, one.to);
         // Whose it is, and which move it is in.
         let found = match part {
-            Part::Of(dir) => map.entries.get(&unit_of(dir)).map(|entry| (entry.rank, entry.moving)),
+            Part::Of(_) => map.entries.get(&unit).map(|entry| (entry.rank, entry.moving)),
             Part::Slots { first, .. } => Some(map.slots.get(first)).map(|slot| (slot.rank, slot.moving)),
         };
         let moving = found.and_then(|(_, moving)| moving).map(|moving| moving.id);
@@ -79,22 +80,25 @@ impl Rank {
 
     /// Moves of what is this rank's that others have announced are its to carry out; what it had asked for and given up itself it
     /// gives up in the map as well.
-    fn carry_out_announced(&mut self, map: &ClusterMap, out: &mut Outbox<Output>) {
+    pub(super) fn carry_out_announced(&mut self, map: &ClusterMap, out: &mut Outbox<Output>) {
         let me = self.view.config.rank;
-        let current = self.moves.current.as_ref().map(|one| named(one.part));
+        let current = self.moves.current.as_ref().map(|one| one.unit);
         let announced =
             map.entries.iter().filter(|(unit, entry)| entry.rank == me && Some(**unit) != current);
         for (unit, moving) in announced.filter_map(|(unit, entry)| Some((*unit, entry.moving?))) {
             if self.moves.abandoned.remove(&unit) || stdx::mutant!("mds_others_moves_aborted") {
                 out.push(Output::Wish(MapWish::Abort { unit, id: moving.id }));
-            } else if unit == unit_of(unit.dir) {
-                self.moves.add(Part::Of(unit.dir), Goal::Carry(moving.id, moving.to), None);
+            } else if let Some(number) = self.number_of(unit) {
+                self.moves.add((Part::Of(number), unit), Goal::Carry(moving.id, moving.to), None);
+            } else {
+                // Once it is known it is looked at again.
+                self.start_load(LoadKey::Spread { dir: unit.dir }, None);
             }
         }
         for (run, slot) in map.slots.runs().filter(|(_, slot)| slot.rank == me) {
             if let Some(moving) = slot.moving {
                 let part = Part::Slots { first: run.start, count: run.end - run.start };
-                self.moves.add(part, Goal::Carry(moving.id, moving.to), None);
+                self.moves.add((part, Unit::NOTHING), Goal::Carry(moving.id, moving.to), None);
             }
         }
     }
@@ -105,7 +109,7 @@ impl Rank {
             return self.end_slots_wait(Some(Errno::EBUSY));
         }
         self.moves.abandoned.remove(&unit);
-        let Some(one) = self.moves.current.as_ref().filter(|one| named(one.part) == unit) else { return };
+        let Some(one) = self.moves.current.as_ref().filter(|one| one.unit == unit) else { return };
         let part = one.part;
         match one.phase {
             Phase::Named | Phase::Dropping | Phase::Announce => self.give_up_move(why, out),

@@ -2,14 +2,15 @@
 //!
 //! Absent: how a wish is carried out (`moves.rs`); the xattr (`ops/pin.rs`).
 
-use super::{Goal, unit_of};
+use super::Goal;
 use crate::coordinator::{Dropped, Governing, Holder};
 use crate::op::OpId;
 use crate::output::{MapWish, Output};
 use crate::peers::Ask;
 use crate::rank::Rank;
 use crate::territory::{Part, Side};
-use proto::cluster::{ClusterMap, Entry, Policy};
+use crate::units::whole;
+use proto::cluster::{ClusterMap, Entry, Policy, Unit};
 use proto::request::Request;
 use proto::{Frag, Ino, Position, RankId};
 use std::collections::BTreeMap;
@@ -22,7 +23,7 @@ pub(crate) struct Pins {
     known: BTreeMap<Ino, Mono>,
     due: Option<Mono>,
     /// Directories that are gone and may have an entry, and where the journal says so.
-    purged: BTreeMap<Ino, Position>,
+    purged: BTreeMap<Unit, Position>,
     /// The map is to be asked for without them.
     purge: bool,
 }
@@ -51,9 +52,10 @@ impl Rank {
         self.hold_pin(dir);
         match (self.view.of_itself(dir), goal) {
             (Some(Side::Other(Some(owner))), Goal::Pin(to)) => {
-                self.ask(Ask::Hand(dir, to), owner, Request::Hand { dir, to }, Some(op));
+                let unit = self.view.cache.unit(dir);
+                self.ask(Ask::Hand(unit, to), owner, Request::Hand { unit, to }, Some(op));
             }
-            _ => self.moves.add(Part::Of(dir), goal, Some(op)),
+            _ => self.moves.add(self.part_of(dir), goal, Some(op)),
         }
     }
 
@@ -70,10 +72,15 @@ impl Rank {
         let mut at = dir;
         let mut skip = without;
         loop {
-            if let Some(entry) = self.view.territory.entry(at).filter(|_| !skip) {
-                return Some(Governing { by: Holder::Entry(unit_of(at)), version: entry.version });
+            let unit = self.view.cache.unit(at);
+            if let Some(entry) = self.view.territory.entry_of(unit).filter(|_| !skip) {
+                return Some(Governing { by: Holder::Entry(unit), version: entry.version });
             }
             skip = false;
+            if unit.dir != at {
+                at = unit.dir;
+                continue;
+            }
             if self.view.is_placed(at) {
                 let slot = ClusterMap::slot_of(at, Frag::WHOLE);
                 let version = self.view.territory.map()?.slots.get(slot).version;
@@ -84,10 +91,17 @@ impl Rank {
         }
     }
 
+    pub(super) fn governing_part(&self, part: Part, without: bool) -> Option<Governing> {
+        match part {
+            Part::Of(number) => self.governing(number, without),
+            Part::Slots { .. } => None,
+        }
+    }
+
     /// Whose a directory's content is; none: what governs it is not cached, or this rank has no map.
     pub(crate) fn owner(&self, dir: Ino) -> Option<RankId> {
         match self.governing(dir, false)?.by {
-            Holder::Entry(unit) => Some(self.view.territory.entry(unit.dir)?.rank),
+            Holder::Entry(unit) => Some(self.view.territory.entry_of(unit)?.rank),
             Holder::Slot(number) => Some(self.view.territory.map()?.slots.get(number).rank),
         }
     }
@@ -123,8 +137,11 @@ impl Rank {
             return Some(at);
         }
         match owner.filter(|owner| *owner != self.view.config.rank) {
-            Some(owner) => self.ask(Ask::Hand(dir, to), owner, Request::Hand { dir, to }, None),
-            None => self.moves.add(Part::Of(dir), Goal::Pin(to), None),
+            Some(owner) => {
+                let unit = whole(dir);
+                self.ask(Ask::Hand(unit, to), owner, Request::Hand { unit, to }, None);
+            }
+            None => self.moves.add((Part::Of(dir), whole(dir)), Goal::Pin(to), None),
         }
         // If nothing comes of it, it is tried again, but not all the time.
         Some(now.mono.after(super::LEASES * self.view.config.lease_ns))
@@ -133,8 +150,8 @@ impl Rank {
     /// An inode is gone; its directory may have an entry here.
     pub(crate) fn note_purged(&mut self) {
         let position = self.journal.end;
-        for dir in std::mem::take(&mut self.view.purged) {
-            self.moves.pins.purged.insert(dir, position);
+        for unit in std::mem::take(&mut self.view.purged) {
+            self.moves.pins.purged.insert(unit, position);
             self.moves.pins.purge = true;
         }
     }
@@ -147,34 +164,29 @@ impl Rank {
         let me = self.view.config.rank;
         let territory = &self.view.territory;
         // One may be in the making.
-        let moving = self.moves.current.as_ref().map(|one| super::named(one.part).dir);
-        self.moves.pins.purged.retain(|dir, _| {
-            moving == Some(*dir) || territory.entry(*dir).is_some_and(|entry| entry.rank == me)
+        let moving = self.moves.current.as_ref().map(|one| one.unit);
+        self.moves.pins.purged.retain(|unit, _| {
+            moving == Some(*unit) || territory.entry_of(*unit).is_some_and(|entry| entry.rank == me)
         });
         self.moves.pins.purge = self.moves.pins.purged.values().any(|at| *at > self.journal.durable);
         let durable = self.moves.pins.purged.iter().filter(|(_, at)| **at <= self.journal.durable);
-        let drop = |(dir, _): (&Ino, &Position)| {
-            let Entry { version, .. } = *territory.entry(*dir).filter(|entry| entry.moving.is_none())?;
-            Some(Output::Wish(MapWish::Drop { unit: unit_of(*dir), version, why: Dropped::Purged }))
+        let drop = |(unit, _): (&Unit, &Position)| {
+            let Entry { version, .. } = *territory.entry_of(*unit).filter(|entry| entry.moving.is_none())?;
+            Some(Output::Wish(MapWish::Drop { unit: *unit, version, why: Dropped::Purged }))
         };
         out.extend(durable.filter_map(drop));
     }
 
     /// What is gone does not move. It was removed before the seal: behind that nothing of it is changed.
     fn stop_moves_of_purged(&mut self, out: &mut Outbox<Output>) {
-        let gone = |dir: &Ino| self.moves.pins.purged.contains_key(dir);
-        if self
-            .moves
-            .current
-            .as_ref()
-            .is_some_and(|one| gone(&super::named(one.part).dir) && one.phase.is_before_seal())
-        {
+        let gone = |unit: &Unit| self.moves.pins.purged.contains_key(unit);
+        if self.moves.current.as_ref().is_some_and(|one| gone(&one.unit) && one.phase.is_before_seal()) {
             self.give_up_move("it was removed", out);
         }
     }
 
     /// Whether the entry of a directory says that it was pinned.
-    pub(super) fn is_pinned(&self, dir: Ino) -> bool {
-        self.view.territory.entry(dir).is_some_and(|entry| entry.policy == Policy::Pin)
+    pub(super) fn is_pinned(&self, unit: Unit) -> bool {
+        self.view.territory.entry_of(unit).is_some_and(|entry| entry.policy == Policy::Pin)
     }
 }

@@ -28,9 +28,9 @@ pub(crate) fn free_name(
     parent: NodeRef,
     name: &Name,
 ) -> Found<Result<FreeName, u32>> {
-    let (parent, dir) = view.directory(parent, op)?;
-    perm::access(view, op, parent, perm::EXEC)?;
     let hash = view.name_hash(name);
+    let (parent, dir) = view.directory(parent, hash, op)?;
+    perm::access(view, op, parent, perm::EXEC)?;
     if let Some(slot) = view.lookup(dir, hash, name.as_bytes())? {
         return Ok(Err(slot));
     }
@@ -152,7 +152,7 @@ fn make(
     let ino = view.new_ino()?;
     let (core, ext) = new_inode(view, op, free.parent, ino, new);
     let place = view.place_in(free.dir, free.hash, name.as_bytes());
-    let attr = attr_of(&core, ext.as_deref(), place.dir, place.hash);
+    let attr = attr_of(&core, ext.as_deref(), place.of, place.hash);
     view.txn.primary(place, &core, ext.as_deref());
     view.put_listing(free.dir, 1, 0);
     if let Some(rights) = rights {

@@ -127,7 +127,7 @@ fn wrote(view: &mut View, (ino, cut): (Ino, Cut), end: u64, count: u64, kill: bo
         view.txn.cut(&core);
     }
     changed_bytes(view, ino);
-    let (parent, hash) = (view.cache.parent_ino(slot), view.cache.node(slot).hash);
+    let (parent, hash) = (view.cache.parent_of(slot), view.cache.node(slot).hash);
     let attr = attr_of(&core, ext.as_ref().or_else(|| view.cache.ext(slot)), parent, hash);
     Plan::commit(Reply::Written { count, attr })
 }

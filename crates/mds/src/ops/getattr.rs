@@ -29,8 +29,8 @@ pub(crate) fn parent(view: &mut View, op: &mut Op, node: NodeRef) -> Found<Plan>
     if !view.cache.node(slot).is_dir() {
         return Err(Errno::ENOTDIR.into());
     }
-    let parent = if node.ino == Ino::ROOT { Ino::ROOT } else { view.cache.parent_ino(slot) };
-    let at = view.inode_of_content(NodeRef::bare(parent), op)?;
+    let parent = if node.ino == Ino::ROOT { Ino::ROOT } else { view.cache.parent_of(slot) };
+    let at = view.inode_of_content(NodeRef::bare(parent), Some(view.cache.node(slot).hash), op)?;
     let hash = view.cache.node(at).hash;
-    Plan::reply(Reply::Node(NodeRef { ino: parent, parent: view.cache.parent_ino(at), hash }))
+    Plan::reply(Reply::Node(NodeRef { ino: parent, parent: view.cache.parent_of(at), hash }))
 }

@@ -13,7 +13,7 @@ use proto::reply::Reply;
 use proto::{Errno, Ino, Name, NodeRef};
 
 pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name: &Name) -> Found<Plan> {
-    if !view.territory.is_whole() && of_several(view, op, node, parent)? {
+    if !view.territory.is_whole() && of_several(view, op, node, (parent, name))? {
         return across::link(view, op, node, parent, name);
     }
     let target = view.resolve(node, op)?;
@@ -28,7 +28,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef,
     let home = view.writable(target)?;
     let first = view.cache.node(target).core.nlink == 0;
     let links = if first { home } else { view.system(Ino::LINKS)? };
-    let new = (view.cache.dir(free.dir).ino, free.hash);
+    let new = (view.cache.dir(free.dir).of(), free.hash);
     let now = view.wall();
     let mut core = view.changed_core(target);
     core.ctime = now;
@@ -55,8 +55,8 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef,
 }
 
 /// Whether the inode, its home or `//links` is another rank's. Whose the new name is leads. A file without a name just gets one.
-fn of_several(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef) -> Found<bool> {
-    view.directory(parent, op)?;
+fn of_several(view: &mut View, op: &mut Op, node: NodeRef, (parent, name): (NodeRef, &Name)) -> Found<bool> {
+    view.directory(parent, view.name_hash(name), op)?;
     let Ok(target) = here(view.resolve(node, op))? else { return Ok(true) };
     Ok(view.cache.node(target).core.nlink > 0 && view.is_boundary(Ino::LINKS))
 }
@@ -77,10 +77,10 @@ fn add_link(
         ext.links.push(new);
         view.txn.primary(place, core, Some(&ext));
         headers.add(links, 0, 0, None);
-        return attr_of(core, Some(&ext), place.dir, place.hash);
+        return attr_of(core, Some(&ext), place.of, place.hash);
     }
     let node = view.cache.node(target);
-    let old = (view.cache.dir(home).ino, node.hash);
+    let old = (view.cache.dir(home).of(), node.hash);
     ext.links = vec![old, new];
     view.txn.primary(place, core, Some(&ext));
     view.txn.backptr(core.ino, core.change, place);
@@ -89,5 +89,5 @@ fn add_link(
     view.txn.remote(from, core.ino, view.cache.node(target).kind());
     headers.add(links, 1, 0, Some(view.wall()));
     headers.add(home, 0, 0, None);
-    attr_of(core, Some(&ext), place.dir, place.hash)
+    attr_of(core, Some(&ext), place.of, place.hash)
 }

@@ -9,9 +9,9 @@ use proto::reply::Reply;
 use proto::{Errno, Ino, Name, NodeRef};
 
 pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Found<Plan> {
-    let (node, dir) = view.directory(parent, op)?;
-    perm::access(view, op, node, perm::EXEC)?;
     let hash = view.name_hash(name);
+    let (node, dir) = view.directory(parent, hash, op)?;
+    perm::access(view, op, node, perm::EXEC)?;
     let slot = view.lookup(dir, hash, name.as_bytes())?.ok_or(Errno::ENOENT)?;
     let ino = view.cache.node(slot).ino();
     if !view.cache.node(slot).primary() && view.is_boundary(Ino::LINKS) {

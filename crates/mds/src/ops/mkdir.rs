@@ -34,7 +34,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name, n
     }
     let now = view.wall();
     let place = view.place_in(free.dir, free.hash, name.as_bytes());
-    let mut attr = attr_of(&core, ext.as_deref(), place.dir, place.hash);
+    let mut attr = attr_of(&core, ext.as_deref(), place.of, place.hash);
     attr.nlink = 2;
     attr.blocks = 0;
     attr.change += 1;

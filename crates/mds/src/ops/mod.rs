@@ -115,9 +115,9 @@ fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan>
         Request::Parent { node } => getattr::parent(view, op, *node),
         Request::Replicate { node } => ranks::replicate(view, op, *node),
         Request::Facts { node } => ranks::facts(view, op, *node),
-        Request::Totals { dir } => ranks::totals(view, op, *dir),
-        Request::Hand { dir, to } => ranks::hand(view, op, *dir, *to),
-        Request::SetTimes { dir, mtime } => ranks::set_times(view, op, *dir, *mtime),
+        Request::Totals { unit } => ranks::totals(view, op, *unit),
+        Request::Hand { unit, to } => ranks::hand(view, op, *unit, *to),
+        Request::SetTimes { dir, mtime, stamp } => ranks::set_times(view, op, *dir, *mtime, *stamp),
         Request::Opened { node, session } => ranks::opened(view, op, *node, *session),
         Request::Transact { id, step } => part::plan(view, op, *id, step),
         // Planned above.

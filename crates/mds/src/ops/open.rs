@@ -57,7 +57,7 @@ pub(crate) fn existing(view: &mut View, op: &mut Op, slot: u32, how: u32, create
     if cut {
         view.txn.cut(&core);
     }
-    let parent = view.cache.parent_ino(slot);
+    let parent = view.cache.parent_of(slot);
     let attr = crate::cache::attr_of(&core, view.cache.ext(slot), parent, view.cache.node(slot).hash);
     let effects = Effects { open, truncated: cut.then_some(ino), ..Default::default() };
     Ok(Plan::Commit(reply(attr), effects))

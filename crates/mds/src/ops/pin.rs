@@ -6,8 +6,9 @@
 use crate::moves::Goal;
 use crate::op::{Op, Park, Plan, Stop};
 use crate::territory::Side;
+use crate::units::whole;
 use crate::view::{Found, View};
-use proto::cluster::{Policy, RANKS_MAX};
+use proto::cluster::{Policy, RANKS_MAX, Unit};
 use proto::reply::Reply;
 use proto::{Errno, Ino, RankId};
 
@@ -17,8 +18,8 @@ pub(crate) fn is_pin(view: &View, name: &[u8]) -> bool {
 }
 
 /// Whether the directory's entry says that it was asked for.
-pub(crate) fn is_named(view: &View, ino: Ino) -> bool {
-    view.territory.entry(ino).is_some_and(|entry| entry.policy == Policy::Pin)
+pub(crate) fn is_named(view: &View, unit: Unit) -> bool {
+    view.territory.entry_of(unit).is_some_and(|entry| entry.policy == Policy::Pin)
 }
 
 fn parse(value: &[u8]) -> Result<Option<RankId>, Errno> {
@@ -64,7 +65,7 @@ pub(crate) fn set(view: &mut View, op: &Op, slot: u32, value: &[u8]) -> Found<Pl
 
 pub(crate) fn remove(view: &mut View, op: &Op, slot: u32) -> Found<Plan> {
     let ino = may_set(view, op, slot)?;
-    if pin_of(view, slot).is_none() && !is_named(view, ino) {
+    if pin_of(view, slot).is_none() && !is_named(view, whole(ino)) {
         return Err(Errno::ENODATA.into());
     }
     unset(view, ino, slot, Reply::Ok)

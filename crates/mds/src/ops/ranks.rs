@@ -9,10 +9,12 @@ use crate::ops::pin;
 use crate::ops::setattr::timed_header;
 use crate::perm;
 use crate::territory::Side;
+use crate::units::whole;
 use crate::view::{Found, View, park};
+use proto::cluster::Unit;
 use proto::dentry::encode_primary;
 use proto::reply::Reply;
-use proto::{Errno, Ino, NodeRef, RankId, SessionId, Writer};
+use proto::{Errno, Frag, Ino, NameHash, NodeRef, RankId, SessionId, Writer};
 use stdx::Wall;
 
 /// The record of a directory whose home is here; the answer makes it a copy that is recalled before it changes.
@@ -44,58 +46,75 @@ fn record(view: &View, slot: u32) -> Found<Plan> {
     let node = view.cache.node(slot);
     let mut value = Writer::new();
     encode_primary(&node.core, view.cache.ext(slot), &mut value);
-    let place = NodeRef { ino: node.ino(), parent: view.cache.parent_ino(slot), hash: node.hash };
+    let place = NodeRef { ino: node.ino(), parent: view.cache.parent_of(slot), hash: node.hash };
     Plan::reply(Reply::Record { place, name: node.name.as_bytes().into(), value: value.0.into() })
 }
 
-/// Whose the content of a directory is that another rank, its home, takes for this one's.
-fn side(view: &View, op: &Op, ino: Ino) -> Found<Side> {
-    match view.of_itself(ino) {
+/// Whose the content of a directory, or a unit of it, is that another rank takes for this one's.
+fn side(view: &View, op: &Op, number: Ino, unit: Unit) -> Found<Side> {
+    let of_unit = if number == unit.dir { None } else { view.territory.of_unit(number, unit) };
+    match of_unit.or_else(|| view.of_itself(unit.dir)) {
         Some(side) => Ok(side),
-        None if view.territory.has_slot(ino) && !op.inherits(ino) => {
-            Err(Stop::Park(Park::Facts { node: NodeRef::bare(ino), home: op.of_rank }))
+        None if view.territory.has_slot(unit.dir) && !op.inherits(unit.dir) => {
+            Err(Stop::Park(Park::Facts { node: NodeRef::bare(unit.dir), home: op.of_rank }))
         }
         None => Err(Stop::NotMine(None)),
     }
 }
 
-/// What a directory's content adds to its attributes.
-pub(crate) fn totals(view: &View, op: &Op, ino: Ino) -> Found<Plan> {
-    let dir = view.cache.dir(content(view, op, ino)?);
+/// By which number that is called here.
+fn number_of(view: &View, unit: Unit) -> Found<Ino> {
+    if unit.frag == Frag::WHOLE {
+        return Ok(unit.dir);
+    }
+    match view.unit_at(unit.dir, NameHash(unit.frag.prefix))? {
+        Some((number, known)) if known == unit => Ok(number),
+        Some(_) => Err(Errno::EIO.into()),
+        None if view.cache.find_dir(unit.dir).is_some_and(|slot| view.cache.dir(slot).has(dir::HEADER)) => {
+            Err(Errno::ESTALE.into())
+        }
+        None => park(LoadKey::Spread { dir: unit.dir }),
+    }
+}
+
+/// What a directory's content, or a unit of it, adds to its attributes.
+pub(crate) fn totals(view: &View, op: &Op, unit: Unit) -> Found<Plan> {
+    let dir = view.cache.dir(content(view, op, unit)?);
     let mut header = Writer::new();
     dir.header.encode(&mut header);
     Plan::reply(Reply::Totals(header.0.into()))
 }
 
 /// The time of a directory's content is set from its home, where the inode's is.
-pub(crate) fn set_times(view: &mut View, op: &Op, ino: Ino, mtime: Wall) -> Found<Plan> {
-    let dir = content(view, op, ino)?;
-    let timed = timed_header(view, dir, mtime);
+pub(crate) fn set_times(view: &mut View, op: &Op, ino: Ino, mtime: Wall, stamp: u64) -> Found<Plan> {
+    let dir = content(view, op, whole(ino))?;
+    let timed = timed_header(view, dir, mtime, stamp);
     view.txn.whole_header(ino, &timed);
     let mut header = Writer::new();
     timed.encode(&mut header);
     Plan::commit(Reply::Totals(header.0.into()))
 }
 
-/// The names of a directory, if they are here, with its header.
-fn content(view: &View, op: &Op, ino: Ino) -> Found<u32> {
-    match side(view, op, ino)? {
+/// The names of a directory, or of a unit of it, if they are here, with the header.
+fn content(view: &View, op: &Op, unit: Unit) -> Found<u32> {
+    let number = number_of(view, unit)?;
+    match side(view, op, number, unit)? {
         Side::Mine => {}
         Side::Sealed => return Err(Stop::Park(Park::Move)),
         Side::Other(rank) => return Err(Stop::NotMine(rank)),
     }
-    view.listing_is_free(ino)?;
-    if let Some(slot) = view.cache.find_dir(ino).filter(|slot| view.cache.dir(*slot).has(dir::HEADER)) {
+    view.listing_is_free(unit.dir)?;
+    if let Some(slot) = view.cache.find_dir(number).filter(|slot| view.cache.dir(*slot).has(dir::HEADER)) {
         return Ok(slot);
     }
-    let missing = matches!(view.learned.as_deref(), Some(Learned::NoHeader(of)) if *of == ino);
-    if missing && op.inherits(ino) {
+    let missing = matches!(view.learned.as_deref(), Some(Learned::NoHeader(of)) if *of == number);
+    if missing && op.inherits(unit.dir) {
         return Err(Errno::EIO.into());
     }
     if missing {
-        return Err(Stop::Park(Park::Facts { node: NodeRef::bare(ino), home: op.of_rank }));
+        return Err(Stop::Park(Park::Facts { node: NodeRef::bare(unit.dir), home: op.of_rank }));
     }
-    park(LoadKey::Header { dir: ino })
+    park(LoadKey::Header { dir: number })
 }
 
 /// Whether a session has a directory open for reading whose content is at the rank that asks.
@@ -108,14 +127,15 @@ pub(crate) fn opened(view: &mut View, op: &mut Op, node: NodeRef, session: Sessi
     Err(if view.reconnecting { Errno::EAGAIN } else { Errno::EACCES }.into())
 }
 
-/// A directory's content becomes another rank's, or stays; either way its entry says that it was asked for.
-pub(crate) fn hand(view: &View, op: &Op, ino: Ino, to: RankId) -> Found<Plan> {
-    match side(view, op, ino)? {
-        Side::Mine if to == view.config.rank && pin::is_named(view, ino) => Plan::reply(Reply::Ok),
+/// The content of a directory, or a unit of it, becomes another rank's, or stays; either way its entry says that it was asked for.
+pub(crate) fn hand(view: &View, op: &Op, unit: Unit, to: RankId) -> Found<Plan> {
+    let number = number_of(view, unit)?;
+    match side(view, op, number, unit)? {
+        Side::Mine if to == view.config.rank && pin::is_named(view, unit) => Plan::reply(Reply::Ok),
         // It lives again soon, or the map of here is old.
         Side::Mine if to != view.config.rank && view.is_coming(to) => Err(Errno::EAGAIN.into()),
         Side::Mine if to != view.config.rank && !view.serves(to) => Err(Errno::EBUSY.into()),
-        Side::Mine => Err(Stop::Park(Park::Pin(ino, Goal::Pin(to)))),
+        Side::Mine => Err(Stop::Park(Park::Pin(number, Goal::Pin(to)))),
         Side::Sealed => Err(Stop::Park(Park::Move)),
         Side::Other(Some(rank)) if rank == to => Plan::reply(Reply::Ok),
         Side::Other(rank) => Err(Stop::NotMine(rank)),

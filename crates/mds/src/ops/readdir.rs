@@ -10,7 +10,7 @@ use crate::view::{Found, View, park};
 use proto::dentry::DentryValue;
 use proto::reply::{DirEntry, Reply};
 use proto::storeio::StoredDentry;
-use proto::{Errno, FileKind, NameHash, NodeRef};
+use proto::{Errno, FileKind, Frag, NameHash, NodeRef};
 
 /// Bytes of an entry besides its name; of attributes.
 const ENTRY_BYTES: usize = 32;
@@ -49,8 +49,10 @@ pub(crate) fn plan(
     attrs: bool,
     bytes_max: u32,
 ) -> Found<Plan> {
-    let (node, slot) = view.directory(dir, op)?;
-    view.listing_is_free(view.cache.dir(slot).ino)?;
+    let from = after.checked_add(1).filter(|cookie| *cookie <= u64::MAX >> 1).map(NameHash::from_cookie);
+    let from = from.unwrap_or(NameHash::LAST).max(NameHash::FIRST);
+    let (node, slot) = view.directory(dir, from, op)?;
+    view.listing_is_free(dir.ino)?;
     if !(op.check && view.has_open(op.session, view.cache.node(node).ino(), perm::READ)) {
         may_list(view, op, node)?;
     }
@@ -59,15 +61,14 @@ pub(crate) fn plan(
     }
     let max = bytes_max.clamp(1, view.config.limits.page_bytes) as usize;
     let mut page = Page { entries: Vec::new(), bytes: 0, max, attrs, full: false };
-    let Some(from) = after.checked_add(1).and_then(|c| c.checked_mul(2)) else {
+    if after == u64::MAX >> 1 {
         return Plan::reply(Reply::Entries { entries: page.entries, end: true });
-    };
-    let from = NameHash(from).max(NameHash::FIRST);
+    }
     if view.cache.dir(slot).has(dir::COMPLETE) {
         op.scan = None;
         cached(view, slot, from, &mut page);
         let end = !page.full;
-        return Plan::reply(Reply::Entries { entries: page.entries, end });
+        return Plan::reply(reply(view, slot, page, end));
     }
     let ino = view.cache.dir(slot).ino;
     let Some(scan) = op.scan.take() else {
@@ -82,7 +83,19 @@ pub(crate) fn plan(
         return park(LoadKey::Scan { dir: ino, from: next, purpose: ScanFor::Request(op.id) });
     }
     let end = !page.full && next.is_none();
-    Plan::reply(Reply::Entries { entries: page.entries, end })
+    Plan::reply(reply(view, slot, page, end))
+}
+
+/// A page; `end`: nothing of this part of the directory follows. Behind a part that is not the last one it goes on with the next.
+fn reply(view: &View, slot: u32, page: Page, end: bool) -> Reply {
+    let Frag { prefix, depth } = view.cache.dir(slot).unit().frag;
+    let next = (1_u64 << 63).checked_shr(u32::from(depth) - u32::from(depth > 0));
+    let next = next.filter(|_| depth > 0).and_then(|width| prefix.checked_add(width));
+    match next {
+        Some(next) if end && page.entries.is_empty() => Reply::Further(NameHash(next).cookie() - 1),
+        Some(_) => Reply::Entries { entries: page.entries, end: false },
+        None => Reply::Entries { entries: page.entries, end },
+    }
 }
 
 /// Whether a directory may be listed that is not known to be open. Its home may know it: permission was checked there.
@@ -94,7 +107,7 @@ fn may_list(view: &View, op: &Op, node: u32) -> Found<()> {
     if allowed.is_ok() || !parent.has(dir::FOREIGN) || is_open {
         return if is_open { Ok(()) } else { Ok(allowed?) };
     }
-    Err(Stop::Park(Park::Opened(NodeRef { ino, parent: parent.ino, hash: found.hash })))
+    Err(Stop::Park(Park::Opened(NodeRef { ino, parent: parent.of(), hash: found.hash })))
 }
 
 /// The hash from which on a stretch knows nothing: the first of its successor's cookie.
@@ -120,7 +133,7 @@ fn entry_of(view: &View, at: u32, attrs: bool) -> DirEntry {
 /// Returns where it stopped when the cache holds too many deleted names to look at in one step.
 fn merge(view: &mut View, slot: u32, scan: ScanPage, page: &mut Page) -> Option<NameHash> {
     let to = limit(scan.next);
-    let dir = view.cache.dir(slot).ino;
+    let dir = view.cache.dir(slot).of();
     // Slots the cache has in this stretch, in order; a bound on it is the page's.
     let mut known = Vec::new();
     let most = page.max / ENTRY_BYTES + scan.entries.len() + 2;

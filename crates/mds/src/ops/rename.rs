@@ -4,6 +4,7 @@
 
 use crate::op::{Effects, Op, Plan};
 use crate::ops::destroy::{Fate, lose_name, prepare};
+use crate::ops::rmdir::end_units;
 use crate::ops::{Headers, here, sync};
 use crate::perm;
 use crate::transactions::across;
@@ -103,10 +104,11 @@ fn is_elsewhere(view: &mut View, end: &End<'_>) -> Found<bool> {
 }
 
 fn find_end<'a>(view: &mut View, op: &mut Op, parent: NodeRef, name: &'a Name) -> Found<End<'a>> {
-    let (parent, dir) = view.directory(parent, op)?;
+    let hash = view.name_hash(name);
+    let (parent, dir) = view.directory(parent, hash, op)?;
     perm::access(view, op, parent, perm::EXEC)?;
-    let ino = view.cache.dir(dir).ino;
-    Ok(End { parent, dir, ino, hash: view.name_hash(name), name: name.as_bytes() })
+    let ino = view.cache.dir(dir).of();
+    Ok(End { parent, dir, ino, hash, name: name.as_bytes() })
 }
 
 fn held(view: &mut View, op: &mut Op, end: &End<'_>) -> Found<Option<ExistingName>> {
@@ -129,12 +131,12 @@ fn check_shape(
     if how & NOREPLACE != 0 && target.is_some() {
         return Err(Errno::EEXIST.into());
     }
-    if from.dir != to.dir {
+    if from.ino != to.ino {
         let moved = [(source, to), (target.unwrap_or(source), from)];
         let moves = if how & EXCHANGE != 0 { &moved[..] } else { &moved[..1] };
         for (held, into) in moves {
             if held.is_dir {
-                let out_of = if into.dir == to.dir { from.ino } else { to.ino };
+                let out_of = if into.ino == to.ino { from.ino } else { to.ino };
                 check_loop(view, op, view.cache.node(held.target).ino(), (out_of, into.ino))?;
                 perm::access(view, op, held.target, perm::WRITE)?;
             }
@@ -148,8 +150,8 @@ fn check_shape(
         (false, true) => Err(Errno::EISDIR.into()),
         (false, false) => Ok(()),
         (true, true) => {
-            let entries = view.entries_of(target.target)?;
-            if view.cache.dir(entries).header.entries > 0 { Err(Errno::ENOTEMPTY.into()) } else { Ok(()) }
+            view.entries_of(target.target)?;
+            if view.header_of(target.target)?.entries > 0 { Err(Errno::ENOTEMPTY.into()) } else { Ok(()) }
         }
     }
 }
@@ -173,11 +175,11 @@ fn top_of(view: &mut View, op: &mut Op, mut at: Ino, moved: Ino) -> Found<Ino> {
         if at == moved {
             return Err(Errno::EINVAL.into());
         }
-        if !view.territory.is_whole() && view.of_itself(at).is_some() {
+        if !view.territory.is_whole() && (view.of_itself(at).is_some() || view.cache.spread(at).is_some()) {
             break;
         }
         let slot = view.resolve(NodeRef::bare(at), op)?;
-        at = view.cache.parent_ino(slot);
+        at = view.cache.parent_of(slot);
         if at == Ino::SYSTEM {
             break;
         }
@@ -255,6 +257,7 @@ fn replace(
     if let Some(target) = target {
         headers.add(to.dir, -1, -i64::from(target.is_dir), now);
         if target.is_dir {
+            end_units(view, target.target)?;
             let core = view.changed_core(target.target);
             view.txn.no_backptr(core.ino, core.change);
         } else if lose_name(view, target.target, (to.ino, to.hash), headers)? == Fate::Orphan {

@@ -5,28 +5,30 @@
 use crate::op::{Op, Park, Plan, Stop};
 use crate::ops::Headers;
 use crate::perm;
+use crate::territory::Side;
+use crate::txn::Delta;
+use crate::units::whole;
 use crate::view::{Found, View};
 use proto::reply::Reply;
 use proto::{Errno, Name, NodeRef};
 
 pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Found<Plan> {
-    let (parent, dir) = view.directory(parent, op)?;
-    perm::access(view, op, parent, perm::EXEC)?;
     let hash = view.name_hash(name);
+    let (parent, dir) = view.directory(parent, hash, op)?;
+    perm::access(view, op, parent, perm::EXEC)?;
     let slot = view.lookup(dir, hash, name.as_bytes())?.ok_or(Errno::ENOENT)?;
     perm::access(view, op, parent, perm::WRITE)?;
     let target = view.target(slot, op)?;
     perm::sticky(view, op, parent, target)?;
     let ino = view.cache.node(target).ino();
-    if view.is_boundary(ino) {
-        // What is empty there now may be filled before it is here: then it stays, and is here.
-        let empty = view.header_of(target)?.entries == 0;
-        return Err(if empty { Stop::Park(Park::Hand(ino)) } else { Errno::ENOTEMPTY.into() });
-    }
-    let entries = view.entries_of(target)?;
-    if view.cache.dir(entries).header.entries > 0 && !stdx::mutant!("mds_rmdir_not_empty") {
+    if view.header_of(target)?.entries > 0 && !stdx::mutant!("mds_rmdir_not_empty") {
         return Err(Errno::ENOTEMPTY.into());
     }
+    // What is empty there now may be filled before it is here: then it stays, and is here.
+    if view.is_boundary(ino) {
+        return Err(Stop::Park(Park::Hand(ino, whole(ino))));
+    }
+    end_units(view, target)?;
     let core = view.changed_core(target);
     view.txn.delete(view.place_in(dir, hash, name.as_bytes()));
     view.txn.no_backptr(core.ino, core.change);
@@ -34,4 +36,23 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -
     headers.add(dir, -1, -1, Some(view.wall()));
     headers.emit(view);
     Plan::commit(Reply::Ok)
+}
+
+/// Plans the end of what a directory that goes is spread over: all of it has to be here.
+pub(crate) fn end_units(view: &mut View, target: u32) -> Found<()> {
+    let entries = view.entries_of(target)?;
+    let units = view.units_of(entries);
+    for (number, unit) in &units {
+        if matches!(view.side_of_unit((*number, *unit)), Some(Side::Other(_))) {
+            return Err(Stop::Park(Park::Hand(*number, *unit)));
+        }
+        view.unit_here((*number, *unit))?;
+    }
+    for (number, unit) in units {
+        let slot = view.unit_here((number, unit))?;
+        // A replay may know nothing else of it: the header says what the number means.
+        view.txn.header(view.cache.dirs.get(slot), Delta::default());
+        view.txn.no_backptr(number, 1);
+    }
+    Ok(())
 }

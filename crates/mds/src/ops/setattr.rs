@@ -4,13 +4,13 @@
 
 use crate::acl::{self, Acl};
 use crate::cache::dir::{JUMPED, next_number};
-use crate::cache::{attr_of, dir_attr, header_attr, node};
+use crate::cache::{attr_of, header_attr, node};
 use crate::op::{Claim, Effects, Next, Op, Park, Plan, Stop};
 use crate::perm;
 use crate::txn::file_id;
 use crate::view::{Found, View};
 use proto::attr::SetTime;
-use proto::header::FragHeader;
+use proto::header::{FragHeader, Spread, Spreading};
 use proto::inode::{InodeCore, InodeExt, flags};
 use proto::reply::Reply;
 use proto::storeio::{Cut, DataOp};
@@ -47,7 +47,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, set: &SetAttr) -
         core.mtime = at(time);
     }
     let ext = ext.as_ref().or_else(|| view.cache.ext(slot)).cloned();
-    let mut attr = attr_of(&core, ext.as_ref(), view.cache.parent_ino(slot), view.cache.node(slot).hash);
+    let mut attr = attr_of(&core, ext.as_ref(), view.cache.parent_of(slot), view.cache.node(slot).hash);
     if view.cache.node(slot).is_dir() {
         directory_times(view, slot, &mut core, set.mtime.map(at), &mut attr)?;
     }
@@ -72,36 +72,45 @@ fn directory_times(
     attr: &mut proto::Attr,
 ) -> Found<()> {
     view.writable(slot)?;
-    if view.is_boundary(core.ino) {
-        let header = match mtime {
-            Some(mtime) => view.header_set(core.ino, mtime)?,
-            None => view.header_of(slot)?,
-        };
-        header_attr(attr, &header);
-        return Ok(());
-    }
-    let dir = view.entries_of(slot)?;
-    let Some(mtime) = mtime else {
-        dir_attr(attr, view.cache.dir(dir));
-        return Ok(());
+    let shown = match (mtime, view.is_boundary(core.ino)) {
+        (Some(_), true) if view.has_times(core.ino) => None,
+        _ => Some(view.header_of(slot)?),
     };
-    let header = timed_header(view, dir, mtime);
-    let ino = core.ino;
-    dir_attr(attr, view.cache.dir(dir));
-    attr.mtime = mtime;
-    attr.ctime = core.ctime;
-    attr.change = core.change.wrapping_add(header.change);
-    view.txn.whole_header(ino, &header);
+    let stamp = |shown: &FragHeader, own: &FragHeader| View::stamp_of(own, shown);
+    match mtime {
+        None => header_attr(attr, &shown.unwrap_or_default()),
+        Some(mtime) if view.is_boundary(core.ino) => {
+            let stamp = match &shown {
+                Some(shown) => stamp(shown, view.own_header_of(slot)?),
+                None => 0,
+            };
+            let own = view.header_set(core.ino, mtime, stamp)?;
+            header_attr(attr, &view.sum(&own, core.ino)?);
+        }
+        Some(mtime) => {
+            let (dir, shown) = (view.entries_of(slot)?, shown.unwrap_or_default());
+            let stamp = stamp(&shown, view.own_header_of(slot)?);
+            let header = timed_header(view, dir, mtime, stamp);
+            header_attr(attr, &shown);
+            attr.mtime = mtime;
+            attr.ctime = core.ctime;
+            attr.change = core.change.wrapping_add(header.change).wrapping_add(stamp);
+            view.txn.whole_header(core.ino, &header);
+        }
+    }
     Ok(())
 }
 
-/// A directory's header with another time.
-pub(crate) fn timed_header(view: &View, dir: u32, mtime: Wall) -> FragHeader {
+/// A directory's header with another time; `stamp`: the sum of its units' change counters by then.
+pub(crate) fn timed_header(view: &View, dir: u32, mtime: Wall, stamp: u64) -> FragHeader {
     let dir = view.cache.dir(dir);
     let mut header = dir.header.clone();
     header.version = dir.next_version(view.config.incarnation);
     header.mtime = mtime.min(view.now.wall);
     header.change = next_number(header.change, dir.has(JUMPED), view.config.incarnation);
+    if let Some(spread) = header.spread() {
+        header.spreading = Some(Box::new(Spreading::Over(Spread { stamp, ..spread })));
+    }
     header
 }
 

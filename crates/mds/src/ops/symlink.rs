@@ -25,7 +25,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name, t
     core.size = target.len() as u64;
     let ext = InodeExt { symlink: Some(target.into()), ..Default::default() };
     let place = view.place_in(free.dir, free.hash, name.as_bytes());
-    let attr = attr_of(&core, Some(&ext), place.dir, place.hash);
+    let attr = attr_of(&core, Some(&ext), place.of, place.hash);
     view.txn.primary(place, &core, Some(&ext));
     view.put_listing(free.dir, 1, 0);
     Plan::commit(Reply::Attr(attr))

@@ -13,7 +13,8 @@ use proto::request::NewNode;
 use proto::{FileKind, NodeRef};
 
 pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, new: &NewNode, flags: u32) -> Found<Plan> {
-    let (parent, _) = view.directory(parent, op)?;
+    let parent = view.inode_of_content(parent, None, op)?;
+    view.entries_of(parent)?;
     perm::modify(view, op, parent)?;
     view.space()?;
     let orphans = view.system(view.orphans())?;
@@ -24,7 +25,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, new: &NewNode,
     core.nlink = 0;
     let name = ino.link_name();
     let place = view.place_in(orphans, view.hash(&name), &name);
-    let attr = attr_of(&core, ext.as_deref(), place.dir, place.hash);
+    let attr = attr_of(&core, ext.as_deref(), place.of, place.hash);
     view.txn.primary(place, &core, ext.as_deref());
     view.put_listing(orphans, 1, 0);
     let effects = Effects { open: Some((ino, rights(flags))), ..Default::default() };

@@ -12,9 +12,9 @@ use proto::reply::Reply;
 use proto::{Errno, Ino, Name, NodeRef};
 
 pub(crate) fn plan(view: &mut View, op: &mut Op, reference: NodeRef, name: &Name) -> Found<Plan> {
-    let (parent, dir) = view.directory(reference, op)?;
-    perm::access(view, op, parent, perm::EXEC)?;
     let hash = view.name_hash(name);
+    let (parent, dir) = view.directory(reference, hash, op)?;
+    perm::access(view, op, parent, perm::EXEC)?;
     let slot = view.lookup(dir, hash, name.as_bytes())?.ok_or(Errno::ENOENT)?;
     if !view.cache.node(slot).primary() && view.is_boundary(Ino::LINKS) {
         return across::unlink(view, op, reference, name);
@@ -29,7 +29,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, reference: NodeRef, name: &Name
     let ino = view.cache.node(target).ino();
     let mut headers = Headers::new();
     headers.add(dir, -1, 0, Some(view.wall()));
-    let fate = lose_name(view, target, (view.cache.dir(dir).ino, hash), &mut headers)?;
+    let fate = lose_name(view, target, (view.cache.dir(dir).of(), hash), &mut headers)?;
     view.txn.delete(view.place_in(dir, hash, name.as_bytes()));
     headers.emit(view);
     let orphan = (fate == Fate::Orphan).then_some(ino);

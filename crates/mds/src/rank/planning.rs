@@ -93,13 +93,19 @@ impl Rank {
         self.view.now = now;
         self.view.resolved = NONE;
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);
-        self.view.learned = op.heard.as_mut().and_then(|heard| heard.learned.take());
+        if let Some(heard) = &mut op.heard {
+            self.view.learned = heard.learned.take();
+            std::mem::swap(&mut self.view.learned_units, &mut heard.units);
+        }
         if !self.leads.is_idle() {
             self.view.told = self.told_for(op.id);
         }
         let planned = ops::plan(&mut self.view, op, &mut request);
         self.view.learned = None;
         self.view.told = None;
+        if let Some(heard) = &mut op.heard {
+            std::mem::swap(&mut self.view.learned_units, &mut heard.units);
+        }
         op.request = request;
         if let Some(needs) = self.delegated_not_empty(op, &planned).or_else(|| self.alone_shown(op, &planned))
         {

@@ -12,6 +12,7 @@ mod pins;
 mod policies;
 mod random;
 mod slots;
+mod spreads;
 mod totals;
 mod transactions;
 
@@ -207,7 +208,9 @@ impl Cluster {
         let version = self.map.version + 1;
         match wish {
             MapWish::Make { unit, policy, governing } => {
-                let rank = self.governed(from, governing, version);
+                let Some(rank) = self.governed(from, governing, version) else {
+                    return self.refuse(from, unit);
+                };
                 let entry = Entry { rank, version, policy, moving: None };
                 assert_eq!(Arc::make_mut(&mut self.map.entries).insert(unit, entry), None);
             }
@@ -227,7 +230,9 @@ impl Cluster {
                 }
             }
             MapWish::Begin { unit, to, governing } => {
-                let rank = self.governed(from, governing, version);
+                let Some(rank) = self.governed(from, governing, version) else {
+                    return self.refuse(from, unit);
+                };
                 self.map.last_move = MoveId(self.map.last_move.0 + 1);
                 let moving = Some(Moving { id: self.map.last_move, to });
                 let policy = self.map.entries.get(&unit).map_or(Policy::Carved, |entry| entry.policy);
@@ -255,24 +260,34 @@ impl Cluster {
         self.publish();
     }
 
-    /// The owner that is named, and has a new version from now on.
-    fn governed(&mut self, from: usize, named: Governing, version: u64) -> RankId {
+    /// The owner that is named, and has a new version from now on; none: it is on its way.
+    fn governed(&mut self, from: usize, named: Governing, version: u64) -> Option<RankId> {
         let by = match named.by {
             Holder::Entry(by) => by,
             Holder::Slot(number) => {
                 let slot = self.map.slots.get(number);
                 assert_eq!(slot.version, named.version, "a rank that goes by an old map");
-                assert_eq!((usize::from(slot.rank.0), slot.moving), (from, None));
+                assert_eq!(usize::from(slot.rank.0), from);
+                if slot.moving.is_some() {
+                    return None;
+                }
                 let slots = Arc::make_mut(&mut self.map.slots);
                 slots.set(number..number + 1, proto::cluster::Slot { version, ..slot });
-                return slot.rank;
+                return Some(slot.rank);
             }
         };
         let entry = Arc::make_mut(&mut self.map.entries).get_mut(&by).expect("a governing entry");
         assert_eq!(entry.version, named.version, "a rank that goes by an old map");
-        assert_eq!((usize::from(entry.rank.0), entry.moving), (from, None));
+        assert_eq!(usize::from(entry.rank.0), from);
+        if entry.moving.is_some() {
+            return None;
+        }
         entry.version = version;
-        entry.rank
+        Some(entry.rank)
+    }
+
+    fn refuse(&mut self, from: usize, unit: Unit) {
+        self.inject(from, Input::WishRefused { unit, reason: "what governs it moves".into() });
     }
 
     fn owned(&self, from: usize, unit: Unit, version: u64) -> Option<Entry> {
@@ -334,7 +349,27 @@ impl Cluster {
             }
             self.pass(1);
         }
-        let world = |world: &World| (world.notes.clone(), world.rank.operations(Mono(world.now), 9));
+        let world = |world: &World| {
+            (
+                world.notes.clone(),
+                world.rank.operations(Mono(world.now), 9),
+                format!(
+                    "{:?} CP {:?} due {:?} now {} dirty {:?}",
+                    0,
+                    world.rank.checkpoint,
+                    world.rank.checkpoint_due(),
+                    world.now,
+                    world
+                        .rank
+                        .view
+                        .cache
+                        .dirty_dirs
+                        .iter()
+                        .map(|s| (*s, world.rank.view.cache.dir(*s).ino, world.rank.view.cache.dir(*s).flags))
+                        .collect::<Vec<_>>()
+                ),
+            )
+        };
         panic!("no answer; {:?}", self.worlds.iter().map(world).collect::<Vec<_>>());
     }
 
@@ -427,6 +462,7 @@ impl Cluster {
                         return names;
                     }
                 }
+                Ok(Reply::Further(further)) => after = further,
                 other => panic!("readdir: {other:?}"),
             }
         }

@@ -94,7 +94,7 @@ fn held_here(view: &View, slot: u32, direct: bool) -> Found<Held> {
     view.system(view.orphans())?;
     let node = view.cache.node(slot);
     let name = Name::new(node.name.as_bytes()).map_err(|_| Errno::EIO)?;
-    let home = At { rank: None, dir: view.cache.dir(dir).ino, slot: dir, hash: node.hash, name };
+    let home = At { rank: None, dir: view.cache.dir(dir).of(), slot: dir, hash: node.hash, name };
     let InodeRecord { core, ext } = record_at(view, slot);
     Ok(Held { core, ext, home, node: slot, direct })
 }
@@ -147,10 +147,10 @@ fn has_votes(view: &View) -> bool {
 
 /// A name in a directory here; NotMine if it is another rank's.
 fn end_here(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name, synced: bool) -> Found<End> {
-    let (above, slot) = view.directory(parent, op)?;
-    perm::access(view, op, above, perm::EXEC)?;
     let hash = view.name_hash(name);
-    let at = At { rank: None, dir: view.cache.dir(slot).ino, slot, hash, name: name.clone() };
+    let (above, slot) = view.directory(parent, hash, op)?;
+    perm::access(view, op, above, perm::EXEC)?;
+    let at = At { rank: None, dir: view.cache.dir(slot).of(), slot, hash, name: name.clone() };
     let held = match view.lookup(slot, hash, name.as_bytes())? {
         None => None,
         Some(found) if view.cache.node(found).primary() => Some(held_here(view, found, true)?),
@@ -243,7 +243,9 @@ fn count(view: &mut View, headers: &mut Headers, at: &At, (entries, subdirs): (i
     let mtime = listing.then(|| view.wall());
     match at.rank {
         None => headers.add(at.slot, entries, subdirs, mtime),
-        Some(rank) => others(view, rank).push(Change::Header { dir: at.dir, entries, subdirs, mtime }),
+        Some(rank) => {
+            others(view, rank).push(Change::Header { dir: at.dir, hash: at.hash, entries, subdirs, mtime })
+        }
     }
 }
 
@@ -252,7 +254,7 @@ fn backptr(view: &mut View, core: &InodeCore, was: &At, is: &At) {
     match is.rank {
         None => {
             let (dir, hash, name) = (is.dir, is.hash, is.name.as_bytes());
-            let place = DentryAt { dir, hash, version: Version(0), name };
+            let place = DentryAt { dir, of: dir, hash, version: Version(0), name };
             view.txn.backptr(core.ino, core.change, place);
         }
         Some(rank) => {

@@ -19,7 +19,7 @@ use proto::mutation::Mutation;
 use proto::reply::Reply;
 use proto::request::Request;
 use proto::transact::{Change, Part, Reserved, Seen, Step, TxnId, put_left, put_reserved};
-use proto::{Errno, Ino, Name, RankId, SessionId, Version, Writer};
+use proto::{Errno, Ino, Name, NameHash, RankId, SessionId, Version, Writer};
 use stdx::{Now, Outbox, Wall};
 
 /// A part as it is here.
@@ -134,22 +134,21 @@ fn cleared(view: &View, op: &Op, needs: Vec<Need>, patience: Patience) -> Found<
 fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<Looked> {
     match part {
         Part::Name { parent, name, leaves, synced } => {
-            let system = parent.ino.is_reserved();
+            let (system, hash) = (parent.ino.is_reserved(), view.name_hash(name));
             let (above, dir) = if system {
                 (None, view.system(parent.ino)?)
             } else {
-                let (above, dir) = view.directory(*parent, op)?;
+                let (above, dir) = view.directory(*parent, hash, op)?;
                 (Some(above), dir)
             };
             // Who works in it by himself may have made or removed the name.
-            cleared(view, op, needs::of_listing(parent.ino), patience)?;
-            let hash = view.name_hash(name);
+            cleared(view, op, needs::of_listing(view, dir), patience)?;
             let found = view.lookup(dir, hash, name.as_bytes())?;
             let mut record = Writer::new();
             if let Some(above) = above {
                 encode_primary(&view.cache.node(above).core, view.cache.ext(above), &mut record);
             }
-            let ino = view.cache.dir(dir).ino;
+            let (content, ino) = (view.cache.dir(dir).ino, view.cache.dir(dir).of());
             let seen = Seen {
                 parent: record.0.into(),
                 dir: ino,
@@ -157,7 +156,7 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
                 value: found.map(|slot| value_of(view, slot)).unwrap_or_default(),
             };
             if !view.cache.dir(dir).has(crate::cache::dir::HEADER) {
-                return park(LoadKey::Header { dir: ino });
+                return park(LoadKey::Header { dir: content });
             }
             let node = found.filter(|slot| view.cache.node(*slot).primary());
             let reserved = Reserved { dir: ino, hash, ino: ino_of(view, node) };
@@ -169,7 +168,7 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
             let dir = view.writable(slot)?;
             let found = view.cache.node(slot);
             let name = Name::new(found.name.as_bytes()).map_err(|_| Errno::EIO)?;
-            let (ino, home) = (found.ino(), view.cache.dir(dir).ino);
+            let (ino, home) = (found.ino(), view.cache.dir(dir).of());
             let seen = Seen { parent: Box::default(), dir: home, name, value: value_of(view, slot) };
             let leaves = home != Ino::LINKS && view.is_boundary(Ino::LINKS);
             let reserved = Reserved { dir: home, hash: found.hash, ino };
@@ -282,8 +281,9 @@ fn commit(view: &mut View, id: TxnId, changes: &[Change]) -> Found<Plan> {
     Ok(Plan::Step(Reply::Ok, effects))
 }
 
-/// The names of a directory of this rank's, with its header.
-fn content(view: &View, dir: Ino) -> Found<u32> {
+/// The names of a directory, or of that part of it, with its header. It is this rank's.
+fn content(view: &View, dir: Ino, hash: NameHash) -> Found<u32> {
+    let dir = view.content_at(dir, hash)?;
     let known = view.cache.find_dir(dir);
     match known.filter(|slot| view.cache.dir(*slot).has(crate::cache::dir::HEADER)) {
         Some(slot) => Ok(slot),
@@ -296,8 +296,8 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
     match change {
         Change::Put { dir, name, value } => {
             let decoded = DentryValue::decode(value).map_err(|_| Errno::EIO)?;
-            let slot = content(view, *dir)?;
             let hash = view.name_hash(name);
+            let slot = content(view, *dir, hash)?;
             view.lookup(slot, hash, name.as_bytes())?;
             if let DentryValue::Primary(record) = &decoded {
                 view.txn.counted.push(record.core.ino);
@@ -305,24 +305,25 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
                     view.txn.received.push(record.core.ino);
                 }
             }
-            let DentryAt { dir, hash, version, name } = view.place_in(slot, hash, name.as_bytes());
+            let DentryAt { dir, hash, version, name, .. } = view.place_in(slot, hash, name.as_bytes());
             Mutation::PutDentry { dir, hash, version, name, value }.encode(&mut view.txn.muts);
         }
         Change::Delete { dir, name } => {
-            let slot = content(view, *dir)?;
             let hash = view.name_hash(name);
+            let slot = content(view, *dir, hash)?;
             view.lookup(slot, hash, name.as_bytes())?;
             view.txn.delete(view.place_in(slot, hash, name.as_bytes()));
         }
-        Change::Header { dir, entries, subdirs, mtime } => {
-            let slot = content(view, *dir)?;
+        Change::Header { dir, hash, entries, subdirs, mtime } => {
+            let slot = content(view, *dir, *hash)?;
             // The leader's clock may be behind: times do not go back.
             let mtime = mtime.map(|mtime| mtime.max(view.cache.dir(slot).header.mtime));
             headers.add(slot, *entries, *subdirs, mtime);
         }
         Change::Backptr { ino, version, parent, name } => {
             let (dir, hash, name) = (*parent, view.name_hash(name), name.as_bytes());
-            view.txn.backptr(*ino, *version, DentryAt { dir, hash, version: Version(0), name });
+            let place = DentryAt { dir, of: dir, hash, version: Version(0), name };
+            view.txn.backptr(*ino, *version, place);
         }
         Change::Left(left) => view.txn.left.push(*left),
         Change::Lose { ino, parent, hash } => {
@@ -346,7 +347,7 @@ impl Rank {
             return false;
         }
         let dir = |part: &Part| match part {
-            Part::Name { parent, .. } => parent.ino,
+            Part::Name { parent, name, .. } => self.view.cache.inner(parent.ino, self.view.name_hash(name)),
             Part::Inode { node } => {
                 let known = self.view.cache.by_ino(node.ino);
                 known.map_or(node.parent, |slot| self.view.cache.parent_ino(slot))

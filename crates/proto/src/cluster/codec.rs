@@ -204,11 +204,11 @@ pub(super) fn take_daemon(r: &mut Reader<'_>) -> Result<Option<DaemonInfo>, Deco
     Ok((!name.is_empty()).then(|| DaemonInfo { name: name.to_owned() }))
 }
 
-pub(super) fn put_unit(w: &mut Writer, unit: Unit) {
+pub(crate) fn put_unit(w: &mut Writer, unit: Unit) {
     w.u64(unit.dir.0).u64(unit.frag.prefix).u8(unit.frag.depth);
 }
 
-pub(super) fn take_unit(r: &mut Reader<'_>) -> Result<Unit, DecodeError> {
+pub(crate) fn take_unit(r: &mut Reader<'_>) -> Result<Unit, DecodeError> {
     Ok(Unit { dir: Ino(r.u64()?), frag: Frag { prefix: r.u64()?, depth: r.u8()? } })
 }
 

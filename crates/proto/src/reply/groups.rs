@@ -19,6 +19,7 @@ macro_rules! plain_replies {
             | $crate::reply::Reply::Record { .. }
             | $crate::reply::Reply::Totals(_)
             | $crate::reply::Reply::Seen(_)
+            | $crate::reply::Reply::Further(_)
     };
 }
 

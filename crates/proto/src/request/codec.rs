@@ -4,6 +4,7 @@
 
 use super::{IO_BYTES_MAX, LockKind, LockSpec, NewNode, Request, XattrMode};
 use crate::attr::SetAttr;
+use crate::cluster::{put_unit, take_unit};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::ids::{Incarnation, Ino, NameHash, NodeRef, RankId, SessionId, Tid};
 use crate::name::Name;
@@ -130,14 +131,13 @@ impl Request {
             }
             Self::Replicate { node } => noded(w, 35, node),
             Self::Facts { node } => noded(w, 50, node),
-            Self::Totals { dir } => {
-                w.u8(36).u64(dir.0);
+            Self::Totals { unit } => put_unit(w.u8(36), *unit),
+            Self::Hand { unit, to } => {
+                put_unit(w.u8(37), *unit);
+                w.u16(to.0);
             }
-            Self::Hand { dir, to } => {
-                w.u8(37).u64(dir.0).u16(to.0);
-            }
-            Self::SetTimes { dir, mtime } => {
-                w.u8(38).u64(dir.0).i64(mtime.0);
+            Self::SetTimes { dir, mtime, stamp } => {
+                w.u8(38).u64(dir.0).i64(mtime.0).u64(*stamp);
             }
             Self::Opened { node, session } => {
                 noded(w, 39, node);
@@ -247,9 +247,9 @@ impl Request {
             },
             35 => Self::Replicate { node: node(r)? },
             50 => Self::Facts { node: node(r)? },
-            36 => Self::Totals { dir: Ino(r.u64()?) },
-            37 => Self::Hand { dir: Ino(r.u64()?), to: RankId(r.u16()?) },
-            38 => Self::SetTimes { dir: Ino(r.u64()?), mtime: Wall(r.i64()?) },
+            36 => Self::Totals { unit: take_unit(r)? },
+            37 => Self::Hand { unit: take_unit(r)?, to: RankId(r.u16()?) },
+            38 => Self::SetTimes { dir: Ino(r.u64()?), mtime: Wall(r.i64()?), stamp: r.u64()? },
             39 => Self::Opened { node: node(r)?, session: SessionId(r.u64()?) },
             40 => Self::Transact { id: TxnId(r.u64()?), step: Step::decode(r)? },
             _ => return Err(unknown(tag)),

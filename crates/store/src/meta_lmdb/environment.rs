@@ -5,12 +5,11 @@
 use super::live::Live;
 use super::{EnvironmentStats, Visit, bad_record};
 use crate::checked::{
-    Found, Page, damaged, dentry_bound, dentry_page, first_session, header_range, header_version, seal,
-    sessions, unseal,
+    Found, Page, damaged, dentry_bound, dentry_page, first_session, header_version, seal, sessions, unseal,
 };
 use crate::disk_real::{failed, space_of};
 use heed::{MdbError, RoTxn, RwTxn, WithoutTls};
-use proto::ids::{Ino, NameHash, SnapId};
+use proto::ids::{Frag, Ino, NameHash, SnapId};
 use proto::storeio::{IoError, LoadRequest, Loaded, StoreBatch, StoreError, StoreKey, Table};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -240,12 +239,13 @@ impl Environment {
     /// Refuses a batch built on an older version than the stored header's, or than that of a header
     /// put by a batch before it.
     fn check_guards(&self, live: &Live, txn: &RwTxn<'_>, batches: &[&StoreBatch]) -> Result<(), StoreError> {
-        let mut put: BTreeMap<Ino, u64> = BTreeMap::new();
+        let mut put: BTreeMap<(Ino, Frag), u64> = BTreeMap::new();
         let many = batches.len() > 1;
         for batch in batches {
             if let Some(guard) = batch.guard {
-                let before = put.get(&batch.shard).copied().unwrap_or(0);
-                let stored = self.stored_version(live, txn, batch.shard)?.max(before);
+                let unit = (batch.shard, batch.frag);
+                let before = put.get(&unit).copied().unwrap_or(0);
+                let stored = self.stored_version(live, txn, unit)?.max(before);
                 if stored > guard.0 {
                     return Err(StoreError::Guard { stored, guard: guard.0 });
                 }
@@ -256,7 +256,7 @@ impl Environment {
                     Table::Dentry | Table::Backptr | Table::System => None,
                 });
                 if let Some(version) = headers.max() {
-                    let highest = put.entry(batch.shard).or_default();
+                    let highest = put.entry((batch.shard, batch.frag)).or_default();
                     *highest = (*highest).max(version);
                 }
             }
@@ -264,19 +264,19 @@ impl Environment {
         Ok(())
     }
 
-    fn stored_version(&self, live: &Live, txn: &RwTxn<'_>, dir: Ino) -> Result<u64, StoreError> {
-        let (from, to) = header_range(dir);
-        let range = (Bound::Included(from.as_slice()), Bound::Excluded(to.as_slice()));
-        let headers = live.tables[0].range(txn, &range).map_err(|error| self.read_error(&error))?;
-        let mut highest = 0;
-        for record in headers {
-            let (key, stored) = record.map_err(|error| self.read_error(&error))?;
-            let value = unseal(key, stored).ok_or_else(|| bad_record(&self.place, Table::Dentry, key))?;
-            let version = header_version(value)
-                .ok_or_else(|| damaged(&self.place, Table::Dentry, key, "not a frag header"))?;
-            highest = highest.max(version);
-        }
-        Ok(highest)
+    /// Of the header of that part of a directory; 0 where there is none.
+    fn stored_version(
+        &self,
+        live: &Live,
+        txn: &RwTxn<'_>,
+        (dir, frag): (Ino, Frag),
+    ) -> Result<u64, StoreError> {
+        let mut key = Vec::new();
+        StoreKey::Header { dir, frag }.encode(&mut key);
+        let stored = live.tables[0].get(txn, &key).map_err(|error| self.read_error(&error))?;
+        let Some(stored) = stored else { return Ok(0) };
+        let value = unseal(&key, stored).ok_or_else(|| bad_record(&self.place, Table::Dentry, &key))?;
+        header_version(value).ok_or_else(|| damaged(&self.place, Table::Dentry, &key, "not a frag header"))
     }
 
     /// Reads the leaves the writes will change, on several threads, if a sample of them is not in

@@ -20,6 +20,7 @@ struct Play {
     moves: u32,
     exdev: u32,
     leaves: u32,
+    spreads: u32,
 }
 
 fn parent_of(path: &str) -> &str {
@@ -61,7 +62,7 @@ impl Play {
     }
 
     fn step(&mut self) {
-        match self.rng.below(38) {
+        match self.rng.below(40) {
             0..=4 => self.make(false),
             5..=8 => self.make(true),
             9..=10 => self.write(),
@@ -82,11 +83,20 @@ impl Play {
                 self.c.crash(rank);
             }
             23 => self.mode(),
+            38..=39 => self.spread(),
             29..=31 => self.times(),
             32..=35 => self.look(),
             36 if self.c.map.slots_used => self.move_slot(),
             36 if self.ranks == 2 => self.leave(),
             _ => self.tear(),
+        }
+    }
+
+    fn spread(&mut self) {
+        let path = self.directory();
+        if !path.is_empty() {
+            let (dir, depth) = (self.node(&path), 1 + self.rng.below(2) as u8);
+            self.spreads += u32::from(self.c.try_spread(dir, depth));
         }
     }
 
@@ -383,8 +393,8 @@ fn wherever_slots_place_it_the_tree_is_one() {
     play(2, 60, true);
 }
 
-fn play(ranks: u16, seeds: u64, slots: bool) -> (u32, u32, u32) {
-    let (mut moves, mut exdev, mut leaves) = (0, 0, 0);
+fn play(ranks: u16, seeds: u64, slots: bool) -> [u32; 4] {
+    let mut counts = [0; 4];
     for seed in 0..seeds {
         let tree = Tree::from([(String::new(), None)]);
         let mut play = Play {
@@ -396,6 +406,7 @@ fn play(ranks: u16, seeds: u64, slots: bool) -> (u32, u32, u32) {
             moves: 0,
             exdev: 0,
             leaves: 0,
+            spreads: 0,
         };
         for round in 0..12 {
             for _ in 0..15 {
@@ -407,16 +418,20 @@ fn play(ranks: u16, seeds: u64, slots: bool) -> (u32, u32, u32) {
                 play.compare();
             }
         }
-        (moves, exdev, leaves) = (moves + play.moves, exdev + play.exdev, leaves + play.leaves);
+        let more = [play.moves, play.exdev, play.leaves, play.spreads];
+        counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
     }
-    (moves, exdev, leaves)
+    counts
 }
 
 #[test]
 fn whatever_moves_and_whoever_dies_the_tree_is_one() {
-    let (moves, exdev, leaves) = play(2, 60, false);
-    let often = moves > 100 && exdev > 10 && leaves > 10;
-    assert!(often, "{moves} moves, {exdev} renames of directories between parts, {leaves} times a rank left");
+    let [moves, exdev, leaves, spreads] = play(2, 60, false);
+    let often = moves > 100 && exdev > 10 && leaves > 10 && spreads > 50;
+    assert!(
+        often,
+        "{moves} moves, {exdev} renames of directories between parts, {leaves} times a rank left, {spreads} spreads"
+    );
 }
 
 #[test]

@@ -87,8 +87,8 @@ impl Cluster {
     }
 
     fn owner(&self, map: &ClusterMap, request: &Request, own: u16) -> Option<u16> {
-        match route::of(request) {
-            Place::Inside(dir) => Self::content(&self.tree, map, dir.ino),
+        match route::of(request, None) {
+            Place::Inside(dir, _) => Self::content(&self.tree, map, dir.ino),
             // Whoever has a part of it syncs that.
             Place::Home(node)
                 if matches!(request, Request::Fsync { .. })

@@ -1,0 +1,289 @@
+//! How a directory comes to be spread: its names are divided among units in one transaction, by the rank that has its content. Nothing
+//! in the store is rewritten: the transaction has the units' headers and the directory's, which says where they are from then on.
+//! Then the units go to several ranks by ordinary moves. docs/PROTOCOL.md, "Spread directories".
+//!
+//! One at a time. All names are in the cache when they are counted, so a directory that is larger than `Limits::spread_entries` is
+//! not spread any more.
+//!
+//! Absent: what units are (`units.rs`); moves (`moves.rs`); a directory's way back to one part.
+
+use crate::cache::dir;
+use crate::caps::book::Need;
+use crate::config::State;
+use crate::op::{LoadKey, OpId};
+use crate::output::{Level, Output};
+use crate::rank::Rank;
+use crate::territory::Side;
+use proto::caps::Bits;
+use proto::cluster::Unit;
+use proto::header::{FragHeader, SPREAD_DEPTH_MAX, Spread, Spreading};
+use proto::mutation::Mutation;
+use proto::{Frag, Ino, NameHash, RankId, SessionId};
+use std::collections::VecDeque;
+use stdx::{Mono, Now, Outbox};
+
+/// What recalls for it is no operation, and no move.
+const RECALLS: OpId = OpId::MAX - 1;
+/// It takes no longer than so many leases.
+const LEASES: u64 = 2;
+/// Directories that wait for it; what comes beyond is spread when it is next noticed.
+const QUEUE_MAX: usize = 1024;
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// All its names come into the cache.
+    Load,
+    /// What is granted of it comes back.
+    Recall,
+    /// What is reserved in it, and a checkpoint, ends.
+    Rest,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct One {
+    dir: Ino,
+    depth: u8,
+    phase: Phase,
+    until: Mono,
+}
+
+/// Directories that are to be spread, or are and have units that are to go to other ranks.
+#[derive(Debug, Default)]
+pub(crate) struct Spreads {
+    queue: VecDeque<(Ino, u8)>,
+    current: Option<One>,
+}
+
+impl Spreads {
+    /// When the one under way is given up.
+    pub(crate) fn due(&self) -> Option<Mono> {
+        self.current.map(|one| one.until)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.current.is_none()
+    }
+
+    pub(crate) fn wants(&mut self, dir: Ino, depth: u8) {
+        let known = self.queue.iter().any(|(other, _)| *other == dir);
+        if !known && self.current.is_none_or(|one| one.dir != dir) && self.queue.len() < QUEUE_MAX {
+            self.queue.push_back((dir, depth.clamp(1, SPREAD_DEPTH_MAX)));
+        }
+    }
+}
+
+impl Rank {
+    /// An operator wants a directory in so many parts, as a power of two.
+    pub(crate) fn spread_wanted(&mut self, dir: Ino, depth: u8) {
+        self.spreads.wants(dir, depth);
+    }
+
+    #[inline]
+    pub(crate) fn spreads_turn(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if self.view.grown.is_empty() && self.spreads.is_idle() {
+            return;
+        }
+        for dir in std::mem::take(&mut self.view.grown) {
+            let depth = self.usual_depth();
+            self.spreads.wants(dir, depth);
+        }
+        self.go_on_spreading(now, out);
+    }
+
+    /// Four units for each rank, so that they can be shared evenly.
+    fn usual_depth(&self) -> u8 {
+        let ranks = self.view.territory.map().map_or(1, |map| u32::from(map.max_mds.max(1)));
+        ((4 * ranks).next_power_of_two().trailing_zeros() as u8).min(SPREAD_DEPTH_MAX)
+    }
+
+    fn go_on_spreading(&mut self, now: Now, out: &mut Outbox<Output>) {
+        if self.state != State::Active || !self.presenting.is_empty() {
+            return;
+        }
+        if self.spreads.current.is_none() {
+            let Some((dir, depth)) = self.spreads.queue.pop_front() else { return };
+            if self.view.cache.spread(dir).is_some() {
+                return self.share_units(dir);
+            }
+            let until = now.mono.after(LEASES * self.view.config.lease_ns);
+            self.view.spreading = Some(dir);
+            self.spreads.current = Some(One { dir, depth, phase: Phase::Load, until });
+        }
+        while let Some(one) = self.spreads.current {
+            if one.until <= now.mono {
+                return self.end_spreading(one.dir, Some("it took too long"), out);
+            }
+            let next = match self.spread_on(now, one, out) {
+                Ok(next) => next,
+                Err(why) => return self.end_spreading(one.dir, Some(why), out),
+            };
+            let Some(phase) = next else { return };
+            if let Some(current) = &mut self.spreads.current {
+                current.phase = phase;
+            }
+        }
+    }
+
+    fn end_spreading(&mut self, of: Ino, why: Option<&str>, out: &mut Outbox<Output>) {
+        self.spreads.current = None;
+        self.view.spreading = None;
+        self.view.book.operation_ended(RECALLS);
+        if let Some(why) = why {
+            let text = format!("directory {:#x} is not spread: {why}", of.0);
+            out.push(Output::Note { level: Level::Warn, text });
+        }
+    }
+
+    /// The phase after this one, if this one is over; why it cannot go on.
+    fn spread_on(
+        &mut self,
+        now: Now,
+        one: One,
+        out: &mut Outbox<Output>,
+    ) -> Result<Option<Phase>, &'static str> {
+        let slot = self.spreadable(one.dir)?;
+        let entries = self.view.cache.dir(slot);
+        match one.phase {
+            Phase::Load if !entries.has(dir::HEADER) => {
+                self.start_load(LoadKey::Header { dir: one.dir }, None);
+                Ok(None)
+            }
+            Phase::Load if entries.header.entries > self.view.config.limits.spread_entries => {
+                Err("it has too many names for that")
+            }
+            Phase::Load if !entries.has(dir::COMPLETE) => {
+                if !entries.has(dir::LOADING) {
+                    self.begin_whole_load(one.dir);
+                }
+                Ok(None)
+            }
+            Phase::Load => {
+                let need = Need { ino: one.dir, bits: Bits::ALL, name: None };
+                if self.view.book.is_blocked(None, &need) {
+                    self.view.book.wait(RECALLS, (SessionId(0), None), &[need], now.mono);
+                }
+                Ok(Some(Phase::Recall))
+            }
+            Phase::Recall if self.view.book.is_waiting(RECALLS) => Ok(None),
+            Phase::Recall => {
+                self.view.book.operation_ended(RECALLS);
+                Ok(Some(Phase::Rest))
+            }
+            Phase::Rest => {
+                let need = Need { ino: one.dir, bits: Bits::ALL, name: None };
+                let again = !entries.has(dir::COMPLETE) || self.view.book.is_blocked(None, &need);
+                if again {
+                    return Ok(Some(Phase::Load));
+                }
+                let busy = self.view.cache.checkpointing || self.view.transactions.has_in(one.dir);
+                if busy || !self.divide(now, slot, one.depth, out) {
+                    return Ok(None);
+                }
+                self.end_spreading(one.dir, None, out);
+                self.share_units(one.dir);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Where a directory's names are that may be spread now.
+    fn spreadable(&mut self, dir: Ino) -> Result<u32, &'static str> {
+        if dir == Ino::ROOT || dir.is_reserved() {
+            return Err("it is the root directory");
+        }
+        let slot = self.view.cache.find_dir(dir).ok_or("it is not cached")?;
+        if self.view.cache.dir(slot).has(dir::REMOVED | dir::FOREIGN) || self.view.cache.unit(dir).dir != dir
+        {
+            return Err("it is gone");
+        }
+        let side = match self.view.of_itself(dir) {
+            Some(side) => Some(side),
+            None => self.view.side(slot),
+        };
+        let leaves = self.view.territory.leaving().is_some_and(|part| self.view.is_below(dir, part));
+        match side {
+            Some(Side::Mine) if !leaves => Ok(slot),
+            Some(Side::Mine | Side::Sealed | Side::Other(_)) => Err("it moves, or is another rank's"),
+            None => Err("where it is is not cached"),
+        }
+    }
+
+    /// Takes so many numbers that follow each other; none: some are being made durable.
+    fn take_numbers(&mut self, count: u64) -> Option<Ino> {
+        let rank = self.view.config.rank;
+        let inos = &mut self.view.inos;
+        if inos.next + count <= inos.usable {
+            inos.next += count;
+            return Some(Ino::of_rank(rank, inos.next - count));
+        }
+        if inos.reserved > inos.usable {
+            return None;
+        }
+        let first = inos.reserved;
+        // Those that are left of the block are left out.
+        (inos.next, inos.usable) = (first + count, first + count);
+        Mutation::InoCounter { rank, next: first + count }.encode(&mut self.view.txn.muts);
+        Some(Ino::of_rank(rank, first))
+    }
+
+    /// The transaction.
+    fn divide(&mut self, now: Now, slot: u32, depth: u8, out: &mut Outbox<Output>) -> bool {
+        let Some(first) = self.take_numbers(1 << depth) else { return false };
+        let spread = Spread { depth, first, stamp: 1 << depth };
+        let entries = self.view.cache.dir(slot);
+        let mut own = entries.header.clone();
+        own.version = entries.next_version(self.view.config.incarnation);
+        own.change = dir::next_number(own.change, entries.has(dir::JUMPED), self.view.config.incarnation);
+        let header = |frag| FragHeader {
+            version: own.version,
+            mtime: own.mtime,
+            change: 1,
+            spreading: Some(Box::new(Spreading::Unit(Unit { dir: entries.ino, frag }))),
+            ..FragHeader::default()
+        };
+        let mut headers: Vec<(Ino, FragHeader)> =
+            spread.all().map(|(number, frag)| (number, header(frag))).collect();
+        entries.table.walk(NameHash(0), &self.view.cache.nodes, |at| {
+            let node = self.view.cache.node(at);
+            let number = spread.of(node.hash).0.0 - first.0;
+            if node.positive()
+                && let Some((_, header)) = headers.get_mut(number as usize)
+            {
+                header.entries += 1;
+                header.subdirs += u64::from(node.is_dir());
+            }
+            true
+        });
+        (own.entries, own.subdirs) = (0, 0);
+        own.spreading = Some(Box::new(Spreading::Over(spread)));
+        let dir = entries.ino;
+        for (number, header) in &headers {
+            self.view.txn.whole_header(*number, header);
+        }
+        self.view.txn.whole_header(dir, &own);
+        self.commit(now, None, out);
+        true
+    }
+
+    /// Units of a directory that have no entry of their own go to the ranks that share what is placed, each to another.
+    fn share_units(&mut self, dir: Ino) {
+        let Some(spread) = self.view.cache.spread(dir) else { return };
+        let Some(map) = self.view.territory.map().cloned() else { return };
+        let me = self.view.config.rank;
+        let ranks: Vec<RankId> = map
+            .ranks
+            .keys()
+            .copied()
+            .filter(|rank| map.bal_rank_mask.has(*rank) && self.view.serves(*rank))
+            .collect();
+        let Some(own) = ranks.iter().position(|rank| *rank == me) else { return };
+        for (at, (number, frag)) in spread.all().enumerate() {
+            let to = ranks[(own + at) % ranks.len()];
+            let has_entry = map.entries.contains_key(&Unit { dir, frag });
+            if to != me && frag != Frag::WHOLE && !has_entry {
+                self.move_wanted(number, to);
+            }
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Spread directories: how they come to be, what everybody sees of them, and that nothing of them is lost.
+//!
+//! Absent: random ones beside everything else (`random.rs`).
+
+use super::*;
+use proto::request::rename_flags;
+
+impl Cluster {
+    /// The rank that has a directory's content as a whole.
+    fn content_of(&self, dir: NodeRef) -> usize {
+        let is_own = |at: &usize| self.worlds[*at].rank.owner_of(dir.ino) == Some(RankId(*at as u16));
+        (0..self.worlds.len()).find(is_own).unwrap_or(0)
+    }
+
+    /// Whoever has it spreads a directory; and the units go where they are to be.
+    pub(super) fn spread(&mut self, dir: NodeRef, depth: u8) {
+        let at = self.content_of(dir);
+        self.inject(at, Input::Spread { dir: dir.ino, depth });
+        self.settle();
+        self.come_to_rest();
+    }
+
+    /// The same if it can be now; whether it is.
+    pub(super) fn try_spread(&mut self, dir: NodeRef, depth: u8) -> bool {
+        let at = self.content_of(dir);
+        self.inject(at, Input::Spread { dir: dir.ino, depth });
+        for _ in 0..50 {
+            if self.worlds[at].rank.spreads.is_idle() {
+                break;
+            }
+            self.pass(1);
+        }
+        self.worlds[at].rank.view.cache.spread(dir.ino).is_some()
+    }
+
+    pub(super) fn come_to_rest(&mut self) {
+        for _ in 0..3_000 {
+            let moving = self.map.entries.values().any(|entry| entry.moving.is_some());
+            if !moving && self.worlds.iter().all(|world| is_still(&world.rank)) {
+                return;
+            }
+            self.pass(1);
+        }
+        panic!("it does not come to rest: {:?}", self.worlds[0].notes);
+    }
+
+    /// Who has which part.
+    fn units(&self, dir: NodeRef) -> Vec<(u8, u16)> {
+        let of = |(unit, _): &(&Unit, &Entry)| unit.dir == dir.ino;
+        self.map.entries.iter().filter(of).map(|(unit, entry)| (unit.frag.depth, entry.rank.0)).collect()
+    }
+
+    /// A directory of rank 0's with so many files and a directory in it, in two parts, one of them rank 1's.
+    fn with_spread(files: usize) -> (Self, NodeRef) {
+        let mut c = Self::new();
+        let dir = c.mkdir(root(), "d");
+        for at in 0..files {
+            c.create(dir, &format!("f{at}"));
+        }
+        c.mkdir(dir, "sub");
+        c.spread(dir, 1);
+        assert_eq!(c.units(dir), [(1, 1)], "{:?}", c.worlds[0].notes);
+        (c, dir)
+    }
+
+    /// A name in a directory that is in that part of two.
+    fn name_in(&self, half: u64, from: usize) -> String {
+        let name = |at: usize| format!("x{at}");
+        let names = (from..from + 64).map(name);
+        let mut names = names.filter(|name| name_hash(&SEED, name.as_bytes()).0 >> 63 == half);
+        names.next().expect("a name")
+    }
+}
+
+fn is_still(rank: &Rank) -> bool {
+    rank.moves.is_idle() && rank.spreads.is_idle()
+}
+
+/// Names that a directory with so many files has.
+fn expected(files: usize) -> Vec<String> {
+    let mut names: Vec<String> = (0..files).map(|at| format!("f{at}")).collect();
+    names.push("sub".into());
+    names.sort();
+    names
+}
+
+#[test]
+fn everything_is_there_wherever_it_is() {
+    let (mut c, dir) = Cluster::with_spread(20);
+    assert_eq!(c.names(dir), expected(20));
+    let attr = c.stat(dir);
+    assert_eq!((attr.size, attr.nlink), (21, 3));
+    for name in expected(20) {
+        assert_eq!(c.lookup(dir, &name).map(|attr| attr.parent), Ok(dir.ino), "{name}");
+    }
+    assert_eq!(c.lookup(dir, "g"), Err(Errno::ENOENT));
+}
+
+/// Each part is served by its own rank, and by no other.
+#[test]
+fn each_rank_serves_its_part() {
+    let (mut c, dir) = Cluster::with_spread(8);
+    for half in [0, 1] {
+        let name = c.name_in(half, 0);
+        let request = Request::MkNod { parent: dir, name: n(&name), new: mode(0o100_644) };
+        assert_eq!(c.ask(1 - half as usize, request.clone()), NOT_MINE(half as u16));
+        assert!(matches!(c.ask(half as usize, request), Answered::Outcome(Ok(_))));
+        assert!(c.lookup(dir, &name).is_ok());
+    }
+    let mut names = expected(8);
+    names.extend([c.name_in(0, 0), c.name_in(1, 0)]);
+    names.sort();
+    assert_eq!(c.names(dir), names);
+    assert_eq!(c.stat(dir).size, 11);
+}
+
+#[test]
+fn nothing_is_lost_with_a_crash_or_a_cache() {
+    let (mut c, dir) = Cluster::with_spread(20);
+    let (low, high) = (c.name_in(0, 0), c.name_in(1, 0));
+    c.create(dir, &low);
+    c.create(dir, &high);
+    let mut names = expected(20);
+    names.extend([low, high]);
+    names.sort();
+    for at in [0, 1] {
+        c.crash(at);
+        assert_eq!(c.names(dir), names, "rank {at} died");
+        c.drop_cache(at);
+        assert_eq!(c.names(dir), names, "rank {at} forgot");
+        assert_eq!(c.stat(dir).size, 23);
+    }
+    c.crash(0);
+    c.crash(1);
+    assert_eq!(c.names(dir), names);
+    for name in names {
+        assert!(c.lookup(dir, &name).is_ok(), "{name}");
+    }
+}
+
+/// Died right behind the transaction that spreads it, nothing of it in the store.
+#[test]
+fn a_directory_that_is_just_spread_is_so_after_a_crash() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    for at in 0..20 {
+        c.create(dir, &format!("f{at}"));
+    }
+    c.mkdir(dir, "sub");
+    c.deaf = true;
+    c.inject(0, Input::Spread { dir: dir.ino, depth: 2 });
+    c.settle();
+    c.pass(5);
+    c.deaf = false;
+    c.crash(0);
+    assert_eq!(c.units(dir), []);
+    assert_eq!(c.names(dir), expected(20));
+    assert_eq!(c.stat(dir).size, 21);
+    c.drop_cache(0);
+    assert_eq!(c.names(dir), expected(20));
+    c.create(dir, "g");
+    assert_eq!(c.stat(dir).size, 22);
+    c.crash(0);
+    assert!(c.lookup(dir, "g").is_ok());
+    assert_eq!(c.stat(dir).size, 22);
+}
+
+#[test]
+fn names_go_from_part_to_part() {
+    let (mut c, dir) = Cluster::with_spread(4);
+    let (low, high) = (c.name_in(0, 0), c.name_in(1, 0));
+    let file = c.create(dir, &low);
+    assert_eq!(c.rename((dir, &low), (dir, &high)), Ok(Reply::Ok));
+    assert_eq!(c.lookup(dir, &low), Err(Errno::ENOENT));
+    assert_eq!(c.lookup(dir, &high).map(|attr| attr.ino), Ok(file.ino));
+    let other = c.create(dir, &low);
+    let request = Request::Rename {
+        parent: dir,
+        name: n(&low),
+        new_parent: dir,
+        new_name: n(&high),
+        flags: rename_flags::EXCHANGE,
+    };
+    assert_eq!(c.call(0, request), Ok(Reply::Ok));
+    assert_eq!(c.lookup(dir, &low).map(|attr| attr.ino), Ok(file.ino));
+    assert_eq!(c.lookup(dir, &high).map(|attr| attr.ino), Ok(other.ino));
+    let link = Request::Link { node: file, parent: dir, name: n(&c.name_in(1, 64)) };
+    assert!(c.call(0, link).is_ok());
+    assert_eq!(c.stat(dir).size, 8);
+    for (name, left) in [(low, 7), (high, 6), (c.name_in(1, 64), 5)] {
+        assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n(&name) }), Ok(Reply::Ok), "{name}");
+        assert_eq!(c.stat(dir).size, left);
+    }
+    for at in [0, 1] {
+        c.crash(at);
+    }
+    assert_eq!(c.stat(dir).size, 5);
+    assert_eq!(c.names(dir), expected(4));
+}
+
+#[test]
+fn it_goes_when_it_is_empty() {
+    let (mut c, dir) = Cluster::with_spread(4);
+    let rmdir = |c: &mut Cluster| c.call(0, Request::RmDir { parent: root(), name: n("d") });
+    assert_eq!(rmdir(&mut c), Err(Errno::ENOTEMPTY));
+    for name in expected(4) {
+        let (parent, name) = (dir, n(&name));
+        let request = match name.as_bytes() {
+            b"sub" => Request::RmDir { parent, name },
+            _ => Request::Unlink { parent, name },
+        };
+        assert_eq!(c.call(0, request), Ok(Reply::Ok));
+    }
+    assert_eq!(rmdir(&mut c), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert_eq!(c.lookup(root(), "d"), Err(Errno::ENOENT));
+    c.come_to_rest();
+    c.checkpoint(0);
+    c.checkpoint(1);
+    c.come_to_rest();
+    c.pass(50);
+    assert_eq!(c.units(dir), [], "its entries are gone");
+    let store = &c.worlds[c.holder].store;
+    let is_of = |key: &[u8]| key.starts_with(&dir.ino.0.to_be_bytes());
+    assert!(!store.keys().any(|(_, key)| is_of(key)), "nothing of it is in the store");
+    let again = c.mkdir(root(), "d");
+    assert_eq!(c.stat(again).size, 0);
+}
+
+/// Its time is that of its last change wherever that is, or what was set since.
+#[test]
+fn its_time_is_that_of_its_last_change() {
+    let (mut c, dir) = Cluster::with_spread(4);
+    let set = |mtime| {
+        let set = proto::SetAttr { mtime: Some(proto::attr::SetTime::At(mtime)), ..Default::default() };
+        Request::SetAttr { node: dir, set }
+    };
+    let old = Wall(7_000);
+    assert_eq!(c.attr(0, set(old)).map(|attr| attr.mtime), Ok(old));
+    assert_eq!(c.stat(dir).mtime, old);
+    for half in [0, 1] {
+        assert_eq!(c.attr(0, set(old)).map(|attr| attr.mtime), Ok(old));
+        c.pass(3);
+        let (name, before) = (c.name_in(half, 0), c.stat(dir).change);
+        c.create(dir, &name);
+        let attr = c.stat(dir);
+        assert!(attr.mtime > old && attr.change > before, "a name came into part {half}");
+    }
+}
+
+/// What is below inherits from the part that it is in, or goes its own way.
+#[test]
+fn what_is_below_is_served() {
+    let (mut c, dir) = Cluster::with_spread(2);
+    for half in [0, 1] {
+        let sub = c.mkdir(dir, &c.name_in(half, 0));
+        let file = c.create(sub, "deep");
+        assert_eq!(c.stat(file).ino, file.ino);
+        assert_eq!(
+            c.call(0, Request::Parent { node: sub }).map(|reply| match reply {
+                Reply::Node(node) => node.ino,
+                other => panic!("{other:?}"),
+            }),
+            Ok(dir.ino)
+        );
+        assert_eq!(c.pin(sub, 1 - half as u16), Ok(Reply::Ok), "{:?}", c.worlds[half as usize].notes);
+        c.create(sub, "deeper");
+        assert_eq!(c.names(sub), ["deep", "deeper"]);
+        assert_eq!(c.stat(sub).size, 2);
+    }
+    for at in [0, 1] {
+        c.crash(at);
+        c.drop_cache(at);
+    }
+    for half in [0, 1] {
+        let sub = node(&c.lookup(dir, &c.name_in(half, 0)).expect("it is there"));
+        assert_eq!(c.names(sub), ["deep", "deeper"]);
+    }
+}
+
+/// It is moved as a whole: parts that have no entry go with it.
+#[test]
+fn a_spread_directory_moves() {
+    let mut c = Cluster::of(3);
+    let dir = c.mkdir(root(), "d");
+    for at in 0..20 {
+        c.create(dir, &format!("f{at}"));
+    }
+    c.mkdir(dir, "sub");
+    c.spread(dir, 2);
+    assert_eq!(c.units(dir), [(2, 1), (2, 2)], "{:?}", c.worlds[0].notes);
+    assert_eq!(c.pin(dir, 2), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert_eq!(c.owner(dir), Some(2));
+    assert_eq!(c.names(dir), expected(20));
+    c.create(dir, "g");
+    for at in 0..3 {
+        c.crash(at);
+        c.drop_cache(at);
+    }
+    assert_eq!(c.stat(dir).size, 22);
+    assert!(c.lookup(dir, "g").is_ok());
+    for name in expected(20) {
+        assert!(c.lookup(dir, &name).is_ok(), "{name}");
+    }
+}
+
+/// A directory that slots place is spread when it has become large.
+#[test]
+fn it_is_spread_when_it_grows() {
+    let mut c = Cluster::with_slots();
+    let dir = c.mkdir(root(), "d");
+    let at = usize::from(c.slot_owner(dir));
+    assert_eq!(c.units(dir), []);
+    let size = c.worlds[at].config.split_size as usize;
+    assert!(size < 64, "that of tests is small");
+    for number in 0..=size + 1 {
+        c.create(dir, &format!("f{number}"));
+    }
+    c.come_to_rest();
+    let units = c.units(dir);
+    assert_eq!(units.len(), 4, "half of eight: {units:?}, {:?}", c.worlds[at].notes);
+    assert!(units.iter().all(|(depth, rank)| *depth == 3 && usize::from(*rank) == 1 - at), "{units:?}");
+    assert_eq!(c.stat(dir).size as usize, size + 2);
+    assert_eq!(c.names(dir).len(), size + 2);
+}
+
+/// Who lists it meanwhile misses nothing and sees nothing twice: cookies stay what they are.
+#[test]
+fn a_listing_goes_on_while_it_is_spread() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    for at in 0..30 {
+        c.create(dir, &format!("f{at}"));
+    }
+    let (mut seen, mut after, mut pages) = (Vec::new(), 0, 0);
+    loop {
+        match c.call(0, Request::ReadDir { dir, after, attrs: false, bytes_max: 200 }) {
+            Ok(Reply::Entries { entries, end }) => {
+                after = entries.last().map_or(after, |entry| entry.hash.cookie());
+                seen.extend(entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()));
+                if end {
+                    break;
+                }
+            }
+            Ok(Reply::Further(further)) => after = further,
+            other => panic!("{other:?}"),
+        }
+        pages += 1;
+        if pages == 2 {
+            c.spread(dir, 2);
+        }
+    }
+    seen.sort();
+    let mut names: Vec<String> = (0..30).map(|at| format!("f{at}")).collect();
+    names.sort();
+    assert_eq!(seen, names);
+}
+
+/// What a client keeps of it comes back before.
+#[test]
+fn what_is_kept_of_it_comes_back_first() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    c.greet(0, Peer::Trusted, Bits::ATTRS);
+    let tid = c.start(0, REMOTE, Request::Lookup { parent: root(), name: n("d") });
+    c.pass(5);
+    assert!(
+        c.heard(0, |message| matches!(message, ServerMsg::Granted { tid: of, .. } if *of == tid)).is_some()
+    );
+    c.inject(0, Input::Spread { dir: dir.ino, depth: 1 });
+    c.settle();
+    let Some(ServerMsg::Recall { list }) = c.heard(0, |message| matches!(message, ServerMsg::Recall { .. }))
+    else {
+        panic!("nothing is recalled");
+    };
+    c.pass(5);
+    assert_eq!(c.worlds[0].rank.view.cache.spread(dir.ino), None, "it is still kept");
+    let list = list.iter().map(|recalled| recalled.returned(recalled.bits)).collect();
+    c.inject(0, Input::Message { conn: REMOTE, message: ClientMsg::Returned { list } });
+    c.come_to_rest();
+    assert!(c.worlds[0].rank.view.cache.spread(dir.ino).is_some());
+}

@@ -1,0 +1,212 @@
+//! Units: the parts of a spread directory. Its own content has no names, only the header that says how it is spread; each unit is
+//! content of its own, cached, journaled and moved like a directory's, under a number that no inode has. In the store its names stay
+//! where they were: keys and hints there name the directory. docs/PROTOCOL.md, "Spread directories".
+//!
+//! What belongs to nobody by an entry of its own inherits from the directory's own content.
+//!
+//! Absent: when a directory is spread, and how its units come to several ranks (`spreads.rs`).
+
+use crate::cache::dir::{self, Dir};
+use crate::cache::table::Table;
+use crate::cache::{Cache, node};
+use crate::op::{LoadKey, Park, Stop};
+use crate::territory::Side;
+use crate::view::{Found, View, park};
+use proto::cluster::Unit;
+use proto::header::{FragHeader, Spread, Spreading};
+use proto::{Frag, Ino, NameHash};
+use stdx::Wall;
+
+/// The whole of a directory.
+pub(crate) const fn whole(dir: Ino) -> Unit {
+    Unit { dir, frag: Frag::WHOLE }
+}
+
+impl Dir {
+    /// The directory whose names it has: itself, if it is no unit.
+    #[inline]
+    pub(crate) fn of(&self) -> Ino {
+        match &self.header.spreading {
+            None => self.ino,
+            Some(_) => self.unit().dir,
+        }
+    }
+
+    /// What it is in the cluster map and in the store.
+    pub(crate) fn unit(&self) -> Unit {
+        self.header.unit().unwrap_or(whole(self.ino))
+    }
+
+    /// Whether its names are in units.
+    #[inline]
+    pub(crate) fn is_spread(&self) -> bool {
+        self.header.spreading.is_some() && self.header.spread().is_some()
+    }
+}
+
+impl Cache {
+    /// The directory in which a node's name is, for everybody but this rank.
+    #[inline]
+    pub(crate) fn parent_of(&self, node: u32) -> Ino {
+        self.dirs.get(self.nodes.get(node).dir).of()
+    }
+
+    /// The directory of which that content is.
+    pub(crate) fn outer(&self, dir: Ino) -> Ino {
+        self.find_dir(dir).map_or(dir, |slot| self.dir(slot).of())
+    }
+
+    /// What that content is in the cluster map, as far as it is cached.
+    pub(crate) fn unit(&self, dir: Ino) -> Unit {
+        self.find_dir(dir).map_or(whole(dir), |slot| self.dir(slot).unit())
+    }
+
+    pub(crate) fn spread(&self, dir: Ino) -> Option<Spread> {
+        self.find_dir(dir).and_then(|slot| self.dir(slot).header.spread())
+    }
+
+    /// The content in which a name of a directory is, as far as it is known how that is spread.
+    pub(crate) fn inner(&self, dir: Ino, hash: NameHash) -> Ino {
+        self.spread(dir).map_or(dir, |spread| spread.of(hash).0)
+    }
+
+    /// Notes what a number means. As long as it is known how a directory is spread, so it is of each of its units.
+    pub(crate) fn note_unit(&mut self, dir: Ino, unit: Unit) -> u32 {
+        let slot = self.dir_or_new(dir);
+        let known = &mut self.dirs.get_mut(slot).header.spreading;
+        if known.is_none() && unit.frag != Frag::WHOLE {
+            *known = Some(Box::new(Spreading::Unit(unit)));
+        }
+        slot
+    }
+
+    /// A directory is, or turns out to be, spread: what is cached of its names goes to its units. No checkpoint is under way then, so
+    /// that all that is dirty is as old as what becomes so now.
+    #[cold]
+    pub(crate) fn hand_out(&mut self, slot: u32) {
+        let Some(spread) = self.dir(slot).header.spread() else { return };
+        let (of, complete) = (self.dir(slot).ino, self.dir(slot).has(dir::COMPLETE));
+        // Replicas of what is in units of others.
+        let (foreign, side) = (self.dir(slot).has(dir::FOREIGN), self.dir(slot).side);
+        self.dirs.get_mut(slot).clear(dir::FOREIGN);
+        for (unit, frag) in spread.all() {
+            let own = self.note_unit(unit, Unit { dir: of, frag });
+            if complete {
+                self.dirs.get_mut(own).set(dir::COMPLETE);
+            }
+        }
+        let names = std::mem::replace(&mut self.dirs.get_mut(slot).table, Table::new());
+        let mut nodes = Vec::with_capacity(names.len() as usize);
+        names.walk(NameHash(0), &self.nodes, |at| {
+            nodes.push(at);
+            true
+        });
+        for at in nodes {
+            let dirty = self.node(at).has(node::DIRTY);
+            self.take_dirty(at);
+            let to = self.dir_or_new(spread.of(self.node(at).hash).0);
+            let node = self.nodes.get(at);
+            let (_, spot) = self.dirs.get(to).table.seek(node.hash, node.name.as_bytes(), &self.nodes);
+            let unit = self.dirs.get_mut(to);
+            unit.table.insert(at, spot, &self.nodes);
+            if foreign {
+                unit.set(dir::FOREIGN);
+                unit.side = side;
+            }
+            self.nodes.get_mut(at).dir = to;
+            if dirty {
+                self.make_dirty(at);
+            }
+        }
+    }
+}
+
+impl View {
+    /// The unit that a name of a directory is in, with its number; none: the directory is not spread, or nothing says so before its
+    /// header is there.
+    pub(crate) fn unit_at(&self, dir: Ino, hash: NameHash) -> Found<Option<(Ino, Unit)>> {
+        match self.cache.spread(dir) {
+            Some(spread) => {
+                let (number, frag) = spread.of(hash);
+                Ok(Some((number, Unit { dir, frag })))
+            }
+            None if self.territory.is_split(dir) => park(LoadKey::Spread { dir }),
+            None => Ok(None),
+        }
+    }
+
+    /// The content that a name of a directory is in.
+    pub(crate) fn content_at(&self, dir: Ino, hash: NameHash) -> Found<Ino> {
+        Ok(self.unit_at(dir, hash)?.map_or(dir, |(number, _)| number))
+    }
+
+    /// By which number a directory's content, or a unit of it, is called here.
+    pub(crate) fn number_of(&self, Unit { dir, frag }: Unit) -> Ino {
+        if frag == Frag::WHOLE { dir } else { self.cache.inner(dir, NameHash(frag.prefix)) }
+    }
+
+    /// Whose a unit is.
+    pub(crate) fn side_of_unit(&self, (number, unit): (Ino, Unit)) -> Option<Side> {
+        self.territory.of_unit(number, unit).or_else(|| self.of_itself(unit.dir))
+    }
+
+    /// The cached names of a unit that is here, with its header.
+    pub(crate) fn unit_here(&self, (number, unit): (Ino, Unit)) -> Found<u32> {
+        match self.side_of_unit((number, unit)) {
+            Some(Side::Other(_)) => return Err(proto::Errno::EXDEV.into()),
+            Some(Side::Sealed) => return Err(Stop::Park(Park::Move)),
+            Some(Side::Mine) | None => {}
+        }
+        let found = self.cache.find_dir(number).filter(|slot| self.cache.dir(*slot).has(dir::HEADER));
+        found.map_or_else(|| park(LoadKey::UnitHeader { dir: number, unit }), Ok)
+    }
+
+    /// What a spread directory and its units come to together. The parts may be of different moments.
+    pub(crate) fn sum(&self, own: &FragHeader, dir: Ino) -> Found<FragHeader> {
+        let Some(spread) = own.spread() else { return Ok(own.clone()) };
+        let (mut sum, mut missing) = (own.clone(), Vec::new());
+        let (mut changes, mut mtime) = (0_u64, Wall(i64::MIN));
+        for (number, frag) in spread.all() {
+            let unit = Unit { dir, frag };
+            let header = match self.side_of_unit((number, unit)) {
+                Some(Side::Sealed) => return Err(Stop::Park(Park::Move)),
+                Some(Side::Other(_)) => {
+                    let told = self.learned_units.get(&number).or_else(|| self.totals.of(number));
+                    let Some(told) = told else {
+                        missing.push((number, unit));
+                        continue;
+                    };
+                    told
+                }
+                Some(Side::Mine) | None => {
+                    self.listing_is_free(dir)?;
+                    &self.cache.dir(self.unit_here((number, unit))?).header
+                }
+            };
+            sum.entries += header.entries;
+            sum.subdirs += header.subdirs;
+            changes = changes.wrapping_add(header.change);
+            mtime = mtime.max(header.mtime);
+        }
+        if !missing.is_empty() {
+            return Err(Stop::Park(Park::Totals(missing)));
+        }
+        if changes != spread.stamp {
+            sum.mtime = mtime;
+        }
+        sum.change = sum.change.wrapping_add(changes);
+        Ok(sum)
+    }
+
+    /// The sum of the change counters of a directory's units.
+    pub(crate) fn stamp_of(own: &FragHeader, sum: &FragHeader) -> u64 {
+        sum.change.wrapping_sub(own.change)
+    }
+
+    /// The units of a directory that is here as a whole, as far as they have a place in the cache.
+    pub(crate) fn units_of(&self, slot: u32) -> Vec<(Ino, Unit)> {
+        let (dir, spread) = (self.cache.dir(slot).ino, self.cache.dir(slot).header.spread());
+        let units = spread.into_iter().flat_map(Spread::all);
+        units.map(|(number, frag)| (number, Unit { dir, frag })).collect()
+    }
+}
