@@ -11,7 +11,7 @@ mod trial;
 
 pub use bench::{Bench, BenchCold, BenchFolder, BenchList, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
 pub use bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};
-pub use cluster::{Fs, Mds, Subtree, Tell};
+pub use cluster::{Dirfrag, Fs, Mds, Subtree, Tell};
 pub use running::{By, Cache, Client, Health, Ops, Perf, Stats, Status, Top, Warmup};
 pub use trial::{Demo, Load, LoadPhase, LoadWrite, Phase};
 
@@ -93,6 +93,9 @@ pub enum Verb {
     /// Directories whose content is with a rank of their own
     #[command(subcommand)]
     Subtree(Subtree),
+    /// Parts of a directory's names, which several ranks may have
+    #[command(subcommand)]
+    Dirfrag(Dirfrag),
     /// Who asks how much of a server
     Top(Top),
     /// What a mount does, line by line

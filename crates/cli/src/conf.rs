@@ -17,7 +17,7 @@ pub fn path(named: Option<&Path>) -> PathBuf {
 }
 
 /// Settings of the cluster that the interface names and this version does not have.
-const LATER: &[&str] = &["max_mds", "max_ranks", "mds_bal_split_size"];
+const LATER: &[&str] = &["max_mds", "max_ranks"];
 
 /// Whether a setting is one of a later version.
 #[must_use]

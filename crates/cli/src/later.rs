@@ -8,7 +8,6 @@ use std::ffi::OsString;
 /// First words whose time has not come, and what comes nearest to them now.
 const VERBS: &[(&str, Option<&str>)] = &[
     ("auth", None),
-    ("dirfrag", None),
     ("quota", None),
     ("qos", None),
     ("snap", None),
@@ -28,8 +27,11 @@ const VERBS: &[(&str, Option<&str>)] = &[
 ];
 
 /// Second words whose time has not come, behind verbs that are here.
-const BELOW: &[(&str, &[&str])] =
-    &[("bench", &["vdbench", "compare"]), ("fs", &["authorize", "subvolume", "subvolumegroup", "clone"])];
+const BELOW: &[(&str, &[&str])] = &[
+    ("bench", &["vdbench", "compare"]),
+    ("dirfrag", &["merge"]),
+    ("fs", &["authorize", "subvolume", "subvolumegroup", "clone"]),
+];
 
 /// Options of present verbs whose time has not come.
 const OPTIONS: &[(&str, &[&str])] =

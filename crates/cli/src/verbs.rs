@@ -9,6 +9,7 @@ pub mod client;
 pub mod compact;
 pub mod config;
 pub mod demo;
+pub mod dirfrag;
 pub mod format;
 pub mod fs;
 pub mod fsck;

@@ -51,8 +51,8 @@ mod replay;
 mod replicas;
 mod search;
 mod session;
-pub mod spreads;
-mod status;
+mod spreads;
+pub mod status;
 mod tail;
 mod territory;
 #[cfg(test)]

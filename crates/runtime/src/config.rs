@@ -47,6 +47,8 @@ pub struct Config {
     pub mds_recall_max_caps: u64,
     /// Inode numbers delegated to a client at a time, in per cent of 8,192; 0: clients make and remove nothing by themselves.
     pub mds_client_delegate_inos_pct: u64,
+    /// Names at which a directory that is placed by hash is spread over several ranks; 0: none is by itself.
+    pub mds_bal_split_size: u64,
     /// Seconds after which a request without an answer is blocked, and what takes longer is slow.
     pub mds_op_complaint_time: u64,
     /// Seconds between two signs of life of a daemon, and after how many without one it is taken for dead.
@@ -84,6 +86,7 @@ impl Default for Config {
             mds_min_caps_per_client: 100,
             mds_recall_max_caps: 1024,
             mds_client_delegate_inos_pct: 50,
+            mds_bal_split_size: 10_000,
             mds_op_complaint_time: 30,
             mds_beacon_interval: 4,
             mds_beacon_grace: 15,
@@ -149,6 +152,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         "inode numbers a client gets to make files by itself, in % of 8192, 0 to 100; 0: it waits for each answer",
     ),
     help(
+        "mds_bal_split_size",
+        "10000",
+        "names at which a directory that is placed by hash is spread over several ranks, 0 to 50000; 0: never",
+    ),
+    help(
         "mds_op_complaint_time",
         "30",
         "seconds after which a request without an answer is blocked, 1 to 3600",
@@ -203,6 +211,7 @@ struct Raw {
     mds_min_caps_per_client: Option<u64>,
     mds_recall_max_caps: Option<u64>,
     mds_client_delegate_inos_pct: Option<u64>,
+    mds_bal_split_size: Option<u64>,
     mds_op_complaint_time: Option<u64>,
     mds_beacon_interval: Option<u64>,
     mds_beacon_grace: Option<u64>,
@@ -259,6 +268,7 @@ impl Config {
             mds_client_delegate_inos_pct: raw
                 .mds_client_delegate_inos_pct
                 .unwrap_or(d.mds_client_delegate_inos_pct),
+            mds_bal_split_size: raw.mds_bal_split_size.unwrap_or(d.mds_bal_split_size),
             mds_op_complaint_time: raw.mds_op_complaint_time.unwrap_or(d.mds_op_complaint_time),
             mds_beacon_interval: raw.mds_beacon_interval.unwrap_or(d.mds_beacon_interval),
             mds_beacon_grace: raw.mds_beacon_grace.unwrap_or(d.mds_beacon_grace),
@@ -290,6 +300,7 @@ impl Config {
         range("mds_min_caps_per_client", self.mds_min_caps_per_client, 0, 1_000_000)?;
         range("mds_recall_max_caps", self.mds_recall_max_caps, 1, 30_000)?;
         range("mds_client_delegate_inos_pct", self.mds_client_delegate_inos_pct, 0, 100)?;
+        range("mds_bal_split_size", self.mds_bal_split_size, 0, 50_000)?;
         range("mds_op_complaint_time", self.mds_op_complaint_time, 1, 3600)?;
         range("mds_beacon_interval", self.mds_beacon_interval, 1, 60)?;
         // One that is late by an interval is not dead.

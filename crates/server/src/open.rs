@@ -137,6 +137,7 @@ impl Maker {
         made.limits.caps_least = config.mds_min_caps_per_client;
         made.limits.recall_caps = config.mds_recall_max_caps as usize;
         made.delegate_pct = config.mds_client_delegate_inos_pct;
+        made.split_size = config.mds_bal_split_size;
         made.complaint_ns = config.mds_op_complaint_time * SECOND;
         made.prefetch = match config.mds_dir_prefetch {
             DirPrefetch::Auto => Prefetch::Auto,

@@ -4,15 +4,18 @@
 
 use crate::admin::{done, refusal, refusal_with};
 use crate::fs::carry_out;
+use crate::life::RankLife;
 use crate::server::Server;
 use mds::coordinator::Command;
 use mds::input::Input;
 use proto::admin::Refusal;
 use proto::cluster::{ClusterMap, Entry, Policy, Unit};
+use proto::header::SPREAD_DEPTH_MAX;
 use proto::storeio::{Backptr, LoadRequest, Loaded};
 use proto::{Frag, Ino, RankId};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use store::meta::MetaStore;
 
 /// Entries that are listed.
@@ -124,6 +127,41 @@ fn number(command: &Value, key: &str) -> Result<u64, Value> {
     command.get(key).and_then(Value::as_u64).ok_or_else(missing)
 }
 
+/// The life that has a directory's content.
+fn owner_of(server: &Server, dir: Ino) -> Result<Arc<RankLife>, Value> {
+    let question = json!({ "cmd": "owner", "ino": dir.0 });
+    let owner = server.stage.all().into_iter().find(|life| {
+        let own = u64::from(life.identity.rank.0);
+        life.driver.report(&question).is_some_and(|answer| answer["owner"].as_u64() == Some(own))
+    });
+    let step = "look at it through a mount (`ls PATH`), and try again";
+    owner.ok_or_else(|| refusal_with(Refusal::State, "no rank has the directory in its cache", step))
+}
+
+/// Has the rank that owns a directory's content divide it into parts for several ranks. What comes of it `dirfrag ls` shows, or the
+/// log.
+///
+/// # Errors
+/// What is refused, to the operator.
+pub(crate) fn split(server: &Server, command: &Value) -> Result<Value, Value> {
+    let (dir, bits) = (Ino(number(command, "ino")?), number(command, "bits")?);
+    let usage = |what: &str| refusal(Refusal::Usage, what);
+    if dir.is_reserved() || dir == Ino::ROOT {
+        return Err(usage("the root directory stays in one part"));
+    }
+    let depth = u8::try_from(bits).ok().filter(|depth| (1..=SPREAD_DEPTH_MAX).contains(depth));
+    let depth = depth.ok_or_else(|| usage(&format!("{bits} bits: 1 to {SPREAD_DEPTH_MAX}")))?;
+    let owner = owner_of(server, dir)?;
+    owner.driver.feed([Input::Spread { dir, depth }]);
+    let rank = owner.identity.rank;
+    let text = format!(
+        "rank {} divides it into {} parts: `pando dirfrag ls` shows who has them",
+        rank.0,
+        1 << depth
+    );
+    Ok(done(json!({ "text": text, "rank": rank.0, "bits": depth, "ino": dir.0 })))
+}
+
 /// Has the rank that owns a directory's content hand it over. That it begins, the map says.
 ///
 /// # Errors
@@ -134,16 +172,8 @@ pub(crate) fn begin(server: &Server, command: &Value) -> Result<Value, Value> {
     if dir.is_reserved() || dir == Ino::ROOT {
         return Err(refusal(Refusal::Usage, "the root directory stays with rank 0"));
     }
+    let owner = owner_of(server, dir)?;
     let to = u16::try_from(to).map_err(|_| refusal(Refusal::Usage, &format!("{to}: no rank")))?;
-    let question = json!({ "cmd": "owner", "ino": dir.0 });
-    let owner = server.stage.all().into_iter().find(|life| {
-        let own = u64::from(life.identity.rank.0);
-        life.driver.report(&question).is_some_and(|answer| answer["owner"].as_u64() == Some(own))
-    });
-    let Some(owner) = owner else {
-        let step = "look at it through a mount (`ls PATH`), and try again";
-        return Err(refusal_with(Refusal::State, "no rank has the directory in its cache", step));
-    };
     let from = owner.identity.rank;
     let text = match server.stage.serving(RankId(to)) {
         _ if from == RankId(to) => format!("it is rank {to}'s already"),

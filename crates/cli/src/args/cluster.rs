@@ -84,3 +84,23 @@ pub enum Subtree {
         path: PathBuf,
     },
 }
+
+/// `dirfrag`.
+#[derive(Debug, Subcommand)]
+pub enum Dirfrag {
+    /// The parts of a directory's names, and which rank has each
+    Ls {
+        /// A directory inside a mount
+        #[arg(value_hint = ValueHint::DirPath)]
+        path: PathBuf,
+    },
+    /// Have a directory's names divided into parts, which go to several ranks
+    Split {
+        /// A directory inside a mount, not divided yet
+        #[arg(value_hint = ValueHint::DirPath)]
+        path: PathBuf,
+        /// Into 2^BITS parts
+        #[arg(value_name = "BITS", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=8))]
+        bits: u8,
+    },
+}

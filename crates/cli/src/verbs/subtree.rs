@@ -47,7 +47,7 @@ pub fn run(
 }
 
 /// The number of a directory, which its server knows from then on.
-fn directory(path: &Path) -> Result<u64, Problem> {
+pub(super) fn directory(path: &Path) -> Result<u64, Problem> {
     let failed = |error: std::io::Error| Problem::io(path.display(), &error);
     let found = fs::metadata(path).map_err(failed)?;
     // A file's content has no names that could be handed over.

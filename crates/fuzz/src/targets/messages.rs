@@ -6,6 +6,7 @@ use crate::class::class;
 use crate::repair;
 use crate::target::{Exact, Target, Verdict, check_size, round_trip};
 use proto::caps::{Bits, Grants, Recalled, Returned};
+use proto::cluster::Unit;
 use proto::codec::Writer;
 use proto::frame::{FRAME_HEADER_BYTES, put_frame, take_frame};
 use proto::message::{At, ClientInfo, ClientMsg, Delegated, JoinToken, PROTOCOL, ServerMsg, Told};
@@ -13,8 +14,8 @@ use proto::reply::{DirEntry, Reply, StatFs};
 use proto::request::{LockKind, LockSpec, NewNode, Request, XattrMode};
 use proto::storeio::{Payload, Space};
 use proto::{
-    Attr, Cred, Errno, FileKind, Incarnation, Ino, Name, NameHash, NodeRef, Position, RankId, SessionId,
-    SetAttr, Tid, attr::SetTime,
+    Attr, Cred, Errno, FileKind, Frag, Incarnation, Ino, Name, NameHash, NodeRef, Position, RankId,
+    SessionId, SetAttr, Tid, attr::SetTime,
 };
 use stdx::Wall;
 use stdx::hash::HashSeed;
@@ -131,6 +132,7 @@ fn frame(input: &[u8]) -> Verdict {
 }
 
 fn requests() -> Vec<Request> {
+    let unit = |depth| Unit { dir: Ino(4097), frag: Frag::leading(NameHash(u64::MAX), depth) };
     let node = NodeRef { ino: Ino(4097), parent: Ino::ROOT, hash: NameHash(99) };
     let parent = NodeRef::bare(Ino::ROOT);
     let Ok(name) = Name::new(b"name") else { return Vec::new() };
@@ -183,9 +185,10 @@ fn requests() -> Vec<Request> {
         Request::Parent { node },
         Request::Replicate { node },
         Request::Facts { node },
-        Request::Totals { dir: Ino(4097) },
-        Request::Hand { dir: Ino(4097), to: RankId(1) },
-        Request::SetTimes { dir: Ino(4097), mtime: Wall(-5) },
+        Request::Totals { unit: unit(0) },
+        Request::Totals { unit: unit(3) },
+        Request::Hand { unit: unit(0), to: RankId(1) },
+        Request::SetTimes { dir: Ino(4097), mtime: Wall(-5), stamp: 9 },
         Request::Opened { node, session: SessionId(7) },
         Request::Rewrite {
             node,

@@ -349,27 +349,7 @@ impl Cluster {
             }
             self.pass(1);
         }
-        let world = |world: &World| {
-            (
-                world.notes.clone(),
-                world.rank.operations(Mono(world.now), 9),
-                format!(
-                    "{:?} CP {:?} due {:?} now {} dirty {:?}",
-                    0,
-                    world.rank.checkpoint,
-                    world.rank.checkpoint_due(),
-                    world.now,
-                    world
-                        .rank
-                        .view
-                        .cache
-                        .dirty_dirs
-                        .iter()
-                        .map(|s| (*s, world.rank.view.cache.dir(*s).ino, world.rank.view.cache.dir(*s).flags))
-                        .collect::<Vec<_>>()
-                ),
-            )
-        };
+        let world = |world: &World| (world.notes.clone(), world.rank.operations(Mono(world.now), 9));
         panic!("no answer; {:?}", self.worlds.iter().map(world).collect::<Vec<_>>());
     }
 

@@ -161,6 +161,7 @@ impl Core {
             | Input::Warmup { .. }
             | Input::DropCache
             | Input::Space { .. }
+            | Input::Spread { .. }
             | Input::Frozen(_)
             | Input::Evict { .. }
             | Input::Map(_)

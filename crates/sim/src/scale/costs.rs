@@ -138,6 +138,7 @@ impl Costs {
             | Input::RankGone { .. }
             | Input::WishRefused { .. }
             | Input::Move { .. }
+            | Input::Spread { .. }
             | Input::Stop => 0,
         }
     }

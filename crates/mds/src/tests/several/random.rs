@@ -137,6 +137,7 @@ impl Play {
 
     /// Rank 1 goes, and comes again.
     fn leave(&mut self) {
+        self.c.come_to_rest();
         leaving::stop(&mut self.c);
         self.c.pass(2_000);
         let left = leaving::is_gone(&self.c);

@@ -240,7 +240,7 @@ impl Full<'_> {
         match change {
             Change::Put { dir, name, value } => self.put(self.key(*dir, name.as_bytes()), value)?,
             Change::Delete { dir, name } => self.delete(&self.key(*dir, name.as_bytes())),
-            Change::Header { dir, entries, subdirs, mtime } => {
+            Change::Header { dir, entries, subdirs, mtime, .. } => {
                 let key = Key::Header { dir: *dir };
                 let record = self.records.to_mut().0.get_mut(&key);
                 let Some(header) = record.and_then(|record| record.header.as_mut()) else { return Ok(()) };
