@@ -8,7 +8,7 @@ use crate::fix::{At, Edit, Fix};
 use crate::folder::Folder;
 use crate::journal::Overlay;
 use crate::record::{
-    self, DIRECTORY, FIRST_COUNTER, FLAG_BACKPTR, FLAG_NEWBORN, LINKS, ORPHANS, RANKS, ROOT, SYSTEM,
+    self, DIRECTORY, FIRST_COUNTER, FLAG_BACKPTR, FLAG_NEWBORN, Frag, LINKS, ORPHANS, RANKS, ROOT, SYSTEM,
     is_orphans, orphans_of, rank_of,
 };
 use crate::tables::{Table, Tables, place};
@@ -157,7 +157,7 @@ fn check_listings(tree: &Tree, ranks: &BTreeSet<u16>, found: &mut Found) {
                 found.add(Kind::HeaderMissing, format!("directory {ino:x}"), "");
             }
             let Listing { entries, subdirs, .. } = listing;
-            found.fix(Fix::Header { dir: ino, entries, subdirs });
+            found.fix(Fix::Header { dir: ino, frag: Frag::WHOLE, entries, subdirs });
         }
     }
 }
@@ -170,7 +170,7 @@ fn check_listing(tree: &Tree, ranks: &BTreeSet<u16>, listing: &Listing, found: &
     match node {
         None if entries == 0 && is_being_made(tree, ranks, dir) => {
             found.note(Kind::HeaderOrphaned, place, "");
-            return found.fix(Fix::DropHeader { dir });
+            return found.fix(Fix::DropHeader { dir, frag: Frag::WHOLE });
         }
         // What a rank above 0 needs is missing: entries of its directory are there.
         None if !system && is_being_made(tree, ranks, dir) => {
@@ -189,7 +189,7 @@ fn check_listing(tree: &Tree, ranks: &BTreeSet<u16>, listing: &Listing, found: &
         }
         _ => {
             found.add(Kind::HeaderOrphaned, place, "");
-            return found.fix(Fix::DropHeader { dir });
+            return found.fix(Fix::DropHeader { dir, frag: Frag::WHOLE });
         }
     }
     let Some(header) = header else { return };
@@ -200,7 +200,7 @@ fn check_listing(tree: &Tree, ranks: &BTreeSet<u16>, listing: &Listing, found: &
         found.add(Kind::SubdirsWrong, place, format!("{}, counted {subdirs}", header.subdirs));
     }
     if (header.entries, header.subdirs) != (entries, subdirs) {
-        found.fix(Fix::Header { dir, entries, subdirs });
+        found.fix(Fix::Header { dir, frag: Frag::WHOLE, entries, subdirs });
     }
 }
 

@@ -5,7 +5,8 @@
 use crate::bytes::{Bytes, Out};
 use crate::fix::Edit;
 use crate::record::{
-    DIRECTORY, FLAG_BACKPTR, FLAGS_KNOWN, REGULAR, SECTION_CORE, SECTION_LINKS, SECTION_XATTRS,
+    DIRECTORY, FLAG_BACKPTR, FLAGS_KNOWN, Frag, REGULAR, SECTION_CORE, SECTION_LINKS, SECTION_UNIT,
+    SECTION_XATTRS,
 };
 use std::collections::BTreeMap;
 
@@ -136,6 +137,12 @@ pub(crate) fn legible_number(stored: &[u8]) -> Option<(u64, u32)> {
     // Behind the checksum, the dentry's tag, and tag and length of the core, which is first.
     let mut b = Bytes(stored.get(4 + 1 + 5..)?);
     Some((b.u64()?, b.u32()?))
+}
+
+/// What the header of a unit says of that.
+pub(crate) fn unit_section(dir: u64, frag: Frag) -> Vec<u8> {
+    let head = [&[SECTION_UNIT][..], &17_u32.to_le_bytes()].concat();
+    [&head[..], &dir.to_le_bytes(), &frag.prefix.to_le_bytes(), &[frag.depth]].concat()
 }
 
 /// A header with other counts; a new one where there is none that can be read.

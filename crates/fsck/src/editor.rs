@@ -11,7 +11,7 @@ use crate::edit;
 use crate::fix::{At, DataFix, Fix, Rest, Spot};
 use crate::folder::{Folder, FsckError};
 use crate::journal::{Overlay, Statements};
-use crate::record::{self, DIRECTORY, Dentry, FLAG_BACKPTR, header_key};
+use crate::record::{self, DIRECTORY, Dentry, FLAG_BACKPTR, Frag, header_key};
 use crate::system::{counter_keys, session_key};
 use crate::tables::{Environment, Table, Tables, checked, environment_name, place, sealed};
 use dump::Dump;
@@ -220,13 +220,17 @@ impl<'a> Editor<'a> {
             Fix::Rescue(spot) => self.rescue(spot)?,
             Fix::Adopt { dir } => self.adopt(*dir)?,
             Fix::Name { ino, kind } => self.name(*ino, *kind)?,
-            Fix::Header { dir, entries, subdirs } => {
-                let at = self.at(Table::Dentry, header_key(*dir));
+            Fix::Header { dir, frag, entries, subdirs } => {
+                let at = self.at(Table::Dentry, header_key(*dir, *frag));
                 let old = self.get(&at)?;
-                self.put(at, edit::header(old.as_deref(), *entries, *subdirs, self.now));
+                let mut new = edit::header(old.as_deref(), *entries, *subdirs, self.now);
+                if *frag != Frag::WHOLE && old.is_none() {
+                    new.extend(edit::unit_section(*dir, *frag));
+                }
+                self.put(at, new);
             }
-            Fix::DropHeader { dir } => {
-                let at = self.at(Table::Dentry, header_key(*dir));
+            Fix::DropHeader { dir, frag } => {
+                let at = self.at(Table::Dentry, header_key(*dir, *frag));
                 self.delete(at);
             }
             Fix::Backptr { ino, version, parent, hash } => self.backptr(*ino, *version, *parent, *hash)?,

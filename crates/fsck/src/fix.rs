@@ -2,6 +2,7 @@
 //!
 //! Absent: carrying it out (`editor.rs`, `data/mend.rs`).
 
+use crate::record::Frag;
 use crate::tables::Table;
 
 /// A record and where it lies.
@@ -64,12 +65,14 @@ pub(crate) enum Fix {
     /// The counts of a directory's header; makes one where there is none.
     Header {
         dir: u64,
+        frag: Frag,
         entries: u64,
         subdirs: u64,
     },
     /// The header of a directory that does not exist.
     DropHeader {
         dir: u64,
+        frag: Frag,
     },
     Backptr {
         ino: u64,

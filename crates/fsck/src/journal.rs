@@ -12,6 +12,7 @@ pub(crate) use entry::Redo;
 use crate::finding::{Found, Kind};
 use crate::fix::Fix;
 use crate::folder::{Folder, FsckError, io_error};
+use crate::record::Frag;
 use crate::record::RANKS;
 use crate::system::System;
 use entry::Entry;
@@ -28,6 +29,8 @@ pub(crate) struct Overlay {
     pub(crate) dentry: Statements,
     pub(crate) backptr: Statements,
     backptr_versions: BTreeMap<u64, u64>,
+    /// What units of spread directories are, by the numbers that journals call them by.
+    units: BTreeMap<u64, (u64, Frag)>,
     /// Of what `dentry` says; kept only where several journals may speak of one key.
     versions: Option<BTreeMap<Box<[u8]>, u64>>,
     /// The system table with the tail applied to it.

@@ -29,6 +29,11 @@ pub(crate) const SYMLINK: u8 = 10;
 const CHARACTER: u8 = 2;
 const BLOCK: u8 = 6;
 
+/// Of a header.
+const SECTION_SPREAD: u8 = 10;
+pub(crate) const SECTION_UNIT: u8 = 11;
+/// The deepest spread.
+const SPREAD_DEPTH_MAX: u8 = 8;
 pub(crate) const SECTION_CORE: u8 = 1;
 const SECTION_SYMLINK: u8 = 2;
 pub(crate) const SECTION_XATTRS: u8 = 3;
@@ -55,12 +60,42 @@ pub(crate) struct Inode {
     pub(crate) links: Vec<(u64, u64)>,
 }
 
+/// A part of a directory's names: those whose hashes begin with the first `depth` bits of `prefix`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Frag {
+    pub(crate) prefix: u64,
+    pub(crate) depth: u8,
+}
+
+impl Frag {
+    pub(crate) const WHOLE: Self = Self { prefix: 0, depth: 0 };
+
+    /// Number `number` of 2^`depth`.
+    pub(crate) const fn unit(depth: u8, number: u64) -> Self {
+        Self { prefix: number << (64 - depth as u32), depth }
+    }
+
+    /// Whether it is one of those that a spread directory can have.
+    pub(crate) const fn is_unit(self) -> bool {
+        let Self { prefix, depth } = self;
+        depth >= 1 && depth <= SPREAD_DEPTH_MAX && prefix << depth == 0
+    }
+
+    pub(crate) const fn covers(self, hash: u64) -> bool {
+        self.depth == 0 || (hash ^ self.prefix) >> (64 - self.depth as u32) == 0
+    }
+}
+
 /// What a check needs of a frag header.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) version: u64,
     pub(crate) entries: u64,
     pub(crate) subdirs: u64,
+    /// The directory's names are in 2^so many units.
+    pub(crate) spread: Option<u8>,
+    /// It is that of this unit of this directory.
+    pub(crate) unit: Option<(u64, Frag)>,
 }
 
 /// What is wrong inside a readable record, and what would put it right (`None`: nothing would).
@@ -209,17 +244,29 @@ fn check_xattrs(body: &[u8], wrong: &mut Wrong) {
 /// Reads a frag header.
 pub(crate) fn header(value: &[u8]) -> Option<Header> {
     let mut b = Bytes(value);
-    let mut header = None;
+    let (mut header, mut spread, mut unit) = (None, None, None);
     while !b.is_empty() {
         let (tag, body) = (b.u8()?, b.bytes()?);
-        if tag == SECTION_CORE {
-            let mut core = Bytes(body);
-            let (version, entries, _old, subdirs) = (core.u64()?, core.u64()?, core.u64()?, core.u64()?);
-            core.take(16)?;
-            header = Some(Header { version, entries, subdirs });
+        let mut section = Bytes(body);
+        match tag {
+            SECTION_CORE => {
+                let (version, entries, _old, subdirs) =
+                    (section.u64()?, section.u64()?, section.u64()?, section.u64()?);
+                section.take(16)?;
+                header = Some(Header { version, entries, subdirs, spread: None, unit: None });
+            }
+            SECTION_SPREAD => {
+                spread = Some(section.u8().filter(|depth| (1..=SPREAD_DEPTH_MAX).contains(depth))?)
+            }
+            SECTION_UNIT => {
+                let (dir, frag) = (section.u64()?, Frag { prefix: section.u64()?, depth: section.u8()? });
+                unit = Some((dir, frag)).filter(|_| frag.is_unit());
+                unit?;
+            }
+            _ => {}
         }
     }
-    header
+    header.map(|header| Header { spread, unit, ..header })
 }
 
 /// Where a backptr says the primary dentry is.
@@ -242,9 +289,9 @@ pub(crate) fn dentry_key(dir: u64, hash: u64, name: &[u8]) -> Box<[u8]> {
     [&dir.to_be_bytes()[..], &hash.to_be_bytes(), name, &[0; 8]].concat().into()
 }
 
-/// The key of a directory's only frag header.
-pub(crate) fn header_key(dir: u64) -> Box<[u8]> {
-    [&dir.to_be_bytes()[..], &[0; 8], &[0; 8], &[0]].concat().into()
+/// The key of the header of a directory, or of a unit of it.
+pub(crate) fn header_key(dir: u64, frag: Frag) -> Box<[u8]> {
+    [&dir.to_be_bytes()[..], &[0; 8], &frag.prefix.to_be_bytes(), &[frag.depth]].concat().into()
 }
 
 /// The key of a system record.

@@ -8,7 +8,7 @@ use crate::fix::{At, Edit, Fix, Spot};
 use crate::folder::Folder;
 use crate::journal::Overlay;
 use crate::record::{
-    self, DIRECTORY, Dentry, FIRST_COUNTER, Header, Inode, LINKS, SYSTEM, Wrong, is_later_orphans,
+    self, DIRECTORY, Dentry, FIRST_COUNTER, Frag, Header, Inode, LINKS, SYSTEM, Wrong, is_later_orphans,
     is_orphans, number_name,
 };
 use crate::tables::{Table, Tables, place};
@@ -84,7 +84,19 @@ pub(crate) struct Tree {
     /// The highest number that each rank gave out, as far as the records tell.
     pub(crate) highest: BTreeMap<u16, u64>,
     current: Listing,
+    /// Parts of the directory at hand that have headers, or should.
+    parts: Vec<Part>,
     wrong: Wrong,
+}
+
+/// A part of a directory, as it was walked.
+struct Part {
+    frag: Frag,
+    header: Option<Header>,
+    /// There is one and it cannot be read.
+    unreadable: bool,
+    entries: u64,
+    subdirs: u64,
 }
 
 impl Node {
@@ -100,7 +112,7 @@ impl Tree {
         tables.walk(Table::Dentry, &overlay.dentry, found, |found, environment, key, value| {
             tree.record(folder, tables, found, (environment, key), value);
         });
-        tree.turn(0);
+        tree.turn(0, found);
         tree.nodes.sort_unstable_by_key(|node| (node.ino, node.dir, node.hash));
         tree.listings.sort_unstable_by_key(|listing| listing.dir);
         tree.remotes.sort_unstable();
@@ -126,13 +138,60 @@ impl Tree {
     }
 
     /// Records of a directory lie together: its listing is done when the next one begins.
-    fn turn(&mut self, dir: u64) {
+    fn turn(&mut self, dir: u64, found: &mut Found) {
         if self.current.dir != dir {
+            self.end_parts(found);
             let done = std::mem::replace(&mut self.current, Listing { dir, ..Listing::default() });
             if done.dir != 0 {
                 self.listings.push(done);
             }
         }
+    }
+
+    /// Each unit of a spread directory has a header with its counts, the directory's own counts nothing; other directories have none.
+    fn end_parts(&mut self, found: &mut Found) {
+        let Listing { dir, .. } = self.current;
+        let place = |frag: Frag| format!("directory {dir:x}, part {:x}/{}", frag.prefix, frag.depth);
+        let spread = self.current.header.and_then(|header| header.spread);
+        for Part { frag, header, unreadable, entries, subdirs } in std::mem::take(&mut self.parts) {
+            if spread != Some(frag.depth) {
+                found.add(Kind::HeaderOrphaned, place(frag), "");
+                found.fix(Fix::DropHeader { dir, frag });
+                continue;
+            }
+            match header {
+                Some(header) if (header.entries, header.subdirs) == (entries, subdirs) => continue,
+                Some(header) if header.entries != entries => {
+                    let detail = format!("{}, counted {entries}", header.entries);
+                    found.add(Kind::EntriesWrong, place(frag), detail);
+                }
+                Some(header) => {
+                    let detail = format!("{}, counted {subdirs}", header.subdirs);
+                    found.add(Kind::SubdirsWrong, place(frag), detail);
+                }
+                None if unreadable => {}
+                None => found.add(Kind::HeaderMissing, place(frag), ""),
+            }
+            found.fix(Fix::Header { dir, frag, entries, subdirs });
+        }
+        let (entries, subdirs) = (self.current.entries, self.current.subdirs);
+        if let Some(header) = self.current.header.as_mut().filter(|_| spread.is_some()) {
+            if (header.entries, header.subdirs) != (0, 0) {
+                found.add(
+                    Kind::EntriesWrong,
+                    format!("directory {dir:x}"),
+                    "it is spread, and counts names itself",
+                );
+                found.fix(Fix::Header { dir, frag: Frag::WHOLE, entries: 0, subdirs: 0 });
+            }
+            (header.entries, header.subdirs) = (entries, subdirs);
+        }
+    }
+
+    /// The part of the directory at hand that a name is in.
+    fn part(&mut self, hash: u64) -> Option<&mut Part> {
+        let depth = self.current.header?.spread?;
+        self.parts.iter_mut().find(|part| part.frag.depth == depth && part.frag.covers(hash))
     }
 
     fn record(
@@ -159,15 +218,19 @@ impl Tree {
         match name {
             _ if !is_directory => {}
             None if hash == 0 && b.0 == [0; 9] => {
-                self.turn(dir);
+                self.turn(dir, found);
                 return self.header(found, at, value);
+            }
+            None if hash == 0 && frag_of(b.0).is_some_and(Frag::is_unit) => {
+                self.turn(dir, found);
+                return self.unit(found, at, (dir, frag_of(b.0).unwrap_or_default()), value);
             }
             Some((_, snap)) if *snap != [0; 8] => {
                 found.add(Kind::SnapshotUnknown, place(), "");
                 return found.fix(Fix::Remove(Spot::At(at())));
             }
             Some((name, _)) => {
-                self.turn(dir);
+                self.turn(dir, found);
                 return self.dentry(folder, found, (dir, hash, name), &at, value);
             }
             None => {}
@@ -189,7 +252,28 @@ impl Tree {
             let at = at();
             found.add(Kind::HeaderVersionZero, place(at.environment, at.table, &at.key), "");
             let Listing { dir, .. } = self.current;
-            found.fix(Fix::Header { dir, entries: header.entries, subdirs: header.subdirs });
+            let (frag, Header { entries, subdirs, .. }) = (Frag::WHOLE, header);
+            found.fix(Fix::Header { dir, frag, entries, subdirs });
+        }
+        // In the order of keys it comes before theirs.
+        let missing = |frag| Part { frag, header: None, unreadable: false, entries: 0, subdirs: 0 };
+        let units =
+            header.spread.into_iter().flat_map(|depth| (0..1 << depth).map(move |n| Frag::unit(depth, n)));
+        self.parts.extend(units.map(missing));
+    }
+
+    /// The header of a unit.
+    fn unit(&mut self, found: &mut Found, at: impl Fn() -> At, (dir, frag): (u64, Frag), value: &[u8]) {
+        let header = record::header(value).filter(|header| header.unit == Some((dir, frag)));
+        let unreadable = header.is_none();
+        if unreadable {
+            let at = at();
+            found.add(Kind::HeaderUnreadable, place(at.environment, at.table, &at.key), "");
+            found.fix(Fix::Remove(Spot::At(at)));
+        }
+        match self.parts.iter_mut().find(|part| part.frag == frag) {
+            Some(part) => (part.header, part.unreadable) = (header, unreadable),
+            None => self.parts.push(Part { frag, header, unreadable, entries: 0, subdirs: 0 }),
         }
     }
 
@@ -202,6 +286,9 @@ impl Tree {
         value: &[u8],
     ) {
         self.current.entries += 1;
+        if let Some(part) = self.part(hash) {
+            part.entries += 1;
+        }
         let place = || {
             let at = at();
             place(at.environment, at.table, &at.key)
@@ -264,6 +351,9 @@ impl Tree {
         };
         let system_name = record::system_name(ino);
         self.current.subdirs += u64::from(kind == DIRECTORY);
+        if let Some(part) = self.part(hash) {
+            part.subdirs += u64::from(kind == DIRECTORY);
+        }
         if dir == SYSTEM && is_later_orphans(ino) {
             // The header of `//` counts what every file system has.
             self.current.entries -= 1;
@@ -304,6 +394,13 @@ impl Tree {
             _ => {}
         }
     }
+}
+
+/// What the rest of a header's key says.
+fn frag_of(rest: &[u8]) -> Option<Frag> {
+    let mut b = Bytes(rest);
+    let frag = Frag { prefix: b.u64_be()?, depth: b.u8()? };
+    b.is_empty().then_some(frag)
 }
 
 /// The hash of a name, lifted out of the reserved range.

@@ -8,7 +8,7 @@ use crate::edit;
 use crate::fix::{At, Edit, Spot};
 use crate::folder::FsckError;
 use crate::record::{
-    self, DIRECTORY, Dentry, LINKS, ROOT, SYSTEM, dentry_key, header_key, is_orphans, number_name,
+    self, DIRECTORY, Dentry, Frag, LINKS, ROOT, SYSTEM, dentry_key, header_key, is_orphans, number_name,
     system_name,
 };
 use crate::tables::Table;
@@ -85,7 +85,7 @@ impl Editor<'_> {
     fn place_directory(&mut self, at: At, ino: u64, permissions: u32) {
         let value = edit::new_directory(ino, self.folder.epoch, permissions, self.now);
         self.place_primary(at, ino, value);
-        let header = self.at(Table::Dentry, header_key(ino));
+        let header = self.at(Table::Dentry, header_key(ino, Frag::WHOLE));
         if !self.pending.contains_key(&header) && matches!(self.stored(&header), Ok(None)) {
             self.put(header, edit::header(None, 0, 0, self.now));
         }

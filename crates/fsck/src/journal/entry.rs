@@ -4,7 +4,7 @@
 
 use super::Overlay;
 use crate::bytes::Bytes;
-use crate::record::{dentry_key, header_key};
+use crate::record::{Frag, dentry_key, header, header_key};
 use crate::system::{EVICTED, Session};
 use stdx::checksum::crc32c_parts;
 
@@ -81,9 +81,18 @@ pub(super) fn behind(bytes: &[u8], position: u64) -> Behind {
 /// One mutation, as far as a check needs it.
 enum Mutation<'a> {
     Dentry {
-        key: Box<[u8]>,
+        /// The directory, or the number of a unit.
+        dir: u64,
+        hash: u64,
+        name: &'a [u8],
         version: u64,
         value: Option<&'a [u8]>,
+    },
+    Header {
+        dir: u64,
+        frag: Frag,
+        version: u64,
+        value: &'a [u8],
     },
     Backptr {
         ino: u64,
@@ -156,6 +165,14 @@ pub(super) fn apply(payload: &[u8], rank: u16, overlay: &mut Overlay) -> Option<
     while !b.is_empty() {
         mutations.push(read(&mut b)?);
     }
+    // What the number of a unit means its header says, which comes behind the names.
+    for mutation in &mutations {
+        if let Mutation::Header { dir, value, .. } = mutation
+            && let Some(unit) = header(value).and_then(|header| header.unit)
+        {
+            overlay.units.insert(*dir, unit);
+        }
+    }
     mutations.into_iter().for_each(|mutation| overlay.state(rank, mutation));
     if let Some((session, tid, result)) = origin
         && let Some(session) = overlay.system.rank(rank).sessions.get_mut(&session)
@@ -172,13 +189,12 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
             let (dir, hash, version) = (b.u64()?, b.u64()?, b.u64()?);
             let name = b.name()?;
             let value = if ordinal == 1 { Some(b.bytes()?) } else { None };
-            Mutation::Dentry { key: dentry_key(dir, hash, name), version, value }
+            Mutation::Dentry { dir, hash, name, version, value }
         }
         3 => {
             let (dir, prefix, depth, version) = (b.u64()?, b.u64()?, b.u8()?, b.u64()?);
             let _newborn = b.u8()?;
-            let key = [&dir.to_be_bytes()[..], &[0; 8], &prefix.to_be_bytes(), &[depth]].concat();
-            Mutation::Dentry { key: key.into(), version, value: Some(b.bytes()?) }
+            Mutation::Header { dir, frag: Frag { prefix, depth }, version, value: b.bytes()? }
         }
         4 => {
             let ino = b.u64()?;
@@ -238,7 +254,14 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
 impl Overlay {
     fn state(&mut self, rank: u16, mutation: Mutation<'_>) {
         match mutation {
-            Mutation::Dentry { key, version, value } => self.state_dentry(key, version, value),
+            Mutation::Dentry { dir, hash, name, version, value } => {
+                let dir = self.units.get(&dir).map_or(dir, |(dir, _)| *dir);
+                self.state_dentry(dentry_key(dir, hash, name), version, value);
+            }
+            Mutation::Header { dir, frag, version, value } => {
+                let (dir, frag) = self.units.get(&dir).copied().unwrap_or((dir, frag));
+                self.state_dentry(header_key(dir, frag), version, Some(value));
+            }
             Mutation::Backptr { ino, version, value } => self.state_backptr(ino, version, value),
             Mutation::Session { id, open: true, client } => {
                 self.closed.remove(&(rank, id));
@@ -284,9 +307,23 @@ impl Overlay {
 
     /// Another rank may have changed it since: what was said of it before counts no more.
     fn seal(&mut self, dir: u64) {
-        self.dentry.retain(|key, _| !key.starts_with(&dir.to_be_bytes()));
-        // A backptr is its version, then the directory.
-        let inside = |value: &[u8]| value.get(8..16) == Some(&dir.to_le_bytes()[..]);
+        let (dir, frag) = self.units.get(&dir).copied().unwrap_or((dir, Frag::WHOLE));
+        // Of a spread directory that goes as a whole its units say for themselves whether they do.
+        let is_spread = frag == Frag::WHOLE && self.units.values().any(|(of, _)| *of == dir);
+        let header = header_key(dir, frag);
+        let goes = |key: &[u8]| {
+            let hash = key.get(8..16).and_then(|hash| Some(u64::from_be_bytes(hash.try_into().ok()?)));
+            let name = key.starts_with(&dir.to_be_bytes()) && hash.is_some_and(|h| h != 0 && frag.covers(h));
+            *key == *header || (name && !is_spread)
+        };
+        self.dentry.retain(|key, _| !goes(key));
+        // A backptr is its version, then the directory, then the hash.
+        let inside = |value: &[u8]| {
+            let hash = value.get(16..24).and_then(|hash| Some(u64::from_le_bytes(hash.try_into().ok()?)));
+            value.get(8..16) == Some(&dir.to_le_bytes()[..])
+                && !is_spread
+                && hash.is_some_and(|hash| frag.covers(hash))
+        };
         self.backptr.retain(|_, value| !value.as_deref().is_some_and(inside));
     }
 
@@ -305,7 +342,8 @@ impl Overlay {
     fn state_backptr(&mut self, ino: u64, version: u64, value: Option<&[u8]>) {
         if value.is_none() {
             // An inode is gone: its header too, if it was a directory.
-            self.state_dentry(header_key(ino), u64::MAX, None);
+            let (dir, frag) = self.units.get(&ino).copied().unwrap_or((ino, Frag::WHOLE));
+            self.state_dentry(header_key(dir, frag), u64::MAX, None);
         } else if self.backptr_versions.get(&ino).is_some_and(|known| *known > version) {
             return;
         }

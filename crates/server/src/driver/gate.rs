@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn what_ranks_ask_each_other_passes() {
         let ask = |conn| {
-            let request = Request::Totals { dir: proto::Ino::ROOT };
+            let request = Request::Totals { unit: proto::cluster::Unit::ROOT };
             says(conn, ClientMsg::Request { tid: Tid(7), floor: Tid(1), cred: Cred::ROOT, request })
         };
         let hello = ClientMsg::RankHello {
