@@ -106,9 +106,10 @@ impl View {
                 Side::Mine => return park(key),
                 Side::Sealed => return Err(Stop::Park(Park::Move)),
                 Side::Other(rank) => {
-                    // Where it was seen is a better hint than where it was stored, and that than where everything may be.
-                    // What this rank knows is no hint.
-                    let known = matches!(self.known_place(ino), Some(Some(place)) if place.parent == dir);
+                    // Where it was seen is a better hint than where it was stored, and that than where everything may be. Where it
+                    // went from here is better than all: the rank there has it, or knows where it went on.
+                    let known = matches!(self.known_place(ino), Some(Some(place)) if place.parent == dir)
+                        || self.moved.went(ino).is_some_and(|(parent, _)| parent == dir);
                     let climb = op.climb.get_or_insert_default();
                     let (first, second) = match known {
                         true => (rank, climb.elsewhere),
@@ -128,6 +129,9 @@ impl View {
             Probe::Seen if parent == Ino::NONE => Look::Nothing,
             Probe::Seen => Look::In(parent, hash),
             Probe::Backptr if self.known_place(ino).is_some() => Look::Nothing,
+            Probe::Backptr if self.moved.went(ino).is_some() && stdx::mutant!("mds_went_hides_place") => {
+                Look::Nothing
+            }
             Probe::Backptr => {
                 *hint = None;
                 Look::Load(LoadKey::Backptr { ino })
@@ -139,6 +143,7 @@ impl View {
                 };
                 step.noted.map_or(Look::Nothing, |(dir, hash)| Look::In(dir, hash))
             }
+            Probe::Went => self.moved.went(ino).map_or(Look::Nothing, |(dir, hash)| Look::In(dir, hash)),
             Probe::Links => Look::ByNumber(Ino::LINKS),
             Probe::Orphans => Look::ByNumber(self.orphans()),
             Probe::Nowhere if self.moved.has(ino, step.moves) => {
@@ -154,7 +159,8 @@ impl View {
         step.probe = match step.probe {
             Probe::Seen => Probe::Backptr,
             Probe::Backptr => Probe::Noted,
-            Probe::Noted => Probe::Links,
+            Probe::Noted => Probe::Went,
+            Probe::Went => Probe::Links,
             Probe::Links => Probe::Orphans,
             Probe::Orphans | Probe::Nowhere => Probe::Nowhere,
         };

@@ -97,3 +97,26 @@ pub(super) fn what_nobody_knows_the_place_of_is_asked_for_everywhere() {
     s.check_file(s.dir, "l", 2);
     s.c.assert_resolved();
 }
+
+/// Found by the simulator: the rank remembered where the file had gone from it, and looked there only, when the file was back with a
+/// directory: nobody had it.
+#[test]
+pub(super) fn what_went_comes_back_with_a_directory() {
+    for other in [false, true] {
+        let mut s = Scene::of(3);
+        let dir = s.dir;
+        let to = if other { s.c.mkdir(root(), "to") } else { dir };
+        if other {
+            assert_eq!(s.c.pin(to, 1), Ok(Reply::Ok));
+        }
+        assert_eq!(s.c.rename((root(), "f"), (dir, "g")), Ok(Reply::Ok));
+        assert_eq!(s.c.rename((dir, "g"), (to, "h")), Ok(Reply::Ok));
+        s.c.pass(50);
+        assert!(s.c.worlds[0].rank.view.moved.went(s.file.ino).is_some());
+        assert_eq!(s.c.pin(to, 0), Ok(Reply::Ok), "{:?}", s.c.worlds[1].notes);
+        let get = Request::GetAttr { node: NodeRef::bare(s.file.ino) };
+        assert_eq!(s.c.attr(0, get).map(|attr| attr.parent), Ok(to.ino), "another: {other}");
+        assert_eq!(s.c.worlds[0].rank.view.moved.went(s.file.ino), None, "it is back");
+        assert_eq!(s.c.read(s.file), DATA, "by where it was seen first");
+    }
+}
