@@ -149,6 +149,8 @@ fn check_shape(
         (false, false) => Ok(()),
         (true, true) => {
             let entries = view.entries_of(target.target)?;
+            // What others decide may empty it.
+            view.listing_is_free(view.cache.dir(entries).ino)?;
             if view.cache.dir(entries).header.entries > 0 { Err(Errno::ENOTEMPTY.into()) } else { Ok(()) }
         }
     }

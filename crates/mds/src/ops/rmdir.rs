@@ -24,6 +24,8 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -
         return Err(if empty { Stop::Park(Park::Hand(ino)) } else { Errno::ENOTEMPTY.into() });
     }
     let entries = view.entries_of(target)?;
+    // What others decide may empty it.
+    view.listing_is_free(ino)?;
     if view.cache.dir(entries).header.entries > 0 && !stdx::mutant!("mds_rmdir_not_empty") {
         return Err(Errno::ENOTEMPTY.into());
     }

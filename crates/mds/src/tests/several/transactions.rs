@@ -3,6 +3,7 @@
 //! Absent: many of them at random (`random.rs`).
 
 mod elsewhere;
+mod removal;
 
 use super::*;
 
@@ -923,9 +924,17 @@ fn what_an_fsync_put_into_the_journal_does_not_come_back_behind_its_file() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_transactions_are_caught() {
-    let defects: [(&str, fn()); 23] = [
+    let defects: [(&str, fn()); 25] = [
         ("mds_reservation_ignored", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
         ("mds_listing_despite_reservation", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
+        (
+            "mds_listing_despite_reservation",
+            removal::a_directory_that_may_become_empty_is_removed_or_not_when_that_is_decided,
+        ),
+        (
+            "mds_listing_despite_reservation",
+            removal::a_directory_that_may_become_empty_is_replaced_or_not_when_that_is_decided,
+        ),
         ("mds_transactions_trimmed", a_checkpoint_forgets_no_transaction),
         ("mds_prepare_not_journaled", a_rename_is_done_once_whoever_dies),
         ("mds_prepared_not_replayed", a_rename_is_done_once_whoever_dies),
