@@ -34,7 +34,7 @@ pub(super) const fn legal_of_client(request: &Request, errno: Errno) -> Option<&
 pub(super) const fn pin_may_fail(errno: Errno) -> bool {
     matches!(
         errno,
-        // Something below is open, or moves; it is root, or no directory by now; it is gone.
+        // Something below is open, or moves; it is root, or no directory by now.
         Errno::EBUSY | Errno::EINVAL
     )
 }
