@@ -310,6 +310,7 @@ impl View {
     pub(crate) fn header_of(&self, slot: u32) -> Found<FragHeader> {
         let ino = self.cache.node(slot).ino();
         if !self.is_boundary(ino) {
+            self.listing_is_free(ino)?;
             return Ok(self.cache.dir(self.entries_of(slot)?).header.clone());
         }
         match (self.learned.as_deref(), self.totals.of(ino)) {

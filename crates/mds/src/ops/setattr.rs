@@ -80,6 +80,8 @@ fn directory_times(
         header_attr(attr, &header);
         return Ok(());
     }
+    // The answer tells of its counts and times.
+    view.listing_is_free(core.ino)?;
     let dir = view.entries_of(slot)?;
     let Some(mtime) = mtime else {
         dir_attr(attr, view.cache.dir(dir));

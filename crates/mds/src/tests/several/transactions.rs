@@ -423,6 +423,7 @@ fn prepared() -> (Scene, Tid) {
 #[test]
 fn who_looks_at_what_is_reserved_waits_and_nobody_else_does() {
     let (mut s, _) = prepared();
+    let set = |set: proto::SetAttr| Request::SetAttr { node: root(), set };
     let waits = [
         Request::Lookup { parent: root(), name: n("f") },
         Request::GetAttr { node: s.file },
@@ -431,6 +432,9 @@ fn who_looks_at_what_is_reserved_waits_and_nobody_else_does() {
         Request::GetAttr { node: root() },
         Request::ReadDir { dir: root(), after: 0, attrs: true, bytes_max: 600 },
         Request::Read { node: s.file, offset: 0, len: 5, into: None },
+        set(proto::SetAttr { uid: Some(7), ..Default::default() }),
+        set(proto::SetAttr { mtime: Some(proto::attr::SetTime::Now), ..Default::default() }),
+        Request::GetXattr { node: root(), name: n("ceph.dir.entries") },
     ];
     let waiting: Vec<Tid> = waits.iter().map(|request| s.c.start(0, EMBEDDED, request.clone())).collect();
     s.c.create(root(), "new");
@@ -443,7 +447,7 @@ fn who_looks_at_what_is_reserved_waits_and_nobody_else_does() {
     s.c.settle();
     let expected = |at: usize| match at {
         0 | 2 => Some(Err(Errno::ENOENT)),
-        3..=5 => None,
+        3..=5 | 7..=9 => None,
         _ => Some(Err(Errno::ESTALE)),
     };
     for (at, tid) in waiting.into_iter().enumerate() {
