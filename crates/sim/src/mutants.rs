@@ -333,6 +333,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_told_name_is_believed", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_went_hides_place", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_withheld_from_part", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
+    ("mds_told_as_counted", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_only_named_are_asked", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_forgotten_is_gone", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_all_parts_follow_one", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
