@@ -377,16 +377,13 @@ impl Rank {
         Ok(())
     }
 
-    /// A name came, of that inode. A session may have claimed it before it was cached; and if the name is its primary one it is here
-    /// again, wherever it had gone.
+    /// A name came, of that inode. A session may have claimed it before it was cached.
     fn came(&mut self, dir: u32, ino: Option<Ino>) {
         let Some(ino) = ino else { return };
         if self.view.files.get(ino).is_some() {
             self.view.cache.flag(ino, node::BUSY, 0);
         }
-        if self.view.cache.by_ino(ino).is_some_and(|slot| self.view.cache.node(slot).dir == dir) {
-            self.view.moved.is_back(ino);
-        }
+        self.view.is_back(dir, ino);
     }
 
     /// Keeps a directory's stored header, unless a newer one is known.

@@ -179,6 +179,13 @@ impl View {
         }
     }
 
+    /// The store brought a name of an inode: if it is its primary one the inode is here again, wherever it had gone.
+    pub(crate) fn is_back(&mut self, dir: u32, ino: Ino) {
+        if self.cache.by_ino(ino).is_some_and(|slot| self.cache.node(slot).dir == dir) {
+            self.moved.is_back(ino);
+        }
+    }
+
     /// Whose the content of a directory is, cached or not.
     fn side_of(&mut self, dir: Ino, op: &mut Op, above: usize) -> Found<Side> {
         if let Some(side) = self.of_itself(dir) {

@@ -114,6 +114,10 @@ pub(super) fn what_went_comes_back_with_a_directory() {
         s.c.pass(50);
         assert!(s.c.worlds[0].rank.view.moved.went(s.file.ino).is_some());
         assert_eq!(s.c.pin(to, 0), Ok(Reply::Ok), "{:?}", s.c.worlds[1].notes);
+        if other {
+            assert_eq!(s.c.names(to), ["h"]);
+            assert_eq!(s.c.worlds[0].rank.view.moved.went(s.file.ino), None, "it was listed here");
+        }
         let get = Request::GetAttr { node: NodeRef::bare(s.file.ino) };
         assert_eq!(s.c.attr(0, get).map(|attr| attr.parent), Ok(to.ino), "another: {other}");
         assert_eq!(s.c.worlds[0].rank.view.moved.went(s.file.ino), None, "it is back");
