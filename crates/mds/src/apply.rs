@@ -192,7 +192,7 @@ fn gone_to_others(view: &mut View, left: &[u8]) -> Result<(), DecodeError> {
             view.backptrs.remove(&ino);
             view.backptrs_old.remove(&ino);
         }
-        view.moved.left(ino, Backptr { version: 0, parent, hash, name: Box::default() });
+        view.moved.left(ino, (parent, hash));
         view.moved.note(ino);
     }
     Ok(())

@@ -273,7 +273,7 @@ impl Rank {
                 let slot = self.view.cache.dir_or_new(*dir);
                 let ino = value.as_ref().map(DentryValue::ino);
                 self.view.cache.load(slot, *hash, name, value, 0);
-                self.mark_busy(ino);
+                self.came(slot, ino);
                 if let Some(node) = self.view.cache.find(slot, *hash, name) {
                     self.pin_for(waiters, node);
                 }
@@ -396,16 +396,18 @@ impl Rank {
             let value = DentryValue::decode(&entry.value)?;
             let ino = value.ino();
             self.view.cache.load(slot, entry.hash, &entry.name, Some(value), flags);
-            self.mark_busy(Some(ino));
+            self.came(slot, Some(ino));
         }
         Ok(())
     }
 
-    /// A session may have claimed the inode before it was cached.
-    fn mark_busy(&mut self, ino: Option<Ino>) {
-        if let Some(ino) = ino.filter(|ino| self.view.files.get(*ino).is_some()) {
+    /// A name came, of that inode. A session may have claimed it before it was cached.
+    fn came(&mut self, dir: u32, ino: Option<Ino>) {
+        let Some(ino) = ino else { return };
+        if self.view.files.get(ino).is_some() {
             self.view.cache.flag(ino, node::BUSY, 0);
         }
+        self.view.is_back(dir, ino);
     }
 
     /// Keeps a directory's stored header, unless a newer one is known.

@@ -1,10 +1,11 @@
 //! Inodes that moved lately. To find an inode takes several loads, one place after the other; one that moves behind the search, is
-//! stored there and leaves the cache before the next look would be found nowhere. And inodes that went to other ranks.
+//! stored there and leaves the cache before the next look would be found nowhere. And inodes that went to other ranks: where these
+//! went is a hint beside that of the store, which may not know it yet. It may be over: they go on from there, and with the directory
+//! that they are in they come back, of which nobody tells.
 //!
 //! Absent: where inodes are (`View::resolve`).
 
-use proto::Ino;
-use proto::storeio::Backptr;
+use proto::{Ino, NameHash};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Moves remembered: more than can happen during the few loads of one search.
@@ -18,9 +19,10 @@ const LEFT_MAX: usize = 1 << 16;
 pub(crate) struct Moved {
     last: Vec<Ino>,
     count: u64,
-    /// Where they went.
-    left: BTreeMap<Ino, Option<Backptr>>,
-    order: VecDeque<Ino>,
+    /// Where they went, and which departure that was.
+    left: BTreeMap<Ino, (u64, (Ino, NameHash))>,
+    order: VecDeque<(Ino, u64)>,
+    departures: u64,
 }
 
 impl Moved {
@@ -35,26 +37,28 @@ impl Moved {
     }
 
     /// An inode is another rank's, and its name is there.
-    pub(crate) fn left(&mut self, ino: Ino, place: Backptr) {
-        if self.left.insert(ino, Some(place)).is_none() {
-            self.order.push_back(ino);
-        }
-        while self.left.len() > LEFT_MAX {
-            let Some(oldest) = self.order.pop_front() else { return };
+    pub(crate) fn left(&mut self, ino: Ino, place: (Ino, NameHash)) {
+        self.departures += 1;
+        self.left.insert(ino, (self.departures, place));
+        self.order.push_back((ino, self.departures));
+        if self.order.len() > LEFT_MAX
+            && let Some((oldest, departure)) = self.order.pop_front()
+            && self.left.get(&oldest).is_some_and(|(last, _)| *last == departure)
+        {
             self.left.remove(&oldest);
         }
     }
 
     /// It has a place here again.
     pub(crate) fn is_back(&mut self, ino: Ino) {
-        if !self.left.is_empty() && self.left.remove(&ino).is_some() {
-            self.order.retain(|other| *other != ino);
+        if !self.left.is_empty() {
+            self.left.remove(&ino);
         }
     }
 
     /// Where an inode went.
-    pub(crate) fn went(&self, ino: Ino) -> Option<&Option<Backptr>> {
-        self.left.get(&ino)
+    pub(crate) fn went(&self, ino: Ino) -> Option<(Ino, NameHash)> {
+        self.left.get(&ino).map(|(_, place)| *place)
     }
 
     /// Moves so far.
@@ -86,5 +90,21 @@ mod tests {
         assert!(moved.has(Ino(10), count) && !moved.has(Ino(1), count));
         moved.note(Ino(9));
         assert!(moved.has(Ino(1), count), "too long ago to tell");
+    }
+
+    #[test]
+    fn the_last_departure_is_remembered_until_the_inode_is_back() {
+        let mut moved = Moved::default();
+        let place = |dir| (Ino(dir), NameHash(7));
+        moved.left(Ino(1), place(10));
+        moved.is_back(Ino(1));
+        assert_eq!(moved.went(Ino(1)), None);
+        moved.left(Ino(1), place(11));
+        for ino in 2..=LEFT_MAX as u64 {
+            moved.left(Ino(ino), place(ino));
+        }
+        assert_eq!(moved.went(Ino(1)), Some(place(11)), "the departure that fell out was over");
+        moved.left(Ino(0), place(12));
+        assert_eq!((moved.went(Ino(1)), moved.went(Ino(2))), (None, Some(place(2))));
     }
 }

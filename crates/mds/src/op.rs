@@ -250,6 +250,8 @@ pub(crate) enum Probe {
     Backptr,
     /// The directory that the note names.
     Noted,
+    /// Where it went from here, if it is not back: the store may not know that yet.
+    Went,
     Links,
     Orphans,
     /// Everywhere was asked.

@@ -112,9 +112,10 @@ impl View {
                 Side::Mine => return park(key),
                 Side::Sealed => return Err(Stop::Park(Park::Move)),
                 Side::Other(rank) => {
-                    // Where it was seen is a better hint than where it was stored, and that than where everything may be.
-                    // What this rank knows is no hint.
-                    let known = matches!(self.known_place(ino), Some(Some(place)) if place.parent == outer);
+                    // Where it was seen is a better hint than where it was stored, and that than where everything may be. Where it
+                    // went from here is better than all: the rank there has it, or knows where it went on.
+                    let known = matches!(self.known_place(ino), Some(Some(place)) if place.parent == outer)
+                        || self.moved.went(ino).is_some_and(|(parent, _)| parent == outer);
                     let climb = op.climb.get_or_insert_default();
                     let (first, second) = match known {
                         true => (rank, climb.elsewhere),
@@ -134,6 +135,9 @@ impl View {
             Probe::Seen if parent == Ino::NONE => Look::Nothing,
             Probe::Seen => Look::In(parent, hash),
             Probe::Backptr if self.known_place(ino).is_some() => Look::Nothing,
+            Probe::Backptr if self.moved.went(ino).is_some() && stdx::mutant!("mds_went_hides_place") => {
+                Look::Nothing
+            }
             Probe::Backptr => {
                 *hint = None;
                 Look::Load(LoadKey::Backptr { ino })
@@ -145,6 +149,7 @@ impl View {
                 };
                 step.noted.map_or(Look::Nothing, |(dir, hash)| Look::In(dir, hash))
             }
+            Probe::Went => self.moved.went(ino).map_or(Look::Nothing, |(dir, hash)| Look::In(dir, hash)),
             Probe::Links => Look::ByNumber(Ino::LINKS),
             Probe::Orphans => Look::ByNumber(self.orphans()),
             Probe::Nowhere if self.moved.has(ino, step.moves) => {
@@ -160,7 +165,8 @@ impl View {
         step.probe = match step.probe {
             Probe::Seen => Probe::Backptr,
             Probe::Backptr => Probe::Noted,
-            Probe::Noted => Probe::Links,
+            Probe::Noted => Probe::Went,
+            Probe::Went => Probe::Links,
             Probe::Links => Probe::Orphans,
             Probe::Orphans | Probe::Nowhere => Probe::Nowhere,
         };
@@ -176,6 +182,13 @@ impl View {
         match climb.elsewhere.or(maker) {
             None if stdx::mutant!("mds_forgotten_is_gone") => Errno::ESTALE.into(),
             named => Stop::NotMine(named),
+        }
+    }
+
+    /// The store brought a name of an inode: if it is its primary one the inode is here again, wherever it had gone.
+    pub(crate) fn is_back(&mut self, dir: u32, ino: Ino) {
+        if self.cache.by_ino(ino).is_some_and(|slot| self.cache.node(slot).dir == dir) {
+            self.moved.is_back(ino);
         }
     }
 

@@ -240,8 +240,10 @@ impl View {
                     Some(known) => known.as_ref().map(|b| (b.parent, b.hash)),
                     None => hint.take(),
                 };
-                (place.and_then(|(dir, hash)| by_hash(dir, hash)), Some(Probe::Links))
+                (place.and_then(|(dir, hash)| by_hash(dir, hash)), Some(Probe::Went))
             }
+            // Nothing is another rank's: what came back came with its directory, and the store knows that.
+            Probe::Went => (None, Some(Probe::Links)),
             Probe::Links => (Some(by_number(Ino::LINKS)), Some(Probe::Orphans)),
             Probe::Orphans => (Some(by_number(self.orphans())), Some(Probe::Nowhere)),
             Probe::Nowhere => (None, None),
@@ -255,8 +257,7 @@ impl View {
     /// What is known of an inode's place that the store may not know.
     pub(crate) fn known_place(&self, ino: Ino) -> Option<&Option<Backptr>> {
         let known = [&self.backptrs, &self.backptrs_old, &self.backptrs_writing];
-        let known = known.into_iter().find_map(|map| map.get(&ino)).map(|(_, place)| place);
-        known.or_else(|| self.moved.went(ino))
+        known.into_iter().find_map(|map| map.get(&ino)).map(|(_, place)| place)
     }
 
     /// The names of a directory inode, with its header; EXDEV if another rank has them.
@@ -346,6 +347,7 @@ impl View {
     pub(crate) fn own_header_of(&self, slot: u32) -> Found<&FragHeader> {
         let ino = self.cache.node(slot).ino();
         if !self.is_boundary(ino) {
+            self.listing_is_free(ino)?;
             return Ok(&self.cache.dir(self.entries_of(slot)?).header);
         }
         match (self.learned.as_deref(), self.learned_units.get(&ino).or_else(|| self.totals.of(ino))) {

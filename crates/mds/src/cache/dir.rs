@@ -113,18 +113,57 @@ impl Dir {
     }
 }
 
+/// Lives of ranks among which numbers behind those of later lives are divided.
+const LIVES: u64 = 1 << 10;
+
 /// A version or change counter after the next change: +1, and a jump with an incarnation's first, so
 /// that no number ever names two contents. A tail that was lost undurable may have used numbers up to
 /// 2^20 ahead; two such lives in a row must not use the same ones, hence the second term.
+///
+/// Behind a number of a later life, which another rank's was, that is no help: there each life has the numbers that leave its own
+/// incarnation as their rest, so that what it counts and loses no other rank counts again.
 pub(crate) fn next_number(last: u64, jumped: bool, incarnation: Incarnation) -> u64 {
-    if jumped || stdx::mutant!("mds_version_no_jump") {
-        return last + 1;
+    let jump = !jumped && !stdx::mutant!("mds_version_no_jump");
+    let shared = !counts_by_one(last, incarnation);
+    if shared {
+        let least = last + if jump { Version::INCARNATION_STEP } else { 1 };
+        return least + (incarnation.0 % LIVES + LIVES - least % LIVES) % LIVES;
     }
-    (last + Version::INCARNATION_STEP).max(incarnation.first_change())
+    if jump { (last + Version::INCARNATION_STEP).max(incarnation.first_change()) } else { last + 1 }
+}
+
+/// Whether the next number is the next one.
+pub(crate) const fn counts_by_one(last: u64, incarnation: Incarnation) -> bool {
+    last >> Incarnation::CHANGE_BITS <= incarnation.0
 }
 
 impl Slot for Dir {
     fn free_link(&mut self) -> &mut u32 {
         &mut self.node
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_lives_give_one_number_behind_a_later_ones() {
+        let last = Incarnation(30).first_change() + 7;
+        let of = |life: u64| {
+            let first = next_number(last, false, Incarnation(life));
+            (0..2_000).scan(first, move |number, _| {
+                Some(std::mem::replace(number, next_number(*number, true, Incarnation(life))))
+            })
+        };
+        let lives = [1, 26, 27, 29].map(|life| of(life).collect::<std::collections::BTreeSet<_>>());
+        let all: std::collections::BTreeSet<_> = lives.iter().flatten().copied().collect();
+        assert_eq!(all.len(), 8_000);
+        assert!(all.first().is_some_and(|number| *number >= last + Version::INCARNATION_STEP));
+        assert!(all.last().is_some_and(|number| *number < Incarnation(31).first_change()));
+        // Its own, and those of lives before it, it counts one by one.
+        assert_eq!(next_number(last, true, Incarnation(30)), last + 1);
+        assert_eq!(next_number(last, false, Incarnation(31)), Incarnation(31).first_change());
+        assert!(counts_by_one(last, Incarnation(30)) && !counts_by_one(last, Incarnation(29)));
     }
 }

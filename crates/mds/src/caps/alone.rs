@@ -7,6 +7,7 @@
 
 use super::book::Need;
 use super::needs;
+use crate::cache::dir::counts_by_one;
 use crate::cache::node;
 use crate::config::State;
 use crate::early::is_eager;
@@ -141,7 +142,7 @@ impl Rank {
         let alone = file.opens.iter().all(|open| open.session == op.session);
         let counted = self.view.cache.by_ino(ino).is_some_and(|slot| {
             let found = self.view.cache.node(slot);
-            found.has(node::BUMPED)
+            found.has(node::BUMPED) && counts_by_one(found.core.change, self.view.config.incarnation)
         });
         alone
             && file.opens.iter().any(|open| open.session == op.session && open.writes)

@@ -232,6 +232,7 @@ fn add_stored(
         if view.files.get(ino).is_some() {
             view.cache.flag(ino, crate::cache::node::BUSY, 0);
         }
+        view.is_back(slot, ino);
     }
     page.add(DirEntry { hash: stored.hash, name: stored.name, ino, kind, attr });
 }

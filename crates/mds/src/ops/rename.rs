@@ -151,6 +151,7 @@ fn check_shape(
         (false, false) => Ok(()),
         (true, true) => {
             view.entries_of(target.target)?;
+            // What others decide may empty it: that is waited for with the header.
             if view.header_of(target.target)?.entries > 0 { Err(Errno::ENOTEMPTY.into()) } else { Ok(()) }
         }
     }

@@ -21,6 +21,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -
     let target = view.target(slot, op)?;
     perm::sticky(view, op, parent, target)?;
     let ino = view.cache.node(target).ino();
+    // What others decide may empty it: that is waited for with the header.
     if view.header_of(target)?.entries > 0 && !stdx::mutant!("mds_rmdir_not_empty") {
         return Err(Errno::ENOTEMPTY.into());
     }

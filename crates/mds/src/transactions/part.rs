@@ -2,6 +2,7 @@
 //!
 //! Absent: what the leader makes of it (`lead.rs`, `across.rs`).
 
+use crate::cache::node;
 use crate::caps::book::Need;
 use crate::caps::needs;
 use crate::op::{Effects, LoadKey, Op, OpId, Park, Plan, Stop};
@@ -182,11 +183,17 @@ fn ino_of(view: &View, node: Option<u32>) -> Ino {
     node.map_or(Ino::NONE, |slot| view.cache.node(slot).ino())
 }
 
+/// What a name leads to, for the leader. What a former life of this rank counted and lost the leader does not count again: it goes on
+/// from where this life would begin.
 fn value_of(view: &View, slot: u32) -> Box<[u8]> {
     let node = view.cache.node(slot);
     let mut value = Writer::new();
     if node.primary() {
-        encode_primary(&node.core, view.cache.ext(slot), &mut value);
+        let mut core = node.core;
+        if !node.has(node::BUMPED) && !stdx::mutant!("mds_told_as_counted") {
+            core.change = view.changed_core(slot).change;
+        }
+        encode_primary(&core, view.cache.ext(slot), &mut value);
     } else {
         encode_remote(node.ino(), node.kind(), &mut value);
     }

@@ -78,6 +78,10 @@ struct Step {
     tree: Tree,
     /// A boundary whose times it sets.
     timed: Option<Ino>,
+    /// Change counters that it gave: the highest before, and the new one.
+    given: Vec<(Ino, Option<u64>, u64)>,
+    /// A transaction of several ranks begins to count with it.
+    decides: bool,
 }
 
 impl Step {
@@ -115,7 +119,8 @@ pub(super) struct Judge {
     /// The stream in which a call was carried out.
     calls: BTreeMap<u64, Key>,
     owners: Owners,
-    /// The highest version of each directory and change counter of each inode ever seen, in histories that were lost too.
+    /// The highest version of each directory and change counter of each inode that anybody may have seen, in histories that were lost,
+    /// too.
     versions: BTreeMap<Ino, u64>,
     changes: BTreeMap<Ino, u64>,
     /// Inodes that were moved or linked in a history that a crash took back.

@@ -222,6 +222,13 @@ impl Book {
         self.recalls.get(&(slot, ino)).filter(|recall| recall.bits.has(Bits::FC)).map(|recall| recall.since)
     }
 
+    /// An operation that waits for no answer wants something else than it did: what it withheld may be granted.
+    pub(crate) fn let_go(&mut self, op: OpId) {
+        if !self.is_waiting(op) {
+            self.operation_ended(op);
+        }
+    }
+
     /// An operation is over: what it withheld may be granted.
     pub(crate) fn operation_ended(&mut self, op: OpId) {
         if self.intents.is_empty() {

@@ -3,6 +3,8 @@
 //! Absent: many of them at random (`random.rs`).
 
 mod elsewhere;
+mod numbers;
+mod removal;
 
 use super::*;
 
@@ -422,6 +424,7 @@ fn prepared() -> (Scene, Tid) {
 #[test]
 fn who_looks_at_what_is_reserved_waits_and_nobody_else_does() {
     let (mut s, _) = prepared();
+    let set = |set: proto::SetAttr| Request::SetAttr { node: root(), set };
     let waits = [
         Request::Lookup { parent: root(), name: n("f") },
         Request::GetAttr { node: s.file },
@@ -430,6 +433,9 @@ fn who_looks_at_what_is_reserved_waits_and_nobody_else_does() {
         Request::GetAttr { node: root() },
         Request::ReadDir { dir: root(), after: 0, attrs: true, bytes_max: 600 },
         Request::Read { node: s.file, offset: 0, len: 5, into: None },
+        set(proto::SetAttr { uid: Some(7), ..Default::default() }),
+        set(proto::SetAttr { mtime: Some(proto::attr::SetTime::Now), ..Default::default() }),
+        Request::GetXattr { node: root(), name: n("ceph.dir.entries") },
     ];
     let waiting: Vec<Tid> = waits.iter().map(|request| s.c.start(0, EMBEDDED, request.clone())).collect();
     s.c.create(root(), "new");
@@ -442,7 +448,7 @@ fn who_looks_at_what_is_reserved_waits_and_nobody_else_does() {
     s.c.settle();
     let expected = |at: usize| match at {
         0 | 2 => Some(Err(Errno::ENOENT)),
-        3..=5 => None,
+        3..=5 | 7..=9 => None,
         _ => Some(Err(Errno::ESTALE)),
     };
     for (at, tid) in waiting.into_iter().enumerate() {
@@ -923,9 +929,17 @@ fn what_an_fsync_put_into_the_journal_does_not_come_back_behind_its_file() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_transactions_are_caught() {
-    let defects: [(&str, fn()); 22] = [
+    let defects: [(&str, fn()); 27] = [
         ("mds_reservation_ignored", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
         ("mds_listing_despite_reservation", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
+        (
+            "mds_listing_despite_reservation",
+            removal::a_directory_that_may_become_empty_is_removed_or_not_when_that_is_decided,
+        ),
+        (
+            "mds_listing_despite_reservation",
+            removal::a_directory_that_may_become_empty_is_replaced_or_not_when_that_is_decided,
+        ),
         ("mds_transactions_trimmed", a_checkpoint_forgets_no_transaction),
         ("mds_prepare_not_journaled", a_rename_is_done_once_whoever_dies),
         ("mds_prepared_not_replayed", a_rename_is_done_once_whoever_dies),
@@ -946,6 +960,9 @@ fn defects_of_transactions_are_caught() {
             "mds_told_name_is_believed",
             elsewhere::a_name_that_is_over_before_it_is_reserved_is_looked_at_again,
         ),
+        ("mds_went_hides_place", elsewhere::what_went_comes_back_with_a_directory),
+        ("mds_withheld_from_part", elsewhere::who_asks_for_a_name_withholds_its_directory_no_more),
+        ("mds_told_as_counted", numbers::what_a_home_counted_and_lost_no_leader_counts_again),
         ("mds_only_named_are_asked", elsewhere::what_nobody_knows_the_place_of_is_asked_for_everywhere),
         ("mds_forgotten_is_gone", elsewhere::what_nobody_knows_the_place_of_is_asked_for_everywhere),
         ("mds_all_parts_follow_one", elsewhere::a_part_that_has_moved_takes_no_others_along),

@@ -116,11 +116,13 @@ impl Judge {
     fn unexecuted(&mut self, key: Key, pending: &Pending, outcome: &Outcome) -> Verdict {
         let request = &pending.asked.request;
         if refusals::is_pin(request) {
-            return match outcome {
-                Ok(Reply::Ok) => Ok(()),
-                Err(errno) if refusals::pin_may_fail(*errno) => Ok(()),
-                _ => Err("no answer to a pin".into()),
-            };
+            match outcome {
+                Ok(Reply::Ok) => return Ok(()),
+                Err(errno) if refusals::pin_may_fail(*errno) => return Ok(()),
+                // There must be a state without the directory.
+                Err(Errno::ESTALE) => {}
+                _ => return Err("no answer to a pin".into()),
+            }
         }
         if let Err(errno) = outcome
             && self.is_divided()

@@ -105,6 +105,8 @@ impl Judge {
             undo: Undo::new(),
             tree: before.clone(),
             timed: None,
+            given: Vec::new(),
+            decides: false,
         };
         step.timed = self.timed(&step)?;
         let did = self.open.apply(step.at(), mutations, Some(&self.durable_ends()))?;
@@ -114,7 +116,8 @@ impl Judge {
             return Err(format!("nobody asked for it: {list:?}"));
         }
         let answer = apply(&mut step, (&mut self.records, &self.open, &did), &self.seed)?;
-        self.fresh_versions(mutations, &did)?;
+        step.given = self.fresh_versions(mutations, &did)?;
+        step.decides = did.commits.is_some();
         self.owners.check(rank, mutations, &before, &step.tree)?;
         self.check_seal(rank, mutations)?;
         let request = step.origin.as_ref().map(|origin| origin.asked.request.clone());
@@ -161,8 +164,8 @@ impl Judge {
         Ok(None)
     }
 
-    /// No version and no change counter names two contents, whichever rank gave it.
-    fn fresh_versions(&mut self, mutations: &[u8], did: &Did) -> Verdict {
+    /// No version and no change counter names two contents, whichever rank gave it. Returns the counters that are new.
+    fn fresh_versions(&mut self, mutations: &[u8], did: &Did) -> Verdict<Vec<(Ino, Option<u64>, u64)>> {
         let (mut versions, mut changes) = (BTreeMap::new(), BTreeMap::new());
         for mutation in Mutations::new(mutations).flatten() {
             match mutation {
@@ -181,6 +184,8 @@ impl Judge {
         if let Some(id) = did.commits {
             changes.extend(promised(&self.decided(id)));
         }
+        let before = |(ino, number): (&Ino, &u64)| (*ino, self.changes.get(ino).copied(), *number);
+        let given = changes.iter().map(before).collect();
         let known = [(versions, &mut self.versions), (changes, &mut self.changes)];
         for (what, (found, known)) in ["version of directory", "change of inode"].into_iter().zip(known) {
             for (ino, number) in found {
@@ -189,7 +194,30 @@ impl Judge {
                 }
             }
         }
-        Ok(())
+        Ok(given)
+    }
+
+    /// What is decided is told to nobody before it is durable, nor what is done with it then: a decision that is lost gave its numbers
+    /// to nobody, and the inode's home goes on from what it has.
+    fn forget_unseen(&mut self, lost: &[&Step]) {
+        let mut unseen: BTreeMap<Ino, (Option<u64>, u64)> = BTreeMap::new();
+        for step in lost {
+            for (ino, before, number) in &step.given {
+                match unseen.get_mut(ino) {
+                    Some((_, last)) => *last = *number,
+                    None if step.decides => drop(unseen.insert(*ino, (*before, *number))),
+                    None => {}
+                }
+            }
+        }
+        for (ino, (before, last)) in unseen {
+            if self.changes.get(&ino) == Some(&last) {
+                match before {
+                    Some(before) => drop(self.changes.insert(ino, before)),
+                    None => drop(self.changes.remove(&ino)),
+                }
+            }
+        }
     }
 
     /// A rank lives again on a journal that ends there: what it did behind that never happened. What others did since they did
@@ -212,6 +240,9 @@ impl Judge {
             self.prune();
             return Ok(());
         }
+        let line = std::mem::take(&mut self.line);
+        self.forget_unseen(&line.iter().filter(|step| is_gone(step)).collect::<Vec<_>>());
+        self.line = line;
         let names = self.tree().names();
         let (mut records, mut tree, mut open) = self.base.clone();
         let mut kept = std::collections::VecDeque::new();

@@ -26,9 +26,6 @@ pub(super) const fn legal_of_client(request: &Request, errno: Errno) -> Option<&
         (Request::Fsync { .. } | Request::SyncFs, Errno::EIO) => {
             Some("a rank died with bytes that were written and not synced")
         }
-        (_, Errno::ESTALE) => {
-            Some("a client is sent to and fro while ranks have different maps, eight times at most")
-        }
         _ => None,
     }
 }
@@ -37,8 +34,8 @@ pub(super) const fn legal_of_client(request: &Request, errno: Errno) -> Option<&
 pub(super) const fn pin_may_fail(errno: Errno) -> bool {
     matches!(
         errno,
-        // Something below is open, or moves; it is root, or no directory by now; it is gone.
-        Errno::EBUSY | Errno::EINVAL | Errno::ESTALE | Errno::ENOENT
+        // Something below is open, or moves; it is root, or no directory by now.
+        Errno::EBUSY | Errno::EINVAL
     )
 }
 

@@ -97,3 +97,56 @@ pub(super) fn what_nobody_knows_the_place_of_is_asked_for_everywhere() {
     s.check_file(s.dir, "l", 2);
     s.c.assert_resolved();
 }
+
+/// Found by the simulator: the rank remembered where the file had gone from it, and looked there only, when the file was back with a
+/// directory: nobody had it.
+#[test]
+pub(super) fn what_went_comes_back_with_a_directory() {
+    for other in [false, true] {
+        let mut s = Scene::of(3);
+        let dir = s.dir;
+        let to = if other { s.c.mkdir(root(), "to") } else { dir };
+        if other {
+            assert_eq!(s.c.pin(to, 1), Ok(Reply::Ok));
+        }
+        assert_eq!(s.c.rename((root(), "f"), (dir, "g")), Ok(Reply::Ok));
+        assert_eq!(s.c.rename((dir, "g"), (to, "h")), Ok(Reply::Ok));
+        s.c.pass(50);
+        assert!(s.c.worlds[0].rank.view.moved.went(s.file.ino).is_some());
+        assert_eq!(s.c.pin(to, 0), Ok(Reply::Ok), "{:?}", s.c.worlds[1].notes);
+        if other {
+            assert_eq!(s.c.names(to), ["h"]);
+            assert_eq!(s.c.worlds[0].rank.view.moved.went(s.file.ino), None, "it was listed here");
+        }
+        let get = Request::GetAttr { node: NodeRef::bare(s.file.ino) };
+        assert_eq!(s.c.attr(0, get).map(|attr| attr.parent), Ok(to.ino), "another: {other}");
+        assert_eq!(s.c.worlds[0].rank.view.moved.went(s.file.ino), None, "it is back");
+        assert_eq!(s.c.read(s.file), DATA, "by where it was seen first");
+    }
+}
+
+/// Found by the simulator: it withheld the directory from the rank that it asked for a name in it, and that waited for a replica.
+#[test]
+pub(super) fn who_asks_for_a_name_withholds_its_directory_no_more() {
+    let mut s = Scene::new();
+    let there = s.c.mkdir(root(), "y");
+    assert_eq!(s.c.rename((root(), "f"), (there, "f")), Ok(Reply::Ok));
+    s.c.create(root(), "r");
+    s.c.greet(0, Peer::Trusted, Bits::ATTRS);
+    s.c.hold(0).say(REMOTE, ClientMsg::Settled);
+    let lookup = s.c.start(0, REMOTE, Request::Lookup { parent: root(), name: n("r") });
+    assert!(matches!(s.c.wait(0, REMOTE, lookup), Answered::Outcome(Ok(_))));
+    let tid = s.c.start(0, EMBEDDED, rename((there, "f"), (root(), "r"), 0));
+    assert_eq!(s.c.pin(there, 1), Ok(Reply::Ok));
+    assert_eq!(s.c.take_answer(0, EMBEDDED, tid), None, "a client keeps what is replaced");
+    let Some(ServerMsg::Recall { list }) = s.c.heard(0, |m| matches!(m, ServerMsg::Recall { .. })) else {
+        panic!("nothing is recalled")
+    };
+    let returned = list.iter().map(|recalled| recalled.returned(recalled.bits)).collect();
+    s.c.hold(0).say(REMOTE, ClientMsg::Returned { list: returned });
+    s.c.settle();
+    assert_eq!(s.c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
+    s.check_names(there, &[]);
+    s.check_file(root(), "r", 1);
+    s.c.assert_resolved();
+}
