@@ -257,6 +257,8 @@ fn a_map_that_contradicts_itself_is_named_where_it_does() {
     let (folder, _) = two_ranks();
     let whole = map().encode();
     clean(&with_map(&folder, 1, &whole));
+    let placed = ClusterMap { hash_placement: true, slots_used: true, ..map() };
+    clean(&with_map(&folder, 1, &placed.encode()));
     let mut later = whole.clone();
     later.extend_from_slice(&[9, 1, 0, 0, 0, 7]);
     clean(&with_map(&folder, 1, &later));
