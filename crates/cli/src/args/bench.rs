@@ -173,6 +173,9 @@ pub struct BenchSurvey {
     /// Directories: as many as threads (private) unless given; 1 = shared; more = each thread fills several of its own
     #[arg(long)]
     pub dirs: Option<u32>,
+    /// Active ranks; thread N works at rank N modulo their number
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub ranks: u16,
     /// Files per thread
     #[arg(long, default_value_t = 100_000)]
     pub files: u64,
