@@ -2,7 +2,7 @@
 //!
 //! Absent: what they measure (crate `bench`).
 
-use super::bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};
+use super::bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchSteady, BenchStep};
 use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
 
@@ -35,6 +35,8 @@ pub enum Bench {
     Crowd(BenchCrowd),
     /// Memory of idle sessions with open files, and their way back after a crash
     Sessions(BenchSessions),
+    /// A load that goes on, and what each second brought, for ranks that come, go and die meanwhile
+    Steady(BenchSteady),
     /// Between a server and its clients: delays what they say, as a network does
     Proxy(BenchProxy),
 }

@@ -41,6 +41,7 @@ pub fn run(verb: &Bench, conf: Option<&Path>, out: &Output) -> Verdict {
         Bench::CallsTask { task } => calls::serve_task(*task).map(|()| 0).map_err(|e| failed(&e)),
         Bench::Crowd(args) => load::crowd(args, conf, out),
         Bench::Sessions(args) => load::sessions(args, out),
+        Bench::Steady(args) => load::steady(args, conf, out),
         Bench::Proxy(args) => load::proxy(args, out),
     }
 }
