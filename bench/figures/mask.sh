@@ -14,7 +14,7 @@ print(sum(row.get(sys.argv[1], 0) for row in json.load(sys.stdin)["mdsmap"] if r
 slots() { ask --format json fs get pandofs | python3 -c '
 import json, sys
 print(sum(row["slots"] for row in json.load(sys.stdin)["mdsmap"]["slots"] if row["rank"] >= 3))'; }
-gone() { [ "$(slots)" = 0 ]; }
+emptied() { [ "$(slots)" = 0 ]; }
 all_there() { [ "$(slots)" = 4096 ]; }
 
 for ((round = 1; round <= ROUNDS; round++)); do
@@ -34,7 +34,7 @@ for ((round = 1; round <= ROUNDS; round++)); do
     until=$((SECONDS + SECONDS_AFTER))
     empty=
     while [ $SECONDS -lt $until ]; do
-        [ -n "$empty" ] || ! gone || empty=$(now)
+        [ -n "$empty" ] || ! emptied || empty=$(now)
         sleep 1
     done
     dentries=$(of_ranks dns) requests=$(of_ranks rate) left=$(slots)

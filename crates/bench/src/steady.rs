@@ -56,7 +56,9 @@ impl Second {
     #[must_use]
     pub fn line(&self) -> String {
         let Self { at, group, ops, p50_us, p99_us, max_us, errors } = self;
-        format!("{at:.3} {group} ops {ops} p50 {p50_us:.0} p99 {p99_us:.0} max {max_us:.0} us errors {errors}")
+        format!(
+            "{at:.3} {group} ops {ops} p50 {p50_us:.0} p99 {p99_us:.0} max {max_us:.0} us errors {errors}"
+        )
     }
 
     fn of(at: f64, group: &str, window: &Window) -> Self {
@@ -136,7 +138,8 @@ pub fn run(connector: &Arc<dyn Connector>, steady: &Steady, told: impl FnMut(&Se
 }
 
 fn open(connector: &Arc<dyn Connector>) -> Result<Fs> {
-    let info = ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id(), caps_max: 0 };
+    let info =
+        ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id(), caps_max: 0 };
     Ok(Fs::new(Mount::open(connector.clone(), info)?, Cred::ROOT))
 }
 
@@ -170,7 +173,11 @@ fn measure(
             let (stop, first_error) = (&stop, &first_error);
             clients.push(scope.spawn(move || {
                 let client = Client { fs, group, number, stop, first_error };
-                if group.to.is_empty() { client.change() } else { client.rename() }
+                if group.to.is_empty() {
+                    client.change()
+                } else {
+                    client.rename()
+                }
                 client.fs.mount().close();
             }));
         }

@@ -175,8 +175,7 @@ pub fn open_unheard(dir: &Path, config: &Config) -> Result<Arc<Server>, Problem>
 /// # Errors
 /// The folder's, the server's and the coordinator's refusals.
 pub fn open_ranks(dir: &Path, config: &Config, ranks: u16) -> Result<Arc<Server>, Problem> {
-    let options =
-        ServerOptions { config: config.clone(), ranks: Some(ranks), ..ServerOptions::default() };
+    let options = ServerOptions { config: config.clone(), ranks: Some(ranks), ..ServerOptions::default() };
     let server = Server::open(dir, &options).map_err(|error| explain_server(dir, error))?;
     let wanted = json!({"cmd": "fs set", "key": "max_mds", "value": ranks.to_string()});
     let answer = server.admin(&wanted);

@@ -125,7 +125,8 @@ impl System {
 
     /// Whether a session may give that number out.
     pub(crate) fn is_delegated(&self, ino: u64) -> bool {
-        let has = |(first, count): &(u64, u32)| ino.checked_sub(*first).is_some_and(|at| at < u64::from(*count));
+        let has =
+            |(first, count): &(u64, u32)| ino.checked_sub(*first).is_some_and(|at| at < u64::from(*count));
         let sessions = self.ranks.values().flat_map(|rank| rank.sessions.values());
         sessions.flat_map(|session| &session.delegated).any(has)
     }

@@ -46,7 +46,8 @@ fn tail(seed: &HashSeed) -> Vec<Writer> {
     let mut session = Writer::new();
     Mutation::Session { id: OPENED, open: true, client: b"uid=0 h:/m pid 1" }.encode(&mut session);
     Mutation::Session { id: CLOSED, open: false, client: b"" }.encode(&mut session);
-    Mutation::DelegateInos { id: OPENED, first: Ino::of_rank(RANK, JOURNALED), count: 10 }.encode(&mut session);
+    Mutation::DelegateInos { id: OPENED, first: Ino::of_rank(RANK, JOURNALED), count: 10 }
+        .encode(&mut session);
     let mut counter = Writer::new();
     Mutation::InoCounter { rank: RANK, next: 4096 + 2 * 65_536 }.encode(&mut counter);
     let (ino, dir) = (Ino::of_rank(RANK, ORPHAN), Ino::orphans(RANK));
@@ -243,7 +244,8 @@ fn data_of_numbers_that_a_session_has_is_what_a_crash_left() {
         [(RECORDED + 9, true), (JOURNALED, true), (RECORDED + 10, false), (JOURNALED - 1, false)]
     {
         let (folder, _) = two_ranks();
-        let data = DataFiles::open(RealDisk::new(&folder.path), 65_536, Limits::default()).expect("data store");
+        let data =
+            DataFiles::open(RealDisk::new(&folder.path), 65_536, Limits::default()).expect("data store");
         let file = FileId { ino: Ino::of_rank(RANK, number), generation: 0 };
         let payload = Payload::Owned(vec![7; 70_000]);
         data.run(&DataOp::Write { file, cut: Cut::default(), offset: 0, data: payload }).expect("written");
