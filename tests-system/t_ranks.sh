@@ -1,35 +1,16 @@
 # Two ranks carry parts of one tree: directories are pinned, programs on a mount write to both while lives of either end, then the whole process,
 # and see no error; everything synced is there, and the folder is clean. A rank that is not wanted any more hands over what it has.
 . "$(dirname "$0")/lib.sh"
+. "$HERE/ranks.sh"
 require git setfattr getfattr
 TEST=ranks
 ROUNDS=${PANDO_FAILOVERS:-6}
 cd "$WORK" || exit 1
 export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
 
-printf 'mds_beacon_interval = 1\nmds_beacon_grace = 3\nsession_timeout = 10\n' >pando.toml
-"$PANDO" -q format ./data >/dev/null 2>&1 || die "format"
-serve ./data --ranks 3 --conf "$WORK/pando.toml"
-ask() { "$PANDO" "$@" --cluster ./data; }
-# active: how many ranks are.
-active() { ask fs get pandofs 2>/dev/null | grep -c ' state up:active '; }
-# life RANK: which life of it serves; nothing while none does.
-life() { ask fs get pandofs 2>/dev/null | sed -n "s/^\[mds\..*{$1:[0-9]*} state up:active incarnation \([0-9]*\)]$/\1/p"; }
-# within CONDITION...: a minute.
-within() {
-    local n
-    for n in $(seq 600); do
-        "$@" && return
-        sleep 0.1
-    done
-    ask fs dump
-    return 1
-}
-later() { local now; now=$(life "$1") && [ -n "$now" ] && [ "$now" -gt "$2" ]; }
-both() { [ "$(active)" = 2 ]; }
+serve_ranks 3 1
+both() { serve_all 2; }
 alone() { [ "$(ask fs get pandofs | sed -n 's/^in\t//p')" = 0 ]; }
-owner() { ask subtree ls | awk -v path="$1" '$1 == path { print $2 }'; }
-owned() { [ "$(owner "$1")" = "$2" ]; }
 
 check "two are wanted" ask fs set pandofs max_mds 2
 check "both serve" within both

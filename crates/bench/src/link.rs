@@ -4,10 +4,10 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use proto::caps::Bits;
-use proto::message::{At, ClientInfo, ClientMsg, PROTOCOL, ServerMsg};
+use proto::message::{At, ClientInfo, ClientMsg, JoinToken, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
-use proto::{Cred, Ino, NodeRef, SessionId, Tid};
+use proto::{Cred, Ino, NodeRef, RankId, SessionId, Tid};
 use runtime::port::{Connector, Port, Sink};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -38,6 +38,18 @@ impl Sink for Inbox {
     }
 }
 
+/// Another rank's request came here.
+#[derive(Debug)]
+pub struct SentAway;
+
+impl std::fmt::Display for SentAway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the rank sent a request away: it is another's")
+    }
+}
+
+impl std::error::Error for SentAway {}
+
 /// One session of a load generator.
 pub struct Link {
     port: Arc<dyn Port>,
@@ -46,6 +58,7 @@ pub struct Link {
     answers: Vec<ServerMsg>,
     session: SessionId,
     wants: Bits,
+    token: JoinToken,
     /// The root directory's number.
     pub root: Ino,
 }
@@ -65,25 +78,35 @@ impl Link {
     /// # Errors
     /// As `open`.
     pub fn open_wanting(connector: &dyn Connector, wants: Bits) -> Result<Self> {
-        Self::hello(connector, SessionId(0), wants)
+        Self::hello(connector, SessionId(0), wants, At::default())
     }
 
-    fn hello(connector: &dyn Connector, session: SessionId, wants: Bits) -> Result<Self> {
+    /// The same session at another rank, to which `connector` leads.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn join(&self, connector: &dyn Connector, rank: RankId) -> Result<Self> {
+        let at = At { rank, join: true, token: self.token, map_version: 0 };
+        Self::hello(connector, self.session, self.wants, at)
+    }
+
+    fn hello(connector: &dyn Connector, session: SessionId, wants: Bits, at: At) -> Result<Self> {
         let inbox = Arc::new(Inbox::default());
         let port = connector.connect(Arc::<Inbox>::clone(&inbox))?;
         let answers = Vec::new();
-        let mut link = Self { port, inbox, next_tid: 1, answers, session, wants, root: Ino::ROOT };
+        let (token, root) = (at.token, Ino::ROOT);
+        let mut link = Self { port, inbox, next_tid: 1, answers, session, wants, token, root };
         let info =
             ClientInfo { host: "bench".into(), mount: "bench".into(), pid: std::process::id(), caps_max: 0 };
         link.port.send(
-            vec![ClientMsg::Hello { protocol: PROTOCOL, session, info, wants, at: At::default() }],
+            vec![ClientMsg::Hello { protocol: PROTOCOL, session, info, wants, at }],
             &mut link.answers,
         )?;
         loop {
             match link.next()? {
-                ServerMsg::Welcome { root, session: given, .. } => {
+                ServerMsg::Welcome { root, session: given, token, .. } => {
                     ensure!(session == SessionId(0) || session == given, "the session is not known any more");
-                    (link.root, link.session) = (root, given);
+                    (link.root, link.session, link.token) = (root, given, token);
                     return Ok(link);
                 }
                 ServerMsg::Refused { reason, .. } => bail!("refused: {reason}"),
@@ -98,7 +121,7 @@ impl Link {
     /// # Errors
     /// When the server cannot be reached or does not know the session; may be tried again.
     pub fn resume(&mut self, connector: &dyn Connector, open: &[NodeRef]) -> Result<()> {
-        let mut link = Self::hello(connector, self.session, self.wants)?;
+        let mut link = Self::hello(connector, self.session, self.wants, At::default())?;
         link.next_tid = self.next_tid;
         let reclaim =
             |node: &NodeRef| ClientMsg::Reclaim { node: *node, count: 1, writes: false, locks: vec![] };
@@ -145,7 +168,7 @@ impl Link {
     /// Sends all requests at once and waits for all answers, which come back in request order.
     ///
     /// # Errors
-    /// When the connection is lost.
+    /// When the connection is lost; `SentAway`.
     pub fn batch(&mut self, requests: impl IntoIterator<Item = Request>) -> Result<Vec<Outcome>> {
         let first = self.next_tid;
         let messages: Vec<ClientMsg> = requests
@@ -160,10 +183,12 @@ impl Link {
         let mut missing = messages.len();
         self.port.send(messages, &mut self.answers)?;
         while missing > 0 {
-            if let ServerMsg::Reply { tid, outcome } | ServerMsg::Granted { tid, outcome, .. } =
-                self.next()?
-                && let Some(slot) = outcomes.get_mut((tid.0.wrapping_sub(first)) as usize)
-            {
+            let (tid, outcome) = match self.next()? {
+                ServerMsg::Reply { tid, outcome } | ServerMsg::Granted { tid, outcome, .. } => (tid, outcome),
+                ServerMsg::NotMine { .. } => return Err(SentAway.into()),
+                _ => continue,
+            };
+            if let Some(slot) = outcomes.get_mut((tid.0.wrapping_sub(first)) as usize) {
                 missing -= usize::from(slot.is_none());
                 *slot = Some(outcome);
             }

@@ -53,7 +53,7 @@ fn create(connector: &dyn Connector, files: u64, dirs: u32) -> Result<()> {
     let plan = Survey { threads: 1, dirs, files: each, depth: 256, tests: vec!["create".into()] };
     // One thread with many directories: the survey gives a thread one directory, so it runs once per directory.
     for dir in 0..dirs {
-        survey(connector, &Survey { dirs: 1, ..plan.clone() }, &format!("memory.{files}.{dir}"))?;
+        survey(&[connector], &Survey { dirs: 1, ..plan.clone() }, &format!("memory.{files}.{dir}"))?;
     }
     Ok(())
 }

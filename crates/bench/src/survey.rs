@@ -1,17 +1,21 @@
 //! The rank with its journal and store, without kernel and network: the operations of Lustre's mds-survey.
 //!
 //! Each thread has a session of its own and works in directories of its own, one after the other (`dirs` at least threads), or all
-//! in one (`dirs` = 1). Absent: data.
+//! in one (`dirs` = 1). With several ranks thread N works at rank N modulo their number, whose the directory is that its own are in.
+//! Absent: data; requests that cross ranks.
 
-use crate::link::Link;
+use crate::link::{Link, SentAway};
 use crate::report::{Phase, cpu_seconds, histogram, memory_peak};
 use anyhow::{Context, Result, bail, ensure};
 use hdrhistogram::Histogram;
 use proto::request::{NewNode, Request, XattrMode};
-use proto::{Errno, Name, NodeRef};
+use proto::{Errno, Name, NodeRef, RankId};
 use runtime::port::Connector;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
+
+/// How often a rank is asked that does not know yet what it was given.
+const MAP_CHECK: Duration = Duration::from_millis(5);
 
 /// One run.
 #[derive(Clone, Debug)]
@@ -27,20 +31,34 @@ pub struct Survey {
     pub tests: Vec<String>,
 }
 
-/// Runs the survey in directories named `prefix`.N; one phase per test.
+/// Runs the survey in directories named `prefix`.N; one phase per test. `ranks`: how each of them is reached, from 0 on.
 ///
 /// # Errors
 /// When an operation fails.
-pub fn run(connector: &dyn Connector, survey: &Survey, prefix: &str) -> Result<Vec<Phase>> {
+pub fn run(ranks: &[&dyn Connector], survey: &Survey, prefix: &str) -> Result<Vec<Phase>> {
     ensure!(survey.threads > 0 && survey.dirs > 0, "--threads and --dirs must be at least 1");
-    let mut setup = Link::open(connector)?;
-    let dirs: Vec<NodeRef> =
-        (0..survey.dirs).map(|i| make_dir(&mut setup, &format!("{prefix}.{i}"))).collect::<Result<_>>()?;
+    ensure!(survey.threads as usize >= ranks.len(), "--threads must be at least --ranks");
+    let first = ranks.first().context("no rank to ask")?;
+    let mut setup = Link::open(*first)?;
+    let mut places = places(&mut setup, ranks, prefix)?;
+    let shared = survey.dirs.min(survey.threads);
+    let rank_of = |dir: u32| (dir % shared) as usize % ranks.len();
+    let mut dirs = Vec::new();
+    for i in 0..survey.dirs {
+        let place = &mut places[rank_of(i)];
+        dirs.push(make_dir_in(&mut place.link, place.parent, &format!("{prefix}.{i}"))?);
+    }
     let mut workers = (0..survey.threads)
         .map(|thread| {
             let step = survey.threads as usize;
             let own = dirs.iter().skip(thread as usize % dirs.len()).step_by(step).copied().collect();
-            Ok(Worker { link: Link::open(connector)?, survey, dirs: own, thread, nodes: Vec::new() })
+            let mut link = Link::open(*first)?;
+            let mut home = None;
+            if let rank @ 1.. = rank_of(thread) {
+                let there = link.join(ranks[rank], RankId(rank as u16))?;
+                home = Some(std::mem::replace(&mut link, there));
+            }
+            Ok(Worker { link, _home: home, survey, dirs: own, thread, nodes: Vec::new() })
         })
         .collect::<Result<Vec<_>>>()?;
     let mut phases = Vec::new();
@@ -53,11 +71,40 @@ pub fn run(connector: &dyn Connector, survey: &Survey, prefix: &str) -> Result<V
     Ok(phases)
 }
 
+/// What a rank works below.
+struct Place {
+    link: Link,
+    parent: NodeRef,
+}
+
+/// Of rank 0 it is the root, of rank N a directory that is pinned to it.
+fn places(setup: &mut Link, ranks: &[&dyn Connector], prefix: &str) -> Result<Vec<Place>> {
+    let mut places = Vec::new();
+    for (rank, connector) in ranks.iter().enumerate() {
+        if rank == 0 {
+            let parent = NodeRef::bare(setup.root);
+            places.push(Place { link: Link::open(*connector)?, parent });
+            continue;
+        }
+        let parent = make_dir(setup, &format!("{prefix}-rank{rank}"))?;
+        let (name, value) = (Name::new(b"pando.dir.pin")?, rank.to_string().into_bytes());
+        setup.call(Request::SetXattr {
+            node: parent,
+            name,
+            value: value.into_boxed_slice(),
+            mode: XattrMode::Either,
+        })?;
+        let link = setup.join(*connector, RankId(rank as u16))?;
+        places.push(Place { link, parent });
+    }
+    Ok(places)
+}
+
 /// The line mds-survey prints.
 #[must_use]
-pub fn line(survey: &Survey, phases: &[Phase]) -> String {
+pub fn line(survey: &Survey, ranks: usize, phases: &[Phase]) -> String {
     let mut text = format!(
-        "mdt 1 file {} dir {} thr {}",
+        "mdt {ranks} file {} dir {} thr {}",
         survey.files * u64::from(survey.threads),
         survey.dirs,
         survey.threads
@@ -82,10 +129,19 @@ pub fn counters(phases: &[Phase]) -> String {
 
 /// The directory of this name in the root; made if it is not there.
 pub(crate) fn make_dir(link: &mut Link, name: &str) -> Result<NodeRef> {
-    let parent = NodeRef::bare(link.root);
+    make_dir_in(link, NodeRef::bare(link.root), name)
+}
+
+/// The directory of this name; made if it is not there. A rank that was given the parent just now may have to hear of it first.
+fn make_dir_in(link: &mut Link, parent: NodeRef, name: &str) -> Result<NodeRef> {
     let name = Name::new(name.as_bytes())?;
     let new = NewNode { mode: 0o040_755, umask: 0, rdev: 0 };
-    let made = link.batch([Request::MkDir { parent, name: name.clone(), new }])?;
+    let made = loop {
+        match link.batch([Request::MkDir { parent, name: name.clone(), new: new.clone() }]) {
+            Err(error) if error.is::<SentAway>() => std::thread::park_timeout(MAP_CHECK),
+            made => break made?,
+        }
+    };
     match made.first() {
         Some(Ok(reply)) => Ok(Link::node(reply)),
         Some(Err(Errno::EEXIST)) => Ok(Link::node(&link.call(Request::Lookup { parent, name })?)),
@@ -116,6 +172,8 @@ struct Share {
 /// One load thread: a session, its directories, and the files it made.
 struct Worker<'a> {
     link: Link,
+    /// Where its session has its number from, if that is another rank.
+    _home: Option<Link>,
     survey: &'a Survey,
     dirs: Vec<NodeRef>,
     thread: u32,

@@ -10,7 +10,7 @@ mod running;
 mod trial;
 
 pub use bench::{Bench, BenchCold, BenchFolder, BenchList, BenchMdtest, BenchMemory, BenchRm, BenchSurvey};
-pub use bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};
+pub use bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchSteady, BenchStep};
 pub use cluster::{Dirfrag, Fs, Mds, Subtree, Tell};
 pub use running::{By, Cache, Client, Health, Ops, Perf, Stats, Status, Top, Warmup};
 pub use trial::{Demo, Load, LoadPhase, LoadWrite, Phase};

@@ -19,6 +19,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stdx::Wall;
 use store::folder::{self, Folder, FolderError, FormatOptions, Found};
 
+/// How long ranks may take to serve.
+const RANKS_MAX_WAIT: Duration = Duration::from_secs(60);
 /// How often a folder whose holder is ending is tried.
 const ENDING_CHECK: Duration = Duration::from_millis(20);
 
@@ -166,6 +168,35 @@ fn listen_for_metrics(at: &str) -> Result<TcpListener, Problem> {
 pub fn open_unheard(dir: &Path, config: &Config) -> Result<Arc<Server>, Problem> {
     let options = ServerOptions { config: config.clone(), ..ServerOptions::default() };
     Server::open_whole(dir, &options).map_err(|error| explain_server(dir, error))
+}
+
+/// The same with so many active ranks; returns when all serve.
+///
+/// # Errors
+/// The folder's, the server's and the coordinator's refusals.
+pub fn open_ranks(dir: &Path, config: &Config, ranks: u16) -> Result<Arc<Server>, Problem> {
+    let options = ServerOptions { config: config.clone(), ranks: Some(ranks), ..ServerOptions::default() };
+    let server = Server::open(dir, &options).map_err(|error| explain_server(dir, error))?;
+    let wanted = json!({"cmd": "fs set", "key": "max_mds", "value": ranks.to_string()});
+    let answer = server.admin(&wanted);
+    if answer["ok"] != true {
+        return Err(Problem::new(Exit::State, format!("{}: {answer}", dir.display())));
+    }
+    let until = Instant::now() + RANKS_MAX_WAIT;
+    while active(&server) < ranks.into() {
+        if Instant::now() > until {
+            return Err(Problem::new(Exit::Failed, format!("{}: not all ranks serve", dir.display())));
+        }
+        std::thread::park_timeout(ENDING_CHECK);
+    }
+    Ok(server)
+}
+
+/// How many ranks are.
+fn active(server: &Arc<Server>) -> usize {
+    let answer = server.admin(&json!({"cmd": "fs get"}));
+    let info = answer["result"]["mdsmap"]["info"].as_object();
+    info.map_or(0, |info| info.values().filter(|daemon| daemon["state"] == "up:active").count())
 }
 
 fn changed(dir: &Path) -> Problem {

@@ -26,6 +26,8 @@ const SLOTS: u32 = 4096;
 const DEPTH_MAX: u8 = 24;
 /// Sections of later versions together.
 const LATER_BYTES_MAX: usize = 1 << 20;
+/// Joinable, hash placement, slots used.
+const FLAGS: u8 = 7;
 /// States of a rank.
 const FAILED: u8 = 1;
 const DAMAGED: u8 = 7;
@@ -229,7 +231,7 @@ fn read_core(mut c: Cursor<'_>) -> Result<Map, Bad> {
     for word in &mut map.made {
         *word = c.get(Bytes::u64)?;
     }
-    if !c.rest.is_empty() || flags & !3 != 0 {
+    if !c.rest.is_empty() || flags & !FLAGS != 0 {
         return c.bad("the fields of a later version");
     }
     Cursor::must(at, version > 0, "version 0")?;

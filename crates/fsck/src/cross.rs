@@ -299,8 +299,12 @@ fn check_counter(overlay: &Overlay, tree: &Tree, found: &mut Found) {
 
 /// Whether data of an inode that does not exist can be what a crash left: data may reach the disk before
 /// the journal says that its file exists. Numbers are given out in the order of the journal, each life of
-/// a rank beginning a new block, so what such a crash lost is above all that exists in its block.
+/// a rank beginning a new block, so what such a crash lost is above all that exists in its block. What is delegated to a session that gives
+/// out by itself, after a restart of the rank, too: others have higher ones by then.
 pub(crate) fn may_be_lost_create(tree: &Tree, overlay: &Overlay, ino: u64) -> bool {
+    if overlay.system.is_delegated(ino) {
+        return true;
+    }
     // The number of the rank is above all bits of a block's.
     let base = overlay.system.counter_of(rank_of(ino)).unwrap_or(FIRST_COUNTER) % INO_BLOCK;
     let block = |ino: u64| ino.wrapping_sub(base) / INO_BLOCK;

@@ -26,6 +26,8 @@ pub(crate) struct Session {
     pub(crate) results: BTreeMap<u64, Box<[u8]>>,
     /// It is to be refused, and to end when what its client keeps has run out: only the rank knows when.
     pub(crate) evicted: bool,
+    /// Inode numbers that it may give out: first and count. Of those that the journal tells of some are used.
+    pub(crate) delegated: Vec<(u64, u32)>,
 }
 
 /// What the system table says of one rank.
@@ -63,7 +65,9 @@ impl Session {
             // Flags, and numbers delegated to it; a repair leaves it neither, but that it is evicted.
             session.evicted = b.u8()? & EVICTED != 0;
             let delegated = b.u32()?;
-            b.take((delegated as usize).checked_mul(8 + 4)?)?;
+            for _ in 0..delegated {
+                session.delegated.push((b.u64()?, b.u32()?));
+            }
         }
         b.is_empty().then_some(session)
     }
@@ -117,6 +121,14 @@ impl System {
     /// The counter of the rank that gave a number out.
     pub(crate) fn counter_of(&self, rank: u16) -> Option<u64> {
         self.ranks.get(&rank)?.counter
+    }
+
+    /// Whether a session may give that number out.
+    pub(crate) fn is_delegated(&self, ino: u64) -> bool {
+        let has =
+            |(first, count): &(u64, u32)| ino.checked_sub(*first).is_some_and(|at| at < u64::from(*count));
+        let sessions = self.ranks.values().flat_map(|rank| rank.sessions.values());
+        sessions.flat_map(|session| &session.delegated).any(has)
     }
 
     /// The highest incarnation that numbers of sessions tell of.

@@ -12,14 +12,15 @@ use proto::inode::InodeCore;
 use proto::journal::{TxnCluster, begin_entry, end_entry, put_mark, put_transaction};
 use proto::mutation::Mutation;
 use proto::name::name_hash;
-use proto::storeio::{StoreBatch, StoreKey, Table};
+use proto::storeio::{Cut, DataOp, Payload, StoreBatch, StoreKey, Table};
 use proto::system::{CheckpointRecord, SessionRecord};
-use proto::{Frag, Incarnation, Ino, Position, RankId, SessionId, Version, Writer};
+use proto::{FileId, Frag, Incarnation, Ino, Position, RankId, SessionId, Version, Writer};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use stdx::Wall;
 use stdx::hash::HashSeed;
+use store::data::{DataFiles, Limits};
 use store::disk_real::RealDisk;
 use store::folder;
 use store::initial::ensure_rank;
@@ -36,12 +37,17 @@ const OPENED: SessionId = SessionId(8 << 32);
 const STAYS: SessionId = SessionId((7 << 32) + 1);
 /// An inode that rank 2 made and that has lost its name.
 const ORPHAN: u64 = 5000;
+/// Numbers that sessions may give out, below it: of the table's session, and of the journal's.
+const RECORDED: u64 = 4900;
+const JOURNALED: u64 = 4950;
 
 /// What rank 2 says in its journal, in three transactions.
 fn tail(seed: &HashSeed) -> Vec<Writer> {
     let mut session = Writer::new();
     Mutation::Session { id: OPENED, open: true, client: b"uid=0 h:/m pid 1" }.encode(&mut session);
     Mutation::Session { id: CLOSED, open: false, client: b"" }.encode(&mut session);
+    Mutation::DelegateInos { id: OPENED, first: Ino::of_rank(RANK, JOURNALED), count: 10 }
+        .encode(&mut session);
     let mut counter = Writer::new();
     Mutation::InoCounter { rank: RANK, next: 4096 + 2 * 65_536 }.encode(&mut counter);
     let (ino, dir) = (Ino::of_rank(RANK, ORPHAN), Ino::orphans(RANK));
@@ -103,7 +109,9 @@ fn two_ranks() -> (Folder, Vec<u64>) {
     ensure_rank(&meta, &seed, RANK, Wall(1)).expect("made");
     let mut system = StoreBatch::new(Ino::SYSTEM, None);
     for id in [CLOSED, STAYS] {
-        system.put(StoreKey::Session { rank: RANK, id }, |w| SessionRecord::default().encode(w));
+        let delegated = if id == STAYS { vec![(Ino::of_rank(RANK, RECORDED), 10)] } else { Vec::new() };
+        let record = SessionRecord { delegated, ..SessionRecord::default() };
+        system.put(StoreKey::Session { rank: RANK, id }, |w| record.encode(w));
     }
     let next_ino = 4096 + 65_536;
     system.put(StoreKey::Counter { rank: RANK }, |w| {
@@ -229,6 +237,27 @@ fn a_journal_that_is_gone_is_missed() {
     finds(&folder.path, Kind::JournalHeaderDamaged, &format!("{SEGMENT} at 0x0"));
 }
 
+/// Of numbers that a session gives out by itself others may have higher ones when it loses some to a crash.
+#[test]
+fn data_of_numbers_that_a_session_has_is_what_a_crash_left() {
+    for (number, harmless) in
+        [(RECORDED + 9, true), (JOURNALED, true), (RECORDED + 10, false), (JOURNALED - 1, false)]
+    {
+        let (folder, _) = two_ranks();
+        let data =
+            DataFiles::open(RealDisk::new(&folder.path), 65_536, Limits::default()).expect("data store");
+        let file = FileId { ino: Ino::of_rank(RANK, number), generation: 0 };
+        let payload = Payload::Owned(vec![7; 70_000]);
+        data.run(&DataOp::Write { file, cut: Cut::default(), offset: 0, data: payload }).expect("written");
+        data.run(&DataOp::SyncAll).expect("synced");
+        drop(data);
+        let report = check(&folder.path).expect("checked");
+        let leaked = |found: &fsck::Finding| found.kind == Kind::DataLeaked;
+        assert_eq!(report.findings.iter().any(leaked), !harmless, "{number}: {:#?}", report.findings);
+        assert_eq!(report.notes.iter().any(leaked), harmless, "{number}: {:#?}", report.notes);
+    }
+}
+
 #[test]
 fn flips_in_the_cluster_map_are_named() {
     let (folder, _) = two_ranks();
@@ -257,6 +286,8 @@ fn a_map_that_contradicts_itself_is_named_where_it_does() {
     let (folder, _) = two_ranks();
     let whole = map().encode();
     clean(&with_map(&folder, 1, &whole));
+    let placed = ClusterMap { hash_placement: true, slots_used: true, ..map() };
+    clean(&with_map(&folder, 1, &placed.encode()));
     let mut later = whole.clone();
     later.extend_from_slice(&[9, 1, 0, 0, 0, 7]);
     clean(&with_map(&folder, 1, &later));

@@ -162,6 +162,54 @@ fn requests_and_answers_cross_unix_and_tcp() {
     }
 }
 
+/// Sends every request away, as a rank does with what is another's.
+struct Away;
+
+struct AwayPort;
+
+impl Acceptor for Away {
+    fn accept(&self, _: SocketPeer, _: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
+        Ok(Arc::new(AwayPort))
+    }
+}
+
+impl Port for AwayPort {
+    fn send(&self, messages: Vec<ClientMsg>, answers: &mut Vec<ServerMsg>) -> Result<(), PortError> {
+        for message in messages {
+            if let Some((tid, _)) = message.asked() {
+                answers.push(ServerMsg::NotMine { tid, owner: None, version: 1 });
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&self) {}
+}
+
+/// What was sent away counted as unanswered for ever: after 32 MiB of promised answers the connection was not read any more.
+#[test]
+fn what_is_sent_away_is_not_owed() {
+    let dir = tempfile::tempdir().expect("dir");
+    let Addr::Unix(path) = unix(&dir) else { unreachable!() };
+    let _listener = start(&Addr::Unix(path.clone()), false, Arc::new(Away)).expect("listen");
+    let mut stream = UnixStream::connect(&path).expect("connect");
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("set");
+    for tid in 0..100 {
+        let mut w = proto::Writer::new();
+        proto::frame::put_frame(&mut w, |w| read(tid, 1 << 20).encode(w));
+        stream.write_all(&w.0).expect("written");
+        let (mut bytes, mut buf) = (Vec::new(), [0; 64]);
+        let message = loop {
+            if let Some((body, _)) = proto::frame::take_frame(&bytes).expect("frame") {
+                break ServerMsg::decode(body).expect("a message");
+            }
+            let n = stream.read(&mut buf).expect("it is read");
+            bytes.extend_from_slice(&buf[..n]);
+        };
+        assert!(matches!(message, ServerMsg::NotMine { tid: Tid(n), .. } if n == tid), "{message:?}");
+    }
+}
+
 /// One connection that asks for much does not keep the others waiting until all of it is done.
 #[test]
 fn what_comes_at_once_is_handed_over_in_pieces() {

@@ -12,6 +12,7 @@ use proto::admin::Refusal;
 use proto::cluster::{ClusterMap, DaemonId, Mask, MaskError, RANKS_MAX, RankInfo, RankState};
 use proto::{Incarnation, RankId};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What `fs set` knows.
@@ -239,6 +240,18 @@ fn daemon(map: &ClusterMap, id: DaemonId, carried: Option<(RankId, RankInfo)>) -
     })
 }
 
+/// How many slots each rank has, and how many of them move.
+fn slots(map: &ClusterMap) -> Value {
+    let mut counts: BTreeMap<u16, (usize, usize)> = BTreeMap::new();
+    for (run, slot) in map.slots.runs() {
+        let (all, moving) = counts.entry(slot.rank.0).or_default();
+        *all += run.len();
+        *moving += slot.moving.map_or(0, |_| run.len());
+    }
+    let shown = |(rank, (all, moving)): (u16, (usize, usize))| json!({ "rank": rank, "slots": all, "moving": moving });
+    counts.into_iter().map(shown).collect()
+}
+
 /// One file system of `fs dump`.
 fn get(name: &str, map: &ClusterMap) -> Value {
     let of = |state: RankState| -> Vec<u16> {
@@ -267,6 +280,7 @@ fn get(name: &str, map: &ClusterMap) -> Value {
             "stopped": [],
             "info": info,
             "last_incarnation": map.last_incarnation.0,
+            "slots": slots(map),
         },
     })
 }

@@ -20,8 +20,8 @@ use std::time::Instant;
 /// Questions of operators that are being answered at a time.
 const QUESTIONS_MAX: usize = 64;
 
-/// Connects mounts of this process.
-pub(crate) struct Embedded(pub(crate) Weak<Server>);
+/// Connects mounts of this process, and load generators, to a rank.
+pub(crate) struct Embedded(pub(crate) Weak<Server>, pub(crate) RankId);
 
 impl Connector for Embedded {
     fn connect(&self, sink: Arc<dyn Sink>) -> Result<Arc<dyn Port>, PortError> {
@@ -30,7 +30,7 @@ impl Connector for Embedded {
             source: io::Error::new(ErrorKind::NotConnected, "the server is closed"),
         };
         let server = self.0.upgrade().ok_or_else(gone)?;
-        let life = server.stage.serving(RankId(0)).ok_or_else(gone)?;
+        let life = server.stage.serving(self.1).ok_or_else(gone)?;
         open(&self.0, &life.driver, Peer::Embedded, true, sink).ok_or_else(gone)
     }
 

@@ -171,7 +171,13 @@ impl Server {
     /// Connects mounts of this process.
     #[must_use]
     pub fn embedded(self: &Arc<Self>) -> Arc<dyn Connector> {
-        Arc::new(Embedded(Arc::downgrade(self)))
+        self.embedded_at(RankId(0))
+    }
+
+    /// Connects to a rank as its own process: for load generators, which know whose is what.
+    #[must_use]
+    pub fn embedded_at(self: &Arc<Self>, rank: RankId) -> Arc<dyn Connector> {
+        Arc::new(Embedded(Arc::downgrade(self), rank))
     }
 
     /// Listens on these addresses too; returns where it really listens.

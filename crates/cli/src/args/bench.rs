@@ -2,7 +2,7 @@
 //!
 //! Absent: what they measure (crate `bench`).
 
-use super::bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};
+use super::bench_load::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchSteady, BenchStep};
 use clap::{Args, Subcommand, ValueHint};
 use std::path::PathBuf;
 
@@ -35,6 +35,8 @@ pub enum Bench {
     Crowd(BenchCrowd),
     /// Memory of idle sessions with open files, and their way back after a crash
     Sessions(BenchSessions),
+    /// A load that goes on, and what each second brought, for ranks that come, go and die meanwhile
+    Steady(BenchSteady),
     /// Between a server and its clients: delays what they say, as a network does
     Proxy(BenchProxy),
 }
@@ -173,6 +175,9 @@ pub struct BenchSurvey {
     /// Directories: as many as threads (private) unless given; 1 = shared; more = each thread fills several of its own
     #[arg(long)]
     pub dirs: Option<u32>,
+    /// Active ranks; thread N works at rank N modulo their number
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub ranks: u16,
     /// Files per thread
     #[arg(long, default_value_t = 100_000)]
     pub files: u64,

@@ -87,6 +87,28 @@ pub struct BenchCrowd {
     pub watch_pid: Option<u32>,
 }
 
+/// `bench steady`.
+#[derive(Debug, Args)]
+pub struct BenchSteady {
+    /// The server
+    pub source: String,
+    /// Folders below the root, each a group that is counted by itself; made if they are not there
+    #[arg(long, value_delimiter = ',', default_value = "steady")]
+    pub groups: Vec<String>,
+    /// Rename files to the directories of these folders, one for each group, and back; without it they are created, asked for and unlinked
+    #[arg(long, value_delimiter = ',')]
+    pub to: Vec<String>,
+    /// Directories of each; made first, except those that are there
+    #[arg(long, default_value_t = 100)]
+    pub dirs: u32,
+    /// Clients of each group
+    #[arg(long, default_value_t = 1)]
+    pub clients: u32,
+    /// 0: only make the directories
+    #[arg(long, default_value_t = 60)]
+    pub seconds: u64,
+}
+
 /// `bench sessions`.
 #[derive(Debug, Args)]
 pub struct BenchSessions {

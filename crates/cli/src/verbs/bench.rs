@@ -13,7 +13,7 @@ use crate::source::Source;
 use crate::{admin, conf};
 use bench::report::{Phase, memory_peak, table};
 use bench::{calls, cold, list, mdtest, memory, rm, survey};
-use proto::Errno;
+use proto::{Errno, RankId};
 use runtime::port::{Connector, PortError};
 use runtime::{Addr, Config, SocketConnector};
 use serde_json::json;
@@ -32,7 +32,7 @@ pub fn run(verb: &Bench, conf: Option<&Path>, out: &Output) -> Verdict {
         Bench::Mdtest(args) => mdtest_run(args, out),
         Bench::MdtestTask { task } => mdtest::serve_task(*task).map(|()| 0).map_err(|e| failed(&e)),
         Bench::Rm(args) => rm_run(args, out),
-        Bench::Survey(args) => on_folder(&args.folder, conf, |rank| survey_run(args, &*rank, out)),
+        Bench::Survey(args) => on_ranks(&args.folder, conf, args.ranks, |ranks| survey_run(args, ranks, out)),
         Bench::Cold(args) => on_folder(&args.folder, conf, |rank| cold_run(args, &*rank, out)),
         Bench::Memory(args) => on_folder(&args.folder, conf, |rank| memory_run(args, &*rank, out)),
         Bench::List(args) => on_source(&args.source, conf, |rank, _| list_run(args, &*rank, out)),
@@ -41,6 +41,7 @@ pub fn run(verb: &Bench, conf: Option<&Path>, out: &Output) -> Verdict {
         Bench::CallsTask { task } => calls::serve_task(*task).map(|()| 0).map_err(|e| failed(&e)),
         Bench::Crowd(args) => load::crowd(args, conf, out),
         Bench::Sessions(args) => load::sessions(args, out),
+        Bench::Steady(args) => load::steady(args, conf, out),
         Bench::Proxy(args) => load::proxy(args, out),
     }
 }
@@ -91,7 +92,7 @@ fn show(phases: &[Phase], out: &Output) -> Verdict {
     Ok(0)
 }
 
-fn survey_run(args: &BenchSurvey, rank: &dyn Connector, out: &Output) -> Verdict {
+fn survey_run(args: &BenchSurvey, ranks: &[Arc<dyn Connector>], out: &Output) -> Verdict {
     let plan = survey::Survey {
         threads: args.threads,
         dirs: args.dirs.unwrap_or(args.threads),
@@ -100,9 +101,10 @@ fn survey_run(args: &BenchSurvey, rank: &dyn Connector, out: &Output) -> Verdict
         tests: args.tests.clone(),
     };
     let step = "name another `--prefix`, or another folder";
-    let phases = survey::run(rank, &plan, &args.prefix)
+    let connectors: Vec<&dyn Connector> = ranks.iter().map(|rank| &**rank).collect();
+    let phases = survey::run(&connectors, &plan, &args.prefix)
         .map_err(|error| failed_on(&args.folder, step, error.downcast_ref(), &error))?;
-    let line = survey::line(&plan, &phases);
+    let line = survey::line(&plan, ranks.len(), &phases);
     out.result(
         &format!("{line}\n{}{}\n", table(&phases), survey::counters(&phases)),
         json!({ "phases": phases, "memory_peak": memory_peak() }),
@@ -202,14 +204,31 @@ fn on_folder(
     conf_file: Option<&Path>,
     work: impl FnOnce(Arc<dyn Connector>) -> Verdict,
 ) -> Verdict {
+    on_ranks(args, conf_file, 1, |ranks| match ranks {
+        [first, ..] => work(first.clone()),
+        [] => Err(usage("--ranks must be at least 1")),
+    })
+}
+
+/// The same with so many active ranks, each reached as its own process.
+fn on_ranks(
+    args: &BenchFolder,
+    conf_file: Option<&Path>,
+    ranks: u16,
+    work: impl FnOnce(&[Arc<dyn Connector>]) -> Verdict,
+) -> Verdict {
     let dir: &PathBuf = &args.dir;
     // What a benchmark's client keeps is bounded by what it asks for.
     let config = Config { mds_max_caps_per_client: u64::from(u32::MAX), ..conf::read(conf_file)? };
     if fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none()) {
         folder::format(dir, &place::format_options()).map_err(|error| place::explain(&error))?;
     }
-    let server = place::open_unheard(dir, &config)?;
-    let verdict = work(server.embedded());
+    let server = match ranks {
+        1 => place::open_unheard(dir, &config)?,
+        ranks => place::open_ranks(dir, &config, ranks)?,
+    };
+    let all: Vec<_> = (0..ranks).map(|rank| server.embedded_at(RankId(rank))).collect();
+    let verdict = work(&all);
     server.stop().map_err(|error| Problem::failed(dir.display(), error))?;
     verdict
 }

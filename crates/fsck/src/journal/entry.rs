@@ -109,6 +109,11 @@ enum Mutation<'a> {
         floor: u64,
     },
     /// A session is to be refused and to end.
+    Delegated {
+        id: u64,
+        first: u64,
+        count: u32,
+    },
     Evicted {
         id: u64,
     },
@@ -239,10 +244,7 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
             b.bytes()?;
             Mutation::Resolved { id }
         }
-        32 => {
-            b.take(8 + 8 + 4)?;
-            Mutation::OfRank
-        }
+        32 => Mutation::Delegated { id: b.u64()?, first: b.u64()?, count: b.u32()? },
         33 => match (b.u64()?, b.u8()?) {
             (id, flags) if flags & EVICTED != 0 => Mutation::Evicted { id },
             _ => Mutation::OfRank,
@@ -271,6 +273,11 @@ impl Overlay {
             Mutation::Session { id, open: false, .. } => {
                 self.system.rank(rank).sessions.remove(&id);
                 self.closed.insert((rank, id));
+            }
+            Mutation::Delegated { id, first, count } => {
+                if let Some(session) = self.system.rank(rank).sessions.get_mut(&id) {
+                    session.delegated.push((first, count));
+                }
             }
             Mutation::Evicted { id } => {
                 if let Some(session) = self.system.rank(rank).sessions.get_mut(&id) {

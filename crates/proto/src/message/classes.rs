@@ -3,7 +3,7 @@
 //!
 //! Absent: who does so: the mount's link, the listener, the driver's gate, the session's line in the rank.
 
-use super::ClientMsg;
+use super::{ClientMsg, ServerMsg};
 use crate::caps::Returned;
 use crate::ids::Tid;
 use crate::request::Request;
@@ -102,6 +102,30 @@ impl ClientMsg {
     #[must_use]
     pub const fn is_performed(&self) -> bool {
         matches!(self, Self::Performed { .. })
+    }
+}
+
+impl ServerMsg {
+    /// The request that is not under way any more: it was answered, or sent away.
+    #[inline]
+    #[must_use]
+    pub const fn ended(&self) -> Option<Tid> {
+        match self {
+            Self::Reply { tid, .. }
+            | Self::Granted { tid, .. }
+            | Self::Early { tid, .. }
+            | Self::Done { tid, .. }
+            | Self::NotMine { tid, .. } => Some(*tid),
+            Self::Welcome { .. }
+            | Self::Refused { .. }
+            | Self::Admin { .. }
+            | Self::Recall { .. }
+            | Self::Renewed { .. }
+            | Self::Durable { .. }
+            | Self::Numbers { .. }
+            | Self::Damaged
+            | Self::Map { .. } => None,
+        }
     }
 }
 

@@ -101,11 +101,8 @@ impl Shared {
     fn count_answered(&self, batch: &[ServerMsg]) {
         let mut owed = self.owed.lock().unwrap_or_else(PoisonError::into_inner);
         for message in batch {
-            if let ServerMsg::Reply { tid, .. }
-            | ServerMsg::Granted { tid, .. }
-            | ServerMsg::Early { tid, .. }
-            | ServerMsg::Done { tid, .. } = message
-                && let Some(bytes) = owed.remove(tid)
+            if let Some(tid) = message.ended()
+                && let Some(bytes) = owed.remove(&tid)
             {
                 self.owed_bytes.fetch_sub(bytes, Ordering::Relaxed);
             }

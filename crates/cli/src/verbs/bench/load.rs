@@ -1,16 +1,16 @@
-//! `pando bench step`, `calls`, `crowd`, `sessions` and `proxy`: what puts load on a server, steps the rank alone, or stands between.
+//! `pando bench step`, `calls`, `crowd`, `sessions`, `steady` and `proxy`: what puts load on a server, steps the rank alone, or stands between.
 //!
 //! Absent: what a run does (crate `bench`).
 
 use super::{failed, failed_at, on_source, usage};
-use crate::args::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchStep};
-use crate::output::Output;
+use crate::args::{BenchCalls, BenchCrowd, BenchProxy, BenchSessions, BenchSteady, BenchStep};
+use crate::output::{Format, Output, write_out};
 use crate::problem::{Exit, Problem, Verdict};
 use crate::source::Source;
 use bench::crowd::Place;
 use bench::proxy::Proxy;
 use bench::report::table;
-use bench::{calls, crowd, sessions, step};
+use bench::{calls, crowd, sessions, steady, step};
 use runtime::{Addr, SocketConnector, process};
 use serde_json::json;
 use std::path::Path;
@@ -42,6 +42,34 @@ pub(super) fn step(args: &BenchStep, out: &Output) -> Verdict {
     }
     out.result(&text, json!(stepped));
     Ok(0)
+}
+
+/// What each second brings: one line at a time, or all of it as JSON in the end.
+pub(super) fn steady(args: &BenchSteady, conf: Option<&Path>, out: &Output) -> Verdict {
+    let plan = steady::Steady {
+        groups: args.groups.clone(),
+        to: args.to.clone(),
+        dirs: args.dirs,
+        clients: args.clients,
+        seconds: args.seconds,
+    };
+    on_source(&args.source, conf, |rank, _| {
+        let told = |second: &steady::Second| {
+            if out.format == Format::Plain {
+                write_out(&second.line());
+            }
+        };
+        let steadied = steady::run(&rank, &plan, told).map_err(|error| failed_at(&error))?;
+        let mut text = format!("{} directories\n", steadied.dirs);
+        for all in &steadied.all {
+            text += &format!("all: {}\n", all.line());
+        }
+        if let Some(error) = &steadied.first_error {
+            text += &format!("first error: {error}\n");
+        }
+        out.result(&text, json!(steadied));
+        Ok(0)
+    })
 }
 
 /// Programs on the Rust API.

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Two ranks on two CPUs against one rank on one: create, getattr and unlink in private directories, load generator included, as many threads for each rank.
+# Answers are those of an embedded mount: applied and journalled, on disk a few milliseconds later.
+#
+#   FILES=2800000 THREADS=2 EACH=10000    per thread; threads for each rank; names per directory
+#   JOURNAL=1G CACHE_LIMIT=4G             defaults of a server, for each rank
+. "$(dirname "$0")/lib.sh"
+FILES=${FILES:-2800000} THREADS=${THREADS:-2} EACH=${EACH:-10000} JOURNAL=${JOURNAL:-1G} CACHE_LIMIT=${CACHE_LIMIT:-4G}
+TESTS="create getattr unlink"
+
+begin "ranks: taskset -c 0,1 pando bench survey --ranks 2 --threads $((THREADS * 2)) against -c 0 --ranks 1 --threads $THREADS; --files $FILES, $EACH in each of --dirs; --depth 32; journal_size $JOURNAL, mds_cache_memory_limit $CACHE_LIMIT" taskset
+[ "$(nproc)" -ge 2 ] || die "two CPUs are needed"
+printf 'journal_size = "%s"\nmds_cache_memory_limit = "%s"\n' "$JOURNAL" "$CACHE_LIMIT" >"$WORK/pando.toml"
+
+# one RANKS
+one() {
+    local cpus=0 threads=$((THREADS * $1)) dirs test
+    [ "$1" = 1 ] || cpus=0,1
+    dirs=$((FILES * threads / EACH))
+    rm -rf "$WORK/data"
+    taskset -c $cpus "$PANDO" --conf "$WORK/pando.toml" bench survey "$WORK/data" --ranks "$1" --threads $threads --files "$FILES" \
+        --dirs $((dirs > threads ? dirs : threads)) --depth 32 --tests "${TESTS// /,}" >"$WORK/out"
+    cat "$WORK/out"
+    for test in $TESTS; do
+        note "$test.$1" "$(phase "$test" 3 <"$WORK/out")"
+        note "cpu.$test.$1" "$(phase "$test" 6 <"$WORK/out")"
+        note "each.$test.$1" "$(awk -v test="$test" '$1 == test { print $6 * 1e6 / $2 }' "$WORK/out")"
+        note "checkpoints.$test.$1" "$(sed -n "s/^checkpoints.* $test \([0-9]*\).*/\1/p" "$WORK/out")"
+    done
+}
+
+for ((round = 1; round <= ROUNDS; round++)); do
+    echo "round $round:"
+    for ranks in $(sides "$round" 1 2); do one "$ranks"; done
+done
+
+echo
+echo "operations/s, median (least to most); CPU us of all threads for each operation; checkpoints of all ranks"
+for test in $TESTS; do
+    for ranks in 1 2; do
+        echo "$test, $ranks: $(of "$test.$ranks")/s, CPU s $(of "cpu.$test.$ranks" %.2f), CPU us each $(of "each.$test.$ranks" %.2f), $(of "checkpoints.$test.$ranks") checkpoints"
+    done
+    echo "    two to one: $(ratio "$test.2" "$test.1")"
+done
+echo "durability: applied and journalled, on disk a few milliseconds later; wanted: 1.8"
