@@ -73,7 +73,7 @@ sweep() {
     local seeds=${PANDOFS_SEEDS:-1000}
     cargo run --release --locked -p sim -- sweep --seeds "$seeds" &&
         cargo run --release --locked -p sim -- sweep --cluster --seeds "$seeds" &&
-        cargo run --release --locked -p sim -- sweep --ranks --once --seeds $((seeds / 5))
+        cargo run --release --locked -p sim -- sweep --ranks --once --seeds "$seeds"
 }
 
 system() {
