@@ -5,8 +5,8 @@
 . "$HERE/ranks.sh"
 require git setfattr
 TEST=kill_ranks
-HARMS=${PANDO_HARMS:-8}
-KILLED=${PANDO_KILLS:-4}
+HARMS=${PANDO_HARMS:-6}
+KILLED=${PANDO_KILLS:-3}
 echo "PANDO_SEED=$SEED"
 cd "$WORK" || exit 1
 export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b

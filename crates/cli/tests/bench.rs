@@ -21,6 +21,9 @@ fn with_json_there_is_nothing_else_on_stdout() {
     for words in [
         "survey ./a --files 10 --format json",
         "survey ./b --files 10 --json",
+        "survey ./r --ranks 2 --threads 3 --dirs 6 --files 10 --json",
+        "steady ./c --groups a,b --dirs 2 --seconds 1 --json",
+        "steady ./c --groups a --to b --dirs 2 --seconds 1 --json",
         "list ./a --entries 10 --seconds 1 --listers 0 --json",
         "rm absent/x --files 2 --json",
         "step --files 10 --dirs 1 --json",
