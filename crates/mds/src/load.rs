@@ -204,7 +204,9 @@ impl Rank {
             self.loads.queue.push_back(key);
             return;
         }
-        let other = names_dir(&key).is_some_and(|dir| self.is_too_late(dir, flight.seals));
+        // Names of a directory that turned out to be spread are its units' to bring.
+        let spread = brings_names_of(&key).is_some_and(|dir| self.view.cache.spread(dir).is_some());
+        let other = spread || names_dir(&key).is_some_and(|dir| self.is_too_late(dir, flight.seals));
         let failed = match result {
             // It is another rank's by now, and what is in the store may be old.
             Ok(_) if other => {

@@ -211,7 +211,7 @@ impl Rank {
         let changed = crate::early::above(&op.request)
             .into_iter()
             .flatten()
-            .filter_map(|dir| self.view.cache.find_dir(dir.ino))
+            .flat_map(|dir| self.view.cache.contents(dir.ino))
             .map(|dir| self.view.cache.dir(dir).header.mtime);
         // Times do not go back, of what is changed itself either.
         let node = match &op.request {

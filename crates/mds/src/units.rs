@@ -65,6 +65,12 @@ impl Cache {
         self.find_dir(dir).and_then(|slot| self.dir(slot).header.spread())
     }
 
+    /// What is cached of a directory's content: its own, and its units'.
+    pub(crate) fn contents(&self, dir: Ino) -> Vec<u32> {
+        let units = self.spread(dir).into_iter().flat_map(Spread::all).map(|(number, _)| number);
+        std::iter::once(dir).chain(units).filter_map(|content| self.find_dir(content)).collect()
+    }
+
     /// The content in which a name of a directory is, as far as it is known how that is spread.
     pub(crate) fn inner(&self, dir: Ino, hash: NameHash) -> Ino {
         self.spread(dir).map_or(dir, |spread| spread.of(hash).0)

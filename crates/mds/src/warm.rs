@@ -7,6 +7,9 @@
 use crate::cache::dir;
 use crate::op::{LoadKey, ScanFor};
 use crate::rank::Rank;
+use crate::territory::Side;
+use crate::view::View;
+use proto::cluster::Unit;
 use proto::dentry::DentryValue;
 use proto::storeio::StoredDentry;
 use proto::{DecodeError, FileKind, Ino, NameHash};
@@ -154,7 +157,18 @@ impl Rank {
     fn warm_dir(&mut self, ino: Ino) {
         // Forgotten or removed meanwhile: nobody would find its names, and a header that is gone would be taken for damage.
         // Nor where it is, or may soon be, another rank's: of a directory without names here a seal finds nothing to be dropped.
-        if !self.view.cache.by_ino(ino).is_some_and(|node| self.view.has_content(node)) {
+        let unit = self.view.cache.unit(ino);
+        let inherits = self.view.cache.by_ino(unit.dir).is_some_and(|node| self.view.has_content(node));
+        let here = |view: &View, number, unit| match view.territory.of_unit(number, unit) {
+            Some(side) => side == Side::Mine,
+            None => inherits,
+        };
+        if let Some(spread) = self.view.cache.spread(ino) {
+            let units = spread.all().map(|(number, frag)| (number, Unit { dir: ino, frag }));
+            let units = units.filter(|(number, unit)| here(&self.view, *number, *unit));
+            return self.warm.waiting.extend(units.map(|(number, _)| number));
+        }
+        if !here(&self.view, ino, unit) {
             return;
         }
         let slot = self.view.cache.dir_or_new(ino);
@@ -203,6 +217,12 @@ impl Rank {
             self.warm.ending.remove(&ino);
         } else if self.warm.is_active(ino, load) {
             self.warm.active.remove(&ino);
+            // It turned out to be spread.
+            if !whole && self.view.cache.spread(ino).is_some() && self.warm.status.state == WarmState::Running
+            {
+                self.warm.waiting.insert(ino);
+                return;
+            }
             let status = &mut self.warm.status;
             *(if whole { &mut status.dirs } else { &mut status.left_out }) += 1;
         }

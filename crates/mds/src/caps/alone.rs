@@ -174,7 +174,7 @@ impl Rank {
 
     fn file_at(&mut self, dir: Ino, name: &Name) -> Option<Ino> {
         let hash = self.view.name_hash(name);
-        let entries = self.view.cache.find_dir(dir)?;
+        let entries = self.view.cache.find_dir(self.view.cache.inner(dir, hash))?;
         let found = self.view.cache.find(entries, hash, name.as_bytes())?;
         Some(self.view.cache.node(found).ino())
     }

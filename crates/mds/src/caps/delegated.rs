@@ -81,7 +81,7 @@ impl Rank {
             every_request!() => return None,
         };
         let hash = self.view.name_hash(name);
-        let slot = self.view.cache.find_dir(dir)?;
+        let slot = self.view.cache.find_dir(self.view.cache.inner(dir, hash))?;
         let target = self.view.cache.find(slot, hash, name.as_bytes())?;
         let ino = self.view.cache.node(target).ino();
         let holder = self.view.book.delegated_to(ino).filter(|slot| Some(*slot) != op.place);

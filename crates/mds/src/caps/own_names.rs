@@ -28,7 +28,7 @@ impl Rank {
     fn own_name_goes(&mut self, op: &Op, node: NodeRef) {
         let Some(slot) = op.place else { return };
         let Some(home) = self.view.cache.by_ino(node.ino) else { return };
-        let dir = self.view.cache.parent_ino(home);
+        let dir = self.view.cache.parent_of(home);
         if let Ok(name) = Name::new(self.view.cache.node(home).name.as_bytes())
             && !dir.is_reserved()
             && !stdx::mutant!("mds_own_name_kept")
@@ -45,7 +45,8 @@ impl Rank {
     fn own_name_moves(&mut self, op: &Op, (parent, name): (NodeRef, &Name), (dir, new_name): (Ino, &Name)) {
         let Some(slot) = op.place.filter(|slot| self.view.book.asked_since(*slot).is_some()) else { return };
         let hash = self.view.name_hash(name);
-        let Some(old_dir) = self.view.cache.find_dir(parent.ino) else { return };
+        let content = self.view.cache.inner(parent.ino, hash);
+        let Some(old_dir) = self.view.cache.find_dir(content) else { return };
         let Some(found) = self.view.cache.find(old_dir, hash, name.as_bytes()) else { return };
         let ino = self.view.cache.node(found).ino();
         if self.view.book.is_recalled(slot, ino) && !stdx::mutant!("mds_own_rename_escapes") {

@@ -11,6 +11,7 @@ use crate::rank::Rank;
 use crate::territory::{Part, Side};
 use proto::Ino;
 use proto::caps::Bits;
+use proto::storeio::Backptr;
 
 /// Where a look at what is in use is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +81,12 @@ impl Rank {
                         return Slice::No(format!("inode {:#x}, which is or may be below, is locked", ino.0));
                     }
                 }
-                let decided = |dir| self.view.is_below(dir, part);
+                // What is reserved in a unit is so under its directory's number.
+                let of = match part {
+                    Part::Of(number) => self.view.cache.outer(number),
+                    Part::Slots { .. } => Ino::NONE,
+                };
+                let decided = |dir| dir == of || self.view.is_below(dir, part);
                 let busy = !self.view.spent_cuts.is_empty() || self.view.transactions.has_below(decided);
                 if drains && busy { Slice::Wait } else { Slice::Done }
             }
@@ -129,7 +135,8 @@ impl Rank {
             if count == self.looks() {
                 return Slice::More((list, *ino));
             }
-            if place.as_ref().is_some_and(|place| self.view.is_below(place.parent, part)) {
+            let content = |place: &Backptr| self.view.cache.inner(place.parent, place.hash);
+            if place.as_ref().is_some_and(|place| self.view.is_below(content(place), part)) {
                 return Slice::No(format!("the place of {:#x} is not stored", ino.0));
             }
         }

@@ -379,3 +379,56 @@ fn what_is_kept_of_it_comes_back_first() {
     c.come_to_rest();
     assert!(c.worlds[0].rank.view.cache.spread(dir.ino).is_some());
 }
+
+/// Its names come into the cache unit by unit, also where nobody knows yet that it is spread.
+#[test]
+fn it_is_warmed() {
+    let (mut c, dir) = Cluster::with_spread(20);
+    c.drop_cache(0);
+    assert!(c.lookup(root(), "d").is_ok());
+    c.inject(0, Input::Warmup { dir: Some(dir.ino) });
+    for _ in 0..200 {
+        c.pass(1);
+    }
+    let own = expected(20).into_iter().filter(|name| name_hash(&SEED, name.as_bytes()).0 >> 63 == 0).count();
+    let status = c.worlds[0].rank.warm.status();
+    assert_eq!((status.names as usize, status.left_out, status.waiting), (own, 0, 0), "{status:?}");
+    assert_eq!(c.names(dir), expected(20));
+    assert_eq!(c.stat(dir).size, 21);
+}
+
+/// A part is not given away while another rank has reserved a name in it.
+#[test]
+fn a_part_with_a_reserved_name_stays() {
+    let (mut c, dir) = Cluster::with_spread(4);
+    let other = c.mkdir(root(), "other");
+    let high = c.name_in(1, 0);
+    let file = c.create(dir, &high);
+    // Rank 0 leads, rank 1 has the old name: its vote comes, and what is decided does not.
+    let parent = dir;
+    let request =
+        Request::Rename { parent, name: n(&high), new_parent: other, new_name: n("there"), flags: 0 };
+    let tid = c.hold(0).start(EMBEDDED, Cred::ROOT, request);
+    for _ in 0..100 {
+        if !c.worlds[1].rank.view.transactions.is_free() {
+            break;
+        }
+        c.deliver_one(0);
+        c.deliver_one(1);
+    }
+    assert!(!c.worlds[1].rank.view.transactions.is_free(), "rank 1 has reserved it");
+    let number = c.worlds[1].rank.view.cache.spread(dir.ino).expect("it is known").unit(1).0;
+    c.inject(1, Input::Move { dir: number, to: RankId(0) });
+    for _ in 0..50 {
+        c.hold(1).pass(1);
+        while let Some(wish) = c.worlds[1].wishes.pop_front() {
+            c.grant(1, wish);
+        }
+    }
+    assert_eq!(c.units(dir), [(1, 1)], "it is still there");
+    c.settle();
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
+    c.come_to_rest();
+    assert_eq!(c.lookup(other, "there").map(|attr| attr.ino), Ok(file.ino));
+    assert_eq!(c.names(dir), expected(4));
+}
