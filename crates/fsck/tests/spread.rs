@@ -17,6 +17,9 @@ use stdx::Wall;
 use store::disk_real::RealDisk;
 use store::journal_files::{JournalFiles, JournalLimits};
 
+/// What is done to a unit of a directory.
+type Harm = fn(&Meta, Ino, Frag);
+
 const SPREAD: Spread = Spread { depth: 2, first: Ino(60_000), stamp: 4 };
 
 fn encoded(header: &FragHeader) -> Vec<u8> {
@@ -73,7 +76,7 @@ fn a_spread_directory_is_clean() {
 
 #[test]
 fn what_is_wrong_with_a_unit_is_named_and_mended() {
-    let cases: [(Kind, fn(&Meta, Ino, Frag)); 5] = [
+    let cases: [(Kind, Harm); 5] = [
         (Kind::EntriesWrong, |meta, dir, frag| {
             meta.put(StoreKey::Header { dir, frag }, &encoded(&unit_header(dir, frag, (77, 0))));
         }),

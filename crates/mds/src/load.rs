@@ -121,7 +121,12 @@ impl Rank {
                 self.view.cache.note_unit(dir, unit);
                 LoadKey::Header { dir }
             }
-            other => other,
+            plain @ (LoadKey::Dentry { .. }
+            | LoadKey::ByHash { .. }
+            | LoadKey::Header { .. }
+            | LoadKey::Spread { .. }
+            | LoadKey::Backptr { .. }
+            | LoadKey::Scan { .. }) => plain,
         };
         if !self.loads.flights.contains_key(&key) {
             if let Some(dir) = names_dir(&key) {
@@ -504,6 +509,6 @@ fn of_unit(frag: Frag, loaded: Loaded) -> Loaded {
             entries.retain(|entry| frag.covers(entry.hash));
             Loaded::Dentries { entries, next: next.filter(|next| frag.covers(*next)) }
         }
-        other => other,
+        plain @ (Loaded::Value(_) | Loaded::Dentries { .. } | Loaded::Sessions(_)) => plain,
     }
 }

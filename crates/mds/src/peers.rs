@@ -350,13 +350,7 @@ impl Rank {
             }
             (Ask::Totals(dir), Ok(Reply::Totals(bytes))) => {
                 let header = self.take_totals(from.0, dir, &bytes, counts);
-                header.map(|header| match header.spreading {
-                    None => Some(Learned::Totals(dir, header)),
-                    Some(_) => {
-                        self.has_learned_unit(dir, &header, &asking.waiters);
-                        None
-                    }
-                })
+                header.map(|header| self.has_learned(dir, header, &asking.waiters))
             }
             (Ask::SetTimes(dir, ..), Ok(Reply::Totals(bytes))) => {
                 let header = self.take_totals(from.0, dir, &bytes, counts);
@@ -405,12 +399,17 @@ impl Rank {
         self.look_again(asking.late);
     }
 
-    fn has_learned_unit(&mut self, dir: Ino, header: &FragHeader, waiters: &[OpId]) {
+    /// What is learned for the next planning; of a spread directory all that it needs is kept until then.
+    fn has_learned(&mut self, dir: Ino, header: FragHeader, waiters: &[OpId]) -> Option<Learned> {
+        if header.spreading.is_none() {
+            return Some(Learned::Totals(dir, header));
+        }
         for id in waiters {
             if let Some(op) = self.parked.get_mut(id) {
                 op.hears().units.insert(dir, header.clone());
             }
         }
+        None
     }
 
     fn take_totals(
