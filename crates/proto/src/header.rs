@@ -56,7 +56,7 @@ impl Spread {
 
     fn check(self) -> Result<Self, DecodeError> {
         let depth = (1..=SPREAD_DEPTH_MAX).contains(&self.depth);
-        let numbers = !self.first.is_reserved() && self.first.0 >> 63 == 0;
+        let numbers = self.first.0 >= Ino::FIRST_COUNTER && self.first.0 >> 63 == 0;
         if depth && numbers { Ok(self) } else { Err(DecodeError::Invalid { what: "spread of a directory" }) }
     }
 }
