@@ -53,6 +53,8 @@ for rank in 1 2 0; do
     same "and all names are there" "$names $names $names" "$(listed mnt/one)"
 done
 kill9 "$SERVER"
+# From here on directories are spread by themselves.
+echo 'mds_bal_split_size = 10000' >>"$WORK/pando.toml"
 serve ./data --ranks 3 --conf "$WORK/pando.toml"
 check "killed: three serve again" within all
 same "killed: all names are there" "$names $names $names" "$(listed mnt/one)"

@@ -439,7 +439,7 @@ impl View {
 
     #[cold]
     fn is_sealed(&self, ino: Ino) -> bool {
-        self.of_itself(ino) == Some(Side::Sealed) && !stdx::mutant!("mds_sealed_still_shown")
+        self.of_itself(ino) == Some(Side::Sealed)
     }
 
     /// Of a directory whose header is not cached, or may not be shown.

@@ -87,7 +87,9 @@ impl Rank {
                     Part::Of(number) => self.view.cache.outer(number),
                     Part::Slots { .. } => Ino::NONE,
                 };
-                let decided = |dir| dir == of || self.view.is_below(dir, part);
+                let decided = |dir| {
+                    (dir == of && !stdx::mutant!("mds_reserved_unit_moves")) || self.view.is_below(dir, part)
+                };
                 let busy = !self.view.spent_cuts.is_empty() || self.view.transactions.has_below(decided);
                 if drains && busy { Slice::Wait } else { Slice::Done }
             }
