@@ -176,8 +176,10 @@ impl View {
     /// forgotten that with its former life: only all of them together know that there is no such inode.
     fn nowhere(&self, ino: Ino, op: &mut Op) -> Stop {
         let climb = op.climb.get_or_insert_default();
-        let elsewhere = climb.elsewhere;
-        match elsewhere.or_else(|| self.maker(ino)) {
+        // Who made it knows of it before the store does.
+        let maker = Some(RankId((ino.0 >> Ino::COUNTER_BITS) as u16));
+        let maker = maker.filter(|maker| *maker != self.config.rank && self.has_rank(*maker));
+        match climb.elsewhere.or(maker) {
             None if stdx::mutant!("mds_forgotten_is_gone") => Errno::ESTALE.into(),
             named => Stop::NotMine(named),
         }

@@ -205,24 +205,9 @@ impl View {
                 (None, None) if self.moved.has(ino, op.moves) && !stdx::mutant!("mds_moved_is_gone") => {
                     (op.hint, op.moves, probe) = (None, self.moved.count(), Probe::Seen);
                 }
-                (None, None) => return Err(self.nowhere_here(ino, op)),
+                (None, None) => return Err(Errno::ESTALE.into()),
             }
         }
-    }
-
-    /// Every name is this rank's. A file that is open and has none is where it lost its last one, which may have been another rank's
-    /// then: that one, or all others, are to be asked.
-    #[cold]
-    fn nowhere_here(&self, ino: Ino, op: &Op) -> Stop {
-        // What was performed is not sent away.
-        let several = op.told.is_none() && self.territory.map().is_some_and(|map| map.ranks.len() > 1);
-        if several { Stop::NotMine(self.maker(ino)) } else { Errno::ESTALE.into() }
-    }
-
-    /// The rank that gave the number out, if that is another one that lives: it knows of the inode before the store does.
-    pub(crate) fn maker(&self, ino: Ino) -> Option<RankId> {
-        let maker = Some(RankId((ino.0 >> Ino::COUNTER_BITS) as u16));
-        maker.filter(|maker| *maker != self.config.rank && self.has_rank(*maker))
     }
 
     /// What is to be loaded to look in one place, `None` when nothing new can be there; and the next place.

@@ -55,8 +55,7 @@ impl Rank {
     /// Whether something below is open or locked; `drains`: whether something is under way there, too. Sealed, what was passed stays
     /// as it was.
     pub(super) fn in_use_below(&self, part: Part, at: InUse, drains: bool) -> Slice<InUse> {
-        // A file without a name stays where it is: who looks for it where its name was is sent on.
-        let below = |ino: Ino| self.view.is_inode_below(ino, part);
+        let below = |ino: Ino| self.view.is_inode_below(ino, part) || self.is_nameless(ino);
         let matters = !stdx::mutant!("mds_move_despite_opens");
         match at {
             InUse::Files(from) => {
@@ -98,6 +97,14 @@ impl Rank {
 
     fn is_busy(&self, ino: Ino, file: &FileState, part: Part) -> bool {
         !file.is_open() && self.view.is_inode_below(ino, part)
+    }
+
+    /// A file without a name may have had it anywhere, and its client looks for it there.
+    fn is_nameless(&self, ino: Ino) -> bool {
+        self.view
+            .cache
+            .by_ino(ino)
+            .is_some_and(|slot| self.view.cache.parent_ino(slot) == self.view.orphans())
     }
 
     /// What is granted below to anybody, and of the directory itself, from that part of the book on; and the next part, if there is one.
