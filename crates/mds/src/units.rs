@@ -91,7 +91,7 @@ impl Cache {
     pub(crate) fn note_spread(&mut self, number: Ino, Unit { dir, frag }: Unit) -> bool {
         let slot = self.dir_or_new(dir);
         let known = &mut self.dirs.get_mut(slot).header.spreading;
-        if known.is_some() || stdx::mutant!("mds_unit_of_nothing") {
+        if known.is_some() {
             return false;
         }
         *known = Some(Box::new(Spreading::Over(Spread::by_unit(number, frag))));

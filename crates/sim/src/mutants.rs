@@ -137,8 +137,6 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
 pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // A pin that is asked for while another move of the directory ends: more than 500 seeds.
     ("mds_pin_pulls_back", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
-    // A transaction of the tail in a spread directory of which nobody knows that it is.
-    ("mds_unit_of_nothing", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     // A name reserved in a unit that is about to go.
     ("mds_reserved_unit_moves", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     // Totals of a unit that its owner does not take back.
