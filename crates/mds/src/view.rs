@@ -282,9 +282,9 @@ impl View {
     /// The names of a directory inode that are where this hash is, with their header; EXDEV if another rank has them.
     pub(crate) fn entries_at(&self, slot: u32, hash: NameHash) -> Found<u32> {
         let node = self.cache.node(slot);
-        if node.own != NONE && node.is_dir() {
-            let own = self.cache.dir(node.own);
-            let plain = own.has(dir::HEADER) && !own.is_spread();
+        if node.is_dir() {
+            let own = (node.own != NONE).then(|| self.cache.dir(node.own));
+            let plain = own.is_some_and(|own| own.has(dir::HEADER) && !own.is_spread());
             if !plain && let Some(unit) = self.unit_at(node.ino(), hash)? {
                 return self.unit_here(unit);
             }

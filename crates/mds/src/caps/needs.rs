@@ -79,7 +79,7 @@ impl Needs {
     fn listed(&mut self, view: &View, slot: u32, bits: Bits) {
         let dir = view.cache.dir(slot);
         self.add(dir.of(), bits, None);
-        if dir.of() != dir.ino && !stdx::mutant!("mds_unit_totals_kept") {
+        if dir.of() != dir.ino {
             self.add(dir.ino, bits, None);
         }
     }
