@@ -323,11 +323,12 @@ fn status(server: &Server) -> Value {
         // One that hangs is not waited for twice.
         let perf = if rank.is_null() { Value::Null } else { asked("perf dump") };
         clients = clients.max(rank["clients"].as_u64().unwrap_or(0));
-        // The rank's own word is the newer one, but it does not know that it is to go; one that hangs says nothing.
+        // The rank's own word is the newer one, but it does not know that it is to go; one that hangs says nothing. It is active to
+        // others once the map says so.
         let own = rank["state"].as_str();
         let word = match (own, info.state) {
             (_, RankState::Failed) => "failed",
-            (Some("active"), RankState::Stopping) => "stopping",
+            (Some("active"), state) => state.name(),
             (Some("boot"), _) => "replay",
             (Some(own), _) => own,
             (None, RankState::Active) if life.is_some() => "active(laggy)",

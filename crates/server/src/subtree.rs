@@ -9,7 +9,7 @@ use crate::server::Server;
 use mds::coordinator::Command;
 use mds::input::Input;
 use proto::admin::Refusal;
-use proto::cluster::{ClusterMap, Entry, Policy, Unit};
+use proto::cluster::{ClusterMap, Entry, Policy, RankState, Unit};
 use proto::header::SPREAD_DEPTH_MAX;
 use proto::storeio::{Backptr, LoadRequest, Loaded};
 use proto::{Frag, Ino, RankId};
@@ -152,7 +152,7 @@ pub(crate) fn split(server: &Server, command: &Value) -> Result<Value, Value> {
     let depth = u8::try_from(bits).ok().filter(|depth| (1..=SPREAD_DEPTH_MAX).contains(depth));
     let depth = depth.ok_or_else(|| usage(&format!("{bits} bits: 1 to {SPREAD_DEPTH_MAX}")))?;
     let owner = owner_of(server, dir)?;
-    owner.driver.feed([Input::Spread { dir, depth }]);
+    feed(server, &owner, Input::Spread { dir, depth });
     let rank = owner.identity.rank;
     let text = format!(
         "rank {} divides it into {} parts: `pando dirfrag ls` shows who has them",
@@ -160,6 +160,16 @@ pub(crate) fn split(server: &Server, command: &Value) -> Result<Value, Value> {
         1 << depth
     );
     Ok(done(json!({ "text": text, "rank": rank.0, "bits": depth, "ino": dir.0 })))
+}
+
+/// A rank is told what an operator wants, and the newest map before: it may not have heard yet of a rank that serves by now.
+fn feed(server: &Server, owner: &RankLife, wanted: Input) {
+    owner.driver.feed(map_of(server).map(Input::Map).into_iter().chain([wanted]));
+}
+
+/// The cluster map that is durable now.
+fn map_of(server: &Server) -> Option<Arc<ClusterMap>> {
+    server.cluster.get().and_then(|cluster| cluster.shared.views.map())
 }
 
 /// Has the rank that owns a directory's content hand it over. That it begins, the map says.
@@ -175,11 +185,15 @@ pub(crate) fn begin(server: &Server, command: &Value) -> Result<Value, Value> {
     let owner = owner_of(server, dir)?;
     let to = u16::try_from(to).map_err(|_| refusal(Refusal::Usage, &format!("{to}: no rank")))?;
     let from = owner.identity.rank;
-    let text = match server.stage.serving(RankId(to)) {
+    let serves = |map: Arc<ClusterMap>| {
+        let info = map.ranks.get(&RankId(to));
+        to < map.max_mds && info.is_some_and(|info| info.state == RankState::Active)
+    };
+    let text = match map_of(server).is_some_and(serves) {
         _ if from == RankId(to) => format!("it is rank {to}'s already"),
-        None => return Err(state(format!("rank {to} does not serve: `pando fs status`"))),
-        Some(_) => {
-            owner.driver.feed([Input::Move { dir, to: RankId(to) }]);
+        false => return Err(state(format!("rank {to} does not serve: `pando fs status`"))),
+        true => {
+            feed(server, &owner, Input::Move { dir, to: RankId(to) });
             format!("rank {} hands it to rank {to}: `pando subtree ls` shows how far it is", from.0)
         }
     };
@@ -193,8 +207,7 @@ pub(crate) fn begin(server: &Server, command: &Value) -> Result<Value, Value> {
 pub(crate) fn cancel(server: &Server, command: &Value) -> Result<Value, Value> {
     let dir = Ino(number(command, "ino")?);
     let unit = Unit { dir, frag: Frag::WHOLE };
-    let map = server.cluster.get().and_then(|cluster| cluster.shared.views.map());
-    let moving = map.and_then(|map| map.entries.get(&unit)?.moving);
+    let moving = map_of(server).and_then(|map| map.entries.get(&unit)?.moving);
     let Some(moving) = moving else {
         return Err(refusal(Refusal::State, "it does not move"));
     };
