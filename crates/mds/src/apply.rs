@@ -135,6 +135,7 @@ fn put_header(view: &mut View, slot: u32, header: FragHeader, newborn: bool, sou
     }
     dir.round = round;
     let becomes_spread = header.spreading.is_some() && dir.header.spreading.is_none();
+    let (number, unit) = (dir.ino, header.unit());
     dir.header = header;
     dir.set(dir::HEADER | dir::HEADER_DIRTY);
     if source == Source::Live {
@@ -146,8 +147,16 @@ fn put_header(view: &mut View, slot: u32, header: FragHeader, newborn: bool, sou
         dir.set(dir::COMPLETE);
     }
     cache.queue_dir(slot);
-    if becomes_spread {
-        cache.hand_out(slot);
+    let hands_out = match unit {
+        Some(unit) => cache.note_spread(number, unit),
+        None => {
+            if becomes_spread {
+                cache.hand_out(slot);
+            }
+            becomes_spread
+        }
+    };
+    if hands_out {
         view.territory.outdate_loads();
     }
 }

@@ -86,6 +86,19 @@ impl Cache {
         slot
     }
 
+    /// A transaction says what a number means, and with that how the directory is spread. Whoever knows a unit has to know: what he
+    /// looks for in the directory itself he would find as it is in the store. Whether it was not known.
+    pub(crate) fn note_spread(&mut self, number: Ino, Unit { dir, frag }: Unit) -> bool {
+        let slot = self.dir_or_new(dir);
+        let known = &mut self.dirs.get_mut(slot).header.spreading;
+        if known.is_some() || stdx::mutant!("mds_unit_of_nothing") {
+            return false;
+        }
+        *known = Some(Box::new(Spreading::Over(Spread::by_unit(number, frag))));
+        self.hand_out(slot);
+        true
+    }
+
     /// A directory is, or turns out to be, spread: what is cached of its names goes to its units. No checkpoint is under way then, so
     /// that all that is dirty is as old as what becomes so now.
     #[cold]

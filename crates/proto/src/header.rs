@@ -43,6 +43,13 @@ impl Spread {
         (Ino(self.first.0 + number), Frag { prefix, depth: self.depth })
     }
 
+    /// How the directory is spread that has that unit under that number. It says nothing of the time.
+    #[must_use]
+    pub const fn by_unit(number: Ino, frag: Frag) -> Self {
+        let before = frag.prefix >> (64 - frag.depth as u32);
+        Self { depth: frag.depth, first: Ino(number.0 - before), stamp: 0 }
+    }
+
     /// The unit that the hash is in.
     #[must_use]
     pub const fn of(&self, hash: NameHash) -> (Ino, Frag) {
@@ -193,6 +200,8 @@ mod tests {
         for hash in [8, 1 << 61, (1 << 61) - 1, u64::MAX].map(NameHash) {
             let holders: Vec<_> = spread.all().filter(|(_, frag)| frag.covers(hash)).collect();
             assert_eq!(holders, [spread.of(hash)]);
+            let (number, frag) = spread.of(hash);
+            assert_eq!(Spread::by_unit(number, frag), Spread { stamp: 0, ..spread });
         }
         let unit = Unit { dir: Ino(4999), frag: spread.unit(7).1 };
         for spreading in [Spreading::Over(spread), Spreading::Unit(unit)] {

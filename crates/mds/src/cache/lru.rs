@@ -183,28 +183,30 @@ impl Cache {
         self.drop_content(ino, u32::MAX);
     }
 
-    /// Forgets a directory that nothing refers to: no inode cached, no names, nothing dirty.
+    /// Forgets a directory that nothing refers to: no inode cached, no names, nothing dirty. What is known of how one is spread is
+    /// forgotten with the last of it: who knew of a unit alone would look for its names in the directory.
     pub(crate) fn drop_dir_if_idle(&mut self, slot: u32) {
-        let dir = self.dirs.get(slot);
-        if dir.node != NONE || dir.in_use() || dir.dirty > 0 {
+        if !self.is_idle(slot) {
             return;
         }
-        let ino = dir.ino;
-        if ino == Ino::NONE || self.is_noted_unit(slot) {
+        let whole = self.dirs.get(slot).header.unit().and_then(|unit| self.find_dir(unit.dir));
+        let top = whole.filter(|whole| self.dirs.get(*whole).header.spread().is_some()).unwrap_or(slot);
+        if !self.is_idle(top) {
             return;
         }
-        self.dir_inos.remove(ino.0, slot);
-        let gone = self.dirs.remove(slot, dir::Dir::new(Ino::NONE));
-        for (unit, _) in gone.header.spread().into_iter().flat_map(Spread::all) {
-            if let Some(slot) = self.find_dir(unit) {
-                self.drop_dir_if_idle(slot);
+        let spread = self.dirs.get(top).header.spread();
+        let units = spread.into_iter().flat_map(Spread::all).filter_map(|(number, _)| self.find_dir(number));
+        let all: Vec<u32> = units.chain([top]).collect();
+        if all.iter().all(|slot| self.is_idle(*slot)) {
+            for slot in all {
+                self.dir_inos.remove(self.dirs.get(slot).ino.0, slot);
+                self.dirs.remove(slot, dir::Dir::new(Ino::NONE));
             }
         }
     }
 
-    /// Whether it is a unit of a directory of which is known how it is spread: what the unit is is known as long as that.
-    fn is_noted_unit(&self, slot: u32) -> bool {
-        let unit = self.dirs.get(slot).header.unit();
-        unit.is_some_and(|unit| self.spread(unit.dir).is_some())
+    fn is_idle(&self, slot: u32) -> bool {
+        let dir = self.dirs.get(slot);
+        dir.ino != Ino::NONE && dir.node == NONE && !dir.in_use() && dir.dirty == 0
     }
 }

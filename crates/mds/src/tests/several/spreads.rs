@@ -432,3 +432,23 @@ fn a_part_with_a_reserved_name_stays() {
     assert_eq!(c.lookup(other, "there").map(|attr| attr.ino), Ok(file.ino));
     assert_eq!(c.names(dir), expected(4));
 }
+
+/// What the journal's tail says of a part counts, also before anybody has looked how its directory is spread.
+#[test]
+fn a_name_that_is_gone_stays_gone_with_a_crash() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    for at in 0..8 {
+        c.create(dir, &format!("f{at}"));
+    }
+    c.deaf = true;
+    c.inject(0, Input::Spread { dir: dir.ino, depth: 1 });
+    c.settle();
+    c.pass(5);
+    c.checkpoint(0);
+    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f3") }), Ok(Reply::Ok));
+    c.crash(0);
+    assert_eq!(c.lookup(dir, "f3"), Err(Errno::ENOENT));
+    assert!(c.lookup(dir, "f4").is_ok());
+    assert_eq!(c.stat(dir).size, 7);
+}

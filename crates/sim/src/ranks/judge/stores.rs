@@ -108,7 +108,8 @@ impl Judge {
 
     /// What is about to be another rank's must be in the store: all names and headers that go. Of a unit also what says that it is one.
     pub(in crate::ranks) fn check_moved(&self, top: Unit, stored: &Records) -> Verdict {
-        if top.frag != Frag::WHOLE && stored.spread(top.dir).is_none() {
+        let is_there = self.tree().node(top.dir).is_some();
+        if top.frag != Frag::WHOLE && is_there && stored.spread(top.dir).is_none() {
             return Err(format!("{top:?} moves, and the store does not know that there is one"));
         }
         let of = |key: &&Key| match key {
