@@ -164,6 +164,11 @@ impl Cache {
                 self.nodes.get_mut(above).own = NONE;
             }
             self.drop_dir_if_idle(slot);
+            // It stays for the units that are still here.
+            if above != NONE && self.find_dir(ino) == Some(slot) {
+                self.dirs.get_mut(slot).node = above;
+                self.nodes.get_mut(above).own = slot;
+            }
         }
         dropped
     }
