@@ -449,7 +449,21 @@ impl Rank {
         if let Ask::Share(op, rank) = ask {
             return self.share_elsewhere(op, rank, owner, out);
         }
-        if let Some(asking) = self.peers.asks.get_mut(&ask) {
+        // Many are asked for the parts of one directory, which move: that one came is no sign that it is gone.
+        let is_here = match ask {
+            Ask::Totals(dir) => matches!(self.view.of_itself(dir), Some(Side::Mine | Side::Sealed)),
+            Ask::Replica(_)
+            | Ask::Facts(_)
+            | Ask::Linked(_)
+            | Ask::Hand(..)
+            | Ask::SetTimes(..)
+            | Ask::Opened(..)
+            | Ask::Share(..)
+            | Ask::Settle(..)
+            | Ask::Outcome(_) => false,
+        };
+        let is_here = is_here && !stdx::mutant!("mds_unit_that_came_is_gone");
+        if let Some(asking) = self.peers.asks.get_mut(&ask).filter(|_| !is_here) {
             asking.by.insert(from.0);
             let by = asking.by.clone();
             if let Some(next) = self.next_to_ask(owner, &by) {
@@ -462,7 +476,7 @@ impl Rank {
             if let Some(op) = self.parked.get_mut(&id) {
                 if let Ask::Facts(ino) = ask {
                     op.hears().inherits.push(ino);
-                } else if !op.is_sent_back() {
+                } else if !is_here && !op.is_sent_back() {
                     op.failed = Some(Errno::ESTALE);
                 }
                 op.waits = Waits::Turn;
