@@ -450,17 +450,11 @@ impl Rank {
             return self.share_elsewhere(op, rank, owner, out);
         }
         // Many are asked for the parts of one directory, which move: that one came is no sign that it is gone.
-        let is_here = match ask {
-            Ask::Totals(dir) => matches!(self.view.of_itself(dir), Some(Side::Mine | Side::Sealed)),
-            Ask::Replica(_)
-            | Ask::Facts(_)
-            | Ask::Linked(_)
-            | Ask::Hand(..)
-            | Ask::SetTimes(..)
-            | Ask::Opened(..)
-            | Ask::Share(..)
-            | Ask::Settle(..)
-            | Ask::Outcome(_) => false,
+        let is_here = match (ask, self.peers.asks.get(&ask).map(|asking| &asking.request)) {
+            (Ask::Totals(number), Some(Request::Totals { unit })) => {
+                matches!(self.view.side_of_unit((number, *unit)), Some(Side::Mine | Side::Sealed))
+            }
+            (_, _) => false,
         };
         let is_here = is_here && !stdx::mutant!("mds_unit_that_came_is_gone");
         if let Some(asking) = self.peers.asks.get_mut(&ask).filter(|_| !is_here) {

@@ -210,7 +210,7 @@ impl View {
         if !missing.is_empty() {
             return Err(Stop::Park(Park::Totals(missing)));
         }
-        if changes != spread.stamp {
+        if changes != spread.stamp && !stdx::mutant!("mds_units_time_unseen") {
             sum.mtime = mtime;
         }
         sum.change = sum.change.wrapping_add(changes);

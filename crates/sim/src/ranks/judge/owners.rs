@@ -158,12 +158,13 @@ impl Judge {
     /// Whether a directory may have its content, or a part of it, elsewhere than its inode.
     pub(super) fn is_boundary(&self, dir: Ino) -> bool {
         let entry = |map: &Arc<ClusterMap>| map.entries.contains_key(&unit_of(dir));
-        dir != Ino::ROOT && (self.owners.map.as_ref().is_some_and(entry) || self.is_parted(dir))
+        let has_units = self.owners.units(dir).next().is_some();
+        dir != Ino::ROOT && (has_units || self.owners.map.as_ref().is_some_and(entry))
     }
 
-    /// Whether several ranks may have parts of a directory.
+    /// Whether a directory is told of in parts, by several ranks or by one at several moments.
     pub(super) fn is_parted(&self, dir: Ino) -> bool {
-        self.owners.units(dir).next().is_some()
+        self.is_boundary(dir) && self.records.spread(dir).is_some()
     }
 
     /// The rank that has a directory's content as a whole.
