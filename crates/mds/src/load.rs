@@ -233,7 +233,7 @@ impl Rank {
                 }
                 // What it looked for there it has not looked for.
                 if other {
-                    op.climb = None;
+                    (op.climb, op.probe) = (None, None);
                 }
                 op.waits = Waits::Turn;
                 self.runnable.push_back(id);

@@ -452,3 +452,19 @@ fn a_name_that_is_gone_stays_gone_with_a_crash() {
     assert!(c.lookup(dir, "f4").is_ok());
     assert_eq!(c.stat(dir).size, 7);
 }
+
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_spread_directories_are_caught() {
+    let defects: [(&str, fn()); 3] = [
+        ("mds_unit_of_nothing", a_name_that_is_gone_stays_gone_with_a_crash),
+        ("mds_spread_keeps_grants", what_is_kept_of_it_comes_back_first),
+        ("mds_units_time_unseen", its_time_is_that_of_its_last_change),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
+}
