@@ -441,16 +441,18 @@ fn a_name_that_is_gone_stays_gone_with_a_crash() {
     for at in 0..8 {
         c.create(dir, &format!("f{at}"));
     }
+    let (gone, kept) = (c.create(dir, "gone"), c.create(dir, "kept"));
     c.deaf = true;
     c.inject(0, Input::Spread { dir: dir.ino, depth: 1 });
     c.settle();
     c.pass(5);
     c.checkpoint(0);
-    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f3") }), Ok(Reply::Ok));
+    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("gone") }), Ok(Reply::Ok));
     c.crash(0);
-    assert_eq!(c.lookup(dir, "f3"), Err(Errno::ENOENT));
-    assert!(c.lookup(dir, "f4").is_ok());
-    assert_eq!(c.stat(dir).size, 7);
+    assert_eq!(c.call(0, Request::GetAttr { node: gone }), Err(Errno::ESTALE));
+    assert_eq!(c.stat(kept).ino, kept.ino);
+    assert_eq!(c.lookup(dir, "gone"), Err(Errno::ENOENT));
+    assert_eq!(c.stat(dir).size, 9);
 }
 
 #[cfg(feature = "mutants")]
