@@ -231,6 +231,10 @@ impl Rank {
                 if failed.is_some() {
                     op.failed = Some(Errno::EIO);
                 }
+                // What it looked for there it has not looked for.
+                if other {
+                    (op.climb, op.probe) = (None, None);
+                }
                 op.waits = Waits::Turn;
                 self.runnable.push_back(id);
             }

@@ -449,7 +449,15 @@ impl Rank {
         if let Ask::Share(op, rank) = ask {
             return self.share_elsewhere(op, rank, owner, out);
         }
-        if let Some(asking) = self.peers.asks.get_mut(&ask) {
+        // Many are asked for the parts of one directory, which move: that one came is no sign that it is gone.
+        let is_here = match (ask, self.peers.asks.get(&ask).map(|asking| &asking.request)) {
+            (Ask::Totals(number), Some(Request::Totals { unit })) => {
+                matches!(self.view.side_of_unit((number, *unit)), Some(Side::Mine | Side::Sealed))
+            }
+            (_, _) => false,
+        };
+        let is_here = is_here && !stdx::mutant!("mds_unit_that_came_is_gone");
+        if let Some(asking) = self.peers.asks.get_mut(&ask).filter(|_| !is_here) {
             asking.by.insert(from.0);
             let by = asking.by.clone();
             if let Some(next) = self.next_to_ask(owner, &by) {
@@ -462,7 +470,7 @@ impl Rank {
             if let Some(op) = self.parked.get_mut(&id) {
                 if let Ask::Facts(ino) = ask {
                     op.hears().inherits.push(ino);
-                } else if !op.is_sent_back() {
+                } else if !is_here && !op.is_sent_back() {
                     op.failed = Some(Errno::ESTALE);
                 }
                 op.waits = Waits::Turn;

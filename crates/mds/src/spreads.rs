@@ -160,7 +160,7 @@ impl Rank {
             }
             Phase::Load => {
                 let need = Need { ino: one.dir, bits: Bits::ALL, name: None };
-                if self.view.book.is_blocked(None, &need) {
+                if self.view.book.is_blocked(None, &need) && !stdx::mutant!("mds_spread_keeps_grants") {
                     self.view.book.wait(RECALLS, (SessionId(0), None), &[need], now.mono);
                 }
                 Ok(Some(Phase::Recall))
@@ -172,7 +172,9 @@ impl Rank {
             }
             Phase::Rest => {
                 let need = Need { ino: one.dir, bits: Bits::ALL, name: None };
-                let again = !entries.has(dir::COMPLETE) || self.view.book.is_blocked(None, &need);
+                let kept =
+                    self.view.book.is_blocked(None, &need) && !stdx::mutant!("mds_spread_keeps_grants");
+                let again = !entries.has(dir::COMPLETE) || kept;
                 if again {
                     return Ok(Some(Phase::Load));
                 }

@@ -91,7 +91,7 @@ impl Cache {
     pub(crate) fn note_spread(&mut self, number: Ino, Unit { dir, frag }: Unit) -> bool {
         let slot = self.dir_or_new(dir);
         let known = &mut self.dirs.get_mut(slot).header.spreading;
-        if known.is_some() {
+        if known.is_some() || stdx::mutant!("mds_unit_of_nothing") {
             return false;
         }
         *known = Some(Box::new(Spreading::Over(Spread::by_unit(number, frag))));
@@ -210,7 +210,7 @@ impl View {
         if !missing.is_empty() {
             return Err(Stop::Park(Park::Totals(missing)));
         }
-        if changes != spread.stamp {
+        if changes != spread.stamp && !stdx::mutant!("mds_units_time_unseen") {
             sum.mtime = mtime;
         }
         sum.change = sum.change.wrapping_add(changes);

@@ -27,6 +27,7 @@ const RANKS: &[&str] = &[
     "mds_sent_back_for_ever",
     "mds_totals_not_given_back",
     "mds_totals_outlive_link",
+    "mds_unit_that_came_is_gone",
 ];
 
 /// Name of the defect, the crate it is in, and the seed that is tried first: one that showed it. A change of the workload may
@@ -95,6 +96,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_second_inode_forgotten", "mds", 0),
     ("mds_settled_not_awaited", "mds", 0),
     ("mds_stale_end", "mds", 88),
+    ("mds_unit_that_came_is_gone", "mds", 247),
     ("mds_unlink_ignores_opens", "mds", 0),
     ("mds_unlink_leaks_data", "mds", 1),
     ("mds_version_no_jump", "mds", 1),
@@ -311,6 +313,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_transactions_trimmed", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_prepare_not_journaled", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_prepared_not_replayed", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
+    ("mds_spread_keeps_grants", "mds", "tests::several::spreads::defects_of_units_are_caught"),
+    ("mds_unit_of_nothing", "mds", "tests::several::spreads::defects_of_units_are_caught"),
+    ("mds_units_time_unseen", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_undecided_is_aborted", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     (
         "mds_commit_carried_out_twice",

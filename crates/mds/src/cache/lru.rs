@@ -164,8 +164,8 @@ impl Cache {
                 self.nodes.get_mut(above).own = NONE;
             }
             self.drop_dir_if_idle(slot);
-            // Of a spread one it is still known how, as long as units of it are here.
-            if above != NONE && self.find_dir(ino) == Some(slot) && self.dirs.get(slot).is_spread() {
+            // It stays for the units that are still here.
+            if above != NONE && self.find_dir(ino) == Some(slot) {
                 self.dirs.get_mut(slot).node = above;
                 self.nodes.get_mut(above).own = slot;
             }

@@ -3,12 +3,11 @@
 //!
 //! Absent: repair; order of events.
 
-use crate::model::records::Records;
+use crate::model::records::{Key, Records};
 use crate::model::tree::{Node, Tree};
 use proto::Ino;
 use proto::dentry::DentryValue;
-use proto::header::FragHeader;
-use proto::ids::{NameHash, RankId};
+use proto::ids::{Frag, NameHash, RankId};
 use proto::inode::InodeRecord;
 use proto::name::name_hash;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +19,7 @@ use stdx::hash::HashSeed;
 /// The first difference, in words.
 pub fn compare(records: &Records, tree: &Tree, seed: &HashSeed) -> Result<(), String> {
     let mut walk =
-        Walk { records, tree, homes: BTreeMap::new(), names: BTreeMap::new(), counts: BTreeMap::new() };
+        Walk { records, tree, seed, homes: BTreeMap::new(), names: BTreeMap::new(), counts: BTreeMap::new() };
     for (dir, hash, name, value) in records.dentries() {
         if name_hash(seed, name) != hash {
             return Err(format!("dentry {}/{} has the wrong hash", dir.0, name.escape_ascii()));
@@ -34,6 +33,7 @@ pub fn compare(records: &Records, tree: &Tree, seed: &HashSeed) -> Result<(), St
 struct Walk<'a> {
     records: &'a Records,
     tree: &'a Tree,
+    seed: &'a HashSeed,
     /// Where each inode's primary dentry is.
     homes: BTreeMap<Ino, Ino>,
     /// Names of each inode, as (directory, hash).
@@ -55,7 +55,7 @@ impl Walk<'_> {
             if self.homes.insert(ino, dir).is_some() {
                 return Err(format!("inode {} has two homes", ino.0));
             }
-            self.inode(node, inode, self.records.header(ino))?;
+            self.inode(node, inode)?;
         }
         if dir == Ino::LINKS || is_orphans(dir) {
             let wanted = format!("{:016x}", ino.0);
@@ -88,10 +88,10 @@ impl Walk<'_> {
             return Err("the root directory is not where it belongs".into());
         };
         self.homes.insert(Ino::ROOT, Ino::SYSTEM);
-        self.inode(node, inode, self.records.header(Ino::ROOT))
+        self.inode(node, inode)
     }
 
-    fn inode(&self, node: &Node, inode: &InodeRecord, header: Option<&FragHeader>) -> Result<(), String> {
+    fn inode(&self, node: &Node, inode: &InodeRecord) -> Result<(), String> {
         let core = &inode.core;
         same("mode", node.mode, core.mode)?;
         same("uid", node.uid, core.uid)?;
@@ -100,6 +100,7 @@ impl Walk<'_> {
         same("btime", node.btime, core.btime)?;
         let (mut mtime, mut ctime) = (core.mtime, core.ctime);
         if node.is_dir() {
+            let header = self.records.totals(node.ino);
             let header = header.ok_or_else(|| format!("directory {} has no header", node.ino.0))?;
             (mtime, ctime) = (mtime.max(header.mtime), ctime.max(header.mtime));
         } else {
@@ -148,16 +149,31 @@ impl Walk<'_> {
     }
 
     fn directory(&self, node: &Node) -> Result<(), String> {
-        let header =
-            self.records.header(node.ino).ok_or_else(|| format!("directory {} has no header", node.ino.0))?;
         let (entries, subdirs) = self.counts.get(&node.ino).copied().unwrap_or_default();
         if (entries, subdirs) != (node.entries.len() as u64, u64::from(self.tree.subdirs(node))) {
             return Err(format!("directory {} has {entries} entries, {subdirs} subdirectories", node.ino.0));
         }
+        let Some(spread) = self.records.spread(node.ino) else {
+            return self.header((node.ino, Frag::WHOLE), (entries, subdirs));
+        };
+        self.header((node.ino, Frag::WHOLE), (0, 0))?;
+        let mut counts: BTreeMap<Frag, (u64, u64)> = spread.all().map(|(_, frag)| (frag, (0, 0))).collect();
+        for (name, ino) in &node.entries {
+            let count = counts.entry(spread.of(name_hash(self.seed, name)).1).or_default();
+            count.0 += 1;
+            count.1 += u64::from(self.tree.node(*ino).is_some_and(Node::is_dir));
+        }
+        counts.into_iter().try_for_each(|(frag, counts)| self.header((node.ino, frag), counts))
+    }
+
+    /// A header counts what there is.
+    fn header(&self, (dir, frag): (Ino, Frag), (entries, subdirs): (u64, u64)) -> Result<(), String> {
+        let header = self.records.0.get(&Key::Header { dir, frag }).and_then(|record| record.header.as_ref());
+        let header = header.ok_or_else(|| format!("directory {} has no header for {frag:?}", dir.0))?;
         if (header.entries, header.subdirs) != (entries, subdirs) {
             return Err(format!(
-                "header of directory {} counts {} entries, {} subdirectories instead of {entries}, {subdirs}",
-                node.ino.0, header.entries, header.subdirs
+                "header of directory {} {frag:?} counts {} entries, {} subdirectories instead of {entries}, {subdirs}",
+                dir.0, header.entries, header.subdirs
             ));
         }
         Ok(())

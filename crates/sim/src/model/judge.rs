@@ -195,7 +195,7 @@ impl Judge {
     pub fn new(seed: HashSeed, records: Records, wall: Wall) -> Self {
         let start = Position(0);
         let mut tree = Tree::fresh(wall);
-        records.0.iter().for_each(|(key, record)| adopt_place(&mut tree, key, record));
+        records.0.iter().for_each(|(key, record)| adopt_place(&mut tree, key, record, &records));
         Self {
             seed,
             states: VecDeque::from([State { tree, end: start }]),

@@ -6,8 +6,8 @@
 
 use proto::attr::FileKind;
 use proto::dentry::DentryValue;
-use proto::header::FragHeader;
-use proto::ids::{NameHash, RankId, SessionId, Version};
+use proto::header::{FragHeader, Spread};
+use proto::ids::{Frag, NameHash, RankId, SessionId, Version};
 use proto::inode::flags;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
@@ -15,16 +15,34 @@ use proto::storeio::{Backptr, StoreKey, Table};
 use proto::{DecodeError, Ino, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use stdx::Wall;
 
 /// The key of a record, owned.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    Dentry { dir: Ino, hash: NameHash, name: Rc<[u8]> },
-    Header { dir: Ino },
-    Backptr { ino: Ino },
-    Session { rank: RankId, id: SessionId },
-    Counter { rank: RankId },
-    Checkpoint { rank: RankId },
+    Dentry {
+        dir: Ino,
+        hash: NameHash,
+        name: Rc<[u8]>,
+    },
+    /// Of a directory, or of a unit of it.
+    Header {
+        dir: Ino,
+        frag: Frag,
+    },
+    Backptr {
+        ino: Ino,
+    },
+    Session {
+        rank: RankId,
+        id: SessionId,
+    },
+    Counter {
+        rank: RankId,
+    },
+    Checkpoint {
+        rank: RankId,
+    },
 }
 
 impl Key {
@@ -33,13 +51,23 @@ impl Key {
     pub fn of(key: &StoreKey<'_>) -> Self {
         match *key {
             StoreKey::Dentry { dir, hash, name, .. } => Self::Dentry { dir, hash, name: name.into() },
-            StoreKey::Header { dir, .. } => Self::Header { dir },
+            StoreKey::Header { dir, frag } => Self::Header { dir, frag },
             StoreKey::Backptr { ino } => Self::Backptr { ino },
             StoreKey::Session { rank, id } => Self::Session { rank, id },
             StoreKey::Counter { rank } => Self::Counter { rank },
             StoreKey::Checkpoint { rank } => Self::Checkpoint { rank },
         }
     }
+}
+
+/// Behind all others.
+const LAST_FRAG: Frag = Frag { prefix: u64::MAX, depth: u8::MAX };
+
+/// What a mutation of a directory is about: a name, or a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedBy {
+    Hash(NameHash),
+    Frag(Frag),
 }
 
 /// A record: its bytes, and what they say where that is looked at.
@@ -128,31 +156,33 @@ impl Records {
         // On a store that is ahead of this entry a directory that seems to go may be one that comes later.
         if strict {
             for gone in left.difference(&settled) {
-                self.set(Key::Header { dir: *gone }, None, &mut undo);
+                let headers: Vec<Key> = self.headers(*gone).map(|(key, _)| key.clone()).collect();
+                headers.into_iter().for_each(|key| self.set(key, None, &mut undo));
             }
         }
         Ok(undo)
     }
 
-    /// Applies the mutations of one entry to a store, those that count under the version of their directory.
+    /// Applies the mutations of one entry to a store, those that count under the version of their directory, or of the part of it that
+    /// the hash is in.
     ///
     /// # Errors
     /// A mutation that cannot be read.
     pub fn apply_if(
         &mut self,
         mutations: &[u8],
-        counts: impl Fn(Ino, Version) -> bool,
+        counts: impl Fn(Ino, NamedBy, Version) -> bool,
     ) -> Result<(), String> {
         let mut undo = Undo::new();
         for mutation in Mutations::new(mutations) {
             let mutation = mutation.map_err(|error| format!("journal mutation: {error}"))?;
             let of = match mutation {
-                Mutation::PutDentry { dir, version, .. }
-                | Mutation::DelDentry { dir, version, .. }
-                | Mutation::PutHeader { dir, version, .. } => Some((dir, version)),
+                Mutation::PutDentry { dir, hash, version, .. }
+                | Mutation::DelDentry { dir, hash, version, .. } => Some((dir, NamedBy::Hash(hash), version)),
+                Mutation::PutHeader { dir, frag, version, .. } => Some((dir, NamedBy::Frag(frag), version)),
                 _ => None,
             };
-            if of.is_none_or(|(dir, version)| counts(dir, version)) {
+            if of.is_none_or(|(dir, by, version)| counts(dir, by, version)) {
                 self.apply_one(&mutation, false, &mut undo)?;
             }
         }
@@ -186,17 +216,18 @@ impl Records {
     fn apply_one(&mut self, mutation: &Mutation<'_>, strict: bool, undo: &mut Undo) -> Result<(), String> {
         match *mutation {
             Mutation::PutDentry { dir, hash, name, value, version } => {
-                self.check_version(dir, version, strict)?;
+                self.check_version(self.key_of(dir, hash), version, strict)?;
                 self.put(Key::Dentry { dir, hash, name: name.into() }, value, undo)
             }
             Mutation::DelDentry { dir, hash, name, version } => {
-                self.check_version(dir, version, strict)?;
+                self.check_version(self.key_of(dir, hash), version, strict)?;
                 self.set(Key::Dentry { dir, hash, name: name.into() }, None, undo);
                 Ok(())
             }
-            Mutation::PutHeader { dir, version, header, .. } => {
-                self.check_version(dir, version, strict)?;
-                self.put(Key::Header { dir }, header, undo)
+            Mutation::PutHeader { dir, frag, version, header, .. } => {
+                let key = Key::Header { dir, frag };
+                self.check_version(key.clone(), version, strict)?;
+                self.put(key, header, undo)
             }
             Mutation::PutBackptr { ino, version, parent, hash, name } => {
                 let key = Key::Backptr { ino };
@@ -239,13 +270,11 @@ impl Records {
     }
 
     /// A frag's version never goes back while the rank runs (invariant 10, rising versions).
-    fn check_version(&self, dir: Ino, version: Version, strict: bool) -> Result<(), String> {
-        let header = self.0.get(&Key::Header { dir }).and_then(|record| record.header.as_ref());
-        match header {
-            Some(header) if strict && version < header.version => Err(format!(
-                "version of directory {} went from {} back to {}",
-                dir.0, header.version.0, version.0
-            )),
+    fn check_version(&self, key: Key, version: Version, strict: bool) -> Result<(), String> {
+        match self.0.get(&key).and_then(|record| record.header.as_ref()) {
+            Some(header) if strict && version < header.version => {
+                Err(format!("version of {key:?} went from {} back to {}", header.version.0, version.0))
+            }
             _ => Ok(()),
         }
     }
@@ -283,6 +312,60 @@ impl Records {
     /// A directory's header.
     #[must_use]
     pub fn header(&self, dir: Ino) -> Option<&FragHeader> {
-        self.0.get(&Key::Header { dir })?.header.as_ref()
+        self.0.get(&Key::Header { dir, frag: Frag::WHOLE })?.header.as_ref()
+    }
+
+    /// A directory's own header and those of its units.
+    pub fn headers(&self, dir: Ino) -> impl Iterator<Item = (&Key, &FragHeader)> {
+        let all = Key::Header { dir, frag: Frag::WHOLE }..=Key::Header { dir, frag: LAST_FRAG };
+        self.0.range(all).filter_map(|(key, record)| Some((key, record.header.as_ref()?)))
+    }
+
+    /// The header of the unit that a hash is in, if there is one.
+    #[must_use]
+    pub fn unit_header(&self, dir: Ino, hash: NameHash) -> Option<&FragHeader> {
+        let mut units = self.headers(dir).map(|(_, header)| header);
+        units.find(|header| header.unit().is_some_and(|unit| unit.frag.covers(hash)))
+    }
+
+    /// How a directory is spread.
+    #[must_use]
+    pub fn spread(&self, dir: Ino) -> Option<Spread> {
+        self.header(dir)?.spread()
+    }
+
+    /// All directories that are spread.
+    pub fn spreads(&self) -> impl Iterator<Item = (Ino, Spread)> {
+        self.0.iter().filter_map(|(key, record)| match (key, record.header.as_ref()?.spread()) {
+            (Key::Header { dir, .. }, Some(spread)) => Some((*dir, spread)),
+            _ => None,
+        })
+    }
+
+    /// The header under whose version a name of a directory is.
+    #[must_use]
+    pub fn key_of(&self, dir: Ino, hash: NameHash) -> Key {
+        let frag = self.spread(dir).map_or(Frag::WHOLE, |spread| spread.of(hash).1);
+        Key::Header { dir, frag }
+    }
+
+    /// What a directory shows: its header, or what its units come to together.
+    #[must_use]
+    pub fn totals(&self, dir: Ino) -> Option<FragHeader> {
+        let mut sum = self.header(dir)?.clone();
+        let Some(spread) = sum.spread() else { return Some(sum) };
+        let (mut changes, mut latest) = (0_u64, Wall(i64::MIN));
+        for (_, frag) in spread.all() {
+            let unit = self.0.get(&Key::Header { dir, frag })?.header.as_ref()?;
+            sum.entries += unit.entries;
+            sum.subdirs += unit.subdirs;
+            changes = changes.wrapping_add(unit.change);
+            latest = latest.max(unit.mtime);
+        }
+        if changes != spread.stamp {
+            sum.mtime = latest;
+        }
+        sum.change = sum.change.wrapping_add(changes);
+        Some(sum)
     }
 }

@@ -12,7 +12,7 @@ use crate::workload::Knowledge;
 use client::{CallId, Input};
 use proto::reply::{Outcome, Reply, encode_outcome};
 use proto::request::{Request, XattrMode};
-use proto::{Attr, Cred, Errno, Name, NodeRef, Writer};
+use proto::{Attr, Cred, Errno, Ino, Name, NodeRef, Writer};
 use std::collections::BTreeSet;
 
 impl Ranks {
@@ -32,6 +32,9 @@ impl Ranks {
             && let Some(request) = self.pin(client)
         {
             return self.start(client, "pin", Cred::ROOT, request);
+        }
+        if self.plan.spread_one_in > 0 && self.rng.chance(1, self.plan.spread_one_in) {
+            return self.spread();
         }
         // What is open does not move: for a while before pins everybody closes what it has open, in most runs.
         let tidy = self.plan.tidy && self.now % self.plan.turn_ns < self.plan.turn_ns / 2;
@@ -71,6 +74,20 @@ impl Ranks {
             value: rank.to_string().into_bytes().into(),
             mode: XattrMode::Either,
         })
+    }
+
+    /// An operator tells the rank that has a directory that it is to be spread: one with many names as often as one with few.
+    fn spread(&mut self) -> Verdict {
+        let tree = self.judge.tree();
+        let mut dirs: Vec<_> =
+            tree.nodes.values().filter(|node| node.is_dir() && node.ino != Ino::ROOT).collect();
+        dirs.sort_by_key(|node| (std::cmp::Reverse(node.entries.len()), node.ino));
+        let among = if self.rng.chance(1, 2) { dirs.len().min(3) } else { dirs.len() };
+        let Some(dir) = dirs.get(self.rng.index(among)).map(|node| node.ino) else { return Ok(()) };
+        let depth = 1 + self.rng.below(2) as u8;
+        let Some(life) = self.serving(self.judge.owner(dir)) else { return Ok(()) };
+        self.trace.event(self.now, "spread", dir.0, || format!("{life} directory {} by {depth}", dir.0));
+        self.step_rank(life, mds::input::Input::Spread { dir, depth })
     }
 
     /// Hands a call to the machine.

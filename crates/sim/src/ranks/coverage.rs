@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What must happen in a sweep.
-const EVENTS: [&str; 33] = [
+const EVENTS: [&str; 36] = [
     "answers of clients by themselves",
     "boundaries told by halves",
     "calls asked of several ranks",
     "checkpoints asked for",
     "daemons dismissed",
+    "directories spread",
     "fault: cache dropped",
     "fault: connection between ranks",
     "fault: connection of a client",
@@ -39,7 +40,9 @@ const EVENTS: [&str; 33] = [
     "requests sent away",
     "reservations that came to nothing",
     "sessions lost",
+    "spread directories told by parts",
     "transactions of several ranks",
+    "units switched",
     "wishes refused",
 ];
 
@@ -86,6 +89,8 @@ impl Ranks {
         all.add_to("moves sealed", self.judge.seals());
         all.add_to("answers of clients by themselves", self.judge.own);
         all.add_to("boundaries told by halves", self.judge.halves);
+        all.add_to("directories spread", self.judge.spreads);
+        all.add_to("spread directories told by parts", self.judge.parted);
         all.add_to("transactions of several ranks", self.judge.across);
         all.add_to("reservations that came to nothing", self.judge.released);
         self.judge.refused.iter().for_each(|(why, count)| all.add_to(why, *count));

@@ -9,14 +9,17 @@
 mod answers;
 mod history;
 mod owners;
+mod parts;
 pub(super) mod refusals;
 mod stores;
 mod transactions;
+mod units;
 
 use crate::model::judge::Verdict;
 use crate::model::records::{Records, Undo};
 use crate::model::tree::Tree;
 use owners::Owners;
+use proto::cluster::Unit;
 use proto::ids::{Position, RankId, SessionId, Tid};
 use proto::reply::Outcome;
 use proto::request::Request;
@@ -119,9 +122,9 @@ pub(super) struct Judge {
     /// The stream in which a call was carried out.
     calls: BTreeMap<u64, Key>,
     owners: Owners,
-    /// The highest version of each directory and change counter of each inode that anybody may have seen, in histories that were lost,
+    /// The highest version of each directory, or unit, and change counter of each inode that anybody may have seen, in histories that were lost,
     /// too.
-    versions: BTreeMap<Ino, u64>,
+    versions: BTreeMap<Unit, u64>,
     changes: BTreeMap<Ino, u64>,
     /// Inodes that were moved or linked in a history that a crash took back.
     displaced: BTreeSet<Ino>,
@@ -132,6 +135,9 @@ pub(super) struct Judge {
     pub(super) across: u64,
     pub(super) released: u64,
     pub(super) answers: u64,
+    /// Directories that were spread; answers about those that are of different moments.
+    pub(super) spreads: u64,
+    pub(super) parted: u64,
     /// Answers of clients by themselves.
     pub(super) own: u64,
     /// Answers that fit a boundary only by halves; answers that are legal for now.
@@ -143,7 +149,7 @@ impl Judge {
     pub(super) fn new(seed: HashSeed, records: Records, wall: Wall) -> Self {
         let mut tree = Tree::fresh(wall);
         for (key, record) in &records.0 {
-            crate::model::judge::adopt_place(&mut tree, key, record);
+            crate::model::judge::adopt_place(&mut tree, key, record, &records);
         }
         Self {
             seed,
@@ -166,6 +172,8 @@ impl Judge {
             across: 0,
             released: 0,
             answers: 0,
+            spreads: 0,
+            parted: 0,
             own: 0,
             halves: 0,
             refused: BTreeMap::new(),

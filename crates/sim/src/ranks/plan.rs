@@ -40,6 +40,8 @@ pub(super) struct Plan {
     pub(super) tiny_cache: bool,
     /// One call of so many pins a directory.
     pub(super) pin_one_in: u64,
+    /// One of so many spreads one; 0: none is ever spread.
+    pub(super) spread_one_in: u64,
     /// Clients close what they have open, half of the time.
     pub(super) tidy: bool,
     pub(super) turn_ns: u64,
@@ -75,6 +77,7 @@ impl Plan {
             grace_ns: 2 * SECOND,
             tiny_cache: some(&[0, 1]) == 1,
             pin_one_in: some(&[6, 15, 40]),
+            spread_one_in: some(&[0, 10, 25, 60]),
             tidy: some(&[0, 1, 1, 1]) == 1,
             turn_ns: some(&[200 * MS, SECOND]),
             small_file_bytes: some(&[0, 1000, 4096]) as u32,

@@ -9,7 +9,7 @@ use mds::coordinator::{Command, Coordinator, CoordinatorConfig, Input, Life as A
 use mds::input::Input as RankInput;
 use mds::output::MapWish;
 use proto::cluster::{ClusterMap, Unit};
-use proto::ids::{Incarnation, RankId};
+use proto::ids::{Frag, Incarnation, RankId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use stdx::{Machine, Mono};
@@ -245,10 +245,13 @@ impl Ranks {
             let stored = self.dump()?;
             for (unit, to) in moved {
                 self.coverage.count("moves switched");
-                self.trace.event(self.now, "switch", unit.dir.0, || {
-                    format!("directory {} is rank {}'s", unit.dir.0, to.0)
+                if unit.frag != Frag::WHOLE {
+                    self.coverage.count("units switched");
+                }
+                self.trace.event(self.now, "switch", unit.dir.0 ^ unit.frag.prefix, || {
+                    format!("directory {} {} is rank {}'s", unit.dir.0, brief_frag(unit.frag), to.0)
                 });
-                self.judge.check_moved(unit.dir, &stored)?;
+                self.judge.check_moved(unit, &stored)?;
             }
         }
         self.judge.has_map(map);
@@ -285,8 +288,14 @@ fn brief_map(map: &ClusterMap) -> String {
         .iter()
         .map(|(unit, entry)| {
             let moving = entry.moving.map(|moving| format!(" -> {} ({})", moving.to.0, moving.id.0));
-            format!("{}@{}{}", unit.dir.0, entry.rank.0, moving.unwrap_or_default())
+            let frag = brief_frag(unit.frag);
+            format!("{}{frag}@{}{}", unit.dir.0, entry.rank.0, moving.unwrap_or_default())
         })
         .collect();
     format!("{} ranks {} entries {}", map.version, ranks.join(" "), entries.join(" "))
+}
+
+/// The part of a directory; the whole of it: nothing.
+fn brief_frag(Frag { prefix, depth }: Frag) -> String {
+    if depth == 0 { String::new() } else { format!("[{}/{depth}]", prefix >> (64 - u32::from(depth))) }
 }

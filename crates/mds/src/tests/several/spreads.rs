@@ -441,22 +441,27 @@ fn a_name_that_is_gone_stays_gone_with_a_crash() {
     for at in 0..8 {
         c.create(dir, &format!("f{at}"));
     }
+    let (gone, kept) = (c.create(dir, "gone"), c.create(dir, "kept"));
     c.deaf = true;
     c.inject(0, Input::Spread { dir: dir.ino, depth: 1 });
     c.settle();
     c.pass(5);
     c.checkpoint(0);
-    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f3") }), Ok(Reply::Ok));
+    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("gone") }), Ok(Reply::Ok));
     c.crash(0);
-    assert_eq!(c.lookup(dir, "f3"), Err(Errno::ENOENT));
-    assert!(c.lookup(dir, "f4").is_ok());
-    assert_eq!(c.stat(dir).size, 7);
+    assert_eq!(c.call(0, Request::GetAttr { node: gone }), Err(Errno::ESTALE));
+    assert_eq!(c.stat(kept).ino, kept.ino);
+    assert_eq!(c.lookup(dir, "gone"), Err(Errno::ENOENT));
+    assert_eq!(c.stat(dir).size, 9);
 }
 
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_units_are_caught() {
-    let defects: [(&str, fn()); 2] = [
+    let defects: [(&str, fn()); 5] = [
+        ("mds_unit_of_nothing", a_name_that_is_gone_stays_gone_with_a_crash),
+        ("mds_spread_keeps_grants", what_is_kept_of_it_comes_back_first),
+        ("mds_units_time_unseen", its_time_is_that_of_its_last_change),
         ("mds_reserved_unit_moves", a_part_with_a_reserved_name_stays),
         ("mds_units_outlive_directory", it_goes_when_it_is_empty),
     ];

@@ -43,7 +43,7 @@ pub(crate) fn check_reply(tree: &Tree, answer: &Answer, reply: &Reply, teller: T
         (Answer::Ok, Reply::Ok)
         | (Answer::Rewritten, Reply::Ok | Reply::Written { .. })
         | (Answer::Data, Reply::Data(_))
-        | (Answer::Entries, Reply::Entries { .. })
+        | (Answer::Entries, Reply::Entries { .. } | Reply::Further(_))
         | (Answer::Offset, Reply::Offset(_))
         | (Answer::Lock, Reply::Lock(_))
         | (Answer::StatFs, Reply::StatFs(_)) => Ok(()),
@@ -81,17 +81,23 @@ pub(crate) fn check_listing(
     reply: &Reply,
     teller: Teller,
 ) -> Verdict {
-    let (Request::ReadDir { dir, after, .. }, Reply::Entries { entries, end }) = (request, reply) else {
-        return Ok(());
+    let Request::ReadDir { dir, after, .. } = request else { return Ok(()) };
+    let (entries, end, until) = match reply {
+        Reply::Entries { entries, end } => {
+            (&entries[..], end, entries.last().map_or(*after, |entry| entry.hash.cookie()))
+        }
+        // Nothing so far.
+        Reply::Further(until) if until > after => (&[][..], &false, *until),
+        Reply::Further(_) => return Err("a listing does not go on".into()),
+        _ => return Ok(()),
     };
     let Some(node) = tree.node(dir.ino) else { return Err("lists a directory that is gone".into()) };
     let mut all: Vec<(u64, Rc<[u8]>, Ino)> =
         node.entries.iter().map(|(name, ino)| (name_hash(seed, name).0, name.clone(), *ino)).collect();
     all.sort();
-    let last = entries.last().map_or(*after, |entry| entry.hash.cookie());
-    let expected = all.iter().filter(|(hash, ..)| hash >> 1 > *after && (*end || hash >> 1 <= last));
+    let expected = all.iter().filter(|(hash, ..)| hash >> 1 > *after && (*end || hash >> 1 <= until));
     let expected: Vec<_> = expected.collect();
-    if entries.is_empty() && !*end {
+    if entries.is_empty() && !*end && until == *after {
         return Err("an empty page that is not the last".into());
     }
     if expected.len() != entries.len() {

@@ -185,7 +185,7 @@ impl Judge {
     /// is said of the system's own directories.
     fn may_differ(&self, key: &Key, found: Option<&Record>, wanted: Option<&Record>) -> bool {
         match key {
-            Key::Header { dir } => {
+            Key::Header { dir, .. } => {
                 *dir == Ino::SYSTEM
                     || (wanted.is_none() && found.is_some() && self.tree().node(*dir).is_none())
             }

@@ -3,6 +3,7 @@
 //! Absent: the order of transactions (`history.rs`).
 
 use super::history::is_harmless;
+use super::parts::evened;
 use super::{Asked, Judge, Key, Origin, Pending, Sent, Step, refusals};
 use crate::model::judge::{Teller, Verdict, check_listing, check_reply};
 use crate::model::rules::{Answer, Op, given};
@@ -150,7 +151,11 @@ impl Judge {
             }
         }
         if self.fits_by_halves(pending, outcome) {
-            self.halves += 1;
+            if told_of(outcome).into_iter().any(|ino| self.is_parted(ino)) {
+                self.parted += 1;
+            } else {
+                self.halves += 1;
+            }
             return Ok(());
         }
         Err(why)
@@ -164,13 +169,15 @@ impl Judge {
             return false;
         }
         let first = self.since_set(&boundaries, pending.first);
+        let parts = self.parts(&boundaries, first);
         let states: Vec<&Tree> = self.states(first).rev().take(HALVES_MAX).map(|(_, tree)| tree).collect();
         let halves = states.iter().flat_map(|home| states.iter().map(move |content| (home, content)));
         halves.into_iter().any(|(home, content)| {
             [false, true].into_iter().any(|later| {
                 let mut tree = (*home).clone();
                 boundaries.iter().for_each(|ino| take_content(&mut tree, content, *ino, later));
-                self.fits(&tree, &pending.asked, outcome, Teller::Rank(self.wall)).is_ok()
+                let outcome = evened(&parts, &tree, outcome);
+                self.fits(&tree, &pending.asked, &outcome, Teller::Rank(self.wall)).is_ok()
             })
         })
     }
@@ -250,10 +257,12 @@ impl Judge {
         // Of a boundary the content's part was told by its owner before.
         let first = self.pending.get(&origin.key).map_or(self.first, |pending| pending.first);
         let first = self.since_set(&[dir], first);
+        let parts = self.parts(&[dir], first);
         let fits = self.states(first).any(|(_, content)| {
             [false, true].into_iter().any(|later| {
                 let mut tree = step.tree.clone();
                 take_content(&mut tree, content, dir, later);
+                let Ok(reply) = &evened(&parts, &tree, &origin.outcome) else { return false };
                 let by_content = check_reply(&tree, answer, reply, teller).is_ok();
                 if let (Some(set), Reply::Attr(attr)) = (set, reply) {
                     let node = tree.change(dir);

@@ -3,12 +3,13 @@
 //! Absent: answers without a transaction (`answers.rs`); whose a step may be (`owners.rs`).
 
 use super::transactions::{Did, Transactions, promised};
-use super::{Journal, Judge, Key, Origin, Sent, Step};
+use super::{Journal, Judge, Key, Origin, Sent, Step, units};
 use crate::model::compare::{compare, is_orphans};
 use crate::model::judge::{Verdict, adopt, is_making, may_keep_times};
 use crate::model::records::{Records, Undo};
 use crate::model::rules::{Answer, Op, given};
 use crate::model::tree::Tree;
+use proto::cluster::Unit;
 use proto::dentry::DentryValue;
 use proto::ids::{Position, RankId};
 use proto::journal::{Mutations, Payload, read_entry};
@@ -61,10 +62,12 @@ impl Judge {
                 }
                 None => None,
             };
-            self.transaction(rank, end, wall, origin, mutations)
-                .map_err(|error| format!("transaction of rank {} at {}: {error}", rank.0, at.0))?;
+            let what = |error| format!("transaction of rank {} at {}: {error}", rank.0, at.0);
+            let (mutations, spreads) = units::outer(mutations, &self.records).map_err(what)?;
+            self.spreads += spreads.len() as u64;
+            self.transaction(rank, end, wall, origin, &mutations).map_err(what)?;
             let journal = self.ranks.entry(rank).or_default();
-            journal.log.push_back((at, end, mutations.to_vec()));
+            journal.log.push_back((at, end, mutations));
         }
         self.ranks.entry(rank).or_default().end = end;
         Ok(entry.len)
@@ -169,7 +172,9 @@ impl Judge {
         let (mut versions, mut changes) = (BTreeMap::new(), BTreeMap::new());
         for mutation in Mutations::new(mutations).flatten() {
             match mutation {
-                Mutation::PutHeader { dir, version, .. } => drop(versions.insert(dir, version.0)),
+                Mutation::PutHeader { dir, frag, version, .. } => {
+                    versions.insert(Unit { dir, frag }, version.0);
+                }
                 Mutation::PutDentry { value, .. } => {
                     if let Ok(DentryValue::Primary(inode)) = DentryValue::decode(value) {
                         changes.insert(inode.core.ino, inode.core.change);
@@ -186,14 +191,8 @@ impl Judge {
         }
         let before = |(ino, number): (&Ino, &u64)| (*ino, self.changes.get(ino).copied(), *number);
         let given = changes.iter().map(before).collect();
-        let known = [(versions, &mut self.versions), (changes, &mut self.changes)];
-        for (what, (found, known)) in ["version of directory", "change of inode"].into_iter().zip(known) {
-            for (ino, number) in found {
-                if known.insert(ino, number).is_some_and(|old| old >= number) {
-                    return Err(format!("{what} {} is {number} again or goes back", ino.0));
-                }
-            }
-        }
+        rises("version of directory", versions, &mut self.versions)?;
+        rises("change of inode", changes, &mut self.changes)?;
         Ok(given)
     }
 
@@ -282,6 +281,20 @@ impl Judge {
     }
 }
 
+fn rises<K: Ord + std::fmt::Debug>(
+    what: &str,
+    found: BTreeMap<K, u64>,
+    known: &mut BTreeMap<K, u64>,
+) -> Verdict {
+    for (of, number) in found {
+        let text = format!("{what} {of:?} is {number} again or goes back");
+        if known.insert(of, number).is_some_and(|old| old >= number) {
+            return Err(text);
+        }
+    }
+    Ok(())
+}
+
 /// Executes what a step answers on its tree, and applies it to the records. `open`: what is not over after it.
 fn apply(
     step: &mut Step,
@@ -329,7 +342,7 @@ fn take_times(tree: &mut Tree, records: &Records, dir: Ino) {
         DentryValue::Primary(inode) if inode.core.ino == dir => Some(&inode.core),
         _ => None,
     });
-    if let (Some(core), Some(header), Some(_)) = (inode, records.header(dir), tree.node(dir)) {
+    if let (Some(core), Some(header), Some(_)) = (inode, records.totals(dir), tree.node(dir)) {
         let node = tree.change(dir);
         (node.mtime, node.ctime) = (core.mtime.max(header.mtime), core.ctime.max(header.mtime));
         node.floor = core.mtime;

@@ -7,7 +7,7 @@ use crate::model::compare::is_orphans;
 use crate::model::judge::Verdict;
 use crate::model::tree::Tree;
 use proto::cluster::{ClusterMap, MoveId, Unit};
-use proto::ids::RankId;
+use proto::ids::{NameHash, RankId};
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::{Frag, Ino};
@@ -28,53 +28,67 @@ pub(super) const fn unit_of(dir: Ino) -> Unit {
     Unit { dir, frag: Frag::WHOLE }
 }
 
+/// What of a directory: all of it, or the part that a name is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Of {
+    Whole,
+    Name(NameHash),
+}
+
+impl Of {
+    /// A unit, or the whole.
+    pub(super) const fn frag(frag: Frag) -> Self {
+        if frag.depth == 0 { Self::Whole } else { Self::Name(NameHash(frag.prefix)) }
+    }
+}
+
 impl Owners {
-    /// The directory of the entry that governs a directory's content: its own, or of one above it.
-    pub(super) fn governing(&self, dir: Ino, tree: &Tree) -> Ino {
-        let mut at = dir;
+    /// The entry that governs a directory's content, or a name in it: that of the unit, its own, or one of what it is in.
+    pub(super) fn governing(&self, (dir, of): (Ino, Of), tree: &Tree) -> Unit {
+        let Some(map) = &self.map else { return unit_of(Ino::ROOT) };
+        let (mut at, mut of) = (dir, of);
         for _ in 0..=tree.nodes.len() {
-            let has_entry = self.map.as_ref().is_some_and(|map| map.entries.contains_key(&unit_of(at)));
-            if has_entry || at == Ino::ROOT || at.is_reserved() {
-                return at;
+            if let Of::Name(hash) = of
+                && let Some(unit) = self.units(at).find(|unit| unit.frag.covers(hash))
+            {
+                return unit;
+            }
+            if map.entries.contains_key(&unit_of(at)) || at == Ino::ROOT || at.is_reserved() {
+                return unit_of(at);
             }
             match tree.node(at) {
-                Some(node) => at = node.parent,
-                None => return Ino::ROOT,
+                Some(node) => (at, of) = (node.parent, Of::Name(node.home.1)),
+                None => return unit_of(Ino::ROOT),
             }
         }
-        Ino::ROOT
+        unit_of(Ino::ROOT)
     }
 
-    pub(super) fn owner(&self, dir: Ino, tree: &Tree) -> RankId {
+    /// Entries of parts of a directory.
+    fn units(&self, dir: Ino) -> impl Iterator<Item = Unit> {
+        let entries = self.map.iter().flat_map(|map| map.entries.keys().copied());
+        entries.filter(move |unit| unit.dir == dir && unit.frag != Frag::WHOLE)
+    }
+
+    pub(super) fn owner(&self, at: (Ino, Of), tree: &Tree) -> RankId {
+        let (dir, _) = at;
         if is_orphans(dir) {
             return RankId((dir.0 - Ino::orphans(RankId(0)).0) as u16);
         }
-        let governing = self.governing(dir, tree);
-        let entry = self.map.as_ref().and_then(|map| map.entries.get(&unit_of(governing)));
+        let governing = self.governing(at, tree);
+        let entry = self.map.as_ref().and_then(|map| map.entries.get(&governing));
         entry.map_or(RankId(0), |entry| entry.rank)
     }
 
-    /// A rank's transaction: whose the directories are whose names it changes.
+    /// A rank's transaction: whose the directories are whose names, and units whose headers, it changes.
     pub(super) fn check(&mut self, rank: RankId, mutations: &[u8], before: &Tree, after: &Tree) -> Verdict {
         for mutation in Mutations::new(mutations).flatten() {
             match mutation {
-                Mutation::PutDentry { dir, .. } | Mutation::DelDentry { dir, .. } => {
-                    let tree = if after.node(dir).is_some() { after } else { before };
-                    let owner = self.owner(dir, tree);
-                    if owner != rank {
-                        return Err(format!(
-                            "changes names in directory {}, which is rank {}'s",
-                            dir.0, owner.0
-                        ));
-                    }
-                    let governing = self.governing(dir, tree);
-                    let below = |(unit, _): &&(Unit, MoveId)| unit.dir == governing;
-                    if let Some((unit, id)) = self.sealed.get(&rank).filter(below) {
-                        return Err(format!(
-                            "changes names in directory {}, sealed with {} for move {}",
-                            dir.0, unit.dir.0, id.0
-                        ));
-                    }
+                Mutation::PutDentry { dir, hash, .. } | Mutation::DelDentry { dir, hash, .. } => {
+                    self.check_one(rank, (dir, Of::Name(hash)), before, after)?;
+                }
+                Mutation::PutHeader { dir, frag, .. } if frag != Frag::WHOLE => {
+                    self.check_one(rank, (dir, Of::frag(frag)), before, after)?;
                 }
                 Mutation::Sealed { id, unit } => {
                     self.seals += 1;
@@ -82,6 +96,23 @@ impl Owners {
                 }
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    fn check_one(&self, rank: RankId, at: (Ino, Of), before: &Tree, after: &Tree) -> Verdict {
+        let (dir, of) = at;
+        let tree = if after.node(dir).is_some() { after } else { before };
+        let owner = self.owner(at, tree);
+        if owner != rank {
+            return Err(format!("changes {of:?} of directory {}, which is rank {}'s", dir.0, owner.0));
+        }
+        let governing = self.governing(at, tree);
+        if let Some((unit, id)) = self.sealed.get(&rank).filter(|(unit, _)| *unit == governing) {
+            return Err(format!(
+                "changes {of:?} of directory {}, sealed with {unit:?} for move {}",
+                dir.0, id.0
+            ));
         }
         Ok(())
     }
@@ -97,9 +128,11 @@ impl Judge {
     pub(super) fn check_seal(&self, rank: RankId, mutations: &[u8]) -> Verdict {
         for mutation in Mutations::new(mutations).flatten() {
             let Mutation::Sealed { unit, .. } = mutation else { continue };
-            let below = |dir: &Ino| self.owners.governing(*dir, self.tree()) == unit.dir;
-            if let Some(dir) = self.open.reserved_dirs(rank).find(below) {
-                return Err(format!("seals {}, and has a name in {} reserved", unit.dir.0, dir.0));
+            let below = |(dir, hash): &(Ino, NameHash)| {
+                self.owners.governing((*dir, Of::Name(*hash)), self.tree()) == unit
+            };
+            if let Some((dir, _)) = self.open.reserved_names(rank).find(below) {
+                return Err(format!("seals {unit:?}, and has a name in {} reserved", dir.0));
             }
         }
         Ok(())
@@ -122,10 +155,21 @@ impl Judge {
         }
     }
 
-    /// Whether a directory may have its content elsewhere than its inode.
+    /// Whether a directory may have its content, or a part of it, elsewhere than its inode.
     pub(super) fn is_boundary(&self, dir: Ino) -> bool {
-        dir != Ino::ROOT
-            && self.owners.map.as_ref().is_some_and(|map| map.entries.contains_key(&unit_of(dir)))
+        let entry = |map: &Arc<ClusterMap>| map.entries.contains_key(&unit_of(dir));
+        let has_units = self.owners.units(dir).next().is_some();
+        dir != Ino::ROOT && (has_units || self.owners.map.as_ref().is_some_and(entry))
+    }
+
+    /// Whether a directory is told of in parts, by several ranks or by one at several moments.
+    pub(super) fn is_parted(&self, dir: Ino) -> bool {
+        self.is_boundary(dir) && self.records.spread(dir).is_some()
+    }
+
+    /// The rank that has a directory's content as a whole.
+    pub(in crate::ranks) fn owner(&self, dir: Ino) -> RankId {
+        self.owners.owner((dir, Of::Whole), self.tree())
     }
 
     /// The namespace is, or was, in more than one part.
@@ -138,10 +182,8 @@ impl Judge {
         self.owners.seals
     }
 
-    /// Directories whose content goes with that of `top`.
-    pub(super) fn below(&self, top: Ino) -> Vec<Ino> {
-        let tree = self.tree();
-        let dirs = tree.nodes.values().filter(|node| node.is_dir()).map(|node| node.ino);
-        dirs.filter(|dir| self.owners.governing(*dir, tree) == top).collect()
+    /// Whether a directory's content, or a name of it, goes with that unit.
+    pub(super) fn goes_with(&self, top: Unit, dir: Ino, of: Of) -> bool {
+        self.owners.governing((dir, of), self.tree()) == top
     }
 }

@@ -15,7 +15,9 @@ pub(super) const fn legal(request: &Request, errno: Errno) -> Option<&'static st
         (Request::Unlink { .. } | Request::RmDir { .. } | Request::Create { .. }, Errno::EXDEV) => {
             Some("a name of a file with several, at a rank above 0: its inode is rank 0's")
         }
-        (Request::RmDir { .. }, Errno::EBUSY) => Some("a boundary's content cannot be handed over now"),
+        (Request::RmDir { .. } | Request::Rename { .. }, Errno::EBUSY) => {
+            Some("a boundary's content cannot be handed over now")
+        }
         _ => None,
     }
 }

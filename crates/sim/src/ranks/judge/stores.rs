@@ -4,13 +4,16 @@
 //! Absent: the ranks' own replay.
 
 use super::Judge;
+use super::owners::Of;
+use super::units::is_newer;
 use crate::model::judge::Verdict;
 use crate::model::records::{Key, Record, Records};
+use proto::Ino;
+use proto::cluster::Unit;
 use proto::dentry::DentryValue;
-use proto::ids::{Position, RankId};
+use proto::ids::{Frag, Position, RankId};
 use proto::storeio::{StoreBatch, StoreKey};
 use proto::system::CheckpointRecord;
-use proto::{Ino, Version};
 use std::collections::BTreeSet;
 
 impl Judge {
@@ -93,9 +96,7 @@ impl Judge {
         let from = stored_checkpoint(stored, rank)?;
         let Some(journal) = self.ranks.get(&rank) else { return Ok(()) };
         for (_, _, mutations) in journal.log.iter().filter(|(start, ..)| *start >= from) {
-            found.apply_if(mutations, |dir, version: Version| {
-                stored.header(dir).is_none_or(|header| version > header.version)
-            })?;
+            found.apply_if(mutations, |dir, by, version| is_newer(stored, dir, by, version))?;
         }
         Ok(())
     }
@@ -105,17 +106,25 @@ impl Judge {
         self.check_same(stored)
     }
 
-    /// What is about to be another rank's must be in the store: all names and headers of the directories that go.
-    pub(in crate::ranks) fn check_moved(&self, top: Ino, stored: &Records) -> Verdict {
-        let dirs: BTreeSet<Ino> = self.below(top).into_iter().collect();
+    /// What is about to be another rank's must be in the store: all names and headers that go. Of a unit also what says that it is one.
+    pub(in crate::ranks) fn check_moved(&self, top: Unit, stored: &Records) -> Verdict {
+        let is_there = self.tree().node(top.dir).is_some();
+        if top.frag != Frag::WHOLE && is_there && stored.spread(top.dir).is_none() {
+            return Err(format!("{top:?} moves, and the store does not know that there is one"));
+        }
         let of = |key: &&Key| match key {
-            Key::Dentry { dir, .. } | Key::Header { dir } => dirs.contains(dir),
+            Key::Dentry { dir, hash, .. } => self.goes(top, *dir, Of::Name(*hash)),
+            Key::Header { dir, frag } => self.goes(top, *dir, Of::frag(*frag)),
             _ => false,
         };
         let keys: BTreeSet<&Key> = stored.0.keys().chain(self.records.0.keys()).filter(of).collect();
-        keys.into_iter().try_for_each(|key| self.check_one(stored, key)).map_err(|error| {
-            format!("directory {} is sealed, and not all of it is in the store: {error}", top.0)
-        })
+        keys.into_iter()
+            .try_for_each(|key| self.check_one(stored, key))
+            .map_err(|error| format!("{top:?} is sealed, and not all of it is in the store: {error}"))
+    }
+
+    fn goes(&self, top: Unit, dir: Ino, of: Of) -> bool {
+        self.tree().node(dir).is_some() && self.goes_with(top, dir, of)
     }
 
     fn check_same(&self, stored: &Records) -> Verdict {
@@ -140,7 +149,7 @@ impl Judge {
     /// What is left of the dead does no harm; and what is said of the system's own directories.
     fn may_differ(&self, key: &Key, found: Option<&Record>, wanted: Option<&Record>) -> bool {
         match key {
-            Key::Header { dir } => {
+            Key::Header { dir, .. } => {
                 *dir == Ino::SYSTEM
                     || (wanted.is_none() && found.is_some() && self.tree().node(*dir).is_none())
             }
@@ -156,7 +165,7 @@ impl Judge {
         for (key, record) in &stored.0 {
             let of_system = match key {
                 Key::Dentry { dir, .. } => *dir == Ino::SYSTEM,
-                Key::Header { dir } => dir.is_reserved(),
+                Key::Header { dir, .. } => dir.is_reserved(),
                 Key::Backptr { ino } => ino.is_reserved(),
                 _ => false,
             };

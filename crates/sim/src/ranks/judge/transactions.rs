@@ -9,7 +9,7 @@ use super::Judge;
 use crate::model::judge::Verdict;
 use crate::model::records::{Key, Record, Records};
 use proto::dentry::{DentryValue, encode_primary};
-use proto::ids::{Position, RankId};
+use proto::ids::{NameHash, Position, RankId};
 use proto::inode::InodeRecord;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
@@ -179,10 +179,10 @@ impl Transactions {
         self.reserved.is_empty() && self.committed.is_empty()
     }
 
-    /// Directories in which a rank has reserved names.
-    pub(super) fn reserved_dirs(&self, rank: RankId) -> impl Iterator<Item = Ino> {
+    /// Names that a rank has reserved.
+    pub(super) fn reserved_names(&self, rank: RankId) -> impl Iterator<Item = (Ino, NameHash)> {
         let theirs = self.reserved.iter().filter(move |((of, _), _)| *of == rank);
-        theirs.flat_map(|(_, held)| held.parts.iter().map(|part| part.dir))
+        theirs.flat_map(|(_, held)| held.parts.iter().map(|part| (part.dir, part.hash)))
     }
 
     /// Of one rank: what it has reserved, and what it leads.
@@ -240,13 +240,15 @@ impl Full<'_> {
         match change {
             Change::Put { dir, name, value } => self.put(self.key(*dir, name.as_bytes()), value)?,
             Change::Delete { dir, name } => self.delete(&self.key(*dir, name.as_bytes())),
-            Change::Header { dir, entries, subdirs, mtime, .. } => {
-                let key = Key::Header { dir: *dir };
+            Change::Header { dir, hash, entries, subdirs, mtime } => {
+                let key = self.records.key_of(*dir, *hash);
                 let record = self.records.to_mut().0.get_mut(&key);
                 let Some(header) = record.and_then(|record| record.header.as_mut()) else { return Ok(()) };
                 header.entries = header.entries.saturating_add_signed(*entries);
                 header.subdirs = header.subdirs.saturating_add_signed(*subdirs);
                 header.mtime = header.mtime.max(mtime.unwrap_or(header.mtime));
+                // A time that was set by hand counts no more with the next change of a unit.
+                header.change += u64::from(mtime.is_some() && header.unit().is_some());
             }
             Change::Lose { ino, parent, hash } => {
                 let hex = ino.link_name();

@@ -98,20 +98,24 @@ pub(crate) fn adopt(tree: &mut Tree, records: &Records, undo: &Undo, times: Opti
         if let Some(DentryValue::Primary(inode)) = record.dentry.as_deref() {
             adopt_inode(tree, inode, times);
         }
-        adopt_place(tree, key, record);
+        adopt_place(tree, key, record, records);
     }
 }
 
 /// Where an inode's record is, and the counters: what the rank tells of them is compared with its own records, and that these are
 /// where they belong and never go back is looked at elsewhere (`compare.rs`, `fresh_versions`).
-pub(crate) fn adopt_place(tree: &mut Tree, key: &Key, record: &Record) {
+pub(crate) fn adopt_place(tree: &mut Tree, key: &Key, record: &Record, records: &Records) {
     let known = |ino: Ino| tree.node(ino).is_some();
     match (key, record.dentry.as_deref(), &record.header) {
         (Key::Dentry { dir, hash, .. }, Some(DentryValue::Primary(inode)), _) if known(inode.core.ino) => {
             let node = tree.change(inode.core.ino);
             (node.home, node.change) = ((*dir, *hash), inode.core.change);
         }
-        (Key::Header { dir }, _, Some(header)) if known(*dir) => tree.change(*dir).listing = header.change,
+        (Key::Header { dir, .. }, _, Some(_)) if known(*dir) => {
+            let listing = records.totals(*dir).map(|header| header.change);
+            let node = tree.change(*dir);
+            node.listing = listing.unwrap_or(node.listing);
+        }
         _ => {}
     }
 }

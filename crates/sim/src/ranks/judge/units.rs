@@ -1,0 +1,122 @@
+//! Spread directories: in journals a unit is called by a number, everywhere else by its directory and the hashes that it has. History
+//! is told by the latter.
+//!
+//! Absent: whose a unit is (`owners.rs`).
+
+use crate::model::judge::Verdict;
+use crate::model::records::{NamedBy, Records};
+use proto::cluster::Unit;
+use proto::header::{FragHeader, Spreading};
+use proto::ids::{Frag, NameHash, Version};
+use proto::journal::Mutations;
+use proto::mutation::Mutation;
+use proto::{Ino, Writer};
+use std::collections::BTreeMap;
+
+/// What the numbers of a transaction mean.
+type Numbers = BTreeMap<Ino, Unit>;
+
+/// The mutations of a transaction, by the names that everybody has for things; and the directories that it spreads.
+pub(super) fn outer(mutations: &[u8], records: &Records) -> Verdict<(Vec<u8>, Vec<Ino>)> {
+    let (numbers, spreads) = said(mutations, records)?;
+    let mut w = Writer::new();
+    for mutation in Mutations::new(mutations) {
+        let mutation = mutation.map_err(|error| format!("journal mutation: {error}"))?;
+        match mutation {
+            Mutation::PutDentry { dir, hash, name, value, version } => {
+                let dir = of_name(&numbers, dir, hash, records)?;
+                Mutation::PutDentry { dir, hash, name, value, version }.encode(&mut w);
+            }
+            Mutation::DelDentry { dir, hash, name, version } => {
+                let dir = of_name(&numbers, dir, hash, records)?;
+                Mutation::DelDentry { dir, hash, name, version }.encode(&mut w);
+            }
+            Mutation::PutHeader { dir, frag, version, newborn, header } => {
+                let Unit { dir, frag } = numbers.get(&dir).copied().unwrap_or(Unit { dir, frag });
+                Mutation::PutHeader { dir, frag, version, newborn, header }.encode(&mut w);
+            }
+            Mutation::Sealed { id, unit } => {
+                let unit = numbers.get(&unit.dir).copied().or_else(|| unit_of(unit.dir, records));
+                let Mutation::Sealed { unit: plain, .. } = mutation else { continue };
+                Mutation::Sealed { id, unit: unit.unwrap_or(plain) }.encode(&mut w);
+            }
+            // The end of a unit: its directory ends in the same transaction.
+            Mutation::DelBackptr { ino, .. } if numbers.contains_key(&ino) => {}
+            Mutation::PutBackptr { parent, .. } if unit_of(parent, records).is_some() => {
+                return Err(format!("a place is told by the number of a unit, {}", parent.0));
+            }
+            plain => plain.encode(&mut w),
+        }
+    }
+    Ok((w.0, spreads))
+}
+
+/// What the headers say that the numbers mean, which must be what the directory says; and which directories become spread.
+fn said(mutations: &[u8], records: &Records) -> Verdict<(Numbers, Vec<Ino>)> {
+    let (mut numbers, mut spreads) = (Numbers::new(), Vec::new());
+    for mutation in Mutations::new(mutations).flatten() {
+        let Mutation::PutHeader { dir, header, .. } = mutation else { continue };
+        let header = FragHeader::decode(header).map_err(|error| format!("header: {error}"))?;
+        match header.spreading.as_deref() {
+            Some(Spreading::Unit(unit)) => drop(numbers.insert(dir, *unit)),
+            Some(Spreading::Over(spread)) => match records.spread(dir) {
+                None => {
+                    let all = spread.all().map(|(number, frag)| (number, Unit { dir, frag }));
+                    if !all.eq(numbers.iter().map(|(number, unit)| (*number, *unit))) {
+                        return Err(format!("spreads directory {} and says not all of it", dir.0));
+                    }
+                    spreads.push(dir);
+                }
+                Some(old) if (old.depth, old.first) != (spread.depth, spread.first) => {
+                    return Err(format!("spreads directory {} in another way", dir.0));
+                }
+                Some(_) => {}
+            },
+            None if records.spread(dir).is_some() => {
+                return Err(format!("directory {} is not spread any more", dir.0));
+            }
+            None => {}
+        }
+    }
+    for (number, unit) in &numbers {
+        let known = records.spread(unit.dir);
+        let is_it = known.is_none_or(|spread| spread.of(NameHash(unit.frag.prefix)) == (*number, unit.frag));
+        if !is_it || (known.is_none() && !spreads.contains(&unit.dir)) {
+            return Err(format!("number {} is said to be {unit:?}", number.0));
+        }
+    }
+    Ok((numbers, spreads))
+}
+
+/// The directory of a name; of a spread one its unit's number must have been said.
+fn of_name(numbers: &Numbers, dir: Ino, hash: NameHash, records: &Records) -> Verdict<Ino> {
+    match numbers.get(&dir) {
+        Some(unit) if unit.frag.covers(hash) => Ok(unit.dir),
+        Some(unit) => Err(format!("puts a name into {unit:?} that is not its own")),
+        None if records.spread(dir).is_some() => {
+            Err(format!("names of directory {} are in its units", dir.0))
+        }
+        None if unit_of(dir, records).is_some() => Err(format!("number {} is not explained", dir.0)),
+        None => Ok(dir),
+    }
+}
+
+/// The unit of which that is the number.
+fn unit_of(number: Ino, records: &Records) -> Option<Unit> {
+    records.spreads().find_map(|(dir, spread)| {
+        let (_, frag) = spread.all().find(|(of, _)| *of == number)?;
+        Some(Unit { dir, frag })
+    })
+}
+
+/// Whether a mutation of a journal's tail is newer than what is stored. What a unit's header says counts for its names; while that is
+/// not stored, and the directory's own is, all names are.
+pub(super) fn is_newer(stored: &Records, dir: Ino, by: NamedBy, version: Version) -> bool {
+    let unit = match by {
+        NamedBy::Hash(hash) => stored.unit_header(dir, hash),
+        NamedBy::Frag(Frag::WHOLE) => return stored.header(dir).is_none_or(|own| version > own.version),
+        NamedBy::Frag(frag) => stored.unit_header(dir, NameHash(frag.prefix)),
+    };
+    let own = || stored.header(dir).filter(|own| own.spread().is_none());
+    unit.or_else(own).is_none_or(|header| version > header.version)
+}
