@@ -350,6 +350,7 @@ impl World {
             | ServerMsg::Renewed { .. }
             | ServerMsg::NotMine { .. }
             | ServerMsg::Map { .. }
+            | ServerMsg::Join { .. }
             | ServerMsg::Damaged => {}
             // For sessions that want to be answered early.
             ServerMsg::Early { .. }

@@ -21,7 +21,7 @@ const _: () = assert!(LOCKS_PER_RECLAIM * 30 <= FRAME_BYTES_MAX / 2);
 
 /// One inode's holdings.
 #[derive(Clone, Debug, Default)]
-struct Holding {
+pub(crate) struct Holding {
     node: NodeRef,
     opens: u32,
     /// One of the opens may have been for writing.
@@ -181,6 +181,38 @@ impl Held {
             }
         }
         messages
+    }
+
+    pub(crate) fn has(&self, ino: Ino) -> bool {
+        self.inodes.contains_key(&ino)
+    }
+
+    /// Whatever is held, some of it.
+    pub(crate) fn some(&self, most: usize) -> impl Iterator<Item = NodeRef> {
+        self.inodes.values().take(most).map(|holding| holding.node)
+    }
+
+    /// What is held of an inode is from here on in another rank's books.
+    pub(crate) fn take(&mut self, ino: Ino) -> Option<Holding> {
+        let holding = self.inodes.remove(&ino)?;
+        self.locks -= holding.locks.as_slice().len();
+        Some(holding)
+    }
+
+    /// The other way round. What the rank is told of it, which has heard of it from the rank that had it.
+    pub(crate) fn adopt(&mut self, holding: Holding) -> ClientMsg {
+        let Holding { node, opens, writes, locks, lost } = holding;
+        let message = ClientMsg::Reclaim { node, count: opens, writes, locks: Vec::new() };
+        let known = self.inodes.entry(node.ino).or_insert_with(|| Holding { node, ..Holding::default() });
+        known.opens = known.opens.saturating_add(opens);
+        known.writes |= writes;
+        known.lost |= lost;
+        for lock in locks.as_slice() {
+            let before = known.locks.as_slice().len();
+            known.locks.apply(*lock);
+            self.locks = self.locks + known.locks.as_slice().len() - before;
+        }
+        message
     }
 
     /// Requests that are sent again will count that many opens of an inode. Returns how many more than there are; these are noted,

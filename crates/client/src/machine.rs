@@ -272,7 +272,8 @@ impl Client {
             }
             // Nothing else is said before the session stands; only an operator's connection asks for `Admin`; and who owns what is
             // the router's business.
-            (_, Link::Greeting) | (ServerMsg::Admin { .. } | ServerMsg::Map { .. }, _) => {}
+            (_, Link::Greeting)
+            | (ServerMsg::Admin { .. } | ServerMsg::Map { .. } | ServerMsg::Join { .. }, _) => {}
             (ServerMsg::Reply { tid, outcome }, Link::Up) => {
                 self.on_reply(now.mono, tid, outcome, Grants::None, out);
             }

@@ -7,11 +7,12 @@
 
 mod answers;
 mod bounces;
+mod holdings;
 mod many;
 mod map;
 mod parting;
 mod places;
-mod route;
+pub(crate) mod route;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -58,8 +59,10 @@ impl Machine for Router {
         match &mut self.0 {
             State::One(one) => {
                 // Of more than one rank only these speak.
-                if let Input::Message { message: ServerMsg::Map { .. } | ServerMsg::NotMine { .. }, .. } =
-                    &input
+                if let Input::Message {
+                    message: ServerMsg::Map { .. } | ServerMsg::NotMine { .. } | ServerMsg::Join { .. },
+                    ..
+                } = &input
                 {
                     self.several(now, input, out);
                 } else {

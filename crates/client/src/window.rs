@@ -106,6 +106,10 @@ impl Window {
         Some(pending)
     }
 
+    pub(crate) fn get(&self, tid: Tid) -> Option<&Pending> {
+        self.pending.get(&tid)
+    }
+
     pub(crate) fn contains(&self, tid: Tid) -> bool {
         self.pending.contains_key(&tid)
     }

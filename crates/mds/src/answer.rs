@@ -17,6 +17,7 @@ use proto::journal::TxnOrigin;
 use proto::message::ServerMsg;
 use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply, encode_outcome};
+use proto::request::Request;
 use proto::storeio::DataOp;
 use proto::{Effect, Errno, Ino, SessionId, Writer};
 use stdx::{Now, Outbox};
@@ -29,6 +30,9 @@ impl Rank {
     /// durable. `remember`: it had an effect that is in no transaction.
     pub(crate) fn answer(&mut self, op: &Op, outcome: Outcome, remember: bool, out: &mut Outbox<Output>) {
         self.unpin(op);
+        if let Request::SetLock { node, .. } | Request::ReleaseLocks { node, .. } = &op.request {
+            self.holder_let_go(op.session, node.ino, out);
+        }
         let Some(session) = self.sessions.map.get_mut(&op.session) else { return };
         session.in_flight = session.in_flight.saturating_sub(1);
         if !op.embedded {
@@ -129,6 +133,7 @@ impl Rank {
             | ServerMsg::Numbers { .. }
             | ServerMsg::NotMine { .. }
             | ServerMsg::Map { .. }
+            | ServerMsg::Join { .. }
             | ServerMsg::Damaged => &Ok(Reply::Ok),
         };
         session.traffic.answer(now, outcome);

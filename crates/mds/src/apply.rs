@@ -10,6 +10,7 @@ use crate::session::Sessions;
 use crate::view::View;
 use proto::dentry::DentryValue;
 use proto::header::FragHeader;
+use proto::holder::take_holders;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::storeio::{Backptr, Cut, DataOp};
@@ -67,7 +68,16 @@ pub(crate) fn apply(
                 put_backptr(view, ino, Backptr { version, parent, hash, name: name.into() });
             }
             Mutation::DelBackptr { ino, version } => inode_gone(view, ino, version, source),
-            Mutation::Session { id, open, client } => sessions.replay_session(id, open, client, source),
+            Mutation::Session { id, open, client } => {
+                if !open {
+                    view.holders.end_session(id);
+                }
+                sessions.replay_session(id, open, client, source);
+            }
+            Mutation::Holders { id, moved, first, list } => {
+                view.holders.note(id, moved, first, take_holders(&mut Reader::new(list))?);
+            }
+            Mutation::HolderGone { session, ino } => view.holders.gone(session, ino),
             Mutation::SessionFloor { id, floor } => sessions.set_floor(id, floor),
             Mutation::InoCounter { rank, next } if rank == view.config.rank => {
                 view.inos.reserved = view.inos.reserved.max(next);

@@ -22,6 +22,11 @@ pub(crate) struct Open {
 const _: () = assert!(size_of::<Open>() == 16);
 
 impl Open {
+    /// The permission bits that were checked.
+    pub(crate) const fn rights(&self) -> u8 {
+        self.rights
+    }
+
     /// Whether all of these permission bits were checked.
     pub(crate) const fn has(&self, rights: u32) -> bool {
         self.rights as u32 & rights == rights
@@ -98,6 +103,12 @@ impl FileState {
     /// Whether a removal of the last name must keep the data.
     pub(crate) fn needs_data(&self) -> bool {
         self.is_open() || self.shared > 0 || self.exclusive || self.users > 0 || self.cutting
+    }
+
+    /// Whether something is under way that ends by itself.
+    pub(crate) fn is_under_way(&self) -> bool {
+        let claimed = self.shared > 0 || self.exclusive || self.users > 0;
+        claimed || self.cutting || self.purging || !self.queue.is_empty()
     }
 
     fn idle(&self) -> bool {

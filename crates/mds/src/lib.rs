@@ -25,6 +25,7 @@ mod files;
 mod former;
 mod heat;
 mod hold;
+mod holders;
 pub mod input;
 mod journal;
 mod leave;

@@ -402,6 +402,41 @@ impl Locks {
         }
     }
 
+    /// The locks on a file, with whose they are.
+    pub(crate) fn held_on(&self, ino: Ino) -> Vec<(SessionId, LockSpec)> {
+        let Some(file) = self.files.get(&ino) else { return Vec::new() };
+        let lock = |flock: bool, held: &HeldLock| {
+            let HeldLock { owner: (session, owner), kind, start, end, pid } = *held;
+            (session, LockSpec { flock, owner, kind, start, end, pid })
+        };
+        let posix = file.posix.iter().map(|held| lock(false, held));
+        posix.chain(file.flock.iter().map(|held| lock(true, held))).collect()
+    }
+
+    /// The file is another rank's: nobody has a lock on it here, and who waits for one is returned.
+    pub(crate) fn leave(&mut self, ino: Ino) -> Vec<OpId> {
+        let Some(file) = self.files.remove(&ino) else { return Vec::new() };
+        for waiter in &file.waiting {
+            self.blocked.remove(&(waiter.owner, waiter.op));
+        }
+        let held = file.posix.iter().chain(&file.flock).map(|held| held.owner.0);
+        let sessions: BTreeSet<SessionId> =
+            held.chain(file.waiting.iter().map(|waiter| waiter.owner.0)).collect();
+        sessions.into_iter().for_each(|session| self.recount(ino, session));
+        file.waiting.into_iter().map(|waiter| waiter.op).collect()
+    }
+
+    /// What a session holds on a file is to be said anew.
+    pub(crate) fn forget(&mut self, ino: Ino, session: SessionId) {
+        let Some(file) = self.files.get_mut(&ino) else { return };
+        file.posix.retain(|held| held.owner.0 != session);
+        file.flock.retain(|held| held.owner.0 != session);
+        if file.len() == 0 {
+            self.files.remove(&ino);
+        }
+        self.recount(ino, session);
+    }
+
     /// Whether a file is locked, or waited for.
     pub(crate) fn is_locked(&self, ino: Ino) -> bool {
         self.files.get(&ino).is_some_and(|locks| locks.len() > 0)

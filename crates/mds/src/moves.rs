@@ -6,6 +6,7 @@
 //! Absent: the coordinator, which changes the map; the new owner's side: it reads what it owns from the store.
 
 mod below;
+mod holders;
 mod map;
 mod pins;
 
@@ -15,6 +16,7 @@ use crate::rank::Rank;
 use crate::territory::Part;
 use crate::units::whole;
 use below::{InUse, Slice};
+use holders::{Found, Told};
 use pins::Pins;
 use proto::cluster::{MoveId, Policy, Unit};
 use proto::mutation::Mutation;
@@ -66,14 +68,22 @@ enum Phase {
     Announce,
     /// What is granted below comes back: that part of the book is next, and something was found since the first.
     Recall { part: usize, found: bool },
+    /// Who has something open or locked there is noted.
+    Gather(InUse),
+    /// They join the new owner.
+    Join,
     /// Sealed: what is under way below ends.
     Drain(InUse),
+    /// What they have open or locked is noted.
+    List(InUse),
     /// What is dirty below goes to the store.
     Flush { until: u64 },
     /// It has where inodes below are.
     Places(u8, Ino),
     /// What is below leaves the cache, from that directory's slot on.
     Empty(u32),
+    /// The new owner is told the list of that number of what they have.
+    Tell(usize),
     /// The journal says that it is sealed.
     Journal(Position),
     /// The coordinator was asked to switch: what becomes of it the map will say.
@@ -89,10 +99,14 @@ impl Phase {
             | Self::Look(_)
             | Self::PreFlush { .. }
             | Self::Announce
-            | Self::Recall { .. } => true,
+            | Self::Recall { .. }
+            | Self::Gather(_)
+            | Self::Join => true,
             Self::Named
             | Self::Dropping
             | Self::Drain(_)
+            | Self::List(_)
+            | Self::Tell(_)
             | Self::Flush { .. }
             | Self::Places(..)
             | Self::Empty(_)
@@ -126,6 +140,7 @@ struct Move {
     phase: Phase,
     until: Mono,
     ops: Vec<OpId>,
+    found: Found,
 }
 
 /// The move under way, and those that wait.
@@ -134,6 +149,8 @@ pub(crate) struct Moves {
     current: Option<Move>,
     /// It waits for what others do.
     waits: bool,
+    /// What the new owner has answered: whether it may go on.
+    pub heard: Option<bool>,
     queue: VecDeque<Wanted>,
     /// Operations that wait for the end of the one under way.
     pub waiting: Vec<OpId>,
@@ -157,7 +174,7 @@ impl Moves {
     pub(crate) fn has_slices(&self) -> bool {
         let waits = self.waits;
         self.current.as_ref().is_some_and(|one| match one.phase {
-            Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) => true,
+            Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) | Phase::Gather(_) | Phase::List(_) => true,
             Phase::Recall { .. } | Phase::Drain(_) => !waits,
             Phase::Name
             | Phase::Named
@@ -166,8 +183,34 @@ impl Moves {
             | Phase::PreFlush { .. }
             | Phase::Announce
             | Phase::Flush { .. }
+            | Phase::Join
+            | Phase::Tell(_)
             | Phase::Journal(_)
             | Phase::Switch => false,
+        })
+    }
+
+    /// Whether something is sealed: who has what there stays as it was told.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.current.as_ref().is_some_and(|one| match one.phase {
+            Phase::Drain(_)
+            | Phase::List(_)
+            | Phase::Flush { .. }
+            | Phase::Places(..)
+            | Phase::Empty(_)
+            | Phase::Tell(_)
+            | Phase::Journal(_)
+            | Phase::Switch => true,
+            Phase::Name
+            | Phase::Named
+            | Phase::Unname
+            | Phase::Dropping
+            | Phase::Look(_)
+            | Phase::PreFlush { .. }
+            | Phase::Announce
+            | Phase::Recall { .. }
+            | Phase::Gather(_)
+            | Phase::Join => false,
         })
     }
 
@@ -300,7 +343,8 @@ impl Rank {
                 Goal::Unpin => (None, None),
             };
             let until = now.mono.after(LEASES * self.view.config.lease_ns);
-            self.moves.current = Some(Move { part, unit, goal, to, id, phase, until, ops });
+            let found = Found::default();
+            self.moves.current = Some(Move { part, unit, goal, to, id, phase, until, ops, found });
             return;
         }
     }
@@ -382,10 +426,21 @@ impl Rank {
                 Some(Phase::Recall { part: 0, found: false })
             }
             Phase::Recall { part: at, found } => self.recall_below(now, part, at, found),
+            Phase::Gather(at) => match self.find_holders(part, at, false) {
+                Slice::More(at) => Some(Phase::Gather(at)),
+                Slice::Wait | Slice::Done => self.ask_sessions(0, out),
+                Slice::No(why) => self.no_move(&why, out),
+            },
+            Phase::Join => self.sessions_joined(out),
             Phase::Drain(at) => match self.in_use_below(part, at, true) {
                 Slice::More(at) => Some(Phase::Drain(at)),
                 Slice::Wait => None,
-                Slice::Done => Some(Phase::Flush { until: self.next_checkpoint() }),
+                Slice::Done => Some(Phase::List(InUse::FIRST)),
+                Slice::No(why) => self.no_move(&why, out),
+            },
+            Phase::List(at) => match self.find_holders(part, at, true) {
+                Slice::More(at) => Some(Phase::List(at)),
+                Slice::Wait | Slice::Done => Some(Phase::Flush { until: self.next_checkpoint() }),
                 Slice::No(why) => self.no_move(&why, out),
             },
             Phase::Flush { .. } if stdx::mutant!("mds_move_unflushed") => self.seal(now, part, out),
@@ -396,11 +451,15 @@ impl Rank {
                 Slice::Wait | Slice::Done => Some(Phase::Empty(0)),
                 Slice::No(_) => Some(Phase::Flush { until: self.next_checkpoint() }),
             },
-            Phase::Empty(_) if stdx::mutant!("mds_moved_stays_cached") => self.seal(now, part, out),
+            Phase::Empty(_) if stdx::mutant!("mds_moved_stays_cached") => self.tell_holders(),
             Phase::Empty(from) => match self.empty_below(from) {
                 Slice::More(from) => Some(Phase::Empty(from)),
-                Slice::Wait | Slice::Done => self.seal(now, part, out),
+                Slice::Wait | Slice::Done => self.tell_holders(),
                 Slice::No(_) => Some(Phase::Flush { until: self.next_checkpoint() }),
+            },
+            Phase::Tell(at) => match self.chunk_told(at, out)? {
+                Told::More(next) => Some(next),
+                Told::All => self.seal(now, part, out),
             },
             Phase::Journal(position) if self.journal.durable < position => None,
             Phase::Journal(_) => self.wish_switch(now, out).then_some(Phase::Switch),
@@ -419,7 +478,7 @@ impl Rank {
         let wish = match self.view.territory.entry_of(unit).copied() {
             Some(entry) if entry.policy == Policy::Pin => {
                 if self.moves.current.as_ref()?.to.is_none() {
-                    self.end_move(true);
+                    self.end_move(true, out);
                     return None;
                 }
                 return match self.nothing_moves() {
@@ -493,8 +552,7 @@ impl Rank {
         if found {
             return Some(Phase::Recall { part: 0, found: false });
         }
-        self.view.territory.leave(Some((of, !stdx::mutant!("mds_move_unsealed"))));
-        Some(Phase::Drain(InUse::FIRST))
+        Some(Phase::Gather(InUse::FIRST))
     }
 
     /// The rank stops: what it has not let go of stays.
@@ -524,7 +582,7 @@ impl Rank {
         }
         self.say_refused(part, why, out);
         out.extend(id.map(|id| Output::Wish(MapWish::Abort { unit, id })));
-        self.end_move(false);
+        self.end_move(false, out);
     }
 
     fn fail_moves(&mut self, ops: Vec<OpId>) {
@@ -537,7 +595,12 @@ impl Rank {
     }
 
     /// The move is over: what waited looks again.
-    fn end_move(&mut self, done: bool) {
+    fn end_move(&mut self, done: bool, out: &mut Outbox<Output>) {
+        self.end_asks_of_move();
+        let switched = self.moves.current.as_ref().is_some_and(|one| one.phase == Phase::Switch);
+        if done && switched {
+            self.hand_over_holders(out);
+        }
         let Some(one) = self.moves.current.take() else { return };
         self.view.book.operation_ended(RECALLS);
         self.moves.emptied = Vec::new();

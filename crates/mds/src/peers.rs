@@ -10,7 +10,7 @@ use crate::rank::Rank;
 use crate::session::Session;
 use crate::territory::Side;
 use proto::caps::Bits;
-use proto::cluster::{ClusterMap, Delta, MapParts, RankInfo, RankState, Unit};
+use proto::cluster::{ClusterMap, Delta, MapParts, MoveId, RankInfo, RankState, Unit};
 use proto::header::FragHeader;
 use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
@@ -34,6 +34,9 @@ pub(crate) enum Ask {
     Hand(Unit, RankId),
     SetTimes(Ino, Wall, u64),
     Opened(Ino, SessionId),
+    /// For a move: whether sessions have joined, and the list of that number of what they have.
+    Sessions(MoveId),
+    Holders(MoveId, u32),
     /// What that rank has of the transaction that the operation waits for.
     Share(OpId, RankId),
     /// That a rank carries out what was decided.
@@ -51,6 +54,8 @@ impl Ask {
             | Self::Linked(_)
             | Self::Hand(..)
             | Self::Opened(..)
+            | Self::Sessions(_)
+            | Self::Holders(..)
             | Self::Share(..)
             | Self::Settle(..)
             | Self::Outcome(_) => None,
@@ -273,6 +278,7 @@ impl Rank {
             | ServerMsg::Renewed { .. }
             | ServerMsg::Durable { .. }
             | ServerMsg::Numbers { .. }
+            | ServerMsg::Join { .. }
             | ServerMsg::Damaged => {}
         }
     }
@@ -363,6 +369,10 @@ impl Rank {
                 waiters.for_each(|id| {
                     self.parked.entry(*id).and_modify(|op| op.hears().opened = ino);
                 });
+                Ok(None)
+            }
+            (Ask::Sessions(_) | Ask::Holders(..), outcome) => {
+                self.moves.heard = Some(outcome.is_ok());
                 Ok(None)
             }
             (_, Err(errno)) => Err(errno),

@@ -323,6 +323,7 @@ impl Rank {
         );
         out.push(Output::Note { level: Level::Info, text });
         self.end_reconnect_if_all_back(out);
+        self.restore_holders(now, out);
         self.greet_waiting(now, out);
         self.resolve_transactions();
         self.release_of_absent(now, out);

@@ -209,12 +209,13 @@ impl Entries {
 }
 
 impl View {
-    /// A checkpoint begins. What is not over is journaled again, and so are places of inodes that may leave: in the store they could
+    /// A checkpoint begins. What is not over is journaled again, what came with moves is, and so are places of inodes that may leave: in the store they could
     /// come behind those that the new owner stores. Returned: the mutations of one entry after the other.
     pub(crate) fn transactions_again(&mut self) -> Vec<Vec<u8>> {
         let mut entries = Entries::default();
+        self.holders.journal_again(|mutation| entries.add(mutation));
         if self.transactions.is_free() && self.transactions.committed.is_empty() {
-            return entries.full;
+            return entries.end();
         }
         self.transactions.journal_again(|mutation| entries.add(mutation));
         for ino in self.transactions.inodes() {

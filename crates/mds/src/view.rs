@@ -8,6 +8,7 @@ use crate::caps::book::{Book, RoomLimits};
 use crate::config::RankConfig;
 use crate::files::{Files, Open};
 use crate::heat::Heats;
+use crate::holders::Holders;
 use crate::locks::Locks;
 use crate::moved::Moved;
 use crate::op::{Learned, LoadKey, Op, Park, Probe, Stop, Syncing};
@@ -96,6 +97,8 @@ pub(crate) struct View {
     /// What other ranks told of parts of the transaction at hand.
     pub told: Option<Box<Told>>,
     pub transactions: Transactions,
+    /// What sessions have of inodes that came with a move.
+    pub holders: Holders,
     pub moved: Moved,
     pub now: Now,
 }
@@ -130,6 +133,7 @@ impl View {
             grown: Vec::new(),
             told: None,
             transactions: Transactions::default(),
+            holders: Holders::default(),
             config,
             inos: Inos::default(),
             given: None,

@@ -13,7 +13,7 @@ use crate::request::open_flags::TRUNC;
 pub struct Kind(u8);
 
 /// Ceph's word where it has the operation.
-const NAMES: [&str; 41] = [
+const NAMES: [&str; 43] = [
     "lookup",
     "getattr",
     "setattr",
@@ -55,6 +55,8 @@ const NAMES: [&str; 41] = [
     "opened",
     "transact",
     "facts",
+    "sessions",
+    "holders",
 ];
 
 impl Kind {
@@ -181,6 +183,8 @@ impl Request {
             Self::Opened { .. } => 38,
             Self::Transact { .. } => 39,
             Self::Facts { .. } => 40,
+            Self::Sessions { .. } => 41,
+            Self::Holders { .. } => 42,
         })
     }
 
@@ -226,7 +230,8 @@ impl Request {
             }
             Self::Totals { unit } | Self::Hand { unit, .. } => Some((NodeRef::bare(unit.dir), None)),
             Self::SetTimes { dir, .. } => Some((NodeRef::bare(*dir), None)),
-            Self::SyncFs | Self::StatFs | Self::Transact { .. } => None,
+            Self::Holders { moved, .. } => Some((NodeRef::bare(moved.unit.dir), None)),
+            Self::SyncFs | Self::StatFs | Self::Transact { .. } | Self::Sessions { .. } => None,
         }
     }
 }
@@ -302,6 +307,14 @@ mod tests {
             Request::Opened { node, session: crate::ids::SessionId(1) },
             Request::Transact { id: TxnId(1), step: Step::Abort },
             Request::Facts { node },
+            Request::Sessions { sessions: vec![crate::ids::SessionId(1)] },
+            Request::Holders {
+                id: crate::cluster::MoveId(1),
+                moved: crate::holder::Moved { unit: Unit { dir: node.ino, frag: Frag::WHOLE }, slot: 0 },
+                version: 1,
+                first: true,
+                list: vec![crate::holder::Holder::default()],
+            },
         ]
     }
 
@@ -312,7 +325,9 @@ mod tests {
         for (at, request) in requests.iter().enumerate() {
             let mut w = Writer::new();
             request.encode(&mut w);
-            let ordinal = if matches!(request, Request::Facts { .. }) { 50 } else { at + 1 };
+            let later = matches!(request, Request::Sessions { .. } | Request::Holders { .. });
+            let ordinal =
+                if matches!(request, Request::Facts { .. }) { 50 } else { at + usize::from(!later) };
             assert_eq!(
                 (request.kind().index(), usize::from(w.0[0])),
                 (at, ordinal),

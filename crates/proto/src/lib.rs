@@ -15,6 +15,7 @@ pub mod errno;
 pub mod frame;
 pub mod fsrecord;
 pub mod header;
+pub mod holder;
 pub mod ids;
 pub mod inode;
 pub mod journal;

@@ -196,6 +196,12 @@ pub enum ServerMsg {
         owner: Option<RankId>,
         version: u64,
     },
+    /// Something that the session has open or locked here is about to be that rank's, by the cluster map of this version: it is to join
+    /// it.
+    Join {
+        rank: RankId,
+        version: u64,
+    },
     /// The cluster map of that version, or what has changed up to it. A long one comes in parts, of which this is one, counted from 0.
     Map {
         version: u64,
@@ -455,6 +461,9 @@ impl ServerMsg {
             Self::NotMine { tid, owner, version } => {
                 w.u8(72).u64(tid.0).u16(owner.map_or(NO_OWNER, |rank| rank.0)).u64(*version);
             }
+            Self::Join { rank, version } => {
+                w.u8(74).u16(rank.0).u64(*version);
+            }
             Self::Map { version, part, parts, bytes } => {
                 w.u8(73).u64(*version).u16(*part).u16(*parts).bytes(bytes);
             }
@@ -523,6 +532,7 @@ impl ServerMsg {
                 }
                 Self::Map { version, part, parts, bytes: r.bytes(MAP_PART_BYTES_MAX)?.to_vec() }
             }
+            74 => Self::Join { rank: RankId(r.u16()?), version: r.u64()? },
             tag => return Err(DecodeError::UnknownTag { what: "server message", tag: u64::from(tag) }),
         };
         r.finish()?;

@@ -5,6 +5,7 @@
 
 use crate::cluster::{MoveId, Unit};
 use crate::codec::{DecodeError, Fixed, Reader, Writer};
+use crate::holder::Moved;
 use crate::ids::{FileId, Frag, Ino, NameHash, RankId, SessionId, Tid, Version};
 use crate::transact::TxnId;
 
@@ -108,6 +109,19 @@ pub enum Mutation<'a> {
         id: TxnId,
         left: &'a [u8],
     },
+    /// What sessions have of inodes that come to this rank with a move: `holders`. `id` 0: they have come. `first`: whatever was said of
+    /// this before counts no more.
+    Holders {
+        id: MoveId,
+        moved: Moved,
+        first: bool,
+        list: &'a [u8],
+    },
+    /// The session's client has it in its books now, or has nothing of that inode any more.
+    HolderGone {
+        session: SessionId,
+        ino: Ino,
+    },
     /// Inode numbers `first` and the `count - 1` after it are the session's to give out.
     DelegateInos {
         id: SessionId,
@@ -138,6 +152,8 @@ const COMMITTED: u8 = 14;
 const RESOLVED: u8 = 15;
 const DELEGATE_INOS: u8 = 32;
 const SESSION_FLAGS: u8 = 33;
+const HOLDERS: u8 = 34;
+const HOLDER_GONE: u8 = 35;
 
 impl<'a> Mutation<'a> {
     /// Appends the mutation.
@@ -197,6 +213,13 @@ impl<'a> Mutation<'a> {
             }
             Self::Resolved { id, left } => {
                 w.u8(RESOLVED).u64(id.0).bytes(left);
+            }
+            Self::Holders { id, moved, first, list } => {
+                moved.encode(w.u8(HOLDERS).u64(id.0));
+                w.bool(first).bytes(list);
+            }
+            Self::HolderGone { session, ino } => {
+                w.u8(HOLDER_GONE).u64(session.0).u64(ino.0);
             }
             Self::DelegateInos { id, first, count } => {
                 w.u8(DELEGATE_INOS).u64(id.0).u64(first.0).u32(count);
@@ -267,6 +290,13 @@ impl<'a> Mutation<'a> {
                 left: r.bytes(TRANSACTION_BYTES_MAX)?,
             },
             RESOLVED => Self::Resolved { id: TxnId(r.u64()?), left: r.bytes(TRANSACTION_BYTES_MAX)? },
+            HOLDERS => Self::Holders {
+                id: MoveId(r.u64()?),
+                moved: Moved::decode(r)?,
+                first: r.bool()?,
+                list: r.bytes(TRANSACTION_BYTES_MAX)?,
+            },
+            HOLDER_GONE => Self::HolderGone { session: SessionId(r.u64()?), ino: Ino(r.u64()?) },
             DELEGATE_INOS => {
                 Self::DelegateInos { id: SessionId(r.u64()?), first: Ino(r.u64()?), count: r.u32()? }
             }
@@ -334,6 +364,13 @@ mod tests {
             Mutation::Prepared { id: TxnId(4), leader: RankId(1), parts: b"parts" },
             Mutation::Committed { id: TxnId(4), decided: b"changes", left: b"" },
             Mutation::Resolved { id: TxnId(4), left: b"left" },
+            Mutation::Holders {
+                id: MoveId(3),
+                moved: Moved { unit: Unit { dir: Ino(9), frag: Frag::WHOLE }, slot: 5 },
+                first: true,
+                list: b"list",
+            },
+            Mutation::HolderGone { session: SessionId(1), ino: Ino(9) },
             Mutation::DelegateInos { id: SessionId(1), first: Ino(8192), count: 4096 },
             Mutation::SessionFlags { id: SessionId(1), flags: 2 },
         ]

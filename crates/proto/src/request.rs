@@ -7,8 +7,9 @@ mod groups;
 mod codec;
 
 use crate::attr::SetAttr;
-use crate::cluster::Unit;
+use crate::cluster::{MoveId, Unit};
 use crate::frame::FRAME_BYTES_MAX;
+use crate::holder::{Holder, Moved};
 use crate::ids::{Incarnation, Ino, NodeRef, RankId, SessionId, Tid};
 use crate::name::Name;
 use crate::storeio::{Buffer, Payload};
@@ -304,6 +305,19 @@ pub enum Request {
     Opened {
         node: NodeRef,
         session: SessionId,
+    },
+    /// By a rank: whether those sessions are here.
+    Sessions {
+        sessions: Vec<SessionId>,
+    },
+    /// By a rank: what sessions have open and locked of what is about to be this one's; `first`: whatever was said of it before counts
+    /// no more. `version`: of a map that says that it moves.
+    Holders {
+        id: MoveId,
+        moved: Moved,
+        version: u64,
+        first: bool,
+        list: Vec<Holder>,
     },
     /// By a rank: a step of a transaction of several ranks.
     Transact {

@@ -9,6 +9,7 @@ use crate::output::{Format, Output, grouped, write_out};
 use crate::place;
 use crate::problem::{Exit, Problem, Verdict, chain};
 use looking::Looking;
+use proto::cluster::MoveId;
 use proto::journal::{Entry, Mutations, Payload, read_entry};
 use proto::mutation::Mutation;
 use proto::storeio::StoreError;
@@ -223,6 +224,11 @@ fn text(mutation: &Mutation<'_>) -> String {
         Mutation::DataRedo { file, data, .. } => format!("redo {:#x} {} bytes", file.ino.0, data.len()),
         Mutation::DataRemove { file } => format!("remove {:#x}", file.ino.0),
         Mutation::Sealed { id, unit } => format!("seal {:#x} for move {}", unit.dir.0, id.0),
+        Mutation::Holders { id: MoveId(0), .. } => "opens and locks that came".to_owned(),
+        Mutation::Holders { id, .. } => format!("opens and locks that come with move {}", id.0),
+        Mutation::HolderGone { session, ino } => {
+            format!("session {} has {:#x} in its own books", session.0, ino.0)
+        }
         Mutation::Prepared { id, leader, .. } => {
             format!("transaction {:#x} of rank {} prepared", id.0, leader.0)
         }

@@ -4,12 +4,16 @@
 
 use super::{Client, Life, Link, Out, answer};
 use crate::config::ClientConfig;
+use crate::held::Holding;
 use crate::output::Output;
+use crate::router::route::{self, Place};
 use crate::validity::Validity;
 use crate::window::{Pending, Sent};
 use proto::cluster::RANKS_MAX;
 use proto::message::{At, ClientMsg, JoinToken};
-use proto::{Errno, Incarnation, RankId, SessionId, Tid};
+use proto::reply::{Outcome, Reply};
+use proto::request::Request;
+use proto::{Errno, Incarnation, Ino, NodeRef, RankId, SessionId, Tid};
 use stdx::Mono;
 use stdx::hash::HashSeed;
 
@@ -173,6 +177,49 @@ impl Client {
         if self.is_delegable() {
             self.learn(now, tid, (&sent.request, &outcome), &Validity::default(), &[]);
         }
+    }
+
+    /// The inode whose home has answered a request that way, if what it says is about one.
+    pub(crate) fn answered_for(&self, tid: Tid, outcome: &Outcome) -> Option<Ino> {
+        let sent = self.window.get(tid)?.sent.as_ref()?;
+        match (&sent.request, outcome) {
+            (Request::Create { .. } | Request::TmpFile { .. }, Ok(Reply::Created { attr, .. })) => {
+                Some(attr.ino)
+            }
+            (request, Ok(_)) => match route::of(request, None) {
+                Place::Home(node) => Some(node.ino),
+                Place::Inside(..) | Place::Any | Place::All => None,
+            },
+            (_, Err(_)) => None,
+        }
+    }
+
+    /// Whether something of an inode is in its books.
+    pub(crate) fn holds(&self, ino: Ino) -> bool {
+        self.held.has(ino)
+    }
+
+    /// What is in its books of an inode goes to another rank's.
+    pub(crate) fn hand_over(&mut self, ino: Ino) -> Option<Holding> {
+        self.held.take(ino)
+    }
+
+    /// What another rank's client had in its books is in this one's, and its rank hears of that.
+    pub(crate) fn take_over(&mut self, holding: Holding, out: &mut Out) {
+        let message = self.held.adopt(holding);
+        if self.link == Link::Up {
+            out.push(Output::Send { rank: self.rank(), message });
+        }
+    }
+
+    /// Inodes of which something is in its books, a few of them.
+    pub(crate) fn some_held(&self, most: usize) -> Vec<NodeRef> {
+        self.held.some(most).collect()
+    }
+
+    /// Nobody has what was open there.
+    pub(crate) fn open_nowhere(&mut self, ino: Ino, count: u32) {
+        self.held.released(ino, count);
     }
 
     #[cfg(test)]

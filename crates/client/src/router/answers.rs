@@ -100,6 +100,10 @@ impl Many {
         validity: Validity,
         out: &mut Out,
     ) {
+        if self.is_own_call(call) {
+            self.bounces.remove(&call);
+            return;
+        }
         self.learn(rank, call, &outcome);
         self.learn_hint(rank, call, &outcome);
         let Some(outcome) = self.answers.part(call, outcome) else { return };

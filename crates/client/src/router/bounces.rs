@@ -9,7 +9,7 @@ use super::route::Place;
 use crate::input::{CallId, Input};
 use crate::validity::Validity;
 use proto::request::Request;
-use proto::{Cred, Errno, Ino, RankId};
+use proto::{Cred, Errno, Ino, RankId, every_request};
 use std::collections::BTreeSet;
 use stdx::Mono;
 use stdx::time::{MS, SECOND};
@@ -83,8 +83,12 @@ impl Many {
         {
             self.places.learn(dir.ino, owner, Ino::NONE);
         }
-        // What nobody waits for gives something back, which moves with nothing, or was for the rank that it was sent to.
-        let Some(call) = call else { return };
+        // What nobody waits for gives something back, which may have gone to another rank, or was for the rank that it was sent to.
+        let call = match (call, &request) {
+            (Some(call), _) => call,
+            (None, Request::Release { .. } | Request::ReleaseLocks { .. }) => self.own_call(),
+            (None, every_request!()) => return,
+        };
         if self.life != Life::Serving {
             return self.failed(call, Errno::ESHUTDOWN, out);
         }
@@ -101,7 +105,12 @@ impl Many {
                 let pause_ns = self.bounces.entry(call).or_default().pause();
                 self.parked.push(Parked { call, cred, request, rank, at: self.now.after(pause_ns) });
             }
-            Next::Fail => self.failed(call, Errno::ESTALE, out),
+            Next::Fail => {
+                if let Request::Release { node, count } = request {
+                    self.clients.iter_mut().for_each(|client| client.open_nowhere(node.ino, count));
+                }
+                self.failed(call, Errno::ESTALE, out);
+            }
         }
     }
 

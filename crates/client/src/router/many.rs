@@ -50,6 +50,8 @@ pub(super) struct Many {
     pub(super) going: BTreeSet<RankId>,
     /// Those of them that are asked again later.
     pub(super) parked: Vec<Parked>,
+    /// Calls that nobody else made: how many there were.
+    pub(super) own_calls: u64,
     /// Of the step at hand.
     pub(super) now: Mono,
     pub(super) answers: Answers,
@@ -87,6 +89,7 @@ impl Many {
             parted: BTreeMap::new(),
             going: BTreeSet::new(),
             parked: Vec::new(),
+            own_calls: 0,
             now: Mono(0),
             answers: Answers::default(),
             refused: None,
@@ -109,6 +112,9 @@ impl Many {
                     self.map_parts.remove(&rank);
                     self.on_map(rank, &bytes, out);
                 }
+            }
+            Input::Message { rank, message: ServerMsg::Join { rank: to, version } } => {
+                self.joins(rank, (to, version), out);
             }
             Input::Disconnected { rank } => {
                 // What it was asked for may be lost with it.
@@ -138,6 +144,7 @@ impl Many {
             }
             Input::Tick => {
                 self.ask_parked(false, out);
+                self.look_for_holdings();
                 self.give_all(|| Input::Tick);
             }
             Input::Close => {
@@ -190,6 +197,9 @@ impl Many {
                 }
                 continue;
             };
+            if let Input::Message { message, .. } = &input {
+                self.home_answers(at, message, out);
+            }
             let before = self.clients[at].session();
             self.with(at, out, |client, outputs| client.step(now, input, outputs));
             self.session_after(rank, before, out);

@@ -65,6 +65,7 @@ impl Many {
         self.clients[at].raise_stamp(stamp);
         self.clients[at].is_left(&mut outputs);
         self.raise_stamp(self.clients[at].stamp());
+        self.keep_holdings(at, out);
         self.remove(at, out);
         for output in outputs {
             match output {

@@ -7,6 +7,7 @@ use crate::repair::{self, STREAM_BASE};
 use crate::target::{Exact, Target, Verdict, round_trip};
 use proto::cluster::{MoveId, Unit};
 use proto::codec::{Reader, Writer};
+use proto::holder::Moved;
 use proto::journal::{
     ENTRY_HEADER_BYTES, Mutations, Payload, TxnCluster, TxnOrigin, begin_entry, end_entry, highest_mark,
     put_mark, put_transaction, read_entry,
@@ -126,6 +127,13 @@ fn samples() -> Vec<Mutation<'static>> {
         Mutation::Resolved { id: TxnId(4), left: b"left" },
         Mutation::DelegateInos { id: SessionId(1), first: Ino(8192), count: 4096 },
         Mutation::SessionFlags { id: SessionId(1), flags: 3 },
+        Mutation::Holders {
+            id: MoveId(3),
+            moved: Moved { unit: Unit::ROOT, slot: 5 },
+            first: true,
+            list: &[0; 4],
+        },
+        Mutation::HolderGone { session: SessionId(1), ino: Ino(9) },
     ]
 }
 

@@ -6,9 +6,10 @@ use crate::class::class;
 use crate::repair;
 use crate::target::{Exact, Target, Verdict, check_size, round_trip};
 use proto::caps::{Bits, Grants, Recalled, Returned};
-use proto::cluster::Unit;
+use proto::cluster::{MoveId, Unit};
 use proto::codec::Writer;
 use proto::frame::{FRAME_HEADER_BYTES, put_frame, take_frame};
+use proto::holder::{Holder, Moved};
 use proto::message::{At, ClientInfo, ClientMsg, Delegated, JoinToken, PROTOCOL, ServerMsg, Told};
 use proto::reply::{DirEntry, Reply, StatFs};
 use proto::request::{LockKind, LockSpec, NewNode, Request, XattrMode};
@@ -190,6 +191,20 @@ fn requests() -> Vec<Request> {
         Request::Hand { unit: unit(0), to: RankId(1) },
         Request::SetTimes { dir: Ino(4097), mtime: Wall(-5), stamp: 9 },
         Request::Opened { node, session: SessionId(7) },
+        Request::Sessions { sessions: vec![SessionId(7), SessionId(8)] },
+        Request::Holders {
+            id: MoveId(3),
+            moved: Moved { unit: unit(3), slot: 0 },
+            version: 9,
+            first: true,
+            list: vec![Holder {
+                session: SessionId(7),
+                ino: Ino(4097),
+                opens: 1,
+                locks: vec![lock],
+                ..Holder::default()
+            }],
+        },
         Request::Rewrite {
             node,
             wrote: Tid(3),
@@ -307,6 +322,7 @@ fn server_messages() -> Vec<ServerMsg> {
         },
         ServerMsg::Renewed { number: 6 },
         ServerMsg::Damaged,
+        ServerMsg::Join { rank: RankId(1), version: 2 },
         ServerMsg::Refused { errno: 116, reason: "evicted".into() },
         ServerMsg::Admin { id: 1, answer: "{}".into() },
         ServerMsg::Reply { tid: Tid(7), outcome: Err(Errno::ENOENT) },

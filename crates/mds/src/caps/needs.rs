@@ -115,6 +115,8 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
             | Mutation::DelegateInos { .. }
             | Mutation::SessionFlags { .. }
             | Mutation::Sealed { .. }
+            | Mutation::Holders { .. }
+            | Mutation::HolderGone { .. }
             | Mutation::Prepared { .. }
             | Mutation::Committed { .. }
             | Mutation::Resolved { .. } => {}

@@ -41,7 +41,7 @@ const fn is_dirty(dir: &Dir) -> bool {
 }
 
 impl Rank {
-    const fn looks(&self) -> usize {
+    pub(super) const fn looks(&self) -> usize {
         self.view.config.limits.move_slice as usize
     }
 
@@ -56,6 +56,10 @@ impl Rank {
     /// as it was.
     pub(super) fn in_use_below(&self, part: Part, at: InUse, drains: bool) -> Slice<InUse> {
         let below = |ino: Ino| self.view.is_inode_below(ino, part) || self.is_nameless(ino);
+        let stays = |ino: Ino, file: Option<&FileState>| {
+            let why = self.stays(ino, file).filter(|_| below(ino));
+            why.map(|why| format!("inode {:#x}, {why}", ino.0))
+        };
         let matters = !stdx::mutant!("mds_move_despite_opens");
         match at {
             InUse::Files(from) => {
@@ -63,10 +67,11 @@ impl Rank {
                     if count == self.looks() {
                         return Slice::More(InUse::Files(ino));
                     }
-                    if matters && file.is_open() && below(ino) {
-                        return Slice::No(format!("inode {:#x}, which is or may be below, is open", ino.0));
+                    let why = if file.is_open() { stays(ino, Some(file)) } else { None };
+                    if let Some(why) = why.filter(|_| matters) {
+                        return Slice::No(why);
                     }
-                    if drains && self.is_busy(ino, file, part) {
+                    if drains && file.is_under_way() && self.view.is_inode_below(ino, part) {
                         return Slice::Wait;
                     }
                 }
@@ -77,8 +82,8 @@ impl Rank {
                     if count == self.looks() {
                         return Slice::More(InUse::Locks(ino));
                     }
-                    if matters && below(ino) {
-                        return Slice::No(format!("inode {:#x}, which is or may be below, is locked", ino.0));
+                    if let Some(why) = stays(ino, self.view.files.get(ino)).filter(|_| matters) {
+                        return Slice::No(why);
                     }
                 }
                 // What is reserved in a unit is so under its directory's number.
@@ -95,12 +100,8 @@ impl Rank {
         }
     }
 
-    fn is_busy(&self, ino: Ino, file: &FileState, part: Part) -> bool {
-        !file.is_open() && self.view.is_inode_below(ino, part)
-    }
-
     /// A file without a name may have had it anywhere, and its client looks for it there.
-    fn is_nameless(&self, ino: Ino) -> bool {
+    pub(super) fn is_nameless(&self, ino: Ino) -> bool {
         self.view
             .cache
             .by_ino(ino)

@@ -25,6 +25,7 @@ impl Rank {
         self.totals_by_map();
         self.ranks_by_map(now, out);
         self.move_by_map(&map, out);
+        self.settle_holders(now, out);
         self.carry_out_announced(&map, out);
         self.leave_by_map(&map, now.mono);
         self.moves.pins.look_again(now.mono);
@@ -48,16 +49,16 @@ impl Rank {
         match (one.phase, found) {
             (Phase::PreFlush { .. } | Phase::Announce, _) if one.id.is_some() && moving != one.id => {
                 self.say_refused(part, "it was given up before it began", out);
-                self.end_move(false);
+                self.end_move(false, out);
             }
             (Phase::Announce, Some((true, moving))) => {
                 one.id = moving.filter(|moving| Some(moving.to) == to).map(|moving| moving.id);
             }
             // Not every map is heard of: the other rank has it, and may have dropped its entry since.
-            (Phase::Dropping | Phase::Switch, None) => self.end_move(true),
+            (Phase::Dropping | Phase::Switch, None) => self.end_move(true, out),
             (_, Some((true, moving))) if one.id.is_some() && moving.map(|moving| moving.id) != one.id => {
                 self.say_refused(part, "the coordinator gave it up", out);
-                self.end_move(false);
+                self.end_move(false, out);
             }
             (
                 Phase::Name
@@ -69,7 +70,7 @@ impl Rank {
                 | Phase::Announce,
                 _,
             ) => {}
-            (Phase::Switch, Some((false, _))) => self.end_move(true),
+            (Phase::Switch, Some((false, _))) => self.end_move(true, out),
             (_, Some((true, _))) => {}
             // Somebody else's, though this rank did not let go of it: it cannot know what it has any more.
             (_, Some((false, _)) | None) => {
@@ -125,7 +126,11 @@ impl Rank {
             | Phase::PreFlush { .. }
             | Phase::Look(_)
             | Phase::Recall { .. }
+            | Phase::Gather(_)
+            | Phase::Join
             | Phase::Drain(_)
+            | Phase::List(_)
+            | Phase::Tell(_)
             | Phase::Places(..)
             | Phase::Empty(_)
             | Phase::Flush { .. }

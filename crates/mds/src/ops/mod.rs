@@ -35,7 +35,7 @@ use crate::transactions::part;
 use crate::txn::Delta;
 use crate::view::{Found, View};
 use proto::request::Request;
-use proto::{Errno, RankId};
+use proto::{Errno, NodeRef, RankId};
 use proto::{
     locking_requests, looking_requests, naming_requests, rank_requests, syncing_requests, writing_requests,
 };
@@ -109,7 +109,16 @@ fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan>
         Request::TestLock { node, lock } => lock::test(view, op, *node, lock),
         Request::SetLock { node, lock, wait } => lock::set(view, op, *node, lock, *wait),
         Request::ReleaseLocks { node, flock, owner } => {
-            Ok(lock::release(view, op.session, node.ino, *flock, *owner))
+            match has_holders_of(view, op, *node) {
+                Ok(()) => Ok(lock::release(view, op.session, node.ino, *flock, *owner)),
+                Err(stop) => {
+                    // Claimed by its client, which did not know yet that it had gone, or of an inode that is gone altogether.
+                    if matches!(stop, Stop::NotMine(_)) {
+                        lock::release(view, op.session, node.ino, *flock, *owner);
+                    }
+                    Err(stop)
+                }
+            }
         }
         Request::Access { node, mask } => getattr::access(view, op, *node, *mask),
         Request::Parent { node } => getattr::parent(view, op, *node),
@@ -119,6 +128,8 @@ fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan>
         Request::Hand { unit, to } => ranks::hand(view, op, *unit, *to),
         Request::SetTimes { dir, mtime, stamp } => ranks::set_times(view, op, *dir, *mtime, *stamp),
         Request::Opened { node, session } => ranks::opened(view, op, *node, *session),
+        // Answered before anything is planned.
+        Request::Sessions { .. } | Request::Holders { .. } => Err(Errno::EINVAL.into()),
         Request::Transact { id, step } => part::plan(view, op, *id, step),
         // Planned above.
         naming_requests!()
@@ -127,6 +138,18 @@ fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan>
         | Request::Open { .. }
         | Request::TmpFile { .. }
         | Request::Release { .. } => Err(proto::Errno::ENOSYS.into()),
+    }
+}
+
+/// Whether opens and locks of that inode are counted here: with its home, which may have gone to another rank. What is not there any
+/// more nobody has.
+pub(crate) fn has_holders_of(view: &mut View, op: &mut Op, node: NodeRef) -> Found<()> {
+    if view.territory.is_whole() || stdx::mutant!("mds_releases_anywhere") {
+        return Ok(());
+    }
+    match view.resolve(node, op) {
+        Ok(_) | Err(Stop::Fail(_)) => Ok(()),
+        Err(stop) => Err(stop),
     }
 }
 

@@ -37,8 +37,21 @@ impl Rank {
             return self.answer(op, Err(errno), false, out);
         }
         if let Request::Release { node, count } = &op.request {
-            let (ino, count) = (node.ino, *count);
-            return self.release(op, ino, count, out);
+            let (node, count) = (*node, *count);
+            return match ops::has_holders_of(&mut self.view, op, node) {
+                Ok(()) => self.release(op, node.ino, count, out),
+                Err(stop) => {
+                    // Claimed by its client, which did not know yet that it had gone.
+                    if matches!(stop, Stop::NotMine(_)) {
+                        self.view.files.close(node.ino, op.session, count);
+                        self.forget_or_purge(node.ino);
+                    }
+                    self.carry_out_plan(now, op, Err(stop), out)
+                }
+            };
+        }
+        if self.is_about_holders(now, op, out) {
+            return;
         }
         if let Request::Transact { id, step } = &op.request {
             let id = *id;
@@ -303,6 +316,7 @@ impl Rank {
         }
         self.closed_alone(op, ino);
         self.forget_or_purge(ino);
+        self.holder_let_go(op.session, ino, out);
         self.answer(op, Ok(Reply::Ok), true, out);
     }
 

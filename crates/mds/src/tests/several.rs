@@ -5,6 +5,7 @@
 mod again;
 mod bounces;
 mod boundaries;
+mod holders;
 mod joins;
 mod leaving;
 mod moves;

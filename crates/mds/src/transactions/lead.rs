@@ -176,6 +176,8 @@ impl Rank {
             | Ask::Totals(_)
             | Ask::Linked(_)
             | Ask::Hand(..)
+            | Ask::Sessions(_)
+            | Ask::Holders(..)
             | Ask::SetTimes(..)
             | Ask::Opened(..) => {}
         }

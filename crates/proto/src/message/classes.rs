@@ -124,6 +124,7 @@ impl ServerMsg {
             | Self::Durable { .. }
             | Self::Numbers { .. }
             | Self::Damaged
+            | Self::Join { .. }
             | Self::Map { .. } => None,
         }
     }

@@ -4,13 +4,17 @@
 
 use super::{IO_BYTES_MAX, LockKind, LockSpec, NewNode, Request, XattrMode};
 use crate::attr::SetAttr;
-use crate::cluster::{put_unit, take_unit};
+use crate::cluster::{MoveId, put_unit, take_unit};
 use crate::codec::{DecodeError, Reader, Writer};
+use crate::holder::{Moved, put_holders, take_holders};
 use crate::ids::{Incarnation, Ino, NameHash, NodeRef, RankId, SessionId, Tid};
 use crate::name::Name;
 use crate::storeio::Payload;
 use crate::transact::{Step, TxnId};
 use stdx::Wall;
+
+/// Sessions that are asked for at once.
+const SESSIONS_MAX: usize = 65_536;
 
 impl Request {
     /// Appends the wire form.
@@ -143,6 +147,16 @@ impl Request {
                 noded(w, 39, node);
                 w.u64(session.0);
             }
+            Self::Sessions { sessions } => {
+                w.u8(41).u32(sessions.len() as u32);
+                for session in sessions {
+                    w.u64(session.0);
+                }
+            }
+            Self::Holders { id, moved, version, first, list } => {
+                moved.encode(w.u8(42).u64(id.0));
+                put_holders(list.iter(), w.u64(*version).bool(*first));
+            }
             Self::Transact { id, step } => {
                 w.u8(40).u64(id.0);
                 step.encode(w);
@@ -251,6 +265,21 @@ impl Request {
             37 => Self::Hand { unit: take_unit(r)?, to: RankId(r.u16()?) },
             38 => Self::SetTimes { dir: Ino(r.u64()?), mtime: Wall(r.i64()?), stamp: r.u64()? },
             39 => Self::Opened { node: node(r)?, session: SessionId(r.u64()?) },
+            41 => {
+                let count = r.u32()? as usize;
+                if count > SESSIONS_MAX {
+                    return Err(DecodeError::Invalid { what: "count of sessions" });
+                }
+                let sessions = (0..count).map(|_| Ok(SessionId(r.u64()?)));
+                Self::Sessions { sessions: sessions.collect::<Result<_, DecodeError>>()? }
+            }
+            42 => Self::Holders {
+                id: MoveId(r.u64()?),
+                moved: Moved::decode(r)?,
+                version: r.u64()?,
+                first: r.bool()?,
+                list: take_holders(r)?,
+            },
             40 => Self::Transact { id: TxnId(r.u64()?), step: Step::decode(r)? },
             _ => return Err(unknown(tag)),
         })

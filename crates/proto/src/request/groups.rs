@@ -84,6 +84,8 @@ macro_rules! rank_requests {
             | $crate::request::Request::Hand { .. }
             | $crate::request::Request::SetTimes { .. }
             | $crate::request::Request::Opened { .. }
+            | $crate::request::Request::Sessions { .. }
+            | $crate::request::Request::Holders { .. }
             | $crate::request::Request::Transact { .. }
     };
 }

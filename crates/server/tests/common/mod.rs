@@ -51,6 +51,7 @@ impl Mailbox {
                 | ServerMsg::Numbers { .. }
                 | ServerMsg::NotMine { .. }
                 | ServerMsg::Map { .. }
+                | ServerMsg::Join { .. }
                 | ServerMsg::Damaged) => panic!("unasked: {other:?}"),
                 // Its end follows.
                 ServerMsg::Refused { errno, .. } if errno == Errno::ESHUTDOWN.0 as u32 => {}

@@ -263,6 +263,8 @@ impl Records {
             | Mutation::DelegateInos { .. }
             | Mutation::SessionFlags { .. }
             | Mutation::Sealed { .. }
+            | Mutation::Holders { .. }
+            | Mutation::HolderGone { .. }
             | Mutation::Prepared { .. }
             | Mutation::Committed { .. }
             | Mutation::Resolved { .. } => Ok(()),

@@ -123,6 +123,7 @@ impl Host {
             | ServerMsg::Done { .. }
             | ServerMsg::Durable { .. }
             | ServerMsg::Numbers { .. }
+            | ServerMsg::Join { .. }
             | ServerMsg::Damaged
             | ServerMsg::NotMine { .. } => Err(format!("rank {rank} says {message:?}")),
         }

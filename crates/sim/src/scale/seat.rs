@@ -320,6 +320,7 @@ impl Seat {
             | ServerMsg::Done { .. }
             | ServerMsg::Durable { .. }
             | ServerMsg::Numbers { .. }
+            | ServerMsg::Join { .. }
             | ServerMsg::Damaged
             | ServerMsg::Map { .. } => {}
         }

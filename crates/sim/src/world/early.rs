@@ -281,6 +281,7 @@ impl World {
                 | ServerMsg::Renewed { .. }
                 | ServerMsg::NotMine { .. }
                 | ServerMsg::Map { .. }
+                | ServerMsg::Join { .. }
                 | ServerMsg::Damaged => continue,
             }
             if self.clients[client].kind != Kind::Trusted || !self.plan.wants(client).has(Bits::DX) {

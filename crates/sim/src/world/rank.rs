@@ -305,6 +305,7 @@ fn answer_of(session: SessionId, message: &ServerMsg) -> Option<Sent> {
         | ServerMsg::Numbers { .. }
         | ServerMsg::NotMine { .. }
         | ServerMsg::Map { .. }
+        | ServerMsg::Join { .. }
         | ServerMsg::Damaged => return None,
     };
     Some(Sent { session, tid, outcome, embedded: false, manner })

@@ -94,10 +94,10 @@ pub(crate) fn what_is_open_without_a_name_keeps_it() {
     c.join(0, 1, Peer::Trusted);
     let tid = c.start(1, REMOTE, Request::Open { node: file, flags: open_flags::RDWR });
     assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
-    // What it has cannot go.
+    assert!(c.call(1, Request::Unlink { parent: dir, name: n("f") }).is_ok());
+    // Where it was nobody knows: what it has cannot go.
     stop(&mut c);
     assert_eq!(c.owner(dir), Some(1));
-    assert!(c.call(1, Request::Unlink { parent: dir, name: n("f") }).is_ok());
     let tid = c.start(1, REMOTE, Request::Release { node: file, count: 1 });
     c.wait(1, REMOTE, tid);
     give_away(&mut c);

@@ -97,7 +97,11 @@ fn nothing_moves_while_it_is_open_or_locked() {
     let file = c.create(sub, "f");
     assert!(c.call(0, Request::Open { node: file, flags: 0 }).is_ok());
     assert_eq!(c.pin(dir, 1), Err(Errno::EBUSY));
-    assert!(c.worlds[0].notes.iter().any(|note| note.contains("is open")), "{:?}", c.worlds[0].notes);
+    assert!(
+        c.worlds[0].notes.iter().any(|note| note.contains("is open or locked")),
+        "{:?}",
+        c.worlds[0].notes
+    );
     // Open, and without a name: it may have been anywhere.
     assert!(c.call(0, Request::Unlink { parent: sub, name: n("f") }).is_ok());
     assert_eq!(c.pin(dir, 1), Err(Errno::EBUSY));

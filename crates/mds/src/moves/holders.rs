@@ -1,0 +1,220 @@
+//! What sessions have open and locked below what moves: who they are, so that they join the new owner, and what they have, which it is
+//! told. docs/PROTOCOL.md, "What is open moves, too".
+//!
+//! Absent: the new owner's side (`holders.rs` of the crate).
+
+use super::below::{InUse, Slice};
+use super::{Move, Phase};
+use crate::files::FileState;
+use crate::holders::chunks;
+use crate::op::OpId;
+use crate::output::Output;
+use crate::peers::Ask;
+use crate::rank::Rank;
+use crate::territory::Part;
+use proto::holder::{Holder, Moved};
+use proto::message::ServerMsg;
+use proto::request::Request;
+use proto::{Ino, SessionId};
+use std::collections::{BTreeMap, BTreeSet};
+use stdx::Outbox;
+use stdx::time::MS;
+
+/// After that a rank is asked again whether sessions have joined it, and these are told again.
+const JOIN_NS: u64 = 20 * MS;
+
+/// What is found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) sessions: BTreeSet<SessionId>,
+    list: BTreeMap<(SessionId, Ino), Holder>,
+    /// Of the list, as it is told.
+    chunks: Vec<Vec<Holder>>,
+}
+
+impl Found {
+    fn of(&mut self, session: SessionId, ino: Ino) -> &mut Holder {
+        let new = || Holder { session, ino, ..Holder::default() };
+        self.list.entry((session, ino)).or_insert_with(new)
+    }
+}
+
+impl Move {
+    fn moved(&self) -> Moved {
+        let slot = match self.part {
+            Part::Slots { first, .. } => first,
+            Part::Of(_) => 0,
+        };
+        Moved { unit: self.unit, slot }
+    }
+}
+
+impl Rank {
+    /// Why an inode that is open or locked below holds everything up; none: that goes with it.
+    pub(super) fn stays(&self, ino: Ino, file: Option<&FileState>) -> Option<&'static str> {
+        let embedded = |id: &SessionId| self.sessions.map.get(id).is_some_and(|session| session.embedded);
+        if self.view.cache.by_ino(ino).is_none() {
+            return Some("which may be below, is open or locked");
+        }
+        if self.is_nameless(ino) {
+            return Some("which has no name any more, is open or locked");
+        }
+        if file.is_some_and(|file| file.kept > 0) {
+            return Some("which is below, may be open by an answer of before");
+        }
+        let opens = file.into_iter().flat_map(|file| file.opens.iter());
+        let by_mount = opens.map(|open| open.session).any(|id| embedded(&id))
+            || self.view.locks.held_on(ino).iter().any(|(id, _)| embedded(id));
+        by_mount.then_some("which is below, is open or locked in the rank's process")
+    }
+
+    /// Notes who has something open or locked below; `all`: and what.
+    pub(super) fn find_holders(&mut self, part: Part, at: InUse, all: bool) -> Slice<InUse> {
+        let found = self.moves.current.as_mut().map(|one| std::mem::take(&mut one.found));
+        let mut found = found.unwrap_or_default();
+        let slice = match at {
+            InUse::Files(from) => self.find_opens(part, from, all, &mut found),
+            InUse::Locks(from) => self.find_locks(part, from, all, &mut found),
+        };
+        if let Some(one) = &mut self.moves.current {
+            one.found = found;
+        }
+        slice
+    }
+
+    fn find_opens(&self, part: Part, from: Ino, all: bool, found: &mut Found) -> Slice<InUse> {
+        for (count, (ino, file)) in self.view.files.from(from).enumerate() {
+            if count == self.looks() {
+                return Slice::More(InUse::Files(ino));
+            }
+            if file.opens.is_empty() || !self.view.is_inode_below(ino, part) {
+                continue;
+            }
+            if let Some(why) = self.stays(ino, Some(file)) {
+                return Slice::No(format!("inode {:#x}, {why}", ino.0));
+            }
+            for open in file.opens.iter() {
+                found.sessions.insert(open.session);
+                if all {
+                    let holder = found.of(open.session, ino);
+                    (holder.opens, holder.rights, holder.writes) = (open.count, open.rights(), open.writes);
+                }
+            }
+        }
+        Slice::More(InUse::Locks(Ino(0)))
+    }
+
+    fn find_locks(&self, part: Part, from: Ino, all: bool, found: &mut Found) -> Slice<InUse> {
+        for (count, ino) in self.view.locks.files_from(from).enumerate() {
+            if count == self.looks() {
+                return Slice::More(InUse::Locks(ino));
+            }
+            if !self.view.is_inode_below(ino, part) {
+                continue;
+            }
+            if let Some(why) = self.stays(ino, self.view.files.get(ino)) {
+                return Slice::No(format!("inode {:#x}, {why}", ino.0));
+            }
+            for (session, lock) in self.view.locks.held_on(ino) {
+                found.sessions.insert(session);
+                if all {
+                    found.of(session, ino).locks.push(lock);
+                }
+            }
+        }
+        Slice::Done
+    }
+
+    /// All who have something below are to be at the new owner's before anything is sealed.
+    pub(super) fn ask_sessions(&mut self, after_ns: u64, out: &mut Outbox<Output>) -> Option<Phase> {
+        let one = self.moves.current.as_ref()?;
+        let (id, to) = (one.id?, one.to?);
+        if one.found.sessions.is_empty() {
+            return Some(self.seal_part(one.part));
+        }
+        let sessions: Vec<SessionId> = one.found.sessions.iter().copied().collect();
+        let version = self.view.territory.version();
+        for session in &sessions {
+            self.send_now(*session, ServerMsg::Join { rank: to, version }, out);
+        }
+        self.ask_unawaited(Ask::Sessions(id), to, Request::Sessions { sessions }, after_ns);
+        Some(Phase::Join)
+    }
+
+    /// Whether they are.
+    pub(super) fn sessions_joined(&mut self, out: &mut Outbox<Output>) -> Option<Phase> {
+        match self.moves.heard.take()? {
+            true => {
+                let part = self.moves.current.as_ref()?.part;
+                Some(self.seal_part(part))
+            }
+            false => {
+                self.ask_sessions(JOIN_NS, out);
+                None
+            }
+        }
+    }
+
+    fn seal_part(&mut self, part: Part) -> Phase {
+        self.view.territory.leave(Some((part, !stdx::mutant!("mds_move_unsealed"))));
+        Phase::Drain(InUse::FIRST)
+    }
+
+    /// The new owner is told what sessions have.
+    pub(super) fn tell_holders(&mut self) -> Option<Phase> {
+        let one = self.moves.current.as_mut()?;
+        one.found.chunks = chunks(one.found.list.values());
+        self.tell_chunk(0)
+    }
+
+    fn tell_chunk(&mut self, at: usize) -> Option<Phase> {
+        let version = self.view.territory.version();
+        let one = self.moves.current.as_ref()?;
+        let (id, to, moved) = (one.id?, one.to?, one.moved());
+        let list = one.found.chunks.get(at).cloned().unwrap_or_default();
+        let list = if stdx::mutant!("mds_move_forgets_holders") { Vec::new() } else { list };
+        let request = Request::Holders { id, moved, version, first: at == 0, list };
+        self.ask_unawaited(Ask::Holders(id, at as u32), to, request, 0);
+        Some(Phase::Tell(at))
+    }
+
+    /// It has heard one list; the next one, if there is one.
+    pub(super) fn chunk_told(&mut self, at: usize, out: &mut Outbox<Output>) -> Option<Told> {
+        match self.moves.heard.take()? {
+            true if at + 1 < self.moves.current.as_ref()?.found.chunks.len() => {
+                self.tell_chunk(at + 1).map(Told::More)
+            }
+            true => Some(Told::All),
+            false => {
+                self.give_up_move("somebody who has something open there has not joined its new rank", out);
+                None
+            }
+        }
+    }
+
+    /// Nobody has anything there any more.
+    pub(super) fn hand_over_holders(&mut self, out: &mut Outbox<Output>) {
+        let list =
+            self.moves.current.as_mut().map(|one| std::mem::take(&mut one.found.list)).unwrap_or_default();
+        let mut waiters: Vec<OpId> = Vec::new();
+        for (session, ino) in list.into_keys() {
+            self.view.files.close(ino, session, u32::MAX);
+            self.view.files.forget_idle(ino);
+            waiters.extend(self.view.locks.leave(ino));
+            self.holder_gone(session, ino, out);
+        }
+        self.look_again(waiters);
+    }
+
+    /// Nobody waits any more for what was asked for a move.
+    pub(super) fn end_asks_of_move(&mut self) {
+        self.moves.heard = None;
+        self.peers.keep_asks(|ask| !matches!(ask, Ask::Sessions(_) | Ask::Holders(..)));
+    }
+}
+
+/// How far the lists are.
+pub(super) enum Told {
+    More(Phase),
+    All,
+}

@@ -1,0 +1,296 @@
+//! What is open or locked goes with its inode: to the new owner, through its deaths, and out of the old one.
+//!
+//! Absent: what a client makes of it (`client`, `router`).
+
+use super::*;
+use proto::request::{LockKind, LockSpec};
+
+const OTHER: ConnId = ConnId(60);
+
+const LOCK: LockSpec =
+    LockSpec { flock: true, owner: 1, kind: LockKind::Write, start: 0, end: u64::MAX, pid: 1 };
+
+impl Cluster {
+    /// At that rank, by the client over a socket.
+    fn asks(&mut self, at: usize, request: Request) -> Answered {
+        let tid = self.start(at, REMOTE, request);
+        self.wait(at, REMOTE, tid)
+    }
+
+    fn asks_well(&mut self, at: usize, request: Request) -> Reply {
+        match self.asks(at, request) {
+            Answered::Outcome(Ok(reply)) => reply,
+            other => panic!("{other:?}; {:?}", self.worlds[at].notes),
+        }
+    }
+
+    /// The client comes back to a rank that lives again, and has nothing in its books for it.
+    fn comes_back(&mut self, at: usize) {
+        let session = self.worlds[0].sessions[&REMOTE];
+        let world = self.hold(at);
+        world.inject(Input::Connected { conn: REMOTE, peer: Peer::Trusted });
+        let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: 1, caps_max: 0 };
+        let at_rank = world.at();
+        world.say(
+            REMOTE,
+            ClientMsg::Hello { protocol: PROTOCOL, session, info, wants: Bits::NONE, at: at_rank },
+        );
+        let welcome = world.welcomed(REMOTE);
+        assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
+        world.say(REMOTE, ClientMsg::Reclaimed);
+        self.settle();
+        self.pass(5);
+    }
+
+    /// A file in a directory that becomes rank 1's while a client has it open and locked.
+    fn with_held() -> (Self, NodeRef, NodeRef) {
+        let mut c = Self::new();
+        let dir = c.mkdir(root(), "d");
+        let file = c.create(dir, "f");
+        c.greet(0, Peer::Trusted, Bits::NONE);
+        c.asks_well(0, Request::Open { node: file, flags: 2 });
+        c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+        let tid = c.start(0, EMBEDDED, Self::pin_request(dir, 1));
+        c.pass(5);
+        let told = c.heard(0, |message| matches!(message, ServerMsg::Join { .. }));
+        assert!(matches!(told, Some(ServerMsg::Join { rank: RankId(1), .. })), "{told:?}");
+        c.join(0, 1, Peer::Trusted);
+        assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)), "{:?}", c.worlds[0].notes);
+        assert_eq!(c.owner(dir), Some(1));
+        (c, dir, file)
+    }
+
+    /// Whether somebody else gets the lock.
+    fn is_locked(&mut self, file: NodeRef) -> bool {
+        let lock = LockSpec { owner: 9, ..LOCK };
+        match self.call(1, Request::SetLock { node: file, lock, wait: false }) {
+            Ok(_) => {
+                let request = Request::ReleaseLocks { node: file, flock: true, owner: 9 };
+                assert_eq!(self.call(1, request), Ok(Reply::Ok));
+                false
+            }
+            Err(Errno::EAGAIN) => true,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn read(node: NodeRef) -> Request {
+    Request::Read { node, offset: 0, len: 9, into: None }
+}
+
+#[test]
+fn an_open_file_goes_with_its_directory() {
+    let (mut c, dir, file) = Cluster::with_held();
+    let data = Payload::Owned(b"bytes".to_vec());
+    let write = Request::Write { node: file, offset: 0, append: false, kill_suidgid: false, data };
+    assert_eq!(c.asks(0, write.clone()), NOT_MINE(1));
+    c.asks_well(1, write);
+    assert_eq!(c.call(1, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+    // Without a name, but open.
+    assert!(matches!(c.asks_well(1, read(file)), Reply::Data(data) if data.bytes() == b"bytes"));
+    assert!(!c.worlds[1].data.is_empty());
+    // It is closed where it is.
+    c.asks_well(1, Request::ReleaseLocks { node: file, flock: true, owner: 1 });
+    let close = Request::Release { node: file, count: 1 };
+    assert_eq!(c.asks(0, close.clone()), NOT_MINE(1));
+    c.asks_well(1, close);
+    c.pass(5);
+    c.checkpoint(1);
+    assert!(c.worlds[1].data.is_empty(), "its bytes are gone with the last open");
+}
+
+#[test]
+fn a_lock_goes_with_its_directory() {
+    let (mut c, _, file) = Cluster::with_held();
+    assert!(c.is_locked(file));
+    assert_eq!(c.asks(0, Request::ReleaseLocks { node: file, flock: true, owner: 1 }), NOT_MINE(1));
+    c.asks_well(1, Request::ReleaseLocks { node: file, flock: true, owner: 1 });
+    assert!(!c.is_locked(file));
+}
+
+/// The client has it in its books for the old owner yet: the new one's journal has it.
+#[test]
+fn what_came_is_there_after_a_crash_and_what_was_given_back_is_not() {
+    let (mut c, dir, file) = Cluster::with_held();
+    for round in 0..2 {
+        c.crash(1);
+        c.comes_back(1);
+        assert!(c.is_locked(file), "{round}");
+        c.checkpoint(1);
+    }
+    assert_eq!(c.call(1, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+    c.crash(1);
+    c.comes_back(1);
+    assert!(c.is_locked(file));
+    assert!(matches!(c.asks_well(1, read(file)), Reply::Data(_)));
+    c.asks_well(1, Request::ReleaseLocks { node: file, flock: true, owner: 1 });
+    c.asks_well(1, Request::Release { node: file, count: 1 });
+    c.pass(5);
+    c.crash(1);
+    c.comes_back(1);
+    assert!(!matches!(c.asks(1, read(file)), Answered::Outcome(Ok(_))), "it is nowhere");
+}
+
+/// Its client says by a Reclaim that it has it in its books for this rank: from then on these count.
+#[test]
+fn what_the_client_has_in_its_books_is_not_in_the_journal_any_more() {
+    let (mut c, _, file) = Cluster::with_held();
+    let reclaim = |locks| ClientMsg::Reclaim { node: file, count: 1, writes: true, locks };
+    c.hold(1).say(REMOTE, reclaim(Vec::new()));
+    c.settle();
+    assert!(c.is_locked(file), "nothing changes by it");
+    c.asks_well(1, Request::ReleaseLocks { node: file, flock: true, owner: 1 });
+    c.pass(5);
+    c.crash(1);
+    c.comes_back(1);
+    assert!(!c.is_locked(file));
+}
+
+#[test]
+fn who_does_not_join_the_new_owner_holds_the_move_up() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.asks_well(0, Request::Open { node: file, flags: 0 });
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    c.pass(50);
+    // Others are served meanwhile.
+    c.create(dir, "g");
+    let told = c.heard(0, |message| matches!(message, ServerMsg::Join { .. }));
+    assert!(told.is_some() && c.heard(0, |message| matches!(message, ServerMsg::Join { .. })).is_some());
+    let mut answered = None;
+    for _ in 0..100 {
+        c.hold(0).say(REMOTE, ClientMsg::Renew { number: 0 });
+        c.pass(300);
+        answered = c.take_answer(0, EMBEDDED, tid);
+        if answered.is_some() {
+            break;
+        }
+    }
+    assert_eq!(answered, Some(Answered::Outcome(Err(Errno::EBUSY))), "{:?}", c.worlds[0].notes);
+    assert_eq!(c.owner(dir), Some(0));
+    c.asks_well(0, Request::Release { node: file, count: 1 });
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+}
+
+#[test]
+fn a_move_that_is_given_up_leaves_all_as_it_was() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    c.asks_well(0, Request::Open { node: file, flags: 2 });
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    let mut switches = false;
+    for _ in 0..200 {
+        if matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })) {
+            switches = true;
+            break;
+        }
+        c.deaf = c.map.entries.values().any(|entry| entry.moving.is_some());
+        c.pass(1);
+    }
+    assert!(switches, "{:?}", c.worlds[0].notes);
+    // The coordinator gives it up instead.
+    let Some(MapWish::Switch { unit, id }) = c.worlds[0].wishes.pop_front() else { panic!() };
+    c.deaf = false;
+    c.grant(0, MapWish::Abort { unit, id });
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Err(Errno::EBUSY)));
+    assert_eq!(c.owner(dir), Some(0));
+    c.crash(1);
+    let lock = LockSpec { owner: 9, ..LOCK };
+    let other = Request::SetLock { node: file, lock, wait: false };
+    assert_eq!(c.call(0, other.clone()), Err(Errno::EAGAIN));
+    c.asks_well(0, Request::ReleaseLocks { node: file, flock: true, owner: 1 });
+    assert_eq!(c.call(0, other), Ok(Reply::Ok));
+    assert_eq!(c.call(0, Request::ReleaseLocks { node: file, flock: true, owner: 9 }), Ok(Reply::Ok));
+    c.asks_well(0, Request::Release { node: file, count: 1 });
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+}
+
+#[test]
+fn who_waits_for_a_lock_is_sent_to_its_new_owner() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    let lock = LockSpec { owner: 2, ..LOCK };
+    let waits = c.start(0, REMOTE, Request::SetLock { node: file, lock, wait: true });
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert_eq!(c.wait(0, REMOTE, waits), NOT_MINE(1));
+    let waits = c.start(1, REMOTE, Request::SetLock { node: file, lock, wait: true });
+    c.pass(3);
+    assert_eq!(c.take_answer(1, REMOTE, waits), None);
+    c.asks_well(1, Request::ReleaseLocks { node: file, flock: true, owner: 1 });
+    assert_eq!(c.wait(1, REMOTE, waits), Answered::Outcome(Ok(Reply::Ok)));
+}
+
+/// Found by thought: its session ended while the unit was sealed, and who waited for its lock got it from the old owner, of which the
+/// new one knew nothing.
+#[test]
+fn nobody_gets_a_lock_of_what_is_sealed() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.join(0, 1, Peer::Trusted);
+    c.asks_well(0, Request::SetLock { node: file, lock: LOCK, wait: false });
+    let world = c.hold(0);
+    world.hello(OTHER, Peer::Trusted, SessionId(0));
+    let lock = LockSpec { owner: 2, ..LOCK };
+    let waits = c.start(0, OTHER, Request::SetLock { node: file, lock, wait: true });
+    let tid = c.start(0, EMBEDDED, Cluster::pin_request(dir, 1));
+    for _ in 0..200 {
+        if matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })) {
+            break;
+        }
+        c.deaf = c.map.entries.values().any(|entry| entry.moving.is_some());
+        c.pass(1);
+    }
+    assert!(matches!(c.worlds[0].wishes.front(), Some(MapWish::Switch { .. })), "{:?}", c.worlds[0].notes);
+    for at in 0..2 {
+        c.hold(at).say(REMOTE, ClientMsg::Goodbye);
+    }
+    c.pass(5);
+    assert_eq!(c.take_answer(0, OTHER, waits), None);
+    c.deaf = false;
+    assert_eq!(c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
+    assert_eq!(c.wait(0, OTHER, waits), NOT_MINE(1));
+    assert!(!c.is_locked(file));
+}
+
+#[test]
+fn the_end_of_its_session_ends_what_came() {
+    let (mut c, dir, file) = Cluster::with_held();
+    assert_eq!(c.call(1, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+    c.hold(1).say(REMOTE, ClientMsg::Goodbye);
+    c.settle();
+    c.pass(5);
+    c.crash(1);
+    c.pass(5);
+    assert!(!matches!(c.ask(1, read(file)), Answered::Outcome(Ok(_))));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_what_goes_along_are_caught() {
+    let defects: [(&str, fn()); 5] = [
+        ("mds_move_forgets_holders", a_lock_goes_with_its_directory),
+        ("mds_holders_not_replayed", what_came_is_there_after_a_crash_and_what_was_given_back_is_not),
+        ("mds_holders_trimmed", what_came_is_there_after_a_crash_and_what_was_given_back_is_not),
+        ("mds_sealed_locks_go_on", nobody_gets_a_lock_of_what_is_sealed),
+        ("mds_releases_anywhere", an_open_file_goes_with_its_directory),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
+}
