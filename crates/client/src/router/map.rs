@@ -167,6 +167,12 @@ impl Many {
     }
 
     fn home(&mut self, node: NodeRef) -> Option<RankId> {
+        // Who had it when it was opened or locked, or has answered for it since. Without a name it is nowhere else.
+        let holds =
+            |client: &&Client| client.holds(node.ino) && !stdx::mutant!("client_asks_where_the_name_was");
+        if let Some(client) = self.clients.iter().find(holds) {
+            return Some(client.rank());
+        }
         let parent = match node.parent {
             _ if node.ino == Ino::ROOT => Ino::SYSTEM,
             Ino::NONE => self.places.parent(node.ino),

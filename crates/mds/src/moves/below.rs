@@ -55,12 +55,11 @@ impl Rank {
     /// Whether something below is open or locked; `drains`: whether something is under way there, too. Sealed, what was passed stays
     /// as it was.
     pub(super) fn in_use_below(&self, part: Part, at: InUse, drains: bool) -> Slice<InUse> {
-        let below = |ino: Ino| self.view.is_inode_below(ino, part) || self.is_nameless(ino);
+        let below = |ino: Ino| self.view.is_inode_below(ino, part);
         let stays = |ino: Ino, file: Option<&FileState>| {
             let why = self.stays(ino, file).filter(|_| below(ino));
             why.map(|why| format!("inode {:#x}, {why}", ino.0))
         };
-        let matters = !stdx::mutant!("mds_move_despite_opens");
         match at {
             InUse::Files(from) => {
                 for (count, (ino, file)) in self.view.files.from(from).enumerate() {
@@ -68,7 +67,7 @@ impl Rank {
                         return Slice::More(InUse::Files(ino));
                     }
                     let why = if file.is_open() { stays(ino, Some(file)) } else { None };
-                    if let Some(why) = why.filter(|_| matters) {
+                    if let Some(why) = why {
                         return Slice::No(why);
                     }
                     if drains && file.is_under_way() && self.view.is_inode_below(ino, part) {
@@ -82,7 +81,7 @@ impl Rank {
                     if count == self.looks() {
                         return Slice::More(InUse::Locks(ino));
                     }
-                    if let Some(why) = stays(ino, self.view.files.get(ino)).filter(|_| matters) {
+                    if let Some(why) = stays(ino, self.view.files.get(ino)) {
                         return Slice::No(why);
                     }
                 }
@@ -98,14 +97,6 @@ impl Rank {
                 if drains && busy { Slice::Wait } else { Slice::Done }
             }
         }
-    }
-
-    /// A file without a name may have had it anywhere, and its client looks for it there.
-    pub(super) fn is_nameless(&self, ino: Ino) -> bool {
-        self.view
-            .cache
-            .by_ino(ino)
-            .is_some_and(|slot| self.view.cache.parent_ino(slot) == self.view.orphans())
     }
 
     /// What is granted below to anybody, and of the directory itself, from that part of the book on; and the next part, if there is one.

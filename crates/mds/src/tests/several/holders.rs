@@ -109,6 +109,29 @@ fn a_lock_goes_with_its_directory() {
     assert!(!c.is_locked(file));
 }
 
+/// Its directory goes, and it stays: its client asks who had it when it was opened. What was in the directory is not in its way.
+#[test]
+fn an_open_file_without_a_name_stays() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let file = c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::NONE);
+    c.asks_well(0, Request::Open { node: file, flags: 2 });
+    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f") }), Ok(Reply::Ok));
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)));
+    c.drop_cache(0);
+    assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)));
+    assert_eq!(
+        c.call(0, Request::RmDir { parent: root(), name: n("d") }),
+        Ok(Reply::Ok),
+        "{:?}",
+        c.worlds[1].notes
+    );
+    assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)));
+    c.asks_well(0, Request::Release { node: file, count: 1 });
+}
+
 /// The client has it in its books for the old owner yet: the new one's journal has it.
 #[test]
 fn what_came_is_there_after_a_crash_and_what_was_given_back_is_not() {

@@ -95,9 +95,11 @@ pub(crate) fn what_is_open_without_a_name_keeps_it() {
     let tid = c.start(1, REMOTE, Request::Open { node: file, flags: open_flags::RDWR });
     assert!(matches!(c.wait(1, REMOTE, tid), Answered::Outcome(Ok(_))));
     assert!(c.call(1, Request::Unlink { parent: dir, name: n("f") }).is_ok());
-    // Where it was nobody knows: what it has cannot go.
+    // It stays: its directory goes, and the rank does not.
     stop(&mut c);
-    assert_eq!(c.owner(dir), Some(1));
+    assert_eq!(c.owner(dir), Some(0), "{:?}", c.worlds[1].notes);
+    c.pass(2_000);
+    assert!(!is_gone(&c));
     let tid = c.start(1, REMOTE, Request::Release { node: file, count: 1 });
     c.wait(1, REMOTE, tid);
     give_away(&mut c);
