@@ -145,10 +145,11 @@ impl Territory {
         self.turn = self.turn.wrapping_add(1).max(1);
         let mine = |entry: &Entry| entry.rank == self.rank && entry.moving.is_none();
         let slot = |slot: Slot| slot.rank == self.rank && slot.moving.is_none();
-        let all = self
-            .map
-            .as_ref()
-            .is_none_or(|map| map.entries.values().all(mine) && map.slots.runs().all(|(_, run)| slot(run)));
+        let all = self.map.as_ref().is_none_or(|map| {
+            // Another rank that owns nothing may have inodes without a name, and opens of them.
+            let alone = map.ranks.keys().all(|rank| *rank == self.rank);
+            alone && map.entries.values().all(mine) && map.slots.runs().all(|(_, run)| slot(run))
+        });
         self.whole = all && self.leaving.is_none() && !self.reserved;
         self.placing = self.map.as_ref().is_some_and(|map| map.slots_used);
         let parts = |map: &Arc<ClusterMap>| map.entries.keys().any(|unit| unit.frag != Frag::WHOLE);
