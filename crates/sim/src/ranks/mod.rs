@@ -152,7 +152,7 @@ impl Ranks {
         let disk = SimDisk::new(rng.next_u64());
         let data = DataFiles::open(disk, plan.small_file_bytes, plan.data())
             .map_err(|error| format!("data does not open: {error}"))?;
-        let disks = (0..plan.ranks_max()).map(|rank| (RankId(rank), SimDisk::new(rng.next_u64()))).collect();
+        let disks = (0..plan::RANKS_MAX).map(|rank| (RankId(rank), SimDisk::new(rng.next_u64()))).collect();
         let batches = store::initial::initial_batches(&plan.hash_seed, Wall(WALL_START), (0, 0));
         meta.apply(&batches).map_err(|error| format!("format: {error}"))?;
         let mut world = Self {
