@@ -69,9 +69,10 @@ struct Asking {
     by: BTreeSet<RankId>,
     /// Not sent before.
     not_before: Mono,
-    waiters: Vec<OpId>,
+    /// Each once, however often it asks: whoever waits for several answers does so with each of them.
+    waiters: BTreeSet<OpId>,
     /// Who came when it had been sent: the answer may be older than what these have heard of elsewhere.
-    late: Vec<OpId>,
+    late: BTreeSet<OpId>,
 }
 
 impl Asking {
@@ -157,17 +158,18 @@ impl Rank {
             tid: None,
             by: BTreeSet::new(),
             not_before,
-            waiters: Vec::new(),
-            late: Vec::new(),
+            waiters: BTreeSet::new(),
+            late: BTreeSet::new(),
         });
         let late = asking.tid.is_some() && !stdx::mutant!("mds_late_goes_by_old_answer");
-        if late { asking.late.extend(op) } else { asking.waiters.extend(op) }
+        let Some(op) = op.filter(|op| !asking.waiters.contains(op)) else { return };
+        if late { asking.late.insert(op) } else { asking.waiters.insert(op) };
     }
 
     /// Another rank is asked for something that no operation waits for by itself, after a while.
     pub(crate) fn ask_unawaited(&mut self, ask: Ask, rank: RankId, request: Request, after_ns: u64) {
         let not_before = self.view.now.mono.after(after_ns);
-        let (by, waiters, late) = (BTreeSet::new(), Vec::new(), Vec::new());
+        let (by, waiters, late) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         self.peers.asks.insert(ask, Asking { rank, request, tid: None, by, not_before, waiters, late });
     }
 
@@ -400,7 +402,7 @@ impl Rank {
     }
 
     /// What is learned for the next planning; of a spread directory all that it needs is kept until then.
-    fn has_learned(&mut self, dir: Ino, header: FragHeader, waiters: &[OpId]) -> Option<Learned> {
+    fn has_learned(&mut self, dir: Ino, header: FragHeader, waiters: &BTreeSet<OpId>) -> Option<Learned> {
         if header.spreading.is_none() {
             return Some(Learned::Totals(dir, header));
         }
@@ -425,7 +427,7 @@ impl Rank {
     }
 
     /// Operations plan again.
-    pub(crate) fn look_again(&mut self, ops: Vec<OpId>) {
+    pub(crate) fn look_again(&mut self, ops: impl IntoIterator<Item = OpId>) {
         for id in ops {
             if let Some(op) = self.parked.get_mut(&id) {
                 op.waits = Waits::Turn;
