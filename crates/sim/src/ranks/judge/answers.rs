@@ -250,6 +250,10 @@ impl Judge {
         let judged = check_reply(&step.tree, answer, reply, teller);
         let told = told_of(&origin.outcome).into_iter().find(|ino| self.is_boundary(*ino));
         let Some(dir) = told.filter(|_| judged.is_err()) else { return judged };
+        if self.pending.get(&origin.key).is_some_and(|pending| pending.gone) {
+            // Nobody hears it, and the states that the other ranks may have told are not kept for it.
+            return Ok(());
+        }
         let set = match &origin.asked.request {
             Request::SetAttr { set, .. } => set.mtime,
             every_request!() => None,
