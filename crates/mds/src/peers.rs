@@ -730,3 +730,32 @@ impl Rank {
         shown || self.view.is_boundary(ino)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RankConfig;
+    use stdx::hash::HashSeed;
+
+    /// Whoever waits for several answers asks again with each that comes. That a question came to nothing counts once for it all the
+    /// same: after some it is told that there is no such inode.
+    #[test]
+    fn who_asks_again_waits_once() {
+        let mut rank = Rank::new(RankConfig::tiny([1; 16], HashSeed([0; 16]), Incarnation(1)));
+        let (ask, node) = (Ask::Replica(Ino(4096)), NodeRef::bare(Ino(4096)));
+        for op in [7, 8, 7, 7] {
+            rank.ask(ask, RankId(1), Request::Replicate { node }, Some(op));
+        }
+        if let Some(asking) = rank.peers.asks.get_mut(&ask) {
+            asking.tid = Some(Tid(1));
+        }
+        for op in [7, 9, 9] {
+            rank.ask(ask, RankId(1), Request::Replicate { node }, Some(op));
+        }
+        let asking = &rank.peers.asks[&ask];
+        assert_eq!((asking.waiters.len(), asking.late.len()), (2, 1));
+        rank.ask_again(rank.view.now, ask, RankId(2));
+        let asking = &rank.peers.asks[&ask];
+        assert_eq!((asking.waiters.len(), asking.late.len(), asking.rank), (3, 0, RankId(2)));
+    }
+}
