@@ -377,7 +377,7 @@ impl Rank {
     }
 
     /// Keeps a node for the operations it was loaded for.
-    pub(crate) fn pin_for(&mut self, waiters: &[OpId], node: u32) {
+    pub(crate) fn pin_for<'a>(&mut self, waiters: impl IntoIterator<Item = &'a OpId>, node: u32) {
         for id in waiters {
             if let Some(op) = self.parked.get_mut(id) {
                 op.pins.push(node);

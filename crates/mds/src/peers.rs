@@ -74,9 +74,10 @@ struct Asking {
     by: BTreeSet<RankId>,
     /// Not sent before.
     not_before: Mono,
-    waiters: Vec<OpId>,
+    /// Each once, however often it asks: whoever waits for several answers does so with each of them.
+    waiters: BTreeSet<OpId>,
     /// Who came when it had been sent: the answer may be older than what these have heard of elsewhere.
-    late: Vec<OpId>,
+    late: BTreeSet<OpId>,
 }
 
 impl Asking {
@@ -162,17 +163,18 @@ impl Rank {
             tid: None,
             by: BTreeSet::new(),
             not_before,
-            waiters: Vec::new(),
-            late: Vec::new(),
+            waiters: BTreeSet::new(),
+            late: BTreeSet::new(),
         });
         let late = asking.tid.is_some() && !stdx::mutant!("mds_late_goes_by_old_answer");
-        if late { asking.late.extend(op) } else { asking.waiters.extend(op) }
+        let Some(op) = op.filter(|op| !asking.waiters.contains(op)) else { return };
+        if late { asking.late.insert(op) } else { asking.waiters.insert(op) };
     }
 
     /// Another rank is asked for something that no operation waits for by itself, after a while.
     pub(crate) fn ask_unawaited(&mut self, ask: Ask, rank: RankId, request: Request, after_ns: u64) {
         let not_before = self.view.now.mono.after(after_ns);
-        let (by, waiters, late) = (BTreeSet::new(), Vec::new(), Vec::new());
+        let (by, waiters, late) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         self.peers.asks.insert(ask, Asking { rank, request, tid: None, by, not_before, waiters, late });
     }
 
@@ -410,7 +412,7 @@ impl Rank {
     }
 
     /// What is learned for the next planning; of a spread directory all that it needs is kept until then.
-    fn has_learned(&mut self, dir: Ino, header: FragHeader, waiters: &[OpId]) -> Option<Learned> {
+    fn has_learned(&mut self, dir: Ino, header: FragHeader, waiters: &BTreeSet<OpId>) -> Option<Learned> {
         if header.spreading.is_none() {
             return Some(Learned::Totals(dir, header));
         }
@@ -435,7 +437,7 @@ impl Rank {
     }
 
     /// Operations plan again.
-    pub(crate) fn look_again(&mut self, ops: Vec<OpId>) {
+    pub(crate) fn look_again(&mut self, ops: impl IntoIterator<Item = OpId>) {
         for id in ops {
             if let Some(op) = self.parked.get_mut(&id) {
                 op.waits = Waits::Turn;
@@ -736,5 +738,34 @@ impl Rank {
     pub(crate) fn is_copied(&mut self, ino: Ino) -> bool {
         let shown = self.view.is_shown_elsewhere(ino) && !stdx::mutant!("mds_totals_not_awaited");
         shown || self.view.is_boundary(ino)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RankConfig;
+    use stdx::hash::HashSeed;
+
+    /// Whoever waits for several answers asks again with each that comes. That a question came to nothing counts once for it all the
+    /// same: after some it is told that there is no such inode.
+    #[test]
+    fn who_asks_again_waits_once() {
+        let mut rank = Rank::new(RankConfig::tiny([1; 16], HashSeed([0; 16]), Incarnation(1)));
+        let (ask, node) = (Ask::Replica(Ino(4096)), NodeRef::bare(Ino(4096)));
+        for op in [7, 8, 7, 7] {
+            rank.ask(ask, RankId(1), Request::Replicate { node }, Some(op));
+        }
+        if let Some(asking) = rank.peers.asks.get_mut(&ask) {
+            asking.tid = Some(Tid(1));
+        }
+        for op in [7, 9, 9] {
+            rank.ask(ask, RankId(1), Request::Replicate { node }, Some(op));
+        }
+        let asking = &rank.peers.asks[&ask];
+        assert_eq!((asking.waiters.len(), asking.late.len()), (2, 1));
+        rank.ask_again(rank.view.now, ask, RankId(2));
+        let asking = &rank.peers.asks[&ask];
+        assert_eq!((asking.waiters.len(), asking.late.len(), asking.rank), (3, 0, RankId(2)));
     }
 }

@@ -10,6 +10,7 @@ use crate::territory::{Side, is_placed};
 use proto::dentry::DentryValue;
 use proto::reply::{Outcome, Reply};
 use proto::{Errno, FileKind, Ino, NodeRef, RankId};
+use std::collections::BTreeSet;
 
 impl Rank {
     /// Takes a replica in. It stays as told until it is recalled.
@@ -18,7 +19,7 @@ impl Rank {
         rank: RankId,
         ino: Ino,
         (place, name, value): (NodeRef, &[u8], &[u8]),
-        waiters: &[OpId],
+        waiters: &BTreeSet<OpId>,
     ) -> Result<(), Errno> {
         let value = DentryValue::decode(value).map_err(|_| Errno::EIO)?;
         let DentryValue::Primary(record) = &value else { return Err(Errno::EIO) };
@@ -49,7 +50,7 @@ impl Rank {
     }
 
     /// What never changes of a directory, for operations that wait for it. If its home does not know it what led there was old.
-    pub(crate) fn take_facts(&mut self, ino: Ino, outcome: Outcome, waiters: &[OpId]) {
+    pub(crate) fn take_facts(&mut self, ino: Ino, outcome: Outcome, waiters: &BTreeSet<OpId>) {
         if let Ok(Reply::Record { value, .. }) = outcome
             && let Ok(DentryValue::Primary(record)) = DentryValue::decode(&value)
             && record.core.ino == ino

@@ -86,7 +86,7 @@ impl Default for Config {
             mds_min_caps_per_client: 100,
             mds_recall_max_caps: 1024,
             mds_client_delegate_inos_pct: 50,
-            mds_bal_split_size: 0,
+            mds_bal_split_size: 10_000,
             mds_op_complaint_time: 30,
             mds_beacon_interval: 4,
             mds_beacon_grace: 15,
@@ -153,7 +153,7 @@ pub const OPTIONS: &[OptionHelp] = &[
     ),
     help(
         "mds_bal_split_size",
-        "0",
+        "10000",
         "names at which a directory that is placed by hash is spread over several ranks, 0 to 50000; 0: never",
     ),
     help(

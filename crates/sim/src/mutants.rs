@@ -314,6 +314,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_prepare_not_journaled", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_prepared_not_replayed", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_spread_keeps_grants", "mds", "tests::several::spreads::defects_of_units_are_caught"),
+    ("mds_withheld_while_anew", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_unit_of_nothing", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_units_time_unseen", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_undecided_is_aborted", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),

@@ -12,6 +12,10 @@ use proto::ids::RankId;
 use stdx::Prng;
 use stdx::time::{MS, SECOND};
 
+/// After so many faults, and again after so many more, the time between them doubles; so often at most.
+const FAULTS_FAST: u64 = 64;
+const SLOWER_MAX: u64 = 8;
+
 /// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -87,7 +91,9 @@ impl Ranks {
         if self.phase > Phase::Faults {
             return Ok(());
         }
-        self.after(self.plan.fault_every, Event::Strikes);
+        // Where faults come faster than ranks begin to serve nobody would ever be done: the more there were the slower they come.
+        let slower = (self.struck / FAULTS_FAST).min(SLOWER_MAX);
+        self.after(self.plan.fault_every << slower, Event::Strikes);
         if self.phase != Phase::Faults || self.plan.kinds.is_empty() {
             return Ok(());
         }

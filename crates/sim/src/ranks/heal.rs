@@ -52,6 +52,8 @@ impl Ranks {
         let awake = self.seat.is_awake(now) && self.lives.values().all(|life| life.hung_until <= now);
         if quiet && awake && !orphans && !moving && self.judge.is_settled() && self.all_serve() {
             self.phase = Phase::Stop;
+            // Before its ranks, as in the server: daemons that stop say nothing any more, and it would call them dead.
+            self.seat_ends();
             let lives: Vec<u64> = self.lives.keys().copied().collect();
             lives.into_iter().try_for_each(|life| self.step_rank(life, Input::Stop))?;
         }

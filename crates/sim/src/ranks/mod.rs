@@ -52,6 +52,9 @@ const WALL_START: i64 = 1_767_225_600 * SECOND as i64;
 /// More events than any healthy run has.
 const EVENTS_MAX: u64 = 600_000;
 
+/// A run that waits for its faults ends after so many times the operations that it is to have.
+const LONGEST: u64 = 20;
+
 /// What one run came to.
 pub struct Outcome {
     pub seed: u64,
@@ -152,7 +155,7 @@ impl Ranks {
         let disk = SimDisk::new(rng.next_u64());
         let data = DataFiles::open(disk, plan.small_file_bytes, plan.data())
             .map_err(|error| format!("data does not open: {error}"))?;
-        let disks = (0..plan.ranks_max()).map(|rank| (RankId(rank), SimDisk::new(rng.next_u64()))).collect();
+        let disks = (0..plan::RANKS_MAX).map(|rank| (RankId(rank), SimDisk::new(rng.next_u64()))).collect();
         let batches = store::initial::initial_batches(&plan.hash_seed, Wall(WALL_START), (0, 0));
         meta.apply(&batches).map_err(|error| format!("format: {error}"))?;
         let mut world = Self {
@@ -287,12 +290,16 @@ impl Ranks {
                 self.phase = Phase::Faults;
                 (0..self.clients.len()).try_for_each(|client| self.client_starts(client))
             }
-            Phase::Faults if self.issued >= self.plan.operations && self.struck >= self.plan.faults => {
-                self.heal()
-            }
+            Phase::Faults if self.is_enough() => self.heal(),
             Phase::Heal => self.healing(),
             Phase::Begin | Phase::Faults | Phase::Stop | Phase::Done => Ok(()),
         }
+    }
+
+    /// Whether callers asked enough and enough went wrong; or callers asked so much that they are not to wait for faults that are rare.
+    const fn is_enough(&self) -> bool {
+        let enough = self.plan.operations;
+        self.issued >= enough && (self.struck >= self.plan.faults || self.issued >= LONGEST * enough)
     }
 
     /// The store's records.

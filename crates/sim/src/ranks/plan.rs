@@ -14,6 +14,9 @@ use stdx::time::{MS, SECOND};
 use store::data;
 use store::journal_files::JournalLimits;
 
+/// As many as there may ever be.
+pub(super) const RANKS_MAX: u16 = 8;
+
 /// How one run is.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -56,8 +59,9 @@ impl Plan {
         seed[..8].copy_from_slice(&rng.next_u64().to_le_bytes());
         let kinds = Fault::some(rng);
         let mut some = |of: &[u64]| of[rng.index(of.len())];
-        let ranks = some(&[2, 2, 3, 4]) as u16;
-        let most = ranks + if kinds.contains(&Fault::Grow) { 1 } else { 0 };
+        let many = some(&[5, 6, 7, 8]);
+        let ranks = some(&[2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, many, many]) as u16;
+        let most = if kinds.contains(&Fault::Grow) { RANKS_MAX.min(ranks + 1) } else { ranks };
         Self {
             ranks,
             most,
@@ -84,11 +88,6 @@ impl Plan {
             hash_seed: HashSeed(seed),
             wants: some(&[0, 1, 2, 3]) as u8,
         }
-    }
-
-    /// As many as there may ever be.
-    pub(super) const fn ranks_max(&self) -> u16 {
-        8
     }
 
     pub(super) const fn rank(&self, rank: RankId, incarnation: Incarnation) -> RankConfig {

@@ -56,7 +56,7 @@ impl Seat {
 impl Ranks {
     /// A coordinator begins; one of before is no more.
     pub(super) fn seat_starts(&mut self) -> Verdict {
-        if self.seat.machine.is_some() {
+        if self.seat.machine.is_some() || self.phase == Phase::Stop {
             return Ok(());
         }
         let grace_ns = self.plan.grace_ns;

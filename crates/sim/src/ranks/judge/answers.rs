@@ -169,7 +169,7 @@ impl Judge {
             return false;
         }
         let first = self.since_set(&boundaries, pending.first);
-        let parts = self.parts(&boundaries, first);
+        let parts = self.parts(&boundaries, first, None);
         let states: Vec<&Tree> = self.states(first).rev().take(HALVES_MAX).map(|(_, tree)| tree).collect();
         let halves = states.iter().flat_map(|home| states.iter().map(move |content| (home, content)));
         halves.into_iter().any(|(home, content)| {
@@ -250,6 +250,10 @@ impl Judge {
         let judged = check_reply(&step.tree, answer, reply, teller);
         let told = told_of(&origin.outcome).into_iter().find(|ino| self.is_boundary(*ino));
         let Some(dir) = told.filter(|_| judged.is_err()) else { return judged };
+        if self.pending.get(&origin.key).is_some_and(|pending| pending.gone) {
+            // Nobody hears it, and the states that the other ranks may have told are not kept for it.
+            return Ok(());
+        }
         let set = match &origin.asked.request {
             Request::SetAttr { set, .. } => set.mtime,
             every_request!() => None,
@@ -257,7 +261,10 @@ impl Judge {
         // Of a boundary the content's part was told by its owner before.
         let first = self.pending.get(&origin.key).map_or(self.first, |pending| pending.first);
         let first = self.since_set(&[dir], first);
-        let parts = self.parts(&[dir], first);
+        let mut parts = self.parts(&[dir], first, Some(&step.tree));
+        if let (Some(set), Some(parts)) = (set, parts.get_mut(&dir)) {
+            parts.sets(if let SetTime::At(time) = set { time } else { step.wall });
+        }
         let fits = self.states(first).any(|(_, content)| {
             [false, true].into_iter().any(|later| {
                 let mut tree = step.tree.clone();

@@ -26,13 +26,14 @@ pub(super) struct Parts {
 }
 
 impl Judge {
-    /// What may be told of these directories, as far as several ranks have parts of them, by the states from that number on.
-    pub(super) fn parts(&self, told: &[Ino], first: u64) -> BTreeMap<Ino, Parts> {
+    /// What may be told of these directories, as far as several ranks have parts of them, by the states from that number on, and by
+    /// the one that a step makes.
+    pub(super) fn parts(&self, told: &[Ino], first: u64, made: Option<&Tree>) -> BTreeMap<Ino, Parts> {
         let parted = told.iter().filter(|ino| self.is_parted(**ino));
-        parted.filter_map(|ino| Some((*ino, self.parts_of(*ino, first)?))).collect()
+        parted.filter_map(|ino| Some((*ino, self.parts_of(*ino, first, made)?))).collect()
     }
 
-    fn parts_of(&self, ino: Ino, first: u64) -> Option<Parts> {
+    fn parts_of(&self, ino: Ino, first: u64, made: Option<&Tree>) -> Option<Parts> {
         let spread = self.records.spread(ino)?;
         let units = self.records.headers(ino).map(|(_, header)| header.mtime);
         let mut parts = Parts {
@@ -43,7 +44,7 @@ impl Judge {
             by_hand: false,
         };
         let mut ranges: BTreeMap<Frag, (Range, Range)> = BTreeMap::new();
-        for (_, tree) in self.states(first) {
+        for tree in self.states(first).map(|(_, tree)| tree).chain(made) {
             let Some(node) = tree.node(ino) else { continue };
             let mut counts: BTreeMap<Frag, (u64, u64)> = BTreeMap::new();
             for (name, child) in &node.entries {
@@ -67,6 +68,13 @@ impl Judge {
             parts.subdirs = (parts.subdirs.0 + subdirs.0, parts.subdirs.1 + subdirs.1);
         }
         Some(parts)
+    }
+}
+
+impl Parts {
+    /// A request sets a time to this one: it is told whatever the units say.
+    pub(super) fn sets(&mut self, time: Wall) {
+        self.times.insert(time);
     }
 }
 
