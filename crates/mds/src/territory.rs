@@ -55,6 +55,8 @@ pub(crate) struct Territory {
     turn: u32,
     /// Everything is this rank's: nothing is looked up.
     whole: bool,
+    /// There are other ranks. One that owns nothing may have inodes without a name, and opens of them.
+    others: bool,
     /// There may be directories that are placed by slots.
     placing: bool,
     /// What is on its way to another rank, and whether that is sealed.
@@ -75,6 +77,7 @@ impl Territory {
             map: None,
             turn: 1,
             whole: true,
+            others: false,
             placing: false,
             leaving: None,
             units: false,
@@ -87,6 +90,11 @@ impl Territory {
     #[inline(always)]
     pub(crate) const fn is_whole(&self) -> bool {
         self.whole
+    }
+
+    /// Whether the rank is the only one.
+    pub(crate) const fn is_only(&self) -> bool {
+        self.whole && !self.others
     }
 
     pub(crate) const fn map(&self) -> Option<&Arc<ClusterMap>> {
@@ -145,11 +153,12 @@ impl Territory {
         self.turn = self.turn.wrapping_add(1).max(1);
         let mine = |entry: &Entry| entry.rank == self.rank && entry.moving.is_none();
         let slot = |slot: Slot| slot.rank == self.rank && slot.moving.is_none();
-        let all = self.map.as_ref().is_none_or(|map| {
-            // Another rank that owns nothing may have inodes without a name, and opens of them.
-            let alone = map.ranks.keys().all(|rank| *rank == self.rank);
-            alone && map.entries.values().all(mine) && map.slots.runs().all(|(_, run)| slot(run))
-        });
+        let all = self
+            .map
+            .as_ref()
+            .is_none_or(|map| map.entries.values().all(mine) && map.slots.runs().all(|(_, run)| slot(run)));
+        let other = |rank: &RankId| *rank != self.rank;
+        self.others = self.map.as_ref().is_some_and(|map| map.ranks.keys().any(other));
         self.whole = all && self.leaving.is_none() && !self.reserved;
         self.placing = self.map.as_ref().is_some_and(|map| map.slots_used);
         let parts = |map: &Arc<ClusterMap>| map.entries.keys().any(|unit| unit.frag != Frag::WHOLE);

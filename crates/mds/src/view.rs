@@ -169,12 +169,25 @@ impl View {
     #[inline]
     pub(crate) fn resolve(&mut self, reference: NodeRef, op: &mut Op) -> Found<u32> {
         let found = if self.territory.is_whole() {
-            self.resolve_anywhere(reference, op)
+            let found = self.resolve_anywhere(reference, op);
+            if self.territory.is_only() {
+                found
+            } else {
+                found.and_then(|slot| self.no_orphan_of_others(slot))
+            }
         } else {
             self.at_home(reference, op)
         };
         self.resolved = found.as_ref().map_or(NONE, |slot| *slot);
         found
+    }
+
+    /// A file without a name is at the rank where it lost the last one, whoever has everything else by now.
+    fn no_orphan_of_others(&self, slot: u32) -> Found<u32> {
+        match self.territory.of_number(self.cache.parent_ino(slot)) {
+            Some(Side::Other(rank)) => Err(Stop::NotMine(rank)),
+            Some(Side::Mine | Side::Sealed) | None => Ok(slot),
+        }
     }
 
     /// Where everything is this rank's: from the cache, from where the client saw it, from its backptr, from the system directories;

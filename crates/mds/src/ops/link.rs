@@ -13,7 +13,7 @@ use proto::reply::Reply;
 use proto::{Errno, Ino, Name, NodeRef};
 
 pub(crate) fn plan(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name: &Name) -> Found<Plan> {
-    if !view.territory.is_whole() && of_several(view, op, node, (parent, name))? {
+    if !view.territory.is_only() && of_several(view, op, node, (parent, name))? {
         return across::link(view, op, node, parent, name);
     }
     let target = view.resolve(node, op)?;

@@ -144,7 +144,7 @@ fn plan_data(view: &mut View, op: &mut Op, request: &mut Request) -> Found<Plan>
 /// Whether opens and locks of that inode are counted here: with its home, which may have gone to another rank. What is not there any
 /// more nobody has.
 pub(crate) fn has_holders_of(view: &mut View, op: &mut Op, node: NodeRef) -> Found<()> {
-    if view.territory.is_whole() || stdx::mutant!("mds_releases_anywhere") {
+    if view.territory.is_only() || stdx::mutant!("mds_releases_anywhere") {
         return Ok(());
     }
     match view.resolve(node, op) {

@@ -1,0 +1,132 @@
+//! Opens and locks of inodes that go to another rank: in whose books they are.
+//!
+//! Absent: how the new rank hears of them (`mds`).
+
+use super::*;
+
+/// It is open, and locked, at rank 0.
+fn with_held() -> (Bench, NodeRef) {
+    let mut bench = Bench::of_two();
+    let file = NodeRef { ino: Ino(8001), parent: Ino(8000), hash: proto::NameHash(1) };
+    bench.call(1, Request::Open { node: file, flags: 2 });
+    bench.reply(0, 1, Ok(Reply::Attr(attr(8001, Ino(8000)))));
+    bench.call(2, Request::SetLock { node: file, lock: lock(), wait: false });
+    bench.reply(0, 2, Ok(Reply::Ok));
+    assert_eq!(bench.router.opens(file.ino), 1);
+    (bench, file)
+}
+
+fn reclaimed(said: &Said, from: u16) -> Vec<(Ino, u32, usize)> {
+    let reclaim = |message: &ClientMsg| match message {
+        ClientMsg::Reclaim { node, count, locks, .. } => Some((node.ino, *count, locks.len())),
+        _ => None,
+    };
+    said.sent(from).iter().filter_map(reclaim).collect()
+}
+
+fn again(bench: &mut Bench, rank: u16) -> Vec<(Ino, u32, usize)> {
+    bench.step(Input::Disconnected { rank: RankId(rank) });
+    bench.step(Input::Connected { rank: RankId(rank) });
+    reclaimed(&bench.welcome(rank, 5, true), rank)
+}
+
+#[test]
+fn what_is_held_is_in_the_books_of_whoever_answers_for_it() {
+    let (mut bench, file) = with_held();
+    assert_eq!(again(&mut bench, 0), [(file.ino, 1, 1)]);
+    let read = Request::Read { node: file, offset: 0, len: 1, into: None };
+    assert_eq!(bench.call(3, read).asked(0), [3]);
+    assert_eq!(bench.not_mine(0, 3, Some(1), 2).asked(1), [2]);
+    let said = bench.reply(1, 2, Ok(Reply::Data(proto::storeio::Payload::Owned(vec![1]))));
+    assert_eq!(reclaimed(&said, 1), [(file.ino, 1, 0)], "the rank hears that it may forget it");
+    assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
+    assert_eq!(bench.router.opens(file.ino), 1);
+    // Given back where it is now.
+    assert_eq!(bench.call(4, Request::ReleaseLocks { node: file, flock: true, owner: 1 }).asked(1), [3]);
+    bench.reply(1, 3, Ok(Reply::Ok));
+    assert_eq!(bench.call(5, Request::Release { node: file, count: 1 }).asked(1), [4]);
+    bench.reply(1, 4, Ok(Reply::Ok));
+    assert_eq!((again(&mut bench, 1), bench.router.opens(file.ino)), (vec![], 0));
+}
+
+#[test]
+fn one_of_two_opens_that_is_given_back_leaves_the_other() {
+    let (mut bench, file) = with_held();
+    bench.call(3, Request::Open { node: file, flags: 0 });
+    bench.reply(0, 3, Ok(Reply::Attr(attr(8001, Ino(8000)))));
+    bench.call(4, Request::Release { node: file, count: 1 });
+    assert_eq!(bench.not_mine(0, 4, Some(1), 2).asked(1), [2]);
+    bench.reply(1, 2, Ok(Reply::Ok));
+    assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
+}
+
+/// Its directory is rank 1's, and it is where it was when it lost its name.
+#[test]
+fn a_file_without_a_name_is_asked_for_where_it_was_opened() {
+    let (mut bench, file) = with_held();
+    let node = NodeRef { parent: PINNED.ino, ..file };
+    assert_eq!(bench.call(3, Request::GetAttr { node }).asked(0), [3]);
+    let other = NodeRef { ino: Ino(8002), ..node };
+    assert_eq!(bench.call(4, Request::GetAttr { node: other }).asked(1), [2]);
+}
+
+/// Nobody waits for that it is given back.
+#[test]
+fn what_is_given_back_unasked_follows_its_inode() {
+    let (mut bench, file) = with_held();
+    bench.call(3, Request::Open { node: file, flags: 0 });
+    bench.step(Input::Abandon { call: CallId(3) });
+    let said = bench.reply(0, 3, Ok(Reply::Attr(attr(8001, Ino(8000)))));
+    assert_eq!(said.asked(0), [4], "it is given back");
+    assert_eq!(bench.not_mine(0, 4, Some(1), 2).asked(1), [2]);
+    assert_eq!(bench.reply(1, 2, Ok(Reply::Ok)).answers(), []);
+    assert_eq!((again(&mut bench, 0), again(&mut bench, 1)), (vec![], vec![(file.ino, 1, 1)]));
+    // Or is nowhere.
+    bench.call(5, Request::Release { node: file, count: 1 });
+    bench.not_mine(1, 3, None, 2);
+    assert_eq!(bench.not_mine(0, 5, None, 2).answers(), [(5, Err(Errno::ESTALE))]);
+    assert_eq!(bench.router.opens(file.ino), 0);
+}
+
+#[test]
+fn a_rank_that_will_have_something_is_joined() {
+    let mut bench = Bench::with(&map(2, 3, &[]));
+    let said = bench.say(0, ServerMsg::Join { rank: RankId(2), version: 2 });
+    assert_eq!(said.0, [Output::Connect { rank: RankId(2) }]);
+    assert_eq!(bench.say(0, ServerMsg::Join { rank: RankId(2), version: 2 }).0, [], "once");
+    // A rank that is not in its map yet: the map comes first.
+    let said = bench.say(0, ServerMsg::Join { rank: RankId(3), version: 3 });
+    assert_eq!(said.sent(0), [ClientMsg::WantMap { have: 2 }]);
+    bench.say(0, said_map(&map(3, 4, &[])));
+    let said = bench.say(0, ServerMsg::Join { rank: RankId(3), version: 3 });
+    assert_eq!(said.0, [Output::Connect { rank: RankId(3) }]);
+}
+
+#[test]
+fn what_is_held_at_a_rank_that_goes_is_looked_for() {
+    let mut bench = Bench::of_two();
+    bench.call(1, create(PINNED, "a"));
+    bench.reply(1, 2, Ok(Reply::Created { attr: attr(8001, PINNED.ino), new: true }));
+    assert_eq!(bench.say(0, said_map(&going(3, true))).sent(1), []);
+    let said = bench.passes(u64::from(LEASE_MS) / 3);
+    assert_eq!(said.asked(1), [3]);
+    assert_eq!(bench.not_mine(1, 3, Some(0), 3).asked(0), [1]);
+    let said = bench.reply(0, 1, Ok(Reply::Attr(attr(8001, PINNED.ino))));
+    assert_eq!((said.answers(), said.sent(1)), (vec![], vec![ClientMsg::Goodbye]));
+    assert_eq!(again(&mut bench, 0), [(Ino(8001), 1, 0)]);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_books_are_caught() {
+    let defects: [(&str, fn()); 2] = [
+        ("client_keeps_old_books", what_is_held_is_in_the_books_of_whoever_answers_for_it),
+        ("client_asks_where_the_name_was", a_file_without_a_name_is_asked_for_where_it_was_opened),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
+}
