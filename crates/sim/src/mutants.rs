@@ -348,6 +348,13 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // The world of several ranks did not show these in 40 seeds.
     ("mds_late_goes_by_old_answer", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_seal_not_replayed", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    ("mds_holders_not_replayed", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_holders_trimmed", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_move_forgets_holders", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_releases_anywhere", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_sealed_locks_go_on", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("client_asks_where_the_name_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
+    ("client_keeps_old_books", "client", "router::tests::holdings::defects_of_books_are_caught"),
     ("mds_move_despite_opens", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_ranks_not_awaited", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_totals_not_awaited", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),

@@ -87,6 +87,7 @@ impl Ranks {
     pub(super) fn coverage(&self) -> Coverage {
         let mut all = self.coverage.clone();
         all.add_to("moves sealed", self.judge.seals());
+        all.add_to("opens and locks that came with a move", self.judge.came());
         all.add_to("answers of clients by themselves", self.judge.own);
         all.add_to("boundaries told by halves", self.judge.halves);
         all.add_to("directories spread", self.judge.spreads);

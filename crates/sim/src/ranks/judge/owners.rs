@@ -7,10 +7,11 @@ use crate::model::compare::is_orphans;
 use crate::model::judge::Verdict;
 use crate::model::tree::Tree;
 use proto::cluster::{ClusterMap, MoveId, Unit};
+use proto::holder::take_holders;
 use proto::ids::{NameHash, RankId};
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
-use proto::{Frag, Ino};
+use proto::{Frag, Ino, Reader};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ pub(super) struct Owners {
     sealed: BTreeMap<RankId, (Unit, MoveId)>,
     /// Moves that were sealed.
     pub(super) seals: u64,
+    /// Opens and locks that came with moves.
+    pub(super) came: u64,
 }
 
 pub(super) const fn unit_of(dir: Ino) -> Unit {
@@ -89,6 +92,10 @@ impl Owners {
                 }
                 Mutation::PutHeader { dir, frag, .. } if frag != Frag::WHOLE => {
                     self.check_one(rank, (dir, Of::frag(frag)), before, after)?;
+                }
+                Mutation::Holders { id: MoveId(0), first, list, .. } if first => {
+                    let list = take_holders(&mut Reader::new(list)).map_err(|error| error.to_string())?;
+                    self.came += list.len() as u64;
                 }
                 Mutation::Sealed { id, unit } => {
                     self.seals += 1;
@@ -178,6 +185,10 @@ impl Judge {
     }
 
     /// Moves that were sealed so far.
+    pub(in crate::ranks) const fn came(&self) -> u64 {
+        self.owners.came
+    }
+
     pub(in crate::ranks) const fn seals(&self) -> u64 {
         self.owners.seals
     }
