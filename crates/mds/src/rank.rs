@@ -427,7 +427,8 @@ impl Machine for Rank {
             full,
             self.peers.due().filter(|_| serving),
             self.moves.due().filter(|_| serving),
-            self.spreads.due().filter(|_| serving),
+            // Where it does not go on it is not given up either.
+            self.spreads.due().filter(|_| self.may_spread()),
             self.leaving.due().filter(|_| serving),
             self.checkpoint_due().filter(|_| serving),
         ];

@@ -97,8 +97,13 @@ impl Rank {
         ((4 * ranks).next_power_of_two().trailing_zeros() as u8).min(SPREAD_DEPTH_MAX)
     }
 
+    /// Not while it stops, or clients present what they performed.
+    pub(crate) fn may_spread(&self) -> bool {
+        self.state == State::Active && self.presenting.is_empty()
+    }
+
     fn go_on_spreading(&mut self, now: Now, out: &mut Outbox<Output>) {
-        if self.state != State::Active || !self.presenting.is_empty() {
+        if !self.may_spread() {
             return;
         }
         if self.spreads.current.is_none() {

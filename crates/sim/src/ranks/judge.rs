@@ -119,6 +119,8 @@ pub(super) struct Judge {
     gone: BTreeSet<SessionId>,
     /// Of each stream what the client has all results of.
     floors: BTreeMap<(RankId, SessionId), Tid>,
+    /// Requests of which the caller has the answer: one that came again meanwhile is answered again.
+    over: BTreeSet<Key>,
     /// The stream in which a call was carried out.
     calls: BTreeMap<u64, Key>,
     owners: Owners,
@@ -162,6 +164,7 @@ impl Judge {
             pending: BTreeMap::new(),
             gone: BTreeSet::new(),
             floors: BTreeMap::new(),
+            over: BTreeSet::new(),
             calls: BTreeMap::new(),
             owners: Owners::default(),
             versions: BTreeMap::new(),
@@ -216,6 +219,7 @@ impl Judge {
             let over: Vec<Key> =
                 self.pending.range(from..(rank, session, floor)).map(|(key, _)| *key).collect();
             over.iter().for_each(|key| drop(self.pending.remove(key)));
+            self.over.retain(|(of, from, tid)| (*of, *from) != (rank, session) || *tid >= floor);
         }
         if key.2 < floor {
             return;

@@ -163,6 +163,12 @@ impl Ranks {
         if self.links.get(&(life, rank)) != Some(&conn) {
             return Ok(());
         }
+        if let (ServerMsg::Map { version, part, parts, .. }, Some(at)) = (&message, self.lives.get(&life))
+            && part + 1 == *parts
+            && let Some(map) = self.seat.maps.get(version)
+        {
+            self.judge.hears_map(at.rank, map);
+        }
         self.step_rank(life, Input::FromRank { rank, message: Box::new(message) })
     }
 

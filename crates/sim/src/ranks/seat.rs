@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use stdx::{Machine, Mono};
 
+/// Older ones nobody says any more.
+const MAPS_KEPT: usize = 256;
+
 /// The coordinator's process.
 pub(super) struct Seat {
     machine: Option<Coordinator>,
@@ -25,6 +28,8 @@ pub(super) struct Seat {
     registry: Option<(u64, Vec<u8>)>,
     /// The map that is stored.
     pub(super) map: Option<Arc<ClusterMap>>,
+    /// The last that were stored, by version: ranks say them to each other.
+    pub(super) maps: BTreeMap<u64, Arc<ClusterMap>>,
     commands: u64,
     /// What an operator says again until it is so.
     wanted: Option<Command>,
@@ -41,6 +46,7 @@ impl Seat {
             paused: 0,
             registry: None,
             map: None,
+            maps: BTreeMap::new(),
             commands: 0,
             wanted: None,
             asks: BTreeMap::new(),
@@ -236,6 +242,10 @@ impl Ranks {
     /// The registry has a new map: what it says counts from this instant.
     fn swapped(&mut self, map: Arc<ClusterMap>) -> Verdict {
         let before = self.seat.map.replace(map.clone());
+        self.seat.maps.insert(map.version, map.clone());
+        if self.seat.maps.len() > MAPS_KEPT {
+            self.seat.maps.pop_first();
+        }
         let changed = map.entries.iter().filter(|(unit, entry)| {
             let old = before.as_ref().and_then(|old| old.entries.get(unit));
             old.is_some_and(|old| old.rank != entry.rank)

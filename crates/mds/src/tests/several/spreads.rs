@@ -323,6 +323,44 @@ fn it_is_spread_when_it_grows() {
     assert_eq!(c.names(dir).len(), size + 2);
 }
 
+/// One rank alone would gain nothing: there it stays in one part, however large.
+#[test]
+fn it_is_not_spread_for_one_rank() {
+    let mut c = Cluster::with_slots();
+    c.map.max_mds = 1;
+    c.publish();
+    c.settle();
+    let dirs: Vec<NodeRef> = (0..20).map(|at| c.mkdir(root(), &format!("d{at}"))).collect();
+    let dir = *dirs.iter().find(|dir| c.slot_owner(**dir) == 0).expect("one of rank 0's");
+    let size = c.worlds[0].config.split_size as usize;
+    for number in 0..2 * size {
+        c.create(dir, &format!("f{number}"));
+    }
+    assert!(c.worlds[0].rank.spreads.is_idle());
+    assert_eq!((c.units(dir), c.stat(dir).size as usize), (vec![], 2 * size));
+    assert!(c.worlds[0].rank.view.cache.spread(dir.ino).is_none());
+}
+
+/// Found by the simulator: a rank that stops did nothing about a directory that it was about to spread, and wanted to be woken for it
+/// again and again.
+#[test]
+fn a_rank_that_stops_is_not_woken_for_it() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    c.create(dir, "f");
+    c.greet(0, Peer::Trusted, Bits::ATTRS);
+    c.hold(0).say(REMOTE, ClientMsg::Settled);
+    let get = c.start(0, REMOTE, Request::GetAttr { node: dir });
+    assert!(matches!(c.wait(0, REMOTE, get), Answered::Outcome(Ok(_))));
+    c.inject(0, Input::Spread { dir: dir.ino, depth: 1 });
+    let due = c.worlds[0].rank.spreads.due().expect("the client has not given it back");
+    assert!(c.worlds[0].rank.deadline().is_some_and(|at| at <= due));
+    c.worlds[0].rank.state = State::Stopping;
+    let other = c.worlds[0].rank.deadline();
+    c.worlds[0].rank.spreads = Default::default();
+    assert_eq!(c.worlds[0].rank.deadline(), other, "it counts for nothing");
+}
+
 /// Who lists it meanwhile misses nothing and sees nothing twice: cookies stay what they are.
 #[test]
 fn a_listing_goes_on_while_it_is_spread() {

@@ -25,7 +25,7 @@ impl Judge {
         self.answers += 1;
         let Some(pending) = self.pending.get(&sent.key).cloned() else {
             let floor = self.floors.get(&(sent.key.0, sent.key.1)).copied().unwrap_or_default();
-            return if sent.key.2 < floor {
+            return if sent.key.2 < floor || self.over.contains(&sent.key) {
                 Ok(())
             } else {
                 Err(format!("answers {:?}, which nobody asked for", sent.key))
@@ -72,6 +72,7 @@ impl Judge {
                 self.pending.entry(*key).and_modify(|pending| pending.gone = true);
             } else {
                 self.pending.remove(key);
+                self.over.insert(*key);
             }
         }
         self.prune();
