@@ -169,12 +169,7 @@ impl View {
     #[inline]
     pub(crate) fn resolve(&mut self, reference: NodeRef, op: &mut Op) -> Found<u32> {
         let found = if self.territory.is_whole() {
-            let found = self.resolve_anywhere(reference, op);
-            if self.territory.is_only() {
-                found
-            } else {
-                found.and_then(|slot| self.no_orphan_of_others(slot))
-            }
+            self.resolve_anywhere(reference, op)
         } else {
             self.at_home(reference, op)
         };
@@ -190,9 +185,15 @@ impl View {
         }
     }
 
+    /// Where everything is this rank's, but for what others have in `//orphans`.
+    fn resolve_anywhere(&self, reference: NodeRef, op: &mut Op) -> Found<u32> {
+        let slot = self.look_anywhere(reference, op)?;
+        if self.territory.is_only() { Ok(slot) } else { self.no_orphan_of_others(slot) }
+    }
+
     /// Where everything is this rank's: from the cache, from where the client saw it, from its backptr, from the system directories;
     /// in this order.
-    fn resolve_anywhere(&self, reference: NodeRef, op: &mut Op) -> Found<u32> {
+    fn look_anywhere(&self, reference: NodeRef, op: &mut Op) -> Found<u32> {
         let ino = reference.ino;
         if ino.is_reserved() {
             return Err(Errno::ESTALE.into());
