@@ -163,7 +163,11 @@ impl Rank {
         });
         let late = asking.tid.is_some() && !stdx::mutant!("mds_late_goes_by_old_answer");
         let Some(op) = op.filter(|op| !asking.waiters.contains(op)) else { return };
-        if late { asking.late.insert(op) } else { asking.waiters.insert(op) };
+        if late {
+            asking.late.insert(op)
+        } else {
+            asking.waiters.insert(op)
+        };
     }
 
     /// Another rank is asked for something that no operation waits for by itself, after a while.
