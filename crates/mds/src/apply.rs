@@ -36,17 +36,7 @@ pub(crate) fn apply(
         match mutation? {
             Mutation::PutDentry { dir, hash, name, value, .. } => {
                 let value = DentryValue::decode(value)?;
-                let slot = view.cache.dir_or_new(dir);
-                if let Some(touched) = &mut view.touched {
-                    touched.resources.push(Resource::Inode(value.ino()));
-                    let dir = view.cache.dir(slot).of();
-                    replaced(&mut view.cache, slot, DentryKey { dir, hash, name }, touched);
-                }
-                if dir == Ino::LINKS || dir == view.orphans() {
-                    view.moved.note(value.ino());
-                }
-                view.cache.put(slot, hash, name, value, source);
-                put_in = Some((dir, slot));
+                put_in = Some((dir, put_dentry(view, DentryKey { dir, hash, name }, value, source)));
             }
             Mutation::DelDentry { dir, hash, name, .. } => {
                 let slot = view.cache.dir_or_new(dir);
@@ -109,6 +99,22 @@ pub(crate) fn apply(
     }
     view.cache.end_transaction(|ino| view.book.end(ino));
     Ok(follow)
+}
+
+/// Returns where its directory is cached.
+fn put_dentry(view: &mut View, at: DentryKey<'_>, value: DentryValue, source: Source) -> u32 {
+    let DentryKey { dir, hash, name } = at;
+    let slot = view.cache.dir_or_new(dir);
+    if let Some(touched) = &mut view.touched {
+        touched.resources.push(Resource::Inode(value.ino()));
+        let dir = view.cache.dir(slot).of();
+        replaced(&mut view.cache, slot, DentryKey { dir, hash, name }, touched);
+    }
+    if dir == Ino::LINKS || dir == view.orphans() {
+        view.moved.note(value.ino());
+    }
+    view.cache.put(slot, hash, name, value, source);
+    slot
 }
 
 /// Where the primary dentry of an inode is.

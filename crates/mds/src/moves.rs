@@ -412,14 +412,7 @@ impl Rank {
             },
             Phase::PreFlush { until } if self.checkpoint.completed < until => None,
             Phase::PreFlush { .. } if self.moves.current.as_ref()?.id.is_some() => Some(Phase::Announce),
-            Phase::PreFlush { .. } => {
-                let to = self.moves.current.as_ref()?.to?;
-                let Some(governing) = self.governing_part(part, false) else {
-                    return self.no_move("its place is not cached", out);
-                };
-                out.push(Output::Wish(MapWish::Begin { unit, to, governing }));
-                Some(Phase::Announce)
-            }
+            Phase::PreFlush { .. } => self.announce(part, unit, out),
             Phase::Announce => {
                 self.moves.current.as_ref()?.id?;
                 self.view.territory.leave(Some((part, false)));
@@ -471,6 +464,15 @@ impl Rank {
                 None
             }
         }
+    }
+
+    fn announce(&mut self, part: Part, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
+        let to = self.moves.current.as_ref()?.to?;
+        let Some(governing) = self.governing_part(part, false) else {
+            return self.no_move("its place is not cached", out);
+        };
+        out.push(Output::Wish(MapWish::Begin { unit, to, governing }));
+        Some(Phase::Announce)
     }
 
     /// The entry gets the policy of a pin; then the content moves, if it is to.

@@ -249,15 +249,8 @@ fn read<'a>(b: &mut Bytes<'a>) -> Option<Mutation<'a>> {
             (id, flags) if flags & EVICTED != 0 => Mutation::Evicted { id },
             _ => Mutation::OfRank,
         },
-        34 => {
-            b.take(8 + 8 + 8 + 1 + 2 + 1)?;
-            b.bytes()?;
-            Mutation::OfRank
-        }
-        35 => {
-            b.take(8 + 8)?;
-            Mutation::OfRank
-        }
+        34 => b.take(8 + 8 + 8 + 1 + 2 + 1).and(b.bytes()).map(|_| Mutation::OfRank)?,
+        35 => b.take(8 + 8).map(|_| Mutation::OfRank)?,
         _ => return None,
     })
 }

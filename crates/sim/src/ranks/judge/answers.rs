@@ -173,10 +173,14 @@ impl Judge {
         let parts = self.parts(&boundaries, first, None);
         let states: Vec<&Tree> = self.states(first).rev().take(HALVES_MAX).map(|(_, tree)| tree).collect();
         let halves = states.iter().flat_map(|home| states.iter().map(move |content| (home, content)));
+        let set = self.told_as_set(outcome);
         halves.into_iter().any(|(home, content)| {
-            [false, true].into_iter().any(|later| {
+            [(false, None), (true, None), (false, set)].into_iter().any(|(later, set)| {
                 let mut tree = (*home).clone();
                 boundaries.iter().for_each(|ino| take_content(&mut tree, content, *ino, later));
+                if let Some((ino, time)) = set.filter(|(ino, _)| tree.node(*ino).is_some()) {
+                    tree.change(ino).mtime = time;
+                }
                 let outcome = evened(&parts, &tree, outcome);
                 self.fits(&tree, &pending.asked, &outcome, Teller::Rank(self.wall)).is_ok()
             })
@@ -190,6 +194,19 @@ impl Judge {
             every_request!() => false,
         });
         setting.map(|other| other.first).chain([first]).min().unwrap_or(first)
+    }
+
+    /// A boundary of which a time is told that is being set: its content's owner has it, and what changed there since is not told yet.
+    fn told_as_set(&self, outcome: &Outcome) -> Option<(Ino, Wall)> {
+        let Ok(Reply::Attr(attr)) = outcome else { return None };
+        let sets = |other: &Pending| match &other.asked.request {
+            Request::SetAttr { node, set } => {
+                node.ino == attr.ino && set.mtime == Some(SetTime::At(attr.mtime))
+            }
+            every_request!() => false,
+        };
+        let is_set = self.is_boundary(attr.ino) && self.pending.values().any(sets);
+        is_set.then_some((attr.ino, attr.mtime))
     }
 
     /// A file without a name may be gone at any moment; and what a crash moved back is not where its client looks for it.
