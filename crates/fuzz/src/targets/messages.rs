@@ -132,6 +132,28 @@ fn frame(input: &[u8]) -> Verdict {
     }
 }
 
+/// What ranks tell each other of opens and locks that move.
+fn of_moves() -> [Request; 2] {
+    let unit = Unit { dir: Ino(4097), frag: Frag { prefix: 1 << 61, depth: 3 } };
+    let lock = LockSpec { flock: false, owner: 5, kind: LockKind::Read, start: 0, end: 9, pid: 2 };
+    [
+        Request::Sessions { sessions: vec![SessionId(7), SessionId(8)] },
+        Request::Holders {
+            id: MoveId(3),
+            moved: Moved { unit, slot: 0 },
+            version: 9,
+            first: true,
+            list: vec![Holder {
+                session: SessionId(7),
+                ino: Ino(4097),
+                opens: 1,
+                locks: vec![lock],
+                ..Holder::default()
+            }],
+        },
+    ]
+}
+
 fn requests() -> Vec<Request> {
     let unit = |depth| Unit { dir: Ino(4097), frag: Frag::leading(NameHash(u64::MAX), depth) };
     let node = NodeRef { ino: Ino(4097), parent: Ino::ROOT, hash: NameHash(99) };
@@ -150,7 +172,7 @@ fn requests() -> Vec<Request> {
         kill_suidgid: true,
     };
     let data = Payload::Owned(b"content".to_vec());
-    vec![
+    let mut all = vec![
         Request::Lookup { parent, name: name.clone() },
         Request::GetAttr { node },
         Request::SetAttr { node, set },
@@ -191,20 +213,6 @@ fn requests() -> Vec<Request> {
         Request::Hand { unit: unit(0), to: RankId(1) },
         Request::SetTimes { dir: Ino(4097), mtime: Wall(-5), stamp: 9 },
         Request::Opened { node, session: SessionId(7) },
-        Request::Sessions { sessions: vec![SessionId(7), SessionId(8)] },
-        Request::Holders {
-            id: MoveId(3),
-            moved: Moved { unit: unit(3), slot: 0 },
-            version: 9,
-            first: true,
-            list: vec![Holder {
-                session: SessionId(7),
-                ino: Ino(4097),
-                opens: 1,
-                locks: vec![lock],
-                ..Holder::default()
-            }],
-        },
         Request::Rewrite {
             node,
             wrote: Tid(3),
@@ -213,7 +221,9 @@ fn requests() -> Vec<Request> {
             offset: 4,
             data: Payload::Owned(vec![5; 6]),
         },
-    ]
+    ];
+    all.extend(of_moves());
+    all
 }
 
 pub(super) fn client_messages() -> Vec<ClientMsg> {
