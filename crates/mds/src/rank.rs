@@ -427,8 +427,7 @@ impl Machine for Rank {
             full,
             self.peers.due().filter(|_| serving),
             self.moves.due().filter(|_| serving),
-            // Where it does not go on it is not given up either.
-            self.spreads.due().filter(|_| self.may_spread()),
+            self.spreading_due(),
             self.leaving.due().filter(|_| serving),
             self.checkpoint_due().filter(|_| serving),
         ];

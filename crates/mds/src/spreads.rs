@@ -98,8 +98,13 @@ impl Rank {
     }
 
     /// Not while it stops, or clients present what they performed.
-    pub(crate) fn may_spread(&self) -> bool {
+    fn may_spread(&self) -> bool {
         self.state == State::Active && self.presenting.is_empty()
+    }
+
+    /// When the one under way is given up. Where it does not go on it is not given up either.
+    pub(crate) fn spreading_due(&self) -> Option<Mono> {
+        self.spreads.due().filter(|_| self.may_spread())
     }
 
     fn go_on_spreading(&mut self, now: Now, out: &mut Outbox<Output>) {
