@@ -193,10 +193,15 @@ impl Rank {
             .map(|(moved, coming)| (*moved, fate(&map, me, *moved, coming.id)));
         let over: Vec<(Moved, Fate)> = fates.filter(|(_, fate)| *fate != Fate::Open).collect();
         for (moved, fate) in over {
-            let Some(coming) = self.view.holders.coming.remove(&moved).filter(|_| fate == Fate::Came) else {
-                continue;
-            };
-            for (at, list) in chunks(coming.list.values()).iter().enumerate() {
+            let Some(coming) = self.view.holders.coming.remove(&moved) else { continue };
+            let came = if fate == Fate::Came { chunks(coming.list.values()) } else { Vec::new() };
+            if came.is_empty() && !stdx::mutant!("mds_holders_of_nothing") {
+                // Found by thought: with another move of the same this one would have come, after a crash.
+                let (id, list) = (MoveId(0), encoded(&[]));
+                Mutation::Holders { id, moved, first: true, list: &list }.encode(&mut self.view.txn.muts);
+                self.commit(now, None, out);
+            }
+            for (at, list) in came.iter().enumerate() {
                 let (id, first, bytes) = (MoveId(0), at == 0, encoded(list));
                 Mutation::Holders { id, moved, first, list: &bytes }.encode(&mut self.view.txn.muts);
                 self.commit(now, None, out);

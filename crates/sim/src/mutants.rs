@@ -349,6 +349,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_late_goes_by_old_answer", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_seal_not_replayed", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_holders_not_replayed", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_holders_of_nothing", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_holders_trimmed", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_move_forgets_holders", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_releases_anywhere", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),

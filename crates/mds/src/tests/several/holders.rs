@@ -233,6 +233,8 @@ fn a_move_that_is_given_up_leaves_all_as_it_was() {
     assert_eq!(c.call(0, Request::ReleaseLocks { node: file, flock: true, owner: 9 }), Ok(Reply::Ok));
     c.asks_well(0, Request::Release { node: file, count: 1 });
     assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+    c.crash(1);
+    assert!(!c.is_locked(file), "what was told with the move that was given up is over");
 }
 
 #[test]
@@ -303,9 +305,10 @@ fn the_end_of_its_session_ends_what_came() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 5] = [
+    let defects: [(&str, fn()); 6] = [
         ("mds_move_forgets_holders", a_lock_goes_with_its_directory),
         ("mds_holders_not_replayed", what_came_is_there_after_a_crash_and_what_was_given_back_is_not),
+        ("mds_holders_of_nothing", a_move_that_is_given_up_leaves_all_as_it_was),
         ("mds_holders_trimmed", what_came_is_there_after_a_crash_and_what_was_given_back_is_not),
         ("mds_sealed_locks_go_on", nobody_gets_a_lock_of_what_is_sealed),
         ("mds_releases_anywhere", an_open_file_goes_with_its_directory),
