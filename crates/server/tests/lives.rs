@@ -192,7 +192,7 @@ fn the_rank_of_a_mount_is_nobodys_to_end() {
             (&json!(5), &json!(what), &json!("`pando serve`"))
         );
     }
-    assert_eq!(bench.rank()["state"], "active");
+    bench.until("it does not serve", |bench| bench.rank()["state"] == "active");
     bench.stop();
 }
 
