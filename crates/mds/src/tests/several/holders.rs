@@ -234,6 +234,7 @@ fn a_move_that_is_given_up_leaves_all_as_it_was() {
     c.asks_well(0, Request::Release { node: file, count: 1 });
     assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
     c.crash(1);
+    c.comes_back(1);
     assert!(!c.is_locked(file), "what was told with the move that was given up is over");
 }
 
