@@ -226,10 +226,14 @@ fn gone_to_others(view: &mut View, left: &[u8]) -> Result<(), DecodeError> {
 /// Another rank may have changed the directory's content since: what the tail said of it before counts no more.
 fn sealed(view: &mut View, dir: Ino, source: Source) {
     if source == Source::Replay && !stdx::mutant!("mds_seal_not_replayed") {
-        let unit = view.cache.unit(dir);
-        view.cache.undo_content(dir);
-        let inside = |place: &Backptr| place.parent == unit.dir && unit.frag.covers(place.hash);
+        // Of a directory whose names are in units, these are not sealed with it.
+        let cache = &view.cache;
+        let inside = |place: &Backptr| match stdx::mutant!("mds_seal_takes_units_places") {
+            true => place.parent == dir,
+            false => cache.inner(place.parent, place.hash) == dir,
+        };
         view.backptrs.retain(|_, (_, place)| !place.as_ref().is_some_and(inside));
+        view.cache.undo_content(dir);
     }
 }
 
