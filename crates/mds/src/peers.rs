@@ -472,7 +472,6 @@ impl Rank {
             }
             (_, _) => false,
         };
-        let is_here = is_here && !stdx::mutant!("mds_unit_that_came_is_gone");
         if let Some(asking) = self.peers.asks.get_mut(&ask).filter(|_| !is_here) {
             asking.by.insert(from.0);
             let by = asking.by.clone();

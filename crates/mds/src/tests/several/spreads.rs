@@ -519,11 +519,41 @@ fn a_name_that_is_gone_stays_gone_with_a_crash() {
     assert_eq!(c.stat(dir).size, 9);
 }
 
+/// Found by the simulator: the store never heard where a directory is whose unit was not sealed.
+#[test]
+fn the_seal_of_a_spread_directory_takes_no_places_of_its_units() {
+    use crate::cache::Source;
+    use proto::header::Spreading;
+    use proto::mutation::Mutation;
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d").ino;
+    let unit = Unit { dir, frag: Frag { prefix: 1 << 63, depth: 1 } };
+    let spreading = Some(Box::new(Spreading::Unit(unit)));
+    let (mut header, mut w) = (Writer::new(), Writer::new());
+    FragHeader { version: Version(9), spreading, ..Default::default() }.encode(&mut header);
+    let number = Ino(1 << 63 | 77);
+    let newborn = Mutation::PutHeader {
+        dir: number,
+        frag: Frag::WHOLE,
+        version: Version(9),
+        newborn: false,
+        header: &header.0,
+    };
+    newborn.encode(&mut w);
+    let (ino, hash) = (Ino(9_000), NameHash(1 << 63 | 5));
+    Mutation::PutBackptr { ino, version: 1, parent: dir, hash, name: b"x" }.encode(&mut w);
+    Mutation::Sealed { id: MoveId(1), unit: Unit { dir, frag: Frag::WHOLE } }.encode(&mut w);
+    let rank = &mut c.hold(0).rank;
+    crate::apply::apply(&mut rank.view, &mut rank.sessions, &w.0, Source::Replay).expect("a journal");
+    assert!(rank.view.backptrs.contains_key(&ino), "it is in a unit that was not sealed");
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_units_are_caught() {
-    let defects: [(&str, fn()); 6] = [
+    let defects: [(&str, fn()); 7] = [
         ("mds_withheld_while_anew", a_part_whose_rank_dies_gets_its_replica),
+        ("mds_seal_takes_units_places", the_seal_of_a_spread_directory_takes_no_places_of_its_units),
         ("mds_unit_of_nothing", a_name_that_is_gone_stays_gone_with_a_crash),
         ("mds_spread_keeps_grants", what_is_kept_of_it_comes_back_first),
         ("mds_units_time_unseen", its_time_is_that_of_its_last_change),
