@@ -11,8 +11,9 @@ use crate::request::LockSpec;
 /// Holders in one list, and their bytes: a list goes into one request, and into one mutation.
 pub const HOLDERS_MAX: usize = 4_096;
 pub const HOLDERS_BYTES_MAX: usize = 1 << 20;
-/// Locks of one holder: as many as the longest list has room for.
-const LOCKS_MAX: usize = HOLDERS_BYTES_MAX / 30;
+/// Locks of one holder: so many have room in one list.
+pub const LOCKS_MAX: usize = 32_768;
+const _: () = assert!(26 + 30 * LOCKS_MAX <= HOLDERS_BYTES_MAX);
 
 /// One session's opens and locks of one inode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

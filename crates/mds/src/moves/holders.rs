@@ -12,7 +12,7 @@ use crate::output::Output;
 use crate::peers::Ask;
 use crate::rank::Rank;
 use crate::territory::Part;
-use proto::holder::{Holder, Moved};
+use proto::holder::{Holder, LOCKS_MAX, Moved};
 use proto::message::ServerMsg;
 use proto::request::Request;
 use proto::{Ino, SessionId};
@@ -62,9 +62,13 @@ impl Rank {
         if file.is_some_and(|file| file.kept > 0) {
             return Some("which is below, may be open by an answer of before");
         }
+        let locks = self.view.locks.held_on(ino);
+        if locks.len() > LOCKS_MAX {
+            return Some("which is below, has more locks than one list has room for");
+        }
         let opens = file.into_iter().flat_map(|file| file.opens.iter());
         let by_mount = opens.map(|open| open.session).any(|id| embedded(&id))
-            || self.view.locks.held_on(ino).iter().any(|(id, _)| embedded(id));
+            || locks.iter().any(|(id, _)| embedded(id));
         by_mount.then_some("which is below, is open or locked in the rank's process")
     }
 
