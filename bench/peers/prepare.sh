@@ -3,7 +3,7 @@
 # distribution's packages, passthrough_ll is compiled from the example that its libfuse ships, JuiceFS is built from its published source into ~/.cache/pandofs/peers. What is there is
 # left alone; what cannot be had is named, with the reason, and the exit is 1.
 #
-#   bench/peers/prepare.sh [pando|null|tmpfs|passthrough|ceph|juicefs|moosefs]...       default: all
+#   bench/peers/prepare.sh [pando|null|tmpfs|passthrough|ceph|juicefs|moosefs|pando2|ceph2]...       default: all
 set -eu
 . "$(dirname "$0")/../../scripts/env.sh"
 . "$ROOT/bench/peers/systems.sh"
@@ -54,6 +54,7 @@ packages() {
 }
 
 install_pando() { quietly cargo build --manifest-path "$ROOT/Cargo.toml" --release --locked -p cli --bin pando; }
+install_pando2() { install_pando; }
 install_null() { quietly cargo build --manifest-path "$ROOT/Cargo.toml" --release --locked -p fuse --example null; }
 install_passthrough() {
     local example=/usr/share/doc/libfuse3-dev/examples flags
@@ -66,6 +67,7 @@ install_passthrough() {
     quietly gcc -O2 -o "$PASSTHROUGH" "$example/passthrough_ll.c" "${flags[@]}"
 }
 install_ceph() { packages ceph "${CEPH_PACKAGES[@]}"; }
+install_ceph2() { install_ceph; }
 install_moosefs() { packages moosefs "${MOOSEFS_PACKAGES[@]}"; }
 
 # Object stores and metadata engines nobody asks for here: leaving them out saves most of the build.
@@ -97,7 +99,7 @@ install_juicefs() {
 # prepare NAME: cargo itself knows whether ours are up to date.
 prepare() {
     local lack
-    if [ "$1" = pando ] || [ "$1" = null ]; then
+    if [ "$1" = pando ] || [ "$1" = pando2 ] || [ "$1" = null ]; then
         echo "$1: building"
         "install_$1" || return 1
     elif [ -n "$("$1_missing")" ]; then

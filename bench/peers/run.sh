@@ -7,7 +7,7 @@
 #                      [--disk GIB] [--write BYTES]
 #
 #   --rounds N     rounds (5)
-#   --only LIST    of pando,null,tmpfs,passthrough,ceph,juicefs,moosefs (all that are installed)
+#   --only LIST    of pando,null,tmpfs,passthrough,ceph,juicefs,moosefs (all that are installed), pando2,ceph2
 #   --dir DIR      the image with that ext4 is made in it, and removed (~/.cache/pandofs/peers)
 #   --out DIR      raw output and result (a folder with the time as name in ~/.cache/pandofs/peers/results)
 #   --items N      files per directory and process; there are 100 directories for each process (100)
@@ -64,6 +64,7 @@ for name in ${only//,/ }; do
 done
 if [ -z "$only" ]; then
     for name in "${SYSTEMS[@]}"; do
+        [[ " ${NAMED[*]} " != *" $name "* ]] || continue
         lack=$("${name}_missing")
         if [ -z "$lack" ]; then systems+=("$name"); else say "$name is left out: $lack (make peers)"; fi
     done
@@ -102,6 +103,8 @@ measure() {
     [ -z "$CLIENT" ] || mdtest+=(--watch-pid "$CLIENT")
     ticks >"$name.before"
     while :; do
+        # As the mdtest makes it, if it is not there.
+        if declare -F "$2_tree" >/dev/null; then "$2_tree" "$MNT/mdtest/test-dir.0-0" 2>"$name.stderr" || return 1; fi
         "${mdtest[@]}" -C -T >"$name-$turn.json" 2>"$name.stderr" || return 1
         "${mdtest[@]}" -T -E -r >"$name-$turn.again" 2>"$name.stderr" || return 1
         [ $((SECONDS - start)) -lt "$seconds" ] || break

@@ -4,10 +4,13 @@
 #   NAME_version      one line
 #   NAME_durability   what an answer promises, one line
 #   NAME_up           starts it on the empty disk at BASE, mounts it at MNT, sets CLIENT; nonzero when it cannot
+#   NAME_tree         only if it needs that: makes the directory that it is given, in which the processes' trees will be
 #
 # Absent: installing (prepare.sh), ending (lib.sh: unmounting and ending the processes is the same for all).
 
-SYSTEMS=(pando null tmpfs passthrough ceph juicefs moosefs)
+# Run when they are named only.
+NAMED=(pando2 ceph2)
+SYSTEMS=(pando null tmpfs passthrough ceph juicefs moosefs "${NAMED[@]}")
 PEERS=$CACHE/peers
 PANDO=${PANDO:-$CARGO_TARGET_DIR/release/pando}
 NULL=$CARGO_TARGET_DIR/release/examples/null
@@ -47,6 +50,34 @@ pando_up() {
     [ -n "$CLIENT" ] || return 1
     ours "$CLIENT"
 }
+
+# PandoFS with two ranks in a server, and a mount on its socket. The processes' trees are divided among the ranks.
+
+pando2_missing() { lacks "$PANDO" setfattr; }
+pando2_version() { echo "$("$PANDO" --version), two ranks"; }
+pando2_durability() {
+    echo "changes answered before they are on disk, synced a few milliseconds later, and made again by the client if the server dies; file data synced by fsync only"
+}
+pando2_serves() { [ "$(grep -c ' state up:active ' < <(timeout 20 "$PANDO" fs get pandofs --cluster "$BASE/data" 2>/dev/null))" = "$1" ]; }
+pando2_up() {
+    local word
+    step setup "$PANDO" -q format "$BASE/data" || return 1
+    begin serve "$PANDO" serve "$BASE/data" --ranks 2
+    until_true 60 "server" pando2_serves 1 || return 1
+    step setup "$PANDO" fs set pandofs max_mds 2 --cluster "$BASE/data" || return 1
+    until_true 60 "second rank" pando2_serves 2 || return 1
+    if ! word=$("$PANDO" mount --format json "unix:$BASE/data/pando.sock" "$MNT" 2>"$BASE/mount.log"); then
+        complain "pando mount: $(cat "$BASE/mount.log")"
+        return 1
+    fi
+    CLIENT=$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' <<<"$word")
+    [ -n "$CLIENT" ] || return 1
+    ours "$CLIENT"
+}
+pando2_tree() { divided "$1"; }
+
+# divided DIR: what is made in it is divided among the ranks; the same words for CephFS and for us.
+divided() { mkdir -p "$1" && setfattr -n ceph.dir.pin.distributed -v 1 "$1"; }
 
 # The null responder: answers from a hash table through the transport of our mount. What FUSE itself allows.
 
@@ -122,7 +153,9 @@ bluestore block size = 8589934592
 CONF
 }
 ceph_is() { grep -q "$1" < <(timeout 20 ceph -c "$BASE/ceph.conf" "${@:2}" 2>/dev/null); }
-ceph_up() {
+ceph_up() { ceph_start; }
+# ceph_start: all of it, with one metadata server.
+ceph_start() {
     local conf=$BASE/ceph.conf fsid osd
     fsid=$(cat /proc/sys/kernel/random/uuid) osd=$(cat /proc/sys/kernel/random/uuid)
     ceph_conf "$fsid" >"$conf"
@@ -145,6 +178,20 @@ ceph_up() {
     CLIENT=$PID
     until_true 60 "mount" mounted "$MNT"
 }
+
+# CephFS with two active metadata servers.
+
+ceph2_missing() { lacks ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse ceph monmaptool setfattr; }
+ceph2_version() { echo "$(ceph --version), two active MDS"; }
+ceph2_durability() { ceph_durability; }
+ceph2_up() {
+    local conf=$BASE/ceph.conf
+    ceph_start || return 1
+    begin mds2 ceph-mds -c "$conf" -i b -f
+    step setup ceph -c "$conf" fs set cephfs max_mds 2 || return 1
+    until_true 60 "second metadata server" ceph_is '1=[^,]*up:active' mds stat
+}
+ceph2_tree() { divided "$1"; }
 
 # JuiceFS: Badger in the process of the mount, objects as files, default caches.
 

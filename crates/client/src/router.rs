@@ -210,7 +210,7 @@ impl One {
     /// A map. That which names more than one rank.
     fn on_map(&mut self, bytes: &[u8], out: &mut Out) -> Option<ClusterMap> {
         let map = match map::after(self.map.as_ref(), bytes) {
-            News::Map(map) => map,
+            News::Map(map) => *map,
             News::Nothing => return None,
             News::Gap(_) => {
                 let have = self.map.as_ref().map_or(0, |map| map.version);

@@ -33,7 +33,9 @@ impl Rank {
         if let Request::SetLock { node, .. } | Request::ReleaseLocks { node, .. } = &op.request {
             self.holder_let_go(op.session, node.ino, out);
         }
-        let Some(session) = self.sessions.map.get_mut(&op.session) else { return };
+        let Some(session) = self.sessions.map.get_mut(&op.session) else {
+            return self.moves.unseen.searched(op.id);
+        };
         session.in_flight = session.in_flight.saturating_sub(1);
         if !op.embedded {
             session.running.remove(&op.tid);

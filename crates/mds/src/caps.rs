@@ -80,7 +80,8 @@ impl Rank {
         open: Option<(Ino, u32)>,
         commits: bool,
     ) -> Option<Vec<Need>> {
-        if self.view.book.is_alone(op.place) {
+        let clients = self.view.book.is_alone_among_clients(op.place);
+        if clients && (self.view.book.is_alone(op.place) || !self.concerns_copies(&op.request)) {
             return None;
         }
         let mut all = if commits { needs::of_transaction(&mut self.view) } else { Vec::new() };
@@ -91,6 +92,22 @@ impl Rank {
         }
         let blocked = all.iter().any(|need| self.view.book.is_blocked(op.place, need));
         blocked.then_some(all)
+    }
+
+    /// Whether a change may concern a directory of which other ranks keep copies; nobody keeps copies of anything else. What makes or removes
+    /// files changes one directory, and asks no more of the book for being at one rank of several.
+    fn concerns_copies(&self, request: &Request) -> bool {
+        let parent = match request {
+            Request::MkNod { parent, .. }
+            | Request::Create { parent, .. }
+            | Request::Symlink { parent, .. }
+            | Request::Unlink { parent, .. } => parent.ino,
+            every_request!() => return true,
+        };
+        // Of a unit they are kept by its own number.
+        let cache = &self.view.cache;
+        let parts = cache.find_dir(parent).is_none_or(|slot| cache.dir(slot).header.spread().is_some());
+        parts || (self.view.book.is_copied(parent) && !stdx::mutant!("mds_parents_copies_stay"))
     }
 
     /// What the answer grants its session.

@@ -27,7 +27,7 @@ pub use machine::Coordinator;
 use crate::output::Level;
 use proto::cluster::{ClusterMap, DaemonId, Mask, MoveId, RankState};
 use proto::storeio::StoreError;
-use proto::{Incarnation, RankId};
+use proto::{Incarnation, Ino, RankId};
 use std::sync::Arc;
 use stdx::Mono;
 
@@ -43,6 +43,9 @@ pub struct CoordinatorConfig {
     /// threads of the process that has it. Otherwise whoever is in the map when the coordinator begins gets 1.02 L from then.
     pub sole: bool,
 }
+
+/// Entries of which a daemon says what is asked of them.
+pub const LOADS_MAX: usize = 1_024;
 
 /// Everything that can happen to a coordinator.
 #[derive(Clone, Debug)]
@@ -61,6 +64,12 @@ pub enum Input {
     Beacon {
         daemon: DaemonId,
         beacon: Beacon,
+    },
+    /// What is asked of what its rank has, in microseconds of a CPU for each second, by the directory whose entry governs that; `Ino::NONE`: by slots.
+    /// At most `LOADS_MAX`; what is left out is not asked for anything. It replaces what the daemon said before.
+    Loads {
+        daemon: DaemonId,
+        loads: Vec<(Ino, u64)>,
     },
     /// The daemon ended, and with it whatever it carried: nothing of it answers anybody any more.
     Gone {
@@ -173,6 +182,11 @@ pub enum Command {
     FailFs,
     /// Ranks that the coordinator places slots and entries at by itself; also the balancer's.
     SetBalRankMask(Mask),
+    /// What the rank is to have of what nobody placed by name, beside others: 1 to `WEIGHT_MAX`.
+    SetRankWeight {
+        rank: RankId,
+        weight: u16,
+    },
     /// Whether directories made from now on are placed by slots, which are spread for that.
     SetHashPlacement(bool),
     /// Announce a move to its present owner. What it governs by was found by a rank.

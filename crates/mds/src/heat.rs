@@ -6,6 +6,7 @@
 
 use crate::cache::dir;
 use crate::cache::slab::NONE;
+use crate::coordinator::LOADS_MAX;
 use crate::op::{Op, Plan, Stop};
 use crate::rank::Rank;
 use crate::view::{Found, View};
@@ -215,6 +216,16 @@ impl Rank {
         let time = (u64::from(cost_ns(&op.request)) * u64::from(ONE) / 1000) as u32;
         let counts = [(TIME, time), (what.unwrap_or(READS), if what.is_some() { ONE } else { 0 })];
         self.view.warm_up(slot, &counts);
+    }
+
+    /// Of what most is asked of late, as the coordinator is told: microseconds of a CPU for each second.
+    #[must_use]
+    pub fn most_loaded(&self, now: Mono) -> Vec<(Ino, u64)> {
+        let mut loads: Vec<(Ino, u64)> =
+            self.loads(now).iter().map(|unit| (unit.dir, (unit.load.cpu * 1e6) as u64)).collect();
+        loads.sort_unstable_by_key(|(dir, load)| (std::cmp::Reverse(*load), *dir));
+        loads.truncate(LOADS_MAX);
+        loads
     }
 
     /// What is asked of late, by what governs it; those of which nothing is asked are left out.

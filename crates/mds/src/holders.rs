@@ -13,7 +13,7 @@ use proto::holder::{HOLDERS_BYTES_MAX, HOLDERS_MAX, Holder, Moved, put_holders};
 use proto::mutation::Mutation;
 use proto::reply::Reply;
 use proto::request::Request;
-use proto::{Errno, Frag, Ino, RankId, SessionId, Writer};
+use proto::{Errno, Frag, Ino, NodeRef, RankId, SessionId, Writer};
 use std::collections::BTreeMap;
 use stdx::{Now, Outbox};
 
@@ -224,7 +224,7 @@ impl Rank {
 
     /// In place of whatever it had of that inode: it may have been here before.
     fn holds(&mut self, holder: &Holder) {
-        let Holder { session, ino, opens, rights, writes, locks } = holder;
+        let Holder { session, ino, parent, hash, opens, rights, writes, locks } = holder;
         if !self.sessions.map.contains_key(session) {
             return;
         }
@@ -233,6 +233,7 @@ impl Rank {
             self.view.files.open(*ino, *session, *opens, u32::from(*rights), *writes);
             self.view.cache.flag(*ino, node::BUSY, 0);
         }
+        self.seen_at(NodeRef { ino: *ino, parent: *parent, hash: *hash });
         let limits = self.view.config.limits.locks();
         self.view.locks.forget(*ino, *session);
         // It had no more of them than one may have.

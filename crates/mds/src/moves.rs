@@ -9,6 +9,7 @@ mod below;
 mod holders;
 mod map;
 mod pins;
+mod unseen;
 
 use crate::op::{OpId, Waits};
 use crate::output::{MapWish, Output};
@@ -23,6 +24,7 @@ use proto::mutation::Mutation;
 use proto::{Errno, Frag, Ino, NameHash, Position, RankId, SessionId};
 use std::collections::{BTreeSet, VecDeque};
 use stdx::{Mono, Now, Outbox};
+use unseen::Unseen;
 
 /// Directories that one transaction says are sealed.
 const SEALED_MAX: usize = 10_000;
@@ -34,7 +36,7 @@ const LEASES: u64 = 2;
 const SWITCHES: u64 = 4;
 
 /// Phases that may be over in one step: more than there are.
-const STEPS_MAX: usize = 12;
+const STEPS_MAX: usize = 13;
 
 /// What is to become of a directory's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +62,8 @@ enum Phase {
     Unname,
     /// The coordinator was asked for that.
     Dropping,
+    /// Where the inodes are that are open or locked and not cached.
+    Seek,
     /// Whether what is below is in use.
     Look(InUse),
     /// Until so many checkpoints are complete, what is dirty goes to the store while requests are served.
@@ -96,6 +100,7 @@ impl Phase {
         match self {
             Self::Name
             | Self::Unname
+            | Self::Seek
             | Self::Look(_)
             | Self::PreFlush { .. }
             | Self::Announce
@@ -161,6 +166,7 @@ pub(crate) struct Moves {
     /// How directories are spread of which units are to move came into the cache.
     pub learned: bool,
     pins: Pins,
+    pub unseen: Unseen,
 }
 
 impl Moves {
@@ -175,7 +181,7 @@ impl Moves {
         let waits = self.waits;
         self.current.as_ref().is_some_and(|one| match one.phase {
             Phase::Look(_) | Phase::Places(..) | Phase::Empty(_) | Phase::Gather(_) | Phase::List(_) => true,
-            Phase::Recall { .. } | Phase::Drain(_) => !waits,
+            Phase::Seek | Phase::Recall { .. } | Phase::Drain(_) => !waits,
             Phase::Name
             | Phase::Named
             | Phase::Unname
@@ -205,6 +211,7 @@ impl Moves {
             | Phase::Named
             | Phase::Unname
             | Phase::Dropping
+            | Phase::Seek
             | Phase::Look(_)
             | Phase::PreFlush { .. }
             | Phase::Announce
@@ -393,7 +400,7 @@ impl Rank {
     fn carry_out(&self) -> Begin {
         match self.nothing_moves() {
             Some(why) => Begin::Refused(why),
-            None => Begin::At(Phase::Look(InUse::FIRST)),
+            None => Begin::At(Phase::Seek),
         }
     }
 
@@ -405,6 +412,7 @@ impl Rank {
             Phase::Named => self.is_pinned(unit).then_some(Phase::Name),
             Phase::Unname => self.unname_entry(part, unit, out),
             Phase::Dropping => None,
+            Phase::Seek => self.seek_unseen(now, out).then_some(Phase::Look(InUse::FIRST)),
             Phase::Look(at) => match self.in_use_below(part, at, false) {
                 Slice::More(at) => Some(Phase::Look(at)),
                 Slice::Wait | Slice::Done => Some(Phase::PreFlush { until: self.next_checkpoint() }),
@@ -485,7 +493,7 @@ impl Rank {
                 }
                 return match self.nothing_moves() {
                     Some(why) => self.no_move(&why, out),
-                    None => Some(Phase::Look(InUse::FIRST)),
+                    None => Some(Phase::Seek),
                 };
             }
             Some(entry) => MapWish::SetPolicy { unit, version: entry.version, policy: Policy::Pin },
@@ -605,6 +613,7 @@ impl Rank {
         }
         let Some(one) = self.moves.current.take() else { return };
         self.view.book.operation_ended(RECALLS);
+        self.moves.unseen.give_up();
         self.moves.emptied = Vec::new();
         self.view.territory.leave(None);
         if done {

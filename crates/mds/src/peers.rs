@@ -623,7 +623,9 @@ impl Rank {
     pub(crate) fn bounce(&mut self, op: &crate::op::Op, owner: Option<RankId>, out: &mut Outbox<Output>) {
         self.unpin(op);
         let version = self.view.territory.version();
-        let Some(session) = self.sessions.map.get_mut(&op.session) else { return };
+        let Some(session) = self.sessions.map.get_mut(&op.session) else {
+            return self.moves.unseen.searched(op.id);
+        };
         session.in_flight = session.in_flight.saturating_sub(1);
         session.running.remove(&op.tid);
         self.tell_map(op.session, out);

@@ -34,6 +34,10 @@ pub const ENTRIES_MAX: usize = 65_536;
 pub const MAP_BYTES_MAX: usize = 8 << 20;
 /// Bytes of the sections of later versions together.
 pub const UNKNOWN_BYTES_MAX: usize = 1 << 20;
+/// What a rank's weight is unless an operator gave it another one.
+pub const WEIGHT: u16 = 100;
+/// The highest weight; the lowest is 1.
+pub const WEIGHT_MAX: u16 = 1000;
 /// The deepest unit: so many leading bits of the hash it can name.
 pub const UNIT_DEPTH_MAX: u8 = 24;
 
@@ -168,6 +172,9 @@ pub struct ClusterMap {
     /// At most `ENTRIES_MAX`; `Unit::ROOT` is always there.
     pub entries: Arc<BTreeMap<Unit, Entry>>,
     pub slots: Arc<Slots>,
+    /// Of ranks that are to have more or less than others of what nobody placed by name: 1 to `WEIGHT_MAX`, none is `WEIGHT`. The rank need not
+    /// be there.
+    pub weights: BTreeMap<RankId, u16>,
     /// Sections of later versions by tag, kept as they are; none is empty.
     pub unknown: BTreeMap<u8, Box<[u8]>>,
 }
@@ -241,8 +248,15 @@ impl ClusterMap {
             daemons: BTreeMap::new(),
             entries: Arc::new(BTreeMap::from([(Unit::ROOT, root)])),
             slots: Arc::new(Slots::all(Slot { rank, version: 1, moving: None })),
+            weights: BTreeMap::new(),
             unknown: BTreeMap::new(),
         }
+    }
+
+    /// How much of what nobody placed by name the rank is to have, beside others.
+    #[must_use]
+    pub fn weight(&self, rank: RankId) -> u16 {
+        self.weights.get(&rank).copied().unwrap_or(WEIGHT)
     }
 
     /// The entry that governs a name: that of the smallest unit of the directory with the hash in it. `None`: the directory has none

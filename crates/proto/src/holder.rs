@@ -5,7 +5,7 @@
 
 use crate::cluster::Unit;
 use crate::codec::{DecodeError, Reader, Writer};
-use crate::ids::{Frag, Ino, SessionId};
+use crate::ids::{Frag, Ino, NameHash, SessionId};
 use crate::request::LockSpec;
 
 /// Holders in one list, and their bytes: a list goes into one request, and into one mutation.
@@ -13,13 +13,16 @@ pub const HOLDERS_MAX: usize = 4_096;
 pub const HOLDERS_BYTES_MAX: usize = 1 << 20;
 /// Locks of one holder: so many have room in one list.
 pub const LOCKS_MAX: usize = 32_768;
-const _: () = assert!(26 + 30 * LOCKS_MAX <= HOLDERS_BYTES_MAX);
+const _: () = assert!(42 + 30 * LOCKS_MAX <= HOLDERS_BYTES_MAX);
 
 /// One session's opens and locks of one inode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
     pub session: SessionId,
     pub ino: Ino,
+    /// Where it is: a hint, as in a `NodeRef`.
+    pub parent: Ino,
+    pub hash: NameHash,
     pub opens: u32,
     /// The permission bits that were checked when it was opened.
     pub rights: u8,
@@ -32,23 +35,25 @@ impl Holder {
     /// Bytes in a list.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        26 + 30 * self.locks.len()
+        42 + 30 * self.locks.len()
     }
 
     fn encode(&self, w: &mut Writer) {
-        w.u64(self.session.0).u64(self.ino.0).u32(self.opens).u8(self.rights).bool(self.writes);
+        w.u64(self.session.0).u64(self.ino.0).u64(self.parent.0).u64(self.hash.0);
+        w.u32(self.opens).u8(self.rights).bool(self.writes);
         w.u32(self.locks.len() as u32);
         self.locks.iter().for_each(|lock| lock.encode(w));
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let (session, ino, opens) = (SessionId(r.u64()?), Ino(r.u64()?), r.u32()?);
+        let (session, ino) = (SessionId(r.u64()?), Ino(r.u64()?));
+        let (parent, hash, opens) = (Ino(r.u64()?), NameHash(r.u64()?), r.u32()?);
         let (rights, writes, count) = (r.u8()?, r.bool()?, r.u32()? as usize);
         if count > LOCKS_MAX {
             return Err(DecodeError::Invalid { what: "count of locks" });
         }
         let locks = (0..count).map(|_| LockSpec::decode(r)).collect::<Result<_, _>>()?;
-        Ok(Self { session, ino, opens, rights, writes, locks })
+        Ok(Self { session, ino, parent, hash, opens, rights, writes, locks })
     }
 }
 
@@ -99,6 +104,8 @@ mod tests {
         let holder = |session, locks| Holder {
             session: SessionId(session),
             ino: Ino(4_097),
+            parent: Ino(4_096),
+            hash: NameHash(77),
             opens: 2,
             rights: 6,
             writes: true,

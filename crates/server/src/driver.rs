@@ -20,7 +20,7 @@ mod life;
 mod links;
 mod loads;
 mod news;
-mod pulse;
+pub(crate) mod pulse;
 mod stores;
 mod threads;
 mod timer;

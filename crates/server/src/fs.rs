@@ -9,14 +9,14 @@ use crate::server::Server;
 use crate::subtree;
 use mds::coordinator::{Command, CommandError, Reply};
 use proto::admin::Refusal;
-use proto::cluster::{ClusterMap, DaemonId, Mask, MaskError, RANKS_MAX, RankInfo, RankState};
+use proto::cluster::{ClusterMap, DaemonId, Mask, MaskError, RANKS_MAX, RankInfo, RankState, WEIGHT_MAX};
 use proto::{Incarnation, RankId};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What `fs set` knows.
-const SETTINGS: [&str; 4] = ["max_mds", "joinable", "bal_rank_mask", "placement"];
+const SETTINGS: [&str; 5] = ["max_mds", "joinable", "bal_rank_mask", "placement", "rank_weight"];
 
 /// Questions that anybody may ask; `None`: it is none of them.
 pub(crate) fn look(server: &Server, cmd: &str, command: &Value) -> Option<Value> {
@@ -166,6 +166,15 @@ fn set(server: &Server, command: &Value) -> Result<Value, Value> {
             }
             _ => usage(format!("placement {value}: neither subtree nor hash")),
         },
+        "rank_weight" => match weight(value) {
+            Some((rank, weight)) => {
+                carry_out(server, Command::SetRankWeight { rank, weight }, |reply| reply.text.clone())
+            }
+            None => usage(format!(
+                "rank_weight {value}: not RANK=WEIGHT with a rank from 0 to {} and a weight from 1 to {WEIGHT_MAX}",
+                RANKS_MAX - 1
+            )),
+        },
         "standby_count_wanted" => {
             let what = "standby_count_wanted: a setting of the server's process in this version";
             let step = format!("`pando config set standby_count_wanted {value}`, and start the server again");
@@ -252,6 +261,18 @@ fn slots(map: &ClusterMap) -> Value {
     counts.into_iter().map(shown).collect()
 }
 
+/// `RANK=WEIGHT`, both as they may be.
+fn weight(text: &str) -> Option<(RankId, u16)> {
+    let (rank, weight) = text.split_once('=')?;
+    let (rank, weight) = (rank.parse().ok()?, weight.parse().ok()?);
+    (rank < RANKS_MAX && (1..=WEIGHT_MAX).contains(&weight)).then_some((RankId(rank), weight))
+}
+
+/// Those that were given, as `rank_weight` takes them.
+fn weights(map: &ClusterMap) -> Value {
+    map.weights.iter().map(|(rank, weight)| format!("{}={weight}", rank.0)).collect::<Vec<_>>().into()
+}
+
 /// One file system of `fs dump`.
 fn get(name: &str, map: &ClusterMap) -> Value {
     let of = |state: RankState| -> Vec<u16> {
@@ -273,6 +294,7 @@ fn get(name: &str, map: &ClusterMap) -> Value {
             "max_mds": map.max_mds,
             "bal_rank_mask": map.bal_rank_mask.hex(),
             "placement": if map.hash_placement { "hash" } else { "subtree" },
+            "rank_weight": weights(map),
             "in": map.ranks.keys().map(|rank| rank.0).collect::<Vec<_>>(),
             "up": up_ranks,
             "failed": of(RankState::Failed),

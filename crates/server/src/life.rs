@@ -3,6 +3,7 @@
 //!
 //! Absent: the decision that it ends (the coordinator's), the stores (`open.rs`).
 
+use crate::driver::pulse::Loads;
 use crate::driver::{Driver, Last, Life, Neighbours, Threads};
 use crate::parts::Parts;
 use mds::State;
@@ -69,7 +70,11 @@ impl RankLife {
     ///
     /// # Errors
     /// Of starting a thread.
-    pub(crate) fn watch(&self, interval: Duration, tell: impl Fn(State) + Send + 'static) -> io::Result<()> {
+    pub(crate) fn watch(
+        &self,
+        interval: Duration,
+        tell: impl Fn(State, Loads) + Send + 'static,
+    ) -> io::Result<()> {
         self.threads().watch(&self.driver, interval, tell)
     }
 

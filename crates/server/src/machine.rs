@@ -5,7 +5,7 @@
 use mds::State;
 use mds::input::Input;
 use mds::output::Output;
-use proto::SessionId;
+use proto::{Ino, SessionId};
 use stdx::{Mono, Now};
 
 /// What a rank's health is judged by (`health.rs`).
@@ -63,6 +63,11 @@ pub trait RankMachine: Send {
     /// Whether it has this session.
     fn has_session(&self, _id: SessionId) -> bool {
         false
+    }
+
+    /// What is asked of what it has, for the coordinator.
+    fn loads(&self, _now: Mono) -> Vec<(Ino, u64)> {
+        Vec::new()
     }
 
     /// What health is judged by; `None` of a stand-in.

@@ -45,6 +45,10 @@ impl RankMachine for Rank {
         self.sessions(Mono(0)).iter().any(|session| session.id == id)
     }
 
+    fn loads(&self, now: Mono) -> Vec<(Ino, u64)> {
+        self.most_loaded(now)
+    }
+
     fn facts(&self, now: Mono) -> Option<RankFacts> {
         Some(facts(self, now))
     }

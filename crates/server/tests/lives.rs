@@ -211,8 +211,13 @@ fn settings_are_taken_or_refused_by_name() {
     assert_eq!(text("bal_rank_mask", "0x0038"), "setting the metadata balancer rank mask to 0x38");
     assert_eq!(text("bal_rank_mask", "all"), "setting the metadata balancer rank mask to all");
     assert_eq!(text("placement", "hash"), "setting the placement of new directories to hash");
+    assert_eq!(text("rank_weight", "2=50"), "rank_weight of rank 2 is 50");
     let map = bench.admin(&json!({"cmd": "fs get", "fs": "pandofs"}))["result"]["mdsmap"].clone();
     assert_eq!((&map["bal_rank_mask"], &map["placement"]), (&json!("all"), &json!("hash")));
+    assert_eq!(map["rank_weight"], json!(["2=50"]));
+    assert_eq!(text("rank_weight", "2=100"), "rank_weight of rank 2 is 100");
+    let map = bench.admin(&json!({"cmd": "fs get", "fs": "pandofs"}))["result"]["mdsmap"].clone();
+    assert_eq!(map["rank_weight"], json!([]));
     assert_eq!(text("placement", "subtree"), "setting the placement of new directories to subtree");
     for (key, value, words) in [
         ("max_mds", "257", "not between 1 and 256"),
@@ -225,7 +230,15 @@ fn settings_are_taken_or_refused_by_name() {
             "ranks are 0 to 255",
         ),
         ("placement", "slots", "neither subtree nor hash"),
-        ("allow_new_snaps", "true", "unknown setting (known: max_mds, joinable, bal_rank_mask, placement)"),
+        ("rank_weight", "2", "not RANK=WEIGHT with a rank from 0 to 255 and a weight from 1 to 1000"),
+        ("rank_weight", "256=1", "not RANK=WEIGHT"),
+        ("rank_weight", "1=0", "not RANK=WEIGHT"),
+        ("rank_weight", "1=1001", "not RANK=WEIGHT"),
+        (
+            "allow_new_snaps",
+            "true",
+            "unknown setting (known: max_mds, joinable, bal_rank_mask, placement, rank_weight)",
+        ),
     ] {
         let no = set(key, value);
         assert_eq!(no["code"], 2, "{no}");

@@ -18,6 +18,7 @@ pub fn is_of_ranks(name: &str) -> bool {
 /// Defects of several ranks.
 const RANKS: &[&str] = &[
     "mds_copy_not_recalled",
+    "mds_parents_copies_stay",
     "mds_maps_taken_for_equal",
     "mds_move_keeps_grants",
     "mds_move_unflushed",
@@ -121,6 +122,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("journal_no_sync", "store", 0),
     ("journal_no_sync_before_roll", "store", 3),
     ("mds_copy_not_recalled", "mds", 0),
+    ("mds_parents_copies_stay", "mds", 0),
     ("mds_maps_taken_for_equal", "mds", 3),
     ("mds_move_keeps_grants", "mds", 85),
     ("mds_move_unflushed", "mds", 0),
@@ -351,6 +353,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_seal_takes_units_places", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_holders_trimmed", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_move_forgets_holders", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
+    ("mds_unseen_not_sought", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_releases_anywhere", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_sealed_locks_go_on", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("client_asks_where_the_name_was", "client", "router::tests::holdings::defects_of_books_are_caught"),
@@ -379,6 +382,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("coord_begins_again_at_once", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("coord_mask_keeps_entries", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("coord_placement_without_slots", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
+    ("coord_loads_ignored", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
+    ("coord_weights_ignored", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("coord_mask_ignored", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("coord_leaves_with_property", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),
     ("coord_left_unfenced", "mds", "coordinator::tests::moves::defects_of_moves_are_caught"),

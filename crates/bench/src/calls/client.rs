@@ -29,6 +29,8 @@ pub(super) struct Client {
 /// One thread: its directory, and the files it made.
 #[derive(Clone)]
 struct Worker {
+    /// Among all of all processes, if they share a directory.
+    number: Option<u32>,
     dir: NodeRef,
     path: String,
     nodes: Arc<Vec<NodeRef>>,
@@ -53,9 +55,15 @@ impl Client {
         let fs = Fs::new(Mount::open_with(connector, info, settings)?, Cred::ROOT);
         let workers = (0..calls.threads)
             .map(|thread| {
-                let path = format!("{}.{task}.{thread}", calls.prefix);
-                let attr = fs.mkdir(&path, 0o755).with_context(|| format!("cannot make {path}"))?;
-                Ok(Worker { dir: node_of(&attr), path, nodes: Arc::default() })
+                let number = calls.shared.then_some(task * calls.threads + thread);
+                let own = format!("{}.{task}.{thread}", calls.prefix);
+                let path = if calls.shared { calls.prefix.clone() } else { own };
+                let dir = match fs.mkdir(&path, 0o755) {
+                    Ok(attr) => node_of(&attr),
+                    // Placed by whoever made it, or made by another one that shares it.
+                    Err(_) => fs.node(&path).with_context(|| format!("cannot make {path}"))?,
+                };
+                Ok(Worker { number, dir, path, nodes: Arc::default() })
             })
             .collect::<Result<_>>()?;
         Ok(Self { fs, calls: calls.clone(), workers })
@@ -136,7 +144,7 @@ impl Worker {
     }
 
     fn by_path(&self, fs: &Fs, test: &str, i: u64) -> Result<Option<NodeRef>> {
-        let path = format!("{}/{}", self.path, name(i));
+        let path = format!("{}/{}", self.path, self.name(i));
         Ok(match test {
             "create" => Some(node_of(&fs.mknod(path, FILE, 0)?)),
             "lookup" => Some(node_of(&fs.lstat(path)?)),
@@ -147,7 +155,7 @@ impl Worker {
     }
 
     fn request(&self, test: &str, i: u64) -> Result<Request> {
-        let (parent, name) = (self.dir, Name::new(name(i).as_bytes())?);
+        let (parent, name) = (self.dir, Name::new(self.name(i).as_bytes())?);
         Ok(match test {
             "create" => Request::MkNod { parent, name, new: NewNode { mode: FILE, umask: 0o022, rdev: 0 } },
             "lookup" => Request::Lookup { parent, name },
@@ -157,14 +165,14 @@ impl Worker {
         })
     }
 
+    /// 20 bytes, as in the other runs.
+    fn name(&self, i: u64) -> String {
+        self.number.map_or_else(|| format!("file.{i:015}"), |number| format!("f{number:04}.{i:014}"))
+    }
+
     fn node(&self, i: u64) -> Result<NodeRef> {
         self.nodes.get(i as usize).copied().context("getattr needs create or lookup before it")
     }
-}
-
-/// 20 bytes, as in the other runs.
-fn name(i: u64) -> String {
-    format!("file.{i:015}")
 }
 
 const fn node_of(attr: &Attr) -> NodeRef {

@@ -1,6 +1,6 @@
 //! A program on the Rust API: threads and processes that call a rank through `mount`, one call at a time or many under way.
 //!
-//! Each process has one session, which its threads share; each thread works in a directory of its own. Absent: data, kernels, and
+//! Each process has one session, which its threads share; each thread works in a directory of its own, or all in one. Absent: data, kernels, and
 //! the retries that a lost connection would bring: they would be in the latencies.
 
 mod client;
@@ -27,6 +27,8 @@ pub struct Calls {
     pub depth: u64,
     /// Files per thread.
     pub files: u64,
+    /// All threads of all processes work in one directory.
+    pub shared: bool,
     /// By path with `mount::Fs`, which looks every component up, instead of by reference.
     pub paths: bool,
     /// Changes are answered before they are durable, and made again if a crash takes them back.

@@ -42,9 +42,12 @@ pub struct BenchCalls {
     /// Calls each thread keeps under way
     #[arg(long, default_value_t = 1)]
     pub depth: u64,
-    /// Files per thread, in a directory of its own
+    /// Files per thread, in a directory of its own (PREFIX.PROCESS.THREAD, made unless it is there)
     #[arg(long, default_value_t = 100_000)]
     pub files: u64,
+    /// All in one directory, PREFIX
+    #[arg(long)]
+    pub shared: bool,
     /// By path, each component looked up, instead of by reference
     #[arg(long)]
     pub paths: bool,

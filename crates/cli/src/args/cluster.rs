@@ -23,7 +23,8 @@ pub enum Fs {
         fs: String,
     },
     /// Change a setting of the file system: max_mds (how many ranks are wanted), joinable (true or false),
-    /// bal_rank_mask (ranks that may be given what nobody pinned: 0x38, or all), placement (of new directories: subtree or hash)
+    /// bal_rank_mask (ranks that may be given what nobody pinned: 0x38, or all), placement (of new directories: subtree or hash),
+    /// rank_weight (RANK=WEIGHT: what the rank is to have of what nobody pinned, beside others that have 100)
     Set {
         #[arg(value_name = "FS")]
         fs: String,

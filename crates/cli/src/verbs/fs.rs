@@ -137,6 +137,8 @@ fn one(fs: &Value) -> String {
     for key in ["bal_rank_mask", "placement"] {
         text.push_str(&format!("{key}\t{}\n", word(&map[key])));
     }
+    let weights: Vec<String> = items(map, "rank_weight").iter().map(word).collect();
+    text.push_str(&format!("rank_weight\t{}\n", weights.join(",")));
     text.push_str(&format!("in\t{}\nup\t{{{}}}\n", numbers("in"), up.join(",")));
     for key in ["failed", "damaged", "stopped"] {
         text.push_str(&format!("{key}\t{}\n", numbers(key)));
@@ -246,13 +248,13 @@ mod tests {
     #[test]
     fn dump_is_cephs() {
         let map = json!({
-            "epoch": 12, "fs_name": "pandofs", "joinable": true, "max_mds": 1, "bal_rank_mask": "0x38", "placement": "hash", "in": [0], "up": {"mds_0": 5},
+            "epoch": 12, "fs_name": "pandofs", "joinable": true, "max_mds": 1, "bal_rank_mask": "0x38", "placement": "hash", "rank_weight": ["1=50", "3=200"], "in": [0], "up": {"mds_0": 5},
             "failed": [], "damaged": [], "stopped": [],
             "info": {"gid_5": {"gid": 5, "name": "box-0", "rank": 0, "incarnation": 9, "state": "up:active"}},
         });
         let standby = json!({"gid": 6, "name": "box-1", "rank": -1, "incarnation": 0, "state": "up:standby"});
         let answer = json!({"epoch": 12, "filesystems": [{"id": 1, "mdsmap": map}], "standbys": [standby]});
-        let expected = "e12\nFilesystem 'pandofs' (1)\nfs_name\tpandofs\nepoch\t12\njoinable\ttrue\nmax_mds\t1\nbal_rank_mask\t0x38\nplacement\thash\nin\t0\n\
+        let expected = "e12\nFilesystem 'pandofs' (1)\nfs_name\tpandofs\nepoch\t12\njoinable\ttrue\nmax_mds\t1\nbal_rank_mask\t0x38\nplacement\thash\nrank_weight\t1=50,3=200\nin\t0\n\
             up\t{0=5}\nfailed\t\ndamaged\t\nstopped\t\n\
             [mds.box-0{0:5} state up:active incarnation 9]\n\nStandby daemons:\n\n\
             [mds.box-1{-1:6} state up:standby]\n";

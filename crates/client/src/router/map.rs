@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 /// What comes of a message with a map or a delta.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum News {
-    Map(ClusterMap),
+    Map(Box<ClusterMap>),
     /// Nothing new, or nothing that can be used.
     Nothing,
     /// It begins at another map than the one that is there: another rank's news was quicker, or was lost. It says what is different at
@@ -28,7 +28,7 @@ pub(super) enum News {
 pub(super) fn after(have: Option<&ClusterMap>, bytes: &[u8]) -> News {
     let version = have.map_or(0, |have| have.version);
     if let Ok(map) = ClusterMap::decode(bytes) {
-        return if map.version > version { News::Map(map) } else { News::Nothing };
+        return if map.version > version { News::Map(Box::new(map)) } else { News::Nothing };
     }
     let Some(delta) = Delta::decode(bytes).ok().filter(|delta| delta.to > version) else {
         return News::Nothing;
@@ -38,7 +38,7 @@ pub(super) fn after(have: Option<&ClusterMap>, bytes: &[u8]) -> News {
         Some(have) => {
             let mut next = have.clone();
             let applied = next.apply(&Delta { from: have.version, ..delta });
-            applied.map_or(News::Nothing, |()| News::Map(next))
+            applied.map_or(News::Nothing, |()| News::Map(Box::new(next)))
         }
     }
 }
@@ -86,7 +86,7 @@ impl Many {
     pub(super) fn on_map(&mut self, from: RankId, bytes: &[u8], out: &mut Out) {
         match after(self.map.as_ref(), bytes) {
             News::Map(map) => {
-                self.has_map(Some(map));
+                self.has_map(Some(*map));
                 self.look_for_parting(out);
                 self.ask_parked(true, out);
             }

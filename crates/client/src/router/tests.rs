@@ -338,9 +338,9 @@ fn maps_and_deltas_of_several_ranks_come_in_any_order() {
     let mut fourth = third.clone();
     fourth.version = 4;
     Arc::make_mut(&mut fourth.entries).remove(&Unit { dir: PINNED.ino, frag: Frag::WHOLE });
-    let last = News::Map(fourth.clone());
+    let last = News::Map(Box::new(fourth.clone()));
     let delta = |to: &ClusterMap, from: &ClusterMap| to.diff(from).encode();
-    assert_eq!(map::after(None, &second.encode()), News::Map(second.clone()));
+    assert_eq!(map::after(None, &second.encode()), News::Map(Box::new(second.clone())));
     assert_eq!(map::after(Some(&third), &second.encode()), News::Nothing, "older");
     assert_eq!(map::after(Some(&third), &delta(&fourth, &third)), last);
     assert_eq!(map::after(Some(&second), &delta(&fourth, &third)), News::Gap(4), "something is missing");

@@ -41,6 +41,7 @@ fn weigh_delta(delta: &Delta) -> usize {
         | Change::LastMove(_)
         | Change::BalRankMask(_)
         | Change::Made(_)
+        | Change::Weight(..)
         | Change::Rank(..)
         | Change::Daemon(_, None)
         | Change::Entry(..)
@@ -103,7 +104,7 @@ fn full() -> ClusterMap {
     let unit = Unit { dir: Ino(4096), frag: Frag::leading(NameHash(u64::MAX), 3) };
     Arc::make_mut(&mut map.entries).insert(unit, entry);
     Arc::make_mut(&mut map.slots).set(7..9, Slot { rank: RankId(1), version: 9, moving });
-    map.unknown.insert(6, b"later"[..].into());
+    map.unknown.insert(7, b"later"[..].into());
     map
 }
 
@@ -128,7 +129,7 @@ fn delta_seeds() -> Vec<(String, Vec<u8>)> {
     Arc::make_mut(&mut newer.entries).retain(|unit, _| *unit == Unit::ROOT);
     let slot = Slot { rank: RankId(2), version: 12, moving: None };
     Arc::make_mut(&mut newer.slots).set(8..100, slot);
-    newer.unknown.remove(&6);
+    newer.unknown.remove(&7);
     let backwards = Delta { from: 9, ..full.diff(&newer) };
     let deltas = [newer.diff(&full), Delta { to: 12, ..backwards }];
     deltas.iter().enumerate().map(|(number, delta)| (format!("{number:02}"), delta.encode())).collect()

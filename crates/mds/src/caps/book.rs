@@ -186,9 +186,12 @@ impl Book {
 
     /// Whether nobody but that place has anything.
     pub(crate) fn is_alone(&self, slot: Option<u16>) -> bool {
-        self.total == slot.map_or(0, |slot| self.count(slot))
-            && !self.is_delegated_to_others(slot)
-            && self.copies.is_empty()
+        self.is_alone_among_clients(slot) && self.copies.is_empty()
+    }
+
+    /// Whether nobody but that place has anything, other ranks not counted.
+    pub(crate) fn is_alone_among_clients(&self, slot: Option<u16>) -> bool {
+        self.total == slot.map_or(0, |slot| self.count(slot)) && !self.is_delegated_to_others(slot)
     }
 
     /// Whether a session may be granted anything of an inode now.

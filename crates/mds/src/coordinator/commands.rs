@@ -6,7 +6,7 @@ use super::plan::{Plan, daemon_name, take_down};
 use super::{Command, CommandError, changes};
 use crate::output::Level;
 use proto::RankId;
-use proto::cluster::{ClusterMap, DaemonId, RANKS_MAX, RankInfo, RankState};
+use proto::cluster::{ClusterMap, DaemonId, RANKS_MAX, RankInfo, RankState, WEIGHT, WEIGHT_MAX};
 
 pub(super) fn carry_out(plan: &mut Plan, command: Command) -> Result<String, CommandError> {
     let next = &mut plan.next;
@@ -30,6 +30,7 @@ pub(super) fn carry_out(plan: &mut Plan, command: Command) -> Result<String, Com
             next.bal_rank_mask = mask;
             format!("bal_rank_mask is {}", mask.hex())
         }
+        Command::SetRankWeight { rank, weight } => set_weight(next, rank, weight)?,
         Command::SetHashPlacement(on) => {
             next.hash_placement = on;
             next.slots_used |= on && !stdx::mutant!("coord_placement_without_slots");
@@ -45,6 +46,23 @@ pub(super) fn carry_out(plan: &mut Plan, command: Command) -> Result<String, Com
     };
     plan.notes.push((Level::Info, format!("by command: {text}")));
     Ok(text)
+}
+
+fn set_weight(next: &mut ClusterMap, rank: RankId, weight: u16) -> Result<String, CommandError> {
+    if rank.0 >= RANKS_MAX || !(1..=WEIGHT_MAX).contains(&weight) {
+        let text = format!(
+            "rank_weight {}={weight}: ranks are 0 to {}, weights 1 to {WEIGHT_MAX}",
+            rank.0,
+            RANKS_MAX - 1
+        );
+        return Err(CommandError::Unsupported(text));
+    }
+    if weight == WEIGHT {
+        next.weights.remove(&rank);
+    } else {
+        next.weights.insert(rank, weight);
+    }
+    Ok(format!("rank_weight of rank {} is {weight}", rank.0))
 }
 
 fn fail_rank(next: &mut ClusterMap, rank: RankId) -> Result<String, CommandError> {

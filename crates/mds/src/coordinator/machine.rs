@@ -80,6 +80,7 @@ impl Machine for Coordinator {
             Input::Swapped(result) => self.take_swapped(result, now, out),
             Input::Register { token, name } => self.take_registration(token, name, out),
             Input::Beacon { daemon, beacon } => self.take_beacon(daemon, beacon, now, out),
+            Input::Loads { daemon, loads } => return self.seen.load(daemon, loads),
             Input::Gone { daemon } => {
                 if let Standing::Leads { map } = &self.standing {
                     self.seen.bury(map, daemon, now);

@@ -5,11 +5,15 @@
 
 use super::ask::Named;
 use super::changes::{begin_slots, begin_unit};
-use super::placement::shifts;
+use super::placement::{Member, shifts};
 use super::plan::{Plan, View};
+use super::seen::Seen;
 use crate::output::Level;
 use proto::RankId;
-use proto::cluster::{ClusterMap, Entry, Mask, MoveId, Moving, Policy, RankState, Slot, Unit};
+use proto::cluster::{
+    ClusterMap, Entry, Mask, MoveId, Moving, Policy, RankInfo, RankState, Slot, Unit, WEIGHT, WEIGHT_MAX,
+};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
@@ -103,11 +107,9 @@ enum Due {
 
 /// Begins some of the moves that are due.
 pub(super) fn begin_due(plan: &mut Plan, view: View<'_>) {
-    let stopping = |(rank, info): (&RankId, &proto::cluster::RankInfo)| {
-        (info.state == RankState::Stopping).then_some(*rank)
-    };
+    let stopping = |(rank, info): (&RankId, &RankInfo)| (info.state == RankState::Stopping).then_some(*rank);
     let goes = plan.next.ranks.iter().find_map(stopping);
-    let mut due = due_entries(&plan.next, goes);
+    let mut due = due_entries(&plan.next, view.seen, goes);
     due.extend(due_slots(&plan.next, goes));
     if due.is_empty() {
         return;
@@ -155,8 +157,16 @@ fn is_allowed(map: &ClusterMap, rank: RankId) -> bool {
     rank.0 < map.max_mds && (map.bal_rank_mask.has(rank) || stdx::mutant!("coord_mask_ignored"))
 }
 
-/// The entries of a rank that goes, and those that nobody pinned of ranks that are not to have any: each to the one that has the fewest then.
-fn due_entries(map: &ClusterMap, goes: Option<RankId>) -> Vec<Due> {
+fn weight_of(map: &ClusterMap, rank: RankId) -> u16 {
+    if stdx::mutant!("coord_weights_ignored") { WEIGHT } else { map.weight(rank) }
+}
+
+/// What an entry counts for, however little is asked of it.
+const LEAST_US: u64 = 1_000;
+
+/// The entries of a rank that goes, and those that nobody pinned of ranks that are not to have any, those of which most is asked first: each to
+/// the rank of which least is asked then, for its weight.
+fn due_entries(map: &ClusterMap, seen: &Seen, goes: Option<RankId>) -> Vec<Due> {
     let masked = |rank: RankId| {
         map.bal_rank_mask != Mask::NONE
             && !map.bal_rank_mask.has(rank)
@@ -164,43 +174,46 @@ fn due_entries(map: &ClusterMap, goes: Option<RankId>) -> Vec<Due> {
     };
     let is_due = |unit: &Unit, entry: &Entry| {
         let carved = matches!(entry.policy, Policy::Carved) && *unit != Unit::ROOT;
-        Some(entry.rank) == goes || (carved && masked(entry.rank))
+        entry.moving.is_none() && (Some(entry.rank) == goes || (carved && masked(entry.rank)))
     };
-    if !map.entries.iter().any(|(unit, entry)| entry.moving.is_none() && is_due(unit, entry)) {
+    let load = |unit: &Unit| {
+        let ignored = stdx::mutant!("coord_loads_ignored");
+        LEAST_US + if ignored { 0 } else { seen.load_of_entry(unit.dir) }
+    };
+    let mut due: Vec<(u64, Unit, Entry)> = (map.entries.iter())
+        .filter(|(unit, entry)| is_due(unit, entry))
+        .map(|(unit, entry)| (load(unit), *unit, *entry))
+        .collect();
+    if due.is_empty() {
         return Vec::new();
     }
+    due.sort_by_key(|(load, unit, _)| (Reverse(*load), *unit));
 
     let takers = map.ranks.iter().filter(|(rank, info)| may_take(info.state) && is_allowed(map, **rank));
-    let mut has: BTreeMap<RankId, usize> = takers.map(|(rank, _)| (*rank, 0)).collect();
+    let slots = |info: &RankInfo| seen.load_of_slots(info.daemon);
+    let mut has: BTreeMap<RankId, u64> = takers.map(|(rank, info)| (*rank, slots(info))).collect();
     // What only the mask wants elsewhere stays, if nobody may have it.
     if has.is_empty() {
         let Some(goes) = goes else { return Vec::new() };
-        has.insert(RankId(0), 0);
-        let own = |unit: &Unit, entry: &Entry| entry.rank == goes && is_due(unit, entry);
-        let entries = map.entries.iter().filter(|(unit, entry)| own(unit, entry) && entry.moving.is_none());
-        let due = entries.map(|(unit, entry)| Due::Entry(*unit, *entry, RankId(0)));
-        return due.take(MOVES_MAX).collect();
+        let own = due.into_iter().filter(|(_, _, entry)| entry.rank == goes);
+        return own.map(|(_, unit, entry)| Due::Entry(unit, entry, RankId(0))).take(MOVES_MAX).collect();
     }
-    for entry in map.entries.values() {
-        let owner = entry.moving.map_or(entry.rank, |moving| moving.to);
-        if let Some(count) = has.get_mut(&owner) {
-            *count += 1;
-        }
-    }
-    let mut due = Vec::new();
     for (unit, entry) in map.entries.iter() {
-        if entry.moving.is_some() || !is_due(unit, entry) {
-            continue;
-        }
-        let Some((to, count)) = has.iter_mut().min_by_key(|(rank, count)| (**count, **rank)) else { break };
-        *count += 1;
-        due.push(Due::Entry(*unit, *entry, *to));
-        // No more can begin at a time.
-        if due.len() == MOVES_MAX {
-            break;
+        let owner = entry.moving.map_or(entry.rank, |moving| moving.to);
+        if let Some(sum) = has.get_mut(&owner) {
+            *sum += load(unit);
         }
     }
-    due
+    let give = |(load, unit, entry): (u64, Unit, Entry)| {
+        let asked = |(rank, sum): &(&RankId, &mut u64)| {
+            (sum.saturating_mul(WEIGHT_MAX.into()) / u64::from(weight_of(map, **rank)), **rank)
+        };
+        let (to, sum) = has.iter_mut().min_by_key(asked)?;
+        *sum += load;
+        Some(Due::Entry(unit, entry, *to))
+    };
+    // No more can begin at a time.
+    due.into_iter().take(MOVES_MAX).map_while(give).collect()
 }
 
 /// The slots that are not where they should be.
@@ -211,10 +224,10 @@ fn due_slots(map: &ClusterMap, goes: Option<RankId>) -> Vec<Due> {
     }
     let stays = |state: RankState| state != RankState::Stopping && state != RankState::Creating;
     let shares = |rank: RankId, state| map.made.has(rank) && is_allowed(map, rank) && stays(state);
-    let mut ranks: Vec<RankId> =
-        map.ranks.iter().filter(|(rank, info)| shares(**rank, info.state)).map(|(rank, _)| *rank).collect();
+    let members = map.ranks.iter().filter(|(rank, info)| shares(**rank, info.state));
+    let mut ranks: Vec<Member> = members.map(|(rank, _)| (*rank, weight_of(map, *rank))).collect();
     if ranks.is_empty() {
-        ranks.push(RankId(0));
+        ranks.push((RankId(0), WEIGHT));
     }
     let off = map.bal_rank_mask == Mask::NONE;
     (shifts(&map.slots, &ranks).into_iter())

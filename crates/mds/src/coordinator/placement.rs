@@ -1,6 +1,6 @@
 //! Which slots go where: a pure function of the table and of the ranks that share it.
 //!
-//! Absent: when slots move, and how many at a time (`moves`); weights of ranks, which are all equal.
+//! Absent: when slots move, and how many at a time (`moves`).
 
 use proto::RankId;
 use proto::cluster::{SLOTS, Slots};
@@ -16,11 +16,16 @@ pub(super) struct Shift {
     pub to: RankId,
 }
 
-/// What has to move so that `ranks` (each once) share the table evenly, each with SLOTS / n slots rounded down or up, and no more than
+/// A rank that shares the table, and its weight, which is not 0.
+pub(super) type Member = (RankId, u16);
+
+/// What has to move so that `ranks` (each once) share the table by their weights, each share rounded down or up, and no more than
 /// has to move. A slot on its way counts for the rank it goes to, and is none of what is returned. In ascending order.
-pub(super) fn shifts(table: &Slots, ranks: &[RankId]) -> Vec<Shift> {
-    let Some(count) = u16::try_from(ranks.len()).ok().filter(|count| *count > 0) else { return Vec::new() };
-    let mut room = quotas(table, ranks, SLOTS / count, SLOTS % count);
+pub(super) fn shifts(table: &Slots, ranks: &[Member]) -> Vec<Shift> {
+    if ranks.is_empty() {
+        return Vec::new();
+    }
+    let mut room = quotas(table, ranks);
     let mut keep = |owner, range: &Range<u16>| room.get_mut(&owner).map_or(0, |room| take(room, len(range)));
     for (range, owner, _) in owners(table).filter(|(.., settled)| !settled) {
         keep(owner, &range);
@@ -50,19 +55,27 @@ pub(super) fn shifts(table: &Slots, ranks: &[RankId]) -> Vec<Shift> {
     shifts
 }
 
-/// How many slots each rank is to have: those that have most get the odd ones.
-fn quotas(table: &Slots, ranks: &[RankId], share: u16, odd: u16) -> BTreeMap<RankId, u16> {
-    let mut has: BTreeMap<RankId, u16> = ranks.iter().map(|rank| (*rank, 0)).collect();
+/// How many slots each rank is to have: those that have most, beside their shares, get the odd ones.
+fn quotas(table: &Slots, ranks: &[Member]) -> BTreeMap<RankId, u16> {
+    let mut has: BTreeMap<RankId, u16> = ranks.iter().map(|(rank, _)| (*rank, 0)).collect();
     for (range, owner, _) in owners(table) {
         if let Some(has) = has.get_mut(&owner) {
             *has += len(&range);
         }
     }
+    let all: u32 = ranks.iter().map(|(_, weight)| u32::from(*weight)).sum();
+    let share = |weight: u16| (u32::from(SLOTS) * u32::from(weight) / all) as u16;
+    let odd = SLOTS - ranks.iter().map(|(_, weight)| share(*weight)).sum::<u16>();
     // More than one odd one is not kept, so whoever has more than that has no better claim: what is on its way here does not decide.
-    let keeps = |rank: &RankId| has[rank].min(share + 1);
-    let mut order: Vec<RankId> = ranks.to_vec();
-    order.sort_by_key(|rank| (Reverse(keeps(rank)), *rank));
-    let quota = |(place, rank): (usize, RankId)| (rank, share + u16::from(place < usize::from(odd)));
+    let keeps = |(rank, weight): &Member| {
+        let share = share(*weight);
+        i32::from(has[rank].min(share + 1)) - i32::from(share)
+    };
+    let mut order: Vec<Member> = ranks.to_vec();
+    order.sort_by_key(|member| (Reverse(keeps(member)), member.0));
+    let quota = |(place, (rank, weight)): (usize, Member)| {
+        (rank, share(weight) + u16::from(place < usize::from(odd)))
+    };
     order.into_iter().enumerate().map(quota).collect()
 }
 

@@ -4,9 +4,9 @@
 //! Absent: what is made of it (`plan`); everything here is lost with the coordinator, and safe to lose.
 
 use super::plan::Marks;
-use super::{BeaconState, CoordinatorConfig};
+use super::{BeaconState, CoordinatorConfig, LOADS_MAX};
 use proto::cluster::{ClusterMap, DaemonId, RankInfo};
-use proto::{Incarnation, RankId};
+use proto::{Incarnation, Ino, RankId};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Mono;
 
@@ -29,6 +29,8 @@ pub(super) struct Seen {
     /// Ranks that gave a move up: until then none of theirs is begun.
     paused: BTreeMap<RankId, Mono>,
     pause_ns: u64,
+    /// What is asked of what each daemon's rank has.
+    loads: BTreeMap<DaemonId, BTreeMap<Ino, u64>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +74,7 @@ impl Seen {
             left: BTreeMap::new(),
             paused: BTreeMap::new(),
             pause_ns: config.grace_ns / 15,
+            loads: BTreeMap::new(),
         }
     }
 
@@ -93,6 +96,24 @@ impl Seen {
         {
             self.fenced.insert(rank, info.incarnation);
         }
+    }
+
+    /// A daemon in the map says what its rank is asked for.
+    pub(super) fn load(&mut self, daemon: DaemonId, loads: Vec<(Ino, u64)>) {
+        if self.heard.contains_key(&daemon) {
+            self.loads.insert(daemon, loads.into_iter().take(LOADS_MAX).collect());
+        }
+    }
+
+    /// What is asked of what that directory's entry governs, in microseconds of a CPU for each second. It has just moved, perhaps: who had it
+    /// says less and less, who has it more and more.
+    pub(super) fn load_of_entry(&self, dir: Ino) -> u64 {
+        self.loads.values().filter_map(|loads| loads.get(&dir)).sum()
+    }
+
+    /// The same of what slots place at a daemon's rank.
+    pub(super) fn load_of_slots(&self, daemon: DaemonId) -> u64 {
+        self.loads.get(&daemon).and_then(|loads| loads.get(&Ino::NONE)).copied().unwrap_or(0)
     }
 
     pub(super) fn is_gone(&self, daemon: DaemonId) -> bool {
@@ -158,6 +179,7 @@ impl Seen {
             }
         }
         self.heard.retain(|daemon, _| new.daemons.contains_key(daemon));
+        self.loads.retain(|daemon, _| new.daemons.contains_key(daemon));
         self.gone.retain(|daemon| new.daemons.contains_key(daemon));
         for daemon in new.daemons.keys() {
             self.heard.entry(*daemon).or_insert(Heard { at: now, said: None });

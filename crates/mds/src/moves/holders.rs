@@ -15,7 +15,7 @@ use crate::territory::Part;
 use proto::holder::{Holder, LOCKS_MAX, Moved};
 use proto::message::ServerMsg;
 use proto::request::Request;
-use proto::{Ino, SessionId};
+use proto::{Ino, NodeRef, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Outbox;
 use stdx::time::MS;
@@ -33,8 +33,9 @@ pub(super) struct Found {
 }
 
 impl Found {
-    fn of(&mut self, session: SessionId, ino: Ino) -> &mut Holder {
-        let new = || Holder { session, ino, ..Holder::default() };
+    fn of(&mut self, session: SessionId, node: NodeRef) -> &mut Holder {
+        let NodeRef { ino, parent, hash } = node;
+        let new = || Holder { session, ino, parent, hash, ..Holder::default() };
         self.list.entry((session, ino)).or_insert_with(new)
     }
 }
@@ -72,6 +73,16 @@ impl Rank {
         by_mount.then_some("which is below, is open or locked in the rank's process")
     }
 
+    /// An inode and where the cache says that it is.
+    fn at_place(&self, ino: Ino) -> NodeRef {
+        let cache = &self.view.cache;
+        cache.by_ino(ino).map_or(NodeRef::bare(ino), |slot| NodeRef {
+            ino,
+            parent: cache.parent_of(slot),
+            hash: cache.node(slot).hash,
+        })
+    }
+
     /// Notes who has something open or locked below; `all`: and what.
     pub(super) fn find_holders(&mut self, part: Part, at: InUse, all: bool) -> Slice<InUse> {
         let found = self.moves.current.as_mut().map(|one| std::mem::take(&mut one.found));
@@ -100,7 +111,7 @@ impl Rank {
             for open in file.opens.iter() {
                 found.sessions.insert(open.session);
                 if all {
-                    let holder = found.of(open.session, ino);
+                    let holder = found.of(open.session, self.at_place(ino));
                     (holder.opens, holder.rights, holder.writes) = (open.count, open.rights(), open.writes);
                 }
             }
@@ -122,7 +133,7 @@ impl Rank {
             for (session, lock) in self.view.locks.held_on(ino) {
                 found.sessions.insert(session);
                 if all {
-                    found.of(session, ino).locks.push(lock);
+                    found.of(session, self.at_place(ino)).locks.push(lock);
                 }
             }
         }

@@ -124,6 +124,7 @@ impl Rank {
             Phase::Name
             | Phase::Unname
             | Phase::PreFlush { .. }
+            | Phase::Seek
             | Phase::Look(_)
             | Phase::Recall { .. }
             | Phase::Gather(_)

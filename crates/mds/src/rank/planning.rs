@@ -10,6 +10,7 @@ use crate::op::{Claim, Effects, Next, Op, OpId, Park, Plan, Stop, Waits, asking_
 use crate::ops;
 use crate::output::Output;
 use crate::perm;
+use crate::rank::requests::OWN;
 use crate::rank::{Inner, Pending, Rank};
 use crate::view::Found;
 use proto::reply::Reply;
@@ -24,7 +25,7 @@ const RUN_MAX: usize = 256;
 
 impl Rank {
     /// Plans an operation and does what planning came to.
-    pub(super) fn run(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
+    pub(crate) fn run(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
         // It may have come before its session had a place.
         // What a rank keeps by itself of what it asks to be changed is taken back from it as from any other.
         if op.place.is_none()
@@ -342,7 +343,8 @@ impl Rank {
             return;
         }
         let Some(mut op) = self.parked.remove(&id) else { return };
-        if self.sessions.map.get(&op.session).is_none_or(|session| session.evicted) {
+        let ended = |id| self.sessions.map.get(&id).is_none_or(|session| session.evicted);
+        if op.session != OWN && ended(op.session) {
             self.unpin(&op);
         } else if self.state.serves() {
             self.run(now, &mut op, out);

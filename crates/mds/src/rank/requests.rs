@@ -12,7 +12,10 @@ use crate::session::Admitted;
 use proto::message::{ClientMsg, Told};
 use proto::request::{Request, open_flags};
 use proto::{Cred, Errno, Ino, SessionId, Tid};
-use stdx::{Now, Outbox};
+use stdx::{Mono, Now, Outbox};
+
+/// Whose requests are that the rank asks itself: no session's number.
+pub(crate) const OWN: SessionId = SessionId(0);
 
 /// A request as it came.
 struct Arrived {
@@ -168,6 +171,12 @@ impl Rank {
         (op.embedded, op.place, op.check, op.told) = (embedded, place, checked, told);
         op.of_rank = of_rank;
         self.begin(now, conn, &mut op, room, out);
+    }
+
+    /// One that the rank asks itself.
+    pub(crate) fn own_op(&mut self, request: Request, since: Mono) -> Op {
+        self.next_op += 1;
+        Op::new(self.next_op, (OWN, Tid(0)), Cred::ROOT, request, since)
     }
 
     /// Runs a new operation, or refuses it.

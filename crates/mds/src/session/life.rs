@@ -121,6 +121,7 @@ impl Rank {
             }
             self.view.cache.flag(node.ino, node::BUSY, 0);
         }
+        self.seen_at(node);
         let limits = self.view.config.limits.locks();
         match self.view.locks.reclaim(node.ino, id, locks, limits) {
             Ok(0) => {}

@@ -2,10 +2,10 @@
 //!
 //! Absent: what is true of two maps that follow each other (`mds::coordinator`).
 
-use super::codec::SECTION_SLOTS;
+use super::codec::SECTION_WEIGHTS;
 use super::{
     ClusterMap, DAEMONS_MAX, DaemonId, ENTRIES_MAX, MoveId, Moving, RANKS_MAX, RankInfo, RankState,
-    UNIT_DEPTH_MAX, UNKNOWN_BYTES_MAX, Unit,
+    UNIT_DEPTH_MAX, UNKNOWN_BYTES_MAX, Unit, WEIGHT, WEIGHT_MAX,
 };
 use crate::codec::DecodeError;
 use crate::ids::{Frag, Incarnation, Ino, NameHash, RankId};
@@ -79,8 +79,14 @@ impl ClusterMap {
         must(self.entries.len() <= ENTRIES_MAX, "more than 65,536 entries")?;
         must(self.entries.contains_key(&Unit::ROOT), "the root's entry is missing")?;
         must(
-            self.unknown.iter().all(|(tag, body)| *tag > SECTION_SLOTS && !body.is_empty()),
+            self.unknown.iter().all(|(tag, body)| *tag > SECTION_WEIGHTS && !body.is_empty()),
             "an odd section",
+        )?;
+        must(
+            self.weights.iter().all(|(rank, weight)| {
+                rank.0 < RANKS_MAX && (1..=WEIGHT_MAX).contains(weight) && *weight != WEIGHT
+            }),
+            "a weight that none is, or of a rank above 255",
         )?;
         let unknown: usize = self.unknown.values().map(|body| body.len()).sum();
         must(unknown <= UNKNOWN_BYTES_MAX, "more than 1 MiB of a later version")?;

@@ -18,8 +18,9 @@ const SECTION_CORE: u8 = 1;
 const SECTION_RANKS: u8 = 2;
 const SECTION_DAEMONS: u8 = 3;
 const SECTION_ENTRIES: u8 = 4;
-/// The last section that this version knows.
-pub(super) const SECTION_SLOTS: u8 = 5;
+const SECTION_SLOTS: u8 = 5;
+/// The last section that this version knows. It is there when there are any.
+pub(super) const SECTION_WEIGHTS: u8 = 6;
 const FLAG_JOINABLE: u8 = 1;
 const FLAG_HASH_PLACEMENT: u8 = 2;
 const FLAG_SLOTS_USED: u8 = 4;
@@ -52,6 +53,13 @@ impl ClusterMap {
                 put_slot(w.u16(range.end - range.start), slot);
             }
         });
+        if !self.weights.is_empty() {
+            w.u8(SECTION_WEIGHTS).sized(|w| {
+                for (rank, weight) in &self.weights {
+                    w.u16(rank.0).u16(*weight);
+                }
+            });
+        }
         for (tag, body) in &self.unknown {
             w.u8(*tag).bytes(body);
         }
@@ -89,6 +97,14 @@ impl ClusterMap {
                 return Err(DecodeError::Invalid { what: "order of sections" }.into());
             }
             last = tag;
+            if tag == SECTION_WEIGHTS {
+                let body = r.bytes(MAP_BYTES_MAX)?;
+                map.weights = records(body, RANKS_MAX.into(), |r| Ok((RankId(r.u16()?), Some(r.u16()?))))?;
+                if map.weights.is_empty() {
+                    return Err(DecodeError::Invalid { what: "weights of ranks" }.into());
+                }
+                continue;
+            }
             map.unknown.insert(tag, r.bytes(UNKNOWN_BYTES_MAX)?.into());
         }
         map.check()?;

@@ -32,6 +32,7 @@ const ENTRY: u8 = 12;
 const SLOT_RUN: u8 = 13;
 const SECTION: u8 = 14;
 const SLOTS_USED: u8 = 15;
+const RANK_WEIGHT: u8 = 16;
 
 /// One field or one key that is different: what it is now, `None` when it is not there any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +57,7 @@ pub enum Change {
     /// A section of a later version; empty when it is not there any more.
     Section(u8, Box<[u8]>),
     SlotsUsed(bool),
+    Weight(RankId, Option<u16>),
 }
 
 /// The changes that make the map of version `from` the one of version `to`, in ascending order of what they change.
@@ -108,6 +110,8 @@ impl ClusterMap {
         if self.slots_used != older.slots_used {
             changes.push(Change::SlotsUsed(self.slots_used));
         }
+        changes
+            .extend(since(&self.weights, &older.weights).map(|(rank, weight)| Change::Weight(rank, weight)));
         Delta { from: older.version, to: self.version, changes }
     }
 
@@ -144,6 +148,7 @@ impl ClusterMap {
             Change::Rank(rank, info) => replace(&mut self.ranks, *rank, *info),
             Change::Daemon(daemon, info) => replace(&mut self.daemons, *daemon, info.clone()),
             Change::Entry(unit, entry) => replace(Arc::make_mut(&mut self.entries), *unit, *entry),
+            Change::Weight(rank, weight) => replace(&mut self.weights, *rank, *weight),
             Change::Slots { first, count, slot } => {
                 Arc::make_mut(&mut self.slots).set(*first..first.saturating_add(*count), *slot);
             }
@@ -235,6 +240,7 @@ impl Change {
             Self::Slots { first, .. } => (SLOT_RUN, u64::from(*first), 0, 0),
             Self::Section(tag, _) => (SECTION, u64::from(*tag), 0, 0),
             Self::SlotsUsed(_) => (SLOTS_USED, 0, 0, 0),
+            Self::Weight(rank, _) => (RANK_WEIGHT, rank.0.into(), 0, 0),
         }
     }
 
@@ -255,7 +261,8 @@ impl Change {
             | Self::Daemon(..)
             | Self::Entry(..)
             | Self::Section(..)
-            | Self::SlotsUsed(_) => self.place(),
+            | Self::SlotsUsed(_)
+            | Self::Weight(..) => self.place(),
         }
     }
 
@@ -273,6 +280,9 @@ impl Change {
             | Self::LastDaemon(DaemonId(number))
             | Self::LastMove(MoveId(number)) => {
                 w.u64(*number);
+            }
+            Self::Weight(rank, weight) => {
+                w.u16(rank.0).u16(weight.unwrap_or(0));
             }
             Self::BalRankMask(mask) | Self::Made(mask) => put_mask(w, *mask),
             Self::Rank(rank, info) => put_rank(w.u16(rank.0), *info),
@@ -310,6 +320,7 @@ impl Change {
                 }
                 Self::Slots { first, count, slot: take_slot(r)? }
             }
+            RANK_WEIGHT => Self::Weight(RankId(r.u16()?), Some(r.u16()?).filter(|weight| *weight > 0)),
             SECTION => Self::Section(r.u8()?, r.bytes(UNKNOWN_BYTES_MAX)?.into()),
             tag => return Err(DecodeError::UnknownTag { what: "change of a cluster map", tag: tag.into() }),
         })

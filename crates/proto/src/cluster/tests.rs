@@ -47,7 +47,7 @@ fn new_daemon(map: &mut ClusterMap, dice: &mut Prng) -> DaemonId {
 /// One thing of a map made different.
 fn change(map: &mut ClusterMap, dice: &mut Prng) {
     let rank = RankId(dice.below(5) as u16);
-    match dice.below(12) {
+    match dice.below(13) {
         0 => map.max_mds = 1 + dice.below(256) as u16,
         1 => map.joinable = !map.joinable,
         2 => {
@@ -94,8 +94,14 @@ fn change(map: &mut ClusterMap, dice: &mut Prng) {
             let slot = Slot { rank, version: map.version, moving: some_moving(map, dice, rank) };
             Arc::make_mut(&mut map.slots).set(first..first + count, slot);
         }
+        11 => {
+            let weight = 1 + dice.below(u64::from(WEIGHT_MAX)) as u16;
+            if weight == WEIGHT || map.weights.remove(&rank).is_none() {
+                map.weights.insert(rank, if weight == WEIGHT { 1 } else { weight });
+            }
+        }
         _ => {
-            let tag = 6 + dice.below(3) as u8;
+            let tag = 7 + dice.below(3) as u8;
             if map.unknown.remove(&tag).is_none() {
                 map.unknown.insert(tag, vec![tag; 1 + dice.index(20)].into());
             }

@@ -180,9 +180,10 @@ impl Slot {
         }
         shared.views.begun(rank, Ok(life.clone()));
         let (heard_by, seq) = (shared.clone(), self.seq.clone());
-        let tell = move |state: State| {
+        let tell = move |state: State, loads| {
             if let Some(state) = told(state) {
                 beacon(&heard_by, &seq, daemon, BeaconState::Rank { rank, incarnation, state });
+                heard_by.tell(Input::Loads { daemon, loads });
             }
         };
         let watched = life.watch(shared.interval, tell);

@@ -5,6 +5,7 @@
 
 use super::Driver;
 use mds::State;
+use proto::Ino;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,14 +35,18 @@ impl Pulse {
     }
 }
 
+/// What most is asked of, and how much.
+pub(crate) type Loads = Vec<(Ino, u64)>;
+
 /// The pulse's thread: `tell` hears of each state at once, and at least each `interval` that the rank is alive.
-pub(super) fn run(driver: &Driver, interval: Duration, tell: &dyn Fn(State)) {
+pub(super) fn run(driver: &Driver, interval: Duration, tell: &dyn Fn(State, Loads)) {
     let mut told: Option<(State, Instant)> = None;
     loop {
         // Waits as long as it takes.
         let Some(state) = driver.core().map(|core| core.rank().state()) else { return };
         if told.is_none_or(|(last, at)| last != state || at.elapsed() >= interval) {
-            tell(state);
+            let loads = driver.core().map(|core| core.rank().loads(driver.clock.mono()));
+            tell(state, loads.unwrap_or_default());
             told = Some((state, Instant::now()));
         }
         let pause = if state == State::Active { LONG } else { SHORT };

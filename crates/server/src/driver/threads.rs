@@ -87,12 +87,12 @@ impl Threads {
         self.spawn(driver, "data-background".into(), background::run_data)
     }
 
-    /// Tells `tell` of each state of the rank, and at least each `interval` that it is alive.
+    /// Tells `tell` of each state of the rank, and of what is asked of it, and at least each `interval` that it is alive.
     pub(crate) fn watch(
         &mut self,
         driver: &Arc<Driver>,
         interval: Duration,
-        tell: impl Fn(State) + Send + 'static,
+        tell: impl Fn(State, pulse::Loads) + Send + 'static,
     ) -> std::io::Result<()> {
         self.spawn(driver, "pulse".into(), move |driver| pulse::run(driver, interval, &tell))
     }

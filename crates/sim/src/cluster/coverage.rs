@@ -29,7 +29,7 @@ const MESSAGES: [&str; 8] = ["register", "registered", "beacon", "ack", "assign"
 const BECOMES: [&str; 4] = ["late", "lost", "twice", "cut"];
 
 /// What happens.
-const EVENTS: [&str; 51] = [
+const EVENTS: [&str; 52] = [
     "acts left undone without a lease",
     "answers",
     "appends",
@@ -38,6 +38,7 @@ const EVENTS: [&str; 51] = [
     "ask: leave",
     "ask: switch",
     "command: bal_rank_mask",
+    "command: rank_weight",
     "command: fs fail",
     "command: get",
     "command: joinable",

@@ -6,7 +6,7 @@ use super::event::{Event, ToSeat};
 use super::faults::Fault;
 use super::{Cluster, Phase};
 use mds::coordinator::{Ask, Command};
-use proto::cluster::Mask;
+use proto::cluster::{Mask, WEIGHT, WEIGHT_MAX};
 use proto::ids::RankId;
 use std::collections::BTreeMap;
 use stdx::time::MS;
@@ -31,6 +31,7 @@ pub(super) const fn kind(command: &Command) -> &'static str {
         Command::FailFs => "command: fs fail",
         Command::SetBalRankMask(_) => "command: bal_rank_mask",
         Command::SetHashPlacement(_) => "command: placement",
+        Command::SetRankWeight { .. } => "command: rank_weight",
         Command::Move { .. } => "command: move",
         Command::CancelMove(_) => "command: cancel",
         Command::Ask(_, Ask::Leave) => "ask: leave",
@@ -54,7 +55,11 @@ impl Cluster {
             10 => Command::SetJoinable(false),
             11..=14 => Command::FailRank(rank),
             15 => Command::SetHashPlacement(self.rng.chance(1, 2)),
-            16..=18 => Command::SetBalRankMask(self.any_mask()),
+            16..=17 => Command::SetBalRankMask(self.any_mask()),
+            18 => {
+                let weight = [1, 50, WEIGHT, WEIGHT_MAX][self.rng.index(4)];
+                Command::SetRankWeight { rank, weight }
+            }
             _ => Command::FailFs,
         };
         let seat = self.rng.index(self.seats.len());

@@ -209,6 +209,7 @@ impl Cluster {
             | Input::Boot
             | Input::Register { .. }
             | Input::Beacon { .. }
+            | Input::Loads { .. }
             | Input::Gone { .. }
             | Input::Command { .. }
             | Input::Tick => {}

@@ -87,6 +87,7 @@ pub(super) fn calls(args: &BenchCalls, conf: Option<&Path>, out: &Output) -> Ver
             threads: args.threads,
             depth: args.depth,
             files: args.files,
+            shared: args.shared,
             paths: args.paths,
             nowsync: args.nowsync,
             tests: args.tests.clone(),

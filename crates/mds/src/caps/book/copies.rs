@@ -49,6 +49,10 @@ impl Copies {
         }
     }
 
+    pub(super) fn has(&self, ino: Ino) -> bool {
+        self.of.contains_key(&ino)
+    }
+
     /// Nobody does.
     pub(super) fn end_all(&mut self, ino: Ino) {
         self.of.remove(&ino);
@@ -72,6 +76,11 @@ impl Book {
     /// The same of totals: nor while it changes all the time, since each change would have to wait for the holder.
     pub(crate) fn may_keep_totals(&self, slot: u16, ino: Ino, now: Mono) -> bool {
         self.may_copy(slot, ino) && self.contests.get(&ino).is_none_or(|contest| contest.until <= now)
+    }
+
+    /// Whether other ranks keep copies of it.
+    pub(crate) fn is_copied(&self, ino: Ino) -> bool {
+        self.copies.has(ino)
     }
 
     /// That place keeps a copy.

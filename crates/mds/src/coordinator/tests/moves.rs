@@ -110,6 +110,28 @@ fn a_fifth_rank_gets_its_share_and_others_keep_theirs() {
     assert_eq!(shares(&w.stored()).values().copied().collect::<Vec<_>>(), [820, 819, 819, 819, 819]);
 }
 
+/// Three that are asked for much and six for little: each rank gets its part of what is asked for.
+#[test]
+fn what_is_handed_over_is_spread_by_load() {
+    let mut w = several(4);
+    give_entries(&mut w, 100, 9, 3);
+    let daemon = w.stored().ranks[&RankId(3)].daemon;
+    let loads =
+        (100..109).map(|number| (dir(number).dir, if number < 103 { 200_000 } else { 1_000 })).collect();
+    w.give(Input::Loads { daemon, loads });
+    // What it says of ranks' slots counts, too.
+    let slots = w.stored().ranks[&RankId(1)].daemon;
+    w.give(Input::Loads { daemon: slots, loads: vec![(proto::Ino::NONE, 300_000)] });
+    assert!(w.command(Command::SetMaxMds(3)).is_ok());
+    carry_out(&mut w);
+    let of = |rank: u16, numbers: std::ops::Range<u64>| {
+        let map = w.stored();
+        numbers.filter(|number| map.entries[&dir(*number)].rank == RankId(rank)).count()
+    };
+    assert_eq!([0, 1, 2].map(|rank| of(rank, 100..103)), [1, 0, 2], "those that are asked for most");
+    assert_eq!([0, 1, 2].map(|rank| of(rank, 100..109)), [7, 0, 2]);
+}
+
 /// What nobody pinned leaves ranks that are not to have it, for those that are; what is pinned stays.
 #[test]
 pub(super) fn ranks_outside_the_mask_hand_over_what_nobody_pinned() {
@@ -193,6 +215,30 @@ fn a_mask_says_who_shares() {
     assert_eq!(w.command(Command::SetBalRankMask(Mask::ALL)), Ok("bal_rank_mask is all".into()));
     carry_out(&mut w);
     assert_eq!(shares(&w.stored()), BTreeMap::from([(0, 2048), (1, 2048)]));
+}
+
+#[test]
+fn weights_say_how_much_a_rank_gets() {
+    let mut w = spread(3);
+    let weigh =
+        |w: &mut World, rank, weight| w.command(Command::SetRankWeight { rank: RankId(rank), weight });
+    assert_eq!(weigh(&mut w, 1, 200), Ok("rank_weight of rank 1 is 200".into()));
+    let (_, moved, _) = carry_out(&mut w);
+    assert_eq!(shares(&w.stored()), BTreeMap::from([(0, 1024), (1, 2048), (2, 1024)]));
+    assert_eq!(moved, 683, "no more than must");
+    // Entries go by it, too.
+    give_entries(&mut w, 5000, 30, 2);
+    assert!(w.command(Command::SetMaxMds(2)).is_ok());
+    carry_out(&mut w);
+    assert_eq!(owners(&w), BTreeMap::from([(0, 10), (1, 20)]), "rank 0 has the root's, too");
+    // The weight that all have is remembered of nobody.
+    assert_eq!(weigh(&mut w, 1, 100), Ok("rank_weight of rank 1 is 100".into()));
+    assert!(w.stored().weights.is_empty());
+    carry_out(&mut w);
+    assert_eq!(shares(&w.stored()), BTreeMap::from([(0, 2048), (1, 2048)]));
+    for (rank, weight) in [(0, 0), (0, 1001), (256, 1)] {
+        assert!(matches!(weigh(&mut w, rank, weight), Err(CommandError::Unsupported(_))), "{rank} {weight}");
+    }
 }
 
 #[test]
@@ -334,7 +380,9 @@ fn a_rank_that_was_never_made_goes_without_another_life() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_moves_are_caught() {
-    let defects: [(&str, fn()); 8] = [
+    let defects: [(&str, fn()); 10] = [
+        ("coord_loads_ignored", what_is_handed_over_is_spread_by_load),
+        ("coord_weights_ignored", weights_say_how_much_a_rank_gets),
         ("coord_mask_keeps_entries", ranks_outside_the_mask_hand_over_what_nobody_pinned),
         ("coord_placement_without_slots", slots_are_spread_a_few_at_a_time_while_they_are_used),
         ("coord_moves_at_once", slots_are_spread_a_few_at_a_time_while_they_are_used),

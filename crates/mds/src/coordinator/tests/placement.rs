@@ -2,9 +2,9 @@
 //!
 //! Absent: when slots move (`moves`).
 
-use crate::coordinator::placement::{Shift, shifts};
+use crate::coordinator::placement::{Member, Shift, shifts as weighed};
 use proto::RankId;
-use proto::cluster::{MoveId, Moving, SLOTS, Slot, Slots};
+use proto::cluster::{MoveId, Moving, SLOTS, Slot, Slots, WEIGHT, WEIGHT_MAX};
 use std::collections::BTreeMap;
 use stdx::Prng;
 
@@ -14,6 +14,12 @@ fn slot(rank: u16) -> Slot {
 
 fn ranks(numbers: impl IntoIterator<Item = u16>) -> Vec<RankId> {
     numbers.into_iter().map(RankId).collect()
+}
+
+/// Among ranks of one weight.
+fn shifts(table: &Slots, ranks: &[RankId]) -> Vec<Shift> {
+    let members: Vec<Member> = ranks.iter().map(|rank| (*rank, WEIGHT)).collect();
+    weighed(table, &members)
 }
 
 fn some_table(dice: &mut Prng, on_the_way: bool) -> Slots {
@@ -140,6 +146,30 @@ fn a_fifth_rank_gets_a_fifth() {
     let back = shifts(&five, &ranks(0..4));
     assert_eq!(moved(&back), 819);
     assert_eq!(counts(&carried_out(&five, &back)), counts(&four));
+}
+
+#[test]
+fn shares_go_by_weight_and_what_is_shared_so_stays() {
+    let mut dice = Prng::new(4);
+    for _ in 0..300 {
+        let table = some_table(&mut dice, false);
+        let ranks = ranks((0..14).filter(|rank| *rank == 3 || dice.chance(2, 3)));
+        let weight = |dice: &mut Prng| 1 + dice.below(u64::from(WEIGHT_MAX)) as u16;
+        let members: Vec<Member> = ranks.iter().map(|rank| (*rank, weight(&mut dice))).collect();
+        let all: u64 = members.iter().map(|(_, weight)| u64::from(*weight)).sum();
+        let planned = weighed(&table, &members);
+        let after = carried_out(&table, &planned);
+        let (before, has) = (counts(&table), counts(&after));
+        let of = |counts: &BTreeMap<RankId, u16>, rank| counts.get(&rank).copied().unwrap_or(0);
+        for (rank, weight) in &members {
+            let share = (u64::from(SLOTS) * u64::from(*weight) / all) as u16;
+            assert!((share..=share + 1).contains(&of(&has, *rank)), "{members:?}: {has:?}");
+        }
+        assert_eq!(has.values().sum::<u16>(), SLOTS, "somebody else has some");
+        let kept: u16 = members.iter().map(|(rank, _)| of(&before, *rank).min(of(&has, *rank))).sum();
+        assert_eq!(moved(&planned), SLOTS - kept, "who takes gives nothing");
+        assert_eq!(weighed(&after, &members), []);
+    }
 }
 
 #[test]

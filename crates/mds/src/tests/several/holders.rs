@@ -27,6 +27,11 @@ impl Cluster {
     /// The client comes back to a rank that lives again, and has nothing in its books for it.
     fn comes_back(&mut self, at: usize) {
         let session = self.worlds[0].sessions[&REMOTE];
+        self.returns_with(at, session, &[]);
+    }
+
+    /// The client comes back to a rank that lives again, and has those open there.
+    fn returns_with(&mut self, at: usize, session: SessionId, open: &[NodeRef]) {
         let world = self.hold(at);
         world.inject(Input::Connected { conn: REMOTE, peer: Peer::Trusted });
         let info = ClientInfo { host: "h".into(), mount: "/m".into(), pid: 1, caps_max: 0 };
@@ -37,6 +42,10 @@ impl Cluster {
         );
         let welcome = world.welcomed(REMOTE);
         assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
+        for node in open {
+            let (node, locks) = (*node, Vec::new());
+            world.say(REMOTE, ClientMsg::Reclaim { node, count: 1, writes: true, locks });
+        }
         world.say(REMOTE, ClientMsg::Reclaimed);
         self.settle();
         self.pass(5);
@@ -168,6 +177,35 @@ fn what_the_client_has_in_its_books_is_not_in_the_journal_any_more() {
     c.crash(1);
     c.comes_back(1);
     assert!(!c.is_locked(file));
+}
+
+/// Nobody has asked for the file since it came, or since the rank lives again: the cache does not know whether it is below.
+#[test]
+fn what_nobody_asks_for_moves_on() {
+    let (mut c, dir, file) = Cluster::with_held();
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    c.crash(1);
+    c.comes_back(1);
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    let lock = LockSpec { owner: 9, ..LOCK };
+    assert_eq!(c.call(0, Request::SetLock { node: file, lock, wait: false }), Err(Errno::EAGAIN));
+    assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)));
+}
+
+#[test]
+fn what_was_reclaimed_is_found_before_anything_moves() {
+    let (mut c, dir, file) = Cluster::with_held();
+    let session = c.worlds[0].sessions[&REMOTE];
+    let reclaim = ClientMsg::Reclaim { node: file, count: 1, writes: true, locks: Vec::new() };
+    c.hold(1).say(REMOTE, reclaim);
+    c.settle();
+    c.pass(5);
+    c.crash(1);
+    c.returns_with(1, session, &[file]);
+    assert!(c.worlds[1].rank.view.holders.is_empty(), "it is in the client's books only");
+    assert_eq!(c.pin(dir, 0), Ok(Reply::Ok), "{:?}", c.worlds[1].notes);
+    assert!(matches!(c.asks_well(0, read(file)), Reply::Data(_)));
 }
 
 #[test]
@@ -306,7 +344,9 @@ fn the_end_of_its_session_ends_what_came() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_what_goes_along_are_caught() {
-    let defects: [(&str, fn()); 6] = [
+    let defects: [(&str, fn()); 8] = [
+        ("mds_unseen_not_sought", what_nobody_asks_for_moves_on),
+        ("mds_unseen_not_sought", what_was_reclaimed_is_found_before_anything_moves),
         ("mds_move_forgets_holders", a_lock_goes_with_its_directory),
         ("mds_holders_not_replayed", what_came_is_there_after_a_crash_and_what_was_given_back_is_not),
         ("mds_holders_of_nothing", a_move_that_is_given_up_leaves_all_as_it_was),

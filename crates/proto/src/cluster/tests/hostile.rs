@@ -24,7 +24,8 @@ fn full() -> ClusterMap {
     Arc::make_mut(&mut map.entries).insert(unit, entry);
     let slot = Slot { rank: RankId(1), version: 9, moving };
     Arc::make_mut(&mut map.slots).set(7..9, slot);
-    map.unknown.insert(6, b"later"[..].into());
+    map.weights = BTreeMap::from([(RankId(1), 50), (RankId(255), WEIGHT_MAX)]);
+    map.unknown.insert(7, b"later"[..].into());
     map
 }
 
@@ -34,10 +35,12 @@ fn every_cut_of_a_map_is_refused_but_where_a_later_section_begins() {
     let bytes = map.encode();
     assert_eq!(ClusterMap::decode(&bytes).as_ref(), Ok(&map));
     map.unknown.clear();
-    let without = map.encode();
+    let shorter =
+        [map.clone(), ClusterMap { weights: BTreeMap::new(), ..map }].map(|map| (map.encode().len(), map));
     for len in 0..bytes.len() {
         let read = ClusterMap::decode(&bytes[..len]);
-        assert_eq!(read.ok(), (len == without.len()).then(|| map.clone()), "cut at {len}");
+        let whole = shorter.iter().find(|(end, _)| len == *end).map(|(_, map)| map.clone());
+        assert_eq!(read.ok(), whole, "cut at {len}");
     }
 }
 
@@ -69,13 +72,13 @@ fn what_is_out_of_order_or_said_twice_is_refused() {
     for behind in [
         section(5, b"x"),
         section(1, b"x"),
-        [section(7, b"x"), section(6, b"x")].concat(),
-        [section(6, b"x"), section(6, b"x")].concat(),
+        [section(8, b"x"), section(7, b"x")].concat(),
+        [section(7, b"x"), section(7, b"x")].concat(),
     ] {
         let bytes = [&first[..], &behind].concat();
         assert_eq!(ClusterMap::decode(&bytes), order("order of sections"));
     }
-    let empty = [&first[..], &section(6, b"")].concat();
+    let empty = [&first[..], &section(7, b"")].concat();
     assert!(matches!(ClusterMap::decode(&empty), Err(MapError::Field(_))));
     // Two records of one key, and a record that says that it is not there.
     let core = 113;
@@ -172,7 +175,7 @@ fn rank_1(map: &mut ClusterMap) -> &mut RankInfo {
 
 #[test]
 fn contradictions_of_a_map_are_named() {
-    let cases: [Case; 10] = [
+    let cases: [Case; 14] = [
         ("version 0", |map| map.version = 0),
         ("a number of 2^63 or more", |map| map.last_move = MoveId(1 << 63)),
         ("max_mds is not 1 to 256", |map| map.max_mds = 257),
@@ -190,8 +193,12 @@ fn contradictions_of_a_map_are_named() {
             Arc::make_mut(&mut map.entries).retain(|unit, _| *unit != Unit::ROOT);
         }),
         ("an odd section", |map| map.unknown.extend([(5, b"x"[..].into())])),
+        ("a weight that none is, or of a rank above 255", |map| map.weights.extend([(RankId(1), WEIGHT)])),
+        ("a weight that none is, or of a rank above 255", |map| map.weights.extend([(RankId(1), 0)])),
+        ("a weight that none is, or of a rank above 255", |map| map.weights.extend([(RankId(1), 1001)])),
+        ("a weight that none is, or of a rank above 255", |map| map.weights.extend([(RankId(256), 1)])),
         ("an odd section", |map| map.unknown.extend([(7, b""[..].into())])),
-        ("more than 1 MiB of a later version", |map| map.unknown.extend([(7, vec![1; 1 << 20].into())])),
+        ("more than 1 MiB of a later version", |map| map.unknown.extend([(8, vec![1; 1 << 20].into())])),
     ];
     named(&cases);
 }

@@ -87,6 +87,11 @@ impl Cluster {
                     || undone(&|command| matches!(command, Command::FailFs | Command::SetJoinable(false)))
             }
             Command::SetJoinable(false) => since().any(|map| !map.joinable) || undone(&joins),
+            Command::SetRankWeight { rank, weight } => {
+                let again =
+                    |command| matches!(command, Command::SetRankWeight { rank: other, .. } if other == rank);
+                since().any(|map| map.weight(rank) == weight) || undone(&again)
+            }
             Command::SetBalRankMask(mask) => {
                 since().any(|map| map.bal_rank_mask == mask)
                     || undone(&|command| command == Command::SetBalRankMask(reply.map.bal_rank_mask))

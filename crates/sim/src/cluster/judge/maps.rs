@@ -46,6 +46,7 @@ impl Why<'_> {
             | Command::SetMaxMds(_)
             | Command::SetJoinable(_)
             | Command::SetBalRankMask(_)
+            | Command::SetRankWeight { .. }
             | Command::SetHashPlacement(_)
             | Command::Move { .. }
             | Command::CancelMove(_)

@@ -5,7 +5,7 @@
 use super::maps::{Why, must};
 use crate::model::judge::Verdict;
 use mds::coordinator::{Ask, Command, Life};
-use proto::cluster::{ClusterMap, Mask, MoveId, Moving, RankState, SLOTS, Slot};
+use proto::cluster::{ClusterMap, Mask, MoveId, Moving, RANKS_MAX, RankState, SLOTS, Slot};
 use proto::ids::RankId;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +23,11 @@ pub(super) fn owners(old: &ClusterMap, map: &ClusterMap, why: &Why<'_>) -> Verdi
     must(map.bal_rank_mask == old.bal_rank_mask || set(Command::SetBalRankMask(map.bal_rank_mask)), || {
         format!("has bal_rank_mask {}, which nobody asked for", map.bal_rank_mask.hex())
     })?;
+    let weighed = |rank: RankId| Command::SetRankWeight { rank, weight: map.weight(rank) };
+    let changed = (0..RANKS_MAX)
+        .map(RankId)
+        .find(|rank| map.weight(*rank) != old.weight(*rank) && !set(weighed(*rank)));
+    must(changed.is_none(), || format!("has another weight of {changed:?}, which nobody asked for"))?;
     must(map.slots_used || !old.slots_used, || "says that slots are not used any more".to_owned())?;
     must(map.slots_used || !map.hash_placement, || "places by slots that are not used".to_owned())?;
     must(map.slots_used == old.slots_used || set(Command::SetHashPlacement(true)), || {
