@@ -295,7 +295,8 @@ impl Client {
             (ServerMsg::Durable { position }, Link::Up) => self.on_durable(position),
             (ServerMsg::Damaged, Link::Up) => self.on_damaged(out),
             (ServerMsg::Numbers { first, count, generation, seed }, Link::Up) => {
-                if self.is_delegable() {
+                // Without numbers it is for the seed alone.
+                if self.is_delegable() || count == 0 {
                     self.numbers.add(first, count, generation, seed);
                 }
             }

@@ -637,9 +637,20 @@ impl Rank {
 
     /// Who is asked first for the inode of a directory whose home the hints do not tell.
     pub(crate) fn somebody(&self) -> Option<RankId> {
+        self.anybody(&BTreeSet::new())
+    }
+
+    /// One of the other ranks, but for those: one that serves, else one that will, and is waited for. What it has is not gone because it lives
+    /// again just now.
+    fn anybody(&self, but: &BTreeSet<RankId>) -> Option<RankId> {
         let me = self.view.config.rank;
         let map = self.view.territory.map()?;
-        map.ranks.iter().find(|(rank, info)| **rank != me && serves(info.state)).map(|(rank, _)| *rank)
+        let first = |may: fn(RankState) -> bool| {
+            let new = |rank: &RankId| *rank != me && !but.contains(rank);
+            map.ranks.iter().find(|(rank, info)| may(info.state) && new(rank)).map(|(rank, _)| *rank)
+        };
+        let later = |state| !serves(state) && !matches!(state, RankState::Damaged | RankState::Creating);
+        first(serves).or_else(|| first(later).filter(|_| !stdx::mutant!("mds_gone_with_a_dead_rank")))
     }
 
     /// Who is asked next when those have not what is asked for: who was named, else each of the others. What is named may be by hints,
@@ -651,8 +662,7 @@ impl Rank {
         if named.is_some() || stdx::mutant!("mds_only_named_are_asked") {
             return named;
         }
-        let map = self.view.territory.map()?;
-        map.ranks.iter().find(|(rank, info)| serves(info.state) && new(rank)).map(|(rank, _)| *rank)
+        self.anybody(by)
     }
 
     /// An operation waits for what another rank is asked for; false: there is no rank to be asked.

@@ -50,6 +50,8 @@ pub(crate) struct Session {
     pub rank: Option<(RankId, Incarnation)>,
     /// The cluster map that it has.
     pub map_version: u64,
+    /// It was told the seed of name hashes.
+    pub seed_told: bool,
     pub check: Option<proto::Cred>,
     /// `uid=N HOST:MOUNT pid P`; of a long place the beginning and three dots.
     pub client: Box<[u8]>,

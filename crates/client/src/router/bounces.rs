@@ -17,7 +17,7 @@ use stdx::time::{MS, SECOND};
 /// So often a call goes at once to whom a rank names that goes by the same map.
 const NAMED_MAX: u32 = 8;
 /// How long it goes to whom ranks name that go by one map.
-const NAMED_NS: u64 = 5 * SECOND;
+const NAMED_NS: u64 = 2 * SECOND;
 /// How long a call waits before it is asked again: at first, and at most.
 const PAUSE_NS: u64 = MS;
 const PAUSE_MAX_NS: u64 = 100 * MS;
@@ -137,7 +137,7 @@ impl Many {
         let bounced = self.bounces.entry(call).or_insert_with(fresh);
         if bounced.owners != owners {
             // Whoever did not have it may have it now. Not with every map: where ranks die and return all the time there is a new one
-            // before the five seconds are over, and nobody would ever hear that a file is gone.
+            // before that time is over, and nobody would ever hear that a file is gone.
             *bounced = Bounced { seen_in: bounced.seen_in, ..fresh() };
         }
         if version < have && !stdx::mutant!("client_believes_who_is_behind") {

@@ -62,6 +62,7 @@ impl Rank {
             }
             (
                 Phase::Name
+                | Phase::Seek
                 | Phase::Look(_)
                 | Phase::Named
                 | Phase::Unname

@@ -181,6 +181,7 @@ impl Rank {
             settled: true,
             fresh: true,
             map_version: at.map_version,
+            seed_told: false,
             ..Default::default()
         };
         let noted = self.notes().is_some();

@@ -84,6 +84,25 @@ fn expected(files: usize) -> Vec<String> {
     names
 }
 
+/// Who may act for anyone finds units by itself. Who may not could choose names of one hash.
+#[test]
+fn the_seed_of_hashes_is_told_once_to_whom_it_may_be() {
+    for (peer, knows) in
+        [(Peer::Trusted, true), (Peer::User(proto::Cred { uid: 1000, gid: 1000, groups: Vec::new() }), false)]
+    {
+        let mut c = Cluster::new();
+        let dir = c.mkdir(root(), "d");
+        assert_eq!(c.pin(dir, 1), Ok(Reply::Ok));
+        c.greet(0, peer.clone(), Bits::NONE);
+        let is_seed = |message: &ServerMsg| matches!(message, ServerMsg::Numbers { count: 0, .. });
+        for round in 0..2 {
+            let tid = c.start(0, REMOTE, Request::Lookup { parent: dir, name: n("x") });
+            assert_eq!(c.wait(0, REMOTE, tid), NOT_MINE(1));
+            assert_eq!(c.heard(0, is_seed).is_some(), knows && round == 0, "{peer:?}, {round}");
+        }
+    }
+}
+
 #[test]
 fn everything_is_there_wherever_it_is() {
     let (mut c, dir) = Cluster::with_spread(20);
@@ -551,7 +570,8 @@ fn the_seal_of_a_spread_directory_takes_no_places_of_its_units() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_units_are_caught() {
-    let defects: [(&str, fn()); 7] = [
+    let defects: [(&str, fn()); 8] = [
+        ("mds_seed_not_told", the_seed_of_hashes_is_told_once_to_whom_it_may_be),
         ("mds_withheld_while_anew", a_part_whose_rank_dies_gets_its_replica),
         ("mds_seal_takes_units_places", the_seal_of_a_spread_directory_takes_no_places_of_its_units),
         ("mds_unit_of_nothing", a_name_that_is_gone_stays_gone_with_a_crash),
