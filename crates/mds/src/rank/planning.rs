@@ -112,10 +112,12 @@ impl Rank {
         }
         if !self.leads.is_idle() {
             self.view.told = self.told_for(op.id);
+            self.view.transactions.own = self.view.told.as_ref().map(|told| told.id);
         }
         let planned = ops::plan(&mut self.view, op, &mut request);
         self.view.learned = None;
         self.view.told = None;
+        self.view.transactions.own = None;
         if let Some(heard) = &mut op.heard {
             std::mem::swap(&mut self.view.learned_units, &mut heard.units);
         }
@@ -138,10 +140,11 @@ impl Rank {
         if matches!(planned, Ok(Plan::Commit(..))) && self.may_be_copied() {
             return self.carry_out_plan(now, op, Err(Stop::Park(Park::Ranks)), out);
         }
-        let of_several = matches!(planned, Ok(Plan::Commit(..))) && !self.view.txn.others.is_empty();
+        let of_several = matches!(planned, Ok(Plan::Commit(..))) && self.view.txn.is_of_several();
         if of_several && !self.has_votes(op.id) {
+            let moves = std::mem::take(&mut self.view.txn.moves);
             self.view.txn.clear();
-            return self.gather_votes(op);
+            return self.gather_votes(op, moves);
         }
         if matches!(planned, Ok(Plan::Commit(..))) {
             self.own_names_change(op);
@@ -167,7 +170,7 @@ impl Rank {
         planned: Found<Plan>,
         out: &mut Outbox<Output>,
     ) {
-        let decides = matches!(planned, Ok(Plan::Commit(..))) && !self.view.txn.others.is_empty();
+        let decides = matches!(planned, Ok(Plan::Commit(..))) && self.view.txn.is_of_several();
         if !decides && !self.leads.is_idle() {
             self.let_votes_go(op.id, out);
         }
@@ -178,7 +181,7 @@ impl Rank {
             }
             Ok(Plan::Commit(reply, effects)) => {
                 let outcome = Ok(reply);
-                let decided = if decides { self.decide(op.id) } else { None };
+                let decided = if decides { self.decide(op.id, out) } else { None };
                 self.deciding = decides;
                 self.commit_for(now, op, &outcome, out);
                 self.deciding = false;
@@ -226,8 +229,9 @@ impl Rank {
             }
             Err(Stop::NotMine(owner)) => self.not_mine(op, owner, out),
             Err(Stop::Park(Park::Votes)) => {
+                let moves = std::mem::take(&mut self.view.txn.moves);
                 self.view.txn.clear();
-                self.gather_votes(op);
+                self.gather_votes(op, moves);
             }
             Err(Stop::Park(park)) => {
                 self.view.txn.clear();
@@ -259,6 +263,7 @@ impl Rank {
             Park::Move => self.moves.waiting.push(id),
             Park::Slots => self.want_slots(id),
             Park::Pin(dir, goal) => self.pin(id, dir, goal),
+            Park::Carve(dir) => self.carve(id, dir),
             Park::Reserved => self.view.transactions.waiting.push(id),
             Park::Part { hint, part } => {
                 // It was planned where that was here yet: the directory that was its own then the other rank needs a replica of.

@@ -9,7 +9,8 @@
 //! | `Clear` | they are asked what their parts are |
 //! | `Cleared` | the operation is planned by it; what it waits for it has to itself |
 //! | `Prepare` | they are asked to reserve |
-//! | `Voted` | all have: planned once more, committed |
+//! | `Above` | all have; where a way up was asked for it is told once more: what it leads by now nobody who reserved later changes |
+//! | `Voted` | planned once more, committed |
 //!
 //! Absent: the other ranks' side (`part.rs`); what is planned (`across.rs`).
 
@@ -24,7 +25,7 @@ use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::transact::{Decided, Part, Seen, Step, TxnId, put_decided, put_left};
-use proto::{Cred, Errno, RankId, Tid, Writer};
+use proto::{Cred, Errno, Ino, RankId, Tid, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::time::MS;
 use stdx::{Now, Outbox, Wall};
@@ -40,6 +41,7 @@ enum Phase {
     Clear,
     Cleared,
     Prepare,
+    Above,
     Voted,
 }
 
@@ -65,6 +67,15 @@ pub(crate) struct Lead {
     shares: BTreeMap<RankId, Share>,
 }
 
+impl Lead {
+    /// Whether ways up were told before others had reserved what they are to.
+    fn has_ways_to_tell(&self) -> bool {
+        let mut parts = self.shares.values().flat_map(|share| &share.parts);
+        let ways = parts.clone().any(Part::is_way) && !stdx::mutant!("mds_way_before_votes");
+        ways && parts.any(|part| !part.is_way())
+    }
+}
+
 /// All that it leads.
 #[derive(Debug, Default)]
 pub(crate) struct Leads {
@@ -87,7 +98,9 @@ impl Leads {
 
     /// Whether an operation waits for other ranks.
     pub(crate) fn is_waiting(&self, op: OpId) -> bool {
-        self.of.get(&op).is_some_and(|lead| matches!(lead.phase, Phase::Clear | Phase::Prepare))
+        self.of
+            .get(&op)
+            .is_some_and(|lead| matches!(lead.phase, Phase::Clear | Phase::Prepare | Phase::Above))
     }
 }
 
@@ -105,13 +118,13 @@ impl Rank {
         let voted = match lead.phase {
             Phase::Cleared => false,
             Phase::Voted => true,
-            Phase::Clear | Phase::Prepare => return None,
+            Phase::Clear | Phase::Prepare | Phase::Above => return None,
         };
         let share = |(rank, share): (&RankId, &Share)| {
             let (rank, told) = (*rank, share.parts.iter().cloned().zip(share.seen.iter().cloned()));
             told.map(|(part, seen)| (rank, part, seen)).collect::<Vec<_>>()
         };
-        Some(Box::new(Told { voted, parts: lead.shares.iter().flat_map(share).collect() }))
+        Some(Box::new(Told { id: lead.id, voted, parts: lead.shares.iter().flat_map(share).collect() }))
     }
 
     /// An operation waits for what another rank tells of a part; false: there is nobody to be asked.
@@ -142,18 +155,19 @@ impl Rank {
         let (since, parts) = (lead.since, share.parts.clone());
         let step = match lead.phase {
             Phase::Clear | Phase::Cleared => Step::Clear { since, parts },
-            Phase::Prepare | Phase::Voted => Step::Prepare { since, parts },
+            Phase::Prepare | Phase::Above | Phase::Voted => Step::Prepare { since, parts },
         };
         let request = Request::Transact { id: lead.id, step };
         self.ask_unawaited(Ask::Share(op, rank), rank, request, after_ns);
     }
 
     /// The plan came to a transaction: all reserve their parts.
-    pub(crate) fn gather_votes(&mut self, op: &mut Op) {
+    pub(crate) fn gather_votes(&mut self, op: &mut Op, moves: Vec<Ino>) {
         op.waits = Waits::Rank;
         let id = op.id;
         self.parked.insert(id, op.take());
         let Some(lead) = self.leads.of.get_mut(&id) else { return };
+        self.view.transactions.moves(lead.id, moves);
         lead.phase = if stdx::mutant!("mds_commit_before_votes") { Phase::Voted } else { Phase::Prepare };
         let ranks: Vec<RankId> = lead.shares.keys().copied().collect();
         for rank in ranks {
@@ -183,6 +197,15 @@ impl Rank {
         }
     }
 
+    /// All have reserved: from here on nobody changes those ways who does not see that.
+    fn ask_ways(&mut self, op: OpId) {
+        let Some(lead) = self.leads.of.get(&op) else { return };
+        let ways = lead.shares.iter().filter(|(_, share)| share.parts.iter().any(Part::is_way));
+        for rank in ways.map(|(rank, _)| *rank).collect::<Vec<_>>() {
+            self.ask_share(op, rank, 0);
+        }
+    }
+
     fn share_answered(&mut self, op: OpId, rank: RankId, outcome: Outcome, out: &mut Outbox<Output>) {
         let Some(lead) = self.leads.of.get_mut(&op) else { return };
         let Some(share) = lead.shares.get_mut(&rank) else { return };
@@ -197,9 +220,10 @@ impl Rank {
                 }
                 lead.phase = match lead.phase {
                     Phase::Clear | Phase::Cleared => Phase::Cleared,
-                    Phase::Prepare | Phase::Voted => Phase::Voted,
+                    Phase::Prepare if lead.has_ways_to_tell() => Phase::Above,
+                    Phase::Prepare | Phase::Above | Phase::Voted => Phase::Voted,
                 };
-                self.wake_operation(op, None);
+                if lead.phase == Phase::Above { self.ask_ways(op) } else { self.wake_operation(op, None) }
             }
             Err(Errno::EBUSY) => self.clear_again(op, NOT_YET_NS, out),
             Err(errno) => {
@@ -278,7 +302,7 @@ impl Rank {
             self.peers.end_ask(Ask::Share(op, rank));
             self.say_aborted(old, rank, out);
         }
-        self.view.transactions.leading.remove(&old);
+        self.end_try(old);
         let id = self.new_transaction();
         if let Some(lead) = self.leads.of.get_mut(&op) {
             (lead.id, lead.phase) = (id, Phase::Cleared);
@@ -313,8 +337,13 @@ impl Rank {
     fn end_lead(&mut self, op: OpId, out: &mut Outbox<Output>) {
         self.release_votes(op, out);
         if let Some(lead) = self.leads.of.remove(&op) {
-            self.view.transactions.leading.remove(&lead.id);
+            self.end_try(lead.id);
         }
+    }
+
+    fn end_try(&mut self, id: TxnId) {
+        let waiting = self.view.transactions.end_try(id);
+        self.runnable.extend(waiting);
     }
 
     /// Whether all have reserved what the operation is planned by.
@@ -331,11 +360,22 @@ impl Rank {
     }
 
     /// The transaction at hand is committed with this: the others' changes are in the same entry as this rank's.
-    pub(crate) fn decide(&mut self, op: OpId) -> Option<TxnId> {
+    pub(crate) fn decide(&mut self, op: OpId, out: &mut Outbox<Output>) -> Option<TxnId> {
         let mut others = std::mem::take(&mut self.view.txn.others);
         let lead = self.leads.of.remove(&op)?;
-        let share = |rank: &RankId| (*rank, others.remove(rank).unwrap_or_default());
-        let decided: Decided = lead.shares.keys().map(share).collect();
+        let mut decided = Decided::new();
+        for (rank, share) in &lead.shares {
+            if share.parts.iter().all(Part::is_way) {
+                // It has reserved nothing, and means to do nothing any more.
+                self.say_aborted(lead.id, *rank, out);
+            } else {
+                decided.push((*rank, others.remove(rank).unwrap_or_default()));
+            }
+        }
+        if decided.is_empty() {
+            self.end_try(lead.id);
+            return None;
+        }
         let mut w = Writer::new();
         put_decided(&decided, &mut w);
         let mut left = Writer::new();
@@ -347,7 +387,7 @@ impl Rank {
 
     /// It is in the journal: when that is durable, the others are told.
     pub(crate) fn decided(&mut self, id: TxnId) {
-        self.view.transactions.leading.remove(&id);
+        self.end_try(id);
         if stdx::mutant!("mds_told_before_durable") {
             return self.settle(id);
         }
