@@ -35,6 +35,7 @@ struct Carve {
 #[derive(Debug, Default)]
 pub(super) struct Carves {
     wanted: BTreeMap<Ino, Carve>,
+    due: Option<Mono>,
 }
 
 impl Carves {
@@ -42,13 +43,14 @@ impl Carves {
         self.wanted.is_empty()
     }
 
-    /// When one is asked for, or given up.
-    pub(super) fn due(&self) -> Option<Mono> {
+    /// When one is asked for again, or given up. What waits for a map, or for the journal, waits for no time.
+    pub(super) const fn due(&self) -> Option<Mono> {
+        self.due
+    }
+
+    fn look_at_times(&mut self, now: Mono) {
         let open = self.wanted.values().filter(|carve| !carve.asked);
-        open.map(
-            |carve| if carve.ops.is_empty() { carve.not_before } else { carve.until.min(carve.not_before) },
-        )
-        .min()
+        self.due = open.flat_map(|carve| [carve.until, carve.not_before]).filter(|at| *at > now).min();
     }
 
     /// Whether the coordinator is asked for one: by the same map nothing else is asked for.
@@ -80,7 +82,9 @@ impl Rank {
         }
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         for (dir, carve) in std::mem::take(&mut self.moves.carves.wanted) {
-            let is_wanted = carve.asked || carve.ops.iter().any(|op| self.parked.contains_key(op));
+            let is_wanted = carve.asked
+                || carve.not_before > now.mono
+                || carve.ops.iter().any(|op| self.parked.contains_key(op));
             if self.is_carved(dir) {
                 self.view.carving.remove(&dir);
                 done.extend(carve.ops);
@@ -98,6 +102,7 @@ impl Rank {
             }
         }
         self.ask_for_carve(now, out);
+        self.moves.carves.look_at_times(now.mono);
     }
 
     /// It has an entry, and none that is about to be dropped.
@@ -157,8 +162,9 @@ impl Rank {
             return entry.moving.is_none().then_some(MapWish::SetPolicy { unit, version, policy });
         }
         let Some(governing) = self.governing(dir, false) else {
-            // It is looked for again by who waits.
-            let ops = self.moves.carves.wanted.remove(&dir).map(|carve| carve.ops).unwrap_or_default();
+            // Who waits looks for its place again.
+            let carve = self.moves.carves.wanted.get_mut(&dir);
+            let ops = carve.map(|carve| std::mem::take(&mut carve.ops)).unwrap_or_default();
             self.look_again(ops);
             return None;
         };
