@@ -70,6 +70,11 @@ impl Txn {
         self.received.clear();
         self.counted.clear();
         self.left.clear();
+        self.forget_way();
+    }
+
+    /// What a directory that gets another parent was planned by.
+    pub(crate) fn forget_way(&mut self) {
         self.by_way = false;
         self.moves.clear();
     }

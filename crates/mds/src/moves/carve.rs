@@ -161,6 +161,10 @@ impl Rank {
             let (version, policy) = (entry.version, entry.policy);
             return entry.moving.is_none().then_some(MapWish::SetPolicy { unit, version, policy });
         }
+        // Another rank has seen to it: this one has yet to hear of the map.
+        if !self.is_at_home(dir) {
+            return None;
+        }
         let Some(governing) = self.governing(dir, false) else {
             // Who waits looks for its place again.
             let carve = self.moves.carves.wanted.get_mut(&dir);

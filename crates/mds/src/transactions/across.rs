@@ -448,6 +448,8 @@ fn directories_may_move(
                 dirs::explicit(view, op, held.node)?;
             }
             view.txn.moves.push(held.ino());
+        } else {
+            dirs::known_explicit(view, &held.core)?;
         }
         if from.at.dir != to.at.dir {
             if op.check {

@@ -13,6 +13,7 @@ use crate::ops::here;
 use crate::territory::is_placed;
 use crate::view::{Found, View};
 use proto::cluster::ENTRIES_MAX;
+use proto::inode::InodeCore;
 use proto::transact::{ITEMS_MAX, Part, Seen};
 use proto::{Errno, Ino, NameHash, NodeRef, RankId, Reader, Writer};
 
@@ -109,6 +110,14 @@ pub(crate) fn explicit(view: &mut View, op: &mut Op, slot: u32) -> Found<()> {
     let full = view.territory.map().is_none_or(|map| map.entries.len() >= ENTRIES_MAX);
     // There is no room for one more.
     Err(if full && !has_entry { Errno::EXDEV.into() } else { Stop::Park(Park::Carve(core.ino)) })
+}
+
+/// The same of one that another rank has seen to. By an older map it would be this rank's with its name.
+pub(super) fn known_explicit(view: &View, core: &InodeCore) -> Found<()> {
+    let known = view.territory.entry(core.ino).is_some() || is_placed(core);
+    let passes =
+        known || stdx::mutant!("mds_entry_not_heard_of") || stdx::mutant!("mds_renamed_without_entry");
+    if passes { Ok(()) } else { Err(Stop::Park(Park::Carve(core.ino))) }
 }
 
 /// What governs the content of a directory here, or of a unit: the highest directory, or unit, that it inherits from.

@@ -62,6 +62,8 @@ pub(crate) struct Lead {
     /// When it began first: the oldest comes before all others.
     since: Wall,
     phase: Phase,
+    /// All are to go by this map, or a newer one: directories of this rank's leave, which have entries by that.
+    map: u64,
     /// Who has said that it has not what was asked for last.
     by: BTreeSet<RankId>,
     shares: BTreeMap<RankId, Share>,
@@ -134,8 +136,14 @@ impl Rank {
         let since = self.view.wall();
         if !self.leads.of.contains_key(&op) {
             let id = self.new_transaction();
-            let lead =
-                Lead { id, since, phase: Phase::Cleared, by: BTreeSet::new(), shares: BTreeMap::new() };
+            let lead = Lead {
+                id,
+                since,
+                phase: Phase::Cleared,
+                map: 0,
+                by: BTreeSet::new(),
+                shares: BTreeMap::new(),
+            };
             self.leads.of.insert(op, lead);
         }
         if let Some(lead) = self.leads.of.get_mut(&op) {
@@ -152,10 +160,10 @@ impl Rank {
         let Some(lead) = self.leads.of.get_mut(&op) else { return };
         let Some(share) = lead.shares.get_mut(&rank) else { return };
         share.asked = true;
-        let (since, parts) = (lead.since, share.parts.clone());
+        let (since, map, parts) = (lead.since, lead.map, share.parts.clone());
         let step = match lead.phase {
             Phase::Clear | Phase::Cleared => Step::Clear { since, parts },
-            Phase::Prepare | Phase::Above | Phase::Voted => Step::Prepare { since, parts },
+            Phase::Prepare | Phase::Above | Phase::Voted => Step::Prepare { since, map, parts },
         };
         let request = Request::Transact { id: lead.id, step };
         self.ask_unawaited(Ask::Share(op, rank), rank, request, after_ns);
@@ -167,6 +175,7 @@ impl Rank {
         let id = op.id;
         self.parked.insert(id, op.take());
         let Some(lead) = self.leads.of.get_mut(&id) else { return };
+        lead.map = if moves.is_empty() { 0 } else { self.view.territory.version() };
         self.view.transactions.moves(lead.id, moves);
         lead.phase = if stdx::mutant!("mds_commit_before_votes") { Phase::Voted } else { Phase::Prepare };
         let ranks: Vec<RankId> = lead.shares.keys().copied().collect();

@@ -66,7 +66,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, id: TxnId, step: &Step) -> Foun
     view.transactions.own = Some(id);
     let planned = match step {
         Step::Clear { since, parts } => clear(view, op, (id, *since), parts),
-        Step::Prepare { since, parts } => prepare(view, op, (id, *since), parts),
+        Step::Prepare { since, parts, .. } => prepare(view, op, (id, *since), parts),
         Step::Commit { changes } => commit(view, id, changes),
         Step::Ask => ask(view, id),
         Step::Abort => Plan::reply(Reply::Ok),
