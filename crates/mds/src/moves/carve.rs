@@ -3,7 +3,7 @@
 //!
 //! Absent: the rename (`transactions/across.rs`, `ops/rename.rs`); entries that somebody asked for by name (`pins.rs`).
 
-use super::{LEASES, Phase};
+use super::Phase;
 use crate::config::State;
 use crate::coordinator::{Governing, Holder};
 use crate::op::OpId;
@@ -11,7 +11,7 @@ use crate::output::{MapWish, Output};
 use crate::rank::Rank;
 use crate::units::whole;
 use proto::cluster::{Policy, Unit};
-use proto::{Errno, Ino, Position};
+use proto::{Ino, Position};
 use std::collections::BTreeMap;
 use stdx::time::MS;
 use stdx::{Mono, Now, Outbox};
@@ -28,7 +28,6 @@ struct Carve {
     /// The coordinator has not answered.
     asked: bool,
     not_before: Mono,
-    until: Mono,
 }
 
 /// All of them.
@@ -43,14 +42,14 @@ impl Carves {
         self.wanted.is_empty()
     }
 
-    /// When one is asked for again, or given up. What waits for a map, or for the journal, waits for no time.
+    /// When one is asked for again. What waits for a map, or for the journal, waits for no time.
     pub(super) const fn due(&self) -> Option<Mono> {
         self.due
     }
 
     fn look_at_times(&mut self, now: Mono) {
         let open = self.wanted.values().filter(|carve| !carve.asked);
-        self.due = open.flat_map(|carve| [carve.until, carve.not_before]).filter(|at| *at > now).min();
+        self.due = open.map(|carve| carve.not_before).filter(|at| *at > now).min();
     }
 
     /// Whether the coordinator is asked for one: by the same map nothing else is asked for.
@@ -62,43 +61,33 @@ impl Carves {
 impl Rank {
     /// An operation waits until the directory has an entry of its own.
     pub(crate) fn carve(&mut self, op: OpId, dir: Ino) {
-        let now = self.view.now.mono;
-        let (durable, until) = (self.journal.end, now.after(LEASES * self.view.config.lease_ns));
-        let carve = self.moves.carves.wanted.entry(dir).or_insert(Carve {
-            ops: Vec::new(),
-            durable,
-            asked: false,
-            not_before: now,
-            until,
-        });
+        // Another rank has seen to it: this one has yet to hear of the map.
+        let is_elsewhere = !self.is_at_home(dir);
+        let not_before = self.view.now.mono.after(if is_elsewhere { AGAIN_NS } else { 0 });
+        let (ops, durable) = (Vec::new(), self.journal.end);
+        let new = Carve { ops, durable, asked: false, not_before };
+        let carve = self.moves.carves.wanted.entry(dir).or_insert(new);
         carve.ops.push(op);
         self.journal.want_durable();
     }
 
-    /// Those that are there now, or will not be.
+    /// Those that are there now, and those of which nobody here can see to it.
     pub(super) fn carves_turn(&mut self, now: Now, out: &mut Outbox<Output>) {
         if self.moves.carves.is_idle() {
             return;
         }
-        let (mut done, mut failed) = (Vec::new(), Vec::new());
         for (dir, carve) in std::mem::take(&mut self.moves.carves.wanted) {
             let is_wanted = carve.asked
                 || carve.not_before > now.mono
                 || carve.ops.iter().any(|op| self.parked.contains_key(op));
             if self.is_carved(dir) {
                 self.view.carving.remove(&dir);
-                done.extend(carve.ops);
-            } else if !carve.asked && carve.until <= now.mono {
-                failed.extend(carve.ops);
+                self.look_again(carve.ops);
+            } else if !carve.asked && carve.not_before <= now.mono && !self.is_at_home(dir) {
+                // It may be gone, or where it was not when it was told of.
+                carve.ops.into_iter().for_each(|op| self.tell_anew(op, out));
             } else if is_wanted {
                 self.moves.carves.wanted.insert(dir, carve);
-            }
-        }
-        self.look_again(done);
-        for id in failed {
-            if let Some(op) = self.parked.get_mut(&id) {
-                op.failed = Some(Errno::EXDEV);
-                self.look_again([id]);
             }
         }
         self.ask_for_carve(now, out);
@@ -160,10 +149,6 @@ impl Rank {
             // With another version what was asked before, to drop it, comes too late.
             let (version, policy) = (entry.version, entry.policy);
             return entry.moving.is_none().then_some(MapWish::SetPolicy { unit, version, policy });
-        }
-        // Another rank has seen to it: this one has yet to hear of the map.
-        if !self.is_at_home(dir) {
-            return None;
         }
         let Some(governing) = self.governing(dir, false) else {
             // Who waits looks for its place again.

@@ -342,6 +342,14 @@ impl Rank {
         }
     }
 
+    /// An operation looks again; if it is one for which other ranks tell something, by what they tell now.
+    pub(crate) fn tell_anew(&mut self, op: OpId, out: &mut Outbox<Output>) {
+        if self.leads.of.contains_key(&op) && self.parked.contains_key(&op) {
+            return self.clear_again(op, 0, out);
+        }
+        self.look_again([op]);
+    }
+
     /// The operation goes on by itself, or not at all.
     fn end_lead(&mut self, op: OpId, out: &mut Outbox<Output>) {
         self.release_votes(op, out);

@@ -6,6 +6,7 @@ mod directories;
 mod elsewhere;
 mod numbers;
 mod removal;
+mod spread;
 
 use super::*;
 
