@@ -199,6 +199,8 @@ impl Rank {
         self.view.inos.next += self.view.txn.inos;
         let received = std::mem::take(&mut self.view.txn.received);
         let counted = std::mem::take(&mut self.view.txn.counted);
+        let left: Vec<Ino> = self.view.txn.left.iter().map(|left| left.ino).collect();
+        received.iter().chain(&left).for_each(|ino| self.home_changes(*ino));
         let applied = apply(&mut self.view, &mut self.sessions, &muts.0, Source::Live);
         if !stdx::mutant!("mds_received_as_new") {
             received.into_iter().for_each(|ino| self.view.cache.flag(ino, 0, node::END_CLEAN));

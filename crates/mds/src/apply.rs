@@ -31,6 +31,7 @@ pub(crate) fn apply(
     let mut follow = Followups::new();
     // The directory of a name just put: it has one, so it stays where it is, and its header comes next.
     let mut put_in = None;
+    let mut left = Vec::new();
     for mutation in Mutations::new(muts) {
         let before = std::mem::take(&mut put_in);
         match mutation? {
@@ -91,13 +92,16 @@ pub(crate) fn apply(
             }
             Mutation::Sealed { unit, .. } => sealed(view, unit.dir, source),
             Mutation::Prepared { id, leader, parts } => reserved(view, (id, leader), parts, source)?,
-            Mutation::Committed { id, decided, left } => committed(view, id, (decided, left))?,
-            Mutation::Resolved { id, left } => resolved(view, id, left)?,
+            Mutation::Committed { id, decided, left: gone } => {
+                left = committed(view, id, (decided, gone))?;
+            }
+            Mutation::Resolved { id, left: gone } => left = resolved(view, id, gone)?,
             Mutation::DelegateInos { id, first, count } => sessions.delegate_inos(id, first, count),
             Mutation::SessionFlags { id, flags } => sessions.set_flags(id, flags, source),
         }
     }
-    view.cache.end_transaction(|ino| view.book.end(ino));
+    view.cache
+        .end_transaction(|ino| if left.contains(&ino) { view.book.left(ino) } else { view.book.end(ino) });
     Ok(follow)
 }
 
@@ -195,7 +199,7 @@ fn reserved(
 
 /// A transaction that this rank leads.
 #[cold]
-fn committed(view: &mut View, id: TxnId, (decided, left): (&[u8], &[u8])) -> Result<(), DecodeError> {
+fn committed(view: &mut View, id: TxnId, (decided, left): (&[u8], &[u8])) -> Result<Vec<Ino>, DecodeError> {
     let decided = take_decided(&mut Reader::new(decided))?;
     view.transactions.committed.insert(id, decided);
     gone_to_others(view, left)
@@ -203,16 +207,18 @@ fn committed(view: &mut View, id: TxnId, (decided, left): (&[u8], &[u8])) -> Res
 
 /// One of either that is over.
 #[cold]
-fn resolved(view: &mut View, id: TxnId, left: &[u8]) -> Result<(), DecodeError> {
-    gone_to_others(view, left)?;
+fn resolved(view: &mut View, id: TxnId, left: &[u8]) -> Result<Vec<Ino>, DecodeError> {
+    let gone = gone_to_others(view, left)?;
     view.transactions.resolve(id);
     view.territory.reserve(!view.transactions.is_free());
-    Ok(())
+    Ok(gone)
 }
 
 /// Their new owner says where they are, and stores it; what this rank has said of it before would be stored over that.
-fn gone_to_others(view: &mut View, left: &[u8]) -> Result<(), DecodeError> {
-    for Left { ino, parent, hash } in take_left(&mut Reader::new(left))? {
+fn gone_to_others(view: &mut View, left: &[u8]) -> Result<Vec<Ino>, DecodeError> {
+    let left = take_left(&mut Reader::new(left))?;
+    for Left { ino, parent, hash } in &left {
+        let (ino, parent, hash) = (*ino, *parent, *hash);
         if !stdx::mutant!("mds_left_backptr_stored") {
             view.backptrs.remove(&ino);
             view.backptrs_old.remove(&ino);
@@ -220,7 +226,7 @@ fn gone_to_others(view: &mut View, left: &[u8]) -> Result<(), DecodeError> {
         view.moved.left(ino, (parent, hash));
         view.moved.note(ino);
     }
-    Ok(())
+    Ok(left.iter().map(|left| left.ino).collect())
 }
 
 /// Another rank may have changed the directory's content since: what the tail said of it before counts no more.
@@ -240,7 +246,8 @@ fn sealed(view: &mut View, dir: Ino, source: Source) {
 /// An inode is gone: its backptr, and its header if it was a directory.
 fn inode_gone(view: &mut View, ino: Ino, version: u64, source: Source) {
     let unit = view.cache.unit(ino);
-    if view.territory.entry_of(unit).is_some() && !stdx::mutant!("mds_purged_keeps_entry") {
+    let has_entry = view.territory.entry_of(unit).is_some() || view.carving.contains(&ino);
+    if has_entry && !stdx::mutant!("mds_purged_keeps_entry") {
         view.purged.push(unit);
     }
     let slot = match source {

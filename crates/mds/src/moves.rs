@@ -6,6 +6,7 @@
 //! Absent: the coordinator, which changes the map; the new owner's side: it reads what it owns from the store.
 
 mod below;
+mod carve;
 mod holders;
 mod map;
 mod pins;
@@ -14,9 +15,10 @@ mod unseen;
 use crate::op::{OpId, Waits};
 use crate::output::{MapWish, Output};
 use crate::rank::Rank;
-use crate::territory::Part;
+use crate::territory::{Part, Side};
 use crate::units::whole;
 use below::{InUse, Slice};
+use carve::Carves;
 use holders::{Found, Told};
 use pins::Pins;
 use proto::cluster::{MoveId, Policy, Unit};
@@ -167,13 +169,14 @@ pub(crate) struct Moves {
     pub learned: bool,
     pins: Pins,
     pub unseen: Unseen,
+    carves: Carves,
 }
 
 impl Moves {
     /// When it is given up, or a pin is looked at.
     pub(crate) fn due(&self) -> Option<Mono> {
         let current = self.current.as_ref().map(|one| one.until);
-        current.into_iter().chain(self.pins.due()).min()
+        current.into_iter().chain(self.pins.due()).chain(self.carves.due()).min()
     }
 
     /// Whether the next slice of it is due.
@@ -222,7 +225,7 @@ impl Moves {
     }
 
     pub(crate) fn is_idle(&self) -> bool {
-        self.current.is_none() && self.queue.is_empty() && self.pins.is_idle()
+        self.current.is_none() && self.queue.is_empty() && self.pins.is_idle() && self.carves.is_idle()
     }
 
     /// Asks for one, unless that is done already.
@@ -286,6 +289,7 @@ impl Rank {
         let pins =
             !self.view.cache.pinned.is_empty() || self.moves.pins.due().is_some_and(|at| at <= now.mono);
         if !self.moves.is_idle() || pins {
+            self.carves_turn(now, out);
             self.pins_turn(now, out);
             self.go_on_moving(now, out);
         }
@@ -386,7 +390,14 @@ impl Rank {
             Goal::Move(_) if self.owner(dir) != Some(me) => Begin::Moot,
             Goal::Pin(to) if to == me && self.is_pinned(unit) => Begin::Moot,
             Goal::Pin(_) => Begin::At(Phase::Name),
-            Goal::Unpin if entry.is_none() => Begin::Moot,
+            Goal::Unpin if entry.is_none() || !self.is_at_home(dir) => Begin::Moot,
+            // It may be about to get another home.
+            Goal::Unpin
+                if self.view.transactions.is_reserved(dir)
+                    && !stdx::mutant!("mds_unnamed_while_reserved") =>
+            {
+                Begin::Later
+            }
             Goal::Unpin => Begin::At(Phase::Unname),
             Goal::Carry(id, _)
                 if entry.and_then(|entry| entry.moving).is_none_or(|moving| moving.id != id) =>
@@ -395,6 +406,13 @@ impl Rank {
             }
             Goal::Carry(..) | Goal::Move(_) => self.carry_out(),
         }
+    }
+
+    /// Whether the directory's inode is in what is this rank's.
+    fn is_at_home(&mut self, dir: Ino) -> bool {
+        let Some(node) = self.view.cache.by_ino(dir) else { return false };
+        let home = self.view.cache.node(node).dir;
+        self.view.side(home) == Some(Side::Mine)
     }
 
     fn carry_out(&self) -> Begin {
@@ -479,12 +497,18 @@ impl Rank {
         let Some(governing) = self.governing_part(part, false) else {
             return self.no_move("its place is not cached", out);
         };
+        if self.moves.carves.is_asked() {
+            return None;
+        }
         out.push(Output::Wish(MapWish::Begin { unit, to, governing }));
         Some(Phase::Announce)
     }
 
     /// The entry gets the policy of a pin; then the content moves, if it is to.
     fn name_entry(&mut self, part: Part, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
+        if self.moves.carves.is_asked() {
+            return None;
+        }
         let wish = match self.view.territory.entry_of(unit).copied() {
             Some(entry) if entry.policy == Policy::Pin => {
                 if self.moves.current.as_ref()?.to.is_none() {
@@ -511,12 +535,16 @@ impl Rank {
 
     /// The entry goes: what it has is with the rank that it inherits from.
     fn unname_entry(&mut self, part: Part, unit: Unit, out: &mut Outbox<Output>) -> Option<Phase> {
+        if self.moves.carves.is_asked() {
+            return None;
+        }
         let entry = self.view.territory.entry_of(unit).copied();
         let (Some(entry), Some(governing)) = (entry, self.governing_part(part, true)) else {
             self.give_up_move("its place is not cached", out);
             return None;
         };
         let why = crate::coordinator::Dropped::Merged(governing);
+        self.view.unnaming.insert(unit.dir, entry.version);
         out.push(Output::Wish(MapWish::Drop { unit, version: entry.version, why }));
         Some(Phase::Dropping)
     }

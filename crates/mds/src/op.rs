@@ -223,7 +223,7 @@ impl From<&Park> for Waits {
             Park::Caps(_) | Park::Settled => Self::Caps,
             Park::Journal => Self::JournalRoom,
             asking_parks!() | Park::Part { .. } | Park::Reserved | Park::Votes | Park::Ranks => Self::Rank,
-            Park::Move | Park::Slots | Park::Pin(..) => Self::Move,
+            Park::Move | Park::Slots | Park::Pin(..) | Park::Carve(_) => Self::Move,
         }
     }
 }
@@ -369,6 +369,8 @@ pub(crate) enum Park {
     Slots,
     /// The directory's entry of the cluster map, which is to be so.
     Pin(Ino, Goal),
+    /// An entry of its own, wherever its content is.
+    Carve(Ino),
     /// What another rank has of a transaction.
     Part {
         hint: Option<RankId>,

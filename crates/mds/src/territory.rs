@@ -309,7 +309,7 @@ impl View {
     }
 
     /// The same, if it does not follow the directory of which it is a unit.
-    fn of_itself_alone(&self, dir: Ino) -> Option<Side> {
+    pub(crate) fn of_itself_alone(&self, dir: Ino) -> Option<Side> {
         match self.cache.unit(dir) {
             unit if unit.dir != dir => self.territory.of_unit(dir, unit),
             _ => self.of_itself(dir),

@@ -4,9 +4,11 @@
 //! A rank that is asked reserves names and tells what they lead to; the leader alone plans what becomes of all, and says it with the
 //! commit. So what is reserved has no state but that it waits.
 //!
-//! Absent: the leader's way (`lead.rs`); what a rank that is asked does (`part.rs`); what transactions change (`across.rs`).
+//! Absent: the leader's way (`lead.rs`); what a rank that is asked does (`part.rs`); what transactions change (`across.rs`); directories
+//! that get another parent (`dirs.rs`).
 
 pub(crate) mod across;
+pub(crate) mod dirs;
 pub(crate) mod lead;
 pub(crate) mod part;
 
@@ -40,6 +42,8 @@ struct Intent {
 /// What other ranks told for one planning of one operation.
 #[derive(Debug)]
 pub(crate) struct Told {
+    /// The try that they told it for.
+    pub id: TxnId,
     /// They have reserved it: what they told stays so until this rank says what becomes of it.
     pub voted: bool,
     pub parts: Vec<(RankId, Part, Seen)>,
@@ -58,6 +62,8 @@ pub(crate) struct Transactions {
     pub committed: BTreeMap<TxnId, Decided>,
     /// Led by this rank, and undecided.
     pub leading: BTreeSet<TxnId>,
+    /// Directories of this rank's that those are to give another parent, while the way up from there is looked at.
+    moving: BTreeMap<TxnId, Vec<Ino>>,
     /// Whose step is being planned: what it has reserved is not in its way.
     pub own: Option<TxnId>,
     /// Operations that wait for something reserved, or for places that are being stored.
@@ -153,6 +159,25 @@ impl Transactions {
                 }
             }
         }
+    }
+
+    /// Directories of this rank's are about to get another parent: whoever comes by them on a way up waits.
+    pub(crate) fn moves(&mut self, id: TxnId, dirs: Vec<Ino>) {
+        if !dirs.is_empty() && !stdx::mutant!("mds_own_directory_unreserved") {
+            self.moving.insert(id, dirs);
+        }
+    }
+
+    /// A try that this rank led is over. Who waits for what it was to move may look again.
+    pub(crate) fn end_try(&mut self, id: TxnId) -> Vec<OpId> {
+        self.leading.remove(&id);
+        if self.moving.remove(&id).is_some() { std::mem::take(&mut self.waiting) } else { Vec::new() }
+    }
+
+    /// Whether somebody else is about to give a directory another parent.
+    fn is_on_the_move(&self, dir: Ino) -> bool {
+        let others = self.moving.iter().filter(|(id, _)| Some(**id) != self.own);
+        self.has_inode(dir) || others.into_iter().any(|(_, dirs)| dirs.contains(&dir))
     }
 
     /// Whether an inode is reserved, for whomever.

@@ -28,6 +28,10 @@ pub(crate) struct Txn {
     pub counted: Vec<Ino>,
     /// Inodes that are another rank's from now on.
     pub left: Vec<Left>,
+    /// It was planned by a way up that leads through other ranks, who reserve nothing of it.
+    pub by_way: bool,
+    /// Directories of this rank's that get another parent.
+    pub moves: Vec<Ino>,
 }
 
 /// A name in a directory.
@@ -66,6 +70,18 @@ impl Txn {
         self.received.clear();
         self.counted.clear();
         self.left.clear();
+        self.forget_way();
+    }
+
+    /// What a directory that gets another parent was planned by.
+    pub(crate) fn forget_way(&mut self) {
+        self.by_way = false;
+        self.moves.clear();
+    }
+
+    /// Whether it was planned by what other ranks told.
+    pub(crate) fn is_of_several(&self) -> bool {
+        !self.others.is_empty() || self.by_way
     }
 
     /// The name leads to this inode.

@@ -25,7 +25,7 @@ use proto::header::FragHeader;
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
 use proto::{Attr, Errno, Incarnation, Ino, Name, NameHash, NodeRef, RankId, SessionId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use stdx::{Now, Wall};
 
@@ -92,6 +92,10 @@ pub(crate) struct View {
     pub grown: Vec<Ino>,
     /// Directories that are gone and have an entry in the cluster map.
     pub purged: Vec<Unit>,
+    /// Directories for which an entry was asked for, and none is there yet.
+    pub carving: BTreeSet<Ino>,
+    /// Directories whose entry of that version is about to be dropped.
+    pub unnaming: BTreeMap<Ino, u64>,
     /// What other ranks have told of the content of directories that are at home here.
     pub totals: Totals,
     /// What other ranks told of parts of the transaction at hand.
@@ -147,6 +151,8 @@ impl View {
             tail_writes: TailWrites::default(),
             redone: Redone::default(),
             purged: Vec::new(),
+            carving: BTreeSet::new(),
+            unnaming: BTreeMap::new(),
             totals: Totals::default(),
             moved: Moved::default(),
             now: Now::default(),
@@ -330,6 +336,13 @@ impl View {
         };
         self.resolved = found.as_ref().map_or(NONE, |slot| *slot);
         found
+    }
+
+    /// Whether an inode's own record is cached, and no replica of it.
+    pub(crate) fn is_at_home(&self, ino: Ino) -> bool {
+        self.cache
+            .by_ino(ino)
+            .is_some_and(|slot| !self.cache.dir(self.cache.node(slot).dir).has(dir::FOREIGN))
     }
 
     /// Whether there is such a rank.

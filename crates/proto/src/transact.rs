@@ -11,7 +11,7 @@ use stdx::Wall;
 /// The most bytes of a record.
 const RECORD_BYTES_MAX: usize = 1 << 20;
 /// The most parts, and changes, of one rank.
-const ITEMS_MAX: u32 = 16;
+pub const ITEMS_MAX: u32 = 16;
 
 /// One transaction of several ranks, or one try of it: unique while the file system lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +25,20 @@ pub enum Part {
     Name { parent: NodeRef, name: Name, leaves: bool, synced: bool },
     /// An inode whose home is there; it gets another one, unless it is in `//links`.
     Inode { node: NodeRef },
+    /// The way up from a directory whose home is there, as far as homes are there: whether `moved` is on it, and where it goes on. It
+    /// is reserved by nobody.
+    Above { node: NodeRef, moved: Ino },
+}
+
+impl Part {
+    /// Whether it is told and never reserved.
+    #[must_use]
+    pub const fn is_way(&self) -> bool {
+        match self {
+            Self::Above { .. } => true,
+            Self::Name { .. } | Self::Inode { .. } => false,
+        }
+    }
 }
 
 /// What a rank tells of a part.
@@ -32,10 +46,10 @@ pub enum Part {
 pub struct Seen {
     /// The directory's own record: the value of a primary dentry. Of an inode's part, and of a directory of the system's: nothing.
     pub parent: Box<[u8]>,
-    /// The place of the name.
+    /// The place of the name. Of a way up: the directory with which it goes on, the root, or the moved one, whichever it meets first.
     pub dir: Ino,
     pub name: Name,
-    /// What it leads to: a dentry's value. Nothing: the name does not exist.
+    /// What it leads to: a dentry's value. Nothing: the name does not exist. Of a way up: nothing.
     pub value: Box<[u8]>,
 }
 
@@ -61,8 +75,8 @@ pub enum Change {
 pub enum Step {
     /// Take back what clients keep of these parts, and tell what they are.
     Clear { since: Wall, parts: Vec<Part> },
-    /// Reserve them, and tell what they are.
-    Prepare { since: Wall, parts: Vec<Part> },
+    /// Reserve them, and tell what they are. `map`: by an older map of the cluster that is not to be done; 0: by any.
+    Prepare { since: Wall, map: u64, parts: Vec<Part> },
     /// It is committed: carry this out.
     Commit { changes: Vec<Change> },
     /// It is given up.
@@ -100,6 +114,10 @@ impl Part {
                 w.name(name.as_bytes()).bool(*leaves).bool(*synced);
             }
             Self::Inode { node } => node.encode(w.u8(2)),
+            Self::Above { node, moved } => {
+                node.encode(w.u8(3));
+                w.u64(moved.0);
+            }
         }
     }
 
@@ -112,6 +130,7 @@ impl Part {
                 synced: r.bool()?,
             },
             2 => Self::Inode { node: NodeRef::decode(r)? },
+            3 => Self::Above { node: NodeRef::decode(r)?, moved: Ino(r.u64()?) },
             tag => return Err(DecodeError::UnknownTag { what: "part", tag: u64::from(tag) }),
         })
     }
@@ -201,8 +220,8 @@ impl Step {
                 w.u8(1).i64(since.0);
                 list(parts, w, Part::encode);
             }
-            Self::Prepare { since, parts } => {
-                w.u8(2).i64(since.0);
+            Self::Prepare { since, map, parts } => {
+                w.u8(2).i64(since.0).u64(*map);
                 list(parts, w, Part::encode);
             }
             Self::Commit { changes } => put_changes(changes, w.u8(3)),
@@ -222,7 +241,7 @@ impl Step {
     pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match r.u8()? {
             1 => Self::Clear { since: Wall(r.i64()?), parts: take_list(r, Part::decode)? },
-            2 => Self::Prepare { since: Wall(r.i64()?), parts: take_list(r, Part::decode)? },
+            2 => Self::Prepare { since: Wall(r.i64()?), map: r.u64()?, parts: take_list(r, Part::decode)? },
             3 => Self::Commit { changes: take_changes(r)? },
             4 => Self::Abort,
             5 => Self::Ask,
@@ -327,7 +346,11 @@ mod tests {
         let name = || Name::new(b"a").expect("a name");
         let (node, since) = (NodeRef::bare(Ino(4097)), Wall(7));
         let parts = || {
-            vec![Part::Name { parent: node, name: name(), leaves: true, synced: false }, Part::Inode { node }]
+            vec![
+                Part::Name { parent: node, name: name(), leaves: true, synced: false },
+                Part::Inode { node },
+                Part::Above { node, moved: Ino(4099) },
+            ]
         };
         let (dir, ino) = (Ino(4098), Ino(4097));
         let changes = vec![
@@ -341,7 +364,7 @@ mod tests {
         ];
         let steps = [
             Step::Clear { since, parts: parts() },
-            Step::Prepare { since, parts: parts() },
+            Step::Prepare { since, map: 9, parts: parts() },
             Step::Commit { changes },
             Step::Abort,
             Step::Ask,

@@ -123,6 +123,10 @@ pub(crate) fn of_transaction(view: &mut View) -> Vec<Need> {
         }
     }
     view.txn.muts = muts;
+    // Its new owner does not know who keeps something of it.
+    for left in &view.txn.left {
+        needs.add(left.ino, Bits::ALL, None);
+    }
     if stdx::mutant!("mds_second_inode_forgotten") {
         needs.list.truncate(1);
     }

@@ -26,6 +26,7 @@ impl Rank {
         self.ranks_by_map(now, out);
         self.move_by_map(&map, out);
         self.settle_holders(now, out);
+        self.unnaming_by_map();
         self.carry_out_announced(&map, out);
         self.leave_by_map(&map, now.mono);
         self.moves.pins.look_again(now.mono);
@@ -109,6 +110,9 @@ impl Rank {
     pub(crate) fn wish_refused(&mut self, unit: Unit, why: &str, out: &mut Outbox<Output>) {
         if unit == Unit::ROOT {
             return self.end_slots_wait(Some(Errno::EBUSY));
+        }
+        if self.carve_refused(unit) {
+            return;
         }
         self.moves.abandoned.remove(&unit);
         let Some(one) = self.moves.current.as_ref().filter(|one| one.unit == unit) else { return };

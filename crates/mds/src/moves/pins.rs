@@ -165,8 +165,11 @@ impl Rank {
         let territory = &self.view.territory;
         // One may be in the making.
         let moving = self.moves.current.as_ref().map(|one| one.unit);
+        let carving = &self.view.carving;
         self.moves.pins.purged.retain(|unit, _| {
-            moving == Some(*unit) || territory.entry_of(*unit).is_some_and(|entry| entry.rank == me)
+            moving == Some(*unit)
+                || carving.contains(&unit.dir)
+                || territory.entry_of(*unit).is_some_and(|entry| entry.rank == me)
         });
         self.moves.pins.purge = self.moves.pins.purged.values().any(|at| *at > self.journal.durable);
         let durable = self.moves.pins.purged.iter().filter(|(_, at)| **at <= self.journal.durable);

@@ -2,12 +2,12 @@
 //!
 //! Absent: WHITEOUT; what takes several ranks (`transactions/across.rs`).
 
-use crate::op::{Effects, Op, Plan};
+use crate::op::{Effects, Op, Plan, Stop};
 use crate::ops::destroy::{Fate, lose_name, prepare};
-use crate::ops::rmdir::end_units;
+use crate::ops::rmdir::{end_units, is_empty_here};
 use crate::ops::{Headers, here, sync};
 use crate::perm;
-use crate::transactions::across;
+use crate::transactions::{across, dirs};
 use crate::view::{Found, View};
 use proto::inode::flags;
 use proto::reply::Reply;
@@ -84,7 +84,8 @@ pub(crate) fn plan(
     }
 }
 
-/// Whether one of the names, or of their inodes, is another rank's. Whose the new name is leads.
+/// Whether one of the names, or of their inodes, is another rank's, or a directory would be governed by something else. Whose the new name
+/// is leads.
 fn of_several(
     view: &mut View,
     op: &mut Op,
@@ -93,7 +94,23 @@ fn of_several(
 ) -> Found<bool> {
     let to = find_end(view, op, new_parent, new_name)?;
     let Ok(from) = here(find_end(view, op, parent, name))? else { return Ok(true) };
-    Ok(is_elsewhere(view, &from)? || is_elsewhere(view, &to)?)
+    Ok(is_elsewhere(view, &from)? || is_elsewhere(view, &to)? || is_divided(view, op, &from, &to)?)
+}
+
+/// Whether there is a directory among what the names lead to, and what governs the one name does not govern the other.
+fn is_divided(view: &mut View, op: &mut Op, from: &End<'_>, to: &End<'_>) -> Found<bool> {
+    if from.dir == to.dir {
+        return Ok(false);
+    }
+    let mut is_dir = |end: &End<'_>| {
+        let found = view.lookup(end.dir, end.hash, end.name)?;
+        Ok::<bool, Stop>(found.is_some_and(|slot| view.cache.node(slot).is_dir()))
+    };
+    if !is_dir(from)? && !is_dir(to)? {
+        return Ok(false);
+    }
+    let [one, other] = [from, to].map(|end| view.cache.dir(end.dir).ino);
+    Ok(dirs::region(view, op, one)? != dirs::region(view, op, other)?)
 }
 
 /// Whether the inode of a name is another rank's.
@@ -136,8 +153,7 @@ fn check_shape(
         let moves = if how & EXCHANGE != 0 { &moved[..] } else { &moved[..1] };
         for (held, into) in moves {
             if held.is_dir {
-                let out_of = if into.ino == to.ino { from.ino } else { to.ino };
-                check_loop(view, op, view.cache.node(held.target).ino(), (out_of, into.ino))?;
+                check_loop(view, op, view.cache.node(held.target).ino(), into)?;
                 perm::access(view, op, held.target, perm::WRITE)?;
             }
         }
@@ -149,43 +165,36 @@ fn check_shape(
         (true, false) => Err(Errno::ENOTDIR.into()),
         (false, true) => Err(Errno::EISDIR.into()),
         (false, false) => Ok(()),
-        (true, true) => {
-            view.entries_of(target.target)?;
-            // What others decide may empty it: that is waited for with the header.
-            if view.header_of(target.target)?.entries > 0 { Err(Errno::ENOTEMPTY.into()) } else { Ok(()) }
-        }
+        (true, true) => is_empty_here(view, target.target),
     }
 }
 
-/// A directory must not move below itself: walks from its new parent to the root, or to where this rank's part begins. What is above
-/// that is above its old parent as well, or it cannot be known here.
-fn check_loop(view: &mut View, op: &mut Op, moved: Ino, (from, to): (Ino, Ino)) -> Found<()> {
+/// A directory must not move below itself: walks from its new parent to the root, or to what governs both of its parents. What is above
+/// that is above its old parent as well.
+fn check_loop(view: &mut View, op: &mut Op, moved: Ino, into: &End<'_>) -> Found<()> {
     if stdx::mutant!("mds_rename_no_loop_check") {
         return Ok(());
     }
-    let top = top_of(view, op, to, moved)?;
-    if !view.territory.is_whole() && top != top_of(view, op, from, Ino::NONE)? {
-        return Err(Errno::EXDEV.into());
-    }
-    Ok(())
-}
-
-/// The highest directory above a directory that is reached within this rank's part; `moved` must not be on the way.
-fn top_of(view: &mut View, op: &mut Op, mut at: Ino, moved: Ino) -> Found<Ino> {
-    while at != Ino::ROOT {
-        if at == moved {
+    let mut at = view.cache.dir(into.dir).ino;
+    while view.cache.outer(at) != Ino::ROOT {
+        let of = view.cache.outer(at);
+        if of == moved {
             return Err(Errno::EINVAL.into());
         }
-        if !view.territory.is_whole() && (view.of_itself(at).is_some() || view.cache.spread(at).is_some()) {
+        if !view.territory.is_whole() && view.of_itself_alone(at).is_some() {
             break;
         }
+        if of != at {
+            at = of;
+            continue;
+        }
         let slot = view.resolve(NodeRef::bare(at), op)?;
-        at = view.cache.parent_of(slot);
-        if at == Ino::SYSTEM {
+        at = view.cache.parent_ino(slot);
+        if view.cache.outer(at) == Ino::SYSTEM {
             break;
         }
     }
-    Ok(at)
+    Ok(())
 }
 
 /// Replacing a file by one that was written and not synced would, after a crash, leave neither

@@ -20,6 +20,19 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -
     perm::access(view, op, parent, perm::WRITE)?;
     let target = view.target(slot, op)?;
     perm::sticky(view, op, parent, target)?;
+    is_empty_here(view, target)?;
+    end_units(view, target)?;
+    let core = view.changed_core(target);
+    view.txn.delete(view.place_in(dir, hash, name.as_bytes()));
+    view.txn.no_backptr(core.ino, core.change);
+    let mut headers = Headers::new();
+    headers.add(dir, -1, -1, Some(view.wall()));
+    headers.emit(view);
+    Plan::commit(Reply::Ok)
+}
+
+/// A directory that is to go is empty, and its content is here.
+pub(crate) fn is_empty_here(view: &View, target: u32) -> Found<()> {
     let ino = view.cache.node(target).ino();
     // What others decide may empty it: that is waited for with the header.
     if view.header_of(target)?.entries > 0 && !stdx::mutant!("mds_rmdir_not_empty") {
@@ -29,14 +42,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -
     if view.is_boundary(ino) {
         return Err(Stop::Park(Park::Hand(ino, whole(ino))));
     }
-    end_units(view, target)?;
-    let core = view.changed_core(target);
-    view.txn.delete(view.place_in(dir, hash, name.as_bytes()));
-    view.txn.no_backptr(core.ino, core.change);
-    let mut headers = Headers::new();
-    headers.add(dir, -1, -1, Some(view.wall()));
-    headers.emit(view);
-    Plan::commit(Reply::Ok)
+    Ok(())
 }
 
 /// Plans the end of what a directory that goes is spread over: all of it has to be here.

@@ -59,8 +59,10 @@ impl Rank {
             match step {
                 Step::Abort => return self.part_aborted(now, op, id, out),
                 // Nobody waits for others while something is reserved.
-                Step::Prepare { parts, .. } => {
-                    let waits = !self.presenting.is_empty() || !self.sessions.former.is_empty();
+                Step::Prepare { parts, map, .. } => {
+                    let is_behind =
+                        self.view.territory.version() < *map && !stdx::mutant!("mds_votes_by_old_map");
+                    let waits = is_behind || !self.presenting.is_empty() || !self.sessions.former.is_empty();
                     if waits || self.parts_may_be_copied(parts) {
                         return self.answer(op, Err(Errno::EBUSY), false, out);
                     }
@@ -106,6 +108,10 @@ impl Rank {
     fn plan_now(&mut self, now: Now, op: &mut Op, out: &mut Outbox<Output>) {
         self.view.now = now;
         self.view.resolved = NONE;
+        // The plan before may have come to a sync.
+        if !stdx::mutant!("mds_way_of_another") {
+            self.view.txn.forget_way();
+        }
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);
         if let Some(heard) = &mut op.heard {
             self.view.learned = heard.learned.take();
@@ -113,10 +119,12 @@ impl Rank {
         }
         if !self.leads.is_idle() {
             self.view.told = self.told_for(op.id);
+            self.view.transactions.own = self.view.told.as_ref().map(|told| told.id);
         }
         let planned = ops::plan(&mut self.view, op, &mut request);
         self.view.learned = None;
         self.view.told = None;
+        self.view.transactions.own = None;
         if let Some(heard) = &mut op.heard {
             std::mem::swap(&mut self.view.learned_units, &mut heard.units);
         }
@@ -139,10 +147,11 @@ impl Rank {
         if matches!(planned, Ok(Plan::Commit(..))) && self.may_be_copied() {
             return self.carry_out_plan(now, op, Err(Stop::Park(Park::Ranks)), out);
         }
-        let of_several = matches!(planned, Ok(Plan::Commit(..))) && !self.view.txn.others.is_empty();
+        let of_several = matches!(planned, Ok(Plan::Commit(..))) && self.view.txn.is_of_several();
         if of_several && !self.has_votes(op.id) {
+            let moves = std::mem::take(&mut self.view.txn.moves);
             self.view.txn.clear();
-            return self.gather_votes(op);
+            return self.gather_votes(op, moves);
         }
         if matches!(planned, Ok(Plan::Commit(..))) {
             self.own_names_change(op);
@@ -168,7 +177,7 @@ impl Rank {
         planned: Found<Plan>,
         out: &mut Outbox<Output>,
     ) {
-        let decides = matches!(planned, Ok(Plan::Commit(..))) && !self.view.txn.others.is_empty();
+        let decides = matches!(planned, Ok(Plan::Commit(..))) && self.view.txn.is_of_several();
         if !decides && !self.leads.is_idle() {
             self.let_votes_go(op.id, out);
         }
@@ -179,7 +188,7 @@ impl Rank {
             }
             Ok(Plan::Commit(reply, effects)) => {
                 let outcome = Ok(reply);
-                let decided = if decides { self.decide(op.id) } else { None };
+                let decided = if decides { self.decide(op.id, out) } else { None };
                 self.deciding = decides;
                 self.commit_for(now, op, &outcome, out);
                 self.deciding = false;
@@ -227,8 +236,9 @@ impl Rank {
             }
             Err(Stop::NotMine(owner)) => self.not_mine(op, owner, out),
             Err(Stop::Park(Park::Votes)) => {
+                let moves = std::mem::take(&mut self.view.txn.moves);
                 self.view.txn.clear();
-                self.gather_votes(op);
+                self.gather_votes(op, moves);
             }
             Err(Stop::Park(park)) => {
                 self.view.txn.clear();
@@ -260,6 +270,7 @@ impl Rank {
             Park::Move => self.moves.waiting.push(id),
             Park::Slots => self.want_slots(id),
             Park::Pin(dir, goal) => self.pin(id, dir, goal),
+            Park::Carve(dir) => self.carve(id, dir),
             Park::Reserved => self.view.transactions.waiting.push(id),
             Park::Part { hint, part } => {
                 // It was planned where that was here yet: the directory that was its own then the other rank needs a replica of.

@@ -50,6 +50,8 @@ struct Cluster {
     /// Links that carry nothing for now, and who is yet to hear of that.
     cut: BTreeSet<(usize, usize)>,
     gone: Vec<(usize, RankId)>,
+    /// Ranks that do not hear of new maps for now.
+    behind: BTreeSet<usize>,
 }
 
 /// What a rank needs in the store before its first life.
@@ -115,6 +117,7 @@ impl Cluster {
             refuses: false,
             cut: BTreeSet::new(),
             gone: Vec::new(),
+            behind: BTreeSet::new(),
         };
         cluster.settle();
         cluster
@@ -301,7 +304,7 @@ impl Cluster {
     fn publish(&mut self) {
         self.map.version += 1;
         let map = Arc::new(self.map.clone());
-        for at in 0..self.worlds.len() {
+        for at in (0..self.worlds.len()).filter(|at| !self.behind.contains(at)).collect::<Vec<_>>() {
             self.worlds[at].map = Some(map.clone());
             self.inject(at, Input::Map(map.clone()));
         }

@@ -2,7 +2,7 @@
 //!
 //! Each thing is at a place, here or at another rank; what changes there goes into the transaction's `others`.
 //!
-//! Absent: how others are asked (`lead.rs`); what is all here (`ops/`).
+//! Absent: how others are asked (`lead.rs`); what is all here (`ops/`); what directories need besides (`dirs.rs`).
 
 use crate::cache::attr_of;
 use crate::cache::dir::next_number;
@@ -10,9 +10,10 @@ use crate::cache::slab::NONE;
 use crate::op::{Effects, Op, Park, Plan, Stop};
 use crate::ops::destroy::{self, Fate};
 use crate::ops::sync::sync_first;
-use crate::ops::{Headers, here};
+use crate::ops::{Headers, here, rmdir};
 use crate::perm;
 use crate::territory::Side;
+use crate::transactions::dirs;
 use crate::transactions::part::may_leave;
 use crate::txn::DentryAt;
 use crate::view::{Found, View};
@@ -22,6 +23,9 @@ use proto::reply::Reply;
 use proto::request::rename_flags::{EXCHANGE, NOREPLACE};
 use proto::transact::{Change, Left, Part, Seen};
 use proto::{Errno, FileKind, Ino, Name, NameHash, NodeRef, RankId, Version, Writer};
+
+/// A directory that is to come into itself: that alone is said by what others told before they reserved anything.
+const BELOW_ITSELF: Errno = Errno::EINVAL;
 
 /// A name, existing or not.
 #[derive(Clone, Debug)]
@@ -299,6 +303,11 @@ fn name_moves(view: &mut View, headers: &mut Headers, from: &At, held: &Held, to
 
 /// The inode loses the name at `at`; an orphan of this rank's.
 fn lose(view: &mut View, headers: &mut Headers, at: &At, held: &Held) -> Found<Option<Ino>> {
+    if held.is_dir() {
+        rmdir::end_units(view, held.node)?;
+        view.txn.no_backptr(held.ino(), held.changed(view).change);
+        return Ok(None);
+    }
     if held.node != NONE {
         let fate = destroy::lose_name(view, held.node, (at.dir, at.hash), headers)?;
         return Ok((fate == Fate::Orphan).then_some(held.ino()));
@@ -315,7 +324,7 @@ fn not_performed(op: &Op) -> Found<()> {
     if op.told.is_some() { Err(Errno::EXDEV.into()) } else { Ok(()) }
 }
 
-/// Rename where a name or an inode is another rank's.
+/// Rename where a name or an inode is another rank's, or what governs a directory would be another.
 pub(crate) fn rename(
     view: &mut View,
     op: &mut Op,
@@ -324,6 +333,22 @@ pub(crate) fn rename(
     how: u32,
 ) -> Found<Plan> {
     not_performed(op)?;
+    match plan_rename(view, op, (parent, name), (new_parent, new_name), how) {
+        // What was told may be long over, and no state was ever such that it fails so.
+        Err(Stop::Fail(errno)) if errno != BELOW_ITSELF && is_told_unreserved(view) => {
+            Err(Stop::Park(Park::Votes))
+        }
+        planned => planned,
+    }
+}
+
+fn plan_rename(
+    view: &mut View,
+    op: &mut Op,
+    (parent, name): (NodeRef, &Name),
+    (new_parent, new_name): (NodeRef, &Name),
+    how: u32,
+) -> Found<Plan> {
     let to = end_here(view, op, new_parent, new_name, how & EXCHANGE != 0)?;
     let from = match here(end_here(view, op, parent, name, true))? {
         Ok(from) => from,
@@ -336,11 +361,13 @@ pub(crate) fn rename(
     if let Some(target) = &to.held {
         perm::sticky_by(op, &to.above.core, &target.core)?;
     }
-    check_shape(source, to.held.as_ref(), how)?;
+    check_shape(to.held.as_ref(), how)?;
     if to.held.as_ref().is_some_and(|target| target.ino() == source.ino()) {
         return if has_votes(view) { Plan::reply(Reply::Ok) } else { Err(Stop::Park(Park::Votes)) };
     }
+    directories_may_move(view, op, (&from, parent), (&to, new_parent), how)?;
     let mut headers = Headers::new();
+    let subdir = |held: &Held| i64::from(held.is_dir());
     let effects = match &to.held {
         Some(target) if how & EXCHANGE != 0 => {
             if target.direct
@@ -351,20 +378,21 @@ pub(crate) fn rename(
             }
             name_moves(view, &mut headers, &from.at, source, &to.at);
             name_moves(view, &mut headers, &to.at, target, &from.at);
-            count(view, &mut headers, &from.at, (0, 0), true);
-            count(view, &mut headers, &to.at, (0, 0), true);
+            let subdirs = subdir(source) - subdir(target);
+            count(view, &mut headers, &from.at, (0, -subdirs), true);
+            count(view, &mut headers, &to.at, (0, subdirs), true);
             Effects::default()
         }
         target => {
             if let Some(plan) = replaces(view, op, source, target.as_ref())? {
                 return Ok(plan);
             }
-            count(view, &mut headers, &from.at, (-1, 0), true);
-            count(view, &mut headers, &to.at, (1, 0), true);
+            count(view, &mut headers, &from.at, (-1, -subdir(source)), true);
+            count(view, &mut headers, &to.at, (1, subdir(source)), true);
             name_moves(view, &mut headers, &from.at, source, &to.at);
             let mut orphan = None;
             if let Some(target) = target {
-                count(view, &mut headers, &to.at, (-1, 0), true);
+                count(view, &mut headers, &to.at, (-1, -subdir(target)), true);
                 orphan = lose(view, &mut headers, &to.at, target)?;
             }
             delete(view, &from.at);
@@ -390,24 +418,77 @@ fn replaces(view: &View, op: &Op, source: &Held, target: Option<&Held>) -> Found
     sync_first(view, op, source.node, false)
 }
 
-/// The rules that depend on what the names lead to.
-fn check_shape(source: &Held, target: Option<&Held>, how: u32) -> Found<()> {
+/// Whether there may be something at the new name, or must.
+fn check_shape(target: Option<&Held>, how: u32) -> Found<()> {
     if how & EXCHANGE != 0 && target.is_none() {
         return Err(Errno::ENOENT.into());
     }
     if how & NOREPLACE != 0 && target.is_some() {
         return Err(Errno::EEXIST.into());
     }
-    let target_is_dir = target.is_some_and(Held::is_dir);
-    // What is in it would have another owner.
-    if source.is_dir() {
-        return Err(Errno::EXDEV.into());
+    Ok(())
+}
+
+/// What may not replace what.
+fn check_kinds(source: &Held, target: Option<&Held>, how: u32) -> Found<()> {
+    let target = target.filter(|_| how & EXCHANGE == 0);
+    match target.map(|target| (source.is_dir(), target.is_dir())) {
+        Some((true, false)) => Err(Errno::ENOTDIR.into()),
+        Some((false, true)) => Err(Errno::EISDIR.into()),
+        Some((true, true) | (false, false)) | None => Ok(()),
     }
-    match target_is_dir {
-        true if how & EXCHANGE == 0 => Err(Errno::EISDIR.into()),
-        true => Err(Errno::EXDEV.into()),
-        false => Ok(()),
+}
+
+/// What has to be so of directories among them, before anything is planned: each that gets another parent may be written, does not come
+/// below itself, and has an entry of its own if another one governs there; one that is replaced is empty, and here.
+fn directories_may_move(
+    view: &mut View,
+    op: &mut Op,
+    (from, parent): (&End, NodeRef),
+    (to, new_parent): (&End, NodeRef),
+    how: u32,
+) -> Found<()> {
+    let source = from.held.as_ref().ok_or(Errno::ENOENT)?;
+    let (target, swaps) = (to.held.as_ref(), how & EXCHANGE != 0);
+    if !source.is_dir() && !target.is_some_and(Held::is_dir) {
+        return Ok(());
     }
+    // Whoever has its content needs its record to say more, which is reserved.
+    let within = |held: &Held, into: &End| held.is_dir() && held.ino() == into.at.dir;
+    if within(source, to) || (swaps && target.is_some_and(|held| within(held, from))) {
+        return Err(BELOW_ITSELF.into());
+    }
+    let crosses = from.at.rank.is_some() || is_governed_otherwise(view, op, from, to)?;
+    let kinds = check_kinds(source, target, how);
+    let moving = [Some((source, new_parent)), target.filter(|_| swaps).map(|held| (held, parent))];
+    for (held, into) in moving.into_iter().flatten().filter(|(held, _)| held.is_dir()) {
+        if held.node != NONE {
+            if crosses && kinds.is_ok() {
+                dirs::explicit(view, op, held.node)?;
+            }
+            view.txn.moves.push(held.ino());
+        } else {
+            dirs::known_explicit(view, &held.core)?;
+        }
+        if from.at.dir != to.at.dir {
+            if op.check {
+                perm::allowed_by((&held.core, held.ext.as_deref()), &op.cred, perm::WRITE)?;
+            }
+            dirs::way(view, op, into, held.ino())?;
+        }
+    }
+    kinds?;
+    match target.filter(|held| held.is_dir() && !swaps) {
+        // Its home is where its name is.
+        Some(held) => rmdir::is_empty_here(view, held.node),
+        None => Ok(()),
+    }
+}
+
+/// Whether what is in a directory that goes from one name to the other, both here, would be governed by something else.
+fn is_governed_otherwise(view: &mut View, op: &mut Op, from: &End, to: &End) -> Found<bool> {
+    let [one, other] = [from, to].map(|end| view.cache.dir(end.at.slot).ino);
+    Ok(one != other && dirs::region(view, op, one)? != dirs::region(view, op, other)?)
 }
 
 /// Link where the inode, its first name or `//links` is another rank's.

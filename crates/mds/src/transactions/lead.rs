@@ -9,7 +9,8 @@
 //! | `Clear` | they are asked what their parts are |
 //! | `Cleared` | the operation is planned by it; what it waits for it has to itself |
 //! | `Prepare` | they are asked to reserve |
-//! | `Voted` | all have: planned once more, committed |
+//! | `Above` | all have; where a way up was asked for it is told once more: what it leads by now nobody who reserved later changes |
+//! | `Voted` | planned once more, committed |
 //!
 //! Absent: the other ranks' side (`part.rs`); what is planned (`across.rs`).
 
@@ -24,7 +25,7 @@ use proto::mutation::Mutation;
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::transact::{Decided, Part, Seen, Step, TxnId, put_decided, put_left};
-use proto::{Cred, Errno, RankId, Tid, Writer};
+use proto::{Cred, Errno, Ino, RankId, Tid, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::time::MS;
 use stdx::{Now, Outbox, Wall};
@@ -40,6 +41,7 @@ enum Phase {
     Clear,
     Cleared,
     Prepare,
+    Above,
     Voted,
 }
 
@@ -60,9 +62,20 @@ pub(crate) struct Lead {
     /// When it began first: the oldest comes before all others.
     since: Wall,
     phase: Phase,
+    /// All are to go by this map, or a newer one: directories of this rank's leave, which have entries by that.
+    map: u64,
     /// Who has said that it has not what was asked for last.
     by: BTreeSet<RankId>,
     shares: BTreeMap<RankId, Share>,
+}
+
+impl Lead {
+    /// Whether ways up were told before others had reserved what they are to.
+    fn has_ways_to_tell(&self) -> bool {
+        let mut parts = self.shares.values().flat_map(|share| &share.parts);
+        let ways = parts.clone().any(Part::is_way) && !stdx::mutant!("mds_way_before_votes");
+        ways && parts.any(|part| !part.is_way())
+    }
 }
 
 /// All that it leads.
@@ -87,7 +100,9 @@ impl Leads {
 
     /// Whether an operation waits for other ranks.
     pub(crate) fn is_waiting(&self, op: OpId) -> bool {
-        self.of.get(&op).is_some_and(|lead| matches!(lead.phase, Phase::Clear | Phase::Prepare))
+        self.of
+            .get(&op)
+            .is_some_and(|lead| matches!(lead.phase, Phase::Clear | Phase::Prepare | Phase::Above))
     }
 }
 
@@ -105,13 +120,13 @@ impl Rank {
         let voted = match lead.phase {
             Phase::Cleared => false,
             Phase::Voted => true,
-            Phase::Clear | Phase::Prepare => return None,
+            Phase::Clear | Phase::Prepare | Phase::Above => return None,
         };
         let share = |(rank, share): (&RankId, &Share)| {
             let (rank, told) = (*rank, share.parts.iter().cloned().zip(share.seen.iter().cloned()));
             told.map(|(part, seen)| (rank, part, seen)).collect::<Vec<_>>()
         };
-        Some(Box::new(Told { voted, parts: lead.shares.iter().flat_map(share).collect() }))
+        Some(Box::new(Told { id: lead.id, voted, parts: lead.shares.iter().flat_map(share).collect() }))
     }
 
     /// An operation waits for what another rank tells of a part; false: there is nobody to be asked.
@@ -121,8 +136,14 @@ impl Rank {
         let since = self.view.wall();
         if !self.leads.of.contains_key(&op) {
             let id = self.new_transaction();
-            let lead =
-                Lead { id, since, phase: Phase::Cleared, by: BTreeSet::new(), shares: BTreeMap::new() };
+            let lead = Lead {
+                id,
+                since,
+                phase: Phase::Cleared,
+                map: 0,
+                by: BTreeSet::new(),
+                shares: BTreeMap::new(),
+            };
             self.leads.of.insert(op, lead);
         }
         if let Some(lead) = self.leads.of.get_mut(&op) {
@@ -139,21 +160,23 @@ impl Rank {
         let Some(lead) = self.leads.of.get_mut(&op) else { return };
         let Some(share) = lead.shares.get_mut(&rank) else { return };
         share.asked = true;
-        let (since, parts) = (lead.since, share.parts.clone());
+        let (since, map, parts) = (lead.since, lead.map, share.parts.clone());
         let step = match lead.phase {
             Phase::Clear | Phase::Cleared => Step::Clear { since, parts },
-            Phase::Prepare | Phase::Voted => Step::Prepare { since, parts },
+            Phase::Prepare | Phase::Above | Phase::Voted => Step::Prepare { since, map, parts },
         };
         let request = Request::Transact { id: lead.id, step };
         self.ask_unawaited(Ask::Share(op, rank), rank, request, after_ns);
     }
 
     /// The plan came to a transaction: all reserve their parts.
-    pub(crate) fn gather_votes(&mut self, op: &mut Op) {
+    pub(crate) fn gather_votes(&mut self, op: &mut Op, moves: Vec<Ino>) {
         op.waits = Waits::Rank;
         let id = op.id;
         self.parked.insert(id, op.take());
         let Some(lead) = self.leads.of.get_mut(&id) else { return };
+        lead.map = if moves.is_empty() { 0 } else { self.view.territory.version() };
+        self.view.transactions.moves(lead.id, moves);
         lead.phase = if stdx::mutant!("mds_commit_before_votes") { Phase::Voted } else { Phase::Prepare };
         let ranks: Vec<RankId> = lead.shares.keys().copied().collect();
         for rank in ranks {
@@ -183,6 +206,15 @@ impl Rank {
         }
     }
 
+    /// All have reserved: from here on nobody changes those ways who does not see that.
+    fn ask_ways(&mut self, op: OpId) {
+        let Some(lead) = self.leads.of.get(&op) else { return };
+        let ways = lead.shares.iter().filter(|(_, share)| share.parts.iter().any(Part::is_way));
+        for rank in ways.map(|(rank, _)| *rank).collect::<Vec<_>>() {
+            self.ask_share(op, rank, 0);
+        }
+    }
+
     fn share_answered(&mut self, op: OpId, rank: RankId, outcome: Outcome, out: &mut Outbox<Output>) {
         let Some(lead) = self.leads.of.get_mut(&op) else { return };
         let Some(share) = lead.shares.get_mut(&rank) else { return };
@@ -197,9 +229,10 @@ impl Rank {
                 }
                 lead.phase = match lead.phase {
                     Phase::Clear | Phase::Cleared => Phase::Cleared,
-                    Phase::Prepare | Phase::Voted => Phase::Voted,
+                    Phase::Prepare if lead.has_ways_to_tell() => Phase::Above,
+                    Phase::Prepare | Phase::Above | Phase::Voted => Phase::Voted,
                 };
-                self.wake_operation(op, None);
+                if lead.phase == Phase::Above { self.ask_ways(op) } else { self.wake_operation(op, None) }
             }
             Err(Errno::EBUSY) => self.clear_again(op, NOT_YET_NS, out),
             Err(errno) => {
@@ -278,7 +311,7 @@ impl Rank {
             self.peers.end_ask(Ask::Share(op, rank));
             self.say_aborted(old, rank, out);
         }
-        self.view.transactions.leading.remove(&old);
+        self.end_try(old);
         let id = self.new_transaction();
         if let Some(lead) = self.leads.of.get_mut(&op) {
             (lead.id, lead.phase) = (id, Phase::Cleared);
@@ -309,12 +342,25 @@ impl Rank {
         }
     }
 
+    /// An operation looks again; if it is one for which other ranks tell something, by what they tell now.
+    pub(crate) fn tell_anew(&mut self, op: OpId, out: &mut Outbox<Output>) {
+        if self.leads.of.contains_key(&op) && self.parked.contains_key(&op) {
+            return self.clear_again(op, 0, out);
+        }
+        self.look_again([op]);
+    }
+
     /// The operation goes on by itself, or not at all.
     fn end_lead(&mut self, op: OpId, out: &mut Outbox<Output>) {
         self.release_votes(op, out);
         if let Some(lead) = self.leads.of.remove(&op) {
-            self.view.transactions.leading.remove(&lead.id);
+            self.end_try(lead.id);
         }
+    }
+
+    fn end_try(&mut self, id: TxnId) {
+        let waiting = self.view.transactions.end_try(id);
+        self.runnable.extend(waiting);
     }
 
     /// Whether all have reserved what the operation is planned by.
@@ -331,11 +377,22 @@ impl Rank {
     }
 
     /// The transaction at hand is committed with this: the others' changes are in the same entry as this rank's.
-    pub(crate) fn decide(&mut self, op: OpId) -> Option<TxnId> {
+    pub(crate) fn decide(&mut self, op: OpId, out: &mut Outbox<Output>) -> Option<TxnId> {
         let mut others = std::mem::take(&mut self.view.txn.others);
         let lead = self.leads.of.remove(&op)?;
-        let share = |rank: &RankId| (*rank, others.remove(rank).unwrap_or_default());
-        let decided: Decided = lead.shares.keys().map(share).collect();
+        let mut decided = Decided::new();
+        for (rank, share) in &lead.shares {
+            if share.parts.iter().all(Part::is_way) {
+                // It has reserved nothing, and means to do nothing any more.
+                self.say_aborted(lead.id, *rank, out);
+            } else {
+                decided.push((*rank, others.remove(rank).unwrap_or_default()));
+            }
+        }
+        if decided.is_empty() {
+            self.end_try(lead.id);
+            return None;
+        }
         let mut w = Writer::new();
         put_decided(&decided, &mut w);
         let mut left = Writer::new();
@@ -347,7 +404,7 @@ impl Rank {
 
     /// It is in the journal: when that is durable, the others are told.
     pub(crate) fn decided(&mut self, id: TxnId) {
-        self.view.transactions.leading.remove(&id);
+        self.end_try(id);
         if stdx::mutant!("mds_told_before_durable") {
             return self.settle(id);
         }

@@ -12,7 +12,7 @@ use crate::ops::sync;
 use crate::output::Output;
 use crate::peers::Ask;
 use crate::rank::{Pending, Rank};
-use crate::transactions::no_left;
+use crate::transactions::{dirs, no_left};
 use crate::txn::DentryAt;
 use crate::view::{Found, View, park};
 use proto::dentry::{DentryValue, encode_primary, encode_remote};
@@ -31,6 +31,15 @@ struct Looked {
     node: Option<u32>,
     leaves: bool,
     synced: bool,
+    /// Names of directories that were passed on a way: nothing of it is reserved.
+    way: Option<Vec<Reserved>>,
+}
+
+impl Looked {
+    /// What the transaction wants here.
+    fn wanted(&self) -> &[Reserved] {
+        self.way.as_deref().unwrap_or(std::slice::from_ref(&self.reserved))
+    }
 }
 
 /// What a step may wait for.
@@ -57,7 +66,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, id: TxnId, step: &Step) -> Foun
     view.transactions.own = Some(id);
     let planned = match step {
         Step::Clear { since, parts } => clear(view, op, (id, *since), parts),
-        Step::Prepare { since, parts } => prepare(view, op, (id, *since), parts),
+        Step::Prepare { since, parts, .. } => prepare(view, op, (id, *since), parts),
         Step::Commit { changes } => commit(view, id, changes),
         Step::Ask => ask(view, id),
         Step::Abort => Plan::reply(Reply::Ok),
@@ -79,7 +88,7 @@ fn clear(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part
         }
         looked.push(one);
     }
-    let reserved: Vec<Reserved> = looked.iter().map(|one| one.reserved).collect();
+    let reserved: Vec<Reserved> = looked.iter().flat_map(Looked::wanted).copied().collect();
     view.transactions.intend(id, since, leader(op), &reserved);
     Plan::reply(Reply::Seen(looked.into_iter().map(|one| one.seen).collect()))
 }
@@ -93,7 +102,7 @@ fn prepare(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Pa
             Err(Stop::Park(_)) => return Err(Errno::EBUSY.into()),
             other => other?,
         };
-        let late = view.transactions.comes_later((since, id), &one.reserved);
+        let late = one.way.is_none() && view.transactions.comes_later((since, id), &one.reserved);
         if !again && (late || !is_synced_yet(view, &one)) {
             return Err(Errno::EBUSY.into());
         }
@@ -103,7 +112,11 @@ fn prepare(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Pa
     if again {
         return Plan::reply(Reply::Seen(seen));
     }
-    let reserved: Vec<Reserved> = looked.iter().map(|one| one.reserved).collect();
+    let names = looked.iter().filter(|one| one.way.is_none());
+    let reserved: Vec<Reserved> = names.map(|one| one.reserved).collect();
+    if reserved.is_empty() {
+        return Plan::reply(Reply::Seen(seen));
+    }
     let mut w = Writer::new();
     put_reserved(&reserved, &mut w);
     if stdx::mutant!("mds_prepare_not_journaled") {
@@ -161,7 +174,7 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
             }
             let node = found.filter(|slot| view.cache.node(*slot).primary());
             let reserved = Reserved { dir: ino, hash, ino: ino_of(view, node) };
-            let one = Looked { seen, reserved, node, leaves: *leaves, synced: *synced };
+            let one = Looked { seen, reserved, node, leaves: *leaves, synced: *synced, way: None };
             at_rest(view, op, one, patience)
         }
         Part::Inode { node } => {
@@ -173,8 +186,19 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
             let seen = Seen { parent: Box::default(), dir: home, name, value: value_of(view, slot) };
             let leaves = home != Ino::LINKS && view.is_boundary(Ino::LINKS);
             let reserved = Reserved { dir: home, hash: found.hash, ino };
-            let one = Looked { seen, reserved, node: Some(slot), leaves, synced: false };
+            let one = Looked { seen, reserved, node: Some(slot), leaves, synced: false, way: None };
             at_rest(view, op, one, patience)
+        }
+        Part::Above { node, moved } => {
+            let top = dirs::above(view, op, *node, *moved)?;
+            if top.passed.is_empty() && top.dir == node.ino && top.dir != *moved {
+                return Err(Stop::NotMine(top.hint));
+            }
+            let seen = dirs::seen(&top)?;
+            let passed = top.passed.into_iter().map(|(dir, hash, ino)| Reserved { dir, hash, ino });
+            let way = Some(passed.collect());
+            let reserved = Reserved { dir: Ino::NONE, hash: NameHash(0), ino: Ino::NONE };
+            Ok(Looked { seen, reserved, node: None, leaves: false, synced: false, way })
         }
     }
 }
@@ -201,8 +225,11 @@ fn value_of(view: &View, slot: u32) -> Box<[u8]> {
 }
 
 /// Nothing is under way with the inode, and nobody keeps anything of it: what is told of it stays.
-fn at_rest(view: &View, op: &Op, one: Looked, patience: Patience) -> Found<Looked> {
+fn at_rest(view: &mut View, op: &mut Op, one: Looked, patience: Patience) -> Found<Looked> {
     let Some(slot) = one.node else { return Ok(one) };
+    if one.leaves && view.cache.node(slot).is_dir() {
+        dirs::explicit(view, op, slot)?;
+    }
     let place = &one.seen;
     cleared(view, op, needs::of_place(one.reserved.ino, place.dir, &place.name), patience)?;
     still(view, slot, one.leaves, patience)?;
@@ -222,7 +249,7 @@ fn place_is_being_stored(view: &View, ino: Ino) -> bool {
 fn still(view: &View, slot: u32, leaves: bool, patience: Patience) -> Found<()> {
     let node = view.cache.node(slot);
     let ino = node.ino();
-    if leaves && !node.is_dir() {
+    if leaves {
         if view.reconnecting {
             return patience.wait(Park::Reconnect);
         }
@@ -308,7 +335,7 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
             view.lookup(slot, hash, name.as_bytes())?;
             if let DentryValue::Primary(record) = &decoded {
                 view.txn.counted.push(record.core.ino);
-                if view.cache.by_ino(record.core.ino).is_none() {
+                if !view.is_at_home(record.core.ino) {
                     view.txn.received.push(record.core.ino);
                 }
             }
@@ -354,13 +381,15 @@ impl Rank {
             return false;
         }
         let dir = |part: &Part| match part {
+            // Nothing of it changes.
+            Part::Above { .. } => Ino::NONE,
             Part::Name { parent, name, .. } => self.view.cache.inner(parent.ino, self.view.name_hash(name)),
             Part::Inode { node } => {
                 let known = self.view.cache.by_ino(node.ino);
                 known.map_or(node.parent, |slot| self.view.cache.parent_ino(slot))
             }
         };
-        let dirs: Vec<Ino> = parts.iter().map(dir).collect();
+        let dirs: Vec<Ino> = parts.iter().map(dir).filter(|dir| *dir != Ino::NONE).collect();
         dirs.into_iter().any(|dir| self.is_copied(dir))
     }
 

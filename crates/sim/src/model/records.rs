@@ -12,7 +12,8 @@ use proto::inode::flags;
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
 use proto::storeio::{Backptr, StoreKey, Table};
-use proto::{DecodeError, Ino, Writer};
+use proto::transact::take_left;
+use proto::{DecodeError, Ino, Reader, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use stdx::Wall;
@@ -147,6 +148,11 @@ impl Records {
         for mutation in Mutations::new(mutations) {
             let mutation = mutation.map_err(|error| format!("journal mutation: {error}"))?;
             let before = undo.len();
+            // It has its name at another rank from here on.
+            if let Mutation::Committed { left, .. } | Mutation::Resolved { left, .. } = mutation {
+                let gone = take_left(&mut Reader::new(left)).map_err(|error| format!("left: {error}"))?;
+                settled.extend(gone.iter().map(|left| left.ino));
+            }
             self.apply_one(&mutation, strict, &mut undo)?;
             for (key, old) in &undo[before..] {
                 left.extend(old.as_ref().and_then(Record::directory));

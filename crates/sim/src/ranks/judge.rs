@@ -130,6 +130,8 @@ pub(super) struct Judge {
     changes: BTreeMap<Ino, u64>,
     /// Inodes that were moved or linked in a history that a crash took back.
     displaced: BTreeSet<Ino>,
+    /// Inodes that were ever opened.
+    opened: BTreeSet<Ino>,
     /// The ranks' time.
     pub(super) wall: Wall,
     pub(super) transactions: u64,
@@ -170,6 +172,7 @@ impl Judge {
             versions: BTreeMap::new(),
             changes: BTreeMap::new(),
             displaced: BTreeSet::new(),
+            opened: BTreeSet::new(),
             wall,
             transactions: 0,
             across: 0,

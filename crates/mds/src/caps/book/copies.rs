@@ -58,6 +58,17 @@ impl Copies {
         self.of.remove(&ino);
     }
 
+    /// Nobody keeps the record.
+    pub(super) fn end_records(&mut self, ino: Ino) {
+        if let Some(holders) = self.of.get_mut(&ino) {
+            holders.values_mut().for_each(|bits| *bits = bits.without(RECORD));
+            holders.retain(|_, bits| !bits.is_empty());
+            if holders.is_empty() {
+                self.of.remove(&ino);
+            }
+        }
+    }
+
     /// That place keeps nothing any more.
     pub(super) fn leave(&mut self, slot: u16) {
         self.of.retain(|_, holders| {

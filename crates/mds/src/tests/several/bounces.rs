@@ -114,16 +114,17 @@ fn whose_the_new_name_is_is_asked_for_what_takes_two() {
 }
 
 #[test]
-fn directories_move_within_one_part_only() {
+fn directories_move_within_a_part_and_between_parts() {
     let (mut c, dir) = Cluster::with_moved();
     let sub = node(&c.lookup(dir, "sub").expect("there"));
     let other = c.mkdir(dir, "other");
     assert_eq!(c.rename((dir, "sub"), (other, "sub")), Ok(Reply::Ok));
     assert_eq!(c.rename((dir, "other"), (sub, "x")), Err(Errno::EINVAL), "below itself");
-    // Another part of the same rank: whether that is below it nobody here knows.
+    // Another part of the same rank: whether that is below it rank 0 says.
     let far = c.mkdir(root(), "far");
     assert_eq!(c.pin(far, 1), Ok(Reply::Ok));
-    assert_eq!(c.rename((dir, "other"), (far, "x")), Err(Errno::EXDEV));
+    assert_eq!(c.rename((dir, "other"), (far, "x")), Ok(Reply::Ok));
+    assert_eq!(c.rename((root(), "far"), (sub, "far")), Err(Errno::EINVAL), "`sub` is in it by now");
     assert_eq!(c.rename((dir, "f"), (far, "f")), Ok(Reply::Ok), "a file may");
 }
 

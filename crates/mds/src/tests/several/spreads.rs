@@ -51,7 +51,7 @@ impl Cluster {
     }
 
     /// A directory of rank 0's with so many files and a directory in it, in two parts, one of them rank 1's.
-    fn with_spread(files: usize) -> (Self, NodeRef) {
+    pub(super) fn with_spread(files: usize) -> (Self, NodeRef) {
         let mut c = Self::new();
         let dir = c.mkdir(root(), "d");
         for at in 0..files {

@@ -2,9 +2,11 @@
 //!
 //! Absent: many of them at random (`random.rs`).
 
+mod directories;
 mod elsewhere;
 mod numbers;
 mod removal;
+mod spread;
 
 use super::*;
 
@@ -21,7 +23,7 @@ struct Scene {
 const DATA: &[u8] = b"bytes of a file";
 
 impl Cluster {
-    /// One thing that is on its way arrives, or what one rank appended becomes durable.
+    /// One thing that is on its way arrives, what one rank appended becomes durable, or the coordinator does something.
     fn one_thing(&mut self) -> bool {
         for at in 0..self.worlds.len() {
             if self.worlds[at].durable < self.worlds[at].journal.len() {
@@ -29,6 +31,10 @@ impl Cluster {
                 return true;
             }
             if self.deliver_one(at) {
+                return true;
+            }
+            if let Some(wish) = self.worlds[at].wishes.pop_front() {
+                self.grant(at, wish);
                 return true;
             }
         }

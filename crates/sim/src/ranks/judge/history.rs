@@ -2,6 +2,7 @@
 //!
 //! Absent: answers without a transaction (`answers.rs`); whose a step may be (`owners.rs`).
 
+use super::answers::opened;
 use super::transactions::{Did, Transactions, promised};
 use super::{Journal, Judge, Key, Origin, Sent, Step, units};
 use crate::model::compare::{compare, is_orphans};
@@ -135,6 +136,7 @@ impl Judge {
             }
             if let Some(pending) = self.pending.get_mut(&origin.key) {
                 pending.executed = Some((origin.outcome.clone(), end));
+                self.opened.extend(opened(&origin.asked.request, &origin.outcome));
             }
             if let Some(call) = origin.asked.call {
                 self.calls.insert(call, origin.key);

@@ -5,11 +5,11 @@
 use proto::request::Request;
 use proto::{Errno, every_request};
 
-/// Whether that is how a request may fail between ranks for now, and why.
-pub(super) const fn legal(request: &Request, errno: Errno) -> Option<&'static str> {
+/// Whether that is how a request may fail between ranks for now, and why. `is_open`: what it is about was opened by somebody.
+pub(super) const fn legal(request: &Request, errno: Errno, is_open: bool) -> Option<&'static str> {
     match (request, errno) {
-        (Request::Rename { .. } | Request::Link { .. }, Errno::EXDEV) => {
-            Some("rename or link between ranks: no transactions across ranks")
+        (Request::Rename { .. } | Request::Link { .. }, Errno::EXDEV) if is_open => {
+            Some("what may be open somewhere leaves its rank by no transaction")
         }
         (Request::CopyRange { .. }, Errno::EXDEV) => Some("copy between files of two ranks"),
         (Request::Unlink { .. } | Request::RmDir { .. } | Request::Create { .. }, Errno::EXDEV) => {
