@@ -72,8 +72,8 @@ pub struct Limits {
     pub move_slice: u32,
     /// Directories delegated to one session at a time.
     pub delegated_per_session: usize,
-    /// Names of the largest directory that is spread.
-    pub spread_entries: u64,
+    /// Cached names of a directory that go to its units in one step when it is spread.
+    pub spread_names: u32,
 }
 
 impl Limits {
@@ -151,7 +151,7 @@ impl RankConfig {
                 forget: 256,
                 move_slice: 1_024,
                 delegated_per_session: 1_024,
-                spread_entries: 65_536,
+                spread_names: 16_384,
             },
         }
     }
@@ -187,7 +187,7 @@ impl RankConfig {
             forget: 16,
             move_slice: 8,
             delegated_per_session: 3,
-            spread_entries: 64,
+            spread_names: 8,
         };
         config
     }

@@ -215,7 +215,7 @@ impl Rank {
         let failed = match result {
             // It is another rank's by now, and what is in the store may be old.
             Ok(_) if other => {
-                self.end_load_for_nothing(&key);
+                self.end_load_for_nothing(&key, false);
                 None
             }
             Ok(loaded) => self.bring(&key, loaded, &flight.waiters).err().map(|e| e.to_string()),
@@ -224,7 +224,7 @@ impl Rank {
         if let Some(reason) = &failed {
             let text = format!("load {key:?}: {reason}");
             out.push(Output::Note { level: Level::Error, text });
-            self.end_load_for_nothing(&key);
+            self.end_load_for_nothing(&key, true);
         }
         for id in flight.waiters {
             if let Some(op) = self.parked.get_mut(&id) {
@@ -261,12 +261,13 @@ impl Rank {
     }
 
     /// Nothing of it comes into the cache: what it was part of ends.
-    fn end_load_for_nothing(&mut self, key: &LoadKey) {
+    fn end_load_for_nothing(&mut self, key: &LoadKey, failed: bool) {
         match key {
             LoadKey::Scan { dir, purpose: ScanFor::WholeDirectory, .. } => self.end_whole_load(*dir, false),
             LoadKey::Scan { dir, purpose: ScanFor::Warmup, .. } => {
                 self.warm_dir_over(*dir, ScanFor::Warmup, false);
             }
+            LoadKey::Scan { dir, purpose: ScanFor::Count, .. } => self.not_counted(*dir, failed),
             LoadKey::Scan { purpose: ScanFor::Request(_) | ScanFor::Orphans, .. }
             | LoadKey::Dentry { .. }
             | LoadKey::ByHash { .. }
@@ -367,6 +368,7 @@ impl Rank {
                 self.keep(dir, page.entries.clone(), 0)?;
                 self.found_orphans(&page.entries, page.next);
             }
+            ScanFor::Count => self.counted_page(dir, &page)?,
             ScanFor::Request(op) => {
                 if let Some(op) = self.parked.get_mut(&op) {
                     op.scan = Some(Box::new(page));

@@ -303,6 +303,8 @@ pub(crate) enum ScanFor {
     Warmup,
     /// The search for orphans.
     Orphans,
+    /// The counts of the units that the directory is about to have.
+    Count,
 }
 
 /// What another rank is asked for.

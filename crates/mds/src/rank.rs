@@ -128,7 +128,7 @@ pub struct Rank {
     caps_look: Mono,
     next_tag: u64,
     next_op: OpId,
-    last: Mono,
+    pub(crate) last: Mono,
     /// Encoded outcome of the transaction at hand.
     pub(crate) result: Writer,
     pub(crate) parks: u64,

@@ -2,10 +2,11 @@
 //! in the store is rewritten: the transaction has the units' headers and the directory's, which says where they are from then on.
 //! Then the units go to several ranks by ordinary moves. docs/PROTOCOL.md, "Spread directories".
 //!
-//! One at a time. All names are in the cache when they are counted, so a directory that is larger than `Limits::spread_entries` is
-//! not spread any more.
+//! One at a time. Its names are counted first, however many there are, and while it is served (`spreads/count.rs`).
 //!
 //! Absent: what units are (`units.rs`); moves (`moves.rs`); a directory's way back to one part.
+
+mod count;
 
 use crate::cache::dir;
 use crate::caps::book::Need;
@@ -24,18 +25,24 @@ use stdx::{Mono, Now, Outbox};
 
 /// What recalls for it is no operation, and no move.
 const RECALLS: OpId = OpId::MAX - 1;
-/// It takes no longer than so many leases.
+/// What takes no step forward for so many leases is given up.
 const LEASES: u64 = 2;
+/// So often names that cannot leave the cache are waited for, or are counted anew.
+const ROUNDS: u8 = 8;
 /// Directories that wait for it; what comes beyond is spread when it is next noticed.
 const QUEUE_MAX: usize = 1024;
 
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// All its names come into the cache.
-    Load,
+    /// Its names are counted.
+    Count,
     /// What is granted of it comes back.
     Recall,
+    /// Names leave the cache until few are left, from that hash on.
+    Thin(NameHash),
+    /// Until so many checkpoints are complete: what is dirty stays in the cache.
+    Store { until: u64 },
     /// What is reserved in it, and a checkpoint, ends.
     Rest,
 }
@@ -46,6 +53,7 @@ struct One {
     depth: u8,
     phase: Phase,
     until: Mono,
+    rounds: u8,
 }
 
 /// Directories that are to be spread, or are and have units that are to go to other ranks.
@@ -53,6 +61,11 @@ struct One {
 pub(crate) struct Spreads {
     queue: VecDeque<(Ino, u8)>,
     current: Option<One>,
+    /// The next slice of it is due.
+    again: bool,
+    /// A page of names is on its way, to be counted; one did not come.
+    reading: bool,
+    failed: bool,
 }
 
 impl Spreads {
@@ -63,6 +76,22 @@ impl Spreads {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.current.is_none()
+    }
+
+    fn is_counting(&self, dir: Ino) -> bool {
+        self.current.is_some_and(|one| one.dir == dir && one.phase == Phase::Count)
+    }
+
+    const fn enter(&mut self, phase: Phase) {
+        if let Some(one) = &mut self.current {
+            one.phase = phase;
+        }
+    }
+
+    const fn another_round(&mut self) {
+        if let Some(one) = &mut self.current {
+            one.rounds += 1;
+        }
     }
 
     pub(crate) fn wants(&mut self, dir: Ino, depth: u8) {
@@ -102,9 +131,17 @@ impl Rank {
         self.state == State::Active && self.presenting.is_empty()
     }
 
-    /// When the one under way is given up. Where it does not go on it is not given up either.
+    /// When the one under way goes on by itself, or is given up. Where it does not go on it is not given up either.
     pub(crate) fn spreading_due(&self) -> Option<Mono> {
-        self.spreads.due().filter(|_| self.may_spread())
+        let due = if self.spreads.again { Some(self.last) } else { self.spreads.due() };
+        due.filter(|_| self.may_spread())
+    }
+
+    /// It came forward.
+    fn spreading_goes_on(&mut self) {
+        if let Some(one) = &mut self.spreads.current {
+            one.until = self.view.now.mono.after(LEASES * self.view.config.lease_ns);
+        }
     }
 
     fn go_on_spreading(&mut self, now: Now, out: &mut Outbox<Output>) {
@@ -117,9 +154,9 @@ impl Rank {
                 return self.share_units(dir);
             }
             let until = now.mono.after(LEASES * self.view.config.lease_ns);
-            self.view.spreading = Some(dir);
-            self.spreads.current = Some(One { dir, depth, phase: Phase::Load, until });
+            self.spreads.current = Some(One { dir, depth, phase: Phase::Count, until, rounds: 0 });
         }
+        self.spreads.again = false;
         while let Some(one) = self.spreads.current {
             if one.until <= now.mono {
                 return self.end_spreading(one.dir, Some("it took too long"), out);
@@ -129,14 +166,13 @@ impl Rank {
                 Err(why) => return self.end_spreading(one.dir, Some(why), out),
             };
             let Some(phase) = next else { return };
-            if let Some(current) = &mut self.spreads.current {
-                current.phase = phase;
-            }
+            self.spreads.enter(phase);
         }
     }
 
     fn end_spreading(&mut self, of: Ino, why: Option<&str>, out: &mut Outbox<Output>) {
-        self.spreads.current = None;
+        (self.spreads.current, self.view.cache.tally) = (None, None);
+        (self.spreads.again, self.spreads.reading, self.spreads.failed) = (false, false, false);
         self.view.spreading = None;
         self.view.book.operation_ended(RECALLS);
         if let Some(why) = why {
@@ -153,50 +189,76 @@ impl Rank {
         out: &mut Outbox<Output>,
     ) -> Result<Option<Phase>, &'static str> {
         let slot = self.spreadable(one.dir)?;
-        let entries = self.view.cache.dir(slot);
+        if self.spreads.failed {
+            return Err("its names cannot be read");
+        }
+        let header = self.view.cache.dir(slot).has(dir::HEADER);
         match one.phase {
-            Phase::Load if !entries.has(dir::HEADER) => {
+            Phase::Count if !header => {
                 self.start_load(LoadKey::Header { dir: one.dir }, None);
                 Ok(None)
             }
-            Phase::Load if entries.header.entries > self.view.config.limits.spread_entries => {
-                Err("it has too many names for that")
-            }
-            Phase::Load if !entries.has(dir::COMPLETE) => {
-                if !entries.has(dir::LOADING) {
-                    self.begin_whole_load(one.dir);
-                }
-                Ok(None)
-            }
-            Phase::Load => {
-                let need = Need { ino: one.dir, bits: Bits::ALL, name: None };
-                if self.view.book.is_blocked(None, &need) && !stdx::mutant!("mds_spread_keeps_grants") {
-                    self.view.book.wait(RECALLS, (SessionId(0), None), &[need], now.mono);
-                }
-                Ok(Some(Phase::Recall))
-            }
+            Phase::Count if !self.count_on(one.dir, slot, one.depth) => Ok(None),
+            Phase::Count => Ok(Some(self.take_back(now, one.dir))),
             Phase::Recall if self.view.book.is_waiting(RECALLS) => Ok(None),
             Phase::Recall => {
                 self.view.book.operation_ended(RECALLS);
-                Ok(Some(Phase::Rest))
+                Ok(Some(Phase::Thin(NameHash(0))))
             }
-            Phase::Rest => {
-                let need = Need { ino: one.dir, bits: Bits::ALL, name: None };
-                let kept =
-                    self.view.book.is_blocked(None, &need) && !stdx::mutant!("mds_spread_keeps_grants");
-                let again = !entries.has(dir::COMPLETE) || kept;
-                if again {
-                    return Ok(Some(Phase::Load));
-                }
-                let busy = self.view.cache.checkpointing || self.view.transactions.has_in(one.dir);
-                if busy || !self.divide(now, slot, one.depth, out) {
-                    return Ok(None);
-                }
-                self.end_spreading(one.dir, None, out);
-                self.share_units(one.dir);
-                Ok(None)
-            }
+            Phase::Thin(from) => self.thin_out(slot, from),
+            Phase::Store { until } if self.checkpoint.completed < until => Ok(None),
+            Phase::Store { .. } => Ok(Some(Phase::Thin(NameHash(0)))),
+            Phase::Rest => self.rest(now, one, slot, out),
         }
+    }
+
+    /// From here on nothing is granted of it any more, and what was comes back.
+    fn take_back(&mut self, now: Now, dir: Ino) -> Phase {
+        self.view.spreading = Some(dir);
+        if self.is_kept(dir) {
+            let need = Need { ino: dir, bits: Bits::ALL, name: None };
+            self.view.book.wait(RECALLS, (SessionId(0), None), &[need], now.mono);
+        }
+        Phase::Recall
+    }
+
+    fn is_kept(&self, dir: Ino) -> bool {
+        let need = Need { ino: dir, bits: Bits::ALL, name: None };
+        self.view.book.is_blocked(None, &need) && !stdx::mutant!("mds_spread_keeps_grants")
+    }
+
+    /// Everything is counted and given back: the rest, if it is still so.
+    fn rest(
+        &mut self,
+        now: Now,
+        one: One,
+        slot: u32,
+        out: &mut Outbox<Output>,
+    ) -> Result<Option<Phase>, &'static str> {
+        if self.is_kept(one.dir) {
+            return Ok(Some(self.take_back(now, one.dir)));
+        }
+        if !self.hands_out_few(slot) {
+            return Ok(Some(Phase::Thin(NameHash(0))));
+        }
+        if !self.agrees(slot) {
+            if one.rounds >= ROUNDS {
+                return Err("it has not as many names as it says");
+            }
+            self.spreads.another_round();
+            self.view.cache.tally = None;
+            let text =
+                format!("directory {:#x} is counted anew: it has not as many names as it says", one.dir.0);
+            out.push(Output::Note { level: Level::Warn, text });
+            return Ok(Some(Phase::Count));
+        }
+        let busy = self.view.cache.checkpointing || self.view.transactions.has_in(one.dir);
+        if busy || !self.divide(now, slot, one.depth, out) {
+            return Ok(None);
+        }
+        self.end_spreading(one.dir, None, out);
+        self.share_units(one.dir);
+        Ok(None)
     }
 
     /// Where a directory's names are that may be spread now.
@@ -256,17 +318,10 @@ impl Rank {
         };
         let mut headers: Vec<(Ino, FragHeader)> =
             spread.all().map(|(number, frag)| (number, header(frag))).collect();
-        entries.table.walk(NameHash(0), &self.view.cache.nodes, |at| {
-            let node = self.view.cache.node(at);
-            let number = spread.of(node.hash).0.0 - first.0;
-            if node.positive()
-                && let Some((_, header)) = headers.get_mut(number as usize)
-            {
-                header.entries += 1;
-                header.subdirs += u64::from(node.is_dir());
-            }
-            true
-        });
+        let counts = self.view.cache.tally.iter().flat_map(|tally| &tally.units);
+        for ((_, header), count) in headers.iter_mut().zip(counts) {
+            (header.entries, header.subdirs) = (count.entries, count.subdirs);
+        }
         (own.entries, own.subdirs) = (0, 0);
         own.spreading = Some(Box::new(Spreading::Over(spread)));
         let dir = entries.ino;

@@ -539,8 +539,9 @@ impl View {
         let delta = Delta { entries, subdirs, mtime: Some(self.now.wall) };
         let dir = self.cache.dirs.get(dir);
         self.txn.header(dir, delta);
-        // Once on the way up: whether it comes so far is looked at then.
-        if entries > 0 && dir.header.entries == self.config.split_size {
+        // Once on the way up, and seldom beyond: whether it comes so far is looked at then.
+        let (names, large) = (dir.header.entries, self.config.split_size);
+        if entries > 0 && (names == large || (names > large && names.is_power_of_two())) {
             self.grows(dir.ino);
         }
     }

@@ -300,7 +300,7 @@ impl Config {
         range("mds_min_caps_per_client", self.mds_min_caps_per_client, 0, 1_000_000)?;
         range("mds_recall_max_caps", self.mds_recall_max_caps, 1, 30_000)?;
         range("mds_client_delegate_inos_pct", self.mds_client_delegate_inos_pct, 0, 100)?;
-        range("mds_bal_split_size", self.mds_bal_split_size, 0, 50_000)?;
+        range("mds_bal_split_size", self.mds_bal_split_size, 0, 1 << 40)?;
         range("mds_op_complaint_time", self.mds_op_complaint_time, 1, 3600)?;
         range("mds_beacon_interval", self.mds_beacon_interval, 1, 60)?;
         // One that is late by an interval is not dead.

@@ -128,6 +128,26 @@ impl Cache {
         self.drop_dir_if_idle(dir_slot);
     }
 
+    /// Forgets what may go of a directory's names, from that hash on; `most` are looked at. Where it goes on.
+    pub(crate) fn thin(&mut self, dir: u32, from: NameHash, most: u32) -> Option<NameHash> {
+        let (mut nodes, mut next) = (Vec::new(), None);
+        self.dirs.get(dir).table.walk(from, &self.nodes, |at| {
+            let hash = self.nodes.get(at).hash;
+            if nodes.len() >= most as usize && hash > from {
+                next = Some(hash);
+                return false;
+            }
+            nodes.push(at);
+            true
+        });
+        for at in nodes {
+            if !self.nodes.get(at).has(node::DIRTY | node::WRITING) && self.may_go(at) {
+                self.forget_one(at);
+            }
+        }
+        next
+    }
+
     /// Drops a node that the store need not hear of, whoever uses it; whether it is gone.
     pub(crate) fn drop_clean(&mut self, slot: u32) -> bool {
         let clean = !self.nodes.get(slot).has(node::DIRTY | node::WRITING);

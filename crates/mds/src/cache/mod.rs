@@ -12,10 +12,12 @@ pub(crate) mod node;
 mod records;
 pub(crate) mod slab;
 pub(crate) mod table;
+mod tally;
 pub(crate) mod worth;
 
 pub(crate) use attr::{attr_of, header_attr};
 pub(crate) use records::Source;
+pub(crate) use tally::Tally;
 
 use dir::Dir;
 use index::Index;
@@ -82,6 +84,8 @@ pub(crate) struct Cache {
     /// Directories with a pin that came into the cache, or into a new record.
     pub pinned: Vec<Ino>,
     displaced: Vec<Displaced>,
+    /// The directory whose names are being counted.
+    pub tally: Option<Box<Tally>>,
 }
 
 impl Cache {
@@ -106,6 +110,7 @@ impl Cache {
             brought: 0,
             pinned: Vec::new(),
             displaced: Vec::new(),
+            tally: None,
         }
     }
 

@@ -54,6 +54,7 @@ impl Cache {
 
     /// Takes the inode out of a node; what is on no record waits in `displaced` for its new place.
     fn displace(&mut self, slot: u32) {
+        self.tally(slot, false);
         let node = self.nodes.get(slot);
         if node.primary() {
             let (ino, own, flags) = (node.core.ino, node.own, node.flags & node::INODE_FLAGS);
@@ -144,6 +145,7 @@ impl Cache {
         }
         self.fill(slot, value);
         self.nodes.get_mut(slot).flags |= flags;
+        self.tally(slot, true);
         self.changed(slot, source);
     }
 

@@ -17,6 +17,15 @@ impl World {
         tid
     }
 
+    /// The same behind what is on its way already.
+    pub(crate) fn queue(&mut self, conn: ConnId, cred: Cred, request: Request) -> Tid {
+        self.tid += 1;
+        let tid = Tid(self.tid);
+        let message = ClientMsg::Request { tid, floor: Tid(0), cred, request };
+        self.inbox.push_back(Input::Message { conn, message });
+        tid
+    }
+
     pub(crate) fn retry(&mut self, conn: ConnId, tid: Tid, cred: Cred, request: Request) {
         self.say(conn, ClientMsg::Request { tid, floor: Tid(0), cred, request });
     }

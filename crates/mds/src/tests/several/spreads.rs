@@ -63,6 +63,38 @@ impl Cluster {
         (c, dir)
     }
 
+    /// Whoever has all parts counts in each what is in it, by the names; directories have names that begin with `s` or `t`.
+    fn assert_counted(&mut self, dir: NodeRef) {
+        let size = self.stat(dir).size as usize;
+        let spread = self.worlds[0].rank.view.cache.spread(dir.ino);
+        let spread = spread.unwrap_or_else(|| panic!("it is not spread: {:?}", self.worlds[0].notes));
+        let names = self.names(dir);
+        for (number, frag) in spread.all() {
+            let within = names
+                .iter()
+                .filter(|name| frag.covers(name_hash(&SEED, name.as_bytes())))
+                .collect::<Vec<_>>();
+            let subdirs = within.iter().filter(|name| name.starts_with(['s', 't'])).count();
+            let cache = &self.worlds[0].rank.view.cache;
+            let header = &cache.dir(cache.find_dir(number).expect("a unit")).header;
+            assert_eq!((header.entries, header.subdirs), (within.len() as u64, subdirs as u64), "{frag:?}");
+        }
+        assert_eq!(size, names.len());
+    }
+
+    /// A directory of rank 0's with so many files, and a tenth as many directories in it.
+    fn with_large(files: usize) -> (Self, NodeRef) {
+        let mut c = Self::new();
+        let dir = c.mkdir(root(), "d");
+        for at in 0..files {
+            c.create(dir, &format!("f{at}"));
+            if at % 10 == 0 {
+                c.mkdir(dir, &format!("s{at}"));
+            }
+        }
+        (c, dir)
+    }
+
     /// A name in a directory that is in that part of two.
     fn name_in(&self, half: u64, from: usize) -> String {
         let name = |at: usize| format!("x{at}");
@@ -567,11 +599,110 @@ fn the_seal_of_a_spread_directory_takes_no_places_of_its_units() {
     assert!(rank.view.backptrs.contains_key(&ino), "it is in a unit that was not sealed");
 }
 
+/// However many names it has, few are handed to its parts in one step, and none is counted that is not there.
+#[test]
+fn a_large_directory_is_spread() {
+    for kept in [true, false] {
+        let (mut c, dir) = Cluster::with_large(200);
+        let few = c.worlds[0].config.limits.spread_names;
+        assert!(few < 20, "that of tests is small");
+        if !kept {
+            c.drop_cache(0);
+            // Some the cache has all the same, and one of them the store does not have.
+            (0..5).for_each(|at| assert!(c.lookup(dir, &format!("f{at}")).is_ok()));
+            c.create(dir, "g");
+            assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f9") }), Ok(Reply::Ok));
+        }
+        c.deaf = true;
+        assert!(c.try_spread(dir, 2), "{:?}", c.worlds[0].notes);
+        let cache = &c.worlds[0].rank.view.cache;
+        let spread = cache.spread(dir.ino).expect("it is spread");
+        let cached = spread.all().map(|(number, _)| cache.find_dir(number).expect("a unit"));
+        let cached: u32 = cached.map(|slot| cache.dir(slot).table.len()).sum();
+        assert!(cached <= few, "{cached} names were handed over");
+        c.assert_counted(dir);
+        assert_eq!(c.names(dir).len(), 220);
+        c.crash(0);
+        c.assert_counted(dir);
+    }
+}
+
+/// While its names are counted others come, go, and change the part that they are in. It is served meanwhile.
+#[test]
+fn names_change_while_they_are_counted() {
+    for kept in [true, false] {
+        let (mut c, dir) = Cluster::with_large(200);
+        if !kept {
+            c.drop_cache(0);
+        }
+        c.deaf = true;
+        c.hold(0).inbox.push_back(Input::Spread { dir: dir.ino, depth: 2 });
+        let (mut at, mut tids) = (0, Vec::new());
+        while at == 0 || !c.worlds[0].rank.spreads.is_idle() {
+            let name = |kind: &str| n(&format!("{kind}{at}"));
+            let parent = dir;
+            let request = match at % 5 {
+                0 => Request::RmDir { parent, name: name("s") },
+                1 => Request::MkNod { parent, name: name("g"), new: mode(0o100_644) },
+                2 => Request::Unlink { parent, name: name("f") },
+                3 => Request::MkDir { parent, name: name("t"), new: mode(0o755) },
+                _ => Request::Rename {
+                    parent,
+                    name: name("f"),
+                    new_parent: dir,
+                    new_name: name("h"),
+                    flags: 0,
+                },
+            };
+            if at < 100 {
+                tids.push(c.hold(0).queue(EMBEDDED, Cred::ROOT, request));
+            }
+            for _ in 0..2 {
+                c.hold(0).one_step();
+            }
+            c.hold(0).now += MS / 20;
+            at += 1;
+            assert!(at < 10_000, "it does not come to an end: {:?}", c.worlds[0].notes);
+        }
+        assert!(at > 20, "it was served while it was counted: {at}");
+        for tid in tids {
+            c.wait(0, EMBEDDED, tid);
+        }
+        let again = c.worlds[0].notes.iter().find(|note| note.contains("counted anew"));
+        assert_eq!(again, None, "what changed was counted as it did");
+        c.assert_counted(dir);
+        c.crash(0);
+        c.assert_counted(dir);
+    }
+}
+
+/// A directory of which something cannot be read stays in one part, and is served as well as before.
+#[test]
+fn what_cannot_be_counted_is_not_spread() {
+    let (mut c, dir) = Cluster::with_large(20);
+    c.drop_cache(0);
+    let key =
+        |key: &Vec<u8>| key.starts_with(&dir.ino.0.to_be_bytes()) && key.windows(2).any(|part| part == b"f7");
+    let store = &mut c.hold(0).store;
+    let damaged: Vec<_> = store.keys().filter(|(_, at)| key(at)).cloned().collect();
+    assert_eq!(damaged.len(), 1);
+    store.insert(damaged[0].clone(), vec![77]);
+    c.inject(0, Input::Spread { dir: dir.ino, depth: 1 });
+    c.come_to_rest();
+    assert!(c.worlds[0].rank.view.cache.spread(dir.ino).is_none());
+    let said = |notes: &[String]| notes.iter().any(|note| note.contains("its names cannot be read"));
+    assert!(said(&c.worlds[0].notes), "{:?}", c.worlds[0].notes);
+    assert!(c.lookup(dir, "f8").is_ok());
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_units_are_caught() {
-    let defects: [(&str, fn()); 8] = [
+    let defects: [(&str, fn()); 11] = [
         ("mds_seed_not_told", the_seed_of_hashes_is_told_once_to_whom_it_may_be),
+        ("mds_tally_counts_twice", a_large_directory_is_spread),
+        ("mds_tally_frozen", names_change_while_they_are_counted),
+        ("mds_spread_hands_out_many", a_large_directory_is_spread),
         ("mds_withheld_while_anew", a_part_whose_rank_dies_gets_its_replica),
         ("mds_seal_takes_units_places", the_seal_of_a_spread_directory_takes_no_places_of_its_units),
         ("mds_unit_of_nothing", a_name_that_is_gone_stays_gone_with_a_crash),
