@@ -392,12 +392,7 @@ impl Rank {
             Goal::Pin(_) => Begin::At(Phase::Name),
             Goal::Unpin if entry.is_none() || !self.is_at_home(dir) => Begin::Moot,
             // It may be about to get another home.
-            Goal::Unpin
-                if self.view.transactions.is_reserved(dir)
-                    && !stdx::mutant!("mds_unnamed_while_reserved") =>
-            {
-                Begin::Later
-            }
+            Goal::Unpin if self.view.transactions.is_reserved(dir) => Begin::Later,
             Goal::Unpin => Begin::At(Phase::Unname),
             Goal::Carry(id, _)
                 if entry.and_then(|entry| entry.moving).is_none_or(|moving| moving.id != id) =>

@@ -48,9 +48,6 @@ impl Rank {
     /// A directory gets another home, or has its home here now. What was told of it before was told by whom, and to whom, it concerned
     /// then; a life of whoever told it may be over, and nobody but the home of then was waited for.
     pub(crate) fn home_changes(&mut self, ino: Ino) {
-        if stdx::mutant!("mds_told_outlives_home") {
-            return;
-        }
         self.drop_replica(ino);
         let units = self.view.cache.spread(ino).into_iter().flat_map(proto::header::Spread::all);
         for number in units.map(|(number, _)| number).chain([ino]) {

@@ -311,6 +311,16 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "tests::several::transactions::defects_of_transactions_are_caught",
     ),
     ("mds_transactions_trimmed", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
+    (
+        "mds_renamed_without_entry",
+        "mds",
+        "tests::several::transactions::directories::defects_of_directories_are_caught",
+    ),
+    (
+        "mds_entry_not_heard_of",
+        "mds",
+        "tests::several::transactions::directories::defects_of_directories_are_caught",
+    ),
     ("mds_prepare_not_journaled", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_prepared_not_replayed", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_spread_hands_out_many", "mds", "tests::several::spreads::defects_of_units_are_caught"),

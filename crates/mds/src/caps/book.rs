@@ -266,9 +266,6 @@ impl Book {
 
     /// An inode is another rank's. If it is a directory its content may be here: who keeps totals of that goes on keeping them.
     pub(crate) fn left(&mut self, ino: Ino) {
-        if stdx::mutant!("mds_totals_end_with_home") {
-            return self.end(ino);
-        }
         self.copies.end_records(ino);
         self.end_home(ino);
     }

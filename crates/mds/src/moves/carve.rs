@@ -124,10 +124,12 @@ impl Rank {
             return;
         }
         let durable = self.journal.durable;
-        let ready = self.moves.carves.wanted.iter().filter(|(_, carve)| {
-            (carve.durable <= durable || stdx::mutant!("mds_carved_before_durable"))
-                && carve.not_before <= now.mono
-        });
+        let ready = self
+            .moves
+            .carves
+            .wanted
+            .iter()
+            .filter(|(_, carve)| carve.durable <= durable && carve.not_before <= now.mono);
         for dir in ready.map(|(dir, _)| *dir).collect::<Vec<_>>() {
             let Some(wish) = self.carve_wish(dir) else {
                 // With the next map, or when its place is cached again.

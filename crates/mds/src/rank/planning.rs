@@ -60,8 +60,7 @@ impl Rank {
                 Step::Abort => return self.part_aborted(now, op, id, out),
                 // Nobody waits for others while something is reserved.
                 Step::Prepare { parts, map, .. } => {
-                    let is_behind =
-                        self.view.territory.version() < *map && !stdx::mutant!("mds_votes_by_old_map");
+                    let is_behind = self.view.territory.version() < *map;
                     let waits = is_behind || !self.presenting.is_empty() || !self.sessions.former.is_empty();
                     if waits || self.parts_may_be_copied(parts) {
                         return self.answer(op, Err(Errno::EBUSY), false, out);
@@ -109,9 +108,7 @@ impl Rank {
         self.view.now = now;
         self.view.resolved = NONE;
         // The plan before may have come to a sync.
-        if !stdx::mutant!("mds_way_of_another") {
-            self.view.txn.forget_way();
-        }
+        self.view.txn.forget_way();
         let mut request = std::mem::replace(&mut op.request, Request::StatFs);
         if let Some(heard) = &mut op.heard {
             self.view.learned = heard.learned.take();

@@ -24,9 +24,6 @@ use proto::request::rename_flags::{EXCHANGE, NOREPLACE};
 use proto::transact::{Change, Left, Part, Seen};
 use proto::{Errno, FileKind, Ino, Name, NameHash, NodeRef, RankId, Version, Writer};
 
-/// A directory that is to come into itself: that alone is said by what others told before they reserved anything.
-const BELOW_ITSELF: Errno = Errno::EINVAL;
-
 /// A name, existing or not.
 #[derive(Clone, Debug)]
 struct At {
@@ -324,7 +321,7 @@ fn not_performed(op: &Op) -> Found<()> {
     if op.told.is_some() { Err(Errno::EXDEV.into()) } else { Ok(()) }
 }
 
-/// Rename where a name or an inode is another rank's, or what governs a directory would be another.
+/// Rename where a name or an inode is another rank's.
 pub(crate) fn rename(
     view: &mut View,
     op: &mut Op,
@@ -333,22 +330,6 @@ pub(crate) fn rename(
     how: u32,
 ) -> Found<Plan> {
     not_performed(op)?;
-    match plan_rename(view, op, (parent, name), (new_parent, new_name), how) {
-        // What was told may be long over, and no state was ever such that it fails so.
-        Err(Stop::Fail(errno)) if errno != BELOW_ITSELF && is_told_unreserved(view) => {
-            Err(Stop::Park(Park::Votes))
-        }
-        planned => planned,
-    }
-}
-
-fn plan_rename(
-    view: &mut View,
-    op: &mut Op,
-    (parent, name): (NodeRef, &Name),
-    (new_parent, new_name): (NodeRef, &Name),
-    how: u32,
-) -> Found<Plan> {
     let to = end_here(view, op, new_parent, new_name, how & EXCHANGE != 0)?;
     let from = match here(end_here(view, op, parent, name, true))? {
         Ok(from) => from,
@@ -456,7 +437,7 @@ fn directories_may_move(
     // Whoever has its content needs its record to say more, which is reserved.
     let within = |held: &Held, into: &End| held.is_dir() && held.ino() == into.at.dir;
     if within(source, to) || (swaps && target.is_some_and(|held| within(held, from))) {
-        return Err(BELOW_ITSELF.into());
+        return Err(Errno::EINVAL.into());
     }
     let crosses = from.at.rank.is_some() || is_governed_otherwise(view, op, from, to)?;
     let kinds = check_kinds(source, target, how);

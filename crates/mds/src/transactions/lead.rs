@@ -73,7 +73,7 @@ impl Lead {
     /// Whether ways up were told before others had reserved what they are to.
     fn has_ways_to_tell(&self) -> bool {
         let mut parts = self.shares.values().flat_map(|share| &share.parts);
-        let ways = parts.clone().any(Part::is_way) && !stdx::mutant!("mds_way_before_votes");
+        let ways = parts.clone().any(Part::is_way);
         ways && parts.any(|part| !part.is_way())
     }
 }

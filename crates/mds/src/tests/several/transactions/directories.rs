@@ -307,6 +307,10 @@ fn who_has_not_heard_of_the_entry_waits_for_it() {
         if how == EXCHANGE {
             s.c.create(other, "x");
         }
+        if behind == 0 {
+            // What it has to hear of is that of the other one.
+            assert_eq!(s.c.pin(top, 0), Ok(Reply::Ok));
+        }
         s.c.behind.insert(behind);
         let tid = s.c.start(1, EMBEDDED, rename((root(), "m"), (s.dir, "n"), how));
         s.c.pass(20);
@@ -414,4 +418,65 @@ fn totals_that_the_new_home_was_told_are_taken_back_by_the_old_one() {
     s.c.create(there, "three");
     assert_eq!(s.c.stat(there).size, 3);
     s.c.assert_resolved();
+}
+
+/// The same where each is its leader's own, and so reserved by nobody else.
+#[test]
+fn of_two_that_their_own_ranks_lead_one_is_refused() {
+    for things in 0..60 {
+        let mut s = Scene::of(3);
+        let third = s.third.expect("rank 2's");
+        let (x, y) = (s.c.mkdir(s.dir, "x"), s.c.mkdir(third, "y"));
+        let (below_x, below_y) = (s.c.mkdir(x, "q"), s.c.mkdir(y, "p"));
+        assert_eq!((s.c.pin(below_x, 2), s.c.pin(below_y, 1)), (Ok(Reply::Ok), Ok(Reply::Ok)));
+        s.c.worlds.iter_mut().for_each(|world| world.auto_durable = false);
+        let first = s.c.hold(1).start(EMBEDDED, Cred::ROOT, rename((s.dir, "x"), (below_y, "x"), 0));
+        (0..things).all(|_| s.c.one_thing());
+        let second = s.c.hold(2).start(EMBEDDED, Cred::ROOT, rename((third, "y"), (below_x, "y"), 0));
+        while s.c.one_thing() {}
+        s.c.worlds.iter_mut().for_each(|world| world.auto_durable = true);
+        let mut answers = [s.c.wait(1, EMBEDDED, first), s.c.wait(2, EMBEDDED, second)].to_vec();
+        answers.sort_by_key(|answer| *answer != Answered::Outcome(Ok(Reply::Ok)));
+        let expected = [Answered::Outcome(Ok(Reply::Ok)), Answered::Outcome(Err(Errno::EINVAL))];
+        assert_eq!(answers, expected, "after {things}");
+        s.c.pass(20);
+        s.c.assert_resolved();
+    }
+}
+
+/// The map would have an entry of what a crash takes back.
+#[test]
+fn nobody_hears_of_an_entry_before_its_directory_is_durable() {
+    let mut s = Scene::new();
+    let local = s.c.mkdir(root(), "local");
+    assert_eq!(s.c.pin(local, 0), Ok(Reply::Ok));
+    s.c.worlds[0].auto_durable = false;
+    let mkdir = Request::MkDir { parent: root(), name: n("m"), new: mode(0o755) };
+    let tid = s.c.hold(0).start(EMBEDDED, Cred::ROOT, mkdir);
+    assert!(s.c.take_answer(0, EMBEDDED, tid).is_some());
+    s.c.deaf = true;
+    let tid = s.c.start(0, EMBEDDED, rename((root(), "m"), (local, "m"), 0));
+    assert!(s.c.worlds[0].wishes.is_empty(), "{:?}", s.c.worlds[0].wishes);
+    s.c.worlds[0].auto_durable = true;
+    s.c.hold(0).sync();
+    s.c.settle();
+    assert_eq!(s.c.worlds[0].wishes.len(), 1);
+    s.c.deaf = false;
+    assert_eq!(s.c.wait(0, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn defects_of_directories_are_caught() {
+    let defects: [(&str, fn()); 3] = [
+        ("mds_renamed_without_entry", a_directory_goes_to_another_rank_and_what_is_in_it_stays),
+        ("mds_rename_no_loop_check", no_directory_comes_below_itself),
+        ("mds_entry_not_heard_of", who_has_not_heard_of_the_entry_waits_for_it),
+    ];
+    for (defect, test) in defects {
+        stdx::mutant::activate(Some(defect));
+        let verdict = std::panic::catch_unwind(test);
+        stdx::mutant::activate(None);
+        assert!(verdict.is_err(), "{defect}");
+    }
 }
