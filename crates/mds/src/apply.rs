@@ -92,17 +92,20 @@ pub(crate) fn apply(
             }
             Mutation::Sealed { unit, .. } => sealed(view, unit.dir, source),
             Mutation::Prepared { id, leader, parts } => reserved(view, (id, leader), parts, source)?,
-            Mutation::Committed { id, decided, left: gone } => {
-                left = committed(view, id, (decided, gone))?;
-            }
+            Mutation::Committed { id, decided, left: gone } => left = committed(view, id, decided, gone)?,
             Mutation::Resolved { id, left: gone } => left = resolved(view, id, gone)?,
             Mutation::DelegateInos { id, first, count } => sessions.delegate_inos(id, first, count),
             Mutation::SessionFlags { id, flags } => sessions.set_flags(id, flags, source),
         }
     }
-    view.cache
-        .end_transaction(|ino| if left.contains(&ino) { view.book.left(ino) } else { view.book.end(ino) });
+    end_transaction(view, &left);
     Ok(follow)
+}
+
+/// What has no name here any more is gone, or another rank's.
+fn end_transaction(view: &mut View, left: &[Ino]) {
+    let View { cache, book, .. } = view;
+    cache.end_transaction(|ino| if left.contains(&ino) { book.left(ino) } else { book.end(ino) });
 }
 
 /// Returns where its directory is cached.
@@ -199,7 +202,7 @@ fn reserved(
 
 /// A transaction that this rank leads.
 #[cold]
-fn committed(view: &mut View, id: TxnId, (decided, left): (&[u8], &[u8])) -> Result<Vec<Ino>, DecodeError> {
+fn committed(view: &mut View, id: TxnId, decided: &[u8], left: &[u8]) -> Result<Vec<Ino>, DecodeError> {
     let decided = take_decided(&mut Reader::new(decided))?;
     view.transactions.committed.insert(id, decided);
     gone_to_others(view, left)

@@ -48,6 +48,8 @@ pub(crate) struct Heard {
     pub opened: Ino,
     /// How often another rank had not what it was asked for.
     sent_back: u8,
+    /// What it fails by was reserved once, to be told again.
+    voted: bool,
 }
 
 /// A request and what it needs to be planned again.
@@ -134,6 +136,11 @@ impl Op {
         let heard = self.hears();
         heard.sent_back = heard.sent_back.saturating_add(1);
         heard.sent_back < SENT_BACK_MAX || stdx::mutant!("mds_sent_back_for_ever")
+    }
+
+    /// Whether what it fails by is to be reserved and told again.
+    pub(crate) fn may_vote(&mut self) -> bool {
+        !std::mem::replace(&mut self.hears().voted, true)
     }
 
     /// Room for what other ranks tell.

@@ -106,6 +106,7 @@ impl Rank {
             Phase::Announce => one.id.is_none(),
             Phase::Name
             | Phase::Unname
+            | Phase::Seek
             | Phase::Look(_)
             | Phase::PreFlush { .. }
             | Phase::Recall { .. }

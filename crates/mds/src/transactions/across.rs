@@ -24,6 +24,9 @@ use proto::request::rename_flags::{EXCHANGE, NOREPLACE};
 use proto::transact::{Change, Left, Part, Seen};
 use proto::{Errno, FileKind, Ino, Name, NameHash, NodeRef, RankId, Version, Writer};
 
+/// A directory that is to come into itself: that alone is said by what others told before they reserved anything.
+const BELOW_ITSELF: Errno = Errno::EINVAL;
+
 /// A name, existing or not.
 #[derive(Clone, Debug)]
 struct At {
@@ -321,7 +324,7 @@ fn not_performed(op: &Op) -> Found<()> {
     if op.told.is_some() { Err(Errno::EXDEV.into()) } else { Ok(()) }
 }
 
-/// Rename where a name or an inode is another rank's.
+/// Rename where a name or an inode is another rank's, or what governs a directory would be another.
 pub(crate) fn rename(
     view: &mut View,
     op: &mut Op,
@@ -330,6 +333,23 @@ pub(crate) fn rename(
     how: u32,
 ) -> Found<Plan> {
     not_performed(op)?;
+    match plan_rename(view, op, (parent, name), (new_parent, new_name), how) {
+        // What was told may be long over, and no state was ever such that it fails so.
+        // Once: what is reserved may itself be in the way of what that needs.
+        Err(Stop::Fail(errno)) if errno != BELOW_ITSELF && is_told_unreserved(view) && op.may_vote() => {
+            Err(Stop::Park(Park::Votes))
+        }
+        planned => planned,
+    }
+}
+
+fn plan_rename(
+    view: &mut View,
+    op: &mut Op,
+    (parent, name): (NodeRef, &Name),
+    (new_parent, new_name): (NodeRef, &Name),
+    how: u32,
+) -> Found<Plan> {
     let to = end_here(view, op, new_parent, new_name, how & EXCHANGE != 0)?;
     let from = match here(end_here(view, op, parent, name, true))? {
         Ok(from) => from,
@@ -437,7 +457,7 @@ fn directories_may_move(
     // Whoever has its content needs its record to say more, which is reserved.
     let within = |held: &Held, into: &End| held.is_dir() && held.ino() == into.at.dir;
     if within(source, to) || (swaps && target.is_some_and(|held| within(held, from))) {
-        return Err(Errno::EINVAL.into());
+        return Err(BELOW_ITSELF.into());
     }
     let crosses = from.at.rank.is_some() || is_governed_otherwise(view, op, from, to)?;
     let kinds = check_kinds(source, target, how);
@@ -490,12 +510,12 @@ pub(crate) fn link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef,
     if target.core.nlink >= LINKS_MAX {
         return Err(Errno::EMLINK.into());
     }
-    // Whoever has it open has it where it is.
-    if target.core.nlink == 0 {
-        return Err(Errno::EXDEV.into());
-    }
     if to.held.is_some() {
         return Err(Errno::EEXIST.into());
+    }
+    // Its rank told of it, so nobody has it open there any more: it is about to go.
+    if target.core.nlink == 0 {
+        return Err(Errno::ENOENT.into());
     }
     may(op, &to.above, perm::WRITE)?;
     view.space()?;

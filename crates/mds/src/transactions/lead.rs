@@ -106,6 +106,14 @@ impl Leads {
     }
 }
 
+/// Whether it is a name in a directory of the system's.
+fn is_of_system(part: &Part) -> bool {
+    match part {
+        Part::Name { parent, .. } => parent.ino.is_reserved(),
+        Part::Inode { .. } | Part::Above { .. } => false,
+    }
+}
+
 impl Rank {
     fn new_transaction(&mut self) -> TxnId {
         self.leads.last += 1;
@@ -272,11 +280,14 @@ impl Rank {
         let Some(share) = lead.shares.get_mut(&rank) else { return };
         // What it has told of before stays with it.
         let told = if stdx::mutant!("mds_all_parts_follow_one") { 0 } else { share.seen.len() };
-        let moved = share.parts.split_off(told.min(share.parts.len()));
+        let rest = share.parts.split_off(told.min(share.parts.len()));
+        // Whose the system's directories are is known to all.
+        let (stay, moved): (Vec<Part>, Vec<Part>) = rest.into_iter().partition(is_of_system);
+        share.parts.extend(stay);
         if moved.is_empty() {
             return self.lead_anew(op, out);
         }
-        if told == 0 {
+        if share.parts.is_empty() {
             lead.shares.remove(&rank);
         }
         lead.shares.entry(next).or_default().parts.extend(moved);

@@ -130,8 +130,11 @@ pub(super) struct Judge {
     changes: BTreeMap<Ino, u64>,
     /// Inodes that were moved or linked in a history that a crash took back.
     displaced: BTreeSet<Ino>,
-    /// Inodes that were ever opened.
+    /// Inodes that were ever opened, or that a rank which lives again takes for it: of an answer of its former life it cannot tell what it was
+    /// asked for (`former.rs`).
     opened: BTreeSet<Ino>,
+    /// Inodes in answers that each rank remembers.
+    answered: BTreeMap<RankId, BTreeSet<Ino>>,
     /// The ranks' time.
     pub(super) wall: Wall,
     pub(super) transactions: u64,
@@ -173,6 +176,7 @@ impl Judge {
             changes: BTreeMap::new(),
             displaced: BTreeSet::new(),
             opened: BTreeSet::new(),
+            answered: BTreeMap::new(),
             wall,
             transactions: 0,
             across: 0,

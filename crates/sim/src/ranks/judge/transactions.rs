@@ -192,6 +192,23 @@ impl Transactions {
         (reserved, led)
     }
 
+    /// Inodes of which a rank is to say where they are, and has not carried that out.
+    pub(super) fn promised_places(&self) -> BTreeSet<Ino> {
+        let missing = self.committed.values().flat_map(|committed| {
+            committed.decided.iter().filter(|(rank, _)| !committed.carried.contains_key(rank))
+        });
+        let changes = missing.flat_map(|(_, changes)| changes);
+        let places = changes.filter_map(|change| match change {
+            Change::Backptr { ino, .. } => Some(*ino),
+            Change::Put { .. }
+            | Change::Delete { .. }
+            | Change::Header { .. }
+            | Change::Lose { .. }
+            | Change::Left(_) => None,
+        });
+        places.collect()
+    }
+
     /// The records with all that is committed, and the keys where that makes a difference.
     pub(super) fn complete<'a>(
         &self,
