@@ -279,10 +279,12 @@ impl Rank {
         let Some(lead) = self.leads.of.get_mut(&op) else { return };
         let Some(share) = lead.shares.get_mut(&rank) else { return };
         // What it has told of before stays with it.
-        let told = if stdx::mutant!("mds_all_parts_follow_one") { 0 } else { share.seen.len() };
+        let all_follow = stdx::mutant!("mds_all_parts_follow_one");
+        let told = if all_follow { 0 } else { share.seen.len() };
         let rest = share.parts.split_off(told.min(share.parts.len()));
         // Whose the system's directories are is known to all.
-        let (stay, moved): (Vec<Part>, Vec<Part>) = rest.into_iter().partition(is_of_system);
+        let (stay, moved): (Vec<Part>, Vec<Part>) =
+            rest.into_iter().partition(|part| is_of_system(part) && !all_follow);
         share.parts.extend(stay);
         if moved.is_empty() {
             return self.lead_anew(op, out);
