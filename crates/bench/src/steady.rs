@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use mount::{Fs, Mount};
 use proto::message::ClientInfo;
 use proto::request::{NewNode, Request};
-use proto::{Attr, Cred, Name, NodeRef};
+use proto::{Attr, Cred, Errno, Name, NodeRef};
 use runtime::port::Connector;
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -290,7 +290,11 @@ impl Client<'_> {
                 let name = self.name(i)?;
                 let new = NewNode { mode: FILE, umask: 0o022, rdev: 0 };
                 let made = Request::MkNod { parent, name: name.clone(), new };
-                self.fs.mount().call(Cred::ROOT, made).ok().map(|_| (i, name))
+                // One that was left behind by a run before will do.
+                match self.fs.mount().call(Cred::ROOT, made) {
+                    Ok(_) | Err(Errno::EEXIST) => Some((i, name)),
+                    Err(_) => None,
+                }
             })
             .collect();
         let mut forth = true;
