@@ -80,8 +80,9 @@ impl Rank {
         open: Option<(Ino, u32)>,
         commits: bool,
     ) -> Option<Vec<Need>> {
-        let clients = self.view.book.is_alone_among_clients(op.place);
-        if clients && (self.view.book.is_alone(op.place) || !self.concerns_copies(&op.request)) {
+        let book = &self.view.book;
+        let copies = || book.has_copies() && self.concerns_copies(&op.request);
+        if book.is_alone_among_clients(op.place) && !copies() {
             return None;
         }
         let mut all = if commits { needs::of_transaction(&mut self.view) } else { Vec::new() };

@@ -189,6 +189,11 @@ impl Book {
         self.is_alone_among_clients(slot) && self.copies.is_empty()
     }
 
+    /// Whether other ranks keep copies of anything.
+    pub(crate) fn has_copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
     /// Whether nobody but that place has anything, other ranks not counted.
     pub(crate) fn is_alone_among_clients(&self, slot: Option<u16>) -> bool {
         self.total == slot.map_or(0, |slot| self.count(slot)) && !self.is_delegated_to_others(slot)

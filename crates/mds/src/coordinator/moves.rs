@@ -176,18 +176,18 @@ fn due_entries(map: &ClusterMap, seen: &Seen, goes: Option<RankId>) -> Vec<Due> 
         let carved = matches!(entry.policy, Policy::Carved) && *unit != Unit::ROOT;
         entry.moving.is_none() && (Some(entry.rank) == goes || (carved && masked(entry.rank)))
     };
-    let load = |unit: &Unit| {
-        let ignored = stdx::mutant!("coord_loads_ignored");
-        LEAST_US + if ignored { 0 } else { seen.load_of_entry(unit.dir) }
-    };
-    let mut due: Vec<(u64, Unit, Entry)> = (map.entries.iter())
+    let mut due: Vec<(Unit, Entry)> = map
+        .entries
+        .iter()
         .filter(|(unit, entry)| is_due(unit, entry))
-        .map(|(unit, entry)| (load(unit), *unit, *entry))
+        .map(|(unit, entry)| (*unit, *entry))
         .collect();
     if due.is_empty() {
         return Vec::new();
     }
-    due.sort_by_key(|(load, unit, _)| (Reverse(*load), *unit));
+    let loads = if stdx::mutant!("coord_loads_ignored") { BTreeMap::new() } else { seen.loads_of_entries() };
+    let load = |unit: &Unit| loads.get(&unit.dir).copied().unwrap_or(0).saturating_add(LEAST_US);
+    due.sort_by_key(|(unit, _)| (Reverse(load(unit)), *unit));
 
     let takers = map.ranks.iter().filter(|(rank, info)| may_take(info.state) && is_allowed(map, **rank));
     let slots = |info: &RankInfo| seen.load_of_slots(info.daemon);
@@ -195,21 +195,21 @@ fn due_entries(map: &ClusterMap, seen: &Seen, goes: Option<RankId>) -> Vec<Due> 
     // What only the mask wants elsewhere stays, if nobody may have it.
     if has.is_empty() {
         let Some(goes) = goes else { return Vec::new() };
-        let own = due.into_iter().filter(|(_, _, entry)| entry.rank == goes);
-        return own.map(|(_, unit, entry)| Due::Entry(unit, entry, RankId(0))).take(MOVES_MAX).collect();
+        let own = due.into_iter().filter(|(_, entry)| entry.rank == goes);
+        return own.map(|(unit, entry)| Due::Entry(unit, entry, RankId(0))).take(MOVES_MAX).collect();
     }
     for (unit, entry) in map.entries.iter() {
         let owner = entry.moving.map_or(entry.rank, |moving| moving.to);
         if let Some(sum) = has.get_mut(&owner) {
-            *sum += load(unit);
+            *sum = sum.saturating_add(load(unit));
         }
     }
-    let give = |(load, unit, entry): (u64, Unit, Entry)| {
+    let give = |(unit, entry): (Unit, Entry)| {
         let asked = |(rank, sum): &(&RankId, &mut u64)| {
             (sum.saturating_mul(WEIGHT_MAX.into()) / u64::from(weight_of(map, **rank)), **rank)
         };
         let (to, sum) = has.iter_mut().min_by_key(asked)?;
-        *sum += load;
+        *sum = sum.saturating_add(load(&unit));
         Some(Due::Entry(unit, entry, *to))
     };
     // No more can begin at a time.

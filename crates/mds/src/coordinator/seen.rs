@@ -105,10 +105,15 @@ impl Seen {
         }
     }
 
-    /// What is asked of what that directory's entry governs, in microseconds of a CPU for each second. It has just moved, perhaps: who had it
+    /// What is asked of what each directory's entry governs, in microseconds of a CPU for each second. It has just moved, perhaps: who had it
     /// says less and less, who has it more and more.
-    pub(super) fn load_of_entry(&self, dir: Ino) -> u64 {
-        self.loads.values().filter_map(|loads| loads.get(&dir)).sum()
+    pub(super) fn loads_of_entries(&self) -> BTreeMap<Ino, u64> {
+        let mut sums = BTreeMap::new();
+        for (dir, load) in self.loads.values().flatten() {
+            let sum: &mut u64 = sums.entry(*dir).or_default();
+            *sum = sum.saturating_add(*load);
+        }
+        sums
     }
 
     /// The same of what slots place at a daemon's rank.

@@ -101,25 +101,9 @@ impl Rank {
 
     /// One at a time, and not beside what else is asked by this map: what governs a directory may have another version then.
     fn ask_for_carve(&mut self, now: Now, out: &mut Outbox<Output>) {
-        let is_asking = self.moves.current.as_ref().is_some_and(|one| match one.phase {
-            Phase::Named | Phase::Dropping => true,
-            Phase::Announce => one.id.is_none(),
-            Phase::Name
-            | Phase::Unname
-            | Phase::Seek
-            | Phase::Look(_)
-            | Phase::PreFlush { .. }
-            | Phase::Recall { .. }
-            | Phase::Gather(_)
-            | Phase::Join
-            | Phase::Drain(_)
-            | Phase::List(_)
-            | Phase::Flush { .. }
-            | Phase::Places(..)
-            | Phase::Empty(_)
-            | Phase::Tell(_)
-            | Phase::Journal(_)
-            | Phase::Switch => false,
+        let is_asking = self.moves.current.as_ref().is_some_and(|one| {
+            matches!(one.phase, Phase::Named | Phase::Dropping)
+                || (one.phase == Phase::Announce && one.id.is_none())
         });
         if is_asking || self.moves.carves.is_asked() || self.state != State::Active {
             return;
