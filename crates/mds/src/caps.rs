@@ -82,10 +82,11 @@ impl Rank {
     ) -> Option<Vec<Need>> {
         let book = &self.view.book;
         let copies = || book.has_copies() && self.concerns_copies(&op.request);
-        if book.is_alone_among_clients(op.place) && !copies() {
+        if book.is_alone_among_clients(op.place) && self.view.txn.left.is_empty() && !copies() {
             return None;
         }
         let mut all = if commits { needs::of_transaction(&mut self.view) } else { Vec::new() };
+        all.extend(self.leaving_needs(op));
         if let Some((ino, _)) = open.filter(|(_, rights)| rights & perm::WRITE != 0)
             && !stdx::mutant!("mds_open_keeps_fc")
         {
@@ -93,6 +94,21 @@ impl Rank {
         }
         let blocked = all.iter().any(|need| self.view.book.is_blocked(op.place, need));
         blocked.then_some(all)
+    }
+
+    /// What the session that asks keeps of what leaves with its own request. It is asked while others vote, so that the operation
+    /// seldom waits for it.
+    fn leaving_needs(&mut self, op: &Op) -> Vec<Need> {
+        if self.view.txn.left.is_empty() || stdx::mutant!("mds_leaves_with_own_grants") {
+            return Vec::new();
+        }
+        let needs = needs::of_leaving(&self.view);
+        if self.has_votes(op.id) {
+            return needs;
+        }
+        let now = self.view.now.mono;
+        needs.iter().for_each(|need| self.view.book.recall_ahead(op.place, need, now));
+        Vec::new()
     }
 
     /// Whether a change may concern a directory of which other ranks keep copies; nobody keeps copies of anything else. What makes or removes

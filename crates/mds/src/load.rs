@@ -322,7 +322,7 @@ impl Rank {
                     self.pin_for(waiters, node);
                 }
             }
-            (LoadKey::Spread { dir }, Loaded::Value(value)) => self.bring_spread(*dir, value, waiters)?,
+            (LoadKey::Spread { dir }, Loaded::Value(value)) => self.bring_spread(*dir, value)?,
             (LoadKey::Backptr { .. }, Loaded::Value(value)) => {
                 let place = value.map(|bytes| Backptr::decode(&bytes)).transpose()?;
                 for id in waiters {
@@ -446,19 +446,11 @@ impl Rank {
     }
 
     /// How a directory is spread, for whoever has a part of it. Without a header it is gone.
-    fn bring_spread(
-        &mut self,
-        ino: Ino,
-        value: Option<Box<[u8]>>,
-        waiters: &[OpId],
-    ) -> Result<(), DecodeError> {
+    fn bring_spread(&mut self, ino: Ino, value: Option<Box<[u8]>>) -> Result<(), DecodeError> {
         let header = value.map(|bytes| FragHeader::decode(&bytes)).transpose()?;
         let Some(spread) = header.as_ref().map(FragHeader::spread) else {
-            for id in waiters {
-                if let Some(op) = self.parked.get_mut(id) {
-                    op.failed = Some(Errno::ESTALE);
-                }
-            }
+            // It was removed, and entries of its parts stay behind for a while. Who only followed a hint finds what it looks for elsewhere.
+            self.view.territory.note_gone(ino);
             return Ok(());
         };
         let spread = spread.ok_or(DecodeError::Invalid { what: "header of a directory with units" })?;

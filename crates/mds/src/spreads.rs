@@ -216,14 +216,14 @@ impl Rank {
     fn take_back(&mut self, now: Now, dir: Ino) -> Phase {
         self.view.spreading = Some(dir);
         if self.is_kept(dir) {
-            let need = Need { ino: dir, bits: Bits::ALL, name: None };
+            let need = Need::of(dir, Bits::ALL);
             self.view.book.wait(RECALLS, (SessionId(0), None), &[need], now.mono);
         }
         Phase::Recall
     }
 
     fn is_kept(&self, dir: Ino) -> bool {
-        let need = Need { ino: dir, bits: Bits::ALL, name: None };
+        let need = Need::of(dir, Bits::ALL);
         self.view.book.is_blocked(None, &need) && !stdx::mutant!("mds_spread_keeps_grants")
     }
 

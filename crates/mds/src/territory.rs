@@ -10,6 +10,7 @@ use proto::cluster::{ClusterMap, Entry, Slot, Unit};
 use proto::header::FragHeader;
 use proto::inode::{InodeCore, flags};
 use proto::{Frag, Incarnation, Ino, RankId, Version};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Directories above each other that are looked at; a way that is longer leads nowhere.
@@ -63,6 +64,8 @@ pub(crate) struct Territory {
     leaving: Option<(Part, bool)>,
     /// There are entries of parts of directories.
     units: bool,
+    /// Directories that are gone, of whose parts there are entries yet.
+    gone: BTreeSet<Ino>,
     /// Something waits for what becomes of transactions of other ranks.
     reserved: bool,
     /// Seals so far: what was asked of the store before one may be another's by now.
@@ -81,6 +84,7 @@ impl Territory {
             placing: false,
             leaving: None,
             units: false,
+            gone: BTreeSet::new(),
             reserved: false,
             seals: 0,
         }
@@ -163,6 +167,7 @@ impl Territory {
         self.placing = self.map.as_ref().is_some_and(|map| map.slots_used);
         let parts = |map: &Arc<ClusterMap>| map.entries.keys().any(|unit| unit.frag != Frag::WHOLE);
         self.units = self.map.as_ref().is_some_and(parts);
+        self.gone = std::mem::take(&mut self.gone).into_iter().filter(|dir| self.has_parts(*dir)).collect();
     }
 
     /// What was asked of the store is not what it was asked for any more.
@@ -170,8 +175,22 @@ impl Territory {
         self.seals += 1;
     }
 
-    /// Whether the map has entries of parts of a directory: it is spread.
+    /// Whether the map has entries of parts of a directory, and that is there: it is spread.
     pub(crate) fn is_split(&self, dir: Ino) -> bool {
+        self.has_parts(dir) && !self.gone.contains(&dir)
+    }
+
+    /// The store has no such directory, and will have none: numbers are not given again.
+    pub(crate) fn note_gone(&mut self, dir: Ino) {
+        self.gone.insert(dir);
+    }
+
+    /// Whether it is known that there is no such directory.
+    pub(crate) fn is_gone(&self, dir: Ino) -> bool {
+        self.gone.contains(&dir)
+    }
+
+    fn has_parts(&self, dir: Ino) -> bool {
         let unit = |prefix, depth| Unit { dir, frag: Frag { prefix, depth } };
         let parts = unit(0, 1)..=unit(u64::MAX, u8::MAX);
         self.units && self.map.as_ref().is_some_and(|map| map.entries.range(parts).next().is_some())

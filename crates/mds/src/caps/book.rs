@@ -39,6 +39,14 @@ pub(crate) struct Need {
     pub bits: Bits,
     /// The name that goes.
     pub name: Option<(Ino, Name)>,
+    /// Nor by the session that asks: what it has kept. What is delegated to it comes behind the operation.
+    pub own: bool,
+}
+
+impl Need {
+    pub(crate) const fn of(ino: Ino, bits: Bits) -> Self {
+        Self { ino, bits, name: None, own: false }
+    }
 }
 
 /// One session's place.

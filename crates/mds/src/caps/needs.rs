@@ -24,24 +24,24 @@ const CONTENT: Bits = Bits(FILE.0 | Bits::FC.0 | Bits::FB.0);
 /// What may not be held by others while the bytes of an inode change. `may_lose`: the mode or a capability goes with it.
 pub(crate) fn bytes(ino: Ino, may_lose: bool) -> Need {
     let bits = if may_lose { CONTENT.with(AUTH).with(XATTR) } else { CONTENT };
-    Need { ino, bits, name: None }
+    Need::of(ino, bits)
 }
 
 /// Nobody else keeps pages of what is opened for writing: a WRITE may not have to wait for them, because its page is locked
 /// until it is answered.
 pub(crate) fn writing(ino: Ino) -> Need {
-    Need { ino, bits: Bits(Bits::FC.0 | Bits::FB.0), name: None }
+    Need::of(ino, Bits(Bits::FC.0 | Bits::FB.0))
 }
 
 /// Nobody else works by himself in a directory, or writes a file, that is looked into, or whose attributes are told.
 pub(crate) const fn looking(ino: Ino) -> Need {
-    Need { ino, bits: Bits::ALONE.with(Bits::DX), name: None }
+    Need::of(ino, Bits::ALONE.with(Bits::DX))
 }
 
 /// The same where it is opened for writing.
 pub(crate) fn opening(ino: Ino) -> Need {
     let Need { bits, .. } = writing(ino);
-    Need { ino, bits: bits.with(Bits::ALONE), name: None }
+    Need::of(ino, bits.with(Bits::ALONE))
 }
 
 /// Nobody else keeps the listing of a directory, or works in it by himself.
@@ -53,7 +53,17 @@ pub(crate) fn of_listing(view: &View, dir: u32) -> Vec<Need> {
 
 /// Nobody else keeps anything of an inode that is, or may soon be, another rank's.
 pub(crate) fn of_place(ino: Ino, dir: Ino, name: &Name) -> Vec<Need> {
-    vec![Need { ino, bits: Bits::ALL, name: named(dir, name.as_bytes()) }]
+    vec![Need { name: named(dir, name.as_bytes()), ..Need::of(ino, Bits::ALL) }]
+}
+
+/// Nor does the session that asks keep anything of what leaves: a kernel moves its entry with the rename, and nobody would know.
+pub(crate) fn of_leaving(view: &View) -> Vec<Need> {
+    let place = |ino| {
+        let slot = view.cache.by_ino(ino)?;
+        named(view.cache.parent_of(slot), view.cache.node(slot).name.as_bytes())
+    };
+    let need = |ino| Need { name: place(ino), own: true, ..Need::of(ino, Bits::ALL) };
+    view.txn.left.iter().map(|left| need(left.ino)).collect()
 }
 
 #[derive(Default)]
@@ -71,7 +81,7 @@ impl Needs {
                 need.bits = need.bits.with(bits);
                 need.name = need.name.take().or(name);
             }
-            None => self.list.push(Need { ino, bits, name }),
+            None => self.list.push(Need { name, ..Need::of(ino, bits) }),
         }
     }
 

@@ -101,7 +101,7 @@ impl Rank {
 
     /// What is granted below to anybody, and of the directory itself, from that part of the book on; and the next part, if there is one.
     pub(super) fn granted_below(&self, of: Part, mut part: usize) -> (Vec<Need>, Option<usize>) {
-        let all = |ino| Need { ino, bits: Bits::ALL, name: None };
+        let all = |ino| Need::of(ino, Bits::ALL);
         let (mut needs, mut looked) = (Vec::new(), 0);
         while let Some(held) = self.view.book.held_in(part) {
             looked += held.len();

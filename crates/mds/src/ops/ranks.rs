@@ -73,6 +73,7 @@ fn number_of(view: &View, unit: Unit) -> Found<Ino> {
         None if view.cache.find_dir(unit.dir).is_some_and(|slot| view.cache.dir(slot).has(dir::HEADER)) => {
             Err(Errno::ESTALE.into())
         }
+        None if view.territory.is_gone(unit.dir) => Err(Errno::ESTALE.into()),
         None => park(LoadKey::Spread { dir: unit.dir }),
     }
 }

@@ -8,6 +8,7 @@
 
 mod answers;
 mod history;
+mod numbers;
 mod owners;
 mod parts;
 pub(super) mod refusals;
@@ -18,6 +19,7 @@ mod units;
 use crate::model::judge::Verdict;
 use crate::model::records::{Records, Undo};
 use crate::model::tree::Tree;
+use numbers::{Given, Numbers};
 use owners::Owners;
 use proto::cluster::Unit;
 use proto::ids::{Position, RankId, SessionId, Tid};
@@ -81,8 +83,9 @@ struct Step {
     tree: Tree,
     /// A boundary whose times it sets.
     timed: Option<Ino>,
-    /// Change counters that it gave: the highest before, and the new one.
-    given: Vec<(Ino, Option<u64>, u64)>,
+    /// Numbers that it gave.
+    versions: Vec<Given<Unit>>,
+    changes: Vec<Given<Ino>>,
     /// A transaction of several ranks begins to count with it.
     decides: bool,
 }
@@ -126,8 +129,8 @@ pub(super) struct Judge {
     owners: Owners,
     /// The highest version of each directory, or unit, and change counter of each inode that anybody may have seen, in histories that were lost,
     /// too.
-    versions: BTreeMap<Unit, u64>,
-    changes: BTreeMap<Ino, u64>,
+    versions: Numbers<Unit>,
+    changes: Numbers<Ino>,
     /// Inodes that were moved or linked in a history that a crash took back.
     displaced: BTreeSet<Ino>,
     /// Inodes that were ever opened, or that a rank which lives again takes for it: of an answer of its former life it cannot tell what it was
@@ -172,8 +175,8 @@ impl Judge {
             over: BTreeSet::new(),
             calls: BTreeMap::new(),
             owners: Owners::default(),
-            versions: BTreeMap::new(),
-            changes: BTreeMap::new(),
+            versions: Numbers::new("version of directory"),
+            changes: Numbers::new("change of inode"),
             displaced: BTreeSet::new(),
             opened: BTreeSet::new(),
             answered: BTreeMap::new(),

@@ -52,13 +52,14 @@ impl Book {
         self.recalls.len()
     }
 
-    /// What others than `slot` hold of what a need excludes.
+    /// What others than `slot` hold of what a need excludes; that one, too, if the need says so.
     fn blockers(&self, slot: Option<u16>, need: &Need) -> Vec<(u16, Bits)> {
         let mut found = Vec::new();
         for (holder, held) in self.records.holders(need.ino) {
             let live = self.places[usize::from(holder.slot)].serial == holder.serial;
             let bits = held.and(need.bits);
-            if live && Some(holder.slot) != slot && !bits.is_empty() {
+            let counts = need.own || Some(holder.slot) != slot;
+            if live && counts && !bits.is_empty() {
                 found.push((holder.slot, bits));
             }
         }
@@ -105,7 +106,8 @@ impl Book {
         for need in needs {
             if !intent.inos.contains(&need.ino) {
                 intent.inos.push(need.ino);
-                self.withheld.entry(need.ino).or_default().push((op, session));
+                let but = if need.own { SessionId(0) } else { session };
+                self.withheld.entry(need.ino).or_default().push((op, but));
             }
         }
         if self.intents.get(&op).is_some_and(|intent| intent.waits == 0) {
@@ -144,6 +146,15 @@ impl Book {
             recall.sent += 1;
             let number = place.next_number();
             self.outbox.push((place.session, Recalled { ino, bits, number, name }));
+        }
+    }
+
+    /// Begins to take back what an operation is going to need, so that it waits the less.
+    pub(crate) fn recall_ahead(&mut self, slot: Option<u16>, need: &Need, now: Mono) {
+        for (holder, bits) in self.blockers(slot, need) {
+            if !self.is_recalled(holder, need.ino) {
+                self.recall_unawaited(holder, need.ino, (bits, need.name.clone()), now);
+            }
         }
     }
 

@@ -24,7 +24,7 @@ fn numbers_of_recalls_may_wrap() {
         book.places[1].number = start;
         for op in 1..6 {
             book.grant(1, Ino(7), HELD, Mono(0));
-            let need = Need { ino: Ino(7), bits: Bits::FS, name: None };
+            let need = Need::of(Ino(7), Bits::FS);
             book.wait(op, (SessionId(1), Some(0)), &[need], Mono(0));
             let (_, recalled) = book.outbox.pop().expect("recalled");
             book.returned(1, Returned { number: recalled.number.wrapping_sub(1), ..recalled.returned(HELD) });
@@ -42,7 +42,7 @@ fn a_directory_of_which_others_keep_something_is_nobodys() {
     assert!(book.may_delegate(0, Ino(7), Mono(0)));
     book.grant(0, Ino(7), HELD, Mono(0));
     assert!(book.may_delegate(0, Ino(7), Mono(0)), "its own");
-    let need = Need { ino: Ino(8), bits: Bits::AS, name: None };
+    let need = Need::of(Ino(8), Bits::AS);
     book.grant(1, Ino(8), HELD, Mono(0));
     book.wait(1, (SessionId(1), Some(0)), &[need], Mono(0));
     book.forget(1);
@@ -57,7 +57,7 @@ fn a_directory_of_which_others_keep_something_is_nobodys() {
 #[test]
 fn what_is_somebody_elses_or_will_be_is_not_granted() {
     let mut book = book(3);
-    let need = Need { ino: Ino(7), bits: Bits::AS, name: None };
+    let need = Need::of(Ino(7), Bits::AS);
     book.grant(1, Ino(7), HELD, Mono(0));
     book.wait(1, (SessionId(1), Some(0)), &[need], Mono(0));
     assert!(!book.may_grant(2, Ino(7), Mono(0)), "somebody waits for it");
@@ -218,7 +218,7 @@ fn what_is_offered_is_asked_for_and_not_taken() {
     assert!(book.recall_idle(0, Ino(1), Mono(0)) && book.recall_idle(0, Ino(1), Mono(0)));
     let (_, recalled) = book.outbox[0].clone();
     assert_eq!((book.outbox.len(), recalled.bits), (1, Bits::FC), "once, and nothing that runs out");
-    let writing = Need { ino: Ino(1), bits: Bits::FC, name: None };
+    let writing = Need::of(Ino(1), Bits::FC);
     assert!(book.is_blocked(Some(1), &writing), "until it is given back");
     assert_eq!(book.owes_since(0), (None, Some(Mono(0))));
     book.wait(7, (SessionId(2), Some(1)), &[writing], Mono(5));

@@ -176,7 +176,7 @@ impl Book {
     }
 
     fn is_free(&self, slot: u16, ino: Ino, bits: Bits, now: Mono) -> bool {
-        let need = Need { ino, bits: bits.excludes(), name: None };
+        let need = Need::of(ino, bits.excludes());
         let withheld = self.withheld.contains_key(&ino) && !stdx::mutant!("mds_delegates_under_intent");
         let contested = self.contests.get(&ino).is_some_and(|contest| contest.until > now);
         let recalled = self.recalls.contains_key(&(slot, ino));

@@ -3,6 +3,7 @@
 //! Absent: answers without a transaction (`answers.rs`); whose a step may be (`owners.rs`).
 
 use super::answers::opened;
+use super::numbers::Given;
 use super::transactions::{Did, Transactions, promised};
 use super::{Journal, Judge, Key, Origin, Sent, Step, units};
 use crate::model::compare::{compare, is_orphans};
@@ -109,7 +110,8 @@ impl Judge {
             undo: Undo::new(),
             tree: before.clone(),
             timed: None,
-            given: Vec::new(),
+            versions: Vec::new(),
+            changes: Vec::new(),
             decides: false,
         };
         step.timed = self.timed(&step)?;
@@ -120,7 +122,7 @@ impl Judge {
             return Err(format!("nobody asked for it: {list:?}"));
         }
         let answer = apply(&mut step, (&mut self.records, &self.open, &did), &self.seed)?;
-        step.given = self.fresh_versions(mutations, &did)?;
+        (step.versions, step.changes) = self.fresh_versions(mutations, &did)?;
         step.decides = did.commits.is_some();
         self.owners.check(rank, mutations, &before, &step.tree)?;
         self.check_seal(rank, mutations)?;
@@ -172,8 +174,12 @@ impl Judge {
         Ok(None)
     }
 
-    /// No version and no change counter names two contents, whichever rank gave it. Returns the counters that are new.
-    fn fresh_versions(&mut self, mutations: &[u8], did: &Did) -> Verdict<Vec<(Ino, Option<u64>, u64)>> {
+    /// Of each directory and inode that a transaction touches.
+    fn fresh_versions(
+        &mut self,
+        mutations: &[u8],
+        did: &Did,
+    ) -> Verdict<(Vec<Given<Unit>>, Vec<Given<Ino>>)> {
         let (mut versions, mut changes) = (BTreeMap::new(), BTreeMap::new());
         for mutation in Mutations::new(mutations).flatten() {
             match mutation {
@@ -194,32 +200,25 @@ impl Judge {
         if let Some(id) = did.commits {
             changes.extend(promised(&self.decided(id)));
         }
-        let before = |(ino, number): (&Ino, &u64)| (*ino, self.changes.get(ino).copied(), *number);
-        let given = changes.iter().map(before).collect();
-        rises("version of directory", versions, &mut self.versions)?;
-        rises("change of inode", changes, &mut self.changes)?;
-        Ok(given)
+        Ok((self.versions.give(versions)?, self.changes.give(changes)?))
     }
 
     /// What is decided is told to nobody before it is durable, nor what is done with it then: a decision that is lost gave its numbers
     /// to nobody, and the inode's home goes on from what it has.
-    fn forget_unseen(&mut self, lost: &[&Step]) {
-        let mut unseen: BTreeMap<Ino, (Option<u64>, u64)> = BTreeMap::new();
+    fn take_back_numbers(&mut self, lost: &[&Step]) {
+        let (mut unseen, mut told) = (BTreeSet::new(), Vec::new());
         for step in lost {
-            for (ino, before, number) in &step.given {
-                match unseen.get_mut(ino) {
-                    Some((_, last)) => *last = *number,
-                    None if step.decides => drop(unseen.insert(*ino, (*before, *number))),
-                    None => {}
+            for given in &step.changes {
+                if step.decides {
+                    unseen.insert(given.of);
                 }
+                told.push(!unseen.contains(&given.of));
             }
         }
-        for (ino, (before, last)) in unseen {
-            if self.changes.get(&ino) == Some(&last) {
-                match before {
-                    Some(before) => drop(self.changes.insert(ino, before)),
-                    None => drop(self.changes.remove(&ino)),
-                }
+        for step in lost.iter().rev() {
+            step.versions.iter().for_each(|given| self.versions.take_back(given, true));
+            for given in step.changes.iter().rev() {
+                self.changes.take_back(given, told.pop().unwrap_or(true));
             }
         }
     }
@@ -246,7 +245,7 @@ impl Judge {
             return Ok(());
         }
         let line = std::mem::take(&mut self.line);
-        self.forget_unseen(&line.iter().filter(|step| is_gone(step)).collect::<Vec<_>>());
+        self.take_back_numbers(&line.iter().filter(|step| is_gone(step)).collect::<Vec<_>>());
         self.line = line;
         let names = self.tree().names();
         let (mut records, mut tree, mut open) = self.base.clone();
@@ -285,20 +284,6 @@ impl Judge {
         self.prune();
         Ok(())
     }
-}
-
-fn rises<K: Ord + std::fmt::Debug>(
-    what: &str,
-    found: BTreeMap<K, u64>,
-    known: &mut BTreeMap<K, u64>,
-) -> Verdict {
-    for (of, number) in found {
-        let text = format!("{what} {of:?} is {number} again or goes back");
-        if known.insert(of, number).is_some_and(|old| old >= number) {
-            return Err(text);
-        }
-    }
-    Ok(())
 }
 
 /// Executes what a step answers on its tree, and applies it to the records. `open`: what is not over after it.
