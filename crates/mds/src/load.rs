@@ -323,11 +323,11 @@ impl Rank {
                 }
             }
             (LoadKey::Spread { dir }, Loaded::Value(value)) => self.bring_spread(*dir, value)?,
-            (LoadKey::Backptr { .. }, Loaded::Value(value)) => {
+            (LoadKey::Backptr { ino }, Loaded::Value(value)) => {
                 let place = value.map(|bytes| Backptr::decode(&bytes)).transpose()?;
                 for id in waiters {
                     if let Some(op) = self.parked.get_mut(id) {
-                        op.hint = place.as_ref().map(|b| (b.parent, b.hash));
+                        op.noted(*ino, place.as_ref().map(|b| (b.parent, b.hash)));
                     }
                 }
             }

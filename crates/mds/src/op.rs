@@ -138,6 +138,14 @@ impl Op {
         heard.sent_back < SENT_BACK_MAX || stdx::mutant!("mds_sent_back_for_ever")
     }
 
+    /// The store says where that inode is that it looks for.
+    pub(crate) fn noted(&mut self, ino: Ino, place: Option<(Ino, NameHash)>) {
+        if let Some(climb) = &mut self.climb {
+            climb.note(ino, place);
+        }
+        self.hint = place;
+    }
+
     /// Whether what it fails by is to be reserved and told again.
     pub(crate) fn may_vote(&mut self) -> bool {
         !std::mem::replace(&mut self.hears().voted, true)

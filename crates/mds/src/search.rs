@@ -42,6 +42,14 @@ impl Climb {
         &mut self.steps[at]
     }
 
+    /// The store says where that one is. An operation looks for several at once, and what it looked for first may have left the cache
+    /// meanwhile: so each has its own.
+    pub(crate) fn note(&mut self, ino: Ino, place: Option<(Ino, NameHash)>) {
+        if let Some(step) = self.steps.iter_mut().find(|step| step.ino == ino) {
+            step.noted = place;
+        }
+    }
+
     fn found(&mut self, ino: Ino) {
         self.steps.retain(|step| step.ino != ino);
     }
@@ -129,7 +137,6 @@ impl View {
 
     fn next_look(&mut self, NodeRef { ino, parent, hash }: NodeRef, op: &mut Op) -> Look {
         let moves = self.moved.count();
-        let hint = &mut op.hint;
         let step = op.climb.get_or_insert_default().step(ino, moves);
         match step.probe {
             Probe::Seen if parent == Ino::NONE => Look::Nothing,
@@ -138,14 +145,11 @@ impl View {
             Probe::Backptr if self.moved.went(ino).is_some() && stdx::mutant!("mds_went_hides_place") => {
                 Look::Nothing
             }
-            Probe::Backptr => {
-                *hint = None;
-                Look::Load(LoadKey::Backptr { ino })
-            }
+            Probe::Backptr => Look::Load(LoadKey::Backptr { ino }),
             Probe::Noted => {
                 step.noted = match self.known_place(ino) {
                     Some(known) => known.as_ref().map(|place| (place.parent, place.hash)),
-                    None => step.noted.or_else(|| hint.take()),
+                    None => step.noted,
                 };
                 step.noted.map_or(Look::Nothing, |(dir, hash)| Look::In(dir, hash))
             }

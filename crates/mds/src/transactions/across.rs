@@ -333,9 +333,14 @@ pub(crate) fn rename(
     how: u32,
 ) -> Found<Plan> {
     not_performed(op)?;
-    match plan_rename(view, op, (parent, name), (new_parent, new_name), how) {
-        // What was told may be long over, and no state was ever such that it fails so.
-        // Once: what is reserved may itself be in the way of what that needs.
+    let planned = plan_rename(view, op, (parent, name), (new_parent, new_name), how);
+    certain(view, op, planned)
+}
+
+/// What was told may be long over, and no state was ever such that it fails so: it is reserved, and told once more.
+/// Once: what is reserved may itself be in the way of what that needs.
+fn certain(view: &View, op: &mut Op, planned: Found<Plan>) -> Found<Plan> {
+    match planned {
         Err(Stop::Fail(errno)) if errno != BELOW_ITSELF && is_told_unreserved(view) && op.may_vote() => {
             Err(Stop::Park(Park::Votes))
         }
@@ -495,6 +500,11 @@ fn is_governed_otherwise(view: &mut View, op: &mut Op, from: &End, to: &End) -> 
 /// Link where the inode, its first name or `//links` is another rank's.
 pub(crate) fn link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name: &Name) -> Found<Plan> {
     not_performed(op)?;
+    let planned = plan_link(view, op, node, parent, name);
+    certain(view, op, planned)
+}
+
+fn plan_link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name: &Name) -> Found<Plan> {
     let to = end_here(view, op, parent, name, false)?;
     let target = match here(view.resolve(node, op))? {
         Ok(slot) => held_here(view, slot, true)?,

@@ -79,7 +79,7 @@ impl Ranks {
         message.encode(&mut w);
         self.trace.event(now, "answer", conn.0 ^ fold(&w.0), || {
             let text = format!("{message:?}");
-            format!("rank {} {} {text:.200}", rank.0, conn.0)
+            format!("rank {} {} {text:.900}", rank.0, conn.0)
         });
         let message = Box::new(message);
         self.at(

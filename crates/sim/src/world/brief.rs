@@ -50,11 +50,11 @@ pub(crate) fn brief_message(message: &ClientMsg) -> String {
     match message {
         ClientMsg::Request { tid, request, .. } => {
             let text = format!("{request:?}");
-            format!("{} {text:.200}", tid.0)
+            format!("{} {text:.900}", tid.0)
         }
         ClientMsg::Performed { tid, told, request, .. } => {
             let text = format!("{request:?}");
-            format!("{} {told:?} {text:.200}", tid.0)
+            format!("{} {told:?} {text:.900}", tid.0)
         }
         other => format!("{other:?}"),
     }
