@@ -68,7 +68,7 @@ impl View {
     /// The node of an inode: its own record, or a replica.
     fn find(&mut self, reference: NodeRef, op: &mut Op, above: usize) -> Found<u32> {
         let ino = reference.ino;
-        if ino.is_reserved() || ino.0 >> 63 == 1 {
+        if ino.is_reserved() || ino.0 >> 63 == 1 || self.territory.is_gone(ino) {
             return Err(Errno::ESTALE.into());
         }
         if let Some(slot) = self.cache.by_ino(ino) {
