@@ -391,8 +391,8 @@ impl Rank {
     /// The operation is over: what was loaded for it may be forgotten.
     pub(crate) fn unpin(&mut self, op: &Op) {
         self.view.book.operation_ended(op.id);
-        for node in &op.pins {
-            self.view.cache.unpin(*node);
+        for node in op.pins.iter().copied().chain(self.view.transactions.loose.drain(..)) {
+            self.view.cache.unpin(node);
         }
     }
 

@@ -37,6 +37,7 @@ struct Intent {
     since: Wall,
     leader: RankId,
     names: Vec<(Ino, NameHash)>,
+    pins: Vec<u32>,
 }
 
 /// What other ranks told for one planning of one operation.
@@ -58,6 +59,8 @@ pub(crate) struct Transactions {
     /// Directories in which something is reserved.
     dirs: BTreeMap<Ino, u32>,
     intents: BTreeMap<TxnId, Intent>,
+    /// Pins of intents that are over.
+    pub loose: Vec<u32>,
     /// Led by this rank, and not carried out by all others.
     pub committed: BTreeMap<TxnId, Decided>,
     /// Led by this rank, and undecided.
@@ -117,18 +120,22 @@ impl Transactions {
         self.has_name(part.dir, part.hash) || self.has_inode(part.ino) || self.intents.iter().any(older)
     }
 
-    fn intend(&mut self, id: TxnId, since: Wall, leader: RankId, parts: &[Reserved]) {
+    /// `pins`: of nodes that were loaded to look at it. They stay until it is reserved, or not: that is not waited for what another rank
+    /// would have to tell again.
+    fn intend(&mut self, id: TxnId, (since, leader): (Wall, RankId), parts: &[Reserved], pins: Vec<u32>) {
         let names = parts.iter().map(|part| (part.dir, part.hash)).collect();
-        self.intents.insert(id, Intent { since, leader, names });
+        let before = self.intents.insert(id, Intent { since, leader, names, pins });
+        self.loose.extend(before.into_iter().flat_map(|intent| intent.pins));
     }
 
     /// What another rank meant to do it will say again, if it still does.
     pub(crate) fn forget_intents(&mut self, leader: RankId) {
-        self.intents.retain(|_, intent| intent.leader != leader);
+        let of_leader = self.intents.extract_if(.., |_, intent| intent.leader == leader);
+        self.loose.extend(of_leader.flat_map(|(_, intent)| intent.pins));
     }
 
     pub(crate) fn forget_intent(&mut self, id: TxnId) {
-        self.intents.remove(&id);
+        self.loose.extend(self.intents.remove(&id).into_iter().flat_map(|intent| intent.pins));
     }
 
     /// Applies that something is reserved: from here on it waits.
@@ -147,7 +154,7 @@ impl Transactions {
     /// Applies that a transaction is over: here, if something was reserved for it, or for all, if this rank led it.
     pub(crate) fn resolve(&mut self, id: TxnId) {
         self.committed.remove(&id);
-        self.intents.remove(&id);
+        self.forget_intent(id);
         let Some(prepared) = self.prepared.remove(&id) else { return };
         for part in &prepared.parts {
             self.names.remove(&(part.dir, part.hash));
