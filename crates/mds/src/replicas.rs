@@ -4,7 +4,7 @@
 //! Absent: asking for them (`peers.rs`); who may keep them (`caps/book/copies.rs`, at their home).
 
 use crate::cache::dir;
-use crate::op::OpId;
+use crate::op::{LoadKey, OpId};
 use crate::rank::Rank;
 use crate::territory::{Side, is_placed};
 use proto::dentry::DentryValue;
@@ -29,6 +29,13 @@ impl Rank {
         }
         // Its home moved here meanwhile, or it was found: the operations look again.
         if self.view.cache.by_ino(ino).is_some() {
+            return Ok(());
+        }
+        // Its name is in a unit of another rank's, of a directory that is this rank's as a whole and has been forgotten: by that alone it
+        // would be this rank's to read. Once it is known how that is spread the operations ask again.
+        let is_unknown = self.view.cache.spread(place.parent).is_none();
+        if is_unknown && self.view.territory.is_split(place.parent) {
+            self.start_load(LoadKey::Spread { dir: place.parent }, None);
             return Ok(());
         }
         let parent = self.view.cache.inner(place.parent, place.hash);
