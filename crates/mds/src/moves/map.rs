@@ -118,7 +118,15 @@ impl Rank {
         let Some(one) = self.moves.current.as_ref().filter(|one| one.unit == unit) else { return };
         let part = one.part;
         match one.phase {
-            Phase::Named | Phase::Dropping | Phase::Announce => self.give_up_move(why, out),
+            // What is refused may be under way already, as a coordinator that is gone was asked: while this one was, it was taken for it.
+            Phase::Named | Phase::Dropping | Phase::Announce => {
+                self.give_up_move(why, out);
+                if let Some(map) = self.view.territory.map().cloned()
+                    && !stdx::mutant!("mds_refused_is_not_under_way")
+                {
+                    self.carry_out_announced(&map, out);
+                }
+            }
             // Whatever it says, the switch may have been made: the map will tell, or has told.
             Phase::Switch => {
                 self.say_refused(part, why, out);
