@@ -42,7 +42,7 @@ pub(crate) fn plan(
     if how & !(NOREPLACE | EXCHANGE) != 0 || how == NOREPLACE | EXCHANGE {
         return Err(Errno::EINVAL.into());
     }
-    if !view.territory.is_whole() && of_several(view, op, (parent, name), (new_parent, new_name))? {
+    if !view.territory.is_only() && of_several(view, op, (parent, name), (new_parent, new_name))? {
         return across::rename(view, op, (parent, name), (new_parent, new_name), how);
     }
     let from = find_end(view, op, parent, name)?;
@@ -94,6 +94,10 @@ fn of_several(
 ) -> Found<bool> {
     let to = find_end(view, op, new_parent, new_name)?;
     let Ok(from) = here(find_end(view, op, parent, name))? else { return Ok(true) };
+    // Whoever has everything has not what lost its name elsewhere: a directory that is open there may be called the old one's parent.
+    if view.territory.is_whole() {
+        return Ok(false);
+    }
     Ok(is_elsewhere(view, &from)? || is_elsewhere(view, &to)? || is_divided(view, op, &from, &to)?)
 }
 
