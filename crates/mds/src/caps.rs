@@ -1,7 +1,8 @@
 //! Capabilities of the rank: what answers grant, what operations need and take back, what becomes of it when a session goes.
 //!
 //! An operation that needs what others hold asks for everything at once and waits; until it is answered nothing of those inodes
-//! is granted to others. No operation waits for what its own session holds. So no two wait for each other.
+//! is granted to others. No operation waits for what its own session holds, but for what it keeps of what leaves with the operation: that
+//! comes back whatever the session waits for. So no two wait for each other.
 //!
 //! Absent: what is not granted yet (docs/CAPABILITIES.md, "What comes later").
 
@@ -99,7 +100,7 @@ impl Rank {
     /// What the session that asks keeps of what leaves with its own request. It is asked while others vote, so that the operation
     /// seldom waits for it.
     fn leaving_needs(&mut self, op: &Op) -> Vec<Need> {
-        if self.view.txn.left.is_empty() || stdx::mutant!("mds_leaves_with_own_grants") {
+        if self.view.txn.left.is_empty() {
             return Vec::new();
         }
         let needs = needs::of_leaving(&self.view);

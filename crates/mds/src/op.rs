@@ -33,7 +33,7 @@ pub(crate) struct ScanPage {
 }
 
 /// Answers of other ranks that they have not what they were asked for, for one operation.
-const SENT_BACK_MAX: u8 = 8;
+const SENT_BACK_MAX: u8 = 24;
 
 /// What an operation heard from other ranks; few hear anything.
 #[derive(Debug, Default)]

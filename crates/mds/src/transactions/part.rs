@@ -89,8 +89,7 @@ fn clear(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part
         looked.push(one);
     }
     let reserved: Vec<Reserved> = looked.iter().flat_map(Looked::wanted).copied().collect();
-    let pins =
-        if stdx::mutant!("mds_intent_without_pins") { Vec::new() } else { std::mem::take(&mut op.pins) };
+    let pins = std::mem::take(&mut op.pins);
     view.transactions.intend(id, (since, leader(op)), &reserved, pins);
     Plan::reply(Reply::Seen(looked.into_iter().map(|one| one.seen).collect()))
 }
