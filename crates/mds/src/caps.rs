@@ -100,7 +100,7 @@ impl Rank {
     /// What the session that asks keeps of what leaves with its own request. It is asked while others vote, so that the operation
     /// seldom waits for it.
     fn leaving_needs(&mut self, op: &Op) -> Vec<Need> {
-        if self.view.txn.left.is_empty() {
+        if self.view.txn.left.is_empty() || stdx::mutant!("mds_leaves_with_own_grants") {
             return Vec::new();
         }
         let needs = needs::of_leaving(&self.view);

@@ -353,6 +353,7 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "tests::several::transactions::defects_of_transactions_are_caught",
     ),
     ("mds_purge_wakes_nobody", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
+    ("mds_leaves_with_own_grants", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_told_name_is_believed", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_went_hides_place", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     ("mds_withheld_from_part", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),

@@ -695,6 +695,32 @@ fn what_cannot_be_counted_is_not_spread() {
     assert!(c.lookup(dir, "f8").is_ok());
 }
 
+/// Found by the simulator: a directory was gone, and entries of its parts were there yet. Who followed a hint into it was told that what he
+/// looked for was gone, too.
+#[test]
+fn a_hint_into_what_is_gone_leads_nowhere() {
+    let mut c = Cluster::new();
+    let sub = c.mkdir(root(), "sub");
+    c.checkpoint(0);
+    let gone = Ino(9_999);
+    for (prefix, rank) in [(0, 0), (1 << 63, 1)] {
+        let unit = Unit { dir: gone, frag: proto::Frag { prefix, depth: 1 } };
+        let entry =
+            Entry { rank: RankId(rank), version: c.map.version + 1, policy: Policy::Spread, moving: None };
+        Arc::make_mut(&mut c.map.entries).insert(unit, entry);
+    }
+    c.publish();
+    c.drop_cache(0);
+    let hint = NodeRef { ino: sub.ino, parent: gone, hash: NameHash(77) };
+    assert_eq!(c.attr(0, Request::GetAttr { node: hint }).map(|attr| attr.ino), Ok(sub.ino));
+    // Who asks in it hears so from whoever has the name's part, and is not sent to and fro.
+    let lookup = |name: &str| Request::Lookup { parent: NodeRef::bare(gone), name: n(name) };
+    for at in [0, 1] {
+        let name = c.name_in(at as u64, 0);
+        assert_eq!(c.ask(at, lookup(&name)), Answered::Outcome(Err(Errno::ESTALE)));
+    }
+}
+
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_units_are_caught() {

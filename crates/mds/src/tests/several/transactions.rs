@@ -4,6 +4,7 @@
 
 mod directories;
 mod elsewhere;
+mod grants;
 mod numbers;
 mod removal;
 mod spread;
@@ -935,7 +936,8 @@ fn what_an_fsync_put_into_the_journal_does_not_come_back_behind_its_file() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_transactions_are_caught() {
-    let defects: [(&str, fn()); 27] = [
+    let defects: [(&str, fn()); 28] = [
+        ("mds_leaves_with_own_grants", grants::what_the_session_that_asks_keeps_comes_back_too),
         ("mds_reservation_ignored", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
         ("mds_listing_despite_reservation", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
         (

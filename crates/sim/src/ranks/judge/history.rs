@@ -24,6 +24,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
 use stdx::hash::HashSeed;
 
+/// Versions of directories, and change counters of inodes, that a step gave.
+type Fresh = (Vec<Given<Unit>>, Vec<Given<Ino>>);
+
 impl Judge {
     /// What one step of a rank appended and answered.
     pub(in crate::ranks) fn step(
@@ -175,11 +178,7 @@ impl Judge {
     }
 
     /// Of each directory and inode that a transaction touches.
-    fn fresh_versions(
-        &mut self,
-        mutations: &[u8],
-        did: &Did,
-    ) -> Verdict<(Vec<Given<Unit>>, Vec<Given<Ino>>)> {
+    fn fresh_versions(&mut self, mutations: &[u8], did: &Did) -> Verdict<Fresh> {
         let (mut versions, mut changes) = (BTreeMap::new(), BTreeMap::new());
         for mutation in Mutations::new(mutations).flatten() {
             match mutation {
