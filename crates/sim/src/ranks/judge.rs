@@ -127,8 +127,7 @@ pub(super) struct Judge {
     /// The stream in which a call was carried out.
     calls: BTreeMap<u64, Key>,
     owners: Owners,
-    /// The highest version of each directory, or unit, and change counter of each inode that anybody may have seen, in histories that were lost,
-    /// too.
+    /// Versions of each directory, or unit, and change counters of each inode; those of lost histories are spent.
     versions: Numbers<Unit>,
     changes: Numbers<Ino>,
     /// Inodes that were moved or linked in a history that a crash took back.
