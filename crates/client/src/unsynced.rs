@@ -100,6 +100,15 @@ pub(crate) fn cut_by(request: &Request, outcome: &Outcome) -> Option<NodeRef> {
     }
 }
 
+/// The file that a request would cut, and its size then.
+fn cut_asked(request: &Request) -> Option<(Ino, u64)> {
+    match request {
+        Request::SetAttr { node, set } => Some((node.ino, set.size?)),
+        Request::Open { node, flags } if flags & open_flags::TRUNC != 0 => Some((node.ino, 0)),
+        every_request!() => None,
+    }
+}
+
 impl Unsynced {
     pub(crate) const fn new() -> Self {
         Self { files: BTreeMap::new(), others: None, cost: 0 }
@@ -259,9 +268,16 @@ impl Unsynced {
         for file in self.files.values_mut() {
             file.pieces.retain(|piece| !was_synced(piece.life));
         }
-        let mut doubted = BTreeSet::new();
-        for pending in unanswered.iter().filter(|pending| pending.life != life) {
-            self.doubts(pending, seed, &mut doubted);
+        let before: Vec<_> = unanswered.iter().filter(|pending| pending.life != life).copied().collect();
+        let (mut doubted, mut cuts) = (BTreeSet::new(), BTreeMap::new());
+        for pending in &before {
+            match self.cuts_all(pending, &before) {
+                Some((ino, size)) => {
+                    let least: &mut u64 = cuts.entry(ino).or_insert(size);
+                    *least = size.min(*least);
+                }
+                None => self.doubts(pending, seed, &mut doubted),
+            }
         }
         self.crossed(life, unanswered, &mut doubted);
         self.files.retain(|ino, file| {
@@ -272,7 +288,9 @@ impl Unsynced {
                 losses.inos.push(*ino);
                 return false;
             }
-            let old = file.pieces.iter().filter(|(_, piece)| piece.life != life);
+            let end = cuts.get(ino).copied().unwrap_or(u64::MAX);
+            file.pieces.split(end);
+            let old = file.pieces.iter().filter(|(offset, piece)| piece.life != life && *offset < end);
             again.extend(old.filter_map(|(offset, piece)| {
                 let (node, wrote, life) = (file.node, piece.span.tid, piece.life);
                 Some(Rewrite { node, wrote, life, append: false, offset, data: piece.payload()? })
@@ -295,6 +313,30 @@ impl Unsynced {
         }
         losses.others = before.is_some_and(|others| !was_synced(others.life));
         (again, losses)
+    }
+
+    /// The file that something without an answer cuts, or has cut, and where, if everything that is kept of it was answered before
+    /// that was sent, and nothing is written to it at the same time. What is before the cut is there in the end, carried out or not. What is
+    /// behind it is left alone: the file may be longer again, and zero there.
+    fn cuts_all(&self, cut: &Unanswered<'_>, unanswered: &[Unanswered<'_>]) -> Option<(Ino, u64)> {
+        let (ino, size) = cut_asked(cut.request)?;
+        let file = self.files.get(&ino)?;
+        let is_of = |request: &Request| match request {
+            Request::Write { node, .. } | Request::Fallocate { node, .. } => node.ino == ino,
+            Request::CopyRange { target, .. } => target.ino == ino,
+            every_request!() => false,
+        };
+        let crossed = unanswered.iter().any(|pending| is_of(pending.request))
+            || file.hazard > cut.tid
+            || file.pieces.iter().any(|(_, piece)| piece.span.until > cut.tid);
+        (!crossed).then_some((ino, size))
+    }
+
+    /// A cut that was asked of a former life was refused by this one: whether bytes behind it are missing.
+    pub(crate) fn lacks_behind(&self, request: &Request, life: Incarnation) -> Option<Ino> {
+        let (ino, size) = cut_asked(request)?;
+        let pieces = &self.files.get(&ino).filter(|_| !stdx::mutant!("client_cut_refused_untold"))?.pieces;
+        pieces.iter().any(|(at, piece)| at >= size && piece.life != life).then_some(ino)
     }
 
     /// Files that something without an answer may have cut, or filled with what is not known here.

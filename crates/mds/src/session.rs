@@ -414,6 +414,11 @@ impl Session {
         Some(self.floor)
     }
 
+    /// Whether a request was never carried out in a life that is remembered, and its client would say it again.
+    pub(crate) fn is_unheard_of(&self, tid: Tid) -> bool {
+        tid >= self.floor && self.results.get(tid).is_none()
+    }
+
     /// Whether a request is new.
     pub(crate) fn admit(&mut self, tid: Tid, floor: Tid) -> Admitted {
         self.raise_floor(floor);

@@ -207,7 +207,10 @@ impl Rank {
         if op.told.is_none() {
             return Some(Err(Errno::EINVAL));
         }
-        let follows = *life == self.former && self.former.0 > 0;
+        // What no journal tells of is presented again, whatever life it was of: what its client does not need any more is below its floor.
+        let known = self.sessions.map.get(&op.session);
+        let is_new = known.is_some_and(|session| session.is_unheard_of(*wrote));
+        let follows = (*life == self.former && self.former.0 > 0) || is_new;
         match self.view.tail_writes.verdict(op.session, node.ino, *wrote, follows) {
             Verdict::There => return Some(Ok(Reply::Ok)),
             Verdict::Lost => return Some(Err(Errno::EIO)),

@@ -29,6 +29,9 @@ const AGAIN_BYTES: usize = 1 << 20;
 pub(crate) struct Prepared {
     pub leader: RankId,
     pub parts: Vec<Reserved>,
+    /// Pins of what it was looked at by. A leader may ask for more when this much is reserved, and has to be told of this again: with
+    /// next to no cache, a replica that had to be asked for anew then would be waited for while others wait for what is reserved.
+    pins: Vec<u32>,
 }
 
 /// Whose turn it is at these names, of all that have not reserved them yet.
@@ -59,7 +62,7 @@ pub(crate) struct Transactions {
     /// Directories in which something is reserved.
     dirs: BTreeMap<Ino, u32>,
     intents: BTreeMap<TxnId, Intent>,
-    /// Pins of intents that are over.
+    /// Pins of what is over.
     pub loose: Vec<u32>,
     /// Led by this rank, and not carried out by all others.
     pub committed: BTreeMap<TxnId, Decided>,
@@ -140,6 +143,7 @@ impl Transactions {
 
     /// Applies that something is reserved: from here on it waits.
     pub(crate) fn prepare(&mut self, id: TxnId, leader: RankId, parts: Vec<Reserved>) {
+        let pins = self.intents.remove(&id).map(|intent| intent.pins).unwrap_or_default();
         self.resolve(id);
         for part in &parts {
             self.names.insert((part.dir, part.hash), id);
@@ -148,7 +152,7 @@ impl Transactions {
             }
             *self.dirs.entry(part.dir).or_default() += 1;
         }
-        self.prepared.insert(id, Prepared { leader, parts });
+        self.prepared.insert(id, Prepared { leader, parts, pins });
     }
 
     /// Applies that a transaction is over: here, if something was reserved for it, or for all, if this rank led it.
@@ -156,6 +160,7 @@ impl Transactions {
         self.committed.remove(&id);
         self.forget_intent(id);
         let Some(prepared) = self.prepared.remove(&id) else { return };
+        self.loose.extend(prepared.pins);
         for part in &prepared.parts {
             self.names.remove(&(part.dir, part.hash));
             self.inos.remove(&part.ino);

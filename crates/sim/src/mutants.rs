@@ -198,6 +198,12 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
         "client",
         "machine::tests::rewrite::bytes_whose_loss_is_not_told_are_caught",
     ),
+    // A truncation that a rank's next life refuses.
+    (
+        "client_cut_refused_untold",
+        "client",
+        "machine::tests::rewrite::bytes_whose_loss_is_not_told_are_caught",
+    ),
     (
         "client_keeps_crossed",
         "client",

@@ -112,6 +112,13 @@ impl Client {
         if pending.life != self.incarnation && !there && self.is_of_before(&sent.request, outcome) {
             self.lose_bytes(changed(&sent.request), out);
         }
+        // What it was to cut off was not rewritten.
+        if pending.life != self.incarnation
+            && outcome.is_err()
+            && let Some(ino) = self.unsynced.lacks_behind(&sent.request, self.incarnation)
+        {
+            self.lose_bytes(ino, out);
+        }
         pending.sent = Some(sent);
     }
 

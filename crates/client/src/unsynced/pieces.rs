@@ -177,6 +177,13 @@ impl Pieces {
         }
     }
 
+    /// No piece goes on over this place.
+    pub(crate) fn split(&mut self, at: u64) {
+        for (at, piece) in self.take(at, u64::MAX) {
+            self.insert(at, piece);
+        }
+    }
+
     /// What was answered before this was sent is on the disk. Of what is not known to be there in this life it says nothing: that
     /// may have failed before, and not have been heard of yet.
     pub(crate) fn synced(&mut self, tid: Tid, life: Incarnation) {

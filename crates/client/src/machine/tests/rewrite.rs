@@ -149,6 +149,45 @@ fn what_a_truncation_has_overtaken_is_not_written_once_more() {
     assert_eq!(lost(&bench.step(reply(2, written(9)))), [Ino(8)]);
 }
 
+/// What broke: with a truncation under way when its rank died, all that was not synced of the file was told as lost (fsx on a
+/// mount whose rank hung). Whether it was carried out or not: what is before it is there in the end.
+#[test]
+fn a_truncation_without_an_answer_leaves_what_is_before_it() {
+    let cut_to = |size| {
+        let set = proto::SetAttr { size: Some(size), ..proto::SetAttr::default() };
+        Request::SetAttr { node: node(7), set }
+    };
+    let lengths = |out: &[Output]| -> Vec<u64> {
+        let of = |message: ClientMsg| match message {
+            ClientMsg::Performed { request: Request::Rewrite { data, .. }, .. } => Some(data.len()),
+            _ => None,
+        };
+        sent(out).into_iter().filter_map(of).collect()
+    };
+    for (size, refused) in [(3, false), (3, true), (9, true)] {
+        let mut bench = wrote();
+        bench.call(2, cut_to(size));
+        let out = welcomed(&mut bench, 2);
+        assert_eq!((lengths(&out), lost(&out)), (vec![size.min(4)], vec![]));
+        bench.step(done(3, 20));
+        // It dies once more before it has answered.
+        let out = welcomed(&mut bench, 3);
+        assert_eq!((lengths(&out), lost(&out)), (vec![size.min(4)], vec![]));
+        bench.step(done(4, 20));
+        let outcome = if refused { Err(Errno::EPERM) } else { Ok(Reply::Ok) };
+        // Bytes that it was to cut off are missing, if it does not.
+        let missing = if refused && size < 4 { vec![Ino(7)] } else { vec![] };
+        assert_eq!(lost(&bench.step(reply(2, outcome))), missing, "{size} {refused}");
+        let left = if missing.is_empty() { vec![size.min(4)] } else { vec![] };
+        assert_eq!(lengths(&welcomed(&mut bench, 4)), left);
+    }
+    // Who wrote at the same time does not know which came first.
+    let mut bench = wrote();
+    bench.call(2, write(7, 8, 2));
+    bench.call(3, cut_to(3));
+    assert_eq!(lost(&welcomed(&mut bench, 2)), [Ino(7)]);
+}
+
 #[test]
 fn what_is_there_again_may_be_lost_again() {
     let mut bench = wrote();
@@ -273,7 +312,8 @@ fn who_is_refused_when_it_comes_back_is_told_of_its_bytes() {
 #[cfg(feature = "mutants")]
 #[test]
 fn bytes_whose_loss_is_not_told_are_caught() {
-    let defects: [(&str, fn()); 3] = [
+    let defects: [(&str, fn()); 4] = [
+        ("client_cut_refused_untold", a_truncation_without_an_answer_leaves_what_is_before_it),
         ("client_closes_unsynced", who_leaves_syncs_before),
         ("client_others_forgotten", files_without_a_place_of_their_own_are_lost_with_the_life_that_had_them),
         ("client_refused_keeps_silent", who_is_refused_when_it_comes_back_is_told_of_its_bytes),

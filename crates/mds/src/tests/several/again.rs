@@ -8,7 +8,8 @@ use proto::message::Told;
 
 const MORE: ConnId = ConnId(61);
 
-/// What broke: the client told EIO of bytes that the move's checkpoint had synced.
+/// What broke: the client told EIO of bytes that the move's checkpoint had synced; and, when a rank had died twice, of those of a write
+/// that was not durable and was to be carried out again.
 #[test]
 fn bytes_of_a_file_that_has_moved_away_are_there() {
     let mut c = Cluster::new();
@@ -38,15 +39,17 @@ fn bytes_of_a_file_that_has_moved_away_are_there() {
     assert!(matches!(welcome, Some(ServerMsg::Welcome { resumed: true, .. })), "{welcome:?}");
     world.say(MORE, ClientMsg::Reclaimed);
     let mut outcomes = Vec::new();
-    for (tid, node) in [(700, moved), (701, stays)] {
+    // Another write of which no journal tells, and whose result its client needs no more; and one that it will say again.
+    for (tid, wrote, node) in [(700, Tid(9), moved), (701, Tid(9), stays), (702, Tid(10), stays)] {
         let data = Payload::Owned(vec![7; 5]);
-        // Another write of which no journal tells.
-        let wrote = Tid(9);
         let request = Request::Rewrite { node, wrote, life, append: false, offset: 0, data };
-        perform(c.hold(0), MORE, tid, Told { heard: true, ..Told::default() }, request);
+        let told = Told { heard: true, ..Told::default() };
+        let (tid, cred) = (Tid(tid), Cred::ROOT);
+        c.hold(0).say(MORE, ClientMsg::Performed { tid, floor: Tid(10), cred, told, request });
         c.settle();
-        outcomes.push(answer(&c.worlds[0], MORE, Tid(tid)).cloned());
+        outcomes.push(answer(&c.worlds[0], MORE, tid).cloned());
     }
+    assert!(matches!(outcomes[2], Some(ServerMsg::Done { .. })), "{outcomes:?}");
     assert!(matches!(outcomes[0], Some(ServerMsg::Done { .. })), "{outcomes:?}");
     assert!(matches!(outcomes[1], Some(ServerMsg::Reply { outcome: Err(Errno::EIO), .. })), "{outcomes:?}");
 }
