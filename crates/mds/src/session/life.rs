@@ -184,6 +184,14 @@ impl Rank {
         self.end_reconnect_if_all_back(out);
     }
 
+    /// Whether something of an ended session may be dropped now.
+    pub(crate) fn may_close(&self) -> bool {
+        let free = |id: &SessionId| !self.has_reserved(*id);
+        !self.moves.is_sealed()
+            && (self.sessions.unlocking.iter().any(free)
+                || self.sessions.closing.iter().any(|(id, _)| free(id)))
+    }
+
     /// Drops a slice of the locks and opens of ended sessions.
     pub(crate) fn close_slice(&mut self) {
         // What an ended session had another rank was told of; and nobody here may get a lock of it that the other does not know of.
