@@ -1,8 +1,8 @@
 # Directories are given from rank to rank while programs have files in them open and locked, unlink them, and wait for locks; ranks and the server die
-# in between; a rank that has open files goes.
+# in between; a rank that has open files goes. Files that are open and locked are renamed from rank to rank.
 . "$(dirname "$0")/lib.sh"
 . "$HERE/ranks.sh"
-require setfattr flock
+require setfattr flock python3
 TEST=opens_ranks
 cd "$WORK" || exit 1
 
@@ -64,6 +64,55 @@ check "and the file" bash -c 'echo end >&7'
 same "which has it" end "$(tail -n 1 mnt2/d/sub/file)"
 exec 7>&- 8<&- 9>&-
 check "nothing is locked" within free
+
+# By renames: from one rank's directory to the other's, and back.
+check "two ranks again" ask fs set pandofs max_mds 2
+check "both serve" within serve_all 2
+pinned a 0
+pinned b 1
+echo one >mnt/a/x && echo other >mnt/b/y || die "files of two ranks"
+free() { flock -n "mnt2/$1" true; }
+locked() { ! free "$1"; }
+number() { stat -c %i "$1"; }
+INO=$(number mnt/a/x)
+exec 7<>mnt/a/x && flock -n 7 || die "opened and locked"
+# Where it answers EXDEV mv would copy.
+renamed() { timeout 60 python3 -c 'import os, sys; os.rename(sys.argv[1], sys.argv[2])' "$@"; }
+check "an open file is renamed to the other rank" renamed mnt/a/x mnt/b/x
+same "it is the same" "$INO" "$(number mnt/b/x)"
+check "it is read" [ "$(cat <&7)" = one ]
+check "and written" bash -c 'echo two >&7'
+check "and synced" python3 -c 'import os; os.fsync(7)'
+same "the other mount reads that" two "$(tail -n 1 mnt2/b/x)"
+check "it is locked" locked b/x
+check "rank 1 dies" harm 1 crash
+check "it is locked then" locked b/x
+check "rank 0 dies" harm 0 crash
+check "a write after that" bash -c 'echo three >&7'
+# The rank that died may take it for open by an answer of before, until the mount has said more.
+check "back" within renamed mnt/b/x mnt/a/x
+same "it is the same yet" "$INO" "$(number mnt/a/x)"
+check "with its lock" locked a/x
+exec 8<mnt/b/y
+INO=$(number mnt/b/y)
+check "an open file gets a second name" ln mnt/b/y mnt/a/z
+same "of the same" "$INO" "$(number mnt/a/z)"
+check "its names go" rm mnt/b/y mnt/a/z
+check "it is open" [ "$(cat <&8)" = other ]
+INO=$(number mnt/a/x)
+while [ ! -e stop ]; do echo again >&7; done &
+WRITER=$!
+for n in $(seq 5); do
+    check "$n: it is renamed while it is written" renamed mnt/a/x mnt/b/x
+    check "$n: and back" renamed mnt/b/x mnt/a/x
+done
+touch stop && wait $WRITER
+same "it is the same in the end" "$INO" "$(number mnt/a/x)"
+same "and has what was written" again "$(tail -n 1 mnt2/a/x)"
+check "its name goes" rm mnt2/a/x
+check "what is open stays" bash -c 'echo end >&7'
+exec 7>&- 8<&-
+check "nothing is open" within bash -c 'test -z "$(ls mnt2/a mnt2/b | grep -v :)"'
 for each in mnt mnt2; do
     "$PANDO" umount "$WORK/$each" >err 2>&1 || die "umount: $(cat err)"
 done

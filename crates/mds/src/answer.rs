@@ -201,6 +201,7 @@ impl Rank {
         let counted = std::mem::take(&mut self.view.txn.counted);
         let left: Vec<Ino> = self.view.txn.left.iter().map(|left| left.ino).collect();
         received.iter().chain(&left).for_each(|ino| self.home_changes(*ino));
+        let came = std::mem::take(&mut self.view.txn.came);
         let applied = apply(&mut self.view, &mut self.sessions, &muts.0, Source::Live);
         if !stdx::mutant!("mds_received_as_new") {
             received.into_iter().for_each(|ino| self.view.cache.flag(ino, 0, node::END_CLEAN));
@@ -211,6 +212,9 @@ impl Rank {
         }
         self.view.txn.muts = muts;
         self.view.txn.clear();
+        if !(left.is_empty() && came.is_empty()) {
+            self.carried(&left, came);
+        }
         match applied {
             Ok(follow) => {
                 for (op, cut) in follow {

@@ -226,6 +226,7 @@ fn gone_to_others(view: &mut View, left: &[u8]) -> Result<Vec<Ino>, DecodeError>
             view.backptrs.remove(&ino);
             view.backptrs_old.remove(&ino);
         }
+        view.holders.left(ino);
         view.moved.left(ino, (parent, hash));
         view.moved.note(ino);
     }

@@ -76,6 +76,12 @@ pub(crate) fn chunks<'a>(list: impl Iterator<Item = &'a Holder>) -> Vec<Vec<Hold
     all
 }
 
+/// What has come, for the entry that brings it.
+pub(crate) fn encode_here(list: &[Holder], muts: &mut Writer) {
+    let (id, moved) = (MoveId(0), WITH_NOTHING);
+    Mutation::Holders { id, moved, first: false, list: &encoded(list) }.encode(muts);
+}
+
 fn encoded(list: &[Holder]) -> Vec<u8> {
     let mut w = Writer::new();
     put_holders(list.iter(), &mut w);
@@ -101,6 +107,11 @@ impl Holders {
 
     pub(crate) fn gone(&mut self, session: SessionId, ino: Ino) {
         self.here.remove(&(session, ino));
+    }
+
+    /// The inode is another rank's from here on.
+    pub(crate) fn left(&mut self, ino: Ino) {
+        self.here.retain(|(_, of), _| *of != ino);
     }
 
     /// A session has ended.
@@ -153,7 +164,8 @@ impl Rank {
         true
     }
 
-    fn knows(&self, id: SessionId) -> bool {
+    /// Whether a client has that session here.
+    pub(crate) fn knows(&self, id: SessionId) -> bool {
         self.sessions.map.get(&id).is_some_and(|session| session.is_clients() && !session.evicted)
     }
 
@@ -223,7 +235,7 @@ impl Rank {
     }
 
     /// In place of whatever it had of that inode: it may have been here before.
-    fn holds(&mut self, holder: &Holder) {
+    pub(crate) fn holds(&mut self, holder: &Holder) {
         let Holder { session, ino, parent, hash, opens, rights, writes, locks } = holder;
         if !self.sessions.map.contains_key(session) {
             return;

@@ -237,7 +237,12 @@ impl From<&Park> for Waits {
             Park::Reconnect | Park::Presented => Self::Reconnect,
             Park::Caps(_) | Park::Settled => Self::Caps,
             Park::Journal => Self::JournalRoom,
-            asking_parks!() | Park::Part { .. } | Park::Reserved | Park::Votes | Park::Ranks => Self::Rank,
+            asking_parks!()
+            | Park::Part { .. }
+            | Park::Reserved
+            | Park::Votes
+            | Park::Joins
+            | Park::Ranks => Self::Rank,
             Park::Move | Park::Slots | Park::Pin(..) | Park::Carve(_) => Self::Move,
         }
     }
@@ -397,6 +402,8 @@ pub(crate) enum Park {
     Reserved,
     /// What other ranks told does not go together: they reserve it, and tell once more.
     Votes,
+    /// Sessions at the rank that an inode comes to which they have open or locked.
+    Joins,
 }
 
 /// Why a plan ends early.

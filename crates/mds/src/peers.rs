@@ -716,6 +716,7 @@ impl Rank {
             | Park::Part { .. }
             | Park::Reserved
             | Park::Votes
+            | Park::Joins
             | Park::Carve(_)
             | Park::Pin(..) => return false,
         };

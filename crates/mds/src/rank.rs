@@ -409,7 +409,7 @@ impl Machine for Rank {
             || self.drop_left > 0
             || !self.purges.is_empty()
             || (self.moves.has_slices() && self.state.serves())
-            || (self.sessions.busy_closing() && !self.moves.is_sealed())
+            || (self.sessions.busy_closing() && self.may_close())
             || self.held.ready(self.journal.durable)
             || self.may_let_go()
             || (self.state.serves() && self.warm.may_go_on());

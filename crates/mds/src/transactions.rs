@@ -5,9 +5,10 @@
 //! commit. So what is reserved has no state but that it waits.
 //!
 //! Absent: the leader's way (`lead.rs`); what a rank that is asked does (`part.rs`); what transactions change (`across.rs`); directories
-//! that get another parent (`dirs.rs`).
+//! that get another parent (`dirs.rs`); what is open of an inode that leaves (`carried.rs`).
 
 pub(crate) mod across;
+mod carried;
 pub(crate) mod dirs;
 pub(crate) mod lead;
 pub(crate) mod part;
@@ -17,7 +18,7 @@ use crate::view::{Found, View};
 use proto::mutation::Mutation;
 use proto::storeio::Backptr;
 use proto::transact::{Decided, Part, Reserved, Seen, TxnId, put_decided, put_left, put_reserved};
-use proto::{Ino, NameHash, RankId, Writer};
+use proto::{Ino, NameHash, RankId, SessionId, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Wall;
 
@@ -51,6 +52,8 @@ pub(crate) struct Told {
     /// They have reserved it: what they told stays so until this rank says what becomes of it.
     pub voted: bool,
     pub parts: Vec<(RankId, Part, Seen)>,
+    /// Sessions that have something of what they told of, and that this rank does not have.
+    pub strangers: BTreeSet<SessionId>,
 }
 
 /// All of them.
@@ -72,6 +75,10 @@ pub(crate) struct Transactions {
     moving: BTreeMap<TxnId, Vec<Ino>>,
     /// Whose step is being planned: what it has reserved is not in its way.
     pub own: Option<TxnId>,
+    /// Of the sessions that the step being planned asks about: those that this rank does not have.
+    pub strangers: BTreeSet<SessionId>,
+    /// Sessions that are to join a rank, because an inode that they have open or locked is to come there.
+    pub joins: Vec<(SessionId, RankId)>,
     /// Operations that wait for something reserved, or for places that are being stored.
     pub waiting: Vec<OpId>,
 }

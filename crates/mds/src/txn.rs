@@ -5,6 +5,7 @@
 use crate::cache::dir::{Dir, JUMPED, next_number};
 use proto::dentry::{encode_primary, encode_remote};
 use proto::header::FragHeader;
+use proto::holder::Holder;
 use proto::inode::{InodeCore, InodeExt};
 use proto::mutation::{Mutation, put_dentry, put_header};
 use proto::transact::{Change, Left};
@@ -26,6 +27,8 @@ pub(crate) struct Txn {
     pub received: Vec<Ino>,
     /// Inodes whose change counter another rank has set: it is not of this life.
     pub counted: Vec<Ino>,
+    /// Inodes that come, and what sessions have of them.
+    pub came: Vec<(Ino, Vec<Holder>)>,
     /// Inodes that are another rank's from now on.
     pub left: Vec<Left>,
     /// It was planned by a way up that leads through other ranks, who reserve nothing of it.
@@ -70,6 +73,7 @@ impl Txn {
         self.received.clear();
         self.counted.clear();
         self.left.clear();
+        self.came.clear();
         self.forget_way();
     }
 

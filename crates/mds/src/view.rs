@@ -101,7 +101,9 @@ pub(crate) struct View {
     /// What other ranks told of parts of the transaction at hand.
     pub told: Option<Box<Told>>,
     pub transactions: Transactions,
-    /// What sessions have of inodes that came with a move.
+    /// Sessions of mounts in this process.
+    pub mounts: BTreeSet<SessionId>,
+    /// What sessions have of inodes that came with a move, or a transaction.
     pub holders: Holders,
     pub moved: Moved,
     pub now: Now,
@@ -137,6 +139,7 @@ impl View {
             grown: Vec::new(),
             told: None,
             transactions: Transactions::default(),
+            mounts: BTreeSet::new(),
             holders: Holders::default(),
             config,
             inos: Inos::default(),

@@ -4,7 +4,8 @@
 //! Absent: who decides what (crate `mds`).
 
 use crate::codec::{DecodeError, Reader, Writer};
-use crate::ids::{Ino, NameHash, NodeRef, RankId};
+use crate::holder::{HOLDERS_MAX, Holder, put_holders, take_holders};
+use crate::ids::{Ino, NameHash, NodeRef, RankId, SessionId};
 use crate::name::Name;
 use stdx::Wall;
 
@@ -12,6 +13,8 @@ use stdx::Wall;
 const RECORD_BYTES_MAX: usize = 1 << 20;
 /// The most parts, and changes, of one rank.
 pub const ITEMS_MAX: u32 = 16;
+/// The most bytes of the holders of one inode that leaves its rank: they are told with a vote, and in the entry that decides.
+pub const CARRIED_BYTES_MAX: usize = 1 << 18;
 
 /// One transaction of several ranks, or one try of it: unique while the file system lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,15 +31,26 @@ pub enum Part {
     /// The way up from a directory whose home is there, as far as homes are there: whether `moved` is on it, and where it goes on. It
     /// is reserved by nobody.
     Above { node: NodeRef, moved: Ino },
+    /// Whether that rank has all of these sessions. It is reserved by nobody.
+    Sessions { rank: RankId, sessions: Vec<SessionId> },
 }
 
 impl Part {
-    /// Whether it is told and never reserved.
+    /// Whether it is told once more when all others are reserved.
     #[must_use]
     pub const fn is_way(&self) -> bool {
         match self {
             Self::Above { .. } => true,
-            Self::Name { .. } | Self::Inode { .. } => false,
+            Self::Name { .. } | Self::Inode { .. } | Self::Sessions { .. } => false,
+        }
+    }
+
+    /// Whether a rank reserves it, and has to hear what becomes of it.
+    #[must_use]
+    pub const fn is_reserved(&self) -> bool {
+        match self {
+            Self::Name { .. } | Self::Inode { .. } => true,
+            Self::Above { .. } | Self::Sessions { .. } => false,
         }
     }
 }
@@ -49,8 +63,10 @@ pub struct Seen {
     /// The place of the name. Of a way up: the directory with which it goes on, the root, or the moved one, whichever it meets first.
     pub dir: Ino,
     pub name: Name,
-    /// What it leads to: a dentry's value. Nothing: the name does not exist. Of a way up: nothing.
+    /// What it leads to: a dentry's value. Nothing: the name does not exist. Of a way up: nothing. Of sessions: nothing if all are there.
     pub value: Box<[u8]>,
+    /// Who has the inode open or locked, if it leaves.
+    pub holders: Vec<Holder>,
 }
 
 /// What a rank changes when a transaction is committed.
@@ -68,6 +84,8 @@ pub enum Change {
     Left(Left),
     /// The inode in `//links` loses this name.
     Lose { ino: Ino, parent: Ino, hash: NameHash },
+    /// The inode comes there, and these have it open or locked: nobody else.
+    Holders { ino: Ino, list: Vec<Holder> },
 }
 
 /// What the leader says, or is asked.
@@ -118,6 +136,12 @@ impl Part {
                 node.encode(w.u8(3));
                 w.u64(moved.0);
             }
+            Self::Sessions { rank, sessions } => {
+                w.u8(4).u16(rank.0).u32(sessions.len() as u32);
+                for session in sessions {
+                    w.u64(session.0);
+                }
+            }
         }
     }
 
@@ -131,6 +155,14 @@ impl Part {
             },
             2 => Self::Inode { node: NodeRef::decode(r)? },
             3 => Self::Above { node: NodeRef::decode(r)?, moved: Ino(r.u64()?) },
+            4 => {
+                let (rank, count) = (RankId(r.u16()?), r.u32()? as usize);
+                if count > HOLDERS_MAX {
+                    return Err(DecodeError::Invalid { what: "count of sessions" });
+                }
+                let sessions = (0..count).map(|_| r.u64().map(SessionId)).collect::<Result<_, _>>()?;
+                Self::Sessions { rank, sessions }
+            }
             tag => return Err(DecodeError::UnknownTag { what: "part", tag: u64::from(tag) }),
         })
     }
@@ -140,6 +172,7 @@ impl Seen {
     /// Appends the wire form.
     pub fn encode(&self, w: &mut Writer) {
         w.bytes(&self.parent).u64(self.dir.0).name(self.name.as_bytes()).bytes(&self.value);
+        put_holders(self.holders.iter(), w);
     }
 
     /// Reads the wire form.
@@ -152,6 +185,7 @@ impl Seen {
             dir: Ino(r.u64()?),
             name: name(r)?,
             value: r.bytes(RECORD_BYTES_MAX)?.into(),
+            holders: take_holders(r)?,
         })
     }
 }
@@ -188,6 +222,7 @@ impl Change {
             Self::Lose { ino, parent, hash } => {
                 w.u8(5).u64(ino.0).u64(parent.0).u64(hash.0);
             }
+            Self::Holders { ino, list } => put_holders(list.iter(), w.u8(7).u64(ino.0)),
         }
     }
 
@@ -207,6 +242,7 @@ impl Change {
             }
             5 => Self::Lose { ino: Ino(r.u64()?), parent: Ino(r.u64()?), hash: NameHash(r.u64()?) },
             6 => Self::Left(Left::decode(r)?),
+            7 => Self::Holders { ino: Ino(r.u64()?), list: take_holders(r)? },
             tag => return Err(DecodeError::UnknownTag { what: "change", tag: u64::from(tag) }),
         })
     }
@@ -350,6 +386,7 @@ mod tests {
                 Part::Name { parent: node, name: name(), leaves: true, synced: false },
                 Part::Inode { node },
                 Part::Above { node, moved: Ino(4099) },
+                Part::Sessions { rank: RankId(2), sessions: vec![SessionId(7), SessionId(9)] },
             ]
         };
         let (dir, ino) = (Ino(4098), Ino(4097));
@@ -361,6 +398,7 @@ mod tests {
             Change::Backptr { ino, version: 3, parent: dir, name: name() },
             Change::Lose { ino, parent: dir, hash: NameHash(99) },
             Change::Left(Left { ino, parent: dir, hash: NameHash(99) }),
+            Change::Holders { ino, list: vec![Holder { ino, opens: 2, ..Holder::default() }] },
         ];
         let steps = [
             Step::Clear { since, parts: parts() },

@@ -370,6 +370,36 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // The world of several ranks did not show these in 40 seeds.
     ("mds_late_goes_by_old_answer", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     ("mds_seal_not_replayed", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
+    (
+        "mds_vote_forgets_holders",
+        "mds",
+        "tests::several::transactions::carried::defects_of_what_goes_along_are_caught",
+    ),
+    (
+        "mds_carried_not_journaled",
+        "mds",
+        "tests::several::transactions::carried::defects_of_what_goes_along_are_caught",
+    ),
+    (
+        "mds_left_keeps_holders",
+        "mds",
+        "tests::several::transactions::carried::defects_of_what_goes_along_are_caught",
+    ),
+    (
+        "mds_strangers_carried",
+        "mds",
+        "tests::several::transactions::carried::defects_of_what_goes_along_are_caught",
+    ),
+    (
+        "mds_reserved_locks_go_on",
+        "mds",
+        "tests::several::transactions::carried::defects_of_what_goes_along_are_caught",
+    ),
+    (
+        "mds_claims_count_again",
+        "mds",
+        "tests::several::transactions::carried::defects_of_what_goes_along_are_caught",
+    ),
     ("mds_holders_not_replayed", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_holders_of_nothing", "mds", "tests::several::holders::defects_of_what_goes_along_are_caught"),
     ("mds_seal_takes_units_places", "mds", "tests::several::spreads::defects_of_units_are_caught"),

@@ -68,6 +68,7 @@ impl Rank {
                 }
                 Step::Clear { .. } | Step::Commit { .. } | Step::Ask => {}
             }
+            self.view.transactions.strangers = self.strangers_of(step);
         }
         if let Some(park) = self.waits_before_planning(op) {
             self.let_votes_go(op.id, out);
@@ -119,6 +120,9 @@ impl Rank {
             self.view.transactions.own = self.view.told.as_ref().map(|told| told.id);
         }
         let planned = ops::plan(&mut self.view, op, &mut request);
+        if !self.view.transactions.joins.is_empty() {
+            self.say_joins(out);
+        }
         self.view.learned = None;
         self.view.told = None;
         self.view.transactions.own = None;
@@ -237,6 +241,10 @@ impl Rank {
                 self.view.txn.clear();
                 self.gather_votes(op, moves);
             }
+            Err(Stop::Park(Park::Joins)) => {
+                self.view.txn.clear();
+                self.wait_for_joins(op, out);
+            }
             Err(Stop::Park(park)) => {
                 self.view.txn.clear();
                 self.park(op, park);
@@ -280,7 +288,7 @@ impl Rank {
                 }
             }
             // Carried out before.
-            Park::Votes => {}
+            Park::Votes | Park::Joins => {}
             park @ asking_parks!() => {
                 if !self.ask_for((id, op.session), &park) {
                     if let Park::Facts { node, .. } = park {

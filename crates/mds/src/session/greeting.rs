@@ -164,6 +164,8 @@ impl Rank {
                 Mutation::SessionFlags { id, flags }.encode(&mut self.view.txn.muts);
             }
             self.commit(now, None, out);
+        } else {
+            self.view.mounts.insert(id);
         }
         let place = if wants.is_empty() { None } else { self.view.book.enter(id) };
         if let Some(slot) = place {

@@ -179,8 +179,17 @@ impl Rank {
         {
             conn.session = None;
         }
+        self.view.mounts.remove(&id);
         self.sessions.unlocking.push(id);
         self.end_reconnect_if_all_back(out);
+    }
+
+    /// Whether something of an ended session may be dropped now.
+    pub(crate) fn may_close(&self) -> bool {
+        let free = |id: &SessionId| !self.has_reserved(*id);
+        !self.moves.is_sealed()
+            && (self.sessions.unlocking.iter().any(free)
+                || self.sessions.closing.iter().any(|(id, _)| free(id)))
     }
 
     /// Drops a slice of the locks and opens of ended sessions.
@@ -190,7 +199,8 @@ impl Rank {
             return;
         }
         // Others may wait for their locks: those of all go before the opens of any.
-        while let Some(id) = self.sessions.unlocking.last().copied() {
+        while let Some(at) = self.sessions.unlocking.iter().rposition(|id| !self.has_reserved(*id)) {
+            let id = self.sessions.unlocking[at];
             if let Some(waiters) = self.view.locks.drop_session(id, UNLOCK_SLICE) {
                 for op in waiters {
                     if let Some(op) = self.parked.remove(&op) {
@@ -199,10 +209,12 @@ impl Rank {
                 }
                 return;
             }
-            self.sessions.unlocking.pop();
+            self.sessions.unlocking.remove(at);
             self.sessions.closing.push((id, Ino::NONE));
         }
-        let Some((id, after)) = self.sessions.closing.pop() else { return };
+        let free = self.sessions.closing.iter().rposition(|(id, _)| !self.has_reserved(*id));
+        let Some(at) = free else { return };
+        let (id, after) = self.sessions.closing.remove(at);
         let (inos, next) = self.view.files.opened_by(id, after, CLOSE_SLICE);
         for ino in inos {
             self.view.files.close(ino, id, u32::MAX);

@@ -13,11 +13,12 @@ use crate::ops::sync::sync_first;
 use crate::ops::{Headers, here, rmdir};
 use crate::perm;
 use crate::territory::Side;
-use crate::transactions::dirs;
 use crate::transactions::part::may_leave;
+use crate::transactions::{carried, dirs};
 use crate::txn::DentryAt;
 use crate::view::{Found, View};
 use proto::dentry::{DentryValue, encode_primary, encode_remote};
+use proto::holder::Holder;
 use proto::inode::{InodeCore, InodeExt, InodeRecord, LINKS_MAX, flags};
 use proto::reply::Reply;
 use proto::request::rename_flags::{EXCHANGE, NOREPLACE};
@@ -55,6 +56,8 @@ struct Held {
     node: u32,
     /// The name that led here is its primary one.
     direct: bool,
+    /// Who has it open or locked, if another rank tells of it and it leaves.
+    holders: Vec<Holder>,
 }
 
 impl Held {
@@ -100,7 +103,7 @@ fn held_here(view: &View, slot: u32, direct: bool) -> Found<Held> {
     let name = Name::new(node.name.as_bytes()).map_err(|_| Errno::EIO)?;
     let home = At { rank: None, dir: view.cache.dir(dir).of(), slot: dir, hash: node.hash, name };
     let InodeRecord { core, ext } = record_at(view, slot);
-    Ok(Held { core, ext, home, node: slot, direct })
+    Ok(Held { core, ext, home, node: slot, direct, holders: Vec::new() })
 }
 
 fn there(view: &View, rank: RankId, seen: &Seen) -> At {
@@ -131,7 +134,8 @@ fn linked(view: &mut View, op: &mut Op, ino: Ino, synced: bool) -> Found<Held> {
     let (rank, seen) = view.told(hint, &Part::Name { parent, name, leaves: false, synced })?;
     match DentryValue::decode(&seen.value) {
         Ok(DentryValue::Primary(InodeRecord { core, ext })) if core.ino == ino => {
-            Ok(Held { core, ext, home: there(view, rank, &seen), node: NONE, direct: false })
+            let home = there(view, rank, &seen);
+            Ok(Held { core, ext, home, node: NONE, direct: false, holders: Vec::new() })
         }
         // What was told at different times.
         _ if !has_votes(view) => Err(Stop::Park(Park::Votes)),
@@ -179,7 +183,8 @@ fn end_there(
     let held = match DentryValue::decode(&seen.value) {
         _ if seen.value.is_empty() => None,
         Ok(DentryValue::Primary(InodeRecord { core, ext })) => {
-            Some(Held { core, ext, home: at.clone(), node: NONE, direct: true })
+            let holders = seen.holders.clone();
+            Some(Held { core, ext, home: at.clone(), node: NONE, direct: true, holders })
         }
         Ok(DentryValue::Remote { ino, .. }) => Some(linked(view, op, ino, synced)?),
         Err(_) => return Err(Errno::EIO.into()),
@@ -254,7 +259,7 @@ fn count(view: &mut View, headers: &mut Headers, at: &At, (entries, subdirs): (i
 }
 
 /// Where the inode's primary dentry is: its owner stores that, and the rank that had it remembers it for a while.
-fn backptr(view: &mut View, core: &InodeCore, was: &At, is: &At) {
+fn backptr(view: &mut View, core: &InodeCore, held: &Held, (was, is): (&At, &At)) -> Found<()> {
     match is.rank {
         None => {
             let (dir, hash, name) = (is.dir, is.hash, is.name.as_bytes());
@@ -268,8 +273,13 @@ fn backptr(view: &mut View, core: &InodeCore, was: &At, is: &At) {
         }
     }
     if is.rank == was.rank {
-        return;
+        return Ok(());
     }
+    let holders = match was.rank {
+        None => carried::holders_of(view, held.node)?,
+        Some(_) => held.holders.clone(),
+    };
+    carried::go_along(view, (core.ino, was.rank.is_none()), holders, is.rank, (is.dir, is.hash))?;
     let left = Left { ino: core.ino, parent: is.dir, hash: is.hash };
     match was.rank {
         None => view.txn.left.push(left),
@@ -278,10 +288,11 @@ fn backptr(view: &mut View, core: &InodeCore, was: &At, is: &At) {
     if is.rank.is_none() {
         view.txn.received.push(core.ino);
     }
+    Ok(())
 }
 
 /// The inode that is named at `from` is named at `to`.
-fn name_moves(view: &mut View, headers: &mut Headers, from: &At, held: &Held, to: &At) {
+fn name_moves(view: &mut View, headers: &mut Headers, from: &At, held: &Held, to: &At) -> Found<()> {
     let mut core = held.changed(view);
     core.ctime = core.ctime.max(view.wall());
     if held.direct {
@@ -289,7 +300,7 @@ fn name_moves(view: &mut View, headers: &mut Headers, from: &At, held: &Held, to
             core.flags |= flags::BACKPTR;
         }
         put_primary(view, to, &core, held.ext.as_deref());
-        return backptr(view, &core, from, to);
+        return backptr(view, &core, held, (from, to));
     }
     put_remote(view, to, core.ino, held.kind());
     let mut ext = held.ext.as_deref().cloned().unwrap_or_default();
@@ -299,6 +310,7 @@ fn name_moves(view: &mut View, headers: &mut Headers, from: &At, held: &Held, to
     }
     put_primary(view, &held.home, &core, Some(&ext));
     count(view, headers, &held.home, (0, 0), false);
+    Ok(())
 }
 
 /// The inode loses the name at `at`; an orphan of this rank's.
@@ -382,8 +394,8 @@ fn plan_rename(
             {
                 return Ok(plan);
             }
-            name_moves(view, &mut headers, &from.at, source, &to.at);
-            name_moves(view, &mut headers, &to.at, target, &from.at);
+            name_moves(view, &mut headers, &from.at, source, &to.at)?;
+            name_moves(view, &mut headers, &to.at, target, &from.at)?;
             let subdirs = subdir(source) - subdir(target);
             count(view, &mut headers, &from.at, (0, -subdirs), true);
             count(view, &mut headers, &to.at, (0, subdirs), true);
@@ -395,7 +407,7 @@ fn plan_rename(
             }
             count(view, &mut headers, &from.at, (-1, -subdir(source)), true);
             count(view, &mut headers, &to.at, (1, subdir(source)), true);
-            name_moves(view, &mut headers, &from.at, source, &to.at);
+            name_moves(view, &mut headers, &from.at, source, &to.at)?;
             let mut orphan = None;
             if let Some(target) = target {
                 count(view, &mut headers, &to.at, (-1, -subdir(target)), true);
@@ -511,7 +523,8 @@ fn plan_link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name:
         Err(hint) => {
             let (rank, seen) = view.told(hint, &Part::Inode { node })?;
             let InodeRecord { core, ext } = record_of(&seen.value)?;
-            Held { core, ext, home: there(view, rank, &seen), node: NONE, direct: true }
+            let home = there(view, rank, &seen);
+            Held { core, ext, home, node: NONE, direct: true, holders: seen.holders }
         }
     };
     if target.is_dir() {
@@ -552,7 +565,7 @@ fn plan_link(view: &mut View, op: &mut Op, node: NodeRef, parent: NodeRef, name:
         }
         ext.links = vec![(target.home.dir, target.home.hash), new];
         put_primary(view, &links, &core, Some(&ext));
-        backptr(view, &core, &target.home, &links);
+        backptr(view, &core, &target, (&target.home, &links))?;
         put_remote(view, &target.home, core.ino, kind);
         count(view, &mut headers, &links, (1, 0), true);
         count(view, &mut headers, &target.home, (0, 0), false);

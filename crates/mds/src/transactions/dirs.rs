@@ -62,7 +62,7 @@ pub(super) fn seen(top: &Top) -> Found<Seen> {
         w.u16(rank.0);
     });
     let name = proto::Name::new(&top.dir.link_name()).map_err(|_| Errno::EIO)?;
-    Ok(Seen { parent: Box::default(), dir: top.dir, name, value: value.0.into() })
+    Ok(Seen { parent: Box::default(), dir: top.dir, name, value: value.0.into(), holders: Vec::new() })
 }
 
 fn hint_of(seen: &Seen) -> Option<RankId> {

@@ -54,6 +54,20 @@ struct Share {
     asked: bool,
 }
 
+impl Share {
+    /// Other sessions are asked about: those of before were there, or have nothing any more. There is a bound on parts.
+    fn forget_sessions(&mut self, by: &Part) {
+        let is_sessions = |part: &Part| matches!(part, Part::Sessions { .. });
+        let before = self.parts.iter().position(is_sessions).filter(|_| is_sessions(by));
+        if let Some(at) = before {
+            self.parts.remove(at);
+            if at < self.seen.len() {
+                self.seen.remove(at);
+            }
+        }
+    }
+}
+
 /// One transaction that this rank leads, for one operation that waits.
 #[derive(Debug)]
 pub(crate) struct Lead {
@@ -67,6 +81,8 @@ pub(crate) struct Lead {
     /// Who has said that it has not what was asked for last.
     by: BTreeSet<RankId>,
     shares: BTreeMap<RankId, Share>,
+    /// How often it has waited for sessions that are to join a rank.
+    joins: u64,
 }
 
 impl Lead {
@@ -74,7 +90,7 @@ impl Lead {
     fn has_ways_to_tell(&self) -> bool {
         let mut parts = self.shares.values().flat_map(|share| &share.parts);
         let ways = parts.clone().any(Part::is_way);
-        ways && parts.any(|part| !part.is_way())
+        ways && parts.any(Part::is_reserved)
     }
 }
 
@@ -98,6 +114,13 @@ impl Leads {
         !(self.of.is_empty() && self.told.is_empty())
     }
 
+    /// Whether an operation has waited often enough for sessions that are to join a rank; once more, if not.
+    pub(super) fn has_waited_for_joins(&mut self, op: OpId, most: u64) -> bool {
+        let Some(lead) = self.of.get_mut(&op) else { return true };
+        lead.joins += 1;
+        lead.joins > most
+    }
+
     /// Whether an operation waits for other ranks.
     pub(crate) fn is_waiting(&self, op: OpId) -> bool {
         self.of
@@ -110,7 +133,7 @@ impl Leads {
 fn is_of_system(part: &Part) -> bool {
     match part {
         Part::Name { parent, .. } => parent.ino.is_reserved(),
-        Part::Inode { .. } | Part::Above { .. } => false,
+        Part::Inode { .. } | Part::Above { .. } | Part::Sessions { .. } => false,
     }
 }
 
@@ -134,7 +157,10 @@ impl Rank {
             let (rank, told) = (*rank, share.parts.iter().cloned().zip(share.seen.iter().cloned()));
             told.map(|(part, seen)| (rank, part, seen)).collect::<Vec<_>>()
         };
-        Some(Box::new(Told { id: lead.id, voted, parts: lead.shares.iter().flat_map(share).collect() }))
+        let parts: Vec<(RankId, Part, Seen)> = lead.shares.iter().flat_map(share).collect();
+        let holders = parts.iter().flat_map(|(_, _, seen)| &seen.holders);
+        let strangers = self.strangers(holders.map(|holder| &holder.session));
+        Some(Box::new(Told { id: lead.id, voted, parts, strangers }))
     }
 
     /// An operation waits for what another rank tells of a part; false: there is nobody to be asked.
@@ -151,11 +177,13 @@ impl Rank {
                 map: 0,
                 by: BTreeSet::new(),
                 shares: BTreeMap::new(),
+                joins: 0,
             };
             self.leads.of.insert(op, lead);
         }
         if let Some(lead) = self.leads.of.get_mut(&op) {
             let share = lead.shares.entry(rank).or_default();
+            share.forget_sessions(&part);
             share.parts.push(part);
             lead.phase = Phase::Clear;
         }
@@ -341,7 +369,7 @@ impl Rank {
     }
 
     /// Not yet: all are asked again what their parts are, and nothing is reserved meanwhile.
-    fn clear_again(&mut self, op: OpId, after_ns: u64, out: &mut Outbox<Output>) {
+    pub(super) fn clear_again(&mut self, op: OpId, after_ns: u64, out: &mut Outbox<Output>) {
         self.release_votes(op, out);
         // It was planned so far that it withheld a directory: to look at a name there the other rank may need a replica of it.
         if !stdx::mutant!("mds_withheld_while_anew") {
@@ -395,7 +423,7 @@ impl Rank {
         let lead = self.leads.of.remove(&op)?;
         let mut decided = Decided::new();
         for (rank, share) in &lead.shares {
-            if share.parts.iter().all(Part::is_way) {
+            if !share.parts.iter().any(Part::is_reserved) {
                 // It has reserved nothing, and means to do nothing any more.
                 self.say_aborted(lead.id, *rank, out);
             } else {

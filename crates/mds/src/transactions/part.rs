@@ -12,7 +12,7 @@ use crate::ops::sync;
 use crate::output::Output;
 use crate::peers::Ask;
 use crate::rank::{Pending, Rank};
-use crate::transactions::{dirs, no_left};
+use crate::transactions::{carried, dirs, no_left};
 use crate::txn::DentryAt;
 use crate::view::{Found, View, park};
 use proto::dentry::{DentryValue, encode_primary, encode_remote};
@@ -75,7 +75,7 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, id: TxnId, step: &Step) -> Foun
     planned
 }
 
-fn leader(op: &Op) -> RankId {
+pub(super) fn leader(op: &Op) -> RankId {
     op.of_rank.unwrap_or_default()
 }
 
@@ -86,6 +86,7 @@ fn clear(view: &mut View, op: &mut Op, (id, since): (TxnId, Wall), parts: &[Part
         if let Some(plan) = sync_first(view, op, &one)? {
             return Ok(plan);
         }
+        carried::say_join(view, op, part, &one.seen.holders);
         looked.push(one);
     }
     let reserved: Vec<Reserved> = looked.iter().flat_map(Looked::wanted).copied().collect();
@@ -169,6 +170,7 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
                 dir: ino,
                 name: name.clone(),
                 value: found.map(|slot| value_of(view, slot)).unwrap_or_default(),
+                holders: Vec::new(),
             };
             if !view.cache.dir(dir).has(crate::cache::dir::HEADER) {
                 return park(LoadKey::Header { dir: content });
@@ -184,7 +186,8 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
             let found = view.cache.node(slot);
             let name = Name::new(found.name.as_bytes()).map_err(|_| Errno::EIO)?;
             let (ino, home) = (found.ino(), view.cache.dir(dir).of());
-            let seen = Seen { parent: Box::default(), dir: home, name, value: value_of(view, slot) };
+            let value = value_of(view, slot);
+            let seen = Seen { parent: Box::default(), dir: home, name, value, holders: Vec::new() };
             let leaves = home != Ino::LINKS && view.is_boundary(Ino::LINKS);
             let reserved = Reserved { dir: home, hash: found.hash, ino };
             let one = Looked { seen, reserved, node: Some(slot), leaves, synced: false, way: None };
@@ -199,6 +202,16 @@ fn look(view: &mut View, op: &mut Op, part: &Part, patience: Patience) -> Found<
             let passed = top.passed.into_iter().map(|(dir, hash, ino)| Reserved { dir, hash, ino });
             let way = Some(passed.collect());
             let reserved = Reserved { dir: Ino::NONE, hash: NameHash(0), ino: Ino::NONE };
+            Ok(Looked { seen, reserved, node: None, leaves: false, synced: false, way })
+        }
+        Part::Sessions { rank, sessions } => {
+            let strange = |session| view.transactions.strangers.contains(session);
+            let all = *rank == view.config.rank && !sessions.iter().any(strange);
+            let value: Box<[u8]> = if all { Box::default() } else { [1].into() };
+            let name = Name::new(&Ino::NONE.link_name()).map_err(|_| Errno::EIO)?;
+            let seen = Seen { parent: Box::default(), dir: Ino::NONE, name, value, holders: Vec::new() };
+            let reserved = Reserved { dir: Ino::NONE, hash: NameHash(0), ino: Ino::NONE };
+            let way = Some(Vec::new());
             Ok(Looked { seen, reserved, node: None, leaves: false, synced: false, way })
         }
     }
@@ -226,7 +239,7 @@ fn value_of(view: &View, slot: u32) -> Box<[u8]> {
 }
 
 /// Nothing is under way with the inode, and nobody keeps anything of it: what is told of it stays.
-fn at_rest(view: &mut View, op: &mut Op, one: Looked, patience: Patience) -> Found<Looked> {
+fn at_rest(view: &mut View, op: &mut Op, mut one: Looked, patience: Patience) -> Found<Looked> {
     let Some(slot) = one.node else { return Ok(one) };
     if one.leaves && view.cache.node(slot).is_dir() {
         dirs::explicit(view, op, slot)?;
@@ -238,6 +251,9 @@ fn at_rest(view: &mut View, op: &mut Op, one: Looked, patience: Patience) -> Fou
     if one.leaves && place_is_being_stored(view, one.reserved.ino) {
         return Err(if patience == Patience::All { Errno::EAGAIN } else { Errno::EBUSY }.into());
     }
+    if one.leaves && !stdx::mutant!("mds_vote_forgets_holders") {
+        one.seen.holders = carried::holders_of(view, slot)?;
+    }
     Ok(one)
 }
 
@@ -246,7 +262,7 @@ fn place_is_being_stored(view: &View, ino: Ino) -> bool {
     view.backptrs_old.contains_key(&ino) || view.backptrs_writing.contains_key(&ino)
 }
 
-/// The inode at a node has no data operation under way; if it is to leave, nobody has it open or locked either.
+/// The inode at a node has no data operation under way; if it is to leave, all who may have it open are known.
 fn still(view: &View, slot: u32, leaves: bool, patience: Patience) -> Found<()> {
     let node = view.cache.node(slot);
     let ino = node.ino();
@@ -254,10 +270,7 @@ fn still(view: &View, slot: u32, leaves: bool, patience: Patience) -> Found<()> 
         if view.reconnecting {
             return patience.wait(Park::Reconnect);
         }
-        let open = view.files.get(ino).is_some_and(crate::files::FileState::is_open);
-        if (open || view.locks.is_locked(ino)) && !stdx::mutant!("mds_open_file_leaves") {
-            return Err(Errno::EXDEV.into());
-        }
+        carried::holders_of(view, slot)?;
     }
     let busy = |file: &crate::files::FileState| {
         file.shared > 0 || file.exclusive || file.users > 0 || file.cutting || file.purging
@@ -361,6 +374,7 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
             view.txn.backptr(*ino, *version, place);
         }
         Change::Left(left) => view.txn.left.push(*left),
+        Change::Holders { ino, list } => carried::come(view, *ino, list.clone()),
         Change::Lose { ino, parent, hash } => {
             let hex = ino.link_name();
             let links = view.system(Ino::LINKS)?;
@@ -383,7 +397,7 @@ impl Rank {
         }
         let dir = |part: &Part| match part {
             // Nothing of it changes.
-            Part::Above { .. } => Ino::NONE,
+            Part::Above { .. } | Part::Sessions { .. } => Ino::NONE,
             Part::Name { parent, name, .. } => self.view.cache.inner(parent.ino, self.view.name_hash(name)),
             Part::Inode { node } => {
                 let known = self.view.cache.by_ino(node.ino);

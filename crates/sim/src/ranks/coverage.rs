@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What must happen in a sweep.
-const EVENTS: [&str; 36] = [
+const EVENTS: [&str; 37] = [
     "answers of clients by themselves",
     "boundaries told by halves",
     "calls asked of several ranks",
@@ -31,6 +31,7 @@ const EVENTS: [&str; 36] = [
     "messages between ranks",
     "moves sealed",
     "moves switched",
+    "opens and locks that came with a transaction",
     "pins",
     "pins refused",
     "pins that cannot be now (EBUSY)",
@@ -88,6 +89,7 @@ impl Ranks {
         let mut all = self.coverage.clone();
         all.add_to("moves sealed", self.judge.seals());
         all.add_to("opens and locks that came with a move", self.judge.came());
+        all.add_to("opens and locks that came with a transaction", self.judge.carried());
         all.add_to("answers of clients by themselves", self.judge.own);
         all.add_to("boundaries told by halves", self.judge.halves);
         all.add_to("directories spread", self.judge.spreads);

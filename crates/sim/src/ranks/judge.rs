@@ -132,10 +132,10 @@ pub(super) struct Judge {
     changes: Numbers<Ino>,
     /// Inodes that were moved or linked in a history that a crash took back.
     displaced: BTreeSet<Ino>,
-    /// Inodes that were ever opened, or that a rank which lives again takes for it: of an answer of its former life it cannot tell what it was
-    /// asked for (`former.rs`).
-    opened: BTreeSet<Ino>,
-    /// Inodes in answers that each rank remembers.
+    /// Inodes that a rank which lives again takes for open: of an answer of its former life it cannot tell what it was asked for
+    /// (`former.rs`).
+    kept: BTreeSet<Ino>,
+    /// Inodes in answers that each rank remembers, or may.
     answered: BTreeMap<RankId, BTreeSet<Ino>>,
     /// The ranks' time.
     pub(super) wall: Wall,
@@ -177,7 +177,7 @@ impl Judge {
             versions: Numbers::new("version of directory"),
             changes: Numbers::new("change of inode"),
             displaced: BTreeSet::new(),
-            opened: BTreeSet::new(),
+            kept: BTreeSet::new(),
             answered: BTreeMap::new(),
             wall,
             transactions: 0,
@@ -232,6 +232,10 @@ impl Judge {
         }
         if key.2 < floor {
             return;
+        }
+        // A checkpoint stores the answer, before anybody has it.
+        if let Request::Open { node, .. } = &asked.request {
+            self.answered.entry(rank).or_default().insert(node.ino);
         }
         let first = self.last();
         let gone = asked.call.is_none();

@@ -2,6 +2,7 @@
 //!
 //! Absent: many of them at random (`random.rs`).
 
+mod carried;
 mod directories;
 mod elsewhere;
 mod grants;
@@ -533,6 +534,7 @@ fn links_that_break_delay_it_and_nothing_else() {
     }
 }
 
+/// By a mount in the rank's process, which has no session at any other.
 #[test]
 fn a_file_that_is_open_or_locked_stays() {
     let Scene { mut c, dir, file, .. } = Scene::new();

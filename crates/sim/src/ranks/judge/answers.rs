@@ -48,15 +48,14 @@ impl Judge {
                 sent.key, pending.asked.request, sent.outcome
             )
         })?;
-        self.opened.extend(opened(&pending.asked.request, &sent.outcome));
         if let Some(pending) = self.pending.get_mut(&sent.key) {
             pending.answered = Some(sent.outcome.clone());
         }
         Ok(())
     }
 
-    /// Whether something that a request gives another name was ever opened: nobody here knows when that ends.
-    fn may_be_open(&self, pending: &Pending) -> bool {
+    /// Whether a rank that lives again may take something that a request gives another name for open: nobody here knows when that ends.
+    fn may_be_kept(&self, pending: &Pending) -> bool {
         let named = |tree: &Tree| {
             let at = |dir: Ino, name: &proto::Name| tree.node(dir)?.entries.get(name.as_bytes()).copied();
             match &pending.asked.request {
@@ -68,7 +67,7 @@ impl Judge {
             }
         };
         let mut inos = self.states(pending.first).flat_map(|(_, tree)| named(tree)).flatten();
-        inos.any(|ino| self.opened.contains(&ino))
+        inos.any(|ino| self.kept.contains(&ino))
     }
 
     /// A caller has its answer: the one that a rank gave it, or the client's own.
@@ -145,7 +144,7 @@ impl Judge {
         }
         if let Err(errno) = outcome
             && self.is_divided()
-            && let Some(why) = refusals::legal(request, *errno, self.may_be_open(pending))
+            && let Some(why) = refusals::legal(request, *errno, self.may_be_kept(pending))
         {
             *self.refused.entry(why).or_default() += 1;
             return Ok(());
@@ -354,14 +353,5 @@ fn nodes_of(request: &Request) -> Vec<NodeRef> {
         Request::CopyRange { source, target, .. } => vec![*source, *target],
         Request::Link { node, .. } => vec![*node],
         every_request!() => request.subject().map(|(node, _)| node).into_iter().collect(),
-    }
-}
-
-/// What an answer says is open.
-pub(super) fn opened(request: &Request, outcome: &Outcome) -> Option<Ino> {
-    match (request, outcome) {
-        (Request::Open { node, .. }, Ok(_)) => Some(node.ino),
-        (Request::Create { .. } | Request::TmpFile { .. }, Ok(Reply::Created { attr, .. })) => Some(attr.ino),
-        (every_request!(), _) => None,
     }
 }

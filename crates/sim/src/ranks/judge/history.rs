@@ -2,7 +2,6 @@
 //!
 //! Absent: answers without a transaction (`answers.rs`); whose a step may be (`owners.rs`).
 
-use super::answers::opened;
 use super::numbers::Given;
 use super::transactions::{Did, Transactions, promised};
 use super::{Journal, Judge, Key, Origin, Sent, Step, units};
@@ -141,7 +140,6 @@ impl Judge {
             }
             if let Some(pending) = self.pending.get_mut(&origin.key) {
                 pending.executed = Some((origin.outcome.clone(), end));
-                self.opened.extend(opened(&origin.asked.request, &origin.outcome));
                 if let Ok(Reply::Attr(attr) | Reply::Created { attr, .. }) = &origin.outcome {
                     self.answered.entry(rank).or_default().insert(attr.ino);
                 }
@@ -225,7 +223,7 @@ impl Judge {
     /// A rank lives again on a journal that ends there: what it did behind that never happened. What others did since they did
     /// without it.
     pub(in crate::ranks) fn recovered(&mut self, rank: RankId, end: Position) -> Verdict {
-        self.opened.extend(self.answered.remove(&rank).unwrap_or_default());
+        self.kept.extend(self.answered.remove(&rank).unwrap_or_default());
         let journal = self.ranks.entry(rank).or_default();
         if end < journal.durable {
             return Err(format!(

@@ -23,8 +23,9 @@ pub(super) struct Owners {
     sealed: BTreeMap<RankId, (Unit, MoveId)>,
     /// Moves that were sealed.
     pub(super) seals: u64,
-    /// Opens and locks that came with moves.
+    /// Opens and locks that came with moves, and with transactions.
     pub(super) came: u64,
+    pub(super) carried: u64,
 }
 
 pub(super) const fn unit_of(dir: Ino) -> Unit {
@@ -85,6 +86,8 @@ impl Owners {
 
     /// A rank's transaction: whose the directories are whose names, and units whose headers, it changes.
     pub(super) fn check(&mut self, rank: RankId, mutations: &[u8], before: &Tree, after: &Tree) -> Verdict {
+        // A checkpoint says the same, and puts no name.
+        let puts = Mutations::new(mutations).flatten().any(|m| matches!(m, Mutation::PutDentry { .. }));
         for mutation in Mutations::new(mutations).flatten() {
             match mutation {
                 Mutation::PutDentry { dir, hash, .. } | Mutation::DelDentry { dir, hash, .. } => {
@@ -93,9 +96,9 @@ impl Owners {
                 Mutation::PutHeader { dir, frag, .. } if frag != Frag::WHOLE => {
                     self.check_one(rank, (dir, Of::frag(frag)), before, after)?;
                 }
-                Mutation::Holders { id: MoveId(0), first, list, .. } if first => {
+                Mutation::Holders { id: MoveId(0), first, list, .. } if first || puts => {
                     let list = take_holders(&mut Reader::new(list)).map_err(|error| error.to_string())?;
-                    self.came += list.len() as u64;
+                    *(if first { &mut self.came } else { &mut self.carried }) += list.len() as u64;
                 }
                 Mutation::Sealed { id, unit } => {
                     self.seals += 1;
@@ -187,6 +190,10 @@ impl Judge {
     /// Moves that were sealed so far.
     pub(in crate::ranks) const fn came(&self) -> u64 {
         self.owners.came
+    }
+
+    pub(in crate::ranks) const fn carried(&self) -> u64 {
+        self.owners.carried
     }
 
     pub(in crate::ranks) const fn seals(&self) -> u64 {

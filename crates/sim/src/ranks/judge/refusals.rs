@@ -5,11 +5,12 @@
 use proto::request::Request;
 use proto::{Errno, every_request};
 
-/// Whether that is how a request may fail between ranks for now, and why. `is_open`: what it is about was opened by somebody.
-pub(super) const fn legal(request: &Request, errno: Errno, is_open: bool) -> Option<&'static str> {
+/// Whether that is how a request may fail between ranks for now, and why. `is_former`: a rank that lives again remembers an answer about what
+/// it is about.
+pub(super) const fn legal(request: &Request, errno: Errno, is_former: bool) -> Option<&'static str> {
     match (request, errno) {
-        (Request::Rename { .. } | Request::Link { .. }, Errno::EXDEV) if is_open => {
-            Some("what may be open somewhere leaves its rank by no transaction")
+        (Request::Rename { .. } | Request::Link { .. }, Errno::EXDEV) if is_former => {
+            Some("what an answer of a former life may have opened leaves its rank by no transaction")
         }
         (Request::CopyRange { .. }, Errno::EXDEV) => Some("copy between files of two ranks"),
         (Request::Unlink { .. } | Request::RmDir { .. } | Request::Create { .. }, Errno::EXDEV) => {

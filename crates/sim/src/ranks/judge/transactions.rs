@@ -204,6 +204,7 @@ impl Transactions {
             | Change::Delete { .. }
             | Change::Header { .. }
             | Change::Lose { .. }
+            | Change::Holders { .. }
             | Change::Left(_) => None,
         });
         places.collect()
@@ -288,7 +289,7 @@ impl Full<'_> {
                 self.put(self.key(Ino::orphans(rank), &hex), &value.0)?;
             }
             // Told to nobody but the store.
-            Change::Backptr { .. } | Change::Left(_) => {}
+            Change::Backptr { .. } | Change::Left(_) | Change::Holders { .. } => {}
         }
         Ok(())
     }

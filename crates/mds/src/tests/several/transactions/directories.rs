@@ -286,6 +286,7 @@ fn a_directory_and_a_file_change_places() {
     s.c.assert_resolved();
 }
 
+/// By a mount in the rank's process.
 #[test]
 fn a_directory_that_is_open_stays() {
     let mut s = Scene::new();
