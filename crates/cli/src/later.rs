@@ -29,7 +29,6 @@ const VERBS: &[(&str, Option<&str>)] = &[
 /// Second words whose time has not come, behind verbs that are here.
 const BELOW: &[(&str, &[&str])] = &[
     ("bench", &["vdbench", "compare"]),
-    ("dirfrag", &["merge"]),
     ("fs", &["authorize", "subvolume", "subvolumegroup", "clone"]),
 ];
 
