@@ -190,7 +190,9 @@ impl Records {
             };
             if of.is_none_or(|(dir, by, version)| counts(dir, by, version)) {
                 self.apply_one(&mutation, false, &mut undo)?;
-            } else if let Mutation::PutHeader { dir, frag: Frag::WHOLE, version, .. } = mutation {
+            } else if let Mutation::PutHeader { dir, frag: Frag::WHOLE, version, header, .. } = mutation
+                && FragHeader::decode(header).is_ok_and(|header| header.spread().is_none())
+            {
                 // What a merge says of the directory is stored, and its units may not be gone yet.
                 self.end_units(dir, version, &mut undo);
             }
@@ -237,7 +239,7 @@ impl Records {
                 let key = Key::Header { dir, frag };
                 self.check_version(key.clone(), version, strict)?;
                 self.put(key, header, undo)?;
-                if frag == Frag::WHOLE {
+                if frag == Frag::WHOLE && self.spread(dir).is_none() {
                     self.end_units(dir, version, undo);
                 }
                 Ok(())
@@ -284,11 +286,8 @@ impl Records {
         }
     }
 
-    /// A directory that is in one part has no units: with the header that says so those end that are older.
+    /// A directory was in one part under that version: all units that are older have ended.
     fn end_units(&mut self, dir: Ino, version: Version, undo: &mut Undo) {
-        if self.spread(dir).is_some() {
-            return;
-        }
         let is_old = |(key, header): (&Key, &FragHeader)| {
             (header.unit().is_some() && header.version < version).then(|| key.clone())
         };

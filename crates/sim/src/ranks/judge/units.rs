@@ -140,11 +140,15 @@ fn unit_of(number: Ino, records: &Records) -> Option<Unit> {
 }
 
 /// Whether a mutation of a journal's tail is newer than what is stored. What a unit's header says counts for its names; while that is
-/// not stored, and the directory's own is, all names are.
+/// not stored, and the directory's own is, all names are. A directory that was merged since has a version behind all that its units had.
 pub(super) fn is_newer(stored: &Records, dir: Ino, by: NamedBy, version: Version) -> bool {
     let unit = match by {
         NamedBy::Hash(hash) => stored.unit_header(dir, hash),
         NamedBy::Frag(Frag::WHOLE) => return stored.header(dir).is_none_or(|own| version > own.version),
+        // Stored may be how it is spread since, or was before.
+        NamedBy::Frag(frag) if stored.spread(dir).is_some_and(|spread| spread.depth != frag.depth) => {
+            return stored.header(dir).is_none_or(|own| version > own.version);
+        }
         NamedBy::Frag(frag) => stored.unit_header(dir, NameHash(frag.prefix)),
     };
     let own = || stored.header(dir).filter(|own| own.spread().is_none());
