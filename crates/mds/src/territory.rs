@@ -206,8 +206,9 @@ impl Territory {
 
     /// Whether parts of a directory are this rank's by entries of their own.
     pub(crate) fn has_unit(&self, dir: Ino) -> bool {
-        let is_mine =
-            |map: &Arc<ClusterMap>| map.entries.range(parts_of(dir)).any(|(_, entry)| entry.rank == self.rank);
+        let is_mine = |map: &Arc<ClusterMap>| {
+            map.entries.range(parts_of(dir)).any(|(_, entry)| entry.rank == self.rank)
+        };
         self.units && self.map.as_ref().is_some_and(is_mine)
     }
 

@@ -20,6 +20,8 @@ const RANKS: &[&str] = &[
     "mds_copy_not_recalled",
     "mds_parents_copies_stay",
     "mds_maps_taken_for_equal",
+    "mds_gone_with_its_part",
+    "mds_merge_goes_back",
     "mds_move_keeps_grants",
     "mds_move_unflushed",
     "mds_move_unsealed",
@@ -125,6 +127,8 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_copy_not_recalled", "mds", 0),
     ("mds_parents_copies_stay", "mds", 0),
     ("mds_maps_taken_for_equal", "mds", 3),
+    ("mds_gone_with_its_part", "mds", 46),
+    ("mds_merge_goes_back", "mds", 0),
     ("mds_move_keeps_grants", "mds", 85),
     ("mds_move_unflushed", "mds", 0),
     ("mds_move_unsealed", "mds", 3),
@@ -143,6 +147,9 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_pin_pulls_back", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A name reserved in a unit that is about to go.
     ("mds_reserved_unit_moves", "mds", "tests::several::spreads::defects_of_units_are_caught"),
+    // Merged while another rank keeps totals; and who has not heard of it.
+    ("mds_merge_keeps_totals", "mds", "tests::several::merges::defects_of_merges_are_caught"),
+    ("mds_spread_for_ever", "mds", "tests::several::merges::defects_of_merges_are_caught"),
     // Units of a directory that is gone.
     ("mds_units_outlive_directory", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     // An answer that delegates overtaken by one to a later change of the same directory: more than 500 seeds.

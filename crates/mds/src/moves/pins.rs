@@ -178,7 +178,9 @@ impl Rank {
             match moving {
                 None => Some(MapWish::Drop { unit: *unit, version, why: Dropped::Purged }),
                 // Of a unit that there is not nobody knows the number, to move it.
-                Some(Moving { id, .. }) if unit.frag != Frag::WHOLE => Some(MapWish::Abort { unit: *unit, id }),
+                Some(Moving { id, .. }) if unit.frag != Frag::WHOLE => {
+                    Some(MapWish::Abort { unit: *unit, id })
+                }
                 Some(_) => None,
             }
         };

@@ -85,7 +85,7 @@ impl Rank {
                 }
                 Some(Side::Other(None)) => yet += 2,
                 Some(Side::Sealed) => return Err("a part of it is on its way to another rank"),
-                Some(Side::Mine) | None if has_entry && !stdx::mutant!("mds_merge_keeps_entries") => {
+                Some(Side::Mine) | None if has_entry => {
                     self.moves.wants((Part::Of(number), unit), Goal::Unpin);
                     yet += 1;
                 }
@@ -181,9 +181,7 @@ impl Rank {
             let unit = Unit { dir, frag };
             let has_entry = self.view.territory.entry_of(unit).is_some();
             let is_here = matches!(self.view.side_of_unit((number, unit)), Some(Side::Mine) | None);
-            is_here
-                && self.has_unit_header(number, unit)
-                && (!has_entry || stdx::mutant!("mds_merge_keeps_entries"))
+            is_here && !has_entry && self.has_unit_header(number, unit)
         });
         if !is_whole {
             return Ok(Some(Phase::Home { left: usize::MAX }));

@@ -190,7 +190,11 @@ fn what_cannot_be_merged_is_served_on() {
     c.create(dir, "f");
     c.inject(0, Input::Merge { dir: dir.ino });
     c.come_to_rest();
-    assert!(c.worlds[0].notes.iter().any(|note| note.contains("it is not spread")), "{:?}", c.worlds[0].notes);
+    assert!(
+        c.worlds[0].notes.iter().any(|note| note.contains("it is not spread")),
+        "{:?}",
+        c.worlds[0].notes
+    );
     assert_eq!(c.names(dir), ["f"]);
     let (mut c, dir) = Cluster::with_spread(6);
     // What a mount in the other rank's process has open stays there.
@@ -246,7 +250,10 @@ fn it_can_die_at_any_time() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_merges_are_caught() {
-    let defects: [(&str, fn()); 0] = [];
+    let defects: [(&str, fn()); 2] = [
+        ("mds_merge_keeps_totals", totals_are_told_anew),
+        ("mds_spread_for_ever", who_missed_it_reads_it_again),
+    ];
     for (defect, test) in defects {
         stdx::mutant::activate(Some(defect));
         let verdict = std::panic::catch_unwind(test);
