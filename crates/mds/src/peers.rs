@@ -409,6 +409,11 @@ impl Rank {
                 Err(Errno::EIO)
             }
         };
+        self.has_heard(ask, asking, learned);
+    }
+
+    /// Operations that wait for it plan again with what was told.
+    fn has_heard(&mut self, ask: Ask, asking: Asking, learned: Result<Option<Learned>, Errno>) {
         if let (Some(unit), Err(Errno::ESTALE)) = (unit_of(&asking.request), &learned) {
             return self.part_is_gone(unit, asking);
         }

@@ -123,7 +123,7 @@ impl Rank {
     fn take_back_all(&mut self, now: Now, dir: Ino, spread: Spread) -> Phase {
         self.view.spreading = Some(dir);
         let kept = self.kept_of(dir, spread);
-        if !kept.is_empty() && !stdx::mutant!("mds_merge_keeps_totals") {
+        if !kept.is_empty() {
             self.view.book.wait(RECALLS, (SessionId(0), None), &kept, now.mono);
         }
         Phase::Recall
@@ -186,7 +186,7 @@ impl Rank {
         if !is_whole {
             return Ok(Some(Phase::Home { left: usize::MAX }));
         }
-        if !self.kept_of(dir, spread).is_empty() && !stdx::mutant!("mds_merge_keeps_totals") {
+        if !self.kept_of(dir, spread).is_empty() {
             return Ok(Some(self.take_back_all(now, dir, spread)));
         }
         if !self.takes_in_few(spread) {
