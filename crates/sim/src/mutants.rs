@@ -147,8 +147,6 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_pin_pulls_back", "mds", "tests::several::moves::defects_of_several_ranks_are_caught"),
     // A name reserved in a unit that is about to go.
     ("mds_reserved_unit_moves", "mds", "tests::several::spreads::defects_of_units_are_caught"),
-    // Who has not heard of a merge.
-    ("mds_spread_for_ever", "mds", "tests::several::merges::defects_of_merges_are_caught"),
     // Units of a directory that is gone.
     ("mds_units_outlive_directory", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     // An answer that delegates overtaken by one to a later change of the same directory: more than 500 seeds.

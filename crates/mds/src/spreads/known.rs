@@ -36,7 +36,7 @@ fn is_own(unit: &Dir) -> bool {
 impl Rank {
     /// A new map, or a new life that has read its journal (then there was none before).
     pub(crate) fn forget_spreads(&mut self, before: Option<&ClusterMap>) {
-        if self.view.cache.spreads.is_empty() || stdx::mutant!("mds_spread_for_ever") {
+        if self.view.cache.spreads.is_empty() {
             return;
         }
         let Some(now) = self.view.territory.map().cloned() else { return };

@@ -249,15 +249,3 @@ fn it_can_die_at_any_time() {
         }
     }
 }
-
-#[cfg(feature = "mutants")]
-#[test]
-fn defects_of_merges_are_caught() {
-    let defects: [(&str, fn()); 1] = [("mds_spread_for_ever", who_missed_it_reads_it_again)];
-    for (defect, test) in defects {
-        stdx::mutant::activate(Some(defect));
-        let verdict = std::panic::catch_unwind(test);
-        stdx::mutant::activate(None);
-        assert!(verdict.is_err(), "{defect}");
-    }
-}
