@@ -24,8 +24,7 @@ mkdir mnt/one
 (cd mnt/one && seq -f 'f%.0f' $NAMES | xargs touch) || die "touch"
 same "in one part" "FRAG   RANK
 0x0/0  0" "$("$PANDO" dirfrag ls mnt/one)"
-same "nothing to put together" "5 pando dirfrag merge: its names are in one part" \
-    "$("$PANDO" dirfrag merge mnt/one >out 2>&1; echo "$? $(head -n 1 out)")"
+same "nothing to put together" "5 1" "$("$PANDO" dirfrag merge mnt/one >out 2>&1; echo "$? $(grep -c ': its names are in one part' out)")"
 check "an operator spreads it" "$PANDO" dirfrag split mnt/one
 check "it is at three ranks" within at_three mnt/one
 same "all names are there once" "$NAMES $NAMES $NAMES" "$(listed mnt/one)"
@@ -81,8 +80,9 @@ for rank in 0 1; do
 done
 same "bytes after that" bytes "$(cat mnt/one/content)"
 check "distributed" setfattr -n ceph.dir.pin.distributed -v 1 mnt/one
-check "it is spread in another way" "$PANDO" dirfrag split mnt/one 2
-check "at three ranks again" within at_three mnt/one
+# Parts that a rank could not give away, because it had begun just then, go when it is asked again.
+shared() { "$PANDO" dirfrag split "$1" 2 >out 2>&1 && at_three "$1"; }
+check "it is spread in another way, at three ranks" within shared mnt/one
 same "pinned to several ranks" 5 "$("$PANDO" dirfrag merge mnt/one >out 2>&1; echo $?)"
 check "no more" setfattr -n ceph.dir.pin.distributed -v 0 mnt/one
 same "again: all names are there once" "$names $names $names" "$(listed mnt/one)"
