@@ -1,6 +1,6 @@
 # One directory at three ranks: an operator spreads it, and one that hash placement gives to several ranks is spread when it grows. Programs
-# make, list, move and remove names in it through a mount, while ranks and then the whole process die; nothing is missed or seen twice, and
-# the folder is clean.
+# make, list, move and remove names in it through a mount, while ranks and then the whole process die; it goes back to one part, and is
+# spread again; nothing is missed or seen twice, and the folder is clean.
 . "$(dirname "$0")/lib.sh"
 . "$HERE/ranks.sh"
 require python3 setfattr getfattr
@@ -12,9 +12,10 @@ serve_ranks 3 1
 all() { serve_all 3; }
 # ranks DIR: the ranks that have parts of it.
 ranks() { "$PANDO" dirfrag ls "$1" | awk 'NR > 1 { print $2 }' | sort -nu | xargs; }
+in_one_part() { [ "$("$PANDO" dirfrag ls "$1" | awk 'NR > 1 { print $1 }')" = 0x0/0 ]; }
 at_three() { [ "$(ranks "$1")" = "0 1 2" ]; }
 # listed DIR: how many names it has, each counted once, and how many it says that it has.
-listed() { echo "$(find "$1" -mindepth 1 -printf '%f\n' | wc -l) $(find "$1" -mindepth 1 -printf '%f\n' | sort -u | wc -l) $(stat -c %s "$1")"; }
+listed() { echo "$(find "$1" -mindepth 1 -maxdepth 1 -printf '%f\n' | wc -l) $(find "$1" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort -u | wc -l) $(stat -c %s "$1")"; }
 
 check "three are wanted" ask fs set pandofs max_mds 3
 check "three serve" within all
@@ -23,6 +24,7 @@ mkdir mnt/one
 (cd mnt/one && seq -f 'f%.0f' $NAMES | xargs touch) || die "touch"
 same "in one part" "FRAG   RANK
 0x0/0  0" "$("$PANDO" dirfrag ls mnt/one)"
+same "nothing to put together" "5 1" "$("$PANDO" dirfrag merge mnt/one >out 2>&1; echo "$? $(grep -c ': its names are in one part' out)")"
 check "an operator spreads it" "$PANDO" dirfrag split mnt/one
 check "it is at three ranks" within at_three mnt/one
 same "all names are there once" "$NAMES $NAMES $NAMES" "$(listed mnt/one)"
@@ -62,6 +64,35 @@ same "and bytes" bytes "$(cat mnt/one/content)"
 mkdir mnt/one/sub mnt/elsewhere
 check "directories in it" sh -c 'for n in $(seq 20); do mkdir mnt/one/sub.$n && echo $n >mnt/one/sub.$n/file || exit; done'
 same "what is in them" 210 "$(cat mnt/one/sub.*/file | awk '{ sum += $1 } END { print sum }')"
+
+# The way back, while names come and go.
+(cd mnt/one && for n in $(seq 200); do : >during.$n && rm during.$n || exit; done) & busy=$!
+check "an operator has it put together" "$PANDO" dirfrag merge mnt/one
+check "it is in one part" within in_one_part mnt/one
+wait "$busy" || die "names while it was merged"
+names=$((names + 21))
+same "merged: all names are there once" "$names $names $names" "$(listed mnt/one)"
+for rank in 0 1; do
+    before=$(life $rank)
+    check "merged: rank $rank dies" ask tell mds.$rank crash
+    check "merged: its next life serves" within later $rank "$before"
+    same "merged: and all names are there" "$names $names $names" "$(listed mnt/one)"
+done
+same "bytes after that" bytes "$(cat mnt/one/content)"
+check "distributed" setfattr -n ceph.dir.pin.distributed -v 1 mnt/one
+# Parts that a rank could not give away, because it had begun just then, go when it is asked again.
+shared() { "$PANDO" dirfrag split "$1" 2 >out 2>&1 && at_three "$1"; }
+check "it is spread in another way, at three ranks" within shared mnt/one
+same "pinned to several ranks" 5 "$("$PANDO" dirfrag merge mnt/one >out 2>&1; echo $?)"
+check "no more" setfattr -n ceph.dir.pin.distributed -v 0 mnt/one
+same "again: all names are there once" "$names $names $names" "$(listed mnt/one)"
+kill9 "$SERVER"
+serve ./data --ranks 3 --conf "$WORK/pando.toml"
+check "killed again: three serve" within all
+same "killed again: all names are there" "$names $names $names" "$(listed mnt/one)"
+check "it is put together again" "$PANDO" dirfrag merge mnt/one
+check "and is in one part" within in_one_part mnt/one
+same "merged again: all names are there" "$names $names $names" "$(listed mnt/one)"
 
 # One that grows by itself.
 check "hash placement" ask fs set pandofs placement hash

@@ -27,11 +27,8 @@ const VERBS: &[(&str, Option<&str>)] = &[
 ];
 
 /// Second words whose time has not come, behind verbs that are here.
-const BELOW: &[(&str, &[&str])] = &[
-    ("bench", &["vdbench", "compare"]),
-    ("dirfrag", &["merge"]),
-    ("fs", &["authorize", "subvolume", "subvolumegroup", "clone"]),
-];
+const BELOW: &[(&str, &[&str])] =
+    &[("bench", &["vdbench", "compare"]), ("fs", &["authorize", "subvolume", "subvolumegroup", "clone"])];
 
 /// Options of present verbs whose time has not come.
 const OPTIONS: &[(&str, &[&str])] =

@@ -31,6 +31,8 @@ pub(crate) struct Overlay {
     backptr_versions: BTreeMap<u64, u64>,
     /// What units of spread directories are, by the numbers that journals call them by.
     units: BTreeMap<u64, (u64, Frag)>,
+    /// The version of what was said of each last.
+    unit_versions: BTreeMap<u64, u64>,
     /// Of what `dentry` says; kept only where several journals may speak of one key.
     versions: Option<BTreeMap<Box<[u8]>, u64>>,
     /// The system table with the tail applied to it.

@@ -114,6 +114,36 @@ fn what_is_wrong_with_a_unit_is_named_and_mended() {
     }
 }
 
+/// A journal's tail says that a directory was merged: its units have ended, and all names are its own.
+#[test]
+fn a_directory_that_was_merged_is_clean() {
+    let (folder, dir) = spread();
+    let meta = Meta::open(&folder.path);
+    let header = |frag| FragHeader::decode(&meta.value(StoreKey::Header { dir, frag })).expect("a header");
+    let (own, mut entries, mut muts) = (header(Frag::WHOLE), 0, Writer::new());
+    let mut put = |number: Ino, header: &FragHeader| {
+        let (version, bytes) = (header.version, encoded(header));
+        Mutation::PutHeader { dir: number, frag: Frag::WHOLE, version, newborn: false, header: &bytes }
+            .encode(&mut muts);
+    };
+    for (number, frag) in SPREAD.all() {
+        let unit = header(frag);
+        entries += unit.entries;
+        put(number, &FragHeader { version: Version(unit.version.0 + 1), ..unit });
+    }
+    let version = Version((1 << 40) + 2);
+    put(dir, &FragHeader { version, entries, spreading: None, ..own });
+    for (number, _) in SPREAD.all() {
+        Mutation::DelBackptr { ino: number, version: version.0 }.encode(&mut muts);
+    }
+    let position = CheckpointRecord::decode(&meta.value(StoreKey::Checkpoint { rank: RankId(0) }))
+        .expect("a checkpoint")
+        .position;
+    meta.close();
+    append(&folder, position, &muts);
+    clean(&check(&folder.path).expect("checked"));
+}
+
 /// A journal calls a unit by its number.
 #[test]
 fn what_a_journal_says_of_a_unit_is_its_directorys() {

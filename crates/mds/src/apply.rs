@@ -158,6 +158,11 @@ fn put_header(view: &mut View, slot: u32, header: FragHeader, newborn: bool, sou
     }
     dir.round = round;
     let becomes_spread = header.spreading.is_some() && dir.header.spreading.is_none();
+    let is_merged = header.spreading.is_none() && dir.header.spread().is_some();
+    if is_merged {
+        cache.gather(slot);
+    }
+    let dir = cache.dirs.get_mut(slot);
     let (number, unit) = (dir.ino, header.unit());
     dir.header = header;
     dir.set(dir::HEADER | dir::HEADER_DIRTY);
@@ -176,7 +181,7 @@ fn put_header(view: &mut View, slot: u32, header: FragHeader, newborn: bool, sou
             if becomes_spread {
                 cache.hand_out(slot);
             }
-            becomes_spread
+            becomes_spread || is_merged
         }
     };
     if hands_out {

@@ -125,6 +125,10 @@ pub enum Input {
         dir: Ino,
         depth: u8,
     },
+    /// An operator wants a directory's names in one part again: `owner_of` says that it is this one's.
+    Merge {
+        dir: Ino,
+    },
     /// No new sessions; checkpoint; then `Output::Stopped`.
     Stop,
 }

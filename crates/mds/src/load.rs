@@ -11,7 +11,7 @@ use crate::op::{Learned, LoadKey, Op, OpId, ScanFor, ScanPage, Waits};
 use crate::output::{Level, Output};
 use crate::rank::Rank;
 use proto::dentry::DentryValue;
-use proto::header::{FragHeader, Spreading};
+use proto::header::FragHeader;
 use proto::storeio::{Backptr, LoadRequest, Loaded, StoreError, StoredDentry};
 use proto::{DecodeError, Errno, Frag, Ino, NameHash};
 use std::collections::{BTreeMap, VecDeque};
@@ -28,6 +28,8 @@ struct Flight {
     forgotten: Vec<NameHash>,
     /// Seals before it began.
     seals: u64,
+    /// The map by which it was asked for.
+    map: u64,
 }
 
 /// All loads under way.
@@ -135,7 +137,8 @@ impl Rank {
             }
             self.loads.queue.push_back(key.clone());
         }
-        let new = Flight { seals: self.view.territory.seals(), ..Flight::default() };
+        let (seals, map) = (self.view.territory.seals(), self.view.territory.version());
+        let new = Flight { seals, map, ..Flight::default() };
         self.loads.flights.entry(key).or_insert(new).waiters.extend(op);
     }
 
@@ -203,8 +206,11 @@ impl Rank {
         let Some(mut flight) = self.loads.flights.remove(&key) else { return };
         let frag = brings_names_of(&key).map_or(Frag::WHOLE, |dir| self.view.cache.unit(dir).frag);
         let result = result.map(|loaded| of_unit(frag, loaded));
-        if result.as_ref().is_ok_and(|loaded| outdated(&flight, loaded)) {
+        // How a directory is spread may be another way by a newer map than it was read by.
+        let is_older = matches!(key, LoadKey::Spread { .. }) && flight.map != self.view.territory.version();
+        if result.as_ref().is_ok_and(|loaded| is_older || outdated(&flight, loaded)) {
             flight.forgotten.clear();
+            flight.map = self.view.territory.version();
             self.loads.flights.insert(key.clone(), flight);
             self.loads.queue.push_back(key);
             return;
@@ -429,19 +435,22 @@ impl Rank {
         let slot = self.view.cache.dir_or_new(ino);
         let dir = self.view.cache.dirs.get_mut(slot);
         if !dir.has(dir::HEADER) {
-            let (is_spread, was_known) = (header.spread().is_some(), dir.header.spreading.is_some());
+            let (spread, was_known) = (header.spread(), dir.header.spread().is_some());
+            let is_spread = spread.is_some();
+            if is_spread || was_known {
+                self.learn_spread(ino, spread);
+            }
+            let slot = self.view.cache.dir_or_new(ino);
+            let dir = self.view.cache.dirs.get_mut(slot);
             dir.header = header;
             dir.set(dir::HEADER | dir::STORED);
-            if is_spread && !was_known {
-                self.view.cache.hand_out(slot);
-            }
             // Units that were to go to other ranks may not have come so far.
             if is_spread && self.view.territory.map().is_some_and(|map| map.max_mds > 1) {
                 self.view.grown.push(ino);
             }
         }
-        let dir = self.view.cache.dirs.get_mut(slot);
-        dir.set(dir::HEADER | dir::STORED);
+        let slot = self.view.cache.dir_or_new(ino);
+        self.view.cache.dirs.get_mut(slot).set(dir::HEADER | dir::STORED);
         Ok(())
     }
 
@@ -453,12 +462,14 @@ impl Rank {
             self.view.territory.note_gone(ino);
             return Ok(());
         };
-        let spread = spread.ok_or(DecodeError::Invalid { what: "header of a directory with units" })?;
-        let slot = self.view.cache.dir_or_new(ino);
-        let known = &mut self.view.cache.dirs.get_mut(slot).header.spreading;
-        if known.is_none() {
-            *known = Some(Box::new(Spreading::Over(spread)));
-            self.view.cache.hand_out(slot);
+        let Some(spread) = spread else {
+            self.is_in_one_part(ino);
+            return Ok(());
+        };
+        // Whoever has its header goes by that.
+        let has_header = |slot: u32| self.view.cache.dir(slot).has(dir::HEADER);
+        if !self.view.cache.find_dir(ino).is_some_and(has_header) {
+            self.learn_spread(ino, Some(spread));
         }
         self.moves.learned = true;
         Ok(())

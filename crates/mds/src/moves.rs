@@ -228,6 +228,19 @@ impl Moves {
         self.current.is_none() && self.queue.is_empty() && self.pins.is_idle() && self.carves.is_idle()
     }
 
+    /// Whether something of a directory, or of its units, moves, is to, or may be announced yet.
+    pub(crate) fn concerns(&self, dir: Ino) -> bool {
+        let is_its = |unit: Unit| unit.dir == dir;
+        self.current.as_ref().is_some_and(|one| is_its(one.unit))
+            || self.queue.iter().any(|wanted| is_its(wanted.unit))
+            || self.abandoned.iter().any(|unit| is_its(*unit))
+    }
+
+    /// One that no operation waits for.
+    pub(crate) fn wants(&mut self, of: (Part, Unit), goal: Goal) {
+        self.add(of, goal, None);
+    }
+
     /// Asks for one, unless that is done already.
     fn add(&mut self, (part, unit): (Part, Unit), goal: Goal, op: Option<OpId>) {
         if let Some(one) = self.current.as_mut().filter(|one| (one.part, one.goal) == (part, goal)) {
@@ -403,8 +416,12 @@ impl Rank {
         }
     }
 
-    /// Whether the directory's inode is in what is this rank's.
+    /// Whether the directory's inode is in what is this rank's; of a unit, whether its directory's content is.
     fn is_at_home(&mut self, dir: Ino) -> bool {
+        let of = self.view.cache.outer(dir);
+        if of != dir {
+            return self.owner(of) == Some(self.view.config.rank);
+        }
         let Some(node) = self.view.cache.by_ino(dir) else { return false };
         let home = self.view.cache.node(node).dir;
         self.view.side(home) == Some(Side::Mine)
@@ -539,7 +556,9 @@ impl Rank {
             return None;
         };
         let why = crate::coordinator::Dropped::Merged(governing);
-        self.view.unnaming.insert(unit.dir, entry.version);
+        if unit.frag == Frag::WHOLE {
+            self.view.unnaming.insert(unit.dir, entry.version);
+        }
         out.push(Output::Wish(MapWish::Drop { unit, version: entry.version, why }));
         Some(Phase::Dropping)
     }

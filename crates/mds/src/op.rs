@@ -298,7 +298,7 @@ pub(crate) enum LoadKey {
         dir: Ino,
         unit: Unit,
     },
-    /// How a directory is spread, whoever has its content: that stays as it is.
+    /// How a directory is spread, whoever has its content: that stays as it is while the map has the same entry of a part of it.
     Spread {
         dir: Ino,
     },

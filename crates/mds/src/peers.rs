@@ -16,7 +16,7 @@ use proto::message::{ClientMsg, PROTOCOL, ServerMsg};
 use proto::reply::{Outcome, Reply};
 use proto::request::Request;
 use proto::transact::TxnId;
-use proto::{Cred, Errno, Incarnation, Ino, NodeRef, RankId, SessionId, Tid};
+use proto::{Cred, Errno, Frag, Incarnation, Ino, NodeRef, RankId, SessionId, Tid};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::time::MS;
 use stdx::{Mono, Now, Outbox, Wall};
@@ -145,6 +145,16 @@ impl Peers {
     /// Whether nothing is asked.
     pub(crate) fn is_idle(&self) -> bool {
         self.asks.is_empty() && self.unheard_waiters.is_empty()
+    }
+}
+
+/// The part of a directory that a rank is asked for.
+fn unit_of(request: &Request) -> Option<Unit> {
+    match request {
+        Request::Totals { unit } | Request::Hand { unit, .. } => {
+            Some(*unit).filter(|unit| unit.frag != Frag::WHOLE)
+        }
+        proto::every_request!() => None,
     }
 }
 
@@ -399,6 +409,14 @@ impl Rank {
                 Err(Errno::EIO)
             }
         };
+        self.has_heard(ask, asking, learned);
+    }
+
+    /// Operations that wait for it plan again with what was told.
+    fn has_heard(&mut self, ask: Ask, asking: Asking, learned: Result<Option<Learned>, Errno>) {
+        if let (Some(unit), Err(Errno::ESTALE)) = (unit_of(&asking.request), &learned) {
+            return self.part_is_gone(unit, asking);
+        }
         // The directory may be gone by now: the operation that waits looks for it again.
         let gone = matches!((ask, &learned), (Ask::Totals(_) | Ask::Replica(_), Err(Errno::ESTALE)));
         for id in asking.waiters {
@@ -408,6 +426,24 @@ impl Rank {
                 Ok(Some(learned)) => op.hears().learned = Some(Box::new(learned.clone())),
                 Err(_) if gone && op.is_sent_back() => {}
                 Err(errno) => op.failed = Some(*errno),
+            }
+            op.waits = Waits::Turn;
+            self.runnable.push_back(id);
+        }
+        self.look_again(asking.late);
+    }
+
+    /// A part that was asked for is not there any more: the directory was merged, or spread in another way, or is gone. What was heard of
+    /// it counts no more, and the operations find out.
+    fn part_is_gone(&mut self, unit: Unit, asking: Asking) {
+        if !stdx::mutant!("mds_gone_with_its_part") {
+            self.view.totals.recalled(unit.dir);
+        }
+        for id in asking.waiters {
+            let Some(op) = self.parked.get_mut(&id) else { continue };
+            op.hears().units.clear();
+            if stdx::mutant!("mds_gone_with_its_part") || !op.is_sent_back() {
+                op.failed = Some(Errno::ESTALE);
             }
             op.waits = Waits::Turn;
             self.runnable.push_back(id);
@@ -466,9 +502,15 @@ impl Rank {
             return self.share_elsewhere(op, rank, owner, out);
         }
         // Many are asked for the parts of one directory, which move: that one came is no sign that it is gone.
-        let is_here = match (ask, self.peers.asks.get(&ask).map(|asking| &asking.request)) {
+        let request = self.peers.asks.get(&ask).map(|asking| asking.request.clone());
+        let is_here = match (ask, &request) {
             (Ask::Totals(number), Some(Request::Totals { unit })) => {
-                matches!(self.view.side_of_unit((number, *unit)), Some(Side::Mine | Side::Sealed))
+                match self.view.side_of_unit((number, *unit)) {
+                    Some(Side::Mine | Side::Sealed) => true,
+                    Some(Side::Other(_)) => false,
+                    // It has no entry any more, and its directory has none.
+                    None => self.owner(unit.dir) == Some(self.view.config.rank),
+                }
             }
             (_, _) => false,
         };
@@ -481,6 +523,9 @@ impl Rank {
         }
         // It became this rank's meanwhile, or nobody knows: the operations look again, by the map of then.
         let Some(asking) = self.peers.asks.remove(&ask) else { return };
+        if let Some(unit) = unit_of(&asking.request).filter(|_| !is_here) {
+            return self.part_is_gone(unit, asking);
+        }
         for id in asking.waiters {
             if let Some(op) = self.parked.get_mut(&id) {
                 if let Ask::Facts(ino) = ask {

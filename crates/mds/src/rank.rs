@@ -394,6 +394,7 @@ impl Machine for Rank {
             Input::WishRefused { unit, reason } => self.wish_refused(unit, &reason, out),
             Input::Move { dir, to } => self.move_wanted(dir, to),
             Input::Spread { dir, depth } => self.spread_wanted(dir, depth),
+            Input::Merge { dir } => self.merge_wanted(dir),
             Input::Stop => self.stop(out),
         }
         self.turn(now, out);

@@ -305,6 +305,7 @@ impl Rank {
             return;
         }
         self.state = State::Reconnect;
+        self.forget_spreads(None);
         self.view.reconnecting = true;
         self.lease_all(now);
         self.await_former(now);

@@ -2,11 +2,14 @@
 //! in the store is rewritten: the transaction has the units' headers and the directory's, which says where they are from then on.
 //! Then the units go to several ranks by ordinary moves. docs/PROTOCOL.md, "Spread directories".
 //!
-//! One at a time. Its names are counted first, however many there are, and while it is served (`spreads/count.rs`).
+//! One at a time. Its names are counted first, however many there are, and while it is served (`spreads/count.rs`). The way back to one part
+//! has its turn among them (`spreads/merge.rs`).
 //!
-//! Absent: what units are (`units.rs`); moves (`moves.rs`); a directory's way back to one part.
+//! Absent: what units are (`units.rs`); moves (`moves.rs`); who knows how a directory is spread (`spreads/known.rs`).
 
 mod count;
+pub(crate) mod known;
+mod merge;
 
 use crate::cache::dir;
 use crate::caps::book::Need;
@@ -32,11 +35,22 @@ const ROUNDS: u8 = 8;
 /// Directories that wait for it; what comes beyond is spread when it is next noticed.
 const QUEUE_MAX: usize = 1024;
 
+/// What a directory is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Want {
+    /// In so many parts, as a power of two.
+    Parts(u8),
+    /// In one.
+    One,
+}
+
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Its names are counted.
     Count,
+    /// Its units come here, and their entries go; so many are yet to, one or the other.
+    Home { left: usize },
     /// What is granted of it comes back.
     Recall,
     /// Names leave the cache until few are left, from that hash on.
@@ -50,16 +64,18 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 struct One {
     dir: Ino,
-    depth: u8,
+    want: Want,
     phase: Phase,
     until: Mono,
+    /// What it waits for does not say when it is so: it is looked at again then.
+    look: Option<Mono>,
     rounds: u8,
 }
 
-/// Directories that are to be spread, or are and have units that are to go to other ranks.
+/// Directories that are to be spread, or are and have units that are to go to other ranks; and those that are to be merged.
 #[derive(Debug, Default)]
 pub(crate) struct Spreads {
-    queue: VecDeque<(Ino, u8)>,
+    queue: VecDeque<(Ino, Want)>,
     current: Option<One>,
     /// The next slice of it is due.
     again: bool,
@@ -69,9 +85,9 @@ pub(crate) struct Spreads {
 }
 
 impl Spreads {
-    /// When the one under way is given up.
+    /// When the one under way is given up, or looked at.
     pub(crate) fn due(&self) -> Option<Mono> {
-        self.current.map(|one| one.until)
+        self.current.map(|one| one.look.map_or(one.until, |look| look.min(one.until)))
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -95,9 +111,25 @@ impl Spreads {
     }
 
     pub(crate) fn wants(&mut self, dir: Ino, depth: u8) {
-        let known = self.queue.iter().any(|(other, _)| *other == dir);
-        if !known && self.current.is_none_or(|one| one.dir != dir) && self.queue.len() < QUEUE_MAX {
-            self.queue.push_back((dir, depth.clamp(1, SPREAD_DEPTH_MAX)));
+        self.add(dir, Want::Parts(depth.clamp(1, SPREAD_DEPTH_MAX)));
+    }
+
+    /// Whether a directory is about to be something else than it is.
+    pub(crate) fn is_about(&self, dir: Ino) -> bool {
+        self.current.is_some_and(|one| one.dir == dir) || self.queue.iter().any(|(other, _)| *other == dir)
+    }
+
+    fn add(&mut self, dir: Ino, want: Want) {
+        if self.current.is_some_and(|one| one.dir == dir) {
+            return;
+        }
+        let has_room = self.queue.len() < QUEUE_MAX;
+        match self.queue.iter_mut().find(|(other, _)| *other == dir) {
+            // Units that are to come here do not go to others first.
+            Some((_, known)) if want == Want::One => *known = want,
+            Some(_) => {}
+            None if has_room => self.queue.push_back((dir, want)),
+            None => {}
         }
     }
 }
@@ -149,19 +181,25 @@ impl Rank {
             return;
         }
         if self.spreads.current.is_none() {
-            let Some((dir, depth)) = self.spreads.queue.pop_front() else { return };
-            if self.view.cache.spread(dir).is_some() {
-                return self.share_units(dir);
-            }
+            let Some((dir, want)) = self.spreads.queue.pop_front() else { return };
+            let phase = match want {
+                Want::Parts(_) if self.view.cache.spread(dir).is_some() => return self.share_units(dir),
+                Want::Parts(_) => Phase::Count,
+                Want::One => Phase::Home { left: usize::MAX },
+            };
             let until = now.mono.after(LEASES * self.view.config.lease_ns);
-            self.spreads.current = Some(One { dir, depth, phase: Phase::Count, until, rounds: 0 });
+            self.spreads.current = Some(One { dir, want, phase, until, look: None, rounds: 0 });
         }
         self.spreads.again = false;
         while let Some(one) = self.spreads.current {
             if one.until <= now.mono {
                 return self.end_spreading(one.dir, Some("it took too long"), out);
             }
-            let next = match self.spread_on(now, one, out) {
+            let next = match one.want {
+                Want::Parts(depth) => self.spread_on(now, one, depth, out),
+                Want::One => self.merge_on(now, one, out),
+            };
+            let next = match next {
                 Ok(next) => next,
                 Err(why) => return self.end_spreading(one.dir, Some(why), out),
             };
@@ -171,12 +209,14 @@ impl Rank {
     }
 
     fn end_spreading(&mut self, of: Ino, why: Option<&str>, out: &mut Outbox<Output>) {
+        let merges = self.spreads.current.is_some_and(|one| one.want == Want::One);
         (self.spreads.current, self.view.cache.tally) = (None, None);
         (self.spreads.again, self.spreads.reading, self.spreads.failed) = (false, false, false);
         self.view.spreading = None;
         self.view.book.operation_ended(RECALLS);
         if let Some(why) = why {
-            let text = format!("directory {:#x} is not spread: {why}", of.0);
+            let what = if merges { "merged" } else { "spread" };
+            let text = format!("directory {:#x} is not {what}: {why}", of.0);
             out.push(Output::Note { level: Level::Warn, text });
         }
     }
@@ -186,6 +226,7 @@ impl Rank {
         &mut self,
         now: Now,
         one: One,
+        depth: u8,
         out: &mut Outbox<Output>,
     ) -> Result<Option<Phase>, &'static str> {
         let slot = self.spreadable(one.dir)?;
@@ -198,8 +239,9 @@ impl Rank {
                 self.start_load(LoadKey::Header { dir: one.dir }, None);
                 Ok(None)
             }
-            Phase::Count if !self.count_on(one.dir, slot, one.depth) => Ok(None),
+            Phase::Count if !self.count_on(one.dir, slot, depth) => Ok(None),
             Phase::Count => Ok(Some(self.take_back(now, one.dir))),
+            Phase::Home { .. } => Ok(Some(Phase::Count)),
             Phase::Recall if self.view.book.is_waiting(RECALLS) => Ok(None),
             Phase::Recall => {
                 self.view.book.operation_ended(RECALLS);
@@ -208,7 +250,7 @@ impl Rank {
             Phase::Thin(from) => self.thin_out(slot, from),
             Phase::Store { until } if self.checkpoint.completed < until => Ok(None),
             Phase::Store { .. } => Ok(Some(Phase::Thin(NameHash(0)))),
-            Phase::Rest => self.rest(now, one, slot, out),
+            Phase::Rest => self.rest(now, (one, depth), slot, out),
         }
     }
 
@@ -231,7 +273,7 @@ impl Rank {
     fn rest(
         &mut self,
         now: Now,
-        one: One,
+        (one, depth): (One, u8),
         slot: u32,
         out: &mut Outbox<Output>,
     ) -> Result<Option<Phase>, &'static str> {
@@ -253,10 +295,11 @@ impl Rank {
             return Ok(Some(Phase::Count));
         }
         let busy = self.view.cache.checkpointing || self.view.transactions.has_in(one.dir);
-        if busy || !self.divide(now, slot, one.depth, out) {
+        if busy || !self.divide(now, slot, depth, out) {
             return Ok(None);
         }
         self.end_spreading(one.dir, None, out);
+        self.forget_pages(one.dir);
         self.share_units(one.dir);
         Ok(None)
     }

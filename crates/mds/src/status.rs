@@ -316,6 +316,15 @@ impl Rank {
         self.owner(dir)
     }
 
+    /// Into how many parts the names of a directory are divided, as a power of two; whether that is about to change; and whether new
+    /// directories in it are placed by slots one by one (`dir.pin.distributed`).
+    #[must_use]
+    pub fn spread_of(&self, dir: Ino) -> (u8, bool, bool) {
+        let depth = self.view.cache.spread(dir).map_or(0, |spread| spread.depth);
+        let ext = self.view.cache.by_ino(dir).and_then(|node| self.view.cache.ext(node));
+        (depth, self.spreads.is_about(dir), ext.is_some_and(|ext| ext.policies.distributed))
+    }
+
     /// The sessions in order of their numbers.
     #[must_use]
     pub fn sessions(&self, now: Mono) -> Vec<SessionStatus> {

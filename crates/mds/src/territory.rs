@@ -5,6 +5,7 @@
 
 use crate::cache::dir;
 use crate::cache::slab::NONE;
+use crate::spreads::known::parts_of;
 use crate::view::View;
 use proto::cluster::{ClusterMap, Entry, Slot, Unit};
 use proto::header::FragHeader;
@@ -66,6 +67,8 @@ pub(crate) struct Territory {
     units: bool,
     /// Directories that are gone, of whose parts there are entries yet.
     gone: BTreeSet<Ino>,
+    /// Directories that are in one part, although this map has entries of parts of them.
+    merged: BTreeSet<Ino>,
     /// Something waits for what becomes of transactions of other ranks.
     reserved: bool,
     /// Seals so far: what was asked of the store before one may be another's by now.
@@ -85,6 +88,7 @@ impl Territory {
             leaving: None,
             units: false,
             gone: BTreeSet::new(),
+            merged: BTreeSet::new(),
             reserved: false,
             seals: 0,
         }
@@ -125,6 +129,7 @@ impl Territory {
             return false;
         }
         self.map = Some(map);
+        self.merged.clear();
         self.look_again();
         true
     }
@@ -177,7 +182,12 @@ impl Territory {
 
     /// Whether the map has entries of parts of a directory, and that is there: it is spread.
     pub(crate) fn is_split(&self, dir: Ino) -> bool {
-        self.has_parts(dir) && !self.gone.contains(&dir)
+        self.has_parts(dir) && !self.gone.contains(&dir) && !self.merged.contains(&dir)
+    }
+
+    /// By the store the directory has no parts, whatever this map says.
+    pub(crate) fn note_whole(&mut self, dir: Ino) {
+        self.merged.insert(dir);
     }
 
     /// The store has no such directory, and will have none: numbers are not given again.
@@ -191,17 +201,14 @@ impl Territory {
     }
 
     fn has_parts(&self, dir: Ino) -> bool {
-        let unit = |prefix, depth| Unit { dir, frag: Frag { prefix, depth } };
-        let parts = unit(0, 1)..=unit(u64::MAX, u8::MAX);
-        self.units && self.map.as_ref().is_some_and(|map| map.entries.range(parts).next().is_some())
+        self.units && self.map.as_ref().is_some_and(|map| map.entries.range(parts_of(dir)).next().is_some())
     }
 
     /// Whether parts of a directory are this rank's by entries of their own.
     pub(crate) fn has_unit(&self, dir: Ino) -> bool {
-        let unit = |prefix, depth| Unit { dir, frag: Frag { prefix, depth } };
-        let parts = unit(0, 1)..=unit(u64::MAX, u8::MAX);
-        let is_mine =
-            |map: &Arc<ClusterMap>| map.entries.range(parts).any(|(_, entry)| entry.rank == self.rank);
+        let is_mine = |map: &Arc<ClusterMap>| {
+            map.entries.range(parts_of(dir)).any(|(_, entry)| entry.rank == self.rank)
+        };
         self.units && self.map.as_ref().is_some_and(is_mine)
     }
 

@@ -4,7 +4,8 @@
 //!
 //! What belongs to nobody by an entry of its own inherits from the directory's own content.
 //!
-//! Absent: when a directory is spread, and how its units come to several ranks (`spreads.rs`).
+//! Absent: when a directory is spread or merged, how its units come to several ranks (`spreads.rs`), and when it is forgotten how one is
+//! spread (`spreads/known.rs`).
 
 use crate::cache::dir::{self, Dir};
 use crate::cache::table::Table;
@@ -90,11 +91,22 @@ impl Cache {
     /// looks for in the directory itself he would find as it is in the store. Whether it was not known.
     pub(crate) fn note_spread(&mut self, number: Ino, Unit { dir, frag }: Unit) -> bool {
         let slot = self.dir_or_new(dir);
-        let known = &mut self.dirs.get_mut(slot).header.spreading;
-        if known.is_some() || stdx::mutant!("mds_unit_of_nothing") {
+        let spread = Spread::by_unit(number, frag);
+        if stdx::mutant!("mds_unit_of_nothing") {
             return false;
         }
-        *known = Some(Box::new(Spreading::Over(Spread::by_unit(number, frag))));
+        self.is_spread_so(slot, spread)
+    }
+
+    /// A directory that is cached there is spread so, whatever was known of it: it may have been merged since. Whether it was not known.
+    pub(crate) fn is_spread_so(&mut self, slot: u32, spread: Spread) -> bool {
+        if let Some(known) = self.dir(slot).header.spread() {
+            if (known.depth, known.first) == (spread.depth, spread.first) {
+                return false;
+            }
+            self.gather(slot);
+        }
+        self.dirs.get_mut(slot).header.spreading = Some(Box::new(Spreading::Over(spread)));
         self.hand_out(slot);
         true
     }
@@ -105,6 +117,7 @@ impl Cache {
     pub(crate) fn hand_out(&mut self, slot: u32) {
         let Some(spread) = self.dir(slot).header.spread() else { return };
         let (of, complete) = (self.dir(slot).ino, self.dir(slot).has(dir::COMPLETE));
+        self.spreads.insert(of);
         // Replicas of what is in units of others.
         let (foreign, side) = (self.dir(slot).has(dir::FOREIGN), self.dir(slot).side);
         self.dirs.get_mut(slot).clear(dir::FOREIGN);
@@ -121,22 +134,64 @@ impl Cache {
             true
         });
         for at in nodes {
-            let dirty = self.node(at).has(node::DIRTY);
-            self.take_dirty(at);
             let to = self.dir_or_new(spread.of(self.node(at).hash).0);
-            let node = self.nodes.get(at);
-            let (_, spot) = self.dirs.get(to).table.seek(node.hash, node.name.as_bytes(), &self.nodes);
-            let unit = self.dirs.get_mut(to);
-            unit.table.insert(at, spot, &self.nodes);
+            self.move_name(at, to);
             if foreign {
+                let unit = self.dirs.get_mut(to);
                 unit.set(dir::FOREIGN);
                 unit.side = side;
             }
-            self.nodes.get_mut(at).dir = to;
-            if dirty {
-                self.make_dirty(at);
-            }
         }
+    }
+
+    /// A name that is in no content's table belongs to that one.
+    fn move_name(&mut self, at: u32, to: u32) {
+        let dirty = self.node(at).has(node::DIRTY);
+        self.take_dirty(at);
+        let node = self.nodes.get(at);
+        let (_, spot) = self.dirs.get(to).table.seek(node.hash, node.name.as_bytes(), &self.nodes);
+        self.dirs.get_mut(to).table.insert(at, spot, &self.nodes);
+        self.nodes.get_mut(at).dir = to;
+        if dirty {
+            self.make_dirty(at);
+        }
+    }
+}
+
+impl Cache {
+    /// A directory is, or turns out to be, in one part: what is cached of its units' names is its own. No checkpoint is under way then.
+    #[cold]
+    pub(crate) fn gather(&mut self, slot: u32) {
+        let Some(spread) = self.dir(slot).header.spread() else { return };
+        let of = self.dir(slot).ino;
+        let mut complete = true;
+        for (number, _) in spread.all() {
+            let Some(unit) = self.find_dir(number) else {
+                complete = false;
+                continue;
+            };
+            complete &= self.dir(unit).has(dir::COMPLETE);
+            self.take_names(unit, slot);
+        }
+        let whole = self.dirs.get_mut(slot);
+        whole.header.spreading = None;
+        whole.clear(dir::COMPLETE);
+        if complete {
+            whole.set(dir::COMPLETE);
+        }
+        self.spreads.remove(&of);
+    }
+
+    /// All names of one content are another one's.
+    fn take_names(&mut self, from: u32, to: u32) {
+        let names = std::mem::replace(&mut self.dirs.get_mut(from).table, Table::new());
+        self.dirs.get_mut(from).clear(dir::COMPLETE);
+        let mut nodes = Vec::with_capacity(names.len() as usize);
+        names.walk(NameHash(0), &self.nodes, |at| {
+            nodes.push(at);
+            true
+        });
+        nodes.into_iter().for_each(|at| self.move_name(at, to));
     }
 }
 

@@ -50,6 +50,7 @@ pub(crate) fn change(server: &Arc<Server>, cmd: &str, command: &Value) -> Option
         "subtree move" => not_of_mount(server).and_then(|()| subtree::begin(server, command)),
         "subtree cancel" => not_of_mount(server).and_then(|()| subtree::cancel(server, command)),
         "dirfrag split" => not_of_mount(server).and_then(|()| subtree::split(server, command)),
+        "dirfrag merge" => not_of_mount(server).and_then(|()| subtree::merge(server, command)),
         "mds fail" => not_of_mount(server).and_then(|()| fail(server, command)),
         _ => return None,
     };

@@ -65,6 +65,10 @@ impl RankMachine for Rank {
                 None => Value::Null,
             },
             "loads" => json!({ "units": self.loads(now).iter().map(unit).collect::<Vec<_>>() }),
+            "spread" => {
+                let (depth, busy, distributed) = self.spread_of(ino_of(question)?);
+                json!({ "depth": depth, "busy": busy, "distributed": distributed })
+            }
             "owner" => json!({ "owner": self.owner_of(ino_of(question)?).map(|rank| rank.0) }),
             _ => return None,
         })

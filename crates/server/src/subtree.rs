@@ -1,4 +1,5 @@
-//! Operators' commands about directories whose content is a rank's by an entry of the cluster map: `subtree ls`, `move`, `cancel`.
+//! Operators' commands about directories whose content is a rank's by an entry of the cluster map: `subtree ls`, `move`, `cancel`; and
+//! about parts of directories: `dirfrag split`, `merge`.
 //!
 //! Absent: the move (crate `mds`); slots.
 
@@ -160,6 +161,35 @@ pub(crate) fn split(server: &Server, command: &Value) -> Result<Value, Value> {
         1 << depth
     );
     Ok(done(json!({ "text": text, "rank": rank.0, "bits": depth, "ino": dir.0 })))
+}
+
+/// Has the rank that owns a directory's content put it together again. What comes of it `dirfrag ls` shows, or the log.
+///
+/// # Errors
+/// What is refused, to the operator.
+pub(crate) fn merge(server: &Server, command: &Value) -> Result<Value, Value> {
+    let dir = Ino(number(command, "ino")?);
+    if dir.is_reserved() || dir == Ino::ROOT {
+        return Err(refusal(Refusal::Usage, "the root directory is in one part"));
+    }
+    let owner = owner_of(server, dir)?;
+    let state = owner.driver.report(&json!({ "cmd": "spread", "ino": dir.0 })).unwrap_or_default();
+    let is = |what: &str| state[what].as_bool() == Some(true);
+    let refused = |what: &str, step: &str| Err(refusal_with(Refusal::State, what, step));
+    if is("busy") {
+        return refused("it is being divided or put together already", "look at `pando dirfrag ls PATH`");
+    }
+    if state["depth"].as_u64().unwrap_or(0) == 0 {
+        return Err(refusal(Refusal::State, "its names are in one part"));
+    }
+    if is("distributed") {
+        let step = "`setfattr -n ceph.dir.pin.distributed -v 0 PATH`, and try again";
+        return refused("it is pinned to several ranks (`dir.pin.distributed`)", step);
+    }
+    feed(server, &owner, Input::Merge { dir });
+    let rank = owner.identity.rank;
+    let text = format!("rank {} puts it together: `pando dirfrag ls` shows its parts until then", rank.0);
+    Ok(done(json!({ "text": text, "rank": rank.0, "ino": dir.0 })))
 }
 
 /// A rank is told what an operator wants, and the newest map before: it may not have heard yet of a rank that serves by now.

@@ -104,4 +104,10 @@ pub enum Dirfrag {
         #[arg(value_name = "BITS", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=8))]
         bits: u8,
     },
+    /// Have such a directory's names put together again at one rank
+    Merge {
+        /// A directory inside a mount, divided into parts
+        #[arg(value_hint = ValueHint::DirPath)]
+        path: PathBuf,
+    },
 }

@@ -1,6 +1,6 @@
 //! `pando dirfrag`: the parts of a directory's names, and which rank has each.
 //!
-//! Absent: the way back to one part (`merge`, in a later version).
+//! Absent: who divides a directory and puts it together (crate `mds`).
 
 use crate::args::Dirfrag;
 use crate::output::{Output, table};
@@ -39,6 +39,10 @@ pub fn run(
         }
         Dirfrag::Split { path, bits } => {
             let command = json!({"cmd": "dirfrag split", "ino": directory(path)?, "bits": bits});
+            changed(admin::ask(&server(Some(path))?, &command, ANSWER_TIME)?, out);
+        }
+        Dirfrag::Merge { path } => {
+            let command = json!({"cmd": "dirfrag merge", "ino": directory(path)?});
             changed(admin::ask(&server(Some(path))?, &command, ANSWER_TIME)?, out);
         }
     }

@@ -263,6 +263,9 @@ impl Overlay {
                 self.state_dentry(dentry_key(dir, hash, name), version, value);
             }
             Mutation::Header { dir, frag, version, value } => {
+                if self.units.contains_key(&dir) {
+                    self.unit_versions.insert(dir, version);
+                }
                 let (dir, frag) = self.units.get(&dir).copied().unwrap_or((dir, frag));
                 self.state_dentry(header_key(dir, frag), version, Some(value));
             }
@@ -351,8 +354,11 @@ impl Overlay {
     fn state_backptr(&mut self, ino: u64, version: u64, value: Option<&[u8]>) {
         if value.is_none() {
             // An inode is gone: its header too, if it was a directory.
-            let (dir, frag) = self.units.get(&ino).copied().unwrap_or((ino, Frag::WHOLE));
-            self.state_dentry(header_key(dir, frag), u64::MAX, None);
+            let unit = self.units.remove(&ino);
+            let (dir, frag) = unit.unwrap_or((ino, Frag::WHOLE));
+            // A directory that is merged may be spread again: units that come after this one have its key, and higher versions.
+            let last = unit.and(self.unit_versions.remove(&ino));
+            self.state_dentry(header_key(dir, frag), last.unwrap_or(u64::MAX), None);
         } else if self.backptr_versions.get(&ino).is_some_and(|known| *known > version) {
             return;
         }

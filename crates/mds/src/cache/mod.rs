@@ -25,7 +25,7 @@ use node::Node;
 use proto::inode::InodeExt;
 use proto::{Ino, NameHash};
 use slab::{NONE, Slab, Slot};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use table::Spot;
 use worth::Worth;
 
@@ -86,6 +86,8 @@ pub(crate) struct Cache {
     displaced: Vec<Displaced>,
     /// The directory whose names are being counted.
     pub tally: Option<Box<Tally>>,
+    /// Directories of which it is known how they are spread, and some of which it was.
+    pub spreads: BTreeSet<Ino>,
 }
 
 impl Cache {
@@ -111,6 +113,7 @@ impl Cache {
             pinned: Vec::new(),
             displaced: Vec::new(),
             tally: None,
+            spreads: BTreeSet::new(),
         }
     }
 

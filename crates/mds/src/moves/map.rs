@@ -21,6 +21,7 @@ impl Rank {
         }
         self.news.note(before.as_deref(), &map);
         self.slots_by_map(&map);
+        self.forget_spreads(before.as_deref());
         self.replicas_by_map();
         self.totals_by_map();
         self.ranks_by_map(now, out);

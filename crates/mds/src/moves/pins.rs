@@ -10,7 +10,7 @@ use crate::peers::Ask;
 use crate::rank::Rank;
 use crate::territory::{Part, Side};
 use crate::units::whole;
-use proto::cluster::{ClusterMap, Entry, Policy, Unit};
+use proto::cluster::{ClusterMap, Entry, Moving, Policy, Unit};
 use proto::request::Request;
 use proto::{Frag, Ino, Position, RankId};
 use std::collections::BTreeMap;
@@ -174,10 +174,17 @@ impl Rank {
         self.moves.pins.purge = self.moves.pins.purged.values().any(|at| *at > self.journal.durable);
         let durable = self.moves.pins.purged.iter().filter(|(_, at)| **at <= self.journal.durable);
         let drop = |(unit, _): (&Unit, &Position)| {
-            let Entry { version, .. } = *territory.entry_of(*unit).filter(|entry| entry.moving.is_none())?;
-            Some(Output::Wish(MapWish::Drop { unit: *unit, version, why: Dropped::Purged }))
+            let Entry { version, moving, .. } = *territory.entry_of(*unit)?;
+            match moving {
+                None => Some(MapWish::Drop { unit: *unit, version, why: Dropped::Purged }),
+                // Of a unit that there is not nobody knows the number, to move it.
+                Some(Moving { id, .. }) if unit.frag != Frag::WHOLE => {
+                    Some(MapWish::Abort { unit: *unit, id })
+                }
+                Some(_) => None,
+            }
         };
-        out.extend(durable.filter_map(drop));
+        out.extend(durable.filter_map(drop).map(Output::Wish));
     }
 
     /// What is gone does not move. It was removed before the seal: behind that nothing of it is changed.

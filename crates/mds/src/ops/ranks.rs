@@ -62,20 +62,31 @@ fn side(view: &View, op: &Op, number: Ino, unit: Unit) -> Found<Side> {
     }
 }
 
-/// By which number that is called here.
-fn number_of(view: &View, unit: Unit) -> Found<Ino> {
+/// By which number that is called here. Who asks for a unit may know of how its directory was spread before it was merged: he is to
+/// look again, at whoever has the directory.
+fn number_of(view: &View, op: &Op, unit: Unit) -> Found<Ino> {
     if unit.frag == Frag::WHOLE {
         return Ok(unit.dir);
     }
-    match view.unit_at(unit.dir, NameHash(unit.frag.prefix))? {
-        Some((number, known)) if known == unit => Ok(number),
-        Some(_) => Err(Errno::EIO.into()),
-        None if view.cache.find_dir(unit.dir).is_some_and(|slot| view.cache.dir(slot).has(dir::HEADER)) => {
-            Err(Errno::ESTALE.into())
-        }
-        None if view.territory.is_gone(unit.dir) => Err(Errno::ESTALE.into()),
-        None => park(LoadKey::Spread { dir: unit.dir }),
+    let found = view.unit_at(unit.dir, NameHash(unit.frag.prefix))?;
+    if let Some((number, _)) = found.filter(|(_, known)| *known == unit) {
+        return Ok(number);
     }
+    if view.territory.is_gone(unit.dir) {
+        return Err(Errno::ESTALE.into());
+    }
+    match side(view, op, unit.dir, whole(unit.dir))? {
+        Side::Mine if found.is_some() || is_known(view, unit.dir) => Err(Errno::ESTALE.into()),
+        Side::Mine => park(LoadKey::Header { dir: unit.dir }),
+        Side::Sealed => Err(Stop::Park(Park::Move)),
+        Side::Other(rank) => Err(Stop::NotMine(rank)),
+    }
+}
+
+/// Whether a directory's header is here, or it is known that there is none.
+fn is_known(view: &View, dir: Ino) -> bool {
+    let is_here = view.cache.find_dir(dir).is_some_and(|slot| view.cache.dir(slot).has(dir::HEADER));
+    is_here || matches!(view.learned.as_deref(), Some(Learned::NoHeader(of)) if *of == dir)
 }
 
 /// What a directory's content, or a unit of it, adds to its attributes.
@@ -98,7 +109,7 @@ pub(crate) fn set_times(view: &mut View, op: &Op, ino: Ino, mtime: Wall, stamp: 
 
 /// The names of a directory, or of a unit of it, if they are here, with the header.
 fn content(view: &View, op: &Op, unit: Unit) -> Found<u32> {
-    let number = number_of(view, unit)?;
+    let number = number_of(view, op, unit)?;
     match side(view, op, number, unit)? {
         Side::Mine => {}
         Side::Sealed => return Err(Stop::Park(Park::Move)),
@@ -128,14 +139,18 @@ pub(crate) fn opened(view: &mut View, op: &mut Op, node: NodeRef, session: Sessi
     Err(if view.reconnecting { Errno::EAGAIN } else { Errno::EACCES }.into())
 }
 
-/// The content of a directory, or a unit of it, becomes another rank's, or stays; either way its entry says that it was asked for.
+/// The content of a directory, or a unit of it, becomes another rank's, or stays; either way the entry of a directory says that it was
+/// asked for.
 pub(crate) fn hand(view: &View, op: &Op, unit: Unit, to: RankId) -> Found<Plan> {
-    let number = number_of(view, unit)?;
+    let number = number_of(view, op, unit)?;
     match side(view, op, number, unit)? {
-        Side::Mine if to == view.config.rank && pin::is_named(view, unit) => Plan::reply(Reply::Ok),
+        Side::Mine if to == view.config.rank && (unit.frag != Frag::WHOLE || pin::is_named(view, unit)) => {
+            Plan::reply(Reply::Ok)
+        }
         // It lives again soon, or the map of here is old.
         Side::Mine if to != view.config.rank && view.is_coming(to) => Err(Errno::EAGAIN.into()),
         Side::Mine if to != view.config.rank && !view.serves(to) => Err(Errno::EBUSY.into()),
+        Side::Mine if unit.frag != Frag::WHOLE => Err(Stop::Park(Park::Pin(number, Goal::Move(to)))),
         Side::Mine => Err(Stop::Park(Park::Pin(number, Goal::Pin(to)))),
         Side::Sealed => Err(Stop::Park(Park::Move)),
         Side::Other(Some(rank)) if rank == to => Plan::reply(Reply::Ok),

@@ -8,6 +8,7 @@ mod boundaries;
 mod holders;
 mod joins;
 mod leaving;
+mod merges;
 mod moves;
 mod pins;
 mod policies;

@@ -162,6 +162,7 @@ impl Core {
             | Input::DropCache
             | Input::Space { .. }
             | Input::Spread { .. }
+            | Input::Merge { .. }
             | Input::Frozen(_)
             | Input::Evict { .. }
             | Input::Map(_)

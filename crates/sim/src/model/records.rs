@@ -190,6 +190,11 @@ impl Records {
             };
             if of.is_none_or(|(dir, by, version)| counts(dir, by, version)) {
                 self.apply_one(&mutation, false, &mut undo)?;
+            } else if let Mutation::PutHeader { dir, frag: Frag::WHOLE, version, header, .. } = mutation
+                && FragHeader::decode(header).is_ok_and(|header| header.spread().is_none())
+            {
+                // What a merge says of the directory is stored, and its units may not be gone yet.
+                self.end_units(dir, version, &mut undo);
             }
         }
         Ok(())
@@ -233,7 +238,11 @@ impl Records {
             Mutation::PutHeader { dir, frag, version, header, .. } => {
                 let key = Key::Header { dir, frag };
                 self.check_version(key.clone(), version, strict)?;
-                self.put(key, header, undo)
+                self.put(key, header, undo)?;
+                if frag == Frag::WHOLE && self.spread(dir).is_none() {
+                    self.end_units(dir, version, undo);
+                }
+                Ok(())
             }
             Mutation::PutBackptr { ino, version, parent, hash, name } => {
                 let key = Key::Backptr { ino };
@@ -275,6 +284,15 @@ impl Records {
             | Mutation::Committed { .. }
             | Mutation::Resolved { .. } => Ok(()),
         }
+    }
+
+    /// A directory was in one part under that version: all units that are older have ended.
+    fn end_units(&mut self, dir: Ino, version: Version, undo: &mut Undo) {
+        let is_old = |(key, header): (&Key, &FragHeader)| {
+            (header.unit().is_some() && header.version < version).then(|| key.clone())
+        };
+        let old: Vec<Key> = self.headers(dir).filter_map(is_old).collect();
+        old.into_iter().for_each(|key| self.set(key, None, undo));
     }
 
     /// A frag's version never goes back while the rank runs (invariant 10, rising versions).

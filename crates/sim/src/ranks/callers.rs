@@ -34,7 +34,7 @@ impl Ranks {
             return self.start(client, "pin", Cred::ROOT, request);
         }
         if self.plan.spread_one_in > 0 && self.rng.chance(1, self.plan.spread_one_in) {
-            return self.spread();
+            return self.spread_or_merge();
         }
         // What is open does not move: for a while before pins everybody closes what it has open, in most runs.
         let tidy = self.plan.tidy && self.now % self.plan.turn_ns < self.plan.turn_ns / 2;
@@ -74,6 +74,18 @@ impl Ranks {
             value: rank.to_string().into_bytes().into(),
             mode: XattrMode::Either,
         })
+    }
+
+    /// An operator wants a directory spread, or one that is spread in one part again. Who serves now hears of it.
+    fn spread_or_merge(&mut self) -> Verdict {
+        let spread = self.judge.spread_dirs();
+        if spread.is_empty() || self.rng.chance(1, 2) {
+            return self.spread();
+        }
+        let dir = spread[self.rng.index(spread.len())];
+        let Some(life) = self.serving(self.judge.owner(dir)) else { return Ok(()) };
+        self.trace.event(self.now, "merge", dir.0, || format!("{life} directory {}", dir.0));
+        self.step_rank(life, mds::input::Input::Merge { dir })
     }
 
     /// An operator tells the rank that has a directory that it is to be spread: one with many names as often as one with few.

@@ -13,6 +13,7 @@ const EVENTS: [&str; 37] = [
     "calls asked of several ranks",
     "checkpoints asked for",
     "daemons dismissed",
+    "directories merged",
     "directories spread",
     "fault: cache dropped",
     "fault: connection between ranks",
@@ -92,6 +93,7 @@ impl Ranks {
         all.add_to("opens and locks that came with a transaction", self.judge.carried());
         all.add_to("answers of clients by themselves", self.judge.own);
         all.add_to("boundaries told by halves", self.judge.halves);
+        all.add_to("directories merged", self.judge.merges);
         all.add_to("directories spread", self.judge.spreads);
         all.add_to("spread directories told by parts", self.judge.parted);
         all.add_to("transactions of several ranks", self.judge.across);

@@ -22,6 +22,7 @@ use crate::model::tree::Tree;
 use numbers::{Given, Numbers};
 use owners::Owners;
 use proto::cluster::Unit;
+use proto::header::Spread;
 use proto::ids::{Position, RankId, SessionId, Tid};
 use proto::reply::Outcome;
 use proto::request::Request;
@@ -146,6 +147,9 @@ pub(super) struct Judge {
     pub(super) answers: u64,
     /// Directories that were spread; answers about those that are of different moments.
     pub(super) spreads: u64,
+    /// Directories that were merged, how often; and how each was spread until which state.
+    pub(super) merges: u64,
+    merged: BTreeMap<Ino, (u64, Spread)>,
     pub(super) parted: u64,
     /// Answers of clients by themselves.
     pub(super) own: u64,
@@ -185,6 +189,8 @@ impl Judge {
             released: 0,
             answers: 0,
             spreads: 0,
+            merges: 0,
+            merged: BTreeMap::new(),
             parted: 0,
             own: 0,
             halves: 0,
@@ -282,6 +288,8 @@ impl Judge {
             let _ = self.base.2.apply(at, &step.mutations, None);
             self.base.1 = step.tree;
             self.first += 1;
+            let first = self.first;
+            self.merged.retain(|_, (state, _)| *state > first);
         }
     }
 }

@@ -139,6 +139,7 @@ impl Costs {
             | Input::WishRefused { .. }
             | Input::Move { .. }
             | Input::Spread { .. }
+            | Input::Merge { .. }
             | Input::Stop => 0,
         }
     }

@@ -7,7 +7,7 @@ use proto::request::rename_flags;
 
 impl Cluster {
     /// The rank that has a directory's content as a whole.
-    fn content_of(&self, dir: NodeRef) -> usize {
+    pub(super) fn content_of(&self, dir: NodeRef) -> usize {
         let is_own = |at: &usize| self.worlds[*at].rank.owner_of(dir.ino) == Some(RankId(*at as u16));
         (0..self.worlds.len()).find(is_own).unwrap_or(0)
     }
@@ -45,7 +45,7 @@ impl Cluster {
     }
 
     /// Who has which part.
-    fn units(&self, dir: NodeRef) -> Vec<(u8, u16)> {
+    pub(super) fn units(&self, dir: NodeRef) -> Vec<(u8, u16)> {
         let of = |(unit, _): &(&Unit, &Entry)| unit.dir == dir.ino;
         self.map.entries.iter().filter(of).map(|(unit, entry)| (unit.frag.depth, entry.rank.0)).collect()
     }
@@ -83,7 +83,7 @@ impl Cluster {
     }
 
     /// A directory of rank 0's with so many files, and a tenth as many directories in it.
-    fn with_large(files: usize) -> (Self, NodeRef) {
+    pub(super) fn with_large(files: usize) -> (Self, NodeRef) {
         let mut c = Self::new();
         let dir = c.mkdir(root(), "d");
         for at in 0..files {
@@ -96,7 +96,7 @@ impl Cluster {
     }
 
     /// A name in a directory that is in that part of two.
-    fn name_in(&self, half: u64, from: usize) -> String {
+    pub(super) fn name_in(&self, half: u64, from: usize) -> String {
         let name = |at: usize| format!("x{at}");
         let names = (from..from + 64).map(name);
         let mut names = names.filter(|name| name_hash(&SEED, name.as_bytes()).0 >> 63 == half);
@@ -109,7 +109,7 @@ fn is_still(rank: &Rank) -> bool {
 }
 
 /// Names that a directory with so many files has.
-fn expected(files: usize) -> Vec<String> {
+pub(super) fn expected(files: usize) -> Vec<String> {
     let mut names: Vec<String> = (0..files).map(|at| format!("f{at}")).collect();
     names.push("sub".into());
     names.sort();

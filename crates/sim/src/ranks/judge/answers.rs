@@ -181,7 +181,7 @@ impl Judge {
     /// A boundary's attributes are told by two ranks, of which each says what it has: the content's part may be of another instant.
     fn fits_by_halves(&self, pending: &Pending, outcome: &Outcome) -> bool {
         let told = told_of(outcome);
-        let boundaries: Vec<Ino> = told.into_iter().filter(|ino| self.is_boundary(*ino)).collect();
+        let boundaries: Vec<Ino> = told.into_iter().filter(|ino| self.was_boundary(*ino)).collect();
         if boundaries.is_empty() {
             return false;
         }
@@ -221,7 +221,7 @@ impl Judge {
             }
             every_request!() => false,
         };
-        let is_set = self.is_boundary(attr.ino) && self.pending.values().any(sets);
+        let is_set = self.was_boundary(attr.ino) && self.pending.values().any(sets);
         is_set.then_some((attr.ino, attr.mtime))
     }
 
@@ -282,7 +282,7 @@ impl Judge {
         };
         let teller = Teller::Rank(self.wall);
         let judged = check_reply(&step.tree, answer, reply, teller);
-        let told = told_of(&origin.outcome).into_iter().find(|ino| self.is_boundary(*ino));
+        let told = told_of(&origin.outcome).into_iter().find(|ino| self.was_boundary(*ino));
         let Some(dir) = told.filter(|_| judged.is_err()) else { return judged };
         if self.pending.get(&origin.key).is_some_and(|pending| pending.gone) {
             // Nobody hears it, and the states that the other ranks may have told are not kept for it.

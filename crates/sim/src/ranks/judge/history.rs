@@ -67,9 +67,12 @@ impl Judge {
                 None => None,
             };
             let what = |error| format!("transaction of rank {} at {}: {error}", rank.0, at.0);
-            let (mutations, spreads) = units::outer(mutations, &self.records).map_err(what)?;
-            self.spreads += spreads.len() as u64;
+            let (mutations, turned) = units::outer(mutations, &self.records).map_err(what)?;
+            self.spreads += turned.spreads.len() as u64;
+            self.merges += turned.merges.len() as u64;
             self.transaction(rank, end, wall, origin, &mutations).map_err(what)?;
+            let state = self.last();
+            self.merged.extend(turned.merges.into_iter().map(|(dir, spread)| (dir, (state, spread))));
             let journal = self.ranks.entry(rank).or_default();
             journal.log.push_back((at, end, mutations));
         }

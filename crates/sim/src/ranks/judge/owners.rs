@@ -7,6 +7,7 @@ use crate::model::compare::is_orphans;
 use crate::model::judge::Verdict;
 use crate::model::tree::Tree;
 use proto::cluster::{ClusterMap, MoveId, Unit};
+use proto::header::Spread;
 use proto::holder::take_holders;
 use proto::ids::{NameHash, RankId};
 use proto::journal::Mutations;
@@ -172,9 +173,26 @@ impl Judge {
         dir != Ino::ROOT && (has_units || self.owners.map.as_ref().is_some_and(entry))
     }
 
+    /// Whether a directory is such, or may have been since the request under way that began first: one that is spread, or was until it
+    /// was merged, had units elsewhere.
+    pub(super) fn was_boundary(&self, dir: Ino) -> bool {
+        self.is_boundary(dir) || self.spread_of_late(dir).is_some()
+    }
+
     /// Whether a directory is told of in parts, by several ranks or by one at several moments.
     pub(super) fn is_parted(&self, dir: Ino) -> bool {
-        self.is_boundary(dir) && self.records.spread(dir).is_some()
+        self.spread_of_late(dir).is_some()
+    }
+
+    /// How it is spread, or was before it was merged, and perhaps spread in another way; of two ways the finer one.
+    pub(super) fn spread_of_late(&self, dir: Ino) -> Option<Spread> {
+        let merged = self.merged.get(&dir).map(|(_, spread)| *spread);
+        self.records.spread(dir).into_iter().chain(merged).max_by_key(|spread| spread.depth)
+    }
+
+    /// The directories that are spread.
+    pub(in crate::ranks) fn spread_dirs(&self) -> Vec<Ino> {
+        self.records.spreads().map(|(dir, _)| dir).collect()
     }
 
     /// The rank that has a directory's content as a whole.

@@ -34,7 +34,7 @@ impl Judge {
     }
 
     fn parts_of(&self, ino: Ino, first: u64, made: Option<&Tree>) -> Option<Parts> {
-        let spread = self.records.spread(ino)?;
+        let spread = self.spread_of_late(ino)?;
         let units = self.records.headers(ino).map(|(_, header)| header.mtime);
         let mut parts = Parts {
             entries: (0, 0),

@@ -6,7 +6,7 @@
 use crate::model::judge::Verdict;
 use crate::model::records::{NamedBy, Records};
 use proto::cluster::Unit;
-use proto::header::{FragHeader, Spreading};
+use proto::header::{FragHeader, Spread, Spreading};
 use proto::ids::{Frag, NameHash, Version};
 use proto::journal::Mutations;
 use proto::mutation::Mutation;
@@ -16,9 +16,27 @@ use std::collections::BTreeMap;
 /// What the numbers of a transaction mean.
 type Numbers = BTreeMap<Ino, Unit>;
 
-/// The mutations of a transaction, by the names that everybody has for things; and the directories that it spreads.
-pub(super) fn outer(mutations: &[u8], records: &Records) -> Verdict<(Vec<u8>, Vec<Ino>)> {
-    let (numbers, spreads) = said(mutations, records)?;
+/// What becomes of directories with a transaction.
+#[derive(Default)]
+pub(super) struct Turned {
+    pub spreads: Vec<Ino>,
+    /// With how they were spread.
+    pub merges: Vec<(Ino, Spread)>,
+}
+
+/// The mutations of a transaction, by the names that everybody has for things; and the directories that it spreads or merges.
+pub(super) fn outer(mutations: &[u8], records: &Records) -> Verdict<(Vec<u8>, Turned)> {
+    let (numbers, turned) = said(mutations, records)?;
+    for (dir, spread) in &turned.merges {
+        let ends = |number: Ino| {
+            Mutations::new(mutations)
+                .flatten()
+                .any(|mutation| matches!(mutation, Mutation::DelBackptr { ino, .. } if ino == number))
+        };
+        if !spread.all().all(|(number, _)| ends(number)) {
+            return Err(format!("merges directory {}, and not all of its units end", dir.0));
+        }
+    }
     let mut w = Writer::new();
     for mutation in Mutations::new(mutations) {
         let mutation = mutation.map_err(|error| format!("journal mutation: {error}"))?;
@@ -40,7 +58,7 @@ pub(super) fn outer(mutations: &[u8], records: &Records) -> Verdict<(Vec<u8>, Ve
                 let Mutation::Sealed { unit: plain, .. } = mutation else { continue };
                 Mutation::Sealed { id, unit: unit.unwrap_or(plain) }.encode(&mut w);
             }
-            // The end of a unit: its directory ends in the same transaction.
+            // The end of a unit: its directory ends in the same transaction, or is merged.
             Mutation::DelBackptr { ino, .. } if numbers.contains_key(&ino) => {}
             Mutation::PutBackptr { parent, .. } if unit_of(parent, records).is_some() => {
                 return Err(format!("a place is told by the number of a unit, {}", parent.0));
@@ -48,44 +66,56 @@ pub(super) fn outer(mutations: &[u8], records: &Records) -> Verdict<(Vec<u8>, Ve
             plain => plain.encode(&mut w),
         }
     }
-    Ok((w.0, spreads))
+    Ok((w.0, turned))
 }
 
-/// What the headers say that the numbers mean, which must be what the directory says; and which directories become spread.
-fn said(mutations: &[u8], records: &Records) -> Verdict<(Numbers, Vec<Ino>)> {
-    let (mut numbers, mut spreads) = (Numbers::new(), Vec::new());
+/// What the headers say that the numbers mean, which must be what the directory says; and which directories become spread, or are so no more.
+fn said(mutations: &[u8], records: &Records) -> Verdict<(Numbers, Turned)> {
+    let (mut numbers, mut turned) = (Numbers::new(), Turned::default());
+    let mut versions: BTreeMap<Ino, Version> = BTreeMap::new();
     for mutation in Mutations::new(mutations).flatten() {
         let Mutation::PutHeader { dir, header, .. } = mutation else { continue };
         let header = FragHeader::decode(header).map_err(|error| format!("header: {error}"))?;
         match header.spreading.as_deref() {
-            Some(Spreading::Unit(unit)) => drop(numbers.insert(dir, *unit)),
+            Some(Spreading::Unit(unit)) => {
+                numbers.insert(dir, *unit);
+                versions.insert(dir, header.version);
+            }
             Some(Spreading::Over(spread)) => match records.spread(dir) {
                 None => {
                     let all = spread.all().map(|(number, frag)| (number, Unit { dir, frag }));
                     if !all.eq(numbers.iter().map(|(number, unit)| (*number, *unit))) {
                         return Err(format!("spreads directory {} and says not all of it", dir.0));
                     }
-                    spreads.push(dir);
+                    turned.spreads.push(dir);
                 }
                 Some(old) if (old.depth, old.first) != (spread.depth, spread.first) => {
                     return Err(format!("spreads directory {} in another way", dir.0));
                 }
                 Some(_) => {}
             },
-            None if records.spread(dir).is_some() => {
-                return Err(format!("directory {} is not spread any more", dir.0));
+            // Behind the headers of its units, which say what they had, and with a version behind all of theirs.
+            None => {
+                let Some(spread) = records.spread(dir) else { continue };
+                let all = spread.all().map(|(number, frag)| (number, Unit { dir, frag }));
+                if !all.eq(numbers.iter().map(|(number, unit)| (*number, *unit))) {
+                    return Err(format!("merges directory {} and says not all of it", dir.0));
+                }
+                if versions.values().any(|version| *version >= header.version) {
+                    return Err(format!("directory {} is merged under a version that its units had", dir.0));
+                }
+                turned.merges.push((dir, spread));
             }
-            None => {}
         }
     }
     for (number, unit) in &numbers {
         let known = records.spread(unit.dir);
         let is_it = known.is_none_or(|spread| spread.of(NameHash(unit.frag.prefix)) == (*number, unit.frag));
-        if !is_it || (known.is_none() && !spreads.contains(&unit.dir)) {
+        if !is_it || (known.is_none() && !turned.spreads.contains(&unit.dir)) {
             return Err(format!("number {} is said to be {unit:?}", number.0));
         }
     }
-    Ok((numbers, spreads))
+    Ok((numbers, turned))
 }
 
 /// The directory of a name; of a spread one its unit's number must have been said.
@@ -110,11 +140,15 @@ fn unit_of(number: Ino, records: &Records) -> Option<Unit> {
 }
 
 /// Whether a mutation of a journal's tail is newer than what is stored. What a unit's header says counts for its names; while that is
-/// not stored, and the directory's own is, all names are.
+/// not stored, and the directory's own is, all names are. A directory that was merged since has a version behind all that its units had.
 pub(super) fn is_newer(stored: &Records, dir: Ino, by: NamedBy, version: Version) -> bool {
     let unit = match by {
         NamedBy::Hash(hash) => stored.unit_header(dir, hash),
         NamedBy::Frag(Frag::WHOLE) => return stored.header(dir).is_none_or(|own| version > own.version),
+        // Stored may be how it is spread since, or was before.
+        NamedBy::Frag(frag) if stored.spread(dir).is_some_and(|spread| spread.depth != frag.depth) => {
+            return stored.header(dir).is_none_or(|own| version > own.version);
+        }
         NamedBy::Frag(frag) => stored.unit_header(dir, NameHash(frag.prefix)),
     };
     let own = || stored.header(dir).filter(|own| own.spread().is_none());

@@ -1,0 +1,251 @@
+//! Spread directories that go back to one part.
+//!
+//! Absent: how they come to be spread (`spreads.rs`); random ones beside everything else (`random.rs`).
+
+use super::spreads::expected;
+use super::*;
+
+impl Cluster {
+    /// Whoever has it merges a directory, if it can be now.
+    pub(super) fn merge(&mut self, dir: NodeRef) -> bool {
+        let at = self.content_of(dir);
+        self.inject(at, Input::Merge { dir: dir.ino });
+        self.settle();
+        self.come_to_rest();
+        self.worlds[at].rank.view.cache.spread(dir.ino).is_none()
+    }
+
+    fn merged(&mut self, dir: NodeRef) {
+        let at = self.content_of(dir);
+        assert!(self.merge(dir), "{:?}", self.worlds[at].notes);
+        assert!(self.units(dir).iter().all(|(depth, _)| *depth == 0), "no part has an entry");
+    }
+
+    /// Nothing that a unit had is in the store any more but names.
+    fn assert_no_unit_stored(&mut self, dir: NodeRef) {
+        for at in 0..self.worlds.len() {
+            self.checkpoint(at);
+        }
+        self.come_to_rest();
+        self.pass(50);
+        let head = [dir.ino.0.to_be_bytes(), 0_u64.to_be_bytes()].concat();
+        let store = &self.worlds[self.holder].store;
+        let headers = store.keys().filter(|(_, key)| key.starts_with(&head));
+        assert_eq!(headers.count(), 1, "its own header alone");
+    }
+}
+
+#[test]
+fn everything_is_there_in_one_part() {
+    let (mut c, dir) = Cluster::with_spread(20);
+    let before = c.stat(dir);
+    c.merged(dir);
+    assert_eq!(c.names(dir), expected(20));
+    let after = c.stat(dir);
+    assert_eq!((after.size, after.nlink, after.mtime), (21, 3, before.mtime));
+    assert!(after.change > before.change);
+    for name in expected(20) {
+        assert_eq!(c.lookup(dir, &name).map(|attr| attr.parent), Ok(dir.ino), "{name}");
+    }
+    assert_eq!(c.lookup(dir, "g"), Err(Errno::ENOENT));
+    c.create(dir, "g");
+    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n("f1") }), Ok(Reply::Ok));
+    assert_eq!(c.stat(dir).size, 21);
+    c.assert_no_unit_stored(dir);
+    for at in [0, 1] {
+        c.crash(at);
+        c.drop_cache(at);
+    }
+    assert_eq!(c.stat(dir).size, 21);
+    assert!(c.lookup(dir, "g").is_ok());
+    assert_eq!(c.lookup(dir, "f1"), Err(Errno::ENOENT));
+}
+
+/// Nothing of it in the store when its rank dies: the journal says all of it.
+#[test]
+fn it_stays_merged_with_a_crash() {
+    let (mut c, dir) = Cluster::with_spread(20);
+    let (low, high) = (c.name_in(0, 0), c.name_in(1, 0));
+    c.create(dir, &low);
+    c.create(dir, &high);
+    c.merged(dir);
+    assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n(&low) }), Ok(Reply::Ok));
+    c.crash(0);
+    assert_eq!(c.units(dir), []);
+    assert!(c.worlds[0].rank.view.cache.spread(dir.ino).is_none());
+    let mut names = expected(20);
+    names.push(high.clone());
+    names.sort();
+    assert_eq!(c.names(dir), names);
+    assert_eq!(c.stat(dir).size, 22);
+    c.crash(1);
+    assert_eq!(c.lookup(dir, &low), Err(Errno::ENOENT));
+    c.assert_no_unit_stored(dir);
+    c.drop_cache(0);
+    assert_eq!(c.names(dir), names);
+}
+
+/// Its parts are called by other numbers then, and have versions behind all that there were.
+#[test]
+fn it_is_spread_and_merged_again_and_again() {
+    let (mut c, dir) = Cluster::with_spread(12);
+    let mut names = expected(12);
+    for round in 0..4_u8 {
+        c.merged(dir);
+        let name = format!("g{round}");
+        c.create(dir, &name);
+        names.push(name);
+        c.spread(dir, 1 + round % 2);
+        assert!(!c.units(dir).is_empty(), "{:?}", c.worlds[0].notes);
+        let (low, high) = (c.name_in(0, 0), c.name_in(1, 0));
+        for name in [&low, &high] {
+            c.create(dir, name);
+            assert_eq!(c.call(0, Request::Unlink { parent: dir, name: n(name) }), Ok(Reply::Ok));
+        }
+        if round % 2 == 1 {
+            c.crash(usize::from(round / 2));
+        }
+        names.sort();
+        assert_eq!(c.names(dir), names, "{round}");
+        assert_eq!(c.stat(dir).size as usize, names.len());
+    }
+}
+
+/// The other rank hears only of the map in which the directory is spread anew, in another way.
+#[test]
+fn who_missed_it_reads_it_again() {
+    let (mut c, dir) = Cluster::with_spread(12);
+    let high = c.name_in(1, 0);
+    c.create(dir, &high);
+    let first = c.worlds[1].rank.view.cache.spread(dir.ino).expect("it is known");
+    c.merged(dir);
+    c.spread(dir, 1);
+    assert_eq!(c.units(dir), [(1, 1)]);
+    assert!(c.lookup(dir, &high).is_ok());
+    c.create(dir, &c.name_in(1, 64));
+    let second = c.worlds[1].rank.view.cache.spread(dir.ino).expect("it is known");
+    assert_ne!(first.first, second.first);
+    c.crash(1);
+    assert_eq!(c.stat(dir).size, 15);
+}
+
+/// What another rank keeps of the totals of its parts comes back first. It has the directory's inode.
+#[test]
+fn totals_are_told_anew() {
+    let (mut c, dir) = Cluster::with_spread(8);
+    assert_eq!(c.pin(dir, 1), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    c.come_to_rest();
+    let before = c.stat(dir);
+    c.merged(dir);
+    assert_eq!(c.owner(dir), Some(1));
+    let after = c.stat(dir);
+    assert_eq!((before.size, after.size), (9, 9));
+    assert!(after.change > before.change, "what was kept is told anew");
+    c.create(dir, &c.name_in(0, 0));
+    c.create(dir, &c.name_in(1, 0));
+    assert_eq!(c.stat(dir).size, 11);
+    assert_eq!(c.names(dir).len(), 11);
+}
+
+#[test]
+fn it_goes_when_it_is_empty_and_merged() {
+    let (mut c, dir) = Cluster::with_spread(4);
+    for name in expected(4) {
+        let (parent, name) = (dir, n(&name));
+        let request = match name.as_bytes() {
+            b"sub" => Request::RmDir { parent, name },
+            _ => Request::Unlink { parent, name },
+        };
+        assert_eq!(c.call(0, request), Ok(Reply::Ok));
+    }
+    c.merged(dir);
+    let rmdir = Request::RmDir { parent: root(), name: n("d") };
+    assert_eq!(c.call(0, rmdir), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
+    assert_eq!(c.lookup(root(), "d"), Err(Errno::ENOENT));
+    for at in [0, 1] {
+        c.checkpoint(at);
+    }
+    c.come_to_rest();
+    let store = &c.worlds[c.holder].store;
+    assert!(!store.keys().any(|(_, key)| key.starts_with(&dir.ino.0.to_be_bytes())));
+}
+
+/// However many names it has, few go from the units to the directory in one step.
+#[test]
+fn a_large_directory_is_merged() {
+    let (mut c, dir) = Cluster::with_large(200);
+    c.spread(dir, 2);
+    assert!(c.worlds[0].rank.view.cache.spread(dir.ino).is_some());
+    assert_eq!(c.names(dir).len(), 220);
+    c.merged(dir);
+    assert_eq!(c.names(dir).len(), 220);
+    assert_eq!(c.stat(dir).size, 220);
+    c.crash(0);
+    assert_eq!(c.stat(dir).size, 220);
+    assert_eq!(c.names(dir).len(), 220);
+}
+
+/// A directory that is in one part stays so, and one whose part cannot come stays spread, and is served as before.
+#[test]
+fn what_cannot_be_merged_is_served_on() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    c.create(dir, "f");
+    c.inject(0, Input::Merge { dir: dir.ino });
+    c.come_to_rest();
+    assert!(
+        c.worlds[0].notes.iter().any(|note| note.contains("it is not spread")),
+        "{:?}",
+        c.worlds[0].notes
+    );
+    assert_eq!(c.names(dir), ["f"]);
+    let (mut c, dir) = Cluster::with_spread(6);
+    // What a mount in the other rank's process has open stays there.
+    let high = c.name_in(1, 0);
+    let file = c.create(dir, &high);
+    let opened = c.ask(1, Request::Open { node: file, flags: 0 });
+    assert!(matches!(opened, Answered::Outcome(Ok(_))), "{opened:?}");
+    c.inject(0, Input::Merge { dir: dir.ino });
+    for _ in 0..1_000 {
+        c.pass(20);
+    }
+    assert!(c.worlds[0].rank.spreads.is_idle());
+    assert!(c.worlds[0].notes.iter().any(|note| note.contains("is not merged")), "{:?}", c.worlds[0].notes);
+    assert_eq!(c.stat(dir).size, 8);
+    let release = Request::Release { node: file, count: 1 };
+    assert!(matches!(c.ask(1, release), Answered::Outcome(Ok(_))));
+    assert!(c.worlds[0].rank.view.cache.spread(dir.ino).is_some());
+    c.merged(dir);
+    assert_eq!(c.stat(dir).size, 8);
+}
+
+/// The rank dies at whatever moment of it: the directory is spread, or it is not, and all of it is there.
+#[test]
+fn it_can_die_at_any_time() {
+    for steps in 1..24 {
+        for at in [0, 1] {
+            let (mut c, dir) = Cluster::with_spread(8);
+            let owner = c.content_of(dir);
+            c.inject(owner, Input::Merge { dir: dir.ino });
+            for _ in 0..steps {
+                c.deliver_one(0);
+                c.deliver_one(1);
+                for of in [0, 1] {
+                    if let Some(wish) = c.worlds[of].wishes.pop_front() {
+                        c.grant(of, wish);
+                    }
+                }
+                c.hold(0).pass(1);
+                c.hold(1).pass(1);
+            }
+            c.crash(at);
+            c.settle();
+            c.come_to_rest();
+            assert_eq!(c.names(dir), expected(8), "after {steps}, rank {at}");
+            c.create(dir, "g");
+            assert_eq!(c.stat(dir).size, 10, "after {steps}, rank {at}");
+            c.merged(dir);
+            assert_eq!(c.stat(dir).size, 10);
+        }
+    }
+}
