@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What must happen in a sweep.
-const EVENTS: [&str; 37] = [
+const EVENTS: [&str; 38] = [
     "answers of clients by themselves",
     "boundaries told by halves",
     "calls asked of several ranks",

@@ -3,7 +3,7 @@
 //! Absent: one rank (`tests/early.rs`).
 
 use super::*;
-use crate::tests::early::{WANTS, answer, perform};
+use crate::tests::early::{WANTS, answer};
 use proto::message::Told;
 
 const MORE: ConnId = ConnId(61);
