@@ -161,6 +161,7 @@ fn put_header(view: &mut View, slot: u32, header: FragHeader, newborn: bool, sou
     let is_merged = header.spreading.is_none() && dir.header.spread().is_some();
     if is_merged {
         cache.gather(slot);
+        cache.merged.insert(cache.dir(slot).ino);
     }
     let dir = cache.dirs.get_mut(slot);
     let (number, unit) = (dir.ino, header.unit());

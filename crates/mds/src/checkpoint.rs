@@ -392,6 +392,8 @@ impl Rank {
         let position = self.checkpoint.position;
         self.checkpoint.phase = Phase::Idle;
         self.checkpoint.completed += 1;
+        // None is merged while one is under way.
+        self.view.cache.merged.clear();
         self.view.redone.checkpoint_ends();
         self.checkpoint.failures = 0;
         self.view.cache.checkpointing = false;

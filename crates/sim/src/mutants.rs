@@ -29,6 +29,7 @@ const RANKS: &[&str] = &[
     "mds_refused_is_not_under_way",
     "mds_replica_outlives_link",
     "mds_sent_back_for_ever",
+    "mds_spread_over_merged",
     "mds_totals_not_given_back",
     "mds_totals_outlive_link",
 ];
@@ -129,6 +130,7 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("mds_maps_taken_for_equal", "mds", 3),
     ("mds_gone_with_its_part", "mds", 46),
     ("mds_merge_goes_back", "mds", 0),
+    ("mds_spread_over_merged", "mds", 13),
     ("mds_move_keeps_grants", "mds", 85),
     ("mds_move_unflushed", "mds", 0),
     ("mds_move_unsealed", "mds", 3),

@@ -88,6 +88,8 @@ pub(crate) struct Cache {
     pub tally: Option<Box<Tally>>,
     /// Directories of which it is known how they are spread, and some of which it was.
     pub spreads: BTreeSet<Ino>,
+    /// Directories that were merged behind the last checkpoint.
+    pub merged: BTreeSet<Ino>,
 }
 
 impl Cache {
@@ -114,6 +116,7 @@ impl Cache {
             displaced: Vec::new(),
             tally: None,
             spreads: BTreeSet::new(),
+            merged: BTreeSet::new(),
         }
     }
 
