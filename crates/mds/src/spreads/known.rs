@@ -7,7 +7,7 @@
 use crate::cache::dir::{self, Dir};
 use crate::rank::Rank;
 use proto::cluster::{ClusterMap, Entry, Unit};
-use proto::header::Spread;
+use proto::header::{FragHeader, Spread};
 use proto::{Frag, Ino};
 use std::ops::RangeInclusive;
 
@@ -36,10 +36,11 @@ fn is_own(unit: &Dir) -> bool {
 impl Rank {
     /// A new map, or a new life that has read its journal (then there was none before).
     pub(crate) fn forget_spreads(&mut self, before: Option<&ClusterMap>) {
+        let Some(now) = self.view.territory.map().cloned() else { return };
+        self.forget_heard(before, &now);
         if self.view.cache.spreads.is_empty() {
             return;
         }
-        let Some(now) = self.view.territory.map().cloned() else { return };
         for dir in self.view.cache.spreads.clone() {
             // Who has the directory itself merges it.
             let is_whole = |slot: u32| self.view.cache.dir(slot).has(dir::HEADER);
@@ -47,6 +48,20 @@ impl Rank {
                 continue;
             }
             self.forget_spread(dir);
+        }
+    }
+
+    /// What an operation has heard of parts one after the other may be of two ways that a directory was spread in: the sum of both is of
+    /// none (seed 218 of several ranks, whose change counter went back).
+    fn forget_heard(&mut self, before: Option<&ClusterMap>, now: &ClusterMap) {
+        for op in self.parked.values_mut() {
+            let Some(heard) = &mut op.heard else { continue };
+            let is_over = |(dir, header): (&Ino, &FragHeader)| {
+                header.spread().is_some() && !stays_spread(*dir, before, now)
+            };
+            if heard.units.iter().any(is_over) {
+                heard.units.clear();
+            }
         }
     }
 

@@ -471,10 +471,15 @@ fn directories_may_move(
     if !source.is_dir() && !target.is_some_and(Held::is_dir) {
         return Ok(());
     }
-    // Whoever has its content needs its record to say more, which is reserved.
     let within = |held: &Held, into: &End| held.is_dir() && held.ino() == into.at.dir;
-    if within(source, to) || (swaps && target.is_some_and(|held| within(held, from))) {
+    // This rank has its content, and needs its record to say more, which would be reserved.
+    if within(source, to) {
         return Err(BELOW_ITSELF.into());
+    }
+    if swaps && target.is_some_and(|held| within(held, from)) {
+        // What the other name leads to was told before this one led here.
+        let told = is_told_unreserved(view) && op.may_vote();
+        return Err(if told { Stop::Park(Park::Votes) } else { BELOW_ITSELF.into() });
     }
     let crosses = from.at.rank.is_some() || is_governed_otherwise(view, op, from, to)?;
     let kinds = check_kinds(source, target, how);
