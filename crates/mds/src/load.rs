@@ -10,6 +10,7 @@ use crate::input::Tag;
 use crate::op::{Learned, LoadKey, Op, OpId, ScanFor, ScanPage, Waits};
 use crate::output::{Level, Output};
 use crate::rank::Rank;
+use crate::territory::Side;
 use proto::dentry::DentryValue;
 use proto::header::FragHeader;
 use proto::storeio::{Backptr, LoadRequest, Loaded, StoreError, StoredDentry};
@@ -284,6 +285,17 @@ impl Rank {
         }
     }
 
+    /// What others have without a name does not come into this cache: it may get a name, in a directory that comes here, and what is
+    /// cached would be taken for another inode with that number (seed 1602 of several ranks, which lost that name).
+    fn is_orphan_of(&mut self, dir: Ino, is_there: bool, waiters: &[OpId]) {
+        let Some(Side::Other(Some(rank))) = self.view.territory.of_number(dir) else { return };
+        for id in waiters {
+            if let Some(op) = self.parked.get_mut(id).filter(|_| is_there) {
+                op.hears().orphan_at = Some(rank);
+            }
+        }
+    }
+
     fn bring(&mut self, key: &LoadKey, loaded: Loaded, waiters: &[OpId]) -> Result<(), DecodeError> {
         match (key, loaded) {
             (LoadKey::Dentry { dir, hash, name }, Loaded::Value(value)) => {
@@ -295,6 +307,11 @@ impl Rank {
                 if let Some(node) = self.view.cache.find(slot, *hash, name) {
                     self.pin_for(waiters, node);
                 }
+            }
+            (LoadKey::ByHash { dir, .. }, Loaded::Dentries { entries, .. })
+                if self.view.is_orphans_of_others(*dir) && !stdx::mutant!("mds_orphan_of_others_cached") =>
+            {
+                self.is_orphan_of(*dir, !entries.is_empty(), waiters);
             }
             (LoadKey::ByHash { dir, .. }, Loaded::Dentries { entries, .. }) => {
                 let names: Vec<_> = entries.iter().map(|e| (e.hash, e.name.clone())).collect();

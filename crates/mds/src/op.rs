@@ -46,6 +46,8 @@ pub(crate) struct Heard {
     pub inherits: Vec<Ino>,
     /// The directory that its home says its session has open for reading.
     pub opened: Ino,
+    /// The rank that has without a name what was looked for, as the store says.
+    pub orphan_at: Option<RankId>,
     /// How often another rank had not what it was asked for.
     sent_back: u8,
     /// What it fails by was reserved once, to be told again.

@@ -215,6 +215,9 @@ impl View {
         if ino.0 >> 63 == 1 {
             return Err(Errno::ESTALE.into());
         }
+        if let Some(rank) = op.heard.as_mut().and_then(|heard| heard.orphan_at.take()) {
+            return Err(Stop::NotMine(Some(rank)));
+        }
         let mut probe = match op.probe {
             Some((sought, probe)) if sought == ino => probe,
             _ => {
@@ -235,6 +238,11 @@ impl View {
                 (None, None) => return Err(Errno::ESTALE.into()),
             }
         }
+    }
+
+    /// Whether that is what another rank has of files without a name.
+    pub(crate) fn is_orphans_of_others(&self, dir: Ino) -> bool {
+        dir.is_reserved() && matches!(self.territory.of_number(dir), Some(Side::Other(_)))
     }
 
     /// What is to be loaded to look in one place, `None` when nothing new can be there; and the next place.

@@ -104,6 +104,7 @@ impl Ranks {
 
     pub(super) fn load(&mut self, life: u64, tag: Tag, requests: &[LoadRequest]) -> Verdict {
         let results = self.meta.load(requests);
+        self.trace.event(self.now, "loaded", tag.0, || format!("{life} {} {results:?}", tag.0));
         self.after(self.plan.disk_ns, Event::Rank { life, input: Box::new(Input::Loaded { tag, results }) });
         Ok(())
     }
