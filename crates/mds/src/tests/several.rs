@@ -48,6 +48,8 @@ struct Cluster {
     /// The coordinator does nothing for now.
     deaf: bool,
     refuses: bool,
+    /// It refuses the next policy, because the one before it has begun a move of that.
+    has_begun: bool,
     /// Links that carry nothing for now, and who is yet to hear of that.
     cut: BTreeSet<(usize, usize)>,
     gone: Vec<(usize, RankId)>,
@@ -116,6 +118,7 @@ impl Cluster {
             last_life: last,
             deaf: false,
             refuses: false,
+            has_begun: false,
             cut: BTreeSet::new(),
             gone: Vec::new(),
             behind: BTreeSet::new(),
@@ -219,6 +222,10 @@ impl Cluster {
                 let entry = Entry { rank, version, policy, moving: None };
                 assert_eq!(Arc::make_mut(&mut self.map.entries).insert(unit, entry), None);
             }
+            MapWish::SetPolicy { unit, .. } if std::mem::take(&mut self.has_begun) => {
+                self.announce(unit, RankId(1));
+                return self.inject(from, Input::WishRefused { unit, reason: "it is on its way".into() });
+            }
             MapWish::SetPolicy { unit, version: seen, policy } => {
                 let entry = self.owned(from, unit, seen).expect("an entry");
                 let entry = Entry { version, policy, ..entry };
@@ -299,6 +306,14 @@ impl Cluster {
         let entry = self.map.entries.get(&unit).copied();
         entry
             .filter(|entry| (usize::from(entry.rank.0), entry.version, entry.moving) == (from, version, None))
+    }
+
+    /// A directory with an entry is to go to that rank.
+    fn announce(&mut self, unit: Unit, to: RankId) {
+        self.map.last_move = MoveId(self.map.last_move.0 + 1);
+        let moving = Some(Moving { id: self.map.last_move, to });
+        Arc::make_mut(&mut self.map.entries).get_mut(&unit).expect("an entry").moving = moving;
+        self.publish();
     }
 
     /// All ranks get the map as it is now.

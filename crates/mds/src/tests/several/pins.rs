@@ -229,10 +229,7 @@ pub(crate) fn a_move_that_others_announce_is_carried_out() {
     let entry = Entry { rank: RankId(0), version: 1, policy: Policy::Carved, moving: None };
     Arc::make_mut(&mut c.map.entries).insert(unit, entry);
     let announce = |c: &mut Cluster| {
-        c.map.last_move = MoveId(c.map.last_move.0 + 1);
-        let moving = Some(Moving { id: c.map.last_move, to: RankId(1) });
-        Arc::make_mut(&mut c.map.entries).get_mut(&unit).expect("an entry").moving = moving;
-        c.publish();
+        c.announce(unit, RankId(1));
         c.settle();
         c.pass(50);
     };
@@ -244,6 +241,24 @@ pub(crate) fn a_move_that_others_announce_is_carried_out() {
     announce(&mut c);
     assert_eq!(c.owner(dir), Some(1), "{:?}", c.worlds[0].notes);
     assert_eq!((c.names(dir), c.pin_of(dir)), (vec!["f".to_owned()], Err(Errno::ENODATA)));
+}
+
+/// A coordinator that is gone has begun a move (seed 5084 of several ranks): the rank took that for what it was about to ask for, was
+/// refused, and carried out neither.
+#[test]
+pub(crate) fn a_move_that_a_refused_wish_hides_is_carried_out() {
+    let mut c = Cluster::new();
+    let dir = c.mkdir(root(), "d");
+    let unit = Unit { dir: dir.ino, frag: Frag::WHOLE };
+    let entry = Entry { rank: RankId(0), version: 1, policy: Policy::Carved, moving: None };
+    Arc::make_mut(&mut c.map.entries).insert(unit, entry);
+    c.publish();
+    c.has_begun = true;
+    let answer = c.pin(dir, 1);
+    c.settle();
+    c.come_to_rest();
+    assert!(!c.has_begun, "{answer:?}");
+    assert_eq!((c.owner(dir), c.map.entries[&unit].moving), (Some(1), None), "{:?}", c.worlds[0].notes);
 }
 
 /// A rank that goes gives up what is pinned to it, and gets it back when it is there again.
