@@ -149,7 +149,12 @@ impl Tree {
                 Ok(Answer::Ok)
             }
             Request::CopyRange { source, source_offset, target, target_offset, len } => {
-                let (from, ino) = (self.regular(*source)?, self.regular(*target)?);
+                let (from, ino) = match (self.regular(*source), self.regular(*target)) {
+                    (Ok(from), Ok(ino)) => (from, ino),
+                    // Either may be looked at first.
+                    (Err(one), Err(other)) => return Err([one, other].concat()),
+                    (Err(errnos), Ok(_)) | (Ok(_), Err(errnos)) => return Err(errnos),
+                };
                 let overlap = source_offset.abs_diff(*target_offset) < *len;
                 if from == ino && overlap {
                     return refuse(Errno::EINVAL);
