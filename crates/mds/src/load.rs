@@ -287,11 +287,11 @@ impl Rank {
 
     /// What others have without a name does not come into this cache: it may get a name, in a directory that comes here, and what is
     /// cached would be taken for another inode with that number (seed 1602 of several ranks, which lost that name).
-    fn is_orphan_of(&mut self, dir: Ino, is_there: bool, waiters: &[OpId]) {
+    fn is_orphan_of(&mut self, dir: Ino, found: Option<Ino>, waiters: &[OpId]) {
         let Some(Side::Other(Some(rank))) = self.view.territory.of_number(dir) else { return };
         for id in waiters {
-            if let Some(op) = self.parked.get_mut(id).filter(|_| is_there) {
-                op.hears().orphan_at = Some(rank);
+            if let (Some(op), Some(ino)) = (self.parked.get_mut(id), found) {
+                op.hears().orphans_at.insert(ino, rank);
             }
         }
     }
@@ -311,7 +311,8 @@ impl Rank {
             (LoadKey::ByHash { dir, .. }, Loaded::Dentries { entries, .. })
                 if self.view.is_orphans_of_others(*dir) && !stdx::mutant!("mds_orphan_of_others_cached") =>
             {
-                self.is_orphan_of(*dir, !entries.is_empty(), waiters);
+                let found = entries.first().map(|entry| DentryValue::decode(&entry.value)).transpose()?;
+                self.is_orphan_of(*dir, found.map(|value| value.ino()), waiters);
             }
             (LoadKey::ByHash { dir, .. }, Loaded::Dentries { entries, .. }) => {
                 let names: Vec<_> = entries.iter().map(|e| (e.hash, e.name.clone())).collect();

@@ -46,8 +46,8 @@ pub(crate) struct Heard {
     pub inherits: Vec<Ino>,
     /// The directory that its home says its session has open for reading.
     pub opened: Ino,
-    /// The rank that has without a name what was looked for, as the store says.
-    pub orphan_at: Option<RankId>,
+    /// What was looked for, and the ranks that have it without a name, as the store says. An operation looks for two, by turns.
+    pub orphans_at: BTreeMap<Ino, RankId>,
     /// How often another rank had not what it was asked for.
     sent_back: u8,
     /// What it fails by was reserved once, to be told again.

@@ -215,8 +215,9 @@ impl View {
         if ino.0 >> 63 == 1 {
             return Err(Errno::ESTALE.into());
         }
-        if let Some(rank) = op.heard.as_mut().and_then(|heard| heard.orphan_at.take()) {
-            return Err(Stop::NotMine(Some(rank)));
+        let orphan_at = op.heard.as_ref().and_then(|heard| heard.orphans_at.get(&ino));
+        if let Some(rank) = orphan_at {
+            return Err(Stop::NotMine(Some(*rank)));
         }
         let mut probe = match op.probe {
             Some((sought, probe)) if sought == ino => probe,
