@@ -137,6 +137,8 @@ impl Op {
     pub(crate) fn is_sent_back(&mut self) -> bool {
         let heard = self.hears();
         heard.sent_back = heard.sent_back.saturating_add(1);
+        // It may have got a name since.
+        heard.orphans_at.clear();
         heard.sent_back < SENT_BACK_MAX || stdx::mutant!("mds_sent_back_for_ever")
     }
 

@@ -69,6 +69,15 @@ impl Rank {
         }
         let most = self.view.config.limits.move_slice;
         let next = self.view.cache.thin(slot, from, most);
+        self.thinned(next, self.hands_out_few(slot))
+    }
+
+    /// Names have left the cache up to `next`, or to the end; `few`: few enough are left.
+    pub(super) fn thinned(
+        &mut self,
+        next: Option<NameHash>,
+        few: bool,
+    ) -> Result<Option<Phase>, &'static str> {
         let rounds = self.spreads.current.map_or(0, |one| one.rounds);
         match next {
             Some(next) => {
@@ -76,7 +85,7 @@ impl Rank {
                 self.spreads.enter(Phase::Thin(next));
                 Ok(None)
             }
-            None if self.hands_out_few(slot) => Ok(Some(Phase::Rest)),
+            None if few => Ok(Some(Phase::Rest)),
             None if rounds >= ROUNDS => Err("too many of its names are in use or change"),
             // What the store has not seen cannot leave.
             None => {

@@ -6,7 +6,7 @@
 //!
 //! Absent: whoever still knows how it was spread (`known.rs`); how names go from units to their directory in the cache (`units.rs`).
 
-use super::{One, Phase, RECALLS, ROUNDS, Want};
+use super::{One, Phase, RECALLS, Want};
 use crate::cache::dir;
 use crate::caps::book::Need;
 use crate::moves::Goal;
@@ -151,22 +151,7 @@ impl Rank {
             let width = 1_u64 << (64 - u32::from(frag.depth));
             frag.prefix.checked_add(width).map(NameHash)
         });
-        let rounds = self.spreads.current.map_or(0, |one| one.rounds);
-        match next {
-            Some(next) => {
-                self.spreads.again = true;
-                self.spreads.enter(Phase::Thin(next));
-                Ok(None)
-            }
-            None if self.takes_in_few(spread) => Ok(Some(Phase::Rest)),
-            None if rounds >= ROUNDS => Err("too many of its names are in use or change"),
-            // What the store has not seen cannot leave.
-            None => {
-                self.spreads.another_round();
-                self.spreading_goes_on();
-                Ok(Some(Phase::Store { until: self.next_checkpoint() }))
-            }
-        }
+        self.thinned(next, self.takes_in_few(spread))
     }
 
     /// All is here and given back: the transaction, if it is still so.

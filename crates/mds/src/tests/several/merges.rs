@@ -150,14 +150,7 @@ fn totals_are_told_anew() {
 #[test]
 fn it_goes_when_it_is_empty_and_merged() {
     let (mut c, dir) = Cluster::with_spread(4);
-    for name in expected(4) {
-        let (parent, name) = (dir, n(&name));
-        let request = match name.as_bytes() {
-            b"sub" => Request::RmDir { parent, name },
-            _ => Request::Unlink { parent, name },
-        };
-        assert_eq!(c.call(0, request), Ok(Reply::Ok));
-    }
+    c.remove_all(dir, 4);
     c.merged(dir);
     let rmdir = Request::RmDir { parent: root(), name: n("d") };
     assert_eq!(c.call(0, rmdir), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);

@@ -63,6 +63,18 @@ impl Cluster {
         (c, dir)
     }
 
+    /// What `with_spread` has made in a directory is removed.
+    pub(super) fn remove_all(&mut self, parent: NodeRef, files: usize) {
+        for name in expected(files) {
+            let name = n(&name);
+            let request = match name.as_bytes() {
+                b"sub" => Request::RmDir { parent, name },
+                _ => Request::Unlink { parent, name },
+            };
+            assert_eq!(self.call(0, request), Ok(Reply::Ok));
+        }
+    }
+
     /// Whoever has all parts counts in each what is in it, by the names; directories have names that begin with `s` or `t`.
     fn assert_counted(&mut self, dir: NodeRef) {
         let size = self.stat(dir).size as usize;
@@ -254,14 +266,7 @@ fn it_goes_when_it_is_empty() {
     let (mut c, dir) = Cluster::with_spread(4);
     let rmdir = |c: &mut Cluster| c.call(0, Request::RmDir { parent: root(), name: n("d") });
     assert_eq!(rmdir(&mut c), Err(Errno::ENOTEMPTY));
-    for name in expected(4) {
-        let (parent, name) = (dir, n(&name));
-        let request = match name.as_bytes() {
-            b"sub" => Request::RmDir { parent, name },
-            _ => Request::Unlink { parent, name },
-        };
-        assert_eq!(c.call(0, request), Ok(Reply::Ok));
-    }
+    c.remove_all(dir, 4);
     assert_eq!(rmdir(&mut c), Ok(Reply::Ok), "{:?}", c.worlds[0].notes);
     assert_eq!(c.lookup(root(), "d"), Err(Errno::ENOENT));
     c.come_to_rest();
