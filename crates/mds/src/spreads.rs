@@ -183,7 +183,6 @@ impl Rank {
         if self.spreads.current.is_none() {
             let Some((dir, want)) = self.spreads.queue.pop_front() else { return };
             let phase = match want {
-                Want::Parts(_) if self.view.cache.spread(dir).is_some() => return self.share_units(dir),
                 Want::Parts(_) => Phase::Count,
                 Want::One => Phase::Home { left: usize::MAX },
             };
@@ -196,6 +195,15 @@ impl Rank {
                 return self.end_spreading(one.dir, Some("it took too long"), out);
             }
             let next = match one.want {
+                // Its header, which may come only now, says that it is spread already: nothing of it is to be counted, and its pages would be read
+                // again and again (seed 3903 of several ranks).
+                Want::Parts(_)
+                    if self.view.cache.spread(one.dir).is_some()
+                        && !stdx::mutant!("mds_spread_counted_again") =>
+                {
+                    self.end_spreading(one.dir, None, out);
+                    return self.share_units(one.dir);
+                }
                 Want::Parts(depth) => self.spread_on(now, one, depth, out),
                 Want::One => self.merge_on(now, one, out),
             };
