@@ -4,13 +4,14 @@
 #
 #   FILES=2800000 THREADS=2 EACH=10000    per thread; threads for each rank; names per directory
 #   JOURNAL=1G CACHE_LIMIT=4G             defaults of a server, for each rank
+#   AFFINITY=true                         mds_rank_affinity: each rank, with its share of the load, on a CPU of its own
 . "$(dirname "$0")/lib.sh"
-FILES=${FILES:-2800000} THREADS=${THREADS:-2} EACH=${EACH:-10000} JOURNAL=${JOURNAL:-1G} CACHE_LIMIT=${CACHE_LIMIT:-4G}
+FILES=${FILES:-2800000} THREADS=${THREADS:-2} EACH=${EACH:-10000} JOURNAL=${JOURNAL:-1G} CACHE_LIMIT=${CACHE_LIMIT:-4G} AFFINITY=${AFFINITY:-true}
 TESTS="create getattr unlink"
 
-begin "ranks: taskset -c 0,1 pando bench survey --ranks 2 --threads $((THREADS * 2)) against -c 0 --ranks 1 --threads $THREADS; --files $FILES, $EACH in each of --dirs; --depth 32; journal_size $JOURNAL, mds_cache_memory_limit $CACHE_LIMIT" taskset
+begin "ranks: taskset -c 0,1 pando bench survey --ranks 2 --threads $((THREADS * 2)) against -c 0 --ranks 1 --threads $THREADS; --files $FILES, $EACH in each of --dirs; --depth 32; journal_size $JOURNAL, mds_cache_memory_limit $CACHE_LIMIT, mds_rank_affinity $AFFINITY" taskset
 [ "$(nproc)" -ge 2 ] || die "two CPUs are needed"
-printf 'journal_size = "%s"\nmds_cache_memory_limit = "%s"\n' "$JOURNAL" "$CACHE_LIMIT" >"$WORK/pando.toml"
+printf 'journal_size = "%s"\nmds_cache_memory_limit = "%s"\nmds_rank_affinity = %s\n' "$JOURNAL" "$CACHE_LIMIT" "$AFFINITY" >"$WORK/pando.toml"
 
 # one RANKS
 one() {

@@ -50,7 +50,8 @@ pub fn run(connector: &dyn Connector, files: u64, dirs: u32, caps: bool) -> Resu
 
 fn create(connector: &dyn Connector, files: u64, dirs: u32) -> Result<()> {
     let each = files / u64::from(dirs);
-    let plan = Survey { threads: 1, dirs, files: each, depth: 256, tests: vec!["create".into()] };
+    let tests = vec!["create".into()];
+    let plan = Survey { threads: 1, dirs, files: each, depth: 256, bound: false, tests };
     // One thread with many directories: the survey gives a thread one directory, so it runs once per directory.
     for dir in 0..dirs {
         survey(&[connector], &Survey { dirs: 1, ..plan.clone() }, &format!("memory.{files}.{dir}"))?;

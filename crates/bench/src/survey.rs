@@ -11,6 +11,7 @@ use hdrhistogram::Histogram;
 use proto::request::{NewNode, Request, XattrMode};
 use proto::{Errno, Name, NodeRef, RankId};
 use runtime::port::Connector;
+use runtime::process::Cpus;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,8 @@ pub struct Survey {
     pub files: u64,
     /// Requests handed over together.
     pub depth: u64,
+    /// Threads of rank N run where rank N's own do if `mds_rank_affinity` is set: on part N of the CPUs.
+    pub bound: bool,
     /// Operations in this order: create, lookup, getattr, setxattr, unlink, mkdir, rmdir.
     pub tests: Vec<String>,
 }
@@ -58,7 +61,9 @@ pub fn run(ranks: &[&dyn Connector], survey: &Survey, prefix: &str) -> Result<Ve
                 let there = link.join(ranks[rank], RankId(rank as u16))?;
                 home = Some(std::mem::replace(&mut link, there));
             }
-            Ok(Worker { link, _home: home, survey, dirs: own, thread, nodes: Vec::new() })
+            let cpus = Cpus::of_this_thread().filter(|_| survey.bound);
+            let cpus = cpus.map(|all| all.part(rank_of(thread), ranks.len()));
+            Ok(Worker { link, _home: home, survey, dirs: own, thread, nodes: Vec::new(), cpus })
         })
         .collect::<Result<Vec<_>>>()?;
     let mut phases = Vec::new();
@@ -179,6 +184,7 @@ struct Worker<'a> {
     thread: u32,
     /// Filled by create, mkdir or lookup; getattr and setxattr go by number.
     nodes: Vec<NodeRef>,
+    cpus: Option<Cpus>,
 }
 
 impl Worker<'_> {
@@ -247,6 +253,7 @@ fn phase(workers: &mut [Worker<'_>], test: &str) -> Result<Phase> {
             .map(|worker| {
                 let barrier = &barrier;
                 scope.spawn(move || {
+                    worker.cpus.inspect(Cpus::take);
                     barrier.wait();
                     worker.run(test)
                 })

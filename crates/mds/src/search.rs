@@ -4,6 +4,7 @@
 //!
 //! Absent: the search where everything is this rank's (`View::resolve`).
 
+use crate::cache::dir;
 use crate::op::{LoadKey, Op, Park, Probe, Stop};
 use crate::territory::Side;
 use crate::view::{Found, View, park};
@@ -252,6 +253,20 @@ impl View {
         self.side(home) == Some(Side::Sealed)
     }
 
+    /// Of a cached directory whose home and whole content are noted as this rank's, with nothing in between: what most requests
+    /// find, with one look at the index. None: `of_content` has to look.
+    #[inline]
+    fn is_plainly_here(&self, dir: Ino, op: &Op) -> Option<u32> {
+        if op.climb.is_some() || self.territory.has_gone() || self.territory.is_split(dir) {
+            return None;
+        }
+        let slot = self.cache.by_ino(dir)?;
+        let node = self.cache.node(slot);
+        let plain = |own: &dir::Dir| own.has(dir::HEADER) && !own.is_spread();
+        let here = self.is_noted_mine(node.own) && self.is_noted_mine(node.dir);
+        (here && plain(self.cache.dir(node.own)) && self.inode_is_free(dir).is_ok()).then_some(slot)
+    }
+
     /// The inode of a directory whose content, or the part of it that this hash is in, is here: its own record, or a replica.
     pub(crate) fn of_content(
         &mut self,
@@ -261,6 +276,9 @@ impl View {
     ) -> Found<u32> {
         if reference.ino.is_reserved() {
             return Err(Errno::ESTALE.into());
+        }
+        if let Some(slot) = self.is_plainly_here(reference.ino, op) {
+            return Ok(slot);
         }
         let unit = hash.map_or(Ok(None), |hash| self.unit_at(reference.ino, hash))?;
         let of_unit = unit.and_then(|(number, unit)| self.territory.of_unit(number, unit));

@@ -141,6 +141,11 @@ impl Territory {
         self.look_again();
     }
 
+    /// Whether anything is sealed.
+    pub(crate) const fn is_sealing(&self) -> bool {
+        matches!(self.leaving, Some((_, true)))
+    }
+
     pub(crate) const fn seals(&self) -> u64 {
         self.seals
     }
@@ -193,6 +198,11 @@ impl Territory {
     /// The store has no such directory, and will have none: numbers are not given again.
     pub(crate) fn note_gone(&mut self, dir: Ino) {
         self.gone.insert(dir);
+    }
+
+    /// Whether any directory of which there are entries yet is known to be gone.
+    pub(crate) fn has_gone(&self) -> bool {
+        !self.gone.is_empty()
     }
 
     /// Whether it is known that there is no such directory.
@@ -279,6 +289,13 @@ impl View {
         }
         let dir = self.cache.dir(slot);
         if dir.seen == self.territory.turn { Some(dir.side) } else { self.side_anew(slot) }
+    }
+
+    /// Whether a directory's content is noted as this rank's, under this map: what is asked with every request is not looked up.
+    #[inline]
+    pub(crate) fn is_noted_mine(&self, slot: u32) -> bool {
+        let noted = |dir: &dir::Dir| dir.seen == self.territory.turn && dir.side == Side::Mine;
+        slot != NONE && noted(self.cache.dir(slot))
     }
 
     /// The same, looked up; what is passed on the way is noted.

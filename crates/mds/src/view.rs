@@ -302,7 +302,7 @@ impl View {
         if !node.is_dir() {
             return Err(Errno::ENOTDIR.into());
         }
-        if !self.territory.is_whole() {
+        if !self.territory.is_whole() && !self.is_noted_mine(node.own) {
             match self.of_itself(node.ino()) {
                 Some(Side::Other(_)) => return Err(Errno::EXDEV.into()),
                 Some(Side::Sealed) => return Err(Stop::Park(Park::Move)),
@@ -460,7 +460,7 @@ impl View {
         }
         match self.cache.attr(slot) {
             // What is sealed may be another's by now, who has changed it.
-            Some(attr) if self.territory.is_whole() || !self.is_sealed(attr.ino) => Ok(attr),
+            Some(attr) if !self.territory.is_sealing() || !self.is_sealed(attr.ino) => Ok(attr),
             Some(_) | None => self.attr_of_content(slot),
         }
     }

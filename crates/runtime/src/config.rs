@@ -49,6 +49,8 @@ pub struct Config {
     pub mds_client_delegate_inos_pct: u64,
     /// Names at which a directory that is placed by hash is spread over several ranks; 0: none is by itself.
     pub mds_bal_split_size: u64,
+    /// Each rank slot of a server has a part of the CPUs of its own.
+    pub mds_rank_affinity: bool,
     /// Seconds after which a request without an answer is blocked, and what takes longer is slow.
     pub mds_op_complaint_time: u64,
     /// Seconds between two signs of life of a daemon, and after how many without one it is taken for dead.
@@ -87,6 +89,7 @@ impl Default for Config {
             mds_recall_max_caps: 1024,
             mds_client_delegate_inos_pct: 50,
             mds_bal_split_size: 10_000,
+            mds_rank_affinity: false,
             mds_op_complaint_time: 30,
             mds_beacon_interval: 4,
             mds_beacon_grace: 15,
@@ -157,6 +160,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         "names at which a directory that is placed by hash is spread over several ranks, 0 to 50000; 0: never",
     ),
     help(
+        "mds_rank_affinity",
+        "false",
+        "true: each rank slot of a server has an equal part of the CPUs for itself",
+    ),
+    help(
         "mds_op_complaint_time",
         "30",
         "seconds after which a request without an answer is blocked, 1 to 3600",
@@ -212,6 +220,7 @@ struct Raw {
     mds_recall_max_caps: Option<u64>,
     mds_client_delegate_inos_pct: Option<u64>,
     mds_bal_split_size: Option<u64>,
+    mds_rank_affinity: Option<bool>,
     mds_op_complaint_time: Option<u64>,
     mds_beacon_interval: Option<u64>,
     mds_beacon_grace: Option<u64>,
@@ -269,6 +278,7 @@ impl Config {
                 .mds_client_delegate_inos_pct
                 .unwrap_or(d.mds_client_delegate_inos_pct),
             mds_bal_split_size: raw.mds_bal_split_size.unwrap_or(d.mds_bal_split_size),
+            mds_rank_affinity: raw.mds_rank_affinity.unwrap_or(d.mds_rank_affinity),
             mds_op_complaint_time: raw.mds_op_complaint_time.unwrap_or(d.mds_op_complaint_time),
             mds_beacon_interval: raw.mds_beacon_interval.unwrap_or(d.mds_beacon_interval),
             mds_beacon_grace: raw.mds_beacon_grace.unwrap_or(d.mds_beacon_grace),

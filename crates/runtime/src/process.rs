@@ -73,6 +73,59 @@ pub fn bound_heaps() {
     let _refused = unsafe { libc::mallopt(libc::M_ARENA_MAX, heaps) };
 }
 
+/// CPUs on which threads may run.
+#[derive(Clone, Copy)]
+pub struct Cpus(libc::cpu_set_t);
+
+impl Cpus {
+    /// Those of the calling thread, which the threads that it starts inherit; `None`: the machine has more than can be told.
+    #[must_use]
+    pub fn of_this_thread() -> Option<Self> {
+        // SAFETY: cpu_set_t is a plain bit array, for which all zeroes is the empty set.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the set outlives the call and its size is given; 0 is the calling thread.
+        let told = unsafe { libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) };
+        (told == 0).then_some(Self(set))
+    }
+
+    /// Part N of that many that they are divided into, as equal as can be, neighbours together. Where there are fewer CPUs than parts,
+    /// several parts are the same CPU.
+    #[must_use]
+    pub fn part(&self, number: usize, parts: usize) -> Self {
+        let all = self.numbers();
+        let parts = parts.clamp(1, all.len().max(1));
+        let number = number % parts;
+        // SAFETY: as above.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        for cpu in &all[all.len() * number / parts..all.len() * (number + 1) / parts] {
+            // SAFETY: `cpu` was found in a set of the same size.
+            unsafe { libc::CPU_SET(*cpu, &mut set) };
+        }
+        Self(set)
+    }
+
+    /// The calling thread runs on them only, and threads that it starts from now on. Where it is refused, everything is as before.
+    pub fn take(&self) {
+        // SAFETY: the set outlives the call and its size is given; 0 is the calling thread.
+        let _refused = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const self.0) };
+    }
+
+    /// Their numbers, in order.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<usize> {
+        // SAFETY: no number is beyond the set.
+        (0..size_of::<libc::cpu_set_t>() * 8)
+            .filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &self.0) })
+            .collect()
+    }
+}
+
+impl std::fmt::Debug for Cpus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.numbers()).finish()
+    }
+}
+
 /// The signals that end a daemon in order: SIGTERM, SIGINT, SIGHUP.
 #[derive(Debug)]
 pub struct Endings {
@@ -245,5 +298,29 @@ mod tests {
         let rc = unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGHUP) };
         assert_eq!(rc, 0);
         assert_eq!(held.wait().expect("waited"), libc::SIGHUP);
+    }
+
+    #[test]
+    fn parts_of_the_cpus_are_disjoint_and_come_to_all_of_them() {
+        let all = Cpus::of_this_thread().expect("few CPUs");
+        let numbers = all.numbers();
+        for parts in 1..=numbers.len() {
+            let shared: Vec<usize> =
+                (0..parts).flat_map(|number| all.part(number, parts).numbers()).collect();
+            assert_eq!(shared, numbers, "in {parts} parts");
+        }
+        let more = numbers.len() + 1;
+        assert_eq!(all.part(numbers.len(), more).numbers(), all.part(0, more).numbers(), "there are no more");
+    }
+
+    #[test]
+    fn a_thread_takes_them_and_hands_them_on() {
+        let all = Cpus::of_this_thread().expect("few CPUs");
+        let first = all.part(0, usize::MAX);
+        let seen = std::thread::spawn(move || {
+            first.take();
+            std::thread::spawn(Cpus::of_this_thread).join().expect("a thread")
+        });
+        assert_eq!(seen.join().expect("a thread").expect("few CPUs").numbers(), vec![all.numbers()[0]]);
     }
 }

@@ -129,7 +129,7 @@ impl Door for Hall {
 }
 
 fn hall(acceptor: Arc<dyn Acceptor>) -> Arc<Hall> {
-    Arc::new(Hall(Clients::start(acceptor, Arc::new(Log::silent())).expect("a loop")))
+    Arc::new(Hall(Clients::start(acceptor, Arc::new(Log::silent()), None).expect("a loop")))
 }
 
 fn start(at: &Addr, insecure: bool, acceptor: Arc<dyn Acceptor>) -> Result<Listener, ListenError> {

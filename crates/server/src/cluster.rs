@@ -24,6 +24,7 @@ use coordinator::Event;
 use mds::coordinator::{Command, CommandError, CoordinatorConfig, Input, Reply};
 use proto::Incarnation;
 use proto::cluster::{ClusterMap, RankState};
+use runtime::process::Cpus;
 use runtime::{Clock, Config, Log};
 use slot::Order;
 use std::io;
@@ -118,7 +119,8 @@ impl Cluster {
         let (slots, orders): (Vec<_>, Vec<_>) = (0..count).map(|_| channel()).unzip();
         let standbys_wanted = config.standby_count_wanted;
         let cluster = Self { shared, slots, threads: Mutex::default(), standbys_wanted };
-        let started = cluster.start_threads(machine, heard, jobs, to_do, registry, orders);
+        let cpus = Cpus::of_this_thread().filter(|_| config.mds_rank_affinity);
+        let started = cluster.start_threads(machine, (heard, jobs, to_do), registry, orders, cpus);
         if started.is_err() {
             cluster.stop();
         }
@@ -128,19 +130,23 @@ impl Cluster {
     fn start_threads(
         &self,
         machine: CoordinatorConfig,
-        heard: Receiver<Event>,
-        jobs: Sender<registry::Job>,
-        to_do: Receiver<registry::Job>,
+        (heard, jobs, to_do): (Receiver<Event>, Sender<registry::Job>, Receiver<registry::Job>),
         registry: Arc<dyn Registry>,
         orders: Vec<Receiver<Order>>,
+        cpus: Option<Cpus>,
     ) -> io::Result<()> {
+        let count = orders.len();
         let (shared, slots) = (self.shared.clone(), self.slots.clone());
         self.spawn("coordinator".into(), move || coordinator::run(&shared, machine, &heard, &jobs, &slots))?;
         let shared = self.shared.clone();
         self.spawn("registry".into(), move || registry::run(&shared, registry.as_ref(), &to_do))?;
         for (n, orders) in orders.into_iter().enumerate() {
-            let shared = self.shared.clone();
-            self.spawn(format!("slot-{n}"), move || slot::run(shared, n, &orders))?;
+            let (shared, cpus) = (self.shared.clone(), cpus.map(|all| all.part(n, count)));
+            self.spawn(format!("slot-{n}"), move || {
+                // The threads of the lives that it begins inherit it.
+                cpus.inspect(Cpus::take);
+                slot::run(shared, n, &orders);
+            })?;
         }
         Ok(())
     }

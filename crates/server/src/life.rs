@@ -9,6 +9,7 @@ use crate::parts::Parts;
 use mds::State;
 use proto::cluster::ClusterMap;
 use proto::{Incarnation, RankId};
+use runtime::process::Cpus;
 use runtime::{Acceptor, Clients, Clock, Guest, Log};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,6 +48,8 @@ pub(crate) struct RankLife {
     fence: Option<Fence>,
     threads: Mutex<Threads>,
     hall: Mutex<Hall>,
+    /// Of whoever began it, and so of its threads: its clients' loop, which somebody else starts, runs there too.
+    cpus: Option<Cpus>,
 }
 
 impl RankLife {
@@ -63,7 +66,8 @@ impl RankLife {
     ) -> io::Result<Arc<Self>> {
         let (driver, threads) = Driver::start(parts, log, place, warm, clock, around)?;
         let (threads, hall) = (Mutex::new(threads), Mutex::default());
-        Ok(Arc::new(Self { driver, identity, began: Instant::now(), fence, threads, hall }))
+        let cpus = Cpus::of_this_thread();
+        Ok(Arc::new(Self { driver, identity, began: Instant::now(), fence, threads, hall, cpus }))
     }
 
     /// Tells `tell` of each state of the rank, and at least each `interval` that it is alive.
@@ -98,7 +102,7 @@ impl RankLife {
             return Ok(());
         }
         if hall.clients.is_none() {
-            hall.clients = Some(Clients::start(acceptor(), log.clone())?);
+            hall.clients = Some(Clients::start(acceptor(), log.clone(), self.cpus)?);
         }
         if let Some(clients) = &hall.clients {
             clients.admit(guest);

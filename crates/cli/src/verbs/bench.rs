@@ -32,7 +32,10 @@ pub fn run(verb: &Bench, conf: Option<&Path>, out: &Output) -> Verdict {
         Bench::Mdtest(args) => mdtest_run(args, out),
         Bench::MdtestTask { task } => mdtest::serve_task(*task).map(|()| 0).map_err(|e| failed(&e)),
         Bench::Rm(args) => rm_run(args, out),
-        Bench::Survey(args) => on_ranks(&args.folder, conf, args.ranks, |ranks| survey_run(args, ranks, out)),
+        Bench::Survey(args) => {
+            let bound = conf::read(conf)?.mds_rank_affinity;
+            on_ranks(&args.folder, conf, args.ranks, |ranks| survey_run(args, bound, ranks, out))
+        }
         Bench::Cold(args) => on_folder(&args.folder, conf, |rank| cold_run(args, &*rank, out)),
         Bench::Memory(args) => on_folder(&args.folder, conf, |rank| memory_run(args, &*rank, out)),
         Bench::List(args) => on_source(&args.source, conf, |rank, _| list_run(args, &*rank, out)),
@@ -92,12 +95,13 @@ fn show(phases: &[Phase], out: &Output) -> Verdict {
     Ok(0)
 }
 
-fn survey_run(args: &BenchSurvey, ranks: &[Arc<dyn Connector>], out: &Output) -> Verdict {
+fn survey_run(args: &BenchSurvey, bound: bool, ranks: &[Arc<dyn Connector>], out: &Output) -> Verdict {
     let plan = survey::Survey {
         threads: args.threads,
         dirs: args.dirs.unwrap_or(args.threads),
         files: args.files,
         depth: args.depth,
+        bound,
         tests: args.tests.clone(),
     };
     let step = "name another `--prefix`, or another folder";

@@ -12,6 +12,7 @@ use super::remote::{Reason, Remote, Turn};
 use super::{Acceptor, CONNECTIONS_MAX, Control, Guest, WAKE};
 use crate::conn::Pipe;
 use crate::log::Log;
+use crate::process::Cpus;
 use crate::spin::Spinner;
 use mio::{Events, Poll, Token};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,11 +62,11 @@ impl Shared {
 }
 
 impl Clients {
-    /// Starts the loop.
+    /// Starts the loop, on those CPUs if any are named.
     ///
     /// # Errors
     /// Of epoll and of the thread.
-    pub fn start(acceptor: Arc<dyn Acceptor>, log: Arc<Log>) -> io::Result<Self> {
+    pub fn start(acceptor: Arc<dyn Acceptor>, log: Arc<Log>, cpus: Option<Cpus>) -> io::Result<Self> {
         let poll = Poll::new()?;
         let shared = Arc::new(Shared {
             control: Control::new(&poll)?,
@@ -85,7 +86,13 @@ impl Clients {
             ready: BTreeSet::new(),
             looked: Instant::now(),
         };
-        let thread = thread::Builder::new().name("pando-clients".into()).spawn(move || worker.run())?;
+        let run = move || {
+            if let Some(cpus) = cpus {
+                cpus.take();
+            }
+            worker.run();
+        };
+        let thread = thread::Builder::new().name("pando-clients".into()).spawn(run)?;
         Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
