@@ -81,11 +81,15 @@ struct SocketPort {
 
 impl Port for SocketPort {
     fn send(&self, messages: Vec<ClientMsg>, _answers: &mut Vec<ServerMsg>) -> Result<(), PortError> {
-        let waiting = self.shared.pipe.send(&messages, ClientMsg::encode).map_err(|_| PortError::Lost)?;
-        if waiting > WAITING_BYTES_MAX && thread::current().id() != self.reader {
+        if !self.offer(messages)? && thread::current().id() != self.reader {
             self.shared.pipe.wait_for_room(WAITING_BYTES_MAX);
         }
         Ok(())
+    }
+
+    fn offer(&self, messages: Vec<ClientMsg>) -> Result<bool, PortError> {
+        let waiting = self.shared.pipe.send(&messages, ClientMsg::encode).map_err(|_| PortError::Lost)?;
+        Ok(waiting <= WAITING_BYTES_MAX)
     }
 
     fn close(&self) {

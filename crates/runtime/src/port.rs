@@ -28,6 +28,14 @@ pub trait Port: Send + Sync {
     /// `Lost`: the connection is gone; the sink is told once.
     fn send(&self, messages: Vec<ClientMsg>, answers: &mut Vec<ServerMsg>) -> Result<(), PortError>;
 
+    /// As `send` of a port to another process, but never waits for room: what the peer does not read is kept. Whether it keeps up.
+    ///
+    /// # Errors
+    /// As `send`.
+    fn offer(&self, messages: Vec<ClientMsg>) -> Result<bool, PortError> {
+        self.send(messages, &mut Vec::new()).map(|()| true)
+    }
+
     /// As `send`, for what may have lain in a socket since then: so long its requests have waited for the rank.
     ///
     /// # Errors

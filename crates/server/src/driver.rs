@@ -349,6 +349,9 @@ impl Driver {
             Counters::add(&self.counters.loads, turn.loads.len() as u64);
             self.loads.push(&mut turn.loads);
         }
+        if std::mem::take(&mut turn.says) {
+            self.links.flush();
+        }
         self.deliver(turn);
         turn.inputs.reserve(turn.data.len());
         for (tag, op) in turn.data.drain(..) {

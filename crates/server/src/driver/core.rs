@@ -38,6 +38,8 @@ pub(super) struct Turn<'a> {
     /// Store writers to wake, one bit each.
     pub(super) wake_stores: u32,
     pub(super) wake_timer: Option<Mono>,
+    /// Something is to be said to other ranks.
+    pub(super) says: bool,
     /// The rank has just begun to serve.
     serves: bool,
 }
@@ -56,6 +58,7 @@ impl<'a> Turn<'a> {
             commit_journal: false,
             wake_stores: 0,
             wake_timer: None,
+            says: false,
             serves: false,
         }
     }
@@ -69,7 +72,7 @@ impl<'a> Turn<'a> {
         self.delivered.clear();
         (self.wake_journal, self.commit_journal) = (false, false);
         (self.wake_stores, self.wake_timer) = (0, None);
-        self.serves = false;
+        (self.says, self.serves) = (false, false);
     }
 }
 
@@ -231,7 +234,10 @@ impl Core {
                     turn.data.push(ready);
                 }
             }
-            Output::SendRank { rank, message } => driver.links.push(rank, message),
+            Output::SendRank { rank, message } => {
+                driver.links.push(rank, message);
+                turn.says = true;
+            }
             Output::Wish(wish) => {
                 if let Some(neighbours) = &driver.neighbours {
                     neighbours.wish(wish);

@@ -1,5 +1,9 @@
 //! Connections of a rank to others: one to each, made when there is something to say and the map says that the other one serves. A
-//! thread of the life makes them and sends; what comes is brought by the thread that reads it.
+//! thread of the life makes them; what comes is brought by the thread that reads it.
+//!
+//! Whoever had the turn in which something is said sends it (`flush`): a transaction of two ranks would else wake one thread more for each
+//! message. But nobody who steps the rank may wait for room at another one, whose threads may wait for this one; so what a peer that
+//! is behind has not read yet is the thread's to send.
 //!
 //! What is said on a connection is meant for that one: between its loss and when the rank hears of it nothing is kept. So messages are
 //! put into a lane under the rank's mutex, and the lane begins anew in the same section in which the rank hears `RankGone`.
@@ -40,6 +44,10 @@ struct Lane {
     generation: u64,
     port: Option<Arc<dyn Port>>,
     waiting: Vec<ClientMsg>,
+    /// Somebody sends, and comes back for what was added meanwhile: so what is said stays in order.
+    sending: bool,
+    /// The other one has much to read: the thread waits until there is room.
+    behind: bool,
     /// The connection is gone, and the rank has not heard it.
     lost: bool,
     not_before: Option<Instant>,
@@ -62,7 +70,7 @@ pub(crate) struct Links {
 
 /// What the thread does next.
 enum Job {
-    Send(Arc<dyn Port>, Vec<ClientMsg>),
+    Send(RankId, Arc<dyn Port>, Vec<ClientMsg>),
     Connect(RankId, u64),
 }
 
@@ -71,8 +79,12 @@ impl State {
     fn next(&mut self, now: Instant) -> Result<Job, Option<Instant>> {
         let mut due: Option<Instant> = None;
         for (rank, lane) in self.lanes.iter_mut().filter(|(_, lane)| !lane.waiting.is_empty()) {
+            if lane.sending {
+                continue;
+            }
             if let Some(port) = &lane.port {
-                return Ok(Job::Send(port.clone(), std::mem::take(&mut lane.waiting)));
+                lane.sending = true;
+                return Ok(Job::Send(*rank, port.clone(), std::mem::take(&mut lane.waiting)));
             }
             // What the map says comes with a wake-up.
             if !self.serving.contains(rank) {
@@ -84,6 +96,21 @@ impl State {
             }
         }
         Err(due)
+    }
+
+    /// What may be sent without waiting.
+    fn offer(&mut self) -> Option<(RankId, Arc<dyn Port>, Vec<ClientMsg>)> {
+        let (rank, lane) = self.lanes.iter_mut().find(|(_, lane)| {
+            !lane.waiting.is_empty() && !lane.sending && !lane.behind && lane.port.is_some()
+        })?;
+        lane.sending = true;
+        Some((*rank, lane.port.clone()?, std::mem::take(&mut lane.waiting)))
+    }
+
+    fn sent(&mut self, rank: RankId, behind: bool) {
+        if let Some(lane) = self.lanes.get_mut(&rank) {
+            (lane.sending, lane.behind) = (false, behind);
+        }
     }
 }
 
@@ -102,12 +129,26 @@ impl Links {
         self.wake.notify_one();
     }
 
-    /// Called under the rank's mutex.
+    /// Called under the rank's mutex; `flush` has to follow.
     pub(super) fn push(&self, rank: RankId, message: ClientMsg) {
         let mut state = self.lock();
         let lane = state.lanes.entry(rank).or_default();
         if !lane.lost {
             lane.waiting.push(message);
+        }
+    }
+
+    /// Sends what was said, as far as nobody has to wait for that; the thread does the rest. Called with no mutex held.
+    pub(super) fn flush(&self) {
+        let mut state = self.lock();
+        while let Some((rank, port, messages)) = state.offer() {
+            drop(state);
+            // Who reads a lost one tells of its end.
+            let behind = matches!(port.offer(messages), Ok(false));
+            state = self.lock();
+            state.sent(rank, behind);
+        }
+        if state.lanes.values().any(|lane| !lane.waiting.is_empty() && !lane.sending) {
             self.wake.notify_one();
         }
     }
@@ -168,20 +209,23 @@ impl Links {
         let mut state = self.lock();
         let lane = state.lanes.get_mut(&rank).filter(|lane| lane.generation == generation && !lane.lost);
         let Some(lane) = lane else { return false };
-        (lane.lost, lane.port) = (true, None);
+        (lane.lost, lane.port, lane.behind) = (true, None, false);
         lane.waiting.clear();
         lane.not_before = Some(Instant::now() + PAUSE);
         true
     }
 }
 
-/// The thread that connects and sends.
+/// The thread that connects, and sends where that has to wait.
 pub(super) fn run(driver: &Driver, me: &Weak<Driver>) {
     let Some(neighbours) = driver.neighbours.clone() else { return };
     while let Some(job) = driver.links.take() {
         match job {
             // Who reads it tells of its end.
-            Job::Send(port, messages) => drop(port.send(messages, &mut Vec::new())),
+            Job::Send(rank, port, messages) => {
+                drop(port.send(messages, &mut Vec::new()));
+                driver.links.lock().sent(rank, false);
+            }
             Job::Connect(rank, generation) => {
                 let sink = Arc::new(LinkSink { driver: me.clone(), rank, generation });
                 match neighbours.connect(rank, sink) {
@@ -276,6 +320,80 @@ mod tests {
         assert!(matches!(links.lock().next(now + PAUSE), Ok(Job::Connect(OTHER, 1))));
         assert!(!links.lost(OTHER, 0), "the one before is over");
         links.made(OTHER, 1, Arc::new(Nowhere));
-        assert!(matches!(links.lock().next(now), Ok(Job::Send(_, messages)) if messages.len() == 1));
+        assert!(matches!(links.lock().next(now), Ok(Job::Send(OTHER, _, messages)) if messages.len() == 1));
+    }
+
+    /// A peer that has room for so many messages.
+    struct Peer {
+        room: usize,
+        got: Mutex<Vec<u32>>,
+        /// Meanwhile this is said, and somebody else sends what there is.
+        meanwhile: Mutex<Option<(Arc<Links>, u32)>>,
+    }
+
+    impl Peer {
+        fn new(room: usize) -> Arc<Self> {
+            Arc::new(Self { room, got: Mutex::default(), meanwhile: Mutex::default() })
+        }
+
+        fn got(&self) -> Vec<u32> {
+            self.got.lock().expect("no panic").clone()
+        }
+    }
+
+    impl Port for Peer {
+        fn send(&self, messages: Vec<ClientMsg>, _: &mut Vec<ServerMsg>) -> Result<(), PortError> {
+            self.offer(messages).map(drop)
+        }
+        fn offer(&self, messages: Vec<ClientMsg>) -> Result<bool, PortError> {
+            if let Some((links, number)) = self.meanwhile.lock().expect("no panic").take() {
+                links.push(OTHER, ClientMsg::Renew { number });
+                links.flush();
+                assert!(self.got().is_empty(), "whoever comes later does not overtake");
+            }
+            let numbers = messages.iter().map(|message| match message {
+                ClientMsg::Renew { number } => *number,
+                other => panic!("{other:?}"),
+            });
+            let mut got = self.got.lock().expect("no panic");
+            got.extend(numbers);
+            Ok(got.len() <= self.room)
+        }
+        fn close(&self) {}
+    }
+
+    #[test]
+    fn what_two_threads_say_stays_in_order() {
+        let (links, peer) = (Arc::new(Links::default()), Peer::new(usize::MAX));
+        links.learn(&serving());
+        links.push(OTHER, ClientMsg::Renew { number: 1 });
+        links.made(OTHER, 0, peer.clone());
+        *peer.meanwhile.lock().expect("no panic") = Some((links.clone(), 2));
+        links.flush();
+        assert_eq!(peer.got(), [1, 2]);
+        assert!(matches!(links.lock().next(Instant::now()), Err(None)), "nothing is left");
+    }
+
+    #[test]
+    fn whoever_steps_the_rank_does_not_wait_for_a_peer_that_is_behind() {
+        let (links, peer) = (Links::default(), Peer::new(1));
+        links.learn(&serving());
+        links.push(OTHER, ClientMsg::Renew { number: 1 });
+        links.made(OTHER, 0, peer.clone());
+        links.flush();
+        for number in [2, 3] {
+            links.push(OTHER, ClientMsg::Renew { number });
+            links.flush();
+        }
+        assert_eq!(peer.got(), [1, 2], "it is behind with the second");
+        let Ok(Job::Send(rank, port, messages)) = links.lock().next(Instant::now()) else {
+            panic!("the thread sends")
+        };
+        links.push(OTHER, ClientMsg::Renew { number: 4 });
+        links.flush();
+        port.send(messages, &mut Vec::new()).expect("there is room");
+        links.lock().sent(rank, false);
+        links.flush();
+        assert_eq!(peer.got(), [1, 2, 3, 4]);
     }
 }
