@@ -242,7 +242,7 @@ impl Many {
     }
 
     fn on_call(&mut self, call: CallId, cred: Cred, request: Request, out: &mut Out) {
-        if self.parked.len() >= self.config.limits.queued_max && request.effect() != Effect::Memory {
+        if self.is_crowded() && request.effect() != Effect::Memory {
             out.push(Output::Answer { call, outcome: Err(Errno::EAGAIN), validity: Validity::default() });
             return;
         }

@@ -330,7 +330,7 @@ fn commit(view: &mut View, id: TxnId, changes: &[Change]) -> Found<Plan> {
 }
 
 /// The names of a directory, or of that part of it, with its header. It is this rank's.
-fn content(view: &View, dir: Ino, hash: NameHash) -> Found<u32> {
+pub(super) fn content(view: &View, dir: Ino, hash: NameHash) -> Found<u32> {
     let dir = view.content_at(dir, hash)?;
     let known = view.cache.find_dir(dir);
     match known.filter(|slot| view.cache.dir(*slot).has(crate::cache::dir::HEADER)) {

@@ -48,6 +48,9 @@ impl Judge {
                 sent.key, pending.asked.request, sent.outcome
             )
         })?;
+        if let Ok(Reply::Created { attr, .. }) = &sent.outcome {
+            self.answered.entry(sent.key.0).or_default().insert(attr.ino);
+        }
         if let Some(pending) = self.pending.get_mut(&sent.key) {
             pending.answered = Some(sent.outcome.clone());
         }
