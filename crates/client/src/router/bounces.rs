@@ -152,6 +152,7 @@ impl Many {
         if matches!(request, Request::Fsync { .. }) {
             self.follows_renames(call, Some(rank));
         }
+        self.note_opening(rank, call, &cred, &request);
         if stdx::mutant!("client_bounce_asks_two") {
             let (cred, request) = (cred.clone(), request.clone());
             self.give(super::FIRST, Input::Call { call, cred, request });
