@@ -17,6 +17,12 @@ pub fn is_of_ranks(name: &str) -> bool {
 
 /// Defects of several ranks.
 const RANKS: &[&str] = &[
+    "mds_decided_not_told_again",
+    "mds_lost_link_stays",
+    "mds_move_leaves_places",
+    "mds_replicas_outlive_map",
+    "mds_totals_outlive_home",
+    "mds_totals_outlive_map",
     "mds_back_before_it_left",
     "mds_copy_not_recalled",
     "mds_orphan_of_others_cached",
@@ -127,6 +133,12 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("journal_damage_is_tail", "store", 12),
     ("journal_no_sync", "store", 0),
     ("journal_no_sync_before_roll", "store", 3),
+    ("mds_decided_not_told_again", "mds", 0),
+    ("mds_lost_link_stays", "mds", 0),
+    ("mds_move_leaves_places", "mds", 0),
+    ("mds_replicas_outlive_map", "mds", 0),
+    ("mds_totals_outlive_home", "mds", 0),
+    ("mds_totals_outlive_map", "mds", 0),
     ("mds_back_before_it_left", "mds", 1608),
     ("mds_orphan_of_others_cached", "mds", 1602),
     ("mds_copy_not_recalled", "mds", 0),
