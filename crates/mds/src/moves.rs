@@ -482,7 +482,6 @@ impl Rank {
             },
             Phase::Flush { .. } if stdx::mutant!("mds_move_unflushed") => self.seal(now, part, out),
             Phase::Flush { until } if self.checkpoint.completed < until => None,
-            Phase::Flush { .. } if stdx::mutant!("mds_move_leaves_places") => Some(Phase::Empty(0)),
             Phase::Flush { .. } => Some(Phase::Places(0, Ino(0))),
             Phase::Places(list, from) => match self.places_stored(part, (list, from)) {
                 Slice::More((list, from)) => Some(Phase::Places(list, from)),

@@ -96,8 +96,7 @@ impl Rank {
             };
             let dir = self.view.cache.node(slot).dir;
             let parent = self.view.cache.dir(dir).ino;
-            let stays = matches!(self.view.of_itself(parent), Some(Side::Other(_)));
-            if !stays && !stdx::mutant!("mds_replicas_outlive_map") {
+            if !matches!(self.view.of_itself(parent), Some(Side::Other(_))) {
                 self.drop_replica(ino);
             }
         }

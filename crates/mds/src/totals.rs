@@ -51,17 +51,13 @@ impl Rank {
         self.drop_replica(ino);
         let units = self.view.cache.spread(ino).into_iter().flat_map(proto::header::Spread::all);
         for number in units.map(|(number, _)| number).chain([ino]) {
-            if !stdx::mutant!("mds_totals_outlive_home") {
-                self.view.totals.recalled(number);
-            }
+            self.view.totals.recalled(number);
         }
     }
 
     pub(crate) fn totals_by_map(&mut self) {
         let mut totals = std::mem::take(&mut self.view.totals);
-        if !stdx::mutant!("mds_totals_outlive_map") {
-            totals.by_map(|dir| self.view.of_itself(dir));
-        }
+        totals.by_map(|dir| self.view.of_itself(dir));
         self.view.totals = totals;
     }
 }

@@ -31,10 +31,16 @@ pub(super) struct Opening {
     tries: u8,
 }
 
+/// What follows an answer.
+enum Then {
+    Ask(Request),
+    Over(Outcome),
+}
+
 impl Opening {
     /// What is asked next, or what the caller is told.
-    fn next(&mut self, outcome: Outcome) -> Result<Request, Outcome> {
-        let Request::Create { parent, name, flags, .. } = &self.create else { return Err(outcome) };
+    fn next(&mut self, outcome: Outcome) -> Then {
+        let Request::Create { parent, name, flags, .. } = &self.create else { return Then::Over(outcome) };
         let (step, request) = match (self.step, outcome) {
             (Step::Create, Err(Errno::EXDEV)) => {
                 (Step::LookUp, Request::Lookup { parent: *parent, name: name.clone() })
@@ -48,11 +54,13 @@ impl Opening {
                 self.tries += 1;
                 (Step::Create, self.create.clone())
             }
-            (Step::Open, Ok(Reply::Attr(attr))) => return Err(Ok(Reply::Created { attr, new: false })),
-            (_, outcome) => return Err(outcome),
+            (Step::Open, Ok(Reply::Attr(attr))) => {
+                return Then::Over(Ok(Reply::Created { attr, new: false }));
+            }
+            (_, outcome) => return Then::Over(outcome),
         };
         self.step = step;
-        Ok(request)
+        Then::Ask(request)
     }
 }
 
@@ -81,7 +89,7 @@ impl Many {
             *validity = Validity::default();
         }
         match opening.next(outcome) {
-            Ok(request) => {
+            Then::Ask(request) => {
                 let cred = opening.cred.clone();
                 self.bounces.remove(&call);
                 let owner = self.owner(self.place(&request));
@@ -89,7 +97,7 @@ impl Many {
                 self.give(rank, Input::Call { call, cred, request });
                 None
             }
-            Err(outcome) => {
+            Then::Over(outcome) => {
                 self.openings.remove(&call);
                 Some(outcome)
             }
