@@ -468,9 +468,7 @@ impl Rank {
         if !stdx::mutant!("mds_decided_not_told_again") {
             committed.into_iter().for_each(|id| self.settle(id));
         }
-        if !stdx::mutant!("mds_outcome_not_asked") {
-            self.ask_outcomes(None);
-        }
+        self.ask_outcomes(None);
     }
 
     fn settled_by(&mut self, now: Now, id: TxnId, rank: RankId, outcome: Outcome, out: &mut Outbox<Output>) {
