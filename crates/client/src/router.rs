@@ -10,6 +10,7 @@ mod bounces;
 mod holdings;
 mod many;
 mod map;
+mod opens;
 mod parting;
 mod places;
 pub(crate) mod route;

@@ -5,7 +5,7 @@
 
 mod whole;
 
-use crate::cache::{Cache, dir, node};
+use crate::cache::{Cache, SecondName, dir, node};
 use crate::input::Tag;
 use crate::op::{Learned, LoadKey, Op, OpId, ScanFor, ScanPage, Waits};
 use crate::output::{Level, Output};
@@ -151,6 +151,7 @@ impl Rank {
 
     /// Asks for everything this step found missing.
     pub(crate) fn issue_loads(&mut self, out: &mut Outbox<Output>) {
+        self.tell_second_names(out);
         while let Some((dir, hash)) = self.view.cache.forgotten.pop() {
             self.loads.forget(dir, hash);
         }
@@ -233,9 +234,10 @@ impl Rank {
             out.push(Output::Note { level: Level::Error, text });
             self.end_load_for_nothing(&key, true);
         }
+        let failed = failed.is_some() || self.is_second_name(&key);
         for id in flight.waiters {
             if let Some(op) = self.parked.get_mut(&id) {
-                if failed.is_some() {
+                if failed {
                     op.failed = Some(Errno::EIO);
                 }
                 // What it looked for there it has not looked for.
@@ -255,6 +257,24 @@ impl Rank {
             if brings_names_of(&key).is_some() {
                 self.view.cache.drop_dir_if_idle(slot);
             }
+        }
+    }
+
+    /// Whether that name led to an inode that has another one. Who only looked for an inode where it may be goes on looking.
+    fn is_second_name(&self, key: &LoadKey) -> bool {
+        let LoadKey::Dentry { dir, name, .. } = key else { return false };
+        self.view.cache.second_names.iter().any(|second| second.dir == *dir && second.name == *name)
+    }
+
+    /// Says what was found damaged in this step.
+    fn tell_second_names(&mut self, out: &mut Outbox<Output>) {
+        for SecondName { dir, name, ino } in std::mem::take(&mut self.view.cache.second_names) {
+            let (dir, name) = (self.view.cache.outer(dir), String::from_utf8_lossy(&name));
+            let text = format!(
+                "damage: in directory {} the name {name:?} is of inode {}, which has another name",
+                dir.0, ino.0
+            );
+            out.push(Output::Note { level: Level::Error, text });
         }
     }
 

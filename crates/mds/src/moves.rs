@@ -236,6 +236,12 @@ impl Moves {
             || self.abandoned.iter().any(|unit| is_its(*unit))
     }
 
+    /// Whether one of that unit is under way, or waits for its turn.
+    pub(crate) fn has_wanted(&self, unit: Unit) -> bool {
+        let current = self.current.as_ref().map(|one| one.unit);
+        current.into_iter().chain(self.queue.iter().map(|wanted| wanted.unit)).any(|of| of == unit)
+    }
+
     /// One that no operation waits for.
     pub(crate) fn wants(&mut self, of: (Part, Unit), goal: Goal) {
         self.add(of, goal, None);

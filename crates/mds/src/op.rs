@@ -35,6 +35,9 @@ pub(crate) struct ScanPage {
 /// Answers of other ranks that they have not what they were asked for, for one operation.
 const SENT_BACK_MAX: u8 = 24;
 
+/// So often what an operation fails by is reserved, to be told again: what is reserved may itself be in the way of what the plan needs.
+const VOTES_MAX: u8 = 8;
+
 /// What an operation heard from other ranks; few hear anything.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
@@ -50,8 +53,8 @@ pub(crate) struct Heard {
     pub orphans_at: BTreeMap<Ino, RankId>,
     /// How often another rank had not what it was asked for.
     sent_back: u8,
-    /// What it fails by was reserved once, to be told again.
-    voted: bool,
+    /// How often what it fails by was to be reserved, and told again.
+    voted: u8,
 }
 
 /// A request and what it needs to be planned again.
@@ -152,7 +155,9 @@ impl Op {
 
     /// Whether what it fails by is to be reserved and told again.
     pub(crate) fn may_vote(&mut self) -> bool {
-        !std::mem::replace(&mut self.hears().voted, true)
+        let heard = self.hears();
+        heard.voted = heard.voted.saturating_add(1);
+        heard.voted <= VOTES_MAX
     }
 
     /// Room for what other ranks tell.

@@ -5,11 +5,12 @@
 //! One at a time. Its names are counted first, however many there are, and while it is served (`spreads/count.rs`). The way back to one part
 //! has its turn among them (`spreads/merge.rs`).
 //!
-//! Absent: what units are (`units.rs`); moves (`moves.rs`); who knows how a directory is spread (`spreads/known.rs`).
+//! Absent: which units go to which ranks (`spreads/share.rs`); what units are (`units.rs`); moves (`moves.rs`); who knows how a directory is spread (`spreads/known.rs`).
 
 mod count;
 pub(crate) mod known;
 mod merge;
+mod share;
 
 use crate::cache::dir;
 use crate::caps::book::Need;
@@ -22,7 +23,8 @@ use proto::caps::Bits;
 use proto::cluster::Unit;
 use proto::header::{FragHeader, SPREAD_DEPTH_MAX, Spread, Spreading};
 use proto::mutation::Mutation;
-use proto::{Frag, Ino, NameHash, RankId, SessionId};
+use proto::{Ino, NameHash, SessionId};
+use share::Shares;
 use std::collections::VecDeque;
 use stdx::{Mono, Now, Outbox};
 
@@ -77,6 +79,7 @@ struct One {
 pub(crate) struct Spreads {
     queue: VecDeque<(Ino, Want)>,
     current: Option<One>,
+    shares: Shares,
     /// The next slice of it is due.
     again: bool,
     /// A page of names is on its way, to be counted; one did not come.
@@ -85,9 +88,10 @@ pub(crate) struct Spreads {
 }
 
 impl Spreads {
-    /// When the one under way is given up, or looked at.
+    /// When the one under way is given up, or looked at, or units are asked to move again.
     pub(crate) fn due(&self) -> Option<Mono> {
-        self.current.map(|one| one.look.map_or(one.until, |look| look.min(one.until)))
+        let current = self.current.map(|one| one.look.map_or(one.until, |look| look.min(one.until)));
+        current.into_iter().chain(self.shares.due()).min()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -142,13 +146,14 @@ impl Rank {
 
     #[inline]
     pub(crate) fn spreads_turn(&mut self, now: Now, out: &mut Outbox<Output>) {
-        if self.view.grown.is_empty() && self.spreads.is_idle() {
+        if self.view.grown.is_empty() && self.spreads.is_idle() && self.spreads.shares.is_idle() {
             return;
         }
         for dir in std::mem::take(&mut self.view.grown) {
             let depth = self.usual_depth();
             self.spreads.wants(dir, depth);
         }
+        self.share_again(now);
         self.go_on_spreading(now, out);
     }
 
@@ -386,26 +391,5 @@ impl Rank {
         self.view.txn.whole_header(dir, &own);
         self.commit(now, None, out);
         true
-    }
-
-    /// Units of a directory that have no entry of their own go to the ranks that share what is placed, each to another.
-    fn share_units(&mut self, dir: Ino) {
-        let Some(spread) = self.view.cache.spread(dir) else { return };
-        let Some(map) = self.view.territory.map().cloned() else { return };
-        let me = self.view.config.rank;
-        let ranks: Vec<RankId> = map
-            .ranks
-            .keys()
-            .copied()
-            .filter(|rank| map.bal_rank_mask.has(*rank) && self.view.serves(*rank))
-            .collect();
-        let Some(own) = ranks.iter().position(|rank| *rank == me) else { return };
-        for (at, (number, frag)) in spread.all().enumerate() {
-            let to = ranks[(own + at) % ranks.len()];
-            let has_entry = map.entries.contains_key(&Unit { dir, frag });
-            if to != me && frag != Frag::WHOLE && !has_entry {
-                self.move_wanted(number, to);
-            }
-        }
     }
 }

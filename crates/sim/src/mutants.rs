@@ -17,6 +17,9 @@ pub fn is_of_ranks(name: &str) -> bool {
 
 /// Defects of several ranks.
 const RANKS: &[&str] = &[
+    "mds_decided_not_told_again",
+    "mds_lost_link_stays",
+    "mds_others_count_nothing",
     "mds_back_before_it_left",
     "mds_copy_not_recalled",
     "mds_orphan_of_others_cached",
@@ -127,6 +130,9 @@ pub const MUTANTS: &[(&str, &str, u64)] = &[
     ("journal_damage_is_tail", "store", 12),
     ("journal_no_sync", "store", 0),
     ("journal_no_sync_before_roll", "store", 3),
+    ("mds_decided_not_told_again", "mds", 3),
+    ("mds_lost_link_stays", "mds", 0),
+    ("mds_others_count_nothing", "mds", 0),
     ("mds_back_before_it_left", "mds", 1608),
     ("mds_orphan_of_others_cached", "mds", 1602),
     ("mds_copy_not_recalled", "mds", 0),
@@ -249,6 +255,20 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("client_claims_twice", "client", "machine::tests::model::each_defect_is_caught"),
     // A sync of an early client whose answer overtakes a failure.
     ("client_sync_overtakes_late", "client", "machine::tests::early::a_sync_that_overtakes_is_caught"),
+    // A damaged store; the simulator has none.
+    (
+        "mds_second_name_is_absent",
+        "mds",
+        "tests::loads::a_second_name_that_is_taken_for_an_absent_one_is_caught",
+    ),
+    // Many files that are gone, closed one after the other.
+    (
+        "client_closes_one_by_one",
+        "client",
+        "router::tests::bounces::a_client_that_closes_one_by_one_is_caught",
+    ),
+    // It is no loss: the call is refused.
+    ("client_opens_no_link", "client", "router::tests::a_client_that_opens_no_link_is_caught"),
     // Work there takes back what others keep of a directory before it is answered.
     ("mds_dx_two_holders", "mds", "caps::book::tests::a_directory_of_two_is_caught"),
     // Somebody looks within the millisecond between what a client performs and what the rank hears: more than 120 seeds.
@@ -349,6 +369,8 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     ("mds_tally_frozen", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_withheld_while_anew", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_unit_of_nothing", "mds", "tests::several::spreads::defects_of_units_are_caught"),
+    // Parts of a directory that is spread within a lease of its rank's new life.
+    ("mds_units_asked_once", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_units_time_unseen", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_undecided_is_aborted", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     (

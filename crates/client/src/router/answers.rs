@@ -97,13 +97,14 @@ impl Many {
         rank: RankId,
         call: CallId,
         outcome: Outcome,
-        validity: Validity,
+        mut validity: Validity,
         out: &mut Out,
     ) {
         if self.is_own_call(call) {
             self.bounces.remove(&call);
             return;
         }
+        let Some(outcome) = self.opening_goes_on(call, outcome, &mut validity, out) else { return };
         self.learn(rank, call, &outcome);
         self.learn_hint(rank, call, &outcome);
         let Some(outcome) = self.answers.part(call, outcome) else { return };

@@ -8,6 +8,7 @@ use super::many::{Life, Many};
 use super::route::Place;
 use crate::input::{CallId, Input};
 use crate::validity::Validity;
+use proto::reply::Reply;
 use proto::request::Request;
 use proto::{Cred, Errno, Ino, RankId, every_request};
 use std::collections::BTreeSet;
@@ -27,7 +28,8 @@ const PAUSE_MAX_NS: u64 = 100 * MS;
 pub(super) struct Bounced {
     /// What the client's map said of owners when it was sent away first: all this counts as long as no other is named.
     owners: u64,
-    since: Mono,
+    /// When all had sent it away first.
+    since: Option<Mono>,
     /// Who has sent it away by that map, or one with the same owners.
     by: BTreeSet<RankId>,
     named: u32,
@@ -102,6 +104,11 @@ impl Many {
         match next {
             Next::Ask(rank) => self.ask_again(rank, (call, cred, request), out),
             Next::Wait(rank) => {
+                let call = if matches!(request, Request::Release { .. }) {
+                    self.goes_on_alone(call, out)
+                } else {
+                    call
+                };
                 let pause_ns = self.bounces.entry(call).or_default().pause();
                 self.parked.push(Parked { call, cred, request, rank, at: self.now.after(pause_ns) });
             }
@@ -114,6 +121,27 @@ impl Many {
         }
     }
 
+    /// Whoever closed a file learns nothing by waiting for the rank that has it. Of many files that are gone, closed one after the other,
+    /// each would be waited for as long as one that moves may take; so they are looked for together, behind the answers.
+    fn goes_on_alone(&mut self, call: CallId, out: &mut Out) -> CallId {
+        if self.is_own_call(call) || stdx::mutant!("client_closes_one_by_one") {
+            return call;
+        }
+        let own = self.own_call();
+        if let Some(bounced) = self.bounces.remove(&call) {
+            self.bounces.insert(own, bounced);
+        }
+        self.answer(call, Ok(Reply::Ok), Validity::default(), out);
+        own
+    }
+
+    /// Calls with a caller that are asked again later, if they may be too many.
+    pub(super) fn is_crowded(&self) -> bool {
+        let most = self.config.limits.queued_max;
+        let waits = |parked: &&Parked| !self.is_own_call(parked.call);
+        self.parked.len() >= most && self.parked.iter().filter(waits).count() >= most
+    }
+
     pub(super) fn ask_again(
         &mut self,
         rank: RankId,
@@ -124,6 +152,7 @@ impl Many {
         if matches!(request, Request::Fsync { .. }) {
             self.follows_renames(call, Some(rank));
         }
+        self.note_opening(rank, call, &cred, &request);
         if stdx::mutant!("client_bounce_asks_two") {
             let (cred, request) = (cred.clone(), request.clone());
             self.give(super::FIRST, Input::Call { call, cred, request });
@@ -133,7 +162,7 @@ impl Many {
 
     fn next_to_ask(&mut self, call: CallId, from: RankId, (owner, version): (Option<RankId>, u64)) -> Next {
         let (have, owners, now) = (self.map_version(), self.owners, self.now);
-        let fresh = || Bounced { owners, since: now, ..Bounced::default() };
+        let fresh = || Bounced { owners, ..Bounced::default() };
         let bounced = self.bounces.entry(call).or_insert_with(fresh);
         if bounced.owners != owners {
             // Whoever did not have it may have it now. Not with every map: where ranks die and return all the time there is a new one
@@ -164,9 +193,12 @@ impl Many {
         // All have sent it away. Where it went meanwhile from one to the other, who is named has it by now.
         let Some((owner, bounced)) = again.zip(self.bounces.get_mut(&call)) else { return Next::Fail };
         bounced.named += 1;
+        // From when all were asked, and not from when the first was: one that was dead meanwhile may have to tell another one yet what it
+        // decided before it died (seed 9660 of several ranks).
+        let since = *bounced.since.get_or_insert(now);
         if bounced.named <= NAMED_MAX {
             Next::Ask(owner)
-        } else if now.since(bounced.since) < NAMED_NS {
+        } else if now.since(since) < NAMED_NS {
             Next::Wait(Some(owner))
         } else {
             Next::Fail

@@ -4,6 +4,7 @@
 
 use super::answers::Answers;
 use super::bounces::{Bounced, Parked};
+use super::opens::Opening;
 use super::places::Places;
 use super::route::Place;
 use super::{FIRST, Out};
@@ -44,6 +45,8 @@ pub(super) struct Many {
     pub(super) places: Places,
     /// Calls that ranks have sent away.
     pub(super) bounces: BTreeMap<CallId, Bounced>,
+    /// Calls that open a file or make it, and may have to look for it elsewhere.
+    pub(super) openings: BTreeMap<CallId, Opening>,
     /// Of ranks where it has ended: the next tid.
     pub(super) parted: BTreeMap<RankId, Tid>,
     /// Ranks with which the session ends as soon as it has nothing there.
@@ -86,6 +89,7 @@ impl Many {
             map_parts: BTreeMap::new(),
             places: Places::new(),
             bounces: BTreeMap::new(),
+            openings: BTreeMap::new(),
             parted: BTreeMap::new(),
             going: BTreeSet::new(),
             parked: Vec::new(),
@@ -242,7 +246,7 @@ impl Many {
     }
 
     fn on_call(&mut self, call: CallId, cred: Cred, request: Request, out: &mut Out) {
-        if self.parked.len() >= self.config.limits.queued_max && request.effect() != Effect::Memory {
+        if self.is_crowded() && request.effect() != Effect::Memory {
             out.push(Output::Answer { call, outcome: Err(Errno::EAGAIN), validity: Validity::default() });
             return;
         }
@@ -267,6 +271,7 @@ impl Many {
             (place, _) => {
                 let owner = self.owner(place);
                 let rank = self.needed(owner, out);
+                self.note_opening(rank, call, &cred, &request);
                 self.give(rank, Input::Call { call, cred, request });
             }
         }

@@ -374,6 +374,50 @@ fn a_client_that_takes_any_delta_is_caught() {
     assert!(verdict.is_err());
 }
 
+/// A name of a file with several: the inode is rank 0's.
+#[test]
+fn a_file_with_several_names_is_opened_where_it_is() {
+    let mut bench = Bench::of_two();
+    let file = attr(8001, Ino::LINKS);
+    let only = |said: &Said, at: u16| match said.asked(at)[..] {
+        [tid] => tid,
+        _ => panic!("{:?}", said.0),
+    };
+    let said = bench.call(1, create(PINNED, "a"));
+    let said = bench.reply(1, only(&said, 1), Err(Errno::EXDEV));
+    assert!(matches!(&said.sent(1)[..], [ClientMsg::Request { request: Request::Lookup { .. }, .. }]));
+    let said = bench.reply(1, only(&said, 1), Ok(Reply::Attr(file)));
+    assert!(matches!(
+        &said.sent(0)[..],
+        [ClientMsg::Request { request: Request::Open { node, .. }, .. }] if node.ino == file.ino
+    ));
+    // Its last name goes just then, and another file gets that one.
+    let said = bench.reply(0, only(&said, 0), Err(Errno::ESTALE));
+    assert!(matches!(&said.sent(1)[..], [ClientMsg::Request { request: Request::Create { .. }, .. }]));
+    let said = bench.reply(1, only(&said, 1), Err(Errno::EXDEV));
+    let said = bench.reply(1, only(&said, 1), Err(Errno::ENOENT));
+    let said = bench.reply(1, only(&said, 1), Err(Errno::EXDEV));
+    let other = attr(8002, Ino::LINKS);
+    let said = bench.reply(1, only(&said, 1), Ok(Reply::Attr(other)));
+    let opened = Ok(Reply::Created { attr: other, new: false });
+    assert_eq!(bench.reply(0, only(&said, 0), Ok(Reply::Attr(other))).answers(), [(1, opened)]);
+    assert_eq!((bench.router.opens(Ino(8001)), bench.router.opens(Ino(8002))), (0, 1));
+    assert_eq!(bench.router.waiting().count(), 0);
+    // What may not be looked up is said so.
+    let said = bench.call(2, create(PINNED, "b"));
+    let said = bench.reply(1, only(&said, 1), Err(Errno::EXDEV));
+    assert_eq!(bench.reply(1, only(&said, 1), Err(Errno::EACCES)).answers(), [(2, Err(Errno::EACCES))]);
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_client_that_opens_no_link_is_caught() {
+    stdx::mutant::activate(Some("client_opens_no_link"));
+    let verdict = std::panic::catch_unwind(a_file_with_several_names_is_opened_where_it_is);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}
+
 #[test]
 fn a_sync_of_everything_is_everybodys() {
     let mut bench = Bench::of_two();

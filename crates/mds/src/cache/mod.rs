@@ -50,6 +50,14 @@ struct Displaced {
     flags: u32,
 }
 
+/// A name in the store for an inode that is cached under another one: damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SecondName {
+    pub dir: Ino,
+    pub name: Box<[u8]>,
+    pub ino: Ino,
+}
+
 /// A name in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DentryKey<'a> {
@@ -84,6 +92,8 @@ pub(crate) struct Cache {
     /// Directories with a pin that came into the cache, or into a new record.
     pub pinned: Vec<Ino>,
     displaced: Vec<Displaced>,
+    /// Found in the store in this step.
+    pub second_names: Vec<SecondName>,
     /// The directory whose names are being counted.
     pub tally: Option<Box<Tally>>,
     /// Directories of which it is known how they are spread, and some of which it was.
@@ -114,6 +124,7 @@ impl Cache {
             brought: 0,
             pinned: Vec::new(),
             displaced: Vec::new(),
+            second_names: Vec::new(),
             tally: None,
             spreads: BTreeSet::new(),
             merged: BTreeSet::new(),

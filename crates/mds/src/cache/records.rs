@@ -5,7 +5,7 @@
 use super::node::{self, Node};
 use super::slab::NONE;
 use super::table::Spot;
-use super::{Cache, Displaced, ExtSlot};
+use super::{Cache, Displaced, ExtSlot, SecondName};
 use proto::dentry::DentryValue;
 use proto::inode::{InodeCore, InodeExt};
 use proto::name::NameBytes;
@@ -188,7 +188,8 @@ impl Cache {
         self.displaced.drain(..).for_each(|inode| gone(inode.ino));
     }
 
-    /// A record read from the store; what is cached already is newer. `flags`: of the new node.
+    /// A record read from the store; what is cached already is newer. `flags`: of the new node. An inode that has another name already
+    /// is not served under this one, nor is the name said to be absent: whoever makes it would lose what is behind it.
     pub(crate) fn load(
         &mut self,
         dir: u32,
@@ -198,9 +199,16 @@ impl Cache {
         flags: u32,
     ) {
         let (None, spot) = self.dirs.get(dir).table.seek(hash, name, &self.nodes) else { return };
-        // Two names with one inode: damage. The one that is known stays; this one is not served.
         let value = match value {
-            Some(DentryValue::Primary(record)) if self.by_ino(record.core.ino).is_some() => None,
+            Some(DentryValue::Primary(record)) if self.by_ino(record.core.ino).is_some() => {
+                let ino = record.core.ino;
+                self.second_names.push(SecondName { dir: self.dirs.get(dir).ino, name: name.into(), ino });
+                if !stdx::mutant!("mds_second_name_is_absent") {
+                    // What is not cached is not absent.
+                    return self.dirs.get_mut(dir).set(super::dir::LOAD_BROKEN);
+                }
+                None
+            }
             other => other,
         };
         let slot = self.add(dir, hash, name, spot);

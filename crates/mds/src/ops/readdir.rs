@@ -234,5 +234,8 @@ fn add_stored(
         }
         view.is_back(slot, ino);
     }
+    // Of one that has another name in the cache: damage. Who looks at it is told.
+    let is_second = matches!(view.cache.second_names.last(), Some(second) if second.ino == ino);
+    let attr = attr.filter(|_| !is_second);
     page.add(DirEntry { hash: stored.hash, name: stored.name, ino, kind, attr });
 }

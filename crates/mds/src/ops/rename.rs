@@ -2,7 +2,7 @@
 //!
 //! Absent: WHITEOUT; what takes several ranks (`transactions/across.rs`).
 
-use crate::op::{Effects, Op, Plan, Stop};
+use crate::op::{Effects, Op, Park, Plan, Stop};
 use crate::ops::destroy::{Fate, lose_name, prepare};
 use crate::ops::rmdir::{end_units, is_empty_here};
 use crate::ops::{Headers, here, sync};
@@ -92,7 +92,14 @@ fn of_several(
     (parent, name): (NodeRef, &Name),
     (new_parent, new_name): (NodeRef, &Name),
 ) -> Found<bool> {
-    let to = find_end(view, op, new_parent, new_name)?;
+    let to = match find_end(view, op, new_parent, new_name) {
+        Err(Stop::Park(Park::Replica { node, .. }))
+            if across::told_itself(view, (parent, name), node.ino).is_some() =>
+        {
+            return Ok(true);
+        }
+        to => to?,
+    };
     let Ok(from) = here(find_end(view, op, parent, name))? else { return Ok(true) };
     // Whoever has everything has not what lost its name elsewhere: a directory that is open there may be called the old one's parent.
     if view.territory.is_whole() {

@@ -18,6 +18,10 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -
     perm::access(view, op, parent, perm::EXEC)?;
     let slot = view.lookup(dir, hash, name.as_bytes())?.ok_or(Errno::ENOENT)?;
     perm::access(view, op, parent, perm::WRITE)?;
+    // One of several names, whose inode may be another rank's: no directory has several.
+    if !view.cache.node(slot).is_dir() {
+        return Err(Errno::ENOTDIR.into());
+    }
     let target = view.target(slot, op)?;
     perm::sticky(view, op, parent, target)?;
     is_empty_here(view, target)?;

@@ -187,3 +187,51 @@ fn a_search_that_gives_up_too_soon_is_caught() {
     stdx::mutant::activate(None);
     assert!(verdict.is_err());
 }
+
+/// The same record under two names is damage. It was taken for an absent name: what made it anew had lost what was behind it.
+#[test]
+fn a_second_name_of_an_inode_is_told_and_not_taken_for_an_absent_one() {
+    for prefetch in [Prefetch::Keyed, Prefetch::Full] {
+        let mut w = World::with(|c| c.prefetch = prefetch);
+        let dir = w.mkdir(root(), "d");
+        w.create(dir, "f");
+        w.create(dir, "g");
+        w.checkpoint();
+        w.drop_cache();
+        let key = |name: &str| {
+            key_bytes(StoreKey::head(dir.ino, name_hash(&SEED, name.as_bytes()), name.as_bytes()))
+        };
+        let record = w.store[&key("f")].clone();
+        w.store.insert(key("g"), record);
+        // Whichever is cached is the first one.
+        let ino = DentryValue::decode(&w.store[&key("f")]).expect("a record").ino();
+        let both = |w: &mut World| ["f", "g"].map(|name| w.lookup(dir, name).map(|attr| attr.ino));
+        let told = [both(&mut w), both(&mut w)];
+        let may_be = [[Ok(ino), Err(Errno::EIO)], [Err(Errno::EIO), Ok(ino)]];
+        assert!(told.iter().all(|told| may_be.contains(told)), "{told:?}");
+        let note = format!(
+            "damage: in directory {} the name {:?} is of inode {}, which has another name",
+            dir.ino.0,
+            if told[1][0].is_ok() { "g" } else { "f" },
+            ino.0
+        );
+        assert!(w.notes.contains(&note), "{:?}", w.notes);
+        for name in ["f", "g"] {
+            let make = Request::MkNod { parent: dir, name: n(name), new: mode(0o100_644) };
+            assert!(matches!(w.call(make), Err(Errno::EIO | Errno::EEXIST)), "it is not free");
+        }
+        // Listed whole, too, which brings both.
+        assert!(w.call(Request::ReadDir { dir, after: 0, attrs: true, bytes_max: 4_096 }).is_ok());
+        w.pass(100);
+        assert!(may_be.contains(&both(&mut w)));
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_second_name_that_is_taken_for_an_absent_one_is_caught() {
+    stdx::mutant::activate(Some("mds_second_name_is_absent"));
+    let verdict = std::panic::catch_unwind(a_second_name_of_an_inode_is_told_and_not_taken_for_an_absent_one);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
+}

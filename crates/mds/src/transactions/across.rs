@@ -7,13 +7,13 @@
 use crate::cache::attr_of;
 use crate::cache::dir::next_number;
 use crate::cache::slab::NONE;
-use crate::op::{Effects, Op, Park, Plan, Stop};
+use crate::op::{Effects, Learned, Op, Park, Plan, Stop};
 use crate::ops::destroy::{self, Fate};
 use crate::ops::sync::sync_first;
 use crate::ops::{Headers, here, rmdir};
 use crate::perm;
 use crate::territory::Side;
-use crate::transactions::part::may_leave;
+use crate::transactions::part::{content, may_leave};
 use crate::transactions::{carried, dirs};
 use crate::txn::DentryAt;
 use crate::view::{Found, View};
@@ -24,9 +24,6 @@ use proto::reply::Reply;
 use proto::request::rename_flags::{EXCHANGE, NOREPLACE};
 use proto::transact::{Change, Left, Part, Seen};
 use proto::{Errno, FileKind, Ino, Name, NameHash, NodeRef, RankId, Version, Writer};
-
-/// A directory that is to come into itself: that alone is said by what others told before they reserved anything.
-const BELOW_ITSELF: Errno = Errno::EINVAL;
 
 /// A name, existing or not.
 #[derive(Clone, Debug)]
@@ -158,13 +155,62 @@ fn end_here(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name, synced: 
     let hash = view.name_hash(name);
     let (above, slot) = view.directory(parent, hash, op)?;
     perm::access(view, op, above, perm::EXEC)?;
+    let above = record_at(view, above);
+    end_in(view, op, (above, slot), (hash, name), synced)
+}
+
+/// The new name, where that may be one in the very directory that is to get it. Its home reserves the directory with its old name, and
+/// gives no replica of it while that lasts; but it has told the record, which stays so.
+fn end_to(
+    view: &mut View,
+    op: &mut Op,
+    from: (NodeRef, &Name),
+    to: (NodeRef, &Name),
+    how: u32,
+) -> Found<End> {
+    let synced = how & EXCHANGE != 0;
+    match end_here(view, op, to.0, to.1, synced) {
+        Err(Stop::Park(Park::Replica { node, home })) => {
+            let told = told_itself(view, from, node.ino);
+            let above = told.ok_or(Stop::Park(Park::Replica { node, home }))?;
+            may(op, &above, perm::EXEC)?;
+            let hash = view.name_hash(to.1);
+            // Nobody has changed anything in it: only its record says that the store has no header of it.
+            if above.core.flags & flags::NEWBORN != 0
+                && matches!(view.learned.as_deref(), Some(Learned::NoHeader(of)) if *of == node.ino)
+            {
+                view.born(node.ino);
+            }
+            let slot = content(view, node.ino, hash)?;
+            end_in(view, op, (above, slot), (hash, to.1), synced)
+        }
+        found => found,
+    }
+}
+
+/// What another rank has told of the old name, if it leads to that directory.
+pub(crate) fn told_itself(view: &View, (parent, name): (NodeRef, &Name), dir: Ino) -> Option<InodeRecord> {
+    let part = Part::Name { parent, name: name.clone(), leaves: true, synced: true };
+    let mut parts = view.told.iter().flat_map(|told| &told.parts);
+    let (_, _, seen) = parts.find(|(_, of, _)| *of == part)?;
+    record_of(&seen.value).ok().filter(|record| record.core.ino == dir)
+}
+
+/// A name in a directory whose names are here; `above`: its record.
+fn end_in(
+    view: &mut View,
+    op: &mut Op,
+    (above, slot): (InodeRecord, u32),
+    (hash, name): (NameHash, &Name),
+    synced: bool,
+) -> Found<End> {
     let at = At { rank: None, dir: view.cache.dir(slot).of(), slot, hash, name: name.clone() };
     let held = match view.lookup(slot, hash, name.as_bytes())? {
         None => None,
         Some(found) if view.cache.node(found).primary() => Some(held_here(view, found, true)?),
         Some(found) => Some(linked(view, op, view.cache.node(found).ino(), synced)?),
     };
-    Ok(End { at, above: record_at(view, above), held })
+    Ok(End { at, above, held })
 }
 
 /// A name in a directory of another rank's.
@@ -355,12 +401,10 @@ pub(crate) fn rename(
 }
 
 /// What was told may be long over, and no state was ever such that it fails so: it is reserved, and told once more.
-/// Once: what is reserved may itself be in the way of what that needs.
+/// A few times: others may have reserved it first.
 fn certain(view: &View, op: &mut Op, planned: Found<Plan>) -> Found<Plan> {
     match planned {
-        Err(Stop::Fail(errno)) if errno != BELOW_ITSELF && is_told_unreserved(view) && op.may_vote() => {
-            Err(Stop::Park(Park::Votes))
-        }
+        Err(Stop::Fail(_)) if is_told_unreserved(view) && op.may_vote() => Err(Stop::Park(Park::Votes)),
         planned => planned,
     }
 }
@@ -372,7 +416,7 @@ fn plan_rename(
     (new_parent, new_name): (NodeRef, &Name),
     how: u32,
 ) -> Found<Plan> {
-    let to = end_here(view, op, new_parent, new_name, how & EXCHANGE != 0)?;
+    let to = end_to(view, op, (parent, name), (new_parent, new_name), how)?;
     let from = match here(end_here(view, op, parent, name, true))? {
         Ok(from) => from,
         Err(hint) => end_there(view, op, hint, (parent, name), true)?,
@@ -477,14 +521,8 @@ fn directories_may_move(
         return Ok(());
     }
     let within = |held: &Held, into: &End| held.is_dir() && held.ino() == into.at.dir;
-    // This rank has its content, and needs its record to say more, which would be reserved.
-    if within(source, to) {
-        return Err(BELOW_ITSELF.into());
-    }
-    if swaps && target.is_some_and(|held| within(held, from)) {
-        // What the other name leads to was told before this one led here.
-        let told = is_told_unreserved(view) && op.may_vote();
-        return Err(if told { Stop::Park(Park::Votes) } else { BELOW_ITSELF.into() });
+    if within(source, to) || (swaps && target.is_some_and(|held| within(held, from))) {
+        return Err(Errno::EINVAL.into());
     }
     let crosses = from.at.rank.is_some() || is_governed_otherwise(view, op, from, to)?;
     let kinds = check_kinds(source, target, how);
@@ -610,6 +648,11 @@ fn place_in_links(view: &mut View, ino: Ino) -> Found<At> {
 /// Unlink of a name whose inode is another rank's.
 pub(crate) fn unlink(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Found<Plan> {
     not_performed(op)?;
+    let planned = plan_unlink(view, op, parent, name);
+    certain(view, op, planned)
+}
+
+fn plan_unlink(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Found<Plan> {
     let from = end_here(view, op, parent, name, false)?;
     let held = from.held.as_ref().ok_or(Errno::ENOENT)?;
     may(op, &from.above, perm::WRITE)?;

@@ -330,7 +330,7 @@ fn commit(view: &mut View, id: TxnId, changes: &[Change]) -> Found<Plan> {
 }
 
 /// The names of a directory, or of that part of it, with its header. It is this rank's.
-fn content(view: &View, dir: Ino, hash: NameHash) -> Found<u32> {
+pub(super) fn content(view: &View, dir: Ino, hash: NameHash) -> Found<u32> {
     let dir = view.content_at(dir, hash)?;
     let known = view.cache.find_dir(dir);
     match known.filter(|slot| view.cache.dir(*slot).has(crate::cache::dir::HEADER)) {
@@ -366,6 +366,7 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
             view.lookup(slot, hash, name.as_bytes())?;
             view.txn.delete(view.place_in(slot, hash, name.as_bytes()));
         }
+        Change::Header { .. } if stdx::mutant!("mds_others_count_nothing") => {}
         Change::Header { dir, hash, entries, subdirs, mtime } => {
             let slot = content(view, *dir, *hash)?;
             // The leader's clock may be behind: times do not go back.
@@ -379,6 +380,7 @@ fn carry_out(view: &mut View, change: &Change, headers: &mut Headers) -> Found<O
         }
         Change::Left(left) => view.txn.left.push(*left),
         Change::Holders { ino, list } => carried::come(view, *ino, list.clone()),
+        Change::Lose { .. } if stdx::mutant!("mds_lost_link_stays") => {}
         Change::Lose { ino, parent, hash } => {
             let hex = ino.link_name();
             let links = view.system(Ino::LINKS)?;

@@ -26,7 +26,7 @@ use proto::header::Spread;
 use proto::ids::{Position, RankId, SessionId, Tid};
 use proto::reply::Outcome;
 use proto::request::Request;
-use proto::{Cred, Ino};
+use proto::{Cred, Ino, every_request};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use stdx::Wall;
 use stdx::hash::HashSeed;
@@ -240,9 +240,16 @@ impl Judge {
             return;
         }
         // A checkpoint stores the answer, before anybody has it.
-        if let Request::Open { node, .. } = &asked.request {
-            self.answered.entry(rank).or_default().insert(node.ino);
-        }
+        let opened = match &asked.request {
+            Request::Open { node, .. } => Some(node.ino),
+            // It opens what has the name.
+            Request::Create { parent, name, .. } => {
+                let dir = self.tree().node(parent.ino);
+                dir.and_then(|dir| dir.entries.get(name.as_bytes()).copied())
+            }
+            every_request!() => None,
+        };
+        self.answered.entry(rank).or_default().extend(opened);
         let first = self.last();
         let gone = asked.call.is_none();
         self.pending.entry(key).or_insert(Pending { asked, first, executed: None, answered: None, gone });

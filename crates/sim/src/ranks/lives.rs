@@ -9,6 +9,7 @@ use super::{Phase, Ranks};
 use crate::model::judge::Verdict;
 use crate::trace::fold;
 use crate::world::brief::{brief, brief_entries, brief_message};
+use crate::world::is_damage;
 use mds::Rank;
 use mds::input::{ConnId, Input, Tag};
 use mds::order::DataOrder;
@@ -201,6 +202,9 @@ impl Ranks {
             Output::Stopped => return self.stopped(life),
             Output::Note { text, .. } => {
                 self.trace.event(self.now, "note", fold(text.as_bytes()), || format!("{life}: {text}"));
+                if is_damage(&text) {
+                    return Err(format!("life {life} says: {text}"));
+                }
             }
         }
         Ok(())

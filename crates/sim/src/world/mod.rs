@@ -27,6 +27,7 @@ mod slot;
 
 pub use coverage::{Coverage, FAULTS};
 pub use plan::{Kind, Plan};
+pub(crate) use rank::is_damage;
 pub use rot::{Found, bit_rot};
 
 use crate::model::judge::{Judge, Verdict};

@@ -47,6 +47,11 @@ pub(super) struct Life {
     pub(super) journal_failed: bool,
 }
 
+/// Whether a rank says that it found a record damaged. The worlds damage none that it could not tell from its checksum.
+pub(crate) fn is_damage(note: &str) -> bool {
+    note.starts_with("damage: ")
+}
+
 impl World {
     /// A new process of the rank on what the disk still has.
     pub(super) fn restart(&mut self) -> Verdict {
@@ -209,7 +214,10 @@ impl World {
             Output::Stopped => return self.stopped(),
             Output::SendRank { .. } | Output::Wish(_) => return Err("the only rank asks for another".into()),
             Output::Note { text, .. } => {
-                self.trace.event(self.now, "note", fold(text.as_bytes()), || text.clone())
+                self.trace.event(self.now, "note", fold(text.as_bytes()), || text.clone());
+                if is_damage(&text) {
+                    return Err(format!("the rank says: {text}"));
+                }
             }
         }
         Ok(())

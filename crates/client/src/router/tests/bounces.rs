@@ -81,6 +81,27 @@ fn ranks_that_name_each_other_are_asked_so_often_and_no_more() {
     }
 }
 
+/// What broke (seed 9660 of several ranks): a rank had died with a decision that another one had not carried out, and so long as nobody had
+/// what that brings, the others sent the call away. When it lived again the time for that was over.
+#[test]
+fn the_time_of_a_rank_that_was_dead_does_not_count() {
+    let mut bench = Bench::of_two();
+    let said = bench.call(1, lookup(NodeRef::bare(Ino(8000)), "a"));
+    let mut said = bench.not_mine(0, said.asked(0)[0], Some(1), 2);
+    let mut tid = said.asked(1)[0];
+    bench.passes(5_000);
+    let (began, mut at) = (bench.at.mono, 1);
+    while bench.at.mono < began.after(SECOND) {
+        said = bench.not_mine(at, tid, Some(1 - at), 2);
+        assert_eq!(said.answers(), [], "it may be told yet");
+        if said.asked(1 - at).is_empty() {
+            said = bench.passes(101);
+        }
+        at = 1 - at;
+        tid = said.asked(at)[0];
+    }
+}
+
 /// Hints of two ranks lead to each other, and a third one has it.
 #[test]
 fn where_two_ranks_name_each_other_a_third_one_is_asked() {
@@ -204,4 +225,46 @@ fn a_call_that_is_sent_away_by_a_map_that_is_not_here_yet_waits_for_it() {
     assert_eq!(bench.say(0, said_map(&second)).0, [Output::Connect { rank: RankId(1) }]);
     bench.step(Input::Connected { rank: RankId(1) });
     assert_eq!(bench.welcome(1, 5, false).asked(1), [1, 2]);
+}
+
+/// What broke (seed 1548 of several ranks): a client closed a hundred files that were gone, one after the other, and looked for each of
+/// them for two seconds.
+#[test]
+fn files_that_are_gone_are_closed_at_once_and_looked_for_together() {
+    let mut bench = Bench::of_two();
+    let began = bench.at.mono;
+    for file in 0..100 {
+        let node = NodeRef { ino: Ino(8000 + file), parent: Ino(7999), hash: proto::NameHash(1) };
+        let mut said = bench.call(1 + file, Request::Release { node, count: 1 });
+        let mut at = 0;
+        while said.answers().is_empty() {
+            let [tid] = said.asked(at)[..] else { panic!("{:?}", said.0) };
+            said = bench.not_mine(at, tid, Some(1 - at), 2);
+            at = 1 - at;
+        }
+        assert_eq!(said.answers(), [(1 + file, Ok(Reply::Ok))]);
+    }
+    assert!(bench.at.mono < began.after(SECOND), "nobody waited");
+    // They are looked for as long as one that moves may take, and no longer.
+    for _ in 0..30 {
+        let said = bench.passes(101);
+        let mut next: Vec<(u16, u64)> =
+            [0, 1].iter().flat_map(|at| said.asked(*at).into_iter().map(|tid| (*at, tid))).collect();
+        while let Some((at, tid)) = next.pop() {
+            let said = bench.not_mine(at, tid, Some(1 - at), 2);
+            assert_eq!(said.answers(), [], "they were answered");
+            next.extend(said.asked(1 - at).into_iter().map(|tid| (1 - at, tid)));
+        }
+    }
+    assert_eq!(bench.router.waiting().count(), 0);
+    assert!(bench.passes(10_000).asked(0).is_empty() && bench.passes(10_000).asked(1).is_empty());
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn a_client_that_closes_one_by_one_is_caught() {
+    stdx::mutant::activate(Some("client_closes_one_by_one"));
+    let verdict = std::panic::catch_unwind(files_that_are_gone_are_closed_at_once_and_looked_for_together);
+    stdx::mutant::activate(None);
+    assert!(verdict.is_err());
 }

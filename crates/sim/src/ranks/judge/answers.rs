@@ -48,6 +48,9 @@ impl Judge {
                 sent.key, pending.asked.request, sent.outcome
             )
         })?;
+        if let Ok(Reply::Created { attr, .. }) = &sent.outcome {
+            self.answered.entry(sent.key.0).or_default().insert(attr.ino);
+        }
         if let Some(pending) = self.pending.get_mut(&sent.key) {
             pending.answered = Some(sent.outcome.clone());
         }
@@ -80,7 +83,10 @@ impl Judge {
     ) -> Verdict {
         let told = |key: &Key| self.pending.get(key).and_then(|pending| pending.answered.as_ref());
         let answers: Vec<&Outcome> = keys.iter().filter_map(told).collect();
-        let own = !answers.contains(&outcome);
+        if matches!((&asked.request, outcome), (Request::Create { .. }, Err(Errno::EXDEV))) {
+            return Err(format!("a caller hears of the ranks\n  request {:?}", asked.request));
+        }
+        let own = !answers.contains(&outcome) && !self.is_opened_elsewhere(keys, since, asked, outcome);
         let lost = keys.iter().any(|(_, session, _)| self.gone.contains(session));
         for key in keys {
             if lost {
@@ -108,6 +114,24 @@ impl Judge {
             return Ok(());
         }
         judged
+    }
+
+    /// Whether a file that a name led to was opened where it is, by another request of that call.
+    fn is_opened_elsewhere(&self, keys: &[Key], since: u64, asked: &Asked, outcome: &Outcome) -> bool {
+        let (Request::Create { parent, name, .. }, Ok(Reply::Created { attr, new: false })) =
+            (&asked.request, outcome)
+        else {
+            return false;
+        };
+        let opened = Some(Ok(Reply::Attr(*attr)));
+        let was_opened = keys.iter().filter_map(|key| self.pending.get(key)).any(|pending| {
+            matches!(pending.asked.request, Request::Open { .. }) && pending.answered == opened
+        });
+        let leads = |tree: &Tree| {
+            let dir = tree.node(parent.ino);
+            dir.and_then(|dir| dir.entries.get(name.as_bytes())) == Some(&attr.ino)
+        };
+        was_opened && self.states(since).any(|(_, tree)| leads(tree))
     }
 
     /// What a client answers by itself: from what it was granted, or because no rank has it.

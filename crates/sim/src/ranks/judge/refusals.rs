@@ -13,9 +13,9 @@ pub(super) const fn legal(request: &Request, errno: Errno, is_former: bool) -> O
             Some("what an answer of a former life may have opened leaves its rank by no transaction")
         }
         (Request::CopyRange { .. }, Errno::EXDEV) => Some("copy between files of two ranks"),
-        (Request::Unlink { .. } | Request::RmDir { .. } | Request::Create { .. }, Errno::EXDEV) => {
-            Some("a name of a file with several, at a rank above 0: its inode is rank 0's")
-        }
+        (Request::Create { .. }, Errno::EXDEV) => Some(
+            "a name of a file with several, at a rank above 0: its client opens it at rank 0, and no caller hears this",
+        ),
         (Request::RmDir { .. } | Request::Rename { .. }, Errno::EBUSY) => {
             Some("a boundary's content cannot be handed over now")
         }

@@ -146,6 +146,57 @@ fn no_directory_comes_below_itself() {
     s.check_parent(e, deep);
 }
 
+/// What broke (seed 7391 of several ranks): that the old name leads to the directory itself was told before anything was reserved, and
+/// was long over.
+#[test]
+pub(in super::super) fn a_directory_is_said_to_come_into_itself_when_that_is_reserved() {
+    let (mut refused, mut gone) = (0, 0);
+    for things in 0..60 {
+        let mut s = Scene::new();
+        s.c.worlds.iter_mut().for_each(|world| world.auto_durable = false);
+        let first = s.c.hold(1).start(EMBEDDED, Cred::ROOT, rename((root(), "d"), (s.dir, "x"), NOREPLACE));
+        (0..things).all(|_| s.c.one_thing());
+        let second = s.c.hold(0).start(EMBEDDED, Cred::ROOT, rename((root(), "d"), (root(), "g"), 0));
+        let (mut answer, mut moved) = (s.c.take_answer(1, EMBEDDED, first), None);
+        while answer.is_none() {
+            moved = moved.or_else(|| s.c.take_answer(0, EMBEDDED, second));
+            assert!(s.c.one_thing(), "it ends");
+            answer = s.c.take_answer(1, EMBEDDED, first);
+        }
+        let expected = if moved.is_some() { Errno::ENOENT } else { Errno::EINVAL };
+        match answer {
+            Some(Answered::Outcome(Err(Errno::EINVAL))) => refused += 1,
+            Some(Answered::Outcome(Err(Errno::ENOENT))) => gone += 1,
+            other => panic!("{other:?} after {things}"),
+        }
+        assert!(
+            moved.is_none() || answer == Some(Answered::Outcome(Err(expected))),
+            "{answer:?} after {things}"
+        );
+        while s.c.one_thing() {}
+        s.c.worlds.iter_mut().for_each(|world| world.auto_durable = true);
+        s.c.pass(20);
+        s.c.assert_resolved();
+        s.check_names(root(), &["f", "g"]);
+    }
+    assert!(refused > 0 && gone > 0, "{refused} {gone}");
+}
+
+/// A name is in the way of one that leads into itself.
+#[test]
+fn what_is_in_the_way_in_the_directory_itself_is_said() {
+    let mut s = Scene::new();
+    s.c.create(s.dir, "x");
+    s.c.drop_cache(1);
+    let call = |s: &mut Scene, how| s.c.call(0, rename((root(), "d"), (s.dir, "x"), how));
+    assert_eq!(call(&mut s, NOREPLACE), Err(Errno::EEXIST), "{:?}", s.c.worlds[1].notes);
+    assert_eq!(call(&mut s, 0), Err(Errno::EINVAL));
+    assert_eq!(call(&mut s, EXCHANGE), Err(Errno::EINVAL));
+    assert_eq!(s.c.call(0, rename((root(), "d"), (s.dir, "y"), EXCHANGE)), Err(Errno::ENOENT));
+    s.c.pass(20);
+    s.c.assert_resolved();
+}
+
 /// Each is fine alone.
 #[test]
 fn of_two_that_would_make_a_loop_together_one_is_refused() {
