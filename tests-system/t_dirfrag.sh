@@ -1,6 +1,7 @@
 # One directory at three ranks: an operator spreads it, and one that hash placement gives to several ranks is spread when it grows. Programs
 # make, list, move and remove names in it through a mount, while ranks and then the whole process die; it goes back to one part, and is
-# spread again; nothing is missed or seen twice, and the folder is clean.
+# spread again; nothing is missed or seen twice, and the folder is clean. What was spread by itself, also because much is asked of it, goes back
+# to one part by itself.
 . "$(dirname "$0")/lib.sh"
 . "$HERE/ranks.sh"
 require python3 setfattr getfattr
@@ -100,6 +101,39 @@ mkdir mnt/grows mnt/grows/dir
 (cd mnt/grows/dir && seq -f 'f%.0f' 10500 | xargs touch) || die "touch"
 check "it is spread when it has grown" within at_three mnt/grows/dir
 same "all names are there once" "10500 10500 10500" "$(listed mnt/grows/dir)"
+# And is merged when few names are left, whoever dies meanwhile.
+(cd mnt/grows/dir && seq -f 'f%.0f' 31 10500 | xargs rm) || die "rm"
+before=$(life 1)
+check "rank 1 dies" ask tell mds.1 crash
+check "rank 1: its next life serves" within later 1 "$before"
+check "it is merged by itself" within in_one_part mnt/grows/dir
+same "30 names are left, each once" "30 30 30" "$(listed mnt/grows/dir)"
+check "what is made then stays in one part" sh -c 'cd mnt/grows/dir && seq -f "g%.0f" 500 | xargs touch'
+check "530 names are no reason to spread it" in_one_part mnt/grows/dir
+
+# One of which much is asked: the same with few names.
+"$PANDO" -q umount ./mnt 2>err || die "umount: $(cat err)"
+kill -TERM "$SERVER" && wait_gone "$SERVER"
+echo 'mds_bal_split_wr = 400' >>"$WORK/pando.toml"
+serve ./data --ranks 3 --conf "$WORK/pando.toml"
+check "three serve that spread what is hot" within all
+"$PANDO" -q mount unix:./data/pando.sock ./mnt 2>err || die "mount: $(cat err)"
+mkdir mnt/grows/hot
+(cd mnt/grows/hot && seq -f 'f%.0f' 200 | xargs touch) || die "touch"
+# written_to: everything in it changes once more; whether it is at three ranks.
+written_to() { (cd mnt/grows/hot && chmod 600 f* && chmod 644 f*) && at_three mnt/grows/hot; }
+check "it is spread while much is asked of it" within written_to
+same "200 names are there once" "200 200 200" "$(listed mnt/grows/hot)"
+(cd mnt/grows/hot && seq -f 'f%.0f' 41 200 | xargs rm) || die "rm"
+check "it is merged when it is cold" within in_one_part mnt/grows/hot
+same "40 names are left, each once" "40 40 40" "$(listed mnt/grows/hot)"
+# A pin of one that was spread by itself is for all of it.
+(cd mnt/grows/hot && seq -f 'f%.0f' 41 200 | xargs touch) || die "touch"
+check "it is spread again" within written_to
+check "it is pinned" setfattr -n ceph.dir.pin -v 2 mnt/grows/hot
+at_two_alone() { in_one_part "$1" && [ "$(ranks "$1")" = 2 ]; }
+check "and comes together there" within at_two_alone mnt/grows/hot
+same "pinned: all names are there once" "200 200 200" "$(listed mnt/grows/hot)"
 check "a tree with it is removed" rm -r mnt/grows
 check "and the other" rm -r mnt/one
 same "nothing of them is left" elsewhere "$(ls mnt)"

@@ -20,7 +20,7 @@ use store::journal_files::{JournalFiles, JournalLimits};
 /// What is done to a unit of a directory.
 type Harm = fn(&Meta, Ino, Frag);
 
-const SPREAD: Spread = Spread { depth: 2, first: Ino(60_000), stamp: 4 };
+const SPREAD: Spread = Spread { depth: 2, first: Ino(60_000), stamp: 4, by_itself: false };
 
 fn encoded(header: &FragHeader) -> Vec<u8> {
     let mut w = Writer::new();

@@ -74,6 +74,10 @@ pub struct Limits {
     pub delegated_per_session: usize,
     /// Cached names of a directory that go to its units in one step when it is spread.
     pub spread_names: u32,
+    /// Names for each part below which a directory is not spread for what is asked of it: parts without names take nothing from it.
+    pub hot_names: u64,
+    /// Nothing more becomes of a directory by itself for so long after it was spread, merged, or looked at; for longer each time.
+    pub spread_rest_ns: u64,
 }
 
 impl Limits {
@@ -106,6 +110,13 @@ pub struct RankConfig {
     pub delegate_pct: u64,
     /// Names at which a directory that is placed by slots is spread over several ranks (`mds_bal_split_size`); 0: never.
     pub split_size: u64,
+    /// A directory that was spread by itself is merged by itself when it has fewer names (`mds_bal_merge_size`); 0: never.
+    pub merge_size: u64,
+    /// Reads and writes of late at which it is spread also with fewer names (`mds_bal_split_rd`, `mds_bal_split_wr`); 0: never.
+    pub split_reads: u32,
+    pub split_writes: u32,
+    /// Also what no slots place is spread by itself: in the simulator's world of several ranks there are none.
+    pub spread_unplaced: bool,
     pub limits: Limits,
 }
 
@@ -127,6 +138,10 @@ impl RankConfig {
             prefetch: Prefetch::Auto,
             delegate_pct: 50,
             split_size: 10_000,
+            merge_size: 50,
+            split_reads: 25_000,
+            split_writes: 10_000,
+            spread_unplaced: false,
             limits: Limits {
                 slice_entries: 256,
                 store_bytes: 16 << 20,
@@ -152,6 +167,8 @@ impl RankConfig {
                 move_slice: 1_024,
                 delegated_per_session: 1_024,
                 spread_names: 16_384,
+                hot_names: 8,
+                spread_rest_ns: 10 * SECOND,
             },
         }
     }
@@ -162,7 +179,8 @@ impl RankConfig {
         let mut config = Self::new(fsid, hash_seed, incarnation);
         config.cache_bytes = 64 << 10;
         config.journal_bytes = 32 << 10;
-        config.split_size = 24;
+        (config.split_size, config.merge_size) = (24, 8);
+        (config.split_reads, config.split_writes) = (400, 200);
         config.limits = Limits {
             slice_entries: 8,
             store_bytes: 1 << 10,
@@ -188,6 +206,8 @@ impl RankConfig {
             move_slice: 8,
             delegated_per_session: 3,
             spread_names: 8,
+            hot_names: 1,
+            spread_rest_ns: SECOND / 5,
         };
         config
     }

@@ -85,14 +85,22 @@ impl Heat {
         }
     }
 
+    /// Whether it is the first that is added in that tick.
     #[inline]
-    fn add(&mut self, tick: u32, counts: &[(usize, u32)]) {
-        if self.tick != tick && !stdx::mutant!("mds_heat_stays") {
+    fn add(&mut self, tick: u32, counts: &[(usize, u32)]) -> bool {
+        let is_new = self.tick != tick;
+        if is_new && !stdx::mutant!("mds_heat_stays") {
             self.cool(tick);
         }
         for (what, count) in counts {
             self.counts[*what] = self.counts[*what].saturating_add(*count);
         }
+        is_new
+    }
+
+    /// Reads and writes that are not forgotten yet.
+    const fn asked(&self) -> [u32; 2] {
+        [self.counts[READS] / ONE, self.counts[WRITES] / ONE]
     }
 
     fn load(mut self, tick: u32) -> Load {
@@ -172,11 +180,38 @@ impl View {
         // What governs it is found with whose it is.
         let _side = self.side(slot);
         let dir = self.cache.dirs.get_mut(slot);
-        dir.heat.add(tick, counts);
+        // Often enough, and less than with each request.
+        if dir.heat.add(tick, counts) {
+            let [reads, writes] = dir.heat.asked();
+            let is_over = |count: u32, limit: u32| limit > 0 && count >= limit;
+            if is_over(reads, self.config.split_reads) || is_over(writes, self.config.split_writes) {
+                self.heats_up(slot);
+            }
+        }
+        let dir = self.cache.dir(slot);
         let unit = if whole { 0 } else { dir.unit as usize };
         if let Some((_, heat)) = self.heats.units.get_mut(unit) {
             heat.add(tick, counts);
         }
+    }
+
+    /// So much is asked of a directory that several ranks are to serve it, if it is in one part.
+    #[cold]
+    fn heats_up(&mut self, slot: u32) {
+        let dir = self.cache.dir(slot);
+        let is_whole = dir.has(dir::HEADER) && !dir.is_spread() && dir.of() == dir.ino;
+        let ino = dir.ino;
+        if is_whole && self.may_be_spread(ino) && self.heated.last() != Some(&ino) {
+            self.heated.push(ino);
+        }
+    }
+
+    /// Reads and writes of a cached content that are not forgotten yet.
+    pub(crate) fn heat_of(&self, number: Ino) -> [u32; 2] {
+        let Some(slot) = self.cache.find_dir(number) else { return [0; 2] };
+        let mut heat = self.cache.dir(slot).heat;
+        heat.cool(tick_of(self.now.mono));
+        heat.asked()
     }
 
     /// Names of a directory came from the store.

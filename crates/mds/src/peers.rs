@@ -123,6 +123,12 @@ impl Peers {
             .min()
     }
 
+    /// The number of the last question.
+    #[cfg(test)]
+    pub(crate) const fn last_asked(&self) -> u64 {
+        self.last_tid
+    }
+
     /// Nobody wants to know that any more.
     pub(crate) fn end_ask(&mut self, ask: Ask) {
         self.asks.remove(&ask);
@@ -335,6 +341,7 @@ impl Rank {
         if !stdx::mutant!("mds_totals_not_given_back") {
             self.view.totals.recalled(ino);
         }
+        self.part_changes(ino);
         self.drop_replica(ino);
         // It may have overtaken an answer, which waited for the journal.
         let crossed =
@@ -473,6 +480,7 @@ impl Rank {
     ) -> Result<FragHeader, Errno> {
         let header = FragHeader::decode(bytes).map_err(|_| Errno::EIO)?;
         self.view.totals.told(rank, dir, &header, counts);
+        self.spreads.part_told(dir, &header, counts);
         Ok(header)
     }
 

@@ -3,11 +3,12 @@
 //! Then the units go to several ranks by ordinary moves. docs/PROTOCOL.md, "Spread directories".
 //!
 //! One at a time. Its names are counted first, however many there are, and while it is served (`spreads/count.rs`). The way back to one part
-//! has its turn among them (`spreads/merge.rs`).
+//! has its turn among them (`spreads/merge.rs`). What becomes so without an operator is decided in `spreads/itself.rs`.
 //!
 //! Absent: which units go to which ranks (`spreads/share.rs`); what units are (`units.rs`); moves (`moves.rs`); who knows how a directory is spread (`spreads/known.rs`).
 
 mod count;
+mod itself;
 pub(crate) mod known;
 mod merge;
 mod share;
@@ -63,10 +64,20 @@ enum Phase {
     Rest,
 }
 
+/// What waits for its turn.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    dir: Ino,
+    want: Want,
+    by_itself: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct One {
     dir: Ino,
     want: Want,
+    /// No operator has said so.
+    by_itself: bool,
     phase: Phase,
     until: Mono,
     /// What it waits for does not say when it is so: it is looked at again then.
@@ -77,7 +88,7 @@ struct One {
 /// Directories that are to be spread, or are and have units that are to go to other ranks; and those that are to be merged.
 #[derive(Debug, Default)]
 pub(crate) struct Spreads {
-    queue: VecDeque<(Ino, Want)>,
+    queue: VecDeque<Wanted>,
     current: Option<One>,
     shares: Shares,
     /// The next slice of it is due.
@@ -85,13 +96,15 @@ pub(crate) struct Spreads {
     /// A page of names is on its way, to be counted; one did not come.
     reading: bool,
     failed: bool,
+    /// What may become of directories by itself.
+    itself: itself::Itself,
 }
 
 impl Spreads {
     /// When the one under way is given up, or looked at, or units are asked to move again.
     pub(crate) fn due(&self) -> Option<Mono> {
         let current = self.current.map(|one| one.look.map_or(one.until, |look| look.min(one.until)));
-        current.into_iter().chain(self.shares.due()).min()
+        [current, self.shares.due(), self.itself.due()].into_iter().flatten().min()
     }
 
     pub(crate) fn is_idle(&self) -> bool {
@@ -114,25 +127,25 @@ impl Spreads {
         }
     }
 
-    pub(crate) fn wants(&mut self, dir: Ino, depth: u8) {
-        self.add(dir, Want::Parts(depth.clamp(1, SPREAD_DEPTH_MAX)));
+    fn wants(&mut self, dir: Ino, depth: u8, by_itself: bool) {
+        self.add(dir, Want::Parts(depth.clamp(1, SPREAD_DEPTH_MAX)), by_itself);
     }
 
     /// Whether a directory is about to be something else than it is.
     pub(crate) fn is_about(&self, dir: Ino) -> bool {
-        self.current.is_some_and(|one| one.dir == dir) || self.queue.iter().any(|(other, _)| *other == dir)
+        self.current.is_some_and(|one| one.dir == dir) || self.queue.iter().any(|other| other.dir == dir)
     }
 
-    fn add(&mut self, dir: Ino, want: Want) {
+    fn add(&mut self, dir: Ino, want: Want, by_itself: bool) {
         if self.current.is_some_and(|one| one.dir == dir) {
             return;
         }
         let has_room = self.queue.len() < QUEUE_MAX;
-        match self.queue.iter_mut().find(|(other, _)| *other == dir) {
-            // Units that are to come here do not go to others first.
-            Some((_, known)) if want == Want::One => *known = want,
+        match self.queue.iter_mut().find(|other| other.dir == dir) {
+            // Units that are to come here do not go to others first; an operator's word counts more.
+            Some(known) if want == Want::One || !by_itself => *known = Wanted { dir, want, by_itself },
             Some(_) => {}
-            None if has_room => self.queue.push_back((dir, want)),
+            None if has_room => self.queue.push_back(Wanted { dir, want, by_itself }),
             None => {}
         }
     }
@@ -141,18 +154,15 @@ impl Spreads {
 impl Rank {
     /// An operator wants a directory in so many parts, as a power of two.
     pub(crate) fn spread_wanted(&mut self, dir: Ino, depth: u8) {
-        self.spreads.wants(dir, depth);
+        self.spreads.wants(dir, depth, false);
     }
 
     #[inline]
     pub(crate) fn spreads_turn(&mut self, now: Now, out: &mut Outbox<Output>) {
-        if self.view.grown.is_empty() && self.spreads.is_idle() && self.spreads.shares.is_idle() {
+        if self.nothing_by_itself(now) && self.spreads.is_idle() && self.spreads.shares.is_idle() {
             return;
         }
-        for dir in std::mem::take(&mut self.view.grown) {
-            let depth = self.usual_depth();
-            self.spreads.wants(dir, depth);
-        }
+        self.by_itself(now, out);
         self.share_again(now);
         self.go_on_spreading(now, out);
     }
@@ -186,13 +196,13 @@ impl Rank {
             return;
         }
         if self.spreads.current.is_none() {
-            let Some((dir, want)) = self.spreads.queue.pop_front() else { return };
+            let Some(Wanted { dir, want, by_itself }) = self.spreads.queue.pop_front() else { return };
             let phase = match want {
                 Want::Parts(_) => Phase::Count,
                 Want::One => Phase::Home { left: usize::MAX },
             };
             let until = now.mono.after(LEASES * self.view.config.lease_ns);
-            self.spreads.current = Some(One { dir, want, phase, until, look: None, rounds: 0 });
+            self.spreads.current = Some(One { dir, want, by_itself, phase, until, look: None, rounds: 0 });
         }
         self.spreads.again = false;
         while let Some(one) = self.spreads.current {
@@ -222,13 +232,19 @@ impl Rank {
     }
 
     fn end_spreading(&mut self, of: Ino, why: Option<&str>, out: &mut Outbox<Output>) {
-        let merges = self.spreads.current.is_some_and(|one| one.want == Want::One);
+        let current = self.spreads.current;
+        let merges = current.is_some_and(|one| one.want == Want::One);
         (self.spreads.current, self.view.cache.tally) = (None, None);
         (self.spreads.again, self.spreads.reading, self.spreads.failed) = (false, false, false);
         self.view.spreading = None;
         self.view.book.operation_ended(RECALLS);
         if let Some(why) = why {
-            let what = if merges { "merged" } else { "spread" };
+            self.rests(of, merges && current.is_some_and(|one| one.by_itself));
+            let what = match (merges, current.is_some_and(|one| one.by_itself)) {
+                (true, true) => "merged by itself",
+                (true, false) => "merged",
+                (false, _) => "spread",
+            };
             let text = format!("directory {:#x} is not {what}: {why}", of.0);
             out.push(Output::Note { level: Level::Warn, text });
         }
@@ -311,14 +327,26 @@ impl Rank {
         if self.view.cache.merged.contains(&one.dir) && !stdx::mutant!("mds_spread_over_merged") {
             return Ok(Some(Phase::Store { until: self.next_checkpoint() }));
         }
+        let names = self.view.cache.dir(slot).header.entries;
         let busy = self.view.cache.checkpointing || self.view.transactions.has_in(one.dir);
-        if busy || !self.divide(now, slot, depth, out) {
+        if busy || !self.divide(now, slot, (depth, one.by_itself), out) {
             return Ok(None);
         }
         self.end_spreading(one.dir, None, out);
+        self.note_spread(one, (names, depth), out);
         self.forget_pages(one.dir);
         self.share_units(one.dir);
         Ok(None)
+    }
+
+    fn note_spread(&mut self, one: One, (names, depth): (u64, u8), out: &mut Outbox<Output>) {
+        self.rests(one.dir, false);
+        if one.by_itself {
+            let size = self.view.config.split_size;
+            let why = if size > 0 && names >= size { "it has grown" } else { "it is hot" };
+            let text = format!("directory {:#x} is spread by itself, {why}: {} parts", one.dir.0, 1 << depth);
+            out.push(Output::Note { level: Level::Info, text });
+        }
     }
 
     /// Where a directory's names are that may be spread now.
@@ -362,9 +390,15 @@ impl Rank {
     }
 
     /// The transaction.
-    fn divide(&mut self, now: Now, slot: u32, depth: u8, out: &mut Outbox<Output>) -> bool {
+    fn divide(
+        &mut self,
+        now: Now,
+        slot: u32,
+        (depth, by_itself): (u8, bool),
+        out: &mut Outbox<Output>,
+    ) -> bool {
         let Some(first) = self.take_numbers(1 << depth) else { return false };
-        let spread = Spread { depth, first, stamp: 1 << depth };
+        let spread = Spread { depth, first, stamp: 1 << depth, by_itself };
         let entries = self.view.cache.dir(slot);
         let mut own = entries.header.clone();
         own.version = entries.next_version(self.view.config.incarnation);

@@ -20,7 +20,7 @@ use crate::totals::Totals;
 use crate::transactions::{Told, Transactions};
 use crate::txn::{Delta, DentryAt, Txn};
 use crate::units::whole;
-use proto::cluster::{ClusterMap, RankState, Unit};
+use proto::cluster::{ClusterMap, Policy, RankState, Unit};
 use proto::header::FragHeader;
 use proto::inode::{InodeCore, InodeExt};
 use proto::storeio::Backptr;
@@ -90,6 +90,9 @@ pub(crate) struct View {
     pub spreading: Option<Ino>,
     /// Directories that have become so large that they are to be, or are and may have units to share.
     pub grown: Vec<Ino>,
+    /// Spread ones of which a part has few names; directories of which much is asked.
+    pub shrunk: Vec<Ino>,
+    pub heated: Vec<Ino>,
     /// Directories that are gone and have an entry in the cluster map.
     pub purged: Vec<Unit>,
     /// Directories for which an entry was asked for, and none is there yet.
@@ -137,6 +140,8 @@ impl View {
             learned_units: BTreeMap::new(),
             spreading: None,
             grown: Vec::new(),
+            shrunk: Vec::new(),
+            heated: Vec::new(),
             told: None,
             transactions: Transactions::default(),
             mounts: BTreeSet::new(),
@@ -561,9 +566,37 @@ impl View {
     /// A directory has become large. One that is placed by slots is there for several ranks.
     #[cold]
     fn grows(&mut self, dir: Ino) {
-        let placed = self.is_placed(dir) && self.territory.map().is_some_and(|map| map.max_mds > 1);
-        if placed && self.config.split_size > 0 {
+        if self.config.split_size > 0 && self.may_be_spread(dir) {
             self.grown.push(dir);
+        }
+    }
+
+    /// Whether a directory is there for several ranks. One that was pinned since it was made is for that rank alone.
+    pub(crate) fn may_be_spread(&self, dir: Ino) -> bool {
+        let are_several = self.territory.map().is_some_and(|map| map.max_mds > 1);
+        let is_placed = self.config.spread_unplaced || self.is_placed(dir);
+        let may = !dir.is_reserved() && dir != Ino::ROOT;
+        are_several && may && is_placed && !self.is_pinned(dir)
+    }
+
+    pub(crate) fn is_pinned(&self, dir: Ino) -> bool {
+        self.territory.entry(dir).is_some_and(|entry| entry.policy == Policy::Pin)
+    }
+
+    /// Names went from a part of a spread directory of which few are left: all of it may have few.
+    #[cold]
+    fn shrinks(&mut self, dir: Ino) {
+        if self.shrunk.last() != Some(&dir) {
+            self.shrunk.push(dir);
+        }
+    }
+
+    /// The change of one header, in a transaction of several.
+    pub(crate) fn put_delta(&mut self, slot: u32, delta: Delta) {
+        let dir = self.cache.dirs.get(slot);
+        self.txn.header(dir, delta);
+        if delta.entries < 0 && dir.header.entries <= self.config.merge_size && dir.of() != dir.ino {
+            self.shrinks(dir.of());
         }
     }
 

@@ -12,6 +12,8 @@ const CORE_BYTES: usize = 48;
 const SECTION_CORE: u8 = 1;
 const SECTION_SPREAD: u8 = 10;
 const SECTION_UNIT: u8 = 11;
+const SECTION_BY_ITSELF: u8 = 12;
+const SECTION_HEAT: u8 = 13;
 
 /// The deepest spread: 256 units.
 pub const SPREAD_DEPTH_MAX: u8 = 8;
@@ -27,6 +29,8 @@ pub struct Spread {
     /// The sum of the units' change counters when the header's own time of modification was set; as long as it is that, this time
     /// is the directory's.
     pub stamp: u64,
+    /// It was spread by itself, not as an operator said: so it is merged by itself too. Only its own header says so.
+    pub by_itself: bool,
 }
 
 impl Spread {
@@ -47,7 +51,7 @@ impl Spread {
     #[must_use]
     pub const fn by_unit(number: Ino, frag: Frag) -> Self {
         let before = frag.prefix >> (64 - frag.depth as u32);
-        Self { depth: frag.depth, first: Ino(number.0 - before), stamp: 0 }
+        Self { depth: frag.depth, first: Ino(number.0 - before), stamp: 0, by_itself: false }
     }
 
     /// The unit that the hash is in.
@@ -118,6 +122,21 @@ impl FragHeader {
         }
     }
 
+    /// How much was asked of it of late, reads and writes, as whoever has its content adds it to what another rank is told. It is of no
+    /// header that is kept.
+    #[must_use]
+    pub fn heat(&self) -> Option<[u32; 2]> {
+        let (_, body) = self.unknown.iter().find(|(tag, _)| *tag == SECTION_HEAT)?;
+        let mut r = Reader::new(body);
+        Some([r.u32().ok()?, r.u32().ok()?])
+    }
+
+    /// Appends the header, and how much was asked of it.
+    pub fn encode_with_heat(&self, [reads, writes]: [u32; 2], w: &mut Writer) {
+        self.encode(w);
+        w.u8(SECTION_HEAT).u32(8).u32(reads).u32(writes);
+    }
+
     /// Appends the header.
     pub fn encode(&self, w: &mut Writer) {
         let mut f = Fixed::<{ 5 + CORE_BYTES }>::new();
@@ -126,8 +145,11 @@ impl FragHeader {
         w.fixed(f.i64(self.mtime.0).u64(self.change));
         match self.spreading.as_deref() {
             None => {}
-            Some(Spreading::Over(Spread { depth, first, stamp })) => {
+            Some(Spreading::Over(Spread { depth, first, stamp, by_itself })) => {
                 w.u8(SECTION_SPREAD).u32(17).u8(*depth).u64(first.0).u64(*stamp);
+                if *by_itself {
+                    w.u8(SECTION_BY_ITSELF).u32(8).u64(first.0);
+                }
             }
             Some(Spreading::Unit(Unit { dir, frag })) => {
                 w.u8(SECTION_UNIT).u32(17).u64(dir.0).u64(frag.prefix).u8(frag.depth);
@@ -144,7 +166,7 @@ impl FragHeader {
     /// `DecodeError` when a section is cut or the core is missing.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(bytes);
-        let (mut header, mut seen) = (Self::default(), false);
+        let (mut header, mut seen, mut by_itself) = (Self::default(), false, None);
         while !r.is_empty() {
             let tag = r.u8()?;
             let body = r.bytes(1 << 20)?;
@@ -152,6 +174,10 @@ impl FragHeader {
                 SECTION_CORE => {}
                 SECTION_SPREAD | SECTION_UNIT => {
                     header.spreading = Some(Box::new(decode_spreading(tag, body)?));
+                    continue;
+                }
+                SECTION_BY_ITSELF => {
+                    by_itself = Some(Ino(Reader::new(body).u64()?));
                     continue;
                 }
                 _ => {
@@ -169,6 +195,10 @@ impl FragHeader {
             header.change = b.u64()?;
             seen = true;
         }
+        // Who does not know that section keeps it, also when he spreads the directory anew: it tells of which time it is.
+        if let Some(Spreading::Over(spread)) = header.spreading.as_deref_mut() {
+            spread.by_itself = by_itself == Some(spread.first);
+        }
         if seen { Ok(header) } else { Err(DecodeError::Invalid { what: "frag header without core" }) }
     }
 }
@@ -177,7 +207,7 @@ fn decode_spreading(tag: u8, body: &[u8]) -> Result<Spreading, DecodeError> {
     let mut r = Reader::new(body);
     let spreading = if tag == SECTION_SPREAD {
         let (depth, first, stamp) = (r.u8()?, Ino(r.u64()?), r.u64()?);
-        Spreading::Over(Spread { depth, first, stamp }.check()?)
+        Spreading::Over(Spread { depth, first, stamp, by_itself: false }.check()?)
     } else {
         let unit = Unit { dir: Ino(r.u64()?), frag: Frag { prefix: r.u64()?, depth: r.u8()? } };
         let Frag { prefix, depth } = unit.frag;
@@ -196,7 +226,7 @@ mod tests {
 
     #[test]
     fn units_have_all_hashes_between_them_and_headers_of_them_survive() {
-        let spread = Spread { depth: 3, first: Ino(5000), stamp: 7 };
+        let spread = Spread { depth: 3, first: Ino(5000), stamp: 7, by_itself: false };
         for hash in [8, 1 << 61, (1 << 61) - 1, u64::MAX].map(NameHash) {
             let holders: Vec<_> = spread.all().filter(|(_, frag)| frag.covers(hash)).collect();
             assert_eq!(holders, [spread.of(hash)]);
@@ -204,7 +234,8 @@ mod tests {
             assert_eq!(Spread::by_unit(number, frag), Spread { stamp: 0, ..spread });
         }
         let unit = Unit { dir: Ino(4999), frag: spread.unit(7).1 };
-        for spreading in [Spreading::Over(spread), Spreading::Unit(unit)] {
+        let by_itself = Spread { by_itself: true, ..spread };
+        for spreading in [Spreading::Over(spread), Spreading::Over(by_itself), Spreading::Unit(unit)] {
             let header = FragHeader { spreading: Some(Box::new(spreading)), ..FragHeader::default() };
             let mut w = Writer::new();
             header.encode(&mut w);
@@ -214,11 +245,12 @@ mod tests {
 
     #[test]
     fn odd_spreads_are_refused() {
+        let spread = Spread { depth: 1, first: Ino(5000), stamp: 0, by_itself: false };
         let odd = [
-            Spreading::Over(Spread { depth: 0, first: Ino(5000), stamp: 0 }),
-            Spreading::Over(Spread { depth: 9, first: Ino(5000), stamp: 0 }),
-            Spreading::Over(Spread { depth: 1, first: Ino(1 << 63), stamp: 0 }),
-            Spreading::Over(Spread { depth: 1, first: Ino::ROOT, stamp: 0 }),
+            Spreading::Over(Spread { depth: 0, ..spread }),
+            Spreading::Over(Spread { depth: 9, ..spread }),
+            Spreading::Over(Spread { first: Ino(1 << 63), ..spread }),
+            Spreading::Over(Spread { first: Ino::ROOT, ..spread }),
             Spreading::Unit(Unit { dir: Ino(5000), frag: Frag { prefix: 1, depth: 1 } }),
             Spreading::Unit(Unit { dir: Ino(5000), frag: Frag::WHOLE }),
         ];
@@ -228,6 +260,28 @@ mod tests {
             header.encode(&mut w);
             assert!(FragHeader::decode(&w.0).is_err(), "{spreading:?}");
         }
+    }
+
+    /// Of a directory that was spread anew since, by a version that keeps what it does not know.
+    #[test]
+    fn of_another_time_it_was_not_spread_by_itself() {
+        let spread = Spread { depth: 1, first: Ino(5000), stamp: 2, by_itself: false };
+        let kept = (SECTION_BY_ITSELF, 4000_u64.to_le_bytes().into());
+        let spreading = Some(Box::new(Spreading::Over(spread)));
+        let header = FragHeader { spreading, unknown: vec![kept], ..FragHeader::default() };
+        let mut w = Writer::new();
+        header.encode(&mut w);
+        assert_eq!(FragHeader::decode(&w.0).map(|header| header.spread()), Ok(Some(spread)));
+    }
+
+    #[test]
+    fn heat_is_told_beside_it() {
+        let header = FragHeader { version: Version(3), entries: 2, ..Default::default() };
+        let mut w = Writer::new();
+        header.encode_with_heat([7, 9], &mut w);
+        let told = FragHeader::decode(&w.0).expect("a header");
+        assert_eq!((told.heat(), told.entries), (Some([7, 9]), 2));
+        assert_eq!(header.heat(), None);
     }
 
     #[test]

@@ -49,6 +49,11 @@ pub struct Config {
     pub mds_client_delegate_inos_pct: u64,
     /// Names at which a directory that is placed by hash is spread over several ranks; 0: none is by itself.
     pub mds_bal_split_size: u64,
+    /// With fewer names a directory that was spread by itself is merged by itself; 0: none is.
+    pub mds_bal_merge_size: u64,
+    /// Reads, and writes, of late at which a directory that is placed by hash is spread also with fewer names; 0: none is for that.
+    pub mds_bal_split_rd: u64,
+    pub mds_bal_split_wr: u64,
     /// Each rank slot of a server has a part of the CPUs of its own.
     pub mds_rank_affinity: bool,
     /// Seconds after which a request without an answer is blocked, and what takes longer is slow.
@@ -89,6 +94,9 @@ impl Default for Config {
             mds_recall_max_caps: 1024,
             mds_client_delegate_inos_pct: 50,
             mds_bal_split_size: 10_000,
+            mds_bal_merge_size: 50,
+            mds_bal_split_rd: 25_000,
+            mds_bal_split_wr: 10_000,
             mds_rank_affinity: false,
             mds_op_complaint_time: 30,
             mds_beacon_interval: 4,
@@ -157,8 +165,19 @@ pub const OPTIONS: &[OptionHelp] = &[
     help(
         "mds_bal_split_size",
         "10000",
-        "names at which a directory that is placed by hash is spread over several ranks, 0 to 50000; 0: never",
+        "names at which a directory that is placed by hash is spread over several ranks; 0: never",
     ),
+    help(
+        "mds_bal_merge_size",
+        "50",
+        "with fewer names a directory that was spread by itself goes back to one part, below half of mds_bal_split_size; 0: never",
+    ),
+    help(
+        "mds_bal_split_rd",
+        "25000",
+        "reads, of which half are forgotten in 5 s, that spread a directory placed by hash with fewer names, 0 to 1000000; 0: never",
+    ),
+    help("mds_bal_split_wr", "10000", "the same for writes, 0 to 1000000; 0: never"),
     help(
         "mds_rank_affinity",
         "false",
@@ -220,6 +239,9 @@ struct Raw {
     mds_recall_max_caps: Option<u64>,
     mds_client_delegate_inos_pct: Option<u64>,
     mds_bal_split_size: Option<u64>,
+    mds_bal_merge_size: Option<u64>,
+    mds_bal_split_rd: Option<u64>,
+    mds_bal_split_wr: Option<u64>,
     mds_rank_affinity: Option<bool>,
     mds_op_complaint_time: Option<u64>,
     mds_beacon_interval: Option<u64>,
@@ -278,6 +300,9 @@ impl Config {
                 .mds_client_delegate_inos_pct
                 .unwrap_or(d.mds_client_delegate_inos_pct),
             mds_bal_split_size: raw.mds_bal_split_size.unwrap_or(d.mds_bal_split_size),
+            mds_bal_merge_size: raw.mds_bal_merge_size.unwrap_or_else(|| usual_merge_size(&raw)),
+            mds_bal_split_rd: raw.mds_bal_split_rd.unwrap_or(d.mds_bal_split_rd),
+            mds_bal_split_wr: raw.mds_bal_split_wr.unwrap_or(d.mds_bal_split_wr),
             mds_rank_affinity: raw.mds_rank_affinity.unwrap_or(d.mds_rank_affinity),
             mds_op_complaint_time: raw.mds_op_complaint_time.unwrap_or(d.mds_op_complaint_time),
             mds_beacon_interval: raw.mds_beacon_interval.unwrap_or(d.mds_beacon_interval),
@@ -311,6 +336,16 @@ impl Config {
         range("mds_recall_max_caps", self.mds_recall_max_caps, 1, 30_000)?;
         range("mds_client_delegate_inos_pct", self.mds_client_delegate_inos_pct, 0, 100)?;
         range("mds_bal_split_size", self.mds_bal_split_size, 0, 1 << 40)?;
+        // One that is merged is not to be spread again with the next few names.
+        let split = self.mds_bal_split_size;
+        if split > 0 && self.mds_bal_merge_size > 0 && self.mds_bal_merge_size >= split / 2 {
+            let what =
+                format!("{} is not below half of mds_bal_split_size, {split}", self.mds_bal_merge_size);
+            return Err(ConfigError::Range { file: file.to_owned(), option: "mds_bal_merge_size", what });
+        }
+        range("mds_bal_merge_size", self.mds_bal_merge_size, 0, 1 << 39)?;
+        range("mds_bal_split_rd", self.mds_bal_split_rd, 0, 1_000_000)?;
+        range("mds_bal_split_wr", self.mds_bal_split_wr, 0, 1_000_000)?;
         range("mds_op_complaint_time", self.mds_op_complaint_time, 1, 3600)?;
         range("mds_beacon_interval", self.mds_beacon_interval, 1, 60)?;
         // One that is late by an interval is not dead.
@@ -319,6 +354,15 @@ impl Config {
         range("journal_size", self.journal_size, 16 * MIB, 1 << 40)?;
         range("data_cache_limit", self.data_cache_limit, 0, 1 << 46)?;
         range("data_cache_max_filesize", self.data_cache_max_filesize, 0, u64::MAX)
+    }
+}
+
+/// Where nobody says it: the default, or less where directories are spread with few names.
+fn usual_merge_size(raw: &Raw) -> u64 {
+    let default = Config::default().mds_bal_merge_size;
+    match raw.mds_bal_split_size.unwrap_or(0) {
+        0 => default,
+        split => default.min((split / 2).saturating_sub(1)),
     }
 }
 
@@ -350,6 +394,24 @@ mod tests {
         assert!(error.contains("session_timeout"), "{error}");
         assert!(Config::parse("listen = [\"/x\"]", "f").is_err());
         assert!(Config::parse("metrics = \"unix:/x\"", "f").is_err());
+    }
+
+    /// What is merged is far from being spread again, also where an older file says nothing of merging.
+    #[test]
+    fn nothing_is_merged_that_would_soon_be_spread() {
+        let parse = |text: &str| Config::parse(text, "f");
+        let error = parse("mds_bal_split_size = 100\nmds_bal_merge_size = 50").expect_err("half").to_string();
+        assert_eq!(error, "f: mds_bal_merge_size: 50 is not below half of mds_bal_split_size, 100");
+        for (text, merge) in [
+            ("mds_bal_split_size = 100\nmds_bal_merge_size = 49", 49),
+            ("mds_bal_split_size = 0\nmds_bal_merge_size = 70000", 70_000),
+            ("mds_bal_merge_size = 0", 0),
+            ("mds_bal_split_size = 20", 9),
+            ("mds_bal_split_size = 1", 0),
+            ("mds_bal_split_size = 0", 50),
+        ] {
+            assert_eq!(parse(text).expect("good").mds_bal_merge_size, merge, "{text}");
+        }
     }
 
     #[test]

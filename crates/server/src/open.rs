@@ -138,6 +138,9 @@ impl Maker {
         made.limits.recall_caps = config.mds_recall_max_caps as usize;
         made.delegate_pct = config.mds_client_delegate_inos_pct;
         made.split_size = config.mds_bal_split_size;
+        made.merge_size = config.mds_bal_merge_size;
+        (made.split_reads, made.split_writes) =
+            (config.mds_bal_split_rd as u32, config.mds_bal_split_wr as u32);
         made.complaint_ns = config.mds_op_complaint_time * SECOND;
         made.prefetch = match config.mds_dir_prefetch {
             DirPrefetch::Auto => Prefetch::Auto,

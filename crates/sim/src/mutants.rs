@@ -372,6 +372,15 @@ pub const ELSEWHERE: &[(&str, &str, &str)] = &[
     // Parts of a directory that is spread within a lease of its rank's new life.
     ("mds_units_asked_once", "mds", "tests::several::spreads::defects_of_units_are_caught"),
     ("mds_units_time_unseen", "mds", "tests::several::spreads::defects_of_units_are_caught"),
+    // What becomes of directories by itself: nobody sees it in what they are.
+    (
+        "mds_merge_despite_operator",
+        "mds",
+        "tests::several::itself::defects_of_what_becomes_by_itself_are_caught",
+    ),
+    ("mds_merge_of_many", "mds", "tests::several::itself::defects_of_what_becomes_by_itself_are_caught"),
+    ("mds_merge_while_hot", "mds", "tests::several::itself::defects_of_what_becomes_by_itself_are_caught"),
+    ("mds_spread_never_rests", "mds", "tests::several::itself::defects_of_what_becomes_by_itself_are_caught"),
     ("mds_undecided_is_aborted", "mds", "tests::several::transactions::defects_of_transactions_are_caught"),
     (
         "mds_commit_carried_out_twice",

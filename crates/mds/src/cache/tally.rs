@@ -41,7 +41,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn new(dir: Ino, depth: u8) -> Self {
-        let spread = Spread { depth, first: Ino(0), stamp: 0 };
+        let spread = Spread { depth, first: Ino(0), stamp: 0, by_itself: false };
         let units = vec![Count::default(); 1 << depth];
         Self { dir, spread, from: Some(NameHash::FIRST), units }
     }

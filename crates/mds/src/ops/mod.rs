@@ -204,7 +204,7 @@ impl Headers {
     /// Writes them.
     pub(crate) fn emit(&self, view: &mut View) {
         for (dir, delta) in &self.list[..self.len] {
-            view.txn.header(view.cache.dirs.get(*dir), *delta);
+            view.put_delta(*dir, *delta);
         }
     }
 }

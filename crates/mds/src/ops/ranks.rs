@@ -93,7 +93,11 @@ fn is_known(view: &View, dir: Ino) -> bool {
 pub(crate) fn totals(view: &View, op: &Op, unit: Unit) -> Found<Plan> {
     let dir = view.cache.dir(content(view, op, unit)?);
     let mut header = Writer::new();
-    dir.header.encode(&mut header);
+    // Whoever has the whole may want to merge it, if it is cold.
+    match dir.header.unit() {
+        Some(_) => dir.header.encode_with_heat(view.heat_of(dir.ino), &mut header),
+        None => dir.header.encode(&mut header),
+    }
     Plan::reply(Reply::Totals(header.0.into()))
 }
 

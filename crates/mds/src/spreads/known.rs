@@ -41,6 +41,7 @@ impl Rank {
         if self.view.cache.spreads.is_empty() {
             return;
         }
+        self.look_at_spreads(before);
         for dir in self.view.cache.spreads.clone() {
             // Who has the directory itself merges it.
             let is_whole = |slot: u32| self.view.cache.dir(slot).has(dir::HEADER);

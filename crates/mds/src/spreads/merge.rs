@@ -34,7 +34,7 @@ type Next = Result<Option<Phase>, &'static str>;
 impl Rank {
     /// An operator wants a directory in one part again.
     pub(crate) fn merge_wanted(&mut self, dir: Ino) {
-        self.spreads.add(dir, Want::One);
+        self.spreads.add(dir, Want::One, false);
     }
 
     /// The phase after this one, if this one is over; why it cannot go on.
@@ -104,7 +104,7 @@ impl Rank {
         Ok(None)
     }
 
-    fn has_unit_header(&mut self, number: Ino, unit: Unit) -> bool {
+    pub(super) fn has_unit_header(&mut self, number: Ino, unit: Unit) -> bool {
         let is_here = |slot: u32| self.view.cache.dir(slot).has(dir::HEADER);
         let is_here = self.view.cache.find_dir(number).is_some_and(is_here);
         if !is_here {
@@ -187,9 +187,12 @@ impl Rank {
             self.look_at_merge(Some(now));
             return Ok(None);
         }
+        let by_itself = self.spreads.current.is_some_and(|one| one.by_itself);
         self.end_spreading(dir, None, out);
+        self.rests(dir, false);
         self.forget_pages(dir);
-        let text = format!("directory {:#x} is in one part again", dir.0);
+        let by_itself = if by_itself { ", by itself" } else { "" };
+        let text = format!("directory {:#x} is in one part again{by_itself}", dir.0);
         out.push(Output::Note { level: Level::Info, text });
         Ok(None)
     }

@@ -90,7 +90,8 @@ impl Rank {
         let mut asked = BTreeSet::new();
         let Some(spread) = self.view.cache.spread(dir) else { return asked };
         let Some(map) = self.view.territory.map().cloned() else { return asked };
-        if self.is_to_be_one(dir) {
+        // One that was pinned since it was spread by itself comes together where it is.
+        if self.is_to_be_one(dir) || (spread.by_itself && self.view.is_pinned(dir)) {
             return asked;
         }
         let me = self.view.config.rank;
@@ -120,6 +121,7 @@ impl Rank {
 
     fn is_to_be_one(&self, dir: Ino) -> bool {
         let current = self.spreads.current.map(|one| (one.dir, one.want));
-        self.spreads.queue.iter().copied().chain(current).any(|one| one == (dir, Want::One))
+        let waiting = self.spreads.queue.iter().map(|one| (one.dir, one.want));
+        waiting.chain(current).any(|one| one == (dir, Want::One))
     }
 }

@@ -6,6 +6,7 @@ mod again;
 mod bounces;
 mod boundaries;
 mod holders;
+mod itself;
 mod joins;
 mod leaving;
 mod merges;

@@ -7,14 +7,17 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// What must happen in a sweep.
-const EVENTS: [&str; 38] = [
+const EVENTS: [&str; 42] = [
     "answers of clients by themselves",
     "boundaries told by halves",
     "calls asked of several ranks",
     "checkpoints asked for",
     "daemons dismissed",
     "directories merged",
+    "directories merged by themselves",
     "directories spread",
+    "directories spread by themselves",
+    "directories that are hot spread",
     "fault: cache dropped",
     "fault: connection between ranks",
     "fault: connection of a client",
@@ -29,6 +32,7 @@ const EVENTS: [&str; 38] = [
     "faults while something moves",
     "lives begun",
     "lives that a fence ended",
+    "merges by themselves given up",
     "messages between ranks",
     "moves sealed",
     "moves switched",
@@ -59,6 +63,17 @@ impl Coverage {
 
     pub(super) fn add_to(&mut self, what: &'static str, count: u64) {
         *self.0.entry(what).or_default() += count;
+    }
+
+    /// What only the log tells.
+    pub(super) fn count_note(&mut self, text: &str) {
+        let told = [
+            ("is in one part again, by itself", "directories merged by themselves"),
+            ("is spread by itself, it has grown", "directories spread by themselves"),
+            ("is spread by itself, it is hot", "directories that are hot spread"),
+            ("is not merged by itself", "merges by themselves given up"),
+        ];
+        told.iter().filter(|(words, _)| text.contains(words)).for_each(|(_, what)| self.count(what));
     }
 
     /// How often that happened.

@@ -201,6 +201,7 @@ impl Ranks {
             Output::Damaged { reason } => return Err(format!("life {life} says it is damaged: {reason}")),
             Output::Stopped => return self.stopped(life),
             Output::Note { text, .. } => {
+                self.coverage.count_note(&text);
                 self.trace.event(self.now, "note", fold(text.as_bytes()), || format!("{life}: {text}"));
                 if is_damage(&text) {
                     return Err(format!("life {life} says: {text}"));

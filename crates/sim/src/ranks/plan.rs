@@ -95,6 +95,11 @@ impl Plan {
         // As many as clients may have open: courses are long.
         config.limits.reclaims = 1 << 20;
         config.rank = rank;
+        // Calls are few: what is asked several times of one directory is much, also of one with few names.
+        (config.split_size, config.merge_size, config.limits.hot_names) = (3, 2, 0);
+        (config.split_reads, config.split_writes) = (16, 8);
+        // Of directories that nobody spreads some runs have none at all.
+        config.spread_unplaced = self.spread_one_in > 0;
         if !self.tiny_cache {
             config.cache_bytes = 64 << 20;
             config.journal_bytes = 256 << 10;
