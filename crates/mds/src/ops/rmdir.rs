@@ -10,7 +10,7 @@ use crate::txn::Delta;
 use crate::units::whole;
 use crate::view::{Found, View};
 use proto::reply::Reply;
-use proto::{Errno, Name, NodeRef};
+use proto::{Errno, Ino, Name, NodeRef};
 
 pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -> Found<Plan> {
     let hash = view.name_hash(name);
@@ -18,8 +18,9 @@ pub(crate) fn plan(view: &mut View, op: &mut Op, parent: NodeRef, name: &Name) -
     perm::access(view, op, parent, perm::EXEC)?;
     let slot = view.lookup(dir, hash, name.as_bytes())?.ok_or(Errno::ENOENT)?;
     perm::access(view, op, parent, perm::WRITE)?;
-    // One of several names, whose inode may be another rank's: no directory has several.
-    if !view.cache.node(slot).is_dir() {
+    // One of several names, whose inode is another rank's: no directory has several.
+    let node = view.cache.node(slot);
+    if !node.primary() && !node.is_dir() && view.is_boundary(Ino::LINKS) {
         return Err(Errno::ENOTDIR.into());
     }
     let target = view.target(slot, op)?;

@@ -125,6 +125,29 @@ pub(super) fn what_went_comes_back_with_a_directory() {
     }
 }
 
+/// Found by the simulator: what had taken the file away was carried out at its old home when the file was back, and ended what was known of its
+/// place, which was never stored.
+#[test]
+pub(super) fn what_is_back_before_it_has_left_waits_for_that() {
+    let (mut s, tid) = prepared();
+    // Decided, and rank 0 does not hear of it.
+    s.c.cut.insert((1, 0));
+    s.c.worlds[1].auto_durable = true;
+    s.c.hold(1).sync();
+    s.c.settle();
+    assert_eq!(s.c.wait(1, EMBEDDED, tid), Answered::Outcome(Ok(Reply::Ok)));
+    let back = s.c.start(0, EMBEDDED, rename((s.dir, "g"), (root(), "back"), 0));
+    s.c.settle();
+    s.c.cut.clear();
+    s.c.pass(50);
+    assert_eq!(s.c.wait(0, EMBEDDED, back), Answered::Outcome(Ok(Reply::Ok)));
+    s.c.pass(50);
+    s.c.assert_resolved();
+    (0..2).for_each(|rank| s.c.checkpoint(rank));
+    assert_eq!(stored_place(&mut s.c, s.file.ino), Some(Ino::ROOT));
+    s.check_file(root(), "back", 1);
+}
+
 /// Found by the simulator: it withheld the directory from the rank that it asked for a name in it, and that waited for a replica.
 #[test]
 pub(super) fn who_asks_for_a_name_withholds_its_directory_no_more() {
