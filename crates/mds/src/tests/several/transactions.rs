@@ -938,7 +938,7 @@ fn what_an_fsync_put_into_the_journal_does_not_come_back_behind_its_file() {
 #[cfg(feature = "mutants")]
 #[test]
 fn defects_of_transactions_are_caught() {
-    let defects: [(&str, fn()); 29] = [
+    let defects: [(&str, fn()); 30] = [
         ("mds_leaves_with_own_grants", grants::what_the_session_that_asks_keeps_comes_back_too),
         ("mds_reservation_ignored", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
         ("mds_listing_despite_reservation", who_looks_at_what_is_reserved_waits_and_nobody_else_does),
@@ -972,6 +972,7 @@ fn defects_of_transactions_are_caught() {
         ),
         ("mds_went_hides_place", elsewhere::what_went_comes_back_with_a_directory),
         ("mds_back_before_it_left", elsewhere::what_is_back_before_it_has_left_waits_for_that),
+        ("mds_back_before_it_left", elsewhere::what_is_back_before_it_has_left_waits_where_it_still_is),
         ("mds_withheld_from_part", elsewhere::who_asks_for_a_name_withholds_its_directory_no_more),
         ("mds_told_as_counted", numbers::what_a_home_counted_and_lost_no_leader_counts_again),
         ("mds_only_named_are_asked", elsewhere::what_nobody_knows_the_place_of_is_asked_for_everywhere),

@@ -3,6 +3,10 @@
 //! Absent: whose a request is (`../bounces.rs`).
 
 use super::*;
+use crate::op::{Op, Park, Stop};
+use crate::transactions::part;
+use proto::dentry::encode_primary;
+use proto::transact::{Change, Reserved, Step, TxnId};
 
 /// All that a rank was asked for went to another one with the inode that had gone there.
 #[test]
@@ -146,6 +150,28 @@ pub(super) fn what_is_back_before_it_has_left_waits_for_that() {
     (0..2).for_each(|rank| s.c.checkpoint(rank));
     assert_eq!(stored_place(&mut s.c, s.file.ino), Some(Ino::ROOT));
     s.check_file(root(), "back", 1);
+}
+
+/// Found by the simulator: two transactions of one leader take a file away and bring it back, and after their link broke the second one is told
+/// first, when the file is still under its old name.
+#[test]
+pub(super) fn what_is_back_before_it_has_left_waits_where_it_still_is() {
+    let mut s = Scene::new();
+    let file = s.c.create(s.dir, "g");
+    assert!(s.c.lookup(s.dir, "x").is_err(), "that is known from here on");
+    s.c.worlds[0].auto_durable = false;
+    s.c.start(0, EMBEDDED, rename((s.dir, "g"), (root(), "c"), 0));
+    let view = &mut s.c.hold(1).rank.view;
+    let slot = view.cache.by_ino(file.ino).expect("it is at home here yet");
+    let (mut value, name, id) = (Writer::new(), n("x"), TxnId(1));
+    encode_primary(&view.cache.node(slot).core, None, &mut value);
+    let reserved = Reserved { dir: s.dir.ino, hash: view.name_hash(&name), ino: Ino::NONE };
+    view.transactions.prepare(id, RankId(0), vec![reserved]);
+    let step = Step::Commit { changes: vec![Change::Put { dir: s.dir.ino, name, value: value.0.into() }] };
+    let request = Request::Transact { id, step: step.clone() };
+    let mut op = Op::new(1, (SessionId(1), Tid(1)), Cred::ROOT, request, Mono(0));
+    let planned = part::plan(view, &mut op, id, &step);
+    assert!(matches!(planned, Err(Stop::Park(Park::Reserved))));
 }
 
 /// Found by the simulator: it withheld the directory from the rank that it asked for a name in it, and that waited for a replica.
