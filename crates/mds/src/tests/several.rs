@@ -209,6 +209,21 @@ impl Cluster {
     }
 
     /// The coordinator.
+    /// Of each rank one message arrives, if one is on its way, one wish is carried out, and a millisecond passes.
+    fn go_on(&mut self) {
+        for at in 0..self.worlds.len() {
+            self.deliver_one(at);
+        }
+        for at in 0..self.worlds.len() {
+            if let Some(wish) = self.worlds[at].wishes.pop_front() {
+                self.grant(at, wish);
+            }
+        }
+        for at in 0..self.worlds.len() {
+            self.hold(at).pass(1);
+        }
+    }
+
     fn grant(&mut self, from: usize, wish: MapWish) {
         let unit = wish.unit();
         if self.refuses && !matches!(wish, MapWish::Abort { .. }) {

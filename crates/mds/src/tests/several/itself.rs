@@ -365,17 +365,7 @@ fn who_dies_delays_it_and_nothing_else() {
             c.remove_files(dir, 0..GROWN - 5);
             let rest_ms = c.worlds[0].config.limits.spread_rest_ns / MS;
             c.pass(rest_ms / 2 + steps * rest_ms / 20);
-            for _ in 0..steps {
-                c.deliver_one(0);
-                c.deliver_one(1);
-                for of in [0, 1] {
-                    if let Some(wish) = c.worlds[of].wishes.pop_front() {
-                        c.grant(of, wish);
-                    }
-                }
-                c.hold(0).pass(1);
-                c.hold(1).pass(1);
-            }
+            (0..steps).for_each(|_| c.go_on());
             c.crash(at);
             c.settle();
             c.come_to_rest();

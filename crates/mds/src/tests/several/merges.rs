@@ -220,17 +220,7 @@ fn it_can_die_at_any_time() {
             let (mut c, dir) = Cluster::with_spread(8);
             let owner = c.content_of(dir);
             c.inject(owner, Input::Merge { dir: dir.ino });
-            for _ in 0..steps {
-                c.deliver_one(0);
-                c.deliver_one(1);
-                for of in [0, 1] {
-                    if let Some(wish) = c.worlds[of].wishes.pop_front() {
-                        c.grant(of, wish);
-                    }
-                }
-                c.hold(0).pass(1);
-                c.hold(1).pass(1);
-            }
+            (0..steps).for_each(|_| c.go_on());
             c.crash(at);
             c.settle();
             c.come_to_rest();
