@@ -34,6 +34,20 @@ pub(crate) enum Job {
     Mixed,
 }
 
+/// A directory, and the rank that has its content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dir {
+    pub(crate) node: NodeRef,
+    pub(crate) rank: usize,
+}
+
+/// A request, and the rank that it is for.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) rank: usize,
+    pub(crate) request: Request,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 enum At {
     #[default]
@@ -50,6 +64,8 @@ struct Caller {
     at: At,
     next: u64,
     number: u64,
+    /// The rank that its operation is for.
+    rank: usize,
     node: NodeRef,
     made: u64,
     removed: u64,
@@ -58,7 +74,7 @@ struct Caller {
 /// A session's directories and files, and how far it is.
 #[derive(Default)]
 pub(crate) struct Work {
-    dirs: Vec<NodeRef>,
+    dirs: Vec<Dir>,
     files: u64,
     job: Job,
     callers: Vec<Caller>,
@@ -69,7 +85,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn new(dirs: Vec<NodeRef>, files: u64, seed: u64) -> Self {
+    pub(crate) fn new(dirs: Vec<Dir>, files: u64, seed: u64) -> Self {
         let nodes = vec![NodeRef::default(); files as usize];
         Self { dirs, files, nodes, dice: Some(Prng::new(seed)), ..Self::default() }
     }
@@ -89,7 +105,7 @@ impl Work {
     }
 
     /// Directory and name of a file. Those of one caller are together.
-    fn place(&self, number: u64) -> (NodeRef, Name) {
+    fn place(&self, number: u64) -> (Dir, Name) {
         let each = self.files.div_ceil(self.callers.len() as u64).max(1);
         let (caller, own) = (number / each, number % each);
         let dir = own / FILES * self.callers.len() as u64 + caller;
@@ -97,13 +113,13 @@ impl Work {
         (self.dirs[dir as usize % self.dirs.len()], name)
     }
 
-    fn own_place(&self, caller: usize, number: u64) -> (NodeRef, Name) {
+    fn own_place(&self, caller: usize, number: u64) -> (Dir, Name) {
         let name = Name::new(format!("own.{caller:04}.{number:08}").as_bytes()).expect("a plain name");
         (self.dirs[(number as usize * 31 + caller) % self.dirs.len()], name)
     }
 
     /// The caller's next operation.
-    pub(crate) fn start(&mut self, caller: usize) -> Option<Request> {
+    pub(crate) fn start(&mut self, caller: usize) -> Option<Ask> {
         let each = self.files.div_ceil(self.callers.len() as u64).max(1);
         let own = self.callers[caller];
         let number = caller as u64 * each + own.next;
@@ -114,9 +130,11 @@ impl Work {
         self.callers[caller].number = number;
         self.callers[caller].at = At::One;
         let node = self.nodes[number as usize];
-        let (parent, name) = self.place(number);
+        let (dir, name) = self.place(number);
+        let parent = dir.node;
+        self.callers[caller].rank = dir.rank;
         let flags = open_flags::WRONLY | open_flags::EXCL;
-        Some(match self.job {
+        let request = match self.job {
             Job::MkNod => Request::MkNod { parent, name, new: FILE },
             Job::Create => Request::Create { parent, name, new: FILE, flags },
             Job::Write => write(node),
@@ -131,18 +149,20 @@ impl Work {
             }
             Job::Read => self.look(caller),
             Job::Mixed => self.mixed(caller),
-        })
+        };
+        Some(Ask { rank: self.callers[caller].rank, request })
     }
 
-    fn any_place(&mut self) -> (NodeRef, Name) {
+    fn any_place(&mut self) -> (Dir, Name) {
         let number = self.any();
         self.place(number)
     }
 
     fn look(&mut self, caller: usize) -> Request {
         self.callers[caller].at = At::Looking;
-        let (parent, name) = self.any_place();
-        Request::Lookup { parent, name }
+        let (dir, name) = self.any_place();
+        self.callers[caller].rank = dir.rank;
+        Request::Lookup { parent: dir.node, name }
     }
 
     fn mixed(&mut self, caller: usize) -> Request {
@@ -153,17 +173,19 @@ impl Work {
         if own.made - own.removed > KEPT {
             self.callers[caller].removed += 1;
             self.callers[caller].at = At::Last;
-            let (parent, name) = self.own_place(caller, own.removed);
-            return Request::Unlink { parent, name };
+            let (dir, name) = self.own_place(caller, own.removed);
+            self.callers[caller].rank = dir.rank;
+            return Request::Unlink { parent: dir.node, name };
         }
         self.callers[caller].made += 1;
         self.callers[caller].at = At::Opening;
-        let (parent, name) = self.own_place(caller, own.made);
-        Request::Create { parent, name, new: FILE, flags: open_flags::WRONLY | open_flags::EXCL }
+        let (dir, name) = self.own_place(caller, own.made);
+        self.callers[caller].rank = dir.rank;
+        Request::Create { parent: dir.node, name, new: FILE, flags: open_flags::WRONLY | open_flags::EXCL }
     }
 
     /// The operation's next request; none: it is over.
-    pub(crate) fn answered(&mut self, caller: usize, outcome: Outcome) -> Result<Option<Request>, String> {
+    pub(crate) fn answered(&mut self, caller: usize, outcome: Outcome) -> Result<Option<Ask>, String> {
         let reply = outcome.map_err(|errno| format!("{:?}: {errno}", self.job))?;
         let own = &mut self.callers[caller];
         if let Reply::Attr(attr) | Reply::Created { attr, .. } = &reply {
@@ -180,8 +202,9 @@ impl Work {
             At::Opening | At::Writing => (At::Last, Some(Request::Release { node, count: 1 })),
         };
         own.at = at;
+        let rank = own.rank;
         self.operations += u64::from(next.is_none());
-        Ok(next)
+        Ok(next.map(|request| Ask { rank, request }))
     }
 }
 

@@ -15,7 +15,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-type Failed = Box<dyn Error>;
+pub(crate) type Failed = Box<dyn Error>;
 
 /// Files of the wide phases of `costs`, and of the narrow ones: so many that they are in no CPU's cache, as in a server that is used.
 const FILES: u64 = 320_000;
@@ -40,39 +40,50 @@ const TAKEN: [(&str, &str); 5] = [
 ];
 
 /// What a phase came to.
-#[derive(Clone, Copy, Debug, Default)]
-struct Phase {
-    operations: f64,
-    seconds: f64,
-    cpu_ns: f64,
-    load_ns: f64,
-    turns: f64,
-    commits: f64,
-    loads: f64,
-    checkpoints: f64,
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Phase {
+    pub(crate) operations: f64,
+    pub(crate) seconds: f64,
+    pub(crate) cpu_ns: f64,
+    pub(crate) load_ns: f64,
+    pub(crate) turns: f64,
+    pub(crate) commits: f64,
+    pub(crate) journal_bytes: f64,
+    pub(crate) loads: f64,
+    pub(crate) checkpoints: f64,
+    pub(crate) batches: f64,
+    /// The server's CPU by the names of its threads.
+    pub(crate) threads: Vec<(String, f64)>,
 }
 
-struct Bench {
-    served: Served,
-    links: Vec<Link>,
+pub(crate) struct Bench {
+    pub(crate) served: Served,
+    pub(crate) links: Vec<Link>,
 }
 
 impl Bench {
     /// A server with sessions that have directories of their own.
-    fn start(served: Served, hosts: usize, tag: &str, files: u64, dirs: u64) -> Result<Self, Failed> {
+    pub(crate) fn start(
+        served: Served,
+        hosts: usize,
+        tag: &str,
+        files: u64,
+        dirs: u64,
+    ) -> Result<Self, Failed> {
         let mut links = Vec::new();
         for host in 0..hosts {
             let link = served.connect()?;
             let top = make_dir(&link, NodeRef::bare(Ino::ROOT), &format!("{tag}.{host}"))?;
-            let dirs =
-                (0..dirs).map(|dir| make_dir(&link, top, &format!("dir.{dir}"))).collect::<Result<_, _>>()?;
+            let dirs = (0..dirs)
+                .map(|dir| link.locate(make_dir(&link, top, &format!("dir.{dir}"))?))
+                .collect::<Result<_, _>>()?;
             link.prepare(Work::new(dirs, files, host as u64 + 1));
             links.push(link);
         }
         Ok(Self { served, links })
     }
 
-    fn phase(&mut self, job: Job, callers: usize) -> Result<Phase, Failed> {
+    pub(crate) fn phase(&mut self, job: Job, callers: usize) -> Result<Phase, Failed> {
         let before = self.served.done()?;
         let begin = Instant::now();
         for link in &self.links {
@@ -90,14 +101,17 @@ impl Bench {
             turns: part(|done| done.turns),
             commits: part(|done| done.commits),
             loads: part(|done| done.loads),
+            journal_bytes: part(|done| done.journal_bytes),
             checkpoints: part(|done| done.checkpoints),
+            batches: part(|done| done.batches),
+            threads: of_threads(&before, &after),
         })
     }
 }
 
 impl Bench {
     /// Everything goes to the store: what that takes of CPU, and how many records there were.
-    fn settle(&mut self) -> Result<(f64, f64), Failed> {
+    pub(crate) fn settle(&mut self) -> Result<(f64, f64), Failed> {
         let before = self.served.done()?;
         self.served.settle(&self.links)?;
         let after = self.served.done()?;
@@ -105,13 +119,18 @@ impl Bench {
     }
 }
 
+fn of_threads(before: &Done, after: &Done) -> Vec<(String, f64)> {
+    let since = |name: &String, now: u64| (now - before.threads.get(name).copied().unwrap_or(0)) as f64;
+    after.threads.iter().map(|(name, now)| (name.clone(), since(name, *now))).collect()
+}
+
 /// The directory of that name; made if it is not there.
 fn make_dir(link: &Link, parent: NodeRef, name: &str) -> Result<NodeRef, Failed> {
     let name = Name::new(name.as_bytes())?;
     let new = NewNode { mode: 0o040_755, umask: 0, rdev: 0 };
-    let made = link.call(Request::MkDir { parent, name: name.clone(), new })?;
+    let made = link.call(&Request::MkDir { parent, name: name.clone(), new })?;
     let found =
-        made.or_else(|_| link.call(Request::Lookup { parent, name }).map_err(|_| proto::Errno::EIO)?);
+        made.or_else(|_| link.call(&Request::Lookup { parent, name }).map_err(|_| proto::Errno::EIO)?);
     match found? {
         Reply::Attr(attr) | Reply::Created { attr, .. } => {
             Ok(NodeRef { ino: attr.ino, parent: attr.parent, hash: attr.hash })
@@ -129,7 +148,7 @@ fn solve(first: (f64, f64, f64), second: (f64, f64, f64)) -> (f64, f64) {
 }
 
 /// A run that failed left its folder behind.
-fn empty(dir: PathBuf) -> Result<PathBuf, Failed> {
+pub(crate) fn empty(dir: PathBuf) -> Result<PathBuf, Failed> {
     if dir.exists() {
         std::fs::remove_dir_all(&dir)?;
     }
@@ -141,7 +160,7 @@ fn empty(dir: PathBuf) -> Result<PathBuf, Failed> {
 fn round(dir: &Path, cpu: &str, number: u32) -> Result<Vec<(&'static str, f64)>, Failed> {
     let dir = empty(dir.join(format!("costs.{number}")))?;
     let mut costs = Vec::new();
-    let served = Served::start(&dir, cpu, 4096, 1024, "keyed")?;
+    let served = Served::start(&dir, cpu, 4096, 1024, "keyed", 1)?;
     let mut wide = Bench::start(served, WIDE.0, "w", FILES / WIDE.0 as u64, 400)?;
     let made_wide = wide.phase(Job::MkNod, WIDE.1)?;
     let got_wide = wide.phase(Job::GetAttr, WIDE.1)?;
@@ -228,57 +247,5 @@ pub(crate) fn costs(dir: &Path, cpu: &str, rounds: u32) -> Result<(), Failed> {
             println!("{other:<18} {median:>8.0}   # not measured: taken as {name}");
         }
     }
-    Ok(())
-}
-
-/// Prints what sessions get through: files are made and looked up; of a server that has none of them cached any are read; removed.
-pub(crate) fn rates(dir: &Path, cpu: &str, hosts: usize, tasks: usize, files: u64) -> Result<(), Failed> {
-    let dir = empty(dir.join("rates"))?;
-    let dirs = files.div_ceil(200).max(tasks as u64);
-    println!(
-        "{:<8} {:>9} {:>9} {:>10} {:>5} {:>8} {:>8} {:>8} {:>9} {:>8} {:>11}",
-        "phase",
-        "ops",
-        "ops/s",
-        "ops/CPU s",
-        "CPU",
-        "clients",
-        "turns",
-        "commits",
-        "us/commit",
-        "loads",
-        "checkpoints"
-    );
-    // Memory, how directories are loaded, and what is done with them.
-    type Life<'a> = (u64, &'a str, &'a [(&'a str, Job)]);
-    let lives: [Life<'_>; 3] = [
-        (1024, "auto", &[("create", Job::Mdtest), ("stat", Job::Lookup)]),
-        (4, "keyed", &[("read", Job::Read), ("mixed", Job::Mixed)]),
-        (1024, "auto", &[("warm", Job::Lookup), ("remove", Job::Unlink)]),
-    ];
-    for (cache_mib, prefetch, jobs) in lives {
-        let served = Served::start(&dir, cpu, cache_mib, 16, prefetch)?;
-        let mut bench = Bench::start(served, hosts, "r", files, dirs)?;
-        for (name, job) in jobs {
-            let phase = bench.phase(*job, tasks)?;
-            bench.settle()?;
-            println!(
-                "{name:<8} {:>9} {:>9.0} {:>10.0} {:>4.0}% {:>7.0}% {:>8} {:>8} {:>9.0} {:>8} {:>11}",
-                phase.operations,
-                phase.operations / phase.seconds,
-                phase.operations / phase.cpu_ns * 1e9,
-                phase.cpu_ns / phase.seconds / 1e7,
-                phase.load_ns / phase.seconds / 1e7,
-                phase.turns,
-                phase.commits,
-                phase.seconds * 1e6 / phase.commits.max(1.0),
-                phase.loads,
-                phase.checkpoints,
-            );
-        }
-        drop(bench.links);
-        bench.served.stop()?;
-    }
-    std::fs::remove_dir_all(&dir)?;
     Ok(())
 }
