@@ -13,7 +13,7 @@ use proto::storeio::{Loaded, StoreBatch};
 const MEASURED: &str = include_str!("../../../../bench/scale/costs.txt");
 
 /// Names of costs that are not those of a kind of request, in the order of `Costs::other`.
-const OTHER: [&str; 10] = [
+const OTHER: [&str; 13] = [
     "read",
     "write",
     "request.other",
@@ -21,7 +21,10 @@ const OTHER: [&str; 10] = [
     "commit",
     "load",
     "load_entry",
+    "load_batch",
+    "evict",
     "record",
+    "batch",
     "tick",
     "rank_message",
 ];
@@ -44,7 +47,10 @@ enum At {
     Commit,
     Load,
     LoadEntry,
+    LoadBatch,
+    Evict,
     Record,
+    Batch,
     Tick,
     RankMessage,
 }
@@ -104,17 +110,34 @@ impl Costs {
         self.of(At::Write)
     }
 
-    /// A writer put so many records into the store.
-    pub(super) const fn stored(&self, records: u64) -> u64 {
-        self.of(At::Record) * records
+    /// A writer put so many records of so many parts of directories into the store.
+    pub(super) const fn stored(&self, records: u64, batches: u64) -> u64 {
+        self.of(At::Record) * records + self.of(At::Batch) * batches
+    }
+
+    /// A thread of the journal takes a group and writes it: half of what a commit is. The other half is what follows when it is synced.
+    pub(super) const fn commit_begins(&self) -> u64 {
+        self.of(At::Commit) / 2
+    }
+
+    /// A worker of the store was woken, and brings what it has read.
+    pub(super) const fn load_batch(&self) -> u64 {
+        self.of(At::LoadBatch)
+    }
+
+    /// What comes into a full cache takes the place of something.
+    pub(super) fn evict(&self, input: &Input) -> u64 {
+        match input {
+            Input::Loaded { results, .. } => self.of(At::Evict) * results.len() as u64,
+            _ => 0,
+        }
     }
 
     /// What the rank is told, and all that it does about it.
     pub(super) fn input(&self, input: &Input) -> u64 {
         match input {
             Input::Message { message, .. } => self.message(message),
-            // With what the journal's thread does.
-            Input::Durable(_) => self.of(At::Commit),
+            Input::Durable(_) => self.of(At::Commit) - self.commit_begins(),
             Input::Loaded { results, .. } => results.iter().flatten().map(|loaded| self.loaded(loaded)).sum(),
             Input::Tick => self.of(At::Tick),
             Input::FromRank { .. } => self.of(At::RankMessage),

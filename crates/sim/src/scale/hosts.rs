@@ -57,6 +57,10 @@ impl Host {
         }
     }
 
+    pub(super) fn conn(&self, rank: usize) -> ConnId {
+        self.links[rank].conn
+    }
+
     /// Greets a rank.
     pub(super) fn greet(&mut self, rank: RankId, map_version: u64) {
         let info = ClientInfo { host: "host".into(), mount: "/mnt".into(), pid: 1, caps_max: 0 };

@@ -1,5 +1,6 @@
 //! When a rank's journal commits, as `server::driver::journal` decides it: at once when something waits or a group is big, else after a
-//! while; the next group gathers while one is synced.
+//! while. Its threads take turns with the rank's CPU, so a group takes in what comes until one of them gets it; while one group is synced
+//! the next may be written.
 //!
 //! Absent: bytes: nobody reads them here.
 
@@ -10,6 +11,8 @@ use stdx::time::MS;
 const COMMIT_NS: u64 = 2 * MS;
 /// A group this big is committed at once.
 const COMMIT_BYTES: u64 = 1 << 20;
+/// Threads that write and sync.
+const COMMITTERS: u8 = 2;
 
 /// Appends that become durable together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +28,10 @@ pub(super) struct Journal {
     bytes: u64,
     since: u64,
     urgent: bool,
-    syncing: bool,
+    /// A thread waits for the CPU, to write a group.
+    queued: bool,
+    /// Groups that are written and not synced.
+    syncing: u8,
 }
 
 impl Journal {
@@ -43,22 +49,27 @@ impl Journal {
     }
 
     pub(super) const fn synced(&mut self) {
-        self.syncing = false;
+        self.syncing = self.syncing.saturating_sub(1);
     }
 
     /// When it is to be looked whether a group has gathered for long enough.
     pub(super) const fn due(&self) -> Option<u64> {
-        if self.bytes > 0 && !self.syncing { Some(self.since + COMMIT_NS) } else { None }
+        let waits = self.bytes > 0 && self.syncing < COMMITTERS && !self.queued;
+        if waits { Some(self.since + COMMIT_NS) } else { None }
     }
 
-    /// The group to be synced now.
-    pub(super) fn take_due(&mut self, now: u64) -> Option<Group> {
-        let due = self.due()?;
-        if !(self.urgent || self.bytes >= COMMIT_BYTES || due <= now) {
-            return None;
-        }
-        (self.syncing, self.urgent) = (true, false);
-        Some(Group { end: self.end, bytes: std::mem::take(&mut self.bytes) })
+    /// Whether a thread now wants the CPU, to write a group.
+    pub(super) fn wants_cpu(&mut self, now: u64) -> bool {
+        let wants = self.due().is_some_and(|due| self.urgent || self.bytes >= COMMIT_BYTES || due <= now);
+        self.queued |= wants;
+        wants
+    }
+
+    /// The thread has the CPU: the group to be synced.
+    pub(super) const fn take(&mut self) -> Group {
+        (self.queued, self.urgent) = (false, false);
+        self.syncing += 1;
+        Group { end: self.end, bytes: std::mem::replace(&mut self.bytes, 0) }
     }
 }
 
@@ -67,20 +78,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_group_is_synced_while_the_next_gathers() {
+    fn a_group_takes_in_what_comes_until_a_thread_has_the_cpu_and_two_are_synced_at_a_time() {
         let mut journal = Journal::default();
-        assert_eq!((journal.due(), journal.take_due(9)), (None, None));
+        assert_eq!((journal.due(), journal.wants_cpu(9)), (None, false));
         journal.append(10, Position(0), 100);
-        assert_eq!((journal.due(), journal.take_due(11)), (Some(10 + COMMIT_NS), None));
+        assert_eq!((journal.due(), journal.wants_cpu(11)), (Some(10 + COMMIT_NS), false));
         journal.hurry();
-        assert_eq!(journal.take_due(12), Some(Group { end: Position(100), bytes: 100 }));
+        assert!(journal.wants_cpu(12) && !journal.wants_cpu(12), "once");
         journal.append(13, Position(100), 50);
-        journal.hurry();
-        assert_eq!((journal.due(), journal.take_due(20 + COMMIT_NS)), (None, None));
+        assert_eq!(journal.take(), Group { end: Position(150), bytes: 150 });
+        journal.append(14, Position(150), 50);
+        assert!(journal.wants_cpu(14 + COMMIT_NS));
+        assert_eq!(journal.take(), Group { end: Position(200), bytes: 50 });
+        journal.append(15, Position(200), COMMIT_BYTES);
+        assert_eq!((journal.due(), journal.wants_cpu(16)), (None, false), "both threads sync");
         journal.synced();
-        assert_eq!(journal.take_due(30), Some(Group { end: Position(150), bytes: 50 }));
-        journal.synced();
-        journal.append(40, Position(150), COMMIT_BYTES);
-        assert!(journal.take_due(41).is_some(), "a big one waits for nobody");
+        assert!(journal.wants_cpu(17), "a big one waits for nobody");
     }
 }

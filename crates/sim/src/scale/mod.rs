@@ -23,7 +23,7 @@ pub use costs::Costs;
 pub use plot::plots;
 pub use report::{csv, table};
 pub use seat::Did;
-pub use settings::{ClientCosts, Hosts, Placement, Settings, Workload};
+pub use settings::{ClientCosts, ClientCpus, Hosts, Placement, Settings, Workload};
 pub use tally::{Phase, Times};
 
 use layout::Layout;

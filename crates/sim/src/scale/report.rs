@@ -56,14 +56,14 @@ pub fn table(phases: &[Phase]) -> String {
 pub fn csv(phases: &[Phase]) -> String {
     let mut text = String::from(
         "phase,ranks,rank,seconds,ops_per_second,p50_ns,p99_ns,busy,answered,sent_away,reads,writes,loads,commits,\
-         journal_bytes,records,to_ranks,kept\n",
+         journal_bytes,records,batches,to_ranks,kept\n",
     );
     for phase in phases {
         let seconds = phase.nanos as f64 / 1e9;
         for (rank, did) in phase.did.iter().enumerate() {
             let _ = writeln!(
                 text,
-                "{},{},{rank},{seconds},{:.0},{},{},{:.4},{},{},{},{},{},{},{},{},{},{}",
+                "{},{},{rank},{seconds},{:.0},{},{},{:.4},{},{},{},{},{},{},{},{},{},{},{}",
                 phase.name,
                 phase.ranks,
                 phase.ops_per_second(),
@@ -78,6 +78,7 @@ pub fn csv(phases: &[Phase]) -> String {
                 did.commits,
                 did.journal_bytes,
                 did.records,
+                did.batches,
                 did.to_ranks,
                 phase.kept,
             );

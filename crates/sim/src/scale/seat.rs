@@ -6,6 +6,7 @@
 
 use super::costs::{Costs, records};
 use super::journal::{Group, Journal};
+use super::settings::ClientCosts;
 use mds::input::{ConnId, Input, Peer, Tag};
 use mds::order::DataOrder;
 use mds::output::Output;
@@ -38,6 +39,12 @@ enum Work {
     /// Of a store, or of the clock; in one turn.
     Inputs(Vec<Input>),
     FromRank(RankId, Vec<ServerMsg>),
+    /// Answers of the store that came together.
+    Loaded(Vec<Input>),
+    /// The journal writes what has gathered.
+    Journal,
+    /// The client at the other end of that connection, on this CPU.
+    Client(ConnId),
     /// The store writer's part.
     Writer(u64),
 }
@@ -47,6 +54,8 @@ struct Conn {
     came: VecDeque<ClientMsg>,
     queued: bool,
     outbox: Vec<ServerMsg>,
+    /// What the client has not read, if it runs on this CPU.
+    unread: Vec<ServerMsg>,
 }
 
 /// What a turn leads to, when it is over.
@@ -75,6 +84,11 @@ pub(super) enum Effect {
         at: u64,
     },
     Commit(Group),
+    /// A client has read that.
+    Heard {
+        host: usize,
+        messages: Vec<ServerMsg>,
+    },
     Active,
     Failed(String),
 }
@@ -95,6 +109,8 @@ pub struct Did {
     pub journal_bytes: u64,
     /// Records that went to the store.
     pub records: u64,
+    /// Parts of directories that they were of.
+    pub batches: u64,
     /// What was said to other ranks.
     pub to_ranks: u64,
 }
@@ -107,6 +123,9 @@ pub(super) struct Seat {
     /// A look at the rank's deadline is planned.
     pub(super) tick_at: Option<u64>,
     pub(super) did: Did,
+    /// When the last sync of the journal ends.
+    pub(super) sync_ends: u64,
+    cache_limit: u64,
     conns: Vec<Conn>,
     ready: VecDeque<Work>,
     journal: Journal,
@@ -122,10 +141,12 @@ pub(super) struct Seat {
 impl Seat {
     pub(super) fn new(config: RankConfig) -> Self {
         Self {
+            cache_limit: config.cache_bytes,
             rank: Rank::new(config),
             turn_at: None,
             tick_at: None,
             did: Did::default(),
+            sync_ends: 0,
             conns: Vec::new(),
             ready: VecDeque::new(),
             journal: Journal::default(),
@@ -140,7 +161,13 @@ impl Seat {
 
     /// A new connection.
     pub(super) fn connect(&mut self, far: Far) -> ConnId {
-        self.conns.push(Conn { far, came: VecDeque::new(), queued: false, outbox: Vec::new() });
+        self.conns.push(Conn {
+            far,
+            came: VecDeque::new(),
+            queued: false,
+            outbox: Vec::new(),
+            unread: Vec::new(),
+        });
         let conn = ConnId(self.conns.len() as u64);
         self.say(Input::Connected { conn, peer: Peer::Trusted });
         conn
@@ -168,37 +195,65 @@ impl Seat {
         self.ready.push_back(Work::Inputs(inputs));
     }
 
+    /// The store has answered.
+    pub(super) fn loaded(&mut self, answers: Vec<Input>) {
+        self.ready.push_back(Work::Loaded(answers));
+    }
+
+    /// A client that runs on this CPU has something to read.
+    pub(super) fn tell_client(&mut self, conn: ConnId, messages: Vec<ServerMsg>) {
+        let Some(known) = self.conns.get_mut(conn.0 as usize - 1) else { return };
+        if known.unread.is_empty() {
+            self.ready.push_back(Work::Client(conn));
+        }
+        known.unread.extend(messages);
+    }
+
     /// What the writer's CPU does for so many records in one commit.
-    pub(super) fn write(&mut self, costs: &Costs, records: u64) {
-        self.ready.push_back(Work::Writer(costs.stored(records)));
+    pub(super) fn write(&mut self, costs: &Costs, records: u64, batches: u64) {
+        self.ready.push_back(Work::Writer(costs.stored(records, batches)));
     }
 
     pub(super) fn has_work(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// A group is on the disk; the next may begin.
-    pub(super) fn synced(&mut self, now: u64, group: Group) -> Vec<Effect> {
+    /// A group is on the disk.
+    pub(super) fn synced(&mut self, now: u64, group: Group) {
         self.did.commits += 1;
         self.did.journal_bytes += group.bytes;
         self.say(Input::Durable(group.end));
         self.journal.synced();
-        self.gathered(now)
+        self.gathered(now);
     }
 
     /// The journal may have gathered for long enough.
-    pub(super) fn gathered(&mut self, now: u64) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        if let Some(group) = self.journal.take_due(now) {
-            effects.push(Effect::Commit(group));
+    pub(super) fn gathered(&mut self, now: u64) {
+        if self.journal.wants_cpu(now) {
+            self.ready.push_back(Work::Journal);
         }
-        effects
     }
 
     /// The next turn, which begins now. Answers its end and what follows from it then.
-    pub(super) fn turn(&mut self, now: u64, costs: &Costs) -> (u64, Vec<Effect>) {
+    pub(super) fn turn(&mut self, now: u64, costs: &Costs, client: ClientCosts) -> (u64, Vec<Effect>) {
         let mut at = now;
         match self.ready.pop_front() {
+            // Not the rank's time.
+            Some(Work::Client(conn)) => return self.client_reads(conn, now, client),
+            Some(Work::Journal) => {
+                at += costs.commit_begins();
+                let group = self.journal.take();
+                self.effects.push(Effect::Commit(group));
+            }
+            Some(Work::Loaded(answers)) => {
+                at += costs.load_batch();
+                for answer in answers {
+                    if self.cache_is_full() {
+                        at += costs.evict(&answer);
+                    }
+                    self.step(answer, &mut at, costs);
+                }
+            }
             Some(Work::Conn(conn)) => self.take_in(conn, &mut at, costs),
             Some(Work::Inputs(inputs)) => {
                 for input in inputs {
@@ -226,6 +281,22 @@ impl Seat {
         self.end_turn(&mut at, costs);
         self.did.busy_ns += at - now;
         (at, std::mem::take(&mut self.effects))
+    }
+
+    /// As the rank sees it: it makes room for a sixteenth at a time.
+    fn cache_is_full(&self) -> bool {
+        let limit = self.cache_limit;
+        self.rank.status().cache_bytes > limit - limit / 8
+    }
+
+    fn client_reads(&mut self, conn: ConnId, now: u64, client: ClientCosts) -> (u64, Vec<Effect>) {
+        let known = &mut self.conns[conn.0 as usize - 1];
+        let messages = std::mem::take(&mut known.unread);
+        let end = now + client.of(messages.len());
+        match known.far {
+            Far::Host(host) => (end, vec![Effect::Heard { host, messages }]),
+            Far::Rank(_) => (end, Vec::new()),
+        }
     }
 
     fn take_in(&mut self, conn: ConnId, at: &mut u64, costs: &Costs) {
@@ -283,6 +354,7 @@ impl Seat {
             }
             Output::Store { tag, batches } => {
                 self.did.records += records(&batches);
+                self.did.batches += batches.len() as u64;
                 self.effects.push(Effect::Store { tag, batches });
             }
             Output::Data { tag, op } => {
@@ -361,8 +433,8 @@ impl Seat {
             self.did.writes += 1;
             self.effects.push(Effect::Ask { rank, messages });
         }
-        if let Some(group) = self.journal.take_due(*at) {
-            self.effects.push(Effect::Commit(group));
+        if self.journal.wants_cpu(*at) {
+            self.ready.push_back(Work::Journal);
         } else if let Some(at) = self.journal.due() {
             self.effects.push(Effect::Gather { at });
         }

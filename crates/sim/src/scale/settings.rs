@@ -84,8 +84,32 @@ pub struct ClientCosts {
     /// For what a rank sent at once, and for each message of it with what is asked next.
     pub batch_ns: u64,
     pub message_ns: u64,
-    /// All hosts are on one CPU, as where costs are measured; else each has its own.
-    pub one_cpu: bool,
+    pub cpus: ClientCpus,
+}
+
+impl ClientCosts {
+    /// For so many messages at once.
+    pub(super) const fn of(self, messages: usize) -> u64 {
+        self.batch_ns + self.message_ns * messages as u64
+    }
+}
+
+/// Whose CPUs clients are busy on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ClientCpus {
+    /// Each host has its own.
+    #[default]
+    Each,
+    /// All hosts are on one, as where costs are measured.
+    One,
+    /// What reads of a rank takes turns with that rank's CPU, as where two ranks and their clients have two.
+    Ranks,
+}
+
+impl ClientCpus {
+    /// All of them, by their names.
+    pub const ALL: [(&'static str, Self); 3] =
+        [("each", Self::Each), ("one", Self::One), ("ranks", Self::Ranks)];
 }
 
 /// One scale run.
@@ -119,6 +143,8 @@ pub struct Settings {
     /// Of each phase: counted, and before that.
     pub measured_ns: u64,
     pub warm_ns: u64,
+    /// A phase ends after so many operations, too.
+    pub operations: u64,
     /// `mds_cache_memory_limit` and `journal_size` of each rank.
     pub cache_bytes: u64,
     pub journal_bytes: u64,
@@ -150,6 +176,7 @@ impl Settings {
             data_sync_ns: 2 * MS,
             measured_ns: SECOND / 2,
             warm_ns: SECOND / 10,
+            operations: u64::MAX,
             cache_bytes: 4 << 30,
             journal_bytes: 64 << 20,
             seed: 1,

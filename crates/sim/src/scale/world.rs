@@ -8,7 +8,7 @@ use super::journal::Group;
 use super::placement::{Owners, life};
 use super::script::{Ask, Ground, Script};
 use super::seat::{Effect, Far, Seat};
-use super::settings::Settings;
+use super::settings::{ClientCpus, Settings};
 use super::store::Store;
 use super::tally::{Phase, Times};
 use mds::RankConfig;
@@ -63,8 +63,9 @@ enum Event {
         rank: usize,
         messages: Vec<ServerMsg>,
     },
-    /// A host's CPU has done with that.
+    /// A CPU of clients has done with that.
     Heard {
+        cpu: usize,
         host: usize,
         rank: usize,
         messages: Vec<ServerMsg>,
@@ -128,6 +129,14 @@ struct Disk {
     to_write: Vec<(Tag, Vec<StoreBatch>)>,
 }
 
+/// A CPU that clients are busy on.
+#[derive(Default)]
+struct ClientCpu {
+    busy: bool,
+    /// Host and rank of what waits for it.
+    ready: VecDeque<(usize, usize)>,
+}
+
 /// Everything.
 pub(super) struct World<'a> {
     settings: &'a Settings,
@@ -137,8 +146,9 @@ pub(super) struct World<'a> {
     seats: Vec<Seat>,
     disks: Vec<Disk>,
     hosts: Vec<Host>,
-    /// When the CPU of each host is.
-    free_at: Vec<u64>,
+    clients: Vec<ClientCpu>,
+    /// What clients have not read, by host and rank.
+    unread: BTreeMap<(usize, usize), Vec<ServerMsg>>,
     /// Connections from rank to rank.
     links: BTreeMap<(usize, usize), ConnId>,
     store: Store,
@@ -172,7 +182,8 @@ impl<'a> World<'a> {
             disks: seats.iter().map(|_| Disk::default()).collect(),
             seats,
             hosts: Vec::new(),
-            free_at: vec![0; settings.host_count() as usize],
+            clients: (0..settings.host_count()).map(|_| ClientCpu::default()).collect(),
+            unread: BTreeMap::new(),
             links: BTreeMap::new(),
             store,
             owners,
@@ -241,10 +252,10 @@ impl<'a> World<'a> {
         // Later ones may have little to do: only as much as the first has made.
         let warm_ns = if number == 0 { self.settings.warm_ns } else { self.settings.warm_ns / 4 };
         let begin = self.now + warm_ns;
-        self.run_until(begin)?;
+        self.run_until(begin, u64::MAX)?;
         self.times.clear();
         self.seats.iter_mut().for_each(|seat| seat.did = Default::default());
-        self.run_until(begin + self.settings.measured_ns)?;
+        self.run_until(begin + self.settings.measured_ns, self.settings.operations)?;
         let phase = Phase {
             name: self.script.phases()[number],
             ranks: self.settings.ranks,
@@ -258,10 +269,10 @@ impl<'a> World<'a> {
         Ok(phase)
     }
 
-    /// As long as nearly all callers have something to do: what the last of them get through is not what the ranks could.
-    fn run_until(&mut self, end: u64) -> Result<(), String> {
+    /// Until then, or for so many operations; as long as nearly all callers have something to do: what the last of them get through is not what the ranks could.
+    fn run_until(&mut self, end: u64, operations: u64) -> Result<(), String> {
         let callers = self.begun.len() as u64;
-        let enough = |world: &Self| world.busy * 10 >= callers * 9;
+        let enough = |world: &Self| world.busy * 10 >= callers * 9 && world.times.count() < operations;
         while enough(self) && self.events.peek().is_some_and(|Reverse(next)| next.at <= end) {
             self.one()?;
         }
@@ -320,7 +331,11 @@ impl<'a> World<'a> {
                 self.poke(rank);
             }
             Event::ToHost { host, rank, messages } => self.arrives_at(host, rank, messages),
-            Event::Heard { host, rank, messages } => self.heard(host, rank, messages),
+            Event::Heard { cpu, host, rank, messages } => {
+                self.heard(host, rank, messages);
+                self.clients[cpu].busy = false;
+                self.clients_go_on(cpu);
+            }
             Event::Loaded { rank, jobs } => self.loaded(rank, &jobs),
             Event::Written { rank, jobs } => self.written(rank, jobs),
             Event::DataSynced { rank, tag } => {
@@ -328,12 +343,11 @@ impl<'a> World<'a> {
                 self.poke(rank);
             }
             Event::Gathered { rank } => {
-                let effects = self.seats[rank].gathered(self.now);
-                self.carry_out(rank, effects);
+                self.seats[rank].gathered(self.now);
+                self.poke(rank);
             }
             Event::Synced { rank, group } => {
-                let effects = self.seats[rank].synced(self.now, group);
-                self.carry_out(rank, effects);
+                self.seats[rank].synced(self.now, group);
                 self.poke(rank);
             }
             Event::Begins { caller } => {
@@ -347,7 +361,7 @@ impl<'a> World<'a> {
     fn poke(&mut self, rank: usize) {
         let seat = &mut self.seats[rank];
         if seat.turn_at.is_none() && seat.has_work() {
-            let (end, effects) = seat.turn(self.now, &self.settings.costs);
+            let (end, effects) = seat.turn(self.now, &self.settings.costs, self.settings.client);
             seat.turn_at = Some(end);
             self.plan(end, Event::TurnEnds { rank, effects });
         }
@@ -411,9 +425,13 @@ impl<'a> World<'a> {
                 Effect::Gather { at } => self.plan(at.max(self.now), Event::Gathered { rank }),
                 Effect::Commit(group) => {
                     let writing = group.bytes * SECOND / self.settings.journal_bytes_per_s.max(1);
-                    let at = self.now + self.settings.journal_ns + writing;
+                    // In their order: what is behind is not durable before what is in front.
+                    let ends = &mut self.seats[rank].sync_ends;
+                    let at = (self.now + self.settings.journal_ns + writing).max(*ends);
+                    *ends = at;
                     self.plan(at, Event::Synced { rank, group });
                 }
+                Effect::Heard { host, messages } => self.heard(host, rank, messages),
                 Effect::Active => self.active += 1,
                 Effect::Failed(why) => self.failed = Some(format!("rank {rank}: {why}")),
             }
@@ -446,7 +464,7 @@ impl<'a> World<'a> {
             Input::Loaded { tag: *tag, results }
         };
         self.disks[rank].loading -= 1;
-        self.seats[rank].say_all(jobs.iter().map(answer).collect());
+        self.seats[rank].loaded(jobs.iter().map(answer).collect());
         self.read(rank);
         self.poke(rank);
     }
@@ -460,7 +478,8 @@ impl<'a> World<'a> {
         disk.writing = true;
         let jobs = std::mem::take(&mut disk.to_write);
         let count: u64 = jobs.iter().map(|(_, batches)| records(batches)).sum();
-        self.seats[rank].write(&self.settings.costs, count);
+        let batches: u64 = jobs.iter().map(|(_, batches)| batches.len() as u64).sum();
+        self.seats[rank].write(&self.settings.costs, count, batches);
         let taken = self.settings.writer_ns + count * SECOND / self.settings.writer_records_per_s.max(1);
         self.plan(self.now + taken, Event::Written { rank, jobs });
         self.poke(rank);
@@ -476,16 +495,37 @@ impl<'a> World<'a> {
         self.poke(rank);
     }
 
-    /// A host's CPU is busy for what came, after what came before.
+    /// A client's CPU is busy for what came, after what came before; all that came of one rank meanwhile is read at once.
     fn arrives_at(&mut self, host: usize, rank: usize, messages: Vec<ServerMsg>) {
         let client = self.settings.client;
-        let free_at = &mut self.free_at[if client.one_cpu { 0 } else { host }];
-        *free_at = self.now.max(*free_at) + client.batch_ns + client.message_ns * messages.len() as u64;
-        if *free_at == self.now {
-            return self.heard(host, rank, messages);
+        let cpu = match client.cpus {
+            _ if client.of(messages.len()) == 0 => return self.heard(host, rank, messages),
+            ClientCpus::Ranks => {
+                let conn = self.hosts[host].conn(rank);
+                self.seats[rank].tell_client(conn, messages);
+                return self.poke(rank);
+            }
+            ClientCpus::One => 0,
+            ClientCpus::Each => host,
+        };
+        let unread = self.unread.entry((host, rank)).or_default();
+        if unread.is_empty() {
+            self.clients[cpu].ready.push_back((host, rank));
         }
-        let at = *free_at;
-        self.plan(at, Event::Heard { host, rank, messages });
+        unread.extend(messages);
+        self.clients_go_on(cpu);
+    }
+
+    fn clients_go_on(&mut self, cpu: usize) {
+        let this = &mut self.clients[cpu];
+        if this.busy {
+            return;
+        }
+        let Some((host, rank)) = this.ready.pop_front() else { return };
+        this.busy = true;
+        let messages = self.unread.remove(&(host, rank)).unwrap_or_default();
+        let at = self.now + self.settings.client.of(messages.len());
+        self.plan(at, Event::Heard { cpu, host, rank, messages });
     }
 
     fn heard(&mut self, host: usize, rank: usize, messages: Vec<ServerMsg>) {

@@ -5,7 +5,7 @@
 // The rules of a pure crate end where the binary begins.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use sim::scale::{self, Costs, Hosts, Phase, Placement, Settings, Workload};
+use sim::scale::{self, ClientCpus, Costs, Hosts, Phase, Placement, Settings, Workload};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -34,6 +34,7 @@ pub(crate) const FLAGS: &[&str] = &[
     "--journal-mib",
     "--seconds",
     "--warm-seconds",
+    "--operations",
     "--seed",
     "--costs",
     "--csv",
@@ -116,7 +117,7 @@ fn set(asked: &mut Asked, flag: &str, value: &str) -> Option<Result<(), String>>
         "--files" => settings.files = number()?,
         "--client-batch-ns" => settings.client.batch_ns = number()?,
         "--client-message-ns" => settings.client.message_ns = number()?,
-        "--client-cpus" => settings.client.one_cpu = named(&[("one", true), ("each", false)], value)?,
+        "--client-cpus" => settings.client.cpus = named(&ClientCpus::ALL, value)?,
         "--in-flight" => settings.in_flight = number()?,
         "--network-us" => settings.network_ns = micros()?,
         "--store-us" => settings.store_ns = micros()?,
@@ -129,6 +130,7 @@ fn set(asked: &mut Asked, flag: &str, value: &str) -> Option<Result<(), String>>
         "--journal-mib" => settings.journal_bytes = number()?.saturating_mul(1 << 20),
         "--seconds" => settings.measured_ns = seconds()?,
         "--warm-seconds" => settings.warm_ns = seconds()?,
+        "--operations" => settings.operations = number()?,
         "--seed" => settings.seed = value.parse().ok()?,
         "--csv" => asked.csv = Some(value.into()),
         "--svg" => asked.svg = Some(value.into()),
